@@ -1,0 +1,255 @@
+//! The command interface.
+//!
+//! The command queue is a ring of 64-byte entries in host memory. Software fills an entry, sets
+//! its ownership to the device, and rings the command queue's doorbell. The device executes
+//! entries in order, writes result and status into the entry and gives it back; the last eight
+//! bytes, which hold the ownership, are written last. Larger inputs and outputs lie in mailboxes,
+//! each contiguous in IOVA space.
+
+use crate::context::{AddressEntry, CqContext, EqContext, MemoryEntry, QpContext, SrqContext};
+use crate::layout::{layout, word};
+
+crate::open_enum::open_enum! {
+    /// What a command does.
+    pub enum CommandOpcode: u16 {
+        /// Nothing. Argument is returned as the result.
+        NOP = 0x00,
+        /// Reads the limits. Output: DeviceCapabilities.
+        QUERY_DEVICE = 0x01,
+        /// Gives the device its context tables. Input: ContextTables. Once, before any create.
+        SET_CONTEXT_TABLES = 0x02,
+        /// Sets one GID table entry. Argument: index. Input: AddressEntry.
+        SET_ADDRESS = 0x03,
+        /// Reads one GID table entry. Argument: index. Output: AddressEntry.
+        QUERY_ADDRESS = 0x04,
+        /// Creates an event queue. Argument: number, which is its vector. Input: EqContext.
+        CREATE_EQ = 0x10,
+        /// Reads an event queue. Argument: number. Output: EqContext.
+        QUERY_EQ = 0x11,
+        /// Destroys an event queue. Argument: number.
+        DESTROY_EQ = 0x12,
+        /// Changes moderation of an event queue. Argument: number. Input: EqContext.
+        MODIFY_EQ = 0x13,
+        /// Creates a CQ. Input: CqContext. Result: CQN.
+        CREATE_CQ = 0x20,
+        /// Reads a CQ. Argument: CQN. Output: CqContext.
+        QUERY_CQ = 0x21,
+        /// Destroys a CQ. Argument: CQN. BUSY while a QP or SRQ uses it.
+        DESTROY_CQ = 0x22,
+        /// Changes ring or moderation of a CQ. Argument: CQN. Input: CqContext.
+        MODIFY_CQ = 0x23,
+        /// Creates a QP in state RESET. Input: QpContext. Result: QPN.
+        CREATE_QP = 0x30,
+        /// Reads a QP. Argument: QPN. Output: QpContext.
+        QUERY_QP = 0x31,
+        /// Destroys a QP. Argument: QPN. After it nothing is written for this QP.
+        DESTROY_QP = 0x32,
+        /// Changes state or attributes of a QP. Argument: QPN. Input: ModifyQp.
+        MODIFY_QP = 0x33,
+        /// Creates a shared receive queue. Input: SrqContext. Result: SRQN.
+        CREATE_SRQ = 0x40,
+        /// Reads a shared receive queue. Argument: SRQN. Output: SrqContext.
+        QUERY_SRQ = 0x41,
+        /// Destroys a shared receive queue. Argument: SRQN. BUSY while a QP uses it.
+        DESTROY_SRQ = 0x42,
+        /// Changes the limit of a shared receive queue. Argument: SRQN. Input: SrqContext.
+        MODIFY_SRQ = 0x43,
+        /// Creates a memory region. Input: MemoryEntry. Result: the key.
+        CREATE_MR = 0x50,
+        /// Reads a memory region. Argument: key. Output: MemoryEntry.
+        QUERY_MR = 0x51,
+        /// Destroys a memory region. Argument: key. After it the memory is not touched any more.
+        DESTROY_MR = 0x52,
+        /// Changes a memory region. Argument: key. Input: MemoryEntry. Result: the new key.
+        MODIFY_MR = 0x53,
+    }
+}
+
+crate::open_enum::open_enum! {
+    /// How a command ended.
+    pub enum CommandStatus: u8 {
+        /// Done.
+        SUCCESS = 0x00,
+        /// The device failed inside.
+        INTERNAL_ERROR = 0x01,
+        /// No such command.
+        BAD_OPCODE = 0x02,
+        /// A field of the input is out of its range. Syndrome: its byte offset.
+        BAD_PARAMETER = 0x03,
+        /// The function is not in a state in which the command is allowed.
+        BAD_STATE = 0x04,
+        /// The number does not name an object.
+        NO_OBJECT = 0x05,
+        /// The object is in use.
+        BUSY = 0x06,
+        /// No object of this kind is left.
+        NO_RESOURCES = 0x07,
+        /// A mailbox is missing, too short or too long.
+        BAD_MAILBOX = 0x08,
+        /// DMA to a mailbox or a table was refused by the host.
+        DMA_ERROR = 0x09,
+        /// The QP's state does not allow this transition.
+        BAD_TRANSITION = 0x0a,
+        /// The contract has it, this device does not implement it.
+        NOT_SUPPORTED = 0x0b,
+    }
+}
+
+word! {
+    /// Last eight bytes of a command queue entry.
+    pub struct CommandCompletion: u64 {
+        [7:0] status, set_status: u8, "A CommandStatus, written by the device.";
+        [39:8] syndrome, set_syndrome: u32, "Detail of a failure, written by the device.";
+        flag [63] device_owned, set_device_owned,
+            "One: the device has still to execute the entry. Zero: software owns it.";
+    }
+}
+
+layout! {
+    /// Command queue entry.
+    pub struct CommandEntry: 64 {
+        0x00 opcode: CommandOpcode, "What to do.";
+        0x02 reserved_02: u16, "Zero.";
+        0x04 reserved_04: u32, "Zero.";
+        0x08 argument: u64, "Number of the object, or zero.";
+        0x10 input_iova: u64, "Input mailbox, 8-byte aligned.";
+        0x18 output_iova: u64, "Output mailbox, 8-byte aligned.";
+        0x20 input_length: u32, "Bytes of the input: exactly the size of its structure.";
+        0x24 output_length: u32, "Bytes of the output mailbox: at least the size of its structure.";
+        0x28 reserved_28: u64, "Zero.";
+        0x30 result: u64, "Written by the device: number or key of the new object.";
+        0x38 completion: CommandCompletion, "Status and ownership; written last.";
+    }
+}
+
+layout! {
+    /// Input of SET_CONTEXT_TABLES: where the context tables lie in host memory.
+    pub struct ContextTables: 80 {
+        0x00 qpc_base: u64, "IOVA of the QP context table.";
+        0x08 cqc_base: u64, "IOVA of the CQ context table.";
+        0x10 srqc_base: u64, "IOVA of the SRQ context table.";
+        0x18 mpt_base: u64, "IOVA of the memory protection table.";
+        0x20 mtt_base: u64, "IOVA of the memory translation table.";
+        0x28 log_qps: u8, "Base-2 logarithm of the entries of the QP context table.";
+        0x29 log_cqs: u8, "The same of the CQ context table.";
+        0x2a log_srqs: u8, "The same of the SRQ context table.";
+        0x2b log_mrs: u8, "The same of the memory protection table.";
+        0x2c log_mtts: u8, "The same of the memory translation table.";
+        0x2d reserved_2d: [u8; 3], "Zero.";
+        0x30 reserved_30: [u64; 4], "Zero.";
+    }
+}
+
+word! {
+    /// Which attributes a MODIFY_QP carries.
+    pub struct QpAttributeMask: u32 {
+        flag [0] access, set_access, "Remote access rights.";
+        flag [1] p_key, set_p_key, "P_Key index.";
+        flag [2] port, set_port, "Port number.";
+        flag [3] q_key, set_q_key, "Q_Key.";
+        flag [4] path, set_path, "Address path.";
+        flag [5] path_mtu, set_path_mtu, "Path MTU.";
+        flag [6] timeout, set_timeout, "Local ACK timeout.";
+        flag [7] retry_count, set_retry_count, "Retry count.";
+        flag [8] rnr_retry, set_rnr_retry, "RNR retry count.";
+        flag [9] receive_psn, set_receive_psn, "Expected PSN.";
+        flag [10] max_rd_atomic, set_max_rd_atomic, "Outstanding READs and atomics as requester.";
+        flag [11] min_rnr_timer, set_min_rnr_timer, "RNR NAK timer code.";
+        flag [12] send_psn, set_send_psn, "First PSN to send.";
+        flag [13] max_dest_rd_atomic, set_max_dest_rd_atomic,
+            "READs and atomics accepted as responder.";
+        flag [14] dest_qpn, set_dest_qpn, "Destination QPN.";
+        flag [15] drained_event, set_drained_event, "To SQD: raise SEND_QUEUE_DRAINED.";
+    }
+}
+
+layout! {
+    /// Input of MODIFY_QP.
+    pub struct ModifyQp: 272 {
+        0x00 state: u32, "QpStateCode to go to; the present one to change attributes only.";
+        0x04 current_state: u32, "QpStateCode that the QP must be in; 0xff: any.";
+        0x08 mask: QpAttributeMask, "Attributes to take from the context.";
+        0x0c reserved: u32, "Zero.";
+        0x10 context: QpContext, "The attributes.";
+    }
+}
+
+/// `ModifyQp.current_state`: any state will do.
+pub const ANY_STATE: u32 = 0xff;
+
+layout! {
+    /// Output of QUERY_DEVICE.
+    pub struct DeviceCapabilities: 128 {
+        0x00 firmware_version: [u8; 16], "Text, padded with zeros.";
+        0x10 qpn_base: u32, "QPN of entry 0 of the QP context table.";
+        0x14 reserved_qps: u32, "Entries at the start of the table that CREATE_QP does not use.";
+        0x18 max_message_length: u64, "Bytes of the longest message.";
+        0x20 max_mr_length: u64, "Bytes of the longest memory region.";
+        0x28 page_sizes: u64, "Page sizes of memory regions: the sum of them.";
+        0x30 log_max_qps: u8, "Base-2 logarithm of the largest QP context table.";
+        0x31 log_max_cqs: u8, "The same of the CQ context table.";
+        0x32 log_max_srqs: u8, "The same of the SRQ context table.";
+        0x33 log_max_mrs: u8, "The same of the memory protection table.";
+        0x34 log_max_mtts: u8, "The same of the memory translation table.";
+        0x35 log_max_send_blocks: u8, "The same of a send queue, in 64-byte blocks.";
+        0x36 log_max_receives: u8, "The same of a receive queue, in entries.";
+        0x37 log_max_cqes: u8, "The same of a CQ.";
+        0x38 log_max_eqes: u8, "The same of an event queue.";
+        0x39 max_data_segments: u8, "Data segments of a WQE.";
+        0x3a max_send_blocks: u8, "Blocks of a send WQE.";
+        0x3b processing_units: u8, "Processing units; a QP is pinned to one.";
+        0x3c max_inline: u16, "Bytes of an inline payload.";
+        0x3e max_gids: u16, "Entries of the GID table.";
+        0x40 max_rd_atomic: u8, "READs and atomics outstanding as requester, for each QP.";
+        0x41 max_dest_rd_atomic: u8, "READs and atomics held as responder, for each QP.";
+        0x42 local_ack_delay: u8, "Local ACK delay as its 5-bit code (4.096 us x 2^n).";
+        0x43 max_path_mtu: u8, "PathMtuCode of the largest path MTU.";
+        0x44 features: DeviceFeatures, "What is implemented.";
+        0x48 reserved_48: [u64; 7], "Zero.";
+    }
+}
+
+word! {
+    /// What the device implements.
+    pub struct DeviceFeatures: u32 {
+        flag [0] reliable_connected, set_reliable_connected, "RC.";
+        flag [1] unreliable_connected, set_unreliable_connected, "UC.";
+        flag [2] unreliable_datagram, set_unreliable_datagram, "UD.";
+        flag [3] extended_reliable_connected, set_extended_reliable_connected, "XRC.";
+        flag [4] atomics, set_atomics, "Compare and swap, fetch and add.";
+        flag [5] shared_receive_queues, set_shared_receive_queues, "SRQs.";
+        flag [6] memory_windows, set_memory_windows, "Memory windows.";
+    }
+}
+
+/// Size of the structure that a command takes as its input; zero: none.
+pub const fn input_size(opcode: CommandOpcode) -> usize {
+    match opcode {
+        CommandOpcode::SET_CONTEXT_TABLES => ContextTables::SIZE,
+        CommandOpcode::SET_ADDRESS => AddressEntry::SIZE,
+        CommandOpcode::CREATE_EQ | CommandOpcode::MODIFY_EQ => EqContext::SIZE,
+        CommandOpcode::CREATE_CQ | CommandOpcode::MODIFY_CQ => CqContext::SIZE,
+        CommandOpcode::CREATE_QP => QpContext::SIZE,
+        CommandOpcode::MODIFY_QP => ModifyQp::SIZE,
+        CommandOpcode::CREATE_SRQ | CommandOpcode::MODIFY_SRQ => SrqContext::SIZE,
+        CommandOpcode::CREATE_MR | CommandOpcode::MODIFY_MR => MemoryEntry::SIZE,
+        _ => 0,
+    }
+}
+
+/// Size of the structure that a command returns in its output mailbox; zero: none.
+pub const fn output_size(opcode: CommandOpcode) -> usize {
+    match opcode {
+        CommandOpcode::QUERY_DEVICE => DeviceCapabilities::SIZE,
+        CommandOpcode::QUERY_ADDRESS => AddressEntry::SIZE,
+        CommandOpcode::QUERY_EQ => EqContext::SIZE,
+        CommandOpcode::QUERY_CQ => CqContext::SIZE,
+        CommandOpcode::QUERY_QP => QpContext::SIZE,
+        CommandOpcode::QUERY_SRQ => SrqContext::SIZE,
+        CommandOpcode::QUERY_MR => MemoryEntry::SIZE,
+        _ => 0,
+    }
+}
+
+/// Base-2 logarithm of the largest mailbox in bytes.
+pub const LOG_MAX_MAILBOX: u8 = 12;

@@ -1,0 +1,251 @@
+//! Contexts as they lie in host memory: QPC, CQC, SRQC, EQC, MPT and MTT entries.
+//!
+//! QPC, CQC, SRQC and MPT entries are written by the device when a command creates or changes an
+//! object, and written back when they leave its cache; software writes the MTT. Software reads
+//! contexts with the QUERY commands, because the copy in the table may be older than the device's.
+
+use crate::layout::{layout, word};
+use crate::wqe::AddressPath;
+
+crate::open_enum::open_enum! {
+    /// State of a QP (IBTA vol 1, 10.3.1).
+    pub enum QpStateCode: u8 {
+        /// Reset.
+        RESET = 0x0,
+        /// Initialized.
+        INIT = 0x1,
+        /// Ready to receive.
+        RTR = 0x2,
+        /// Ready to send.
+        RTS = 0x3,
+        /// Send queue drained or draining.
+        SQD = 0x4,
+        /// Send queue error.
+        SQE = 0x5,
+        /// Error.
+        ERR = 0x6,
+    }
+}
+
+crate::open_enum::open_enum! {
+    /// Transport service of a QP.
+    pub enum ServiceCode: u8 {
+        /// Reliable connected.
+        RELIABLE_CONNECTED = 0x0,
+        /// Unreliable connected.
+        UNRELIABLE_CONNECTED = 0x1,
+        /// Unreliable datagram.
+        UNRELIABLE_DATAGRAM = 0x2,
+        /// Extended reliable connected, initiator.
+        XRC_INITIATOR = 0x3,
+        /// Extended reliable connected, target.
+        XRC_TARGET = 0x4,
+    }
+}
+
+crate::open_enum::open_enum! {
+    /// Path MTU.
+    pub enum PathMtuCode: u8 {
+        /// 256 bytes.
+        MTU_256 = 0x1,
+        /// 512 bytes.
+        MTU_512 = 0x2,
+        /// 1024 bytes.
+        MTU_1024 = 0x3,
+        /// 2048 bytes.
+        MTU_2048 = 0x4,
+        /// 4096 bytes.
+        MTU_4096 = 0x5,
+    }
+}
+
+word! {
+    /// Remote access rights of a QP, and local and remote rights of a memory region.
+    pub struct AccessRights: u32 {
+        flag [0] local_write, set_local_write, "The device may write for receives and READs.";
+        flag [1] remote_write, set_remote_write, "RDMA WRITE.";
+        flag [2] remote_read, set_remote_read, "RDMA READ.";
+        flag [3] remote_atomic, set_remote_atomic, "Atomics.";
+        flag [4] window_bind, set_window_bind, "Memory windows may be bound.";
+        flag [5] relaxed_ordering, set_relaxed_ordering, "Writes may pass each other.";
+    }
+}
+
+word! {
+    /// Shape of a QP's rings.
+    pub struct QpShape: u32 {
+        [7:0] log_send_blocks, set_log_send_blocks: u8,
+            "Base-2 logarithm of the send queue, in 64-byte blocks.";
+        [15:8] log_receives, set_log_receives: u8,
+            "Base-2 logarithm of the receive queue, in entries.";
+        [23:16] log_receive_stride, set_log_receive_stride: u8,
+            "Base-2 logarithm of the bytes of one receive entry, 4 to 8.";
+        flag [31] uses_srq, set_uses_srq, "Receives come from the shared receive queue.";
+    }
+}
+
+word! {
+    /// Retry attributes of a QP.
+    pub struct RetryAttributes: u32 {
+        [2:0] retry_count, set_retry_count: u8, "Retries after a timeout or sequence error.";
+        [6:4] rnr_retry, set_rnr_retry: u8, "Retries after an RNR NAK; 7: for ever.";
+        [12:8] timeout, set_timeout: u8, "Local ACK timeout, 4.096 us x 2^n; zero: none.";
+        [20:16] min_rnr_timer, set_min_rnr_timer: u8, "Timer code of the RNR NAKs it sends.";
+    }
+}
+
+layout! {
+    /// QP context.
+    pub struct QpContext: 256 {
+        0x00 state: QpStateCode, "State.";
+        0x01 service: ServiceCode, "Transport service.";
+        0x02 path_mtu: PathMtuCode, "Path MTU.";
+        0x03 port: u8, "Port number, from 1.";
+        0x04 pd: u32, "Protection domain, 24 bits; chosen by software.";
+        0x08 send_cqn: u32, "CQ of the send queue.";
+        0x0c receive_cqn: u32, "CQ of the receive queue.";
+        0x10 send_base: u64, "IOVA of the send queue's ring, 64-byte aligned.";
+        0x18 receive_base: u64, "IOVA of the receive queue's ring, 64-byte aligned.";
+        0x20 shape: QpShape, "Sizes of the rings.";
+        0x24 srqn: u32, "Shared receive queue, when used.";
+        0x28 send_doorbell_slot: u32, "BAR2 slot of the send queue.";
+        0x2c receive_doorbell_slot: u32, "BAR2 slot of the receive queue.";
+        0x30 access: AccessRights, "What remote requests are accepted.";
+        0x34 p_key_index: u32, "Index of the P_Key.";
+        0x38 q_key: u32, "Q_Key (UD).";
+        0x3c dest_qpn: u32, "Destination QPN (RC, UC).";
+        0x40 send_psn: u32, "PSN of the next request; in RTR to RTS the first one.";
+        0x44 receive_psn: u32, "PSN expected next; in INIT to RTR the first one.";
+        0x48 retry: RetryAttributes, "Retry attributes.";
+        0x4c max_rd_atomic: u8, "READs and atomics outstanding as requester.";
+        0x4d max_dest_rd_atomic: u8, "READs and atomics held as responder.";
+        0x4e processing_unit: u8, "Processing unit that runs this QP; set by the device.";
+        0x4f draining: u8, "One while SQD is still draining; set by the device.";
+        0x50 path: AddressPath, "Path to the peer (RC, UC).";
+        0x88 send_producer: u32, "Producer index of the send queue, as last rung.";
+        0x8c send_fetched: u32, "Index of the next send WQE to fetch.";
+        0x90 receive_producer: u32, "Producer index of the receive queue, as last rung.";
+        0x94 receive_consumer: u32, "Index of the next receive WQE to use.";
+        0x98 unacknowledged_psn: u32, "Oldest PSN not acknowledged.";
+        0x9c message_sequence: u32, "MSN: messages completed as responder, modulo 2^24.";
+        0xa0 reserved_a0: [u64; 12], "Zero.";
+    }
+}
+
+layout! {
+    /// CQ context.
+    pub struct CqContext: 64 {
+        0x00 base: u64, "IOVA of the ring, 64-byte aligned.";
+        0x08 consumer_record: u64, "IOVA of the consumer record: a 32-bit consumer index, \
+             free-running, that software writes after it has taken CQEs. The device reads it when \
+             the ring looks full.";
+        0x10 log_size: u8, "Base-2 logarithm of the entries.";
+        0x11 state: u8, "Zero: works. One: overrun or DMA error. Set by the device.";
+        0x12 armed: u8, "Zero: not; one: for any CQE; two: for a solicited one. Set by the device.";
+        0x13 reserved_13: u8, "Zero.";
+        0x14 eqn: u32, "Event queue that is told.";
+        0x18 doorbell_slot: u32, "BAR2 slot for arming.";
+        0x1c producer: u32, "CQEs written, modulo 2^32. Set by the device.";
+        0x20 moderation_count: u16, "CQEs that one event may stand for; zero: no moderation.";
+        0x22 moderation_us: u16, "Microseconds that an event may wait for more CQEs.";
+        0x24 users: u32, "QPs and SRQs that use this CQ. Set by the device.";
+        0x28 reserved_28: [u64; 3], "Zero.";
+    }
+}
+
+layout! {
+    /// Shared receive queue context.
+    pub struct SrqContext: 64 {
+        0x00 base: u64, "IOVA of the ring, 64-byte aligned.";
+        0x08 log_size: u8, "Base-2 logarithm of the entries.";
+        0x09 log_stride: u8, "Base-2 logarithm of the bytes of one entry, 4 to 8.";
+        0x0a limit: u16, "SRQ_LIMIT is raised once when fewer entries are left; zero: off.";
+        0x0c pd: u32, "Protection domain.";
+        0x10 doorbell_slot: u32, "BAR2 slot.";
+        0x14 producer: u32, "Producer index, as last rung.";
+        0x18 consumer: u32, "Index of the next entry to use.";
+        0x1c users: u32, "QPs that use it.";
+        0x20 reserved_20: [u64; 4], "Zero.";
+    }
+}
+
+layout! {
+    /// Event queue context.
+    pub struct EqContext: 32 {
+        0x00 base: u64, "IOVA of the ring, 64-byte aligned.";
+        0x08 log_size: u8, "Base-2 logarithm of the entries.";
+        0x09 armed: u8, "One: the next event interrupts. Set by the device.";
+        0x0a vector: u16, "MSI-X vector.";
+        0x0c producer: u32, "Events written, modulo 2^32. Set by the device.";
+        0x10 consumer: u32, "Consumer index, as last rung.";
+        0x14 moderation_us: u32, "Least microseconds between two interrupts.";
+        0x18 reserved_18: u64, "Zero.";
+    }
+}
+
+layout! {
+    /// Entry of the GID table.
+    pub struct AddressEntry: 32 {
+        0x00 gid: [u8; 16], "GID: an IPv6 or IPv4-mapped address. All zero: no entry.";
+        0x10 mac: [u8; 6], "Source MAC address.";
+        0x16 vlan: u16, "VLAN ID; 0xffff: none.";
+        0x18 reserved_18: u64, "Zero.";
+    }
+}
+
+word! {
+    /// First word of a memory protection table entry.
+    pub struct MemoryEntryWord: u32 {
+        [7:0] log_page_size, set_log_page_size: u8,
+            "Base-2 logarithm of the page size: 12, 21 or 30.";
+        flag [8] valid, set_valid, "The entry is in use.";
+        flag [9] direct, set_direct,
+            "No translation: `translation` is the IOVA of the first byte.";
+        flag [10] window, set_window, "A memory window.";
+    }
+}
+
+layout! {
+    /// Memory protection table entry: a memory region (or, later, a window).
+    pub struct MemoryEntry: 64 {
+        0x00 word: MemoryEntryWord, "Kind and page size.";
+        0x04 key: u32, "Key: table index in bits 31:8, variant in bits 7:0. CREATE_MR: the \
+             variant is taken from here, the index is chosen by the device.";
+        0x08 pd: u32, "Protection domain.";
+        0x0c access: AccessRights, "Rights.";
+        0x10 start: u64, "First virtual address of the region, as WQEs and peers name it.";
+        0x18 length: u64, "Bytes.";
+        0x20 translation: u64, "Index of the region's first MTT entry, or an IOVA when direct.";
+        0x28 first_page_offset: u64, "Offset of `start` inside the first page.";
+        0x30 reserved_30: [u64; 2], "Zero.";
+    }
+}
+
+word! {
+    /// Memory translation table entry: one page of a memory region.
+    pub struct TranslationEntry: u64 {
+        [63:12] page_number, set_page_number: u64, "IOVA of the page, divided by 4096.";
+        flag [0] present, set_present, "The page may be used.";
+    }
+}
+
+impl TranslationEntry {
+    /// Size in bytes.
+    pub const SIZE: usize = 8;
+
+    /// The entry of a present page at `iova`, a multiple of 4096.
+    pub const fn new(iova: u64) -> Self {
+        Self::from_bits((iova & !0xfff) | 1)
+    }
+
+    /// IOVA of the page.
+    #[inline]
+    pub const fn iova(self) -> u64 {
+        self.bits() & !0xfff
+    }
+}
+
+/// Base-2 logarithms of the page sizes that a memory region may have.
+pub const LOG_PAGE_SIZES: [u8; 3] = [12, 21, 30];
+/// Pages of a memory region, at most: bounded by the memory translation table.
+pub const LOG_MAX_PAGES: u8 = 24;

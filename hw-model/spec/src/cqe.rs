@@ -1,0 +1,104 @@
+//! Completion queue entries.
+//!
+//! The ring holds a power of two of 32-byte entries. The owner bit of an entry is one on the even
+//! laps of the ring (the first lap is lap 0) and zero on the odd ones, so that a zeroed ring is
+//! empty. The device writes the last eight bytes, which hold the owner bit, last.
+
+use crate::layout::{layout, word};
+
+crate::open_enum::open_enum! {
+    /// What has completed.
+    pub enum CqeOpcode: u8 {
+        /// A SEND of any kind.
+        SEND = 0x01,
+        /// An RDMA WRITE of any kind.
+        RDMA_WRITE = 0x02,
+        /// An RDMA READ.
+        RDMA_READ = 0x03,
+        /// A compare and swap.
+        COMPARE_SWAP = 0x04,
+        /// A fetch and add.
+        FETCH_ADD = 0x05,
+        /// A local invalidate.
+        LOCAL_INVALIDATE = 0x06,
+        /// A bind of a memory window.
+        BIND_WINDOW = 0x07,
+        /// A NOP.
+        NOP = 0x08,
+        /// A receive WQE that a SEND consumed.
+        RECEIVE = 0x80,
+        /// A receive WQE that an RDMA WRITE with immediate consumed.
+        RECEIVE_RDMA_IMMEDIATE = 0x81,
+    }
+}
+
+crate::open_enum::open_enum! {
+    /// How it has completed (IBTA vol 1, 11.6.2).
+    pub enum CqeStatus: u8 {
+        /// Success.
+        SUCCESS = 0x00,
+        /// Local length error: the message does not fit its buffers, or is too long.
+        LOCAL_LENGTH = 0x01,
+        /// Local QP operation error: the WQE is not consistent.
+        LOCAL_QP_OPERATION = 0x02,
+        /// Local protection error: a local key, its bounds or its rights do not allow the access.
+        LOCAL_PROTECTION = 0x04,
+        /// The QP was in the error state: the WQE was not executed.
+        WR_FLUSH = 0x05,
+        /// Memory window bind error.
+        WINDOW_BIND = 0x06,
+        /// The responder's answer was not consistent.
+        BAD_RESPONSE = 0x07,
+        /// Local access error: a receive buffer could not be written.
+        LOCAL_ACCESS = 0x08,
+        /// The responder refused the request as invalid.
+        REMOTE_INVALID_REQUEST = 0x09,
+        /// The responder refused the remote key, its bounds or its rights.
+        REMOTE_ACCESS = 0x0a,
+        /// The responder could not complete the operation.
+        REMOTE_OPERATION = 0x0b,
+        /// No answer, in all retries.
+        RETRY_EXCEEDED = 0x0c,
+        /// Receiver not ready, in all retries.
+        RNR_RETRY_EXCEEDED = 0x0d,
+        /// The function has stopped.
+        FATAL = 0x13,
+    }
+}
+
+word! {
+    /// Last word of a CQE.
+    pub struct CqeWord: u32 {
+        [7:0] opcode, set_opcode: u8, "A CqeOpcode. Not defined when the status is an error, \
+             except that bit 7 tells receive from send.";
+        [15:8] status, set_status: u8, "A CqeStatus.";
+        [23:16] vendor_error, set_vendor_error: u8, "Detail of an error.";
+        flag [24] with_immediate, set_with_immediate, "The immediate field is valid.";
+        flag [25] with_invalidate, set_with_invalidate,
+            "The immediate field holds the remote key that was invalidated (little-endian).";
+        flag [26] with_grh, set_with_grh, "The first 40 bytes of the buffer hold the IP header.";
+        flag [27] solicited, set_solicited, "The sender asked for a solicited event.";
+        flag [31] owner, set_owner, "One on even laps of the ring.";
+    }
+}
+
+layout! {
+    /// Completion queue entry.
+    pub struct Cqe: 32 {
+        0x00 qpn: u32, "QPN whose WQE has completed, 24 bits.";
+        0x04 wqe_index: u32, "Send: producer index of the WQE's first block. Receive: index of the \
+             entry in the receive queue. Free-running, modulo 2^32. A send CQE also frees all \
+             earlier unsignaled WQEs.";
+        0x08 byte_count: u32, "Bytes received; READ and atomics: bytes read.";
+        0x0c immediate: [u8; 4], "Immediate data as it came on the wire, or the invalidated key.";
+        0x10 timestamp: u64, "Device clock when the CQE was made, in nanoseconds.";
+        0x18 source_qpn: u32, "UD: QPN of the sender, 24 bits.";
+        0x1c word: CqeWord, "What, how, and who owns the entry.";
+    }
+}
+
+/// The owner bit of a valid entry at free-running index `index` in a ring of `1 << log_size`.
+#[inline]
+pub fn owner_at(index: u32, log_size: u32) -> bool {
+    (index >> log_size) & 1 == 0
+}

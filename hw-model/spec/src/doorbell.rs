@@ -1,0 +1,77 @@
+//! BAR2: doorbell pages.
+//!
+//! A user context maps one or more pages of 4 KiB. A page is a dense array of 8-byte slots; every
+//! queue has a slot of its own, so that a newer doorbell of the same queue replaces an older one
+//! and never one of another queue. Slots are counted over all pages: slot `s` is at byte `8 * s`
+//! of BAR2. The first [`RESERVED_SLOTS`] slots of a page belong to the page itself; slot 0 of a
+//! page is its summary: software that shares the page with a polling device (vfio-user) counts it
+//! up after each doorbell, a card ignores it.
+
+use crate::layout::word;
+
+/// Bytes of one doorbell page.
+pub const PAGE_SIZE: u32 = 4096;
+/// Base-2 logarithm of the number of doorbell pages.
+pub const LOG_PAGES: u8 = 9;
+/// Doorbell pages in BAR2.
+pub const PAGES: u32 = 1 << LOG_PAGES;
+/// Size of BAR2 in bytes.
+pub const BAR2_SIZE: u32 = PAGES * PAGE_SIZE;
+/// Bytes of one slot.
+pub const SLOT_SIZE: u32 = 8;
+/// Slots in one page.
+pub const SLOTS_PER_PAGE: u32 = PAGE_SIZE / SLOT_SIZE;
+/// Slots at the start of each page that no queue may use: one cache line.
+pub const RESERVED_SLOTS: u32 = 8;
+/// Slots in all pages.
+pub const SLOTS: u32 = PAGES * SLOTS_PER_PAGE;
+
+word! {
+    /// The value that is written to a doorbell slot.
+    pub struct DoorbellValue: u64 {
+        [31:0] index, set_index: u32,
+            "Send queue: producer index in 64-byte blocks. Receive queue: producer index in \
+             entries. CQ: consumer index in entries. Free-running, modulo 2^32.";
+        [55:32] number, set_number: u32,
+            "QPN, SRQN or CQN. Must be that of the queue to which the slot was given.";
+        [63:56] kind, set_kind: u8, "A DoorbellKind.";
+    }
+}
+
+crate::open_enum::open_enum! {
+    /// What a doorbell says.
+    pub enum DoorbellKind: u8 {
+        /// Send queue: WQEs up to the producer index are ready to be fetched.
+        SEND_QUEUE = 0x1,
+        /// Receive queue: receive WQEs up to the producer index are ready.
+        RECEIVE_QUEUE = 0x2,
+        /// CQ: raise one event when a CQE at or behind the consumer index exists.
+        CQ_ARM = 0x3,
+        /// CQ: raise one event when a solicited or failed CQE at or behind the consumer index exists.
+        CQ_ARM_SOLICITED = 0x4,
+        /// Shared receive queue: receive WQEs up to the producer index are ready.
+        SHARED_RECEIVE_QUEUE = 0x5,
+    }
+}
+
+impl DoorbellValue {
+    /// A doorbell for queue `number` with a producer or consumer `index`.
+    #[inline]
+    pub fn new(kind: DoorbellKind, number: u32, index: u32) -> Self {
+        let number = u64::from(number & 0xff_ffff);
+        Self::from_bits(u64::from(kind.0) << 56 | number << 32 | u64::from(index))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn constructor_and_getters_agree() {
+        let value = DoorbellValue::new(DoorbellKind::CQ_ARM, 0x12_3456, 0x89ab_cdef);
+        assert_eq!(value.kind(), DoorbellKind::CQ_ARM.0);
+        assert_eq!(value.number(), 0x12_3456);
+        assert_eq!(value.index(), 0x89ab_cdef);
+    }
+}

@@ -1,0 +1,205 @@
+//! Prints the tables of the programmer's reference from the declarations.
+
+use crate::layout::{LayoutTable, WordTable};
+use crate::open_enum::EnumTable;
+use crate::register::{REGISTERS, Register, RegisterAccess};
+use crate::{command, context, counter, cqe, doorbell, eqe, register, wqe};
+use alloc::format;
+use alloc::string::String;
+use core::fmt::Write;
+
+/// One table of the reference.
+enum Table {
+    Registers,
+    Counters,
+    Word(WordTable),
+    Layout(LayoutTable),
+    Enum(EnumTable),
+}
+
+/// Name and contents of every table, in the order of the reference.
+fn tables() -> impl Iterator<Item = (&'static str, Table)> {
+    let words = [
+        register::Capability::TABLE,
+        register::Control::TABLE,
+        register::Status::TABLE,
+        register::EventQueueDoorbell::TABLE,
+        doorbell::DoorbellValue::TABLE,
+        command::CommandCompletion::TABLE,
+        command::QpAttributeMask::TABLE,
+        command::DeviceFeatures::TABLE,
+        wqe::ControlWord::TABLE,
+        cqe::CqeWord::TABLE,
+        eqe::EqeWord::TABLE,
+        context::AccessRights::TABLE,
+        context::QpShape::TABLE,
+        context::RetryAttributes::TABLE,
+        context::MemoryEntryWord::TABLE,
+        context::TranslationEntry::TABLE,
+    ];
+    let layouts = [
+        command::CommandEntry::TABLE,
+        command::ContextTables::TABLE,
+        command::ModifyQp::TABLE,
+        command::DeviceCapabilities::TABLE,
+        wqe::ControlSegment::TABLE,
+        wqe::RemoteAddressSegment::TABLE,
+        wqe::AtomicSegment::TABLE,
+        wqe::DatagramSegment::TABLE,
+        wqe::AddressPath::TABLE,
+        wqe::DataSegment::TABLE,
+        wqe::InlineHeader::TABLE,
+        cqe::Cqe::TABLE,
+        eqe::Eqe::TABLE,
+        context::QpContext::TABLE,
+        context::CqContext::TABLE,
+        context::SrqContext::TABLE,
+        context::EqContext::TABLE,
+        context::AddressEntry::TABLE,
+        context::MemoryEntry::TABLE,
+    ];
+    let enums = [
+        register::FatalSyndrome::TABLE,
+        doorbell::DoorbellKind::TABLE,
+        command::CommandOpcode::TABLE,
+        command::CommandStatus::TABLE,
+        wqe::SendOpcode::TABLE,
+        cqe::CqeOpcode::TABLE,
+        cqe::CqeStatus::TABLE,
+        eqe::EventType::TABLE,
+        context::QpStateCode::TABLE,
+        context::ServiceCode::TABLE,
+        context::PathMtuCode::TABLE,
+    ];
+    [
+        ("registers", Table::Registers),
+        ("counters", Table::Counters),
+    ]
+    .into_iter()
+    .chain(words.into_iter().map(|t| (t.name, Table::Word(t))))
+    .chain(layouts.into_iter().map(|t| (t.name, Table::Layout(t))))
+    .chain(enums.into_iter().map(|t| (t.name, Table::Enum(t))))
+}
+
+/// Replaces the body of every block `<!-- table: NAME -->` … `<!-- end -->` in `text` by the table
+/// of that name. A name without a table is left as it is; a table without a block is appended to
+/// the returned list of missing names.
+pub fn refresh(text: &str) -> (String, alloc::vec::Vec<&'static str>) {
+    let mut output = String::from(text);
+    let mut missing = alloc::vec::Vec::new();
+    for (name, table) in tables() {
+        let begin = format!("<!-- table: {name} -->\n");
+        let Some(start) = output.find(&begin).map(|at| at + begin.len()) else {
+            missing.push(name);
+            continue;
+        };
+        let Some(length) = output[start..].find("<!-- end -->") else {
+            missing.push(name);
+            continue;
+        };
+        output.replace_range(start..start + length, &render(&table));
+    }
+    (output, missing)
+}
+
+fn render(table: &Table) -> String {
+    let mut out = String::new();
+    match table {
+        Table::Registers => {
+            line(
+                &mut out,
+                "| offset | register | bits | access | reset | meaning |",
+            );
+            line(&mut out, "| --- | --- | --- | --- | --- | --- |");
+            REGISTERS
+                .iter()
+                .for_each(|row| line(&mut out, &register_row(row)));
+        }
+        Table::Counters => {
+            line(&mut out, "| offset | counter | counts |");
+            line(&mut out, "| --- | --- | --- |");
+            for (index, row) in counter::COUNTERS.iter().enumerate() {
+                let offset = register::COUNTERS_OFFSET as usize + 8 * index;
+                line(
+                    &mut out,
+                    &format!("| {offset:#06x} | {} | {} |", row.name, row.meaning),
+                );
+            }
+        }
+        Table::Word(word) => {
+            line(
+                &mut out,
+                &format!("{} ({} bits)\n", word.meaning.trim(), word.width),
+            );
+            line(&mut out, "| bits | field | meaning |");
+            line(&mut out, "| --- | --- | --- |");
+            let mut bits = alloc::vec::Vec::from(word.bits);
+            bits.sort_by_key(|b| b.low);
+            for b in bits {
+                let range = if b.high == b.low {
+                    format!("{}", b.low)
+                } else {
+                    format!("{}:{}", b.high, b.low)
+                };
+                line(
+                    &mut out,
+                    &format!("| {range} | {} | {} |", b.name, b.meaning),
+                );
+            }
+        }
+        Table::Layout(layout) => {
+            line(
+                &mut out,
+                &format!("{} ({} bytes)\n", layout.meaning.trim(), layout.size),
+            );
+            line(&mut out, "| offset | bytes | field | type | meaning |");
+            line(&mut out, "| --- | --- | --- | --- | --- |");
+            for f in layout.fields {
+                line(
+                    &mut out,
+                    &format!(
+                        "| {:#04x} | {} | {} | {} | {} |",
+                        f.offset, f.size, f.name, f.kind, f.meaning
+                    ),
+                );
+            }
+        }
+        Table::Enum(table) => {
+            line(&mut out, &format!("{}\n", table.meaning.trim()));
+            line(&mut out, "| value | name | meaning |");
+            line(&mut out, "| --- | --- | --- |");
+            for v in table.values {
+                let meaning = v.meaning.trim();
+                line(
+                    &mut out,
+                    &format!("| {:#04x} | {} | {meaning} |", v.value, v.name),
+                );
+            }
+        }
+    }
+    out
+}
+
+fn register_row(row: &Register) -> String {
+    let access = match row.access {
+        RegisterAccess::ReadOnly => "RO",
+        RegisterAccess::ReadWrite => "RW",
+        RegisterAccess::WriteOnly => "WO",
+    };
+    let name = if row.count > 1 {
+        format!("{}[{}]", row.name, row.count)
+    } else {
+        String::from(row.name)
+    };
+    format!(
+        "| {:#05x} | {name} | {} | {access} | {:#x} | {} |",
+        row.offset,
+        8 * row.width,
+        row.reset,
+        row.meaning
+    )
+}
+
+fn line(out: &mut String, text: &str) {
+    writeln!(out, "{text}").expect("writing to a String cannot fail");
+}

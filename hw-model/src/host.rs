@@ -1,0 +1,49 @@
+//! What the NIC sees of the PCIe link: host memory, interrupts and doorbell writes.
+
+/// A DMA access that the host refused: the IOVA is not mapped, or not with the rights needed.
+///
+/// PCIe answers a read with "unsupported request" and drops a posted write; the IOMMU logs a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("DMA of {length} bytes at IOVA {iova:#x} was refused by the host")]
+pub struct DmaError {
+    /// First byte of the access.
+    pub iova: u64,
+    /// Bytes that were to be transferred.
+    pub length: usize,
+}
+
+/// A write to BAR2 that has landed: slot number (byte offset / 8) and the 64-bit value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Doorbell {
+    /// Doorbell slot, counted over all doorbell pages.
+    pub slot: u32,
+    /// The newest value that was written; older ones to the same slot may have been overwritten.
+    pub value: u64,
+}
+
+/// The host's side of the PCIe link, as the NIC's DMA engine and interrupt logic see it.
+///
+/// The implementation is the bus: in process it copies from the application's memory, behind
+/// vfio-user it copies from shared file descriptors, in a simulated world it is a simulated host.
+pub trait Host {
+    /// Reads host memory (a PCIe memory read). Fills `destination` or fails as a whole.
+    fn dma_read(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError>;
+
+    /// Writes host memory (a PCIe posted write). All of `source` or nothing.
+    fn dma_write(&mut self, iova: u64, source: &[u8]) -> Result<(), DmaError>;
+
+    /// Writes a descriptor whose last word carries an owner bit.
+    ///
+    /// `iova` is 8-byte aligned. Words become visible in order, each one whole, and the last one
+    /// with release semantics: who sees the owner bit turned sees everything written before, by
+    /// this call and by all earlier [`Host::dma_write`] calls (PCIe ordering of posted writes).
+    fn dma_write_descriptor(&mut self, iova: u64, words: &[u64]) -> Result<(), DmaError>;
+
+    /// Sends the MSI-X message of `vector`.
+    ///
+    /// The host must not call back into the NIC from here.
+    fn interrupt(&mut self, vector: u16);
+
+    /// Takes the next doorbell write that has landed, in no particular order between slots.
+    fn next_doorbell(&mut self) -> Option<Doorbell>;
+}

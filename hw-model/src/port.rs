@@ -1,0 +1,53 @@
+//! What the MAC sees of the cable.
+
+use ferroce_wire::{Gid, Mac, Qpn};
+
+/// Where a frame goes; a switch looks at the MAC, a fabric inside one host also at GID and QPN.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Route {
+    /// Destination MAC address.
+    pub mac: Mac,
+    /// Destination GID (the IP address of RoCEv2).
+    pub gid: Gid,
+    /// Destination queue pair.
+    pub qpn: Qpn,
+}
+
+/// The answer to a request for a transmit buffer.
+#[derive(Debug)]
+pub enum Reservation<F> {
+    /// A buffer of exactly the length asked for.
+    Ready(F),
+    /// The wire is full: back-pressure. Ask again later.
+    Full,
+    /// Nobody is there: the frame would leave on the cable and be lost. Count it and go on.
+    NoRoute,
+}
+
+/// The wire behind the MAC. A frame buffer is owned by whoever holds it.
+pub trait Port {
+    /// A frame buffer; on the shared-memory wire a slot of the ring itself, so that payload is
+    /// copied once by the sender's DMA engine and once by the receiver's.
+    type Frame: AsRef<[u8]> + AsMut<[u8]>;
+
+    /// Asks for a transmit buffer of `length` bytes towards `route`.
+    fn reserve(&mut self, route: &Route, length: usize) -> Reservation<Self::Frame>;
+
+    /// Sends a frame. Frames to one destination leave in the order in which they were reserved;
+    /// the caller transmits them in that order.
+    fn transmit(&mut self, frame: Self::Frame);
+
+    /// Gives back a reserved buffer unsent (its DMA failed). Only legal for the newest reservation.
+    fn cancel(&mut self, frame: Self::Frame);
+
+    /// Takes the next received frame.
+    fn receive(&mut self) -> Option<Self::Frame>;
+
+    /// Gives a received frame's buffer back to the wire.
+    fn release(&mut self, frame: Self::Frame);
+
+    /// Whether frames carry a computed ICRC which the receiver checks.
+    ///
+    /// False only on a trusted wire inside one machine that nobody captures.
+    fn carries_icrc(&self) -> bool;
+}
