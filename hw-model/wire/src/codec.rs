@@ -1,0 +1,31 @@
+//! Fixed-size big-endian headers from bytes and to bytes.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::error::Error;
+
+/// Reads the header at the start of `bytes`; `header` names it in the error.
+#[inline]
+pub(crate) fn read<T>(bytes: &[u8], header: &'static str) -> Result<T, Error>
+where
+    T: FromBytes + KnownLayout + Immutable + Unaligned,
+{
+    match T::read_from_prefix(bytes) {
+        Ok((value, _)) => Ok(value),
+        Err(_) => Err(Error::Truncated {
+            header,
+            needed: size_of::<T>(),
+            available: bytes.len(),
+        }),
+    }
+}
+
+/// Writes `value` to the start of `buffer`.
+///
+/// # Panics
+///
+/// If the buffer is shorter than the header: the caller has sized it with `length()`.
+#[inline]
+pub(crate) fn write<T: IntoBytes + Immutable>(value: &T, buffer: &mut [u8]) {
+    buffer[..size_of::<T>()].copy_from_slice(value.as_bytes());
+}
