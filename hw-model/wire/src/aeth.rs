@@ -1,4 +1,4 @@
-//! Acknowledge extended transport header (IBTA vol 1, 9.3.5): how far the responder is, and
+//! Acknowledge extended transport header (IBTA vol 1, chapter 9.3): how far the responder is, and
 //! whether something went wrong.
 
 use core::fmt;
@@ -130,7 +130,7 @@ const fn series(code: u8) -> u32 {
     }
 }
 
-/// End-to-end flow control credits in five bits (IBTA vol 1, 9.7.7.2, credit count table).
+/// End-to-end flow control credits in five bits (IBTA vol 1, chapter 9.7.7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CreditCount(u8);
 
@@ -170,7 +170,7 @@ impl CreditCount {
     }
 }
 
-/// The time of an RNR NAK in five bits (IBTA vol 1, 9.7.5.2.8, RNR NAK timer table).
+/// The time of an RNR NAK in five bits (IBTA vol 1, 9.7.5.2.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RnrTimer(u8);
 
@@ -197,7 +197,7 @@ impl RnrTimer {
     }
 }
 
-/// Why a request was refused (IBTA vol 1, 9.7.5.2, NAK codes).
+/// Why a request was refused (IBTA vol 1, chapter 9.7.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NakCode {
     /// A packet is missing: the PSN is that of the packet expected

@@ -1,4 +1,4 @@
-//! Headers of atomic operations (IBTA vol 1, 9.3.4 and 9.5.3).
+//! Headers of atomic operations (IBTA vol 1, chapter 9.3).
 
 use zerocopy::byteorder::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

@@ -8,8 +8,10 @@ use crate::atomic::{AtomicAckEth, AtomicEth};
 use crate::bth::Bth;
 use crate::deth::Deth;
 use crate::error::Error;
+use crate::header_set::HeaderSet;
 use crate::immediate::{Ieth, Immediate};
-use crate::opcode::{HeaderSet, Opcode, Operation, Position, Transport};
+use crate::opcode::Opcode;
+use crate::operation::{Operation, Position, Transport};
 use crate::reth::Reth;
 use crate::xrc::XrcEth;
 
@@ -119,7 +121,7 @@ impl Extension {
     #[inline]
     fn parse(opcode: Opcode, bytes: &[u8]) -> Result<Self, Error> {
         let unknown = Error::UnknownOpcode(opcode);
-        let headers = opcode.parse().ok_or(unknown)?.headers();
+        let headers = opcode.headers().ok_or(unknown)?;
         if headers.contains(HeaderSet::XRCETH) {
             let xrc = XrcEth::parse(bytes)?;
             let request = headers.without(HeaderSet::XRCETH);
@@ -295,8 +297,11 @@ impl TransportHeaders {
     ///
     /// [`Error::IllegalExtension`] or [`Error::UnknownOpcode`]
     pub fn new(bth: Bth, extension: Extension) -> Result<Self, Error> {
-        let properties = bth.opcode.parse().ok_or(Error::UnknownOpcode(bth.opcode))?;
-        if properties.headers() == extension.headers() {
+        let headers = bth
+            .opcode
+            .headers()
+            .ok_or(Error::UnknownOpcode(bth.opcode))?;
+        if headers == extension.headers() {
             Ok(Self { bth, extension })
         } else {
             Err(Error::IllegalExtension(bth.opcode))

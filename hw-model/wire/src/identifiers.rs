@@ -10,7 +10,7 @@ impl Qpn {
     /// The general services interface, where the connection manager speaks.
     pub const GSI: Self = Self(1);
 
-    /// The destination of a multicast datagram (IBTA vol 1, 9.2.6: destination QP of all ones).
+    /// The destination of a multicast datagram: all ones.
     pub const MULTICAST: Self = Self(0x00ff_ffff);
 
     /// Takes the low 24 bits of `value`.
@@ -66,7 +66,7 @@ impl Default for PKey {
 pub struct QKey(pub u32);
 
 impl QKey {
-    /// The queue key of QP 1 (IBTA vol 1, 16.2.1).
+    /// The queue key of QP 1.
     pub const GSI: Self = Self(0x8001_0000);
 }
 

@@ -1,4 +1,4 @@
-//! Immediate data and the key to invalidate (IBTA vol 1, 9.3.6 and 9.3.7).
+//! Immediate data and the key to invalidate (IBTA vol 1, chapter 9.3).
 
 use zerocopy::byteorder::big_endian::U32;
 

@@ -20,10 +20,12 @@ pub mod bth;
 mod codec;
 pub mod deth;
 pub mod error;
+pub mod header_set;
 pub mod headers;
 pub mod identifiers;
 pub mod immediate;
 pub mod opcode;
+pub mod operation;
 pub mod psn;
 pub mod reth;
 pub mod xrc;
@@ -34,13 +36,15 @@ pub use atomic::{AtomicAckEth, AtomicEth};
 pub use bth::{Bth, pad_count};
 pub use deth::Deth;
 pub use error::{Error, NotRoce};
+pub use header_set::HeaderSet;
 pub use headers::{
     Connected, Extension, MessageEnd, ReadPart, RequestExtension, SendPart, TransportHeaders,
     WritePart,
 };
 pub use identifiers::{PKey, QKey, Qpn, RKey};
 pub use immediate::{Ieth, Immediate};
-pub use opcode::{HeaderSet, Opcode, OpcodeProperties, Operation, Position, Transport};
+pub use opcode::{Opcode, OpcodeProperties};
+pub use operation::{Operation, Position, Transport};
 pub use psn::{Msn, Psn};
 pub use reth::Reth;
 pub use xrc::XrcEth;

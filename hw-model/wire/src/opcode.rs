@@ -1,301 +1,20 @@
 //! The opcode byte of the BTH.
 //!
 //! An opcode is a triple: transport service, operation, position of the packet in its message.
-//! The triple fixes everything else, above all which headers follow; nothing is tabulated per
-//! opcode (IBTA vol 1, 9.2.1).
+//! The triple fixes everything else, above all which headers follow; nothing is tabulated by hand
+//! per opcode (IBTA vol 1, 9.2.1).
 
 use core::fmt;
 
-/// The transport service: the upper three bits of the opcode.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Transport {
-    /// RC
-    ReliableConnected,
-    /// UC
-    UnreliableConnected,
-    /// RD: its opcodes are known here, its headers are not supported.
-    ReliableDatagram,
-    /// UD
-    UnreliableDatagram,
-    /// No service: the congestion notification packet of RoCEv2.
-    CongestionNotification,
-    /// XRC
-    ExtendedReliableConnected,
-}
-
-impl Transport {
-    const fn bits(self) -> u8 {
-        match self {
-            Self::ReliableConnected => 0b000,
-            Self::UnreliableConnected => 0b001,
-            Self::ReliableDatagram => 0b010,
-            Self::UnreliableDatagram => 0b011,
-            Self::CongestionNotification => 0b100,
-            Self::ExtendedReliableConnected => 0b101,
-        }
-    }
-
-    const fn from_bits(bits: u8) -> Option<Self> {
-        Some(match bits {
-            0b000 => Self::ReliableConnected,
-            0b001 => Self::UnreliableConnected,
-            0b010 => Self::ReliableDatagram,
-            0b011 => Self::UnreliableDatagram,
-            0b100 => Self::CongestionNotification,
-            0b101 => Self::ExtendedReliableConnected,
-            _ => return None,
-        })
-    }
-
-    /// Whether the service has this operation, in this position.
-    const fn offers(self, operation: Operation, position: Position) -> bool {
-        match self {
-            Self::ReliableConnected | Self::ExtendedReliableConnected => !matches!(
-                operation,
-                Operation::Resync | Operation::CongestionNotification
-            ),
-            Self::ReliableDatagram => !matches!(
-                operation,
-                Operation::SendInvalidate | Operation::CongestionNotification
-            ),
-            Self::UnreliableConnected => matches!(
-                operation,
-                Operation::Send
-                    | Operation::SendImmediate
-                    | Operation::RdmaWrite
-                    | Operation::RdmaWriteImmediate
-            ),
-            Self::UnreliableDatagram => {
-                matches!(operation, Operation::Send | Operation::SendImmediate)
-                    && matches!(position, Position::Only)
-            }
-            Self::CongestionNotification => matches!(operation, Operation::CongestionNotification),
-        }
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::ReliableConnected => "RC",
-            Self::UnreliableConnected => "UC",
-            Self::ReliableDatagram => "RD",
-            Self::UnreliableDatagram => "UD",
-            Self::CongestionNotification => "CNP",
-            Self::ExtendedReliableConnected => "XRC",
-        }
-    }
-}
-
-/// What a packet asks for or answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Operation {
-    /// SEND
-    Send,
-    /// SEND with immediate: the packet that carries the immediate data, Last or Only.
-    SendImmediate,
-    /// SEND with invalidate: the packet that carries the key, Last or Only.
-    SendInvalidate,
-    /// RDMA WRITE
-    RdmaWrite,
-    /// RDMA WRITE with immediate: the packet that carries the immediate data, Last or Only.
-    RdmaWriteImmediate,
-    /// RDMA READ request
-    RdmaReadRequest,
-    /// RDMA READ response
-    RdmaReadResponse,
-    /// Acknowledge: ACK, NAK or RNR NAK, as the AETH says.
-    Acknowledge,
-    /// Response to an atomic operation.
-    AtomicAcknowledge,
-    /// ATOMIC compare and swap
-    CompareSwap,
-    /// ATOMIC fetch and add
-    FetchAdd,
-    /// RESYNC of the Reliable Datagram service
-    Resync,
-    /// Congestion notification packet
-    CongestionNotification,
-}
-
-impl Operation {
-    /// Whether the packet travels from the requester to the responder.
-    #[inline]
-    pub const fn is_request(self) -> bool {
-        !self.is_response() && !matches!(self, Self::CongestionNotification)
-    }
-
-    /// Whether the packet travels from the responder to the requester.
-    #[inline]
-    pub const fn is_response(self) -> bool {
-        matches!(
-            self,
-            Self::RdmaReadResponse | Self::Acknowledge | Self::AtomicAcknowledge
-        )
-    }
-
-    /// Whether the packet is a SEND of any kind, or an RDMA WRITE of any kind.
-    #[inline]
-    const fn is_send_or_write(self) -> bool {
-        matches!(
-            self,
-            Self::Send
-                | Self::SendImmediate
-                | Self::SendInvalidate
-                | Self::RdmaWrite
-                | Self::RdmaWriteImmediate
-        )
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Send | Self::SendImmediate | Self::SendInvalidate => "SEND",
-            Self::RdmaWrite | Self::RdmaWriteImmediate => "RDMA_WRITE",
-            Self::RdmaReadRequest => "RDMA_READ_REQUEST",
-            Self::RdmaReadResponse => "RDMA_READ_RESPONSE",
-            Self::Acknowledge => "ACKNOWLEDGE",
-            Self::AtomicAcknowledge => "ATOMIC_ACKNOWLEDGE",
-            Self::CompareSwap => "COMPARE_SWAP",
-            Self::FetchAdd => "FETCH_ADD",
-            Self::Resync => "RESYNC",
-            Self::CongestionNotification => "CNP",
-        }
-    }
-
-    const fn is_split_into_packets(self) -> bool {
-        self.is_send_or_write() || matches!(self, Self::RdmaReadResponse)
-    }
-}
-
-/// The place of a packet in its message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Position {
-    /// The first of several
-    First,
-    /// Neither first nor last
-    Middle,
-    /// The last of several
-    Last,
-    /// The message is this packet
-    Only,
-}
-
-impl Position {
-    /// Whether a message starts here.
-    #[inline]
-    pub const fn starts_message(self) -> bool {
-        matches!(self, Self::First | Self::Only)
-    }
-
-    /// Whether a message ends here.
-    #[inline]
-    pub const fn ends_message(self) -> bool {
-        matches!(self, Self::Last | Self::Only)
-    }
-
-    /// The position of packet `index` of a message of `count` packets (at least one).
-    #[inline]
-    pub const fn of(index: u32, count: u32) -> Self {
-        match (index == 0, index + 1 >= count) {
-            (true, true) => Self::Only,
-            (true, false) => Self::First,
-            (false, true) => Self::Last,
-            (false, false) => Self::Middle,
-        }
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::First => "FIRST",
-            Self::Middle => "MIDDLE",
-            Self::Last => "LAST",
-            Self::Only => "ONLY",
-        }
-    }
-}
-
-/// The headers that follow the BTH, as a set. Their order on the wire is fixed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct HeaderSet(u16);
-
-impl HeaderSet {
-    /// Nothing but the BTH
-    pub const NONE: Self = Self(0);
-    /// Reliable datagram extended transport header
-    pub const RDETH: Self = Self(1 << 0);
-    /// Datagram extended transport header
-    pub const DETH: Self = Self(1 << 1);
-    /// XRC extended transport header
-    pub const XRCETH: Self = Self(1 << 2);
-    /// RDMA extended transport header
-    pub const RETH: Self = Self(1 << 3);
-    /// Atomic extended transport header
-    pub const ATOMIC_ETH: Self = Self(1 << 4);
-    /// Acknowledge extended transport header
-    pub const AETH: Self = Self(1 << 5);
-    /// Atomic acknowledge extended transport header
-    pub const ATOMIC_ACK_ETH: Self = Self(1 << 6);
-    /// Immediate data
-    pub const IMMEDIATE: Self = Self(1 << 7);
-    /// Invalidate extended transport header
-    pub const IETH: Self = Self(1 << 8);
-    /// The 16 reserved bytes of a congestion notification packet
-    pub const CNP: Self = Self(1 << 9);
-
-    /// Both sets.
-    #[inline]
-    #[must_use]
-    pub const fn with(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// The set less those in `other`.
-    #[inline]
-    #[must_use]
-    pub const fn without(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
-    }
-
-    const fn with_if(self, condition: bool, other: Self) -> Self {
-        if condition { self.with(other) } else { self }
-    }
-
-    /// Whether all of `other` is in the set.
-    #[inline]
-    pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// Bytes of the headers in the set.
-    pub const fn length(self) -> usize {
-        const LENGTHS: [(HeaderSet, usize); 10] = [
-            (HeaderSet::RDETH, 4),
-            (HeaderSet::DETH, 8),
-            (HeaderSet::XRCETH, 4),
-            (HeaderSet::RETH, 16),
-            (HeaderSet::ATOMIC_ETH, 28),
-            (HeaderSet::AETH, 4),
-            (HeaderSet::ATOMIC_ACK_ETH, 8),
-            (HeaderSet::IMMEDIATE, 4),
-            (HeaderSet::IETH, 4),
-            (HeaderSet::CNP, 16),
-        ];
-        let mut length = 0;
-        let mut index = 0;
-        while index < LENGTHS.len() {
-            if self.contains(LENGTHS[index].0) {
-                length += LENGTHS[index].1;
-            }
-            index += 1;
-        }
-        length
-    }
-}
+use crate::header_set::HeaderSet;
+use crate::operation::{Operation, Position, Transport};
 
 /// The opcode byte: any value; [`Opcode::parse`] judges it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Opcode(pub u8);
 
 impl Opcode {
-    /// The congestion notification packet (RoCEv2 annex A17, 17.9.4).
+    /// The congestion notification packet (IBTA annex A17).
     pub const CNP: Self = Self(0x81);
 
     /// The opcode of a triple; None if there is no such packet.
@@ -305,8 +24,8 @@ impl Opcode {
         operation: Operation,
         position: Position,
     ) -> Option<Self> {
-        let within_service = match (Self::within_service(operation, position), transport) {
-            (Some(code), transport) if transport.offers(operation, position) => code,
+        let within_service = match Self::within_service(operation, position) {
+            Some(code) if transport.offers(operation, position) => code,
             _ => return None,
         };
         Some(Self(transport.bits() << 5 | within_service))
@@ -314,36 +33,27 @@ impl Opcode {
 
     /// The lower five bits; None if the operation has no such position.
     const fn within_service(operation: Operation, position: Position) -> Option<u8> {
-        use Position::{First, Last, Middle, Only};
         Some(match (operation, position) {
-            // SEND and RDMA WRITE: six codes each, in the order First, Middle, Last,
-            // Last with immediate, Only, Only with immediate.
-            (Operation::Send, First) => 0x00,
-            (Operation::Send, Middle) => 0x01,
-            (Operation::Send, Last) => 0x02,
-            (Operation::SendImmediate, Last) => 0x03,
-            (Operation::Send, Only) => 0x04,
-            (Operation::SendImmediate, Only) => 0x05,
-            (Operation::RdmaWrite, First) => 0x06,
-            (Operation::RdmaWrite, Middle) => 0x07,
-            (Operation::RdmaWrite, Last) => 0x08,
-            (Operation::RdmaWriteImmediate, Last) => 0x09,
-            (Operation::RdmaWrite, Only) => 0x0a,
-            (Operation::RdmaWriteImmediate, Only) => 0x0b,
-            (Operation::RdmaReadRequest, Only) => 0x0c,
-            (Operation::RdmaReadResponse, First) => 0x0d,
-            (Operation::RdmaReadResponse, Middle) => 0x0e,
-            (Operation::RdmaReadResponse, Last) => 0x0f,
-            (Operation::RdmaReadResponse, Only) => 0x10,
-            (Operation::Acknowledge, Only) => 0x11,
-            (Operation::AtomicAcknowledge, Only) => 0x12,
-            (Operation::CompareSwap, Only) => 0x13,
-            (Operation::FetchAdd, Only) => 0x14,
-            (Operation::Resync, Only) => 0x15,
-            (Operation::SendInvalidate, Last) => 0x16,
-            (Operation::SendInvalidate, Only) => 0x17,
+            (Operation::Send, _) => SEND_BASE + plain_slot(position),
+            (Operation::RdmaWrite, _) => WRITE_BASE + plain_slot(position),
+            (Operation::SendImmediate, Position::Last) => SEND_BASE + 3,
+            (Operation::SendImmediate, Position::Only) => SEND_BASE + 5,
+            (Operation::RdmaWriteImmediate, Position::Last) => WRITE_BASE + 3,
+            (Operation::RdmaWriteImmediate, Position::Only) => WRITE_BASE + 5,
+            (Operation::RdmaReadResponse, Position::First) => 0x0d,
+            (Operation::RdmaReadResponse, Position::Middle) => 0x0e,
+            (Operation::RdmaReadResponse, Position::Last) => 0x0f,
+            (Operation::RdmaReadResponse, Position::Only) => 0x10,
+            (Operation::SendInvalidate, Position::Last) => 0x16,
+            (Operation::SendInvalidate, Position::Only) => 0x17,
+            (Operation::RdmaReadRequest, Position::Only) => 0x0c,
+            (Operation::Acknowledge, Position::Only) => 0x11,
+            (Operation::AtomicAcknowledge, Position::Only) => 0x12,
+            (Operation::CompareSwap, Position::Only) => 0x13,
+            (Operation::FetchAdd, Position::Only) => 0x14,
+            (Operation::Resync, Position::Only) => 0x15,
             // The congestion notification packet is the whole byte 0x81.
-            (Operation::CongestionNotification, Only) => 0x01,
+            (Operation::CongestionNotification, Position::Only) => 0x01,
             _ => return None,
         })
     }
@@ -351,51 +61,69 @@ impl Opcode {
     /// The triple; None for reserved codes.
     #[inline]
     pub const fn parse(self) -> Option<OpcodeProperties> {
-        use Position::{First, Last, Middle, Only};
-        let Some(transport) = Transport::from_bits(self.0 >> 5) else {
-            return None;
-        };
-        let (operation, position) = match self.0 & 0x1f {
-            0x01 if matches!(transport, Transport::CongestionNotification) => {
-                (Operation::CongestionNotification, Only)
-            }
-            0x00 => (Operation::Send, First),
-            0x01 => (Operation::Send, Middle),
-            0x02 => (Operation::Send, Last),
-            0x03 => (Operation::SendImmediate, Last),
-            0x04 => (Operation::Send, Only),
-            0x05 => (Operation::SendImmediate, Only),
-            0x06 => (Operation::RdmaWrite, First),
-            0x07 => (Operation::RdmaWrite, Middle),
-            0x08 => (Operation::RdmaWrite, Last),
-            0x09 => (Operation::RdmaWriteImmediate, Last),
-            0x0a => (Operation::RdmaWrite, Only),
-            0x0b => (Operation::RdmaWriteImmediate, Only),
-            0x0c => (Operation::RdmaReadRequest, Only),
-            0x0d => (Operation::RdmaReadResponse, First),
-            0x0e => (Operation::RdmaReadResponse, Middle),
-            0x0f => (Operation::RdmaReadResponse, Last),
-            0x10 => (Operation::RdmaReadResponse, Only),
-            0x11 => (Operation::Acknowledge, Only),
-            0x12 => (Operation::AtomicAcknowledge, Only),
-            0x13 => (Operation::CompareSwap, Only),
-            0x14 => (Operation::FetchAdd, Only),
-            0x15 => (Operation::Resync, Only),
-            0x16 => (Operation::SendInvalidate, Last),
-            0x17 => (Operation::SendInvalidate, Only),
-            _ => return None,
-        };
-        if transport.offers(operation, position) {
-            Some(OpcodeProperties {
+        TRIPLES[self.0 as usize]
+    }
+
+    /// The headers that follow the BTH; None for reserved codes.
+    #[inline]
+    pub(crate) const fn headers(self) -> Option<HeaderSet> {
+        HEADERS[self.0 as usize]
+    }
+}
+
+/// SEND and RDMA WRITE have six codes each from their base: First, Middle, Last, Last with
+/// immediate, Only, Only with immediate.
+const SEND_BASE: u8 = 0x00;
+const WRITE_BASE: u8 = 0x06;
+
+const fn plain_slot(position: Position) -> u8 {
+    match position {
+        Position::First => 0,
+        Position::Middle => 1,
+        Position::Last => 2,
+        Position::Only => 4,
+    }
+}
+
+/// The inverse of [`Opcode::new`], computed from it by the compiler.
+const TRIPLES: [Option<OpcodeProperties>; 256] = {
+    let mut triples = [None; 256];
+    let mut index = 0;
+    let services = Transport::ALL.len();
+    let operations = Operation::ALL.len();
+    let positions = Position::ALL.len();
+    while index < services * operations * positions {
+        let transport = Transport::ALL[index / positions / operations];
+        let operation = Operation::ALL[index / positions % operations];
+        let position = Position::ALL[index % positions];
+        if let Some(opcode) = Opcode::new(transport, operation, position) {
+            assert!(
+                triples[opcode.0 as usize].is_none(),
+                "two triples with one opcode"
+            );
+            triples[opcode.0 as usize] = Some(OpcodeProperties {
                 transport,
                 operation,
                 position,
-            })
-        } else {
-            None
+            });
         }
+        index += 1;
     }
-}
+    triples
+};
+
+/// The headers of each opcode, computed by the compiler from [`OpcodeProperties::headers`].
+const HEADERS: [Option<HeaderSet>; 256] = {
+    let mut headers = [None; 256];
+    let mut value = 0;
+    while value < headers.len() {
+        if let Some(properties) = TRIPLES[value] {
+            headers[value] = Some(properties.headers());
+        }
+        value += 1;
+    }
+    headers
+};
 
 impl fmt::Display for Opcode {
     /// The name that rdma-core gives it (`RC_SEND_LAST_WITH_IMMEDIATE`), or the number.
@@ -539,5 +267,136 @@ impl fmt::Display for OpcodeProperties {
             Operation::SendInvalidate => "_WITH_INVALIDATE",
             _ => "",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// All triples that have an opcode, by opcode.
+    fn triples() -> BTreeMap<u8, OpcodeProperties> {
+        let mut triples = BTreeMap::new();
+        for transport in Transport::ALL {
+            for operation in Operation::ALL {
+                for position in Position::ALL {
+                    if let Some(opcode) = Opcode::new(transport, operation, position) {
+                        let properties = OpcodeProperties {
+                            transport,
+                            operation,
+                            position,
+                        };
+                        assert_eq!(triples.insert(opcode.0, properties), None, "{opcode}");
+                    }
+                }
+            }
+        }
+        triples
+    }
+
+    #[test]
+    fn parse_inverts_new_for_all_256_values() {
+        let triples = triples();
+        for value in 0..=u8::MAX {
+            assert_eq!(
+                Opcode(value).parse(),
+                triples.get(&value).copied(),
+                "{value:#04x}"
+            );
+        }
+    }
+
+    #[test]
+    fn services_have_the_opcodes_of_the_standard() {
+        let known: Vec<u8> = triples().into_keys().collect();
+        let expected: Vec<u8> = (0x00..=0x14)
+            .chain([0x16, 0x17])
+            .chain(0x20..=0x2b)
+            .chain(0x40..=0x55)
+            .chain([0x64, 0x65, 0x81])
+            .chain(0xa0..=0xb4)
+            .chain([0xb6, 0xb7])
+            .collect();
+        assert_eq!(known, expected);
+    }
+
+    #[test]
+    fn each_property_follows_from_the_others() {
+        for (value, it) in triples() {
+            let headers = it.headers();
+            assert_eq!(
+                it.has_reth(),
+                headers.contains(HeaderSet::RETH),
+                "{value:#04x}"
+            );
+            assert_eq!(
+                it.has_aeth(),
+                headers.contains(HeaderSet::AETH),
+                "{value:#04x}"
+            );
+            assert_eq!(it.has_immediate(), headers.contains(HeaderSet::IMMEDIATE));
+            assert_eq!(it.has_atomic_eth(), headers.contains(HeaderSet::ATOMIC_ETH));
+            assert_eq!(
+                it.has_atomic_ack_eth(),
+                headers.contains(HeaderSet::ATOMIC_ACK_ETH)
+            );
+            assert!(!(it.is_request() && it.is_response()));
+            assert_eq!(
+                !it.is_request() && !it.is_response(),
+                value == Opcode::CNP.0
+            );
+            assert!(!(it.has_reth() && it.has_aeth()));
+        }
+    }
+
+    /// Header lengths from the standard's list of packets, not from the rule.
+    #[test]
+    fn header_lengths() {
+        let length = |value| Opcode(value).parse().map(OpcodeProperties::header_length);
+        for (value, expected) in [
+            (0x00, 12), // RC SEND First
+            (0x03, 16), // RC SEND Last with immediate
+            (0x06, 28), // RC RDMA WRITE First
+            (0x07, 12), // RC RDMA WRITE Middle
+            (0x09, 16), // RC RDMA WRITE Last with immediate
+            (0x0b, 32), // RC RDMA WRITE Only with immediate
+            (0x0c, 28), // RC RDMA READ request
+            (0x0d, 16), // RC RDMA READ response First
+            (0x0e, 12), // RC RDMA READ response Middle
+            (0x11, 16), // RC Acknowledge
+            (0x12, 24), // RC Atomic acknowledge
+            (0x13, 40), // RC Compare and swap
+            (0x17, 16), // RC SEND Only with invalidate
+            (0x40, 24), // RD SEND First
+            (0x51, 20), // RD Acknowledge
+            (0x64, 20), // UD SEND Only
+            (0x65, 24), // UD SEND Only with immediate
+            (0x81, 28), // CNP
+            (0xa7, 16), // XRC RDMA WRITE Middle
+            (0xac, 32), // XRC RDMA READ request
+            (0xb1, 16), // XRC Acknowledge
+        ] {
+            assert_eq!(length(value), Some(expected), "{value:#04x}");
+        }
+    }
+
+    #[test]
+    fn position_of_a_packet() {
+        assert_eq!(Position::of(0, 1), Position::Only);
+        assert_eq!(Position::of(0, 2), Position::First);
+        assert_eq!(Position::of(1, 3), Position::Middle);
+        assert_eq!(Position::of(2, 3), Position::Last);
+    }
+
+    #[test]
+    fn names_are_those_of_rdma_core() {
+        assert_eq!(Opcode(0x05).to_string(), "RC_SEND_ONLY_WITH_IMMEDIATE");
+        assert_eq!(Opcode(0x16).to_string(), "RC_SEND_LAST_WITH_INVALIDATE");
+        assert_eq!(Opcode(0x2a).to_string(), "UC_RDMA_WRITE_ONLY");
+        assert_eq!(Opcode(0x0c).to_string(), "RC_RDMA_READ_REQUEST");
+        assert_eq!(Opcode::CNP.to_string(), "CNP");
+        assert_eq!(Opcode(0xff).to_string(), "0xff");
     }
 }

@@ -8,7 +8,7 @@ const HALF_24: u32 = 0x0080_0000;
 /// A packet sequence number: 24 bits, circular.
 ///
 /// There is no order on a circle, hence no `Ord`: of two numbers the one that is at most 2^23 - 1
-/// steps ahead of the other counts as the later one (IBTA vol 1, 9.7.2).
+/// steps ahead of the other counts as the later one (IBTA vol 1, chapter 9.7).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Psn(u32);
 
@@ -162,7 +162,7 @@ mod tests {
         fn distance_inverts_add(start in 0u32..1 << 24, step in 0u32..Psn::HALF) {
             let start = Psn::new(start);
             prop_assert_eq!(start.add(step).distance_from(start), step as i32);
-            prop_assert_eq!(start.sub(step).distance_from(start), -step as i32);
+            prop_assert_eq!(start.sub(step).distance_from(start), -(step as i32));
             prop_assert_eq!(start.add(step).sub(step), start);
             prop_assert_eq!(start.add(step).is_after(start), step != 0);
         }

@@ -1,4 +1,4 @@
-//! RDMA extended transport header (IBTA vol 1, 9.3.3): where a WRITE or READ goes.
+//! RDMA extended transport header (IBTA vol 1, chapter 9.3): where a WRITE or READ goes.
 
 use zerocopy::byteorder::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

@@ -1,4 +1,4 @@
-//! XRC extended transport header (IBTA vol 1, annex A14): the shared receive queue of a request.
+//! XRC extended transport header (IBTA annex A14): the shared receive queue of a request.
 
 use zerocopy::byteorder::big_endian::U32;
 

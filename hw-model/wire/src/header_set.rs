@@ -1,0 +1,79 @@
+//! Which headers a packet has.
+
+/// The headers that follow the BTH, as a set. Their order on the wire is fixed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct HeaderSet(u16);
+
+impl HeaderSet {
+    /// Nothing but the BTH
+    pub const NONE: Self = Self(0);
+    /// Reliable datagram extended transport header
+    pub const RDETH: Self = Self(1 << 0);
+    /// Datagram extended transport header
+    pub const DETH: Self = Self(1 << 1);
+    /// XRC extended transport header
+    pub const XRCETH: Self = Self(1 << 2);
+    /// RDMA extended transport header
+    pub const RETH: Self = Self(1 << 3);
+    /// Atomic extended transport header
+    pub const ATOMIC_ETH: Self = Self(1 << 4);
+    /// Acknowledge extended transport header
+    pub const AETH: Self = Self(1 << 5);
+    /// Atomic acknowledge extended transport header
+    pub const ATOMIC_ACK_ETH: Self = Self(1 << 6);
+    /// Immediate data
+    pub const IMMEDIATE: Self = Self(1 << 7);
+    /// Invalidate extended transport header
+    pub const IETH: Self = Self(1 << 8);
+    /// The 16 reserved bytes of a congestion notification packet
+    pub const CNP: Self = Self(1 << 9);
+
+    /// Both sets.
+    #[inline]
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// The set less those in `other`.
+    #[inline]
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    pub(crate) const fn with_if(self, condition: bool, other: Self) -> Self {
+        if condition { self.with(other) } else { self }
+    }
+
+    /// Whether all of `other` is in the set.
+    #[inline]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Bytes of the headers in the set.
+    pub const fn length(self) -> usize {
+        const LENGTHS: [(HeaderSet, usize); 10] = [
+            (HeaderSet::RDETH, 4),
+            (HeaderSet::DETH, 8),
+            (HeaderSet::XRCETH, 4),
+            (HeaderSet::RETH, 16),
+            (HeaderSet::ATOMIC_ETH, 28),
+            (HeaderSet::AETH, 4),
+            (HeaderSet::ATOMIC_ACK_ETH, 8),
+            (HeaderSet::IMMEDIATE, 4),
+            (HeaderSet::IETH, 4),
+            (HeaderSet::CNP, 16),
+        ];
+        let mut length = 0;
+        let mut index = 0;
+        while index < LENGTHS.len() {
+            if self.contains(LENGTHS[index].0) {
+                length += LENGTHS[index].1;
+            }
+            index += 1;
+        }
+        length
+    }
+}
