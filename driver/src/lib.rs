@@ -1,1 +1,30 @@
-//! Placeholder.
+//! Userspace driver of the Ferroce RDMA NIC.
+//!
+//! The driver turns verbs into what the hardware/software contract (`ferroce_spec`) defines:
+//! objects into commands and contexts, work requests into WQEs and doorbells, CQEs and EQEs into
+//! work completions and events. It reaches the device only through the trait [`bus::Bus`], so the
+//! same code drives a card behind VFIO, a model in another process and a model in this one.
+//!
+//! Objects form a tree with [`Device`] at the root; each holds its parents alive, and a parent
+//! refuses to go while it has children. All of them may be used from any thread. A queue has a
+//! lock of its own, and no lock is shared between queues on the data path.
+//!
+//! Nothing that the device writes is believed before it is checked: a device that answers garbage
+//! costs errors and counts, never a panic, a hang or memory.
+
+pub mod bus;
+
+mod attributes;
+mod completion;
+mod error;
+mod identifier;
+mod request;
+
+pub use attributes::{
+    AddressVector, GidEntry, InitAttributes, InitUpdate, ModifyQp, PathMtu, QpAccess, QpState,
+    QueuePairAttributes, RtrAttributes, RtsAttributes, RtsUpdate, SqdUpdate,
+};
+pub use completion::{CompletionOpcode, CompletionStatus, WorkCompletion};
+pub use error::{Error, PostError};
+pub use identifier::{Cqn, LKey, Qpn, RKey};
+pub use request::{DataSegment, RemoteAddress, SendData, SendOperation, SendRequest};

@@ -1,0 +1,346 @@
+//! Attributes of QPs and of the GID table, and the transitions of `ibv_modify_qp`.
+//!
+//! Each transition carries exactly the attributes that IBTA vol 1, table 91 (QP state transition
+//! properties) requires, and as `Option`s those that it allows.
+
+use crate::identifier::Qpn;
+use ferroce_spec::context::{AccessRights, QpStateCode};
+use ferroce_spec::wqe::{AddressPath, VLAN_NONE};
+
+/// State of a QP (IBTA vol 1, 10.3.1). The numbers are those of the contract and of
+/// `enum ibv_qp_state`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum QpState {
+    /// Reset.
+    Reset = 0,
+    /// Initialized.
+    Init = 1,
+    /// Ready to receive.
+    Rtr = 2,
+    /// Ready to send.
+    Rts = 3,
+    /// Send queue drained or draining.
+    Sqd = 4,
+    /// Send queue error.
+    Sqe = 5,
+    /// Error.
+    Err = 6,
+}
+
+impl QpState {
+    /// The state that the device names, if there is one of that number.
+    pub fn from_code(code: QpStateCode) -> Option<Self> {
+        Some(match code {
+            QpStateCode::RESET => Self::Reset,
+            QpStateCode::INIT => Self::Init,
+            QpStateCode::RTR => Self::Rtr,
+            QpStateCode::RTS => Self::Rts,
+            QpStateCode::SQD => Self::Sqd,
+            QpStateCode::SQE => Self::Sqe,
+            QpStateCode::ERR => Self::Err,
+            _ => return None,
+        })
+    }
+}
+
+/// Path MTU. The numbers are those of the contract and of `enum ibv_mtu`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum PathMtu {
+    /// 256 bytes.
+    Mtu256 = 1,
+    /// 512 bytes.
+    Mtu512 = 2,
+    /// 1024 bytes.
+    Mtu1024 = 3,
+    /// 2048 bytes.
+    Mtu2048 = 4,
+    /// 4096 bytes.
+    Mtu4096 = 5,
+}
+
+impl PathMtu {
+    /// The path MTU of a number of the contract or of `enum ibv_mtu`.
+    pub fn from_number(number: u32) -> Option<Self> {
+        Some(match number {
+            1 => Self::Mtu256,
+            2 => Self::Mtu512,
+            3 => Self::Mtu1024,
+            4 => Self::Mtu2048,
+            5 => Self::Mtu4096,
+            _ => return None,
+        })
+    }
+
+    /// Bytes.
+    pub fn bytes(self) -> u32 {
+        128 << self as u32
+    }
+}
+
+/// What the peer may do with this QP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct QpAccess {
+    /// RDMA WRITE.
+    pub remote_write: bool,
+    /// RDMA READ.
+    pub remote_read: bool,
+    /// Atomics.
+    pub remote_atomic: bool,
+}
+
+impl From<QpAccess> for AccessRights {
+    fn from(access: QpAccess) -> Self {
+        let mut rights = Self::default();
+        rights.set_remote_write(access.remote_write);
+        rights.set_remote_read(access.remote_read);
+        rights.set_remote_atomic(access.remote_atomic);
+        rights
+    }
+}
+
+impl From<AccessRights> for QpAccess {
+    fn from(rights: AccessRights) -> Self {
+        Self {
+            remote_write: rights.remote_write(),
+            remote_read: rights.remote_read(),
+            remote_atomic: rights.remote_atomic(),
+        }
+    }
+}
+
+/// Path to a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AddressVector {
+    /// Destination GID: an IPv6 or IPv4-mapped address.
+    pub dest_gid: [u8; 16],
+    /// MAC address of the next hop.
+    pub dest_mac: [u8; 6],
+    /// Index in the function's GID table.
+    pub source_gid_index: u16,
+    /// IPv6 traffic class, IPv4 type of service.
+    pub traffic_class: u8,
+    /// IPv6 hop limit, IPv4 time to live.
+    pub hop_limit: u8,
+    /// IPv6 flow label, 20 bits.
+    pub flow_label: u32,
+    /// UDP source port.
+    pub udp_source_port: u16,
+    /// Service level, 0 to 15: the Ethernet priority.
+    pub service_level: u8,
+    /// VLAN tag control information.
+    pub vlan: Option<u16>,
+    /// Rate limit as an `ibv_rate` number; zero: none.
+    pub static_rate: u8,
+}
+
+impl From<&AddressVector> for AddressPath {
+    fn from(vector: &AddressVector) -> Self {
+        Self {
+            dest_gid: vector.dest_gid,
+            dest_mac: vector.dest_mac,
+            vlan: vector.vlan.unwrap_or(VLAN_NONE),
+            source_gid_index: vector.source_gid_index,
+            udp_source_port: vector.udp_source_port,
+            traffic_class: vector.traffic_class,
+            hop_limit: vector.hop_limit,
+            service_level: vector.service_level,
+            reserved: 0,
+            flow_label: vector.flow_label & 0xf_ffff,
+            static_rate: u32::from(vector.static_rate),
+            reserved_28: [0; 2],
+        }
+    }
+}
+
+impl From<&AddressPath> for AddressVector {
+    fn from(path: &AddressPath) -> Self {
+        Self {
+            dest_gid: path.dest_gid,
+            dest_mac: path.dest_mac,
+            source_gid_index: path.source_gid_index,
+            traffic_class: path.traffic_class,
+            hop_limit: path.hop_limit,
+            flow_label: path.flow_label & 0xf_ffff,
+            udp_source_port: path.udp_source_port,
+            service_level: path.service_level,
+            vlan: (path.vlan != VLAN_NONE).then_some(path.vlan),
+            static_rate: path.static_rate.to_le_bytes()[0],
+        }
+    }
+}
+
+/// An entry of the function's GID table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct GidEntry {
+    /// GID: an IPv6 or IPv4-mapped address; all zero: no entry.
+    pub gid: [u8; 16],
+    /// Source MAC address.
+    pub mac: [u8; 6],
+    /// VLAN ID.
+    pub vlan: Option<u16>,
+}
+
+/// RESET to INIT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InitAttributes {
+    /// Index of the P_Key.
+    pub p_key_index: u16,
+    /// Port, from 1.
+    pub port: u8,
+    /// What the peer may do.
+    pub access: QpAccess,
+}
+
+/// INIT to INIT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct InitUpdate {
+    /// Index of the P_Key.
+    pub p_key_index: Option<u16>,
+    /// Port, from 1.
+    pub port: Option<u8>,
+    /// What the peer may do.
+    pub access: Option<QpAccess>,
+}
+
+/// INIT to RTR.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RtrAttributes {
+    /// Path MTU.
+    pub path_mtu: PathMtu,
+    /// The peer's QP.
+    pub dest_qpn: Qpn,
+    /// First PSN that the peer will send, 24 bits.
+    pub rq_psn: u32,
+    /// READs and atomics that the peer may have outstanding.
+    pub max_dest_rd_atomic: u8,
+    /// Timer code of RNR NAKs, 5 bits.
+    pub min_rnr_timer: u8,
+    /// Path to the peer.
+    pub path: AddressVector,
+    /// What the peer may do, when it changes.
+    pub access: Option<QpAccess>,
+    /// Index of the P_Key, when it changes.
+    pub p_key_index: Option<u16>,
+}
+
+/// RTR to RTS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RtsAttributes {
+    /// First PSN to send, 24 bits.
+    pub sq_psn: u32,
+    /// Local ACK timeout, 5-bit code; zero: none.
+    pub timeout: u8,
+    /// Retries after a timeout or a sequence error, 3 bits.
+    pub retry_count: u8,
+    /// Retries after an RNR NAK, 3 bits; 7: for ever.
+    pub rnr_retry: u8,
+    /// READs and atomics outstanding as requester.
+    pub max_rd_atomic: u8,
+    /// What the peer may do, when it changes.
+    pub access: Option<QpAccess>,
+    /// Timer code of RNR NAKs, when it changes.
+    pub min_rnr_timer: Option<u8>,
+}
+
+/// RTS to RTS, and SQD to RTS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RtsUpdate {
+    /// What the peer may do.
+    pub access: Option<QpAccess>,
+    /// Timer code of RNR NAKs.
+    pub min_rnr_timer: Option<u8>,
+}
+
+/// SQD to SQD: everything may change while the send queue is drained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SqdUpdate {
+    /// Index of the P_Key.
+    pub p_key_index: Option<u16>,
+    /// Port, from 1.
+    pub port: Option<u8>,
+    /// What the peer may do.
+    pub access: Option<QpAccess>,
+    /// Path to the peer.
+    pub path: Option<AddressVector>,
+    /// Local ACK timeout.
+    pub timeout: Option<u8>,
+    /// Retries after a timeout or a sequence error.
+    pub retry_count: Option<u8>,
+    /// Retries after an RNR NAK.
+    pub rnr_retry: Option<u8>,
+    /// READs and atomics outstanding as requester.
+    pub max_rd_atomic: Option<u8>,
+    /// READs and atomics that the peer may have outstanding.
+    pub max_dest_rd_atomic: Option<u8>,
+    /// Timer code of RNR NAKs.
+    pub min_rnr_timer: Option<u8>,
+}
+
+/// A transition of a QP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ModifyQp {
+    /// Any state to RESET: everything outstanding is forgotten, completions too.
+    ToReset,
+    /// RESET to INIT.
+    ToInit(InitAttributes),
+    /// INIT to INIT.
+    InitToInit(InitUpdate),
+    /// INIT to RTR.
+    ToRtr(RtrAttributes),
+    /// RTR to RTS.
+    ToRts(RtsAttributes),
+    /// RTS to RTS.
+    UpdateRts(RtsUpdate),
+    /// RTS to SQD.
+    ToSqd {
+        /// Raise `AsyncEvent::SqDrained` when the send queue has drained.
+        notify_drained: bool,
+    },
+    /// SQD to SQD.
+    SqdUpdate(SqdUpdate),
+    /// SQD to RTS.
+    SqdToRts(RtsUpdate),
+    /// Any state but RESET to ERR.
+    ToErr,
+}
+
+/// What a QP is now, as the device says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueuePairAttributes {
+    /// State.
+    pub state: QpState,
+    /// The send queue is still draining (only in SQD).
+    pub draining: bool,
+    /// Path MTU; none before RTR.
+    pub path_mtu: Option<PathMtu>,
+    /// Q_Key (UD).
+    pub q_key: u32,
+    /// PSN expected next.
+    pub rq_psn: u32,
+    /// PSN of the next request.
+    pub sq_psn: u32,
+    /// The peer's QP.
+    pub dest_qpn: Qpn,
+    /// What the peer may do.
+    pub access: QpAccess,
+    /// Path to the peer.
+    pub path: AddressVector,
+    /// Index of the P_Key.
+    pub p_key_index: u16,
+    /// READs and atomics outstanding as requester.
+    pub max_rd_atomic: u8,
+    /// READs and atomics that the peer may have outstanding.
+    pub max_dest_rd_atomic: u8,
+    /// Timer code of RNR NAKs.
+    pub min_rnr_timer: u8,
+    /// Port.
+    pub port: u8,
+    /// Local ACK timeout.
+    pub timeout: u8,
+    /// Retries after a timeout or a sequence error.
+    pub retry_count: u8,
+    /// Retries after an RNR NAK.
+    pub rnr_retry: u8,
+}

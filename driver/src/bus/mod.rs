@@ -1,0 +1,164 @@
+//! The bus: everything between the driver and the device, in ten methods.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What the device may do with mapped memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DmaAccess {
+    /// Reads only.
+    Read,
+    /// Reads and writes.
+    ReadWrite,
+}
+
+/// Memory of this process that the device may reach by DMA.
+///
+/// `iova`, `address` and `length` are multiples of [`PAGE_SIZE`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DmaMapping {
+    /// First I/O virtual address, as the device names it.
+    pub iova: u64,
+    /// First address in this process.
+    pub address: usize,
+    /// Bytes, not zero.
+    pub length: usize,
+    /// What the device may do.
+    pub access: DmaAccess,
+}
+
+/// Granularity of DMA mappings, in bytes.
+pub const PAGE_SIZE: usize = 4096;
+
+/// Called when the device sends the interrupt of a vector.
+///
+/// It may be called on any thread, also on a thread that is inside [`Bus::doorbell`],
+/// [`Bus::relax`] or a register access, and again before an earlier call of it has returned.
+pub type InterruptHandler = Arc<dyn Fn() + Send + Sync>;
+
+/// Why the bus refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BusError {
+    /// The mapping is empty, not aligned, wraps around or lies outside of the IOVA range.
+    #[error("the DMA mapping is empty, not aligned or outside of the IOVA range")]
+    InvalidMapping,
+    /// The IOVA range overlaps an existing mapping.
+    #[error("the IOVA range is already mapped")]
+    AlreadyMapped,
+    /// No mapping with exactly this IOVA and length.
+    #[error("the IOVA range is not mapped")]
+    NotMapped,
+    /// The memory does not exist in this process, or does not allow the access.
+    #[error("the memory does not exist or does not allow the access")]
+    BadAddress,
+    /// No more mappings or no more pinned memory (VFIO: `dma_entry_limit`, `RLIMIT_MEMLOCK`).
+    #[error("no more memory can be mapped for DMA")]
+    LimitReached,
+    /// The device has no such interrupt vector.
+    #[error("the device has no such interrupt vector")]
+    NoSuchVector,
+    /// The device is gone.
+    #[error("the device is gone")]
+    Disconnected,
+    /// The operating system refused, with this errno.
+    #[error("the operating system refused (errno {0})")]
+    Os(i32),
+}
+
+impl BusError {
+    /// The errno that says the same.
+    pub fn errno(self) -> i32 {
+        match self {
+            Self::InvalidMapping => libc::EINVAL,
+            Self::AlreadyMapped => libc::EEXIST,
+            Self::NotMapped => libc::ENOENT,
+            Self::BadAddress => libc::EFAULT,
+            Self::LimitReached => libc::ENOMEM,
+            Self::NoSuchVector => libc::EINVAL,
+            Self::Disconnected => libc::EIO,
+            Self::Os(errno) => errno,
+        }
+    }
+}
+
+/// The way to the device: registers, doorbells, DMA mappings and interrupts.
+///
+/// # Ordering
+///
+/// - Register writes and doorbells of one thread reach the device in program order.
+/// - Everything that a thread stored to DMA memory before [`Bus::doorbell`], [`Bus::write32`] or
+///   [`Bus::write64`] is visible to the device when that write is (release).
+/// - What the device stored to DMA memory before a word that carries an owner bit is visible to
+///   the thread that has loaded that word with acquire ordering. What it stored before an
+///   interrupt is visible inside the handler.
+/// - A register read returns after all earlier writes of this thread have reached the device.
+///   It does not say that earlier DMA of the device is visible.
+///
+/// # Re-entrance
+///
+/// Every method may be called from any thread, and from inside an interrupt handler. An
+/// implementation holds no lock of its own while it calls a handler. The driver calls
+/// [`Bus::doorbell`] with the lock of one send or receive queue held, and no other method with a
+/// lock that a handler takes.
+pub trait Bus: Send + Sync {
+    /// Reads a 32-bit register of BAR0. `offset` is a multiple of 4.
+    ///
+    /// An address without a register and a device that is gone read as all ones.
+    fn read32(&self, offset: u32) -> u32;
+
+    /// Writes a 32-bit register of BAR0. `offset` is a multiple of 4.
+    fn write32(&self, offset: u32, value: u32);
+
+    /// Reads a 64-bit register of BAR0. `offset` is a multiple of 8.
+    fn read64(&self, offset: u32) -> u64;
+
+    /// Writes a 64-bit register of BAR0. `offset` is a multiple of 8.
+    fn write64(&self, offset: u32, value: u64);
+
+    /// Writes doorbell slot `slot` of BAR2 (byte offset `8 * slot`).
+    ///
+    /// A newer value may replace an older one of the same slot before the device sees it.
+    fn doorbell(&self, slot: u32, value: u64);
+
+    /// Makes memory of this process visible to the device.
+    ///
+    /// The memory stays mapped in this process until [`Bus::unmap`] has returned. After it was
+    /// unmapped and mapped anew by the application, the device sees the old pages (VFIO, pinned)
+    /// or the new ones (in process).
+    ///
+    /// # Errors
+    ///
+    /// Any [`BusError`]; nothing has been mapped then.
+    fn map(&self, mapping: &DmaMapping) -> Result<(), BusError>;
+
+    /// Takes a mapping back: exactly the `iova` and `length` of one [`Bus::map`]. When it has
+    /// returned, the device does not touch the memory any more.
+    ///
+    /// # Errors
+    ///
+    /// Any [`BusError`]; the device may still touch the memory then.
+    fn unmap(&self, iova: u64, length: usize) -> Result<(), BusError>;
+
+    /// I/O virtual addresses that mappings may use.
+    fn iova_range(&self) -> Range<u64>;
+
+    /// Sets or clears (`None`) the handler of an interrupt vector and unmasks or masks it.
+    ///
+    /// After clearing, a call that has already begun may still run.
+    ///
+    /// # Errors
+    ///
+    /// [`BusError::NoSuchVector`], or what the operating system says.
+    fn set_interrupt_handler(
+        &self,
+        vector: u16,
+        handler: Option<InterruptHandler>,
+    ) -> Result<(), BusError>;
+
+    /// Called whenever the driver waits for the device: each empty poll of a CQ, each turn of
+    /// waiting for a command or a register.
+    ///
+    /// Hardware needs no more than a spin hint; a model in this process runs here. The caller
+    /// holds no lock of a CQ.
+    fn relax(&self);
+}

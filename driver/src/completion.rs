@@ -1,0 +1,118 @@
+//! Work completions as the caller sees them.
+
+use crate::identifier::Qpn;
+use ferroce_spec::cqe::CqeStatus;
+
+/// How a work request ended. The numbers are those of `enum ibv_wc_status`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum CompletionStatus {
+    /// Success.
+    Success = 0,
+    /// The message does not fit its buffers or is too long.
+    LocalLengthError = 1,
+    /// The work request is not consistent.
+    LocalQpOperationError = 2,
+    /// A local key, its bounds or its rights do not allow the access.
+    LocalProtectionError = 4,
+    /// The QP was in the error state before the work request was executed.
+    WorkRequestFlushedError = 5,
+    /// A memory window could not be bound.
+    MemoryWindowBindError = 6,
+    /// The responder's answer was not consistent.
+    BadResponseError = 7,
+    /// A receive buffer could not be written.
+    LocalAccessError = 8,
+    /// The responder refused the request as invalid.
+    RemoteInvalidRequestError = 9,
+    /// The responder refused the remote key, its bounds or its rights.
+    RemoteAccessError = 10,
+    /// The responder could not complete the operation.
+    RemoteOperationError = 11,
+    /// No answer in all retries.
+    RetryExceededError = 12,
+    /// The receiver was not ready in all retries.
+    RnrRetryExceededError = 13,
+    /// The device has stopped.
+    FatalError = 19,
+    /// The device reported something that the driver does not know.
+    GeneralError = 21,
+}
+
+impl From<CqeStatus> for CompletionStatus {
+    fn from(status: CqeStatus) -> Self {
+        match status {
+            CqeStatus::SUCCESS => Self::Success,
+            CqeStatus::LOCAL_LENGTH => Self::LocalLengthError,
+            CqeStatus::LOCAL_QP_OPERATION => Self::LocalQpOperationError,
+            CqeStatus::LOCAL_PROTECTION => Self::LocalProtectionError,
+            CqeStatus::WR_FLUSH => Self::WorkRequestFlushedError,
+            CqeStatus::WINDOW_BIND => Self::MemoryWindowBindError,
+            CqeStatus::BAD_RESPONSE => Self::BadResponseError,
+            CqeStatus::LOCAL_ACCESS => Self::LocalAccessError,
+            CqeStatus::REMOTE_INVALID_REQUEST => Self::RemoteInvalidRequestError,
+            CqeStatus::REMOTE_ACCESS => Self::RemoteAccessError,
+            CqeStatus::REMOTE_OPERATION => Self::RemoteOperationError,
+            CqeStatus::RETRY_EXCEEDED => Self::RetryExceededError,
+            CqeStatus::RNR_RETRY_EXCEEDED => Self::RnrRetryExceededError,
+            CqeStatus::FATAL => Self::FatalError,
+            _ => Self::GeneralError,
+        }
+    }
+}
+
+/// What has completed. The numbers are those of `enum ibv_wc_opcode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum CompletionOpcode {
+    /// A SEND of any kind.
+    Send = 0,
+    /// An RDMA WRITE of any kind.
+    RdmaWrite = 1,
+    /// An RDMA READ.
+    RdmaRead = 2,
+    /// A compare and swap.
+    CompareSwap = 3,
+    /// A fetch and add.
+    FetchAdd = 4,
+    /// A bind of a memory window.
+    BindMemoryWindow = 5,
+    /// A local invalidate.
+    LocalInvalidate = 6,
+    /// A receive that a SEND has used.
+    Receive = 128,
+    /// A receive that an RDMA WRITE with immediate has used.
+    ReceiveRdmaWithImmediate = 129,
+}
+
+/// A work completion.
+///
+/// When the status is not success, only `wr_id`, `status`, `vendor_error`, `qpn` and `opcode` say
+/// something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorkCompletion {
+    /// As given with the work request.
+    pub wr_id: u64,
+    /// How it ended.
+    pub status: CompletionStatus,
+    /// The device's detail of an error.
+    pub vendor_error: u32,
+    /// What has completed.
+    pub opcode: CompletionOpcode,
+    /// Bytes received, or read by READs and atomics.
+    pub byte_length: u32,
+    /// Immediate data as they came on the wire.
+    pub immediate: Option<[u8; 4]>,
+    /// Remote key that the peer has invalidated.
+    pub invalidated_key: Option<u32>,
+    /// QP whose work request this was.
+    pub qpn: Qpn,
+    /// UD: the sender's QP.
+    pub source_qpn: Qpn,
+    /// The first 40 bytes of the buffer hold the IP header (UD).
+    pub with_grh: bool,
+    /// The sender asked for a solicited event.
+    pub solicited: bool,
+    /// Device clock when the CQE was made, in nanoseconds.
+    pub timestamp_ns: u64,
+}

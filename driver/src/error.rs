@@ -1,0 +1,147 @@
+//! Errors of the control path and of posting.
+
+use crate::bus::BusError;
+use ferroce_spec::command::{CommandOpcode, CommandStatus};
+
+/// Why an operation on an object failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The function is not a Ferroce device.
+    #[error("not a Ferroce device (magic {magic:#010x})")]
+    NotFerroce {
+        /// What the magic register reads.
+        magic: u32,
+    },
+    /// The device implements another major version of the contract.
+    #[error("the device implements version {major}.{minor} of the contract")]
+    WrongVersion {
+        /// Major version.
+        major: u16,
+        /// Minor version.
+        minor: u16,
+    },
+    /// A register did not reach the expected value in time.
+    #[error("the device did not {what} in time")]
+    RegisterTimeout {
+        /// What it should have done.
+        what: &'static str,
+    },
+    /// A command was not answered in time. The device is not used any more.
+    #[error("the device did not answer {opcode:?} in time")]
+    CommandTimeout {
+        /// The command.
+        opcode: CommandOpcode,
+    },
+    /// The device has stopped, does not answer, or is gone.
+    #[error("the device is dead")]
+    DeviceDead,
+    /// The device refused a command.
+    #[error("the device refused {opcode:?}: {status:?} (syndrome {syndrome:#x})")]
+    Command {
+        /// The command.
+        opcode: CommandOpcode,
+        /// The device's reason.
+        status: CommandStatus,
+        /// Detail.
+        syndrome: u32,
+    },
+    /// The device answered something that cannot be true.
+    #[error("the device's answer makes no sense: {what}")]
+    BadAnswer {
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// The bus refused.
+    #[error(transparent)]
+    Bus(#[from] BusError),
+    /// The object has children or users.
+    #[error("the object is in use")]
+    Busy,
+    /// An argument is out of its range, or arguments contradict each other.
+    #[error("invalid argument: {what}")]
+    InvalidArgument {
+        /// Which one and why.
+        what: &'static str,
+    },
+    /// The QP's state does not allow this.
+    #[error("the QP's state does not allow this")]
+    InvalidState,
+    /// Neither driver nor device implement this.
+    #[error("not supported: {what}")]
+    NotSupported {
+        /// What is missing.
+        what: &'static str,
+    },
+    /// A table, the doorbells, the IOVA space or the memory are used up.
+    #[error("no {what} left")]
+    NoResources {
+        /// What is used up.
+        what: &'static str,
+    },
+    /// The object has been destroyed.
+    #[error("the object has been destroyed")]
+    Destroyed,
+}
+
+impl Error {
+    /// The errno with which verbs report this.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::NotFerroce { .. } | Self::WrongVersion { .. } => libc::ENODEV,
+            Self::RegisterTimeout { .. } | Self::CommandTimeout { .. } => libc::ETIMEDOUT,
+            Self::DeviceDead | Self::BadAnswer { .. } => libc::EIO,
+            Self::Command { status, .. } => command_errno(*status),
+            Self::Bus(error) => error.errno(),
+            Self::Busy => libc::EBUSY,
+            Self::InvalidArgument { .. } | Self::InvalidState => libc::EINVAL,
+            Self::NotSupported { .. } => libc::EOPNOTSUPP,
+            Self::NoResources { .. } => libc::ENOMEM,
+            Self::Destroyed => libc::EINVAL,
+        }
+    }
+}
+
+fn command_errno(status: CommandStatus) -> i32 {
+    match status {
+        CommandStatus::BAD_PARAMETER
+        | CommandStatus::BAD_STATE
+        | CommandStatus::BAD_TRANSITION
+        | CommandStatus::BAD_MAILBOX
+        | CommandStatus::NO_OBJECT => libc::EINVAL,
+        CommandStatus::BUSY => libc::EBUSY,
+        CommandStatus::NO_RESOURCES => libc::ENOMEM,
+        CommandStatus::BAD_OPCODE | CommandStatus::NOT_SUPPORTED => libc::EOPNOTSUPP,
+        _ => libc::EIO,
+    }
+}
+
+/// Why a work request was not posted. Nothing of it is in the queue then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PostError {
+    /// The queue holds as many work requests as it was created for.
+    #[error("the queue is full")]
+    QueueFull,
+    /// More scatter/gather elements than the queue was created for.
+    #[error("too many scatter/gather elements")]
+    TooManySegments,
+    /// The inline payload is longer than the queue was created for.
+    #[error("the inline payload is too long")]
+    InlineTooLong,
+    /// The operation cannot be combined with these flags or this data (inline READ), or is not
+    /// one that the QP's service has.
+    #[error("the operation is not possible like this")]
+    InvalidOperation,
+    /// The QP's state does not allow posting.
+    #[error("the QP's state does not allow posting")]
+    InvalidState,
+}
+
+impl PostError {
+    /// The errno with which `ibv_post_send` and `ibv_post_recv` report this.
+    pub fn errno(self) -> i32 {
+        match self {
+            Self::QueueFull => libc::ENOMEM,
+            _ => libc::EINVAL,
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! Numbers that name objects, each with a type of its own.
+
+/// Queue pair number, 24 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Qpn(pub u32);
+
+/// Completion queue number, 24 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Cqn(pub u32);
+
+/// Local key of a memory region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct LKey(pub u32);
+
+/// Remote key of a memory region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct RKey(pub u32);
