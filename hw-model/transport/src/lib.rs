@@ -1,1 +1,46 @@
-//! Placeholder.
+//! The RDMA transport as a machine without bytes, keys, clocks or threads (sans-io).
+//!
+//! A [`Qp`] decides what is sent and what a received packet means; it never touches memory. The
+//! caller, a NIC model or a test, carries payload, looks up keys and knows the time:
+//!
+//! 1. Commands: [`Qp::modify`], [`Qp::post_send`].
+//! 2. Inputs: [`Qp::handle_packet`], then [`Qp::handle_memory`] until [`Step::Done`];
+//!    [`Qp::handle_timeout`] when [`Qp::next_timeout`] has come.
+//! 3. Outputs, after each of the above: [`Qp::poll_transmit`], [`Qp::poll_completion`],
+//!    [`Qp::poll_event`], each until it has nothing more.
+//!
+//! Reading order: `qp` routes; `rc` is the reliable connected service made of `requester` (what is
+//! sent next), `completer` (what responses mean), `retry` (how often again) and `responder` (the
+//! checks of an inbound request, in order) with its `resource`s for READs; `state` and
+//! `attributes` are the control side.
+#![forbid(unsafe_code)]
+
+mod attributes;
+mod completion;
+mod config;
+mod context;
+mod event;
+mod qp;
+mod rc;
+mod request;
+mod state;
+mod step;
+mod time;
+mod timer;
+mod transmit;
+
+pub use attributes::{
+    Attribute, AttributeUpdate, Attributes, InitAttributes, LocalAckTimeout, PathMtu, RemoteAccess,
+    RetryCount, RtrAttributes, RtsAttributes, Transition, TransitionError,
+};
+pub use completion::{Completion, CompletionStatus, ReceiveKind};
+pub use config::Config;
+pub use event::Event;
+pub use qp::{Qp, Service};
+pub use request::{
+    MAX_MESSAGE_LENGTH, MAX_OUTSTANDING_SEND_REQUESTS, Remote, SendKind, SendOperation, SendRequest,
+};
+pub use state::QpState;
+pub use step::{Access, MemoryAnswer, MemoryOp, Step};
+pub use time::{Duration, Instant};
+pub use transmit::{Payload, Transmit};

@@ -1,0 +1,95 @@
+//! What the application learns of its work requests.
+
+use ferroce_wire::Immediate;
+
+use crate::request::SendKind;
+
+/// How a work request ended, numbered as in the verbs (`enum ibv_wc_status`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum CompletionStatus {
+    /// It was carried out.
+    Success = 0,
+    /// The message is longer than the buffers, or longer than messages may be.
+    LocalLength = 1,
+    /// The request itself is not consistent, or the queue pair cannot do it.
+    LocalQpOperation = 2,
+    /// A local buffer is not registered for this use.
+    LocalProtection = 4,
+    /// Not carried out: the queue pair is in the error state.
+    WrFlush = 5,
+    /// The responder's answer makes no sense.
+    BadResponse = 7,
+    /// The responder found the request invalid.
+    RemoteInvalidRequest = 9,
+    /// The responder's memory is not registered for this use.
+    RemoteAccess = 10,
+    /// The responder failed.
+    RemoteOperation = 11,
+    /// Too many time-outs or sequence errors.
+    RetryExceeded = 12,
+    /// The responder had no receive WQE too many times.
+    RnrRetryExceeded = 13,
+}
+
+/// What a receive WQE was spent on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReceiveKind {
+    /// SEND; the payload is in the buffers of the WQE.
+    Send,
+    /// RDMA WRITE with immediate; the payload is where the writer wanted it.
+    RdmaWriteImmediate,
+}
+
+/// A work completion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Completion {
+    /// A send request completed.
+    Send {
+        /// [`crate::SendRequest::id`].
+        id: u32,
+        /// How it ended.
+        status: CompletionStatus,
+        /// What it was.
+        operation: SendKind,
+        /// Bytes of the message.
+        byte_length: u32,
+    },
+    /// A receive WQE completed.
+    Receive {
+        /// The id of [`crate::MemoryAnswer::Receive`], or of [`crate::Qp::flush_receive`].
+        receive: u32,
+        /// How it ended.
+        status: CompletionStatus,
+        /// What it was spent on.
+        operation: ReceiveKind,
+        /// Bytes of the message; zero unless it succeeded.
+        byte_length: u32,
+        /// Immediate data of the message.
+        immediate: Option<Immediate>,
+        /// The sender asked for a completion event.
+        solicited: bool,
+    },
+}
+
+impl Completion {
+    /// How the work request ended.
+    #[must_use]
+    pub const fn status(&self) -> CompletionStatus {
+        match self {
+            Completion::Send { status, .. } | Completion::Receive { status, .. } => *status,
+        }
+    }
+
+    /// A receive WQE that ended without having served a message.
+    pub(crate) const fn failed_receive(receive: u32, status: CompletionStatus) -> Completion {
+        Completion::Receive {
+            receive,
+            status,
+            operation: ReceiveKind::Send,
+            byte_length: 0,
+            immediate: None,
+            solicited: false,
+        }
+    }
+}

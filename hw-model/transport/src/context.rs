@@ -1,0 +1,63 @@
+//! What requester, completer and responder of one queue pair share: the QP context.
+
+use std::collections::VecDeque;
+
+use ferroce_wire::{Bth, Opcode, Psn, Qpn, pad_count};
+
+use crate::attributes::Attributes;
+use crate::completion::Completion;
+use crate::config::Config;
+use crate::event::{Event, EventSet};
+use crate::state::QpState;
+use crate::timer::Timers;
+
+/// State that every part of a queue pair sees.
+#[derive(Debug, Clone)]
+pub(crate) struct Context {
+    pub(crate) qpn: Qpn,
+    pub(crate) state: QpState,
+    /// A leaf found an error that ends the queue pair; the parent moves it to ERR and flushes.
+    pub(crate) fault: bool,
+    pub(crate) events: EventSet,
+    pub(crate) attributes: Attributes,
+    pub(crate) config: Config,
+    pub(crate) timers: Timers,
+    pub(crate) completions: VecDeque<Completion>,
+}
+
+impl Context {
+    pub(crate) fn new(qpn: Qpn, config: Config) -> Context {
+        Context {
+            qpn,
+            state: QpState::Reset,
+            fault: false,
+            events: EventSet::default(),
+            attributes: Attributes::new(),
+            config: config.bounded(),
+            timers: Timers::new(),
+            completions: VecDeque::new(),
+        }
+    }
+
+    /// Forgets everything but identity and policy (to RESET).
+    pub(crate) fn reset(&mut self) {
+        *self = Context::new(self.qpn, self.config);
+    }
+
+    pub(crate) fn complete(&mut self, completion: Completion) {
+        self.completions.push_back(completion);
+    }
+
+    pub(crate) fn raise(&mut self, event: Event) {
+        self.events.raise(event);
+    }
+
+    /// The header that all packets of this queue pair start from; the opcode is filled in by the
+    /// constructor of the packet.
+    pub(crate) fn bth(&self, psn: Psn, payload_length: u32) -> Bth {
+        let mut bth = Bth::new(Opcode(0), self.attributes.dest_qp, psn);
+        bth.p_key = self.attributes.p_key;
+        bth.pad_count = pad_count(payload_length as usize);
+        bth
+    }
+}

@@ -1,0 +1,299 @@
+//! A queue pair: routes commands, inputs and outputs to the service behind it.
+
+use ferroce_wire::{Msn, Psn, Qpn, TransportHeaders};
+
+use crate::attributes::{Attributes, Transition, TransitionError};
+use crate::completion::{Completion, CompletionStatus};
+use crate::config::Config;
+use crate::context::Context;
+use crate::event::Event;
+use crate::rc::Rc;
+use crate::request::SendRequest;
+use crate::state::QpState;
+use crate::step::{MemoryAnswer, Step};
+use crate::time::Instant;
+use crate::transmit::Transmit;
+
+/// Transport service of a queue pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Service {
+    /// RC: acknowledged, in order, one peer.
+    ReliableConnected,
+}
+
+/// The machine behind a service. A further service is a further variant and a file.
+#[derive(Debug, Clone)]
+enum Machine {
+    ReliableConnected(Rc),
+}
+
+/// A queue pair.
+///
+/// Getters have no effect. *Commands* come from the application ([`Qp::modify`],
+/// [`Qp::post_send`], …), *inputs* from the network, the memory blocks and the clock
+/// (`handle_*`), *outputs* are taken by `poll_*`, each until it gives `None`.
+///
+/// One packet is processed to its end (`handle_packet`, then `handle_memory` until [`Step::Done`])
+/// before the next one.
+#[derive(Debug, Clone)]
+pub struct Qp {
+    context: Context,
+    machine: Machine,
+}
+
+/// Getters.
+impl Qp {
+    /// A queue pair in RESET.
+    #[must_use]
+    pub fn new(qpn: Qpn, service: Service, config: Config) -> Qp {
+        let machine = match service {
+            Service::ReliableConnected => Machine::ReliableConnected(Rc::new()),
+        };
+        Qp {
+            context: Context::new(qpn, config),
+            machine,
+        }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn qpn(&self) -> Qpn {
+        self.context.qpn
+    }
+
+    /// Its service.
+    #[must_use]
+    pub const fn service(&self) -> Service {
+        match self.machine {
+            Machine::ReliableConnected(_) => Service::ReliableConnected,
+        }
+    }
+
+    /// Its state.
+    #[inline]
+    #[must_use]
+    pub const fn state(&self) -> QpState {
+        self.context.state
+    }
+
+    /// Its attributes as they stand.
+    #[must_use]
+    pub const fn attributes(&self) -> &Attributes {
+        &self.context.attributes
+    }
+
+    /// The policy it was made with.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.context.config
+    }
+
+    /// PSN of the next new request packet (`sq_psn` of Query QP).
+    #[must_use]
+    pub const fn next_send_psn(&self) -> Psn {
+        match &self.machine {
+            Machine::ReliableConnected(rc) => rc.next_send_psn(),
+        }
+    }
+
+    /// PSN of the next request packet expected (`rq_psn` of Query QP).
+    #[must_use]
+    pub const fn next_receive_psn(&self) -> Psn {
+        match &self.machine {
+            Machine::ReliableConnected(rc) => rc.next_receive_psn(),
+        }
+    }
+
+    /// Messages that the responder has completed.
+    #[must_use]
+    pub const fn msn(&self) -> Msn {
+        match &self.machine {
+            Machine::ReliableConnected(rc) => rc.msn(),
+        }
+    }
+
+    /// Whether the send queue is in SQD and requests that were begun are still outstanding.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        match &self.machine {
+            Machine::ReliableConnected(rc) => rc.is_draining(&self.context),
+        }
+    }
+
+    /// Send requests posted and not yet retired.
+    #[must_use]
+    pub fn outstanding_sends(&self) -> usize {
+        match &self.machine {
+            Machine::ReliableConnected(rc) => rc.outstanding_sends(),
+        }
+    }
+
+    /// Whether [`Qp::post_send`] may be called: fewer than
+    /// [`crate::MAX_OUTSTANDING_SEND_REQUESTS`] are outstanding.
+    #[inline]
+    #[must_use]
+    pub fn can_accept_send(&self) -> bool {
+        match &self.machine {
+            Machine::ReliableConnected(rc) => rc.can_accept_send(),
+        }
+    }
+}
+
+/// Commands.
+impl Qp {
+    /// Modify QP.
+    ///
+    /// Who moves a queue pair to RESET or destroys it should first call
+    /// [`Qp::flush_acknowledge`] and send what [`Qp::poll_transmit`] has, or the peer waits for
+    /// an ACK of what was already executed. On the way to ERR this is not needed: an ACK that
+    /// was waiting is still sent.
+    ///
+    /// # Errors
+    ///
+    /// See [`TransitionError`]; the queue pair is then unchanged.
+    pub fn modify(&mut self, now: Instant, transition: Transition) -> Result<(), TransitionError> {
+        let target = transition.check(self.context.state)?;
+        match &mut self.machine {
+            Machine::ReliableConnected(rc) => {
+                rc.modify(now, &mut self.context, target, &transition)
+            }
+        }
+    }
+
+    /// Posts a send request. In ERR it completes at once as flushed.
+    ///
+    /// A request that cannot be carried out (too long, READ without `max_rd_atomic`, queue full)
+    /// completes with an error when its turn comes. Outside of RTS, SQD and ERR, where the verbs
+    /// refuse to post, it is flushed too.
+    pub fn post_send(&mut self, now: Instant, request: SendRequest) {
+        match &mut self.machine {
+            Machine::ReliableConnected(rc) => rc.post_send(now, &mut self.context, request),
+        }
+    }
+
+    /// The payload of request `id` could not be gathered: it completes with `status` after those
+    /// before it have completed; then the queue pair goes to ERR. Unknown ids are ignored.
+    pub fn fail_send(&mut self, now: Instant, id: u32, status: CompletionStatus) {
+        match &mut self.machine {
+            Machine::ReliableConnected(rc) => rc.fail_send(now, &mut self.context, id, status),
+        }
+    }
+
+    /// The payload of the READ response with `psn` could not be gathered: a NAK (remote access
+    /// error) takes its place and the queue pair goes to ERR.
+    pub fn fail_read_response(&mut self, now: Instant, psn: Psn) {
+        match &mut self.machine {
+            Machine::ReliableConnected(rc) => rc.fail_read_response(now, &mut self.context, psn),
+        }
+    }
+
+    /// A receive WQE of a queue pair in ERR: completes as flushed.
+    pub fn flush_receive(&mut self, id: u32) {
+        let flushed = Completion::failed_receive(id, CompletionStatus::WrFlush);
+        self.context.complete(flushed);
+    }
+
+    /// Makes a delayed ACK due now, so that it leaves right behind a request.
+    #[inline]
+    pub fn flush_acknowledge(&mut self) {
+        match &mut self.machine {
+            Machine::ReliableConnected(rc) => rc.flush_acknowledge(&mut self.context),
+        }
+    }
+
+    /// Tells how many receive WQEs are posted, so that ACKs carry end-to-end credits. `None`
+    /// (the default, and right for a shared receive queue) does not limit the peer.
+    pub fn set_receive_credits(&mut self, available: Option<u32>) {
+        match &mut self.machine {
+            Machine::ReliableConnected(rc) => rc.set_receive_credits(available),
+        }
+    }
+}
+
+/// Inputs.
+impl Qp {
+    /// A packet arrived for this queue pair, with `payload_length` bytes of payload (without
+    /// padding and ICRC).
+    #[inline]
+    pub fn handle_packet(
+        &mut self,
+        now: Instant,
+        headers: &TransportHeaders,
+        payload_length: u32,
+    ) -> Step {
+        match &mut self.machine {
+            Machine::ReliableConnected(rc) => {
+                rc.handle_packet(now, &mut self.context, headers, payload_length)
+            }
+        }
+    }
+
+    /// The answer to the operation of the last [`Step::Memory`]. An answer that nobody waits for
+    /// (the queue pair was reset meanwhile) is ignored.
+    #[inline]
+    pub fn handle_memory(&mut self, now: Instant, answer: MemoryAnswer) -> Step {
+        match &mut self.machine {
+            Machine::ReliableConnected(rc) => rc.handle_memory(now, &mut self.context, answer),
+        }
+    }
+
+    /// Time has come to `now`; harmless if no timer has expired.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        match &mut self.machine {
+            Machine::ReliableConnected(rc) => rc.handle_timeout(now, &mut self.context),
+        }
+    }
+}
+
+/// Outputs.
+impl Qp {
+    /// The next packet to send. A request goes before a response; then they alternate.
+    #[inline]
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
+        match &mut self.machine {
+            Machine::ReliableConnected(rc) => rc.poll_transmit(now, &mut self.context),
+        }
+    }
+
+    /// The next work completion.
+    #[inline]
+    pub fn poll_completion(&mut self) -> Option<Completion> {
+        self.context.completions.pop_front()
+    }
+
+    /// The next asynchronous event.
+    #[inline]
+    pub fn poll_event(&mut self) -> Option<Event> {
+        if self.context.events.is_empty() {
+            None
+        } else {
+            self.context.events.take()
+        }
+    }
+
+    /// When [`Qp::handle_timeout`] wants to be called.
+    #[inline]
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.context.timers.next_timeout()
+    }
+
+    /// Whether [`Qp::poll_transmit`] would give a packet. A delayed ACK does not count before its
+    /// deadline.
+    #[inline]
+    #[must_use]
+    pub fn has_transmit(&self) -> bool {
+        match &self.machine {
+            Machine::ReliableConnected(rc) => rc.has_transmit(&self.context),
+        }
+    }
+
+    /// Whether a delayed ACK waits for company.
+    #[inline]
+    #[must_use]
+    pub fn pending_acknowledge(&self) -> bool {
+        match &self.machine {
+            Machine::ReliableConnected(rc) => rc.pending_acknowledge(),
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! A packet that leaves: headers, and where its payload is to be gathered.
+
+use ferroce_wire::{RKey, TransportHeaders};
+
+/// A packet to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transmit {
+    /// Headers, pad count included.
+    pub headers: TransportHeaders,
+    /// Where the payload comes from.
+    pub payload: Payload,
+}
+
+/// Where the payload of a packet comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Payload {
+    /// There is none.
+    None,
+    /// The buffers of a send request. If they cannot be read: [`crate::Qp::fail_send`].
+    Request {
+        /// [`crate::SendRequest::id`].
+        request: u32,
+        /// First byte, counted from the start of the message.
+        offset: u32,
+        /// Bytes; never zero.
+        length: u32,
+    },
+    /// Memory that a READ request was allowed to see. If it cannot be read any more:
+    /// [`crate::Qp::fail_read_response`].
+    ReadResponse {
+        /// Key.
+        r_key: RKey,
+        /// First byte.
+        virtual_address: u64,
+        /// Bytes; never zero.
+        length: u32,
+    },
+}
+
+impl Payload {
+    /// Bytes of payload, without padding.
+    #[must_use]
+    pub const fn length(&self) -> u32 {
+        match *self {
+            Payload::None => 0,
+            Payload::Request { length, .. } | Payload::ReadResponse { length, .. } => length,
+        }
+    }
+}
