@@ -1,1 +1,58 @@
-//! Placeholder.
+//! The hardware model: blocks of an RDMA NIC, and the NIC made of them.
+//!
+//! ```text
+//!  BAR2 ── doorbell ──► scheduler ──► WQE fetch ──► processing unit ──► packetizer ──► MAC ──► wire
+//!                                                   │ (transport)  ▲        │
+//!  BAR0 ── registers, command processor             ▼              │        ▼
+//!                                            CQE writer      depacketizer   MPT ─► MTT ─► DMA
+//!                                                   │              ▲
+//!                              MSI-X ◄── event queue               MAC ◄────────────────── wire
+//! ```
+//!
+//! [`nic`] owns the blocks and all control flow between them; each block is a file. Items pass
+//! between blocks over bounded [`queue`]s, on which [`timing`] charges what the blocks' work
+//! costs. The outside is seen through two traits: [`host::Host`] (PCIe) and [`port::Port`] (the
+//! cable). The model knows no clock, no thread and no address of a process.
+
+#![forbid(unsafe_code)]
+
+pub mod bar;
+pub mod cache;
+mod command;
+mod command_device;
+mod command_memory;
+mod command_queue_pair;
+pub mod completion_queue;
+pub mod config;
+pub mod counters;
+pub mod depacketizer;
+pub mod dma;
+pub mod event_queue;
+pub mod host;
+pub mod mac;
+pub mod memory;
+mod modify_qp;
+pub mod mpt;
+pub mod msix;
+pub mod mtt;
+pub mod nic;
+mod outcome;
+pub mod packetizer;
+pub mod port;
+pub mod processing_unit;
+pub mod protection;
+pub mod queue;
+pub mod queue_pair;
+pub mod scatter_list;
+pub mod scheduler;
+pub mod timers;
+pub mod timing;
+pub mod work_queue;
+pub mod wqe;
+mod wqe_fetch;
+
+pub use config::NicConfig;
+pub use counters::Counters;
+pub use host::{DmaError, Doorbell, Host};
+pub use nic::{Nic, Progress};
+pub use port::{Port, Reservation, Route};

@@ -149,7 +149,10 @@ layout! {
         0x20 moderation_count: u16, "CQEs that one event may stand for; zero: no moderation.";
         0x22 moderation_us: u16, "Microseconds that an event may wait for more CQEs.";
         0x24 users: u32, "QPs and SRQs that use this CQ. Set by the device.";
-        0x28 reserved_28: [u64; 3], "Zero.";
+        0x28 solicited_producer: u32, "Producer index behind the newest solicited or failed CQE. \
+             Set by the device.";
+        0x2c consumer: u32, "Consumer index that the device has seen last. Set by the device.";
+        0x30 reserved_30: [u64; 2], "Zero.";
     }
 }
 

@@ -1,0 +1,178 @@
+//! A set-associative cache of table entries that lie in host memory.
+//!
+//! QPC, CQC, MPT and MTT caches are made of it. Replacement is round robin within a set, which an
+//! FPGA does with one small counter. Entries that the device changes are written back when they
+//! leave the cache.
+
+use crate::dma::Dma;
+use crate::host::{DmaError, Host};
+use ferroce_spec::counter::Counter;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// Size and shape of a cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CacheShape {
+    /// Base-2 logarithm of the number of sets.
+    pub log_sets: u8,
+    /// Entries in a set.
+    pub ways: u8,
+}
+
+impl CacheShape {
+    /// Entries in the whole cache.
+    pub const fn entries(&self) -> usize {
+        (self.ways as usize) << self.log_sets
+    }
+}
+
+/// Tag of a line without an entry.
+const EMPTY: u32 = u32::MAX;
+
+#[derive(Debug, Clone, Copy)]
+struct Line<T> {
+    tag: u32,
+    dirty: bool,
+    value: T,
+}
+
+/// A cache of entries of type `T`, which lie one behind the other in host memory.
+#[derive(Debug)]
+pub struct Cache<T> {
+    shape: CacheShape,
+    lines: Vec<Line<T>>,
+    victims: Vec<u8>,
+    base: u64,
+    hits: Counter,
+    misses: Counter,
+}
+
+impl<T: FromBytes + IntoBytes + Immutable + Default + Copy> Cache<T> {
+    /// An empty cache, counting in `hits` and `misses`.
+    pub fn new(shape: CacheShape, hits: Counter, misses: Counter) -> Self {
+        let empty = Line {
+            tag: EMPTY,
+            dirty: false,
+            value: T::default(),
+        };
+        Self {
+            shape,
+            lines: vec![empty; shape.entries()],
+            victims: vec![0; 1 << shape.log_sets],
+            base: 0,
+            hits,
+            misses,
+        }
+    }
+
+    /// Forgets everything; the table now starts at `base`.
+    pub fn reset(&mut self, base: u64) {
+        self.lines.iter_mut().for_each(|line| line.tag = EMPTY);
+        self.base = base;
+    }
+
+    /// The entry at `index`, read from host memory if it is not here.
+    #[inline]
+    pub fn get<H: Host>(&mut self, index: u32, dma: &mut Dma<'_, H>) -> Result<&mut T, DmaError> {
+        let slot = match self.find(index) {
+            Some(slot) => {
+                dma.counters.add(self.hits, 1);
+                slot
+            }
+            None => {
+                dma.counters.add(self.misses, 1);
+                let value = dma.read_value(self.address(index))?;
+                self.place(index, value, dma)?
+            }
+        };
+        Ok(&mut self.lines[slot].value)
+    }
+
+    /// As [`Cache::get`], for a change: the entry is written back when it leaves.
+    #[inline]
+    pub fn get_mut<H: Host>(
+        &mut self,
+        index: u32,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<&mut T, DmaError> {
+        self.get(index, dma)?;
+        let slot = self.find(index).expect("get has just placed it");
+        self.lines[slot].dirty = true;
+        Ok(&mut self.lines[slot].value)
+    }
+
+    /// Puts a new entry into cache and host memory.
+    pub fn store<H: Host>(
+        &mut self,
+        index: u32,
+        value: T,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<(), DmaError> {
+        dma.write_value(self.address(index), &value)?;
+        let slot = match self.find(index) {
+            Some(slot) => slot,
+            None => self.place(index, value, dma)?,
+        };
+        self.lines[slot] = Line {
+            tag: index,
+            dirty: false,
+            value,
+        };
+        Ok(())
+    }
+
+    /// Drops the entry at `index` without writing it back.
+    pub fn invalidate(&mut self, index: u32) {
+        if let Some(slot) = self.find(index) {
+            self.lines[slot].tag = EMPTY;
+        }
+    }
+
+    fn address(&self, index: u32) -> u64 {
+        self.base
+            .wrapping_add(u64::from(index) * size_of::<T>() as u64)
+    }
+
+    #[inline]
+    fn set_start(&self, index: u32) -> usize {
+        let set = index as usize & ((1 << self.shape.log_sets) - 1);
+        set * self.shape.ways as usize
+    }
+
+    #[inline]
+    fn find(&self, index: u32) -> Option<usize> {
+        let start = self.set_start(index);
+        let set = &self.lines[start..start + self.shape.ways as usize];
+        set.iter()
+            .position(|line| line.tag == index)
+            .map(|way| start + way)
+    }
+
+    /// Makes room in the set of `index` and puts `value` there.
+    fn place<H: Host>(
+        &mut self,
+        index: u32,
+        value: T,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<usize, DmaError> {
+        let start = self.set_start(index);
+        let set = &self.lines[start..start + self.shape.ways as usize];
+        let way = match set.iter().position(|line| line.tag == EMPTY) {
+            Some(way) => way,
+            None => {
+                let victim = &mut self.victims[start / self.shape.ways as usize];
+                *victim = (*victim + 1) % self.shape.ways;
+                usize::from(*victim)
+            }
+        };
+        let line = self.lines[start + way];
+        if line.tag != EMPTY && line.dirty {
+            dma.write_value(self.address(line.tag), &line.value)?;
+        }
+        self.lines[start + way] = Line {
+            tag: index,
+            dirty: false,
+            value,
+        };
+        Ok(start + way)
+    }
+}

@@ -1,0 +1,219 @@
+//! Completion queues: CQE writer, overrun check, arming.
+
+use crate::cache::{Cache, CacheShape};
+use crate::dma::Dma;
+use crate::event_queue::{ASYNC_EQN, Event};
+use crate::host::{DmaError, Host};
+use ferroce_spec::context::CqContext;
+use ferroce_spec::counter::Counter;
+use ferroce_spec::cqe::{Cqe, CqeStatus, owner_at};
+use ferroce_spec::eqe::EventType;
+
+/// `CqContext.state`: overrun or DMA error; nothing more is written.
+const STATE_ERROR: u8 = 1;
+/// `CqContext.armed`: any CQE raises the event.
+const ARMED_ANY: u8 = 1;
+/// `CqContext.armed`: a solicited or failed CQE raises the event.
+const ARMED_SOLICITED: u8 = 2;
+
+/// A CQE on its way to a completion queue; index, time stamp and owner bit are set there.
+#[derive(Debug, Clone, Copy)]
+pub struct CompletionEntry {
+    /// Completion queue.
+    pub cqn: u32,
+    /// The entry.
+    pub cqe: Cqe,
+}
+
+/// All completion queues: a cache in front of the CQ context table.
+#[derive(Debug)]
+pub struct CompletionQueues {
+    cache: Cache<CqContext>,
+    created: Vec<bool>,
+    free: Vec<u32>,
+}
+
+impl CompletionQueues {
+    /// No queues.
+    pub fn new(shape: CacheShape) -> Self {
+        let cache = Cache::new(shape, Counter::cqc_hits, Counter::cqc_misses);
+        Self {
+            cache,
+            created: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    /// The table now lies at `base` and has `1 << log_entries` entries.
+    pub fn reset(&mut self, base: u64, log_entries: u8) {
+        self.cache.reset(base);
+        let entries = if base == 0 { 0 } else { 1u32 << log_entries };
+        self.created = vec![false; entries as usize];
+        self.free = (0..entries).rev().collect();
+    }
+
+    /// Creates a queue; returns its number, or `None` when the table is full.
+    pub fn create<H: Host>(
+        &mut self,
+        context: CqContext,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<Option<u32>, DmaError> {
+        let Some(cqn) = self.free.pop() else {
+            return Ok(None);
+        };
+        let fresh = CqContext {
+            base: context.base,
+            consumer_record: context.consumer_record,
+            log_size: context.log_size,
+            eqn: context.eqn,
+            doorbell_slot: context.doorbell_slot,
+            moderation_count: context.moderation_count,
+            moderation_us: context.moderation_us,
+            ..CqContext::default()
+        };
+        if let Err(error) = self.cache.store(cqn, fresh, dma) {
+            self.free.push(cqn);
+            return Err(error);
+        }
+        self.created[cqn as usize] = true;
+        Ok(Some(cqn))
+    }
+
+    /// Whether queue `cqn` exists.
+    pub fn exists(&self, cqn: u32) -> bool {
+        self.created.get(cqn as usize).copied().unwrap_or(false)
+    }
+
+    /// The context of an existing queue, to read or to change it.
+    pub fn get_mut<H: Host>(
+        &mut self,
+        cqn: u32,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<&mut CqContext, DmaError> {
+        self.cache.get_mut(cqn, dma)
+    }
+
+    /// Destroys an existing queue.
+    pub fn destroy(&mut self, cqn: u32) {
+        self.cache.invalidate(cqn);
+        self.created[cqn as usize] = false;
+        self.free.push(cqn);
+    }
+
+    /// Writes a CQE; returns the event that it raises.
+    #[inline]
+    pub fn write<H: Host>(
+        &mut self,
+        entry: &CompletionEntry,
+        clock_ns: u64,
+        dma: &mut Dma<'_, H>,
+    ) -> Option<Event> {
+        let cqn = entry.cqn;
+        if !self.exists(cqn) {
+            return None;
+        }
+        // A context that cannot be read is as good as a queue that cannot be written.
+        let Ok(cq) = self.cache.get_mut(cqn, dma) else {
+            return Some(Event {
+                eqn: ASYNC_EQN,
+                kind: EventType::CQ_ERROR,
+                number: cqn,
+            });
+        };
+        if cq.state == STATE_ERROR {
+            return None;
+        }
+        if write_entry(cq, entry.cqe, clock_ns, dma).is_err() {
+            cq.state = STATE_ERROR;
+            dma.counters.add(Counter::cq_overruns, 1);
+            return Some(Event {
+                eqn: ASYNC_EQN,
+                kind: EventType::CQ_ERROR,
+                number: cqn,
+            });
+        }
+        let urgent = entry.cqe.word.solicited() || entry.cqe.word.status() != CqeStatus::SUCCESS.0;
+        if urgent {
+            cq.solicited_producer = cq.producer;
+        }
+        let fires = cq.armed == ARMED_ANY || (cq.armed == ARMED_SOLICITED && urgent);
+        fires.then(|| completion_event(cq, cqn))
+    }
+
+    /// Takes an arm doorbell; returns the event that is due at once.
+    pub fn arm<H: Host>(
+        &mut self,
+        cqn: u32,
+        slot: u32,
+        consumer: u32,
+        solicited_only: bool,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<Option<Event>, ArmError> {
+        if !self.exists(cqn) {
+            return Err(ArmError);
+        }
+        let cq = self.cache.get_mut(cqn, dma).map_err(|_| ArmError)?;
+        if cq.doorbell_slot != slot {
+            return Err(ArmError);
+        }
+        cq.consumer = consumer;
+        cq.armed = if solicited_only {
+            ARMED_SOLICITED
+        } else {
+            ARMED_ANY
+        };
+        let newest = if solicited_only {
+            cq.solicited_producer
+        } else {
+            cq.producer
+        };
+        // Fires at once if an entry that counts lies at or behind the consumer index.
+        let waiting = newest.wrapping_sub(consumer) as i32 > 0;
+        Ok(waiting.then(|| completion_event(cq, cqn)))
+    }
+}
+
+/// An arm doorbell that does not belong to its queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ArmError;
+
+/// Why a CQE could not be written.
+struct WriteError;
+
+impl From<DmaError> for WriteError {
+    fn from(_: DmaError) -> Self {
+        WriteError
+    }
+}
+
+fn write_entry<H: Host>(
+    cq: &mut CqContext,
+    mut cqe: Cqe,
+    clock_ns: u64,
+    dma: &mut Dma<'_, H>,
+) -> Result<(), WriteError> {
+    let size = 1u32 << cq.log_size;
+    if cq.producer.wrapping_sub(cq.consumer) >= size {
+        cq.consumer = dma.read_value::<u32>(cq.consumer_record)?;
+        if cq.producer.wrapping_sub(cq.consumer) >= size {
+            return Err(WriteError);
+        }
+    }
+    cqe.timestamp = clock_ns;
+    cqe.word
+        .set_owner(owner_at(cq.producer, u32::from(cq.log_size)));
+    let slot = u64::from(cq.producer & (size - 1));
+    dma.write_descriptor(cq.base + slot * Cqe::SIZE as u64, &cqe)?;
+    cq.producer = cq.producer.wrapping_add(1);
+    dma.counters.add(Counter::cqes, 1);
+    Ok(())
+}
+
+fn completion_event(cq: &mut CqContext, cqn: u32) -> Event {
+    cq.armed = 0;
+    Event {
+        eqn: cq.eqn,
+        kind: EventType::COMPLETION,
+        number: cqn,
+    }
+}

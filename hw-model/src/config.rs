@@ -1,0 +1,90 @@
+//! Every size and limit of a NIC, chosen before it is built.
+
+use crate::cache::CacheShape;
+use crate::timing::Timing;
+use ferroce_transport::{Config as TransportConfig, Duration};
+
+/// Shape and policy of one NIC function.
+#[derive(Debug, Clone)]
+pub struct NicConfig {
+    /// QPN of the first entry of the QP context table.
+    pub qpn_base: u32,
+    /// MAC address of the port.
+    pub mac: [u8; 6],
+    /// Processing units; a QP is pinned to one of them.
+    pub processing_units: u8,
+    /// Base-2 logarithm of the largest QP context table.
+    pub log_max_qps: u8,
+    /// Base-2 logarithm of the largest CQ context table.
+    pub log_max_cqs: u8,
+    /// Base-2 logarithm of the largest memory protection table.
+    pub log_max_mrs: u8,
+    /// Base-2 logarithm of the largest memory translation table.
+    pub log_max_mtts: u8,
+    /// QP context cache.
+    pub qpc_cache: CacheShape,
+    /// CQ context cache.
+    pub cqc_cache: CacheShape,
+    /// Memory protection cache.
+    pub mpt_cache: CacheShape,
+    /// Memory translation cache, in lines of eight entries.
+    pub mtt_cache: CacheShape,
+    /// Packets that the scheduler lets a QP send before the next QP has its turn.
+    pub quantum_packets: u32,
+    /// Blocks of send WQEs that one DMA read fetches at most.
+    pub fetch_blocks: u32,
+    /// Receive WQEs that one DMA read fetches at most.
+    pub fetch_receives: u32,
+    /// Items that wait between two blocks.
+    pub edge_capacity: usize,
+    /// Policy of the transport.
+    pub transport: TransportConfig,
+    /// What work costs.
+    pub timing: Timing,
+}
+
+impl NicConfig {
+    /// The functional preset: costs nothing, caches as large as a mid-size card.
+    ///
+    /// The ACK delay is longer than an application needs to answer a message that it sees arrive
+    /// in its memory, so that the ACK leaves together with the answer and one poll of the peer
+    /// finds both. Without it a ping-pong over RDMA WRITE needs a thread switch for each turn.
+    pub fn functional(qpn_base: u32, mac: [u8; 6]) -> Self {
+        Self {
+            qpn_base,
+            mac,
+            processing_units: 4,
+            log_max_qps: 16,
+            log_max_cqs: 16,
+            log_max_mrs: 20,
+            log_max_mtts: 26,
+            qpc_cache: CacheShape {
+                log_sets: 8,
+                ways: 4,
+            },
+            cqc_cache: CacheShape {
+                log_sets: 8,
+                ways: 4,
+            },
+            mpt_cache: CacheShape {
+                log_sets: 9,
+                ways: 4,
+            },
+            mtt_cache: CacheShape {
+                log_sets: 11,
+                ways: 4,
+            },
+            quantum_packets: 16,
+            fetch_blocks: 16,
+            fetch_receives: 16,
+            edge_capacity: 32,
+            transport: TransportConfig {
+                max_unacknowledged_packets: 512,
+                ack_request_interval: 32,
+                ack_coalesce: 16,
+                ack_delay: Duration::from_us(2),
+            },
+            timing: Timing::Functional,
+        }
+    }
+}

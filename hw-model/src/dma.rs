@@ -1,0 +1,84 @@
+//! The DMA engine: host memory as the blocks see it, every access counted.
+
+use crate::counters::Counters;
+use crate::host::{DmaError, Host};
+use ferroce_spec::counter::Counter;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// Most words of a descriptor that [`Dma::write_descriptor`] writes.
+const MAX_DESCRIPTOR_WORDS: usize = 8;
+
+/// The host behind the PCIe link, and the counters of everything that goes over it.
+pub struct Dma<'a, H: Host> {
+    /// The other side of the link.
+    pub host: &'a mut H,
+    /// The function's counters.
+    pub counters: &'a mut Counters,
+}
+
+impl<H: Host> Dma<'_, H> {
+    /// Reads `destination.len()` bytes at `iova`.
+    #[inline]
+    pub fn read(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError> {
+        self.counters.add(Counter::dma_reads, 1);
+        self.counters
+            .add(Counter::dma_read_bytes, destination.len() as u64);
+        let result = self.host.dma_read(iova, destination);
+        self.count_error(result)
+    }
+
+    /// Writes `source` at `iova`.
+    #[inline]
+    pub fn write(&mut self, iova: u64, source: &[u8]) -> Result<(), DmaError> {
+        self.counters.add(Counter::dma_writes, 1);
+        self.counters
+            .add(Counter::dma_write_bytes, source.len() as u64);
+        let result = self.host.dma_write(iova, source);
+        self.count_error(result)
+    }
+
+    /// Reads a structure of the contract.
+    pub fn read_value<T: FromBytes + IntoBytes + Default>(
+        &mut self,
+        iova: u64,
+    ) -> Result<T, DmaError> {
+        let mut value = T::default();
+        self.read(iova, value.as_mut_bytes())?;
+        Ok(value)
+    }
+
+    /// Writes a structure of the contract.
+    pub fn write_value<T: IntoBytes + Immutable>(
+        &mut self,
+        iova: u64,
+        value: &T,
+    ) -> Result<(), DmaError> {
+        self.write(iova, value.as_bytes())
+    }
+
+    /// Writes a descriptor whose last word holds an owner bit, that word last.
+    #[inline]
+    pub fn write_descriptor<T: IntoBytes + Immutable>(
+        &mut self,
+        iova: u64,
+        descriptor: &T,
+    ) -> Result<(), DmaError> {
+        const { assert!(size_of::<T>() % 8 == 0 && size_of::<T>() <= 8 * MAX_DESCRIPTOR_WORDS) };
+        self.counters.add(Counter::dma_writes, 1);
+        self.counters
+            .add(Counter::dma_write_bytes, size_of::<T>() as u64);
+        let mut words = [0u64; MAX_DESCRIPTOR_WORDS];
+        let words = &mut words[..size_of::<T>() / 8];
+        words.as_mut_bytes().copy_from_slice(descriptor.as_bytes());
+        let result = self.host.dma_write_descriptor(iova, words);
+        self.count_error(result)
+    }
+
+    #[inline]
+    fn count_error(&mut self, result: Result<(), DmaError>) -> Result<(), DmaError> {
+        if result.is_err() {
+            self.counters.add(Counter::dma_errors, 1);
+        }
+        result
+    }
+}

@@ -1,0 +1,187 @@
+//! Access to registered memory: protection (MPT), translation (MTT), then DMA.
+
+use crate::dma::Dma;
+use crate::host::Host;
+use crate::mpt::{Access, Mpt};
+use crate::mtt::Mtt;
+use crate::protection::ProtectionFault;
+use crate::scatter_list::ScatterList;
+use ferroce_spec::context::AccessRights;
+use ferroce_spec::counter::Counter;
+
+/// The rights word with nothing but `local_write`.
+pub fn local_write() -> AccessRights {
+    let mut rights = AccessRights::default();
+    rights.set_local_write(true);
+    rights
+}
+
+/// MPT and MTT, and the accesses that go through both.
+#[derive(Debug)]
+pub struct MemoryUnit {
+    /// Memory protection table.
+    pub mpt: Mpt,
+    /// Memory translation table.
+    pub mtt: Mtt,
+}
+
+impl MemoryUnit {
+    /// Checks an access without touching memory.
+    pub fn validate<H: Host>(
+        &mut self,
+        access: &Access,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<(), ProtectionFault> {
+        let result = self.mpt.check(access, dma).map(drop);
+        count_fault(result, dma)
+    }
+
+    /// Reads `destination.len()` bytes of a region.
+    #[inline]
+    pub fn read<H: Host>(
+        &mut self,
+        access: &Access,
+        destination: &mut [u8],
+        dma: &mut Dma<'_, H>,
+    ) -> Result<(), ProtectionFault> {
+        let result = self.read_checked(access, destination, dma);
+        count_fault(result, dma)
+    }
+
+    /// Writes `source` to a region.
+    #[inline]
+    pub fn write<H: Host>(
+        &mut self,
+        access: &Access,
+        source: &[u8],
+        dma: &mut Dma<'_, H>,
+    ) -> Result<(), ProtectionFault> {
+        let result = self.write_checked(access, source, dma);
+        count_fault(result, dma)
+    }
+
+    /// Fills `destination` from a scatter list, starting `offset` bytes into it.
+    #[inline]
+    pub fn gather<H: Host>(
+        &mut self,
+        pd: u32,
+        list: &ScatterList,
+        offset: u32,
+        destination: &mut [u8],
+        dma: &mut Dma<'_, H>,
+    ) -> Result<(), ProtectionFault> {
+        let mut done = 0;
+        for piece in list.pieces(offset, destination.len() as u32) {
+            let end = done + piece.length as usize;
+            let access = Access {
+                pd,
+                key: piece.l_key,
+                address: piece.address,
+                length: u64::from(piece.length),
+                rights: AccessRights::default(),
+            };
+            self.read(&access, &mut destination[done..end], dma)?;
+            done = end;
+        }
+        Ok(())
+    }
+
+    /// Writes `source` to a scatter list, starting `offset` bytes into it.
+    #[inline]
+    pub fn scatter<H: Host>(
+        &mut self,
+        pd: u32,
+        list: &ScatterList,
+        offset: u32,
+        source: &[u8],
+        dma: &mut Dma<'_, H>,
+    ) -> Result<(), ProtectionFault> {
+        let mut done = 0;
+        for piece in list.pieces(offset, source.len() as u32) {
+            let end = done + piece.length as usize;
+            let access = Access {
+                pd,
+                key: piece.l_key,
+                address: piece.address,
+                length: u64::from(piece.length),
+                rights: local_write(),
+            };
+            self.write(&access, &source[done..end], dma)?;
+            done = end;
+        }
+        Ok(())
+    }
+
+    /// Checks every piece of a scatter list, also the empty ones' neighbours: a list is good as a
+    /// whole before anything is sent from it.
+    pub fn validate_list<H: Host>(
+        &mut self,
+        pd: u32,
+        list: &ScatterList,
+        rights: AccessRights,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<(), ProtectionFault> {
+        for piece in list.pieces(0, list.length()) {
+            let (key, address, length) = (piece.l_key, piece.address, u64::from(piece.length));
+            self.validate(
+                &Access {
+                    pd,
+                    key,
+                    address,
+                    length,
+                    rights,
+                },
+                dma,
+            )?;
+        }
+        Ok(())
+    }
+
+    fn read_checked<H: Host>(
+        &mut self,
+        access: &Access,
+        destination: &mut [u8],
+        dma: &mut Dma<'_, H>,
+    ) -> Result<(), ProtectionFault> {
+        let entry = self.mpt.check(access, dma)?;
+        let mut done = 0;
+        while done < destination.len() {
+            let run = self
+                .mtt
+                .translate(&entry, access.address + done as u64, dma)?;
+            let length = run.length.min((destination.len() - done) as u64) as usize;
+            dma.read(run.iova, &mut destination[done..done + length])?;
+            done += length;
+        }
+        Ok(())
+    }
+
+    fn write_checked<H: Host>(
+        &mut self,
+        access: &Access,
+        source: &[u8],
+        dma: &mut Dma<'_, H>,
+    ) -> Result<(), ProtectionFault> {
+        let entry = self.mpt.check(access, dma)?;
+        let mut done = 0;
+        while done < source.len() {
+            let run = self
+                .mtt
+                .translate(&entry, access.address + done as u64, dma)?;
+            let length = run.length.min((source.len() - done) as u64) as usize;
+            dma.write(run.iova, &source[done..done + length])?;
+            done += length;
+        }
+        Ok(())
+    }
+}
+
+fn count_fault<H: Host>(
+    result: Result<(), ProtectionFault>,
+    dma: &mut Dma<'_, H>,
+) -> Result<(), ProtectionFault> {
+    if result.is_err() {
+        dma.counters.add(Counter::protection_errors, 1);
+    }
+    result
+}

@@ -1,0 +1,139 @@
+//! Memory protection: key to region, with bounds, protection domain and rights.
+
+use crate::cache::{Cache, CacheShape};
+use crate::dma::Dma;
+use crate::host::{DmaError, Host};
+use crate::protection::ProtectionFault;
+use ferroce_spec::context::{AccessRights, MemoryEntry};
+use ferroce_spec::counter::Counter;
+
+/// Bits of a key that are the variant; the others are the index in the table.
+const KEY_VARIANT_BITS: u32 = 8;
+
+/// What an access wants to do with a memory region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Access {
+    /// Protection domain of the queue pair.
+    pub pd: u32,
+    /// Local or remote key.
+    pub key: u32,
+    /// First byte.
+    pub address: u64,
+    /// Bytes.
+    pub length: u64,
+    /// Rights that the region must grant; none for a local read.
+    pub rights: AccessRights,
+}
+
+/// The memory protection table: a cache in front of the table in host memory.
+#[derive(Debug)]
+pub struct Mpt {
+    cache: Cache<MemoryEntry>,
+    entries: u32,
+    free: Vec<u32>,
+    next_unused: u32,
+}
+
+impl Mpt {
+    /// A table without entries.
+    pub fn new(shape: CacheShape) -> Self {
+        let cache = Cache::new(shape, Counter::mpt_hits, Counter::mpt_misses);
+        Self {
+            cache,
+            entries: 0,
+            free: Vec::new(),
+            next_unused: 1,
+        }
+    }
+
+    /// The table now lies at `base` and has `1 << log_entries` entries. Entry 0 is never used, so
+    /// that no key is zero.
+    pub fn reset(&mut self, base: u64, log_entries: u8) {
+        self.cache.reset(base);
+        self.entries = if base == 0 { 0 } else { 1 << log_entries };
+        self.free.clear();
+        self.next_unused = 1;
+    }
+
+    /// Creates an entry; returns its key, or `None` when the table is full.
+    pub fn create<H: Host>(
+        &mut self,
+        mut entry: MemoryEntry,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<Option<u32>, DmaError> {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None if self.next_unused < self.entries => {
+                self.next_unused += 1;
+                self.next_unused - 1
+            }
+            None => return Ok(None),
+        };
+        entry.key = index << KEY_VARIANT_BITS | (entry.key & ((1 << KEY_VARIANT_BITS) - 1));
+        entry.word.set_valid(true);
+        if let Err(error) = self.cache.store(index, entry, dma) {
+            self.free.push(index);
+            return Err(error);
+        }
+        Ok(Some(entry.key))
+    }
+
+    /// Removes the entry of `key`; returns it as it was.
+    pub fn destroy<H: Host>(
+        &mut self,
+        key: u32,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<MemoryEntry, ProtectionFault> {
+        let entry = *self.lookup(key, dma)?;
+        let index = key >> KEY_VARIANT_BITS;
+        self.cache.store(index, MemoryEntry::default(), dma)?;
+        self.cache.invalidate(index);
+        self.free.push(index);
+        Ok(entry)
+    }
+
+    /// The valid entry of `key`.
+    #[inline]
+    pub fn lookup<H: Host>(
+        &mut self,
+        key: u32,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<&MemoryEntry, ProtectionFault> {
+        let index = key >> KEY_VARIANT_BITS;
+        if index >= self.entries {
+            return Err(ProtectionFault::InvalidKey { key });
+        }
+        let entry = self.cache.get(index, dma)?;
+        if !entry.word.valid() || entry.key != key {
+            return Err(ProtectionFault::InvalidKey { key });
+        }
+        Ok(entry)
+    }
+
+    /// Checks an access in the order key, protection domain, rights, bounds, and returns the
+    /// region. Rights come before bounds as in IBTA vol 1, 10.6.3.
+    #[inline]
+    pub fn check<H: Host>(
+        &mut self,
+        access: &Access,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<MemoryEntry, ProtectionFault> {
+        let entry = self.lookup(access.key, dma)?;
+        if entry.pd != access.pd {
+            return Err(ProtectionFault::ProtectionDomain { key: access.key });
+        }
+        let wanted = access.rights.bits();
+        if entry.access.bits() & wanted != wanted {
+            return Err(ProtectionFault::Rights { key: access.key });
+        }
+        let offset = access.address.wrapping_sub(entry.start);
+        if access.address < entry.start
+            || offset > entry.length
+            || access.length > entry.length - offset
+        {
+            let (address, length) = (access.address, access.length);
+            return Err(ProtectionFault::Bounds { address, length });
+        }
+        Ok(*entry)
+    }
+}

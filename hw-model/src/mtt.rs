@@ -1,0 +1,96 @@
+//! Memory translation: virtual address in a region to IOVA, page by page.
+
+use crate::cache::{Cache, CacheShape};
+use crate::dma::Dma;
+use crate::host::Host;
+use crate::protection::ProtectionFault;
+use ferroce_spec::context::{MemoryEntry, TranslationEntry};
+use ferroce_spec::counter::Counter;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// MTT entries in one line of the cache: what one 64-byte DMA read brings.
+const ENTRIES_PER_LINE: u64 = 8;
+
+/// One line of the MTT cache.
+#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable)]
+#[repr(transparent)]
+struct MttLine([TranslationEntry; ENTRIES_PER_LINE as usize]);
+
+/// Memory that is contiguous in IOVA space.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    /// IOVA of the first byte.
+    pub iova: u64,
+    /// Bytes until the end of the page.
+    pub length: u64,
+}
+
+/// The memory translation table: a cache in front of the table in host memory.
+#[derive(Debug)]
+pub struct Mtt {
+    cache: Cache<MttLine>,
+    entries: u64,
+}
+
+impl Mtt {
+    /// A table without entries.
+    pub fn new(shape: CacheShape) -> Self {
+        Self {
+            cache: Cache::new(shape, Counter::mtt_hits, Counter::mtt_misses),
+            entries: 0,
+        }
+    }
+
+    /// The table now lies at `base` and has `1 << log_entries` entries.
+    pub fn reset(&mut self, base: u64, log_entries: u8) {
+        self.cache.reset(base);
+        self.entries = if base == 0 { 0 } else { 1 << log_entries };
+    }
+
+    /// Whether the table has the `count` entries from `first` on.
+    pub fn contains(&self, first: u64, count: u64) -> bool {
+        first
+            .checked_add(count)
+            .is_some_and(|end| end <= self.entries)
+    }
+
+    /// Drops the cached translations of `count` pages from entry `first` on.
+    pub fn invalidate(&mut self, first: u64, count: u64) {
+        if count == 0 {
+            return;
+        }
+        let lines = first / ENTRIES_PER_LINE..=(first + count - 1) / ENTRIES_PER_LINE;
+        lines.for_each(|line| self.cache.invalidate(line as u32));
+    }
+
+    /// The IOVA of `address`, which [`crate::mpt::Mpt::check`] has found inside `entry`.
+    #[inline]
+    pub fn translate<H: Host>(
+        &mut self,
+        entry: &MemoryEntry,
+        address: u64,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<Run, ProtectionFault> {
+        let offset = address - entry.start;
+        if entry.word.direct() {
+            let iova = entry.translation.wrapping_add(offset);
+            return Ok(Run {
+                iova,
+                length: entry.length - offset,
+            });
+        }
+        let log_page_size = entry.word.log_page_size();
+        let position = entry.first_page_offset + offset;
+        let index = entry.translation + (position >> log_page_size);
+        let in_page = position & ((1 << log_page_size) - 1);
+        let line = self.cache.get((index / ENTRIES_PER_LINE) as u32, dma)?;
+        let page = line.0[(index % ENTRIES_PER_LINE) as usize];
+        if !page.present() {
+            return Err(ProtectionFault::Page { address });
+        }
+        Ok(Run {
+            iova: page.iova() + in_page,
+            length: (1 << log_page_size) - in_page,
+        })
+    }
+}

@@ -1,0 +1,619 @@
+//! One NIC function: owns the blocks and passes items from one to the next.
+
+use crate::bar::Bar;
+use crate::completion_queue::{CompletionEntry, CompletionQueues};
+use crate::config::NicConfig;
+use crate::counters::Counters;
+use crate::depacketizer::{self, Parsed};
+use crate::dma::Dma;
+use crate::event_queue::{ASYNC_EQN, Event, EventQueues};
+use crate::host::{Doorbell, Host};
+use crate::mac::Mac;
+use crate::memory::MemoryUnit;
+use crate::mpt::Mpt;
+use crate::mtt::Mtt;
+use crate::outcome;
+use crate::packetizer::{Packetized, packetize};
+use crate::port::Port;
+use crate::processing_unit::{Inbound, Outbound, ProcessingUnit};
+use crate::queue::Edge;
+use crate::queue_pair::{QueuePair, QueuePairs};
+use crate::scheduler::Scheduler;
+use crate::timers::Timers;
+use crate::timing::{EdgeName, Work};
+use crate::wqe_fetch::WqeFetch;
+use ferroce_spec::command::ContextTables;
+use ferroce_spec::context::AddressEntry;
+use ferroce_spec::counter::Counter;
+use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
+use ferroce_spec::register::FatalSyndrome;
+use ferroce_transport::{Duration, Instant, QpState};
+use ferroce_wire::Qpn;
+
+/// Entries of the GID table.
+pub const MAX_GIDS: usize = 256;
+/// Turns of all blocks that one [`Nic::advance`] takes at most, so that it always comes back.
+const MAX_TURNS: usize = 64;
+/// Doorbells that land in one turn at most.
+const DOORBELLS_PER_TURN: usize = 256;
+/// When to look again while frames wait for room on the wire.
+const STALL_RETRY: Duration = Duration::from_us(5);
+/// CQEs, and events, that wait to be written. A turn handles at most `edge_capacity` packets and
+/// a flush of two full rings, in pieces of [`FLUSH_PER_TURN`].
+const COMPLETION_CAPACITY: usize = 4096;
+/// WQEs of one queue pair that are flushed in one turn.
+const FLUSH_PER_TURN: usize = 1024;
+
+/// What a call of [`Nic::advance`] has done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Something moved.
+    pub worked: bool,
+    /// Packets wait for room on the wire.
+    pub stalled: bool,
+}
+
+/// One NIC function behind a port.
+#[derive(Debug)]
+pub struct Nic<P: Port> {
+    pub(crate) config: NicConfig,
+    pub(crate) bar: Bar,
+    pub(crate) counters: Counters,
+    pub(crate) gids: Box<[AddressEntry; MAX_GIDS]>,
+    pub(crate) qps: QueuePairs,
+    pub(crate) cqs: CompletionQueues,
+    pub(crate) events: EventQueues,
+    pub(crate) memory: MemoryUnit,
+    pub(crate) scheduler: Scheduler,
+    pub(crate) timers: Timers,
+    doorbells: Edge<Doorbell>,
+    fetch: WqeFetch,
+    units: Vec<ProcessingUnit<P::Frame>>,
+    mac: Mac<P::Frame>,
+    completion_edge: Edge<CompletionEntry>,
+    event_edge: Edge<Event>,
+    stalled: bool,
+}
+
+impl<P: Port> Nic<P> {
+    /// A function after power-on.
+    pub fn new(config: NicConfig) -> Self {
+        let capacity = config.edge_capacity;
+        let unit = |_| ProcessingUnit::new(capacity);
+        Self {
+            bar: Bar::new(&config),
+            counters: Counters::new(),
+            gids: Box::new([AddressEntry::default(); MAX_GIDS]),
+            qps: QueuePairs::new(config.qpn_base, config.qpc_cache),
+            cqs: CompletionQueues::new(config.cqc_cache),
+            events: EventQueues::default(),
+            memory: MemoryUnit {
+                mpt: Mpt::new(config.mpt_cache),
+                mtt: Mtt::new(config.mtt_cache),
+            },
+            scheduler: Scheduler::default(),
+            timers: Timers::default(),
+            doorbells: Edge::new(EdgeName::Doorbell, DOORBELLS_PER_TURN),
+            fetch: WqeFetch::new(config.fetch_blocks),
+            units: (0..config.processing_units.max(1)).map(unit).collect(),
+            mac: Mac::new(capacity),
+            completion_edge: Edge::new(EdgeName::Completion, COMPLETION_CAPACITY),
+            event_edge: Edge::new(EdgeName::Event, COMPLETION_CAPACITY),
+            stalled: false,
+            config,
+        }
+    }
+
+    /// Reads 4 bytes of BAR0.
+    pub fn read32(&self, now: Instant, offset: u32) -> u32 {
+        self.bar.read32(offset & !3, now, &self.counters)
+    }
+
+    /// Reads 8 bytes of BAR0.
+    pub fn read64(&self, now: Instant, offset: u32) -> u64 {
+        self.bar.read64(offset & !7, now, &self.counters)
+    }
+
+    /// Writes 4 bytes of BAR0. What it asks for is done by the next [`Nic::advance`].
+    pub fn write32(&mut self, offset: u32, value: u32) {
+        self.bar.write32(offset & !3, value);
+    }
+
+    /// Writes 8 bytes of BAR0. What it asks for is done by the next [`Nic::advance`].
+    pub fn write64(&mut self, offset: u32, value: u64) {
+        self.bar.write64(offset & !7, value);
+    }
+
+    /// The counters.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// When the NIC has to run again if nothing else happens.
+    pub fn next_timeout(&self, now: Instant) -> Option<Instant> {
+        let retry = self.stalled.then(|| now + STALL_RETRY);
+        [self.timers.next(), retry].into_iter().flatten().min()
+    }
+
+    /// Runs all blocks until nothing moves any more, or the budget of this call is spent.
+    #[inline]
+    pub fn advance<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> Progress {
+        let mut progress = Progress::default();
+        if self.bar.control.reset() {
+            self.reset(port);
+        }
+        for _ in 0..MAX_TURNS {
+            if !self.turn(now, host, port) {
+                break;
+            }
+            progress.worked = true;
+        }
+        progress.stalled = self.stalled;
+        progress
+    }
+
+    /// Gives each block one turn, in the direction of the data. True: something moved.
+    #[inline]
+    fn turn<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> bool {
+        // Frames are taken off the wire before doorbells land: a receive WQE that was rung before
+        // its SEND could arrive is seen when the SEND is processed.
+        let mut worked = self.mac.receive(now, &self.config.timing, port);
+        worked |= self.land_doorbells(now, host);
+        worked |= self.run_registers(now, host);
+        worked |= self.receive(now, host, port);
+        worked |= self.expire_timers(now);
+        worked |= self.transmit(now, host, port);
+        worked |= self.write_completions(now, host);
+        worked |= self.write_events(now, host);
+        worked
+    }
+
+    /// Doorbells: producer indices and arming.
+    #[inline]
+    fn land_doorbells<H: Host>(&mut self, now: Instant, host: &mut H) -> bool {
+        while !self.doorbells.is_full() {
+            let Some(doorbell) = host.next_doorbell() else {
+                break;
+            };
+            self.doorbells
+                .push(now, &self.config.timing, &Work::default(), doorbell);
+        }
+        let mut landed = false;
+        while let Some(doorbell) = self.doorbells.pop(now) {
+            self.counters.add(Counter::doorbells, 1);
+            if self.ring(now, doorbell, host).is_none() {
+                self.counters.add(Counter::doorbell_errors, 1);
+            }
+            landed = true;
+        }
+        landed
+    }
+
+    /// Handles one doorbell; `None`: it does not belong to its queue.
+    #[inline]
+    fn ring<H: Host>(&mut self, now: Instant, doorbell: Doorbell, host: &mut H) -> Option<()> {
+        let value = DoorbellValue::from_bits(doorbell.value);
+        match DoorbellKind(value.kind()) {
+            DoorbellKind::SEND_QUEUE => {
+                let qp = self
+                    .qps
+                    .get_mut(self.qps.index_of(Qpn::new(value.number()))?)?;
+                let own = qp.context.send_doorbell_slot == doorbell.slot;
+                if !own || !qp.send.accepts(value.index()) {
+                    return None;
+                }
+                qp.send.producer = value.index();
+                // The ACK that waits for company leaves right behind this request.
+                qp.transport.flush_acknowledge();
+                self.scheduler.activate(qp);
+                Some(())
+            }
+            DoorbellKind::RECEIVE_QUEUE => {
+                let qp = self
+                    .qps
+                    .get_mut(self.qps.index_of(Qpn::new(value.number()))?)?;
+                let own = qp.context.receive_doorbell_slot == doorbell.slot;
+                if !own || !qp.receive.accepts(value.index()) {
+                    return None;
+                }
+                qp.receive.producer = value.index();
+                if qp.transport.state() == QpState::Err {
+                    self.scheduler.activate(qp);
+                }
+                Some(())
+            }
+            kind @ (DoorbellKind::CQ_ARM | DoorbellKind::CQ_ARM_SOLICITED) => {
+                let solicited = kind == DoorbellKind::CQ_ARM_SOLICITED;
+                let (cqn, consumer) = (value.number(), value.index());
+                let mut dma = Dma {
+                    host,
+                    counters: &mut self.counters,
+                };
+                let due = self
+                    .cqs
+                    .arm(cqn, doorbell.slot, consumer, solicited, &mut dma)
+                    .ok()?;
+                due.into_iter().for_each(|event| self.raise(now, event));
+                Some(())
+            }
+            _ => None,
+        }
+    }
+
+    /// What register writes have asked for.
+    #[inline]
+    fn run_registers<H: Host>(&mut self, now: Instant, host: &mut H) -> bool {
+        let mut worked = self.run_commands(now, host);
+        if self.bar.unmasked_vectors != 0 {
+            for vector in 0..u64::BITS as u16 {
+                if self.bar.unmasked_vectors >> vector & 1 != 0 {
+                    self.counters.add(Counter::interrupts, 1);
+                    host.interrupt(vector);
+                }
+            }
+            self.bar.unmasked_vectors = 0;
+        }
+        if self.bar.has_event_queue_doorbells {
+            self.bar.has_event_queue_doorbells = false;
+            for eqn in 0..self.bar.event_queue_doorbells.len() {
+                if let Some(doorbell) = self.bar.event_queue_doorbells[eqn].take() {
+                    let mut dma = Dma {
+                        host,
+                        counters: &mut self.counters,
+                    };
+                    self.events
+                        .ring(eqn as u32, doorbell, &mut self.bar.msix, &mut dma);
+                    worked = true;
+                }
+            }
+        }
+        worked
+    }
+
+    /// Frames: depacketizer, then the processing unit of the queue pair.
+    #[inline]
+    fn receive<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> bool {
+        let mut worked = false;
+        let check_icrc = port.carries_icrc();
+        while !self.completion_edge.is_nearly_full() {
+            let Some(frame) = self.mac.ingress.pop(now) else {
+                break;
+            };
+            worked = true;
+            let parsed = depacketizer::parse(frame.as_ref(), check_icrc, &mut self.counters);
+            let Some((qp, parsed)) = parsed.and_then(|parsed| self.steer(parsed)) else {
+                port.release(frame);
+                continue;
+            };
+            let Parsed {
+                headers, payload, ..
+            } = parsed;
+            let inbound = Inbound {
+                qp,
+                headers,
+                payload,
+                frame,
+            };
+            let unit = qp as usize % self.units.len();
+            let work = Work {
+                bytes: inbound.payload.len() as u32,
+                ..Work::default()
+            };
+            self.units[unit]
+                .inbound
+                .push(now, &self.config.timing, &work, inbound);
+            self.process(now, unit, host, port);
+        }
+        worked
+    }
+
+    /// The queue pair of a packet, if it may receive it.
+    #[inline]
+    fn steer(&mut self, parsed: Parsed) -> Option<(u32, Parsed)> {
+        let index = self.qps.index_of(parsed.headers.bth.dest_qp);
+        let Some(qp) = index.and_then(|index| self.qps.get_mut(index)) else {
+            self.counters.add(Counter::rx_no_qp, 1);
+            return None;
+        };
+        match &qp.path {
+            Some(path) if path.peer == parsed.source && path.local == parsed.destination => {
+                Some((qp.index, parsed))
+            }
+            Some(_) => {
+                self.counters.add(Counter::rx_wrong_path, 1);
+                None
+            }
+            None => {
+                self.counters.add(Counter::rx_no_qp, 1);
+                None
+            }
+        }
+    }
+
+    /// Lets a processing unit work on the packets that have reached it.
+    #[inline]
+    fn process<H: Host>(&mut self, now: Instant, unit: usize, host: &mut H, port: &mut P) {
+        while let Some(inbound) = self.units[unit].inbound.pop(now) {
+            let mut dma = Dma {
+                host,
+                counters: &mut self.counters,
+            };
+            let loaded = self.qps.touch(inbound.qp, &mut dma);
+            if let (Ok(()), Some(qp)) = (loaded, self.qps.get_mut(inbound.qp)) {
+                let (unit, memory) = (&mut self.units[unit], &mut self.memory);
+                unit.receive(
+                    now,
+                    qp,
+                    &inbound,
+                    memory,
+                    &mut dma,
+                    self.config.fetch_receives,
+                );
+                self.settle(now, inbound.qp);
+            }
+            if loaded.is_err() {
+                self.bar.stop(FatalSyndrome::CONTEXT_TABLE_DMA);
+            }
+            port.release(inbound.frame);
+        }
+    }
+
+    /// Timers of queue pairs that are due.
+    #[inline]
+    fn expire_timers(&mut self, now: Instant) -> bool {
+        let mut worked = false;
+        for _ in 0..self.config.edge_capacity {
+            let Some(index) = self.timers.pop_due(now) else {
+                break;
+            };
+            worked = true;
+            if let Some(qp) = self.qps.get_mut(index) {
+                qp.transport.handle_timeout(now);
+                self.settle(now, index);
+            }
+        }
+        worked
+    }
+
+    /// Queue pairs that have work: WQE fetch, transport, packetizer, MAC.
+    #[inline]
+    fn transmit<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> bool {
+        let mut worked = false;
+        self.stalled = false;
+        for _ in 0..self.scheduler.len() {
+            if self.completion_edge.is_nearly_full() {
+                break;
+            }
+            let Some(index) = self.scheduler.next() else {
+                break;
+            };
+            worked |= self.serve(now, index, host, port);
+        }
+        self.mac.transmit(now, port);
+        worked
+    }
+
+    /// Gives one queue pair its turn. True: something moved.
+    #[inline]
+    fn serve<H: Host>(&mut self, now: Instant, index: u32, host: &mut H, port: &mut P) -> bool {
+        let mut dma = Dma {
+            host,
+            counters: &mut self.counters,
+        };
+        if self.qps.touch(index, &mut dma).is_err() {
+            self.bar.stop(FatalSyndrome::CONTEXT_TABLE_DMA);
+            return false;
+        }
+        let Some(qp) = self.qps.get_mut(index) else {
+            return false;
+        };
+        qp.scheduled = false;
+        let mut worked = self.fetch.fetch(now, qp, &mut dma);
+        worked |= flush_receives(qp);
+        let unit = index as usize % self.units.len();
+        self.units[unit].transmit(now, qp, self.config.quantum_packets, &self.config.timing);
+        worked |= self.packetize(now, unit, host, port);
+        self.settle(now, index);
+        worked
+    }
+
+    /// Makes frames of the packets that a processing unit has sent.
+    #[inline]
+    fn packetize<H: Host>(
+        &mut self,
+        now: Instant,
+        unit: usize,
+        host: &mut H,
+        port: &mut P,
+    ) -> bool {
+        let mut worked = false;
+        loop {
+            if self.mac.egress.is_full() {
+                self.mac.transmit(now, port);
+            }
+            if self.mac.egress.is_full() {
+                break;
+            }
+            let Some(Outbound {
+                qp: index,
+                transmit,
+            }) = self.units[unit].outbound.pop(now)
+            else {
+                break;
+            };
+            let Some(qp) = self.qps.get_mut(index) else {
+                continue;
+            };
+            // A packet behind one that waits for the wire waits with it.
+            if !qp.stalled.is_empty() {
+                qp.stalled.push_back(transmit);
+                continue;
+            }
+            let mut dma = Dma {
+                host,
+                counters: &mut self.counters,
+            };
+            match packetize(qp, &transmit, &mut self.memory, port, &mut dma) {
+                Packetized::Frame(frame) => {
+                    let work = Work {
+                        bytes: frame.as_ref().len() as u32,
+                        ..Work::default()
+                    };
+                    self.mac.egress.push(now, &self.config.timing, &work, frame);
+                    worked = true;
+                }
+                Packetized::Full => {
+                    self.counters.add(Counter::tx_stalls, 1);
+                    self.stalled = true;
+                    qp.stalled.push_back(transmit);
+                }
+                Packetized::Lost => {
+                    self.counters.add(Counter::tx_no_route, 1);
+                    worked = true;
+                }
+                Packetized::Fault => {
+                    outcome::fail_payload(now, qp, &transmit);
+                    worked = true;
+                }
+            }
+        }
+        worked
+    }
+
+    /// After anything that a queue pair did: completions, events, its timer, its next turn.
+    #[inline]
+    pub(crate) fn settle(&mut self, now: Instant, index: u32) {
+        let Some(qp) = self.qps.get_mut(index) else {
+            return;
+        };
+        for _ in 0..FLUSH_PER_TURN {
+            if self.completion_edge.is_full() {
+                break;
+            }
+            let Some(completion) = qp.transport.poll_completion() else {
+                break;
+            };
+            let entry = outcome::completion_entry(qp, &completion);
+            self.completion_edge
+                .push(now, &self.config.timing, &Work::default(), entry);
+        }
+        while let Some(event) = qp.transport.poll_event() {
+            if self.event_edge.is_full() {
+                break;
+            }
+            let kind = outcome::event_type(event);
+            let event = Event {
+                eqn: ASYNC_EQN,
+                kind,
+                number: qp.qpn.value(),
+            };
+            self.event_edge
+                .push(now, &self.config.timing, &Work::default(), event);
+        }
+        self.timers.set(index, qp.transport.next_timeout());
+        if qp.has_work() {
+            self.scheduler.activate(qp);
+        }
+    }
+
+    /// [`Nic::settle`] for a command: the QP may have been flushed or may now send.
+    pub(crate) fn after_command(&mut self, now: Instant, index: u32) {
+        if let Some(qp) = self.qps.get_mut(index) {
+            self.scheduler.activate(qp);
+        }
+        self.settle(now, index);
+    }
+
+    fn raise(&mut self, now: Instant, event: Event) {
+        if self.event_edge.is_full() {
+            // Software has not emptied its event queue for thousands of events.
+            self.bar.stop(FatalSyndrome::EVENT_QUEUE_DMA);
+            return;
+        }
+        self.event_edge
+            .push(now, &self.config.timing, &Work::default(), event);
+    }
+
+    /// CQEs.
+    #[inline]
+    fn write_completions<H: Host>(&mut self, now: Instant, host: &mut H) -> bool {
+        let mut worked = false;
+        while let Some(entry) = self.completion_edge.pop(now) {
+            let mut dma = Dma {
+                host,
+                counters: &mut self.counters,
+            };
+            if let Some(event) = self.cqs.write(&entry, now.as_ns(), &mut dma) {
+                self.raise(now, event);
+            }
+            worked = true;
+        }
+        worked
+    }
+
+    /// EQEs. A full event queue keeps its events here until software has made room.
+    #[inline]
+    fn write_events<H: Host>(&mut self, now: Instant, host: &mut H) -> bool {
+        let mut worked = false;
+        while let Some(event) = self.event_edge.pop_if(now, |e| self.events.has_room(e.eqn)) {
+            let mut dma = Dma {
+                host,
+                counters: &mut self.counters,
+            };
+            if self
+                .events
+                .write(&event, &mut self.bar.msix, &mut dma)
+                .is_err()
+            {
+                self.bar.stop(FatalSyndrome::EVENT_QUEUE_DMA);
+            }
+            worked = true;
+        }
+        worked
+    }
+
+    /// The context tables are where `tables` says.
+    pub(crate) fn install_tables(&mut self, tables: &ContextTables) {
+        self.qps.reset(tables.qpc_base, tables.log_qps);
+        self.cqs.reset(tables.cqc_base, tables.log_cqs);
+        self.memory.mpt.reset(tables.mpt_base, tables.log_mrs);
+        self.memory.mtt.reset(tables.mtt_base, tables.log_mtts);
+        self.timers = Timers::new(self.qps.capacity());
+    }
+
+    /// Forgets everything but the MSI-X table.
+    fn reset(&mut self, port: &mut P) {
+        self.install_tables(&ContextTables::default());
+        self.events = EventQueues::default();
+        self.scheduler.clear();
+        *self.gids = [AddressEntry::default(); MAX_GIDS];
+        self.counters = Counters::new();
+        self.doorbells.clear(drop);
+        self.completion_edge.clear(drop);
+        self.event_edge.clear(drop);
+        self.mac.egress.clear(|frame| port.transmit(frame));
+        self.mac.ingress.clear(|frame| port.release(frame));
+        for unit in &mut self.units {
+            unit.outbound.clear(drop);
+            unit.inbound.clear(|packet| port.release(packet.frame));
+        }
+        self.stalled = false;
+        self.bar.reset();
+    }
+}
+
+/// Completes receive WQEs of a queue pair in the error state.
+fn flush_receives(qp: &mut QueuePair) -> bool {
+    if qp.transport.state() != QpState::Err {
+        return false;
+    }
+    let mut flushed = false;
+    for _ in 0..FLUSH_PER_TURN {
+        let Some(index) = qp.receive.take_for_flush() else {
+            break;
+        };
+        qp.transport.flush_receive(index);
+        flushed = true;
+    }
+    flushed
+}

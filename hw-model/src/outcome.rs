@@ -1,0 +1,111 @@
+//! What the transport reports, in the words of the contract.
+
+use crate::completion_queue::CompletionEntry;
+use crate::queue_pair::QueuePair;
+use ferroce_spec::cqe::{Cqe, CqeOpcode, CqeStatus, CqeWord};
+use ferroce_spec::eqe::EventType;
+use ferroce_transport::{
+    Completion, CompletionStatus, Event, Instant, Payload, ReceiveKind, SendKind, Transmit,
+};
+
+/// The CQE of a completion; the WQE that it completes is retired.
+#[inline]
+pub fn completion_entry(qp: &mut QueuePair, completion: &Completion) -> CompletionEntry {
+    let mut word = CqeWord::default();
+    word.set_status(status_code(completion.status()).0);
+    let mut cqe = Cqe {
+        qpn: qp.qpn.value(),
+        ..Cqe::default()
+    };
+    let cqn = match *completion {
+        Completion::Send {
+            id,
+            operation,
+            byte_length,
+            ..
+        } => {
+            qp.send.retire(id);
+            word.set_opcode(send_opcode(operation).0);
+            cqe.wqe_index = id;
+            cqe.byte_count = byte_length;
+            qp.context.send_cqn
+        }
+        Completion::Receive {
+            receive,
+            operation,
+            byte_length,
+            immediate,
+            solicited,
+            ..
+        } => {
+            qp.receive.retire(receive);
+            word.set_opcode(receive_opcode(operation).0);
+            word.set_solicited(solicited);
+            word.set_with_immediate(immediate.is_some());
+            cqe.wqe_index = receive;
+            cqe.byte_count = byte_length;
+            cqe.immediate = immediate.map(|data| data.0).unwrap_or_default();
+            qp.context.receive_cqn
+        }
+    };
+    cqe.word = word;
+    CompletionEntry { cqn, cqe }
+}
+
+/// The payload of a packet could not be gathered: tells the transport whose fault it is.
+pub fn fail_payload(now: Instant, qp: &mut QueuePair, transmit: &Transmit) {
+    match transmit.payload {
+        Payload::Request { request, .. } => {
+            qp.transport
+                .fail_send(now, request, CompletionStatus::LocalProtection);
+        }
+        Payload::ReadResponse { .. } => {
+            qp.transport
+                .fail_read_response(now, transmit.headers.bth.psn);
+        }
+        Payload::None => {}
+    }
+}
+
+/// The event type of the contract.
+pub fn event_type(event: Event) -> EventType {
+    match event {
+        Event::CommunicationEstablished => EventType::COMMUNICATION_ESTABLISHED,
+        Event::SqDrained => EventType::SEND_QUEUE_DRAINED,
+        Event::RequestError => EventType::QP_REQUEST_ERROR,
+        Event::AccessError => EventType::QP_ACCESS_ERROR,
+        Event::Fatal => EventType::QP_FATAL,
+        Event::LastWqeReached => EventType::LAST_WQE_REACHED,
+    }
+}
+
+fn send_opcode(kind: SendKind) -> CqeOpcode {
+    match kind {
+        SendKind::Send => CqeOpcode::SEND,
+        SendKind::RdmaWrite => CqeOpcode::RDMA_WRITE,
+        SendKind::RdmaRead => CqeOpcode::RDMA_READ,
+    }
+}
+
+fn receive_opcode(kind: ReceiveKind) -> CqeOpcode {
+    match kind {
+        ReceiveKind::Send => CqeOpcode::RECEIVE,
+        ReceiveKind::RdmaWriteImmediate => CqeOpcode::RECEIVE_RDMA_IMMEDIATE,
+    }
+}
+
+fn status_code(status: CompletionStatus) -> CqeStatus {
+    match status {
+        CompletionStatus::Success => CqeStatus::SUCCESS,
+        CompletionStatus::LocalLength => CqeStatus::LOCAL_LENGTH,
+        CompletionStatus::LocalQpOperation => CqeStatus::LOCAL_QP_OPERATION,
+        CompletionStatus::LocalProtection => CqeStatus::LOCAL_PROTECTION,
+        CompletionStatus::WrFlush => CqeStatus::WR_FLUSH,
+        CompletionStatus::BadResponse => CqeStatus::BAD_RESPONSE,
+        CompletionStatus::RemoteInvalidRequest => CqeStatus::REMOTE_INVALID_REQUEST,
+        CompletionStatus::RemoteAccess => CqeStatus::REMOTE_ACCESS,
+        CompletionStatus::RemoteOperation => CqeStatus::REMOTE_OPERATION,
+        CompletionStatus::RetryExceeded => CqeStatus::RETRY_EXCEEDED,
+        CompletionStatus::RnrRetryExceeded => CqeStatus::RNR_RETRY_EXCEEDED,
+    }
+}

@@ -1,0 +1,180 @@
+//! Packetizer: headers and payload into a frame, straight into the wire's transmit buffer.
+
+use crate::dma::Dma;
+use crate::host::Host;
+use crate::memory::MemoryUnit;
+use crate::mpt::Access;
+use crate::port::{Port, Reservation, Route};
+use crate::protection::ProtectionFault;
+use crate::queue_pair::QueuePair;
+use crate::work_queue::SendQueue;
+use crate::wqe::SendPayload;
+use ferroce_spec::context::{AccessRights, AddressEntry};
+use ferroce_spec::counter::Counter;
+use ferroce_spec::wqe::{AddressPath, VLAN_NONE};
+use ferroce_transport::{Payload, Transmit};
+use ferroce_wire::{
+    Gid, IcrcMode, Ip, Mac, NetworkPath, PathTemplate, Qpn, UdpHeader, VlanTag, finish,
+};
+
+/// The path of a connected queue pair: its headers as a template, and who the peer is.
+#[derive(Debug, Clone)]
+pub struct Path {
+    template: PathTemplate,
+    mac: Mac,
+    /// GID of the peer: the only source from which packets are accepted.
+    pub peer: Gid,
+    /// GID of this end.
+    pub local: Gid,
+    identification: u16,
+}
+
+impl Path {
+    /// The path from a GID table entry to a destination; `None` when the entry is empty or the
+    /// two are not of the same IP version.
+    pub fn new(source: &AddressEntry, path: &AddressPath) -> Option<Self> {
+        let (local, peer) = (Gid(source.gid), Gid(path.dest_gid));
+        let same_version = local.to_ipv4().is_some() == peer.to_ipv4().is_some();
+        if source.gid == [0; 16] || path.dest_gid == [0; 16] || !same_version {
+            return None;
+        }
+        let udp = UdpHeader {
+            source_port: path.udp_source_port,
+            checksum: 0,
+        };
+        let (source_mac, mac) = (Mac(source.mac), Mac(path.dest_mac));
+        let mut network = NetworkPath::new((source_mac, local), (mac, peer), udp);
+        network.ip = Ip::between(local, peer, path.traffic_class, path.hop_limit);
+        if let Ip::V6(v6) = &mut network.ip {
+            v6.flow_label = path.flow_label;
+        }
+        if path.vlan != VLAN_NONE {
+            network.ethernet.vlan = Some(VlanTag::from_bits(path.vlan));
+        }
+        let template = PathTemplate::new(&network);
+        Some(Self {
+            template,
+            mac,
+            peer,
+            local,
+            identification: 0,
+        })
+    }
+
+    fn route(&self, qpn: Qpn) -> Route {
+        Route {
+            mac: self.mac,
+            gid: self.peer,
+            qpn,
+        }
+    }
+}
+
+/// What became of a packet.
+#[derive(Debug)]
+pub enum Packetized<F> {
+    /// A frame, ready for the MAC.
+    Frame(F),
+    /// The wire has no room now.
+    Full,
+    /// Nobody is at the destination: the frame left and is lost.
+    Lost,
+    /// The payload could not be gathered.
+    Fault,
+}
+
+/// Makes a frame of a packet of `qp`.
+#[inline]
+pub fn packetize<H: Host, P: Port>(
+    qp: &mut QueuePair,
+    transmit: &Transmit,
+    memory: &mut MemoryUnit,
+    port: &mut P,
+    dma: &mut Dma<'_, H>,
+) -> Packetized<P::Frame> {
+    let pd = qp.context.pd;
+    let Some(path) = qp.path.as_mut() else {
+        return Packetized::Lost;
+    };
+    let headers = &transmit.headers;
+    let payload_length = transmit.payload.length() as usize;
+    let length = path.template.frame_length(headers, payload_length);
+    let mut frame = match port.reserve(&path.route(headers.bth.dest_qp), length) {
+        Reservation::Ready(frame) => frame,
+        Reservation::Full => return Packetized::Full,
+        Reservation::NoRoute => return Packetized::Lost,
+    };
+    let bytes = frame.as_mut();
+    let layout = path
+        .template
+        .emit(headers, payload_length, path.identification, bytes);
+    path.identification = path.identification.wrapping_add(1);
+    let destination = &mut bytes[layout.payload()];
+    if gather(
+        pd,
+        &mut qp.send,
+        &transmit.payload,
+        destination,
+        memory,
+        dma,
+    )
+    .is_err()
+    {
+        port.cancel(frame);
+        return Packetized::Fault;
+    }
+    let mode = if port.carries_icrc() {
+        IcrcMode::Computed
+    } else {
+        IcrcMode::Zero
+    };
+    finish(bytes, &layout, mode);
+    dma.counters.add(Counter::tx_frames, 1);
+    dma.counters.add(Counter::tx_bytes, length as u64);
+    Packetized::Frame(frame)
+}
+
+/// Reads the payload of a packet into its frame.
+#[inline]
+fn gather<H: Host>(
+    pd: u32,
+    send: &mut SendQueue,
+    payload: &Payload,
+    destination: &mut [u8],
+    memory: &mut MemoryUnit,
+    dma: &mut Dma<'_, H>,
+) -> Result<(), ProtectionFault> {
+    match *payload {
+        Payload::None => Ok(()),
+        Payload::Request {
+            request,
+            offset,
+            length,
+        } => match send.payload(request) {
+            Some(SendPayload::Memory(list)) => memory.gather(pd, list, offset, destination, dma),
+            Some(SendPayload::Inline(inline)) => {
+                let (start, end) = (offset as usize, offset as usize + length as usize);
+                destination.copy_from_slice(&inline.bytes()[start..end]);
+                Ok(())
+            }
+            None => Err(ProtectionFault::InvalidKey { key: request }),
+        },
+        Payload::ReadResponse {
+            r_key,
+            virtual_address,
+            length,
+        } => {
+            let mut rights = AccessRights::default();
+            rights.set_remote_read(true);
+            let (address, length) = (virtual_address, u64::from(length));
+            let access = Access {
+                pd,
+                key: r_key.0,
+                address,
+                length,
+                rights,
+            };
+            memory.read(&access, destination, dma)
+        }
+    }
+}

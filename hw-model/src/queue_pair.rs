@@ -1,0 +1,227 @@
+//! Queue pairs: the transport state on the chip, its work queues, and the QP context table.
+
+use crate::cache::{Cache, CacheShape};
+use crate::dma::Dma;
+use crate::host::{DmaError, Host};
+use crate::packetizer::Path;
+use crate::work_queue::{ReceiveQueue, SendQueue};
+use ferroce_spec::context::{AccessRights, PathMtuCode, QpContext, QpStateCode, RetryAttributes};
+use ferroce_spec::counter::Counter;
+use ferroce_transport::{Config, Qp, QpState, Service, Transmit};
+use ferroce_wire::Qpn;
+use std::collections::VecDeque;
+
+/// One queue pair.
+#[derive(Debug)]
+pub struct QueuePair {
+    /// Its number.
+    pub qpn: Qpn,
+    /// Its entry in the QP context table.
+    pub index: u32,
+    /// The context as commands have set it; [`QueuePair::image`] has the changing parts.
+    pub context: QpContext,
+    /// The protocol state machine.
+    pub transport: Qp,
+    /// Send queue.
+    pub send: SendQueue,
+    /// Receive queue.
+    pub receive: ReceiveQueue,
+    /// Headers below the transport; known from RTR on.
+    pub path: Option<Path>,
+    /// Whether it stands in the scheduler's list.
+    pub scheduled: bool,
+    /// Packets that the wire had no room for.
+    pub stalled: VecDeque<Transmit>,
+}
+
+impl QueuePair {
+    fn new(qpn: Qpn, index: u32, context: QpContext, config: Config) -> Self {
+        let shape = context.shape;
+        let send = SendQueue::new(context.send_base, shape.log_send_blocks());
+        let (entries, stride) = (shape.log_receives(), shape.log_receive_stride());
+        let receive = ReceiveQueue::new(context.receive_base, entries, stride);
+        Self {
+            qpn,
+            index,
+            context,
+            transport: Qp::new(qpn, Service::ReliableConnected, config),
+            send,
+            receive,
+            path: None,
+            scheduled: false,
+            stalled: VecDeque::new(),
+        }
+    }
+
+    /// Protection domain.
+    #[inline]
+    pub fn pd(&self) -> u32 {
+        self.context.pd
+    }
+
+    /// Whether it may have something to send, to fetch or to flush.
+    #[inline]
+    pub fn has_work(&self) -> bool {
+        if !self.stalled.is_empty() || self.transport.has_transmit() {
+            return true;
+        }
+        let receives_wait = self.receive.consumer() != self.receive.producer;
+        match self.transport.state() {
+            QpState::Rts => self.send.waiting() > 0 && self.transport.can_accept_send(),
+            QpState::Err => self.send.waiting() > 0 || receives_wait,
+            _ => false,
+        }
+    }
+
+    /// Starts the rings anew (RESET).
+    pub fn reset_queues(&mut self) {
+        self.send.reset();
+        self.receive.reset();
+        self.stalled.clear();
+        self.path = None;
+    }
+
+    /// The context as it stands now.
+    pub fn image(&self) -> QpContext {
+        let attributes = self.transport.attributes();
+        let mut access = AccessRights::default();
+        access.set_remote_read(attributes.access.read);
+        access.set_remote_write(attributes.access.write);
+        access.set_remote_atomic(attributes.access.atomic);
+        let mut retry = RetryAttributes::default();
+        retry.set_retry_count(attributes.retry_count.value());
+        retry.set_rnr_retry(attributes.rnr_retry.value());
+        retry.set_timeout(attributes.timeout.value());
+        retry.set_min_rnr_timer(attributes.min_rnr_timer.code());
+        QpContext {
+            state: state_code(self.transport.state()),
+            path_mtu: PathMtuCode(attributes.path_mtu.code()),
+            port: attributes.port,
+            access,
+            retry,
+            dest_qpn: attributes.dest_qp.value(),
+            send_psn: self.transport.next_send_psn().value(),
+            receive_psn: self.transport.next_receive_psn().value(),
+            max_rd_atomic: attributes.max_rd_atomic,
+            max_dest_rd_atomic: attributes.max_dest_rd_atomic,
+            draining: u8::from(self.transport.is_draining()),
+            send_producer: self.send.producer,
+            send_fetched: self.send.fetched,
+            receive_producer: self.receive.producer,
+            receive_consumer: self.receive.consumer(),
+            message_sequence: self.transport.msn().value(),
+            ..self.context
+        }
+    }
+}
+
+/// The contract's number of a transport state.
+pub fn state_code(state: QpState) -> QpStateCode {
+    match state {
+        QpState::Reset => QpStateCode::RESET,
+        QpState::Init => QpStateCode::INIT,
+        QpState::Rtr => QpStateCode::RTR,
+        QpState::Rts => QpStateCode::RTS,
+        QpState::Sqd => QpStateCode::SQD,
+        QpState::Sqe => QpStateCode::SQE,
+        QpState::Err => QpStateCode::ERR,
+    }
+}
+
+/// All queue pairs: state machines on the chip, contexts in host memory behind a cache.
+///
+/// The context in host memory holds what a restart of the QP's engine needs (attributes, PSNs,
+/// indices); a miss of the cache reads it and costs what it costs. WQEs in flight stay on the
+/// chip, as in a card with a separate table of outstanding requests.
+#[derive(Debug)]
+pub struct QueuePairs {
+    base: u32,
+    slots: Vec<Option<Box<QueuePair>>>,
+    free: VecDeque<u32>,
+    cache: Cache<QpContext>,
+}
+
+/// Entries at the start of the table that are never created: QP0 and QP1 (IBTA vol 1, 3.9.4).
+pub const RESERVED_QPS: u32 = 2;
+
+impl QueuePairs {
+    /// No queue pairs; the first entry of the table is QPN `base`.
+    pub fn new(base: u32, shape: CacheShape) -> Self {
+        let cache = Cache::new(shape, Counter::qpc_hits, Counter::qpc_misses);
+        Self {
+            base,
+            slots: Vec::new(),
+            free: VecDeque::new(),
+            cache,
+        }
+    }
+
+    /// The table now lies at `base` and has `1 << log_entries` entries.
+    pub fn reset(&mut self, base: u64, log_entries: u8) {
+        self.cache.reset(base);
+        let entries = if base == 0 { 0 } else { 1u32 << log_entries };
+        self.slots.clear();
+        self.slots.resize_with(entries as usize, || None);
+        self.free = (RESERVED_QPS..entries).collect();
+    }
+
+    /// Entries of the table.
+    pub fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Creates a queue pair in RESET; `None` when the table is full. The index that was free for
+    /// longest is taken, so that late packets of an old queue pair find nobody.
+    pub fn create<H: Host>(
+        &mut self,
+        context: QpContext,
+        config: Config,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<Option<Qpn>, DmaError> {
+        let Some(index) = self.free.pop_front() else {
+            return Ok(None);
+        };
+        if let Err(error) = self.cache.store(index, context, dma) {
+            self.free.push_front(index);
+            return Err(error);
+        }
+        let qpn = Qpn::new(self.base + index);
+        self.slots[index as usize] = Some(Box::new(QueuePair::new(qpn, index, context, config)));
+        Ok(Some(qpn))
+    }
+
+    /// Index of `qpn` in the table, if it can be one of ours.
+    #[inline]
+    pub fn index_of(&self, qpn: Qpn) -> Option<u32> {
+        let index = qpn.value().checked_sub(self.base)?;
+        ((index as usize) < self.slots.len()).then_some(index)
+    }
+
+    /// The queue pair at `index`.
+    #[inline]
+    pub fn get_mut(&mut self, index: u32) -> Option<&mut QueuePair> {
+        self.slots.get_mut(index as usize)?.as_deref_mut()
+    }
+
+    /// Looks the context of the queue pair at `index` up, as each packet does.
+    #[inline]
+    pub fn touch<H: Host>(&mut self, index: u32, dma: &mut Dma<'_, H>) -> Result<(), DmaError> {
+        self.cache.get(index, dma).map(drop)
+    }
+
+    /// Writes the context of the queue pair at `index` as it stands now.
+    pub fn store<H: Host>(&mut self, index: u32, dma: &mut Dma<'_, H>) -> Result<(), DmaError> {
+        let Some(qp) = self.slots.get(index as usize).and_then(Option::as_deref) else {
+            return Ok(());
+        };
+        self.cache.store(index, qp.image(), dma)
+    }
+
+    /// Destroys the queue pair at `index`.
+    pub fn destroy(&mut self, index: u32) -> Option<Box<QueuePair>> {
+        let qp = self.slots.get_mut(index as usize)?.take()?;
+        self.cache.invalidate(index);
+        self.free.push_back(index);
+        Some(qp)
+    }
+}

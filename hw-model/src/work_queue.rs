@@ -1,0 +1,227 @@
+//! Send and receive queue of one queue pair: ring position, and the WQEs that are on the chip.
+
+use crate::dma::Dma;
+use crate::host::{DmaError, Host};
+use crate::scatter_list::ScatterList;
+use crate::wqe::{SendPayload, SendWqe};
+use ferroce_spec::wqe::DataSegment;
+use std::collections::VecDeque;
+use zerocopy::IntoBytes;
+
+/// The send queue as the NIC sees it. Indices are free-running, in blocks of 64 bytes.
+#[derive(Debug, Default)]
+pub struct SendQueue {
+    /// IOVA of the ring.
+    pub base: u64,
+    /// Base-2 logarithm of the blocks of the ring.
+    pub log_blocks: u8,
+    /// Producer index, as last rung.
+    pub producer: u32,
+    /// Index of the next WQE to fetch.
+    pub fetched: u32,
+    outstanding: VecDeque<SendWqe>,
+    /// Place of the WQE that was asked for last: packets of a message come one after the other.
+    cursor: usize,
+}
+
+impl SendQueue {
+    /// An empty queue whose ring is at `base`.
+    pub fn new(base: u64, log_blocks: u8) -> Self {
+        Self {
+            base,
+            log_blocks,
+            ..Self::default()
+        }
+    }
+
+    /// Blocks that were rung and not fetched.
+    pub fn waiting(&self) -> u32 {
+        self.producer.wrapping_sub(self.fetched)
+    }
+
+    /// Whether a producer index could be true: it does not go back, nor ahead more than a ring.
+    pub fn accepts(&self, producer: u32) -> bool {
+        producer.wrapping_sub(self.fetched) <= 1 << self.log_blocks
+    }
+
+    /// Blocks of the ring.
+    pub fn size(&self) -> u32 {
+        1 << self.log_blocks
+    }
+
+    /// Keeps a WQE until it is retired.
+    pub fn keep(&mut self, wqe: SendWqe) {
+        self.outstanding.push_back(wqe);
+    }
+
+    /// Where the payload of the WQE at `index` lies.
+    #[inline]
+    pub fn payload(&mut self, index: u32) -> Option<&SendPayload> {
+        if self
+            .outstanding
+            .get(self.cursor)
+            .is_none_or(|wqe| wqe.index != index)
+        {
+            let next = self.cursor + 1;
+            self.cursor = match self.outstanding.get(next) {
+                Some(wqe) if wqe.index == index => next,
+                _ => self.outstanding.iter().position(|wqe| wqe.index == index)?,
+            };
+        }
+        Some(&self.outstanding[self.cursor].payload)
+    }
+
+    /// Forgets the WQE at `index` and all before it.
+    #[inline]
+    pub fn retire(&mut self, index: u32) {
+        while let Some(front) = self.outstanding.front() {
+            if (front.index.wrapping_sub(index) as i32) > 0 {
+                break;
+            }
+            self.outstanding.pop_front();
+            self.cursor = self.cursor.saturating_sub(1);
+        }
+    }
+
+    /// Forgets all WQEs and starts at index 0 again (the QP goes to RESET).
+    pub fn reset(&mut self) {
+        (self.producer, self.fetched, self.cursor) = (0, 0, 0);
+        self.outstanding.clear();
+    }
+}
+
+/// A receive WQE on the chip.
+#[derive(Debug)]
+pub struct ReceiveWqe {
+    /// Index of the entry in the receive queue, free-running.
+    pub index: u32,
+    /// Its buffers.
+    pub list: ScatterList,
+}
+
+/// The receive queue as the NIC sees it. Indices are free-running, in entries.
+#[derive(Debug, Default)]
+pub struct ReceiveQueue {
+    /// IOVA of the ring.
+    pub base: u64,
+    /// Base-2 logarithm of the entries of the ring.
+    pub log_entries: u8,
+    /// Base-2 logarithm of the bytes of an entry.
+    pub log_stride: u8,
+    /// Producer index, as last rung.
+    pub producer: u32,
+    /// Index of the next entry to fetch.
+    pub fetched: u32,
+    prefetched: VecDeque<ReceiveWqe>,
+    in_use: VecDeque<ReceiveWqe>,
+}
+
+impl ReceiveQueue {
+    /// An empty queue whose ring is at `base`.
+    pub fn new(base: u64, log_entries: u8, log_stride: u8) -> Self {
+        Self {
+            base,
+            log_entries,
+            log_stride,
+            ..Self::default()
+        }
+    }
+
+    /// Whether a producer index could be true.
+    pub fn accepts(&self, producer: u32) -> bool {
+        producer.wrapping_sub(self.consumer()) <= 1 << self.log_entries
+    }
+
+    /// Index of the next receive WQE to use.
+    pub fn consumer(&self) -> u32 {
+        self.fetched.wrapping_sub(self.prefetched.len() as u32)
+    }
+
+    /// Takes the next receive WQE, fetching up to `batch` of them; `None`: there is none.
+    #[inline]
+    pub fn take<H: Host>(
+        &mut self,
+        batch: u32,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<Option<&ReceiveWqe>, DmaError> {
+        if self.prefetched.is_empty() {
+            self.fetch(batch, dma)?;
+        }
+        let Some(wqe) = self.prefetched.pop_front() else {
+            return Ok(None);
+        };
+        self.in_use.push_back(wqe);
+        Ok(self.in_use.back())
+    }
+
+    /// The buffers of a receive WQE that was taken.
+    #[inline]
+    pub fn list(&self, index: u32) -> Option<&ScatterList> {
+        self.in_use
+            .iter()
+            .find(|wqe| wqe.index == index)
+            .map(|wqe| &wqe.list)
+    }
+
+    /// Forgets a receive WQE that has completed.
+    #[inline]
+    pub fn retire(&mut self, index: u32) {
+        if self.in_use.front().is_some_and(|wqe| wqe.index == index) {
+            self.in_use.pop_front();
+        } else {
+            self.in_use.retain(|wqe| wqe.index != index);
+        }
+    }
+
+    /// Takes the index of the next receive WQE without looking at it (flush).
+    pub fn take_for_flush(&mut self) -> Option<u32> {
+        if let Some(wqe) = self.prefetched.pop_front() {
+            return Some(wqe.index);
+        }
+        let index = self.fetched;
+        (index != self.producer).then(|| {
+            self.fetched = index.wrapping_add(1);
+            index
+        })
+    }
+
+    /// Forgets all WQEs and starts at index 0 again (the QP goes to RESET).
+    pub fn reset(&mut self) {
+        (self.producer, self.fetched) = (0, 0);
+        self.prefetched.clear();
+        self.in_use.clear();
+    }
+
+    /// Reads entries up to the producer index, the end of the ring, or `batch`.
+    fn fetch<H: Host>(&mut self, batch: u32, dma: &mut Dma<'_, H>) -> Result<(), DmaError> {
+        const MAX_BATCH_BYTES: usize = 4096;
+        let size = 1u32 << self.log_entries;
+        let slot = self.fetched & (size - 1);
+        let stride = 1usize << self.log_stride;
+        let count = self
+            .producer
+            .wrapping_sub(self.fetched)
+            .min(size - slot)
+            .min(batch)
+            .min((MAX_BATCH_BYTES / stride) as u32);
+        if count == 0 {
+            return Ok(());
+        }
+        let mut segments = [DataSegment::default(); MAX_BATCH_BYTES / DataSegment::SIZE];
+        let each = stride / DataSegment::SIZE;
+        let segments = &mut segments[..each * count as usize];
+        dma.read(
+            self.base + u64::from(slot) * stride as u64,
+            segments.as_mut_bytes(),
+        )?;
+        for entry in segments.chunks_exact(each) {
+            let list = ScatterList::from_receive(entry);
+            self.prefetched.push_back(ReceiveWqe {
+                index: self.fetched,
+                list,
+            });
+            self.fetched = self.fetched.wrapping_add(1);
+        }
+        Ok(())
+    }
+}
