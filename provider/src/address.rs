@@ -1,0 +1,99 @@
+//! From `ibv_ah_attr` to the path that the NIC puts into its headers.
+
+use crate::errno::Errno;
+use crate::ffi::abi::{ibv_ah_attr, ibv_global_route};
+use ferroce_driver::AddressVector;
+
+/// Flow labels have 20 bits.
+const FLOW_LABEL_MASK: u32 = 0xf_ffff;
+/// Smallest UDP source port of RoCEv2: the upper two bits are set, as for all ephemeral ports.
+const UDP_SOURCE_PORT_MIN: u16 = 0xc000;
+/// Time to live when the program leaves it zero, which no router would let through.
+const DEFAULT_HOP_LIMIT: u8 = 64;
+
+/// What parsing an address needs to know of the host.
+pub trait Neighbours {
+    /// Entries of the GID table.
+    fn gid_count(&self) -> usize;
+    /// MAC address of the next hop to a GID; `None` when nobody answers for it.
+    fn resolve_mac(&self, gid: [u8; 16]) -> Option<[u8; 6]>;
+}
+
+/// Parses an address. RoCE has no local identifiers, so a global route is required (IBTA annex A17).
+///
+/// `flow_seed` spreads the flows of address vectors without a flow label over UDP source ports.
+pub fn parse(
+    attr: &ibv_ah_attr,
+    flow_seed: u32,
+    host: &dyn Neighbours,
+) -> Result<AddressVector, Errno> {
+    let route = &attr.grh;
+    if attr.is_global == 0 || attr.port_num != 1 || usize::from(route.sgid_index) >= host.gid_count() {
+        return Err(Errno::INVALID);
+    }
+    if route.dgid.raw == [0; 16] {
+        return Err(Errno::INVALID);
+    }
+    let dest_mac = host.resolve_mac(route.dgid.raw).ok_or(Errno::HOST_UNREACHABLE)?;
+    let flow_label = route.flow_label & FLOW_LABEL_MASK;
+    Ok(AddressVector {
+        dest_gid: route.dgid.raw,
+        dest_mac,
+        source_gid_index: u16::from(route.sgid_index),
+        traffic_class: route.traffic_class,
+        hop_limit: if route.hop_limit == 0 { DEFAULT_HOP_LIMIT } else { route.hop_limit },
+        flow_label,
+        udp_source_port: udp_source_port(if flow_label == 0 { flow_seed } else { flow_label }),
+        service_level: attr.sl & 0xf,
+        vlan: None,
+        static_rate: attr.static_rate,
+    })
+}
+
+/// The other way, for `ibv_query_qp`.
+pub fn describe(path: &AddressVector, port: u8) -> ibv_ah_attr {
+    let mut attr = ibv_ah_attr {
+        grh: ibv_global_route {
+            dgid: crate::ffi::abi::ibv_gid { raw: path.dest_gid },
+            flow_label: path.flow_label,
+            sgid_index: path.source_gid_index.to_le_bytes()[0],
+            hop_limit: path.hop_limit,
+            traffic_class: path.traffic_class,
+        },
+        dlid: 0,
+        sl: path.service_level,
+        src_path_bits: 0,
+        static_rate: path.static_rate,
+        is_global: 0,
+        port_num: port,
+    };
+    attr.is_global = u8::from(path.dest_gid != [0; 16]);
+    attr
+}
+
+/// UDP source port of a flow label, folded as `ibv_flow_label_to_udp_sport` of verbs.h does.
+fn udp_source_port(flow_label: u32) -> u16 {
+    let folded = (flow_label & 0x3fff) ^ ((flow_label & FLOW_LABEL_MASK) >> 14);
+    (folded as u16 & !UDP_SOURCE_PORT_MIN) | UDP_SOURCE_PORT_MIN
+}
+
+/// Flow label of a connection that has none: the product of its QPNs, folded to 20 bits as Linux does.
+pub fn flow_seed(qpn: u32, dest_qpn: u32) -> u32 {
+    let mut product = u64::from(qpn) * u64::from(dest_qpn);
+    product ^= product >> 20;
+    product ^= product >> 40;
+    (product as u32) & FLOW_LABEL_MASK
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn source_ports_are_ephemeral_and_follow_the_flow_label() {
+        assert_eq!(udp_source_port(0), 0xc000);
+        assert_eq!(udp_source_port(0x0_1234), 0xd234);
+        assert_eq!(udp_source_port(0xf_ffff), 0xc000 | (0x3fff ^ 0x3f));
+        assert!(flow_seed(0xff_ffff, 0xff_fffe) <= FLOW_LABEL_MASK);
+    }
+}

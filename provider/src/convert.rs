@@ -1,0 +1,310 @@
+//! `ibv_modify_qp`: from attributes and mask to a typed transition, parsed once.
+
+use crate::address::{self, Neighbours};
+use crate::errno::Errno;
+use crate::ffi::abi::*;
+use ferroce_driver::{
+    AddressVector, InitAttributes, InitUpdate, ModifyQp, PathMtu, QpAccess, Qpn, RtrAttributes,
+    RtsAttributes, RtsUpdate, SqdUpdate,
+};
+use libc::c_int;
+
+/// Attributes that a transition of an RC QP needs and those that it may change besides (IBTA vol 1, table 91).
+struct Rule {
+    from: c_int,
+    to: c_int,
+    required: c_int,
+    optional: c_int,
+}
+
+const fn rule(from: c_int, to: c_int, required: c_int, optional: c_int) -> Rule {
+    Rule { from, to, required, optional }
+}
+
+/// Attributes that may change whenever the QP is at work.
+const RTS_OPTIONAL: c_int = IBV_QP_CUR_STATE
+    | IBV_QP_ACCESS_FLAGS
+    | IBV_QP_MIN_RNR_TIMER
+    | IBV_QP_ALT_PATH
+    | IBV_QP_PATH_MIG_STATE;
+
+/// Transitions of RC. Those to RESET and ERR are allowed from everywhere, without attributes, and not listed.
+const RC_RULES: &[Rule] = &[
+    rule(IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0),
+    rule(IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
+    rule(
+        IBV_QPS_INIT,
+        IBV_QPS_RTR,
+        IBV_QP_AV
+            | IBV_QP_PATH_MTU
+            | IBV_QP_DEST_QPN
+            | IBV_QP_RQ_PSN
+            | IBV_QP_MAX_DEST_RD_ATOMIC
+            | IBV_QP_MIN_RNR_TIMER,
+        IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX,
+    ),
+    rule(
+        IBV_QPS_RTR,
+        IBV_QPS_RTS,
+        IBV_QP_TIMEOUT
+            | IBV_QP_RETRY_CNT
+            | IBV_QP_RNR_RETRY
+            | IBV_QP_SQ_PSN
+            | IBV_QP_MAX_QP_RD_ATOMIC,
+        RTS_OPTIONAL,
+    ),
+    rule(IBV_QPS_RTS, IBV_QPS_RTS, 0, RTS_OPTIONAL),
+    rule(IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY),
+    rule(
+        IBV_QPS_SQD,
+        IBV_QPS_SQD,
+        0,
+        IBV_QP_PORT
+            | IBV_QP_AV
+            | IBV_QP_TIMEOUT
+            | IBV_QP_RETRY_CNT
+            | IBV_QP_RNR_RETRY
+            | IBV_QP_MAX_QP_RD_ATOMIC
+            | IBV_QP_MAX_DEST_RD_ATOMIC
+            | IBV_QP_ALT_PATH
+            | IBV_QP_ACCESS_FLAGS
+            | IBV_QP_PKEY_INDEX
+            | IBV_QP_MIN_RNR_TIMER
+            | IBV_QP_PATH_MIG_STATE,
+    ),
+    rule(IBV_QPS_SQD, IBV_QPS_RTS, 0, RTS_OPTIONAL),
+];
+
+/// States in which a program may assert that a QP is, by `IBV_QP_CUR_STATE`.
+const ASSERTABLE_STATES: [c_int; 4] = [IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD, IBV_QPS_SQE];
+
+/// What a QP and its host contribute to parsing.
+pub struct Surroundings<'a> {
+    /// State that the QP was last seen in.
+    pub state: c_int,
+    /// The QP's number.
+    pub qpn: u32,
+    /// Bounds of `max_rd_atomic` and `max_dest_rd_atomic`.
+    pub max_rd_atomic: u8,
+    /// Whoever knows GIDs and MAC addresses.
+    pub host: &'a dyn Neighbours,
+}
+
+/// Parses the arguments of `ibv_modify_qp`: the state that the QP goes to, and how.
+///
+/// # Errors
+/// `EINVAL` for a transition that does not exist, a missing attribute, one that the transition does not allow, or a
+/// value out of range; `EOPNOTSUPP` for path migration; `EHOSTUNREACH` for an unknown destination.
+pub fn modify_qp(
+    attr: &ibv_qp_attr,
+    mask: c_int,
+    around: &Surroundings<'_>,
+) -> Result<(c_int, ModifyQp), Errno> {
+    let has = |bit: c_int| mask & bit != 0;
+    let mut from = around.state;
+    if has(IBV_QP_CUR_STATE) {
+        if !ASSERTABLE_STATES.contains(&attr.cur_qp_state) {
+            return Err(Errno::INVALID);
+        }
+        from = attr.cur_qp_state;
+    }
+    let to = if has(IBV_QP_STATE) { attr.qp_state } else { from };
+    if to == IBV_QPS_RESET || to == IBV_QPS_ERR {
+        return leave(from, to, mask);
+    }
+    let rule = RC_RULES.iter().find(|rule| rule.from == from && rule.to == to).ok_or(Errno::INVALID)?;
+    let given = mask & !IBV_QP_STATE;
+    if given & rule.required != rule.required || given & !(rule.required | rule.optional) != 0 {
+        return Err(Errno::INVALID);
+    }
+    if has(IBV_QP_ALT_PATH) || has(IBV_QP_PATH_MIG_STATE) && attr.path_mig_state != IBV_MIG_MIGRATED {
+        return Err(Errno::NOT_SUPPORTED);
+    }
+    let transition = Parser { attr, mask, around }.transition(from, to)?;
+    Ok((to, transition))
+}
+
+/// To RESET or ERR: no attributes, and ERR not from RESET.
+fn leave(from: c_int, to: c_int, mask: c_int) -> Result<(c_int, ModifyQp), Errno> {
+    if mask & !(IBV_QP_STATE | IBV_QP_CUR_STATE) != 0 {
+        return Err(Errno::INVALID);
+    }
+    match to {
+        IBV_QPS_RESET => Ok((to, ModifyQp::ToReset)),
+        _ if from == IBV_QPS_RESET => Err(Errno::INVALID),
+        _ => Ok((to, ModifyQp::ToErr)),
+    }
+}
+
+/// Reads single attributes, each checked when it is in the mask.
+struct Parser<'a> {
+    attr: &'a ibv_qp_attr,
+    mask: c_int,
+    around: &'a Surroundings<'a>,
+}
+
+impl Parser<'_> {
+    fn transition(&self, from: c_int, to: c_int) -> Result<ModifyQp, Errno> {
+        Ok(match (from, to) {
+            (IBV_QPS_RESET, IBV_QPS_INIT) => ModifyQp::ToInit(self.init()?),
+            (IBV_QPS_INIT, IBV_QPS_INIT) => ModifyQp::InitToInit(InitUpdate {
+                p_key_index: self.p_key_index()?,
+                port: self.port()?,
+                access: self.access()?,
+            }),
+            (IBV_QPS_INIT, IBV_QPS_RTR) => ModifyQp::ToRtr(self.rtr()?),
+            (IBV_QPS_RTR, IBV_QPS_RTS) => ModifyQp::ToRts(self.rts()?),
+            (IBV_QPS_RTS, IBV_QPS_RTS) => ModifyQp::UpdateRts(self.rts_update()?),
+            (IBV_QPS_RTS, IBV_QPS_SQD) => ModifyQp::ToSqd {
+                notify_drained: self.has(IBV_QP_EN_SQD_ASYNC_NOTIFY) && self.attr.en_sqd_async_notify != 0,
+            },
+            (IBV_QPS_SQD, IBV_QPS_SQD) => ModifyQp::SqdUpdate(self.sqd_update()?),
+            (IBV_QPS_SQD, IBV_QPS_RTS) => ModifyQp::SqdToRts(self.rts_update()?),
+            _ => return Err(Errno::INVALID),
+        })
+    }
+
+    fn init(&self) -> Result<InitAttributes, Errno> {
+        Ok(InitAttributes {
+            p_key_index: required(self.p_key_index()?)?,
+            port: required(self.port()?)?,
+            access: required(self.access()?)?,
+        })
+    }
+
+    fn rtr(&self) -> Result<RtrAttributes, Errno> {
+        let attr = self.attr;
+        let path_mtu = u32::try_from(attr.path_mtu).ok().and_then(PathMtu::from_number);
+        Ok(RtrAttributes {
+            path_mtu: required(path_mtu)?,
+            dest_qpn: Qpn(within(attr.dest_qp_num, 0xff_ffff)?),
+            rq_psn: attr.rq_psn & 0xff_ffff,
+            max_dest_rd_atomic: required(self.max_dest_rd_atomic()?)?,
+            min_rnr_timer: required(self.min_rnr_timer()?)?,
+            path: required(self.path()?)?,
+            access: self.access()?,
+            p_key_index: self.p_key_index()?,
+        })
+    }
+
+    fn rts(&self) -> Result<RtsAttributes, Errno> {
+        Ok(RtsAttributes {
+            sq_psn: self.attr.sq_psn & 0xff_ffff,
+            timeout: required(self.timeout()?)?,
+            retry_count: required(self.retry_count()?)?,
+            rnr_retry: required(self.rnr_retry()?)?,
+            max_rd_atomic: required(self.max_rd_atomic()?)?,
+            access: self.access()?,
+            min_rnr_timer: self.min_rnr_timer()?,
+        })
+    }
+
+    fn rts_update(&self) -> Result<RtsUpdate, Errno> {
+        Ok(RtsUpdate { access: self.access()?, min_rnr_timer: self.min_rnr_timer()? })
+    }
+
+    fn sqd_update(&self) -> Result<SqdUpdate, Errno> {
+        Ok(SqdUpdate {
+            p_key_index: self.p_key_index()?,
+            port: self.port()?,
+            access: self.access()?,
+            path: self.path()?,
+            timeout: self.timeout()?,
+            retry_count: self.retry_count()?,
+            rnr_retry: self.rnr_retry()?,
+            max_rd_atomic: self.max_rd_atomic()?,
+            max_dest_rd_atomic: self.max_dest_rd_atomic()?,
+            min_rnr_timer: self.min_rnr_timer()?,
+        })
+    }
+
+    fn has(&self, bit: c_int) -> bool {
+        self.mask & bit != 0
+    }
+
+    /// A small number, checked against its largest value, when it is in the mask.
+    fn small(&self, bit: c_int, value: u8, largest: u8) -> Result<Option<u8>, Errno> {
+        match self.has(bit) {
+            true if value > largest => Err(Errno::INVALID),
+            given => Ok(given.then_some(value)),
+        }
+    }
+
+    /// The port has one P_Key.
+    fn p_key_index(&self) -> Result<Option<u16>, Errno> {
+        match self.has(IBV_QP_PKEY_INDEX) {
+            true if self.attr.pkey_index != 0 => Err(Errno::INVALID),
+            given => Ok(given.then_some(self.attr.pkey_index)),
+        }
+    }
+
+    fn port(&self) -> Result<Option<u8>, Errno> {
+        match self.has(IBV_QP_PORT) {
+            true if self.attr.port_num != 1 => Err(Errno::INVALID),
+            given => Ok(given.then_some(self.attr.port_num)),
+        }
+    }
+
+    /// Local write is allowed in the flags and says nothing; windows and zero based addresses are no rights of a QP.
+    fn access(&self) -> Result<Option<QpAccess>, Errno> {
+        const RIGHTS: u32 = IBV_ACCESS_LOCAL_WRITE
+            | IBV_ACCESS_REMOTE_WRITE
+            | IBV_ACCESS_REMOTE_READ
+            | IBV_ACCESS_REMOTE_ATOMIC;
+        if !self.has(IBV_QP_ACCESS_FLAGS) {
+            return Ok(None);
+        }
+        let flags = self.attr.qp_access_flags;
+        if flags & !RIGHTS != 0 {
+            return Err(Errno::INVALID);
+        }
+        Ok(Some(QpAccess {
+            remote_write: flags & IBV_ACCESS_REMOTE_WRITE != 0,
+            remote_read: flags & IBV_ACCESS_REMOTE_READ != 0,
+            remote_atomic: flags & IBV_ACCESS_REMOTE_ATOMIC != 0,
+        }))
+    }
+
+    fn path(&self) -> Result<Option<AddressVector>, Errno> {
+        if !self.has(IBV_QP_AV) {
+            return Ok(None);
+        }
+        let seed = address::flow_seed(self.around.qpn, self.attr.dest_qp_num);
+        address::parse(&self.attr.ah_attr, seed, self.around.host).map(Some)
+    }
+
+    fn timeout(&self) -> Result<Option<u8>, Errno> {
+        self.small(IBV_QP_TIMEOUT, self.attr.timeout, 31)
+    }
+
+    fn retry_count(&self) -> Result<Option<u8>, Errno> {
+        self.small(IBV_QP_RETRY_CNT, self.attr.retry_cnt, 7)
+    }
+
+    fn rnr_retry(&self) -> Result<Option<u8>, Errno> {
+        self.small(IBV_QP_RNR_RETRY, self.attr.rnr_retry, 7)
+    }
+
+    fn min_rnr_timer(&self) -> Result<Option<u8>, Errno> {
+        self.small(IBV_QP_MIN_RNR_TIMER, self.attr.min_rnr_timer, 31)
+    }
+
+    fn max_rd_atomic(&self) -> Result<Option<u8>, Errno> {
+        self.small(IBV_QP_MAX_QP_RD_ATOMIC, self.attr.max_rd_atomic, self.around.max_rd_atomic)
+    }
+
+    fn max_dest_rd_atomic(&self) -> Result<Option<u8>, Errno> {
+        self.small(IBV_QP_MAX_DEST_RD_ATOMIC, self.attr.max_dest_rd_atomic, self.around.max_rd_atomic)
+    }
+}
+
+fn required<T>(value: Option<T>) -> Result<T, Errno> {
+    value.ok_or(Errno::INVALID)
+}
+
+fn within(value: u32, largest: u32) -> Result<u32, Errno> {
+    if value > largest { Err(Errno::INVALID) } else { Ok(value) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,39 @@
+//! The error type of the verbs: an errno.
+
+use libc::c_int;
+
+/// Why a verb failed, as `errno` names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Errno(pub c_int);
+
+impl Errno {
+    /// An argument, or a combination of arguments, is wrong.
+    pub const INVALID: Self = Self(libc::EINVAL);
+    /// The device, or this release, does not do that.
+    pub const NOT_SUPPORTED: Self = Self(libc::EOPNOTSUPP);
+    /// Something else still uses the object.
+    pub const BUSY: Self = Self(libc::EBUSY);
+    /// A queue is full, or memory is used up.
+    pub const NO_MEMORY: Self = Self(libc::ENOMEM);
+    /// The library failed, or the object belongs to the parent of this process.
+    pub const IO: Self = Self(libc::EIO);
+    /// The memory is not mapped, or not with these rights.
+    pub const FAULT: Self = Self(libc::EFAULT);
+    /// The GID table has no entry there.
+    pub const NO_DATA: Self = Self(libc::ENODATA);
+    /// Nobody answers for the destination GID.
+    pub const HOST_UNREACHABLE: Self = Self(libc::EHOSTUNREACH);
+}
+
+impl From<ferroce_driver::Error> for Errno {
+    fn from(error: ferroce_driver::Error) -> Self {
+        tracing::debug!(%error, "verb failed");
+        Self(error.errno())
+    }
+}
+
+impl From<ferroce_driver::PostError> for Errno {
+    fn from(error: ferroce_driver::PostError) -> Self {
+        Self(error.errno())
+    }
+}

@@ -1,0 +1,166 @@
+//! Event queues behind a pollable file descriptor: completion channels and the async queue of a context.
+//!
+//! The descriptor is a semaphore eventfd whose count is the number of queued events minus the readers that have taken a
+//! count and not yet their event. So it is level-triggered, `O_NONBLOCK` set by the program works, and a blocking
+//! reader is a plain `read`. An event counts as reported only when it is taken; what is still queued when its object is
+//! destroyed is purged.
+
+use crate::errno::Errno;
+use crate::ffi::event_fd::EventFd;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+/// Events of one object that wait in one queue at most. What comes on top is dropped: the program that has not read so
+/// many knows already that something is there.
+const MAX_QUEUED_PER_SOURCE: u32 = 1024;
+
+/// The object that events are about, as far as event queues know it.
+#[derive(Debug, Default)]
+pub struct Source {
+    /// Address of the public struct; 0 until it exists.
+    address: AtomicUsize,
+    /// Events that wait in queues.
+    queued: AtomicU32,
+    /// Completion events that the program has read.
+    completion_reported: AtomicU32,
+    /// Async events that the program has read.
+    async_reported: AtomicU32,
+}
+
+impl Source {
+    /// Names the public struct whose address events carry.
+    pub fn set_address(&self, address: usize) {
+        self.address.store(address, Ordering::Release);
+    }
+
+    /// The public struct.
+    pub fn address(&self) -> usize {
+        self.address.load(Ordering::Acquire)
+    }
+
+    /// Completion events that the program has read, modulo 2^32 like the acknowledged ones in the public struct.
+    pub fn completion_reported(&self) -> u32 {
+        self.completion_reported.load(Ordering::Acquire)
+    }
+
+    /// Async events that the program has read.
+    pub fn async_reported(&self) -> u32 {
+        self.async_reported.load(Ordering::Acquire)
+    }
+}
+
+/// What an event is about.
+#[derive(Clone, Debug)]
+pub enum Subject {
+    /// Completions of a CQ: an event of a completion channel.
+    Completion(Arc<Source>),
+    /// An async event of a CQ or QP, with its `enum ibv_event_type`.
+    Object(i32, Arc<Source>),
+    /// An async event of the port or the device, with its `enum ibv_event_type`.
+    Port(i32),
+}
+
+impl Subject {
+    fn source(&self) -> Option<&Arc<Source>> {
+        match self {
+            Self::Completion(source) | Self::Object(_, source) => Some(source),
+            Self::Port(_) => None,
+        }
+    }
+}
+
+/// Events in the order in which they came, with the descriptor that tells of them.
+#[derive(Debug)]
+pub struct EventQueue {
+    fd: EventFd,
+    events: Mutex<VecDeque<Subject>>,
+}
+
+impl EventQueue {
+    /// An empty queue.
+    pub fn new() -> Result<Arc<Self>, Errno> {
+        Ok(Arc::new(Self { fd: EventFd::new()?, events: Mutex::new(VecDeque::new()) }))
+    }
+
+    /// The descriptor that is readable while events wait.
+    pub fn fd(&self) -> i32 {
+        self.fd.number()
+    }
+
+    /// Appends an event.
+    pub fn push(&self, subject: Subject) {
+        if let Some(source) = subject.source() {
+            if source.queued.load(Ordering::Relaxed) >= MAX_QUEUED_PER_SOURCE {
+                return;
+            }
+            source.queued.fetch_add(1, Ordering::Relaxed);
+        }
+        self.events.lock().push_back(subject);
+        self.fd.post();
+    }
+
+    /// Takes the event that belongs to a count read from the descriptor, and counts it as reported.
+    ///
+    /// `None`: it has been purged meanwhile; the caller reads again.
+    pub fn take(&self) -> Option<Subject> {
+        let mut events = self.events.lock();
+        let subject = events.pop_front()?;
+        if let Some(source) = subject.source() {
+            source.queued.fetch_sub(1, Ordering::Relaxed);
+        }
+        // Counted under the lock, so that a purge sees an event either queued or reported.
+        match &subject {
+            Subject::Completion(source) => source.completion_reported.fetch_add(1, Ordering::AcqRel),
+            Subject::Object(_, source) => source.async_reported.fetch_add(1, Ordering::AcqRel),
+            Subject::Port(_) => 0,
+        };
+        Some(subject)
+    }
+
+    /// Removes the events of an object that goes away.
+    pub fn purge(&self, source: &Arc<Source>) {
+        let mut events = self.events.lock();
+        let before = events.len();
+        events.retain(|event| event.source().is_none_or(|other| !Arc::ptr_eq(other, source)));
+        for _ in events.len()..before {
+            // Fails when a reader has taken the count; it will find no event for it and read again.
+            self.fd.try_take();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reported_counts_what_was_taken_and_purge_removes_the_rest() {
+        let queue = EventQueue::new().expect("eventfd");
+        let (first, second) = (Arc::new(Source::default()), Arc::new(Source::default()));
+        queue.push(Subject::Completion(first.clone()));
+        queue.push(Subject::Object(1, first.clone()));
+        queue.push(Subject::Completion(first.clone()));
+        queue.push(Subject::Completion(second.clone()));
+        assert!(queue.fd.try_take());
+        assert!(queue.take().is_some());
+        assert_eq!((first.completion_reported(), first.async_reported()), (1, 0));
+        queue.purge(&first);
+        assert!(queue.fd.try_take(), "the event of the other object is still announced");
+        assert!(!queue.fd.try_take(), "the purged events are not");
+        let Some(Subject::Completion(source)) = queue.take() else { panic!("an event") };
+        assert!(Arc::ptr_eq(&source, &second));
+        assert!(queue.take().is_none());
+    }
+
+    #[test]
+    fn a_source_that_nobody_reads_does_not_grow_the_queue() {
+        let queue = EventQueue::new().expect("eventfd");
+        let source = Arc::new(Source::default());
+        for _ in 0..2 * MAX_QUEUED_PER_SOURCE {
+            queue.push(Subject::Completion(source.clone()));
+        }
+        assert_eq!(queue.events.lock().len(), MAX_QUEUED_PER_SOURCE as usize);
+    }
+}

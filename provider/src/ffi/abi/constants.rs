@@ -1,0 +1,158 @@
+//! Values of the enums and masks of verbs.h that the library reads or writes.
+
+#![expect(missing_docs, reason = "each value is documented by its name in verbs.h and the man pages")]
+
+use libc::{c_int, c_uint};
+
+/// `enum ibv_send_flags` in `wr_flags` of `struct ibv_qp_ex`.
+pub type ibv_send_flags = c_uint;
+
+pub const IBV_SEND_FENCE: c_uint = 1 << 0;
+pub const IBV_SEND_SIGNALED: c_uint = 1 << 1;
+pub const IBV_SEND_SOLICITED: c_uint = 1 << 2;
+pub const IBV_SEND_INLINE: c_uint = 1 << 3;
+pub const IBV_SEND_IP_CSUM: c_uint = 1 << 4;
+
+pub const IBV_WR_RDMA_WRITE: c_int = 0;
+pub const IBV_WR_RDMA_WRITE_WITH_IMM: c_int = 1;
+pub const IBV_WR_SEND: c_int = 2;
+pub const IBV_WR_SEND_WITH_IMM: c_int = 3;
+pub const IBV_WR_RDMA_READ: c_int = 4;
+
+pub const IBV_WC_WITH_IMM: c_uint = 1 << 1;
+
+/// What `ibv_create_cq_ex` can put into a completion here: everything that `struct ibv_wc` has.
+pub const IBV_WC_STANDARD_FLAGS: u64 = 0x7f;
+/// Every flag that some release of verbs.h defines.
+pub const IBV_CREATE_CQ_SUP_WC_FLAGS: u64 = 0xfff;
+pub const IBV_WC_EX_WITH_BYTE_LEN: u64 = 1 << 0;
+pub const IBV_WC_EX_WITH_IMM: u64 = 1 << 1;
+pub const IBV_WC_EX_WITH_QP_NUM: u64 = 1 << 2;
+pub const IBV_WC_EX_WITH_SRC_QP: u64 = 1 << 3;
+pub const IBV_WC_EX_WITH_SLID: u64 = 1 << 4;
+pub const IBV_WC_EX_WITH_SL: u64 = 1 << 5;
+pub const IBV_WC_EX_WITH_DLID_PATH_BITS: u64 = 1 << 6;
+
+pub const IBV_CQ_INIT_ATTR_MASK_FLAGS: u32 = 1 << 0;
+pub const IBV_CQ_INIT_ATTR_MASK_PD: u32 = 1 << 1;
+pub const IBV_CREATE_CQ_ATTR_SINGLE_THREADED: u32 = 1 << 0;
+pub const IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN: u32 = 1 << 1;
+
+pub const IBV_ACCESS_LOCAL_WRITE: c_uint = 1 << 0;
+pub const IBV_ACCESS_REMOTE_WRITE: c_uint = 1 << 1;
+pub const IBV_ACCESS_REMOTE_READ: c_uint = 1 << 2;
+pub const IBV_ACCESS_REMOTE_ATOMIC: c_uint = 1 << 3;
+pub const IBV_ACCESS_MW_BIND: c_uint = 1 << 4;
+pub const IBV_ACCESS_ZERO_BASED: c_uint = 1 << 5;
+pub const IBV_ACCESS_ON_DEMAND: c_uint = 1 << 6;
+pub const IBV_ACCESS_HUGETLB: c_uint = 1 << 7;
+/// Flags that a library may ignore (bits 20 to 29), relaxed ordering among them.
+pub const IBV_ACCESS_OPTIONAL_RANGE: c_uint = 0x3ff0_0000;
+pub const IBV_ACCESS_RELAXED_ORDERING: c_uint = 1 << 20;
+
+pub const IBV_REG_MR_MASK_IOVA: u64 = 1 << 0;
+pub const IBV_REG_MR_MASK_ADDR: u64 = 1 << 1;
+pub const IBV_REG_MR_MASK_FD: u64 = 1 << 2;
+pub const IBV_REG_MR_MASK_FD_OFFSET: u64 = 1 << 3;
+pub const IBV_REG_MR_MASK_DMAH: u64 = 1 << 4;
+pub const IBV_REG_MR_MASK_BUF: u64 = 1 << 5;
+
+pub const IBV_REREG_MR_ERR_CMD: c_int = -4;
+
+pub const IBV_QPT_RC: c_int = 2;
+pub const IBV_QPT_UC: c_int = 3;
+pub const IBV_QPT_UD: c_int = 4;
+pub const IBV_QPT_RAW_PACKET: c_int = 8;
+pub const IBV_QPT_XRC_SEND: c_int = 9;
+pub const IBV_QPT_XRC_RECV: c_int = 10;
+pub const IBV_QPT_DRIVER: c_int = 0xff;
+
+pub const IBV_QP_INIT_ATTR_PD: u32 = 1 << 0;
+pub const IBV_QP_INIT_ATTR_CREATE_FLAGS: u32 = 1 << 2;
+pub const IBV_QP_INIT_ATTR_SEND_OPS_FLAGS: u32 = 1 << 6;
+
+pub const IBV_QP_EX_WITH_RDMA_WRITE: u64 = 1 << 0;
+pub const IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM: u64 = 1 << 1;
+pub const IBV_QP_EX_WITH_SEND: u64 = 1 << 2;
+pub const IBV_QP_EX_WITH_SEND_WITH_IMM: u64 = 1 << 3;
+pub const IBV_QP_EX_WITH_RDMA_READ: u64 = 1 << 4;
+
+pub const IBV_QP_STATE: c_int = 1 << 0;
+pub const IBV_QP_CUR_STATE: c_int = 1 << 1;
+pub const IBV_QP_EN_SQD_ASYNC_NOTIFY: c_int = 1 << 2;
+pub const IBV_QP_ACCESS_FLAGS: c_int = 1 << 3;
+pub const IBV_QP_PKEY_INDEX: c_int = 1 << 4;
+pub const IBV_QP_PORT: c_int = 1 << 5;
+pub const IBV_QP_QKEY: c_int = 1 << 6;
+pub const IBV_QP_AV: c_int = 1 << 7;
+pub const IBV_QP_PATH_MTU: c_int = 1 << 8;
+pub const IBV_QP_TIMEOUT: c_int = 1 << 9;
+pub const IBV_QP_RETRY_CNT: c_int = 1 << 10;
+pub const IBV_QP_RNR_RETRY: c_int = 1 << 11;
+pub const IBV_QP_RQ_PSN: c_int = 1 << 12;
+pub const IBV_QP_MAX_QP_RD_ATOMIC: c_int = 1 << 13;
+pub const IBV_QP_ALT_PATH: c_int = 1 << 14;
+pub const IBV_QP_MIN_RNR_TIMER: c_int = 1 << 15;
+pub const IBV_QP_SQ_PSN: c_int = 1 << 16;
+pub const IBV_QP_MAX_DEST_RD_ATOMIC: c_int = 1 << 17;
+pub const IBV_QP_PATH_MIG_STATE: c_int = 1 << 18;
+pub const IBV_QP_CAP: c_int = 1 << 19;
+pub const IBV_QP_DEST_QPN: c_int = 1 << 20;
+pub const IBV_QP_RATE_LIMIT: c_int = 1 << 25;
+
+pub const IBV_QPS_RESET: c_int = 0;
+pub const IBV_QPS_INIT: c_int = 1;
+pub const IBV_QPS_RTR: c_int = 2;
+pub const IBV_QPS_RTS: c_int = 3;
+pub const IBV_QPS_SQD: c_int = 4;
+pub const IBV_QPS_SQE: c_int = 5;
+pub const IBV_QPS_ERR: c_int = 6;
+
+pub const IBV_MTU_256: c_int = 1;
+pub const IBV_MTU_4096: c_int = 5;
+
+pub const IBV_MIG_MIGRATED: c_int = 0;
+
+pub const IBV_EVENT_CQ_ERR: c_int = 0;
+pub const IBV_EVENT_QP_FATAL: c_int = 1;
+pub const IBV_EVENT_QP_REQ_ERR: c_int = 2;
+pub const IBV_EVENT_QP_ACCESS_ERR: c_int = 3;
+pub const IBV_EVENT_COMM_EST: c_int = 4;
+pub const IBV_EVENT_SQ_DRAINED: c_int = 5;
+pub const IBV_EVENT_PATH_MIG: c_int = 6;
+pub const IBV_EVENT_PATH_MIG_ERR: c_int = 7;
+pub const IBV_EVENT_DEVICE_FATAL: c_int = 8;
+pub const IBV_EVENT_PORT_ACTIVE: c_int = 9;
+pub const IBV_EVENT_PORT_ERR: c_int = 10;
+pub const IBV_EVENT_SRQ_ERR: c_int = 14;
+pub const IBV_EVENT_SRQ_LIMIT_REACHED: c_int = 15;
+pub const IBV_EVENT_QP_LAST_WQE_REACHED: c_int = 16;
+
+pub const IBV_NODE_CA: c_int = 1;
+pub const IBV_TRANSPORT_IB: c_int = 0;
+
+pub const IBV_GID_TYPE_ROCE_V2: u32 = 2;
+/// `enum ibv_gid_type_sysfs`, which counts differently from `enum ibv_gid_type`.
+pub const IBV_GID_TYPE_SYSFS_ROCE_V2: c_int = 1;
+
+pub const IBV_PORT_ACTIVE: c_int = 4;
+pub const IBV_LINK_LAYER_ETHERNET: u8 = 2;
+pub const IBV_PORT_CM_SUP: u32 = 1 << 16;
+pub const IBV_PORT_IP_BASED_GIDS: u32 = 1 << 26;
+/// Port state machine value "LinkUp".
+pub const PHYS_STATE_LINK_UP: u8 = 5;
+/// `active_width` of four lanes.
+pub const WIDTH_4X: u8 = 2;
+/// `active_speed` of 25 Gb/s a lane (EDR).
+pub const SPEED_EDR: u8 = 32;
+
+pub const IBV_DEVICE_CURR_QP_STATE_MOD: c_uint = 1 << 7;
+pub const IBV_DEVICE_PORT_ACTIVE_EVENT: c_uint = 1 << 10;
+pub const IBV_DEVICE_SYS_IMAGE_GUID: c_uint = 1 << 11;
+pub const IBV_DEVICE_RC_RNR_NAK_GEN: c_uint = 1 << 12;
+
+pub const IBV_ATOMIC_NONE: c_int = 0;
+
+pub const IBV_FORK_DISABLED: c_int = 0;
+pub const IBV_FORK_ENABLED: c_int = 1;
+pub const IBV_FORK_UNNEEDED: c_int = 2;

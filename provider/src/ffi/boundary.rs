@@ -1,0 +1,52 @@
+//! From `Result` to the conventions of C, with panics caught.
+
+use crate::errno::Errno;
+use libc::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The calling thread's errno.
+pub(super) fn last_errno() -> Errno {
+    // SAFETY: the pointer to this thread's errno is always valid.
+    Errno(unsafe { *libc::__errno_location() })
+}
+
+/// Sets the calling thread's errno.
+pub(super) fn set_errno(errno: Errno) {
+    // SAFETY: as in `last_errno`.
+    unsafe { *libc::__errno_location() = errno.0 };
+}
+
+/// Runs a verb; a panic in it is an I/O error.
+#[inline]
+pub(super) fn guard<R>(body: impl FnOnce() -> Result<R, Errno>) -> Result<R, Errno> {
+    // What a panic leaves behind is behind locks that do not poison, in objects that stay consistent word by word.
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Errno::IO))
+}
+
+/// For verbs that return a pointer: null and errno on failure.
+pub(super) fn pointer<T>(body: impl FnOnce() -> Result<*mut T, Errno>) -> *mut T {
+    guard(body).unwrap_or_else(|errno| {
+        set_errno(errno);
+        std::ptr::null_mut()
+    })
+}
+
+/// For verbs that return 0 or the errno itself.
+#[inline]
+pub(super) fn status(body: impl FnOnce() -> Result<(), Errno>) -> c_int {
+    match guard(body) {
+        Ok(()) => 0,
+        Err(errno) => {
+            set_errno(errno);
+            errno.0
+        }
+    }
+}
+
+/// For verbs that return a value, or -1 and errno.
+pub(super) fn minus_one(body: impl FnOnce() -> Result<c_int, Errno>) -> c_int {
+    guard(body).unwrap_or_else(|errno| {
+        set_errno(errno);
+        -1
+    })
+}

@@ -1,0 +1,62 @@
+//! What becomes of the library in a child after `fork`.
+//!
+//! The device's threads do not exist there and its locks may be held for ever, so everything that the parent opened is
+//! dead: its verbs answer `EIO` and touch nothing. The child may open the device anew.
+
+use parking_lot::lock_api::RawMutex as _;
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Once;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Number of forks between the first process that loaded the library and this one.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// Which process of a line of forks something was opened in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Generation(u32);
+
+impl Generation {
+    /// This process.
+    pub(crate) fn current() -> Self {
+        Self(FORKS.load(Ordering::Relaxed))
+    }
+
+    /// Whether that process is this one.
+    #[inline]
+    pub(crate) fn is_current(self) -> bool {
+        self.0 == FORKS.load(Ordering::Relaxed)
+    }
+}
+
+/// The lock that no thread but the forking one holds during a fork.
+static FORK_LOCK: Mutex<()> = Mutex::new(());
+
+/// A section of code during which no other thread can fork; at most one thread is in it.
+pub(crate) struct ProcessLock(#[expect(dead_code, reason = "held until dropped")] MutexGuard<'static, ()>);
+
+impl ProcessLock {
+    /// Enters, after the handlers of `fork` are in place.
+    pub(crate) fn enter() -> Self {
+        static REGISTERED: Once = Once::new();
+        REGISTERED.call_once(|| {
+            // SAFETY: the handlers are functions of this library, which is never unloaded (-z nodelete).
+            unsafe { libc::pthread_atfork(Some(before), Some(after_in_parent), Some(after_in_child)) };
+        });
+        Self(FORK_LOCK.lock())
+    }
+}
+
+extern "C" fn before() {
+    std::mem::forget(FORK_LOCK.lock());
+}
+
+extern "C" fn after_in_parent() {
+    // SAFETY: `before` locked it in this thread and forgot the guard.
+    unsafe { FORK_LOCK.raw().unlock() };
+}
+
+extern "C" fn after_in_child() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+    ferroce_sim::fork::after_fork_child();
+    after_in_parent();
+}
