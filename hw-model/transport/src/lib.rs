@@ -15,14 +15,22 @@
 //! `attributes` are the control side.
 #![forbid(unsafe_code)]
 
+mod acknowledge;
 mod attributes;
+mod completer;
 mod completion;
 mod config;
 mod context;
 mod event;
+mod inbound;
 mod qp;
 mod rc;
 mod request;
+mod requester;
+mod resource;
+mod responder;
+mod retry;
+mod segment;
 mod state;
 mod step;
 mod time;

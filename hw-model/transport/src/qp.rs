@@ -293,7 +293,7 @@ impl Qp {
     #[must_use]
     pub fn pending_acknowledge(&self) -> bool {
         match &self.machine {
-            Machine::ReliableConnected(rc) => rc.pending_acknowledge(),
+            Machine::ReliableConnected(rc) => rc.pending_acknowledge(&self.context),
         }
     }
 }

@@ -1,65 +1,332 @@
-//! Signatures first; the machine follows.
+//! The reliable connected service: routes packets, answers and time-outs to its parts, and owns
+//! the way into the error state.
+
+use ferroce_wire::{Extension, Msn, OpcodeProperties, Operation, Psn, Transport, TransportHeaders};
+
+use crate::attributes::{Transition, TransitionError};
+use crate::completer::{self, ReadResponse};
+use crate::completion::{Completion, CompletionStatus};
 use crate::context::Context;
-use crate::*;
-use ferroce_wire::*;
+use crate::event::Event;
+use crate::inbound::{Inbound, passes_header_checks};
+use crate::request::SendRequest;
+use crate::requester::Requester;
+use crate::responder::Responder;
+use crate::state::QpState;
+use crate::step::{MemoryAnswer, Step};
+use crate::time::Instant;
+use crate::timer::Timer;
+use crate::transmit::Transmit;
+
+/// Who waits for a memory block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waiting {
+    Nobody,
+    Responder,
+    Completer,
+}
+
+/// Requester and completer towards the peer's memory, responder towards our own.
 #[derive(Debug, Clone)]
-pub(crate) struct Rc;
+pub(crate) struct Rc {
+    waiting: Waiting,
+    /// A response waited while the last request was sent: it goes next.
+    response_next: bool,
+    requester: Requester,
+    responder: Responder,
+}
+
+/// Getters.
 impl Rc {
     pub(crate) const fn new() -> Rc {
-        Rc
+        Rc {
+            waiting: Waiting::Nobody,
+            response_next: false,
+            requester: Requester::new(),
+            responder: Responder::new(),
+        }
     }
+
     pub(crate) const fn next_send_psn(&self) -> Psn {
-        Psn::new(0)
+        self.requester.newest
     }
+
     pub(crate) const fn next_receive_psn(&self) -> Psn {
-        Psn::new(0)
+        self.responder.expected
     }
+
     pub(crate) const fn msn(&self) -> Msn {
-        Msn::new(0)
+        self.responder.msn
     }
-    pub(crate) fn is_draining(&self, _: &Context) -> bool {
-        false
+
+    pub(crate) fn is_draining(&self, ctx: &Context) -> bool {
+        ctx.state == QpState::Sqd && self.requester.started > 0
     }
+
     pub(crate) fn outstanding_sends(&self) -> usize {
-        0
+        self.requester.queue.len()
     }
+
+    #[inline]
     pub(crate) fn can_accept_send(&self) -> bool {
-        false
+        self.requester.can_accept()
     }
+
+    #[inline]
+    pub(crate) fn has_transmit(&self, ctx: &Context) -> bool {
+        self.responder.has_transmit() || self.requester.has_transmit(ctx)
+    }
+}
+
+/// Commands.
+impl Rc {
     pub(crate) fn modify(
         &mut self,
-        _: Instant,
-        _: &mut Context,
-        _: QpState,
-        _: &Transition,
+        _now: Instant,
+        ctx: &mut Context,
+        target: QpState,
+        transition: &Transition,
     ) -> Result<(), TransitionError> {
+        if matches!(transition, Transition::Update(_)) && self.is_draining(ctx) {
+            return Err(TransitionError::Draining);
+        }
+        match transition {
+            Transition::Reset => {
+                *self = Rc::new();
+                ctx.reset();
+            }
+            Transition::Init(init) => ctx.attributes.apply_init(init),
+            Transition::Rtr { attributes, update } => {
+                ctx.attributes.apply_rtr(attributes);
+                ctx.attributes.apply_update(update);
+                self.responder.start(attributes.rq_psn);
+            }
+            Transition::Rts { attributes, update } => {
+                ctx.attributes.apply_rts(attributes);
+                ctx.attributes.apply_update(update);
+                self.requester.start(attributes.sq_psn, ctx);
+            }
+            Transition::Update(update) => {
+                ctx.attributes.apply_update(update);
+                self.requester.retry.reset(&ctx.attributes);
+            }
+            Transition::Drain { .. } => {}
+            Transition::Resume(update) => {
+                ctx.attributes.apply_update(update);
+                self.requester.end_drain();
+            }
+            Transition::Err => ctx.fault = ctx.state != QpState::Err,
+        }
+        if !ctx.fault {
+            ctx.state = target;
+        }
+        if let Transition::Drain { notify } = transition {
+            self.requester.begin_drain(ctx, *notify);
+        }
+        self.settle(ctx);
         Ok(())
     }
-    pub(crate) fn post_send(&mut self, _: Instant, _: &mut Context, _: SendRequest) {}
-    pub(crate) fn fail_send(&mut self, _: Instant, _: &mut Context, _: u32, _: CompletionStatus) {}
-    pub(crate) fn fail_read_response(&mut self, _: Instant, _: &mut Context, _: Psn) {}
-    pub(crate) fn flush_acknowledge(&mut self, _: &mut Context) {}
-    pub(crate) fn set_receive_credits(&mut self, _: Option<u32>) {}
+
+    #[inline]
+    pub(crate) fn post_send(&mut self, _now: Instant, ctx: &mut Context, request: SendRequest) {
+        self.requester.post(ctx, request);
+        self.settle(ctx);
+    }
+
+    pub(crate) fn fail_send(
+        &mut self,
+        _now: Instant,
+        ctx: &mut Context,
+        id: u32,
+        status: CompletionStatus,
+    ) {
+        self.requester.fail(ctx, id, status);
+        self.settle(ctx);
+    }
+
+    pub(crate) fn fail_read_response(&mut self, _now: Instant, ctx: &mut Context, psn: Psn) {
+        if ctx.state.accepts_requests() || ctx.state == QpState::Err {
+            self.responder.fail_read_response(ctx, psn);
+            self.settle(ctx);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn flush_acknowledge(&mut self, ctx: &mut Context) {
+        self.responder.flush_acknowledge(ctx);
+    }
+
+    pub(crate) fn set_receive_credits(&mut self, available: Option<u32>) {
+        self.responder.credits = available;
+    }
+
+    #[inline]
+    pub(crate) fn pending_acknowledge(&self, ctx: &Context) -> bool {
+        ctx.timers.is_set(Timer::Acknowledge)
+    }
+}
+
+/// Inputs.
+impl Rc {
+    #[inline]
     pub(crate) fn handle_packet(
         &mut self,
-        _: Instant,
-        _: &mut Context,
-        _: &TransportHeaders,
-        _: u32,
+        now: Instant,
+        ctx: &mut Context,
+        headers: &TransportHeaders,
+        payload_length: u32,
     ) -> Step {
-        Step::Done
+        debug_assert!(
+            self.waiting == Waiting::Nobody,
+            "one packet after the other"
+        );
+        if self.waiting != Waiting::Nobody || !passes_header_checks(headers, ctx.attributes.p_key) {
+            return Step::Done;
+        }
+        let properties = match headers.bth.opcode.parse() {
+            Some(known) if known.transport == Transport::ReliableConnected => known,
+            _ => return Step::Done,
+        };
+        let step = if properties.operation.is_response() {
+            self.handle_response(now, ctx, headers, properties, payload_length)
+        } else if ctx.state.accepts_requests() {
+            match Inbound::new(headers, properties, payload_length) {
+                Some(packet) => self.responder.handle_packet(now, ctx, packet),
+                None => Step::Done,
+            }
+        } else {
+            Step::Done
+        };
+        if matches!(step, Step::Memory(_)) {
+            self.waiting = if properties.operation.is_response() {
+                Waiting::Completer
+            } else {
+                Waiting::Responder
+            };
+        }
+        self.settle(ctx);
+        step
     }
-    pub(crate) fn handle_memory(&mut self, _: Instant, _: &mut Context, _: MemoryAnswer) -> Step {
-        Step::Done
+
+    #[inline]
+    fn handle_response(
+        &mut self,
+        now: Instant,
+        ctx: &mut Context,
+        headers: &TransportHeaders,
+        properties: OpcodeProperties,
+        payload_length: u32,
+    ) -> Step {
+        if !ctx.state.accepts_responses() {
+            return Step::Done;
+        }
+        let psn = headers.bth.psn;
+        let aeth = match headers.extension {
+            Extension::Aeth(aeth) => Some(aeth),
+            _ => None,
+        };
+        match (properties.operation, aeth) {
+            (Operation::Acknowledge, Some(aeth)) => {
+                completer::handle_acknowledge(&mut self.requester, now, ctx, psn, aeth);
+                Step::Done
+            }
+            (Operation::RdmaReadResponse, aeth) => {
+                let position = properties.position;
+                let response = ReadResponse {
+                    psn,
+                    position,
+                    aeth,
+                    payload_length,
+                };
+                completer::handle_read_response(&mut self.requester, now, ctx, &response)
+            }
+            _ => Step::Done,
+        }
     }
-    pub(crate) fn handle_timeout(&mut self, _: Instant, _: &mut Context) {}
-    pub(crate) fn poll_transmit(&mut self, _: Instant, _: &mut Context) -> Option<Transmit> {
-        None
+
+    #[inline]
+    pub(crate) fn handle_memory(
+        &mut self,
+        now: Instant,
+        ctx: &mut Context,
+        answer: MemoryAnswer,
+    ) -> Step {
+        let waiting = std::mem::replace(&mut self.waiting, Waiting::Nobody);
+        let step = match waiting {
+            Waiting::Responder => self.responder.handle_memory(now, ctx, answer),
+            Waiting::Completer => {
+                let written = answer == MemoryAnswer::Done;
+                completer::finish_read_response(&mut self.requester, now, ctx, written);
+                Step::Done
+            }
+            Waiting::Nobody => {
+                // The queue pair went to ERR while its receive WQE was being fetched.
+                if let (QpState::Err, MemoryAnswer::Receive { id, .. }) = (ctx.state, answer) {
+                    ctx.complete(Completion::failed_receive(id, CompletionStatus::WrFlush));
+                }
+                Step::Done
+            }
+        };
+        if matches!(step, Step::Memory(_)) {
+            self.waiting = waiting;
+        }
+        self.settle(ctx);
+        step
     }
-    pub(crate) fn has_transmit(&self, _: &Context) -> bool {
-        false
+
+    pub(crate) fn handle_timeout(&mut self, now: Instant, ctx: &mut Context) {
+        if ctx.timers.take_expired(Timer::Acknowledge, now) {
+            self.responder.acknowledge_now();
+        }
+        // Its expiry is all: the requester may send again.
+        let _ = ctx.timers.take_expired(Timer::RnrBackoff, now);
+        if ctx.timers.take_expired(Timer::Retransmit, now) {
+            self.requester.time_out(ctx);
+        }
+        self.settle(ctx);
     }
-    pub(crate) fn pending_acknowledge(&self) -> bool {
-        false
+}
+
+/// Outputs.
+impl Rc {
+    #[inline]
+    pub(crate) fn poll_transmit(&mut self, now: Instant, ctx: &mut Context) -> Option<Transmit> {
+        let response_due = self.responder.has_transmit();
+        if !(response_due && self.response_next) {
+            let request = self.requester.poll(now, ctx);
+            if request.is_some() {
+                self.response_next = response_due;
+                return request;
+            }
+        }
+        self.response_next = false;
+        if response_due {
+            self.responder.poll(ctx)
+        } else {
+            None
+        }
+    }
+}
+
+/// The way into the error state.
+impl Rc {
+    /// After every input: carries out what a leaf has decided.
+    #[inline]
+    fn settle(&mut self, ctx: &mut Context) {
+        if ctx.fault {
+            self.enter_error(ctx);
+        }
+        self.requester.settle_drain(ctx);
+    }
+
+    /// To ERR: the culprit has completed with its status, everything else is flushed in order.
+    fn enter_error(&mut self, ctx: &mut Context) {
+        ctx.fault = false;
+        ctx.state = QpState::Err;
+        ctx.timers.stop_all();
+        self.waiting = Waiting::Nobody;
+        self.requester.flush(ctx);
+        self.responder.enter_error(ctx);
+        ctx.raise(Event::LastWqeReached);
     }
 }

@@ -1,0 +1,130 @@
+//! What the responder owes its peer besides READ responses: ACKs, delayed or not, and NAKs.
+
+use ferroce_wire::{Psn, Syndrome};
+
+use crate::context::Context;
+use crate::time::Instant;
+use crate::timer::Timer;
+
+/// A negative acknowledge, RNR NAK included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Nak {
+    pub(crate) psn: Psn,
+    pub(crate) syndrome: Syndrome,
+    /// The queue pair ends with it.
+    pub(crate) fatal: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Acknowledger {
+    /// Packets executed since the last acknowledge.
+    waiting: u32,
+    /// An ACK of everything executed is due now.
+    due: bool,
+    /// A duplicate is acknowledged up to here, ahead of READ responses that follow it.
+    duplicate: Option<Psn>,
+    nak: Option<Nak>,
+}
+
+impl Acknowledger {
+    pub(crate) const fn new() -> Acknowledger {
+        Acknowledger {
+            waiting: 0,
+            due: false,
+            duplicate: None,
+            nak: None,
+        }
+    }
+
+    #[inline]
+    pub(crate) const fn is_due(&self) -> bool {
+        self.due || self.nak.is_some() || self.duplicate.is_some()
+    }
+
+    /// A packet was executed in order.
+    #[inline]
+    pub(crate) fn note_executed(
+        &mut self,
+        now: Instant,
+        ctx: &mut Context,
+        ack_request: bool,
+        ends_message: bool,
+    ) {
+        self.waiting += 1;
+        if self.waiting >= ctx.config.ack_coalesce {
+            self.due |= ack_request || ends_message;
+        } else if ack_request && !self.due {
+            if ctx.config.ack_delay.is_zero() {
+                self.due = true;
+            } else if !ctx.timers.is_set(Timer::Acknowledge) {
+                ctx.timers
+                    .set(Timer::Acknowledge, now + ctx.config.ack_delay);
+            }
+        }
+    }
+
+    /// Everything executed so far is acknowledged by another response.
+    #[inline]
+    pub(crate) fn cover(&mut self, ctx: &mut Context) {
+        self.waiting = 0;
+        self.due = false;
+        ctx.timers.stop(Timer::Acknowledge);
+    }
+
+    /// A delayed ACK is due now.
+    #[inline]
+    pub(crate) fn flush(&mut self, ctx: &mut Context) {
+        if ctx.timers.is_set(Timer::Acknowledge) {
+            ctx.timers.stop(Timer::Acknowledge);
+            self.due = true;
+        }
+    }
+
+    /// Everything executed so far is to be acknowledged now, asked for or not.
+    pub(crate) fn make_due(&mut self) {
+        self.due = true;
+    }
+
+    /// Whether executed packets have not been acknowledged.
+    pub(crate) const fn has_waiting(&self) -> bool {
+        self.waiting > 0
+    }
+
+    pub(crate) fn acknowledge_duplicate(&mut self, through: Psn) {
+        self.duplicate.get_or_insert(through);
+    }
+
+    pub(crate) fn take_duplicate(&mut self) -> Option<Psn> {
+        self.duplicate.take()
+    }
+
+    /// A NAK is due; it also acknowledges what was executed before it.
+    pub(crate) fn refuse(&mut self, ctx: &mut Context, nak: Nak) {
+        self.cover(ctx);
+        self.nak = Some(nak);
+    }
+
+    pub(crate) fn take_nak(&mut self) -> Option<Nak> {
+        self.nak.take()
+    }
+
+    /// The packet that was missing has come before the NAK could leave.
+    #[inline]
+    pub(crate) fn withdraw_nak(&mut self) {
+        self.nak = None;
+    }
+
+    pub(crate) fn has_fatal_nak(&self) -> bool {
+        self.nak.is_some_and(|nak| nak.fatal)
+    }
+
+    /// Takes the ACK of everything executed, if it is due.
+    #[inline]
+    pub(crate) fn take_due(&mut self, ctx: &mut Context) -> bool {
+        let due = self.due;
+        if due {
+            self.cover(ctx);
+        }
+        due
+    }
+}

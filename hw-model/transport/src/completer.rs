@@ -1,0 +1,200 @@
+//! The completer: what responses mean for the requests in flight.
+//!
+//! A response acknowledges all PSNs before its own. The parent calls [`handle_acknowledge`] or
+//! [`handle_read_response`]; both first place the response relative to what is in flight.
+
+use ferroce_wire::{Aeth, NakCode, Position, Psn, RnrTimer, Syndrome};
+
+use crate::completion::CompletionStatus;
+use crate::context::Context;
+use crate::requester::{Requester, span};
+use crate::step::{MemoryOp, Step};
+use crate::time::{Duration, Instant};
+
+/// A packet of a READ response.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReadResponse {
+    pub(crate) psn: Psn,
+    pub(crate) position: Position,
+    /// All but Middle have one.
+    pub(crate) aeth: Option<Aeth>,
+    pub(crate) payload_length: u32,
+}
+
+/// PSNs between the oldest in flight and `psn`; `None` if `psn` is not in flight: late, or never
+/// sent (a ghost).
+#[inline]
+fn packets_before(requester: &Requester, psn: Psn) -> Option<u32> {
+    let before = span(requester.oldest, psn);
+    (before < span(requester.oldest, requester.newest)).then_some(before)
+}
+
+/// An ACK, NAK or RNR NAK.
+#[inline]
+pub(crate) fn handle_acknowledge(
+    requester: &mut Requester,
+    now: Instant,
+    ctx: &mut Context,
+    psn: Psn,
+    aeth: Aeth,
+) {
+    let Some(before) = packets_before(requester, psn) else {
+        // The newest acknowledge once more, unasked: the responder tells new credits.
+        if psn.next() == requester.oldest {
+            update_credits(requester, ctx, aeth);
+        }
+        return;
+    };
+    match aeth.syndrome {
+        Syndrome::Ack { .. } => {
+            if !requester.acknowledge(now, ctx, before + 1) {
+                imply_nak(requester, ctx);
+            }
+            update_credits(requester, ctx, aeth);
+        }
+        Syndrome::RnrNak { timer } => handle_rnr_nak(requester, now, ctx, before, timer),
+        Syndrome::Nak(code) => handle_nak(requester, now, ctx, before, code),
+        Syndrome::Reserved(_) => {}
+    }
+}
+
+fn update_credits(requester: &mut Requester, ctx: &mut Context, aeth: Aeth) {
+    if let Syndrome::Ack { credits } = aeth.syndrome {
+        requester.update_credits(ctx, aeth.msn, credits.credits());
+    }
+}
+
+/// A response is missing before one that arrived: as if the responder had sent a NAK for it
+/// (IBTA vol 1, 9.7.5.2, implied NAK).
+fn imply_nak(requester: &mut Requester, ctx: &mut Context) {
+    if !ctx.fault && requester.retry.take_implied_nak() {
+        requester.retry(ctx);
+    }
+}
+
+/// Acknowledges what is before a NAK. Whether the NAK is to be obeyed: it is not if a READ before
+/// it lacks data, nor if it only tells what an earlier one told.
+fn acknowledge_before_nak(
+    requester: &mut Requester,
+    now: Instant,
+    ctx: &mut Context,
+    before: u32,
+) -> bool {
+    if !requester.acknowledge(now, ctx, before) {
+        imply_nak(requester, ctx);
+        return false;
+    }
+    !ctx.fault
+}
+
+fn handle_rnr_nak(
+    requester: &mut Requester,
+    now: Instant,
+    ctx: &mut Context,
+    before: u32,
+    timer: RnrTimer,
+) {
+    let obey = acknowledge_before_nak(requester, now, ctx, before);
+    if obey && requester.next != requester.oldest {
+        requester.back_off(ctx, now + Duration::from_ns(timer.nanoseconds()));
+    }
+}
+
+fn handle_nak(
+    requester: &mut Requester,
+    now: Instant,
+    ctx: &mut Context,
+    before: u32,
+    code: NakCode,
+) {
+    if !acknowledge_before_nak(requester, now, ctx, before) {
+        return;
+    }
+    match code {
+        NakCode::PsnSequenceError => {
+            if requester.next != requester.oldest {
+                requester.retry(ctx);
+            }
+        }
+        NakCode::InvalidRequest | NakCode::InvalidRdRequest => {
+            requester.fail_front(ctx, CompletionStatus::RemoteInvalidRequest);
+        }
+        NakCode::RemoteAccessError => requester.fail_front(ctx, CompletionStatus::RemoteAccess),
+        NakCode::RemoteOperationalError => {
+            requester.fail_front(ctx, CompletionStatus::RemoteOperation);
+        }
+        NakCode::Other(_) => requester.fail_front(ctx, CompletionStatus::BadResponse),
+    }
+}
+
+/// A packet of a READ response: asks for its payload to be written, or is done with it.
+pub(crate) fn handle_read_response(
+    requester: &mut Requester,
+    now: Instant,
+    ctx: &mut Context,
+    response: &ReadResponse,
+) -> Step {
+    let Some(before) = packets_before(requester, response.psn) else {
+        return Step::Done;
+    };
+    if !requester.acknowledge(now, ctx, before) {
+        imply_nak(requester, ctx);
+        return Step::Done;
+    }
+    if ctx.fault {
+        return Step::Done;
+    }
+    if let Some(aeth) = response.aeth {
+        update_credits(requester, ctx, aeth);
+    }
+    match place_read_response(requester, ctx, response) {
+        Some(MemoryOp::WriteReadResponse { length: 0, .. }) => {
+            requester.acknowledge_read_packet(now, ctx);
+            Step::Done
+        }
+        Some(operation) => Step::Memory(operation),
+        None => {
+            requester.fail_front(ctx, CompletionStatus::BadResponse);
+            Step::Done
+        }
+    }
+}
+
+/// Where the payload of the expected response packet goes; `None` if the packet is not what the
+/// request at the front can be answered with.
+fn place_read_response(
+    requester: &Requester,
+    ctx: &Context,
+    response: &ReadResponse,
+) -> Option<MemoryOp> {
+    let front = requester.queue.front().filter(|front| front.is_read())?;
+    let mtu = ctx.attributes.path_mtu;
+    let index = span(front.first_psn, requester.oldest);
+    let offset = index << mtu.shift();
+    let length = mtu.bytes().min(front.request.length - offset);
+    // After a retry a response may start anywhere, hence First counts as Middle and Only as Last.
+    let ends = index + 1 == front.packets;
+    let fits = response.position.ends_message() == ends && response.payload_length == length;
+    fits.then_some(MemoryOp::WriteReadResponse {
+        request: front.request.id,
+        offset,
+        length,
+    })
+}
+
+/// The payload of the expected READ response packet is written, or could not be.
+pub(crate) fn finish_read_response(
+    requester: &mut Requester,
+    now: Instant,
+    ctx: &mut Context,
+    written: bool,
+) {
+    if requester.started == 0 || !requester.queue.front().is_some_and(|front| front.is_read()) {
+        return;
+    }
+    if written {
+        requester.acknowledge_read_packet(now, ctx);
+    } else {
+        requester.fail_front(ctx, CompletionStatus::LocalProtection);
+    }
+}

@@ -1,0 +1,273 @@
+//! Responder resources: the READ requests that are being answered, or may have to be again.
+
+use std::collections::VecDeque;
+
+use ferroce_wire::{Position, Psn, RKey};
+
+use crate::attributes::PathMtu;
+use crate::inbound::Inbound;
+use crate::requester::span;
+
+/// One READ request and how far it is answered.
+#[derive(Debug, Clone)]
+struct ReadResource {
+    first_psn: Psn,
+    packets: u32,
+    r_key: RKey,
+    virtual_address: u64,
+    length: u32,
+    /// The packet that this round of responses began with.
+    start: u32,
+    /// The next packet to send; equal to `packets` when all are sent.
+    next: u32,
+    /// This round was asked for by a duplicate request.
+    replay: bool,
+}
+
+impl ReadResource {
+    const fn is_pending(&self) -> bool {
+        self.next < self.packets
+    }
+}
+
+/// A packet of a READ response, to be sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ResponsePacket {
+    pub(crate) psn: Psn,
+    pub(crate) position: Position,
+    pub(crate) r_key: RKey,
+    pub(crate) virtual_address: u64,
+    pub(crate) length: u32,
+}
+
+/// The newest READs in order of PSN, at most `max_dest_rd_atomic`.
+#[derive(Debug, Clone)]
+pub(crate) struct Resources {
+    table: VecDeque<ReadResource>,
+    /// Resources that have packets to send.
+    pending: u32,
+    /// The first of them; meaningless if there is none.
+    first_pending: usize,
+}
+
+impl Resources {
+    pub(crate) const fn new() -> Resources {
+        Resources {
+            table: VecDeque::new(),
+            pending: 0,
+            first_pending: 0,
+        }
+    }
+
+    pub(crate) const fn has_pending(&self) -> bool {
+        self.pending > 0
+    }
+
+    /// Whether a further READ may be accepted: an honest peer has at most `limit` unanswered.
+    /// (A replay does not count: if the peer sends a new READ it has all the old answers.)
+    pub(crate) fn has_room(&self, limit: u8) -> bool {
+        let limit = usize::from(limit);
+        limit > 0
+            && (self.table.len() < limit
+                || self
+                    .table
+                    .front()
+                    .is_none_or(|oldest| !oldest.is_pending() || oldest.replay))
+    }
+
+    /// Accepts a READ request of `packets` responses.
+    pub(crate) fn push(&mut self, request: &Inbound, packets: u32, limit: u8) {
+        while self.table.len() >= usize::from(limit.max(1)) {
+            self.pop_front();
+        }
+        if self.pending == 0 {
+            self.first_pending = self.table.len();
+        }
+        self.pending += 1;
+        self.table.push_back(ReadResource {
+            first_psn: request.psn,
+            packets,
+            r_key: request.reth.r_key,
+            virtual_address: request.reth.virtual_address,
+            length: request.reth.dma_length,
+            start: 0,
+            next: 0,
+            replay: false,
+        });
+    }
+
+    fn pop_front(&mut self) {
+        if self
+            .table
+            .pop_front()
+            .is_some_and(|oldest| oldest.is_pending())
+        {
+            self.pending -= 1;
+        }
+        self.first_pending = self.first_pending.saturating_sub(1);
+        self.find_pending();
+    }
+
+    fn find_pending(&mut self) {
+        while self
+            .table
+            .get(self.first_pending)
+            .is_some_and(|resource| !resource.is_pending())
+        {
+            self.first_pending += 1;
+        }
+    }
+
+    /// Answers a duplicate READ request again, from the packet that it asks for on. Unknown
+    /// requests are ignored.
+    pub(crate) fn replay(&mut self, request: &Inbound, mtu: PathMtu) {
+        let known = self.table.iter().position(|resource| {
+            let index = span(resource.first_psn, request.psn);
+            index < resource.packets && {
+                let offset = index << mtu.shift();
+                let address = resource.virtual_address.wrapping_add(u64::from(offset));
+                request.reth.r_key == resource.r_key
+                    && request.reth.virtual_address == address
+                    && request.reth.dma_length == resource.length - offset
+            }
+        });
+        let Some(position) = known else { return };
+        let resource = &mut self.table[position];
+        let index = span(resource.first_psn, request.psn);
+        if resource.next <= index {
+            return; // it is still on the way there
+        }
+        if !resource.is_pending() {
+            resource.replay = true;
+            self.pending += 1;
+        }
+        resource.start = index;
+        resource.next = index;
+        self.first_pending = if self.pending == 1 {
+            position
+        } else {
+            self.first_pending.min(position)
+        };
+    }
+
+    /// PSN of the first READ behind `psn`.
+    pub(crate) fn first_after(&self, psn: Psn) -> Option<Psn> {
+        self.table
+            .iter()
+            .map(|resource| resource.first_psn)
+            .find(|first| first.is_after(psn))
+    }
+
+    /// The next packet of the pending responses, in order of PSN.
+    pub(crate) fn next_packet(&mut self, mtu: PathMtu) -> Option<ResponsePacket> {
+        if self.pending == 0 {
+            return None;
+        }
+        let resource = self.table.get_mut(self.first_pending)?;
+        let offset = resource.next << mtu.shift();
+        let position = Position::of(
+            resource.next - resource.start,
+            resource.packets - resource.start,
+        );
+        let packet = ResponsePacket {
+            psn: resource.first_psn.add(resource.next),
+            position,
+            r_key: resource.r_key,
+            virtual_address: resource.virtual_address.wrapping_add(u64::from(offset)),
+            length: mtu.bytes().min(resource.length - offset),
+        };
+        resource.next += 1;
+        if !resource.is_pending() {
+            self.pending -= 1;
+            self.find_pending();
+        }
+        Some(packet)
+    }
+
+    /// Answers nothing any more.
+    pub(crate) fn clear(&mut self) {
+        self.table.clear();
+        self.pending = 0;
+        self.first_pending = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ferroce_wire::{Operation, Reth};
+
+    fn read(psn: u32, virtual_address: u64, length: u32) -> Inbound {
+        Inbound {
+            psn: Psn::new(psn),
+            operation: Operation::RdmaReadRequest,
+            reth: Reth {
+                virtual_address,
+                r_key: RKey(7),
+                dma_length: length,
+            },
+            ..Inbound::NONE
+        }
+    }
+
+    fn drain(resources: &mut Resources) -> Vec<(u32, Position, u32)> {
+        std::iter::from_fn(|| resources.next_packet(PathMtu::Mtu256))
+            .map(|packet| (packet.psn.value(), packet.position, packet.length))
+            .collect()
+    }
+
+    #[test]
+    fn answers_in_order_and_again_from_the_middle() {
+        let mut resources = Resources::new();
+        resources.push(&read(10, 0x1000, 600), 3, 2);
+        resources.push(&read(13, 0x2000, 0), 1, 2);
+        assert!(!resources.has_room(2));
+        let all = drain(&mut resources);
+        assert_eq!(all[0], (10, Position::First, 256));
+        assert_eq!(all[2], (12, Position::Last, 88));
+        assert_eq!(all[3], (13, Position::Only, 0));
+        assert!(resources.has_room(2));
+        resources.replay(&read(11, 0x1100, 344), PathMtu::Mtu256);
+        resources.replay(&read(13, 0x2000, 0), PathMtu::Mtu256);
+        let again = drain(&mut resources);
+        assert_eq!(again[0], (11, Position::First, 256));
+        assert_eq!(again.len(), 3);
+        assert!(!resources.has_pending());
+    }
+
+    #[test]
+    fn a_duplicate_that_asks_for_other_memory_is_ignored() {
+        let mut resources = Resources::new();
+        resources.push(&read(10, 0x1000, 600), 3, 1);
+        drain(&mut resources);
+        resources.replay(&read(10, 0x1001, 600), PathMtu::Mtu256);
+        resources.replay(&read(11, 0x1100, 345), PathMtu::Mtu256);
+        resources.replay(&read(13, 0x1300, 1), PathMtu::Mtu256);
+        assert!(!resources.has_pending());
+    }
+
+    #[test]
+    fn a_replay_makes_room_for_a_new_read() {
+        let mut resources = Resources::new();
+        resources.push(&read(1, 0, 256), 1, 1);
+        assert!(!resources.has_room(1));
+        drain(&mut resources);
+        resources.replay(&read(1, 0, 256), PathMtu::Mtu256);
+        assert!(resources.has_room(1));
+        resources.push(&read(2, 0, 256), 1, 1);
+        assert_eq!(drain(&mut resources).len(), 1);
+        assert!(!resources.has_room(0));
+    }
+
+    #[test]
+    fn ranges_reach_across_the_wrap() {
+        let mut resources = Resources::new();
+        resources.push(&read(0xff_ffff, 0x1000, 512), 2, 4);
+        assert_eq!(drain(&mut resources)[1].0, 0);
+        assert_eq!(
+            resources.first_after(Psn::new(0xff_fff0)),
+            Some(Psn::new(0xff_ffff))
+        );
+        assert_eq!(resources.first_after(Psn::new(0)), None);
+    }
+}

@@ -1,0 +1,705 @@
+//! The responder: the checks of an inbound request in the order of IBTA vol 1, 9.7.4, then its
+//! execution. One check, one function, which returns the next step; [`Responder::run`] holds the
+//! control flow.
+//!
+//! PSN → opcode sequence → opcode valid → resources → length → remote access → execute → complete
+//! → acknowledge
+
+use ferroce_wire::{
+    Aeth, CreditCount, Msn, NakCode, Position, Psn, RKey, ReadPart, Syndrome, TransportHeaders,
+};
+
+use crate::acknowledge::{Acknowledger, Nak};
+use crate::completion::{Completion, CompletionStatus, ReceiveKind};
+use crate::context::Context;
+use crate::event::Event;
+use crate::inbound::Inbound;
+use crate::request::MAX_MESSAGE_LENGTH;
+use crate::resource::{Resources, ResponsePacket};
+use crate::state::QpState;
+use crate::step::{Access, MemoryAnswer, MemoryOp, Step};
+use crate::time::Instant;
+use crate::transmit::{Payload, Transmit};
+
+/// A receive WQE in use.
+#[derive(Debug, Clone, Copy)]
+struct Receive {
+    id: u32,
+    capacity: u32,
+}
+
+/// The message of which more packets are to come.
+#[derive(Debug, Clone, Copy)]
+enum Message {
+    None,
+    /// SEND: bytes received so far.
+    Send {
+        received: u32,
+    },
+    /// WRITE: where the next packet goes, bytes still to come and in all.
+    Write {
+        r_key: RKey,
+        virtual_address: u64,
+        remaining: u32,
+        total: u32,
+    },
+}
+
+/// What the packet being processed waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Nothing,
+    Receive,
+    RemoteAccess,
+    Payload,
+}
+
+/// What is done next with the packet.
+enum Next {
+    CheckPsn,
+    CheckOpcodeSequence,
+    CheckOpcodeValid,
+    CheckResource,
+    CheckLength,
+    CheckRemoteAccess,
+    Execute,
+    Complete,
+    Acknowledge,
+    Duplicate,
+    Ask(Asked, MemoryOp),
+    Refuse(Refusal),
+    Done,
+}
+
+/// Why a request ends the queue pair.
+#[derive(Debug, Clone, Copy)]
+enum Refusal {
+    /// Out of sequence, unsupported, too many READs, or its length contradicts itself.
+    InvalidRequest,
+    /// Longer than the receive buffers.
+    ReceiveTooShort,
+    /// Key, bounds or rights forbid it.
+    RemoteAccess,
+    /// A receive buffer is not registered for this use.
+    ReceiveProtection,
+    /// The receive WQE could not be read.
+    ReceiveQueue,
+}
+
+impl Refusal {
+    const fn nak_code(self) -> NakCode {
+        match self {
+            Refusal::InvalidRequest | Refusal::ReceiveTooShort => NakCode::InvalidRequest,
+            Refusal::RemoteAccess => NakCode::RemoteAccessError,
+            Refusal::ReceiveProtection | Refusal::ReceiveQueue => NakCode::RemoteOperationalError,
+        }
+    }
+
+    /// Status of the receive WQE that the message was using.
+    const fn status(self) -> CompletionStatus {
+        match self {
+            Refusal::InvalidRequest => CompletionStatus::RemoteInvalidRequest,
+            Refusal::ReceiveTooShort => CompletionStatus::LocalLength,
+            Refusal::RemoteAccess => CompletionStatus::RemoteAccess,
+            Refusal::ReceiveProtection => CompletionStatus::LocalProtection,
+            Refusal::ReceiveQueue => CompletionStatus::LocalQpOperation,
+        }
+    }
+
+    /// Event if there is no receive WQE to blame.
+    const fn event(self) -> Event {
+        match self {
+            Refusal::InvalidRequest | Refusal::ReceiveTooShort => Event::RequestError,
+            Refusal::RemoteAccess => Event::AccessError,
+            Refusal::ReceiveProtection | Refusal::ReceiveQueue => Event::Fatal,
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Responder {
+    pub(crate) expected: Psn,
+    pub(crate) msn: Msn,
+    asked: Asked,
+    /// The first packet has come.
+    established: bool,
+    /// A NAK or RNR NAK was sent for the expected packet; until it comes no further one is.
+    awaiting_retry: bool,
+    message: Message,
+    /// The receive WQE that the message uses.
+    receive: Option<Receive>,
+    packet: Inbound,
+    acknowledger: Acknowledger,
+    resources: Resources,
+    /// Receive WQEs posted; `None` does not limit the peer.
+    pub(crate) credits: Option<u32>,
+}
+
+/// Control flow.
+impl Responder {
+    pub(crate) const fn new() -> Responder {
+        Responder {
+            expected: Psn::new(0),
+            msn: Msn::new(0),
+            asked: Asked::Nothing,
+            established: false,
+            awaiting_retry: false,
+            message: Message::None,
+            receive: None,
+            packet: Inbound::NONE,
+            acknowledger: Acknowledger::new(),
+            resources: Resources::new(),
+            credits: None,
+        }
+    }
+
+    /// INIT→RTR.
+    pub(crate) fn start(&mut self, rq_psn: Psn) {
+        *self = Responder {
+            expected: rq_psn,
+            credits: self.credits,
+            ..Responder::new()
+        };
+    }
+
+    #[inline]
+    pub(crate) fn handle_packet(
+        &mut self,
+        now: Instant,
+        ctx: &mut Context,
+        packet: Inbound,
+    ) -> Step {
+        self.packet = packet;
+        self.run(now, ctx, Next::CheckPsn)
+    }
+
+    #[inline]
+    pub(crate) fn handle_memory(
+        &mut self,
+        now: Instant,
+        ctx: &mut Context,
+        answer: MemoryAnswer,
+    ) -> Step {
+        let asked = std::mem::replace(&mut self.asked, Asked::Nothing);
+        let next = match (asked, answer) {
+            (Asked::Receive, MemoryAnswer::Receive { id, capacity }) => {
+                self.take_receive(id, capacity)
+            }
+            (Asked::Receive, MemoryAnswer::NoReceive) => self.refuse_for_now(ctx),
+            (Asked::RemoteAccess, MemoryAnswer::Valid) => Next::Execute,
+            (Asked::RemoteAccess, _) => Next::Refuse(Refusal::RemoteAccess),
+            (Asked::Payload, MemoryAnswer::Done) => Next::Complete,
+            (Asked::Payload, _) if self.packet.is_send() => {
+                Next::Refuse(Refusal::ReceiveProtection)
+            }
+            (Asked::Payload, _) => Next::Refuse(Refusal::RemoteAccess),
+            (Asked::Receive, _) => Next::Refuse(Refusal::ReceiveQueue),
+            (Asked::Nothing, _) => Next::Done,
+        };
+        self.run(now, ctx, next)
+    }
+
+    /// Steps through a packet until it is done or needs a memory block. Ends: no step leads back
+    /// to an earlier one.
+    #[inline]
+    fn run(&mut self, now: Instant, ctx: &mut Context, mut next: Next) -> Step {
+        loop {
+            next = match next {
+                Next::CheckPsn => self.check_psn(ctx),
+                Next::CheckOpcodeSequence => self.check_opcode_sequence(),
+                Next::CheckOpcodeValid => self.check_opcode_valid(ctx),
+                Next::CheckResource => self.check_resource(ctx),
+                Next::CheckLength => self.check_length(ctx),
+                Next::CheckRemoteAccess => self.check_remote_access(),
+                Next::Execute => self.execute(ctx),
+                Next::Complete => self.complete(ctx),
+                Next::Acknowledge => self.acknowledge(now, ctx),
+                Next::Duplicate => self.repeat(ctx),
+                Next::Refuse(refusal) => self.refuse(ctx, refusal),
+                Next::Ask(asked, operation) => {
+                    self.asked = asked;
+                    return Step::Memory(operation);
+                }
+                Next::Done => return Step::Done,
+            }
+        }
+    }
+}
+
+/// Checks.
+impl Responder {
+    /// In order, duplicate (the half of the circle before the expected PSN), or ahead of a gap.
+    #[inline]
+    fn check_psn(&mut self, ctx: &mut Context) -> Next {
+        let ahead = self.packet.psn.distance_from(self.expected);
+        if ahead < 0 {
+            return Next::Duplicate;
+        }
+        if ahead > 0 {
+            if !self.awaiting_retry {
+                self.nak(
+                    ctx,
+                    self.expected,
+                    Syndrome::Nak(NakCode::PsnSequenceError),
+                    false,
+                );
+            }
+            return Next::Done;
+        }
+        if self.awaiting_retry {
+            self.awaiting_retry = false;
+            self.acknowledger.withdraw_nak();
+        }
+        if ctx.state == QpState::Rtr && !self.established {
+            self.established = true;
+            ctx.raise(Event::CommunicationEstablished);
+        }
+        Next::CheckOpcodeSequence
+    }
+
+    /// First or Only where no message is open; Middle or Last of the same operation where one is.
+    #[inline]
+    fn check_opcode_sequence(&self) -> Next {
+        let starts = self.packet.position.starts_message();
+        let in_sequence = match self.message {
+            Message::None => starts,
+            Message::Send { .. } => !starts && self.packet.is_send(),
+            Message::Write { .. } => !starts && self.packet.is_write(),
+        };
+        if in_sequence {
+            Next::CheckOpcodeValid
+        } else {
+            Next::Refuse(Refusal::InvalidRequest)
+        }
+    }
+
+    /// An operation that this responder has, and that the queue pair was opened for. (Soft-RoCE
+    /// answers a closed queue pair with "invalid request" too.)
+    #[inline]
+    fn check_opcode_valid(&self, ctx: &Context) -> Next {
+        let access = &ctx.attributes.access;
+        let valid = self.packet.is_send()
+            || self.packet.is_write() && access.write
+            || self.packet.is_read() && access.read;
+        if valid {
+            Next::CheckResource
+        } else {
+            Next::Refuse(Refusal::InvalidRequest)
+        }
+    }
+
+    /// A receive WQE for the first packet of a SEND and the last of a WRITE with immediate, a
+    /// responder resource for a READ.
+    #[inline]
+    fn check_resource(&self, ctx: &Context) -> Next {
+        let takes_receive = if self.packet.is_send() {
+            self.packet.position.starts_message()
+        } else {
+            self.packet.immediate.is_some()
+        };
+        if takes_receive {
+            Next::Ask(Asked::Receive, MemoryOp::TakeReceive)
+        } else if self.packet.is_read()
+            && !self.resources.has_room(ctx.attributes.max_dest_rd_atomic)
+        {
+            Next::Refuse(Refusal::InvalidRequest)
+        } else {
+            Next::CheckLength
+        }
+    }
+
+    fn take_receive(&mut self, id: u32, capacity: u32) -> Next {
+        self.receive = Some(Receive { id, capacity });
+        Next::CheckLength
+    }
+
+    /// No receive WQE: RNR NAK. The packet will come again.
+    fn refuse_for_now(&mut self, ctx: &mut Context) -> Next {
+        let timer = ctx.attributes.min_rnr_timer;
+        self.nak(ctx, self.expected, Syndrome::RnrNak { timer }, false);
+        Next::Done
+    }
+
+    /// Payload against path MTU, position, announced length and receive buffers.
+    #[inline]
+    fn check_length(&self, ctx: &Context) -> Next {
+        let mtu = ctx.attributes.path_mtu.bytes();
+        let payload = self.packet.payload_length;
+        let fits_position = match self.packet.position {
+            Position::First | Position::Middle => payload == mtu,
+            Position::Last => 1 <= payload && payload <= mtu,
+            Position::Only => payload <= mtu,
+        };
+        if !fits_position {
+            return Next::Refuse(Refusal::InvalidRequest);
+        }
+        if self.packet.is_send() {
+            self.check_send_length(payload)
+        } else if self.packet.is_read() {
+            self.check_read_length(payload)
+        } else {
+            self.check_write_length(payload)
+        }
+    }
+
+    #[inline]
+    fn check_send_length(&self, payload: u32) -> Next {
+        let received = match self.message {
+            Message::Send { received } => received,
+            _ => 0,
+        };
+        // Neither sum overflows: both parts are bounded by the longest message.
+        let total = received + payload;
+        let capacity = self.receive.map_or(0, |receive| receive.capacity);
+        if total > capacity {
+            Next::Refuse(Refusal::ReceiveTooShort)
+        } else if total > MAX_MESSAGE_LENGTH {
+            Next::Refuse(Refusal::InvalidRequest)
+        } else {
+            Next::Execute
+        }
+    }
+
+    fn check_read_length(&self, payload: u32) -> Next {
+        if payload != 0 || self.packet.reth.dma_length > MAX_MESSAGE_LENGTH {
+            Next::Refuse(Refusal::InvalidRequest)
+        } else {
+            Next::CheckRemoteAccess
+        }
+    }
+
+    #[inline]
+    fn check_write_length(&self, payload: u32) -> Next {
+        let remaining = match self.message {
+            Message::Write { remaining, .. } => remaining,
+            _ => self.packet.reth.dma_length,
+        };
+        let fits = if self.packet.position.ends_message() {
+            payload == remaining
+        } else {
+            payload < remaining
+        };
+        if !fits || remaining > MAX_MESSAGE_LENGTH {
+            Next::Refuse(Refusal::InvalidRequest)
+        } else {
+            Next::CheckRemoteAccess
+        }
+    }
+
+    /// Key, bounds, protection domain and rights, once per message. A message of no bytes is not
+    /// checked: its key may be anything.
+    #[inline]
+    fn check_remote_access(&self) -> Next {
+        let reth = &self.packet.reth;
+        if !self.packet.position.starts_message() || reth.dma_length == 0 {
+            return Next::Execute;
+        }
+        let access = if self.packet.is_read() {
+            Access::Read
+        } else {
+            Access::Write
+        };
+        let operation = MemoryOp::Validate {
+            r_key: reth.r_key,
+            virtual_address: reth.virtual_address,
+            length: reth.dma_length,
+            access,
+        };
+        Next::Ask(Asked::RemoteAccess, operation)
+    }
+}
+
+/// Execution.
+impl Responder {
+    /// Opens the message if the packet starts one, and hands on the payload.
+    #[inline]
+    fn execute(&mut self, ctx: &mut Context) -> Next {
+        if self.packet.is_read() {
+            self.accept_read(ctx)
+        } else if self.packet.is_send() {
+            self.execute_send()
+        } else {
+            self.execute_write()
+        }
+    }
+
+    fn accept_read(&mut self, ctx: &mut Context) -> Next {
+        let packets = ctx.attributes.path_mtu.packets(self.packet.reth.dma_length);
+        self.resources
+            .push(&self.packet, packets, ctx.attributes.max_dest_rd_atomic);
+        self.expected = self.expected.add(packets);
+        self.msn = self.msn.next();
+        // The response acknowledges what was before it.
+        self.acknowledger.cover(ctx);
+        Next::Done
+    }
+
+    #[inline]
+    fn execute_send(&mut self) -> Next {
+        let offset = match self.message {
+            Message::Send { received } => received,
+            _ => 0,
+        };
+        self.message = Message::Send { received: offset };
+        let length = self.packet.payload_length;
+        match self.receive {
+            Some(receive) if length > 0 => Next::Ask(
+                Asked::Payload,
+                MemoryOp::WriteReceive {
+                    receive: receive.id,
+                    offset,
+                    length,
+                },
+            ),
+            _ => Next::Complete,
+        }
+    }
+
+    #[inline]
+    fn execute_write(&mut self) -> Next {
+        if self.packet.position.starts_message() {
+            let reth = &self.packet.reth;
+            self.message = Message::Write {
+                r_key: reth.r_key,
+                virtual_address: reth.virtual_address,
+                remaining: reth.dma_length,
+                total: reth.dma_length,
+            };
+        }
+        match self.message {
+            Message::Write {
+                r_key,
+                virtual_address,
+                ..
+            } if self.packet.payload_length > 0 => {
+                let length = self.packet.payload_length;
+                Next::Ask(
+                    Asked::Payload,
+                    MemoryOp::WriteRemote {
+                        r_key,
+                        virtual_address,
+                        length,
+                    },
+                )
+            }
+            _ => Next::Complete,
+        }
+    }
+
+    /// The packet is executed: moves on, and ends the message if it was the last.
+    #[inline]
+    fn complete(&mut self, ctx: &mut Context) -> Next {
+        self.expected = self.expected.next();
+        let payload = self.packet.payload_length;
+        let total = match &mut self.message {
+            Message::Send { received } => {
+                *received += payload;
+                *received
+            }
+            Message::Write {
+                virtual_address,
+                remaining,
+                total,
+                ..
+            } => {
+                *virtual_address = virtual_address.wrapping_add(u64::from(payload));
+                *remaining -= payload;
+                *total
+            }
+            Message::None => 0,
+        };
+        if self.packet.position.ends_message() {
+            self.end_message(ctx, total);
+        }
+        Next::Acknowledge
+    }
+
+    #[inline]
+    fn end_message(&mut self, ctx: &mut Context, byte_length: u32) {
+        self.msn = self.msn.next();
+        self.message = Message::None;
+        if let Some(receive) = self.receive.take() {
+            ctx.complete(Completion::Receive {
+                receive: receive.id,
+                status: CompletionStatus::Success,
+                operation: if self.packet.is_send() {
+                    ReceiveKind::Send
+                } else {
+                    ReceiveKind::RdmaWriteImmediate
+                },
+                byte_length,
+                immediate: self.packet.immediate,
+                solicited: self.packet.solicited,
+            });
+        }
+    }
+
+    #[inline]
+    fn acknowledge(&mut self, now: Instant, ctx: &mut Context) -> Next {
+        let ends_message = self.packet.position.ends_message();
+        self.acknowledger
+            .note_executed(now, ctx, self.packet.ack_request, ends_message);
+        Next::Done
+    }
+
+    /// A duplicate is not executed again, but answered again: a READ from memory, the others
+    /// with an ACK of the newest packet that no unanswered READ precedes.
+    fn repeat(&mut self, ctx: &mut Context) -> Next {
+        if self.packet.is_read() {
+            self.resources.replay(&self.packet, ctx.attributes.path_mtu);
+        } else if self.packet.is_send() || self.packet.is_write() {
+            match self.resources.first_after(self.packet.psn) {
+                Some(read) => self.acknowledger.acknowledge_duplicate(read.sub(1)),
+                None => self.acknowledger.make_due(),
+            }
+        }
+        Next::Done
+    }
+
+    /// The request ends the queue pair: NAK, and the receive WQE in use tells why.
+    fn refuse(&mut self, ctx: &mut Context, refusal: Refusal) -> Next {
+        match self.receive.take() {
+            Some(receive) => {
+                ctx.complete(Completion::failed_receive(receive.id, refusal.status()));
+            }
+            None => ctx.raise(refusal.event()),
+        }
+        self.nak(
+            ctx,
+            self.packet.psn,
+            Syndrome::Nak(refusal.nak_code()),
+            true,
+        );
+        ctx.fault = true;
+        Next::Done
+    }
+
+    fn nak(&mut self, ctx: &mut Context, psn: Psn, syndrome: Syndrome, fatal: bool) {
+        self.awaiting_retry = true;
+        self.acknowledger.refuse(
+            ctx,
+            Nak {
+                psn,
+                syndrome,
+                fatal,
+            },
+        );
+    }
+
+    /// The memory of a READ that was accepted cannot be read any more.
+    pub(crate) fn fail_read_response(&mut self, ctx: &mut Context, psn: Psn) {
+        self.resources.clear();
+        ctx.raise(Event::AccessError);
+        self.nak(ctx, psn, Syndrome::Nak(NakCode::RemoteAccessError), true);
+        ctx.fault = true;
+    }
+
+    /// The queue pair has entered ERR. What was executed is still acknowledged, unless READ
+    /// responses that will not come stand before the acknowledge.
+    pub(crate) fn enter_error(&mut self, ctx: &mut Context) {
+        self.asked = Asked::Nothing;
+        self.message = Message::None;
+        if let Some(receive) = self.receive.take() {
+            ctx.complete(Completion::failed_receive(
+                receive.id,
+                CompletionStatus::WrFlush,
+            ));
+        }
+        if self.acknowledger.has_fatal_nak() {
+            return;
+        }
+        let owed = self.acknowledger.has_waiting() && !self.resources.has_pending();
+        self.acknowledger = Acknowledger::new();
+        self.resources.clear();
+        if owed {
+            self.acknowledger.make_due();
+        }
+    }
+}
+
+/// Responses.
+impl Responder {
+    #[inline]
+    pub(crate) const fn has_transmit(&self) -> bool {
+        self.resources.has_pending() || self.acknowledger.is_due()
+    }
+
+    #[inline]
+    pub(crate) fn flush_acknowledge(&mut self, ctx: &mut Context) {
+        self.acknowledger.flush(ctx);
+    }
+
+    /// The delay of an ACK is over.
+    pub(crate) fn acknowledge_now(&mut self) {
+        self.acknowledger.make_due();
+    }
+
+    /// The next response. READ responses go before an ACK or NAK, which comes later in PSN.
+    #[inline]
+    pub(crate) fn poll(&mut self, ctx: &mut Context) -> Option<Transmit> {
+        if let Some(psn) = self.acknowledger.take_duplicate() {
+            return Some(self.acknowledge_packet(ctx, psn, self.positive()));
+        }
+        if let Some(packet) = self.resources.next_packet(ctx.attributes.path_mtu) {
+            return Some(self.read_response(ctx, &packet));
+        }
+        if let Some(nak) = self.acknowledger.take_nak() {
+            return Some(self.acknowledge_packet(ctx, nak.psn, nak.syndrome));
+        }
+        if self.acknowledger.take_due(ctx) {
+            return Some(self.acknowledge_packet(ctx, self.expected.sub(1), self.positive()));
+        }
+        None
+    }
+
+    /// A positive syndrome with the credits that there are. The receive WQE of a SEND that is
+    /// still arriving counts, because the MSN does not count that SEND yet.
+    #[inline]
+    fn positive(&self) -> Syndrome {
+        let Some(available) = self.credits else {
+            return Syndrome::ACK_UNLIMITED;
+        };
+        let in_use = u32::from(matches!(self.message, Message::Send { .. }));
+        Syndrome::Ack {
+            credits: CreditCount::from_credits(available.saturating_add(in_use)),
+        }
+    }
+
+    #[inline]
+    fn acknowledge_packet(&self, ctx: &Context, psn: Psn, syndrome: Syndrome) -> Transmit {
+        let aeth = Aeth {
+            syndrome,
+            msn: self.msn,
+        };
+        Transmit {
+            headers: TransportHeaders::acknowledge(ctx.bth(psn, 0), aeth),
+            payload: Payload::None,
+        }
+    }
+
+    fn read_response(&self, ctx: &Context, packet: &ResponsePacket) -> Transmit {
+        let aeth = Aeth {
+            syndrome: self.positive(),
+            msn: self.msn,
+        };
+        let part = match packet.position {
+            Position::First => ReadPart::First(aeth),
+            Position::Middle => ReadPart::Middle,
+            Position::Last => ReadPart::Last(aeth),
+            Position::Only => ReadPart::Only(aeth),
+        };
+        let payload = match packet.length {
+            0 => Payload::None,
+            length => Payload::ReadResponse {
+                r_key: packet.r_key,
+                virtual_address: packet.virtual_address,
+                length,
+            },
+        };
+        let bth = ctx.bth(packet.psn, packet.length);
+        Transmit {
+            headers: TransportHeaders::read_response(bth, part),
+            payload,
+        }
+    }
+}

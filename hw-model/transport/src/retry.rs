@@ -1,0 +1,87 @@
+//! How often the requester tries again.
+
+use crate::attributes::{Attributes, RetryCount};
+
+/// Retries left since the last progress.
+#[derive(Debug, Clone)]
+pub(crate) struct Retry {
+    left: u8,
+    rnr_left: u8,
+    /// A missing READ response was already taken for a NAK. Stale responses behind the gap must
+    /// not each cause a retry of their own.
+    implied_nak: bool,
+}
+
+impl Retry {
+    pub(crate) const fn new() -> Retry {
+        Retry {
+            left: 0,
+            rnr_left: 0,
+            implied_nak: false,
+        }
+    }
+
+    /// Something was acknowledged, or the attributes changed.
+    #[inline]
+    pub(crate) fn reset(&mut self, attributes: &Attributes) {
+        self.left = attributes.retry_count.value();
+        self.rnr_left = attributes.rnr_retry.value();
+        self.implied_nak = false;
+    }
+
+    /// Spends a retry after a time-out or a sequence error; false if none is left.
+    pub(crate) fn spend(&mut self) -> bool {
+        match self.left.checked_sub(1) {
+            Some(left) => {
+                self.left = left;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Spends a retry after an RNR NAK; false if none is left.
+    pub(crate) fn spend_rnr(&mut self, attributes: &Attributes) -> bool {
+        if attributes.rnr_retry == RetryCount::RNR_FOREVER {
+            return true;
+        }
+        match self.rnr_left.checked_sub(1) {
+            Some(left) => {
+                self.rnr_left = left;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Whether a gap in READ responses is to be taken for a NAK; at most once without progress.
+    pub(crate) fn take_implied_nak(&mut self) -> bool {
+        !std::mem::replace(&mut self.implied_nak, true)
+    }
+
+    /// A time-out ends the round of an implied NAK.
+    pub(crate) fn rearm_implied_nak(&mut self) {
+        self.implied_nak = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seven_rnr_retries_are_endless_and_other_counts_end() {
+        let mut attributes = Attributes::new();
+        attributes.retry_count = RetryCount::new(2);
+        attributes.rnr_retry = RetryCount::new(1);
+        let mut retry = Retry::new();
+        retry.reset(&attributes);
+        assert!(retry.spend() && retry.spend() && !retry.spend());
+        assert!(retry.spend_rnr(&attributes) && !retry.spend_rnr(&attributes));
+        attributes.rnr_retry = RetryCount::RNR_FOREVER;
+        assert!((0..100).all(|_| retry.spend_rnr(&attributes)));
+        assert!(retry.take_implied_nak() && !retry.take_implied_nak());
+        retry.reset(&attributes);
+        assert!(retry.take_implied_nak() && retry.spend());
+    }
+}
