@@ -30,7 +30,7 @@ pub enum Error {
     /// IPv4 options, which the ICRC of RoCEv2 does not define.
     #[error("IPv4 header of {0} bytes: options are not supported")]
     Ipv4Options(usize),
-    /// A fragment of an IPv4 packet, or the reserved flag.
+    /// The first fragment of a RoCEv2 packet in IPv4, or the reserved flag.
     #[error("IPv4 fragment or reserved flag (flags and offset {0:#06x})")]
     Ipv4Fragment(u16),
     /// A wrong IPv4 header checksum.
@@ -62,7 +62,7 @@ pub enum Error {
 }
 
 /// What a frame is that is not RoCEv2: the first field that tells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum NotRoce {
     /// Neither IPv4 nor IPv6 (ARP is 0x0806), or a length (IEEE 802.3) if below 0x0600.
     #[error("EtherType {0:#06x}")]
@@ -70,6 +70,9 @@ pub enum NotRoce {
     /// An IP protocol other than UDP (TCP is 6), or an IPv6 extension header.
     #[error("IP protocol {0}")]
     IpProtocol(u8),
+    /// A fragment of an IPv4 packet, but for the first: it tells no port.
+    #[error("IPv4 fragment")]
+    IpFragment,
     /// A UDP destination port other than 4791.
     #[error("UDP destination port {0}")]
     UdpPort(u16),

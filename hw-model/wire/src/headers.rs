@@ -149,7 +149,7 @@ impl Extension {
 
     /// Writes the headers to the start of `buffer`.
     #[inline]
-    fn emit(&self, buffer: &mut [u8]) {
+    pub(crate) fn emit(&self, buffer: &mut [u8]) {
         match self {
             Self::None => {}
             Self::Reth(reth) => reth.emit(buffer),

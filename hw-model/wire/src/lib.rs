@@ -6,9 +6,13 @@
 //! kept, so that whatever was accepted is emitted again byte for byte.
 //!
 //! - [`psn`], [`identifiers`], [`address`]: numbers and addresses that must not be mixed up.
-//! - [`opcode`]: the opcode byte; each property is computed from (transport, operation, position).
-//! - [`bth`], [`reth`], [`aeth`], [`deth`], [`atomic`], [`immediate`], [`xrc`]: one header each.
-//! - [`headers`]: BTH and the extension that its opcode demands.
+//! - [`opcode`]: the opcode byte; each property is computed from (transport, operation, position)
+//!   of [`operation`].
+//! - [`ethernet`], [`vlan`], [`ipv4`], [`ipv6`], [`udp`]: what carries the transport, one file each.
+//! - [`bth`], [`reth`], [`aeth`], [`deth`], [`atomic`], [`immediate`], [`xrc`]: the headers of the
+//!   transport, one file each; [`headers`]: BTH and the extension that its opcode demands.
+//! - [`frame`]: a whole frame. [`path`]: the fast way to emit frames. [`icrc`]: what protects them.
+//! - [`pretty`]: a frame as text. [`check`]: holds this crate against frames of somebody else.
 //!
 //! The crate knows no clock, no thread and no memory but the buffer that it is given.
 #![forbid(unsafe_code)]
@@ -17,17 +21,27 @@ pub mod address;
 pub mod aeth;
 pub mod atomic;
 pub mod bth;
+pub mod check;
 mod codec;
 pub mod deth;
 pub mod error;
+pub mod ethernet;
+pub mod frame;
 pub mod header_set;
 pub mod headers;
+pub mod icrc;
 pub mod identifiers;
 pub mod immediate;
+pub mod ipv4;
+pub mod ipv6;
 pub mod opcode;
 pub mod operation;
+pub mod path;
+pub mod pretty;
 pub mod psn;
 pub mod reth;
+pub mod udp;
+pub mod vlan;
 pub mod xrc;
 
 pub use address::{Gid, Mac};
@@ -36,6 +50,8 @@ pub use atomic::{AtomicAckEth, AtomicEth};
 pub use bth::{Bth, pad_count};
 pub use deth::Deth;
 pub use error::{Error, NotRoce};
+pub use ethernet::{EtherType, EthernetHeader};
+pub use frame::{Frame, FrameKind, FrameLayout, Ip, IpVersion, NetworkPath, classify};
 pub use header_set::HeaderSet;
 pub use headers::{
     Connected, Extension, MessageEnd, ReadPart, RequestExtension, SendPart, TransportHeaders,
@@ -43,8 +59,14 @@ pub use headers::{
 };
 pub use identifiers::{PKey, QKey, Qpn, RKey};
 pub use immediate::{Ieth, Immediate};
+pub use ipv4::Ipv4Header;
+pub use ipv6::Ipv6Header;
 pub use opcode::{Opcode, OpcodeProperties};
 pub use operation::{Operation, Position, Transport};
+pub use path::{IcrcMode, PathTemplate, emit_frame, finish};
+pub use pretty::Pretty;
 pub use psn::{Msn, Psn};
 pub use reth::Reth;
+pub use udp::UdpHeader;
+pub use vlan::VlanTag;
 pub use xrc::XrcEth;

@@ -1,0 +1,164 @@
+//! Holds this crate against frames that somebody else made: every RoCEv2 frame is parsed, emitted
+//! anew from its values and compared byte for byte, and its ICRC is recomputed.
+
+use std::collections::BTreeMap;
+
+use crate::error::{Error, NotRoce};
+use crate::frame::{Frame, FrameKind, classify};
+use crate::opcode::Opcode;
+
+/// The first byte at which a re-emitted frame differs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Difference {
+    /// Number of the frame, counted from 1 as capture tools do
+    pub frame: u64,
+    /// Byte of the frame, counted from 0
+    pub offset: usize,
+    /// What the frame holds there; None if it has ended
+    pub expected: Option<u8>,
+    /// What was emitted; None if nothing
+    pub actual: Option<u8>,
+}
+
+/// A frame with an ICRC that is not that of its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IcrcFailure {
+    /// Number of the frame, counted from 1
+    pub frame: u64,
+    /// Computed over the frame's bytes
+    pub expected: u32,
+    /// Found in the frame
+    pub actual: u32,
+}
+
+/// Counts over the frames that were fed, and the first of each kind of failure.
+#[derive(Debug, Clone, Default)]
+pub struct Checker {
+    frames: u64,
+    roce_frames: u64,
+    opcodes: BTreeMap<Opcode, u64>,
+    others: BTreeMap<NotRoce, u64>,
+    differences: u64,
+    first_difference: Option<Difference>,
+    icrc_failures: u64,
+    first_icrc_failure: Option<IcrcFailure>,
+    malformed: u64,
+    first_malformed: Option<(u64, Error)>,
+    scratch: Vec<u8>,
+}
+
+impl Checker {
+    /// A checker that has seen nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Checks the next frame: its bytes from the Ethernet header on, without FCS.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.frames += 1;
+        match classify(bytes) {
+            FrameKind::Roce(frame) => self.check(&frame),
+            FrameKind::Other(other) => *self.others.entry(other).or_default() += 1,
+            FrameKind::Malformed(error) => {
+                self.malformed += 1;
+                self.first_malformed.get_or_insert((self.frames, error));
+            }
+        }
+    }
+
+    fn check(&mut self, frame: &Frame<'_>) {
+        self.roce_frames += 1;
+        *self.opcodes.entry(frame.headers.bth.opcode).or_default() += 1;
+
+        self.scratch.clear();
+        self.scratch.resize(frame.bytes().len(), 0);
+        let emitted = frame.emit(&mut self.scratch);
+        if let Some((offset, expected, actual)) = first_difference(frame.bytes(), emitted) {
+            let difference = Difference {
+                frame: self.frames,
+                offset,
+                expected,
+                actual,
+            };
+            self.differences += 1;
+            self.first_difference.get_or_insert(difference);
+        }
+        let expected = frame.computed_icrc();
+        if expected != frame.icrc {
+            let failure = IcrcFailure {
+                frame: self.frames,
+                expected,
+                actual: frame.icrc,
+            };
+            self.icrc_failures += 1;
+            self.first_icrc_failure.get_or_insert(failure);
+        }
+    }
+
+    /// Frames fed.
+    pub fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    /// RoCEv2 frames that were accepted.
+    pub fn roce_frames(&self) -> u64 {
+        self.roce_frames
+    }
+
+    /// RoCEv2 frames per opcode, by ascending opcode.
+    pub fn opcodes(&self) -> impl Iterator<Item = (Opcode, u64)> + '_ {
+        self.opcodes.iter().map(|(opcode, count)| (*opcode, *count))
+    }
+
+    /// Frames of something else, by what they are.
+    pub fn others(&self) -> impl Iterator<Item = (NotRoce, u64)> + '_ {
+        self.others.iter().map(|(other, count)| (*other, *count))
+    }
+
+    /// Frames that differ when they are emitted anew.
+    pub fn differences(&self) -> u64 {
+        self.differences
+    }
+
+    /// The first of them.
+    pub fn first_difference(&self) -> Option<Difference> {
+        self.first_difference
+    }
+
+    /// Frames with a wrong ICRC.
+    pub fn icrc_failures(&self) -> u64 {
+        self.icrc_failures
+    }
+
+    /// The first of them.
+    pub fn first_icrc_failure(&self) -> Option<IcrcFailure> {
+        self.first_icrc_failure
+    }
+
+    /// Frames that were refused.
+    pub fn malformed(&self) -> u64 {
+        self.malformed
+    }
+
+    /// The number (from 1) of the first of them, and why.
+    pub fn first_malformed(&self) -> Option<(u64, Error)> {
+        self.first_malformed
+    }
+
+    /// Whether nothing was refused, differed or had a wrong ICRC.
+    pub fn is_clean(&self) -> bool {
+        self.malformed == 0 && self.differences == 0 && self.icrc_failures == 0
+    }
+}
+
+fn first_difference(expected: &[u8], actual: &[u8]) -> Option<(usize, Option<u8>, Option<u8>)> {
+    (0..expected.len().max(actual.len()))
+        .map(|offset| {
+            (
+                offset,
+                expected.get(offset).copied(),
+                actual.get(offset).copied(),
+            )
+        })
+        .find(|(_, expected, actual)| expected != actual)
+}

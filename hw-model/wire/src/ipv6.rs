@@ -1,0 +1,180 @@
+//! IPv6 header without extension headers, around UDP.
+
+use core::net::Ipv6Addr;
+
+use zerocopy::byteorder::big_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::codec;
+use crate::error::{Error, NotRoce};
+use crate::udp;
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawIpv6 {
+    /// Version (4 bits), traffic class (8), flow label (20)
+    version_class_flow: U32,
+    payload_length: U16,
+    next_header: u8,
+    hop_limit: u8,
+    source: [u8; 16],
+    destination: [u8; 16],
+}
+
+const _: () = assert!(size_of::<RawIpv6>() == Ipv6Header::LENGTH);
+
+const FLOW_LABEL_MASK: u32 = 0x000f_ffff;
+
+/// Where the fields lie that differ from packet to packet or on the way.
+pub(crate) mod field {
+    use core::ops::Range;
+
+    pub(crate) const PAYLOAD_LENGTH: Range<usize> = 4..6;
+    pub(crate) const HOP_LIMIT: usize = 7;
+}
+
+/// An IPv6 header. Length and next header (UDP) follow from the rest of the frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ipv6Header {
+    /// DSCP (6 bits) and ECN (2 bits)
+    pub traffic_class: u8,
+    /// 20 bits
+    pub flow_label: u32,
+    /// Hops that the packet may still make
+    pub hop_limit: u8,
+    /// Source address
+    pub source: Ipv6Addr,
+    /// Destination address
+    pub destination: Ipv6Addr,
+}
+
+impl Ipv6Header {
+    /// Bytes on the wire.
+    pub const LENGTH: usize = 40;
+
+    /// Reads the header at the start of `bytes`; also gives the length of its payload in bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotRoce`] if it is a correct header of something else than RoCEv2, otherwise the
+    /// error that says what is wrong.
+    #[inline]
+    pub fn parse(bytes: &[u8]) -> Result<(Self, usize), Error> {
+        let raw: RawIpv6 = codec::read(bytes, "IPv6 header")?;
+        let first = raw.version_class_flow.get();
+        let version = (first >> 28) as u8;
+        if version != 6 {
+            return Err(Error::IpVersion(version));
+        }
+        if raw.next_header != udp::PROTOCOL {
+            return Err(Error::NotRoce(NotRoce::IpProtocol(raw.next_header)));
+        }
+        let payload_length = usize::from(raw.payload_length.get());
+        let payload = &bytes[Self::LENGTH..];
+        if payload_length > payload.len() {
+            let (field, limit) = ("IPv6 payload length", payload.len());
+            return Err(Error::Length {
+                field,
+                actual: payload_length,
+                limit,
+            });
+        }
+        udp::check_destination_port(&payload[..payload_length])?;
+        let header = Self {
+            traffic_class: (first >> 20) as u8,
+            flow_label: first & FLOW_LABEL_MASK,
+            hop_limit: raw.hop_limit,
+            source: raw.source.into(),
+            destination: raw.destination.into(),
+        };
+        Ok((header, payload_length))
+    }
+
+    /// Writes the header of a packet with `payload_length` bytes to the start of `buffer`.
+    ///
+    /// # Panics
+    ///
+    /// If the buffer is shorter than [`Ipv6Header::LENGTH`], or the payload longer than 65,535 bytes.
+    #[inline]
+    pub fn emit(&self, payload_length: usize, buffer: &mut [u8]) {
+        let version_class_flow =
+            6 << 28 | u32::from(self.traffic_class) << 20 | self.flow_label & FLOW_LABEL_MASK;
+        let raw = RawIpv6 {
+            version_class_flow: U32::new(version_class_flow),
+            payload_length: length_field(payload_length),
+            next_header: udp::PROTOCOL,
+            hop_limit: self.hop_limit,
+            source: self.source.octets(),
+            destination: self.destination.octets(),
+        };
+        codec::write(&raw, buffer);
+    }
+
+    /// Writes the field that differs from packet to packet into an emitted header.
+    #[inline]
+    pub(crate) fn patch(header: &mut [u8], payload_length: usize) {
+        header[field::PAYLOAD_LENGTH].copy_from_slice(length_field(payload_length).as_bytes());
+    }
+}
+
+#[inline]
+fn length_field(payload_length: usize) -> U16 {
+    let length = u16::try_from(payload_length);
+    U16::new(length.expect("payloads are bounded by the path MTU, far below 64 KiB"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header() -> Ipv6Header {
+        Ipv6Header {
+            traffic_class: 0x28,
+            flow_label: 0xabcde,
+            hop_limit: 64,
+            source: "fe80::1".parse().expect("well formed"),
+            destination: "fe80::2".parse().expect("well formed"),
+        }
+    }
+
+    fn frame() -> Vec<u8> {
+        let mut bytes = vec![0; 48];
+        header().emit(8, &mut bytes);
+        bytes[40..44].copy_from_slice(&[0xc0, 0x00, 0x12, 0xb7]);
+        bytes
+    }
+
+    #[test]
+    fn constructs_and_deconstructs() {
+        let bytes = frame();
+        assert_eq!(bytes[..8], [0x62, 0x8a, 0xbc, 0xde, 0, 8, 17, 64]);
+        assert_eq!(Ipv6Header::parse(&bytes), Ok((header(), 8)));
+    }
+
+    #[test]
+    fn refusals_name_the_cause() {
+        let with = |offset: usize, value: u8| {
+            let mut bytes = frame();
+            bytes[offset] = value;
+            Ipv6Header::parse(&bytes).expect_err("spoiled")
+        };
+        assert_eq!(with(0, 0x45), Error::IpVersion(4));
+        assert_eq!(with(6, 58), Error::NotRoce(NotRoce::IpProtocol(58)));
+        assert_eq!(with(43, 0), Error::NotRoce(NotRoce::UdpPort(0x1200)));
+        assert!(matches!(
+            with(5, 9),
+            Error::Length {
+                actual: 9,
+                limit: 8,
+                ..
+            }
+        ));
+        assert!(matches!(
+            with(5, 7),
+            Error::Truncated {
+                header: "UDP header",
+                ..
+            }
+        ));
+    }
+}

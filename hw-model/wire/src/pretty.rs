@@ -1,0 +1,97 @@
+//! One line of text for a frame.
+
+use core::fmt;
+
+use crate::frame::{Frame, FrameKind, classify};
+use crate::headers::{Extension, RequestExtension, TransportHeaders};
+
+/// Shows a frame as one line, whatever it is.
+///
+/// ```text
+/// 10.0.0.1 > 10.0.0.2 RC_RDMA_WRITE_ONLY qp 0x000011 psn 0xfffffa A va 0x7f00 rkey 0x1b2c dma 9 payload 9 icrc 0x1a2b3c4d
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Pretty<'a>(pub &'a [u8]);
+
+impl fmt::Display for Pretty<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match classify(self.0) {
+            FrameKind::Roce(frame) => write!(f, "{frame}"),
+            FrameKind::Other(other) => write!(f, "not RoCEv2: {other}, {} bytes", self.0.len()),
+            FrameKind::Malformed(error) => write!(f, "malformed: {error}, {} bytes", self.0.len()),
+        }
+    }
+}
+
+impl fmt::Display for Frame<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_address(f, self.ip.source_gid())?;
+        f.write_str(" > ")?;
+        write_address(f, self.ip.destination_gid())?;
+        write!(f, " {} payload {}", self.headers, self.payload_length())?;
+        write!(f, " icrc {:#010x}", self.icrc)
+    }
+}
+
+fn write_address(f: &mut fmt::Formatter<'_>, gid: crate::Gid) -> fmt::Result {
+    match gid.to_ipv4() {
+        Some(v4) => write!(f, "{v4}"),
+        None => write!(f, "{gid}"),
+    }
+}
+
+impl fmt::Display for TransportHeaders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bth = &self.bth;
+        write!(f, "{} qp {} psn {}", bth.opcode, bth.dest_qp, bth.psn)?;
+        let flags = [
+            (bth.ack_request, " A"),
+            (bth.solicited, " SE"),
+            (bth.migration, " M"),
+            (bth.fecn, " FECN"),
+            (bth.becn, " BECN"),
+        ];
+        for (_, name) in flags.into_iter().filter(|(set, _)| *set) {
+            f.write_str(name)?;
+        }
+        write!(f, "{}", self.extension)
+    }
+}
+
+impl fmt::Display for Extension {
+    /// Each header with a space before it; nothing if there is none.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None | Self::Cnp(_) => Ok(()),
+            Self::Reth(reth) => write!(
+                f,
+                " va {:#x} rkey {:#x} dma {}",
+                reth.virtual_address, reth.r_key.0, reth.dma_length
+            ),
+            Self::RethImmediate(reth, immediate) => {
+                write!(f, "{}{}", Self::Reth(*reth), Self::Immediate(*immediate))
+            }
+            Self::Immediate(immediate) => {
+                write!(f, " imm {:#010x}", u32::from_be_bytes(immediate.0))
+            }
+            Self::Aeth(aeth) => write!(f, " {} msn {}", aeth.syndrome, aeth.msn),
+            Self::AtomicEth(atomic) => write!(
+                f,
+                " va {:#x} rkey {:#x} swap_or_add {:#x} compare {:#x}",
+                atomic.virtual_address, atomic.r_key.0, atomic.swap_or_add, atomic.compare
+            ),
+            Self::AtomicAck(aeth, ack) => {
+                write!(f, "{} original {:#x}", Self::Aeth(*aeth), ack.original)
+            }
+            Self::Deth(deth) => write!(f, " qkey {:#x} from {}", deth.q_key.0, deth.source_qp),
+            Self::DethImmediate(deth, immediate) => {
+                write!(f, "{}{}", Self::Deth(*deth), Self::Immediate(*immediate))
+            }
+            Self::Invalidate(ieth) => write!(f, " invalidate {:#x}", ieth.r_key.0),
+            Self::Xrc(xrc, RequestExtension::None) => write!(f, " srq {:#x}", xrc.srq_number),
+            Self::Xrc(xrc, request) => {
+                write!(f, " srq {:#x}{}", xrc.srq_number, Self::from(*request))
+            }
+        }
+    }
+}
