@@ -384,7 +384,7 @@ impl<P: Port> Nic<P> {
             if self.completion_edge.is_nearly_full() {
                 break;
             }
-            let Some(index) = self.scheduler.next() else {
+            let Some(index) = self.scheduler.take_next() else {
                 break;
             };
             worked |= self.serve(now, index, host, port);

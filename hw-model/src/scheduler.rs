@@ -21,7 +21,7 @@ impl Scheduler {
 
     /// Takes the index of the next queue pair. It may have been destroyed since.
     #[inline]
-    pub fn next(&mut self) -> Option<u32> {
+    pub fn take_next(&mut self) -> Option<u32> {
         self.active.pop_front()
     }
 

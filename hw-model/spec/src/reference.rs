@@ -6,6 +6,7 @@ use crate::register::{REGISTERS, Register, RegisterAccess};
 use crate::{command, context, counter, cqe, doorbell, eqe, register, wqe};
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt::Write;
 
 /// One table of the reference.
@@ -84,9 +85,9 @@ fn tables() -> impl Iterator<Item = (&'static str, Table)> {
 /// Replaces the body of every block `<!-- table: NAME -->` … `<!-- end -->` in `text` by the table
 /// of that name. A name without a table is left as it is; a table without a block is appended to
 /// the returned list of missing names.
-pub fn refresh(text: &str) -> (String, alloc::vec::Vec<&'static str>) {
+pub fn refresh(text: &str) -> (String, Vec<&'static str>) {
     let mut output = String::from(text);
-    let mut missing = alloc::vec::Vec::new();
+    let mut missing = Vec::new();
     for (name, table) in tables() {
         let begin = format!("<!-- table: {name} -->\n");
         let Some(start) = output.find(&begin).map(|at| at + begin.len()) else {
@@ -133,7 +134,7 @@ fn render(table: &Table) -> String {
             );
             line(&mut out, "| bits | field | meaning |");
             line(&mut out, "| --- | --- | --- |");
-            let mut bits = alloc::vec::Vec::from(word.bits);
+            let mut bits = Vec::from(word.bits);
             bits.sort_by_key(|b| b.low);
             for b in bits {
                 let range = if b.high == b.low {
