@@ -1,1 +1,269 @@
-//! Placeholder.
+//! What the tests across crates share: running foreign programs under `ferroce run`, in pairs,
+//! with a time-out for each process.
+
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long one process may run unless a test says otherwise.
+pub const PROCESS_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a server may take until it listens.
+const LISTEN_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long a server may live on when its client has ended.
+const SERVER_END_TIMEOUT: Duration = Duration::from_secs(20);
+/// How often a process is looked at.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// The `ferroce` command that `make` has built, or the one that `FERROCE_BIN` names.
+pub fn ferroce() -> PathBuf {
+    let path = std::env::var_os("FERROCE_BIN").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release/ferroce"),
+        PathBuf::from,
+    );
+    assert!(
+        path.exists(),
+        "{} is missing: run `make` first",
+        path.display()
+    );
+    path
+}
+
+/// A directory of its own for one test: the fabric's rendezvous and the output of programs.
+#[derive(Debug)]
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    /// An empty directory.
+    pub fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("ferroce-test-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).expect("the temporary directory can be written");
+        Self(path)
+    }
+
+    /// A path inside of it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// A program under `ferroce run`, on this scratch directory's fabric. `options` are those of
+    /// `ferroce run`.
+    pub fn run(&self, options: &[&str], program: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(ferroce());
+        command
+            .arg("run")
+            .args(options)
+            .arg("--")
+            .arg(program)
+            .args(arguments);
+        command.env("FERROCE_DIR", self.path("fabric"));
+        command
+    }
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // A failed test leaves nothing of value here: the output is in its message.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A process that is killed, by its own pid, when it is dropped or has run for too long.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    output: PathBuf,
+    deadline: Instant,
+    what: String,
+}
+
+/// How a process ended, and all that it wrote.
+#[derive(Debug)]
+pub struct Ended {
+    /// Exit status; `None`: it ran into its time-out and was killed.
+    pub status: Option<ExitStatus>,
+    /// Standard output and error together.
+    pub output: String,
+    what: String,
+}
+
+impl Ended {
+    /// Whether it ended by itself, with status 0.
+    pub fn succeeded(&self) -> bool {
+        self.status.is_some_and(|status| status.success())
+    }
+
+    /// Fails the test unless the process succeeded.
+    pub fn expect_success(self) -> String {
+        assert!(
+            self.succeeded(),
+            "{}: {:?}\n{}",
+            self.what,
+            self.status,
+            self.output
+        );
+        self.output
+    }
+}
+
+impl Process {
+    /// Starts `command`; its output goes to a file of `scratch`.
+    pub fn start(mut command: Command, scratch: &Scratch, name: &str, timeout: Duration) -> Self {
+        let output = scratch.path(name);
+        let file = File::create(&output).expect("the scratch directory can be written");
+        let errors = file
+            .try_clone()
+            .expect("a file descriptor can be duplicated");
+        let what = format!("{command:?}");
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(file)
+            .stderr(errors)
+            .spawn()
+            .unwrap_or_else(|error| panic!("{what}: {error}"));
+        Self {
+            child,
+            output,
+            deadline: Instant::now() + timeout,
+            what,
+        }
+    }
+
+    /// Process ID.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Kills it.
+    pub fn kill(&mut self) {
+        // It may have ended by itself meanwhile.
+        let _ = self.child.kill();
+    }
+
+    /// Leaves it at most `timeout` from now on.
+    pub fn hurry(&mut self, timeout: Duration) {
+        self.deadline = self.deadline.min(Instant::now() + timeout);
+    }
+
+    /// Waits until it ends or its time is over.
+    pub fn wait(mut self) -> Ended {
+        let status = loop {
+            match self
+                .child
+                .try_wait()
+                .expect("our own child can be waited for")
+            {
+                Some(status) => break Some(status),
+                None if Instant::now() >= self.deadline => break None,
+                None => sleep(POLL_INTERVAL),
+            }
+        };
+        self.kill();
+        let output = fs::read(&self.output).unwrap_or_default();
+        let output = String::from_utf8_lossy(&output).into_owned();
+        Ended {
+            status,
+            output,
+            what: self.what.clone(),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A TCP port that was free a moment ago.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+    listener
+        .local_addr()
+        .expect("a bound socket has an address")
+        .port()
+}
+
+/// Waits until somebody listens on `port`, without connecting to it.
+fn wait_until_listening(port: u16, server: &mut Process) {
+    let wanted = format!(":{port:04X} ");
+    let listens = || {
+        ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| {
+            let table = fs::read_to_string(table).unwrap_or_default();
+            // Fields: index, local address, remote address, state (0A: LISTEN).
+            table
+                .lines()
+                .any(|line| line.contains(&wanted) && line.contains(" 0A "))
+        })
+    };
+    let deadline = Instant::now() + LISTEN_TIMEOUT;
+    while !listens() && server.is_running() && Instant::now() < deadline {
+        sleep(POLL_INTERVAL);
+    }
+}
+
+/// A server and a client of the same program, as two processes.
+#[derive(Debug)]
+pub struct Pair<'a> {
+    /// The program.
+    pub program: &'a str,
+    /// Arguments of both; the port is added.
+    pub arguments: &'a [&'a str],
+    /// Options of `ferroce run`, both sides.
+    pub options: &'a [&'a str],
+}
+
+impl Pair<'_> {
+    /// Runs both; fails the test unless both succeed. Returns the output of server and client.
+    pub fn run(&self) -> (String, String) {
+        self.run_in(&Scratch::new())
+    }
+
+    /// [`Pair::run`] with a scratch directory of the caller's.
+    pub fn run_in(&self, scratch: &Scratch) -> (String, String) {
+        let port = free_port();
+        let port_text = port.to_string();
+        let mut arguments = vec!["-p", &port_text];
+        arguments.extend(self.arguments);
+        let server = scratch.run(self.options, self.program, &arguments);
+        let mut server = Process::start(server, scratch, "server", PROCESS_TIMEOUT);
+        wait_until_listening(port, &mut server);
+        arguments.push("127.0.0.1");
+        let client = scratch.run(self.options, self.program, &arguments);
+        let client = Process::start(client, scratch, "client", PROCESS_TIMEOUT).wait();
+        server.hurry(if client.succeeded() {
+            SERVER_END_TIMEOUT
+        } else {
+            Duration::ZERO
+        });
+        let server = server.wait();
+        assert!(
+            client.succeeded() && server.succeeded(),
+            "{}\nclient {:?}:\n{}\nserver {:?}:\n{}",
+            client.what,
+            client.status,
+            client.output,
+            server.status,
+            server.output
+        );
+        (server.output, client.output)
+    }
+}

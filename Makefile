@@ -1,0 +1,47 @@
+# Two commands to know: `make demo` and `make test`. Everything else serves them.
+#
+#   make          builds target/release/ferroce and target/release/lib/libibverbs.so.1
+#   make demo     unmodified ib_write_bw between two processes
+#   make test     every test, also those that drive programs from Debian
+#   make bench    speed of this machine's build, ICRC off and on
+#   make install PREFIX=/usr/local
+#
+# Packages that are missing are installed through apt-get (as root or with sudo), and named.
+
+PREFIX ?= /usr/local
+CARGO ?= cargo
+RELEASE := $(CURDIR)/target/release
+LIBRARY := $(RELEASE)/lib/libibverbs.so.1
+
+BUILD_PACKAGES := gcc libc6-dev
+DEMO_PACKAGES := perftest
+TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs tshark binutils iproute2
+
+.PHONY: all build demo test bench install packages clean
+
+all: build
+
+build:
+	@scripts/install-packages $(BUILD_PACKAGES)
+	$(CARGO) build --release --locked
+	@provider/link.sh $(RELEASE)/libferroce_provider.a $(RELEASE)/lib
+
+demo: build
+	@scripts/install-packages $(DEMO_PACKAGES)
+	@scripts/demo $(RELEASE)/ferroce
+
+test: build
+	@scripts/install-packages $(TEST_PACKAGES)
+	$(CARGO) test --locked --workspace --quiet -- --test-threads=2
+
+bench: build
+	@scripts/install-packages $(DEMO_PACKAGES)
+	@scripts/bench $(RELEASE)/ferroce
+
+install: build
+	install -D -m 755 $(RELEASE)/ferroce $(DESTDIR)$(PREFIX)/bin/ferroce
+	install -D -m 755 $(LIBRARY) $(DESTDIR)$(PREFIX)/lib/ferroce/libibverbs.so.1
+	ln -sf libibverbs.so.1 $(DESTDIR)$(PREFIX)/lib/ferroce/libibverbs.so
+
+clean:
+	$(CARGO) clean
