@@ -1,0 +1,417 @@
+//! Two queue pairs, two byte arrays, a link and a virtual clock: no NIC at all.
+
+#![allow(dead_code, reason = "each test file uses its own part of the harness")]
+
+pub mod link;
+pub mod program;
+pub mod rng;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use ferroce_transport::{
+    Access, AttributeUpdate, Completion, Config, Duration, Event, InitAttributes, Instant,
+    LocalAckTimeout, MemoryAnswer, MemoryOp, PathMtu, Payload, Qp, RemoteAccess, RetryCount,
+    RtrAttributes, RtsAttributes, SendRequest, Service, Step, Transition, Transmit,
+};
+use ferroce_wire::{PKey, Psn, Qpn, RKey, RnrTimer};
+
+use link::{Faults, Link, Packet};
+
+/// The key of a node's only memory region.
+pub const R_KEY: RKey = RKey(0x1234);
+/// Where a node's memory begins in virtual addresses.
+pub const BASE: u64 = 0x7f00_0000_0000;
+
+/// A receive WQE: a range of the node's memory.
+#[derive(Debug, Clone, Copy)]
+pub struct Receive {
+    pub id: u32,
+    pub address: usize,
+    pub capacity: u32,
+}
+
+/// One side.
+pub struct Node {
+    pub qp: Qp,
+    pub memory: Vec<u8>,
+    /// Local buffers of requests by id.
+    pub buffers: BTreeMap<u32, usize>,
+    pub receives: VecDeque<Receive>,
+    /// Receive WQEs by id that were taken.
+    pub taken: BTreeMap<u32, Receive>,
+    pub completions: Vec<Completion>,
+    pub events: Vec<Event>,
+    /// Packets sent, for scripts to look at.
+    pub sent: Vec<Transmit>,
+    /// Gathering fails for these requests.
+    pub unreadable: Vec<u32>,
+    /// Memory operations fail from here on.
+    pub broken: bool,
+    pub uses_credits: bool,
+}
+
+/// How the two queue pairs are set up.
+#[derive(Debug, Clone, Copy)]
+pub struct Setup {
+    pub mtu: PathMtu,
+    pub psn: [Psn; 2],
+    pub config: Config,
+    pub timeout: u8,
+    pub retry_count: u8,
+    pub rnr_retry: u8,
+    pub rnr_timer: u8,
+    pub max_rd_atomic: u8,
+    pub max_dest_rd_atomic: u8,
+    pub access: RemoteAccess,
+    pub uses_credits: bool,
+}
+
+impl Default for Setup {
+    fn default() -> Setup {
+        Setup {
+            mtu: PathMtu::Mtu256,
+            psn: [Psn::new(0xff_fffe), Psn::new(0x12_3456)],
+            config: Config::default(),
+            timeout: 4,
+            retry_count: 7,
+            rnr_retry: 7,
+            rnr_timer: 1,
+            max_rd_atomic: 4,
+            max_dest_rd_atomic: 4,
+            access: RemoteAccess {
+                read: true,
+                write: true,
+                atomic: false,
+            },
+            uses_credits: false,
+        }
+    }
+}
+
+/// The transitions of `side` from RESET to RTS.
+pub fn bring_up(setup: &Setup, side: usize) -> [Transition; 3] {
+    let update = AttributeUpdate::default();
+    [
+        Transition::Init(InitAttributes {
+            p_key: PKey::DEFAULT,
+            access: setup.access,
+            port: 1,
+        }),
+        Transition::Rtr {
+            attributes: RtrAttributes {
+                path_mtu: setup.mtu,
+                dest_qp: qpn(1 - side),
+                rq_psn: setup.psn[1 - side],
+                max_dest_rd_atomic: setup.max_dest_rd_atomic,
+                min_rnr_timer: RnrTimer::new(setup.rnr_timer),
+            },
+            update,
+        },
+        Transition::Rts {
+            attributes: RtsAttributes {
+                sq_psn: setup.psn[side],
+                timeout: LocalAckTimeout::new(setup.timeout),
+                retry_count: RetryCount::new(setup.retry_count),
+                rnr_retry: RetryCount::new(setup.rnr_retry),
+                max_rd_atomic: setup.max_rd_atomic,
+            },
+            update,
+        },
+    ]
+}
+
+fn qpn(side: usize) -> Qpn {
+    Qpn::new(0x11 + side as u32)
+}
+
+impl Node {
+    fn new(setup: &Setup, side: usize, memory: usize) -> Node {
+        let mut qp = Qp::new(qpn(side), Service::ReliableConnected, setup.config);
+        for transition in bring_up(setup, side) {
+            qp.modify(Instant::ZERO, transition)
+                .expect("the way up is legal");
+        }
+        Node {
+            qp,
+            memory: vec![0; memory],
+            buffers: BTreeMap::new(),
+            receives: VecDeque::new(),
+            taken: BTreeMap::new(),
+            completions: Vec::new(),
+            events: Vec::new(),
+            sent: Vec::new(),
+            unreadable: Vec::new(),
+            broken: false,
+            uses_credits: setup.uses_credits,
+        }
+    }
+
+    pub fn post(&mut self, now: Instant, address: usize, request: SendRequest) {
+        self.buffers.insert(request.id, address);
+        self.qp.post_send(now, request);
+    }
+
+    pub fn post_receive(&mut self, receive: Receive) {
+        self.receives.push_back(receive);
+        self.tell_credits();
+    }
+
+    fn tell_credits(&mut self) {
+        if self.uses_credits {
+            self.qp
+                .set_receive_credits(Some(self.receives.len() as u32));
+        }
+    }
+
+    fn range(&self, virtual_address: u64, length: u32) -> Option<std::ops::Range<usize>> {
+        let start = usize::try_from(virtual_address.checked_sub(BASE)?).ok()?;
+        let end = start.checked_add(length as usize)?;
+        (end <= self.memory.len()).then_some(start..end)
+    }
+
+    /// The memory blocks of this side.
+    pub fn carry_out(&mut self, operation: MemoryOp, payload: &[u8]) -> MemoryAnswer {
+        if self.broken {
+            return MemoryAnswer::Failed;
+        }
+        let (start, length) = match operation {
+            MemoryOp::Validate {
+                r_key,
+                virtual_address,
+                length,
+                access,
+            } => {
+                assert!(length > 0 && access != Access::Atomic);
+                let valid = r_key == R_KEY && self.range(virtual_address, length).is_some();
+                return if valid {
+                    MemoryAnswer::Valid
+                } else {
+                    MemoryAnswer::Invalid
+                };
+            }
+            MemoryOp::TakeReceive => return self.take_receive(),
+            MemoryOp::WriteRemote {
+                r_key,
+                virtual_address,
+                length,
+            } => {
+                assert_eq!(r_key, R_KEY);
+                let range = self
+                    .range(virtual_address, length)
+                    .expect("it was validated");
+                (range.start, length)
+            }
+            MemoryOp::WriteReceive {
+                receive,
+                offset,
+                length,
+            } => {
+                let receive = self.taken[&receive];
+                assert!(offset + length <= receive.capacity);
+                (receive.address + offset as usize, length)
+            }
+            MemoryOp::WriteReadResponse {
+                request,
+                offset,
+                length,
+            } => (self.buffers[&request] + offset as usize, length),
+        };
+        assert!(length > 0);
+        assert_eq!(length as usize, payload.len());
+        self.memory[start..start + payload.len()].copy_from_slice(payload);
+        MemoryAnswer::Done
+    }
+
+    fn take_receive(&mut self) -> MemoryAnswer {
+        let Some(receive) = self.receives.pop_front() else {
+            return MemoryAnswer::NoReceive;
+        };
+        self.taken.insert(receive.id, receive);
+        self.tell_credits();
+        MemoryAnswer::Receive {
+            id: receive.id,
+            capacity: receive.capacity,
+        }
+    }
+
+    /// The payload of a packet that leaves; `None` if it cannot be read.
+    fn gather(&self, payload: Payload) -> Option<Vec<u8>> {
+        match payload {
+            Payload::None => Some(Vec::new()),
+            Payload::Request { request, .. } if self.unreadable.contains(&request) => None,
+            Payload::Request {
+                request,
+                offset,
+                length,
+            } => {
+                let start = self.buffers[&request] + offset as usize;
+                Some(self.memory[start..start + length as usize].to_vec())
+            }
+            Payload::ReadResponse {
+                r_key,
+                virtual_address,
+                length,
+            } => {
+                assert_eq!(r_key, R_KEY);
+                self.range(virtual_address, length)
+                    .filter(|_| !self.broken)
+                    .map(|range| self.memory[range].to_vec())
+            }
+        }
+    }
+
+    fn collect(&mut self) {
+        while let Some(completion) = self.qp.poll_completion() {
+            self.completions.push(completion);
+        }
+        while let Some(event) = self.qp.poll_event() {
+            self.events.push(event);
+        }
+    }
+}
+
+/// The two sides and what is between them.
+pub struct Pair {
+    pub nodes: [Node; 2],
+    pub link: Link,
+    pub now: Instant,
+    /// Packets sent on both sides together.
+    pub packets: u64,
+}
+
+/// Nothing that ends takes longer.
+const MAX_STEPS: u32 = 400_000;
+
+impl Pair {
+    pub fn new(setup: &Setup, faults: Faults, memory: usize, seed: u64) -> Pair {
+        Pair {
+            nodes: [Node::new(setup, 0, memory), Node::new(setup, 1, memory)],
+            link: Link::new(faults, seed),
+            now: Instant::ZERO,
+            packets: 0,
+        }
+    }
+
+    /// Two sides on a link without faults.
+    pub fn plain(setup: &Setup) -> Pair {
+        Pair::new(setup, Faults::NONE, 1 << 16, 0)
+    }
+
+    /// Sends what both sides have to send. Returns whether that was anything.
+    pub fn transmit(&mut self) -> bool {
+        let mut worked = false;
+        for side in 0..2 {
+            let mut budget = MAX_STEPS;
+            loop {
+                let promised = self.nodes[side].qp.has_transmit();
+                let transmit = self.nodes[side].qp.poll_transmit(self.now);
+                assert_eq!(promised, transmit.is_some(), "has_transmit tells the truth");
+                let Some(transmit) = transmit else { break };
+                self.send(side, transmit);
+                worked = true;
+                budget -= 1;
+                assert!(budget > 0, "a queue pair does not send for ever");
+            }
+            self.nodes[side].collect();
+        }
+        worked
+    }
+
+    fn send(&mut self, side: usize, transmit: Transmit) {
+        let node = &mut self.nodes[side];
+        self.packets += 1;
+        match node.gather(transmit.payload) {
+            Some(payload) => {
+                let headers = transmit.headers;
+                assert!(headers.is_legal(), "{headers:?}");
+                assert_eq!((payload.len() + usize::from(headers.bth.pad_count)) % 4, 0);
+                node.sent.push(transmit);
+                self.link.send(
+                    self.now,
+                    Packet {
+                        to: 1 - side,
+                        headers,
+                        payload,
+                    },
+                );
+            }
+            None => {
+                let psn = transmit.headers.bth.psn;
+                match transmit.payload {
+                    Payload::Request { request, .. } => {
+                        let status = ferroce_transport::CompletionStatus::LocalProtection;
+                        node.qp.fail_send(self.now, request, status);
+                    }
+                    _ => node.qp.fail_read_response(self.now, psn),
+                }
+            }
+        }
+    }
+
+    /// Hands a packet to its receiver and carries out what it asks for.
+    pub fn deliver(&mut self, packet: &Packet) {
+        let node = &mut self.nodes[packet.to];
+        let length = packet.payload.len() as u32;
+        let mut step = node.qp.handle_packet(self.now, &packet.headers, length);
+        while let Step::Memory(operation) = step {
+            let answer = node.carry_out(operation, &packet.payload);
+            step = node.qp.handle_memory(self.now, answer);
+        }
+        node.collect();
+    }
+
+    /// When something happens next.
+    pub fn next_event(&self) -> Option<Instant> {
+        self.nodes
+            .iter()
+            .filter_map(|node| node.qp.next_timeout())
+            .chain(self.link.next_arrival())
+            .min()
+    }
+
+    /// Everything that happens at this point in time, then the clock jumps to the next event, but
+    /// not beyond `until`. False if nothing is left before it.
+    pub fn step(&mut self, until: Instant) -> bool {
+        self.transmit();
+        let Some(next) = self.next_event().filter(|next| *next <= until) else {
+            return false;
+        };
+        self.now = self.now.max(next);
+        while let Some(packet) = self.link.receive(self.now) {
+            self.deliver(&packet);
+        }
+        for node in &mut self.nodes {
+            if node
+                .qp
+                .next_timeout()
+                .is_some_and(|timeout| timeout <= self.now)
+            {
+                node.qp.handle_timeout(self.now);
+                node.collect();
+            }
+        }
+        true
+    }
+
+    /// Runs until nothing happens any more.
+    pub fn run(&mut self) {
+        for _ in 0..MAX_STEPS {
+            if !self.step(Instant::MAX) {
+                return;
+            }
+        }
+        panic!("the pair does not come to rest");
+    }
+
+    /// Runs for `span`, even if nothing happens.
+    pub fn run_for(&mut self, span: Duration) {
+        let end = self.now + span;
+        for _ in 0..MAX_STEPS {
+            if !self.step(end) {
+                self.now = end;
+                return;
+            }
+        }
+        panic!("too much happens in too little time");
+    }
+}
