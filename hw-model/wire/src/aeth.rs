@@ -29,7 +29,7 @@ impl Aeth {
     /// [`Error::Truncated`]
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Self, Error> {
-        let raw = codec::read::<U32>(bytes, "AETH")?.get();
+        let raw = codec::view::<U32>(bytes, "AETH")?.get();
         Ok(Self {
             syndrome: Syndrome::from_byte((raw >> 24) as u8),
             msn: Msn::new(raw),

@@ -42,7 +42,7 @@ impl AtomicEth {
     /// [`Error::Truncated`]
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Self, Error> {
-        let raw: RawAtomicEth = codec::read(bytes, "AtomicETH")?;
+        let raw: &RawAtomicEth = codec::view(bytes, "AtomicETH")?;
         Ok(Self {
             virtual_address: raw.virtual_address.get(),
             r_key: RKey(raw.r_key.get()),
@@ -87,7 +87,7 @@ impl AtomicAckEth {
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Self, Error> {
         Ok(Self {
-            original: codec::read::<U64>(bytes, "AtomicAckETH")?.get(),
+            original: codec::view::<U64>(bytes, "AtomicAckETH")?.get(),
         })
     }
 

@@ -98,7 +98,7 @@ impl Bth {
     /// [`Error::Truncated`]
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Self, Error> {
-        let raw: RawBth = codec::read(bytes, "BTH")?;
+        let raw: &RawBth = codec::view(bytes, "BTH")?;
         let congestion_dest_qp = raw.congestion_dest_qp.get();
         let ack_psn = raw.ack_psn.get();
         Ok(Self {

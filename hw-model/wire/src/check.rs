@@ -162,3 +162,34 @@ fn first_difference(expected: &[u8], actual: &[u8]) -> Option<(usize, Option<u8>
         })
         .find(|(_, expected, actual)| expected != actual)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn difference_names_byte_and_place() {
+        assert_eq!(first_difference(b"abcd", b"abcd"), None);
+        assert_eq!(
+            first_difference(b"abcd", b"abxd"),
+            Some((2, Some(b'c'), Some(b'x')))
+        );
+        assert_eq!(first_difference(b"abc", b"ab"), Some((2, Some(b'c'), None)));
+        assert_eq!(first_difference(b"ab", b"abc"), Some((2, None, Some(b'c'))));
+    }
+
+    #[test]
+    fn others_are_counted_by_kind() {
+        let mut arp = [0; 60];
+        arp[12..14].copy_from_slice(&[0x08, 0x06]);
+        let mut checker = Checker::new();
+        checker.feed(&arp);
+        checker.feed(&arp);
+        assert_eq!(
+            checker.others().collect::<Vec<_>>(),
+            [(NotRoce::EtherType(0x0806), 2)]
+        );
+        assert_eq!((checker.frames(), checker.roce_frames()), (2, 0));
+        assert!(checker.is_clean());
+    }
+}

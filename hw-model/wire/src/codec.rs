@@ -4,13 +4,15 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::error::Error;
 
-/// Reads the header at the start of `bytes`; `header` names it in the error.
+/// Views the header at the start of `bytes`; `header` names it in the error.
+///
+/// A view and not a copy: fields loaded from a fresh copy on the stack stall on its stores.
 #[inline]
-pub(crate) fn read<T>(bytes: &[u8], header: &'static str) -> Result<T, Error>
+pub(crate) fn view<'a, T>(bytes: &'a [u8], header: &'static str) -> Result<&'a T, Error>
 where
     T: FromBytes + KnownLayout + Immutable + Unaligned,
 {
-    match T::read_from_prefix(bytes) {
+    match T::ref_from_prefix(bytes) {
         Ok((value, _)) => Ok(value),
         Err(_) => Err(Error::Truncated {
             header,

@@ -49,7 +49,7 @@ impl Deth {
     /// [`Error::Truncated`]
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Self, Error> {
-        let raw: RawDeth = codec::read(bytes, "DETH")?;
+        let raw: &RawDeth = codec::view(bytes, "DETH")?;
         let source_qp = raw.source_qp.get();
         Ok(Self {
             q_key: QKey(raw.q_key.get()),

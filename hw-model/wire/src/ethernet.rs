@@ -72,11 +72,11 @@ impl EthernetHeader {
     /// [`Error::Truncated`]
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(Self, EtherType), Error> {
-        let raw: RawEthernet = codec::read(bytes, "Ethernet header")?;
+        let raw: &RawEthernet = codec::view(bytes, "Ethernet header")?;
         let mut ether_type = EtherType(raw.ether_type.get());
         let mut vlan = None;
         if ether_type == EtherType::VLAN {
-            let raw: RawVlan = codec::read(&bytes[LENGTH_UNTAGGED..], "VLAN tag")?;
+            let raw: &RawVlan = codec::view(&bytes[LENGTH_UNTAGGED..], "VLAN tag")?;
             vlan = Some(VlanTag::from_bits(raw.tag.get()));
             ether_type = EtherType(raw.ether_type.get());
         }

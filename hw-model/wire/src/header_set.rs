@@ -1,5 +1,16 @@
 //! Which headers a packet has.
 
+use crate::aeth::Aeth;
+use crate::atomic::{AtomicAckEth, AtomicEth};
+use crate::deth::Deth;
+use crate::headers::CNP_LENGTH;
+use crate::immediate::{Ieth, Immediate};
+use crate::reth::Reth;
+use crate::xrc::XrcEth;
+
+/// Bytes of the RDETH, which this crate only counts.
+const RDETH_LENGTH: usize = 4;
+
 /// The headers that follow the BTH, as a set. Their order on the wire is fixed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HeaderSet(u16);
@@ -55,16 +66,16 @@ impl HeaderSet {
     /// Bytes of the headers in the set.
     pub const fn length(self) -> usize {
         const LENGTHS: [(HeaderSet, usize); 10] = [
-            (HeaderSet::RDETH, 4),
-            (HeaderSet::DETH, 8),
-            (HeaderSet::XRCETH, 4),
-            (HeaderSet::RETH, 16),
-            (HeaderSet::ATOMIC_ETH, 28),
-            (HeaderSet::AETH, 4),
-            (HeaderSet::ATOMIC_ACK_ETH, 8),
-            (HeaderSet::IMMEDIATE, 4),
-            (HeaderSet::IETH, 4),
-            (HeaderSet::CNP, 16),
+            (HeaderSet::RDETH, RDETH_LENGTH),
+            (HeaderSet::DETH, Deth::LENGTH),
+            (HeaderSet::XRCETH, XrcEth::LENGTH),
+            (HeaderSet::RETH, Reth::LENGTH),
+            (HeaderSet::ATOMIC_ETH, AtomicEth::LENGTH),
+            (HeaderSet::AETH, Aeth::LENGTH),
+            (HeaderSet::ATOMIC_ACK_ETH, AtomicAckEth::LENGTH),
+            (HeaderSet::IMMEDIATE, Immediate::LENGTH),
+            (HeaderSet::IETH, Ieth::LENGTH),
+            (HeaderSet::CNP, CNP_LENGTH),
         ];
         let mut length = 0;
         let mut index = 0;

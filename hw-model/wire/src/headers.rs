@@ -16,7 +16,7 @@ use crate::reth::Reth;
 use crate::xrc::XrcEth;
 
 /// Bytes that a congestion notification packet carries behind its BTH.
-const CNP_LENGTH: usize = 16;
+pub(crate) const CNP_LENGTH: usize = 16;
 
 /// The headers between BTH and payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,7 +142,7 @@ impl Extension {
                 Deth::parse(bytes)?,
                 Immediate::parse(&bytes[Deth::LENGTH..])?,
             ),
-            HeaderSet::CNP => Self::Cnp(crate::codec::read(bytes, "CNP")?),
+            HeaderSet::CNP => Self::Cnp(*crate::codec::view(bytes, "CNP")?),
             _ => return Err(unknown), // Reliable Datagram
         })
     }
@@ -184,7 +184,7 @@ const ATOMIC_ACK: HeaderSet = HeaderSet::AETH.with(HeaderSet::ATOMIC_ACK_ETH);
 const DETH_IMMEDIATE: HeaderSet = HeaderSet::DETH.with(HeaderSet::IMMEDIATE);
 
 impl RequestExtension {
-    /// Reads `headers` from the start of `bytes`; None if they are not those of a connected request.
+    /// Reads `headers` from the start of `bytes`; None if no connected request has them.
     #[inline]
     fn parse(headers: HeaderSet, bytes: &[u8]) -> Result<Option<Self>, Error> {
         Ok(Some(match headers {

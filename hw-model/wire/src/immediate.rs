@@ -23,7 +23,7 @@ impl Immediate {
     /// [`Error::Truncated`]
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Self, Error> {
-        codec::read(bytes, "ImmDt").map(Self)
+        codec::view(bytes, "ImmDt").copied().map(Self)
     }
 
     /// Writes the header to the start of `buffer`.
@@ -56,7 +56,7 @@ impl Ieth {
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Self, Error> {
         Ok(Self {
-            r_key: RKey(codec::read::<U32>(bytes, "IETH")?.get()),
+            r_key: RKey(codec::view::<U32>(bytes, "IETH")?.get()),
         })
     }
 

@@ -72,13 +72,13 @@ impl Ipv4Header {
     /// error that says what is wrong.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(Self, usize), Error> {
-        let raw: RawIpv4 = codec::read(bytes, "IPv4 header")?;
+        let raw: &RawIpv4 = codec::view(bytes, "IPv4 header")?;
         let total_length = usize::from(raw.total_length.get());
         if raw.version_length != VERSION_LENGTH
             || raw.protocol != udp::PROTOCOL
             || raw.flags_offset.get() & !DONT_FRAGMENT != 0
         {
-            return Err(refuse(&raw, bytes));
+            return Err(refuse(raw, bytes));
         }
         if total_length < Self::LENGTH || total_length > bytes.len() {
             let field = "IPv4 total length";
@@ -97,7 +97,7 @@ impl Ipv4Header {
             source: raw.source.into(),
             destination: raw.destination.into(),
         };
-        let expected = checksum(checksum_base(&raw), raw.total_length, raw.identification);
+        let expected = checksum(checksum_base(raw), raw.total_length, raw.identification);
         let actual = raw.checksum.get();
         if actual != expected {
             return Err(Error::Ipv4Checksum { expected, actual });
@@ -109,7 +109,7 @@ impl Ipv4Header {
     ///
     /// # Panics
     ///
-    /// If the buffer is shorter than [`Ipv4Header::LENGTH`], or the packet longer than 65,535 bytes.
+    /// If the buffer is shorter than the header, or the packet longer than 65,535 bytes.
     #[inline]
     pub fn emit(&self, payload_length: usize, buffer: &mut [u8]) {
         let mut raw = self.without_checksum(payload_length);

@@ -60,7 +60,7 @@ impl Ipv6Header {
     /// error that says what is wrong.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(Self, usize), Error> {
-        let raw: RawIpv6 = codec::read(bytes, "IPv6 header")?;
+        let raw: &RawIpv6 = codec::view(bytes, "IPv6 header")?;
         let first = raw.version_class_flow.get();
         let version = (first >> 28) as u8;
         if version != 6 {
@@ -94,7 +94,7 @@ impl Ipv6Header {
     ///
     /// # Panics
     ///
-    /// If the buffer is shorter than [`Ipv6Header::LENGTH`], or the payload longer than 65,535 bytes.
+    /// If the buffer is shorter than the header, or the payload longer than 65,535 bytes.
     #[inline]
     pub fn emit(&self, payload_length: usize, buffer: &mut [u8]) {
         let version_class_flow =

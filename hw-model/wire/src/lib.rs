@@ -8,7 +8,7 @@
 //! - [`psn`], [`identifiers`], [`address`]: numbers and addresses that must not be mixed up.
 //! - [`opcode`]: the opcode byte; each property is computed from (transport, operation, position)
 //!   of [`operation`].
-//! - [`ethernet`], [`vlan`], [`ipv4`], [`ipv6`], [`udp`]: what carries the transport, one file each.
+//! - [`ethernet`], [`vlan`], [`ipv4`], [`ipv6`], [`udp`]: what carries the transport.
 //! - [`bth`], [`reth`], [`aeth`], [`deth`], [`atomic`], [`immediate`], [`xrc`]: the headers of the
 //!   transport, one file each; [`headers`]: BTH and the extension that its opcode demands.
 //! - [`frame`]: a whole frame. [`path`]: the fast way to emit frames. [`icrc`]: what protects them.

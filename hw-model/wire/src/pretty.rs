@@ -8,7 +8,7 @@ use crate::headers::{Extension, RequestExtension, TransportHeaders};
 /// Shows a frame as one line, whatever it is.
 ///
 /// ```text
-/// 10.0.0.1 > 10.0.0.2 RC_RDMA_WRITE_ONLY qp 0x000011 psn 0xfffffa A va 0x7f00 rkey 0x1b2c dma 9 payload 9 icrc 0x1a2b3c4d
+/// 10.0.0.1 > 10.0.0.2 RC_SEND_ONLY qp 0x000011 psn 0xfffffa A payload 9 icrc 0x1a2b3c4d
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Pretty<'a>(pub &'a [u8]);
@@ -93,5 +93,83 @@ impl fmt::Display for Extension {
                 write!(f, " srq {:#x}{}", xrc.srq_number, Self::from(*request))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Aeth, Bth, Connected, IcrcMode, Immediate, Mac, Msn, NakCode, NetworkPath, Opcode, Psn,
+        Qpn, RKey, Reth, Syndrome, UdpHeader, WritePart, emit_frame,
+    };
+
+    fn show(headers: &TransportHeaders, payload: &[u8]) -> String {
+        let gid = |text: &str| text.parse().expect("well formed");
+        let path = NetworkPath::new(
+            (Mac([2; 6]), gid("10.0.0.1")),
+            (Mac([4; 6]), gid("10.0.0.2")),
+            UdpHeader {
+                source_port: 0xc000,
+                checksum: 0,
+            },
+        );
+        let mut buffer = [0; 256];
+        Pretty(emit_frame(
+            &path,
+            headers,
+            payload,
+            IcrcMode::Zero,
+            &mut buffer,
+        ))
+        .to_string()
+    }
+
+    #[test]
+    fn one_line_per_frame() {
+        let mut bth = Bth::new(Opcode(0), Qpn::new(0x11), Psn::new(0xff_fffa));
+        bth.ack_request = true;
+        let reth = Reth {
+            virtual_address: 0x7f00,
+            r_key: RKey(0x1b),
+            dma_length: 9,
+        };
+        let part = WritePart::OnlyImmediate(reth, Immediate([0xfe, 0xed, 0xf0, 0x0d]));
+        assert_eq!(
+            show(
+                &TransportHeaders::write(bth, Connected::Reliable, part),
+                &[0; 9]
+            ),
+            "10.0.0.1 > 10.0.0.2 RC_RDMA_WRITE_ONLY_WITH_IMMEDIATE qp 0x000011 psn 0xfffffa A \
+             va 0x7f00 rkey 0x1b dma 9 imm 0xfeedf00d payload 9 icrc 0x00000000"
+        );
+        bth.ack_request = false;
+        let syndrome = Syndrome::Nak(NakCode::PsnSequenceError);
+        assert_eq!(
+            show(
+                &TransportHeaders::acknowledge(
+                    bth,
+                    Aeth {
+                        syndrome,
+                        msn: Msn::new(3)
+                    }
+                ),
+                &[]
+            ),
+            "10.0.0.1 > 10.0.0.2 RC_ACKNOWLEDGE qp 0x000011 psn 0xfffffa \
+             NAK PSN sequence error msn 3 payload 0 icrc 0x00000000"
+        );
+    }
+
+    #[test]
+    fn other_frames_and_broken_ones_have_a_line_too() {
+        let mut arp = [0; 60];
+        arp[12..14].copy_from_slice(&[0x08, 0x06]);
+        assert_eq!(
+            Pretty(&arp).to_string(),
+            "not RoCEv2: EtherType 0x0806, 60 bytes"
+        );
+        let broken = "malformed: Ethernet header needs 14 bytes, 3 are left, 3 bytes";
+        assert_eq!(Pretty(&arp[..3]).to_string(), broken);
     }
 }

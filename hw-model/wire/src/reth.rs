@@ -39,7 +39,7 @@ impl Reth {
     /// [`Error::Truncated`]
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Self, Error> {
-        let raw: RawReth = codec::read(bytes, "RETH")?;
+        let raw: &RawReth = codec::view(bytes, "RETH")?;
         Ok(Self {
             virtual_address: raw.virtual_address.get(),
             r_key: RKey(raw.r_key.get()),

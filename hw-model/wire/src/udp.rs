@@ -68,7 +68,7 @@ impl UdpHeader {
     /// length is not that of `bytes`.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Self, Error> {
-        let raw: RawUdp = codec::read(bytes, "UDP header")?;
+        let raw: &RawUdp = codec::view(bytes, "UDP header")?;
         if raw.destination_port.get() != ROCE_PORT {
             return Err(Error::NotRoce(NotRoce::UdpPort(raw.destination_port.get())));
         }
@@ -90,7 +90,7 @@ impl UdpHeader {
     ///
     /// # Panics
     ///
-    /// If the buffer is shorter than [`UdpHeader::LENGTH`], or the datagram longer than 65,535 bytes.
+    /// If the buffer is shorter than the header, or the datagram longer than 65,535 bytes.
     #[inline]
     pub fn emit(&self, payload_length: usize, buffer: &mut [u8]) {
         let raw = RawUdp {
@@ -118,7 +118,7 @@ fn length_field(payload_length: usize) -> U16 {
 /// Whether `bytes` start with a UDP header to the port of RoCEv2; looks at nothing else.
 #[inline]
 pub(crate) fn check_destination_port(bytes: &[u8]) -> Result<(), Error> {
-    let raw: RawUdp = codec::read(bytes, "UDP header")?;
+    let raw: &RawUdp = codec::view(bytes, "UDP header")?;
     match raw.destination_port.get() {
         ROCE_PORT => Ok(()),
         other => Err(Error::NotRoce(NotRoce::UdpPort(other))),

@@ -34,7 +34,7 @@ impl XrcEth {
     /// [`Error::Truncated`]
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Self, Error> {
-        let raw = codec::read::<U32>(bytes, "XRCETH")?.get();
+        let raw = codec::view::<U32>(bytes, "XRCETH")?.get();
         Ok(Self {
             srq_number: raw & 0x00ff_ffff,
             reserved: (raw >> 24) as u8,
