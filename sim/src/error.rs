@@ -1,0 +1,83 @@
+//! What can go wrong when a function is opened.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why this process cannot take part in the fabric.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The rendezvous directory cannot be made or is not safe to use.
+    #[error("rendezvous directory {path}: {reason}", path = .path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A file of the fabric cannot be opened, sized, locked or mapped.
+    #[error("{path}: cannot {action}: {source}", path = .path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// Processes of another version of Ferroce use the same directory.
+    #[error(
+        "{path} belongs to running programs of another Ferroce version (layout {found}, this one \
+         has {expected}); end them, or set FERROCE_DIR to another directory", path = .path.display()
+    )]
+    Layout {
+        /// The registry.
+        path: PathBuf,
+        /// Layout version in the file.
+        found: u64,
+        /// Layout version of this build.
+        expected: u64,
+    },
+    /// All places are taken.
+    #[error("{0} processes use Ferroce already, that is all there is room for")]
+    Full(usize),
+    /// An environment variable has a value that cannot be used.
+    #[error("{name}={value}: {reason}")]
+    Environment {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The capture file cannot be used.
+    #[error("capture file {path}: {reason}", path = .path.display())]
+    Capture {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Another thread was opening the device at the moment of a fork.
+    #[error("the process forked while another thread was opening the device")]
+    OpeningInterrupted,
+    /// The background thread cannot be started.
+    #[error("cannot start the background thread: {0}")]
+    Thread(io::Error),
+}
+
+impl Error {
+    /// The error number that describes this best to a C program.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::File { source, .. } | Self::Thread(source) => {
+                source.raw_os_error().unwrap_or(libc::EIO)
+            }
+            Self::Directory { .. } => libc::EACCES,
+            Self::Layout { .. } => libc::EPROTO,
+            Self::Full(_) | Self::OpeningInterrupted => libc::EAGAIN,
+            Self::Environment { .. } | Self::Capture { .. } => libc::EINVAL,
+        }
+    }
+}

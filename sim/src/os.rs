@@ -1,0 +1,236 @@
+//! The system calls that std does not wrap, each behind a safe function.
+#![expect(unsafe_code, reason = "calls into libc")]
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::AtomicU32;
+
+/// Upper bound of addresses taken from the machine; more would not fit a GID table anyway.
+const MAX_INTERFACE_ADDRESSES: usize = 64;
+
+/// Effective user of this process.
+pub fn user_id() -> u32 {
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+fn byte_lock(kind: libc::c_int, byte: u64) -> libc::flock {
+    // SAFETY: flock is a plain C struct for which all zeroes is a valid value.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = kind as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    lock.l_start = byte as libc::off_t;
+    lock.l_len = 1;
+    lock
+}
+
+/// Tries to take the POSIX record lock of one byte: Ok(false) if another process holds it.
+///
+/// The kernel frees the lock when the process ends, or when it closes *any* descriptor of the
+/// same file. A child made by fork does not inherit it.
+pub fn try_lock_byte(file: &File, byte: u64) -> io::Result<bool> {
+    let lock = byte_lock(libc::F_WRLCK, byte);
+    // SAFETY: the descriptor is open for the duration of the call, `lock` is a valid flock.
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &raw const lock) } == 0 {
+        return Ok(true);
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::EAGAIN | libc::EACCES) => Ok(false),
+        _ => Err(error),
+    }
+}
+
+/// Gives back the record lock of one byte.
+pub fn unlock_byte(file: &File, byte: u64) {
+    let lock = byte_lock(libc::F_UNLCK, byte);
+    // SAFETY: as in `try_lock_byte`. Unlocking a lock that is not held is not an error.
+    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &raw const lock) };
+}
+
+/// The process that holds the record lock of one byte; None if it is free *or our own*.
+pub fn byte_locked_by(file: &File, byte: u64) -> io::Result<Option<i32>> {
+    let mut lock = byte_lock(libc::F_WRLCK, byte);
+    // SAFETY: as in `try_lock_byte`; the kernel writes into `lock`, which we own.
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLK, &raw mut lock) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let is_free = i32::from(lock.l_type) == libc::F_UNLCK;
+    Ok((!is_free).then_some(lock.l_pid))
+}
+
+/// Makes the file `length` bytes long with its pages allocated, so that no later access through
+/// a mapping can end in SIGBUS because the file system is full.
+pub fn allocate_file(file: &File, length: u64) -> io::Result<()> {
+    const MAX_ATTEMPTS: u32 = 100;
+    for _ in 0..MAX_ATTEMPTS {
+        // SAFETY: the descriptor is open; posix_fallocate returns the error number.
+        match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, length as libc::off_t) } {
+            0 => return Ok(()),
+            libc::EINTR => {}
+            number => return Err(io::Error::from_raw_os_error(number)),
+        }
+    }
+    Err(io::Error::from_raw_os_error(libc::EINTR))
+}
+
+/// Whole-file lock between processes that append to the same file; waits.
+pub fn lock_file(file: &File) -> io::Result<()> {
+    loop {
+        // SAFETY: the descriptor is open.
+        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// Undoes [`lock_file`].
+pub fn unlock_file(file: &File) {
+    // SAFETY: the descriptor is open; unlocking what is not locked is harmless.
+    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
+}
+
+/// Sleeps while `word` is `expected`, at most `timeout_ns`. May return at any time.
+///
+/// The word may lie in memory that several processes share.
+pub fn futex_wait(word: &AtomicU32, expected: u32, timeout_ns: u64) {
+    let timeout = libc::timespec {
+        tv_sec: (timeout_ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (timeout_ns % 1_000_000_000) as libc::c_long,
+    };
+    // SAFETY: `word` and `timeout` are valid for the call. Not FUTEX_PRIVATE: it may be shared.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT,
+            expected,
+            &raw const timeout,
+        )
+    };
+}
+
+/// Wakes one thread that sleeps in [`futex_wait`] on this word, in whichever process.
+pub fn futex_wake(word: &AtomicU32) {
+    // SAFETY: the kernel only uses the address as a key.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, 1) };
+}
+
+/// Lets another thread have this processor.
+pub fn yield_processor() {
+    // SAFETY: sched_yield has no preconditions.
+    unsafe { libc::sched_yield() };
+}
+
+/// Runs `action` with every signal blocked in this thread; threads started inside inherit that,
+/// so that the application's signal handlers never run on a thread of ours.
+pub fn with_signals_blocked<T>(action: impl FnOnce() -> T) -> T {
+    // SAFETY: both sets are initialised by the calls that they are passed to before they are read.
+    let saved = unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        let mut saved: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut saved);
+        saved
+    };
+    let result = action();
+    // SAFETY: `saved` is the mask that was in force before.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const saved, std::ptr::null_mut()) };
+    result
+}
+
+/// The machine's IP addresses with the names of their interfaces, in the kernel's order.
+pub fn interface_addresses() -> Vec<(String, IpAddr)> {
+    let mut found = Vec::new();
+    let mut head: *mut libc::ifaddrs = std::ptr::null_mut();
+    // SAFETY: getifaddrs writes one pointer.
+    if unsafe { libc::getifaddrs(&raw mut head) } != 0 {
+        return found;
+    }
+    let mut entry = head;
+    while !entry.is_null() && found.len() < MAX_INTERFACE_ADDRESSES {
+        // SAFETY: entries of the list stay valid until freeifaddrs.
+        let current = unsafe { &*entry };
+        if let Some(address) = socket_address(current.ifa_addr) {
+            // SAFETY: ifa_name is a C string owned by the list.
+            let name = unsafe { CStr::from_ptr(current.ifa_name) };
+            found.push((name.to_string_lossy().into_owned(), address));
+        }
+        entry = current.ifa_next;
+    }
+    // SAFETY: `head` came from getifaddrs and nothing borrows from the list any more.
+    unsafe { libc::freeifaddrs(head) };
+    found
+}
+
+fn socket_address(address: *const libc::sockaddr) -> Option<IpAddr> {
+    if address.is_null() {
+        return None;
+    }
+    // SAFETY: a non-null ifa_addr points to a sockaddr of the family that it names, and the
+    // structures read here are those families' own.
+    unsafe {
+        match i32::from((*address).sa_family) {
+            libc::AF_INET => {
+                let v4 = &*address.cast::<libc::sockaddr_in>();
+                Some(IpAddr::V4(Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr))))
+            }
+            libc::AF_INET6 => {
+                let v6 = &*address.cast::<libc::sockaddr_in6>();
+                Some(IpAddr::V6(Ipv6Addr::from(v6.sin6_addr.s6_addr)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Has `action` called when the process ends by exit() or by returning from main.
+pub fn at_exit(action: extern "C" fn()) {
+    // SAFETY: `action` is a function of this library, which is never unloaded before exit.
+    unsafe { libc::atexit(action) };
+}
+
+/// The time stamp counter; comparable between the processors of this machine.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub fn time_stamp() -> u64 {
+    // SAFETY: every x86-64 processor has RDTSC; Linux does not forbid it unless a process asks.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// Whether [`time_stamp`] counts at one rate, in all power states, on all processors.
+#[cfg(target_arch = "x86_64")]
+pub fn time_stamp_is_invariant() -> bool {
+    // CPUID leaf 0x8000_0007, EDX bit 8: invariant TSC.
+    const LEAF: u32 = 0x8000_0007;
+    use core::arch::x86_64::__cpuid;
+    let highest = __cpuid(0x8000_0000).eax;
+    let processor = highest >= LEAF && __cpuid(LEAF).edx & 1 << 8 != 0;
+    // The kernel tested the processors against each other before it chose the TSC.
+    let source = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    processor || std::fs::read_to_string(source).is_ok_and(|name| name.trim() == "tsc")
+}
+
+/// CLOCK_MONOTONIC in nanoseconds.
+pub fn monotonic_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC)
+}
+
+/// CLOCK_REALTIME in nanoseconds since 1970.
+pub fn realtime_ns() -> u64 {
+    clock_ns(libc::CLOCK_REALTIME)
+}
+
+fn clock_ns(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is ours to be written.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
