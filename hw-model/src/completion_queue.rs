@@ -203,7 +203,7 @@ fn write_entry<H: Host>(
     cqe.word
         .set_owner(owner_at(cq.producer, u32::from(cq.log_size)));
     let slot = u64::from(cq.producer & (size - 1));
-    dma.write_descriptor(cq.base + slot * Cqe::SIZE as u64, &cqe)?;
+    dma.write_descriptor(cq.base.wrapping_add(slot * Cqe::SIZE as u64), &cqe)?;
     cq.producer = cq.producer.wrapping_add(1);
     dma.counters.add(Counter::cqes, 1);
     Ok(())

@@ -94,7 +94,8 @@ impl EventQueues {
             word,
         };
         let slot = queue.producer & ((1 << queue.log_size) - 1);
-        dma.write_descriptor(queue.base + u64::from(slot) * Eqe::SIZE as u64, &eqe)?;
+        let iova = queue.base.wrapping_add(u64::from(slot) * Eqe::SIZE as u64);
+        dma.write_descriptor(iova, &eqe)?;
         queue.producer = queue.producer.wrapping_add(1);
         dma.counters.add(Counter::eqes, 1);
         interrupt_if_armed(queue, msix, dma);

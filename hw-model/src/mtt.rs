@@ -89,7 +89,7 @@ impl Mtt {
             return Err(ProtectionFault::Page { address });
         }
         Ok(Run {
-            iova: page.iova() + in_page,
+            iova: page.iova().wrapping_add(in_page),
             length: (1 << log_page_size) - in_page,
         })
     }

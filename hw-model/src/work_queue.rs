@@ -211,7 +211,7 @@ impl ReceiveQueue {
         let each = stride / DataSegment::SIZE;
         let segments = &mut segments[..each * count as usize];
         dma.read(
-            self.base + u64::from(slot) * stride as u64,
+            self.base.wrapping_add(u64::from(slot) * stride as u64),
             segments.as_mut_bytes(),
         )?;
         for entry in segments.chunks_exact(each) {

@@ -82,7 +82,7 @@ fn read_blocks<H: Host>(
     let until_end = (qp.send.size() as usize - slot) * BLOCK_SIZE;
     let split = bytes.len().min(until_end);
     let (head, tail) = bytes.split_at_mut(split);
-    dma.read(qp.send.base + (slot * BLOCK_SIZE) as u64, head)?;
+    dma.read(qp.send.base.wrapping_add((slot * BLOCK_SIZE) as u64), head)?;
     if !tail.is_empty() {
         dma.read(qp.send.base, tail)?;
     }

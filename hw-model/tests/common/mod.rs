@@ -1,0 +1,550 @@
+//! A host made of a byte array, a cable made of two queues, and just enough software to drive a
+//! NIC by its contract alone.
+
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use ferroce_model::port::{Port, Reservation, Route};
+use ferroce_model::{DmaError, Doorbell, Host, Nic, NicConfig};
+use ferroce_spec::command::{
+    ANY_STATE, CommandCompletion, CommandEntry, CommandOpcode, CommandStatus, ContextTables,
+    ModifyQp, QpAttributeMask, input_size, output_size,
+};
+use ferroce_spec::context::{
+    AccessRights, AddressEntry, CqContext, EqContext, MemoryEntry, MemoryEntryWord, PathMtuCode,
+    QpContext, QpShape, QpStateCode, RetryAttributes, TranslationEntry,
+};
+use ferroce_spec::cqe::{Cqe, owner_at};
+use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
+use ferroce_spec::register::{Control, offset};
+use ferroce_spec::wqe::{
+    AddressPath, BLOCK_SIZE, ControlSegment, ControlWord, DataSegment, RemoteAddressSegment,
+    SendOpcode, VLAN_NONE,
+};
+use ferroce_transport::{Duration, Instant};
+use ferroce_wire::Gid;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::net::Ipv4Addr;
+use std::rc::Rc;
+use zerocopy::{FromBytes, IntoBytes};
+
+/// Bytes of a test host's memory.
+pub const MEMORY_SIZE: usize = 8 << 20;
+
+/// Host memory: IOVA is the index. What is outside is not mapped.
+pub struct TestHost {
+    pub memory: Vec<u8>,
+    pub doorbells: VecDeque<Doorbell>,
+    pub interrupts: Vec<u16>,
+}
+
+impl TestHost {
+    pub fn new() -> Self {
+        let memory = vec![0; MEMORY_SIZE];
+        Self {
+            memory,
+            doorbells: VecDeque::new(),
+            interrupts: Vec::new(),
+        }
+    }
+
+    fn range(&mut self, iova: u64, length: usize) -> Result<&mut [u8], DmaError> {
+        let error = DmaError { iova, length };
+        let start = usize::try_from(iova).map_err(|_| error)?;
+        let end = start.checked_add(length).ok_or(error)?;
+        self.memory.get_mut(start..end).ok_or(error)
+    }
+
+    pub fn read<T: FromBytes>(&self, iova: u64) -> T {
+        T::read_from_prefix(&self.memory[iova as usize..])
+            .expect("inside of memory")
+            .0
+    }
+}
+
+impl Host for TestHost {
+    fn dma_read(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError> {
+        destination.copy_from_slice(self.range(iova, destination.len())?);
+        Ok(())
+    }
+
+    fn dma_write(&mut self, iova: u64, source: &[u8]) -> Result<(), DmaError> {
+        self.range(iova, source.len())?.copy_from_slice(source);
+        Ok(())
+    }
+
+    fn dma_write_descriptor(&mut self, iova: u64, words: &[u64]) -> Result<(), DmaError> {
+        self.dma_write(iova, words.as_bytes())
+    }
+
+    fn interrupt(&mut self, vector: u16) {
+        self.interrupts.push(vector);
+    }
+
+    fn next_doorbell(&mut self) -> Option<Doorbell> {
+        self.doorbells.pop_front()
+    }
+}
+
+/// Frames that a cable holds.
+const CABLE_CAPACITY: usize = 64;
+
+type Queue = Rc<RefCell<VecDeque<Vec<u8>>>>;
+
+/// One end of a cable.
+#[derive(Debug)]
+pub struct Cable {
+    pub out: Queue,
+    pub into: Queue,
+}
+
+/// Both ends of a cable.
+pub fn cable() -> (Cable, Cable) {
+    let (a, b) = (Queue::default(), Queue::default());
+    (
+        Cable {
+            out: a.clone(),
+            into: b.clone(),
+        },
+        Cable { out: b, into: a },
+    )
+}
+
+impl Port for Cable {
+    type Frame = Vec<u8>;
+
+    fn reserve(&mut self, _route: &Route, length: usize) -> Reservation<Vec<u8>> {
+        match self.out.borrow().len() < CABLE_CAPACITY {
+            true => Reservation::Ready(vec![0; length]),
+            false => Reservation::Full,
+        }
+    }
+
+    fn transmit(&mut self, frame: Vec<u8>) {
+        self.out.borrow_mut().push_back(frame);
+    }
+
+    fn cancel(&mut self, _frame: Vec<u8>) {}
+
+    fn receive(&mut self) -> Option<Vec<u8>> {
+        self.into.borrow_mut().pop_front()
+    }
+
+    fn release(&mut self, _frame: Vec<u8>) {}
+
+    fn carries_icrc(&self) -> bool {
+        true
+    }
+}
+
+/// Where things lie in a test host's memory.
+pub mod place {
+    pub const COMMANDS: u64 = 0x1000;
+    pub const INPUT: u64 = 0x2000;
+    pub const OUTPUT: u64 = 0x3000;
+    pub const EQ: u64 = 0x4000;
+    pub const CQ: u64 = 0x8000;
+    pub const CONSUMER_RECORD: u64 = 0x1_0000;
+    pub const SQ: u64 = 0x1_1000;
+    pub const RQ: u64 = 0x1_2000;
+    pub const QPC: u64 = 0x10_0000;
+    pub const CQC: u64 = 0x12_0000;
+    pub const SRQC: u64 = 0x13_0000;
+    pub const MPT: u64 = 0x14_0000;
+    pub const MTT: u64 = 0x15_0000;
+    pub const DATA: u64 = 0x40_0000;
+    pub const DATA_SIZE: u64 = 0x40_0000;
+}
+
+pub const LOG_BLOCKS: u8 = 6;
+pub const LOG_RECEIVES: u8 = 5;
+pub const LOG_STRIDE: u8 = 5;
+pub const LOG_CQES: u8 = 6;
+pub const SEND_SLOT: u32 = 8;
+pub const RECEIVE_SLOT: u32 = 9;
+pub const CQ_SLOT: u32 = 10;
+const LOG_TABLE: u8 = 8;
+const LOG_COMMANDS: u32 = 2;
+
+/// A machine: NIC, memory, one end of a cable, and the state of its software.
+pub struct Machine {
+    pub nic: Nic<Cable>,
+    pub host: TestHost,
+    pub port: Cable,
+    pub now: Instant,
+    pub qpn: u32,
+    pub cqn: u32,
+    pub key: u32,
+    pub producer: u32,
+    pub receive_producer: u32,
+    pub consumer: u32,
+    commands: u32,
+    mac: [u8; 6],
+    address: Ipv4Addr,
+}
+
+impl Machine {
+    /// A machine whose NIC is up, with one CQ, one QP in RESET and one memory region.
+    pub fn new(number: u8, port: Cable) -> Self {
+        let mac = [2, 0, 0, 0, 0, number];
+        let config = NicConfig::functional(u32::from(number) << 16, mac);
+        let mut machine = Self {
+            nic: Nic::new(config),
+            host: TestHost::new(),
+            port,
+            now: Instant::from_us(1),
+            qpn: 0,
+            cqn: 0,
+            key: 0,
+            producer: 0,
+            receive_producer: 0,
+            consumer: 0,
+            commands: 0,
+            mac,
+            address: Ipv4Addr::new(10, 0, 0, number),
+        };
+        machine.bring_up();
+        machine
+    }
+
+    /// Lets the NIC run, `ns` later.
+    pub fn run(&mut self, ns: u64) {
+        self.now = self.now + Duration::from_ns(ns);
+        self.nic.advance(self.now, &mut self.host, &mut self.port);
+    }
+
+    /// Runs a command; the value is its result.
+    pub fn command<T: IntoBytes + zerocopy::Immutable>(
+        &mut self,
+        opcode: CommandOpcode,
+        argument: u64,
+        input: &T,
+    ) -> Result<u64, CommandStatus> {
+        let mut completion = CommandCompletion::default();
+        completion.set_device_owned(true);
+        let entry = CommandEntry {
+            opcode,
+            argument,
+            input_iova: place::INPUT,
+            output_iova: place::OUTPUT,
+            input_length: input_size(opcode) as u32,
+            output_length: output_size(opcode) as u32,
+            completion,
+            ..CommandEntry::default()
+        };
+        self.host
+            .dma_write(place::INPUT, input.as_bytes())
+            .expect("inside of memory");
+        let slot = u64::from(self.commands) % (1 << LOG_COMMANDS);
+        let iova = place::COMMANDS + slot * CommandEntry::SIZE as u64;
+        self.host
+            .dma_write(iova, entry.as_bytes())
+            .expect("inside of memory");
+        self.commands += 1;
+        self.nic
+            .write32(offset::command_queue_doorbell, self.commands);
+        self.run(1);
+        let entry: CommandEntry = self.host.read(iova);
+        assert!(
+            !entry.completion.device_owned(),
+            "{opcode:?} was not executed"
+        );
+        match CommandStatus(entry.completion.status()) {
+            CommandStatus::SUCCESS => Ok(entry.result),
+            status => Err(status),
+        }
+    }
+
+    fn bring_up(&mut self) {
+        let mut reset = Control::default();
+        reset.set_reset(true);
+        self.nic.write32(offset::control, reset.bits());
+        self.run(1);
+        self.nic
+            .write64(offset::command_queue_base, place::COMMANDS);
+        self.nic
+            .write32(offset::command_queue_log_size, LOG_COMMANDS);
+        let mut enable = Control::default();
+        enable.set_enable(true);
+        self.nic.write32(offset::control, enable.bits());
+        let tables = ContextTables {
+            qpc_base: place::QPC,
+            cqc_base: place::CQC,
+            srqc_base: place::SRQC,
+            mpt_base: place::MPT,
+            mtt_base: place::MTT,
+            log_qps: LOG_TABLE,
+            log_cqs: LOG_TABLE,
+            log_mrs: LOG_TABLE,
+            log_mtts: 12,
+            ..ContextTables::default()
+        };
+        self.command(CommandOpcode::SET_CONTEXT_TABLES, 0, &tables)
+            .expect("first time");
+        let gid = Gid::from_ipv4(self.address).0;
+        let entry = AddressEntry {
+            gid,
+            mac: self.mac,
+            vlan: VLAN_NONE,
+            reserved_18: 0,
+        };
+        self.command(CommandOpcode::SET_ADDRESS, 0, &entry)
+            .expect("in range");
+        let eq = EqContext {
+            base: place::EQ,
+            log_size: 4,
+            vector: 0,
+            ..EqContext::default()
+        };
+        self.command(CommandOpcode::CREATE_EQ, 0, &eq)
+            .expect("free");
+        self.create_objects();
+    }
+
+    fn create_objects(&mut self) {
+        let cq = CqContext {
+            base: place::CQ,
+            consumer_record: place::CONSUMER_RECORD,
+            log_size: LOG_CQES,
+            doorbell_slot: CQ_SLOT,
+            ..CqContext::default()
+        };
+        self.cqn = self
+            .command(CommandOpcode::CREATE_CQ, 0, &cq)
+            .expect("room") as u32;
+        let mut shape = QpShape::default();
+        shape.set_log_send_blocks(LOG_BLOCKS);
+        shape.set_log_receives(LOG_RECEIVES);
+        shape.set_log_receive_stride(LOG_STRIDE);
+        let qp = QpContext {
+            pd: 7,
+            send_cqn: self.cqn,
+            receive_cqn: self.cqn,
+            send_base: place::SQ,
+            receive_base: place::RQ,
+            shape,
+            send_doorbell_slot: SEND_SLOT,
+            receive_doorbell_slot: RECEIVE_SLOT,
+            ..QpContext::default()
+        };
+        self.qpn = self
+            .command(CommandOpcode::CREATE_QP, 0, &qp)
+            .expect("room") as u32;
+        self.key = self.create_region(all_rights()).expect("room");
+    }
+
+    /// A region of 4 KiB pages over all of [`place::DATA`], at address 0x1000_0000.
+    pub fn create_region(&mut self, access: AccessRights) -> Result<u32, CommandStatus> {
+        for page in 0..place::DATA_SIZE / 4096 {
+            let entry = TranslationEntry::new(place::DATA + page * 4096);
+            let iova = place::MTT + page * 8;
+            self.host
+                .dma_write(iova, entry.as_bytes())
+                .expect("inside of memory");
+        }
+        let mut word = MemoryEntryWord::default();
+        word.set_log_page_size(12);
+        let region = MemoryEntry {
+            word,
+            key: 0x5a,
+            pd: 7,
+            access,
+            start: REGION_START,
+            length: place::DATA_SIZE,
+            ..MemoryEntry::default()
+        };
+        self.command(CommandOpcode::CREATE_MR, 0, &region)
+            .map(|key| key as u32)
+    }
+
+    fn modify(&mut self, state: QpStateCode, mask: QpAttributeMask, context: QpContext) {
+        let state = u32::from(state.0);
+        let input = ModifyQp {
+            state,
+            current_state: ANY_STATE,
+            mask,
+            reserved: 0,
+            context,
+        };
+        let qpn = u64::from(self.qpn);
+        self.command(CommandOpcode::MODIFY_QP, qpn, &input)
+            .expect("a legal transition");
+    }
+
+    /// Takes the QP from RESET to RTS, connected to `peer`.
+    pub fn connect(&mut self, peer: (u32, [u8; 6], Ipv4Addr), path_mtu: PathMtuCode) {
+        let mut access = AccessRights::default();
+        access.set_remote_read(true);
+        access.set_remote_write(true);
+        let mut retry = RetryAttributes::default();
+        retry.set_retry_count(7);
+        retry.set_rnr_retry(7);
+        retry.set_timeout(10);
+        retry.set_min_rnr_timer(1);
+        let context = QpContext {
+            port: 1,
+            access,
+            retry,
+            path_mtu,
+            dest_qpn: peer.0,
+            send_psn: 0xff_fff0,
+            receive_psn: 0xff_fff0,
+            max_rd_atomic: 4,
+            max_dest_rd_atomic: 4,
+            path: AddressPath {
+                dest_gid: Gid::from_ipv4(peer.2).0,
+                dest_mac: peer.1,
+                vlan: VLAN_NONE,
+                udp_source_port: 0xc123,
+                hop_limit: 64,
+                ..AddressPath::default()
+            },
+            ..QpContext::default()
+        };
+        let mut init = QpAttributeMask::default();
+        init.set_access(true);
+        init.set_p_key(true);
+        init.set_port(true);
+        self.modify(QpStateCode::INIT, init, context);
+        let mut rtr = QpAttributeMask::default();
+        rtr.set_path(true);
+        rtr.set_path_mtu(true);
+        rtr.set_dest_qpn(true);
+        rtr.set_receive_psn(true);
+        rtr.set_max_dest_rd_atomic(true);
+        rtr.set_min_rnr_timer(true);
+        self.modify(QpStateCode::RTR, rtr, context);
+        let mut rts = QpAttributeMask::default();
+        rts.set_send_psn(true);
+        rts.set_timeout(true);
+        rts.set_retry_count(true);
+        rts.set_rnr_retry(true);
+        rts.set_max_rd_atomic(true);
+        self.modify(QpStateCode::RTS, rts, context);
+    }
+
+    /// Who this machine is, for the peer's [`Machine::connect`].
+    pub fn identity(&self) -> (u32, [u8; 6], Ipv4Addr) {
+        (self.qpn, self.mac, self.address)
+    }
+
+    /// Writes a one-block WQE with one data segment and rings the doorbell.
+    pub fn post(&mut self, opcode: SendOpcode, remote: Option<(u64, u32)>, data: DataSegment) {
+        let mut block = Vec::new();
+        let mut control = ControlWord::default();
+        control.set_opcode(opcode.0);
+        control.set_blocks(1);
+        control.set_data_segments(1);
+        control.set_signaled(true);
+        let head = ControlSegment {
+            control,
+            index: self.producer,
+            ..ControlSegment::default()
+        };
+        block.extend_from_slice(head.as_bytes());
+        if let Some((virtual_address, r_key)) = remote {
+            let segment = RemoteAddressSegment {
+                virtual_address,
+                r_key,
+                reserved: 0,
+            };
+            block.extend_from_slice(segment.as_bytes());
+        }
+        block.extend_from_slice(data.as_bytes());
+        let slot = u64::from(self.producer) % (1 << LOG_BLOCKS);
+        let iova = place::SQ + slot * BLOCK_SIZE as u64;
+        self.host.dma_write(iova, &block).expect("inside of memory");
+        self.producer += 1;
+        let (qpn, producer) = (self.qpn, self.producer);
+        self.ring(
+            SEND_SLOT,
+            DoorbellValue::new(DoorbellKind::SEND_QUEUE, qpn, producer),
+        );
+    }
+
+    /// Writes a receive WQE of one segment and rings the doorbell.
+    pub fn post_receive(&mut self, data: DataSegment) {
+        let end = DataSegment {
+            l_key: ferroce_spec::wqe::L_KEY_END,
+            ..DataSegment::default()
+        };
+        let slot = u64::from(self.receive_producer) % (1 << LOG_RECEIVES);
+        let iova = place::RQ + (slot << LOG_STRIDE);
+        self.host
+            .dma_write(iova, [data, end].as_bytes())
+            .expect("inside of memory");
+        self.receive_producer += 1;
+        let (qpn, producer) = (self.qpn, self.receive_producer);
+        self.ring(
+            RECEIVE_SLOT,
+            DoorbellValue::new(DoorbellKind::RECEIVE_QUEUE, qpn, producer),
+        );
+    }
+
+    pub fn ring(&mut self, slot: u32, value: DoorbellValue) {
+        self.host.doorbells.push_back(Doorbell {
+            slot,
+            value: value.bits(),
+        });
+    }
+
+    /// Takes the next CQE.
+    pub fn poll(&mut self) -> Option<Cqe> {
+        let slot = u64::from(self.consumer) % (1 << LOG_CQES);
+        let cqe: Cqe = self.host.read(place::CQ + slot * Cqe::SIZE as u64);
+        if cqe.word.owner() != owner_at(self.consumer, u32::from(LOG_CQES)) {
+            return None;
+        }
+        self.consumer += 1;
+        let consumer = self.consumer;
+        self.host
+            .dma_write(place::CONSUMER_RECORD, consumer.as_bytes())
+            .expect("mapped");
+        Some(cqe)
+    }
+
+    /// The bytes at `offset` of the region.
+    pub fn data(&mut self, offset: u64, length: usize) -> &mut [u8] {
+        let start = (place::DATA + offset) as usize;
+        &mut self.host.memory[start..start + length]
+    }
+
+    /// A data segment over the region.
+    pub fn segment(&self, offset: u64, length: u32) -> DataSegment {
+        DataSegment {
+            address: REGION_START + offset,
+            length,
+            l_key: self.key,
+        }
+    }
+}
+
+/// First address of the region.
+pub const REGION_START: u64 = 0x1000_0000;
+
+/// All rights that a region can have without memory windows.
+pub fn all_rights() -> AccessRights {
+    let mut access = AccessRights::default();
+    access.set_local_write(true);
+    access.set_remote_read(true);
+    access.set_remote_write(true);
+    access
+}
+
+/// Two connected machines.
+pub fn connected(path_mtu: PathMtuCode) -> (Machine, Machine) {
+    let (left, right) = cable();
+    let (mut a, mut b) = (Machine::new(1, left), Machine::new(2, right));
+    let (who_a, who_b) = (a.identity(), b.identity());
+    a.connect(who_b, path_mtu);
+    b.connect(who_a, path_mtu);
+    (a, b)
+}
+
+/// Lets both run until nothing is on the cable and `a` has a CQE, or `turns` are over.
+pub fn run_both(a: &mut Machine, b: &mut Machine, turns: usize) {
+    for _ in 0..turns {
+        a.run(500);
+        b.run(500);
+    }
+}
