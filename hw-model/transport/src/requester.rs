@@ -541,7 +541,14 @@ impl Requester {
             Some(_) => self.credit_limit = Some(limit),
             None => {
                 self.credit_limit = Some(limit);
-                self.solicit_acknowledge(ctx);
+                // What was sent so far may not have asked for an acknowledge.
+                if self
+                    .queue
+                    .get(self.cursor)
+                    .is_some_and(|entry| self.is_credit_limited(entry))
+                {
+                    self.solicit_acknowledge(ctx);
+                }
             }
         }
     }

@@ -7,9 +7,10 @@ mod pair;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use ferroce_transport::{
-    Completion, CompletionStatus, Config, Duration, Instant, PathMtu, QpState,
+    Completion, CompletionStatus, Config, Duration, Instant, PathMtu, QpState, SendOperation,
+    Transmit,
 };
-use ferroce_wire::Psn;
+use ferroce_wire::{Extension, Psn, Syndrome};
 
 use pair::link::Faults;
 use pair::program::{self, MEMORY, Outcome, Program};
@@ -97,6 +98,16 @@ impl Run {
             programs,
             posted: [(0, 0); 2],
             rng,
+        }
+    }
+
+    /// Posts all receives at once: nobody will be not ready.
+    fn post_receives(&mut self) {
+        for side in 0..2 {
+            for receive in &self.programs[side].receives {
+                self.pair.nodes[side].post_receive(*receive);
+            }
+            self.posted[side].1 = self.programs[side].receives.len();
         }
     }
 
@@ -254,6 +265,64 @@ fn dies(seed: u64) {
         }
         assert_eq!(seen, expected, "side {side}");
     }
+}
+
+/// On a link without faults nothing is sent twice, nobody complains and no timer is needed: each
+/// acknowledge that has to come was asked for.
+fn stays_quiet(seed: u64) {
+    let mut rng = Rng::new(seed ^ 0x9015e);
+    let setup = Setup {
+        timeout: 0,
+        ..random_setup(&mut rng)
+    };
+    let programs = program::generate(&mut rng, setup.mtu, 24, true);
+    let mut run = Run::new(&setup, Faults::NONE, programs, rng);
+    run.post_receives();
+    run.run();
+    for side in 0..2 {
+        let expected: u32 = run.programs[side]
+            .ops
+            .iter()
+            .map(|op| match op.request.operation {
+                SendOperation::RdmaRead { .. } => 1,
+                _ => setup.mtu.packets(op.request.length),
+            })
+            .sum();
+        let sent = &run.pair.nodes[side].sent;
+        let requests = sent.iter().filter(|packet| is_request(packet)).count();
+        // The first credits that arrive may limit what is sent already without AckReq.
+        let twice = if setup.uses_credits {
+            setup.config.ack_request_interval
+        } else {
+            0
+        };
+        let expected = expected as usize..=(expected + twice) as usize;
+        assert!(
+            expected.contains(&requests),
+            "{requests} request packets of side {side}"
+        );
+        assert!(!sent.iter().any(is_nak), "side {side} sent a NAK");
+        assert_eq!(run.pair.nodes[side].qp.outstanding_sends(), 0);
+    }
+}
+
+fn is_request(packet: &Transmit) -> bool {
+    packet
+        .headers
+        .bth
+        .opcode
+        .parse()
+        .is_some_and(|known| known.operation.is_request())
+}
+
+fn is_nak(packet: &Transmit) -> bool {
+    matches!(packet.headers.extension, Extension::Aeth(aeth)
+        if !matches!(aeth.syndrome, Syndrome::Ack { .. }))
+}
+
+#[test]
+fn a_quiet_link_stays_quiet() {
+    for_seeds(stays_quiet);
 }
 
 #[test]
