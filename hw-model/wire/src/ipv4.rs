@@ -267,6 +267,34 @@ mod tests {
         assert_eq!(buffer, SAMPLE[..20]);
     }
 
+    /// RFC 1071 in its plainest form: the carry goes round after each addition.
+    fn reference_checksum(header: &[u8; 20]) -> u16 {
+        let words = header
+            .chunks(2)
+            .map(|word| u16::from_be_bytes([word[0], word[1]]));
+        !words.fold(0, |sum: u16, word| {
+            let (sum, carry) = sum.overflowing_add(word);
+            sum + u16::from(carry)
+        })
+    }
+
+    #[test]
+    fn checksum_is_right_for_each_identification() {
+        for identification in 0..=u16::MAX {
+            let mut buffer = [0; 20];
+            Ipv4Header {
+                identification,
+                ..header()
+            }
+            .emit(24, &mut buffer);
+            assert_eq!(
+                reference_checksum(&buffer),
+                0,
+                "identification {identification:#06x}"
+            );
+        }
+    }
+
     #[test]
     fn patch_equals_emit() {
         let mut patched = [0; 20];
