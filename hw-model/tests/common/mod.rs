@@ -209,7 +209,7 @@ impl Machine {
 
     /// Lets the NIC run, `ns` later.
     pub fn run(&mut self, ns: u64) {
-        self.now = self.now + Duration::from_ns(ns);
+        self.now += Duration::from_ns(ns);
         self.nic.advance(self.now, &mut self.host, &mut self.port);
     }
 
