@@ -274,12 +274,12 @@ impl<P: Port> Nic<P> {
     #[inline]
     fn receive<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> bool {
         let mut worked = false;
-        let check_icrc = port.carries_icrc();
         while !self.completion_edge.is_nearly_full() {
             let Some(frame) = self.mac.ingress.pop(now) else {
                 break;
             };
             worked = true;
+            let check_icrc = port.carries_icrc(&frame);
             let parsed = depacketizer::parse(frame.as_ref(), check_icrc, &mut self.counters);
             let Some((qp, parsed)) = parsed.and_then(|parsed| self.steer(parsed)) else {
                 port.release(frame);

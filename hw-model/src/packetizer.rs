@@ -123,7 +123,7 @@ pub fn packetize<H: Host, P: Port>(
         port.cancel(frame);
         return Packetized::Fault;
     }
-    let mode = if port.carries_icrc() {
+    let mode = if port.computes_icrc() {
         IcrcMode::Computed
     } else {
         IcrcMode::Zero

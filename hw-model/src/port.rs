@@ -46,8 +46,11 @@ pub trait Port {
     /// Gives a received frame's buffer back to the wire.
     fn release(&mut self, frame: Self::Frame);
 
-    /// Whether frames carry a computed ICRC which the receiver checks.
+    /// Whether the ICRC of frames to be sent is computed.
     ///
     /// False only on a trusted wire inside one machine that nobody captures.
-    fn carries_icrc(&self) -> bool;
+    fn computes_icrc(&self) -> bool;
+
+    /// Whether the sender of a received frame has computed its ICRC, so that it is to be checked.
+    fn carries_icrc(&self, frame: &Self::Frame) -> bool;
 }

@@ -132,7 +132,11 @@ impl Port for Cable {
 
     fn release(&mut self, _frame: Vec<u8>) {}
 
-    fn carries_icrc(&self) -> bool {
+    fn computes_icrc(&self) -> bool {
+        true
+    }
+
+    fn carries_icrc(&self, _frame: &Vec<u8>) -> bool {
         true
     }
 }
