@@ -280,13 +280,17 @@ mod tests {
 
     #[test]
     fn checksum_is_right_for_each_identification() {
+        // Large addresses, so that the carries of the sum may themselves carry.
+        let (source, destination) = ([192, 168, 200, 1].into(), [192, 168, 200, 2].into());
         for identification in 0..=u16::MAX {
             let mut buffer = [0; 20];
-            Ipv4Header {
+            let header = Ipv4Header {
                 identification,
+                source,
+                destination,
                 ..header()
-            }
-            .emit(24, &mut buffer);
+            };
+            header.emit(24, &mut buffer);
             assert_eq!(
                 reference_checksum(&buffer),
                 0,
