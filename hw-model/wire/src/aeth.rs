@@ -259,7 +259,7 @@ impl fmt::Display for NakCode {
 mod tests {
     use super::*;
 
-    /// The table of IBTA vol 1, in hundredths of a millisecond, codes 0 to 31.
+    /// The table of IBTA vol 1, in microseconds, codes 0 to 31.
     const RNR_TIMER_US: [u64; 32] = [
         655_360, 10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640, 960, 1280, 1920, 2560, 3840,
         5120, 7680, 10_240, 15_360, 20_480, 30_720, 40_960, 61_440, 81_920, 122_880, 163_840,
