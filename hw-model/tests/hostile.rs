@@ -113,7 +113,8 @@ proptest! {
             let frame = frames.front_mut().expect("one frame");
             let at = position.min(frame.len() - 1);
             frame[at] = value;
-            if fix_icrc && let Ok(parsed) = ferroce_wire::Frame::parse(frame) {
+            let parsed = ferroce_wire::Frame::parse(frame).ok().filter(|_| fix_icrc);
+            if let Some(parsed) = parsed {
                 let icrc = parsed.computed_icrc().to_le_bytes();
                 let range = parsed.layout().icrc();
                 frame[range].copy_from_slice(&icrc);
