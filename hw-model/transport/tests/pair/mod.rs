@@ -5,6 +5,7 @@
 pub mod link;
 pub mod program;
 pub mod rng;
+pub mod script;
 
 use std::collections::{BTreeMap, VecDeque};
 

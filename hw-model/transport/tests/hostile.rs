@@ -1,0 +1,289 @@
+//! Whatever arrives, in whatever state: no panic, no endless output, no lie in `has_transmit`.
+
+mod pair;
+
+use ferroce_transport::{
+    Config, Duration, Instant, MAX_OUTSTANDING_SEND_REQUESTS, MemoryAnswer, Qp, SendRequest,
+    Service, Step, Transition,
+};
+use ferroce_wire::{
+    Aeth, AtomicAckEth, AtomicEth, Bth, Extension, Ieth, Immediate, Msn, Opcode, PKey, Psn, Qpn,
+    RKey, Reth, Syndrome, TransportHeaders,
+};
+use proptest::prelude::*;
+
+use pair::script::{READ, SEND, WRITE, request};
+use pair::{Setup, bring_up};
+
+/// Something that can happen to a queue pair.
+#[derive(Debug, Clone)]
+enum Input {
+    /// A packet: opcode, PSN near that of a direction, extension, flags, payload length, and the
+    /// answers to what it asks for.
+    Packet {
+        headers: TransportHeaders,
+        payload_length: u32,
+        answers: Vec<u8>,
+    },
+    Post {
+        kind: u8,
+        length: u32,
+        fence: bool,
+    },
+    Transmit {
+        count: u8,
+        fail: bool,
+    },
+    Wait {
+        us: u64,
+    },
+    Modify {
+        which: u8,
+    },
+    Flush,
+    Answer {
+        answer: u8,
+    },
+}
+
+fn psn() -> impl Strategy<Value = Psn> {
+    prop_oneof![
+        8 => (0u32..12).prop_map(|near| Setup::default().psn[0].add(near).sub(3)),
+        8 => (0u32..12).prop_map(|near| Setup::default().psn[1].add(near).sub(3)),
+        1 => any::<u32>().prop_map(Psn::new),
+    ]
+}
+
+fn reth() -> impl Strategy<Value = Reth> {
+    let length = prop_oneof![Just(0u32), 1u32..2000, any::<u32>()];
+    (any::<u64>(), any::<u32>(), length).prop_map(|(virtual_address, r_key, dma_length)| Reth {
+        virtual_address,
+        r_key: RKey(r_key),
+        dma_length,
+    })
+}
+
+fn aeth() -> impl Strategy<Value = Aeth> {
+    (any::<u8>(), any::<u32>()).prop_map(|(syndrome, msn)| Aeth {
+        syndrome: Syndrome::from_byte(syndrome),
+        msn: Msn::new(msn),
+    })
+}
+
+fn extension() -> impl Strategy<Value = Extension> {
+    let atomic = AtomicEth {
+        virtual_address: 0,
+        r_key: RKey(0),
+        swap_or_add: 1,
+        compare: 2,
+    };
+    prop_oneof![
+        4 => Just(Extension::None),
+        4 => reth().prop_map(Extension::Reth),
+        2 => reth().prop_map(|reth| Extension::RethImmediate(reth, Immediate([1; 4]))),
+        2 => Just(Extension::Immediate(Immediate([2; 4]))),
+        4 => aeth().prop_map(Extension::Aeth),
+        1 => Just(Extension::AtomicEth(atomic)),
+        1 => aeth().prop_map(|aeth| Extension::AtomicAck(aeth, AtomicAckEth { original: 7 })),
+        1 => Just(Extension::Invalidate(Ieth { r_key: RKey(3) })),
+        1 => Just(Extension::Cnp([0; 16])),
+    ]
+}
+
+/// Headers of any opcode; in most cases with the extension that belongs to it.
+fn headers() -> impl Strategy<Value = TransportHeaders> {
+    let opcode = prop_oneof![12 => 0u8..0x18, 1 => any::<u8>()];
+    let flags = (any::<bool>(), any::<bool>(), 0u8..40);
+    (opcode, psn(), extension(), reth(), aeth(), flags).prop_map(
+        |(opcode, psn, extension, reth, aeth, (ack, solicited, odd))| {
+            let mut bth = Bth::new(Opcode(opcode), Qpn::new(0x11), psn);
+            bth.ack_request = ack;
+            bth.solicited = solicited;
+            bth.p_key = if odd == 1 { PKey(1) } else { PKey::DEFAULT };
+            bth.header_version = u8::from(odd == 2);
+            let fitting = match bth.opcode.parse() {
+                Some(known) if odd > 3 => match (known.has_reth(), known.has_immediate()) {
+                    (true, true) => Extension::RethImmediate(reth, Immediate([3; 4])),
+                    (true, false) => Extension::Reth(reth),
+                    (false, true) => Extension::Immediate(Immediate([4; 4])),
+                    _ if known.has_aeth() => Extension::Aeth(aeth),
+                    _ => Extension::None,
+                },
+                _ => extension,
+            };
+            TransportHeaders {
+                bth,
+                extension: fitting,
+            }
+        },
+    )
+}
+
+fn input() -> impl Strategy<Value = Input> {
+    let length = prop_oneof![6 => Just(256u32), 3 => 0u32..600, 1 => any::<u32>()];
+    let answers = proptest::collection::vec(any::<u8>(), 0..6);
+    let request_length = prop_oneof![4 => 0u32..2000, 1 => any::<u32>()];
+    prop_oneof![
+        12 => (headers(), length, answers).prop_map(|(headers, payload_length, answers)| {
+            Input::Packet { headers, payload_length, answers }
+        }),
+        4 => (any::<u8>(), request_length, any::<bool>())
+            .prop_map(|(kind, length, fence)| Input::Post { kind, length, fence }),
+        6 => (0u8..20, proptest::bool::weighted(0.1))
+            .prop_map(|(count, fail)| Input::Transmit { count, fail }),
+        2 => (0u64..200).prop_map(|us| Input::Wait { us }),
+        2 => any::<u8>().prop_map(|which| Input::Modify { which }),
+        1 => Just(Input::Flush),
+        1 => any::<u8>().prop_map(|answer| Input::Answer { answer }),
+    ]
+}
+
+fn answer(choice: u8) -> MemoryAnswer {
+    match choice % 10 {
+        0 => MemoryAnswer::Invalid,
+        1 => MemoryAnswer::NoReceive,
+        2 => MemoryAnswer::Failed,
+        3 => MemoryAnswer::ReceiveError,
+        4 | 5 => MemoryAnswer::Receive {
+            id: 1,
+            capacity: u32::from(choice) * 40,
+        },
+        6 | 7 => MemoryAnswer::Valid,
+        _ => MemoryAnswer::Done,
+    }
+}
+
+/// The answer that helps, in most cases.
+fn fitting_answer(step: Step, choice: u8) -> MemoryAnswer {
+    use ferroce_transport::MemoryOp;
+    match step {
+        Step::Memory(MemoryOp::Validate { .. }) if choice >= 20 => MemoryAnswer::Valid,
+        Step::Memory(MemoryOp::TakeReceive) if choice >= 60 => MemoryAnswer::Receive {
+            id: 1,
+            capacity: 1000,
+        },
+        Step::Memory(_) if choice >= 10 => MemoryAnswer::Done,
+        _ => answer(choice),
+    }
+}
+
+fn play(qp: &mut Qp, now: &mut Instant, setup: &Setup, input: &Input) {
+    match input {
+        Input::Packet {
+            headers,
+            payload_length,
+            answers,
+        } => {
+            let mut step = qp.handle_packet(*now, headers, *payload_length);
+            let mut answers = answers.iter();
+            let mut asked = 0;
+            while let Step::Memory(_) = step {
+                let choice = answers.next().copied().unwrap_or(99);
+                step = qp.handle_memory(*now, fitting_answer(step, choice));
+                asked += 1;
+                assert!(asked <= 3, "a packet needs three operations at most");
+            }
+        }
+        Input::Post {
+            kind,
+            length,
+            fence,
+        } => {
+            if qp.can_accept_send() {
+                let operation = [SEND, WRITE, READ][usize::from(*kind % 3)];
+                let request = request(u32::from(*kind), operation, *length);
+                qp.post_send(
+                    *now,
+                    SendRequest {
+                        fence: *fence,
+                        signaled: *kind > 99,
+                        ..request
+                    },
+                );
+            }
+        }
+        Input::Transmit { count, fail } => transmit(qp, *now, *count, *fail),
+        Input::Wait { us } => {
+            *now += Duration::from_us(*us);
+            qp.handle_timeout(*now);
+        }
+        Input::Modify { which } => {
+            let [init, rtr, rts] = bring_up(setup, 0);
+            let transition = match which % 12 {
+                0 => Transition::Reset,
+                1 => init,
+                2 | 3 => rtr,
+                4 | 5 => rts,
+                6 | 7 => Transition::Drain {
+                    notify: which % 2 == 0,
+                },
+                8 | 9 => Transition::Resume(Default::default()),
+                10 => Transition::Update(Default::default()),
+                _ => Transition::Err,
+            };
+            let _ = qp.modify(*now, transition);
+        }
+        Input::Flush => qp.flush_acknowledge(),
+        Input::Answer { answer: choice } => {
+            assert_eq!(qp.handle_memory(*now, answer(*choice)), Step::Done);
+        }
+    }
+}
+
+fn transmit(qp: &mut Qp, now: Instant, count: u8, fail: bool) {
+    use ferroce_transport::Payload;
+    for _ in 0..count {
+        let promised = qp.has_transmit();
+        let packet = qp.poll_transmit(now);
+        assert_eq!(promised, packet.is_some());
+        let Some(packet) = packet else { break };
+        assert!(packet.headers.is_legal());
+        if fail {
+            match packet.payload {
+                Payload::Request { request, .. } => qp.fail_send(
+                    now,
+                    request,
+                    ferroce_transport::CompletionStatus::LocalProtection,
+                ),
+                Payload::ReadResponse { .. } => {
+                    qp.fail_read_response(now, packet.headers.bth.psn);
+                }
+                Payload::None => {}
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_panics(
+        steps in 0usize..=3,
+        coalesce in 1u32..5,
+        delay_us in 0u64..3,
+        window in 0u32..9,
+        inputs in proptest::collection::vec(input(), 0..60),
+    ) {
+        let config = Config {
+            max_unacknowledged_packets: window,
+            ack_request_interval: window,
+            ack_coalesce: coalesce,
+            ack_delay: Duration::from_us(delay_us),
+        };
+        let setup = Setup { config, retry_count: 2, rnr_retry: 1, ..Setup::default() };
+        let mut qp = Qp::new(Qpn::new(0x11), Service::ReliableConnected, config);
+        let mut now = Instant::ZERO;
+        for transition in bring_up(&setup, 0).into_iter().take(steps) {
+            qp.modify(now, transition).expect("the way up is legal");
+        }
+        for input in &inputs {
+            play(&mut qp, &mut now, &setup, input);
+            prop_assert!(qp.outstanding_sends() <= MAX_OUTSTANDING_SEND_REQUESTS);
+            prop_assert!(qp.next_timeout().is_none_or(|timeout| timeout > Instant::ZERO));
+        }
+        let completions = std::iter::from_fn(|| qp.poll_completion()).count();
+        prop_assert!(completions <= 2 * inputs.len());
+        while qp.poll_event().is_some() {}
+    }
+}
