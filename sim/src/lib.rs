@@ -4,6 +4,7 @@
 //! - [`fabric`]: who is there on this machine, and shared-memory rings between them.
 //! - [`clock`]: real time for the model.
 
+pub mod capture;
 pub mod clock;
 pub mod error;
 pub mod fabric;

@@ -89,10 +89,21 @@ impl Mapping {
         Buffer { start, length: length as u32, mapping: self.id }
     }
 
+    /// Whether a buffer is out of this mapping.
+    #[inline]
+    pub fn owns(&self, buffer: &Buffer) -> bool {
+        buffer.mapping == self.id
+    }
+
+    /// Whether buffers are out.
+    pub fn has_outstanding(&self) -> bool {
+        self.outstanding != 0
+    }
+
     /// Takes a buffer back. One of another mapping is ignored: it keeps its own mapping alive.
     #[inline]
     pub fn give_back(&mut self, buffer: Buffer) {
-        if buffer.mapping == self.id {
+        if self.owns(&buffer) {
             self.outstanding -= 1;
         }
     }

@@ -1,6 +1,6 @@
 //! The fabric inside one machine: who is there, and the wire between them.
 
 pub mod directory;
-// port comes with the model
+pub mod port;
 pub mod registry;
 pub mod ring;

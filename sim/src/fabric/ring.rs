@@ -162,6 +162,10 @@ impl Sender {
     /// Hands the frame to the receiver.
     #[inline]
     pub fn transmit(&mut self, frame: Frame, carries_icrc: bool) {
+        // A frame of an earlier ring to a place that changed hands is lost with that ring.
+        if !self.memory.owns(&frame.buffer) {
+            return;
+        }
         let length = frame.buffer.as_ref().len() as u64;
         let flags = if carries_icrc { 0 } else { WITHOUT_ICRC };
         let number = u64::from(frame.index.wrapping_add(1));
@@ -172,8 +176,7 @@ impl Sender {
 
     /// Gives the newest reserved slot back unused.
     pub fn cancel(&mut self, frame: Frame) {
-        debug_assert_eq!(frame.index.wrapping_add(1), self.produced);
-        if frame.index.wrapping_add(1) == self.produced {
+        if self.memory.owns(&frame.buffer) && frame.index.wrapping_add(1) == self.produced {
             self.produced = frame.index;
         }
         self.memory.give_back(frame.buffer);
@@ -259,6 +262,17 @@ impl Receiver {
         self.sender_generation
     }
 
+    /// Whether a frame came out of this ring.
+    #[inline]
+    pub fn owns(&self, frame: &Frame) -> bool {
+        self.memory.owns(&frame.buffer)
+    }
+
+    /// Whether nothing waits in the ring and nothing of it is still in use.
+    pub fn is_idle(&self) -> bool {
+        !self.has_frame() && !self.memory.has_outstanding()
+    }
+
     /// Whether a frame waits.
     #[inline]
     pub fn has_frame(&self) -> bool {
@@ -293,6 +307,9 @@ impl Receiver {
     /// Gives a frame's slot back; the sender learns of it in batches.
     #[inline]
     pub fn release(&mut self, frame: Frame) {
+        if !self.owns(&frame) {
+            return;
+        }
         let index = frame.index;
         self.memory.give_back(frame.buffer);
         if index == self.released {

@@ -1,0 +1,246 @@
+//! Captures in pcapng, with nanoseconds and always with a valid ICRC.
+//!
+//! Several processes may append to one file. Blocks of pcapng are self-contained, so each process
+//! writes whole blocks under a lock of the file, and the sections that they start are equal.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use ferroce_wire::Frame;
+
+use crate::error::Error;
+use crate::os;
+
+/// Written to the file at the latest when so many bytes wait.
+const FLUSH_BYTES: usize = 256 * 1024;
+
+const SECTION_HEADER: u32 = 0x0a0d_0d0a;
+const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
+const INTERFACE_DESCRIPTION: u32 = 1;
+const ENHANCED_PACKET: u32 = 6;
+const LINKTYPE_ETHERNET: u16 = 1;
+const OPTION_END: u16 = 0;
+const OPTION_APPLICATION: u16 = 4;
+const OPTION_INTERFACE_NAME: u16 = 2;
+const OPTION_TIMESTAMP_RESOLUTION: u16 = 9;
+/// Timestamps count units of 10^-9 s.
+const NANOSECONDS: u8 = 9;
+
+/// A capture file that this process appends to.
+#[derive(Debug)]
+pub struct Capture {
+    path: PathBuf,
+    file: File,
+    identity: u64,
+    waiting: Vec<u8>,
+    has_failed: bool,
+}
+
+impl Capture {
+    /// Opens a capture for appending; starts it if it is new or empty.
+    ///
+    /// # Errors
+    /// [`Error::Capture`] if it cannot be opened or is a file of another kind.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let refuse = |reason: String| Error::Capture { path: path.to_owned(), reason };
+        let mut file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(true)
+            .open(path)
+            .map_err(|error| refuse(error.to_string()))?;
+        os::lock_file(&file).map_err(|error| refuse(error.to_string()))?;
+        let begun = begin(&mut file);
+        os::unlock_file(&file);
+        begun.map_err(|error| refuse(error.to_string()))?;
+        let metadata = file.metadata().map_err(|error| refuse(error.to_string()))?;
+        // Two processes with the same file find out that it is the same. Never 0.
+        let identity = (metadata.ino() << 16 ^ metadata.dev()).max(1);
+        let waiting = Vec::with_capacity(FLUSH_BYTES);
+        Ok(Self { path: path.to_owned(), file, identity, waiting, has_failed: false })
+    }
+
+    /// A number that only this file has on this machine; not 0.
+    pub fn identity(&self) -> u64 {
+        self.identity
+    }
+
+    /// Records a frame, as of now. `carries_icrc`: its last four bytes are valid already.
+    pub fn record(&mut self, frame: &[u8], carries_icrc: bool) {
+        let time_ns = os::realtime_ns();
+        let start = self.waiting.len();
+        let padded = frame.len().next_multiple_of(4);
+        let length = (32 + padded) as u32;
+        for word in [
+            ENHANCED_PACKET,
+            length,
+            0, // the first interface
+            (time_ns >> 32) as u32,
+            time_ns as u32,
+            frame.len() as u32,
+            frame.len() as u32,
+        ] {
+            self.waiting.extend(word.to_le_bytes());
+        }
+        let data = start + 28;
+        self.waiting.extend(frame);
+        self.waiting.resize(data + padded, 0);
+        if !carries_icrc {
+            write_icrc(&mut self.waiting[data..data + frame.len()]);
+        }
+        self.waiting.extend(length.to_le_bytes());
+        if self.waiting.len() >= FLUSH_BYTES {
+            self.flush();
+        }
+    }
+
+    /// Writes what waits to the file. An error ends the capture, not the traffic.
+    pub fn flush(&mut self) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        if !self.has_failed {
+            if let Err(error) = append(&mut self.file, &self.waiting) {
+                let path = self.path.display();
+                tracing::error!(%error, %path, "the capture ends here");
+                self.has_failed = true;
+            }
+        }
+        self.waiting.clear();
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+/// Computes the ICRC of a frame and writes it to its place; other frames stay as they are.
+pub fn write_icrc(frame: &mut [u8]) {
+    let Ok(parsed) = Frame::parse(frame) else { return };
+    let (icrc, place) = (parsed.computed_icrc(), parsed.layout().icrc());
+    frame[place].copy_from_slice(&icrc.to_le_bytes());
+}
+
+fn append(file: &mut File, bytes: &[u8]) -> io::Result<()> {
+    os::lock_file(file)?;
+    let written = file.write_all(bytes);
+    os::unlock_file(file);
+    written
+}
+
+/// Makes sure that what is appended now belongs to a section with an interface like ours.
+fn begin(file: &mut File) -> io::Result<()> {
+    let ours = preamble();
+    if file.metadata()?.len() == 0 {
+        return file.write_all(&ours);
+    }
+    let mut found = vec![0; ours.len()];
+    let length = read_up_to(file, &mut found)?;
+    if found == ours {
+        return Ok(());
+    }
+    if length >= 12 && found[..4] == SECTION_HEADER.to_le_bytes() {
+        // Somebody else's pcapng: ours becomes a section of its own.
+        return file.write_all(&ours);
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidData, "exists, and is not a pcapng file"))
+}
+
+fn read_up_to(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut length = 0;
+    while length < buffer.len() {
+        match file.read(&mut buffer[length..])? {
+            0 => break,
+            more => length += more,
+        }
+    }
+    Ok(length)
+}
+
+/// Section header and the description of the only interface.
+fn preamble() -> Vec<u8> {
+    let mut section = Vec::new();
+    section.extend(BYTE_ORDER_MAGIC.to_le_bytes());
+    section.extend(1u16.to_le_bytes()); // version 1.0
+    section.extend(0u16.to_le_bytes());
+    section.extend(u64::MAX.to_le_bytes()); // length of the section: not told
+    option(&mut section, OPTION_APPLICATION, b"Ferroce");
+    option(&mut section, OPTION_END, b"");
+    let mut interface = Vec::new();
+    interface.extend(LINKTYPE_ETHERNET.to_le_bytes());
+    interface.extend(0u16.to_le_bytes()); // reserved
+    interface.extend(0u32.to_le_bytes()); // no limit of the captured length
+    option(&mut interface, OPTION_INTERFACE_NAME, b"ferroce0");
+    option(&mut interface, OPTION_TIMESTAMP_RESOLUTION, &[NANOSECONDS]);
+    option(&mut interface, OPTION_END, b"");
+    let mut bytes = block(SECTION_HEADER, &section);
+    bytes.extend(block(INTERFACE_DESCRIPTION, &interface));
+    bytes
+}
+
+fn option(block: &mut Vec<u8>, code: u16, value: &[u8]) {
+    block.extend(code.to_le_bytes());
+    block.extend((value.len() as u16).to_le_bytes());
+    block.extend(value);
+    block.resize(block.len().next_multiple_of(4), 0);
+}
+
+fn block(kind: u32, body: &[u8]) -> Vec<u8> {
+    let length = (12 + body.len() as u32).to_le_bytes();
+    [&kind.to_le_bytes(), &length, body, &length].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::{temporary_directory, write_frame};
+    use pcap_file::pcapng::{Block, PcapNgReader};
+
+    fn packets(path: &Path) -> Vec<Vec<u8>> {
+        let mut reader = PcapNgReader::new(File::open(path).expect("written")).expect("pcapng");
+        let mut packets = Vec::new();
+        while let Some(block) = reader.next_block() {
+            if let Block::EnhancedPacket(packet) = block.expect("well formed") {
+                assert_eq!(packet.original_len as usize, packet.data.len());
+                packets.push(packet.data.to_vec());
+            }
+        }
+        packets
+    }
+
+    #[test]
+    fn two_writers_share_a_file_and_every_icrc_is_valid() {
+        let directory = temporary_directory("capture");
+        let path = directory.path().join("c.pcapng");
+        let mut one = Capture::open(&path).expect("new");
+        let mut two = Capture::open(&path).expect("there");
+        assert_eq!(one.identity(), two.identity());
+        let frame = write_frame(b"payload");
+        one.record(&frame, false);
+        two.record(&frame, false);
+        two.flush();
+        one.record(b"no RoCE", false);
+        drop(one);
+        let packets = packets(&path);
+        assert_eq!(packets.len(), 3);
+        for packet in &packets[..2] {
+            assert!(Frame::parse(packet).expect("RoCEv2").icrc_is_valid());
+            assert_eq!(packet[..packet.len() - 4], frame[..frame.len() - 4]);
+        }
+        assert_eq!(packets[2], b"no RoCE");
+    }
+
+    #[test]
+    fn a_file_of_another_kind_is_left_alone() {
+        let directory = temporary_directory("no-capture");
+        let path = directory.path().join("letter.txt");
+        std::fs::write(&path, "Dear reader,").expect("new");
+        let refused = Capture::open(&path).expect_err("no capture");
+        assert!(refused.to_string().contains("not a pcapng file"), "{refused}");
+        assert_eq!(std::fs::read(&path).expect("there"), b"Dear reader,");
+    }
+}
