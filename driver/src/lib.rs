@@ -15,16 +15,48 @@
 pub mod bus;
 
 mod attributes;
+mod capabilities;
+mod command;
 mod completion;
+mod cq;
+mod device;
+#[expect(
+    unsafe_code,
+    reason = "memory that the device reaches: mmap, and views of it"
+)]
+mod dma;
+mod doorbell;
 mod error;
+mod event;
+mod health;
+mod huge_page;
 mod identifier;
+mod mmio;
+mod mr;
+mod pd;
+mod qp;
+mod range;
+mod receive_queue;
 mod request;
+mod ring;
+mod send_queue;
+mod shadow;
+mod use_count;
 
 pub use attributes::{
     AddressVector, GidEntry, InitAttributes, InitUpdate, ModifyQp, PathMtu, QpAccess, QpState,
     QueuePairAttributes, RtrAttributes, RtsAttributes, RtsUpdate, SqdUpdate,
 };
+pub use capabilities::Capabilities;
 pub use completion::{CompletionOpcode, CompletionStatus, WorkCompletion};
+pub use cq::{CompletionQueue, CompletionQueueConfig, OwnedPoller, Poller};
+pub use device::{Device, DeviceConfig};
 pub use error::{Error, PostError};
+pub use event::{AsyncEvent, AsyncEventHandler, CqHandler};
 pub use identifier::{Cqn, LKey, Qpn, RKey};
+pub use mr::{MemoryAccess, MemoryRegion};
+pub use pd::ProtectionDomain;
+pub use qp::{QueuePair, QueuePairCapacity, QueuePairConfig, Service};
+pub use receive_queue::{ReceiveBatch, ReceiveQueue};
 pub use request::{DataSegment, RemoteAddress, SendData, SendOperation, SendRequest};
+pub use send_queue::{OwnedSendBatch, SendBatch, SendQueue};

@@ -1,0 +1,197 @@
+//! What the device can do.
+
+use crate::error::Error;
+use ferroce_spec::command::{ContextTables, DeviceCapabilities, DeviceFeatures};
+use ferroce_spec::wqe::{MAX_BLOCKS, MAX_DATA_SEGMENTS, MAX_INLINE};
+
+/// Context tables as this driver sizes them, as base-2 logarithms; smaller when the device
+/// allows less. The memory is taken from the system when it is first touched.
+const LOG_QPS: u8 = 14;
+const LOG_CQS: u8 = 14;
+const LOG_SRQS: u8 = 12;
+const LOG_MRS: u8 = 17;
+const LOG_MTTS: u8 = 22;
+/// Base-2 logarithm of the blocks of the largest send queue that this driver creates (64 MiB).
+const LOG_SEND_BLOCKS_MAX: u8 = 20;
+/// Base-2 logarithm of the entries of the largest receive queue and CQ that this driver creates.
+const LOG_ENTRIES_MAX: u8 = 22;
+/// Base-2 logarithm of the entries of the largest event queue that this driver creates.
+const LOG_EVENTS_MAX: u8 = 14;
+/// Protection domains: numbers that software chooses, 24 bits; far fewer are handed out.
+const MAX_PDS: u32 = 1 << 16;
+/// Blocks that each send WQE gets when the advertised number of WQEs is computed: a WQE with the
+/// usual few scatter/gather elements or about 200 bytes inline.
+const USUAL_WQE_BLOCKS: u32 = 4;
+/// WQEs of one queue at most: the sequence number that a completion carries must tell them apart.
+const MAX_WORK_REQUESTS: u32 = 1 << 20;
+
+/// Limits and identity of the device.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Capabilities {
+    /// Version of the firmware.
+    pub firmware_version: String,
+    /// PCI vendor ID.
+    pub vendor_id: u32,
+    /// PCI device ID.
+    pub part_id: u32,
+    /// Revision of the hardware.
+    pub hardware_version: u32,
+    /// MAC address of the port.
+    pub port_mac: [u8; 6],
+    /// QPs.
+    pub max_qp: u32,
+    /// Work requests of one send or receive queue, as long as they are of usual size.
+    pub max_qp_wr: u32,
+    /// Scatter/gather elements of a work request.
+    pub max_sge: u32,
+    /// Scatter/gather elements of a READ.
+    pub max_sge_rd: u32,
+    /// CQs.
+    pub max_cq: u32,
+    /// Entries of a CQ.
+    pub max_cqe: u32,
+    /// Memory regions.
+    pub max_mr: u32,
+    /// Protection domains.
+    pub max_pd: u32,
+    /// Bytes of a memory region.
+    pub max_mr_size: u64,
+    /// Page sizes of memory regions: the sum of them.
+    pub page_sizes: u64,
+    /// Bytes of an inline payload.
+    pub max_inline_data: u32,
+    /// READs and atomics of one QP outstanding as requester.
+    pub max_rd_atomic: u8,
+    /// READs and atomics of one QP held as responder.
+    pub max_dest_rd_atomic: u8,
+    /// Shared receive queues.
+    pub max_srq: u32,
+    /// Work requests of a shared receive queue.
+    pub max_srq_wr: u32,
+    /// Entries of the GID table.
+    pub max_gids: u16,
+    /// Ports.
+    pub ports: u8,
+    /// Completion vectors.
+    pub completion_vectors: u16,
+    /// Local ACK delay as its 5-bit code.
+    pub local_ack_delay: u8,
+    /// Bytes of the longest message.
+    pub max_message_size: u64,
+    /// Largest path MTU, as the number of [`PathMtu`](crate::PathMtu).
+    pub max_path_mtu: u8,
+    /// The device has atomics.
+    pub atomics: bool,
+    /// The device has unreliable datagrams.
+    pub unreliable_datagram: bool,
+    /// The device has unreliable connections.
+    pub unreliable_connected: bool,
+}
+
+/// Limits that only the driver needs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) tables: ContextTables,
+    pub(crate) log_send_blocks: u8,
+    pub(crate) log_receives: u8,
+    pub(crate) log_cqes: u8,
+    pub(crate) log_eqes: u8,
+    pub(crate) max_sge: u32,
+    pub(crate) max_send_blocks: u32,
+    pub(crate) max_inline: u32,
+    pub(crate) features: DeviceFeatures,
+    pub(crate) page_sizes: u64,
+    pub(crate) max_mr_length: u64,
+}
+
+impl Limits {
+    /// Cuts what the device answered to what the contract and this driver allow.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BadAnswer`] when a limit is such that nothing can be created.
+    pub(crate) fn new(answer: &DeviceCapabilities) -> Result<Self, Error> {
+        let tables = ContextTables {
+            log_qps: answer.log_max_qps.min(LOG_QPS),
+            log_cqs: answer.log_max_cqs.min(LOG_CQS),
+            log_srqs: answer.log_max_srqs.min(LOG_SRQS),
+            log_mrs: answer.log_max_mrs.min(LOG_MRS),
+            log_mtts: answer.log_max_mtts.min(LOG_MTTS),
+            ..ContextTables::default()
+        };
+        let reserved = answer.reserved_qps;
+        if reserved >= 1 << tables.log_qps || answer.qpn_base > 0xff_ffff {
+            let what = "no QPN is left";
+            return Err(Error::BadAnswer { what });
+        }
+        let limits = Self {
+            tables,
+            log_send_blocks: answer.log_max_send_blocks.min(LOG_SEND_BLOCKS_MAX),
+            log_receives: answer.log_max_receives.min(LOG_ENTRIES_MAX),
+            log_cqes: answer.log_max_cqes.min(LOG_ENTRIES_MAX),
+            log_eqes: answer.log_max_eqes.min(LOG_EVENTS_MAX),
+            max_sge: u32::from(answer.max_data_segments).min(MAX_DATA_SEGMENTS as u32),
+            max_send_blocks: u32::from(answer.max_send_blocks).min(MAX_BLOCKS as u32),
+            max_inline: u32::from(answer.max_inline).min(MAX_INLINE as u32),
+            features: answer.features,
+            page_sizes: answer.page_sizes,
+            max_mr_length: answer.max_mr_length,
+        };
+        if limits.max_sge == 0 || limits.max_send_blocks == 0 || limits.page_sizes & 0x1000 == 0 {
+            let what = "a limit is zero";
+            return Err(Error::BadAnswer { what });
+        }
+        Ok(limits)
+    }
+
+    /// Protection domains that the driver hands out.
+    pub(crate) fn max_pds(&self) -> u32 {
+        MAX_PDS
+    }
+
+    /// The limits as applications see them.
+    pub(crate) fn capabilities(&self, answer: &DeviceCapabilities) -> Capabilities {
+        let send_wr = (1u32 << self.log_send_blocks) / USUAL_WQE_BLOCKS;
+        let srqs = self.features.shared_receive_queues();
+        Capabilities {
+            firmware_version: text(&answer.firmware_version),
+            max_qp: (1 << self.tables.log_qps) - answer.reserved_qps,
+            max_qp_wr: send_wr
+                .max(1)
+                .min(1 << self.log_receives)
+                .min(MAX_WORK_REQUESTS),
+            max_sge: self.max_sge,
+            max_sge_rd: self.max_sge,
+            max_cq: 1 << self.tables.log_cqs,
+            max_cqe: 1 << self.log_cqes,
+            max_mr: 1 << self.tables.log_mrs,
+            max_pd: self.max_pds(),
+            // With the smallest pages; a region of huge pages may be longer.
+            max_mr_size: self.max_mr_length.min(0x1000 << self.tables.log_mtts),
+            page_sizes: self.page_sizes,
+            max_inline_data: self.max_inline,
+            max_rd_atomic: answer.max_rd_atomic,
+            max_dest_rd_atomic: answer.max_dest_rd_atomic,
+            max_srq: if srqs { 1 << self.tables.log_srqs } else { 0 },
+            max_srq_wr: if srqs { 1 << self.log_receives } else { 0 },
+            max_gids: answer.max_gids,
+            local_ack_delay: answer.local_ack_delay & 0x1f,
+            max_message_size: answer.max_message_length,
+            max_path_mtu: answer.max_path_mtu.clamp(1, 5),
+            atomics: self.features.atomics(),
+            unreliable_datagram: self.features.unreliable_datagram(),
+            unreliable_connected: self.features.unreliable_connected(),
+            ..Capabilities::default()
+        }
+    }
+}
+
+/// Printable ASCII up to the first zero.
+fn text(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .take_while(|&&byte| byte != 0)
+        .filter(|byte| byte.is_ascii_graphic() || **byte == b' ')
+        .map(|&byte| char::from(byte))
+        .collect()
+}

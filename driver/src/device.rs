@@ -1,0 +1,531 @@
+//! The device: bring-up, teardown, and what all objects share.
+
+use crate::attributes::GidEntry;
+use crate::bus::Bus;
+use crate::capabilities::{Capabilities, Limits};
+use crate::command::{COMMAND_TIMEOUT, CommandQueue, has_stopped};
+use crate::dma::{DmaBuffer, DmaSpace};
+use crate::doorbell::{Slot, SlotAllocator};
+use crate::error::Error;
+use crate::event::{AsyncEventHandler, CqHandlers, Dispatch, EventQueue};
+use crate::health::Health;
+use crate::identifier::{Cqn, Qpn};
+use crate::mmio;
+use crate::mr::TranslationTable;
+use crate::range::RangeAllocator;
+use ferroce_spec::command::{CommandOpcode, ContextTables, DeviceCapabilities, ModifyQp};
+use ferroce_spec::context::{
+    AddressEntry, CqContext, MemoryEntry, QpContext, SrqContext, TranslationEntry,
+};
+use ferroce_spec::counter::COUNTERS;
+use ferroce_spec::register::{CONTRACT_MAJOR, Capability, Control, MAGIC, VECTOR_COUNT};
+use ferroce_spec::wqe::VLAN_NONE;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a reset, and enabling after it, may take.
+const RESET_TIMEOUT: Duration = Duration::from_secs(5);
+/// Completion vectors, unless the configuration says otherwise.
+const COMPLETION_VECTORS: u16 = 4;
+/// Turns of waiting for a register between two looks at the clock.
+const TURNS_PER_CHECK: u32 = 64;
+/// Largest value of a 24-bit number.
+const MAX_NUMBER: u64 = 0xff_ffff;
+/// Argument of the NOP with which bring-up tests the command queue.
+const NOP_ARGUMENT: u64 = 0x0123_4567_89ab_cdef;
+
+/// How a device is brought up.
+#[derive(Debug, Clone, Copy)]
+pub struct DeviceConfig {
+    /// How long a command may take.
+    pub command_timeout: Duration,
+    /// How long a reset, and enabling after it, may take.
+    pub reset_timeout: Duration,
+    /// Completion vectors, as far as the device has interrupts.
+    pub completion_vectors: u16,
+}
+
+impl Default for DeviceConfig {
+    fn default() -> Self {
+        Self {
+            command_timeout: COMMAND_TIMEOUT,
+            reset_timeout: RESET_TIMEOUT,
+            completion_vectors: COMPLETION_VECTORS,
+        }
+    }
+}
+
+/// An opened device function.
+pub struct Device {
+    /// Resets the function; dropped before the memory that it uses.
+    _stop: StopOnDrop,
+    commands: CommandQueue,
+    /// Event queue 0 takes asynchronous events, the others completion events.
+    event_queues: Vec<Arc<EventQueue>>,
+    dispatch: Arc<Dispatch>,
+    tables: Tables,
+    capabilities: Capabilities,
+    limits: Limits,
+    counters: usize,
+    slots: Arc<SlotAllocator>,
+    pd_numbers: RangeAllocator,
+    key_variant: AtomicU8,
+    /// Held while a number is created or destroyed and while driver and CQs learn of it, so that
+    /// a number that the device gives out again is never mistaken for the one before.
+    numbering: Mutex<()>,
+    health: Health,
+    space: Arc<DmaSpace>,
+    bus: Arc<dyn Bus>,
+}
+
+/// Memory of the context tables.
+struct Tables {
+    _qpc: DmaBuffer,
+    _cqc: DmaBuffer,
+    _srqc: DmaBuffer,
+    _mpt: DmaBuffer,
+    mtt: TranslationTable,
+}
+
+impl Device {
+    /// Brings the device up.
+    ///
+    /// # Errors
+    ///
+    /// Any [`Error`]; the device is reset then.
+    pub fn open(bus: Arc<dyn Bus>) -> Result<Arc<Self>, Error> {
+        Self::open_with(bus, &DeviceConfig::default())
+    }
+
+    /// Brings the device up with time-outs and sizes of the caller's choice.
+    ///
+    /// # Errors
+    ///
+    /// As [`Device::open`].
+    pub fn open_with(bus: Arc<dyn Bus>, config: &DeviceConfig) -> Result<Arc<Self>, Error> {
+        let health = Health::default();
+        // Locals go in reverse order: what stops the device is declared last and goes first.
+        let (space, dispatch) = (DmaSpace::new(Arc::clone(&bus)), Dispatch::new(&health));
+        let (commands, tables, event_queues);
+        let stop;
+
+        // 1. Is it there, and does it speak our language?
+        let capability = identify(&*bus)?;
+        // 2. Forget whatever was before.
+        reset(&*bus, config.reset_timeout)?;
+        // 3. Command queue.
+        commands = CommandQueue::new(&bus, &space, &health, config.command_timeout)?;
+        stop = StopOnDrop {
+            bus: Arc::clone(&bus),
+            timeout: config.reset_timeout,
+        };
+        enable(&*bus, config.reset_timeout)?;
+        check_commands(&commands)?;
+        // 4. Limits.
+        let answer: DeviceCapabilities = commands.query(CommandOpcode::QUERY_DEVICE, 0)?;
+        let limits = Limits::new(&answer)?;
+        // 5. Context tables.
+        tables = Tables::install(&limits, &space, &commands)?;
+        // 6. Event queues.
+        let vectors = u16::from(capability.vectors()).clamp(1, VECTOR_COUNT);
+        let wanted = config.completion_vectors.saturating_add(1).min(vectors);
+        event_queues = (0..wanted)
+            .map(|number| create_event_queue(number, &limits, &bus, &space, &dispatch, &commands))
+            .collect::<Result<Vec<_>, _>>()?;
+        let device = Arc::new(Self {
+            _stop: stop,
+            commands,
+            event_queues,
+            dispatch,
+            tables,
+            capabilities: describe(&*bus, capability, &limits, &answer, wanted),
+            limits,
+            counters: usize::from(capability.counters()).min(COUNTERS.len()),
+            slots: SlotAllocator::new(capability.log_doorbell_pages()),
+            pd_numbers: RangeAllocator::new(1..u64::from(limits.max_pds()) + 1),
+            key_variant: AtomicU8::new(0),
+            numbering: Mutex::new(()),
+            health,
+            space,
+            bus,
+        });
+        // 7. Interrupts. If one cannot be connected, the drop of `device` disconnects the others.
+        for queue in &device.event_queues {
+            queue.start()?;
+        }
+        Ok(device)
+    }
+
+    /// Limits and identity.
+    pub fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    /// Whether the device has stopped, does not answer or is gone. Nothing can be created any
+    /// more; destroying gives resources back.
+    pub fn is_dead(&self) -> bool {
+        self.health.is_dead()
+    }
+
+    /// Device clock in nanoseconds: the time base of completions' time stamps.
+    pub fn clock_ns(&self) -> u64 {
+        mmio::CLOCK.read(&*self.bus)
+    }
+
+    /// Whether the port has a link.
+    pub fn link_is_up(&self) -> bool {
+        !has_stopped(&*self.bus) && mmio::STATUS.read(&*self.bus).link_up()
+    }
+
+    /// Sets entry `index` of the GID table.
+    ///
+    /// # Errors
+    ///
+    /// What the device answers: [`Error::Command`] for an index that it does not have.
+    pub fn set_gid(&self, index: u16, entry: &GidEntry) -> Result<(), Error> {
+        let input = AddressEntry {
+            gid: entry.gid,
+            mac: entry.mac,
+            vlan: entry.vlan.unwrap_or(VLAN_NONE),
+            reserved_18: 0,
+        };
+        let opcode = CommandOpcode::SET_ADDRESS;
+        self.commands.execute_with(opcode, index.into(), &input)?;
+        Ok(())
+    }
+
+    /// Reads entry `index` of the GID table.
+    ///
+    /// # Errors
+    ///
+    /// As [`Device::set_gid`].
+    pub fn gid(&self, index: u16) -> Result<GidEntry, Error> {
+        let opcode = CommandOpcode::QUERY_ADDRESS;
+        let entry: AddressEntry = self.commands.query(opcode, index.into())?;
+        Ok(GidEntry {
+            gid: entry.gid,
+            mac: entry.mac,
+            vlan: (entry.vlan != VLAN_NONE).then_some(entry.vlan),
+        })
+    }
+
+    /// Sets or clears the handler of asynchronous events.
+    pub fn set_event_handler(&self, handler: Option<AsyncEventHandler>) {
+        self.dispatch.set_async_handler(handler);
+    }
+
+    /// All counters of the device, by name.
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        let count = self.counters;
+        (0u32..)
+            .zip(&COUNTERS[..count])
+            .map(|(index, row)| (row.name, mmio::read_counter(&*self.bus, index)))
+            .collect()
+    }
+
+    /// Events that the device has written and that named no object of ours.
+    pub fn skipped_events(&self) -> u64 {
+        self.dispatch.skipped()
+    }
+}
+
+/// What the objects of the device use.
+impl Device {
+    #[inline]
+    pub(crate) fn bus(&self) -> &Arc<dyn Bus> {
+        &self.bus
+    }
+
+    pub(crate) fn space(&self) -> &Arc<DmaSpace> {
+        &self.space
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    pub(crate) fn pd_numbers(&self) -> &RangeAllocator {
+        &self.pd_numbers
+    }
+
+    pub(crate) fn translation_table(&self) -> &TranslationTable {
+        &self.tables.mtt
+    }
+
+    /// A key variant that differs from the last ones, so that a stale key is noticed.
+    pub(crate) fn next_key_variant(&self) -> u8 {
+        self.key_variant.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn allocate_slot(&self) -> Result<Slot, Error> {
+        let what = "doorbell slot";
+        self.slots.allocate().ok_or(Error::NoResources { what })
+    }
+
+    /// The event queue of a completion vector.
+    pub(crate) fn completion_eqn(&self, vector: u16) -> Result<u16, Error> {
+        if vector >= self.capabilities.completion_vectors {
+            let what = "completion vector";
+            return Err(Error::InvalidArgument { what });
+        }
+        // With a single interrupt, event queue 0 takes completion events too.
+        Ok((vector + 1).min(self.event_queues.len() as u16 - 1))
+    }
+
+    pub(crate) fn create_cq(
+        &self,
+        context: &CqContext,
+        handlers: &Arc<CqHandlers>,
+    ) -> Result<Cqn, Error> {
+        let _numbering = self.numbering.lock();
+        let opcode = CommandOpcode::CREATE_CQ;
+        let number = Cqn(number(self.commands.execute_with(opcode, 0, context)?)?);
+        if self.dispatch.add_cq(number, handlers) {
+            Ok(number)
+        } else {
+            let what = "the CQN is in use";
+            Err(Error::BadAnswer { what })
+        }
+    }
+
+    pub(crate) fn destroy_cq(&self, number: Cqn) -> Result<(), Error> {
+        let _numbering = self.numbering.lock();
+        self.destroy(CommandOpcode::DESTROY_CQ, number.0.into())?;
+        self.dispatch.remove_cq(number);
+        Ok(())
+    }
+
+    /// Forgets a CQ that the device did not want to destroy.
+    pub(crate) fn forget_cq(&self, number: Cqn) {
+        self.dispatch.remove_cq(number);
+    }
+
+    /// Creates a QP; `connect` makes it known to its CQs before the number can be used.
+    pub(crate) fn create_qp<T>(
+        &self,
+        context: &QpContext,
+        connect: impl FnOnce(Qpn) -> T,
+    ) -> Result<(Qpn, T), Error> {
+        let _numbering = self.numbering.lock();
+        let opcode = CommandOpcode::CREATE_QP;
+        let number = Qpn(number(self.commands.execute_with(opcode, 0, context)?)?);
+        if self.dispatch.add_qp(number) {
+            Ok((number, connect(number)))
+        } else {
+            let what = "the QPN is in use";
+            Err(Error::BadAnswer { what })
+        }
+    }
+
+    /// Destroys a QP; `disconnect` removes it from its CQs before the number is used again.
+    pub(crate) fn destroy_qp(&self, number: Qpn, disconnect: impl FnOnce()) -> Result<(), Error> {
+        let _numbering = self.numbering.lock();
+        self.destroy(CommandOpcode::DESTROY_QP, number.0.into())?;
+        self.dispatch.remove_qp(number);
+        disconnect();
+        Ok(())
+    }
+
+    /// Forgets a QP that the device did not want to destroy.
+    pub(crate) fn forget_qp(&self, number: Qpn) {
+        self.dispatch.remove_qp(number);
+    }
+
+    pub(crate) fn modify_qp(&self, number: Qpn, input: &ModifyQp) -> Result<(), Error> {
+        let opcode = CommandOpcode::MODIFY_QP;
+        self.commands.execute_with(opcode, number.0.into(), input)?;
+        Ok(())
+    }
+
+    pub(crate) fn query_qp(&self, number: Qpn) -> Result<QpContext, Error> {
+        self.commands
+            .query(CommandOpcode::QUERY_QP, number.0.into())
+    }
+
+    /// Creates a memory region; returns its key.
+    pub(crate) fn create_mr(&self, entry: &MemoryEntry) -> Result<u32, Error> {
+        let key = self
+            .commands
+            .execute_with(CommandOpcode::CREATE_MR, 0, entry)?;
+        u32::try_from(key).map_err(|_| Error::BadAnswer { what: "memory key" })
+    }
+
+    /// Destroys an object. On a dead device this succeeds: unmapping its memory keeps the device
+    /// away from it.
+    pub(crate) fn destroy(&self, opcode: CommandOpcode, number: u64) -> Result<(), Error> {
+        match self.commands.execute(opcode, number) {
+            Err(error) if !self.health.is_dead() => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        for queue in self.event_queues.iter().rev() {
+            queue.stop();
+            let number = queue.number().into();
+            if let Err(error) = self.destroy(CommandOpcode::DESTROY_EQ, number) {
+                tracing::debug!(number, %error, "event queue not destroyed");
+            }
+        }
+    }
+}
+
+/// Resets the function when dropped, so that it leaves host memory alone.
+struct StopOnDrop {
+    bus: Arc<dyn Bus>,
+    timeout: Duration,
+}
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        if let Err(error) = reset(&*self.bus, self.timeout) {
+            tracing::warn!(%error, "the device was not reset");
+        }
+    }
+}
+
+fn identify(bus: &dyn Bus) -> Result<Capability, Error> {
+    let magic = mmio::MAGIC.read(bus);
+    if magic != MAGIC {
+        return Err(Error::NotFerroce { magic });
+    }
+    let version = mmio::CONTRACT_VERSION.read(bus);
+    let (major, minor) = ((version >> 16) as u16, version as u16);
+    if major != CONTRACT_MAJOR {
+        return Err(Error::WrongVersion { major, minor });
+    }
+    let capability = mmio::CAPABILITY.read(bus);
+    if !capability.present() {
+        let what = "the capability register";
+        return Err(Error::BadAnswer { what });
+    }
+    Ok(capability)
+}
+
+fn reset(bus: &dyn Bus, timeout: Duration) -> Result<(), Error> {
+    let mut control = Control::default();
+    control.set_reset(true);
+    mmio::CONTROL.write(bus, control);
+    wait_for(bus, timeout, "finish its reset", || {
+        !mmio::CONTROL.read(bus).reset() && mmio::STATUS.read(bus).ready()
+    })
+}
+
+fn enable(bus: &dyn Bus, timeout: Duration) -> Result<(), Error> {
+    let mut control = Control::default();
+    control.set_enable(true);
+    mmio::CONTROL.write(bus, control);
+    wait_for(bus, timeout, "enable itself", || {
+        mmio::STATUS.read(bus).enabled()
+    })
+}
+
+fn wait_for(
+    bus: &dyn Bus,
+    timeout: Duration,
+    what: &'static str,
+    mut done: impl FnMut() -> bool,
+) -> Result<(), Error> {
+    let deadline = Instant::now() + timeout;
+    let mut turn = 0u32;
+    loop {
+        if done() {
+            return Ok(());
+        }
+        turn = turn.wrapping_add(1);
+        if turn % TURNS_PER_CHECK == 0 && Instant::now() > deadline {
+            return Err(Error::RegisterTimeout { what });
+        }
+        bus.relax();
+    }
+}
+
+fn check_commands(commands: &CommandQueue) -> Result<(), Error> {
+    let result = commands.execute(CommandOpcode::NOP, NOP_ARGUMENT)?;
+    if result != NOP_ARGUMENT {
+        let what = "the result of a NOP";
+        return Err(Error::BadAnswer { what });
+    }
+    Ok(())
+}
+
+impl Tables {
+    fn install(
+        limits: &Limits,
+        space: &Arc<DmaSpace>,
+        commands: &CommandQueue,
+    ) -> Result<Self, Error> {
+        let sizes = &limits.tables;
+        let table = |entry_size: usize, log: u8| DmaBuffer::new(space, entry_size << log);
+        let qpc = table(QpContext::SIZE, sizes.log_qps)?;
+        let cqc = table(CqContext::SIZE, sizes.log_cqs)?;
+        let srqc = table(SrqContext::SIZE, sizes.log_srqs)?;
+        let mpt = table(MemoryEntry::SIZE, sizes.log_mrs)?;
+        let mtt = table(TranslationEntry::SIZE, sizes.log_mtts)?;
+        let mtt = TranslationTable::new(mtt, sizes.log_mtts);
+        let input = ContextTables {
+            qpc_base: qpc.iova(),
+            cqc_base: cqc.iova(),
+            srqc_base: srqc.iova(),
+            mpt_base: mpt.iova(),
+            mtt_base: mtt.iova(),
+            ..*sizes
+        };
+        commands.execute_with(CommandOpcode::SET_CONTEXT_TABLES, 0, &input)?;
+        Ok(Self {
+            _qpc: qpc,
+            _cqc: cqc,
+            _srqc: srqc,
+            _mpt: mpt,
+            mtt,
+        })
+    }
+}
+
+fn create_event_queue(
+    number: u16,
+    limits: &Limits,
+    bus: &Arc<dyn Bus>,
+    space: &Arc<DmaSpace>,
+    dispatch: &Arc<Dispatch>,
+    commands: &CommandQueue,
+) -> Result<Arc<EventQueue>, Error> {
+    let log_size = u32::from(limits.log_eqes);
+    let queue = EventQueue::new(number, log_size, bus, space, dispatch)?;
+    let opcode = CommandOpcode::CREATE_EQ;
+    commands.execute_with(opcode, number.into(), &queue.context())?;
+    Ok(queue)
+}
+
+/// The capabilities, with what the registers say.
+fn describe(
+    bus: &dyn Bus,
+    capability: Capability,
+    limits: &Limits,
+    answer: &DeviceCapabilities,
+    event_queues: u16,
+) -> Capabilities {
+    let identity = mmio::DEVICE_ID.read(bus);
+    let [_, _, mac @ ..] = mmio::PORT_MAC.read(bus).to_be_bytes();
+    Capabilities {
+        vendor_id: identity & 0xffff,
+        part_id: identity >> 16,
+        hardware_version: mmio::HARDWARE_REVISION.read(bus),
+        port_mac: mac,
+        ports: capability.ports().max(1),
+        completion_vectors: event_queues.saturating_sub(1).max(1),
+        ..limits.capabilities(answer)
+    }
+}
+
+fn number(result: u64) -> Result<u32, Error> {
+    if result > MAX_NUMBER {
+        let what = "the number of a new object";
+        return Err(Error::BadAnswer { what });
+    }
+    Ok(result as u32)
+}

@@ -1,0 +1,269 @@
+//! Memory that the device reaches by DMA.
+//!
+//! [`DmaBuffer`] is memory of the driver: rings, tables, mailboxes. It is seen as a slice of
+//! atomic words only, because the device changes it at any time. [`UserMapping`] is memory of the
+//! application, which the driver itself never touches.
+
+use crate::bus::{Bus, BusError, DmaAccess, DmaMapping, PAGE_SIZE};
+use crate::error::Error;
+use crate::range::RangeAllocator;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// Size of a huge page; IOVAs of large mappings are congruent to their addresses modulo this, so
+/// that an IOMMU can use huge pages too.
+const HUGE_PAGE_SIZE: u64 = 2 << 20;
+
+/// The function's I/O virtual address space: its allocator, and the bus that maps it.
+pub(crate) struct DmaSpace {
+    bus: Arc<dyn Bus>,
+    allocator: RangeAllocator,
+}
+
+impl DmaSpace {
+    pub(crate) fn new(bus: Arc<dyn Bus>) -> Arc<Self> {
+        let range = bus.iova_range();
+        // Page 0 is never used, so that an IOVA that nobody has set finds nothing.
+        let start = range.start.max(1).next_multiple_of(PAGE_SIZE as u64);
+        let end = range.end / PAGE_SIZE as u64 * PAGE_SIZE as u64;
+        let allocator = RangeAllocator::new(start..end);
+        Arc::new(Self { bus, allocator })
+    }
+
+    /// Maps page-aligned memory at an IOVA of the allocator's choice, which is congruent to
+    /// `address` modulo `alignment`.
+    fn map(
+        &self,
+        address: usize,
+        length: usize,
+        access: DmaAccess,
+        alignment: u64,
+    ) -> Result<u64, Error> {
+        let length64 = length as u64;
+        let iova = self
+            .allocator
+            .allocate(length64, alignment, address as u64)
+            .ok_or(Error::NoResources { what: "IOVA space" })?;
+        let mapping = DmaMapping {
+            iova,
+            address,
+            length,
+            access,
+        };
+        match self.bus.map(&mapping) {
+            Ok(()) => Ok(iova),
+            Err(error) => {
+                self.allocator.release(iova, length64);
+                Err(Error::Bus(error))
+            }
+        }
+    }
+
+    /// Takes a mapping back. When the bus fails, the IOVA range stays in use for ever: the device
+    /// may still reach it.
+    fn unmap(&self, iova: u64, length: usize) -> Result<(), BusError> {
+        let result = self.bus.unmap(iova, length);
+        match result {
+            Ok(()) => self.allocator.release(iova, length as u64),
+            Err(error) => tracing::warn!(iova, length, %error, "cannot unmap DMA memory"),
+        }
+        result
+    }
+}
+
+fn alignment_for(length: usize) -> u64 {
+    if length as u64 >= HUGE_PAGE_SIZE {
+        HUGE_PAGE_SIZE
+    } else {
+        PAGE_SIZE as u64
+    }
+}
+
+/// Zeroed, page-aligned memory of the driver, mapped for DMA in both directions. Pages are taken
+/// from the system when they are first touched.
+pub(crate) struct DmaBuffer {
+    address: NonNull<AtomicU64>,
+    length: usize,
+    iova: u64,
+    space: Arc<DmaSpace>,
+}
+
+// SAFETY: the buffer is an allocation of its own that only this value refers to; all access to it
+// goes through atomics. So it may move to and be used from any thread.
+unsafe impl Send for DmaBuffer {}
+// SAFETY: as above.
+unsafe impl Sync for DmaBuffer {}
+
+impl DmaBuffer {
+    /// A buffer of at least `length` bytes, rounded up to pages.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoResources`] without memory or IOVA space, [`Error::Bus`] when it cannot be
+    /// mapped.
+    pub(crate) fn new(space: &Arc<DmaSpace>, length: usize) -> Result<Self, Error> {
+        let length = length
+            .max(1)
+            .checked_next_multiple_of(PAGE_SIZE)
+            .ok_or(Error::NoResources { what: "memory" })?;
+        let address = allocate_pages(length).ok_or(Error::NoResources { what: "memory" })?;
+        let mapped = space.map(
+            address.as_ptr() as usize,
+            length,
+            DmaAccess::ReadWrite,
+            alignment_for(length),
+        );
+        match mapped {
+            Ok(iova) => Ok(Self {
+                address,
+                length,
+                iova,
+                space: Arc::clone(space),
+            }),
+            Err(error) => {
+                free_pages(address, length);
+                Err(error)
+            }
+        }
+    }
+
+    /// IOVA of the first byte.
+    pub(crate) fn iova(&self) -> u64 {
+        self.iova
+    }
+
+    /// The buffer as words. The device may change any of them at any time.
+    #[inline]
+    pub(crate) fn words(&self) -> &[AtomicU64] {
+        // SAFETY: `address` is aligned to a page and valid for `length` bytes until the drop of
+        // `self`. The memory was zeroed, which is a valid AtomicU64. This process touches it
+        // through atomics only; what the device does to it is a store by another agent, seen
+        // word by word.
+        unsafe { std::slice::from_raw_parts(self.address.as_ptr(), self.length / 8) }
+    }
+
+    /// Stores `value` from byte `offset` on, which is a multiple of 8.
+    ///
+    /// # Panics
+    ///
+    /// When it does not fit: an error of the driver itself.
+    pub(crate) fn store<T: IntoBytes + Immutable>(&self, offset: usize, value: &T) {
+        let bytes = value.as_bytes();
+        let words = &self.words()[offset / 8..][..bytes.len().div_ceil(8)];
+        for (word, chunk) in words.iter().zip(bytes.chunks(8)) {
+            let mut padded = [0; 8];
+            padded[..chunk.len()].copy_from_slice(chunk);
+            word.store(u64::from_le_bytes(padded), Ordering::Relaxed);
+        }
+    }
+
+    /// Loads a value from byte `offset` on, which is a multiple of 8.
+    ///
+    /// # Panics
+    ///
+    /// When it does not lie inside: an error of the driver itself.
+    pub(crate) fn load<T: FromBytes + IntoBytes>(&self, offset: usize) -> T {
+        let mut value = T::new_zeroed();
+        let bytes = value.as_mut_bytes();
+        let words = &self.words()[offset / 8..][..bytes.len().div_ceil(8)];
+        for (word, chunk) in words.iter().zip(bytes.chunks_mut(8)) {
+            let loaded = word.load(Ordering::Relaxed).to_le_bytes();
+            chunk.copy_from_slice(&loaded[..chunk.len()]);
+        }
+        value
+    }
+}
+
+impl Drop for DmaBuffer {
+    fn drop(&mut self) {
+        // Memory that the device may still write is never given back to the system.
+        if self.space.unmap(self.iova, self.length).is_ok() {
+            free_pages(self.address, self.length);
+        }
+    }
+}
+
+fn allocate_pages(length: usize) -> Option<NonNull<AtomicU64>> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no existing
+    // memory. MADV_DONTFORK applies to the new mapping only; a child of fork must not get a
+    // copy-on-write share of memory that a device writes.
+    unsafe {
+        let address = libc::mmap(std::ptr::null_mut(), length, protection, flags, -1, 0);
+        if address == libc::MAP_FAILED {
+            return None;
+        }
+        libc::madvise(address, length, libc::MADV_DONTFORK);
+        NonNull::new(address.cast())
+    }
+}
+
+fn free_pages(address: NonNull<AtomicU64>, length: usize) {
+    // SAFETY: `address` and `length` are one mapping of `allocate_pages`; its only owner gives it
+    // up here, and the device does not reach it any more.
+    unsafe {
+        libc::munmap(address.as_ptr().cast(), length);
+    }
+}
+
+/// Memory of the application, mapped for DMA. The driver never touches it; that it stays mapped
+/// in the process as long as this value lives is the application's duty, as with every DMA.
+pub(crate) struct UserMapping {
+    iova: u64,
+    length: usize,
+    space: Arc<DmaSpace>,
+}
+
+impl UserMapping {
+    /// Maps the pages of size `page_size` that hold `address .. address + length`.
+    ///
+    /// # Errors
+    ///
+    /// As [`DmaBuffer::new`]; [`Error::InvalidArgument`] when the range is empty or wraps around.
+    pub(crate) fn new(
+        space: &Arc<DmaSpace>,
+        address: usize,
+        length: usize,
+        page_size: usize,
+        access: DmaAccess,
+    ) -> Result<Self, Error> {
+        let what = "the address range is empty or wraps around";
+        let invalid = Error::InvalidArgument { what };
+        if length == 0 {
+            return Err(invalid);
+        }
+        let start = address & !(page_size - 1);
+        let end = address
+            .checked_add(length)
+            .and_then(|end| end.checked_next_multiple_of(page_size))
+            .ok_or(invalid)?;
+        let mapped_length = end - start;
+        let alignment = alignment_for(mapped_length).max(page_size as u64);
+        let iova = space.map(start, mapped_length, access, alignment)?;
+        Ok(Self {
+            iova,
+            length: mapped_length,
+            space: Arc::clone(space),
+        })
+    }
+
+    /// IOVA of the first page.
+    pub(crate) fn iova(&self) -> u64 {
+        self.iova
+    }
+
+    /// Bytes mapped: whole pages.
+    pub(crate) fn length(&self) -> usize {
+        self.length
+    }
+}
+
+impl Drop for UserMapping {
+    fn drop(&mut self) {
+        // A failure has been logged; the IOVA range stays reserved then.
+        self.space.unmap(self.iova, self.length).ok();
+    }
+}

@@ -1,0 +1,318 @@
+//! Event queues: draining the rings, and dispatching events to their handlers.
+
+use crate::bus::{Bus, BusError};
+use crate::dma::{DmaBuffer, DmaSpace};
+use crate::error::Error;
+use crate::health::Health;
+use crate::identifier::{Cqn, Qpn};
+use crate::mmio;
+use ferroce_spec::context::EqContext;
+use ferroce_spec::cqe::owner_at;
+use ferroce_spec::eqe::{Eqe, EqeWord, EventType};
+use ferroce_spec::register::EventQueueDoorbell;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem::offset_of;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+
+/// Times that one interrupt re-checks its event queue after arming it. What comes later raises
+/// an interrupt of its own.
+const MAX_DRAIN_ROUNDS: u32 = 4;
+/// Interrupts that one call of the handler serves when others arrive meanwhile on other threads.
+const MAX_INTERRUPTS_SERVED: u32 = 1024;
+/// An EQE is two words: number and sequence, reserved and [`EqeWord`].
+const WORDS_PER_EQE: usize = Eqe::SIZE / 8;
+
+const _: () = assert!(WORDS_PER_EQE == 2 && offset_of!(Eqe, number) == 0);
+const _: () = assert!(offset_of!(Eqe, word) == 12);
+
+/// Something happened that no work completion tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AsyncEvent {
+    /// A QP went to the error state for a local reason.
+    QpFatal(Qpn),
+    /// A QP went to the error state because of an invalid request.
+    QpRequestError(Qpn),
+    /// A QP went to the error state because of a protection error.
+    QpAccessError(Qpn),
+    /// The first packet arrived while the QP was in RTR.
+    CommunicationEstablished(Qpn),
+    /// The send queue has drained in SQD.
+    SqDrained(Qpn),
+    /// The QP in error has taken its last WQE from the shared receive queue.
+    LastWqeReached(Qpn),
+    /// A CQ has overrun or could not be written.
+    CqError(Cqn),
+    /// The port came up.
+    PortActive,
+    /// The port went down.
+    PortError,
+    /// The device has stopped.
+    DeviceFatal,
+}
+
+/// Called with each asynchronous event, under the conditions of
+/// [`InterruptHandler`](crate::bus::InterruptHandler). It must not issue commands and not post.
+pub type AsyncEventHandler = Arc<dyn Fn(AsyncEvent) + Send + Sync>;
+
+/// Called when something happens to a CQ, under the same conditions; it may poll and arm CQs.
+pub type CqHandler = Arc<dyn Fn() + Send + Sync>;
+
+/// What a CQ wants to be called for.
+pub(crate) struct CqHandlers {
+    /// The CQ is armed for any completion; an event for it has not come yet.
+    pub(crate) armed: AtomicBool,
+    pub(crate) on_event: Option<CqHandler>,
+    pub(crate) on_error: Option<CqHandler>,
+}
+
+/// From numbers in EQEs to handlers.
+pub(crate) struct Dispatch {
+    health: Health,
+    cqs: Mutex<BTreeMap<u32, Arc<CqHandlers>>>,
+    qps: Mutex<BTreeSet<u32>>,
+    on_async: Mutex<Option<AsyncEventHandler>>,
+    /// Events that name no object of ours, or nothing known.
+    skipped: AtomicU64,
+}
+
+impl Dispatch {
+    pub(crate) fn new(health: &Health) -> Arc<Self> {
+        Arc::new(Self {
+            health: health.clone(),
+            cqs: Mutex::default(),
+            qps: Mutex::default(),
+            on_async: Mutex::default(),
+            skipped: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn set_async_handler(&self, handler: Option<AsyncEventHandler>) {
+        *self.on_async.lock() = handler;
+    }
+
+    /// Adds a CQ; says whether the number was free.
+    pub(crate) fn add_cq(&self, number: Cqn, handlers: &Arc<CqHandlers>) -> bool {
+        let mut cqs = self.cqs.lock();
+        if cqs.contains_key(&number.0) {
+            return false;
+        }
+        cqs.insert(number.0, Arc::clone(handlers));
+        true
+    }
+
+    pub(crate) fn remove_cq(&self, number: Cqn) {
+        self.cqs.lock().remove(&number.0);
+    }
+
+    /// Adds a QP; says whether the number was free.
+    pub(crate) fn add_qp(&self, number: Qpn) -> bool {
+        self.qps.lock().insert(number.0)
+    }
+
+    pub(crate) fn remove_qp(&self, number: Qpn) {
+        self.qps.lock().remove(&number.0);
+    }
+
+    pub(crate) fn skipped(&self) -> u64 {
+        self.skipped.load(Ordering::Relaxed)
+    }
+
+    /// Calls the handler of one event. No lock is held during the call.
+    fn dispatch(&self, event: EventType, number: u32) {
+        let known = match event {
+            EventType::COMPLETION => self.completion(number),
+            EventType::CQ_ERROR => self.cq_error(number),
+            _ => match self.async_event(event, number) {
+                Some(event) => {
+                    self.call_async(event);
+                    true
+                }
+                None => false,
+            },
+        };
+        if !known {
+            self.skipped.fetch_add(1, Ordering::Relaxed);
+            tracing::debug!(?event, number, "event skipped");
+        }
+    }
+
+    fn cq(&self, number: u32) -> Option<Arc<CqHandlers>> {
+        self.cqs.lock().get(&number).cloned()
+    }
+
+    fn completion(&self, number: u32) -> bool {
+        let Some(handlers) = self.cq(number) else {
+            return false;
+        };
+        handlers.armed.store(false, Ordering::Release);
+        if let Some(on_event) = &handlers.on_event {
+            on_event();
+        }
+        true
+    }
+
+    fn cq_error(&self, number: u32) -> bool {
+        let Some(handlers) = self.cq(number) else {
+            return false;
+        };
+        if let Some(on_error) = &handlers.on_error {
+            on_error();
+        }
+        self.call_async(AsyncEvent::CqError(Cqn(number)));
+        true
+    }
+
+    fn async_event(&self, event: EventType, number: u32) -> Option<AsyncEvent> {
+        let qpn = || self.qps.lock().contains(&number).then_some(Qpn(number));
+        Some(match event {
+            EventType::QP_FATAL => AsyncEvent::QpFatal(qpn()?),
+            EventType::QP_REQUEST_ERROR => AsyncEvent::QpRequestError(qpn()?),
+            EventType::QP_ACCESS_ERROR => AsyncEvent::QpAccessError(qpn()?),
+            EventType::COMMUNICATION_ESTABLISHED => AsyncEvent::CommunicationEstablished(qpn()?),
+            EventType::SEND_QUEUE_DRAINED => AsyncEvent::SqDrained(qpn()?),
+            EventType::LAST_WQE_REACHED => AsyncEvent::LastWqeReached(qpn()?),
+            EventType::PORT_ACTIVE => AsyncEvent::PortActive,
+            EventType::PORT_ERROR => AsyncEvent::PortError,
+            EventType::DEVICE_FATAL => {
+                self.health.mark_dead();
+                AsyncEvent::DeviceFatal
+            }
+            _ => return None,
+        })
+    }
+
+    fn call_async(&self, event: AsyncEvent) {
+        let handler = self.on_async.lock().clone();
+        if let Some(handler) = handler {
+            handler(event);
+        }
+    }
+}
+
+/// One event queue.
+pub(crate) struct EventQueue {
+    number: u16,
+    bus: Arc<dyn Bus>,
+    buffer: DmaBuffer,
+    log_size: u32,
+    dispatch: Arc<Dispatch>,
+    /// An interrupt has come that nobody serves yet.
+    requested: AtomicBool,
+    /// Consumer index. Whoever holds the lock serves the queue; it is only ever tried, so that a
+    /// handler that gets here again cannot deadlock.
+    consumer: Mutex<u32>,
+}
+
+impl EventQueue {
+    pub(crate) fn new(
+        number: u16,
+        log_size: u32,
+        bus: &Arc<dyn Bus>,
+        space: &Arc<DmaSpace>,
+        dispatch: &Arc<Dispatch>,
+    ) -> Result<Arc<Self>, Error> {
+        Ok(Arc::new(Self {
+            number,
+            bus: Arc::clone(bus),
+            buffer: DmaBuffer::new(space, Eqe::SIZE << log_size)?,
+            log_size,
+            dispatch: Arc::clone(dispatch),
+            requested: AtomicBool::new(false),
+            consumer: Mutex::new(0),
+        }))
+    }
+
+    pub(crate) fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// The context with which the device creates this queue.
+    pub(crate) fn context(&self) -> EqContext {
+        EqContext {
+            base: self.buffer.iova(),
+            log_size: self.log_size as u8,
+            vector: self.number,
+            ..EqContext::default()
+        }
+    }
+
+    /// Connects the interrupt and arms the queue.
+    pub(crate) fn start(self: &Arc<Self>) -> Result<(), BusError> {
+        let queue = Arc::clone(self);
+        let handler = Arc::new(move || queue.interrupt());
+        self.bus.set_interrupt_handler(self.number, Some(handler))?;
+        self.arm(0);
+        Ok(())
+    }
+
+    /// Disconnects the interrupt.
+    pub(crate) fn stop(&self) {
+        if let Err(error) = self.bus.set_interrupt_handler(self.number, None) {
+            tracing::debug!(vector = self.number, %error, "cannot clear interrupt handler");
+        }
+    }
+
+    /// Serves the queue, or leaves it to the thread that is doing so.
+    fn interrupt(&self) {
+        self.requested.store(true, Ordering::SeqCst);
+        for _ in 0..MAX_INTERRUPTS_SERVED {
+            // Either the try_lock below sees the lock free, or its holder sees `requested` in its
+            // next turn: both sides have a full fence between their store and their load.
+            fence(Ordering::SeqCst);
+            if !self.requested.load(Ordering::SeqCst) {
+                return;
+            }
+            let Some(mut consumer) = self.consumer.try_lock() else {
+                return;
+            };
+            self.requested.store(false, Ordering::SeqCst);
+            self.serve(&mut consumer);
+        }
+        tracing::warn!(vector = self.number, "interrupts without end");
+    }
+
+    fn serve(&self, consumer: &mut u32) {
+        for _ in 0..MAX_DRAIN_ROUNDS {
+            self.drain(consumer);
+            self.arm(*consumer);
+            if self.peek(*consumer).is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Dispatches what is in the ring, one lap at most.
+    fn drain(&self, consumer: &mut u32) {
+        for _ in 0..1u32 << self.log_size {
+            let Some((event, number)) = self.peek(*consumer) else {
+                return;
+            };
+            *consumer = consumer.wrapping_add(1);
+            self.dispatch.dispatch(event, number);
+        }
+    }
+
+    /// The event at `index`, when the device has written it.
+    fn peek(&self, index: u32) -> Option<(EventType, u32)> {
+        let place = (index as usize & ((1 << self.log_size) - 1)) * WORDS_PER_EQE;
+        let words = &self.buffer.words()[place..][..WORDS_PER_EQE];
+        let word = EqeWord::from_bits((words[1].load(Ordering::Acquire) >> 32) as u32);
+        if word.owner() != owner_at(index, self.log_size) {
+            return None;
+        }
+        let number = words[0].load(Ordering::Relaxed) as u32;
+        Some((EventType(word.event()), number))
+    }
+
+    fn arm(&self, consumer: u32) {
+        let Some(register) = mmio::EVENT_QUEUE_DOORBELL.element(self.number) else {
+            return;
+        };
+        let mut doorbell = EventQueueDoorbell::default();
+        doorbell.set_consumer_index(consumer & 0xff_ffff);
+        doorbell.set_arm(true);
+        register.write(&*self.bus, doorbell);
+    }
+}

@@ -1,0 +1,299 @@
+//! What the driver remembers of posted work requests, so that it need not believe the device.
+//!
+//! The poster of a queue writes, under the queue's lock; the poller of its CQ reads and retires,
+//! under the CQ's lock. They meet in two words: what is posted, and what is retired.
+
+use crate::completion::CompletionOpcode;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// A word in a cache line pair of its own: poster and poller run on different cores.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct OwnLine<T>(T);
+
+/// Sequence numbers of send work requests are stored with this many bits.
+const SEQUENCE_BITS: u32 = 24;
+const SEQUENCE_MASK: u32 = (1 << SEQUENCE_BITS) - 1;
+
+/// What kind of completion a send work request will have; the number fits 4 bits.
+const SEND_OPCODES: [CompletionOpcode; 7] = [
+    CompletionOpcode::Send,
+    CompletionOpcode::RdmaWrite,
+    CompletionOpcode::RdmaRead,
+    CompletionOpcode::CompareSwap,
+    CompletionOpcode::FetchAdd,
+    CompletionOpcode::BindMemoryWindow,
+    CompletionOpcode::LocalInvalidate,
+];
+
+/// One posted send WQE, at the place of its first block.
+#[derive(Debug, Default)]
+struct SendSlot {
+    wr_id: AtomicU64,
+    /// Index of the first block in bits 31:0, blocks in 35:32 (zero: no WQE begins here),
+    /// completion opcode in 39:36, sequence number in 63:40.
+    tag: AtomicU64,
+}
+
+/// A send work request that the device has completed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RetiredSend {
+    pub(crate) wr_id: u64,
+    pub(crate) opcode: CompletionOpcode,
+}
+
+/// A send work request that is being posted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PostedSend {
+    pub(crate) wr_id: u64,
+    /// Producer index of its first block.
+    pub(crate) index: u32,
+    /// Blocks, 1 to 10.
+    pub(crate) blocks: u32,
+    /// Work requests posted before it, modulo 2^24.
+    pub(crate) sequence: u32,
+    /// What its completion will say.
+    pub(crate) opcode: CompletionOpcode,
+}
+
+/// The shadow of a send queue.
+#[derive(Debug)]
+pub(crate) struct SendShadow {
+    slots: Box<[SendSlot]>,
+    /// Producer index that the device has been told.
+    posted: OwnLine<AtomicU32>,
+    /// Block index behind the newest retired WQE in bits 31:0, work requests retired in 55:32.
+    retired: OwnLine<AtomicU64>,
+}
+
+impl SendShadow {
+    /// A shadow for a ring of `1 << log_blocks` blocks.
+    pub(crate) fn new(log_blocks: u8) -> Self {
+        Self {
+            slots: (0..1usize << log_blocks)
+                .map(|_| SendSlot::default())
+                .collect(),
+            posted: OwnLine::default(),
+            retired: OwnLine::default(),
+        }
+    }
+
+    #[inline]
+    fn slot(&self, index: u32) -> &SendSlot {
+        &self.slots[index as usize & (self.slots.len() - 1)]
+    }
+
+    /// Poster: remembers a work request.
+    #[inline]
+    pub(crate) fn remember(&self, send: &PostedSend) {
+        let slot = self.slot(send.index);
+        slot.wr_id.store(send.wr_id, Ordering::Relaxed);
+        let tag = u64::from(send.index)
+            | u64::from(send.blocks) << 32
+            | (send.opcode as u64) << 36
+            | u64::from(send.sequence & SEQUENCE_MASK) << 40;
+        slot.tag.store(tag, Ordering::Relaxed);
+    }
+
+    /// Poster: everything before `producer` may complete from now on.
+    #[inline]
+    pub(crate) fn publish(&self, producer: u32) {
+        self.posted.0.store(producer, Ordering::Release);
+    }
+
+    /// Poster: work requests retired so far, modulo 2^24.
+    #[inline]
+    pub(crate) fn retired_count(&self) -> u32 {
+        (self.retired.0.load(Ordering::Acquire) >> 32) as u32
+    }
+
+    /// Poller: the WQE that begins at `index` has completed, and so have all before it. `None`
+    /// when no outstanding WQE begins there.
+    #[inline]
+    pub(crate) fn retire(&self, index: u32) -> Option<RetiredSend> {
+        let posted = self.posted.0.load(Ordering::Acquire);
+        let retired = self.retired.0.load(Ordering::Relaxed) as u32;
+        if index.wrapping_sub(retired) >= posted.wrapping_sub(retired) {
+            return None;
+        }
+        let slot = self.slot(index);
+        let tag = slot.tag.load(Ordering::Relaxed);
+        let blocks = (tag >> 32) as u32 & 0xf;
+        if tag as u32 != index || blocks == 0 {
+            return None;
+        }
+        let opcode = *SEND_OPCODES.get((tag >> 36) as usize & 0xf)?;
+        let wr_id = slot.wr_id.load(Ordering::Relaxed);
+        let count = ((tag >> 40) as u32).wrapping_add(1) & SEQUENCE_MASK;
+        let retired = u64::from(index.wrapping_add(blocks)) | u64::from(count) << 32;
+        // Release: the poster reuses the slot only after wr_id has been read.
+        self.retired.0.store(retired, Ordering::Release);
+        Some(RetiredSend { wr_id, opcode })
+    }
+
+    /// Forgets everything. The caller holds the locks of the queue and of its CQ.
+    pub(crate) fn reset(&self) {
+        for slot in &self.slots {
+            slot.tag.store(0, Ordering::Relaxed);
+        }
+        self.posted.0.store(0, Ordering::Release);
+        self.retired.0.store(0, Ordering::Release);
+    }
+}
+
+/// Work requests outstanding, of `posted` and `retired` counted modulo 2^24.
+#[inline]
+pub(crate) fn outstanding(posted: u32, retired: u32) -> u32 {
+    posted.wrapping_sub(retired) & SEQUENCE_MASK
+}
+
+/// The shadow of a receive queue.
+#[derive(Debug)]
+pub(crate) struct ReceiveShadow {
+    wr_ids: Box<[AtomicU64]>,
+    /// Producer index that the device has been told.
+    posted: OwnLine<AtomicU32>,
+    /// Index behind the newest retired entry.
+    retired: OwnLine<AtomicU32>,
+}
+
+impl ReceiveShadow {
+    /// A shadow for a ring of `1 << log_entries` entries.
+    pub(crate) fn new(log_entries: u8) -> Self {
+        Self {
+            wr_ids: (0..1usize << log_entries)
+                .map(|_| AtomicU64::new(0))
+                .collect(),
+            posted: OwnLine::default(),
+            retired: OwnLine::default(),
+        }
+    }
+
+    #[inline]
+    fn wr_id(&self, index: u32) -> &AtomicU64 {
+        &self.wr_ids[index as usize & (self.wr_ids.len() - 1)]
+    }
+
+    /// Poster: remembers a work request.
+    #[inline]
+    pub(crate) fn remember(&self, index: u32, wr_id: u64) {
+        self.wr_id(index).store(wr_id, Ordering::Relaxed);
+    }
+
+    /// Poster: everything before `producer` may complete from now on.
+    #[inline]
+    pub(crate) fn publish(&self, producer: u32) {
+        self.posted.0.store(producer, Ordering::Release);
+    }
+
+    /// Poster: index behind the newest retired entry.
+    #[inline]
+    pub(crate) fn retired_index(&self) -> u32 {
+        self.retired.0.load(Ordering::Acquire)
+    }
+
+    /// Poller: entry `index` has completed; returns its `wr_id`. `None` when it is not
+    /// outstanding.
+    #[inline]
+    pub(crate) fn retire(&self, index: u32) -> Option<u64> {
+        let posted = self.posted.0.load(Ordering::Acquire);
+        let retired = self.retired.0.load(Ordering::Relaxed);
+        if index.wrapping_sub(retired) >= posted.wrapping_sub(retired) {
+            return None;
+        }
+        let wr_id = self.wr_id(index).load(Ordering::Relaxed);
+        self.retired
+            .0
+            .store(index.wrapping_add(1), Ordering::Release);
+        Some(wr_id)
+    }
+
+    /// Forgets everything. The caller holds the locks of the queue and of its CQ.
+    pub(crate) fn reset(&self) {
+        self.posted.0.store(0, Ordering::Release);
+        self.retired.0.store(0, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn send(shadow: &SendShadow, index: u32, blocks: u32, sequence: u32) {
+        shadow.remember(&PostedSend {
+            wr_id: u64::from(index) * 10,
+            index,
+            blocks,
+            sequence,
+            opcode: CompletionOpcode::RdmaRead,
+        });
+        shadow.publish(index.wrapping_add(blocks));
+    }
+
+    #[test]
+    fn a_later_completion_frees_unsignaled_wqes() {
+        let shadow = SendShadow::new(3);
+        send(&shadow, 0, 2, 0);
+        send(&shadow, 2, 1, 1);
+        send(&shadow, 3, 4, 2);
+        assert_eq!(shadow.retire(1), None, "the middle of a WQE");
+        assert_eq!(shadow.retire(7), None, "not posted");
+        let retired = shadow.retire(2).expect("posted");
+        assert_eq!(
+            (retired.wr_id, retired.opcode),
+            (20, CompletionOpcode::RdmaRead)
+        );
+        assert_eq!(outstanding(3, shadow.retired_count()), 1);
+        assert_eq!(shadow.retire(2), None, "retired twice");
+        assert_eq!(shadow.retire(0), None, "already freed");
+        assert!(shadow.retire(3).is_some());
+        assert_eq!(outstanding(3, shadow.retired_count()), 0);
+    }
+
+    #[test]
+    fn indices_wrap_around() {
+        let shadow = SendShadow::new(2);
+        let start = u32::MAX - 1;
+        shadow
+            .retired
+            .0
+            .store(u64::from(start) | 0xff_ffff << 32, Ordering::Relaxed);
+        shadow.publish(start);
+        send(&shadow, start, 3, SEQUENCE_MASK);
+        assert!(shadow.retire(start).is_some());
+        assert_eq!(shadow.retired_count(), 0);
+        let receives = ReceiveShadow::new(1);
+        receives.retired.0.store(u32::MAX, Ordering::Relaxed);
+        receives.remember(u32::MAX, 7);
+        receives.publish(0);
+        assert_eq!(receives.retire(0), None);
+        assert_eq!(receives.retire(u32::MAX), Some(7));
+        assert_eq!(receives.retired_index(), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_retires_only_what_is_outstanding(
+            lengths in prop::collection::vec(1u32..10, 1..20), garbage: Vec<u32>, start: u32,
+        ) {
+            let shadow = SendShadow::new(8);
+            shadow.retired.0.store(u64::from(start), Ordering::Relaxed);
+            shadow.publish(start);
+            let mut index = start;
+            let mut starts = Vec::new();
+            for (sequence, &blocks) in lengths.iter().enumerate() {
+                send(&shadow, index, blocks, sequence as u32);
+                starts.push(index);
+                index = index.wrapping_add(blocks);
+            }
+            let mut newest = None;
+            for guess in garbage.iter().map(|g| start.wrapping_add(g % 256)) {
+                let place = starts.iter().position(|&s| s == guess);
+                let expected = place.filter(|&place| newest.is_none_or(|newest| place > newest));
+                prop_assert_eq!(shadow.retire(guess).is_some(), expected.is_some());
+                newest = expected.or(newest);
+            }
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Counts the users of an object, so that it refuses to go while it has any.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const CLOSED: u32 = 1 << 31;
+
+/// Number of users of an object.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct UseCount(Arc<AtomicU32>);
+
+/// One user; gone when dropped.
+#[derive(Debug)]
+pub(crate) struct Lease(Arc<AtomicU32>);
+
+impl UseCount {
+    /// Becomes a user. `None` when the object is closed (or has 2^31 users).
+    pub(crate) fn acquire(&self) -> Option<Lease> {
+        self.0
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |count| {
+                (count & CLOSED == 0 && count < CLOSED - 1).then_some(count + 1)
+            })
+            .ok()
+            .map(|_| Lease(Arc::clone(&self.0)))
+    }
+
+    /// Closes the object when it has no users; says whether it did.
+    pub(crate) fn close(&self) -> bool {
+        self.0
+            .compare_exchange(0, CLOSED, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Undoes [`UseCount::close`], when the object could not be destroyed after all.
+    pub(crate) fn reopen(&self) {
+        self.0.fetch_and(!CLOSED, Ordering::AcqRel);
+    }
+
+    /// Whether the object is closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.0.load(Ordering::Acquire) & CLOSED != 0
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closes_only_without_users() {
+        let count = UseCount::default();
+        let lease = count.acquire().expect("open");
+        assert!(!count.close());
+        drop(lease);
+        assert!(count.close());
+        assert!(count.is_closed());
+        assert!(count.acquire().is_none());
+        count.reopen();
+        assert!(count.acquire().is_some());
+    }
+}
