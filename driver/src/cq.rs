@@ -89,10 +89,6 @@ pub type OwnedPoller = LockedCq<ArcMutexGuard<RawMutex, CqState>>;
 impl<G: Deref<Target = CqState> + DerefMut> LockedCq<G> {
     /// Takes the next completion.
     #[inline]
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "a poller is not an iterator: it may have more to say after None"
-    )]
     pub fn next(&mut self) -> Option<WorkCompletion> {
         self.state.next()
     }

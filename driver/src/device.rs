@@ -106,10 +106,10 @@ impl Device {
     /// As [`Device::open`].
     pub fn open_with(bus: Arc<dyn Bus>, config: &DeviceConfig) -> Result<Arc<Self>, Error> {
         let health = Health::default();
-        // Locals go in reverse order: what stops the device is declared last and goes first.
+        // Locals go in reverse order: what stops the device is declared last and goes first, before
+        // the memory that the device uses.
         let (space, dispatch) = (DmaSpace::new(Arc::clone(&bus)), Dispatch::new(&health));
         let (commands, tables, event_queues);
-        let stop;
 
         // 1. Is it there, and does it speak our language?
         let capability = identify(&*bus)?;
@@ -117,7 +117,7 @@ impl Device {
         reset(&*bus, config.reset_timeout)?;
         // 3. Command queue.
         commands = CommandQueue::new(&bus, &space, &health, config.command_timeout)?;
-        stop = StopOnDrop {
+        let stop = StopOnDrop {
             bus: Arc::clone(&bus),
             timeout: config.reset_timeout,
         };

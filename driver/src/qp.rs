@@ -14,7 +14,7 @@ use crate::receive_queue::{ReceiveQueue, ReceiveShape};
 use crate::ring::Ring;
 use crate::send_queue::{SendLimits, SendQueue, SendShape};
 use crate::use_count::Lease;
-use ferroce_spec::command::{ModifyQp as ModifyQpInput, QpAttributeMask};
+use ferroce_spec::command::{ANY_STATE, ModifyQp as ModifyQpInput, QpAttributeMask};
 use ferroce_spec::context::{PathMtuCode, QpContext, QpShape, ServiceCode};
 use ferroce_spec::wqe::BLOCK_SIZE;
 use parking_lot::Mutex;
@@ -311,9 +311,7 @@ impl QueuePair {
     /// left of its work is removed.
     fn modify_to_reset(&self, control: &mut Control) -> Result<(), Error> {
         self.open_queues(QpState::Reset);
-        let mut input = ModifyQpInput::default();
-        input.state = QpState::Reset as u32;
-        input.current_state = ferroce_spec::command::ANY_STATE;
+        let (_, input) = input(&ModifyQp::ToReset);
         if let Err(error) = self.pd.device().modify_qp(self.number, &input) {
             self.open_queues(control.state);
             return Err(error);
@@ -524,7 +522,7 @@ fn input(transition: &ModifyQp) -> (QpState, ModifyQpInput) {
     };
     let input = ModifyQpInput {
         state: to as u32,
-        current_state: from.map_or(ferroce_spec::command::ANY_STATE, |state| state as u32),
+        current_state: from.map_or(ANY_STATE, |state| state as u32),
         mask: attributes.mask,
         reserved: 0,
         context: attributes.context,
