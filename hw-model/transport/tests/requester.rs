@@ -678,7 +678,7 @@ fn two_gib_are_counted_packet_by_packet() {
         let position = Position::of(index, packets);
         s.good_read_response(packets + index, position, 256);
         if index == 0 {
-            assert_eq!(s.sent_psns(), [2 * packets & 0xff_ffff]);
+            assert_eq!(s.sent_psns(), [(2 * packets) & 0xff_ffff]);
         }
     }
     assert_eq!(s.statuses(), [(1, Success)]);

@@ -301,6 +301,31 @@ fn the_ack_of_a_duplicate_does_not_overtake_read_responses() {
 }
 
 #[test]
+fn a_read_response_stands_for_the_ack_before_it() {
+    let mut s = script();
+    s.good_send(0, 0);
+    let step = s.read_request(1, reth(4));
+    s.carry_out(step, 0, 0);
+    assert_eq!(s.responses(), [(1, ACK)]);
+}
+
+#[test]
+fn of_two_duplicates_the_earlier_one_is_acknowledged_first() {
+    let mut s = script();
+    for psn in [0, 2] {
+        s.good_send(psn, psn);
+        let step = s.read_request(psn + 1, reth(4));
+        s.carry_out(step, 0, 0);
+    }
+    s.transmit();
+    for psn in [0, 2] {
+        assert_eq!(s.send_part(psn, SendPart::Only, 4), Step::Done);
+        assert_eq!(s.read_request(psn + 1, reth(4)), Step::Done);
+    }
+    assert_eq!(s.responses(), [(0, ACK), (1, ACK), (3, ACK)]);
+}
+
+#[test]
 fn more_reads_than_agreed_are_invalid() {
     let mut s = Script::new(Setup {
         max_dest_rd_atomic: 2,

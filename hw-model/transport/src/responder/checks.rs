@@ -1,0 +1,192 @@
+//! The checks of an inbound request. Each one returns the next step.
+
+use ferroce_wire::{NakCode, Position, Syndrome};
+
+use super::{Asked, Message, Next, Receive, Refusal, Responder};
+use crate::context::Context;
+use crate::event::Event;
+use crate::request::MAX_MESSAGE_LENGTH;
+use crate::state::QpState;
+use crate::step::{Access, MemoryOp};
+
+impl Responder {
+    /// In order, duplicate (the half of the circle before the expected PSN), or ahead of a gap.
+    #[inline]
+    pub(super) fn check_psn(&mut self, ctx: &mut Context) -> Next {
+        let ahead = self.packet.psn.distance_from(self.expected);
+        if ahead < 0 {
+            return Next::Duplicate;
+        }
+        if ahead > 0 {
+            if !self.awaiting_retry {
+                self.nak(
+                    ctx,
+                    self.expected,
+                    Syndrome::Nak(NakCode::PsnSequenceError),
+                    false,
+                );
+            }
+            return Next::Done;
+        }
+        if self.awaiting_retry {
+            self.awaiting_retry = false;
+            self.acknowledger.withdraw_nak();
+        }
+        if ctx.state == QpState::Rtr && !self.established {
+            self.established = true;
+            ctx.raise(Event::CommunicationEstablished);
+        }
+        Next::CheckOpcodeSequence
+    }
+
+    /// First or Only where no message is open; Middle or Last of the same operation where one is.
+    #[inline]
+    pub(super) fn check_opcode_sequence(&self) -> Next {
+        let starts = self.packet.position.starts_message();
+        let in_sequence = match self.message {
+            Message::None => starts,
+            Message::Send { .. } => !starts && self.packet.is_send(),
+            Message::Write { .. } => !starts && self.packet.is_write(),
+        };
+        if in_sequence {
+            Next::CheckOpcodeValid
+        } else {
+            Next::Refuse(Refusal::InvalidRequest)
+        }
+    }
+
+    /// An operation that this responder has, and that the queue pair was opened for. (Soft-RoCE
+    /// answers a closed queue pair with "invalid request" too.)
+    #[inline]
+    pub(super) fn check_opcode_valid(&self, ctx: &Context) -> Next {
+        let access = &ctx.attributes.access;
+        let valid = self.packet.is_send()
+            || self.packet.is_write() && access.write
+            || self.packet.is_read() && access.read;
+        if valid {
+            Next::CheckResource
+        } else {
+            Next::Refuse(Refusal::InvalidRequest)
+        }
+    }
+
+    /// A receive WQE for the first packet of a SEND and the last of a WRITE with immediate, a
+    /// responder resource for a READ.
+    #[inline]
+    pub(super) fn check_resource(&self, ctx: &Context) -> Next {
+        let takes_receive = if self.packet.is_send() {
+            self.packet.position.starts_message()
+        } else {
+            self.packet.immediate.is_some()
+        };
+        if takes_receive {
+            Next::Ask(Asked::Receive, MemoryOp::TakeReceive)
+        } else if self.packet.is_read()
+            && !self.resources.has_room(ctx.attributes.max_dest_rd_atomic)
+        {
+            Next::Refuse(Refusal::InvalidRequest)
+        } else {
+            Next::CheckLength
+        }
+    }
+
+    pub(super) fn take_receive(&mut self, id: u32, capacity: u32) -> Next {
+        self.receive = Some(Receive { id, capacity });
+        Next::CheckLength
+    }
+
+    /// No receive WQE: RNR NAK. The packet will come again.
+    pub(super) fn refuse_for_now(&mut self, ctx: &mut Context) -> Next {
+        let timer = ctx.attributes.min_rnr_timer;
+        self.nak(ctx, self.expected, Syndrome::RnrNak { timer }, false);
+        Next::Done
+    }
+
+    /// Payload against path MTU, position, announced length and receive buffers.
+    #[inline]
+    pub(super) fn check_length(&self, ctx: &Context) -> Next {
+        let mtu = ctx.attributes.path_mtu.bytes();
+        let payload = self.packet.payload_length;
+        let fits_position = match self.packet.position {
+            Position::First | Position::Middle => payload == mtu,
+            Position::Last => 1 <= payload && payload <= mtu,
+            Position::Only => payload <= mtu,
+        };
+        if !fits_position {
+            return Next::Refuse(Refusal::InvalidRequest);
+        }
+        if self.packet.is_send() {
+            self.check_send_length(payload)
+        } else if self.packet.is_read() {
+            self.check_read_length(payload)
+        } else {
+            self.check_write_length(payload)
+        }
+    }
+
+    #[inline]
+    pub(super) fn check_send_length(&self, payload: u32) -> Next {
+        let received = match self.message {
+            Message::Send { received } => received,
+            _ => 0,
+        };
+        // Neither sum overflows: both parts are bounded by the longest message.
+        let total = received + payload;
+        let capacity = self.receive.map_or(0, |receive| receive.capacity);
+        if total > capacity {
+            Next::Refuse(Refusal::ReceiveTooShort)
+        } else if total > MAX_MESSAGE_LENGTH {
+            Next::Refuse(Refusal::InvalidRequest)
+        } else {
+            Next::Execute
+        }
+    }
+
+    pub(super) fn check_read_length(&self, payload: u32) -> Next {
+        if payload != 0 || self.packet.reth.dma_length > MAX_MESSAGE_LENGTH {
+            Next::Refuse(Refusal::InvalidRequest)
+        } else {
+            Next::CheckRemoteAccess
+        }
+    }
+
+    #[inline]
+    pub(super) fn check_write_length(&self, payload: u32) -> Next {
+        let remaining = match self.message {
+            Message::Write { remaining, .. } => remaining,
+            _ => self.packet.reth.dma_length,
+        };
+        let fits = if self.packet.position.ends_message() {
+            payload == remaining
+        } else {
+            payload < remaining
+        };
+        if !fits || remaining > MAX_MESSAGE_LENGTH {
+            Next::Refuse(Refusal::InvalidRequest)
+        } else {
+            Next::CheckRemoteAccess
+        }
+    }
+
+    /// Key, bounds, protection domain and rights, once per message. A message of no bytes is not
+    /// checked: its key may be anything.
+    #[inline]
+    pub(super) fn check_remote_access(&self) -> Next {
+        let reth = &self.packet.reth;
+        if !self.packet.position.starts_message() || reth.dma_length == 0 {
+            return Next::Execute;
+        }
+        let access = if self.packet.is_read() {
+            Access::Read
+        } else {
+            Access::Write
+        };
+        let operation = MemoryOp::Validate {
+            r_key: reth.r_key,
+            virtual_address: reth.virtual_address,
+            length: reth.dma_length,
+            access,
+        };
+        Next::Ask(Asked::RemoteAccess, operation)
+    }
+}
