@@ -68,6 +68,7 @@ fn update_credits(requester: &mut Requester, ctx: &mut Context, aeth: Aeth) {
 /// (IBTA vol 1, 9.7.5.2, implied NAK).
 fn imply_nak(requester: &mut Requester, ctx: &mut Context) {
     if !ctx.fault && requester.retry.take_implied_nak() {
+        ctx.statistics.sequence_naks_received += 1;
         requester.retry(ctx);
     }
 }
@@ -96,6 +97,7 @@ fn handle_rnr_nak(
 ) {
     let obey = acknowledge_before_nak(requester, now, ctx, before);
     if obey && requester.next != requester.oldest {
+        ctx.statistics.rnr_naks_received += 1;
         requester.back_off(ctx, now + Duration::from_ns(timer.nanoseconds()));
     }
 }
@@ -110,21 +112,23 @@ fn handle_nak(
     if !acknowledge_before_nak(requester, now, ctx, before) {
         return;
     }
-    match code {
+    let status = match code {
         NakCode::PsnSequenceError => {
             if requester.next != requester.oldest {
+                ctx.statistics.sequence_naks_received += 1;
                 requester.retry(ctx);
             }
+            return;
         }
         NakCode::InvalidRequest | NakCode::InvalidRdRequest => {
-            requester.fail_front(ctx, CompletionStatus::RemoteInvalidRequest);
+            CompletionStatus::RemoteInvalidRequest
         }
-        NakCode::RemoteAccessError => requester.fail_front(ctx, CompletionStatus::RemoteAccess),
-        NakCode::RemoteOperationalError => {
-            requester.fail_front(ctx, CompletionStatus::RemoteOperation);
-        }
-        NakCode::Other(_) => requester.fail_front(ctx, CompletionStatus::BadResponse),
-    }
+        NakCode::RemoteAccessError => CompletionStatus::RemoteAccess,
+        NakCode::RemoteOperationalError => CompletionStatus::RemoteOperation,
+        NakCode::Other(_) => CompletionStatus::BadResponse,
+    };
+    ctx.statistics.other_naks_received += 1;
+    requester.fail_front(ctx, status);
 }
 
 /// A packet of a READ response: asks for its payload to be written, or is done with it.

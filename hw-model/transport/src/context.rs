@@ -9,6 +9,7 @@ use crate::completion::Completion;
 use crate::config::Config;
 use crate::event::{Event, EventSet};
 use crate::state::QpState;
+use crate::statistics::Statistics;
 use crate::timer::Timers;
 
 /// State that every part of a queue pair sees.
@@ -23,6 +24,7 @@ pub(crate) struct Context {
     pub(crate) config: Config,
     pub(crate) timers: Timers,
     pub(crate) completions: VecDeque<Completion>,
+    pub(crate) statistics: Statistics,
 }
 
 impl Context {
@@ -36,12 +38,17 @@ impl Context {
             config: config.bounded(),
             timers: Timers::new(),
             completions: VecDeque::new(),
+            statistics: Statistics::default(),
         }
     }
 
-    /// Forgets everything but identity and policy (to RESET).
+    /// Forgets everything but identity, policy and what was not counted yet (to RESET).
     pub(crate) fn reset(&mut self) {
-        *self = Context::new(self.qpn, self.config);
+        let statistics = self.statistics;
+        *self = Context {
+            statistics,
+            ..Context::new(self.qpn, self.config)
+        };
     }
 
     pub(crate) fn complete(&mut self, completion: Completion) {

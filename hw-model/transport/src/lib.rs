@@ -32,6 +32,7 @@ mod responder;
 mod retry;
 mod segment;
 mod state;
+mod statistics;
 mod step;
 mod time;
 mod timer;
@@ -49,6 +50,7 @@ pub use request::{
     MAX_MESSAGE_LENGTH, MAX_OUTSTANDING_SEND_REQUESTS, Remote, SendKind, SendOperation, SendRequest,
 };
 pub use state::QpState;
+pub use statistics::Statistics;
 pub use step::{Access, MemoryAnswer, MemoryOp, Step};
 pub use time::{Duration, Instant};
 pub use transmit::{Payload, Transmit};

@@ -10,6 +10,7 @@ use crate::event::Event;
 use crate::rc::Rc;
 use crate::request::SendRequest;
 use crate::state::QpState;
+use crate::statistics::Statistics;
 use crate::step::{MemoryAnswer, Step};
 use crate::time::Instant;
 use crate::transmit::Transmit;
@@ -269,6 +270,13 @@ impl Qp {
         } else {
             self.context.events.take()
         }
+    }
+
+    /// What happened since the last call, for the NIC's counters; `None` if nothing did.
+    #[inline]
+    pub fn take_statistics(&mut self) -> Option<Statistics> {
+        let taken = std::mem::take(&mut self.context.statistics);
+        (taken != Statistics::default()).then_some(taken)
     }
 
     /// When [`Qp::handle_timeout`] wants to be called.

@@ -300,6 +300,8 @@ impl Requester {
         self.in_flight += 1;
         if span(self.oldest, self.next) > span(self.oldest, self.newest) {
             self.newest = self.next;
+        } else {
+            ctx.statistics.packets_retransmitted += 1;
         }
         if !ctx.timers.is_set(Timer::Retransmit) {
             self.start_timer(now, ctx);
@@ -513,6 +515,7 @@ impl Requester {
     /// The local ACK timeout expired.
     pub(crate) fn time_out(&mut self, ctx: &mut Context) {
         if self.oldest != self.next {
+            ctx.statistics.local_ack_timeouts += 1;
             self.retry.rearm_implied_nak();
             self.retry(ctx);
         }

@@ -319,6 +319,7 @@ impl Responder {
     /// A duplicate is not executed again, but answered again: a READ from memory, the others
     /// with an ACK of the newest packet that no unanswered READ precedes.
     fn repeat(&mut self, ctx: &mut Context) -> Next {
+        ctx.statistics.duplicate_requests += 1;
         if self.packet.is_read() {
             self.resources.replay(&self.packet, ctx.attributes.path_mtu);
         } else if self.packet.is_send() || self.packet.is_write() {
@@ -411,19 +412,18 @@ impl Responder {
     /// The next response. READ responses go before an ACK or NAK, which comes later in PSN.
     #[inline]
     pub(crate) fn poll(&mut self, ctx: &mut Context) -> Option<Transmit> {
-        if let Some(psn) = self.acknowledger.take_duplicate() {
-            return Some(self.acknowledge_packet(ctx, psn, self.positive()));
-        }
-        if let Some(packet) = self.resources.next_packet(ctx.attributes.path_mtu) {
+        let (psn, syndrome) = if let Some(psn) = self.acknowledger.take_duplicate() {
+            (psn, self.positive())
+        } else if let Some(packet) = self.resources.next_packet(ctx.attributes.path_mtu) {
             return Some(self.read_response(ctx, &packet));
-        }
-        if let Some(nak) = self.acknowledger.take_nak() {
-            return Some(self.acknowledge_packet(ctx, nak.psn, nak.syndrome));
-        }
-        if self.acknowledger.take_due(ctx) {
-            return Some(self.acknowledge_packet(ctx, self.expected.sub(1), self.positive()));
-        }
-        None
+        } else if let Some(nak) = self.acknowledger.take_nak() {
+            (nak.psn, nak.syndrome)
+        } else if self.acknowledger.take_due(ctx) {
+            (self.expected.sub(1), self.positive())
+        } else {
+            return None;
+        };
+        Some(self.acknowledge_packet(ctx, psn, syndrome))
     }
 
     /// A positive syndrome with the credits that there are. The receive WQE of a SEND that is
@@ -440,7 +440,14 @@ impl Responder {
     }
 
     #[inline]
-    fn acknowledge_packet(&self, ctx: &Context, psn: Psn, syndrome: Syndrome) -> Transmit {
+    fn acknowledge_packet(&self, ctx: &mut Context, psn: Psn, syndrome: Syndrome) -> Transmit {
+        let statistics = &mut ctx.statistics;
+        *match syndrome {
+            Syndrome::Ack { .. } => &mut statistics.acks_sent,
+            Syndrome::RnrNak { .. } => &mut statistics.rnr_naks_sent,
+            Syndrome::Nak(NakCode::PsnSequenceError) => &mut statistics.sequence_naks_sent,
+            _ => &mut statistics.other_naks_sent,
+        } += 1;
         let aeth = Aeth {
             syndrome,
             msn: self.msn,

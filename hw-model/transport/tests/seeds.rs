@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use ferroce_transport::{
     Completion, CompletionStatus, Config, Duration, Instant, PathMtu, QpState, SendOperation,
-    Transmit,
+    Statistics, Transmit,
 };
 use ferroce_wire::{Extension, Psn, Syndrome};
 
@@ -22,20 +22,40 @@ const SEEDS: u64 = 1000;
 const MAX_STEPS: u32 = 300_000;
 
 /// Runs `property` for all seeds, or the one in the environment, and names the seed that fails.
-fn for_seeds(property: fn(u64)) {
-    let seeds = match std::env::var("FERROCE_SEED") {
-        Ok(seed) => {
+/// Gives what happened in all of them, if they were all run.
+fn for_seeds(property: fn(u64) -> Vec<Statistics>) -> Option<Statistics> {
+    let mut sum = Statistics::default();
+    let alone = std::env::var("FERROCE_SEED").ok();
+    let seeds = match &alone {
+        Some(seed) => {
             let seed: u64 = seed.parse().expect("FERROCE_SEED is a number");
             seed..seed + 1
         }
-        Err(_) => 0..SEEDS,
+        None => 0..SEEDS,
     };
     for seed in seeds {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| property(seed))) {
-            eprintln!("seed {seed} fails; replay it with FERROCE_SEED={seed}");
-            resume_unwind(panic);
+        match catch_unwind(AssertUnwindSafe(|| property(seed))) {
+            Ok(statistics) => statistics.iter().for_each(|part| add(&mut sum, part)),
+            Err(panic) => {
+                eprintln!("seed {seed} fails; replay it with FERROCE_SEED={seed}");
+                resume_unwind(panic);
+            }
         }
     }
+    alone.is_none().then_some(sum)
+}
+
+fn add(sum: &mut Statistics, part: &Statistics) {
+    sum.packets_retransmitted += part.packets_retransmitted;
+    sum.local_ack_timeouts += part.local_ack_timeouts;
+    sum.rnr_naks_sent += part.rnr_naks_sent;
+    sum.rnr_naks_received += part.rnr_naks_received;
+    sum.sequence_naks_sent += part.sequence_naks_sent;
+    sum.sequence_naks_received += part.sequence_naks_received;
+    sum.other_naks_sent += part.other_naks_sent;
+    sum.other_naks_received += part.other_naks_received;
+    sum.duplicate_requests += part.duplicate_requests;
+    sum.acks_sent += part.acks_sent;
 }
 
 fn random_setup(rng: &mut Rng) -> Setup {
@@ -74,6 +94,15 @@ fn random_faults(rng: &mut Rng) -> Faults {
         jitter: Duration::from_us(6),
         blackout: Instant::MAX,
     }
+}
+
+/// What both sides of a run counted.
+fn counted(run: Run) -> Vec<Statistics> {
+    run.pair
+        .nodes
+        .into_iter()
+        .flat_map(|node| node.statistics)
+        .collect()
 }
 
 /// A seed's pair, on its way.
@@ -183,7 +212,7 @@ fn assert_same_memory(seen: &[u8], expected: &[u8]) {
 }
 
 /// Everything arrives in the end.
-fn arrives(seed: u64) {
+fn arrives(seed: u64) -> Vec<Statistics> {
     let mut rng = Rng::new(seed);
     let setup = random_setup(&mut rng);
     let faults = random_faults(&mut rng);
@@ -216,10 +245,11 @@ fn arrives(seed: u64) {
         assert_same_memory(&node.memory, &expected.memory[side]);
         assert_eq!(node.qp.outstanding_sends(), 0);
     }
+    counted(run)
 }
 
 /// The link dies: one request fails, those before it succeeded, those behind it are flushed.
-fn dies(seed: u64) {
+fn dies(seed: u64) -> Vec<Statistics> {
     let mut rng = Rng::new(seed ^ 0xdead);
     let setup = random_setup(&mut rng);
     let blackout = Instant::from_ns(rng.below(60_000));
@@ -265,11 +295,12 @@ fn dies(seed: u64) {
         }
         assert_eq!(seen, expected, "side {side}");
     }
+    counted(run)
 }
 
 /// On a link without faults nothing is sent twice, nobody complains and no timer is needed: each
 /// acknowledge that has to come was asked for.
-fn stays_quiet(seed: u64) {
+fn stays_quiet(seed: u64) -> Vec<Statistics> {
     let mut rng = Rng::new(seed ^ 0x9015e);
     let setup = Setup {
         timeout: 0,
@@ -304,6 +335,7 @@ fn stays_quiet(seed: u64) {
         assert!(!sent.iter().any(is_nak), "side {side} sent a NAK");
         assert_eq!(run.pair.nodes[side].qp.outstanding_sends(), 0);
     }
+    counted(run)
 }
 
 fn is_request(packet: &Transmit) -> bool {
@@ -322,15 +354,45 @@ fn is_nak(packet: &Transmit) -> bool {
 
 #[test]
 fn a_quiet_link_stays_quiet() {
-    for_seeds(stays_quiet);
+    let Some(sum) = for_seeds(stays_quiet) else {
+        return;
+    };
+    assert!(sum.acks_sent > 1000);
+    assert_eq!(
+        (
+            sum.local_ack_timeouts,
+            sum.sequence_naks_sent,
+            sum.rnr_naks_sent
+        ),
+        (0, 0, 0)
+    );
 }
 
 #[test]
 fn a_lossy_link_changes_nothing() {
-    for_seeds(arrives);
+    let Some(sum) = for_seeds(arrives) else {
+        return;
+    };
+    // The seeds have met what they are for.
+    let rare = [
+        sum.packets_retransmitted,
+        sum.local_ack_timeouts,
+        sum.rnr_naks_sent,
+        sum.rnr_naks_received,
+        sum.sequence_naks_sent,
+        sum.sequence_naks_received,
+        sum.duplicate_requests,
+    ];
+    assert!(rare.iter().all(|count| *count > 1000), "{sum:?}");
+    assert_eq!(
+        (sum.other_naks_sent, sum.other_naks_received),
+        (0, 0),
+        "nobody was wrong"
+    );
 }
 
 #[test]
 fn a_dead_link_fails_one_request_and_flushes_the_rest() {
-    for_seeds(dies);
+    let Some(sum) = for_seeds(dies) else { return };
+    assert!(sum.local_ack_timeouts > 1000, "{sum:?}");
 }

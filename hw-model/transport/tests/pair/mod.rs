@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 use ferroce_transport::{
     Access, AttributeUpdate, Completion, Config, Duration, Event, InitAttributes, Instant,
     LocalAckTimeout, MemoryAnswer, MemoryOp, PathMtu, Payload, Qp, RemoteAccess, RetryCount,
-    RtrAttributes, RtsAttributes, SendRequest, Service, Step, Transition, Transmit,
+    RtrAttributes, RtsAttributes, SendRequest, Service, Statistics, Step, Transition, Transmit,
 };
 use ferroce_wire::{PKey, Psn, Qpn, RKey, RnrTimer};
 
@@ -42,6 +42,7 @@ pub struct Node {
     pub taken: BTreeMap<u32, Receive>,
     pub completions: Vec<Completion>,
     pub events: Vec<Event>,
+    pub statistics: Vec<Statistics>,
     /// Packets sent, for scripts to look at.
     pub sent: Vec<Transmit>,
     /// Gathering fails for these requests.
@@ -140,6 +141,7 @@ impl Node {
             taken: BTreeMap::new(),
             completions: Vec::new(),
             events: Vec::new(),
+            statistics: Vec::new(),
             sent: Vec::new(),
             unreadable: Vec::new(),
             broken: false,
@@ -268,6 +270,7 @@ impl Node {
         while let Some(event) = self.qp.poll_event() {
             self.events.push(event);
         }
+        self.statistics.extend(self.qp.take_statistics());
     }
 }
 
