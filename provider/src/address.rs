@@ -1,8 +1,9 @@
 //! From `ibv_ah_attr` to the path that the NIC puts into its headers.
 
 use crate::errno::Errno;
-use crate::ffi::abi::{ibv_ah_attr, ibv_global_route};
+use crate::ffi::abi::{ibv_ah_attr, ibv_gid, ibv_global_route};
 use ferroce_driver::AddressVector;
+use ferroce_sim::host::GidEntry;
 
 /// Flow labels have 20 bits.
 const FLOW_LABEL_MASK: u32 = 0xf_ffff;
@@ -54,7 +55,7 @@ pub fn parse(
 pub fn describe(path: &AddressVector, port: u8) -> ibv_ah_attr {
     let mut attr = ibv_ah_attr {
         grh: ibv_global_route {
-            dgid: crate::ffi::abi::ibv_gid { raw: path.dest_gid },
+            dgid: ibv_gid { raw: path.dest_gid },
             flow_label: path.flow_label,
             sgid_index: path.source_gid_index.to_le_bytes()[0],
             hop_limit: path.hop_limit,
@@ -69,6 +70,51 @@ pub fn describe(path: &AddressVector, port: u8) -> ibv_ah_attr {
     };
     attr.is_global = u8::from(path.dest_gid != [0; 16]);
     attr
+}
+
+/// The way back to the sender of a datagram, from the forty bytes in front of it (`ibv_init_ah_from_wc`).
+///
+/// They are an IPv6 header, or twenty bytes of nothing and an IPv4 header (IBTA annex A17.4.5.1).
+pub fn reply(header: &[u8; 40], service_level: u8, gids: &[GidEntry]) -> Result<ibv_ah_attr, Errno> {
+    let (source, destination, traffic_class, flow_label) = if header[20] == 0x45 && header[0] >> 4 != 6 {
+        (mapped(&header[32..36]), mapped(&header[36..40]), header[21], 0)
+    } else {
+        let word = u32::from_be_bytes([header[0], header[1], header[2], header[3]]);
+        let class = word.to_be_bytes();
+        let class = class[0] << 4 | class[1] >> 4;
+        (gid(&header[8..24]), gid(&header[24..40]), class, word & FLOW_LABEL_MASK)
+    };
+    let index = gids.iter().position(|entry| entry.gid == destination).ok_or(Errno::INVALID)?;
+    Ok(ibv_ah_attr {
+        grh: ibv_global_route {
+            dgid: ibv_gid { raw: source },
+            flow_label,
+            sgid_index: u8::try_from(index).map_err(|_| Errno::INVALID)?,
+            hop_limit: u8::MAX,
+            traffic_class,
+        },
+        dlid: 0,
+        sl: service_level,
+        src_path_bits: 0,
+        static_rate: 0,
+        is_global: 1,
+        port_num: 1,
+    })
+}
+
+/// GID of sixteen bytes of a header.
+fn gid(bytes: &[u8]) -> [u8; 16] {
+    let mut gid = [0; 16];
+    gid.copy_from_slice(bytes);
+    gid
+}
+
+/// GID of an IPv4 address: mapped into IPv6.
+fn mapped(bytes: &[u8]) -> [u8; 16] {
+    let mut gid = [0; 16];
+    gid[10..12].fill(0xff);
+    gid[12..].copy_from_slice(bytes);
+    gid
 }
 
 /// UDP source port of a flow label, folded as `ibv_flow_label_to_udp_sport` of verbs.h does.
@@ -88,6 +134,28 @@ pub fn flow_seed(qpn: u32, dest_qpn: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_way_back_is_read_from_both_headers() {
+        let ours = mapped(&[10, 0, 0, 1]);
+        let gids = [GidEntry { gid: ours, mac: [2; 6], interface: "lo".into() }];
+        let mut header = [0; 40];
+        header[20] = 0x45;
+        header[21] = 0x60;
+        header[32..36].copy_from_slice(&[10, 0, 0, 2]);
+        header[36..40].copy_from_slice(&[10, 0, 0, 1]);
+        let attr = reply(&header, 3, &gids).expect("an IPv4 header");
+        assert_eq!(attr.grh.dgid.raw, mapped(&[10, 0, 0, 2]));
+        assert_eq!((attr.grh.traffic_class, attr.grh.sgid_index, attr.sl), (0x60, 0, 3));
+        let mut header = [0; 40];
+        header[..4].copy_from_slice(&0x6ab1_2345_u32.to_be_bytes());
+        header[8] = 0xfe;
+        header[24..40].copy_from_slice(&ours);
+        let attr = reply(&header, 0, &gids).expect("an IPv6 header");
+        assert_eq!((attr.grh.traffic_class, attr.grh.flow_label), (0xab, 0x1_2345));
+        header[39] = 9;
+        assert!(reply(&header, 0, &gids).is_err(), "not our address");
+    }
 
     #[test]
     fn source_ports_are_ephemeral_and_follow_the_flow_label() {

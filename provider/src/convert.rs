@@ -84,8 +84,10 @@ pub struct Surroundings<'a> {
     pub state: c_int,
     /// The QP's number.
     pub qpn: u32,
-    /// Bounds of `max_rd_atomic` and `max_dest_rd_atomic`.
+    /// Largest `max_rd_atomic`.
     pub max_rd_atomic: u8,
+    /// Largest `max_dest_rd_atomic`.
+    pub max_dest_rd_atomic: u8,
     /// Whoever knows GIDs and MAC addresses.
     pub host: &'a dyn Neighbours,
 }
@@ -294,7 +296,7 @@ impl Parser<'_> {
     }
 
     fn max_dest_rd_atomic(&self) -> Result<Option<u8>, Errno> {
-        self.small(IBV_QP_MAX_DEST_RD_ATOMIC, self.attr.max_dest_rd_atomic, self.around.max_rd_atomic)
+        self.small(IBV_QP_MAX_DEST_RD_ATOMIC, self.attr.max_dest_rd_atomic, self.around.max_dest_rd_atomic)
     }
 }
 

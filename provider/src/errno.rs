@@ -19,6 +19,8 @@ impl Errno {
     pub const IO: Self = Self(libc::EIO);
     /// The memory is not mapped, or not with these rights.
     pub const FAULT: Self = Self(libc::EFAULT);
+    /// Nothing is there.
+    pub const NO_ENTRY: Self = Self(libc::ENOENT);
     /// The GID table has no entry there.
     pub const NO_DATA: Self = Self(libc::ENODATA);
     /// Nobody answers for the destination GID.

@@ -10,7 +10,7 @@ use crate::ffi::event_fd::EventFd;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 /// Events of one object that wait in one queue at most. What comes on top is dropped: the program that has not read so
 /// many knows already that something is there.
@@ -21,6 +21,8 @@ const MAX_QUEUED_PER_SOURCE: u32 = 1024;
 pub struct Source {
     /// Address of the public struct; 0 until it exists.
     address: AtomicUsize,
+    /// The object goes away: no event is queued any more.
+    closed: AtomicBool,
     /// Events that wait in queues.
     queued: AtomicU32,
     /// Completion events that the program has read.
@@ -91,13 +93,16 @@ impl EventQueue {
 
     /// Appends an event.
     pub fn push(&self, subject: Subject) {
+        // Under the lock, so that an event that comes while its object is destroyed is seen by the purge or refused.
+        let mut events = self.events.lock();
         if let Some(source) = subject.source() {
-            if source.queued.load(Ordering::Relaxed) >= MAX_QUEUED_PER_SOURCE {
+            let closed = source.closed.load(Ordering::Acquire);
+            if closed || source.queued.load(Ordering::Relaxed) >= MAX_QUEUED_PER_SOURCE {
                 return;
             }
             source.queued.fetch_add(1, Ordering::Relaxed);
         }
-        self.events.lock().push_back(subject);
+        events.push_back(subject);
         self.fd.post();
     }
 
@@ -119,8 +124,9 @@ impl EventQueue {
         Some(subject)
     }
 
-    /// Removes the events of an object that goes away.
+    /// Removes the events of an object that goes away, and refuses further ones.
     pub fn purge(&self, source: &Arc<Source>) {
+        source.closed.store(true, Ordering::Release);
         let mut events = self.events.lock();
         let before = events.len();
         events.retain(|event| event.source().is_none_or(|other| !Arc::ptr_eq(other, source)));

@@ -10,17 +10,18 @@
 //! blocking and cancellation of event calls, level-triggered file descriptors, `fork`. Not compatible: rdma-core's
 //! private ABI for its own providers; its names exist and answer `ENOSYS`.
 
-// mod adapter;
+mod adapter;
 mod address;
+mod builder;
 mod convert;
-// mod cq;
+mod cq;
 mod errno;
 mod event;
 #[expect(unsafe_code, reason = "the C boundary: raw pointers of the program, system calls, errno")]
 pub mod ffi;
-// mod gid;
-// mod identity;
-// mod mr;
-// mod qp;
+mod host;
+mod identity;
+mod mr;
+mod qp;
 mod strings;
-// mod sysfs;
+mod sysfs;

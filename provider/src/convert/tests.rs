@@ -23,7 +23,7 @@ const RTR: c_int = IBV_QP_STATE
     | IBV_QP_MIN_RNR_TIMER;
 
 fn parse(state: c_int, attr: &ibv_qp_attr, mask: c_int) -> Result<(c_int, ModifyQp), Errno> {
-    modify_qp(attr, mask, &Surroundings { state, qpn: 0x11, max_rd_atomic: 16, host: &Host })
+    modify_qp(attr, mask, &Surroundings { state, qpn: 0x11, max_rd_atomic: 16, max_dest_rd_atomic: 16, host: &Host })
 }
 
 fn rtr_attr() -> ibv_qp_attr {

@@ -11,17 +11,19 @@
 
 pub mod abi;
 
-// mod blocking;
+mod blocking;
 mod boundary;
 pub(crate) mod event_fd;
-// mod exports;
+mod exports;
 mod fork;
 mod handle;
-// mod interpose;
-// mod kernel_copy;
-// mod memory;
-// mod ops;
-// mod tables;
-// mod work_request;
+mod interpose;
+mod kernel_copy;
+mod memory;
+mod objects;
+mod ops;
+mod poll_api;
+mod send_api;
+mod work_request;
 
-// pub(crate) use fork::{Generation, ProcessLock};
+pub(crate) use fork::{Generation, ProcessLock};

@@ -19,7 +19,9 @@ pub const IBV_WR_SEND: c_int = 2;
 pub const IBV_WR_SEND_WITH_IMM: c_int = 3;
 pub const IBV_WR_RDMA_READ: c_int = 4;
 
+pub const IBV_WC_GRH: c_uint = 1 << 0;
 pub const IBV_WC_WITH_IMM: c_uint = 1 << 1;
+pub const IBV_WC_WITH_INV: c_uint = 1 << 3;
 
 /// What `ibv_create_cq_ex` can put into a completion here: everything that `struct ibv_wc` has.
 pub const IBV_WC_STANDARD_FLAGS: u64 = 0x7f;
@@ -57,6 +59,7 @@ pub const IBV_REG_MR_MASK_FD_OFFSET: u64 = 1 << 3;
 pub const IBV_REG_MR_MASK_DMAH: u64 = 1 << 4;
 pub const IBV_REG_MR_MASK_BUF: u64 = 1 << 5;
 
+pub const IBV_REREG_MR_ERR_INPUT: c_int = -1;
 pub const IBV_REREG_MR_ERR_CMD: c_int = -4;
 
 pub const IBV_QPT_RC: c_int = 2;

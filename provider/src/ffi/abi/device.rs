@@ -183,3 +183,15 @@ mirror! {
         raw_clock: libc::timespec;
     }
 }
+
+/// Attributes of zeros.
+pub fn zeroed_device_attr() -> ibv_device_attr {
+    // SAFETY: the struct has integers and arrays of them only.
+    unsafe { std::mem::zeroed() }
+}
+
+/// Attributes of zeros.
+pub fn zeroed_device_attr_ex() -> ibv_device_attr_ex {
+    // SAFETY: the struct has integers and arrays of them only.
+    unsafe { std::mem::zeroed() }
+}

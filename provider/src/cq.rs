@@ -1,0 +1,151 @@
+//! Completion queues: what may be asked of them, and completions as verbs.h lays them out.
+
+use crate::adapter::Adapter;
+use crate::errno::Errno;
+use crate::event::{EventQueue, Source, Subject};
+use crate::ffi::abi::*;
+use ferroce_driver::{
+    CompletionOpcode, CompletionQueue, CompletionQueueConfig, CompletionStatus, WorkCompletion,
+};
+use std::sync::Arc;
+
+/// A completion queue with what ties it to its context and channel.
+pub struct Cq {
+    pub adapter: Arc<Adapter>,
+    pub queue: Arc<CompletionQueue>,
+    pub source: Arc<Source>,
+    /// The channel that completion events go to.
+    pub channel: Option<Arc<EventQueue>>,
+}
+
+impl Cq {
+    /// Creates a CQ of at least `entries` entries.
+    ///
+    /// # Errors
+    /// `EINVAL` when the number of entries or the vector is out of range.
+    pub fn create(
+        adapter: &Arc<Adapter>,
+        events: &Arc<EventQueue>,
+        channel: Option<Arc<EventQueue>>,
+        entries: u32,
+        vector: u32,
+    ) -> Result<Self, Errno> {
+        let device = adapter.device()?;
+        let capabilities = device.capabilities();
+        if entries == 0 || entries > capabilities.max_cqe {
+            return Err(Errno::INVALID);
+        }
+        let vector = u16::try_from(vector).map_err(|_| Errno::INVALID)?;
+        if vector >= capabilities.completion_vectors {
+            return Err(Errno::INVALID);
+        }
+        let source = Arc::new(Source::default());
+        let on_event = channel.clone().map(|channel| {
+            let source = source.clone();
+            let announce = move || channel.push(Subject::Completion(source.clone()));
+            Arc::new(announce) as Arc<dyn Fn() + Send + Sync>
+        });
+        let config = CompletionQueueConfig { entries, vector, on_event, on_error: None };
+        let queue = CompletionQueue::create(device, config)?;
+        adapter.add_completion_queue(queue.number(), events, &source);
+        Ok(Self { adapter: adapter.clone(), queue, source, channel })
+    }
+
+    /// Destroys the queue and purges the events that nobody has read.
+    ///
+    /// # Errors
+    /// `EBUSY` while QPs use it; nothing has changed then.
+    pub fn destroy(&self) -> Result<(), Errno> {
+        self.adapter.check()?;
+        self.queue.destroy()?;
+        self.adapter.remove_completion_queue(self.queue.number());
+        if let Some(channel) = &self.channel {
+            channel.purge(&self.source);
+        }
+        Ok(())
+    }
+}
+
+/// Checks the extended attributes of `ibv_create_cq_ex`.
+///
+/// # Errors
+/// `EINVAL` for bits that no release defines, `EOPNOTSUPP` for what this device does not report.
+pub fn check_extended(attr: &ibv_cq_init_attr_ex) -> Result<(), Errno> {
+    const MASK: u32 = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
+    const FLAGS: u32 = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
+    if attr.comp_mask & !MASK != 0 || attr.wc_flags & !IBV_CREATE_CQ_SUP_WC_FLAGS != 0 {
+        return Err(Errno::INVALID);
+    }
+    if attr.wc_flags & !IBV_WC_STANDARD_FLAGS != 0 || attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD != 0 {
+        return Err(Errno::NOT_SUPPORTED);
+    }
+    if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS == 0 {
+        return Ok(());
+    }
+    if attr.flags & !FLAGS != 0 {
+        return Err(Errno::INVALID);
+    }
+    // A single thread may use a CQ with a lock. Overwriting completions is another matter.
+    match attr.flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN {
+        0 => Ok(()),
+        _ => Err(Errno::NOT_SUPPORTED),
+    }
+}
+
+/// `wc_flags` of a completion.
+#[inline]
+pub fn flags(completion: &WorkCompletion) -> u32 {
+    let mut flags = 0;
+    if completion.immediate.is_some() {
+        flags |= IBV_WC_WITH_IMM;
+    }
+    if completion.invalidated_key.is_some() {
+        flags |= IBV_WC_WITH_INV;
+    }
+    if completion.with_grh {
+        flags |= IBV_WC_GRH;
+    }
+    flags
+}
+
+/// Immediate data as verbs.h has them: four bytes in network order, as they lie in memory; or the invalidated key.
+#[inline]
+pub fn immediate(completion: &WorkCompletion) -> u32 {
+    match (completion.immediate, completion.invalidated_key) {
+        (Some(bytes), _) => u32::from_ne_bytes(bytes),
+        (None, Some(key)) => key,
+        (None, None) => 0,
+    }
+}
+
+/// A completion as `ibv_poll_cq` stores it.
+#[inline]
+pub fn to_wc(completion: &WorkCompletion) -> ibv_wc {
+    ibv_wc {
+        wr_id: completion.wr_id,
+        status: status_number(completion.status),
+        opcode: opcode_number(completion.opcode),
+        vendor_err: completion.vendor_error,
+        byte_len: completion.byte_length,
+        imm_data: immediate(completion),
+        qp_num: completion.qpn.0,
+        src_qp: completion.source_qpn.0,
+        wc_flags: flags(completion),
+        pkey_index: 0,
+        slid: 0,
+        sl: 0,
+        dlid_path_bits: 0,
+    }
+}
+
+/// `enum ibv_wc_status`, whose numbers the driver uses.
+#[inline]
+pub fn status_number(status: CompletionStatus) -> i32 {
+    i32::from(status as u8)
+}
+
+/// `enum ibv_wc_opcode`, whose numbers the driver uses.
+#[inline]
+pub fn opcode_number(opcode: CompletionOpcode) -> i32 {
+    i32::from(opcode as u8)
+}

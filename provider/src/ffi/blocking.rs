@@ -1,0 +1,272 @@
+//! Calls that block: event reads, and destruction that waits for acknowledgements.
+//!
+//! A thread may be cancelled in them. Cancellation unwinds the stack, which Rust code that has something to drop does
+//! not survive, so these are plain frames: one system call of libc, and helpers that are `extern "C"` and therefore
+//! leave no clean-up behind in the caller.
+
+use super::boundary::{last_errno, status};
+use super::handle::Handle;
+use super::objects::{Channel, Context, Cq, Qp};
+use crate::errno::Errno;
+use crate::event::Subject;
+use crate::ffi::abi::*;
+use libc::{c_int, c_uint, c_void, pthread_cond_t, pthread_mutex_t};
+
+/// Outcome of looking for an event after a count was read.
+const FOUND: c_int = 0;
+/// The event had been purged: read again.
+const PURGED: c_int = 1;
+
+/// `ibv_get_cq_event`: 0, or -1 and errno of reading the channel's descriptor.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_get_cq_event(
+    channel: *mut ibv_comp_channel,
+    cq: *mut *mut ibv_cq,
+    cq_context: *mut *mut c_void,
+) -> c_int {
+    let mut count = 0_u64;
+    loop {
+        let fd = channel_fd(channel);
+        if fd < 0 {
+            return -1;
+        }
+        // SAFETY: reads eight bytes into a local.
+        if unsafe { libc::read(fd, (&raw mut count).cast(), size_of::<u64>()) } != 8 {
+            return -1;
+        }
+        match take_completion_event(channel, cq, cq_context) {
+            PURGED => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+/// `ibv_get_async_event`: 0, or -1 and errno of reading the context's descriptor.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_get_async_event(
+    context: *mut ibv_context,
+    event: *mut ibv_async_event,
+) -> c_int {
+    let mut count = 0_u64;
+    loop {
+        let fd = context_fd(context);
+        if fd < 0 {
+            return -1;
+        }
+        // SAFETY: reads eight bytes into a local.
+        if unsafe { libc::read(fd, (&raw mut count).cast(), size_of::<u64>()) } != 8 {
+            return -1;
+        }
+        match take_async_event(context, event) {
+            PURGED => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Descriptor of a channel, or -1 and errno.
+extern "C" fn channel_fd(channel: *mut ibv_comp_channel) -> c_int {
+    super::boundary::minus_one(|| {
+        // SAFETY: the program passes a channel of this library.
+        let channel = unsafe { Handle::<ibv_comp_channel, Channel>::borrow(channel)? };
+        channel.adapter.check()?;
+        Ok(channel.events.fd())
+    })
+}
+
+/// Descriptor of a context's async queue, or -1 and errno.
+extern "C" fn context_fd(context: *mut ibv_context) -> c_int {
+    super::boundary::minus_one(|| {
+        // SAFETY: the program passes a context of this library.
+        let context = unsafe { Context::borrow(context)? };
+        context.adapter.check()?;
+        Ok(context.events.fd())
+    })
+}
+
+extern "C" fn take_completion_event(
+    channel: *mut ibv_comp_channel,
+    cq: *mut *mut ibv_cq,
+    cq_context: *mut *mut c_void,
+) -> c_int {
+    super::boundary::minus_one(|| {
+        // SAFETY: the program passes a channel of this library.
+        let channel = unsafe { Handle::<ibv_comp_channel, Channel>::borrow(channel)? };
+        let Some(Subject::Completion(source)) = channel.events.take() else { return Ok(PURGED) };
+        let found: *mut ibv_cq = std::ptr::with_exposed_provenance_mut(source.address());
+        // SAFETY: a CQ stays until the events that were taken are acknowledged. The other two are the program's.
+        unsafe {
+            if let Some(cq) = cq.as_mut() {
+                *cq = found;
+            }
+            if let Some(cq_context) = cq_context.as_mut() {
+                *cq_context = (*found).cq_context;
+            }
+        }
+        Ok(FOUND)
+    })
+}
+
+extern "C" fn take_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
+    super::boundary::minus_one(|| {
+        // SAFETY: the program passes a context of this library, and a struct of its own.
+        let (context, event) = unsafe { (Context::borrow(context)?, event.as_mut()) };
+        let event = event.ok_or(Errno::INVALID)?;
+        let (kind, element) = match context.events.take() {
+            Some(Subject::Object(kind, source)) => {
+                let object = std::ptr::with_exposed_provenance_mut(source.address());
+                (kind, ibv_async_element { qp: object })
+            }
+            Some(Subject::Port(kind)) => (kind, ibv_async_element { port_num: 1 }),
+            _ => return Ok(PURGED),
+        };
+        *event = ibv_async_event { element, event_type: kind };
+        Ok(FOUND)
+    })
+}
+
+/// Counts acknowledgements and wakes who waits for them.
+///
+/// # Safety
+/// The three belong to one object of this library that is alive.
+unsafe fn acknowledge(
+    mutex: *mut pthread_mutex_t,
+    cond: *mut pthread_cond_t,
+    completed: *mut u32,
+    count: c_uint,
+) {
+    // SAFETY: by the contract; the counter is only touched under the mutex.
+    unsafe {
+        libc::pthread_mutex_lock(mutex);
+        *completed = (*completed).wrapping_add(count);
+        libc::pthread_cond_signal(cond);
+        libc::pthread_mutex_unlock(mutex);
+    }
+}
+
+/// Waits until as many events are acknowledged as were reported.
+///
+/// # Safety
+/// As for [`acknowledge`].
+unsafe extern "C" fn wait_for_acknowledgements(
+    mutex: *mut pthread_mutex_t,
+    cond: *mut pthread_cond_t,
+    completed: *const u32,
+    reported: u32,
+) {
+    // SAFETY: by the contract.
+    unsafe {
+        libc::pthread_mutex_lock(mutex);
+        while completed.read_volatile() != reported {
+            libc::pthread_cond_wait(cond, mutex);
+        }
+        libc::pthread_mutex_unlock(mutex);
+    }
+}
+
+/// `ibv_ack_cq_events`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, count: c_uint) {
+    if cq.is_null() || count == 0 {
+        return;
+    }
+    // SAFETY: the program passes a CQ of this library that it has not destroyed.
+    unsafe {
+        let completed = &raw mut (*cq).comp_events_completed;
+        acknowledge(&raw mut (*cq).mutex, &raw mut (*cq).cond, completed, count);
+    }
+}
+
+/// `ibv_ack_async_event`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
+    // SAFETY: the program passes an event that it got from `ibv_get_async_event`, whose object is alive.
+    unsafe {
+        let Some(event) = event.as_ref() else { return };
+        match event.event_type {
+            IBV_EVENT_CQ_ERR => {
+                let cq = event.element.cq;
+                let completed = &raw mut (*cq).async_events_completed;
+                acknowledge(&raw mut (*cq).mutex, &raw mut (*cq).cond, completed, 1);
+            }
+            IBV_EVENT_QP_FATAL..=IBV_EVENT_PATH_MIG_ERR | IBV_EVENT_QP_LAST_WQE_REACHED => {
+                let qp = event.element.qp;
+                let completed = &raw mut (*qp).events_completed;
+                acknowledge(&raw mut (*qp).mutex, &raw mut (*qp).cond, completed, 1);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// `ibv_destroy_cq`: waits until every event that was read is acknowledged.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
+    let mut reported = [0_u32; 2];
+    if stop_cq(cq, &mut reported) != 0 {
+        return last_errno().0;
+    }
+    // SAFETY: the CQ is alive until `free_cq`.
+    unsafe {
+        let (mutex, cond) = (&raw mut (*cq).mutex, &raw mut (*cq).cond);
+        wait_for_acknowledgements(mutex, cond, &raw const (*cq).comp_events_completed, reported[0]);
+        wait_for_acknowledgements(mutex, cond, &raw const (*cq).async_events_completed, reported[1]);
+    }
+    free_cq(cq);
+    0
+}
+
+extern "C" fn stop_cq(cq: *mut ibv_cq, reported: &mut [u32; 2]) -> c_int {
+    status(|| {
+        // SAFETY: the program passes a CQ of this library.
+        let body = unsafe { Handle::<ibv_cq_ex, Cq>::borrow(cq)? };
+        body.destroy()?;
+        *reported = [body.source.completion_reported(), body.source.async_reported()];
+        Ok(())
+    })
+}
+
+extern "C" fn free_cq(cq: *mut ibv_cq) {
+    status(|| {
+        // SAFETY: the device does not know the CQ any more, and nobody waits for its events.
+        unsafe {
+            super::exports::release_channel((*cq).channel);
+            Handle::<ibv_cq_ex, Cq>::take(cq);
+        }
+        Ok(())
+    });
+}
+
+/// `ibv_destroy_qp`: waits until every async event that was read is acknowledged.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
+    let mut reported = 0_u32;
+    if stop_qp(qp, &mut reported) != 0 {
+        return last_errno().0;
+    }
+    // SAFETY: the QP is alive until `free_qp`.
+    unsafe {
+        let (mutex, cond) = (&raw mut (*qp).mutex, &raw mut (*qp).cond);
+        wait_for_acknowledgements(mutex, cond, &raw const (*qp).events_completed, reported);
+    }
+    free_qp(qp);
+    0
+}
+
+extern "C" fn stop_qp(qp: *mut ibv_qp, reported: &mut u32) -> c_int {
+    status(|| {
+        // SAFETY: the program passes a QP of this library.
+        let body = unsafe { Handle::<ibv_qp_ex, Qp>::borrow(qp)? };
+        body.destroy()?;
+        *reported = body.source.async_reported();
+        Ok(())
+    })
+}
+
+extern "C" fn free_qp(qp: *mut ibv_qp) {
+    status(|| {
+        // SAFETY: the device does not know the QP any more, and nobody waits for its events.
+        unsafe { Handle::<ibv_qp_ex, Qp>::take(qp) };
+        Ok(())
+    });
+}

@@ -1,0 +1,130 @@
+//! Address handles and what helps to make them.
+
+use super::super::boundary::{minus_one, pointer, status};
+use super::super::handle::Handle;
+use super::super::objects::{Ah, Context, Pd};
+use crate::address::{self, Neighbours};
+use crate::errno::Errno;
+use crate::ffi::abi::*;
+use libc::c_int;
+
+/// VLAN of an untagged path, as `ibv_resolve_eth_l2_from_gid` says it.
+const NO_VLAN: u16 = 0xffff;
+
+/// `ibv_create_ah`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
+    pointer(|| {
+        // SAFETY: the program's PD and struct.
+        let (body, attr) = unsafe { (Handle::<ibv_pd, Pd>::borrow(pd)?, attr.as_ref()) };
+        body.adapter.check()?;
+        let path = address::parse(attr.ok_or(Errno::INVALID)?, 0, &*body.adapter)?;
+        // SAFETY: the program's PD is alive.
+        let context = unsafe { (*pd).context };
+        let public = ibv_ah { context, pd, handle: super::next_handle() };
+        Ok(Handle::give(public, Ah { path }).cast())
+    })
+}
+
+/// `ibv_destroy_ah`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
+    status(|| {
+        // SAFETY: the program passes a handle of this library and uses it no more.
+        unsafe {
+            Handle::<ibv_ah, Ah>::borrow(ah)?;
+            Handle::<ibv_ah, Ah>::take(ah);
+        }
+        Ok(())
+    })
+}
+
+/// Attributes of the way back to the sender of a received datagram.
+///
+/// # Safety
+/// The pointers are null or valid.
+unsafe fn from_completion(
+    context: *mut ibv_context,
+    port: u8,
+    wc: *mut ibv_wc,
+    grh: *mut ibv_grh,
+) -> Result<ibv_ah_attr, Errno> {
+    // SAFETY: by the contract; the header is forty bytes.
+    let (context, wc, header) = unsafe {
+        (Context::borrow(context)?, wc.as_ref(), grh.cast::<[u8; 40]>().as_ref())
+    };
+    context.adapter.check()?;
+    let (wc, header) = (wc.ok_or(Errno::INVALID)?, header.ok_or(Errno::INVALID)?);
+    if port != 1 || wc.wc_flags & IBV_WC_GRH == 0 {
+        return Err(Errno::INVALID);
+    }
+    address::reply(header, wc.sl, &context.adapter.host().gids)
+}
+
+/// `ibv_init_ah_from_wc`: 0, or -1 and errno.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_init_ah_from_wc(
+    context: *mut ibv_context,
+    port: u8,
+    wc: *mut ibv_wc,
+    grh: *mut ibv_grh,
+    attr: *mut ibv_ah_attr,
+) -> c_int {
+    minus_one(|| {
+        // SAFETY: the program's objects and structs.
+        unsafe {
+            let result = from_completion(context, port, wc, grh)?;
+            *attr.as_mut().ok_or(Errno::INVALID)? = result;
+        }
+        Ok(0)
+    })
+}
+
+/// `ibv_create_ah_from_wc`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_create_ah_from_wc(
+    pd: *mut ibv_pd,
+    wc: *mut ibv_wc,
+    grh: *mut ibv_grh,
+    port: u8,
+) -> *mut ibv_ah {
+    let attr = pointer(|| {
+        // SAFETY: the program's objects and structs.
+        unsafe {
+            Handle::<ibv_pd, Pd>::borrow(pd)?;
+            let attr = from_completion((*pd).context, port, wc, grh)?;
+            Ok(Box::into_raw(Box::new(attr)))
+        }
+    });
+    if attr.is_null() {
+        return std::ptr::null_mut();
+    }
+    // SAFETY: the box was made above.
+    let mut attr = unsafe { Box::from_raw(attr) };
+    // SAFETY: the program's PD.
+    unsafe { ibv_create_ah(pd, &raw mut *attr) }
+}
+
+/// `ibv_resolve_eth_l2_from_gid`: MAC address and VLAN of the next hop; 0, or -1 and errno.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_resolve_eth_l2_from_gid(
+    context: *mut ibv_context,
+    attr: *mut ibv_ah_attr,
+    mac: *mut u8,
+    vlan: *mut u16,
+) -> c_int {
+    minus_one(|| {
+        // SAFETY: the program's context and structs; the address has six bytes.
+        let (context, attr, mac, vlan) = unsafe {
+            (Context::borrow(context)?, attr.as_ref(), mac.cast::<[u8; 6]>().as_mut(), vlan.as_mut())
+        };
+        context.adapter.check()?;
+        let gid = attr.ok_or(Errno::INVALID)?.grh.dgid.raw;
+        let found = context.adapter.resolve_mac(gid).ok_or(Errno::HOST_UNREACHABLE)?;
+        *mac.ok_or(Errno::INVALID)? = found;
+        if let Some(vlan) = vlan {
+            *vlan = NO_VLAN;
+        }
+        Ok(0)
+    })
+}

@@ -1,0 +1,124 @@
+//! Completion channels and completion queues. Reading events and destroying is in `blocking.rs`.
+
+use super::super::boundary::{pointer, status};
+use super::super::handle::{Handle, zeroed};
+use super::super::objects::{Channel, Context, Cq};
+use super::super::ops;
+use crate::cq;
+use crate::errno::Errno;
+use crate::event::EventQueue;
+use crate::ffi::abi::*;
+use libc::{c_int, c_void};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+/// `ibv_create_comp_channel`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel {
+    pointer(|| {
+        // SAFETY: the program passes a context of this library.
+        let body = unsafe { Context::borrow(context)? };
+        body.adapter.check()?;
+        let events = EventQueue::new()?;
+        let public = ibv_comp_channel { context, fd: events.fd(), refcnt: 0 };
+        Ok(Handle::give(public, Channel { adapter: body.adapter.clone(), events }).cast())
+    })
+}
+
+/// `ibv_destroy_comp_channel`: `EBUSY` while CQs use it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
+    status(|| {
+        // SAFETY: the program passes a channel of this library and uses it no more if this succeeds.
+        unsafe {
+            Handle::<ibv_comp_channel, Channel>::borrow(channel)?.adapter.check()?;
+            if users(channel).load(Ordering::Acquire) != 0 {
+                return Err(Errno::BUSY);
+            }
+            Handle::<ibv_comp_channel, Channel>::take(channel);
+        }
+        Ok(())
+    })
+}
+
+/// The number of CQs that use a channel, which stands in the public struct.
+///
+/// # Safety
+/// The channel is one of this library and alive for `'a`.
+unsafe fn users<'a>(channel: *mut ibv_comp_channel) -> &'a AtomicI32 {
+    // SAFETY: by the contract; programs do not write it.
+    unsafe { AtomicI32::from_ptr(&raw mut (*channel).refcnt) }
+}
+
+/// A CQ that used this channel, if it is one, is gone.
+///
+/// # Safety
+/// `channel` is null or a channel of this library that is alive.
+pub(in super::super) unsafe fn release_channel(channel: *mut ibv_comp_channel) {
+    if !channel.is_null() {
+        // SAFETY: by the contract.
+        unsafe { users(channel) }.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+fn create(
+    context: *mut ibv_context,
+    entries: u32,
+    vector: u32,
+    channel: *mut ibv_comp_channel,
+    cq_context: *mut c_void,
+) -> Result<*mut ibv_cq_ex, Errno> {
+    // SAFETY: the program passes a context of this library.
+    let body = unsafe { Context::borrow(context)? };
+    let events = match channel.is_null() {
+        true => None,
+        // SAFETY: the program passes a channel of this library.
+        false => Some(unsafe { Handle::<ibv_comp_channel, Channel>::borrow(channel)? }.events.clone()),
+    };
+    let inner = cq::Cq::create(&body.adapter, &body.events, events, entries, vector)?;
+    // SAFETY: the struct has integers, pointers, `Option`s of functions, and mutex and condition, which zeros
+    // initialise.
+    let mut public: ibv_cq_ex = unsafe { zeroed() };
+    public.context = context;
+    public.channel = channel;
+    public.cq_context = cq_context;
+    public.handle = super::next_handle();
+    public.cqe = c_int::try_from(inner.queue.entries()).unwrap_or(c_int::MAX);
+    ops::fill_cq(&mut public);
+    let source = inner.source.clone();
+    let cq: *mut ibv_cq_ex = Handle::give(public, Cq::new(inner)).cast();
+    source.set_address(cq.expose_provenance());
+    if !channel.is_null() {
+        // SAFETY: as above.
+        unsafe { users(channel) }.fetch_add(1, Ordering::AcqRel);
+    }
+    Ok(cq)
+}
+
+/// `ibv_create_cq`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_create_cq(
+    context: *mut ibv_context,
+    entries: c_int,
+    cq_context: *mut c_void,
+    channel: *mut ibv_comp_channel,
+    vector: c_int,
+) -> *mut ibv_cq {
+    pointer(|| {
+        let entries = u32::try_from(entries).map_err(|_| Errno::INVALID)?;
+        let vector = u32::try_from(vector).map_err(|_| Errno::INVALID)?;
+        Ok(create(context, entries, vector, channel, cq_context)?.cast())
+    })
+}
+
+/// `ibv_create_cq_ex`.
+pub(in super::super) unsafe extern "C" fn create_cq_ex(
+    context: *mut ibv_context,
+    attr: *mut ibv_cq_init_attr_ex,
+) -> *mut ibv_cq_ex {
+    pointer(|| {
+        // SAFETY: the program's struct.
+        let attr = unsafe { attr.as_ref() }.ok_or(Errno::INVALID)?;
+        cq::check_extended(attr)?;
+        create(context, attr.cqe, attr.comp_vector, attr.channel, attr.cq_context)
+    })
+}

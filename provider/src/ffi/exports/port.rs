@@ -1,0 +1,202 @@
+//! Ports, GIDs and P_Keys.
+
+use super::super::boundary::{guard, minus_one, status};
+use super::super::objects::Context;
+use crate::errno::Errno;
+use crate::ffi::abi::*;
+use crate::host;
+use crate::identity;
+use ferroce_sim::host::GidEntry;
+use libc::{c_int, c_uint, size_t, ssize_t};
+
+/// The port's only table of GIDs.
+fn gid(context: &Context, port: u32, index: usize) -> Result<&GidEntry, Errno> {
+    context.adapter.check()?;
+    if port != 1 {
+        return Err(Errno::INVALID);
+    }
+    context.adapter.host().gids.get(index).ok_or(Errno::INVALID)
+}
+
+fn gid_entry(entry: &GidEntry, index: usize) -> ibv_gid_entry {
+    ibv_gid_entry {
+        gid: ibv_gid { raw: entry.gid },
+        gid_index: u32::try_from(index).unwrap_or(u32::MAX),
+        port_num: 1,
+        gid_type: IBV_GID_TYPE_ROCE_V2,
+        ndev_ifindex: host::interface_index(&entry.interface),
+    }
+}
+
+fn attributes(context: *mut ibv_context, port: u8) -> Result<ibv_port_attr, Errno> {
+    // SAFETY: the program passes a context of this library.
+    let context = unsafe { Context::borrow(context)? };
+    let device = context.adapter.device()?;
+    if port != 1 {
+        return Err(Errno::INVALID);
+    }
+    Ok(identity::port_attributes(device.capabilities(), context.adapter.host()))
+}
+
+/// `ibv_query_port` as a function: the struct ends before `port_cap_flags2`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_query_port(
+    context: *mut ibv_context,
+    port: u8,
+    attr: *mut ibv_port_attr,
+) -> c_int {
+    const SIZE: size_t = std::mem::offset_of!(ibv_port_attr, port_cap_flags2);
+    // SAFETY: the program's struct has at least so many bytes.
+    unsafe { query_port(context, port, attr, SIZE) }
+}
+
+/// `ibv_query_port` as the macro of verbs.h calls it, with the size of the program's struct.
+pub(in super::super) unsafe extern "C" fn query_port(
+    context: *mut ibv_context,
+    port: u8,
+    attr: *mut ibv_port_attr,
+    size: size_t,
+) -> c_int {
+    status(|| {
+        let attributes = attributes(context, port)?;
+        // SAFETY: the program's struct has `size` bytes.
+        unsafe { super::copy_sized(attr, &attributes, size) }
+    })
+}
+
+/// `ibv_query_port_speed`, in units of 100 Mb/s.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_query_port_speed(
+    context: *mut ibv_context,
+    port: u32,
+    speed: *mut u64,
+) -> c_int {
+    status(|| {
+        attributes(context, u8::try_from(port).map_err(|_| Errno::INVALID)?)?;
+        // SAFETY: the program's number.
+        *unsafe { speed.as_mut() }.ok_or(Errno::INVALID)? = identity::PORT_SPEED_100MBPS;
+        Ok(())
+    })
+}
+
+/// `ibv_query_gid`: 0, or -1 and errno.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_query_gid(
+    context: *mut ibv_context,
+    port: u8,
+    index: c_int,
+    result: *mut ibv_gid,
+) -> c_int {
+    minus_one(|| {
+        // SAFETY: the program's context and struct.
+        let (context, result) = unsafe { (Context::borrow(context)?, result.as_mut()) };
+        let index = usize::try_from(index).map_err(|_| Errno::INVALID)?;
+        let entry = gid(context, u32::from(port), index)?;
+        *result.ok_or(Errno::INVALID)? = ibv_gid { raw: entry.gid };
+        Ok(0)
+    })
+}
+
+/// `ibv_query_gid_ex`: 0 or the errno.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _ibv_query_gid_ex(
+    context: *mut ibv_context,
+    port: u32,
+    index: u32,
+    result: *mut ibv_gid_entry,
+    flags: u32,
+    entry_size: size_t,
+) -> c_int {
+    status(|| {
+        // SAFETY: the program passes a context of this library.
+        let context = unsafe { Context::borrow(context)? };
+        if flags != 0 {
+            return Err(Errno::NOT_SUPPORTED);
+        }
+        let index = index as usize;
+        let entry = gid_entry(gid(context, port, index)?, index);
+        // SAFETY: the program's struct has `entry_size` bytes.
+        unsafe { super::copy_sized(result, &entry, entry_size) }
+    })
+}
+
+/// `ibv_query_gid_table`: the number of entries, or the negative errno.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _ibv_query_gid_table(
+    context: *mut ibv_context,
+    entries: *mut ibv_gid_entry,
+    max_entries: size_t,
+    flags: u32,
+    entry_size: size_t,
+) -> ssize_t {
+    let count = guard(|| {
+        // SAFETY: the program passes a context of this library.
+        let context = unsafe { Context::borrow(context)? };
+        context.adapter.check()?;
+        if flags != 0 {
+            return Err(Errno::NOT_SUPPORTED);
+        }
+        let gids = &context.adapter.host().gids;
+        if max_entries < gids.len() || entries.is_null() {
+            return Err(Errno::INVALID);
+        }
+        for (index, entry) in gids.iter().enumerate() {
+            let slot = entries.wrapping_byte_add(index * entry_size);
+            // SAFETY: the program's array has `max_entries` structs of `entry_size` bytes.
+            unsafe { super::copy_sized(slot, &gid_entry(entry, index), entry_size)? };
+        }
+        Ok(gids.len() as ssize_t)
+    });
+    count.unwrap_or_else(|errno| -(errno.0 as ssize_t))
+}
+
+/// `ibv_query_gid_type`, private to rdma-core and used by its tools: 0, or -1 and errno.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferroce_ibv_query_gid_type(
+    context: *mut ibv_context,
+    port: u8,
+    index: c_uint,
+    kind: *mut c_int,
+) -> c_int {
+    minus_one(|| {
+        // SAFETY: the program's context and number.
+        let (context, kind) = unsafe { (Context::borrow(context)?, kind.as_mut()) };
+        gid(context, u32::from(port), index as usize)?;
+        *kind.ok_or(Errno::INVALID)? = IBV_GID_TYPE_SYSFS_ROCE_V2;
+        Ok(0)
+    })
+}
+
+/// `ibv_query_pkey`, in network byte order: 0, or -1 and errno.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_query_pkey(
+    context: *mut ibv_context,
+    port: u8,
+    index: c_int,
+    p_key: *mut u16,
+) -> c_int {
+    minus_one(|| {
+        // SAFETY: the program's context and number.
+        let (context, p_key) = unsafe { (Context::borrow(context)?, p_key.as_mut()) };
+        context.adapter.check()?;
+        if port != 1 || index != 0 {
+            return Err(Errno::INVALID);
+        }
+        *p_key.ok_or(Errno::INVALID)? = identity::P_KEY.to_be();
+        Ok(0)
+    })
+}
+
+/// `ibv_get_pkey_index`: the index, or -1 and errno.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_get_pkey_index(
+    context: *mut ibv_context,
+    port: u8,
+    p_key: u16,
+) -> c_int {
+    minus_one(|| {
+        // SAFETY: the program passes a context of this library.
+        unsafe { Context::borrow(context)? }.adapter.check()?;
+        if port == 1 && u16::from_be(p_key) == identity::P_KEY { Ok(0) } else { Err(Errno::INVALID) }
+    })
+}

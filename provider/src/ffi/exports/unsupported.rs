@@ -1,0 +1,73 @@
+//! Verbs that this device does not have: they exist, because a missing one would come from another library and crash
+//! on our objects, and they answer `EOPNOTSUPP` in the manner of their kind.
+
+use super::super::boundary::{minus_one, pointer, status};
+use crate::errno::Errno;
+use libc::{c_int, c_void};
+
+/// Declares entries that return null. Whatever arguments there are, none is looked at.
+macro_rules! null {
+    ($($name:ident)*) => {$(
+        #[doc = concat!("`", stringify!($name), "`: null and `EOPNOTSUPP`.")]
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name() -> *mut c_void {
+            pointer(|| Err(Errno::NOT_SUPPORTED))
+        }
+    )*};
+}
+
+/// Declares entries that return the errno.
+macro_rules! errno {
+    ($($name:ident)*) => {$(
+        #[doc = concat!("`", stringify!($name), "`: `EOPNOTSUPP`.")]
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name() -> c_int {
+            status(|| Err(Errno::NOT_SUPPORTED))
+        }
+    )*};
+}
+
+/// Declares entries that return a descriptor, or -1.
+macro_rules! descriptor {
+    ($($name:ident)*) => {$(
+        #[doc = concat!("`", stringify!($name), "`: -1 and `EOPNOTSUPP`.")]
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name() -> c_int {
+            minus_one(|| Err(Errno::NOT_SUPPORTED))
+        }
+    )*};
+}
+
+/// Declares entries that return nothing, for objects that cannot exist.
+macro_rules! nothing {
+    ($($name:ident)*) => {$(
+        #[doc = concat!("`", stringify!($name), "`: there is no such object.")]
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name() {}
+    )*};
+}
+
+null! {
+    ibv_create_srq
+    ibv_reg_dmabuf_mr
+    ibv_import_device ibv_import_pd ibv_import_mr ibv_import_dm
+    ibv_alloc_dmah
+    ibv_create_comp_cntr
+}
+
+errno! {
+    ibv_modify_srq ibv_query_srq ibv_destroy_srq
+    ibv_resize_cq
+    ibv_dealloc_dmah
+    _ibv_query_comp_cntr_caps ibv_destroy_comp_cntr ibv_qp_attach_comp_cntr
+    ibv_inc_comp_cntr ibv_inc_err_comp_cntr ibv_set_comp_cntr ibv_set_err_comp_cntr
+    ibv_read_comp_cntr ibv_read_err_comp_cntr
+}
+
+descriptor! {
+    ibv_dm_export_dmabuf_fd ibv_export_buf_dmabuf_fd
+}
+
+nothing! {
+    ibv_unimport_pd ibv_unimport_mr ibv_unimport_dm
+}

@@ -1,0 +1,413 @@
+//! File calls of libc, redirected for the few paths under which programs look for RDMA devices.
+//!
+//! There is no kernel driver, so `/sys/class/infiniband` has no `ferroce0`. Programs that read it find a directory tree
+//! of ours instead ([`crate::sysfs`]); every other path goes on unchanged, for the price of comparing its first bytes.
+//! Being real directories, the tree needs no further help: what is opened relative to it, or listed, simply works.
+//!
+//! Calls that are one system call are made as such, so that nothing here depends on the order in which libraries are
+//! found; the others are looked up behind this library. The standard library of this very library comes through here
+//! too: nothing may be called that would come back with a path that is redirected.
+
+use super::boundary::set_errno;
+use crate::errno::Errno;
+use libc::{AT_FDCWD, DIR, FILE, c_char, c_int, c_long, c_uint, c_void, mode_t, size_t, ssize_t};
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// Bytes of the longest path, with its zero, that the kernel takes.
+const PATH_MAX: usize = libc::PATH_MAX as usize;
+
+/// A path as it is to be used: the program's own, or a redirected copy.
+struct Target {
+    buffer: [u8; PATH_MAX],
+}
+
+impl Target {
+    #[inline]
+    fn new() -> std::mem::MaybeUninit<Self> {
+        std::mem::MaybeUninit::uninit()
+    }
+}
+
+/// The path to use for `path`; `room` holds it when it is redirected.
+///
+/// # Safety
+/// `path` is null or a C string.
+#[inline]
+unsafe fn redirect(path: *const c_char, room: &mut std::mem::MaybeUninit<Target>) -> *const c_char {
+    // SAFETY: by the contract; the second byte is read only when the first is not the end.
+    let candidate = !path.is_null() && unsafe { *path == b'/' as c_char } && {
+        // SAFETY: as above.
+        let second = unsafe { *path.add(1) } as u8;
+        second == b's' || second == b'd'
+    };
+    if !candidate {
+        return path;
+    }
+    // SAFETY: by the contract.
+    unsafe { redirect_candidate(path, room) }
+}
+
+/// The rest of [`redirect`], for paths that begin like one of ours.
+///
+/// # Safety
+/// `path` is a C string.
+#[cold]
+unsafe fn redirect_candidate(
+    path: *const c_char,
+    room: &mut std::mem::MaybeUninit<Target>,
+) -> *const c_char {
+    // SAFETY: by the contract.
+    let original = unsafe { CStr::from_ptr(path) }.to_bytes();
+    if !crate::sysfs::is_ours(original) {
+        return path;
+    }
+    let Ok(Some(root)) = super::boundary::guard(|| Ok(crate::sysfs::root())) else { return path };
+    let root = root.as_bytes();
+    if root.len() + original.len() >= PATH_MAX {
+        return path;
+    }
+    let buffer: *mut u8 = room.as_mut_ptr().cast();
+    // SAFETY: the buffer has PATH_MAX bytes, which root, path and zero do not exceed.
+    unsafe {
+        buffer.copy_from_nonoverlapping(root.as_ptr(), root.len());
+        buffer.add(root.len()).copy_from_nonoverlapping(original.as_ptr(), original.len());
+        buffer.add(root.len() + original.len()).write(0);
+    }
+    buffer.cast()
+}
+
+/// A function of the library behind this one.
+macro_rules! next {
+    ($name:ident as $type:ty) => {{
+        static NEXT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+        let mut function = NEXT.load(Ordering::Relaxed);
+        if function.is_null() {
+            let name = concat!(stringify!($name), "\0");
+            // SAFETY: the name is a C string.
+            function = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr().cast()) };
+            NEXT.store(function, Ordering::Relaxed);
+        }
+        if function.is_null() {
+            None
+        } else {
+            // SAFETY: libc's function of this name has this type.
+            Some(unsafe { std::mem::transmute::<*mut c_void, $type>(function) })
+        }
+    }};
+}
+
+/// Opens by system call.
+///
+/// # Safety
+/// `path` is null or a C string.
+unsafe fn open_at(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    let mut room = Target::new();
+    // SAFETY: by the contract.
+    unsafe {
+        let path = redirect(path, &mut room);
+        libc::syscall(libc::SYS_openat, directory, path, flags | libc::O_LARGEFILE, mode) as c_int
+    }
+}
+
+/// Declares entries that open a file. C declares them variadic; the optional mode is passed like a third argument on
+/// the supported machines, and the kernel looks at it only when it creates.
+macro_rules! open_entries {
+    ($($name:ident)*) => {$(
+        /// `open` of libc.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+            // SAFETY: the caller's path.
+            unsafe { open_at(AT_FDCWD, path, flags, mode) }
+        }
+    )*};
+}
+open_entries!(open open64);
+
+/// `open` of libc, as `_FORTIFY_SOURCE` calls it without a mode.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __open_2(path: *const c_char, flags: c_int) -> c_int {
+    // SAFETY: the caller's path.
+    unsafe { open_at(AT_FDCWD, path, flags, 0) }
+}
+
+/// `open64` of libc, as `_FORTIFY_SOURCE` calls it without a mode.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __open64_2(path: *const c_char, flags: c_int) -> c_int {
+    // SAFETY: the caller's path.
+    unsafe { open_at(AT_FDCWD, path, flags, 0) }
+}
+
+/// `openat` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn openat(
+    directory: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mode: mode_t,
+) -> c_int {
+    // SAFETY: the caller's path.
+    unsafe { open_at(directory, path, flags, mode) }
+}
+
+/// `openat64` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn openat64(
+    directory: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mode: mode_t,
+) -> c_int {
+    // SAFETY: the caller's path.
+    unsafe { open_at(directory, path, flags, mode) }
+}
+
+type Fopen = unsafe extern "C" fn(*const c_char, *const c_char) -> *mut FILE;
+
+/// Opens a stream.
+///
+/// # Safety
+/// `path` and `mode` are C strings, `next` is libc's `fopen`.
+unsafe fn open_stream(next: Option<Fopen>, path: *const c_char, mode: *const c_char) -> *mut FILE {
+    let mut room = Target::new();
+    // SAFETY: by the contract.
+    match next {
+        Some(next) => unsafe { next(redirect(path, &mut room), mode) },
+        None => missing(),
+    }
+}
+
+/// For a call that the library behind this one does not have.
+fn missing<T>() -> *mut T {
+    set_errno(Errno(libc::ENOSYS));
+    std::ptr::null_mut()
+}
+
+/// `fopen` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
+    // SAFETY: the caller's strings.
+    unsafe { open_stream(next!(fopen as Fopen), path, mode) }
+}
+
+/// `fopen64` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE {
+    // SAFETY: the caller's strings.
+    unsafe { open_stream(next!(fopen64 as Fopen), path, mode) }
+}
+
+/// `opendir` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn opendir(path: *const c_char) -> *mut DIR {
+    let mut room = Target::new();
+    match next!(opendir as unsafe extern "C" fn(*const c_char) -> *mut DIR) {
+        // SAFETY: the caller's path.
+        Some(next) => unsafe { next(redirect(path, &mut room)) },
+        None => missing(),
+    }
+}
+
+type Realpath = unsafe extern "C" fn(*const c_char, *mut c_char) -> *mut c_char;
+
+/// `realpath` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn realpath(path: *const c_char, resolved: *mut c_char) -> *mut c_char {
+    let mut room = Target::new();
+    match next!(realpath as Realpath) {
+        // SAFETY: the caller's path and buffer.
+        Some(next) => unsafe { next(redirect(path, &mut room), resolved) },
+        None => missing(),
+    }
+}
+
+/// `realpath` of libc, as `_FORTIFY_SOURCE` calls it with the size of the buffer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __realpath_chk(
+    path: *const c_char,
+    resolved: *mut c_char,
+    size: size_t,
+) -> *mut c_char {
+    type Checked = unsafe extern "C" fn(*const c_char, *mut c_char, size_t) -> *mut c_char;
+    let mut room = Target::new();
+    match next!(__realpath_chk as Checked) {
+        // SAFETY: the caller's path and buffer.
+        Some(next) => unsafe { next(redirect(path, &mut room), resolved, size) },
+        None => missing(),
+    }
+}
+
+/// Reads a link by system call.
+///
+/// # Safety
+/// `path` is null or a C string, and `buffer` has `size` bytes.
+unsafe fn read_link(
+    directory: c_int,
+    path: *const c_char,
+    buffer: *mut c_char,
+    size: size_t,
+) -> ssize_t {
+    let mut room = Target::new();
+    // SAFETY: by the contract.
+    unsafe {
+        let path = redirect(path, &mut room);
+        libc::syscall(libc::SYS_readlinkat, directory, path, buffer, size) as ssize_t
+    }
+}
+
+/// `readlink` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn readlink(
+    path: *const c_char,
+    buffer: *mut c_char,
+    size: size_t,
+) -> ssize_t {
+    // SAFETY: the caller's path and buffer.
+    unsafe { read_link(AT_FDCWD, path, buffer, size) }
+}
+
+/// `readlink` of libc, as `_FORTIFY_SOURCE` calls it with the size of the buffer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __readlink_chk(
+    path: *const c_char,
+    buffer: *mut c_char,
+    length: size_t,
+    size: size_t,
+) -> ssize_t {
+    // SAFETY: the caller's path and buffer.
+    unsafe { read_link(AT_FDCWD, path, buffer, length.min(size)) }
+}
+
+/// `readlinkat` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn readlinkat(
+    directory: c_int,
+    path: *const c_char,
+    buffer: *mut c_char,
+    size: size_t,
+) -> ssize_t {
+    // SAFETY: the caller's path and buffer.
+    unsafe { read_link(directory, path, buffer, size) }
+}
+
+/// `access` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn access(path: *const c_char, mode: c_int) -> c_int {
+    // SAFETY: the caller's path.
+    unsafe { faccessat(AT_FDCWD, path, mode, 0) }
+}
+
+/// `faccessat` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn faccessat(
+    directory: c_int,
+    path: *const c_char,
+    mode: c_int,
+    flags: c_int,
+) -> c_int {
+    let mut room = Target::new();
+    // SAFETY: the caller's path.
+    unsafe {
+        let path = redirect(path, &mut room);
+        if flags == 0 {
+            return libc::syscall(libc::SYS_faccessat, directory, path, mode) as c_int;
+        }
+        libc::syscall(libc::SYS_faccessat2, directory, path, mode, flags) as c_int
+    }
+}
+
+/// Reads a file's status by system call.
+///
+/// # Safety
+/// `path` is null or a C string, and `status` a `struct stat`.
+unsafe fn stat_at(
+    directory: c_int,
+    path: *const c_char,
+    status: *mut libc::stat,
+    flags: c_int,
+) -> c_int {
+    let mut room = Target::new();
+    // SAFETY: by the contract; on 64-bit machines libc's struct is the kernel's.
+    unsafe {
+        let path = redirect(path, &mut room);
+        libc::syscall(libc::SYS_newfstatat, directory, path, status, flags) as c_int
+    }
+}
+
+/// Declares the entries that read a file's status: those of today and those of glibc before 2.33, whose first argument
+/// is the version of the struct.
+macro_rules! stat_entries {
+    ($($name:ident $old:ident $flags:expr;)*) => {$(
+        /// `stat` or `lstat` of libc.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(path: *const c_char, status: *mut libc::stat) -> c_int {
+            // SAFETY: the caller's path and struct.
+            unsafe { stat_at(AT_FDCWD, path, status, $flags) }
+        }
+
+        /// `stat` or `lstat` of libc before 2.33.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $old(
+            version: c_int,
+            path: *const c_char,
+            status: *mut libc::stat,
+        ) -> c_int {
+            if version != 0 && version != 1 {
+                set_errno(Errno::INVALID);
+                return -1;
+            }
+            // SAFETY: the caller's path and struct.
+            unsafe { stat_at(AT_FDCWD, path, status, $flags) }
+        }
+    )*};
+}
+stat_entries! {
+    stat __xstat 0;
+    stat64 __xstat64 0;
+    lstat __lxstat libc::AT_SYMLINK_NOFOLLOW;
+    lstat64 __lxstat64 libc::AT_SYMLINK_NOFOLLOW;
+}
+
+/// `fstatat` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fstatat(
+    directory: c_int,
+    path: *const c_char,
+    status: *mut libc::stat,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: the caller's path and struct.
+    unsafe { stat_at(directory, path, status, flags) }
+}
+
+/// `fstatat64` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fstatat64(
+    directory: c_int,
+    path: *const c_char,
+    status: *mut libc::stat,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: the caller's path and struct.
+    unsafe { stat_at(directory, path, status, flags) }
+}
+
+/// `statx` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn statx(
+    directory: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mask: c_uint,
+    status: *mut c_void,
+) -> c_int {
+    let mut room = Target::new();
+    // SAFETY: the caller's path and struct.
+    unsafe {
+        let path = redirect(path, &mut room);
+        libc::syscall(libc::SYS_statx, directory, path, flags, mask, status) as c_int
+    }
+}
+
+/// A system call's result has the width of a register; what libc returns is narrower.
+const _: () = assert!(size_of::<c_long>() == size_of::<ssize_t>());

@@ -1,0 +1,190 @@
+//! What stands behind each public struct, and the tie from object to object.
+
+use super::handle::Handle;
+use crate::adapter::Adapter;
+use crate::builder::Builder;
+use crate::errno::Errno;
+use crate::event::EventQueue;
+use crate::ffi::abi::*;
+use ferroce_driver::{
+    AddressVector, MemoryRegion, Poller, ProtectionDomain, SendBatch, WorkCompletion,
+};
+use std::cell::UnsafeCell;
+use std::ops::Deref;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// Behind `struct ibv_context`, which is the end of a `struct verbs_context`.
+pub(super) struct Context {
+    pub(super) adapter: Arc<Adapter>,
+    /// The async queue.
+    pub(super) events: Arc<EventQueue>,
+    /// `cmd_fd`: programs duplicate it, so it is a descriptor of something.
+    pub(super) command_fd: OwnedFd,
+    /// What `verbs_context.priv` points to.
+    pub(super) private: Box<[u64; PRIVATE_WORDS]>,
+}
+
+/// Words behind `verbs_context.priv`, all zero: more than any release looks at.
+pub(super) const PRIVATE_WORDS: usize = 1024;
+
+impl Context {
+    /// The context behind a pointer from the program.
+    ///
+    /// # Safety
+    /// `context` is null or an open context of this library.
+    pub(super) unsafe fn borrow<'a>(context: *mut ibv_context) -> Result<&'a Self, Errno> {
+        // SAFETY: by the contract.
+        unsafe { Handle::<verbs_context, Self>::borrow(Self::outer(context)) }
+    }
+
+    /// The struct that a context is the end of. Null stays null.
+    pub(super) fn outer(context: *mut ibv_context) -> *mut verbs_context {
+        if context.is_null() {
+            return std::ptr::null_mut();
+        }
+        context.wrapping_byte_sub(std::mem::offset_of!(verbs_context, context)).cast()
+    }
+}
+
+/// Behind `struct ibv_pd`.
+pub(super) struct Pd {
+    pub(super) adapter: Arc<Adapter>,
+    pub(super) domain: Arc<ProtectionDomain>,
+    /// The context's async queue, for QPs.
+    pub(super) events: Arc<EventQueue>,
+}
+
+/// Behind `struct ibv_mr`.
+pub(super) struct Mr {
+    pub(super) adapter: Arc<Adapter>,
+    pub(super) region: Arc<MemoryRegion>,
+}
+
+/// Behind `struct ibv_comp_channel`.
+pub(super) struct Channel {
+    pub(super) adapter: Arc<Adapter>,
+    pub(super) events: Arc<EventQueue>,
+}
+
+/// Behind `struct ibv_ah`.
+pub(super) struct Ah {
+    /// Parsed when the handle is made, so that posting does not.
+    #[expect(dead_code, reason = "read by the datagram service, which is not there yet")]
+    pub(super) path: AddressVector,
+}
+
+/// Something that only the thread that holds the lock of the object's queue touches.
+pub(super) struct Locked<T>(UnsafeCell<T>);
+
+impl<T> Locked<T> {
+    fn new(value: T) -> Self {
+        Self(UnsafeCell::new(value))
+    }
+
+    /// The value.
+    ///
+    /// # Safety
+    /// The thread holds the lock and no other reference from this call is alive.
+    #[expect(clippy::mut_from_ref, reason = "this is what the cell is for")]
+    #[inline]
+    pub(super) unsafe fn get(&self) -> &mut T {
+        // SAFETY: by the contract.
+        unsafe { &mut *self.0.get() }
+    }
+}
+
+/// What lives between `ibv_start_poll` and `ibv_end_poll`. The lock of the CQ is held by `poller` itself.
+pub(super) struct Polling {
+    pub(super) poller: Poller<'static>,
+    /// The completion that the program is at.
+    pub(super) current: WorkCompletion,
+}
+
+/// Behind `struct ibv_cq` and `struct ibv_cq_ex`.
+pub(super) struct Cq {
+    /// Before `inner`, which it borrows from: fields are dropped in order.
+    pub(super) polling: Locked<Option<Polling>>,
+    inner: crate::cq::Cq,
+}
+
+// SAFETY: the cell is touched by the thread that holds the CQ's lock, and by the one that destroys the CQ.
+unsafe impl Send for Cq {}
+// SAFETY: as above; the rest is `Sync`.
+unsafe impl Sync for Cq {}
+
+impl Cq {
+    pub(super) fn new(inner: crate::cq::Cq) -> Self {
+        Self { polling: Locked::new(None), inner }
+    }
+
+    /// Locks the CQ for as long as the object lives.
+    ///
+    /// # Safety
+    /// The poller goes before the object: it is kept in `polling` or dropped by the caller.
+    #[inline]
+    pub(super) unsafe fn lock(&self) -> Poller<'static> {
+        // SAFETY: only the lifetime changes. The CQ is behind an `Arc` of this object, and this object is on the heap
+        // until it is destroyed.
+        unsafe { std::mem::transmute::<Poller<'_>, Poller<'static>>(self.inner.queue.lock()) }
+    }
+}
+
+impl Deref for Cq {
+    type Target = crate::cq::Cq;
+
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        &self.inner
+    }
+}
+
+/// What lives between `ibv_wr_start` and `ibv_wr_complete`. The lock of the send queue is held by `batch` itself.
+pub(super) struct Posting {
+    pub(super) batch: SendBatch<'static>,
+    pub(super) builder: Builder,
+}
+
+/// Behind `struct ibv_qp` and `struct ibv_qp_ex`.
+pub(super) struct Qp {
+    /// Before `inner`, which it borrows from: fields are dropped in order.
+    pub(super) posting: Locked<Option<Posting>>,
+    inner: crate::qp::Qp,
+    /// Whether the program asked for `ibv_wr_*`.
+    pub(super) extended: bool,
+    /// What `ibv_query_qp` gives back of the creation.
+    pub(super) created: ibv_qp_init_attr,
+}
+
+// SAFETY: the cell is touched by the thread that holds the send queue's lock, and by the one that destroys the QP. The
+// pointers in `created` are never followed here, only given back to the program.
+unsafe impl Send for Qp {}
+// SAFETY: as above; the rest is `Sync`.
+unsafe impl Sync for Qp {}
+
+impl Qp {
+    pub(super) fn new(inner: crate::qp::Qp, extended: bool, created: ibv_qp_init_attr) -> Self {
+        Self { posting: Locked::new(None), inner, extended, created }
+    }
+
+    /// Locks the send queue for as long as the object lives.
+    ///
+    /// # Safety
+    /// The batch goes before the object: it is kept in `posting` or dropped by the caller.
+    #[inline]
+    pub(super) unsafe fn lock(&self) -> SendBatch<'static> {
+        let batch = self.inner.pair.send_queue().lock();
+        // SAFETY: only the lifetime changes. The queue is behind an `Arc` of this object, and this object is on the
+        // heap until it is destroyed.
+        unsafe { std::mem::transmute::<SendBatch<'_>, SendBatch<'static>>(batch) }
+    }
+}
+
+impl Deref for Qp {
+    type Target = crate::qp::Qp;
+
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        &self.inner
+    }
+}

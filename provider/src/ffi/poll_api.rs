@@ -1,0 +1,131 @@
+//! `ibv_start_poll` and what follows it: the entries of `struct ibv_cq_ex`.
+//!
+//! The thread that has started a poll holds the CQ's lock until it ends it.
+
+use super::boundary::guard;
+use super::handle::Handle;
+use super::objects::{Cq, Polling};
+use crate::cq::{flags, immediate, opcode_number, status_number};
+use crate::errno::Errno;
+use crate::ffi::abi::*;
+use ferroce_driver::WorkCompletion;
+use libc::{c_int, c_uint};
+
+/// Shows a completion in the public part of the CQ.
+///
+/// # Safety
+/// `cq` is a CQ of this library.
+#[inline]
+unsafe fn show(cq: *mut ibv_cq_ex, completion: &WorkCompletion) {
+    // SAFETY: by the contract.
+    unsafe {
+        (*cq).status = status_number(completion.status);
+        (*cq).wr_id = completion.wr_id;
+    }
+}
+
+unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
+    let found = guard(|| {
+        // SAFETY: the program passes a CQ of this library and its own struct.
+        let (body, attr) = unsafe { (Handle::<ibv_cq_ex, Cq>::borrow(cq)?, attr.as_ref()) };
+        body.adapter.check()?;
+        if attr.is_some_and(|attr| attr.comp_mask != 0) {
+            return Err(Errno::INVALID);
+        }
+        if body.queue.is_empty() {
+            body.queue.relax();
+        }
+        // SAFETY: the poller is kept in `polling` or dropped here.
+        let mut poller = unsafe { body.lock() };
+        let current = poller.next().ok_or(Errno::NO_ENTRY)?;
+        // SAFETY: the CQ is alive, and this thread has the lock.
+        unsafe {
+            show(cq, &current);
+            *body.polling.get() = Some(Polling { poller, current });
+        }
+        Ok(())
+    });
+    // An empty CQ is nothing that errno tells of.
+    found.map_or_else(|errno| errno.0, |()| 0)
+}
+
+unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
+    let found = guard(|| {
+        // SAFETY: the program passes a CQ of this library.
+        let body = unsafe { Handle::<ibv_cq_ex, Cq>::borrow(cq)? };
+        // SAFETY: this thread holds the lock since `start_poll`.
+        let polling = unsafe { body.polling.get() }.as_mut().ok_or(Errno::INVALID)?;
+        polling.current = polling.poller.next().ok_or(Errno::NO_ENTRY)?;
+        // SAFETY: the CQ is alive.
+        unsafe { show(cq, &polling.current) };
+        Ok(())
+    });
+    found.map_or_else(|errno| errno.0, |()| 0)
+}
+
+unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
+    let _ = guard(|| {
+        // SAFETY: the program passes a CQ of this library.
+        let body = unsafe { Handle::<ibv_cq_ex, Cq>::borrow(cq)? };
+        // SAFETY: this thread holds the lock since `start_poll`.
+        drop(unsafe { body.polling.get() }.take());
+        Ok(())
+    });
+}
+
+/// Reads a field of the current completion; zero outside of a poll.
+///
+/// # Safety
+/// `cq` is a CQ of this library, and if it is being polled, this thread polls it.
+#[inline]
+unsafe fn read<T: Default>(cq: *mut ibv_cq_ex, field: impl FnOnce(&WorkCompletion) -> T) -> T {
+    // SAFETY: by the contract.
+    let polling = unsafe {
+        match Handle::<ibv_cq_ex, Cq>::borrow(cq) {
+            Ok(body) => body.polling.get().as_ref(),
+            Err(_) => None,
+        }
+    };
+    polling.map_or_else(T::default, |polling| field(&polling.current))
+}
+
+/// Declares an entry that reads one field.
+macro_rules! readers {
+    ($($name:ident: $type:ty = $field:expr;)*) => {$(
+        unsafe extern "C" fn $name(cq: *mut ibv_cq_ex) -> $type {
+            // SAFETY: the program's CQ, between start and end of its poll.
+            unsafe { read(cq, $field) }
+        }
+    )*};
+}
+
+readers! {
+    read_opcode: c_int = |completion| opcode_number(completion.opcode);
+    read_vendor_err: u32 = |completion| completion.vendor_error;
+    read_byte_len: u32 = |completion| completion.byte_length;
+    read_imm_data: u32 = immediate;
+    read_qp_num: u32 = |completion| completion.qpn.0;
+    read_src_qp: u32 = |completion| completion.source_qpn.0;
+    read_wc_flags: c_uint = flags;
+    // Ethernet has no local identifiers and paths.
+    read_slid: u32 = |_| 0;
+    read_sl: u8 = |_| 0;
+    read_dlid_path_bits: u8 = |_| 0;
+}
+
+/// Fills the table of a CQ. Entries of fields that cannot be asked for stay empty, as in every provider.
+pub(super) fn fill(cq: &mut ibv_cq_ex) {
+    cq.start_poll = Some(start_poll);
+    cq.next_poll = Some(next_poll);
+    cq.end_poll = Some(end_poll);
+    cq.read_opcode = Some(read_opcode);
+    cq.read_vendor_err = Some(read_vendor_err);
+    cq.read_byte_len = Some(read_byte_len);
+    cq.read_imm_data = Some(read_imm_data);
+    cq.read_qp_num = Some(read_qp_num);
+    cq.read_src_qp = Some(read_src_qp);
+    cq.read_wc_flags = Some(read_wc_flags);
+    cq.read_slid = Some(read_slid);
+    cq.read_sl = Some(read_sl);
+    cq.read_dlid_path_bits = Some(read_dlid_path_bits);
+}

@@ -1,0 +1,272 @@
+//! The files that the kernel would show for the device, for programs that read sysfs.
+//!
+//! They are real files in a directory of the user, made when somebody first asks and shared by all processes of the
+//! host. Paths of programs are redirected into it by `ffi/interpose.rs`. The layout follows the kernel's: the class
+//! directories hold links into a tree of devices, so that `realpath` of `class/infiniband/ferroce0/device` ends in a PCI
+//! address and its parents can be walked.
+
+use crate::errno::Errno;
+use crate::host;
+use crate::identity::{self, DEVICE_NAME, PCI_DEVICE_ID, UVERBS_NAME, VENDOR_ID};
+use ferroce_sim::host::HostIdentity;
+use std::ffi::CString;
+use std::fmt::Write as _;
+use std::io;
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// Directories and file name prefixes that are redirected.
+const OURS: [&[u8]; 2] = [b"/sys/class/infiniband", b"/dev/infiniband/uverbs"];
+
+/// Where the card would be on the bus.
+const PCI_ADDRESS: &str = "0000:f1:0a.0";
+
+/// Version of uverbs that the kernel and all libraries of today speak.
+const UVERBS_ABI_VERSION: u32 = 6;
+
+/// Whether a path is one of the device's.
+pub fn is_ours(path: &[u8]) -> bool {
+    let [class, uverbs] = OURS;
+    if path.starts_with(uverbs) {
+        return true;
+    }
+    let Some(rest) = path.strip_prefix(class) else { return false };
+    let rest = rest.strip_prefix(b"_verbs").unwrap_or(rest);
+    matches!(rest.first(), None | Some(b'/')) && !rest.starts_with(b"/..")
+}
+
+/// The directory that stands for `/`, made if it is not there. `None`: it cannot be made, and nothing is redirected.
+pub fn root() -> Option<&'static CString> {
+    static ROOT: OnceLock<Option<CString>> = OnceLock::new();
+    ROOT.get_or_init(|| {
+        let made = host::identity().and_then(|host| {
+            let directory = ferroce_sim::runtime_directory().map_err(|error| Errno(error.errno()))?;
+            make(&directory, host).map_err(|_| Errno::IO)
+        });
+        let path = made.inspect_err(|errno| tracing::warn!(?errno, "no sysfs tree")).ok()?;
+        CString::new(path.into_os_string().into_vec()).ok()
+    })
+    .as_ref()
+}
+
+/// Something in the tree.
+enum Node {
+    File(String),
+    Link(String),
+    Directory,
+}
+
+/// The tree as a list of paths, parents before children.
+type Tree = Vec<(String, Node)>;
+
+/// Makes the tree below `directory` and returns its root.
+///
+/// The name of the root depends on what is in it, so that a tree that is there is right.
+fn make(directory: &Path, host: &HostIdentity) -> io::Result<PathBuf> {
+    let tree = tree(host);
+    let root = directory.join(format!("sysfs-{:016x}", fingerprint(&tree)));
+    if root.is_dir() {
+        return Ok(root);
+    }
+    // Made aside and moved into place at once, because others may be looking, or making it too.
+    let aside = directory.join(format!(".sysfs-{}", std::process::id()));
+    let made = write_tree(&aside, &tree).and_then(|()| std::fs::rename(&aside, &root));
+    if made.is_err() {
+        let _ = std::fs::remove_dir_all(&aside);
+    }
+    if root.is_dir() { Ok(root) } else { made.map(|()| root) }
+}
+
+fn write_tree(root: &Path, tree: &Tree) -> io::Result<()> {
+    for (path, node) in tree {
+        let path = root.join(path);
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        match node {
+            Node::File(text) => std::fs::write(path, text)?,
+            Node::Link(target) => symlink(target, path)?,
+            Node::Directory => std::fs::create_dir_all(path)?,
+        }
+    }
+    Ok(())
+}
+
+/// FNV-1a over everything in the tree.
+fn fingerprint(tree: &Tree) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let mut add = |text: &str| {
+        for byte in text.bytes().chain([0]) {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+        }
+    };
+    for (path, node) in tree {
+        add(path);
+        match node {
+            Node::File(text) | Node::Link(text) => add(text),
+            Node::Directory => add(""),
+        }
+    }
+    hash
+}
+
+fn tree(host: &HostIdentity) -> Tree {
+    let pci = format!("sys/devices/pci0000:f1/{PCI_ADDRESS}");
+    let device = format!("{pci}/infiniband/{DEVICE_NAME}");
+    let uverbs = format!("{pci}/infiniband_verbs/{UVERBS_NAME}");
+    let mut tree = Tree::new();
+    pci_device(&mut tree, &pci, host);
+    ib_device(&mut tree, &device, host);
+    port(&mut tree, &format!("{device}/ports/1"), host);
+    file(&mut tree, format!("{uverbs}/ibdev"), DEVICE_NAME);
+    file(&mut tree, format!("{uverbs}/abi_version"), "1");
+    // The number of the first uverbs device.
+    file(&mut tree, format!("{uverbs}/dev"), "231:192");
+    link(&mut tree, format!("{uverbs}/device"), format!("../../../{PCI_ADDRESS}"));
+    file(&mut tree, "sys/class/infiniband_verbs/abi_version".into(), &UVERBS_ABI_VERSION.to_string());
+    link(&mut tree, format!("sys/class/infiniband/{DEVICE_NAME}"), format!("../../../{device}"));
+    link(&mut tree, format!("sys/class/infiniband_verbs/{UVERBS_NAME}"), format!("../../../{uverbs}"));
+    // Programs ask whether it is a character device.
+    link(&mut tree, format!("dev/infiniband/{UVERBS_NAME}"), "/dev/null".into());
+    tree
+}
+
+fn file(tree: &mut Tree, path: String, text: &str) {
+    tree.push((path, Node::File(format!("{text}\n"))));
+}
+
+/// Links in the tree are relative, so that it may be anywhere.
+fn link(tree: &mut Tree, path: String, target: String) {
+    let target = target.strip_prefix("../../../sys/").map(|rest| format!("../../{rest}")).unwrap_or(target);
+    tree.push((path, Node::Link(target)));
+}
+
+fn pci_device(tree: &mut Tree, pci: &str, host: &HostIdentity) {
+    let mut add = |name: &str, text: String| file(tree, format!("{pci}/{name}"), &text);
+    add("vendor", format!("{VENDOR_ID:#06x}"));
+    add("device", format!("{PCI_DEVICE_ID:#06x}"));
+    add("subsystem_vendor", format!("{VENDOR_ID:#06x}"));
+    add("subsystem_device", format!("{PCI_DEVICE_ID:#06x}"));
+    add("class", "0x020700".into());
+    add("revision", "0x01".into());
+    add("numa_node", "-1".into());
+    add("local_cpulist", read_or("/sys/devices/system/cpu/online", "0"));
+    add("max_link_width", "16".into());
+    add("current_link_width", "16".into());
+    add("max_link_speed", "8.0 GT/s PCIe".into());
+    add("current_link_speed", "8.0 GT/s PCIe".into());
+    // The machine's own interfaces, as far as the GID table names them.
+    let mut interfaces: Vec<&str> = host.gids.iter().map(|entry| entry.interface.as_str()).collect();
+    interfaces.sort_unstable();
+    interfaces.dedup();
+    tree.push((format!("{pci}/net"), Node::Directory));
+    for interface in interfaces {
+        let target = format!("/sys/class/net/{interface}");
+        tree.push((format!("{pci}/net/{interface}"), Node::Link(target)));
+    }
+}
+
+fn read_or(path: &str, otherwise: &str) -> String {
+    let text = std::fs::read_to_string(path).unwrap_or_else(|_| otherwise.into());
+    text.trim().into()
+}
+
+fn ib_device(tree: &mut Tree, device: &str, host: &HostIdentity) {
+    let mut add = |name: &str, text: String| file(tree, format!("{device}/{name}"), &text);
+    let guid = groups(&host.node_guid);
+    add("node_guid", guid.clone());
+    add("sys_image_guid", guid);
+    add("node_type", "1: CA".into());
+    add("node_desc", format!("{DEVICE_NAME} {}", host.name));
+    add("fw_ver", env!("CARGO_PKG_VERSION").into());
+    add("hw_rev", "1".into());
+    add("hca_type", "FERROCE".into());
+    add("board_id", "FERROCE01".into());
+    tree.push((format!("{device}/device"), Node::Link("../../../".to_owned() + PCI_ADDRESS)));
+}
+
+fn port(tree: &mut Tree, port: &str, host: &HostIdentity) {
+    let mut add = |name: String, text: &str| file(tree, format!("{port}/{name}"), text);
+    add("state".into(), "4: ACTIVE");
+    add("phys_state".into(), "5: LinkUp");
+    add("link_layer".into(), "Ethernet");
+    add("rate".into(), &format!("{} Gb/sec (4X EDR)", identity::PORT_SPEED_100MBPS / 10));
+    add("lid".into(), "0x0");
+    add("lid_mask_count".into(), "0");
+    add("sm_lid".into(), "0x0");
+    add("sm_sl".into(), "0");
+    add("cap_mask".into(), "0x04010000");
+    add("pkeys/0".into(), &format!("{:#06x}", identity::P_KEY));
+    for (index, entry) in host.gids.iter().enumerate() {
+        add(format!("gids/{index}"), &groups(&entry.gid));
+        add(format!("gid_attrs/types/{index}"), "RoCE v2");
+        add(format!("gid_attrs/ndevs/{index}"), &entry.interface);
+    }
+}
+
+/// Bytes as sysfs writes GIDs and GUIDs: four hexadecimal digits, colons between.
+fn groups(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for (index, pair) in bytes.chunks(2).enumerate() {
+        if index != 0 {
+            text.push(':');
+        }
+        for byte in pair {
+            let _ = write!(text, "{byte:02x}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_paths_of_the_device_are_ours() {
+        for path in [
+            "/sys/class/infiniband",
+            "/sys/class/infiniband/",
+            "/sys/class/infiniband/ferroce0/ports/1/state",
+            "/sys/class/infiniband_verbs/abi_version",
+            "/dev/infiniband/uverbs0",
+        ] {
+            assert!(is_ours(path.as_bytes()), "{path}");
+        }
+        for path in [
+            "/sys/class/net/lo",
+            "/sys/class/infiniband_mad",
+            "/sys/class/infiniband/../net",
+            "/dev/infiniband/rdma_cm",
+            "/dev/null",
+            "sys/class/infiniband",
+        ] {
+            assert!(!is_ours(path.as_bytes()), "{path}");
+        }
+    }
+
+    #[test]
+    fn the_tree_can_be_walked() {
+        let parent = std::env::temp_dir().join(format!("ferroce-sysfs-{}", std::process::id()));
+        std::fs::create_dir_all(&parent).expect("a directory");
+        let host = HostIdentity::named("sysfs-test", None).expect("a name");
+        let root = make(&parent, &host).expect("made");
+        assert_eq!(make(&parent, &host).expect("there"), root);
+        let device = root.join("sys/class/infiniband").join(DEVICE_NAME);
+        let read = |path: &str| std::fs::read_to_string(device.join(path)).expect("a file");
+        assert_eq!(read("ports/1/state"), "4: ACTIVE\n");
+        assert_eq!(read("ports/1/gid_attrs/types/0"), "RoCE v2\n");
+        assert_eq!(read("ports/1/gids/0").len(), 40);
+        assert_eq!(read("device/vendor"), "0x1172\n");
+        let pci = device.join("device").canonicalize().expect("a directory");
+        assert!(pci.ends_with(PCI_ADDRESS), "{pci:?}");
+        assert!(device.join("device/net/lo").is_dir());
+        let verbs = root.join("sys/class/infiniband_verbs").join(UVERBS_NAME);
+        let name = std::fs::read_to_string(verbs.join("ibdev")).expect("a file");
+        assert_eq!(name.trim(), DEVICE_NAME);
+        assert!(verbs.join("device/infiniband").is_dir());
+        std::fs::remove_dir_all(&parent).expect("removed");
+    }
+}
