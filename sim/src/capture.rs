@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use ferroce_wire::Frame;
 
 use crate::error::Error;
-use crate::os;
+use crate::{fork, os};
 
 /// Written to the file at the latest when so many bytes wait.
 const FLUSH_BYTES: usize = 256 * 1024;
@@ -36,6 +36,7 @@ pub struct Capture {
     identity: u64,
     waiting: Vec<u8>,
     has_failed: bool,
+    fork_generation: u32,
 }
 
 impl Capture {
@@ -59,7 +60,9 @@ impl Capture {
         // Two processes with the same file find out that it is the same. Never 0.
         let identity = (metadata.ino() << 16 ^ metadata.dev()).max(1);
         let waiting = Vec::with_capacity(FLUSH_BYTES);
-        Ok(Self { path: path.to_owned(), file, identity, waiting, has_failed: false })
+        let fork_generation = fork::generation();
+        let path = path.to_owned();
+        Ok(Self { path, file, identity, waiting, has_failed: false, fork_generation })
     }
 
     /// A number that only this file has on this machine; not 0.
@@ -98,7 +101,8 @@ impl Capture {
 
     /// Writes what waits to the file. An error ends the capture, not the traffic.
     pub fn flush(&mut self) {
-        if self.waiting.is_empty() {
+        // What waits in a child made by fork is the parent's.
+        if self.waiting.is_empty() || self.fork_generation != fork::generation() {
             return;
         }
         if !self.has_failed {

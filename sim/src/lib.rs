@@ -1,14 +1,27 @@
 //! Everything around the NIC model: the fabric between processes, the in-process bus, captures.
 //!
+//! - [`function`]: one process's NIC function, ready for a driver. Made of
+//!   [`in_process`] (the bus, and the model that runs in the application's threads), [`doorbells`]
+//!   (BAR2), [`memory`] (DMA), [`interrupts`], and [`background`] (the thread for applications
+//!   that do not poll).
+//! - [`fabric`]: who is there on this machine ([`fabric::registry`]), shared-memory rings between
+//!   them ([`fabric::ring`]), and the cable that the model sees ([`fabric::port`]).
+//! - [`host`]: name and addresses. [`capture`]: pcapng. [`clock`]: real time for the model.
+//! - The command `ferroce` is in `main.rs` and `cli`.
+//!
+//! `unsafe` is in three files: [`memory`], [`shared_memory`] and [`os`].
 
-//! - [`fabric`]: who is there on this machine, and shared-memory rings between them.
-//! - [`clock`]: real time for the model.
-
+pub mod background;
 pub mod capture;
 pub mod clock;
+pub mod doorbells;
 pub mod error;
 pub mod fabric;
 pub mod fork;
+pub mod function;
+pub mod host;
+pub mod in_process;
+pub mod interrupts;
 pub mod memory;
 pub mod os;
 pub mod shared_memory;

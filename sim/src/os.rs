@@ -191,6 +191,40 @@ fn socket_address(address: *const libc::sockaddr) -> Option<IpAddr> {
     }
 }
 
+/// Whether `length` bytes from `address` on are memory that may be read (and written, if asked),
+/// as pinning it for a real card would find out. Brings the pages in, as pinning does.
+///
+/// A large range is only looked at, page by page, without bringing it in.
+pub fn memory_is_usable(address: usize, length: usize, write: bool) -> bool {
+    const POPULATE_LIMIT: usize = 64 << 20;
+    // Linux 5.14; older kernels say EINVAL to any advice that they do not know.
+    const MADV_POPULATE_READ: libc::c_int = 22;
+    const MADV_POPULATE_WRITE: libc::c_int = 23;
+    let advice = if write { MADV_POPULATE_WRITE } else { MADV_POPULATE_READ };
+    let start = std::ptr::without_provenance_mut(address);
+    if length <= POPULATE_LIMIT && is_populate_known() {
+        // SAFETY: populating changes neither content nor protection of memory; bad ranges are
+        // answered with an error.
+        return unsafe { libc::madvise(start, length, advice) } == 0;
+    }
+    let mut resident = vec![0u8; POPULATE_LIMIT / 4096];
+    (0..length).step_by(POPULATE_LIMIT).all(|offset| {
+        let part = (length - offset).min(POPULATE_LIMIT);
+        // SAFETY: mincore writes one byte per page of `part` into `resident`, which has room for
+        // POPULATE_LIMIT bytes of pages of at least 4 KiB; a hole is answered with ENOMEM.
+        unsafe { libc::mincore(start.wrapping_byte_add(offset), part, resident.as_mut_ptr()) == 0 }
+    })
+}
+
+fn is_populate_known() -> bool {
+    const MADV_POPULATE_READ: libc::c_int = 22;
+    static KNOWN: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    *KNOWN.get_or_init(|| {
+        // SAFETY: an empty range is answered with success, an unknown advice with EINVAL.
+        unsafe { libc::madvise(std::ptr::null_mut(), 0, MADV_POPULATE_READ) == 0 }
+    })
+}
+
 /// Has `action` called when the process ends by exit() or by returning from main.
 pub fn at_exit(action: extern "C" fn()) {
     // SAFETY: `action` is a function of this library, which is never unloaded before exit.

@@ -1,0 +1,175 @@
+//! A NIC function of this process: a place in the fabric, the model, its bus and its thread.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ferroce_driver::bus::Bus;
+use ferroce_model::NicConfig;
+use ferroce_wire::{Gid, Mac};
+use parking_lot::Mutex;
+
+use crate::capture::Capture;
+use crate::clock::Clock;
+use crate::error::Error;
+use crate::fabric::directory::runtime_directory;
+use crate::fabric::port::FabricPort;
+use crate::fabric::registry::{Identity, Registry};
+use crate::in_process::InProcess;
+use crate::{background, fork, host, os};
+
+pub use crate::host::{GidEntry, HostIdentity};
+
+/// How long opening waits for another thread that is opening.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The function of this process while somebody holds it, and the fork generation that opened it.
+static CURRENT: Mutex<Option<(u32, Weak<Function>)>> = Mutex::new(None);
+
+/// How a function takes part in the fabric.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The rendezvous directory.
+    pub directory: PathBuf,
+    /// The host that it is on.
+    pub host: HostIdentity,
+    /// Whether the frames that it sends carry an ICRC even on this trusted wire.
+    pub icrc: bool,
+    /// Where its frames are recorded.
+    pub capture: Option<PathBuf>,
+}
+
+impl Options {
+    /// What the environment asks for: see `ferroce run --help`.
+    ///
+    /// # Errors
+    /// [`Error::Environment`], [`Error::Directory`].
+    pub fn from_environment() -> Result<Self, Error> {
+        let capture = std::env::var_os("FERROCE_CAPTURE").filter(|path| !path.is_empty());
+        Ok(Self {
+            directory: runtime_directory()?,
+            host: HostIdentity::from_environment()?,
+            icrc: icrc_from_environment()?,
+            capture: capture.map(PathBuf::from),
+        })
+    }
+}
+
+fn icrc_from_environment() -> Result<bool, Error> {
+    match std::env::var("FERROCE_ICRC").as_deref() {
+        Err(_) | Ok("" | "off" | "0") => Ok(false),
+        Ok("on" | "1") => Ok(true),
+        Ok(other) => Err(Error::Environment {
+            name: "FERROCE_ICRC",
+            value: other.to_owned(),
+            reason: "is neither on nor off".to_owned(),
+        }),
+    }
+}
+
+/// A NIC function. It leaves the fabric when the last holder lets go of it.
+#[derive(Debug)]
+pub struct Function {
+    fork_generation: u32,
+    bus: Arc<InProcess>,
+    host: HostIdentity,
+    registry: &'static Registry,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Function {
+    /// The function of this process; made by the first call, shared by later ones. A child made
+    /// by fork gets its own.
+    ///
+    /// # Errors
+    /// [`Error`] says what is in the way.
+    pub fn open() -> Result<Arc<Self>, Error> {
+        let mut current = CURRENT.try_lock_for(OPEN_TIMEOUT).ok_or(Error::OpeningInterrupted)?;
+        if let Some((generation, function)) = current.as_ref() {
+            if *generation == fork::generation() {
+                if let Some(function) = function.upgrade() {
+                    return Ok(function);
+                }
+            }
+        }
+        let function = Self::open_with(&Options::from_environment()?)?;
+        if current.is_none() {
+            os::at_exit(linger_at_exit);
+        }
+        *current = Some((function.fork_generation, Arc::downgrade(&function)));
+        Ok(function)
+    }
+
+    /// Another function in this process, for tests and tools.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_with(options: &Options) -> Result<Arc<Self>, Error> {
+        let clock = Clock::start();
+        let registry = Registry::open(&options.directory)?;
+        let capture = options.capture.as_deref().map(Path::new).map(Capture::open).transpose()?;
+        let place = registry.claim(&Identity {
+            host: options.host.name.clone(),
+            mac: Mac(options.host.mac),
+            gids: options.host.gids.iter().map(|entry| Gid(entry.gid)).collect(),
+            capture: capture.as_ref().map_or(0, Capture::identity),
+        })?;
+        let config = NicConfig::functional(place.first_qpn().value(), options.host.mac);
+        let port = FabricPort::new(place, &clock, options.icrc, capture);
+        let bus = Arc::new(InProcess::new(config, port, clock));
+        let thread = background::start(bus.clone()).map_err(Error::Thread)?;
+        Ok(Arc::new(Self {
+            fork_generation: fork::generation(),
+            bus,
+            host: options.host.clone(),
+            registry,
+            thread: Some(thread),
+        }))
+    }
+
+    /// The bus for the driver.
+    pub fn bus(&self) -> Arc<dyn Bus> {
+        self.bus.clone()
+    }
+
+    /// The host that this function is on.
+    pub fn host(&self) -> &HostIdentity {
+        &self.host
+    }
+
+    /// The MAC address under which a GID is reached; None if nobody on the fabric has it.
+    pub fn resolve_mac(&self, gid: [u8; 16]) -> Option<[u8; 6]> {
+        host::resolve_mac(&self.host, self.registry, gid)
+    }
+}
+
+impl Drop for Function {
+    fn drop(&mut self) {
+        let Some(thread) = self.thread.take() else { return };
+        if self.fork_generation != fork::generation() {
+            // The thread is the parent's; here it does not exist.
+            std::mem::forget(thread);
+            return;
+        }
+        self.bus.linger();
+        self.bus.stop();
+        // The last holder may be an interrupt handler on that very thread.
+        if thread.thread().id() != std::thread::current().id() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A program that has seen its last message may exit before its ACK has left.
+extern "C" fn linger_at_exit() {
+    let function = CURRENT.try_lock().and_then(|current| match current.as_ref() {
+        Some((generation, function)) if *generation == fork::generation() => function.upgrade(),
+        _ => None,
+    });
+    if let Some(function) = function {
+        function.bus.linger();
+        // Not dropped here: other threads may still use it until the process is gone.
+        std::mem::forget(function);
+    }
+}

@@ -1,0 +1,481 @@
+//! The bus to a NIC model that lives in this process and runs in the application's threads.
+//!
+//! A doorbell and an empty poll advance the model under one lock that nobody waits for: who finds
+//! it taken leaves a mark that the holder sees after giving it back. The background thread steps
+//! in when the application does not poll.
+
+use std::cell::Cell;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use std::time::Duration;
+
+use ferroce_driver::bus::{Bus, BusError, DmaAccess, DmaMapping, InterruptHandler, PAGE_SIZE};
+use ferroce_model::{DmaError, Doorbell, Host, Nic, NicConfig};
+use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
+use ferroce_spec::register::{MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED};
+use ferroce_transport::Instant;
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::clock::{Clock, Ticks};
+use crate::doorbells::{Doorbells, Taker};
+use crate::fabric::port::{FRESH_NS, FabricPort};
+use crate::fabric::registry::{MAX_COUNTERS, Registry};
+use crate::interrupts::Interrupts;
+use crate::memory::{MapError, MemoryMap, Rights};
+use crate::{fork, os};
+
+/// Empty polls after which a thread lets others run: on a loaded machine the peer's turn.
+const POLLS_BEFORE_YIELD: u32 = 20;
+/// Polls after arming a CQ that do not count as polling: the program looks once more and sleeps.
+const POLLS_AFTER_ARMING: u32 = 2;
+/// Doorbells that wait under the lock; more go through the bitmap.
+const MAX_DIRECT: usize = 64;
+/// Runs of the model between two publications of its counters.
+const RUNS_PER_PUBLICATION: u32 = 256;
+/// A background thread that sleeps longer than this must be told when the application polls.
+const LONG_SLEEP_PS: u64 = 5_000_000_000;
+/// How long leaving waits for the last delayed ACKs.
+const LINGER_NS: u64 = 500_000;
+/// A timer later than this is not waited for when leaving.
+const LINGER_HORIZON_NS: u64 = 50_000;
+/// What a register of a device that is gone reads as.
+const GONE: u64 = u64::MAX;
+/// IOVAs that the driver may use: everything that 48 bits name, except the first pages.
+const IOVAS: Range<u64> = 0x1_0000..1 << 48;
+
+thread_local! {
+    /// Consecutive empty polls of this thread.
+    static EMPTY_POLLS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// What the model sees of this process.
+#[derive(Debug)]
+struct ProcessHost {
+    memory: MemoryMap,
+    doorbells: Arc<Doorbells>,
+    taker: Taker,
+    /// Slots written while the lock was held.
+    direct: Vec<u32>,
+    /// Vectors raised since the lock was taken, a bit each.
+    raised: u64,
+}
+
+impl Host for ProcessHost {
+    #[inline]
+    fn dma_read(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError> {
+        self.memory.read(iova, destination)
+    }
+
+    #[inline]
+    fn dma_write(&mut self, iova: u64, source: &[u8]) -> Result<(), DmaError> {
+        self.memory.write(iova, source)
+    }
+
+    #[inline]
+    fn dma_write_descriptor(&mut self, iova: u64, words: &[u64]) -> Result<(), DmaError> {
+        self.memory.write_descriptor(iova, words)
+    }
+
+    #[inline]
+    fn interrupt(&mut self, vector: u16) {
+        self.raised |= 1u64.checked_shl(u32::from(vector)).unwrap_or(0);
+    }
+
+    #[inline]
+    fn next_doorbell(&mut self) -> Option<Doorbell> {
+        let slot = self.direct.pop().or_else(|| self.taker.next(&self.doorbells))?;
+        Some(Doorbell { slot, value: self.doorbells.value(slot) })
+    }
+}
+
+/// The model with its two sides.
+#[derive(Debug)]
+struct Model {
+    nic: Nic<FabricPort>,
+    port: FabricPort,
+    host: ProcessHost,
+    runs: u32,
+}
+
+/// A function in this process, as the driver sees it.
+#[derive(Debug)]
+pub struct InProcess {
+    fork_generation: u32,
+    clock: Clock,
+    registry: &'static Registry,
+    place: u8,
+    fresh_ticks: u64,
+    doorbells: Arc<Doorbells>,
+    interrupts: Interrupts,
+    model: Mutex<Model>,
+    /// When the model has to run again, as of its last run.
+    next_timeout: AtomicU64,
+    /// When peers have to be looked after, in ticks, as of the last run.
+    check_at: AtomicU64,
+    /// Until when the background thread sleeps; 0 while it is awake.
+    wake_at: AtomicU64,
+    /// Polls that are still expected before the program sleeps.
+    polls_after_arming: AtomicU32,
+    is_stopping: AtomicBool,
+}
+
+impl InProcess {
+    /// A function behind `port`, after power-on.
+    pub fn new(config: NicConfig, port: FabricPort, clock: Clock) -> Self {
+        let doorbells = Arc::new(Doorbells::new());
+        let registry = port.place().registry();
+        let place = port.place().number();
+        let host = ProcessHost {
+            memory: MemoryMap::default(),
+            doorbells: doorbells.clone(),
+            taker: Taker::default(),
+            direct: Vec::with_capacity(MAX_DIRECT),
+            raised: 0,
+        };
+        Self {
+            fork_generation: fork::generation(),
+            clock,
+            registry,
+            place,
+            fresh_ticks: clock.ticks_of_ns(FRESH_NS),
+            doorbells,
+            interrupts: Interrupts::default(),
+            model: Mutex::new(Model { nic: Nic::new(config), port, host, runs: 0 }),
+            next_timeout: AtomicU64::new(u64::MAX),
+            check_at: AtomicU64::new(u64::MAX),
+            wake_at: AtomicU64::new(0),
+            polls_after_arming: AtomicU32::new(0),
+            is_stopping: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether this is a child made by fork: the function is the parent's.
+    #[inline]
+    fn is_foreign(&self) -> bool {
+        self.fork_generation != fork::generation()
+    }
+
+    /// Whether the application polled a moment ago.
+    #[inline]
+    pub fn is_polled(&self, now: Ticks) -> bool {
+        let heartbeat = self.registry.heartbeat(self.place).load(Ordering::Relaxed);
+        now.since(Ticks(heartbeat)) < self.fresh_ticks
+    }
+
+    /// The clock.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Runs the model if nobody else does. Whether something moved.
+    #[inline]
+    pub fn try_run(&self) -> bool {
+        match self.model.try_lock() {
+            Some(model) => self.run(model),
+            None => false,
+        }
+    }
+
+    /// Runs the model, gives the lock back, and delivers interrupts.
+    #[inline]
+    fn run<'a>(&'a self, mut model: MutexGuard<'a, Model>) -> bool {
+        let mut worked = false;
+        loop {
+            worked |= self.advance(&mut model);
+            let raised = std::mem::take(&mut model.host.raised);
+            drop(model);
+            self.interrupts.deliver(raised);
+            // A thread that rang while we held the lock has left its mark before it tried the
+            // lock: with this fence, either it got the lock or we see the mark.
+            fence(Ordering::SeqCst);
+            if self.doorbells.is_empty() {
+                return worked;
+            }
+            match self.model.try_lock() {
+                Some(again) => model = again,
+                None => return worked,
+            }
+        }
+    }
+
+    #[inline]
+    fn advance(&self, model: &mut Model) -> bool {
+        let Model { nic, port, host, runs } = model;
+        let ticks = self.clock.ticks();
+        let now = self.clock.instant(ticks);
+        port.begin(ticks);
+        let worked = nic.advance(now, host, port).worked;
+        port.finish(worked);
+        let next = nic.next_timeout(now).map_or(u64::MAX, Instant::as_ps);
+        self.next_timeout.store(next, Ordering::Relaxed);
+        self.check_at.store(port.check_at().0, Ordering::Relaxed);
+        *runs = runs.wrapping_add(1);
+        if *runs % RUNS_PER_PUBLICATION == 0 {
+            self.publish_counters(nic);
+        }
+        worked
+    }
+
+    #[cold]
+    fn publish_counters(&self, nic: &Nic<FabricPort>) {
+        for (index, value) in nic.counters().values().iter().enumerate().take(MAX_COUNTERS) {
+            self.registry.counter(self.place, index).store(*value, Ordering::Relaxed);
+        }
+    }
+
+    /// Makes sure that the background thread wakes in time for what the last run left to do,
+    /// when the application does not poll.
+    fn tell_background(&self) {
+        fence(Ordering::SeqCst);
+        let wake_at = self.wake_at.load(Ordering::SeqCst);
+        if self.next_timeout.load(Ordering::Relaxed) < wake_at {
+            self.registry.wake(self.place);
+        }
+    }
+
+    /// The background thread is about to sleep: whether there is nothing to do, so that it may.
+    /// Also publishes the counters and forgets dead peers.
+    pub fn may_sleep(&self) -> Option<bool> {
+        let mut model = self.model.try_lock()?;
+        let has_work = model.port.has_frame()
+            || !model.host.direct.is_empty()
+            || !model.host.taker.is_idle()
+            || !self.doorbells.is_empty();
+        model.port.prune();
+        self.publish_counters(&model.nic);
+        Some(!has_work)
+    }
+
+    /// The word on which the background thread sleeps.
+    pub fn armed(&self) -> &'static AtomicU32 {
+        self.registry.armed(self.place)
+    }
+
+    /// How long the background thread may sleep, at most `limit_ns`; notes until when it will.
+    pub fn sleep_time_ns(&self, limit_ns: u64) -> u64 {
+        let now = self.clock.now().as_ps();
+        let until = now.saturating_add(limit_ns.saturating_mul(1000));
+        let check_at = self.check_at.load(Ordering::Relaxed);
+        let check_at = match check_at {
+            u64::MAX => u64::MAX,
+            ticks => self.clock.instant(Ticks(ticks)).as_ps(),
+        };
+        self.wake_at.store(until.min(check_at), Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        let until = until.min(check_at).min(self.next_timeout.load(Ordering::Relaxed));
+        self.wake_at.store(until, Ordering::SeqCst);
+        until.saturating_sub(now) / 1000
+    }
+
+    /// The background thread is awake.
+    pub fn woke(&self) {
+        self.wake_at.store(0, Ordering::SeqCst);
+    }
+
+    /// Whether the background thread has to end.
+    pub fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::SeqCst)
+    }
+
+    /// Tells the background thread to end.
+    pub fn stop(&self) {
+        self.is_stopping.store(true, Ordering::SeqCst);
+        self.armed().store(0, Ordering::SeqCst);
+        os::futex_wake(self.armed());
+    }
+
+    /// Lets ACKs that wait for company leave, before the function or the process goes.
+    pub fn linger(&self) {
+        if self.is_foreign() {
+            return;
+        }
+        let end = self.clock.now() + ferroce_transport::Duration::from_ns(LINGER_NS);
+        while let Some(model) = self.model.try_lock_for(Duration::from_nanos(LINGER_NS)) {
+            let worked = self.run(model);
+            let now = self.clock.now();
+            let horizon = now + ferroce_transport::Duration::from_ns(LINGER_HORIZON_NS);
+            let is_quiet = self.next_timeout.load(Ordering::Relaxed) > horizon.as_ps();
+            if now > end || is_quiet && !worked {
+                break;
+            }
+        }
+    }
+
+    /// A slot was written that nobody has to hurry for, or the lock was not free.
+    #[inline]
+    fn mark(&self, slot: u32) {
+        self.doorbells.mark(slot);
+    }
+
+    /// Reads a register, under the lock.
+    fn read(&self, read: impl FnOnce(&Nic<FabricPort>, Instant) -> u64) -> u64 {
+        if self.is_foreign() {
+            return GONE;
+        }
+        let model = self.model.lock();
+        read(&model.nic, self.clock.now())
+    }
+
+    /// Writes registers, and lets the model do what they ask for.
+    fn write(&self, write: impl FnOnce(&mut Nic<FabricPort>)) {
+        if self.is_foreign() {
+            return;
+        }
+        let mut model = self.model.lock();
+        write(&mut model.nic);
+        self.run(model);
+        self.tell_background();
+    }
+}
+
+impl Bus for InProcess {
+    fn read32(&self, offset: u32) -> u32 {
+        self.read(|nic, now| u64::from(nic.read32(now, offset))) as u32
+    }
+
+    fn write32(&self, offset: u32, value: u32) {
+        self.write(|nic| nic.write32(offset, value));
+    }
+
+    fn read64(&self, offset: u32) -> u64 {
+        self.read(|nic, now| nic.read64(now, offset))
+    }
+
+    fn write64(&self, offset: u32, value: u64) {
+        self.write(|nic| nic.write64(offset, value));
+    }
+
+    #[inline]
+    fn doorbell(&self, slot: u32, value: u64) {
+        if self.is_foreign() || !self.doorbells.store(slot, value) {
+            return;
+        }
+        let kind = DoorbellKind(DoorbellValue::from_bits(value).kind());
+        let is_arming = matches!(kind, DoorbellKind::CQ_ARM | DoorbellKind::CQ_ARM_SOLICITED);
+        if is_arming {
+            self.polls_after_arming.store(POLLS_AFTER_ARMING, Ordering::Relaxed);
+            self.registry.heartbeat(self.place).store(0, Ordering::Relaxed);
+        }
+        let is_polled = self.is_polled(self.clock.ticks());
+        let Some(mut model) = self.model.try_lock() else {
+            self.mark(slot);
+            // The holder may have looked for marks just before this one.
+            if self.try_run() && !is_polled {
+                self.tell_background();
+            }
+            return;
+        };
+        if model.host.direct.len() < MAX_DIRECT {
+            model.host.direct.push(slot);
+        } else {
+            self.mark(slot);
+        }
+        // A program that polls brings its receive WQEs to the model's notice with its next poll,
+        // and no frame is processed before.
+        let is_receive =
+            matches!(kind, DoorbellKind::RECEIVE_QUEUE | DoorbellKind::SHARED_RECEIVE_QUEUE);
+        if is_receive && is_polled {
+            return;
+        }
+        self.run(model);
+        if !is_polled {
+            self.tell_background();
+        }
+    }
+
+    fn map(&self, mapping: &DmaMapping) -> Result<(), BusError> {
+        if self.is_foreign() {
+            return Err(BusError::Disconnected);
+        }
+        let DmaMapping { iova, address, length, access } = *mapping;
+        let page = PAGE_SIZE as u64;
+        let is_aligned = iova % page == 0 && address % PAGE_SIZE == 0 && length % PAGE_SIZE == 0;
+        let end = iova.checked_add(length as u64);
+        let is_inside = iova >= IOVAS.start && end.is_some_and(|end| end <= IOVAS.end);
+        if !is_aligned || !is_inside || length == 0 {
+            return Err(BusError::InvalidMapping);
+        }
+        let (rights, write) = match access {
+            DmaAccess::Read => (Rights::Read, false),
+            DmaAccess::ReadWrite => (Rights::ReadWrite, true),
+        };
+        if !os::memory_is_usable(address, length, write) {
+            return Err(BusError::BadAddress);
+        }
+        let mut model = self.model.lock();
+        model.host.memory.map(iova, address, length as u64, rights).map_err(map_error)
+    }
+
+    fn unmap(&self, iova: u64, length: usize) -> Result<(), BusError> {
+        if self.is_foreign() {
+            return Err(BusError::Disconnected);
+        }
+        self.model.lock().host.memory.unmap(iova, length as u64).map_err(map_error)
+    }
+
+    fn iova_range(&self) -> Range<u64> {
+        IOVAS
+    }
+
+    fn set_interrupt_handler(
+        &self,
+        vector: u16,
+        handler: Option<InterruptHandler>,
+    ) -> Result<(), BusError> {
+        if self.is_foreign() {
+            return Err(BusError::Disconnected);
+        }
+        let is_masked = handler.is_none();
+        if !self.interrupts.set_handler(vector, handler) {
+            return Err(BusError::NoSuchVector);
+        }
+        // What the kernel's VFIO driver does to the MSI-X table of a card.
+        let entry = MSIX_TABLE_OFFSET + u32::from(vector) * MSIX_ENTRY_SIZE;
+        let control = if is_masked { MSIX_VECTOR_MASKED } else { 0 };
+        self.write32(entry + MSIX_ENTRY_SIZE - 4, control);
+        Ok(())
+    }
+
+    #[inline]
+    fn relax(&self) {
+        if self.is_foreign() {
+            return;
+        }
+        let now = self.clock.ticks();
+        let about_to_sleep = self.polls_after_arming.load(Ordering::Relaxed);
+        if about_to_sleep == 0 {
+            self.registry.heartbeat(self.place).store(now.0, Ordering::Relaxed);
+        } else {
+            self.polls_after_arming.store(about_to_sleep - 1, Ordering::Relaxed);
+        }
+        let worked = self.try_run();
+        if about_to_sleep != 0 {
+            self.tell_background();
+        } else if self.wake_at.load(Ordering::Relaxed)
+            > self.clock.instant(now).as_ps().saturating_add(LONG_SLEEP_PS)
+        {
+            // It then sleeps in short turns, to notice soon when we stop polling.
+            self.registry.wake(self.place);
+        }
+        EMPTY_POLLS.with(|polls| {
+            if worked {
+                polls.set(0);
+            } else if polls.get() < POLLS_BEFORE_YIELD {
+                polls.set(polls.get() + 1);
+                std::hint::spin_loop();
+            } else {
+                polls.set(0);
+                os::yield_processor();
+            }
+        });
+    }
+}
+
+fn map_error(error: MapError) -> BusError {
+    match error {
+        MapError::BadRange => BusError::InvalidMapping,
+        MapError::Overlap => BusError::AlreadyMapped,
+        MapError::NotMapped => BusError::NotMapped,
+    }
+}
