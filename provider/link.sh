@@ -35,16 +35,24 @@ grep -v '^#' "$symbols" | awk -v oldest="$oldest" '
 # The version script. Each public node inherits from the one before it, as in rdma-core. Names with stubs are not in
 # it: they get their node, or nodes, from .symver below.
 awk '
-    function close_node() { if (node != "") print "}" parent ";" }
+    function close_node() {
+        if (node == "") return
+        # What is in no node stays inside; saying so once is enough.
+        if (!closed++) print "  local: *;"
+        print "}" parent ";"
+    }
     $1 != node {
         close_node()
         parent = ($1 ~ /^IBVERBS_1/ && node ~ /^IBVERBS_1/) ? " " node : ""
         print $1 " {"
-        if (node == "") print "  local: *;"
-        print "  global:"
         node = $1
+        empty = 1
     }
-    $2 == "own" && !seen[$1, $3]++ { print "    " $3 ";" }
+    $2 == "own" && !seen[$1, $3]++ {
+        if (empty) print "  global:"
+        empty = 0
+        print "    " $3 ";"
+    }
     END { close_node() }' "$work/symbols" >"$work/libibverbs.map"
 
 # The stubs. Of a name that stands in several nodes, the newest is the default (@@). A forward passes six integer
