@@ -61,14 +61,19 @@ impl From<DmaError> for Failure {
 
 impl<P: Port> Nic<P> {
     /// Runs commands that are waiting. True: something was run.
-    pub(crate) fn run_commands<H: Host>(&mut self, now: Instant, host: &mut H) -> bool {
+    pub(crate) fn run_commands<H: Host>(
+        &mut self,
+        now: Instant,
+        host: &mut H,
+        port: &mut P,
+    ) -> bool {
         let mut ran = false;
         for _ in 0..COMMANDS_PER_TURN {
             let queue = self.bar.commands;
             if !self.bar.is_enabled() || queue.consumer == queue.producer {
                 break;
             }
-            if self.run_command(now, host).is_err() {
+            if self.run_command(now, host, port).is_err() {
                 self.bar.stop(FatalSyndrome::COMMAND_QUEUE_DMA);
             }
             self.bar.commands.consumer = queue.consumer.wrapping_add(1);
@@ -78,7 +83,12 @@ impl<P: Port> Nic<P> {
     }
 
     /// Runs one command. The error is that of the command queue itself.
-    fn run_command<H: Host>(&mut self, now: Instant, host: &mut H) -> Result<(), DmaError> {
+    fn run_command<H: Host>(
+        &mut self,
+        now: Instant,
+        host: &mut H,
+        port: &mut P,
+    ) -> Result<(), DmaError> {
         let queue = self.bar.commands;
         let slot = queue.consumer & ((1 << queue.log_size) - 1);
         let iova = queue
@@ -88,7 +98,7 @@ impl<P: Port> Nic<P> {
         if !entry.completion.device_owned() {
             return Ok(());
         }
-        let outcome = self.execute(now, &entry, host);
+        let outcome = self.execute(now, &entry, host, port);
         self.counters.add(Counter::commands, 1);
         let mut completion = CommandCompletion::default();
         if let Err(failure) = outcome {
@@ -110,6 +120,7 @@ impl<P: Port> Nic<P> {
         now: Instant,
         entry: &CommandEntry,
         host: &mut H,
+        port: &mut P,
     ) -> Result<u64, Failure> {
         let fits = entry.input_length as usize == input_size(entry.opcode)
             && entry.output_length as usize >= output_size(entry.opcode);
@@ -131,8 +142,8 @@ impl<P: Port> Nic<P> {
             CommandOpcode::DESTROY_CQ => self.destroy_cq(entry, host),
             CommandOpcode::CREATE_QP => self.create_qp(entry, host),
             CommandOpcode::QUERY_QP => self.query_qp(entry, host),
-            CommandOpcode::MODIFY_QP => self.modify_qp(now, entry, host),
-            CommandOpcode::DESTROY_QP => self.destroy_qp(entry, host),
+            CommandOpcode::MODIFY_QP => self.modify_qp(now, entry, host, port),
+            CommandOpcode::DESTROY_QP => self.destroy_qp(now, entry, host, port),
             CommandOpcode::CREATE_MR => self.create_mr(entry, host),
             CommandOpcode::QUERY_MR => self.query_mr(entry, host),
             CommandOpcode::DESTROY_MR => self.destroy_mr(entry, host),

@@ -8,7 +8,7 @@ use crate::nic::Nic;
 use crate::packetizer::Path;
 use crate::port::Port;
 use ferroce_spec::command::{CommandEntry, CommandStatus, ModifyQp};
-use ferroce_spec::context::{CqContext, QpContext, ServiceCode};
+use ferroce_spec::context::{CqContext, QpContext, QpStateCode, ServiceCode};
 use ferroce_spec::doorbell::SLOTS;
 use ferroce_spec::register::VECTOR_COUNT;
 use ferroce_transport::{Instant, Transition};
@@ -158,10 +158,14 @@ impl<P: Port> Nic<P> {
         now: Instant,
         entry: &CommandEntry,
         host: &mut H,
+        port: &mut P,
     ) -> Result<u64, Failure> {
         let index = self.existing_qp(entry.argument)?;
         let input: ModifyQp = self.input(entry, host)?;
         let path = self.path_of(&input)?;
+        if input.state == u32::from(QpStateCode::RESET.0) {
+            self.pay_debts(now, index, host, port);
+        }
         let Some(qp) = self.qps.get_mut(index) else {
             return Err(Failure::new(CommandStatus::NO_OBJECT));
         };
@@ -207,10 +211,13 @@ impl<P: Port> Nic<P> {
 
     pub(crate) fn destroy_qp<H: Host>(
         &mut self,
+        now: Instant,
         entry: &CommandEntry,
         host: &mut H,
+        port: &mut P,
     ) -> Result<u64, Failure> {
         let index = self.existing_qp(entry.argument)?;
+        self.pay_debts(now, index, host, port);
         let Some(qp) = self.qps.destroy(index) else {
             return Err(Failure::new(CommandStatus::NO_OBJECT));
         };

@@ -159,7 +159,7 @@ impl<P: Port> Nic<P> {
         // its SEND could arrive is seen when the SEND is processed.
         let mut worked = self.mac.receive(now, &self.config.timing, port);
         worked |= self.land_doorbells(now, host);
-        worked |= self.run_registers(now, host);
+        worked |= self.run_registers(now, host, port);
         worked |= self.receive(now, host, port);
         worked |= self.expire_timers(now);
         worked |= self.transmit(now, host, port);
@@ -242,8 +242,8 @@ impl<P: Port> Nic<P> {
 
     /// What register writes have asked for.
     #[inline]
-    fn run_registers<H: Host>(&mut self, now: Instant, host: &mut H) -> bool {
-        let mut worked = self.run_commands(now, host);
+    fn run_registers<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> bool {
+        let mut worked = self.run_commands(now, host, port);
         if self.bar.unmasked_vectors != 0 {
             for vector in 0..u64::BITS as u16 {
                 if self.bar.unmasked_vectors >> vector & 1 != 0 {
@@ -497,11 +497,13 @@ impl<P: Port> Nic<P> {
             self.completion_edge
                 .push(now, &self.config.timing, &Work::default(), entry);
         }
-        while let Some(event) = qp.transport.poll_event() {
-            if self.event_edge.is_full() {
+        while !self.event_edge.is_full() {
+            let Some(event) = qp.transport.poll_event() else {
                 break;
-            }
-            let kind = outcome::event_type(event);
+            };
+            let Some(kind) = outcome::event_type(event) else {
+                continue;
+            };
             let event = Event {
                 eqn: ASYNC_EQN,
                 kind,
@@ -509,6 +511,9 @@ impl<P: Port> Nic<P> {
             };
             self.event_edge
                 .push(now, &self.config.timing, &Work::default(), event);
+        }
+        if let Some(statistics) = qp.transport.take_statistics() {
+            outcome::count(&statistics, &mut self.counters);
         }
         self.timers.set(index, qp.transport.next_timeout());
         if qp.has_work() {
@@ -522,6 +527,24 @@ impl<P: Port> Nic<P> {
             self.scheduler.activate(qp);
         }
         self.settle(now, index);
+    }
+
+    /// Sends what a queue pair owes its peer before it forgets everything or is destroyed: an ACK
+    /// that waits for company must not be lost with it.
+    pub(crate) fn pay_debts<H: Host>(
+        &mut self,
+        now: Instant,
+        index: u32,
+        host: &mut H,
+        port: &mut P,
+    ) {
+        if let Some(qp) = self.qps.get_mut(index) {
+            qp.transport.flush_acknowledge();
+            if qp.transport.has_transmit() {
+                self.serve(now, index, host, port);
+                self.mac.transmit(now, port);
+            }
+        }
     }
 
     fn raise(&mut self, now: Instant, event: Event) {

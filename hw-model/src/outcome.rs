@@ -1,11 +1,14 @@
 //! What the transport reports, in the words of the contract.
 
 use crate::completion_queue::CompletionEntry;
+use crate::counters::Counters;
 use crate::queue_pair::QueuePair;
+use ferroce_spec::counter::Counter;
 use ferroce_spec::cqe::{Cqe, CqeOpcode, CqeStatus, CqeWord};
 use ferroce_spec::eqe::EventType;
 use ferroce_transport::{
-    Completion, CompletionStatus, Event, Instant, Payload, ReceiveKind, SendKind, Transmit,
+    Completion, CompletionStatus, Event, Instant, Payload, ReceiveKind, SendKind, Statistics,
+    Transmit,
 };
 
 /// The CQE of a completion; the WQE that it completes is retired.
@@ -68,14 +71,41 @@ pub fn fail_payload(now: Instant, qp: &mut QueuePair, transmit: &Transmit) {
 }
 
 /// The event type of the contract.
-pub fn event_type(event: Event) -> EventType {
-    match event {
+///
+/// `None`: the last WQE event is of interest with a shared receive queue only.
+pub fn event_type(event: Event) -> Option<EventType> {
+    Some(match event {
         Event::CommunicationEstablished => EventType::COMMUNICATION_ESTABLISHED,
         Event::SqDrained => EventType::SEND_QUEUE_DRAINED,
         Event::RequestError => EventType::QP_REQUEST_ERROR,
         Event::AccessError => EventType::QP_ACCESS_ERROR,
         Event::Fatal => EventType::QP_FATAL,
-        Event::LastWqeReached => EventType::LAST_WQE_REACHED,
+        Event::LastWqeReached => return None,
+    })
+}
+
+/// Adds what a queue pair has counted to the function's counters.
+pub fn count(statistics: &Statistics, counters: &mut Counters) {
+    let rows = [
+        (
+            Counter::packets_retransmitted,
+            statistics.packets_retransmitted,
+        ),
+        (Counter::local_ack_timeouts, statistics.local_ack_timeouts),
+        (Counter::rnr_naks_sent, statistics.rnr_naks_sent),
+        (Counter::rnr_naks_received, statistics.rnr_naks_received),
+        (Counter::sequence_naks_sent, statistics.sequence_naks_sent),
+        (
+            Counter::sequence_naks_received,
+            statistics.sequence_naks_received,
+        ),
+        (Counter::other_naks_sent, statistics.other_naks_sent),
+        (Counter::other_naks_received, statistics.other_naks_received),
+        (Counter::duplicate_requests, statistics.duplicate_requests),
+        (Counter::acks_sent, statistics.acks_sent),
+    ];
+    for (counter, amount) in rows {
+        counters.add(counter, u64::from(amount));
     }
 }
 
