@@ -145,7 +145,7 @@ impl CompletionQueues {
         &mut self,
         cqn: u32,
         slot: u32,
-        consumer: u32,
+        first_missing: u32,
         solicited_only: bool,
         dma: &mut Dma<'_, H>,
     ) -> Result<Option<Event>, ArmError> {
@@ -156,7 +156,6 @@ impl CompletionQueues {
         if cq.doorbell_slot != slot {
             return Err(ArmError);
         }
-        cq.consumer = consumer;
         cq.armed = if solicited_only {
             ARMED_SOLICITED
         } else {
@@ -167,8 +166,8 @@ impl CompletionQueues {
         } else {
             cq.producer
         };
-        // Fires at once if an entry that counts lies at or behind the consumer index.
-        let waiting = newest.wrapping_sub(consumer) as i32 > 0;
+        // Fires at once if an entry that counts came before the doorbell did.
+        let waiting = newest.wrapping_sub(first_missing) as i32 > 0;
         Ok(waiting.then(|| completion_event(cq, cqn)))
     }
 }

@@ -2,10 +2,11 @@
 
 mod common;
 
-use common::{Machine, REGION_START, all_rights, connected, run_both};
+use common::{CQ_SLOT, Machine, REGION_START, all_rights, connected, run_both};
 use ferroce_spec::context::PathMtuCode;
 use ferroce_spec::counter::Counter;
 use ferroce_spec::cqe::{Cqe, CqeOpcode, CqeStatus};
+use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use ferroce_spec::wqe::SendOpcode;
 
 fn pattern(length: usize) -> Vec<u8> {
@@ -195,4 +196,46 @@ fn cq_that_overruns_says_so() {
     }
     assert_eq!(a.nic.counters().value(Counter::cq_overruns), 1);
     assert_eq!(a.nic.counters().value(Counter::eqes), 1);
+}
+
+/// Goal: no event is lost and none comes twice for the same CQE. Method: arm before and after
+/// CQEs, with CQEs taken and not taken, and count EQEs.
+#[test]
+fn arming_announces_each_cqe_once() {
+    let (mut a, mut b) = connected(PathMtuCode::MTU_1024);
+    let write = |a: &mut Machine, b: &mut Machine| {
+        let segment = a.segment(0, 1);
+        a.post(SendOpcode::RDMA_WRITE, Some((REGION_START, b.key)), segment);
+        run_both(a, b, 10);
+    };
+    let arm = |a: &mut Machine| {
+        let value = DoorbellValue::new(DoorbellKind::CQ_ARM, a.cqn, a.consumer);
+        a.ring(CQ_SLOT, value);
+        a.run(1);
+        a.nic.counters().value(Counter::eqes)
+    };
+    write(&mut a, &mut b);
+    assert_eq!(
+        arm(&mut a),
+        1,
+        "a CQE that nobody knows of is announced at once"
+    );
+    assert_eq!(arm(&mut a), 1, "but not again, although it was not taken");
+    assert!(a.poll().is_some());
+    write(&mut a, &mut b);
+    assert_eq!(
+        a.nic.counters().value(Counter::eqes),
+        2,
+        "armed: the next CQE is announced"
+    );
+    write(&mut a, &mut b);
+    assert_eq!(
+        arm(&mut a),
+        3,
+        "a CQE that came before arming is announced at once"
+    );
+    while a.poll().is_some() {}
+    write(&mut a, &mut b);
+    assert!(a.poll().is_some());
+    assert_eq!(arm(&mut a), 3, "a CQE that was taken is not announced");
 }

@@ -152,7 +152,10 @@ layout! {
         0x28 solicited_producer: u32, "Producer index behind the newest solicited or failed CQE. \
              Set by the device.";
         0x2c consumer: u32, "Consumer index that the device has seen last. Set by the device.";
-        0x30 reserved_30: [u64; 2], "Zero.";
+        0x30 notified_producer: u32, "Producer index when the last event was raised: CQEs before it \
+             raise no other. Set by the device.";
+        0x34 reserved_34: u32, "Zero.";
+        0x38 reserved_38: u64, "Zero.";
     }
 }
 

@@ -45,9 +45,9 @@ crate::open_enum::open_enum! {
         SEND_QUEUE = 0x1,
         /// Receive queue: receive WQEs up to the producer index are ready.
         RECEIVE_QUEUE = 0x2,
-        /// CQ: raise one event when a CQE at or behind the consumer index exists.
+        /// CQ: raise one event for the first CQE at or behind the consumer index that raised none.
         CQ_ARM = 0x3,
-        /// CQ: raise one event when a solicited or failed CQE at or behind the consumer index exists.
+        /// CQ: as CQ_ARM, but only solicited and failed CQEs count.
         CQ_ARM_SOLICITED = 0x4,
         /// Shared receive queue: receive WQEs up to the producer index are ready.
         SHARED_RECEIVE_QUEUE = 0x5,
