@@ -166,8 +166,9 @@ impl CompletionQueues {
         } else {
             cq.producer
         };
-        // Fires at once if an entry that counts came before the doorbell did.
-        let waiting = newest.wrapping_sub(first_missing) as i32 > 0;
+        // Fires at once for an entry that software has not taken and no event has announced.
+        let behind = |index: u32| newest.wrapping_sub(index) as i32 > 0;
+        let waiting = behind(consumer) && behind(cq.notified_producer);
         Ok(waiting.then(|| completion_event(cq, cqn)))
     }
 }
@@ -210,6 +211,7 @@ fn write_entry<H: Host>(
 
 fn completion_event(cq: &mut CqContext, cqn: u32) -> Event {
     cq.armed = 0;
+    cq.notified_producer = cq.producer;
     Event {
         eqn: cq.eqn,
         kind: EventType::COMPLETION,
