@@ -145,7 +145,7 @@ impl CompletionQueues {
         &mut self,
         cqn: u32,
         slot: u32,
-        first_missing: u32,
+        consumer: u32,
         solicited_only: bool,
         dma: &mut Dma<'_, H>,
     ) -> Result<Option<Event>, ArmError> {
@@ -156,6 +156,7 @@ impl CompletionQueues {
         if cq.doorbell_slot != slot {
             return Err(ArmError);
         }
+        cq.consumer = consumer;
         cq.armed = if solicited_only {
             ARMED_SOLICITED
         } else {
