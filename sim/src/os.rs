@@ -1,11 +1,13 @@
 //! The system calls that std does not wrap, each behind a safe function.
 #![expect(unsafe_code, reason = "calls into libc")]
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::atomic::AtomicU32;
 
 /// Upper bound of addresses taken from the machine; more would not fit a GID table anyway.
@@ -189,6 +191,27 @@ fn socket_address(address: *const libc::sockaddr) -> Option<IpAddr> {
             _ => None,
         }
     }
+}
+
+/// Effective group of this process.
+pub fn group_id() -> u32 {
+    // SAFETY: getegid has no preconditions and cannot fail.
+    unsafe { libc::getegid() }
+}
+
+/// Whether a file gives capabilities to whoever runs it.
+pub fn has_file_capabilities(path: &Path) -> bool {
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
+    let name = c"security.capability";
+    // SAFETY: both strings end with NUL; with size 0 nothing is written.
+    unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), std::ptr::null_mut(), 0) > 0 }
+}
+
+/// Whether this user may execute a file.
+pub fn is_executable(path: &Path) -> bool {
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
+    // SAFETY: the string ends with NUL.
+    unsafe { libc::access(path.as_ptr(), libc::X_OK) == 0 }
 }
 
 /// Whether `length` bytes from `address` on are memory that may be read (and written, if asked),

@@ -1,0 +1,68 @@
+//! The command line: what there is to say, and who does it.
+
+mod counters;
+mod devices;
+mod library;
+mod program;
+mod run;
+mod wire;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Exit code of a failure of ours, as env(1) and timeout(1) have it.
+const EXIT_FAILURE: u8 = 125;
+
+/// An RDMA NIC without the hardware: runs unmodified RDMA programs on a model of a card.
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    after_help = "\
+Two terminals, one machine, no RDMA hardware, no root:
+  ferroce run -- ib_write_bw                  the server
+  ferroce run -- ib_write_bw 127.0.0.1        the client
+
+While they run:
+  ferroce devices                             who is on the fabric
+  ferroce counters                            what their NICs have counted
+
+`ferroce help COMMAND` tells more about each command."
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::Run),
+    Devices(devices::Devices),
+    Counters(counters::Counters),
+    #[command(subcommand)]
+    Wire(wire::Wire),
+}
+
+impl Cli {
+    /// Does what was asked for; errors go to standard error.
+    pub fn execute(self) -> ExitCode {
+        match self.command {
+            Command::Run(run) => run.execute(),
+            Command::Devices(devices) => or_complain(devices.execute()),
+            Command::Counters(counters) => or_complain(counters.execute()),
+            Command::Wire(wire) => wire.execute(),
+        }
+    }
+}
+
+fn or_complain(result: Result<(), String>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => complain(&error, EXIT_FAILURE),
+    }
+}
+
+fn complain(error: &str, code: u8) -> ExitCode {
+    eprintln!("ferroce: {error}");
+    ExitCode::from(code)
+}

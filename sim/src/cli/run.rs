@@ -1,0 +1,178 @@
+//! `ferroce run`: a program with our verbs library in place of the system's.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use clap::{Args, ValueEnum};
+use ferroce_sim::capture::Capture;
+use ferroce_sim::host::{HostIdentity, parse_addresses};
+use ferroce_sim::runtime_directory;
+
+use super::{EXIT_FAILURE, complain, library, program};
+
+/// Run a program on the model.
+///
+/// The program and the processes that it starts find one RDMA device, ferroce0. All programs of
+/// the same user on this machine reach each other over it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ferroce run -- ibv_devinfo -v
+  ferroce run -- ib_write_bw & ferroce run -- ib_write_bw 127.0.0.1
+  ferroce run --capture rdma.pcapng -- ibv_rc_pingpong -g 1
+  ferroce run --host a -- PROGRAM         on a host of its own, with an address of its own
+
+Environment (what the options set; programs may also be given it directly):
+  FERROCE_HOST, FERROCE_ADDRESS, FERROCE_CAPTURE, FERROCE_ICRC, FERROCE_PART_ID
+  FERROCE_DIR    where programs meet; /dev/shm/ferroce-UID if not set
+  FERROCE_LOG    what to tell on standard error: error, warn, info, debug, or a filter")]
+pub struct Run {
+    /// Put the program on another host of the fabric, with its own MAC and IP address
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
+
+    /// IP addresses of that host, separated by commas; derived from its name if not given
+    #[arg(long, value_name = "IP")]
+    address: Option<String>,
+
+    /// Append every frame that it sends or receives to a pcapng file
+    #[arg(long, value_name = "FILE")]
+    capture: Option<PathBuf>,
+
+    /// Compute and check the invariant CRC of each frame; costs time, captures always have it
+    #[arg(long, value_name = "on|off")]
+    icrc: Option<Switch>,
+
+    /// vendor_part_id that the program sees; some programs choose their ways by it
+    #[arg(long, value_name = "HEX")]
+    part_id: Option<String>,
+
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    program: Vec<OsString>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Switch {
+    On,
+    Off,
+}
+
+impl Run {
+    /// Becomes the program; comes back only if that fails.
+    pub fn execute(self) -> ExitCode {
+        let prepared = self.environment().and_then(|environment| {
+            runtime_directory().map_err(|error| error.to_string())?;
+            Ok((environment, library::find()?))
+        });
+        let (environment, library) = match prepared {
+            Ok(prepared) => prepared,
+            Err(error) => return complain(&error, EXIT_FAILURE),
+        };
+        let (name, arguments) = match self.program.split_first() {
+            Some(parts) => parts,
+            None => return complain("no program given", EXIT_FAILURE),
+        };
+        let found = program::find(name).and_then(|path| program::check(&path).map(|()| path));
+        let path = match found {
+            Ok(path) => path,
+            Err(refusal) => return complain(&refusal.message, refusal.code),
+        };
+        let error = Command::new(&path)
+            .arg0(name)
+            .args(arguments)
+            .envs(environment)
+            .env("LD_PRELOAD", preload(&library, std::env::var_os("LD_PRELOAD")))
+            .exec();
+        complain(&format!("{}: {error}", path.display()), 126)
+    }
+
+    /// The variables that the options stand for.
+    fn environment(&self) -> Result<Vec<(&'static str, OsString)>, String> {
+        let mut environment: Vec<(&'static str, OsString)> = Vec::new();
+        if let Some(text) = &self.address {
+            parse_addresses(text).map_err(|error| error.to_string())?;
+            environment.push(("FERROCE_ADDRESS", text.into()));
+        }
+        if let Some(name) = &self.host {
+            if name.is_empty() {
+                return Err("--host needs a name".to_owned());
+            }
+            HostIdentity::named(name, None).map_err(|error| error.to_string())?;
+            environment.push(("FERROCE_HOST", name.into()));
+        }
+        if let Some(path) = &self.capture {
+            // The program may change its folder before it opens the device.
+            let path = std::path::absolute(path).map_err(|error| error.to_string())?;
+            Capture::open(&path).map_err(|error| error.to_string())?;
+            environment.push(("FERROCE_CAPTURE", path.into()));
+        }
+        if let Some(icrc) = self.icrc {
+            let value = if matches!(icrc, Switch::On) { "on" } else { "off" };
+            environment.push(("FERROCE_ICRC", value.into()));
+        }
+        if let Some(text) = &self.part_id {
+            let digits = text.trim_start_matches("0x");
+            if u32::from_str_radix(digits, 16).is_err() {
+                return Err(format!("--part-id {text}: not a hexadecimal number of 32 bits"));
+            }
+            environment.push(("FERROCE_PART_ID", digits.into()));
+        }
+        Ok(environment)
+    }
+}
+
+/// Our library first: whoever is asked first for a symbol answers.
+fn preload(library: &Path, existing: Option<OsString>) -> OsString {
+    let mut list = library.as_os_str().to_owned();
+    if let Some(existing) = existing.filter(|list| !list.is_empty()) {
+        list.push(":");
+        list.push(existing);
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    fn parsed(arguments: &[&str]) -> Run {
+        let all = ["ferroce", "run"].iter().chain(arguments);
+        match crate::cli::Cli::try_parse_from(all).expect("legal").command {
+            crate::cli::Command::Run(run) => run,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn options_become_variables() {
+        let run = parsed(&["--host", "a", "--address", "10.1.2.3", "--icrc", "on", "--part-id", "0x1017", "p", "-a"]);
+        let environment = run.environment().expect("legal");
+        let expected = [
+            ("FERROCE_ADDRESS", "10.1.2.3"),
+            ("FERROCE_HOST", "a"),
+            ("FERROCE_ICRC", "on"),
+            ("FERROCE_PART_ID", "1017"),
+        ];
+        assert_eq!(environment, expected.map(|(name, value)| (name, value.into())));
+        assert_eq!(run.program, ["p", "-a"]);
+    }
+
+    #[test]
+    fn bad_values_are_refused() {
+        for bad in [["--address", "10.1"], ["--part-id", "xyz"], ["--host", ""]] {
+            assert!(parsed(&[bad[0], bad[1], "p"]).environment().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_preloaded_stays_preloaded() {
+        let library = Path::new("/l/libibverbs.so.1");
+        assert_eq!(preload(library, None), "/l/libibverbs.so.1");
+        let both = preload(library, Some("/x.so /y.so".into()));
+        assert_eq!(both, "/l/libibverbs.so.1:/x.so /y.so");
+    }
+}
