@@ -70,7 +70,11 @@ fn sleep(function: &InProcess, limit_ns: u64, must_look: bool) {
         Some(None) => POLLED_SLEEP_NS,
         Some(Some(true)) | None => limit_ns,
     };
-    let time_ns = if limit_ns == 0 { 0 } else { function.sleep_time_ns(limit_ns) };
+    let time_ns = if limit_ns == 0 {
+        0
+    } else {
+        function.sleep_time_ns(limit_ns)
+    };
     if time_ns > 0 && !function.is_stopping() {
         os::futex_wait(armed, 1, time_ns);
     }

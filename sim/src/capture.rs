@@ -45,7 +45,10 @@ impl Capture {
     /// # Errors
     /// [`Error::Capture`] if it cannot be opened or is a file of another kind.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let refuse = |reason: String| Error::Capture { path: path.to_owned(), reason };
+        let refuse = |reason: String| Error::Capture {
+            path: path.to_owned(),
+            reason,
+        };
         let mut file = OpenOptions::new()
             .read(true)
             .append(true)
@@ -62,7 +65,14 @@ impl Capture {
         let waiting = Vec::with_capacity(FLUSH_BYTES);
         let fork_generation = fork::generation();
         let path = path.to_owned();
-        Ok(Self { path, file, identity, waiting, has_failed: false, fork_generation })
+        Ok(Self {
+            path,
+            file,
+            identity,
+            waiting,
+            has_failed: false,
+            fork_generation,
+        })
     }
 
     /// A number that only this file has on this machine; not 0.
@@ -124,7 +134,9 @@ impl Drop for Capture {
 
 /// Computes the ICRC of a frame and writes it to its place; other frames stay as they are.
 pub fn write_icrc(frame: &mut [u8]) {
-    let Ok(parsed) = Frame::parse(frame) else { return };
+    let Ok(parsed) = Frame::parse(frame) else {
+        return;
+    };
     let (icrc, place) = (parsed.computed_icrc(), parsed.layout().icrc());
     frame[place].copy_from_slice(&icrc.to_le_bytes());
 }
@@ -151,7 +163,10 @@ fn begin(file: &mut File) -> io::Result<()> {
         // Somebody else's pcapng: ours becomes a section of its own.
         return file.write_all(&ours);
     }
-    Err(io::Error::new(io::ErrorKind::InvalidData, "exists, and is not a pcapng file"))
+    Err(io::Error::new(
+        io::ErrorKind::InvalidData,
+        "exists, and is not a pcapng file",
+    ))
 }
 
 fn read_up_to(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
@@ -244,7 +259,10 @@ mod tests {
         let path = directory.path().join("letter.txt");
         std::fs::write(&path, "Dear reader,").expect("new");
         let refused = Capture::open(&path).expect_err("no capture");
-        assert!(refused.to_string().contains("not a pcapng file"), "{refused}");
+        assert!(
+            refused.to_string().contains("not a pcapng file"),
+            "{refused}"
+        );
         assert_eq!(std::fs::read(&path).expect("there"), b"Dear reader,");
     }
 }

@@ -46,7 +46,11 @@ impl Clock {
         if os::time_stamp_is_invariant() {
             return Self::calibrated();
         }
-        Self { start: os::monotonic_ns(), scale: PS_PER_NS << 32, uses_time_stamp: false }
+        Self {
+            start: os::monotonic_ns(),
+            scale: PS_PER_NS << 32,
+            uses_time_stamp: false,
+        }
     }
 
     #[cfg(target_arch = "x86_64")]
@@ -59,7 +63,11 @@ impl Clock {
         let picoseconds = u128::from(last_ns - first_ns) * u128::from(PS_PER_NS);
         let ticks = u128::from(last_ticks.saturating_sub(first_ticks)).max(1);
         let scale = ((picoseconds << 32) / ticks) as u64;
-        Self { start: last_ticks, scale, uses_time_stamp: true }
+        Self {
+            start: last_ticks,
+            scale,
+            uses_time_stamp: true,
+        }
     }
 
     /// The counter now.
@@ -122,7 +130,11 @@ mod tests {
         std::thread::sleep(std::time::Duration::from_millis(50));
         let (ours, theirs) = (clock.now() - ours, os::monotonic_ns() - theirs);
         let difference_ns = ours.as_ns().abs_diff(theirs);
-        assert!(difference_ns < theirs / 50, "{} ns against {theirs} ns", ours.as_ns());
+        assert!(
+            difference_ns < theirs / 50,
+            "{} ns against {theirs} ns",
+            ours.as_ns()
+        );
     }
 
     #[test]

@@ -26,7 +26,9 @@ pub struct Doorbells {
 
 impl std::fmt::Debug for Doorbells {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Doorbells").field("is_empty", &self.is_empty()).finish_non_exhaustive()
+        f.debug_struct("Doorbells")
+            .field("is_empty", &self.is_empty())
+            .finish_non_exhaustive()
     }
 }
 
@@ -173,7 +175,11 @@ mod tests {
         let mut taken: Vec<u32> = std::iter::from_fn(|| taker.next(&doorbells)).collect();
         taken.sort_unstable();
         assert_eq!(taken, slots);
-        assert!(taken.iter().all(|slot| doorbells.value(*slot) == u64::from(*slot) + 1));
+        assert!(
+            taken
+                .iter()
+                .all(|slot| doorbells.value(*slot) == u64::from(*slot) + 1)
+        );
         assert!(doorbells.is_empty() && taker.is_idle());
     }
 
@@ -204,7 +210,10 @@ mod tests {
                         assert!(!ended || seen == [ROUNDS; 4], "a mark was lost: {seen:?}");
                         continue;
                     };
-                    let index = slots.iter().position(|known| *known == slot).expect("known");
+                    let index = slots
+                        .iter()
+                        .position(|known| *known == slot)
+                        .expect("known");
                     seen[index] = doorbells.value(slot);
                 }
                 seen

@@ -85,7 +85,9 @@ impl Function {
     /// # Errors
     /// [`Error`] says what is in the way.
     pub fn open() -> Result<Arc<Self>, Error> {
-        let mut current = CURRENT.try_lock_for(OPEN_TIMEOUT).ok_or(Error::OpeningInterrupted)?;
+        let mut current = CURRENT
+            .try_lock_for(OPEN_TIMEOUT)
+            .ok_or(Error::OpeningInterrupted)?;
         if let Some((generation, function)) = current.as_ref() {
             if *generation == fork::generation() {
                 if let Some(function) = function.upgrade() {
@@ -108,11 +110,21 @@ impl Function {
     pub fn open_with(options: &Options) -> Result<Arc<Self>, Error> {
         let clock = Clock::start();
         let registry = Registry::open(&options.directory)?;
-        let capture = options.capture.as_deref().map(Path::new).map(Capture::open).transpose()?;
+        let capture = options
+            .capture
+            .as_deref()
+            .map(Path::new)
+            .map(Capture::open)
+            .transpose()?;
         let place = registry.claim(&Identity {
             host: options.host.name.clone(),
             mac: Mac(options.host.mac),
-            gids: options.host.gids.iter().map(|entry| Gid(entry.gid)).collect(),
+            gids: options
+                .host
+                .gids
+                .iter()
+                .map(|entry| Gid(entry.gid))
+                .collect(),
             capture: capture.as_ref().map_or(0, Capture::identity),
         })?;
         let config = NicConfig::functional(place.first_qpn().value(), options.host.mac);
@@ -146,7 +158,9 @@ impl Function {
 
 impl Drop for Function {
     fn drop(&mut self) {
-        let Some(thread) = self.thread.take() else { return };
+        let Some(thread) = self.thread.take() else {
+            return;
+        };
         if self.fork_generation != fork::generation() {
             // The thread is the parent's; here it does not exist.
             std::mem::forget(thread);
@@ -163,10 +177,12 @@ impl Drop for Function {
 
 /// A program that has seen its last message may exit before its ACK has left.
 extern "C" fn linger_at_exit() {
-    let function = CURRENT.try_lock().and_then(|current| match current.as_ref() {
-        Some((generation, function)) if *generation == fork::generation() => function.upgrade(),
-        _ => None,
-    });
+    let function = CURRENT
+        .try_lock()
+        .and_then(|current| match current.as_ref() {
+            Some((generation, function)) if *generation == fork::generation() => function.upgrade(),
+            _ => None,
+        });
     if let Some(function) = function {
         function.bus.linger();
         // Not dropped here: other threads may still use it until the process is gone.

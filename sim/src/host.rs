@@ -62,8 +62,14 @@ impl HostIdentity {
         }
         let hash = hash(b"ferroce host ", name.as_bytes());
         let addresses = addresses.unwrap_or_else(|| vec![derived_address(hash)]);
-        let addresses = addresses.into_iter().map(|address| ("lo".to_owned(), address));
-        Ok(Self::new(name.to_owned(), derived_mac(hash), addresses.collect()))
+        let addresses = addresses
+            .into_iter()
+            .map(|address| ("lo".to_owned(), address));
+        Ok(Self::new(
+            name.to_owned(),
+            derived_mac(hash),
+            addresses.collect(),
+        ))
     }
 
     /// The machine: 127.0.0.1 first, then what its interfaces have.
@@ -77,13 +83,25 @@ impl HostIdentity {
         let name = host_name();
         let machine = std::fs::read("/etc/machine-id").unwrap_or_default();
         // A container often has no machine-id, but a host name of its own.
-        let identity = if machine.is_empty() { name.as_bytes() } else { &machine };
-        Self::new(name.clone(), derived_mac(hash(b"ferroce machine ", identity)), table)
+        let identity = if machine.is_empty() {
+            name.as_bytes()
+        } else {
+            &machine
+        };
+        Self::new(
+            name.clone(),
+            derived_mac(hash(b"ferroce machine ", identity)),
+            table,
+        )
     }
 
     fn new(name: String, mac: Mac, addresses: Vec<(String, IpAddr)>) -> Self {
         let first_interface = addresses.first().map_or("lo", |(name, _)| name).to_owned();
-        let entry = |gid: Gid, interface| GidEntry { gid: gid.0, mac: mac.0, interface };
+        let entry = |gid: Gid, interface| GidEntry {
+            gid: gid.0,
+            mac: mac.0,
+            interface,
+        };
         let mut gids = vec![entry(Gid::link_local(mac), first_interface)];
         for (interface, address) in addresses {
             let gid = Gid::from_ip(address);
@@ -92,7 +110,12 @@ impl HostIdentity {
                 gids.push(entry(gid, interface));
             }
         }
-        Self { name, mac: mac.0, node_guid: mac.to_eui64(), gids }
+        Self {
+            name,
+            mac: mac.0,
+            node_guid: mac.to_eui64(),
+            gids,
+        }
     }
 }
 
@@ -109,7 +132,9 @@ pub fn resolve_mac(host: &HostIdentity, registry: &Registry, gid: [u8; 16]) -> O
     if let Some(owner) = owner {
         return Some(owner.identity.mac.0);
     }
-    let [.., a, b, c, 0xff, 0xfe, d, e, f] = gid.0 else { return None };
+    let [.., a, b, c, 0xff, 0xfe, d, e, f] = gid.0 else {
+        return None;
+    };
     gid.is_link_local().then_some([a ^ 2, b, c, d, e, f])
 }
 
@@ -120,11 +145,14 @@ pub fn resolve_mac(host: &HostIdentity, registry: &Registry, gid: [u8; 16]) -> O
 pub fn parse_addresses(text: &str) -> Result<Vec<IpAddr>, Error> {
     let parsed = text.split(',').map(|part| {
         let part = part.trim();
-        part.parse().ok().filter(|address| is_usable(*address)).ok_or_else(|| Error::Environment {
-            name: "FERROCE_ADDRESS",
-            value: text.to_owned(),
-            reason: format!("{part:?} is not the IP address of a host"),
-        })
+        part.parse()
+            .ok()
+            .filter(|address| is_usable(*address))
+            .ok_or_else(|| Error::Environment {
+                name: "FERROCE_ADDRESS",
+                value: text.to_owned(),
+                reason: format!("{part:?} is not the IP address of a host"),
+            })
     });
     parsed.collect()
 }
@@ -151,17 +179,20 @@ fn variable(name: &str) -> Option<String> {
 fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim();
-    if name.is_empty() { "localhost".to_owned() } else { name.to_owned() }
+    if name.is_empty() {
+        "localhost".to_owned()
+    } else {
+        name.to_owned()
+    }
 }
 
 /// FNV-1a over both parts, with its bits mixed: the upper ones are used, too.
 fn hash(salt: &[u8], bytes: &[u8]) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x100_0000_01b3;
-    let hash = salt
-        .iter()
-        .chain(bytes)
-        .fold(OFFSET, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME));
+    let hash = salt.iter().chain(bytes).fold(OFFSET, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(PRIME)
+    });
     let mixed = (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed ^ mixed >> 29
 }
@@ -188,7 +219,11 @@ mod tests {
         assert_eq!(Gid(host.gids[0].gid), Gid::link_local(Mac(host.mac)));
         assert_eq!(Gid(host.gids[1].gid), Gid::from_ipv4(Ipv4Addr::LOCALHOST));
         assert_eq!(host.mac[0] & 3, 2, "locally administered, unicast");
-        assert_eq!(host, HostIdentity::machine(None), "the same for every process");
+        assert_eq!(
+            host,
+            HostIdentity::machine(None),
+            "the same for every process"
+        );
         let mut gids: Vec<_> = host.gids.iter().map(|entry| entry.gid).collect();
         gids.sort_unstable();
         gids.dedup();
@@ -221,7 +256,10 @@ mod tests {
         let directory = crate::test_support::temporary_directory("resolve");
         let registry = Registry::open(directory.path()).expect("new");
         let host = HostIdentity::named("a", None).expect("a name");
-        assert_eq!(resolve_mac(&host, registry, host.gids[1].gid), Some(host.mac));
+        assert_eq!(
+            resolve_mac(&host, registry, host.gids[1].gid),
+            Some(host.mac)
+        );
         let other = Mac([2, 1, 2, 3, 4, 5]);
         let gid = Gid::link_local(other).0;
         assert_eq!(resolve_mac(&host, registry, gid), Some(other.0));

@@ -84,8 +84,14 @@ impl Host for ProcessHost {
 
     #[inline]
     fn next_doorbell(&mut self) -> Option<Doorbell> {
-        let slot = self.direct.pop().or_else(|| self.taker.next(&self.doorbells))?;
-        Some(Doorbell { slot, value: self.doorbells.value(slot) })
+        let slot = self
+            .direct
+            .pop()
+            .or_else(|| self.taker.next(&self.doorbells))?;
+        Some(Doorbell {
+            slot,
+            value: self.doorbells.value(slot),
+        })
     }
 }
 
@@ -141,7 +147,12 @@ impl InProcess {
             fresh_ticks: clock.ticks_of_ns(FRESH_NS),
             doorbells,
             interrupts: Interrupts::default(),
-            model: Mutex::new(Model { nic: Nic::new(config), port, host, runs: 0 }),
+            model: Mutex::new(Model {
+                nic: Nic::new(config),
+                port,
+                host,
+                runs: 0,
+            }),
             next_timeout: AtomicU64::new(u64::MAX),
             check_at: AtomicU64::new(u64::MAX),
             wake_at: AtomicU64::new(0),
@@ -201,7 +212,12 @@ impl InProcess {
 
     #[inline]
     fn advance(&self, model: &mut Model) -> bool {
-        let Model { nic, port, host, runs } = model;
+        let Model {
+            nic,
+            port,
+            host,
+            runs,
+        } = model;
         let ticks = self.clock.ticks();
         let now = self.clock.instant(ticks);
         port.begin(ticks);
@@ -219,8 +235,16 @@ impl InProcess {
 
     #[cold]
     fn publish_counters(&self, nic: &Nic<FabricPort>) {
-        for (index, value) in nic.counters().values().iter().enumerate().take(MAX_COUNTERS) {
-            self.registry.counter(self.place, index).store(*value, Ordering::Relaxed);
+        for (index, value) in nic
+            .counters()
+            .values()
+            .iter()
+            .enumerate()
+            .take(MAX_COUNTERS)
+        {
+            self.registry
+                .counter(self.place, index)
+                .store(*value, Ordering::Relaxed);
         }
     }
 
@@ -263,7 +287,9 @@ impl InProcess {
         };
         self.wake_at.store(until.min(check_at), Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        let until = until.min(check_at).min(self.next_timeout.load(Ordering::Relaxed));
+        let until = until
+            .min(check_at)
+            .min(self.next_timeout.load(Ordering::Relaxed));
         self.wake_at.store(until, Ordering::SeqCst);
         until.saturating_sub(now) / 1000
     }
@@ -354,8 +380,11 @@ impl Bus for InProcess {
         let kind = DoorbellKind(DoorbellValue::from_bits(value).kind());
         let is_arming = matches!(kind, DoorbellKind::CQ_ARM | DoorbellKind::CQ_ARM_SOLICITED);
         if is_arming {
-            self.polls_after_arming.store(POLLS_AFTER_ARMING, Ordering::Relaxed);
-            self.registry.heartbeat(self.place).store(0, Ordering::Relaxed);
+            self.polls_after_arming
+                .store(POLLS_AFTER_ARMING, Ordering::Relaxed);
+            self.registry
+                .heartbeat(self.place)
+                .store(0, Ordering::Relaxed);
         }
         let is_polled = self.is_polled(self.clock.ticks());
         let Some(mut model) = self.model.try_lock() else {
@@ -373,8 +402,10 @@ impl Bus for InProcess {
         }
         // A program that polls brings its receive WQEs to the model's notice with its next poll,
         // and no frame is processed before.
-        let is_receive =
-            matches!(kind, DoorbellKind::RECEIVE_QUEUE | DoorbellKind::SHARED_RECEIVE_QUEUE);
+        let is_receive = matches!(
+            kind,
+            DoorbellKind::RECEIVE_QUEUE | DoorbellKind::SHARED_RECEIVE_QUEUE
+        );
         if is_receive && is_polled {
             return;
         }
@@ -388,7 +419,12 @@ impl Bus for InProcess {
         if self.is_foreign() {
             return Err(BusError::Disconnected);
         }
-        let DmaMapping { iova, address, length, access } = *mapping;
+        let DmaMapping {
+            iova,
+            address,
+            length,
+            access,
+        } = *mapping;
         let page = PAGE_SIZE as u64;
         let is_aligned = iova % page == 0 && address % PAGE_SIZE == 0 && length % PAGE_SIZE == 0;
         let end = iova.checked_add(length as u64);
@@ -404,14 +440,23 @@ impl Bus for InProcess {
             return Err(BusError::BadAddress);
         }
         let mut model = self.model.lock();
-        model.host.memory.map(iova, address, length as u64, rights).map_err(map_error)
+        model
+            .host
+            .memory
+            .map(iova, address, length as u64, rights)
+            .map_err(map_error)
     }
 
     fn unmap(&self, iova: u64, length: usize) -> Result<(), BusError> {
         if self.is_foreign() {
             return Err(BusError::Disconnected);
         }
-        self.model.lock().host.memory.unmap(iova, length as u64).map_err(map_error)
+        self.model
+            .lock()
+            .host
+            .memory
+            .unmap(iova, length as u64)
+            .map_err(map_error)
     }
 
     fn iova_range(&self) -> Range<u64> {
@@ -445,15 +490,22 @@ impl Bus for InProcess {
         let now = self.clock.ticks();
         let about_to_sleep = self.polls_after_arming.load(Ordering::Relaxed);
         if about_to_sleep == 0 {
-            self.registry.heartbeat(self.place).store(now.0, Ordering::Relaxed);
+            self.registry
+                .heartbeat(self.place)
+                .store(now.0, Ordering::Relaxed);
         } else {
-            self.polls_after_arming.store(about_to_sleep - 1, Ordering::Relaxed);
+            self.polls_after_arming
+                .store(about_to_sleep - 1, Ordering::Relaxed);
         }
         let worked = self.try_run();
         if about_to_sleep != 0 {
             self.tell_background();
         } else if self.wake_at.load(Ordering::Relaxed)
-            > self.clock.instant(now).as_ps().saturating_add(LONG_SLEEP_PS)
+            > self
+                .clock
+                .instant(now)
+                .as_ps()
+                .saturating_add(LONG_SLEEP_PS)
         {
             // It then sleeps in short turns, to notice soon when we stop polling.
             self.registry.wake(self.place);

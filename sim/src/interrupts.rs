@@ -20,7 +20,9 @@ pub struct Interrupts {
 
 impl std::fmt::Debug for Interrupts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Interrupts").field("waiting", &self.waiting).finish_non_exhaustive()
+        f.debug_struct("Interrupts")
+            .field("waiting", &self.waiting)
+            .finish_non_exhaustive()
     }
 }
 
@@ -50,7 +52,9 @@ impl Interrupts {
         // Who fails to get the lock leaves its bits to the holder, who looks again after
         // giving the lock back.
         while self.waiting.load(Ordering::SeqCst) != 0 {
-            let Some(_delivering) = self.delivering.try_lock() else { return };
+            let Some(_delivering) = self.delivering.try_lock() else {
+                return;
+            };
             let mut vectors = self.waiting.swap(0, Ordering::SeqCst);
             while vectors != 0 {
                 let vector = vectors.trailing_zeros() as usize;
@@ -74,8 +78,11 @@ mod tests {
     #[test]
     fn a_handler_that_raises_is_called_again_and_not_inside_itself() {
         let interrupts = Arc::new(Interrupts::default());
-        let (inner, calls, depth) =
-            (interrupts.clone(), Arc::new(AtomicU32::new(0)), AtomicU32::new(0));
+        let (inner, calls, depth) = (
+            interrupts.clone(),
+            Arc::new(AtomicU32::new(0)),
+            AtomicU32::new(0),
+        );
         let counted = calls.clone();
         let handler = move || {
             assert_eq!(depth.fetch_add(1, Ordering::SeqCst), 0);

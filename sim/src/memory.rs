@@ -3,7 +3,10 @@
 //! As behind a real IOMMU the device reaches only what was mapped, with the rights that were
 //! given. Unlike there, pages are not pinned: memory that the application unmaps while it is
 //! still registered is gone, and a DMA access to it ends as the application's own access would.
-#![expect(unsafe_code, reason = "DMA copies from and to addresses that the driver mapped")]
+#![expect(
+    unsafe_code,
+    reason = "DMA copies from and to addresses that the driver mapped"
+)]
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -61,7 +64,13 @@ struct Region {
 }
 
 impl Region {
-    const NONE: Self = Self { start: 0, end: 0, address: 0, readable: false, writable: false };
+    const NONE: Self = Self {
+        start: 0,
+        end: 0,
+        address: 0,
+        readable: false,
+        writable: false,
+    };
 
     /// The memory behind `iova`, if all of `length` bytes are inside.
     #[inline]
@@ -81,7 +90,10 @@ pub struct MemoryMap {
 
 impl Default for MemoryMap {
     fn default() -> Self {
-        Self { regions: BTreeMap::new(), cache: Box::new([Region::NONE; CACHE_LINES]) }
+        Self {
+            regions: BTreeMap::new(),
+            cache: Box::new([Region::NONE; CACHE_LINES]),
+        }
     }
 }
 
@@ -112,7 +124,13 @@ impl MemoryMap {
         }
         let readable = rights.allow_read();
         let writable = rights.allow_write();
-        let region = Region { start: iova, end, address, readable, writable };
+        let region = Region {
+            start: iova,
+            end,
+            address,
+            readable,
+            writable,
+        };
         self.regions.insert(iova, region);
         Ok(())
     }
@@ -159,9 +177,15 @@ impl MemoryMap {
         has_right: impl FnOnce(&Region) -> bool,
     ) -> Result<usize, DmaError> {
         let below = (Bound::Unbounded, Bound::Included(iova));
-        let region = self.regions.range(below).next_back().map(|(_, region)| *region);
+        let region = self
+            .regions
+            .range(below)
+            .next_back()
+            .map(|(_, region)| *region);
         let region = region.filter(has_right).ok_or(DmaError { iova, length })?;
-        let address = region.resolve(iova, length).ok_or(DmaError { iova, length })?;
+        let address = region
+            .resolve(iova, length)
+            .ok_or(DmaError { iova, length })?;
         self.cache[cache_index(iova)] = region;
         Ok(address)
     }
@@ -212,8 +236,13 @@ impl MemoryMap {
     /// [`DmaError`] if the range is not mapped for writing, or not aligned to 8 bytes.
     #[inline]
     pub fn write_descriptor(&mut self, iova: u64, words: &[u64]) -> Result<(), DmaError> {
-        let refused = DmaError { iova, length: size_of_val(words) };
-        let Some((last, first)) = words.split_last() else { return Ok(()) };
+        let refused = DmaError {
+            iova,
+            length: size_of_val(words),
+        };
+        let Some((last, first)) = words.split_last() else {
+            return Ok(());
+        };
         let address = self.writable(iova, size_of_val(words))?;
         if address % 8 != 0 {
             return Err(refused);
@@ -260,8 +289,10 @@ unsafe fn store_last(address: *mut u8, bytes: &[u8]) {
                 .store(u16::from_ne_bytes([a, b]), Ordering::Release),
             [a, b, c, d] => AtomicU32::from_ptr(address.cast())
                 .store(u32::from_ne_bytes([a, b, c, d]), Ordering::Release),
-            [a, b, c, d, e, f, g, h] => AtomicU64::from_ptr(address.cast())
-                .store(u64::from_ne_bytes([a, b, c, d, e, f, g, h]), Ordering::Release),
+            [a, b, c, d, e, f, g, h] => AtomicU64::from_ptr(address.cast()).store(
+                u64::from_ne_bytes([a, b, c, d, e, f, g, h]),
+                Ordering::Release,
+            ),
             _ => {
                 fence(Ordering::Release);
                 std::ptr::copy_nonoverlapping(bytes.as_ptr(), address, bytes.len());
@@ -294,12 +325,18 @@ mod tests {
                 for word in &target {
                     word.store(0, Ordering::Relaxed);
                 }
-                map.write(IOVA + offset, &pattern[..length]).expect("mapped");
+                map.write(IOVA + offset, &pattern[..length])
+                    .expect("mapped");
                 let mut all = [0xff; 64];
                 map.read(IOVA, &mut all).expect("mapped");
                 let start = offset as usize;
                 assert_eq!(all[start..start + length], pattern[..length]);
-                assert!(all[..start].iter().chain(&all[start + length..]).all(|b| *b == 0));
+                assert!(
+                    all[..start]
+                        .iter()
+                        .chain(&all[start + length..])
+                        .all(|b| *b == 0)
+                );
             }
         }
     }
@@ -309,7 +346,8 @@ mod tests {
         let (_target, address) = memory(8);
         let mut map = MemoryMap::default();
         map.map(IOVA, address, 32, Rights::Read).expect("free");
-        map.map(IOVA + 32, address + 32, 32, Rights::Write).expect("free");
+        map.map(IOVA + 32, address + 32, 32, Rights::Write)
+            .expect("free");
         let mut byte = [0];
         assert!(map.read(IOVA + 31, &mut byte).is_ok());
         assert!(map.read(IOVA + 32, &mut byte).is_err(), "write only");
@@ -317,13 +355,31 @@ mod tests {
         assert!(map.write(IOVA + 63, &byte).is_ok());
         assert!(map.write(IOVA + 64, &byte).is_err(), "behind the end");
         assert!(map.write(IOVA - 1, &byte).is_err(), "before the start");
-        assert!(map.read(IOVA + 16, &mut [0; 32]).is_err(), "over the end of one region");
+        assert!(
+            map.read(IOVA + 16, &mut [0; 32]).is_err(),
+            "over the end of one region"
+        );
         assert!(map.read(u64::MAX, &mut [0; 2]).is_err());
-        assert_eq!(map.map(IOVA + 60, address, 8, Rights::Read), Err(MapError::Overlap));
-        assert_eq!(map.map(IOVA - 4, address, 5, Rights::Read), Err(MapError::Overlap));
-        assert_eq!(map.map(u64::MAX, address, 8, Rights::Read), Err(MapError::BadRange));
-        assert_eq!(map.map(1 << 40, address, 0, Rights::Read), Err(MapError::BadRange));
-        assert_eq!(map.map(1 << 40, usize::MAX, 2, Rights::Read), Err(MapError::BadRange));
+        assert_eq!(
+            map.map(IOVA + 60, address, 8, Rights::Read),
+            Err(MapError::Overlap)
+        );
+        assert_eq!(
+            map.map(IOVA - 4, address, 5, Rights::Read),
+            Err(MapError::Overlap)
+        );
+        assert_eq!(
+            map.map(u64::MAX, address, 8, Rights::Read),
+            Err(MapError::BadRange)
+        );
+        assert_eq!(
+            map.map(1 << 40, address, 0, Rights::Read),
+            Err(MapError::BadRange)
+        );
+        assert_eq!(
+            map.map(1 << 40, usize::MAX, 2, Rights::Read),
+            Err(MapError::BadRange)
+        );
     }
 
     #[test]
@@ -343,11 +399,18 @@ mod tests {
         let (target, address) = memory(4);
         let mut map = MemoryMap::default();
         map.map(IOVA, address, 32, Rights::ReadWrite).expect("free");
-        map.write_descriptor(IOVA + 8, &[11, 22, 33]).expect("mapped");
-        let words: Vec<u64> = target.iter().map(|word| word.load(Ordering::Acquire)).collect();
+        map.write_descriptor(IOVA + 8, &[11, 22, 33])
+            .expect("mapped");
+        let words: Vec<u64> = target
+            .iter()
+            .map(|word| word.load(Ordering::Acquire))
+            .collect();
         assert_eq!(words, [0, 11, 22, 33]);
         assert!(map.write_descriptor(IOVA + 4, &[1]).is_err(), "not aligned");
-        assert!(map.write_descriptor(IOVA + 24, &[1, 2]).is_err(), "over the end");
+        assert!(
+            map.write_descriptor(IOVA + 24, &[1, 2]).is_err(),
+            "over the end"
+        );
     }
 
     #[test]
@@ -355,11 +418,13 @@ mod tests {
         const ROUNDS: u32 = 200_000;
         let (_target, address) = memory(4096 / 8);
         let mut map = MemoryMap::default();
-        map.map(IOVA, address, 4096, Rights::ReadWrite).expect("free");
+        map.map(IOVA, address, 4096, Rights::ReadWrite)
+            .expect("free");
         let start = std::time::Instant::now();
         for round in 0..ROUNDS {
             let iova = IOVA + u64::from(round % 500) * 8;
-            map.write(iova, &u64::from(round).to_ne_bytes()).expect("mapped");
+            map.write(iova, &u64::from(round).to_ne_bytes())
+                .expect("mapped");
         }
         let each_ns = start.elapsed().as_nanos() / u128::from(ROUNDS);
         println!("8-byte DMA write: {each_ns} ns");

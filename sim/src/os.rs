@@ -201,7 +201,9 @@ pub fn group_id() -> u32 {
 
 /// Whether a file gives capabilities to whoever runs it.
 pub fn has_file_capabilities(path: &Path) -> bool {
-    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else {
+        return false;
+    };
     let name = c"security.capability";
     // SAFETY: both strings end with NUL; with size 0 nothing is written.
     unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), std::ptr::null_mut(), 0) > 0 }
@@ -209,7 +211,9 @@ pub fn has_file_capabilities(path: &Path) -> bool {
 
 /// Whether this user may execute a file.
 pub fn is_executable(path: &Path) -> bool {
-    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else {
+        return false;
+    };
     // SAFETY: the string ends with NUL.
     unsafe { libc::access(path.as_ptr(), libc::X_OK) == 0 }
 }
@@ -223,7 +227,11 @@ pub fn memory_is_usable(address: usize, length: usize, write: bool) -> bool {
     // Linux 5.14; older kernels say EINVAL to any advice that they do not know.
     const MADV_POPULATE_READ: libc::c_int = 22;
     const MADV_POPULATE_WRITE: libc::c_int = 23;
-    let advice = if write { MADV_POPULATE_WRITE } else { MADV_POPULATE_READ };
+    let advice = if write {
+        MADV_POPULATE_WRITE
+    } else {
+        MADV_POPULATE_READ
+    };
     let start = std::ptr::without_provenance_mut(address);
     if length <= POPULATE_LIMIT && is_populate_known() {
         // SAFETY: populating changes neither content nor protection of memory; bad ranges are
@@ -286,7 +294,10 @@ pub fn realtime_ns() -> u64 {
 }
 
 fn clock_ns(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: `time` is ours to be written.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64

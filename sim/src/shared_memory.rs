@@ -37,7 +37,10 @@ impl Mapping {
     pub fn new(file: &File, length: usize) -> io::Result<Self> {
         // An access behind the end of a file is a SIGBUS.
         if file.metadata()?.len() < length as u64 || length == 0 {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "file is too short"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "file is too short",
+            ));
         }
         // SAFETY: a new mapping at an address of the kernel's choice disturbs nobody.
         let base = unsafe {
@@ -55,7 +58,12 @@ impl Mapping {
         }
         let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
         let id = NEXT_MAPPING.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { base, length, id, outstanding: 0 })
+        Ok(Self {
+            base,
+            length,
+            id,
+            outstanding: 0,
+        })
     }
 
     /// The 8 bytes at `offset`, which must be aligned and inside (a bug of ours otherwise).
@@ -86,7 +94,11 @@ impl Mapping {
         self.outstanding += 1;
         // SAFETY: `offset` is inside the mapping, asserted above.
         let start = unsafe { self.base.add(offset) };
-        Buffer { start, length: length as u32, mapping: self.id }
+        Buffer {
+            start,
+            length: length as u32,
+            mapping: self.id,
+        }
     }
 
     /// Whether a buffer is out of this mapping.

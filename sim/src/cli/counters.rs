@@ -40,7 +40,9 @@ impl Counters {
             let (pid, host) = (occupant.pid, &occupant.identity.host);
             println!("pid {pid}  {}  on host {host}", program_name(pid));
             for (index, counter) in COUNTERS.iter().enumerate() {
-                let value = registry.counter(occupant.place, index).load(Ordering::Relaxed);
+                let value = registry
+                    .counter(occupant.place, index)
+                    .load(Ordering::Relaxed);
                 if value != 0 || self.all {
                     println!("  {:24} {value:>16}", counter.name);
                 }

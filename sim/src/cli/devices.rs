@@ -27,7 +27,10 @@ impl Devices {
         let mut hosts: Vec<(String, Mac, Vec<Gid>)> = vec![(host.name, Mac(host.mac), gids)];
         for occupant in &occupants {
             let identity = &occupant.identity;
-            if !hosts.iter().any(|(name, mac, _)| (name, *mac) == (&identity.host, identity.mac)) {
+            if !hosts
+                .iter()
+                .any(|(name, mac, _)| (name, *mac) == (&identity.host, identity.mac))
+            {
                 hosts.push((identity.host.clone(), identity.mac, identity.gids.clone()));
             }
         }
@@ -56,7 +59,10 @@ fn line(occupant: &Occupant) -> String {
     let first = u32::from(occupant.place) << 16;
     let last = first | 0xffff;
     let pid = occupant.pid;
-    format!("pid {pid}  {}  QPNs {first:#08x}-{last:#08x}", program_name(pid))
+    format!(
+        "pid {pid}  {}  QPNs {first:#08x}-{last:#08x}",
+        program_name(pid)
+    )
 }
 
 /// Name of a process as the kernel has it; a dash if it is not visible from here.
@@ -67,5 +73,6 @@ pub fn program_name(pid: u32) -> String {
 
 fn address(gid: Gid) -> String {
     let v6: Ipv6Addr = gid.to_ipv6();
-    gid.to_ipv4().map_or_else(|| v6.to_string(), |v4| format!("::ffff:{v4}"))
+    gid.to_ipv4()
+        .map_or_else(|| v6.to_string(), |v4| format!("::ffff:{v4}"))
 }

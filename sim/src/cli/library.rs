@@ -12,21 +12,30 @@ pub fn find() -> Result<PathBuf, String> {
     let candidates = candidates(folder);
     let found = candidates.iter().find(|path| path.is_file());
     let library = found.ok_or_else(|| {
-        let tried: Vec<String> =
-            candidates.iter().map(|path| format!("  {}", path.display())).collect();
+        let tried: Vec<String> = candidates
+            .iter()
+            .map(|path| format!("  {}", path.display()))
+            .collect();
         let tried = tried.join("\n");
         format!("{NAME} is missing; `make` builds it, `make install` installs it. Tried:\n{tried}")
     })?;
-    let library = library.canonicalize().map_err(|error| format!("{NAME}: {error}"))?;
+    let library = library
+        .canonicalize()
+        .map_err(|error| format!("{NAME}: {error}"))?;
     // ld.so splits LD_PRELOAD at these, and knows no way to quote them.
     if library.to_string_lossy().contains([':', ' ']) {
         let path = library.display();
-        return Err(format!("{path}: LD_PRELOAD cannot name a path with a colon or a space"));
+        return Err(format!(
+            "{path}: LD_PRELOAD cannot name a path with a colon or a space"
+        ));
     }
     Ok(library)
 }
 
 fn candidates(folder: &Path) -> Vec<PathBuf> {
     let places = ["lib", "../lib/ferroce", "../lib"];
-    places.iter().map(|place| folder.join(place).join(NAME)).collect()
+    places
+        .iter()
+        .map(|place| folder.join(place).join(NAME))
+        .collect()
 }

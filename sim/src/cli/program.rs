@@ -50,7 +50,10 @@ pub struct Refusal {
 }
 
 fn refuse(message: String) -> Refusal {
-    Refusal { message, code: EXIT_CANNOT_RUN }
+    Refusal {
+        message,
+        code: EXIT_CANNOT_RUN,
+    }
 }
 
 /// Finds a program as a shell does.
@@ -59,9 +62,10 @@ pub fn find(name: &OsStr) -> Result<PathBuf, Refusal> {
     if name.as_bytes().contains(&b'/') {
         let path = PathBuf::from(name);
         return match path.metadata() {
-            Err(error) => {
-                Err(Refusal { message: format!("{shown}: {error}"), code: EXIT_NOT_FOUND })
-            }
+            Err(error) => Err(Refusal {
+                message: format!("{shown}: {error}"),
+                code: EXIT_NOT_FOUND,
+            }),
             Ok(metadata) if metadata.is_dir() => Err(refuse(format!("{shown} is a directory"))),
             Ok(_) if !os::is_executable(&path) => Err(refuse(format!("{shown} is not executable"))),
             Ok(_) => Ok(path),
@@ -96,7 +100,9 @@ pub fn check(path: &Path) -> Result<(), Refusal> {
 /// ld.so ignores LD_PRELOAD in programs that run with more rights than their user.
 fn check_privileges(path: &Path) -> Result<(), Refusal> {
     let shown = path.display();
-    let metadata = path.metadata().map_err(|error| refuse(format!("{shown}: {error}")))?;
+    let metadata = path
+        .metadata()
+        .map_err(|error| refuse(format!("{shown}: {error}")))?;
     let mode = metadata.mode();
     let kind = if mode & SETUID != 0 && metadata.uid() != os::user_id() {
         "a setuid program"
@@ -127,7 +133,10 @@ fn head(path: &Path) -> Result<Vec<u8>, Refusal> {
 
 /// The program that a `#!` line names; for `env` the one that env will run.
 fn interpreter(head: &[u8]) -> Option<Result<PathBuf, Refusal>> {
-    let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let line = head
+        .strip_prefix(b"#!")?
+        .split(|byte| *byte == b'\n')
+        .next()?;
     let mut words = line
         .split(|byte| byte.is_ascii_whitespace())
         .filter(|word| !word.is_empty())
@@ -136,14 +145,17 @@ fn interpreter(head: &[u8]) -> Option<Result<PathBuf, Refusal>> {
     if first.file_name() != Some(OsStr::new("env")) {
         return Some(find(first.as_os_str()));
     }
-    let is_name = |word: &OsString| !word.as_bytes().starts_with(b"-") && !word.as_bytes().contains(&b'=');
+    let is_name =
+        |word: &OsString| !word.as_bytes().starts_with(b"-") && !word.as_bytes().contains(&b'=');
     Some(words.find(is_name).map_or(Ok(first), |name| find(&name)))
 }
 
 fn check_elf(path: &Path, head: &[u8]) -> Result<(), Refusal> {
     let shown = path.display();
     let half = |offset: usize| -> Option<u16> {
-        Some(u16::from_le_bytes(head.get(offset..offset + 2)?.try_into().ok()?))
+        Some(u16::from_le_bytes(
+            head.get(offset..offset + 2)?.try_into().ok()?,
+        ))
     };
     let broken = || refuse(format!("{shown} is a damaged program"));
     let machine = half(elf::MACHINE).ok_or_else(broken)?;
@@ -153,7 +165,9 @@ fn check_elf(path: &Path, head: &[u8]) -> Result<(), Refusal> {
             "{shown} is a program for {theirs}; this Ferroce is built for {ours}"
         )));
     }
-    let start = head.get(elf::PROGRAM_HEADERS..elf::PROGRAM_HEADERS + 8).ok_or_else(broken)?;
+    let start = head
+        .get(elf::PROGRAM_HEADERS..elf::PROGRAM_HEADERS + 8)
+        .ok_or_else(broken)?;
     let start = u64::from_le_bytes(start.try_into().map_err(|_| broken())?) as usize;
     let size = usize::from(half(elf::PROGRAM_HEADER_SIZE).ok_or_else(broken)?);
     let count = usize::from(half(elf::PROGRAM_HEADER_COUNT).ok_or_else(broken)?);

@@ -84,7 +84,10 @@ impl Run {
             .arg0(name)
             .args(arguments)
             .envs(environment)
-            .env("LD_PRELOAD", preload(&library, std::env::var_os("LD_PRELOAD")))
+            .env(
+                "LD_PRELOAD",
+                preload(&library, std::env::var_os("LD_PRELOAD")),
+            )
             .exec();
         complain(&format!("{}: {error}", path.display()), 126)
     }
@@ -110,13 +113,19 @@ impl Run {
             environment.push(("FERROCE_CAPTURE", path.into()));
         }
         if let Some(icrc) = self.icrc {
-            let value = if matches!(icrc, Switch::On) { "on" } else { "off" };
+            let value = if matches!(icrc, Switch::On) {
+                "on"
+            } else {
+                "off"
+            };
             environment.push(("FERROCE_ICRC", value.into()));
         }
         if let Some(text) = &self.part_id {
             let digits = text.trim_start_matches("0x");
             if u32::from_str_radix(digits, 16).is_err() {
-                return Err(format!("--part-id {text}: not a hexadecimal number of 32 bits"));
+                return Err(format!(
+                    "--part-id {text}: not a hexadecimal number of 32 bits"
+                ));
             }
             environment.push(("FERROCE_PART_ID", digits.into()));
         }
@@ -149,7 +158,18 @@ mod tests {
 
     #[test]
     fn options_become_variables() {
-        let run = parsed(&["--host", "a", "--address", "10.1.2.3", "--icrc", "on", "--part-id", "0x1017", "p", "-a"]);
+        let run = parsed(&[
+            "--host",
+            "a",
+            "--address",
+            "10.1.2.3",
+            "--icrc",
+            "on",
+            "--part-id",
+            "0x1017",
+            "p",
+            "-a",
+        ]);
         let environment = run.environment().expect("legal");
         let expected = [
             ("FERROCE_ADDRESS", "10.1.2.3"),
@@ -157,14 +177,20 @@ mod tests {
             ("FERROCE_ICRC", "on"),
             ("FERROCE_PART_ID", "1017"),
         ];
-        assert_eq!(environment, expected.map(|(name, value)| (name, value.into())));
+        assert_eq!(
+            environment,
+            expected.map(|(name, value)| (name, value.into()))
+        );
         assert_eq!(run.program, ["p", "-a"]);
     }
 
     #[test]
     fn bad_values_are_refused() {
         for bad in [["--address", "10.1"], ["--part-id", "xyz"], ["--host", ""]] {
-            assert!(parsed(&[bad[0], bad[1], "p"]).environment().is_err(), "{bad:?}");
+            assert!(
+                parsed(&[bad[0], bad[1], "p"]).environment().is_err(),
+                "{bad:?}"
+            );
         }
     }
 

@@ -47,7 +47,11 @@ impl Wire {
                 }
             }
         }
-        if is_clean { ExitCode::SUCCESS } else { ExitCode::from(1) }
+        if is_clean {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::from(1)
+        }
     }
 }
 
@@ -73,16 +77,24 @@ fn check(path: &Path) -> Result<Found, String> {
     let text = |error: std::io::Error| error.to_string();
     let mut file = File::open(path).map_err(text)?;
     let mut magic = [0; 4];
-    file.read_exact(&mut magic).map_err(|_| "is too short for a capture".to_owned())?;
+    file.read_exact(&mut magic)
+        .map_err(|_| "is too short for a capture".to_owned())?;
     file.rewind().map_err(text)?;
     let file = BufReader::new(file);
-    if magic == PCAPNG_MAGIC { check_pcapng(file) } else { check_pcap(file) }
+    if magic == PCAPNG_MAGIC {
+        check_pcapng(file)
+    } else {
+        check_pcap(file)
+    }
 }
 
 fn check_pcap(file: impl Read) -> Result<Found, String> {
     let mut reader = PcapReader::new(file).map_err(|error| format!("no capture: {error}"))?;
     if reader.header().datalink != DataLink::ETHERNET {
-        return Err(format!("frames of {:?}, not of Ethernet", reader.header().datalink));
+        return Err(format!(
+            "frames of {:?}, not of Ethernet",
+            reader.header().datalink
+        ));
     }
     let mut found = Found::default();
     while let Some(packet) = reader.next_packet() {
@@ -115,7 +127,10 @@ fn check_pcapng(file: impl Read) -> Result<Found, String> {
 }
 
 fn broken(found: &Found, error: &str) -> String {
-    format!("is damaged behind frame {}: {error}", found.checker.frames())
+    format!(
+        "is damaged behind frame {}: {error}",
+        found.checker.frames()
+    )
 }
 
 /// Prints what was found. Whether all was well.
@@ -133,7 +148,10 @@ fn report(path: &Path, found: &Found) -> bool {
         println!("  cut short by the capture, not checked {cut:>8}");
     }
     if let Some((frame, error)) = checker.first_malformed() {
-        println!("  MALFORMED: {} frames, first frame {frame}: {error}", checker.malformed());
+        println!(
+            "  MALFORMED: {} frames, first frame {frame}: {error}",
+            checker.malformed()
+        );
     }
     if let Some(first) = checker.first_difference() {
         let byte = |byte: Option<u8>| byte.map_or("nothing".to_owned(), |b| format!("{b:#04x}"));

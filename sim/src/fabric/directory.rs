@@ -47,7 +47,10 @@ pub fn runtime_directory() -> Result<PathBuf, Error> {
 }
 
 fn prepared(path: &Path, forbidden: u32) -> Result<PathBuf, Error> {
-    let refuse = |reason: String| Error::Directory { path: path.to_owned(), reason };
+    let refuse = |reason: String| Error::Directory {
+        path: path.to_owned(),
+        reason,
+    };
     match DirBuilder::new().mode(MODE).create(path) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -59,13 +62,19 @@ fn prepared(path: &Path, forbidden: u32) -> Result<PathBuf, Error> {
     }
     if metadata.uid() != os::user_id() {
         let owner = metadata.uid();
-        return Err(refuse(format!("belongs to user {owner}, not to you ({})", os::user_id())));
+        return Err(refuse(format!(
+            "belongs to user {owner}, not to you ({})",
+            os::user_id()
+        )));
     }
     if metadata.mode() & forbidden != 0 {
         let mode = metadata.mode() & 0o777;
-        return Err(refuse(format!("is open to other users (mode {mode:o}); chmod 700 it")));
+        return Err(refuse(format!(
+            "is open to other users (mode {mode:o}); chmod 700 it"
+        )));
     }
-    path.canonicalize().map_err(|error| refuse(error.to_string()))
+    path.canonicalize()
+        .map_err(|error| refuse(error.to_string()))
 }
 
 #[cfg(test)]
@@ -80,9 +89,19 @@ mod tests {
         prepared(&path, ANY_ACCESS).expect("made");
         prepared(&path, ANY_ACCESS).expect("found");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("ours");
-        assert!(prepared(&path, ANY_ACCESS).expect_err("open").to_string().contains("mode 755"));
+        assert!(
+            prepared(&path, ANY_ACCESS)
+                .expect_err("open")
+                .to_string()
+                .contains("mode 755")
+        );
         let link = parent.path().join("link");
         std::os::unix::fs::symlink(&path, &link).expect("new");
-        assert!(prepared(&link, ANY_ACCESS).expect_err("a link").to_string().contains("not a directory"));
+        assert!(
+            prepared(&link, ANY_ACCESS)
+                .expect_err("a link")
+                .to_string()
+                .contains("not a directory")
+        );
     }
 }

@@ -131,7 +131,10 @@ impl FabricPort {
     #[inline]
     pub fn begin(&mut self, now: Ticks) {
         self.now = now;
-        let epoch = self.registry.announce_epoch(self.place.number()).load(Ordering::Acquire);
+        let epoch = self
+            .registry
+            .announce_epoch(self.place.number())
+            .load(Ordering::Acquire);
         if epoch != self.announce_epoch {
             self.announce_epoch = epoch;
             self.attach_announced();
@@ -162,7 +165,10 @@ impl FabricPort {
 
     /// Whether a frame waits.
     pub fn has_frame(&self) -> bool {
-        let epoch = self.registry.announce_epoch(self.place.number()).load(Ordering::Acquire);
+        let epoch = self
+            .registry
+            .announce_epoch(self.place.number())
+            .load(Ordering::Acquire);
         epoch != self.announce_epoch || self.incoming.iter().any(Receiver::has_frame)
     }
 
@@ -184,7 +190,11 @@ impl FabricPort {
             while word != 0 {
                 let from = (index as u32 * 64 + word.trailing_zeros()) as u8;
                 word &= word - 1;
-                let name = RingName { from, to, generation };
+                let name = RingName {
+                    from,
+                    to,
+                    generation,
+                };
                 match Receiver::attach(self.registry.directory(), name) {
                     _ if self.incoming.len() >= MAX_RINGS => {}
                     Ok(ring) => self.incoming.push(ring),
@@ -203,7 +213,11 @@ impl FabricPort {
             // The place changed hands: what was on the way to the old owner is lost. The entry
             // in the list of watched peers, if there is one, stays.
             let is_watched = peer.is_watched;
-            *peer = Peer { generation, is_watched, ..Peer::NOBODY };
+            *peer = Peer {
+                generation,
+                is_watched,
+                ..Peer::NOBODY
+            };
         }
         if generation == 0 || peer.is_lost || !registry.owns_gid(to, gid) {
             return false;
@@ -217,7 +231,11 @@ impl FabricPort {
                 peer.is_lost = true;
                 return false;
             }
-            let name = RingName { from: self.place.number(), to, generation };
+            let name = RingName {
+                from: self.place.number(),
+                to,
+                generation,
+            };
             match Sender::create(registry.directory(), name, self.place.generation()) {
                 Ok(ring) => peer.ring = Some(ring),
                 Err(error) => {
@@ -236,9 +254,15 @@ impl FabricPort {
     #[cold]
     fn full(&mut self, to: u8) -> Reservation<Frame> {
         let peer = &mut self.peers[usize::from(to)];
-        let Some(ring) = &peer.ring else { return Reservation::NoRoute };
+        let Some(ring) = &peer.ring else {
+            return Reservation::NoRoute;
+        };
         let consumed = ring.consumed();
-        let begun = Pause { since: self.now, checked: self.now, consumed };
+        let begun = Pause {
+            since: self.now,
+            checked: self.now,
+            consumed,
+        };
         let pause = peer.pause.get_or_insert(begun);
         if pause.consumed != consumed {
             *pause = begun;
@@ -305,7 +329,10 @@ fn check_peer(peer: &mut Peer, place: u8, registry: &Registry, now: Ticks, fresh
         return;
     }
     registry.wake(place);
-    peer.check_at = Ticks(now.0.saturating_add(fresh << peer.wake_ups.min(MAX_INTERVAL_SHIFT)));
+    peer.check_at = Ticks(
+        now.0
+            .saturating_add(fresh << peer.wake_ups.min(MAX_INTERVAL_SHIFT)),
+    );
     peer.wake_ups += 1;
     if peer.wake_ups >= MAX_WAKE_UPS {
         peer.wake_ups = 0;
@@ -330,7 +357,9 @@ impl Port for FabricPort {
             return Reservation::NoRoute;
         }
         let peer = &mut self.peers[usize::from(to)];
-        let Some(ring) = &mut peer.ring else { return Reservation::NoRoute };
+        let Some(ring) = &mut peer.ring else {
+            return Reservation::NoRoute;
+        };
         match ring.reserve(length) {
             Some(frame) => {
                 peer.pause = None;
@@ -378,7 +407,11 @@ impl Port for FabricPort {
                 }
             }
             self.burst = 0;
-            self.cursor = if self.cursor + 1 < self.incoming.len() { self.cursor + 1 } else { 0 };
+            self.cursor = if self.cursor + 1 < self.incoming.len() {
+                self.cursor + 1
+            } else {
+                0
+            };
         }
         None
     }
@@ -423,12 +456,21 @@ mod tests {
             gids: vec![LOCAL],
             capture: capture.as_ref().map_or(0, Capture::identity),
         };
-        FabricPort::new(registry.claim(&identity).expect("free"), clock, icrc, capture)
+        FabricPort::new(
+            registry.claim(&identity).expect("free"),
+            clock,
+            icrc,
+            capture,
+        )
     }
 
     fn route(to: &FabricPort) -> Route {
         let qpn = Qpn::new(to.place.first_qpn().value() + 5);
-        Route { mac: Mac([2, 0, 0, 0, 0, 1]), gid: LOCAL, qpn }
+        Route {
+            mac: Mac([2, 0, 0, 0, 0, 1]),
+            gid: LOCAL,
+            qpn,
+        }
     }
 
     fn send(from: &mut FabricPort, route: &Route, bytes: &[u8]) -> bool {
@@ -468,15 +510,27 @@ mod tests {
         other.begin(clock.ticks());
         assert!(one.has_frame() && other.has_frame());
         assert_eq!(take(&mut one).as_deref(), Some(b"to myself".as_slice()));
-        assert_eq!(take(&mut other).as_deref(), Some(b"to the other".as_slice()));
+        assert_eq!(
+            take(&mut other).as_deref(),
+            Some(b"to the other".as_slice())
+        );
         assert_eq!((take(&mut one), take(&mut other)), (None, None));
 
-        let nowhere = Route { qpn: Qpn::new(77 << 16), ..there };
+        let nowhere = Route {
+            qpn: Qpn::new(77 << 16),
+            ..there
+        };
         assert!(matches!(one.reserve(&nowhere, 64), Reservation::NoRoute));
         let stranger = Gid::from_ipv4(Ipv4Addr::new(10, 9, 8, 7));
-        let wrong_host = Route { gid: stranger, ..there };
+        let wrong_host = Route {
+            gid: stranger,
+            ..there
+        };
         assert!(matches!(one.reserve(&wrong_host, 64), Reservation::NoRoute));
-        let special = Route { qpn: Qpn::new(1), ..there };
+        let special = Route {
+            qpn: Qpn::new(1),
+            ..there
+        };
         assert!(matches!(one.reserve(&special, 64), Reservation::NoRoute));
         drop(other);
         assert!(matches!(one.reserve(&there, 64), Reservation::NoRoute));
@@ -487,7 +541,9 @@ mod tests {
         let (directory, clock, mut one, other) = two("owner");
         let there = route(&other);
         let kept = one.reserve(&there, 4);
-        let Reservation::Ready(kept) = kept else { panic!("there is room") };
+        let Reservation::Ready(kept) = kept else {
+            panic!("there is room")
+        };
         drop(other);
         // Places are used in turn; go around until the same one comes again.
         let (mut again, mut others) = (port(directory.path(), &clock, None, false), Vec::new());
@@ -609,7 +665,10 @@ mod tests {
         assert!(take(&mut other).is_some());
         other.finish(true);
         let content = std::fs::read(&path).expect("written");
-        let found = content.windows(9).filter(|window| *window == b"only once").count();
+        let found = content
+            .windows(9)
+            .filter(|window| *window == b"only once")
+            .count();
         assert_eq!(found, 1);
     }
 }

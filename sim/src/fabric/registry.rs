@@ -123,8 +123,13 @@ impl Registry {
     /// [`Error::File`], [`Error::Layout`], or [`Error::OpeningInterrupted`] after an unlucky fork.
     pub fn open(directory: &Path) -> Result<&'static Registry, Error> {
         static OPENED: Mutex<Vec<&'static Registry>> = Mutex::new(Vec::new());
-        let mut opened = OPENED.try_lock_for(LOCK_TIMEOUT).ok_or(Error::OpeningInterrupted)?;
-        if let Some(registry) = opened.iter().find(|registry| registry.directory == directory) {
+        let mut opened = OPENED
+            .try_lock_for(LOCK_TIMEOUT)
+            .ok_or(Error::OpeningInterrupted)?;
+        if let Some(registry) = opened
+            .iter()
+            .find(|registry| registry.directory == directory)
+        {
             return Ok(registry);
         }
         let registry: &'static Registry = Box::leak(Box::new(Self::map(directory)?));
@@ -136,7 +141,11 @@ impl Registry {
         let path = directory.join(FILE_NAME);
         let failed = |action| {
             let path = path.clone();
-            move |source| Error::File { path, action, source }
+            move |source| Error::File {
+                path,
+                action,
+                source,
+            }
         };
         let file = OpenOptions::new()
             .read(true)
@@ -151,7 +160,12 @@ impl Registry {
         let memory = prepare(&file, &path);
         os::unlock_byte(&file, HEADER_LOCK);
         let ours = (0..PLACES).map(|_| AtomicU32::new(0)).collect();
-        Ok(Registry { directory: directory.to_owned(), file, memory: memory?, ours })
+        Ok(Registry {
+            directory: directory.to_owned(),
+            file,
+            memory: memory?,
+            ours,
+        })
     }
 
     /// The directory in which the rings lie, too.
@@ -164,8 +178,11 @@ impl Registry {
     /// # Errors
     /// [`Error::Full`] if no place is free, [`Error::File`] if locking fails.
     pub fn claim(&'static self, identity: &Identity) -> Result<Place, Error> {
-        let failed =
-            |source| Error::File { path: self.directory.join(FILE_NAME), action: "lock", source };
+        let failed = |source| Error::File {
+            path: self.directory.join(FILE_NAME),
+            action: "lock",
+            source,
+        };
         lock_header(&self.file).map_err(failed)?;
         let claimed = self.claim_locked(identity).map_err(failed);
         os::unlock_byte(&self.file, HEADER_LOCK);
@@ -181,13 +198,23 @@ impl Registry {
                 continue;
             }
             let next = u64::from(number) % (PLACES as u64 - 1);
-            self.memory.word(header::NEXT_PLACE).store(next, Ordering::Relaxed);
+            self.memory
+                .word(header::NEXT_PLACE)
+                .store(next, Ordering::Relaxed);
             let generations = self.memory.word(header::GENERATION);
-            let generation = generations.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1);
+            let generation = generations
+                .fetch_add(1, Ordering::Relaxed)
+                .wrapping_add(1)
+                .max(1);
             self.write_identity(number, generation, identity);
             self.sweep();
             let fork_generation = fork::generation();
-            return Ok(Some(Place { registry: self, number, generation, fork_generation }));
+            return Ok(Some(Place {
+                registry: self,
+                number,
+                generation,
+                fork_generation,
+            }));
         }
         Ok(None)
     }
@@ -198,7 +225,9 @@ impl Registry {
         let ours = &self.ours[usize::from(number)];
         let seen = ours.load(Ordering::Relaxed);
         if seen == mark
-            || ours.compare_exchange(seen, mark, Ordering::AcqRel, Ordering::Relaxed).is_err()
+            || ours
+                .compare_exchange(seen, mark, Ordering::AcqRel, Ordering::Relaxed)
+                .is_err()
         {
             return Ok(false);
         }
@@ -226,7 +255,10 @@ impl Registry {
         let length = identity.host.floor_char_boundary(MAX_HOST_NAME);
         name[..length].copy_from_slice(&identity.host.as_bytes()[..length]);
         for (index, bytes) in name.chunks_exact(8).enumerate() {
-            let value = bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte));
+            let value = bytes
+                .iter()
+                .rev()
+                .fold(0, |value, byte| value << 8 | u64::from(*byte));
             word(field::NAME + 8 * index).store(value, Ordering::Relaxed);
         }
         for offset in [field::HEARTBEAT, field::ARMED, field::ANNOUNCE_EPOCH] {
@@ -243,10 +275,14 @@ impl Registry {
 
     /// Removes the rings that nobody will attach to any more.
     fn sweep(&self) {
-        let Ok(entries) = fs::read_dir(&self.directory) else { return };
+        let Ok(entries) = fs::read_dir(&self.directory) else {
+            return;
+        };
         for entry in entries.flatten() {
             let name = entry.file_name();
-            let Some(ring) = name.to_str().and_then(RingName::parse) else { continue };
+            let Some(ring) = name.to_str().and_then(RingName::parse) else {
+                continue;
+            };
             if self.generation(ring.to) != ring.generation || !self.is_alive(ring.to) {
                 let _ = fs::remove_file(entry.path());
             }
@@ -258,7 +294,9 @@ impl Registry {
     /// A process that died without giving its place back still has its number.
     #[inline]
     pub fn generation(&self, place: u8) -> u64 {
-        self.memory.word(place_offset(place) + field::GENERATION).load(Ordering::Acquire)
+        self.memory
+            .word(place_offset(place) + field::GENERATION)
+            .load(Ordering::Acquire)
     }
 
     /// Whether the process that claimed the place lives. Costs a system call.
@@ -266,7 +304,10 @@ impl Registry {
         place != 0
             && self.generation(place) != 0
             && (self.is_ours(place)
-                || matches!(os::byte_locked_by(&self.file, u64::from(place)), Ok(Some(_))))
+                || matches!(
+                    os::byte_locked_by(&self.file, u64::from(place)),
+                    Ok(Some(_))
+                ))
     }
 
     fn is_ours(&self, place: u8) -> bool {
@@ -279,9 +320,14 @@ impl Registry {
         if generation == 0 || place == 0 {
             return None;
         }
-        let word =
-            |offset| self.memory.word(place_offset(place) + offset).load(Ordering::Relaxed);
-        let gids = (0..self.gid_count(place)).map(|index| self.gid(place, index)).collect();
+        let word = |offset| {
+            self.memory
+                .word(place_offset(place) + offset)
+                .load(Ordering::Relaxed)
+        };
+        let gids = (0..self.gid_count(place))
+            .map(|index| self.gid(place, index))
+            .collect();
         let name: Vec<u8> = (0..MAX_HOST_NAME / 8)
             .flat_map(|index| word(field::NAME + 8 * index).to_le_bytes())
             .take_while(|byte| *byte != 0)
@@ -293,8 +339,12 @@ impl Registry {
             capture: word(field::CAPTURE),
         };
         let pid = word(field::PID) as u32;
-        (self.generation(place) == generation)
-            .then_some(Occupant { place, pid, generation, identity })
+        (self.generation(place) == generation).then_some(Occupant {
+            place,
+            pid,
+            generation,
+            identity,
+        })
     }
 
     /// Everybody who is alive, by place.
@@ -324,7 +374,9 @@ impl Registry {
 
     /// The file to which the process at a place captures; 0: none.
     pub fn capture(&self, place: u8) -> u64 {
-        self.memory.word(place_offset(place) + field::CAPTURE).load(Ordering::Relaxed)
+        self.memory
+            .word(place_offset(place) + field::CAPTURE)
+            .load(Ordering::Relaxed)
     }
 
     /// When the application at a place last polled, in ticks of the machine's counter.
@@ -342,13 +394,16 @@ impl Registry {
     /// Counts up when somebody announces a ring to a place.
     #[inline]
     pub fn announce_epoch(&self, place: u8) -> &AtomicU32 {
-        self.memory.half_word(place_offset(place) + field::ANNOUNCE_EPOCH)
+        self.memory
+            .half_word(place_offset(place) + field::ANNOUNCE_EPOCH)
     }
 
     /// Tells place `to` that the ring from place `from` is there.
     pub fn announce(&self, from: u8, to: u8) {
         let offset = place_offset(to) + field::ANNOUNCED + 8 * usize::from(from / 64);
-        self.memory.word(offset).fetch_or(1 << (from % 64), Ordering::SeqCst);
+        self.memory
+            .word(offset)
+            .fetch_or(1 << (from % 64), Ordering::SeqCst);
         self.announce_epoch(to).fetch_add(1, Ordering::SeqCst);
     }
 
@@ -363,7 +418,8 @@ impl Registry {
     /// One published counter of a place.
     pub fn counter(&self, place: u8, index: usize) -> &AtomicU64 {
         assert!(index < MAX_COUNTERS);
-        self.memory.word(place_offset(place) + field::COUNTERS + 8 * index)
+        self.memory
+            .word(place_offset(place) + field::COUNTERS + 8 * index)
     }
 
     /// Wakes the background thread at a place if it sleeps. Returns whether it did.
@@ -417,10 +473,16 @@ impl Registry {
     /// Removes what others made for a place and it did not attach to. What it made for others
     /// stays: it may hold its last words.
     fn remove_rings_to(&self, place: u8) {
-        let Ok(entries) = fs::read_dir(&self.directory) else { return };
+        let Ok(entries) = fs::read_dir(&self.directory) else {
+            return;
+        };
         for entry in entries.flatten() {
             let name = entry.file_name();
-            if name.to_str().and_then(RingName::parse).is_some_and(|ring| ring.to == place) {
+            if name
+                .to_str()
+                .and_then(RingName::parse)
+                .is_some_and(|ring| ring.to == place)
+            {
                 let _ = fs::remove_file(entry.path());
             }
         }
@@ -435,7 +497,10 @@ fn lock_header(file: &File) -> io::Result<()> {
     let deadline = Instant::now() + LOCK_TIMEOUT;
     while !os::try_lock_byte(file, HEADER_LOCK)? {
         if Instant::now() > deadline {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "another process holds it"));
+            return Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "another process holds it",
+            ));
         }
         std::thread::sleep(Duration::from_micros(200));
     }
@@ -446,7 +511,11 @@ fn lock_header(file: &File) -> io::Result<()> {
 fn prepare(file: &File, path: &Path) -> Result<Mapping, Error> {
     let failed = |action| {
         let path = path.to_owned();
-        move |source| Error::File { path, action, source }
+        move |source| Error::File {
+            path,
+            action,
+            source,
+        }
     };
     let metadata = file.metadata().map_err(failed("look at"))?;
     if metadata.uid() != os::user_id() {
@@ -466,14 +535,20 @@ fn prepare(file: &File, path: &Path) -> Result<Mapping, Error> {
     file.set_len(0).map_err(failed("clear"))?;
     os::allocate_file(file, FILE_SIZE as u64).map_err(failed("allocate 1 MiB for"))?;
     let memory = Mapping::new(file, FILE_SIZE).map_err(failed("map"))?;
-    memory.word(header::VERSION).store(LAYOUT_VERSION, Ordering::Relaxed);
+    memory
+        .word(header::VERSION)
+        .store(LAYOUT_VERSION, Ordering::Relaxed);
     memory.word(header::MAGIC).store(MAGIC, Ordering::Release);
     Ok(memory)
 }
 
 fn version(memory: &Mapping) -> u64 {
     let is_registry = memory.word(header::MAGIC).load(Ordering::Acquire) == MAGIC;
-    if is_registry { memory.word(header::VERSION).load(Ordering::Relaxed) } else { 0 }
+    if is_registry {
+        memory.word(header::VERSION).load(Ordering::Relaxed)
+    } else {
+        0
+    }
 }
 
 /// A file of another version may only be overwritten when no process holds a place in it.
@@ -481,13 +556,19 @@ fn refuse_if_used(file: &File, path: &Path, found: u64) -> Result<(), Error> {
     let used = (1..PLACES as u64).any(|byte| !matches!(os::byte_locked_by(file, byte), Ok(None)));
     if used {
         let path = path.to_owned();
-        return Err(Error::Layout { path, found, expected: LAYOUT_VERSION });
+        return Err(Error::Layout {
+            path,
+            found,
+            expected: LAYOUT_VERSION,
+        });
     }
     Ok(())
 }
 
 fn mac_to_word(mac: Mac) -> u64 {
-    mac.0.iter().fold(0, |word, byte| word << 8 | u64::from(*byte))
+    mac.0
+        .iter()
+        .fold(0, |word, byte| word << 8 | u64::from(*byte))
 }
 
 fn word_to_mac(word: u64) -> Mac {
@@ -514,7 +595,10 @@ mod tests {
         Identity {
             host: host.to_owned(),
             mac,
-            gids: vec![Gid::link_local(mac), "127.0.0.1".parse().expect("an address")],
+            gids: vec![
+                Gid::link_local(mac),
+                "127.0.0.1".parse().expect("an address"),
+            ],
             capture: 0,
         }
     }
@@ -559,9 +643,13 @@ mod tests {
     fn full_after_255() {
         let directory = temporary_directory("full");
         let registry = Registry::open(directory.path()).expect("new");
-        let places: Vec<Place> =
-            (1..PLACES).map(|_| registry.claim(&identity("x")).expect("free")).collect();
-        assert!(matches!(registry.claim(&identity("x")), Err(Error::Full(255))));
+        let places: Vec<Place> = (1..PLACES)
+            .map(|_| registry.claim(&identity("x")).expect("free"))
+            .collect();
+        assert!(matches!(
+            registry.claim(&identity("x")),
+            Err(Error::Full(255))
+        ));
         drop(places);
         registry.claim(&identity("x")).expect("free again");
     }
@@ -570,13 +658,22 @@ mod tests {
     fn rings_to_the_dead_are_swept() {
         let directory = temporary_directory("sweep");
         let registry = Registry::open(directory.path()).expect("new");
-        let stale = RingName { from: 9, to: 8, generation: 77 }.to_string();
+        let stale = RingName {
+            from: 9,
+            to: 8,
+            generation: 77,
+        }
+        .to_string();
         let path = directory.path().join(&stale);
         fs::write(&path, b"").expect("new");
         let place = registry.claim(&identity("x")).expect("free");
         assert!(!path.exists());
         let to = place.number();
-        let name = RingName { from: 9, to, generation: place.generation() };
+        let name = RingName {
+            from: 9,
+            to,
+            generation: place.generation(),
+        };
         assert_eq!(RingName::parse(&name.to_string()), Some(name));
         let path = directory.path().join(name.to_string());
         fs::write(&path, b"").expect("new");

@@ -128,11 +128,23 @@ impl Sender {
     fn initialise(file: &File, place: u8, sender_generation: u64) -> io::Result<Self> {
         let slots = allocate(file)?;
         let memory = Mapping::new(file, ring_size(slots))?;
-        memory.half_word(header::SLOTS).store(slots, Ordering::Relaxed);
-        memory.half_word(header::STRIDE).store(STRIDE as u32, Ordering::Relaxed);
-        memory.word(header::SENDER_GENERATION).store(sender_generation, Ordering::Relaxed);
+        memory
+            .half_word(header::SLOTS)
+            .store(slots, Ordering::Relaxed);
+        memory
+            .half_word(header::STRIDE)
+            .store(STRIDE as u32, Ordering::Relaxed);
+        memory
+            .word(header::SENDER_GENERATION)
+            .store(sender_generation, Ordering::Relaxed);
         memory.word(header::MAGIC).store(MAGIC, Ordering::Release);
-        Ok(Self { memory, slots, place, produced: 0, consumed: 0 })
+        Ok(Self {
+            memory,
+            slots,
+            place,
+            produced: 0,
+            consumed: 0,
+        })
     }
 
     /// Takes the next slot for a frame of `length` bytes (at most [`MAX_FRAME`]); None if full.
@@ -146,7 +158,12 @@ impl Sender {
         self.produced = index.wrapping_add(1);
         let offset = slot_offset(self.slots, index) + DATA_OFFSET;
         let buffer = self.memory.take_buffer(offset, length);
-        Some(Frame { buffer, index, place: self.place, carries_icrc: false })
+        Some(Frame {
+            buffer,
+            index,
+            place: self.place,
+            carries_icrc: false,
+        })
     }
 
     /// Looks how far the receiver is. Returns whether there is room.
@@ -170,7 +187,9 @@ impl Sender {
         let flags = if carries_icrc { 0 } else { WITHOUT_ICRC };
         let number = u64::from(frame.index.wrapping_add(1));
         let offset = slot_offset(self.slots, frame.index);
-        self.memory.word(offset).store(number << 32 | flags | length, Ordering::Release);
+        self.memory
+            .word(offset)
+            .store(number << 32 | flags | length, Ordering::Release);
         self.memory.give_back(frame.buffer);
     }
 
@@ -241,7 +260,9 @@ impl Receiver {
         }
         let memory = Mapping::new(&file, ring_size(slots))?;
         Ok(Self {
-            sender_generation: memory.word(header::SENDER_GENERATION).load(Ordering::Relaxed),
+            sender_generation: memory
+                .word(header::SENDER_GENERATION)
+                .load(Ordering::Relaxed),
             memory,
             slots,
             place: name.from,
@@ -301,7 +322,12 @@ impl Receiver {
         let length = ((control & LENGTH_MASK) as usize).min(MAX_FRAME);
         let buffer = self.memory.take_buffer(offset + DATA_OFFSET, length);
         let carries_icrc = control & WITHOUT_ICRC == 0;
-        Some(Frame { buffer, index, place: self.place, carries_icrc })
+        Some(Frame {
+            buffer,
+            index,
+            place: self.place,
+            carries_icrc,
+        })
     }
 
     /// Gives a frame's slot back; the sender learns of it in batches.
@@ -336,7 +362,9 @@ impl Receiver {
     pub fn return_credits(&mut self) {
         if self.returned != self.released {
             self.returned = self.released;
-            self.memory.half_word(header::CONSUMED).store(self.released, Ordering::Release);
+            self.memory
+                .half_word(header::CONSUMED)
+                .store(self.released, Ordering::Release);
         }
     }
 }
@@ -361,7 +389,11 @@ impl RingName {
         let to = parts.next()?.parse().ok()?;
         // A ring that is still being made has a suffix.
         let generation = parts.next()?.trim_end_matches(".new").parse().ok()?;
-        Some(Self { from, to, generation })
+        Some(Self {
+            from,
+            to,
+            generation,
+        })
     }
 }
 
@@ -400,7 +432,11 @@ mod tests {
     use super::*;
     use crate::test_support::{TemporaryDirectory, temporary_directory};
 
-    const NAME: RingName = RingName { from: 3, to: 4, generation: 9 };
+    const NAME: RingName = RingName {
+        from: 3,
+        to: 4,
+        generation: 9,
+    };
 
     fn pair(test: &str) -> (TemporaryDirectory, Sender, Receiver) {
         let directory = temporary_directory(test);
@@ -410,7 +446,9 @@ mod tests {
     }
 
     fn send(sender: &mut Sender, bytes: &[u8]) -> bool {
-        let Some(mut frame) = sender.reserve(bytes.len()) else { return false };
+        let Some(mut frame) = sender.reserve(bytes.len()) else {
+            return false;
+        };
         frame.as_mut().copy_from_slice(bytes);
         sender.transmit(frame, true);
         true
@@ -419,7 +457,10 @@ mod tests {
     #[test]
     fn a_frame_arrives_as_it_was_sent() {
         let (directory, mut sender, mut receiver) = pair("frame");
-        assert!(!directory.path().join(NAME.to_string()).exists(), "the name is gone");
+        assert!(
+            !directory.path().join(NAME.to_string()).exists(),
+            "the name is gone"
+        );
         assert!(receiver.receive().is_none());
         assert!(send(&mut sender, b"hello") && send(&mut sender, &[7; MAX_FRAME]));
         let first = receiver.receive().expect("sent");
@@ -438,7 +479,9 @@ mod tests {
     #[test]
     fn full_until_slots_come_back_and_cancel_undoes() {
         let (_directory, mut sender, mut receiver) = pair("full");
-        let slots = (0..2 * SLOTS).take_while(|_| send(&mut sender, b"x")).count();
+        let slots = (0..2 * SLOTS)
+            .take_while(|_| send(&mut sender, b"x"))
+            .count();
         assert_eq!(slots, SLOTS as usize);
         for _ in 0..SLOTS / 4 {
             let frame = receiver.receive().expect("sent");
@@ -446,7 +489,10 @@ mod tests {
         }
         let frame = sender.reserve(1).expect("a quarter came back");
         sender.cancel(frame);
-        assert_eq!((0..SLOTS).take_while(|_| send(&mut sender, b"y")).count(), 32);
+        assert_eq!(
+            (0..SLOTS).take_while(|_| send(&mut sender, b"y")).count(),
+            32
+        );
     }
 
     #[test]
@@ -467,7 +513,10 @@ mod tests {
     fn a_hostile_peer_changes_nothing_but_content() {
         let (_directory, mut sender, mut receiver) = pair("hostile");
         // An impossible count of consumed slots.
-        receiver.memory.half_word(header::CONSUMED).store(12_345, Ordering::Relaxed);
+        receiver
+            .memory
+            .half_word(header::CONSUMED)
+            .store(12_345, Ordering::Relaxed);
         while send(&mut sender, b"x") {}
         // A length far behind the slot, and numbers that run ahead without credits.
         for index in 0..2 * SLOTS {
