@@ -5,7 +5,7 @@ use crate::dma::Dma;
 use crate::host::Host;
 use crate::modify_qp::transition;
 use crate::nic::Nic;
-use crate::packetizer::Path;
+use crate::path::Path;
 use crate::port::Port;
 use ferroce_spec::command::{CommandEntry, CommandStatus, ModifyQp};
 use ferroce_spec::context::{CqContext, QpContext, QpStateCode, ServiceCode};

@@ -38,6 +38,7 @@ pub mod mtt;
 pub mod nic;
 mod outcome;
 pub mod packetizer;
+pub mod path;
 pub mod port;
 pub mod processing_unit;
 pub mod protection;

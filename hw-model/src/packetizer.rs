@@ -4,71 +4,15 @@ use crate::dma::Dma;
 use crate::host::Host;
 use crate::memory::MemoryUnit;
 use crate::mpt::Access;
-use crate::port::{Port, Reservation, Route};
+use crate::port::{Port, Reservation};
 use crate::protection::ProtectionFault;
 use crate::queue_pair::QueuePair;
 use crate::work_queue::SendQueue;
 use crate::wqe::SendPayload;
-use ferroce_spec::context::{AccessRights, AddressEntry};
+use ferroce_spec::context::AccessRights;
 use ferroce_spec::counter::Counter;
-use ferroce_spec::wqe::{AddressPath, VLAN_NONE};
 use ferroce_transport::{Payload, Transmit};
-use ferroce_wire::{
-    Gid, IcrcMode, Ip, Mac, NetworkPath, PathTemplate, Qpn, UdpHeader, VlanTag, finish,
-};
-
-/// The path of a connected queue pair: its headers as a template, and who the peer is.
-#[derive(Debug, Clone)]
-pub struct Path {
-    template: PathTemplate,
-    mac: Mac,
-    /// GID of the peer: the only source from which packets are accepted.
-    pub peer: Gid,
-    /// GID of this end.
-    pub local: Gid,
-    identification: u16,
-}
-
-impl Path {
-    /// The path from a GID table entry to a destination; `None` when the entry is empty or the
-    /// two are not of the same IP version.
-    pub fn new(source: &AddressEntry, path: &AddressPath) -> Option<Self> {
-        let (local, peer) = (Gid(source.gid), Gid(path.dest_gid));
-        let same_version = local.to_ipv4().is_some() == peer.to_ipv4().is_some();
-        if source.gid == [0; 16] || path.dest_gid == [0; 16] || !same_version {
-            return None;
-        }
-        let udp = UdpHeader {
-            source_port: path.udp_source_port,
-            checksum: 0,
-        };
-        let (source_mac, mac) = (Mac(source.mac), Mac(path.dest_mac));
-        let mut network = NetworkPath::new((source_mac, local), (mac, peer), udp);
-        network.ip = Ip::between(local, peer, path.traffic_class, path.hop_limit);
-        if let Ip::V6(v6) = &mut network.ip {
-            v6.flow_label = path.flow_label;
-        }
-        if path.vlan != VLAN_NONE {
-            network.ethernet.vlan = Some(VlanTag::from_bits(path.vlan));
-        }
-        let template = PathTemplate::new(&network);
-        Some(Self {
-            template,
-            mac,
-            peer,
-            local,
-            identification: 0,
-        })
-    }
-
-    fn route(&self, qpn: Qpn) -> Route {
-        Route {
-            mac: self.mac,
-            gid: self.peer,
-            qpn,
-        }
-    }
-}
+use ferroce_wire::{IcrcMode, finish};
 
 /// What became of a packet.
 #[derive(Debug)]

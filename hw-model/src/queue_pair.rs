@@ -3,7 +3,7 @@
 use crate::cache::{Cache, CacheShape};
 use crate::dma::Dma;
 use crate::host::{DmaError, Host};
-use crate::packetizer::Path;
+use crate::path::Path;
 use crate::work_queue::{ReceiveQueue, SendQueue};
 use ferroce_spec::context::{AccessRights, PathMtuCode, QpContext, QpStateCode, RetryAttributes};
 use ferroce_spec::counter::Counter;
