@@ -3,10 +3,10 @@
 #
 #   provider/link.sh STATICLIB OUTDIR
 #
-# writes OUTDIR/libibverbs.so.1 and the symlink OUTDIR/libibverbs.so. The work is done here and not by cargo because
-# rustc gives every cdylib a version script of its own, beside which ours would be dropped without a word; and without
-# version nodes the loader rejects the library for programs that were linked against rdma-core's.
-# CC and LDFLAGS are honoured.
+# writes OUTDIR/libibverbs.so.1 and the symlink OUTDIR/libibverbs.so. The work is done here and not
+# by cargo because rustc gives every cdylib a version script of its own, beside which ours would be
+# dropped without a word; and without version nodes the loader rejects the library for programs that
+# were linked against rdma-core's. CC and LDFLAGS are honoured.
 set -eu
 
 if [ $# -ne 2 ]; then
@@ -20,7 +20,8 @@ mkdir -p "$outdir"
 work=$(mktemp -d "$outdir/.link.XXXXXX")
 trap 'rm -rf "$work"' EXIT INT TERM
 
-# glibc of ports younger than x86-64 starts at a later node; the calls that are older carry that one there.
+# glibc of ports younger than x86-64 starts at a later node; the calls that are older carry that one
+# there.
 case $(uname -m) in
 x86_64) oldest=2.2.5 ;;
 aarch64 | ppc64le) oldest=2.17 ;;
@@ -32,15 +33,10 @@ grep -v '^#' "$symbols" | awk -v oldest="$oldest" '
     $1 ~ /^GLIBC_/ && minor(substr($1, 7)) < minor(oldest) { $1 = "GLIBC_" oldest }
     NF == 3' >"$work/symbols"
 
-# The version script. Each public node inherits from the one before it, as in rdma-core. Names with stubs are not in
-# it: they get their node, or nodes, from .symver below.
+# The version script. Each public node inherits from the one before it, as in rdma-core. Names with
+# stubs are not in it: they get their node, or nodes, from .symver below.
 awk '
-    function close_node() {
-        if (node == "") return
-        # What is in no node stays inside; saying so once is enough.
-        if (!closed++) print "  local: *;"
-        print "}" parent ";"
-    }
+    function close_node() { if (node != "") print "}" parent ";" }
     $1 != node {
         close_node()
         parent = ($1 ~ /^IBVERBS_1/ && node ~ /^IBVERBS_1/) ? " " node : ""
@@ -53,10 +49,12 @@ awk '
         empty = 0
         print "    " $3 ";"
     }
-    END { close_node() }' "$work/symbols" >"$work/libibverbs.map"
+    # What is in no node stays inside. The pattern stands in a node without stubs: it would hide
+    # them.
+    END { print "  local: *;"; close_node() }' "$work/symbols" >"$work/libibverbs.map"
 
-# The stubs. Of a name that stands in several nodes, the newest is the default (@@). A forward passes six integer
-# registers on, which is enough for the calls that are of this kind.
+# The stubs. Of a name that stands in several nodes, the newest is the default (@@). A forward
+# passes six integer registers on, which is enough for the calls that are of this kind.
 awk '
     BEGIN {
         print "#include <errno.h>"
@@ -85,9 +83,10 @@ awk '
 
 ${CC:-cc} -c -O2 -fPIC -o "$work/stubs.o" "$work/stubs.c"
 
-# Every own symbol is named with -u, so that the archive members that define them are taken and nothing else is.
-# -Bsymbolic-functions is left out on purpose: the library's calls of its own names must take the same way as those of
-# the program. -z nodelete: the driver's threads outlive a dlclose.
+# Every own symbol is named with -u, so that the archive members that define them are taken and
+# nothing else is. -Bsymbolic-functions is left out on purpose: the library's calls of its own names
+# must take the same way as those of the program. -z nodelete: the driver's threads outlive a
+# dlclose.
 awk '$2 == "own" { print "-Wl,-u," $3 }' "$work/symbols" | sort -u >"$work/undefined"
 # shellcheck disable=SC2086 # LDFLAGS are several words
 ${CC:-cc} -shared -o "$work/libibverbs.so.1" ${LDFLAGS:-} \

@@ -1,4 +1,5 @@
-//! The NIC of this process: one function and one driver, shared by all contexts that the program opens.
+//! The NIC of this process: one function and one driver, shared by all contexts that the program
+//! opens.
 
 use crate::address::Neighbours;
 use crate::errno::Errno;
@@ -64,12 +65,24 @@ impl Adapter {
         })?;
         let device = Device::open(function.bus())?;
         for (index, entry) in (0..).zip(&function.host().gids) {
-            device.set_gid(index, &GidEntry { gid: entry.gid, mac: entry.mac, vlan: None })?;
+            device.set_gid(
+                index,
+                &GidEntry {
+                    gid: entry.gid,
+                    mac: entry.mac,
+                    vlan: None,
+                },
+            )?;
         }
         let listeners = Arc::new(Mutex::new(Listeners::default()));
         let told = listeners.clone();
         device.set_event_handler(Some(Arc::new(move |event| dispatch(&told, event))));
-        Ok(Arc::new(Self { generation: Generation::current(), device, function, listeners }))
+        Ok(Arc::new(Self {
+            generation: Generation::current(),
+            device,
+            function,
+            listeners,
+        }))
     }
 
     /// The driver, unless a parent of this process opened it.
@@ -81,7 +94,11 @@ impl Adapter {
     /// Fails in a child of the process that opened the NIC.
     #[inline]
     pub fn check(&self) -> Result<(), Errno> {
-        if self.generation.is_current() { Ok(()) } else { Err(Errno::IO) }
+        if self.generation.is_current() {
+            Ok(())
+        } else {
+            Err(Errno::IO)
+        }
     }
 
     /// Who this host is on the fabric.
@@ -92,20 +109,34 @@ impl Adapter {
     /// Tells a context of what happens to the port and the device.
     pub fn add_context(&self, queue: &Arc<EventQueue>) {
         let mut listeners = self.listeners.lock();
-        listeners.contexts.retain(|context| context.strong_count() > 0);
+        listeners
+            .contexts
+            .retain(|context| context.strong_count() > 0);
         listeners.contexts.push(Arc::downgrade(queue));
     }
 
     /// Tells a context of what happens to one of its QPs.
     pub fn add_queue_pair(&self, number: Qpn, queue: &Arc<EventQueue>, source: &Arc<Source>) {
-        let registration = Registration { queue: queue.clone(), source: source.clone() };
-        self.listeners.lock().queue_pairs.insert(number, registration);
+        let registration = Registration {
+            queue: queue.clone(),
+            source: source.clone(),
+        };
+        self.listeners
+            .lock()
+            .queue_pairs
+            .insert(number, registration);
     }
 
     /// Tells a context of what happens to one of its CQs.
     pub fn add_completion_queue(&self, number: Cqn, queue: &Arc<EventQueue>, source: &Arc<Source>) {
-        let registration = Registration { queue: queue.clone(), source: source.clone() };
-        self.listeners.lock().completion_queues.insert(number, registration);
+        let registration = Registration {
+            queue: queue.clone(),
+            source: source.clone(),
+        };
+        self.listeners
+            .lock()
+            .completion_queues
+            .insert(number, registration);
     }
 
     /// No more events of this QP; those that wait are purged.
@@ -163,7 +194,12 @@ fn tell(registration: Option<Registration>, kind: i32) {
 }
 
 fn tell_all(listeners: &Mutex<Listeners>, kind: i32) {
-    let contexts: Vec<_> = listeners.lock().contexts.iter().filter_map(Weak::upgrade).collect();
+    let contexts: Vec<_> = listeners
+        .lock()
+        .contexts
+        .iter()
+        .filter_map(Weak::upgrade)
+        .collect();
     for queue in contexts {
         queue.push(Subject::Port(kind));
     }

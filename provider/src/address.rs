@@ -20,7 +20,8 @@ pub trait Neighbours {
     fn resolve_mac(&self, gid: [u8; 16]) -> Option<[u8; 6]>;
 }
 
-/// Parses an address. RoCE has no local identifiers, so a global route is required (IBTA annex A17).
+/// Parses an address. RoCE has no local identifiers, so a global route is required (IBTA annex
+/// A17).
 ///
 /// `flow_seed` spreads the flows of address vectors without a flow label over UDP source ports.
 pub fn parse(
@@ -29,22 +30,35 @@ pub fn parse(
     host: &dyn Neighbours,
 ) -> Result<AddressVector, Errno> {
     let route = &attr.grh;
-    if attr.is_global == 0 || attr.port_num != 1 || usize::from(route.sgid_index) >= host.gid_count() {
+    if attr.is_global == 0
+        || attr.port_num != 1
+        || usize::from(route.sgid_index) >= host.gid_count()
+    {
         return Err(Errno::INVALID);
     }
     if route.dgid.raw == [0; 16] {
         return Err(Errno::INVALID);
     }
-    let dest_mac = host.resolve_mac(route.dgid.raw).ok_or(Errno::HOST_UNREACHABLE)?;
+    let dest_mac = host
+        .resolve_mac(route.dgid.raw)
+        .ok_or(Errno::HOST_UNREACHABLE)?;
     let flow_label = route.flow_label & FLOW_LABEL_MASK;
     Ok(AddressVector {
         dest_gid: route.dgid.raw,
         dest_mac,
         source_gid_index: u16::from(route.sgid_index),
         traffic_class: route.traffic_class,
-        hop_limit: if route.hop_limit == 0 { DEFAULT_HOP_LIMIT } else { route.hop_limit },
+        hop_limit: if route.hop_limit == 0 {
+            DEFAULT_HOP_LIMIT
+        } else {
+            route.hop_limit
+        },
         flow_label,
-        udp_source_port: udp_source_port(if flow_label == 0 { flow_seed } else { flow_label }),
+        udp_source_port: udp_source_port(if flow_label == 0 {
+            flow_seed
+        } else {
+            flow_label
+        }),
         service_level: attr.sl & 0xf,
         vlan: None,
         static_rate: attr.static_rate,
@@ -72,19 +86,38 @@ pub fn describe(path: &AddressVector, port: u8) -> ibv_ah_attr {
     attr
 }
 
-/// The way back to the sender of a datagram, from the forty bytes in front of it (`ibv_init_ah_from_wc`).
+/// The way back to the sender of a datagram, from the forty bytes in front of it
+/// (`ibv_init_ah_from_wc`).
 ///
 /// They are an IPv6 header, or twenty bytes of nothing and an IPv4 header (IBTA annex A17.4.5.1).
-pub fn reply(header: &[u8; 40], service_level: u8, gids: &[GidEntry]) -> Result<ibv_ah_attr, Errno> {
-    let (source, destination, traffic_class, flow_label) = if header[20] == 0x45 && header[0] >> 4 != 6 {
-        (mapped(&header[32..36]), mapped(&header[36..40]), header[21], 0)
-    } else {
-        let word = u32::from_be_bytes([header[0], header[1], header[2], header[3]]);
-        let class = word.to_be_bytes();
-        let class = class[0] << 4 | class[1] >> 4;
-        (gid(&header[8..24]), gid(&header[24..40]), class, word & FLOW_LABEL_MASK)
-    };
-    let index = gids.iter().position(|entry| entry.gid == destination).ok_or(Errno::INVALID)?;
+pub fn reply(
+    header: &[u8; 40],
+    service_level: u8,
+    gids: &[GidEntry],
+) -> Result<ibv_ah_attr, Errno> {
+    let (source, destination, traffic_class, flow_label) =
+        if header[20] == 0x45 && header[0] >> 4 != 6 {
+            (
+                mapped(&header[32..36]),
+                mapped(&header[36..40]),
+                header[21],
+                0,
+            )
+        } else {
+            let word = u32::from_be_bytes([header[0], header[1], header[2], header[3]]);
+            let class = word.to_be_bytes();
+            let class = class[0] << 4 | class[1] >> 4;
+            (
+                gid(&header[8..24]),
+                gid(&header[24..40]),
+                class,
+                word & FLOW_LABEL_MASK,
+            )
+        };
+    let index = gids
+        .iter()
+        .position(|entry| entry.gid == destination)
+        .ok_or(Errno::INVALID)?;
     Ok(ibv_ah_attr {
         grh: ibv_global_route {
             dgid: ibv_gid { raw: source },
@@ -123,7 +156,8 @@ fn udp_source_port(flow_label: u32) -> u16 {
     (folded as u16 & !UDP_SOURCE_PORT_MIN) | UDP_SOURCE_PORT_MIN
 }
 
-/// Flow label of a connection that has none: the product of its QPNs, folded to 20 bits as Linux does.
+/// Flow label of a connection that has none: the product of its QPNs, folded to 20 bits as Linux
+/// does.
 pub fn flow_seed(qpn: u32, dest_qpn: u32) -> u32 {
     let mut product = u64::from(qpn) * u64::from(dest_qpn);
     product ^= product >> 20;
@@ -138,7 +172,11 @@ mod tests {
     #[test]
     fn the_way_back_is_read_from_both_headers() {
         let ours = mapped(&[10, 0, 0, 1]);
-        let gids = [GidEntry { gid: ours, mac: [2; 6], interface: "lo".into() }];
+        let gids = [GidEntry {
+            gid: ours,
+            mac: [2; 6],
+            interface: "lo".into(),
+        }];
         let mut header = [0; 40];
         header[20] = 0x45;
         header[21] = 0x60;
@@ -146,13 +184,19 @@ mod tests {
         header[36..40].copy_from_slice(&[10, 0, 0, 1]);
         let attr = reply(&header, 3, &gids).expect("an IPv4 header");
         assert_eq!(attr.grh.dgid.raw, mapped(&[10, 0, 0, 2]));
-        assert_eq!((attr.grh.traffic_class, attr.grh.sgid_index, attr.sl), (0x60, 0, 3));
+        assert_eq!(
+            (attr.grh.traffic_class, attr.grh.sgid_index, attr.sl),
+            (0x60, 0, 3)
+        );
         let mut header = [0; 40];
         header[..4].copy_from_slice(&0x6ab1_2345_u32.to_be_bytes());
         header[8] = 0xfe;
         header[24..40].copy_from_slice(&ours);
         let attr = reply(&header, 0, &gids).expect("an IPv6 header");
-        assert_eq!((attr.grh.traffic_class, attr.grh.flow_label), (0xab, 0x1_2345));
+        assert_eq!(
+            (attr.grh.traffic_class, attr.grh.flow_label),
+            (0xab, 0x1_2345)
+        );
         header[39] = 9;
         assert!(reply(&header, 0, &gids).is_err(), "not our address");
     }

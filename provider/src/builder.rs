@@ -1,8 +1,8 @@
 //! Work requests that a program builds call by call with `ibv_wr_*`.
 //!
-//! A builder call names the operation and a setter call behind it names the data, so a work request is posted to the
-//! batch when its setter comes, or, without any data, when the next builder call or the end comes. Failures are kept
-//! until the end, which then discards the whole batch.
+//! A builder call names the operation and a setter call behind it names the data, so a work request
+//! is posted to the batch when its setter comes, or, without any data, when the next builder call
+//! or the end comes. Failures are kept until the end, which then discards the whole batch.
 
 use crate::errno::Errno;
 use crate::ffi::abi::{IBV_SEND_FENCE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED};
@@ -34,14 +34,25 @@ impl Builder {
         operation: SendOperation,
     ) {
         self.data(batch, SendData::ScatterGather(&[]));
-        self.pending = Some(Pending { wr_id, flags, operation });
+        self.pending = Some(Pending {
+            wr_id,
+            flags,
+            operation,
+        });
     }
 
     /// Posts the work request that was begun, if there is one, with its data.
     #[inline]
     pub fn data(&mut self, batch: &mut SendBatch<'_>, data: SendData<'_>) {
-        let Some(pending) = self.pending.take() else { return };
-        let posted = batch.post(&request(pending.wr_id, pending.flags, pending.operation, data));
+        let Some(pending) = self.pending.take() else {
+            return;
+        };
+        let posted = batch.post(&request(
+            pending.wr_id,
+            pending.flags,
+            pending.operation,
+            data,
+        ));
         if let Err(error) = posted {
             self.fail(error.into());
         }
@@ -88,4 +99,3 @@ pub fn request<'a>(
         data,
     }
 }
-

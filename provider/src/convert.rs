@@ -9,7 +9,8 @@ use ferroce_driver::{
 };
 use libc::c_int;
 
-/// Attributes that a transition of an RC QP needs and those that it may change besides (IBTA vol 1, table 91).
+/// Attributes that a transition of an RC QP needs and those that it may change besides (IBTA vol 1,
+/// table 91).
 struct Rule {
     from: c_int,
     to: c_int,
@@ -18,7 +19,12 @@ struct Rule {
 }
 
 const fn rule(from: c_int, to: c_int, required: c_int, optional: c_int) -> Rule {
-    Rule { from, to, required, optional }
+    Rule {
+        from,
+        to,
+        required,
+        optional,
+    }
 }
 
 /// Attributes that may change whenever the QP is at work.
@@ -28,10 +34,21 @@ const RTS_OPTIONAL: c_int = IBV_QP_CUR_STATE
     | IBV_QP_ALT_PATH
     | IBV_QP_PATH_MIG_STATE;
 
-/// Transitions of RC. Those to RESET and ERR are allowed from everywhere, without attributes, and not listed.
+/// Transitions of RC. Those to RESET and ERR are allowed from everywhere, without attributes, and
+/// not listed.
 const RC_RULES: &[Rule] = &[
-    rule(IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0),
-    rule(IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
+    rule(
+        IBV_QPS_RESET,
+        IBV_QPS_INIT,
+        IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
+        0,
+    ),
+    rule(
+        IBV_QPS_INIT,
+        IBV_QPS_INIT,
+        0,
+        IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
+    ),
     rule(
         IBV_QPS_INIT,
         IBV_QPS_RTR,
@@ -94,9 +111,9 @@ pub struct Surroundings<'a> {
 
 /// Parses the arguments of `ibv_modify_qp`: the state that the QP goes to, and how.
 ///
-/// # Errors
-/// `EINVAL` for a transition that does not exist, a missing attribute, one that the transition does not allow, or a
-/// value out of range; `EOPNOTSUPP` for path migration; `EHOSTUNREACH` for an unknown destination.
+/// # Errors `EINVAL` for a transition that does not exist, a missing attribute, one that the
+/// transition does not allow, or a value out of range; `EOPNOTSUPP` for path migration;
+/// `EHOSTUNREACH` for an unknown destination.
 pub fn modify_qp(
     attr: &ibv_qp_attr,
     mask: c_int,
@@ -110,16 +127,24 @@ pub fn modify_qp(
         }
         from = attr.cur_qp_state;
     }
-    let to = if has(IBV_QP_STATE) { attr.qp_state } else { from };
+    let to = if has(IBV_QP_STATE) {
+        attr.qp_state
+    } else {
+        from
+    };
     if to == IBV_QPS_RESET || to == IBV_QPS_ERR {
         return leave(from, to, mask);
     }
-    let rule = RC_RULES.iter().find(|rule| rule.from == from && rule.to == to).ok_or(Errno::INVALID)?;
+    let rule = RC_RULES
+        .iter()
+        .find(|rule| rule.from == from && rule.to == to)
+        .ok_or(Errno::INVALID)?;
     let given = mask & !IBV_QP_STATE;
     if given & rule.required != rule.required || given & !(rule.required | rule.optional) != 0 {
         return Err(Errno::INVALID);
     }
-    if has(IBV_QP_ALT_PATH) || has(IBV_QP_PATH_MIG_STATE) && attr.path_mig_state != IBV_MIG_MIGRATED {
+    if has(IBV_QP_ALT_PATH) || has(IBV_QP_PATH_MIG_STATE) && attr.path_mig_state != IBV_MIG_MIGRATED
+    {
         return Err(Errno::NOT_SUPPORTED);
     }
     let transition = Parser { attr, mask, around }.transition(from, to)?;
@@ -158,7 +183,8 @@ impl Parser<'_> {
             (IBV_QPS_RTR, IBV_QPS_RTS) => ModifyQp::ToRts(self.rts()?),
             (IBV_QPS_RTS, IBV_QPS_RTS) => ModifyQp::UpdateRts(self.rts_update()?),
             (IBV_QPS_RTS, IBV_QPS_SQD) => ModifyQp::ToSqd {
-                notify_drained: self.has(IBV_QP_EN_SQD_ASYNC_NOTIFY) && self.attr.en_sqd_async_notify != 0,
+                notify_drained: self.has(IBV_QP_EN_SQD_ASYNC_NOTIFY)
+                    && self.attr.en_sqd_async_notify != 0,
             },
             (IBV_QPS_SQD, IBV_QPS_SQD) => ModifyQp::SqdUpdate(self.sqd_update()?),
             (IBV_QPS_SQD, IBV_QPS_RTS) => ModifyQp::SqdToRts(self.rts_update()?),
@@ -176,7 +202,9 @@ impl Parser<'_> {
 
     fn rtr(&self) -> Result<RtrAttributes, Errno> {
         let attr = self.attr;
-        let path_mtu = u32::try_from(attr.path_mtu).ok().and_then(PathMtu::from_number);
+        let path_mtu = u32::try_from(attr.path_mtu)
+            .ok()
+            .and_then(PathMtu::from_number);
         Ok(RtrAttributes {
             path_mtu: required(path_mtu)?,
             dest_qpn: Qpn(within(attr.dest_qp_num, 0xff_ffff)?),
@@ -202,7 +230,10 @@ impl Parser<'_> {
     }
 
     fn rts_update(&self) -> Result<RtsUpdate, Errno> {
-        Ok(RtsUpdate { access: self.access()?, min_rnr_timer: self.min_rnr_timer()? })
+        Ok(RtsUpdate {
+            access: self.access()?,
+            min_rnr_timer: self.min_rnr_timer()?,
+        })
     }
 
     fn sqd_update(&self) -> Result<SqdUpdate, Errno> {
@@ -247,7 +278,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Local write is allowed in the flags and says nothing; windows and zero based addresses are no rights of a QP.
+    /// Local write is allowed in the flags and says nothing; windows and zero based addresses are
+    /// no rights of a QP.
     fn access(&self) -> Result<Option<QpAccess>, Errno> {
         const RIGHTS: u32 = IBV_ACCESS_LOCAL_WRITE
             | IBV_ACCESS_REMOTE_WRITE
@@ -292,11 +324,19 @@ impl Parser<'_> {
     }
 
     fn max_rd_atomic(&self) -> Result<Option<u8>, Errno> {
-        self.small(IBV_QP_MAX_QP_RD_ATOMIC, self.attr.max_rd_atomic, self.around.max_rd_atomic)
+        self.small(
+            IBV_QP_MAX_QP_RD_ATOMIC,
+            self.attr.max_rd_atomic,
+            self.around.max_rd_atomic,
+        )
     }
 
     fn max_dest_rd_atomic(&self) -> Result<Option<u8>, Errno> {
-        self.small(IBV_QP_MAX_DEST_RD_ATOMIC, self.attr.max_dest_rd_atomic, self.around.max_dest_rd_atomic)
+        self.small(
+            IBV_QP_MAX_DEST_RD_ATOMIC,
+            self.attr.max_dest_rd_atomic,
+            self.around.max_dest_rd_atomic,
+        )
     }
 }
 
@@ -305,7 +345,11 @@ fn required<T>(value: Option<T>) -> Result<T, Errno> {
 }
 
 fn within(value: u32, largest: u32) -> Result<u32, Errno> {
-    if value > largest { Err(Errno::INVALID) } else { Ok(value) }
+    if value > largest {
+        Err(Errno::INVALID)
+    } else {
+        Ok(value)
+    }
 }
 
 #[cfg(test)]

@@ -45,10 +45,20 @@ impl Cq {
             let announce = move || channel.push(Subject::Completion(source.clone()));
             Arc::new(announce) as Arc<dyn Fn() + Send + Sync>
         });
-        let config = CompletionQueueConfig { entries, vector, on_event, on_error: None };
+        let config = CompletionQueueConfig {
+            entries,
+            vector,
+            on_event,
+            on_error: None,
+        };
         let queue = CompletionQueue::create(device, config)?;
         adapter.add_completion_queue(queue.number(), events, &source);
-        Ok(Self { adapter: adapter.clone(), queue, source, channel })
+        Ok(Self {
+            adapter: adapter.clone(),
+            queue,
+            source,
+            channel,
+        })
     }
 
     /// Destroys the queue and purges the events that nobody has read.
@@ -76,7 +86,8 @@ pub fn check_extended(attr: &ibv_cq_init_attr_ex) -> Result<(), Errno> {
     if attr.comp_mask & !MASK != 0 || attr.wc_flags & !IBV_CREATE_CQ_SUP_WC_FLAGS != 0 {
         return Err(Errno::INVALID);
     }
-    if attr.wc_flags & !IBV_WC_STANDARD_FLAGS != 0 || attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD != 0 {
+    if attr.wc_flags & !IBV_WC_STANDARD_FLAGS != 0 || attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD != 0
+    {
         return Err(Errno::NOT_SUPPORTED);
     }
     if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS == 0 {
@@ -108,7 +119,8 @@ pub fn flags(completion: &WorkCompletion) -> u32 {
     flags
 }
 
-/// Immediate data as verbs.h has them: four bytes in network order, as they lie in memory; or the invalidated key.
+/// Immediate data as verbs.h has them: four bytes in network order, as they lie in memory; or the
+/// invalidated key.
 #[inline]
 pub fn immediate(completion: &WorkCompletion) -> u32 {
     match (completion.immediate, completion.invalidated_key) {

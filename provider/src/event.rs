@@ -1,9 +1,10 @@
-//! Event queues behind a pollable file descriptor: completion channels and the async queue of a context.
+//! Event queues behind a pollable file descriptor: completion channels and the async queue of a
+//! context.
 //!
-//! The descriptor is a semaphore eventfd whose count is the number of queued events minus the readers that have taken a
-//! count and not yet their event. So it is level-triggered, `O_NONBLOCK` set by the program works, and a blocking
-//! reader is a plain `read`. An event counts as reported only when it is taken; what is still queued when its object is
-//! destroyed is purged.
+//! The descriptor is a semaphore eventfd whose count is the number of queued events minus the
+//! readers that have taken a count and not yet their event. So it is level-triggered, `O_NONBLOCK`
+//! set by the program works, and a blocking reader is a plain `read`. An event counts as reported
+//! only when it is taken; what is still queued when its object is destroyed is purged.
 
 use crate::errno::Errno;
 use crate::ffi::event_fd::EventFd;
@@ -12,8 +13,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
-/// Events of one object that wait in one queue at most. What comes on top is dropped: the program that has not read so
-/// many knows already that something is there.
+/// Events of one object that wait in one queue at most. What comes on top is dropped: the program
+/// that has not read so many knows already that something is there.
 const MAX_QUEUED_PER_SOURCE: u32 = 1024;
 
 /// The object that events are about, as far as event queues know it.
@@ -42,7 +43,8 @@ impl Source {
         self.address.load(Ordering::Acquire)
     }
 
-    /// Completion events that the program has read, modulo 2^32 like the acknowledged ones in the public struct.
+    /// Completion events that the program has read, modulo 2^32 like the acknowledged ones in the
+    /// public struct.
     pub fn completion_reported(&self) -> u32 {
         self.completion_reported.load(Ordering::Acquire)
     }
@@ -83,7 +85,10 @@ pub struct EventQueue {
 impl EventQueue {
     /// An empty queue.
     pub fn new() -> Result<Arc<Self>, Errno> {
-        Ok(Arc::new(Self { fd: EventFd::new()?, events: Mutex::new(VecDeque::new()) }))
+        Ok(Arc::new(Self {
+            fd: EventFd::new()?,
+            events: Mutex::new(VecDeque::new()),
+        }))
     }
 
     /// The descriptor that is readable while events wait.
@@ -93,7 +98,8 @@ impl EventQueue {
 
     /// Appends an event.
     pub fn push(&self, subject: Subject) {
-        // Under the lock, so that an event that comes while its object is destroyed is seen by the purge or refused.
+        // Under the lock, so that an event that comes while its object is destroyed is seen by the
+        // purge or refused.
         let mut events = self.events.lock();
         if let Some(source) = subject.source() {
             let closed = source.closed.load(Ordering::Acquire);
@@ -117,7 +123,9 @@ impl EventQueue {
         }
         // Counted under the lock, so that a purge sees an event either queued or reported.
         match &subject {
-            Subject::Completion(source) => source.completion_reported.fetch_add(1, Ordering::AcqRel),
+            Subject::Completion(source) => {
+                source.completion_reported.fetch_add(1, Ordering::AcqRel)
+            }
             Subject::Object(_, source) => source.async_reported.fetch_add(1, Ordering::AcqRel),
             Subject::Port(_) => 0,
         };
@@ -129,7 +137,11 @@ impl EventQueue {
         source.closed.store(true, Ordering::Release);
         let mut events = self.events.lock();
         let before = events.len();
-        events.retain(|event| event.source().is_none_or(|other| !Arc::ptr_eq(other, source)));
+        events.retain(|event| {
+            event
+                .source()
+                .is_none_or(|other| !Arc::ptr_eq(other, source))
+        });
         for _ in events.len()..before {
             // Fails when a reader has taken the count; it will find no event for it and read again.
             self.fd.try_take();
@@ -151,11 +163,19 @@ mod tests {
         queue.push(Subject::Completion(second.clone()));
         assert!(queue.fd.try_take());
         assert!(queue.take().is_some());
-        assert_eq!((first.completion_reported(), first.async_reported()), (1, 0));
+        assert_eq!(
+            (first.completion_reported(), first.async_reported()),
+            (1, 0)
+        );
         queue.purge(&first);
-        assert!(queue.fd.try_take(), "the event of the other object is still announced");
+        assert!(
+            queue.fd.try_take(),
+            "the event of the other object is still announced"
+        );
         assert!(!queue.fd.try_take(), "the purged events are not");
-        let Some(Subject::Completion(source)) = queue.take() else { panic!("an event") };
+        let Some(Subject::Completion(source)) = queue.take() else {
+            panic!("an event")
+        };
         assert!(Arc::ptr_eq(&source, &second));
         assert!(queue.take().is_none());
     }

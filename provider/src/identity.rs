@@ -17,9 +17,9 @@ pub const VENDOR_ID: u32 = 0x1172;
 pub const PCI_DEVICE_ID: u32 = 0xf10a;
 /// `vendor_part_id` of verbs.
 ///
-/// perftest derives from it how it posts: an unknown part gets no inline at all, this one gets `ibv_post_send` with
-/// perftest's default inline sizes (220 bytes for WRITE, 236 for SEND), the ConnectX parts get `ibv_wr_*`. The variable
-/// FERROCE_PART_ID overrides it.
+/// perftest derives from it how it posts: an unknown part gets no inline at all, this one gets
+/// `ibv_post_send` with perftest's default inline sizes (220 bytes for WRITE, 236 for SEND), the
+/// ConnectX parts get `ibv_wr_*`. The variable FERROCE_PART_ID overrides it.
 pub const DEFAULT_PART_ID: u32 = 0x8070;
 
 /// Speed of the port in units of 100 Mb/s.
@@ -37,7 +37,10 @@ pub fn part_id() -> u32 {
 
 /// Part identifiers are written in hexadecimal, with or without 0x.
 fn parse_part_id(text: &str) -> Option<u32> {
-    let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or(text);
+    let digits = text
+        .strip_prefix("0x")
+        .or_else(|| text.strip_prefix("0X"))
+        .unwrap_or(text);
     u32::from_str_radix(digits, 16).ok()
 }
 
@@ -115,7 +118,10 @@ pub fn port_attributes(capabilities: &Capabilities, host: &HostIdentity) -> ibv_
 /// Copies text into an array of C characters, cut to fit, with a zero behind it.
 pub fn copy_text(destination: &mut [libc::c_char], text: &str) {
     let room = destination.len().saturating_sub(1);
-    for (slot, byte) in destination.iter_mut().zip(text.bytes().take(room).chain(std::iter::once(0))) {
+    for (slot, byte) in destination
+        .iter_mut()
+        .zip(text.bytes().take(room).chain(std::iter::once(0)))
+    {
         *slot = byte as libc::c_char;
     }
 }

@@ -1,14 +1,16 @@
 //! Drop-in `libibverbs.so.1` for the Ferroce RDMA NIC.
 //!
-//! The crate is a static library that `link.sh` turns into the shared one: the whole public verbs ABI of rdma-core
-//! (nodes IBVERBS_1.0 to 1.18) over the driver, so that programs linked against any libibverbs since 1.1 run unchanged.
+//! The crate is a static library that `link.sh` turns into the shared one: the whole public verbs
+//! ABI of rdma-core (nodes IBVERBS_1.0 to 1.18) over the driver, so that programs linked against
+//! any libibverbs since 1.1 run unchanged.
 //!
-//! [`ffi`] holds everything that C sees and all unsafe code; the modules beside it are the verbs themselves, in safe
-//! Rust, one object a file.
+//! [`ffi`] holds everything that C sees and all unsafe code; the modules beside it are the verbs
+//! themselves, in safe Rust, one object a file.
 //!
-//! Compatible: struct layouts and inline calls of every release up to rdma-core 65, `errno` as the man pages say,
-//! blocking and cancellation of event calls, level-triggered file descriptors, `fork`. Not compatible: rdma-core's
-//! private ABI for its own providers; its names exist and answer `ENOSYS`.
+//! Compatible: struct layouts and inline calls of every release up to rdma-core 65, `errno` as the
+//! man pages say, blocking and cancellation of event calls, level-triggered file descriptors,
+//! `fork`. Not compatible: rdma-core's private ABI for its own providers; its names exist and
+//! answer `ENOSYS`.
 
 mod adapter;
 mod address;
@@ -17,7 +19,10 @@ mod convert;
 mod cq;
 mod errno;
 mod event;
-#[expect(unsafe_code, reason = "the C boundary: raw pointers of the program, system calls, errno")]
+#[expect(
+    unsafe_code,
+    reason = "the C boundary: raw pointers of the program, system calls, errno"
+)]
 pub mod ffi;
 mod host;
 mod identity;

@@ -16,9 +16,9 @@ const NOT_SUPPORTED: u32 = IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB | 0x300;
 
 /// Parses `enum ibv_access_flags`.
 ///
-/// # Errors
-/// `EINVAL` for unknown flags and for remote write or atomic without local write, `EOPNOTSUPP` for on-demand paging and
-/// remote flush. Unknown flags of the optional range are ignored, as their name says.
+/// # Errors `EINVAL` for unknown flags and for remote write or atomic without local write,
+/// `EOPNOTSUPP` for on-demand paging and remote flush. Unknown flags of the optional range are
+/// ignored, as their name says.
 pub fn access(flags: u32) -> Result<MemoryAccess, Errno> {
     let flags = match flags & !IBV_ACCESS_OPTIONAL_RANGE {
         flags if flags & NOT_SUPPORTED != 0 => return Err(Errno::NOT_SUPPORTED),
@@ -42,7 +42,10 @@ pub fn access(flags: u32) -> Result<MemoryAccess, Errno> {
 
 /// Checks that a range is neither empty nor beyond the end of the address space.
 pub fn check_range(start: u64, length: usize) -> Result<(), Errno> {
-    match u64::try_from(length).ok().and_then(|length| start.checked_add(length)) {
+    match u64::try_from(length)
+        .ok()
+        .and_then(|length| start.checked_add(length))
+    {
         Some(end) if end > start => Ok(()),
         _ => Err(Errno::INVALID),
     }
@@ -64,7 +67,10 @@ mod tests {
     fn optional_flags_are_ignored_and_unknown_ones_refused() {
         assert!(access(IBV_ACCESS_OPTIONAL_RANGE).is_ok());
         assert_eq!(access(1 << 15).err(), Some(Errno::INVALID));
-        assert_eq!(access(IBV_ACCESS_ON_DEMAND).err(), Some(Errno::NOT_SUPPORTED));
+        assert_eq!(
+            access(IBV_ACCESS_ON_DEMAND).err(),
+            Some(Errno::NOT_SUPPORTED)
+        );
     }
 
     #[test]

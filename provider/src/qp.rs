@@ -19,7 +19,8 @@ pub struct Qp {
     pub adapter: Arc<Adapter>,
     pub pair: Arc<QueuePair>,
     pub source: Arc<Source>,
-    /// State that the program last asked for; `EINVAL` is the device's answer when it has moved on by itself.
+    /// State that the program last asked for; `EINVAL` is the device's answer when it has moved on
+    /// by itself.
     state: AtomicI32,
 }
 
@@ -30,11 +31,11 @@ const SEND_OPERATIONS: u64 = IBV_QP_EX_WITH_RDMA_WRITE
     | IBV_QP_EX_WITH_SEND_WITH_IMM
     | IBV_QP_EX_WITH_RDMA_READ;
 
-/// Checks what `ibv_create_qp_ex` has and `ibv_create_qp` has not. The result says whether `ibv_wr_*` is wanted.
+/// Checks what `ibv_create_qp_ex` has and `ibv_create_qp` has not. The result says whether
+/// `ibv_wr_*` is wanted.
 ///
-/// # Errors
-/// `EINVAL` without a PD, `EOPNOTSUPP` for any attribute, flag or operation that this device lacks: a program that got
-/// such a QP would call an empty entry of its table.
+/// # Errors `EINVAL` without a PD, `EOPNOTSUPP` for any attribute, flag or operation that this
+/// device lacks: a program that got such a QP would call an empty entry of its table.
 pub fn check_extended(attr: &ibv_qp_init_attr_ex) -> Result<bool, Errno> {
     const KNOWN: u32 =
         IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
@@ -105,7 +106,12 @@ impl Qp {
         let source = Arc::new(Source::default());
         adapter.add_queue_pair(pair.number(), events, &source);
         let state = AtomicI32::new(IBV_QPS_RESET);
-        Ok(Self { adapter: adapter.clone(), pair, source, state })
+        Ok(Self {
+            adapter: adapter.clone(),
+            pair,
+            source,
+            state,
+        })
     }
 
     /// `ibv_modify_qp`; the result is the state that the QP is in now.

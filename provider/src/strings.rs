@@ -5,7 +5,11 @@ use std::ffi::CStr;
 
 /// The entry of a table, or the text for a value that the table does not have.
 fn entry(table: &[&'static CStr], index: c_int, unknown: &'static CStr) -> &'static CStr {
-    usize::try_from(index).ok().and_then(|index| table.get(index)).copied().unwrap_or(unknown)
+    usize::try_from(index)
+        .ok()
+        .and_then(|index| table.get(index))
+        .copied()
+        .unwrap_or(unknown)
 }
 
 /// Text of `enum ibv_wc_status`.
@@ -97,7 +101,8 @@ pub fn port_state(state: c_int) -> &'static CStr {
 
 /// `enum ibv_rate` beside the rate in Mb/s and in multiples of 2.5 Gb/s (0: not a multiple).
 ///
-/// The Mb/s are those on the lanes, which is why most are not round; the multiples count the rates by their names.
+/// The Mb/s are those on the lanes, which is why most are not round; the multiples count the rates
+/// by their names.
 const RATES: &[(c_int, c_int, c_int)] = &[
     (2, 2_500, 1),
     (5, 5_000, 2),
@@ -129,22 +134,34 @@ const RATE_MAX: c_int = 0;
 
 /// Mb/s of an `enum ibv_rate`; -1 when it has none.
 pub fn rate_to_mbps(rate: c_int) -> c_int {
-    RATES.iter().find(|row| row.0 == rate).map_or(-1, |row| row.1)
+    RATES
+        .iter()
+        .find(|row| row.0 == rate)
+        .map_or(-1, |row| row.1)
 }
 
 /// `enum ibv_rate` of exactly so many Mb/s.
 pub fn mbps_to_rate(mbps: c_int) -> c_int {
-    RATES.iter().find(|row| row.1 == mbps).map_or(RATE_MAX, |row| row.0)
+    RATES
+        .iter()
+        .find(|row| row.1 == mbps)
+        .map_or(RATE_MAX, |row| row.0)
 }
 
 /// Multiple of 2.5 Gb/s of an `enum ibv_rate`; -1 when it has none.
 pub fn rate_to_multiple(rate: c_int) -> c_int {
-    RATES.iter().find(|row| row.0 == rate && row.2 != 0).map_or(-1, |row| row.2)
+    RATES
+        .iter()
+        .find(|row| row.0 == rate && row.2 != 0)
+        .map_or(-1, |row| row.2)
 }
 
 /// `enum ibv_rate` of a multiple of 2.5 Gb/s.
 pub fn multiple_to_rate(multiple: c_int) -> c_int {
-    RATES.iter().find(|row| row.2 == multiple && row.2 != 0).map_or(RATE_MAX, |row| row.0)
+    RATES
+        .iter()
+        .find(|row| row.2 == multiple && row.2 != 0)
+        .map_or(RATE_MAX, |row| row.0)
 }
 
 #[cfg(test)]

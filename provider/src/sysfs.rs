@@ -1,9 +1,10 @@
 //! The files that the kernel would show for the device, for programs that read sysfs.
 //!
-//! They are real files in a directory of the user, made when somebody first asks and shared by all processes of the
-//! host. Paths of programs are redirected into it by `ffi/interpose.rs`. The layout follows the kernel's: the class
-//! directories hold links into a tree of devices, so that `realpath` of `class/infiniband/ferroce0/device` ends in a PCI
-//! address and its parents can be walked.
+//! They are real files in a directory of the user, made when somebody first asks and shared by all
+//! processes of the host. Paths of programs are redirected into it by `ffi/interpose.rs`. The
+//! layout follows the kernel's: the class directories hold links into a tree of devices, so that
+//! `realpath` of `class/infiniband/ferroce0/device` ends in a PCI address and its parents can be
+//! walked.
 
 use crate::errno::Errno;
 use crate::host;
@@ -32,20 +33,26 @@ pub fn is_ours(path: &[u8]) -> bool {
     if path.starts_with(uverbs) {
         return true;
     }
-    let Some(rest) = path.strip_prefix(class) else { return false };
+    let Some(rest) = path.strip_prefix(class) else {
+        return false;
+    };
     let rest = rest.strip_prefix(b"_verbs").unwrap_or(rest);
     matches!(rest.first(), None | Some(b'/')) && !rest.starts_with(b"/..")
 }
 
-/// The directory that stands for `/`, made if it is not there. `None`: it cannot be made, and nothing is redirected.
+/// The directory that stands for `/`, made if it is not there. `None`: it cannot be made, and
+/// nothing is redirected.
 pub fn root() -> Option<&'static CString> {
     static ROOT: OnceLock<Option<CString>> = OnceLock::new();
     ROOT.get_or_init(|| {
         let made = host::identity().and_then(|host| {
-            let directory = ferroce_sim::runtime_directory().map_err(|error| Errno(error.errno()))?;
+            let directory =
+                ferroce_sim::runtime_directory().map_err(|error| Errno(error.errno()))?;
             make(&directory, host).map_err(|_| Errno::IO)
         });
-        let path = made.inspect_err(|errno| tracing::warn!(?errno, "no sysfs tree")).ok()?;
+        let path = made
+            .inspect_err(|errno| tracing::warn!(?errno, "no sysfs tree"))
+            .ok()?;
         CString::new(path.into_os_string().into_vec()).ok()
     })
     .as_ref()
@@ -76,7 +83,11 @@ fn make(directory: &Path, host: &HostIdentity) -> io::Result<PathBuf> {
     if made.is_err() {
         let _ = std::fs::remove_dir_all(&aside);
     }
-    if root.is_dir() { Ok(root) } else { made.map(|()| root) }
+    if root.is_dir() {
+        Ok(root)
+    } else {
+        made.map(|()| root)
+    }
 }
 
 fn write_tree(root: &Path, tree: &Tree) -> io::Result<()> {
@@ -124,12 +135,32 @@ fn tree(host: &HostIdentity) -> Tree {
     file(&mut tree, format!("{uverbs}/abi_version"), "1");
     // The number of the first uverbs device.
     file(&mut tree, format!("{uverbs}/dev"), "231:192");
-    link(&mut tree, format!("{uverbs}/device"), format!("../../../{PCI_ADDRESS}"));
-    file(&mut tree, "sys/class/infiniband_verbs/abi_version".into(), &UVERBS_ABI_VERSION.to_string());
-    link(&mut tree, format!("sys/class/infiniband/{DEVICE_NAME}"), format!("../../../{device}"));
-    link(&mut tree, format!("sys/class/infiniband_verbs/{UVERBS_NAME}"), format!("../../../{uverbs}"));
+    link(
+        &mut tree,
+        format!("{uverbs}/device"),
+        format!("../../../{PCI_ADDRESS}"),
+    );
+    file(
+        &mut tree,
+        "sys/class/infiniband_verbs/abi_version".into(),
+        &UVERBS_ABI_VERSION.to_string(),
+    );
+    link(
+        &mut tree,
+        format!("sys/class/infiniband/{DEVICE_NAME}"),
+        format!("../../../{device}"),
+    );
+    link(
+        &mut tree,
+        format!("sys/class/infiniband_verbs/{UVERBS_NAME}"),
+        format!("../../../{uverbs}"),
+    );
     // Programs ask whether it is a character device.
-    link(&mut tree, format!("dev/infiniband/{UVERBS_NAME}"), "/dev/null".into());
+    link(
+        &mut tree,
+        format!("dev/infiniband/{UVERBS_NAME}"),
+        "/dev/null".into(),
+    );
     tree
 }
 
@@ -139,7 +170,10 @@ fn file(tree: &mut Tree, path: String, text: &str) {
 
 /// Links in the tree are relative, so that it may be anywhere.
 fn link(tree: &mut Tree, path: String, target: String) {
-    let target = target.strip_prefix("../../../sys/").map(|rest| format!("../../{rest}")).unwrap_or(target);
+    let target = target
+        .strip_prefix("../../../sys/")
+        .map(|rest| format!("../../{rest}"))
+        .unwrap_or(target);
     tree.push((path, Node::Link(target)));
 }
 
@@ -152,13 +186,20 @@ fn pci_device(tree: &mut Tree, pci: &str, host: &HostIdentity) {
     add("class", "0x020700".into());
     add("revision", "0x01".into());
     add("numa_node", "-1".into());
-    add("local_cpulist", read_or("/sys/devices/system/cpu/online", "0"));
+    add(
+        "local_cpulist",
+        read_or("/sys/devices/system/cpu/online", "0"),
+    );
     add("max_link_width", "16".into());
     add("current_link_width", "16".into());
     add("max_link_speed", "8.0 GT/s PCIe".into());
     add("current_link_speed", "8.0 GT/s PCIe".into());
     // The machine's own interfaces, as far as the GID table names them.
-    let mut interfaces: Vec<&str> = host.gids.iter().map(|entry| entry.interface.as_str()).collect();
+    let mut interfaces: Vec<&str> = host
+        .gids
+        .iter()
+        .map(|entry| entry.interface.as_str())
+        .collect();
     interfaces.sort_unstable();
     interfaces.dedup();
     tree.push((format!("{pci}/net"), Node::Directory));
@@ -184,7 +225,10 @@ fn ib_device(tree: &mut Tree, device: &str, host: &HostIdentity) {
     add("hw_rev", "1".into());
     add("hca_type", "FERROCE".into());
     add("board_id", "FERROCE01".into());
-    tree.push((format!("{device}/device"), Node::Link("../../../".to_owned() + PCI_ADDRESS)));
+    tree.push((
+        format!("{device}/device"),
+        Node::Link("../../../".to_owned() + PCI_ADDRESS),
+    ));
 }
 
 fn port(tree: &mut Tree, port: &str, host: &HostIdentity) {
@@ -192,7 +236,10 @@ fn port(tree: &mut Tree, port: &str, host: &HostIdentity) {
     add("state".into(), "4: ACTIVE");
     add("phys_state".into(), "5: LinkUp");
     add("link_layer".into(), "Ethernet");
-    add("rate".into(), &format!("{} Gb/sec (4X EDR)", identity::PORT_SPEED_100MBPS / 10));
+    add(
+        "rate".into(),
+        &format!("{} Gb/sec (4X EDR)", identity::PORT_SPEED_100MBPS / 10),
+    );
     add("lid".into(), "0x0");
     add("lid_mask_count".into(), "0");
     add("sm_lid".into(), "0x0");

@@ -1,7 +1,7 @@
 //! Compares every mirrored struct with the installed verbs headers, by compiling a C program.
 //!
-//! The mirrors are newer than most headers: a field that the header lacks must be marked with the release that brought
-//! it. Where the header is missing altogether the test says so and passes.
+//! The mirrors are newer than most headers: a field that the header lacks must be marked with the
+//! release that brought it. Where the header is missing altogether the test says so and passes.
 
 use ferroce_provider::ffi::abi::{StructLayout, layouts};
 use std::collections::BTreeSet;
@@ -37,12 +37,20 @@ fn checks_of(layout: &StructLayout, partly_missing: bool) -> Vec<Check> {
         let name = c_name(field.name);
         let offset = format!("offsetof({c_type}, {name})");
         let (expression, expected) = if layout.grows_up {
-            (format!("sizeof({c_type}) - {offset}"), layout.size - field.offset)
+            (
+                format!("sizeof({c_type}) - {offset}"),
+                layout.size - field.offset,
+            )
         } else {
             (offset, field.offset)
         };
         let since = field.since.max(layout.since);
-        checks.push(Check { name: format!("{c_type}.{name}"), expression, expected, since });
+        checks.push(Check {
+            name: format!("{c_type}.{name}"),
+            expression,
+            expected,
+            since,
+        });
         checks.push(Check {
             name: format!("sizeof({c_type}.{name})"),
             expression: format!("sizeof((({c_type} *)0)->{name})"),
@@ -65,7 +73,11 @@ fn program(checks: &[Check], left_out: &BTreeSet<usize>) -> String {
         if left_out.contains(&index) {
             text.push('\n');
         } else {
-            let _ = writeln!(text, "printf(\"{index} %zu\\n\", (size_t)({}));", check.expression);
+            let _ = writeln!(
+                text,
+                "printf(\"{index} %zu\\n\", (size_t)({}));",
+                check.expression
+            );
         }
     }
     text.push_str("return 0; }\n");
@@ -86,7 +98,10 @@ fn compile(source: &Path, program: &Path) -> (bool, String) {
         .args([program, source])
         .output()
         .expect("a C compiler");
-    (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    (
+        output.status.success(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
 }
 
 /// Indices of the checks that the compiler's messages complain about.
@@ -95,7 +110,13 @@ fn refused(messages: &str, source: &Path) -> BTreeSet<usize> {
     messages
         .lines()
         .filter(|line| line.contains(" error: "))
-        .filter_map(|line| line.strip_prefix(&prefix)?.split(':').next()?.parse::<usize>().ok())
+        .filter_map(|line| {
+            line.strip_prefix(&prefix)?
+                .split(':')
+                .next()?
+                .parse::<usize>()
+                .ok()
+        })
         .map(|line| line - first_line())
         .collect()
 }
@@ -115,23 +136,40 @@ fn layouts_equal_those_of_the_installed_header() {
     let (source, binary) = (scratch().join("layout.c"), scratch().join("layout"));
 
     // First pass: which fields does this header have?
-    let all: Vec<Check> = layouts().iter().flat_map(|layout| checks_of(layout, false)).collect();
+    let all: Vec<Check> = layouts()
+        .iter()
+        .flat_map(|layout| checks_of(layout, false))
+        .collect();
     std::fs::write(&source, program(&all, &BTreeSet::new())).expect("write");
     let (compiled, messages) = compile(&source, &binary);
     let missing = refused(&messages, &source);
-    assert!(compiled || !missing.is_empty(), "the header does not compile:\n{messages}");
-    let missing_names: BTreeSet<&str> = missing.iter().map(|&index| all[index].name.as_str()).collect();
+    assert!(
+        compiled || !missing.is_empty(),
+        "the header does not compile:\n{messages}"
+    );
+    let missing_names: BTreeSet<&str> = missing
+        .iter()
+        .map(|&index| all[index].name.as_str())
+        .collect();
     for &index in &missing {
         let check = &all[index];
-        assert!(check.since != 0, "{} is in no header of this release:\n{messages}", check.name);
+        assert!(
+            check.since != 0,
+            "{} is in no header of this release:\n{messages}",
+            check.name
+        );
     }
 
     // Second pass: without them, and without the sizes of structs that lack some.
     let lacks = |layout: &StructLayout| {
-        checks_of(layout, false).iter().any(|check| missing_names.contains(check.name.as_str()))
+        checks_of(layout, false)
+            .iter()
+            .any(|check| missing_names.contains(check.name.as_str()))
     };
-    let checks: Vec<Check> =
-        layouts().iter().flat_map(|layout| checks_of(layout, lacks(layout))).collect();
+    let checks: Vec<Check> = layouts()
+        .iter()
+        .flat_map(|layout| checks_of(layout, lacks(layout)))
+        .collect();
     let left_out = checks
         .iter()
         .enumerate()
@@ -147,9 +185,17 @@ fn layouts_equal_those_of_the_installed_header() {
     for line in text.lines() {
         let (index, measured) = line.split_once(' ').expect("two numbers");
         let check = &checks[index.parse::<usize>().expect("an index")];
-        assert_eq!(check.expected, measured.parse().expect("a size"), "{}", check.name);
+        assert_eq!(
+            check.expected,
+            measured.parse().expect("a size"),
+            "{}",
+            check.name
+        );
         compared += 1;
     }
     assert_eq!(compared, checks.len() - left_out.len());
-    println!("{compared} sizes and offsets compared, {} newer than this header", left_out.len());
+    println!(
+        "{compared} sizes and offsets compared, {} newer than this header",
+        left_out.len()
+    );
 }

@@ -11,19 +11,26 @@ fn crate_root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The static library that cargo built together with this test.
+/// The static library that cargo built together with this test: the newest one beside it.
 fn static_library() -> PathBuf {
-    // target/<profile>/deps/symbols-<hash>
     let test = std::env::current_exe().expect("this test");
-    let deps = test.parent().expect("deps");
-    let profile = deps.parent().expect("profile");
-    let library = profile.join("libferroce_provider.a");
-    assert!(library.exists(), "{} is not built", library.display());
-    library
+    let directory = test.parent().expect("target/<profile>/deps");
+    std::fs::read_dir(directory)
+        .expect("a directory")
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| {
+            let name = path
+                .file_name()
+                .and_then(|name| name.to_str())
+                .unwrap_or_default();
+            name.starts_with("libferroce_provider-") && name.ends_with(".a")
+        })
+        .max_by_key(|path| path.metadata().and_then(|data| data.modified()).ok())
+        .expect("cargo builds the static library with the tests")
 }
 
-fn link() -> PathBuf {
-    let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join("lib");
+fn link(name: &str) -> PathBuf {
+    let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let status = Command::new(crate_root().join("link.sh"))
         .args([&static_library(), &output])
         .status()
@@ -32,7 +39,8 @@ fn link() -> PathBuf {
     output.join("libibverbs.so.1")
 }
 
-/// What the list asks for. The newest of several private nodes of a name is the default, as in rdma-core.
+/// What the list asks for. The newest of several private nodes of a name is the default, as in
+/// rdma-core.
 fn expected() -> BTreeSet<Symbol> {
     let text = std::fs::read_to_string(crate_root().join("symbols.txt")).expect("symbols.txt");
     let rows: Vec<(String, String)> = text
@@ -46,9 +54,20 @@ fn expected() -> BTreeSet<Symbol> {
             (words[0].to_owned(), words[2].to_owned())
         })
         .collect();
-    let newest = |name: &str| rows.iter().rev().find(|row| row.1 == name).map(|row| row.0.clone());
+    let newest = |name: &str| {
+        rows.iter()
+            .rev()
+            .find(|row| row.1 == name)
+            .map(|row| row.0.clone())
+    };
     rows.iter()
-        .map(|(node, name)| (node.clone(), name.clone(), newest(name).as_ref() == Some(node)))
+        .map(|(node, name)| {
+            (
+                node.clone(),
+                name.clone(),
+                newest(name).as_ref() == Some(node),
+            )
+        })
         .collect()
 }
 
@@ -62,41 +81,70 @@ fn defined(library: &Path) -> BTreeSet<Symbol> {
         .lines()
         .filter_map(|line| {
             let words: Vec<&str> = line.split_whitespace().collect();
-            let [_, _, _, kind, _, _, section, symbol, ..] = words[..] else { return None };
+            let [_, _, _, kind, _, _, section, symbol, ..] = words[..] else {
+                return None;
+            };
             let is_symbol = kind == "FUNC" && section != "UND";
             let (name, node) = symbol.split_once('@').filter(|_| is_symbol)?;
             let default = node.starts_with('@');
-            Some((node.trim_start_matches('@').to_owned(), name.to_owned(), default))
+            Some((
+                node.trim_start_matches('@').to_owned(),
+                name.to_owned(),
+                default,
+            ))
         })
         .collect()
 }
 
 #[test]
 fn the_library_defines_exactly_the_listed_symbols() {
-    let library = link();
+    let library = link("symbols");
     let (expected, defined) = (expected(), defined(&library));
     let missing: Vec<_> = expected.difference(&defined).collect();
     let surplus: Vec<_> = defined.difference(&expected).collect();
-    assert!(missing.is_empty() && surplus.is_empty(), "missing {missing:#?}\nsurplus {surplus:#?}");
+    assert!(
+        missing.is_empty() && surplus.is_empty(),
+        "missing {missing:#?}\nsurplus {surplus:#?}"
+    );
     let link = library.with_extension("");
     assert!(link.exists(), "the symlink {}", link.display());
 }
 
 /// Lines of `readelf -W -d` of a kind.
 fn dynamic_section(library: &Path, tag: &str) -> Vec<String> {
-    let output = Command::new("readelf").args(["-W", "-d"]).arg(library).output().expect("readelf");
+    let output = Command::new("readelf")
+        .args(["-W", "-d"])
+        .arg(library)
+        .output()
+        .expect("readelf");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    text.lines().filter(|line| line.contains(tag)).map(str::to_owned).collect()
+    text.lines()
+        .filter(|line| line.contains(tag))
+        .map(str::to_owned)
+        .collect()
 }
 
 #[test]
 fn the_library_stands_in_for_the_distributions_one() {
-    let library = link();
+    let library = link("soname");
     let name = dynamic_section(&library, "(SONAME)");
-    assert!(name.iter().any(|line| line.contains("[libibverbs.so.1]")), "{name:?}");
+    assert!(
+        name.iter().any(|line| line.contains("[libibverbs.so.1]")),
+        "{name:?}"
+    );
     let needed = dynamic_section(&library, "(NEEDED)");
     for line in &needed {
-        let allowed = ["libc.so", "libgcc_s.so", "libm.so", "ld-linux", "libpthread.so", "libdl.so"];
-        assert!(allowed.iter().any(|name| line.contains(name)), "unexpected dependency {line}");
+        let allowed = [
+            "libc.so",
+            "libgcc_s.so",
+            "libm.so",
+            "ld-linux",
+            "libpthread.so",
+            "libdl.so",
+        ];
+        assert!(
+            allowed.iter().any(|name| line.contains(name)),
+            "unexpected dependency {line}"
+        );
     }
 }

@@ -23,7 +23,17 @@ const RTR: c_int = IBV_QP_STATE
     | IBV_QP_MIN_RNR_TIMER;
 
 fn parse(state: c_int, attr: &ibv_qp_attr, mask: c_int) -> Result<(c_int, ModifyQp), Errno> {
-    modify_qp(attr, mask, &Surroundings { state, qpn: 0x11, max_rd_atomic: 16, max_dest_rd_atomic: 16, host: &Host })
+    modify_qp(
+        attr,
+        mask,
+        &Surroundings {
+            state,
+            qpn: 0x11,
+            max_rd_atomic: 16,
+            max_dest_rd_atomic: 16,
+            host: &Host,
+        },
+    )
 }
 
 fn rtr_attr() -> ibv_qp_attr {
@@ -47,22 +57,44 @@ fn reset_to_init_needs_exactly_its_attributes() {
     attr.qp_state = IBV_QPS_INIT;
     attr.port_num = 1;
     attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
-    let Ok((to, ModifyQp::ToInit(init))) = parse(IBV_QPS_RESET, &attr, INIT) else { panic!("legal") };
-    assert_eq!((to, init.port, init.access.remote_write), (IBV_QPS_INIT, 1, true));
+    let Ok((to, ModifyQp::ToInit(init))) = parse(IBV_QPS_RESET, &attr, INIT) else {
+        panic!("legal")
+    };
+    assert_eq!(
+        (to, init.port, init.access.remote_write),
+        (IBV_QPS_INIT, 1, true)
+    );
     for missing in [IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_ACCESS_FLAGS] {
-        assert_eq!(parse(IBV_QPS_RESET, &attr, INIT & !missing).err(), Some(Errno::INVALID));
+        assert_eq!(
+            parse(IBV_QPS_RESET, &attr, INIT & !missing).err(),
+            Some(Errno::INVALID)
+        );
     }
-    for illegal in [IBV_QP_QKEY, IBV_QP_AV, IBV_QP_TIMEOUT, IBV_QP_CAP, IBV_QP_RATE_LIMIT] {
-        assert_eq!(parse(IBV_QPS_RESET, &attr, INIT | illegal).err(), Some(Errno::INVALID));
+    for illegal in [
+        IBV_QP_QKEY,
+        IBV_QP_AV,
+        IBV_QP_TIMEOUT,
+        IBV_QP_CAP,
+        IBV_QP_RATE_LIMIT,
+    ] {
+        assert_eq!(
+            parse(IBV_QPS_RESET, &attr, INIT | illegal).err(),
+            Some(Errno::INVALID)
+        );
     }
     attr.port_num = 2;
-    assert_eq!(parse(IBV_QPS_RESET, &attr, INIT).err(), Some(Errno::INVALID));
+    assert_eq!(
+        parse(IBV_QPS_RESET, &attr, INIT).err(),
+        Some(Errno::INVALID)
+    );
 }
 
 #[test]
 fn init_to_rtr_parses_the_path() {
     let attr = rtr_attr();
-    let Ok((_, ModifyQp::ToRtr(rtr))) = parse(IBV_QPS_INIT, &attr, RTR) else { panic!("legal") };
+    let Ok((_, ModifyQp::ToRtr(rtr))) = parse(IBV_QPS_INIT, &attr, RTR) else {
+        panic!("legal")
+    };
     assert_eq!(rtr.path_mtu, PathMtu::Mtu1024);
     assert_eq!(rtr.rq_psn, 0xff_ffff, "PSNs have 24 bits");
     assert_eq!(rtr.path.dest_mac, [2, 0, 0, 0, 0, 1]);
@@ -90,7 +122,10 @@ fn values_out_of_range_are_refused() {
     }
     let mut attr = rtr_attr();
     attr.ah_attr.grh.dgid.raw[15] = 9;
-    assert_eq!(parse(IBV_QPS_INIT, &attr, RTR).err(), Some(Errno::HOST_UNREACHABLE));
+    assert_eq!(
+        parse(IBV_QPS_INIT, &attr, RTR).err(),
+        Some(Errno::HOST_UNREACHABLE)
+    );
 }
 
 #[test]
@@ -100,9 +135,15 @@ fn transitions_outside_of_the_table_are_refused() {
         assert_eq!(parse(state, &attr, RTR).err(), Some(Errno::INVALID));
     }
     attr.qp_state = IBV_QPS_SQE;
-    assert_eq!(parse(IBV_QPS_RTS, &attr, IBV_QP_STATE).err(), Some(Errno::INVALID));
+    assert_eq!(
+        parse(IBV_QPS_RTS, &attr, IBV_QP_STATE).err(),
+        Some(Errno::INVALID)
+    );
     attr.qp_state = 77;
-    assert_eq!(parse(IBV_QPS_RTS, &attr, IBV_QP_STATE).err(), Some(Errno::INVALID));
+    assert_eq!(
+        parse(IBV_QPS_RTS, &attr, IBV_QP_STATE).err(),
+        Some(Errno::INVALID)
+    );
 }
 
 #[test]
@@ -110,7 +151,10 @@ fn every_state_can_be_left_for_reset_and_err() {
     let mut attr = zeroed_qp_attr();
     for state in IBV_QPS_RESET..=IBV_QPS_ERR {
         attr.qp_state = IBV_QPS_RESET;
-        assert_eq!(parse(state, &attr, IBV_QP_STATE), Ok((IBV_QPS_RESET, ModifyQp::ToReset)));
+        assert_eq!(
+            parse(state, &attr, IBV_QP_STATE),
+            Ok((IBV_QPS_RESET, ModifyQp::ToReset))
+        );
         attr.qp_state = IBV_QPS_ERR;
         let to_err = parse(state, &attr, IBV_QP_STATE);
         if state == IBV_QPS_RESET {
@@ -119,15 +163,24 @@ fn every_state_can_be_left_for_reset_and_err() {
             assert_eq!(to_err, Ok((IBV_QPS_ERR, ModifyQp::ToErr)));
         }
     }
-    assert_eq!(parse(IBV_QPS_RTS, &attr, IBV_QP_STATE | IBV_QP_PORT), Err(Errno::INVALID));
+    assert_eq!(
+        parse(IBV_QPS_RTS, &attr, IBV_QP_STATE | IBV_QP_PORT),
+        Err(Errno::INVALID)
+    );
 }
 
 #[test]
 fn a_mask_without_a_state_updates_in_place() {
     let mut attr = zeroed_qp_attr();
     attr.min_rnr_timer = 3;
-    let expected = ModifyQp::UpdateRts(RtsUpdate { access: None, min_rnr_timer: Some(3) });
-    assert_eq!(parse(IBV_QPS_RTS, &attr, IBV_QP_MIN_RNR_TIMER), Ok((IBV_QPS_RTS, expected)));
+    let expected = ModifyQp::UpdateRts(RtsUpdate {
+        access: None,
+        min_rnr_timer: Some(3),
+    });
+    assert_eq!(
+        parse(IBV_QPS_RTS, &attr, IBV_QP_MIN_RNR_TIMER),
+        Ok((IBV_QPS_RTS, expected))
+    );
     attr.cur_qp_state = IBV_QPS_SQD;
     attr.qp_state = IBV_QPS_RTS;
     let mask = IBV_QP_STATE | IBV_QP_CUR_STATE;
@@ -140,8 +193,17 @@ fn a_mask_without_a_state_updates_in_place() {
 #[test]
 fn path_migration_is_not_supported() {
     let mut attr = zeroed_qp_attr();
-    assert_eq!(parse(IBV_QPS_RTS, &attr, IBV_QP_ALT_PATH), Err(Errno::NOT_SUPPORTED));
-    assert!(parse(IBV_QPS_RTS, &attr, IBV_QP_PATH_MIG_STATE).is_ok(), "MIGRATED is what it is");
+    assert_eq!(
+        parse(IBV_QPS_RTS, &attr, IBV_QP_ALT_PATH),
+        Err(Errno::NOT_SUPPORTED)
+    );
+    assert!(
+        parse(IBV_QPS_RTS, &attr, IBV_QP_PATH_MIG_STATE).is_ok(),
+        "MIGRATED is what it is"
+    );
     attr.path_mig_state = 2;
-    assert_eq!(parse(IBV_QPS_RTS, &attr, IBV_QP_PATH_MIG_STATE), Err(Errno::NOT_SUPPORTED));
+    assert_eq!(
+        parse(IBV_QPS_RTS, &attr, IBV_QP_PATH_MIG_STATE),
+        Err(Errno::NOT_SUPPORTED)
+    );
 }

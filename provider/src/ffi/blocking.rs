@@ -1,8 +1,8 @@
 //! Calls that block: event reads, and destruction that waits for acknowledgements.
 //!
-//! A thread may be cancelled in them. Cancellation unwinds the stack, which Rust code that has something to drop does
-//! not survive, so these are plain frames: one system call of libc, and helpers that are `extern "C"` and therefore
-//! leave no clean-up behind in the caller.
+//! A thread may be cancelled in them. Cancellation unwinds the stack, which Rust code that has
+//! something to drop does not survive, so these are plain frames: one system call of libc, and
+//! helpers that are `extern "C"` and therefore leave no clean-up behind in the caller.
 
 use super::boundary::{last_errno, status};
 use super::handle::Handle;
@@ -92,9 +92,12 @@ extern "C" fn take_completion_event(
     super::boundary::minus_one(|| {
         // SAFETY: the program passes a channel of this library.
         let channel = unsafe { Handle::<ibv_comp_channel, Channel>::borrow(channel)? };
-        let Some(Subject::Completion(source)) = channel.events.take() else { return Ok(PURGED) };
+        let Some(Subject::Completion(source)) = channel.events.take() else {
+            return Ok(PURGED);
+        };
         let found: *mut ibv_cq = std::ptr::with_exposed_provenance_mut(source.address());
-        // SAFETY: a CQ stays until the events that were taken are acknowledged. The other two are the program's.
+        // SAFETY: a CQ stays until the events that were taken are acknowledged. The other two are
+        // the program's.
         unsafe {
             if let Some(cq) = cq.as_mut() {
                 *cq = found;
@@ -120,7 +123,10 @@ extern "C" fn take_async_event(context: *mut ibv_context, event: *mut ibv_async_
             Some(Subject::Port(kind)) => (kind, ibv_async_element { port_num: 1 }),
             _ => return Ok(PURGED),
         };
-        *event = ibv_async_event { element, event_type: kind };
+        *event = ibv_async_event {
+            element,
+            event_type: kind,
+        };
         Ok(FOUND)
     })
 }
@@ -180,7 +186,8 @@ pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, count: c_uint) {
 /// `ibv_ack_async_event`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
-    // SAFETY: the program passes an event that it got from `ibv_get_async_event`, whose object is alive.
+    // SAFETY: the program passes an event that it got from `ibv_get_async_event`, whose object is
+    // alive.
     unsafe {
         let Some(event) = event.as_ref() else { return };
         match event.event_type {
@@ -209,8 +216,18 @@ pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     // SAFETY: the CQ is alive until `free_cq`.
     unsafe {
         let (mutex, cond) = (&raw mut (*cq).mutex, &raw mut (*cq).cond);
-        wait_for_acknowledgements(mutex, cond, &raw const (*cq).comp_events_completed, reported[0]);
-        wait_for_acknowledgements(mutex, cond, &raw const (*cq).async_events_completed, reported[1]);
+        wait_for_acknowledgements(
+            mutex,
+            cond,
+            &raw const (*cq).comp_events_completed,
+            reported[0],
+        );
+        wait_for_acknowledgements(
+            mutex,
+            cond,
+            &raw const (*cq).async_events_completed,
+            reported[1],
+        );
     }
     free_cq(cq);
     0
@@ -221,7 +238,10 @@ extern "C" fn stop_cq(cq: *mut ibv_cq, reported: &mut [u32; 2]) -> c_int {
         // SAFETY: the program passes a CQ of this library.
         let body = unsafe { Handle::<ibv_cq_ex, Cq>::borrow(cq)? };
         body.destroy()?;
-        *reported = [body.source.completion_reported(), body.source.async_reported()];
+        *reported = [
+            body.source.completion_reported(),
+            body.source.async_reported(),
+        ];
         Ok(())
     })
 }

@@ -19,7 +19,8 @@ pub(super) fn set_errno(errno: Errno) {
 /// Runs a verb; a panic in it is an I/O error.
 #[inline]
 pub(super) fn guard<R>(body: impl FnOnce() -> Result<R, Errno>) -> Result<R, Errno> {
-    // What a panic leaves behind is behind locks that do not poison, in objects that stay consistent word by word.
+    // What a panic leaves behind is behind locks that do not poison, in objects that stay
+    // consistent word by word.
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Errno::IO))
 }
 

@@ -25,17 +25,29 @@ impl EventFd {
 
     /// Adds one.
     ///
-    /// By system call: `write` of libc is a cancellation point, and this runs inside calls that are none.
+    /// By system call: `write` of libc is a cancellation point, and this runs inside calls that are
+    /// none.
     pub(crate) fn post(&self) {
         let one = 1_u64;
-        // SAFETY: writes eight bytes from a local. It can neither block nor fail below 2^64 - 1 events.
-        unsafe { libc::syscall(libc::SYS_write, self.number(), &raw const one, size_of::<u64>()) };
+        // SAFETY: writes eight bytes from a local. It can neither block nor fail below 2^64 - 1
+        // events.
+        unsafe {
+            libc::syscall(
+                libc::SYS_write,
+                self.number(),
+                &raw const one,
+                size_of::<u64>(),
+            )
+        };
     }
 
     /// Takes one if there is one, whether or not the descriptor blocks.
     pub(crate) fn try_take(&self) -> bool {
         let mut count = 0_u64;
-        let buffer = libc::iovec { iov_base: (&raw mut count).cast(), iov_len: size_of::<u64>() };
+        let buffer = libc::iovec {
+            iov_base: (&raw mut count).cast(),
+            iov_len: size_of::<u64>(),
+        };
         // SAFETY: reads eight bytes into a local. Offset -1 (both halves) means: not positioned.
         let read = unsafe {
             libc::syscall(
@@ -48,18 +60,40 @@ impl EventFd {
                 libc::RWF_NOWAIT,
             )
         };
-        read == 8 || (read < 0 && super::boundary::last_errno().0 == libc::EOPNOTSUPP && self.poll_and_take())
+        read == 8
+            || (read < 0
+                && super::boundary::last_errno().0 == libc::EOPNOTSUPP
+                && self.poll_and_take())
     }
 
     /// The same for kernels before 5.8, whose eventfd does not know `RWF_NOWAIT`.
     fn poll_and_take(&self) -> bool {
         let mut count = 0_u64;
-        let mut ready = libc::pollfd { fd: self.number(), events: libc::POLLIN, revents: 0 };
-        let no_wait = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut ready = libc::pollfd {
+            fd: self.number(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let no_wait = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
         // SAFETY: both calls use locals only.
         unsafe {
-            libc::syscall(libc::SYS_ppoll, &raw mut ready, 1, &raw const no_wait, std::ptr::null::<u8>(), 0) == 1
-                && libc::syscall(libc::SYS_read, self.number(), &raw mut count, size_of::<u64>()) == 8
+            libc::syscall(
+                libc::SYS_ppoll,
+                &raw mut ready,
+                1,
+                &raw const no_wait,
+                std::ptr::null::<u8>(),
+                0,
+            ) == 1
+                && libc::syscall(
+                    libc::SYS_read,
+                    self.number(),
+                    &raw mut count,
+                    size_of::<u64>(),
+                ) == 8
         }
     }
 }

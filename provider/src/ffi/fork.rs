@@ -1,7 +1,8 @@
 //! What becomes of the library in a child after `fork`.
 //!
-//! The device's threads do not exist there and its locks may be held for ever, so everything that the parent opened is
-//! dead: its verbs answer `EIO` and touch nothing. The child may open the device anew.
+//! The device's threads do not exist there and its locks may be held for ever, so everything that
+//! the parent opened is dead: its verbs answer `EIO` and touch nothing. The child may open the
+//! device anew.
 
 use parking_lot::lock_api::RawMutex as _;
 use parking_lot::{Mutex, MutexGuard};
@@ -32,17 +33,24 @@ impl Generation {
 static FORK_LOCK: Mutex<()> = Mutex::new(());
 
 /// A section of code during which no other thread can fork; at most one thread is in it.
-pub(crate) struct ProcessLock(#[expect(dead_code, reason = "held until dropped")] MutexGuard<'static, ()>);
+pub(crate) struct ProcessLock {
+    _guard: MutexGuard<'static, ()>,
+}
 
 impl ProcessLock {
     /// Enters, after the handlers of `fork` are in place.
     pub(crate) fn enter() -> Self {
         static REGISTERED: Once = Once::new();
         REGISTERED.call_once(|| {
-            // SAFETY: the handlers are functions of this library, which is never unloaded (-z nodelete).
-            unsafe { libc::pthread_atfork(Some(before), Some(after_in_parent), Some(after_in_child)) };
+            // SAFETY: the handlers are functions of this library, which is never unloaded (-z
+            // nodelete).
+            unsafe {
+                libc::pthread_atfork(Some(before), Some(after_in_parent), Some(after_in_child))
+            };
         });
-        Self(FORK_LOCK.lock())
+        Self {
+            _guard: FORK_LOCK.lock(),
+        }
     }
 }
 

@@ -2,8 +2,8 @@
 
 use crate::errno::Errno;
 
-/// A verbs object on the heap. Its address is that of the public struct, and it never moves: programs and their inline
-/// calls read the public part, and its mutex and condition are in place.
+/// A verbs object on the heap. Its address is that of the public struct, and it never moves:
+/// programs and their inline calls read the public part, and its mutex and condition are in place.
 #[repr(C)]
 pub(super) struct Handle<Public, Body> {
     pub(super) public: Public,
@@ -18,16 +18,16 @@ impl<Public, Body> Handle<Public, Body> {
 
     /// The object behind a pointer from the program.
     ///
-    /// # Safety
-    /// `pointer` is null or was made by [`Handle::give`] of this very type and not taken back; it stays so for `'a`.
+    /// # Safety `pointer` is null or was made by [`Handle::give`] of this very type and not taken
+    /// back; it stays so for `'a`.
     #[inline]
     pub(super) unsafe fn borrow<'a, P>(pointer: *mut P) -> Result<&'a Body, Errno> {
         if pointer.is_null() {
             return Err(Errno::INVALID);
         }
-        // SAFETY: `repr(C)` puts the public part at the start, so the addresses are equal. Only the body is borrowed:
-        // the program writes to the public part.
-        Ok(unsafe { &*(&raw const (*pointer.cast::<Self>()).body) })
+        // SAFETY: `repr(C)` puts the public part at the start, so the addresses are equal. Only the
+        // body is borrowed: the program writes to the public part.
+        Ok(unsafe { &(*pointer.cast::<Self>()).body })
     }
 
     /// Takes an object back and drops it.

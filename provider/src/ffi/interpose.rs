@@ -1,32 +1,32 @@
 //! File calls of libc, redirected for the few paths under which programs look for RDMA devices.
 //!
-//! There is no kernel driver, so `/sys/class/infiniband` has no `ferroce0`. Programs that read it find a directory tree
-//! of ours instead ([`crate::sysfs`]); every other path goes on unchanged, for the price of comparing its first bytes.
-//! Being real directories, the tree needs no further help: what is opened relative to it, or listed, simply works.
+//! There is no kernel driver, so `/sys/class/infiniband` has no `ferroce0`. Programs that read it
+//! find a directory tree of ours instead ([`crate::sysfs`]); every other path goes on unchanged,
+//! for the price of comparing its first bytes. Being real directories, the tree needs no further
+//! help: what is opened relative to it, or listed, simply works.
 //!
-//! Calls that are one system call are made as such, so that nothing here depends on the order in which libraries are
-//! found; the others are looked up behind this library. The standard library of this very library comes through here
-//! too: nothing may be called that would come back with a path that is redirected.
+//! Calls that are one system call are made as such, so that nothing here depends on the order in
+//! which libraries are found; the others are looked up behind this library. The standard library of
+//! this very library comes through here too: nothing may be called that would come back with a path
+//! that is redirected.
 
 use super::boundary::set_errno;
 use crate::errno::Errno;
 use libc::{AT_FDCWD, DIR, FILE, c_char, c_int, c_long, c_uint, c_void, mode_t, size_t, ssize_t};
 use std::ffi::CStr;
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Bytes of the longest path, with its zero, that the kernel takes.
 const PATH_MAX: usize = libc::PATH_MAX as usize;
 
-/// A path as it is to be used: the program's own, or a redirected copy.
-struct Target {
-    buffer: [u8; PATH_MAX],
-}
+/// A redirected path with its zero.
+type Target = [u8; PATH_MAX];
 
-impl Target {
-    #[inline]
-    fn new() -> std::mem::MaybeUninit<Self> {
-        std::mem::MaybeUninit::uninit()
-    }
+/// Room for a redirected path, not initialised: most paths need none.
+#[inline]
+fn room() -> MaybeUninit<Target> {
+    MaybeUninit::uninit()
 }
 
 /// The path to use for `path`; `room` holds it when it is redirected.
@@ -34,7 +34,7 @@ impl Target {
 /// # Safety
 /// `path` is null or a C string.
 #[inline]
-unsafe fn redirect(path: *const c_char, room: &mut std::mem::MaybeUninit<Target>) -> *const c_char {
+unsafe fn redirect(path: *const c_char, room: &mut MaybeUninit<Target>) -> *const c_char {
     // SAFETY: by the contract; the second byte is read only when the first is not the end.
     let candidate = !path.is_null() && unsafe { *path == b'/' as c_char } && {
         // SAFETY: as above.
@@ -53,16 +53,15 @@ unsafe fn redirect(path: *const c_char, room: &mut std::mem::MaybeUninit<Target>
 /// # Safety
 /// `path` is a C string.
 #[cold]
-unsafe fn redirect_candidate(
-    path: *const c_char,
-    room: &mut std::mem::MaybeUninit<Target>,
-) -> *const c_char {
+unsafe fn redirect_candidate(path: *const c_char, room: &mut MaybeUninit<Target>) -> *const c_char {
     // SAFETY: by the contract.
     let original = unsafe { CStr::from_ptr(path) }.to_bytes();
     if !crate::sysfs::is_ours(original) {
         return path;
     }
-    let Ok(Some(root)) = super::boundary::guard(|| Ok(crate::sysfs::root())) else { return path };
+    let Ok(Some(root)) = super::boundary::guard(|| Ok(crate::sysfs::root())) else {
+        return path;
+    };
     let root = root.as_bytes();
     if root.len() + original.len() >= PATH_MAX {
         return path;
@@ -71,7 +70,9 @@ unsafe fn redirect_candidate(
     // SAFETY: the buffer has PATH_MAX bytes, which root, path and zero do not exceed.
     unsafe {
         buffer.copy_from_nonoverlapping(root.as_ptr(), root.len());
-        buffer.add(root.len()).copy_from_nonoverlapping(original.as_ptr(), original.len());
+        buffer
+            .add(root.len())
+            .copy_from_nonoverlapping(original.as_ptr(), original.len());
         buffer.add(root.len() + original.len()).write(0);
     }
     buffer.cast()
@@ -83,18 +84,24 @@ macro_rules! next {
         static NEXT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
         let mut function = NEXT.load(Ordering::Relaxed);
         if function.is_null() {
-            let name = concat!(stringify!($name), "\0");
-            // SAFETY: the name is a C string.
-            function = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr().cast()) };
+            function = look_up(concat!(stringify!($name), "\0"));
             NEXT.store(function, Ordering::Relaxed);
         }
-        if function.is_null() {
-            None
-        } else {
+        let function: Option<$type> = match function.is_null() {
+            true => None,
             // SAFETY: libc's function of this name has this type.
-            Some(unsafe { std::mem::transmute::<*mut c_void, $type>(function) })
-        }
+            #[allow(unused_unsafe, reason = "some callers are in an unsafe block already")]
+            false => Some(unsafe { std::mem::transmute::<*mut c_void, $type>(function) }),
+        };
+        function
     }};
+}
+
+/// Finds a function behind this library; `name` ends with a zero.
+fn look_up(name: &'static str) -> *mut c_void {
+    debug_assert!(name.ends_with('\0'));
+    // SAFETY: the name is a C string.
+    unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr().cast()) }
 }
 
 /// Opens by system call.
@@ -102,16 +109,22 @@ macro_rules! next {
 /// # Safety
 /// `path` is null or a C string.
 unsafe fn open_at(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-    let mut room = Target::new();
+    let mut room = room();
     // SAFETY: by the contract.
     unsafe {
         let path = redirect(path, &mut room);
-        libc::syscall(libc::SYS_openat, directory, path, flags | libc::O_LARGEFILE, mode) as c_int
+        libc::syscall(
+            libc::SYS_openat,
+            directory,
+            path,
+            flags | libc::O_LARGEFILE,
+            mode,
+        ) as c_int
     }
 }
 
-/// Declares entries that open a file. C declares them variadic; the optional mode is passed like a third argument on
-/// the supported machines, and the kernel looks at it only when it creates.
+/// Declares entries that open a file. C declares them variadic; the optional mode is passed like a
+/// third argument on the supported machines, and the kernel looks at it only when it creates.
 macro_rules! open_entries {
     ($($name:ident)*) => {$(
         /// `open` of libc.
@@ -169,9 +182,9 @@ type Fopen = unsafe extern "C" fn(*const c_char, *const c_char) -> *mut FILE;
 /// # Safety
 /// `path` and `mode` are C strings, `next` is libc's `fopen`.
 unsafe fn open_stream(next: Option<Fopen>, path: *const c_char, mode: *const c_char) -> *mut FILE {
-    let mut room = Target::new();
-    // SAFETY: by the contract.
+    let mut room = room();
     match next {
+        // SAFETY: by the contract.
         Some(next) => unsafe { next(redirect(path, &mut room), mode) },
         None => missing(),
     }
@@ -200,7 +213,7 @@ pub unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *m
 /// `opendir` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn opendir(path: *const c_char) -> *mut DIR {
-    let mut room = Target::new();
+    let mut room = room();
     match next!(opendir as unsafe extern "C" fn(*const c_char) -> *mut DIR) {
         // SAFETY: the caller's path.
         Some(next) => unsafe { next(redirect(path, &mut room)) },
@@ -213,7 +226,7 @@ type Realpath = unsafe extern "C" fn(*const c_char, *mut c_char) -> *mut c_char;
 /// `realpath` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realpath(path: *const c_char, resolved: *mut c_char) -> *mut c_char {
-    let mut room = Target::new();
+    let mut room = room();
     match next!(realpath as Realpath) {
         // SAFETY: the caller's path and buffer.
         Some(next) => unsafe { next(redirect(path, &mut room), resolved) },
@@ -229,7 +242,7 @@ pub unsafe extern "C" fn __realpath_chk(
     size: size_t,
 ) -> *mut c_char {
     type Checked = unsafe extern "C" fn(*const c_char, *mut c_char, size_t) -> *mut c_char;
-    let mut room = Target::new();
+    let mut room = room();
     match next!(__realpath_chk as Checked) {
         // SAFETY: the caller's path and buffer.
         Some(next) => unsafe { next(redirect(path, &mut room), resolved, size) },
@@ -247,7 +260,7 @@ unsafe fn read_link(
     buffer: *mut c_char,
     size: size_t,
 ) -> ssize_t {
-    let mut room = Target::new();
+    let mut room = room();
     // SAFETY: by the contract.
     unsafe {
         let path = redirect(path, &mut room);
@@ -305,7 +318,7 @@ pub unsafe extern "C" fn faccessat(
     mode: c_int,
     flags: c_int,
 ) -> c_int {
-    let mut room = Target::new();
+    let mut room = room();
     // SAFETY: the caller's path.
     unsafe {
         let path = redirect(path, &mut room);
@@ -326,7 +339,7 @@ unsafe fn stat_at(
     status: *mut libc::stat,
     flags: c_int,
 ) -> c_int {
-    let mut room = Target::new();
+    let mut room = room();
     // SAFETY: by the contract; on 64-bit machines libc's struct is the kernel's.
     unsafe {
         let path = redirect(path, &mut room);
@@ -334,8 +347,8 @@ unsafe fn stat_at(
     }
 }
 
-/// Declares the entries that read a file's status: those of today and those of glibc before 2.33, whose first argument
-/// is the version of the struct.
+/// Declares the entries that read a file's status: those of today and those of glibc before 2.33,
+/// whose first argument is the version of the struct.
 macro_rules! stat_entries {
     ($($name:ident $old:ident $flags:expr;)*) => {$(
         /// `stat` or `lstat` of libc.
@@ -401,7 +414,7 @@ pub unsafe extern "C" fn statx(
     mask: c_uint,
     status: *mut c_void,
 ) -> c_int {
-    let mut room = Target::new();
+    let mut room = room();
     // SAFETY: the caller's path and struct.
     unsafe {
         let path = redirect(path, &mut room);

@@ -1,11 +1,14 @@
-//! Translation between the kernel's structs and those of verbs.h, which librdmacm asks the library for.
+//! Translation between the kernel's structs and those of verbs.h, which librdmacm asks the library
+//! for.
 
 use crate::ffi::abi::*;
 
 fn ah_attr(source: &ib_uverbs_ah_attr) -> ibv_ah_attr {
     ibv_ah_attr {
         grh: ibv_global_route {
-            dgid: ibv_gid { raw: source.grh.dgid },
+            dgid: ibv_gid {
+                raw: source.grh.dgid,
+            },
             flow_label: source.grh.flow_label,
             sgid_index: source.grh.sgid_index,
             hop_limit: source.grh.hop_limit,

@@ -18,9 +18,15 @@ fn page_size() -> usize {
 pub(super) fn populate(address: usize, length: usize, writable: bool) -> Result<(), Errno> {
     let page = page_size();
     let start = address & !(page - 1);
-    let end = address.checked_add(length).and_then(|end| end.checked_next_multiple_of(page));
+    let end = address
+        .checked_add(length)
+        .and_then(|end| end.checked_next_multiple_of(page));
     let end = end.ok_or(Errno::INVALID)?;
-    let advice = if writable { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
+    let advice = if writable {
+        libc::MADV_POPULATE_WRITE
+    } else {
+        libc::MADV_POPULATE_READ
+    };
     let pointer: *mut c_void = std::ptr::with_exposed_provenance_mut(start);
     // SAFETY: the call only brings pages in; a range that is not mapped is an error, not an access.
     if unsafe { libc::madvise(pointer, end - start, advice) } == 0 {
@@ -28,7 +34,8 @@ pub(super) fn populate(address: usize, length: usize, writable: bool) -> Result<
     }
     match last_errno().0 {
         libc::EFAULT | libc::ENOMEM => Err(Errno::FAULT),
-        // A kernel before 5.14 does not know the advice, and special mappings refuse it: nothing is learnt then.
+        // A kernel before 5.14 does not know the advice, and special mappings refuse it: nothing is
+        // learnt then.
         _ => Ok(()),
     }
 }
@@ -41,7 +48,9 @@ pub(super) struct Mapping {
 
 impl Mapping {
     pub(super) fn new(length: usize) -> Result<Self, Errno> {
-        let length = length.checked_next_multiple_of(page_size()).ok_or(Errno::NO_MEMORY)?;
+        let length = length
+            .checked_next_multiple_of(page_size())
+            .ok_or(Errno::NO_MEMORY)?;
         if length == 0 {
             return Err(Errno::INVALID);
         }

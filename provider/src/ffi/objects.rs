@@ -20,9 +20,9 @@ pub(super) struct Context {
     /// The async queue.
     pub(super) events: Arc<EventQueue>,
     /// `cmd_fd`: programs duplicate it, so it is a descriptor of something.
-    pub(super) command_fd: OwnedFd,
+    pub(super) _command_fd: OwnedFd,
     /// What `verbs_context.priv` points to.
-    pub(super) private: Box<[u64; PRIVATE_WORDS]>,
+    pub(super) _private: Box<[u64; PRIVATE_WORDS]>,
 }
 
 /// Words behind `verbs_context.priv`, all zero: more than any release looks at.
@@ -43,7 +43,9 @@ impl Context {
         if context.is_null() {
             return std::ptr::null_mut();
         }
-        context.wrapping_byte_sub(std::mem::offset_of!(verbs_context, context)).cast()
+        context
+            .wrapping_byte_sub(std::mem::offset_of!(verbs_context, context))
+            .cast()
     }
 }
 
@@ -70,7 +72,10 @@ pub(super) struct Channel {
 /// Behind `struct ibv_ah`.
 pub(super) struct Ah {
     /// Parsed when the handle is made, so that posting does not.
-    #[expect(dead_code, reason = "read by the datagram service, which is not there yet")]
+    #[expect(
+        dead_code,
+        reason = "read by the datagram service, which is not there yet"
+    )]
     pub(super) path: AddressVector,
 }
 
@@ -94,7 +99,8 @@ impl<T> Locked<T> {
     }
 }
 
-/// What lives between `ibv_start_poll` and `ibv_end_poll`. The lock of the CQ is held by `poller` itself.
+/// What lives between `ibv_start_poll` and `ibv_end_poll`. The lock of the CQ is held by `poller`
+/// itself.
 pub(super) struct Polling {
     pub(super) poller: Poller<'static>,
     /// The completion that the program is at.
@@ -108,14 +114,18 @@ pub(super) struct Cq {
     inner: crate::cq::Cq,
 }
 
-// SAFETY: the cell is touched by the thread that holds the CQ's lock, and by the one that destroys the CQ.
+// SAFETY: the cell is touched by the thread that holds the CQ's lock, and by the one that destroys
+// the CQ.
 unsafe impl Send for Cq {}
 // SAFETY: as above; the rest is `Sync`.
 unsafe impl Sync for Cq {}
 
 impl Cq {
     pub(super) fn new(inner: crate::cq::Cq) -> Self {
-        Self { polling: Locked::new(None), inner }
+        Self {
+            polling: Locked::new(None),
+            inner,
+        }
     }
 
     /// Locks the CQ for as long as the object lives.
@@ -124,8 +134,8 @@ impl Cq {
     /// The poller goes before the object: it is kept in `polling` or dropped by the caller.
     #[inline]
     pub(super) unsafe fn lock(&self) -> Poller<'static> {
-        // SAFETY: only the lifetime changes. The CQ is behind an `Arc` of this object, and this object is on the heap
-        // until it is destroyed.
+        // SAFETY: only the lifetime changes. The CQ is behind an `Arc` of this object, and this
+        // object is on the heap until it is destroyed.
         unsafe { std::mem::transmute::<Poller<'_>, Poller<'static>>(self.inner.queue.lock()) }
     }
 }
@@ -139,7 +149,8 @@ impl Deref for Cq {
     }
 }
 
-/// What lives between `ibv_wr_start` and `ibv_wr_complete`. The lock of the send queue is held by `batch` itself.
+/// What lives between `ibv_wr_start` and `ibv_wr_complete`. The lock of the send queue is held by
+/// `batch` itself.
 pub(super) struct Posting {
     pub(super) batch: SendBatch<'static>,
     pub(super) builder: Builder,
@@ -156,15 +167,21 @@ pub(super) struct Qp {
     pub(super) created: ibv_qp_init_attr,
 }
 
-// SAFETY: the cell is touched by the thread that holds the send queue's lock, and by the one that destroys the QP. The
-// pointers in `created` are never followed here, only given back to the program.
+// SAFETY: the cell is touched by the thread that holds the send queue's lock, and by the one that
+// destroys the QP. The pointers in `created` are never followed here, only given back to the
+// program.
 unsafe impl Send for Qp {}
 // SAFETY: as above; the rest is `Sync`.
 unsafe impl Sync for Qp {}
 
 impl Qp {
     pub(super) fn new(inner: crate::qp::Qp, extended: bool, created: ibv_qp_init_attr) -> Self {
-        Self { posting: Locked::new(None), inner, extended, created }
+        Self {
+            posting: Locked::new(None),
+            inner,
+            extended,
+            created,
+        }
     }
 
     /// Locks the send queue for as long as the object lives.
@@ -174,8 +191,8 @@ impl Qp {
     #[inline]
     pub(super) unsafe fn lock(&self) -> SendBatch<'static> {
         let batch = self.inner.pair.send_queue().lock();
-        // SAFETY: only the lifetime changes. The queue is behind an `Arc` of this object, and this object is on the
-        // heap until it is destroyed.
+        // SAFETY: only the lifetime changes. The queue is behind an `Arc` of this object, and this
+        // object is on the heap until it is destroyed.
         unsafe { std::mem::transmute::<SendBatch<'_>, SendBatch<'static>>(batch) }
     }
 }

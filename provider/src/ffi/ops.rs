@@ -1,7 +1,8 @@
 //! The two tables of a context, through which the inline calls of verbs.h come.
 //!
-//! Entries of `verbs_context` that are left empty are those whose inline call then answers `EOPNOTSUPP` by itself.
-//! Entries of `ibv_context_ops` are called without a look, so all that have a caller are filled.
+//! Entries of `verbs_context` that are left empty are those whose inline call then answers
+//! `EOPNOTSUPP` by itself. Entries of `ibv_context_ops` are called without a look, so all that have
+//! a caller are filled.
 
 use super::boundary::{pointer, set_errno, status};
 use super::work_request::{poll_cq, post_recv, post_send, req_notify_cq};

@@ -54,7 +54,9 @@ unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
         // SAFETY: the program passes a CQ of this library.
         let body = unsafe { Handle::<ibv_cq_ex, Cq>::borrow(cq)? };
         // SAFETY: this thread holds the lock since `start_poll`.
-        let polling = unsafe { body.polling.get() }.as_mut().ok_or(Errno::INVALID)?;
+        let polling = unsafe { body.polling.get() }
+            .as_mut()
+            .ok_or(Errno::INVALID)?;
         polling.current = polling.poller.next().ok_or(Errno::NO_ENTRY)?;
         // SAFETY: the CQ is alive.
         unsafe { show(cq, &polling.current) };
@@ -113,7 +115,8 @@ readers! {
     read_dlid_path_bits: u8 = |_| 0;
 }
 
-/// Fills the table of a CQ. Entries of fields that cannot be asked for stay empty, as in every provider.
+/// Fills the table of a CQ. Entries of fields that cannot be asked for stay empty, as in every
+/// provider.
 pub(super) fn fill(cq: &mut ibv_cq_ex) {
     cq.start_poll = Some(start_poll);
     cq.next_poll = Some(next_poll);

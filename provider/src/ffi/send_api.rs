@@ -1,7 +1,7 @@
 //! `ibv_wr_*`: the entries of `struct ibv_qp_ex`.
 //!
-//! They run in the critical section of one thread, which holds the send queue's lock from `wr_start` to `wr_complete`
-//! or `wr_abort`. None but `wr_complete` can tell of a failure.
+//! They run in the critical section of one thread, which holds the send queue's lock from
+//! `wr_start` to `wr_complete` or `wr_abort`. None but `wr_complete` can tell of a failure.
 
 use super::boundary::{guard, set_errno, status};
 use super::handle::Handle;
@@ -13,7 +13,8 @@ use crate::ffi::abi::*;
 use ferroce_driver::{DataSegment, RKey, RemoteAddress, SendData, SendOperation};
 use libc::{c_int, c_void, size_t};
 
-/// Runs a step in the open section of a QP. Without a section there is nothing to run in, and `wr_complete` says so.
+/// Runs a step in the open section of a QP. Without a section there is nothing to run in, and
+/// `wr_complete` says so.
 ///
 /// # Safety
 /// `qp` is a QP of this library, and if its section is open, this thread opened it.
@@ -71,7 +72,10 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
         // SAFETY: the batch is kept in `posting`.
         let batch = unsafe { qp.lock() };
         // SAFETY: this thread has just taken the lock.
-        *unsafe { qp.posting.get() } = Some(Posting { batch, builder: Builder::default() });
+        *unsafe { qp.posting.get() } = Some(Posting {
+            batch,
+            builder: Builder::default(),
+        });
         Ok(())
     });
 }
@@ -82,7 +86,8 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
         let qp = unsafe { Handle::<ibv_qp_ex, Qp>::borrow(qp)? };
         qp.adapter.check()?;
         // SAFETY: this thread holds the lock since `wr_start`.
-        let Posting { batch, builder } = unsafe { qp.posting.get().take() }.ok_or(Errno::INVALID)?;
+        let Posting { batch, builder } =
+            unsafe { qp.posting.get().take() }.ok_or(Errno::INVALID)?;
         builder.complete(batch)
     })
 }
@@ -100,7 +105,10 @@ unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
 }
 
 fn remote(r_key: u32, virtual_address: u64) -> RemoteAddress {
-    RemoteAddress { virtual_address, r_key: RKey(r_key) }
+    RemoteAddress {
+        virtual_address,
+        r_key: RKey(r_key),
+    }
 }
 
 unsafe extern "C" fn wr_send(qp: *mut ibv_qp_ex) {
@@ -137,7 +145,16 @@ unsafe extern "C" fn wr_rdma_read(qp: *mut ibv_qp_ex, r_key: u32, address: u64) 
 
 unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, l_key: u32, address: u64, length: u32) {
     // SAFETY: the program's QP, in its section.
-    unsafe { data(qp, SendData::ScatterGather(&[DataSegment { address, length, l_key }])) }
+    unsafe {
+        data(
+            qp,
+            SendData::ScatterGather(&[DataSegment {
+                address,
+                length,
+                l_key,
+            }]),
+        );
+    }
 }
 
 unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, count: size_t, list: *const ibv_sge) {
@@ -152,7 +169,12 @@ unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, count: size_t, list: *c
 
 unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, address: *mut c_void, length: size_t) {
     // SAFETY: the program's QP, in its section, and its memory.
-    unsafe { data(qp, SendData::Inline(&[piece(address.expose_provenance() as u64, length)])) }
+    unsafe {
+        data(
+            qp,
+            SendData::Inline(&[piece(address.expose_provenance() as u64, length)]),
+        );
+    }
 }
 
 unsafe extern "C" fn wr_set_inline_data_list(
@@ -178,8 +200,8 @@ unsafe extern "C" fn wr_set_inline_data_list(
     }
 }
 
-/// Fills the table of a QP that was created with `send_ops_flags`. Entries of operations that cannot be asked for stay
-/// empty, as in every provider.
+/// Fills the table of a QP that was created with `send_ops_flags`. Entries of operations that
+/// cannot be asked for stay empty, as in every provider.
 pub(super) fn fill(qp: &mut ibv_qp_ex) {
     qp.wr_start = Some(wr_start);
     qp.wr_complete = Some(wr_complete);

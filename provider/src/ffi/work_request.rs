@@ -1,4 +1,5 @@
-//! Posting and polling: the entries behind the inline calls that programs make millions of times a second.
+//! Posting and polling: the entries behind the inline calls that programs make millions of times a
+//! second.
 
 use super::boundary::{guard, set_errno, status};
 use super::handle::Handle;
@@ -28,28 +29,35 @@ const _: () = {
 /// # Safety
 /// `list` points to `count` elements that stay unchanged for `'a`, unless `count` is zero.
 #[inline]
-pub(super) unsafe fn scatter_list<'a>(list: *const ibv_sge, count: usize) -> Result<&'a [DataSegment], Errno> {
+pub(super) unsafe fn scatter_list<'a>(
+    list: *const ibv_sge,
+    count: usize,
+) -> Result<&'a [DataSegment], Errno> {
     if count == 0 {
         return Ok(&[]);
     }
     if list.is_null() {
         return Err(Errno::INVALID);
     }
-    // SAFETY: by the contract; the layouts are equal by the assertions above, and both are plain integers.
+    // SAFETY: by the contract; the layouts are equal by the assertions above, and both are plain
+    // integers.
     Ok(unsafe { std::slice::from_raw_parts(list.cast(), count) })
 }
 
 /// Memory of the program that is copied now.
 ///
-/// # Safety
-/// `address` is readable for `length` bytes, which stay unchanged for `'a`, unless `length` is zero.
+/// # Safety `address` is readable for `length` bytes, which stay unchanged for `'a`, unless
+/// `length` is zero.
 #[inline]
 pub(super) unsafe fn piece<'a>(address: u64, length: usize) -> &'a [u8] {
     if length == 0 {
         return &[];
     }
-    // SAFETY: by the contract; the address is one of this process, with its provenance exposed by the program.
-    unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(address as usize), length) }
+    // SAFETY: by the contract; the address is one of this process, with its provenance exposed by
+    // the program.
+    unsafe {
+        std::slice::from_raw_parts(std::ptr::with_exposed_provenance(address as usize), length)
+    }
 }
 
 /// Collects `count` pieces of inline data for `post`.
@@ -78,9 +86,13 @@ pub(super) fn with_pieces<'a, R>(
 /// `EOPNOTSUPP` for operations that this device lacks, `EINVAL` for unknown ones.
 #[inline]
 fn operation(wr: &ibv_send_wr) -> Result<SendOperation, Errno> {
-    // SAFETY: each member of the union is plain integers; the opcode says that this one was written.
+    // SAFETY: each member of the union is plain integers; the opcode says that this one was
+    // written.
     let rdma = unsafe { wr.wr.rdma };
-    let remote = RemoteAddress { virtual_address: rdma.remote_addr, r_key: RKey(rdma.rkey) };
+    let remote = RemoteAddress {
+        virtual_address: rdma.remote_addr,
+        r_key: RKey(rdma.rkey),
+    };
     let immediate = wr.imm_data.to_ne_bytes();
     match wr.opcode {
         IBV_WR_RDMA_WRITE => Ok(SendOperation::RdmaWrite(remote)),
@@ -207,7 +219,8 @@ pub(super) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mu
         }
         let mut slot = wc;
         let count = cq.queue.poll(max, |completion: WorkCompletion| {
-            // SAFETY: the driver calls this `max` times at most, and the program's array has `max` entries.
+            // SAFETY: the driver calls this `max` times at most, and the program's array has `max`
+            // entries.
             unsafe {
                 slot.write(to_wc(&completion));
                 slot = slot.add(1);

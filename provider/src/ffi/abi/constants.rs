@@ -1,6 +1,9 @@
 //! Values of the enums and masks of verbs.h that the library reads or writes.
 
-#![expect(missing_docs, reason = "each value is documented by its name in verbs.h and the man pages")]
+#![expect(
+    missing_docs,
+    reason = "each value is documented by its name in verbs.h and the man pages"
+)]
 
 use libc::{c_int, c_uint};
 

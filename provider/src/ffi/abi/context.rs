@@ -13,8 +13,12 @@ pub type Unused = *mut c_void;
 
 mirror! {
     struct ibv_context_ops {
-        _compat_query_device: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_device_attr) -> c_int>;
-        _compat_query_port: Option<unsafe extern "C" fn(*mut ibv_context, u8, *mut ibv_port_attr) -> c_int>;
+        _compat_query_device: Option<
+            unsafe extern "C" fn(*mut ibv_context, *mut ibv_device_attr) -> c_int,
+        >;
+        _compat_query_port: Option<
+            unsafe extern "C" fn(*mut ibv_context, u8, *mut ibv_port_attr) -> c_int,
+        >;
         _compat_alloc_pd: Unused;
         _compat_dealloc_pd: Unused;
         _compat_reg_mr: Unused;
@@ -33,13 +37,19 @@ mirror! {
         _compat_modify_srq: Unused;
         _compat_query_srq: Unused;
         _compat_destroy_srq: Unused;
-        post_srq_recv: Option<unsafe extern "C" fn(*mut ibv_srq, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int>;
+        post_srq_recv: Option<
+            unsafe extern "C" fn(*mut ibv_srq, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int,
+        >;
         _compat_create_qp: Unused;
         _compat_query_qp: Unused;
         _compat_modify_qp: Unused;
         _compat_destroy_qp: Unused;
-        post_send: Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int>;
-        post_recv: Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int>;
+        post_send: Option<
+            unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int,
+        >;
+        post_recv: Option<
+            unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int,
+        >;
         _compat_create_ah: Unused;
         _compat_destroy_ah: Unused;
         _compat_attach_mcast: Unused;
@@ -59,37 +69,63 @@ mirror! {
 
     struct verbs_context, grows_up {
         free_buf: Option<unsafe extern "C" fn(*mut c_void)>, since 64;
-        alloc_buf: Option<unsafe extern "C" fn(*mut ibv_pd, size_t, *mut *mut c_void) -> *mut c_void>, since 64;
+        alloc_buf: Option<
+            unsafe extern "C" fn(*mut ibv_pd, size_t, *mut *mut c_void) -> *mut c_void,
+        >, since 64;
         dm_export_dmabuf_fd: Option<unsafe extern "C" fn(*mut c_void) -> c_int>, since 62;
-        reg_mr_ex: Option<unsafe extern "C" fn(*mut ibv_pd, *mut ibv_mr_init_attr) -> *mut ibv_mr>, since 59;
+        reg_mr_ex: Option<
+            unsafe extern "C" fn(*mut ibv_pd, *mut ibv_mr_init_attr) -> *mut ibv_mr,
+        >, since 59;
         dealloc_dmah: Option<unsafe extern "C" fn(*mut c_void) -> c_int>, since 59;
-        alloc_dmah: Option<unsafe extern "C" fn(*mut ibv_context, *mut c_void) -> *mut c_void>, since 59;
-        query_port: Option<unsafe extern "C" fn(*mut ibv_context, u8, *mut ibv_port_attr, size_t) -> c_int>;
-        advise_mr: Option<unsafe extern "C" fn(*mut ibv_pd, c_int, u32, *mut ibv_sge, u32) -> c_int>;
+        alloc_dmah: Option<
+            unsafe extern "C" fn(*mut ibv_context, *mut c_void) -> *mut c_void,
+        >, since 59;
+        query_port: Option<
+            unsafe extern "C" fn(*mut ibv_context, u8, *mut ibv_port_attr, size_t) -> c_int,
+        >;
+        advise_mr: Option<
+            unsafe extern "C" fn(*mut ibv_pd, c_int, u32, *mut ibv_sge, u32) -> c_int,
+        >;
         alloc_null_mr: Option<unsafe extern "C" fn(*mut ibv_pd) -> *mut ibv_mr>;
         read_counters: Option<unsafe extern "C" fn(*mut c_void, *mut u64, u32, u32) -> c_int>;
-        attach_counters_point_flow: Option<unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void) -> c_int>;
+        attach_counters_point_flow: Option<
+            unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void) -> c_int,
+        >;
         create_counters: Option<unsafe extern "C" fn(*mut ibv_context, *mut c_void) -> *mut c_void>;
         destroy_counters: Option<unsafe extern "C" fn(*mut c_void) -> c_int>;
-        reg_dm_mr: Option<unsafe extern "C" fn(*mut ibv_pd, *mut c_void, u64, size_t, u32) -> *mut ibv_mr>;
+        reg_dm_mr: Option<
+            unsafe extern "C" fn(*mut ibv_pd, *mut c_void, u64, size_t, u32) -> *mut ibv_mr,
+        >;
         alloc_dm: Option<unsafe extern "C" fn(*mut ibv_context, *mut c_void) -> *mut c_void>;
         free_dm: Option<unsafe extern "C" fn(*mut c_void) -> c_int>;
         modify_flow_action_esp: Option<unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int>;
         destroy_flow_action: Option<unsafe extern "C" fn(*mut c_void) -> c_int>;
-        create_flow_action_esp: Option<unsafe extern "C" fn(*mut ibv_context, *mut c_void) -> *mut c_void>;
+        create_flow_action_esp: Option<
+            unsafe extern "C" fn(*mut ibv_context, *mut c_void) -> *mut c_void,
+        >;
         modify_qp_rate_limit: Option<unsafe extern "C" fn(*mut ibv_qp, *mut c_void) -> c_int>;
-        alloc_parent_domain: Option<unsafe extern "C" fn(*mut ibv_context, *mut c_void) -> *mut ibv_pd>;
+        alloc_parent_domain: Option<
+            unsafe extern "C" fn(*mut ibv_context, *mut c_void) -> *mut ibv_pd,
+        >;
         dealloc_td: Option<unsafe extern "C" fn(*mut c_void) -> c_int>;
         alloc_td: Option<unsafe extern "C" fn(*mut ibv_context, *mut c_void) -> *mut c_void>;
         modify_cq: Option<unsafe extern "C" fn(*mut ibv_cq, *mut c_void) -> c_int>;
-        post_srq_ops: Option<unsafe extern "C" fn(*mut ibv_srq, *mut c_void, *mut *mut c_void) -> c_int>;
+        post_srq_ops: Option<
+            unsafe extern "C" fn(*mut ibv_srq, *mut c_void, *mut *mut c_void) -> c_int,
+        >;
         destroy_rwq_ind_table: Option<unsafe extern "C" fn(*mut c_void) -> c_int>;
-        create_rwq_ind_table: Option<unsafe extern "C" fn(*mut ibv_context, *mut c_void) -> *mut c_void>;
+        create_rwq_ind_table: Option<
+            unsafe extern "C" fn(*mut ibv_context, *mut c_void) -> *mut c_void,
+        >;
         destroy_wq: Option<unsafe extern "C" fn(*mut c_void) -> c_int>;
         modify_wq: Option<unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int>;
         create_wq: Option<unsafe extern "C" fn(*mut ibv_context, *mut c_void) -> *mut c_void>;
-        query_rt_values: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_values_ex) -> c_int>;
-        create_cq_ex: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_cq_init_attr_ex) -> *mut ibv_cq_ex>;
+        query_rt_values: Option<
+            unsafe extern "C" fn(*mut ibv_context, *mut ibv_values_ex) -> c_int,
+        >;
+        create_cq_ex: Option<
+            unsafe extern "C" fn(*mut ibv_context, *mut ibv_cq_init_attr_ex) -> *mut ibv_cq_ex,
+        >;
         r#priv: *mut c_void;
         query_device_ex: Option<unsafe extern "C" fn(
             *mut ibv_context,
@@ -102,7 +138,9 @@ mirror! {
         ibv_create_flow: Option<unsafe extern "C" fn(*mut ibv_qp, *mut c_void) -> *mut c_void>;
         ABI_placeholder1: Unused;
         open_qp: Option<unsafe extern "C" fn(*mut ibv_context, *mut c_void) -> *mut ibv_qp>;
-        create_qp_ex: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_qp_init_attr_ex) -> *mut ibv_qp>;
+        create_qp_ex: Option<
+            unsafe extern "C" fn(*mut ibv_context, *mut ibv_qp_init_attr_ex) -> *mut ibv_qp,
+        >;
         get_srq_num: Option<unsafe extern "C" fn(*mut ibv_srq, *mut u32) -> c_int>;
         create_srq_ex: Option<unsafe extern "C" fn(*mut ibv_context, *mut c_void) -> *mut ibv_srq>;
         open_xrcd: Option<unsafe extern "C" fn(*mut ibv_context, *mut c_void) -> *mut c_void>;

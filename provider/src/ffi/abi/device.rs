@@ -19,7 +19,12 @@ impl Mirror for ibv_gid {
         since: 0,
         grows_up: false,
         header: "infiniband/verbs.h",
-        fields: &[FieldLayout { name: "raw", offset: 0, size: 16, since: 0 }],
+        fields: &[FieldLayout {
+            name: "raw",
+            offset: 0,
+            size: 16,
+            since: 0,
+        }],
     };
 }
 

@@ -1,10 +1,15 @@
 //! The public structs of `<infiniband/verbs.h>`, as `repr(C)` mirrors.
 //!
-//! They are a superset: the layouts of rdma-core 65, of which every older release knows a prefix (`verbs_context` grows
-//! at its front, so there older releases know a suffix). Sizes are asserted here; every size and offset is compared with
-//! the installed header by `tests/abi.rs`, for which [`layouts`] lists the fields.
+//! They are a superset: the layouts of rdma-core 65, of which every older release knows a prefix
+//! (`verbs_context` grows at its front, so there older releases know a suffix). Sizes are asserted
+//! here; every size and offset is compared with the installed header by `tests/abi.rs`, for which
+//! [`layouts`] lists the fields.
 
-#![expect(non_camel_case_types, non_snake_case, reason = "the names are those of verbs.h")]
+#![expect(
+    non_camel_case_types,
+    non_snake_case,
+    reason = "the names are those of verbs.h"
+)]
 
 mod constants;
 mod context;
@@ -64,12 +69,14 @@ pub trait Mirror {
 macro_rules! mirror {
     ($(
         $(#[$attribute:meta])*
-        $keyword:ident $name:ident $(since $struct_since:literal)? $(in $header:literal)? $(, $grows:ident)? {
+        $keyword:ident $name:ident
+            $(since $struct_since:literal)? $(in $header:literal)? $(, $grows:ident)?
+        {
             $( $field:ident: $type:ty $(, since $since:literal)?; )*
         }
     )*) => {$(
         $(#[$attribute])*
-        #[doc = concat!("`", stringify!($keyword), " ", stringify!($name), "` of the verbs headers.")]
+        #[doc = concat!("`", stringify!($keyword), " ", stringify!($name), "`.")]
         #[repr(C)]
         #[derive(Clone, Copy)]
         pub $keyword $name {

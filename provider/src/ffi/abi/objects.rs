@@ -1,4 +1,5 @@
-//! Objects that a program holds pointers to, and the attributes that create, change and describe them.
+//! Objects that a program holds pointers to, and the attributes that create, change and describe
+//! them.
 
 use super::{ibv_context, ibv_gid, ibv_send_flags, mirror};
 use libc::{c_int, c_uint, c_void, pthread_cond_t, pthread_mutex_t, size_t};
@@ -316,11 +317,15 @@ mirror! {
         wr_set_inline_data_list:
             Option<unsafe extern "C" fn(*mut ibv_qp_ex, size_t, *const ibv_data_buf)>;
         wr_set_sge: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, u32)>;
-        wr_set_sge_list: Option<unsafe extern "C" fn(*mut ibv_qp_ex, size_t, *const super::ibv_sge)>;
+        wr_set_sge_list: Option<
+            unsafe extern "C" fn(*mut ibv_qp_ex, size_t, *const super::ibv_sge),
+        >;
         wr_start: Option<unsafe extern "C" fn(*mut ibv_qp_ex)>;
         wr_complete: Option<unsafe extern "C" fn(*mut ibv_qp_ex) -> c_int>;
         wr_abort: Option<unsafe extern "C" fn(*mut ibv_qp_ex)>;
-        wr_atomic_write: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, *const c_void)>, since 44;
+        wr_atomic_write: Option<
+            unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, *const c_void),
+        >, since 44;
         wr_flush: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, size_t, u8, u8)>, since 45;
     }
 }

@@ -21,7 +21,11 @@ pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) 
         let path = address::parse(attr.ok_or(Errno::INVALID)?, 0, &*body.adapter)?;
         // SAFETY: the program's PD is alive.
         let context = unsafe { (*pd).context };
-        let public = ibv_ah { context, pd, handle: super::next_handle() };
+        let public = ibv_ah {
+            context,
+            pd,
+            handle: super::next_handle(),
+        };
         Ok(Handle::give(public, Ah { path }).cast())
     })
 }
@@ -51,7 +55,11 @@ unsafe fn from_completion(
 ) -> Result<ibv_ah_attr, Errno> {
     // SAFETY: by the contract; the header is forty bytes.
     let (context, wc, header) = unsafe {
-        (Context::borrow(context)?, wc.as_ref(), grh.cast::<[u8; 40]>().as_ref())
+        (
+            Context::borrow(context)?,
+            wc.as_ref(),
+            grh.cast::<[u8; 40]>().as_ref(),
+        )
     };
     context.adapter.check()?;
     let (wc, header) = (wc.ok_or(Errno::INVALID)?, header.ok_or(Errno::INVALID)?);
@@ -116,11 +124,19 @@ pub unsafe extern "C" fn ibv_resolve_eth_l2_from_gid(
     minus_one(|| {
         // SAFETY: the program's context and structs; the address has six bytes.
         let (context, attr, mac, vlan) = unsafe {
-            (Context::borrow(context)?, attr.as_ref(), mac.cast::<[u8; 6]>().as_mut(), vlan.as_mut())
+            (
+                Context::borrow(context)?,
+                attr.as_ref(),
+                mac.cast::<[u8; 6]>().as_mut(),
+                vlan.as_mut(),
+            )
         };
         context.adapter.check()?;
         let gid = attr.ok_or(Errno::INVALID)?.grh.dgid.raw;
-        let found = context.adapter.resolve_mac(gid).ok_or(Errno::HOST_UNREACHABLE)?;
+        let found = context
+            .adapter
+            .resolve_mac(gid)
+            .ok_or(Errno::HOST_UNREACHABLE)?;
         *mac.ok_or(Errno::INVALID)? = found;
         if let Some(vlan) = vlan {
             *vlan = NO_VLAN;

@@ -13,14 +13,27 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 /// `ibv_create_comp_channel`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel {
+pub unsafe extern "C" fn ibv_create_comp_channel(
+    context: *mut ibv_context,
+) -> *mut ibv_comp_channel {
     pointer(|| {
         // SAFETY: the program passes a context of this library.
         let body = unsafe { Context::borrow(context)? };
         body.adapter.check()?;
         let events = EventQueue::new()?;
-        let public = ibv_comp_channel { context, fd: events.fd(), refcnt: 0 };
-        Ok(Handle::give(public, Channel { adapter: body.adapter.clone(), events }).cast())
+        let public = ibv_comp_channel {
+            context,
+            fd: events.fd(),
+            refcnt: 0,
+        };
+        Ok(Handle::give(
+            public,
+            Channel {
+                adapter: body.adapter.clone(),
+                events,
+            },
+        )
+        .cast())
     })
 }
 
@@ -28,9 +41,12 @@ pub unsafe extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
     status(|| {
-        // SAFETY: the program passes a channel of this library and uses it no more if this succeeds.
+        // SAFETY: the program passes a channel of this library and uses it no more if this
+        // succeeds.
         unsafe {
-            Handle::<ibv_comp_channel, Channel>::borrow(channel)?.adapter.check()?;
+            Handle::<ibv_comp_channel, Channel>::borrow(channel)?
+                .adapter
+                .check()?;
             if users(channel).load(Ordering::Acquire) != 0 {
                 return Err(Errno::BUSY);
             }
@@ -72,11 +88,15 @@ fn create(
     let events = match channel.is_null() {
         true => None,
         // SAFETY: the program passes a channel of this library.
-        false => Some(unsafe { Handle::<ibv_comp_channel, Channel>::borrow(channel)? }.events.clone()),
+        false => Some(
+            unsafe { Handle::<ibv_comp_channel, Channel>::borrow(channel)? }
+                .events
+                .clone(),
+        ),
     };
     let inner = cq::Cq::create(&body.adapter, &body.events, events, entries, vector)?;
-    // SAFETY: the struct has integers, pointers, `Option`s of functions, and mutex and condition, which zeros
-    // initialise.
+    // SAFETY: the struct has integers, pointers, `Option`s of functions, and mutex and condition,
+    // which zeros initialise.
     let mut public: ibv_cq_ex = unsafe { zeroed() };
     public.context = context;
     public.channel = channel;
@@ -119,6 +139,12 @@ pub(in super::super) unsafe extern "C" fn create_cq_ex(
         // SAFETY: the program's struct.
         let attr = unsafe { attr.as_ref() }.ok_or(Errno::INVALID)?;
         cq::check_extended(attr)?;
-        create(context, attr.cqe, attr.comp_vector, attr.channel, attr.cq_context)
+        create(
+            context,
+            attr.cqe,
+            attr.comp_vector,
+            attr.channel,
+            attr.cq_context,
+        )
     })
 }

@@ -14,10 +14,12 @@ use libc::{c_char, c_int, size_t};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::OnceLock;
 
-/// Zero bytes behind the public struct of a device: libmlx5 and libefa look there for the table of their own devices.
+/// Zero bytes behind the public struct of a device: libmlx5 and libefa look there for the table of
+/// their own devices.
 const DEVICE_TAIL: usize = 512;
 
-/// The only device. It stays for the life of the process: programs keep its address beyond the list.
+/// The only device. It stays for the life of the process: programs keep its address beyond the
+/// list.
 struct SharedDevice(*mut ibv_device);
 
 // SAFETY: nobody writes to the device after it was made.
@@ -103,10 +105,14 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
         let adapter = Adapter::open()?;
         let events = EventQueue::new()?;
         adapter.add_context(&events);
-        let null = std::fs::File::options().read(true).write(true).open("/dev/null");
+        let null = std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open("/dev/null");
         let command_fd = OwnedFd::from(null.map_err(|_| Errno::IO)?);
         let mut private = Box::new([0_u64; PRIVATE_WORDS]);
-        // SAFETY: the struct has integers, pointers, `Option`s of functions, and a mutex that zeros initialise.
+        // SAFETY: the struct has integers, pointers, `Option`s of functions, and a mutex that zeros
+        // initialise.
         let mut public: verbs_context = unsafe { zeroed() };
         public.sz = size_of::<verbs_context>();
         public.r#priv = private.as_mut_ptr().cast();
@@ -118,7 +124,13 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
         // The mark of a context that is the end of a `verbs_context`.
         public.context.abi_compat = std::ptr::without_provenance_mut(usize::MAX);
         ops::fill_context(&mut public);
-        let context = Handle::give(public, Context { adapter, events, command_fd, private });
+        let body = Context {
+            adapter,
+            events,
+            _command_fd: command_fd,
+            _private: private,
+        };
+        let context = Handle::give(public, body);
         // SAFETY: the context is new and alive.
         Ok(unsafe { &raw mut (*context).public.context })
     })

@@ -17,9 +17,20 @@ pub unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd 
         // SAFETY: the program passes a context of this library.
         let body = unsafe { Context::borrow(context)? };
         let domain = Device::alloc_pd(body.adapter.device()?)?;
-        let public = ibv_pd { context, handle: super::next_handle() };
+        let public = ibv_pd {
+            context,
+            handle: super::next_handle(),
+        };
         let (adapter, events) = (body.adapter.clone(), body.events.clone());
-        Ok(Handle::give(public, Pd { adapter, domain, events }).cast())
+        Ok(Handle::give(
+            public,
+            Pd {
+                adapter,
+                domain,
+                events,
+            },
+        )
+        .cast())
     })
 }
 
@@ -52,7 +63,11 @@ fn register(
     let access = mr::access(flags)?;
     let start = address.expose_provenance();
     mr::check_range(start as u64, length)?;
-    let iova = if flags & IBV_ACCESS_ZERO_BASED == 0 { iova } else { 0 };
+    let iova = if flags & IBV_ACCESS_ZERO_BASED == 0 {
+        iova
+    } else {
+        0
+    };
     mr::check_range(iova, length)?;
     populate(start, length, access.local_write)?;
     let region = MemoryRegion::register(&body.domain, start, length, iova, access)?;
@@ -66,7 +81,14 @@ fn register(
         lkey: region.lkey().0,
         rkey: region.rkey().0,
     };
-    Ok(Handle::give(public, Mr { adapter: body.adapter.clone(), region }).cast())
+    Ok(Handle::give(
+        public,
+        Mr {
+            adapter: body.adapter.clone(),
+            region,
+        },
+    )
+    .cast())
 }
 
 /// `ibv_reg_mr` as a function.
@@ -125,7 +147,11 @@ pub unsafe extern "C" fn ibv_reg_mr_ex(
             // SAFETY: the program passes a buffer of this library.
             unsafe { check_buffer(pd, attr.buf, attr.addr, attr.length)? };
         }
-        let iova = if has(IBV_REG_MR_MASK_IOVA) { attr.iova } else { attr.addr.addr() as u64 };
+        let iova = if has(IBV_REG_MR_MASK_IOVA) {
+            attr.iova
+        } else {
+            attr.addr.addr() as u64
+        };
         register(pd, attr.addr, attr.length, iova, attr.access as c_uint)
     })
 }

@@ -24,7 +24,8 @@ fn next_handle() -> u32 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Copies a struct to a program that may know a shorter or a longer one: what we have and it knows, then zeros.
+/// Copies a struct to a program that may know a shorter or a longer one: what we have and it knows,
+/// then zeros.
 ///
 /// # Safety
 /// `destination` has `size` writable bytes; `T` is plain data without padding that matters.

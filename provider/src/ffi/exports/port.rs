@@ -35,7 +35,10 @@ fn attributes(context: *mut ibv_context, port: u8) -> Result<ibv_port_attr, Errn
     if port != 1 {
         return Err(Errno::INVALID);
     }
-    Ok(identity::port_attributes(device.capabilities(), context.adapter.host()))
+    Ok(identity::port_attributes(
+        device.capabilities(),
+        context.adapter.host(),
+    ))
 }
 
 /// `ibv_query_port` as a function: the struct ends before `port_cap_flags2`.
@@ -197,6 +200,10 @@ pub unsafe extern "C" fn ibv_get_pkey_index(
     minus_one(|| {
         // SAFETY: the program passes a context of this library.
         unsafe { Context::borrow(context)? }.adapter.check()?;
-        if port == 1 && u16::from_be(p_key) == identity::P_KEY { Ok(0) } else { Err(Errno::INVALID) }
+        if port == 1 && u16::from_be(p_key) == identity::P_KEY {
+            Ok(0)
+        } else {
+            Err(Errno::INVALID)
+        }
     })
 }

@@ -30,9 +30,15 @@ unsafe fn create(
         return Err(Errno::NOT_SUPPORTED);
     }
     let queues = [&send_cq.queue, &receive_cq.queue];
-    let inner = qp::Qp::create(&domain.adapter, &domain.domain, &domain.events, queues, attr)?;
-    // SAFETY: the struct has integers, pointers, `Option`s of functions, and mutex and condition, which zeros
-    // initialise.
+    let inner = qp::Qp::create(
+        &domain.adapter,
+        &domain.domain,
+        &domain.events,
+        queues,
+        attr,
+    )?;
+    // SAFETY: the struct has integers, pointers, `Option`s of functions, and mutex and condition,
+    // which zeros initialise.
     let mut public: ibv_qp_ex = unsafe { zeroed() };
     let base = &mut public.qp_base;
     // SAFETY: the program's PD is alive.
@@ -118,8 +124,13 @@ pub unsafe extern "C" fn ibv_query_qp(
 ) -> c_int {
     status(|| {
         // SAFETY: the program's QP and structs.
-        let (body, attr, init_attr) =
-            unsafe { (Handle::<ibv_qp_ex, Qp>::borrow(qp)?, attr.as_mut(), init_attr.as_mut()) };
+        let (body, attr, init_attr) = unsafe {
+            (
+                Handle::<ibv_qp_ex, Qp>::borrow(qp)?,
+                attr.as_mut(),
+                init_attr.as_mut(),
+            )
+        };
         let now = body.query()?;
         // SAFETY: the QP is alive.
         unsafe { (*qp).state = now.qp_state };
@@ -155,12 +166,20 @@ pub unsafe extern "C" fn ibv_query_ece(_qp: *mut ibv_qp, _ece: *mut ibv_ece) -> 
 
 /// `ibv_attach_mcast`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_attach_mcast(_qp: *mut ibv_qp, _gid: *const c_void, _lid: u16) -> c_int {
+pub unsafe extern "C" fn ibv_attach_mcast(
+    _qp: *mut ibv_qp,
+    _gid: *const c_void,
+    _lid: u16,
+) -> c_int {
     status(|| Err(Errno::NOT_SUPPORTED))
 }
 
 /// `ibv_detach_mcast`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_detach_mcast(_qp: *mut ibv_qp, _gid: *const c_void, _lid: u16) -> c_int {
+pub unsafe extern "C" fn ibv_detach_mcast(
+    _qp: *mut ibv_qp,
+    _gid: *const c_void,
+    _lid: u16,
+) -> c_int {
     status(|| Err(Errno::NOT_SUPPORTED))
 }

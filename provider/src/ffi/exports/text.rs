@@ -83,7 +83,11 @@ pub unsafe extern "C" fn ibv_read_sysfs_file(
         let opened = std::fs::File::open(path);
         let io = |error: std::io::Error| Errno(error.raw_os_error().unwrap_or(libc::EIO));
         let mut text = Vec::new();
-        opened.map_err(io)?.take(size as u64).read_to_end(&mut text).map_err(io)?;
+        opened
+            .map_err(io)?
+            .take(size as u64)
+            .read_to_end(&mut text)
+            .map_err(io)?;
         if text.last() == Some(&b'\n') {
             text.pop();
         }
@@ -92,12 +96,17 @@ pub unsafe extern "C" fn ibv_read_sysfs_file(
             text.push(0);
         }
         // SAFETY: the program's buffer has `size` bytes, and the text is no longer.
-        unsafe { buffer.cast::<u8>().copy_from_nonoverlapping(text.as_ptr(), text.len()) };
+        unsafe {
+            buffer
+                .cast::<u8>()
+                .copy_from_nonoverlapping(text.as_ptr(), text.len());
+        };
         Ok(c_int::try_from(length).unwrap_or(c_int::MAX))
     })
 }
 
-/// `ibv_fork_init`: nothing is pinned page by page, so a child cannot take pages away from the parent.
+/// `ibv_fork_init`: nothing is pinned page by page, so a child cannot take pages away from the
+/// parent.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_fork_init() -> c_int {
     0

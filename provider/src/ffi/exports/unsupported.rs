@@ -1,5 +1,5 @@
-//! Verbs that this device does not have: they exist, because a missing one would come from another library and crash
-//! on our objects, and they answer `EOPNOTSUPP` in the manner of their kind.
+//! Verbs that this device does not have: they exist, because a missing one would come from another
+//! library and crash on our objects, and they answer `EOPNOTSUPP` in the manner of their kind.
 
 use super::super::boundary::{minus_one, pointer, status};
 use crate::errno::Errno;
