@@ -11,6 +11,7 @@ use ferroce_spec::cqe::owner_at;
 use ferroce_spec::eqe::{Eqe, EqeWord, EventType};
 use ferroce_spec::register::EventQueueDoorbell;
 use parking_lot::Mutex;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::offset_of;
 use std::sync::Arc;
@@ -191,6 +192,45 @@ impl Dispatch {
     }
 }
 
+thread_local! {
+    /// While this thread serves event queues: those that were interrupted from inside.
+    static DEFERRED: RefCell<Option<Vec<Arc<EventQueue>>>> = const { RefCell::new(None) };
+}
+
+/// This thread serves event queues, until it is dropped.
+struct Serving;
+
+impl Serving {
+    /// Notes the queue when this thread is serving already; otherwise it is from now on. (A thread
+    /// that is going, without its thread-local storage, serves inner calls at once.)
+    fn defer(queue: &Arc<EventQueue>) -> bool {
+        let noted = DEFERRED.try_with(|deferred| match &mut *deferred.borrow_mut() {
+            Some(queues) => {
+                if !queues.iter().any(|other| Arc::ptr_eq(other, queue)) {
+                    queues.push(Arc::clone(queue));
+                }
+                true
+            }
+            deferred => {
+                *deferred = Some(Vec::new());
+                false
+            }
+        });
+        noted.unwrap_or(false)
+    }
+
+    fn take_deferred(&self) -> Option<Arc<EventQueue>> {
+        let next = DEFERRED.try_with(|deferred| deferred.borrow_mut().as_mut()?.pop());
+        next.ok().flatten()
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        DEFERRED.try_with(|deferred| deferred.take()).ok();
+    }
+}
+
 /// One event queue.
 pub(crate) struct EventQueue {
     number: u16,
@@ -254,10 +294,30 @@ impl EventQueue {
         }
     }
 
-    /// Serves the queue, or leaves it to the thread that is doing so.
-    fn interrupt(&self) {
+    /// Serves the queue, or leaves it to whoever is doing so.
+    ///
+    /// A bus may call this from inside a register write or a doorbell, so from inside itself. An
+    /// inner call only notes the queue; the outermost one on the thread serves it, so that the
+    /// stack stays flat and queues do not multiply each other's work.
+    fn interrupt(self: &Arc<Self>) {
         self.requested.store(true, Ordering::SeqCst);
-        for _ in 0..MAX_INTERRUPTS_SERVED {
+        if Serving::defer(self) {
+            return;
+        }
+        let serving = Serving;
+        let mut budget = MAX_INTERRUPTS_SERVED;
+        let mut next = Some(Arc::clone(self));
+        while let Some(queue) = next {
+            queue.serve_requests(&mut budget);
+            next = serving.take_deferred();
+        }
+        if budget == 0 {
+            tracing::warn!(vector = self.number, "interrupts without end");
+        }
+    }
+
+    fn serve_requests(&self, budget: &mut u32) {
+        while *budget > 0 {
             // Either the try_lock below sees the lock free, or its holder sees `requested` in its
             // next turn: both sides have a full fence between their store and their load.
             fence(Ordering::SeqCst);
@@ -269,8 +329,8 @@ impl EventQueue {
             };
             self.requested.store(false, Ordering::SeqCst);
             self.serve(&mut consumer);
+            *budget -= 1;
         }
-        tracing::warn!(vector = self.number, "interrupts without end");
     }
 
     fn serve(&self, consumer: &mut u32) {

@@ -1,0 +1,445 @@
+//! A fake device that keeps the contract but moves no data: it executes commands, notes doorbells,
+//! and writes CQEs and events when the test says so.
+
+#![allow(dead_code, reason = "each test binary uses its part of it")]
+
+use ferroce_driver::bus::fake::FakeMemory;
+use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
+use ferroce_spec::command::{
+    CommandCompletion, CommandEntry, CommandOpcode, CommandStatus, ContextTables,
+    DeviceCapabilities, DeviceFeatures, ModifyQp, input_size,
+};
+use ferroce_spec::context::{AddressEntry, CqContext, EqContext, MemoryEntry, QpContext};
+use ferroce_spec::context::{QpStateCode, TranslationEntry};
+use ferroce_spec::cqe::{Cqe, owner_at};
+use ferroce_spec::doorbell::LOG_PAGES;
+use ferroce_spec::eqe::{Eqe, EqeWord, EventType};
+use ferroce_spec::register::{
+    CONTRACT_MAJOR, COUNTERS_OFFSET, Capability, Control, DEVICE_ID, EventQueueDoorbell, MAGIC,
+    Status, VECTOR_COUNT, VENDOR_ID, offset,
+};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// First QPN that the device gives out.
+pub const QPN_BASE: u32 = 0x100;
+
+#[derive(Default)]
+pub struct HonestDevice {
+    pub memory: FakeMemory,
+    state: Mutex<State>,
+    handlers: Mutex<BTreeMap<u16, InterruptHandler>>,
+    /// When set, the next CREATE command is refused with it.
+    pub refuse: Mutex<Option<CommandStatus>>,
+    /// Where the device does not answer commands any more.
+    pub mute: Mutex<bool>,
+    /// Called by `relax`.
+    pub on_relax: Mutex<Option<Box<dyn FnMut() + Send>>>,
+    pub note_doorbells: bool,
+    /// Panics when the driver does not keep the contract.
+    pub strict: bool,
+}
+
+#[derive(Default)]
+pub struct State {
+    control: Control,
+    command_base: u64,
+    command_log_size: u32,
+    command_consumer: u32,
+    pub tables: Option<ContextTables>,
+    pub eqs: BTreeMap<u32, Queue<EqContext>>,
+    pub cqs: BTreeMap<u32, Queue<CqContext>>,
+    pub qps: BTreeMap<u32, QpContext>,
+    pub mrs: BTreeMap<u32, MemoryEntry>,
+    pub gids: BTreeMap<u64, AddressEntry>,
+    pub doorbells: Vec<(u32, u64)>,
+    pub commands: Vec<CommandOpcode>,
+}
+
+#[derive(Clone, Copy)]
+pub struct Queue<C> {
+    pub context: C,
+    pub producer: u32,
+    pub armed: bool,
+}
+
+impl<C> Queue<C> {
+    fn new(context: C) -> Self {
+        Self {
+            context,
+            producer: 0,
+            armed: false,
+        }
+    }
+}
+
+impl State {
+    /// IOVA of the command queue.
+    pub fn command_base(&self) -> u64 {
+        self.command_base
+    }
+}
+
+impl HonestDevice {
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self {
+            note_doorbells: true,
+            strict: true,
+            ..Self::default()
+        })
+    }
+
+    /// Doorbells since the last call.
+    pub fn take_doorbells(&self) -> Vec<(u32, u64)> {
+        std::mem::take(&mut self.state.lock().doorbells)
+    }
+
+    pub fn with_state<R>(&self, body: impl FnOnce(&mut State) -> R) -> R {
+        body(&mut self.state.lock())
+    }
+
+    /// Writes a CQE at the end of a CQ.
+    pub fn complete(&self, cqn: u32, mut cqe: Cqe) {
+        let mut state = self.state.lock();
+        let queue = state.cqs.get_mut(&cqn).expect("the test names a CQ");
+        let log_size = u32::from(queue.context.log_size);
+        cqe.word.set_owner(owner_at(queue.producer, log_size));
+        let place = u64::from(queue.producer & ((1 << log_size) - 1));
+        let iova = queue.context.base + place * Cqe::SIZE as u64;
+        queue.producer = queue.producer.wrapping_add(1);
+        assert!(self.memory.store_words(iova, &words::<4>(&cqe)));
+    }
+
+    /// Writes an event, and interrupts when the event queue is armed.
+    pub fn raise(&self, eqn: u32, event: EventType, number: u32) {
+        {
+            let mut state = self.state.lock();
+            let queue = state.eqs.get_mut(&eqn).expect("the test names an EQ");
+            let log_size = u32::from(queue.context.log_size);
+            let mut word = EqeWord::default();
+            word.set_event(event.0);
+            word.set_owner(owner_at(queue.producer, log_size));
+            let eqe = Eqe {
+                number,
+                sequence: queue.producer,
+                reserved: 0,
+                word,
+            };
+            let place = u64::from(queue.producer & ((1 << log_size) - 1));
+            let iova = queue.context.base + place * Eqe::SIZE as u64;
+            queue.producer = queue.producer.wrapping_add(1);
+            assert!(self.memory.store_words(iova, &words::<2>(&eqe)));
+        }
+        self.interrupt_if_armed(eqn);
+    }
+
+    fn interrupt_if_armed(&self, eqn: u32) {
+        let due = self.with_state(|state| {
+            let queue = state.eqs.get_mut(&eqn);
+            queue.is_some_and(|queue| std::mem::take(&mut queue.armed))
+        });
+        let handler = self.handlers.lock().get(&(eqn as u16)).cloned();
+        if let (true, Some(handler)) = (due, handler) {
+            handler();
+        }
+    }
+
+    fn event_queue_doorbell(&self, eqn: u32, value: u32) {
+        let doorbell = EventQueueDoorbell::from_bits(value);
+        let due = self.with_state(|state| {
+            let Some(queue) = state.eqs.get_mut(&eqn) else {
+                return false;
+            };
+            queue.armed = doorbell.arm();
+            queue.producer & 0xff_ffff != doorbell.consumer_index()
+        });
+        if due {
+            self.interrupt_if_armed(eqn);
+        }
+    }
+
+    pub fn read<T: FromBytes + IntoBytes>(&self, iova: u64) -> T {
+        let mut value = T::new_zeroed();
+        for (place, chunk) in (iova..).step_by(8).zip(value.as_mut_bytes().chunks_mut(8)) {
+            let word = self.memory.load(place);
+            assert!(word.is_some() || !self.strict, "{place:#x} is not mapped");
+            let word = word.unwrap_or_default();
+            chunk.copy_from_slice(&word.to_le_bytes()[..chunk.len()]);
+        }
+        value
+    }
+
+    fn write<T: IntoBytes + Immutable>(&self, iova: u64, value: &T) {
+        for (place, chunk) in (iova..).step_by(8).zip(value.as_bytes().chunks(8)) {
+            let word = u64::from_le_bytes(chunk.try_into().expect("a multiple of 8"));
+            assert!(self.memory.store(place, word) || !self.strict);
+        }
+    }
+
+    /// IOVA of the page that holds the first byte of a memory region.
+    pub fn translation(&self, key: u32, page: u64) -> TranslationEntry {
+        let state = self.state.lock();
+        let table = state.tables.expect("tables are set").mtt_base;
+        let entry = state.mrs[&key].translation + page;
+        TranslationEntry::from_bits(self.memory.load(table + 8 * entry).expect("mapped"))
+    }
+
+    fn run_commands(&self, posted: u32) {
+        if *self.mute.lock() {
+            return;
+        }
+        loop {
+            let (consumer, base, log_size) = self.with_state(|state| {
+                let base = state.command_base;
+                (state.command_consumer, base, state.command_log_size)
+            });
+            if consumer == posted {
+                return;
+            }
+            let place = u64::from(consumer & ((1 << log_size) - 1));
+            let iova = base + place * CommandEntry::SIZE as u64;
+            let entry: CommandEntry = self.read(iova);
+            if self.strict {
+                assert!(entry.completion.device_owned());
+                assert_eq!(entry.input_length as usize, input_size(entry.opcode));
+            }
+            let outcome = self.execute(&entry);
+            let mut completion = CommandCompletion::default();
+            if let Err(status) = outcome {
+                completion.set_status(status.0);
+            }
+            self.memory.store(iova + 0x30, outcome.unwrap_or(0));
+            self.memory.store(iova + 0x38, completion.bits());
+            self.with_state(|state| {
+                state.command_consumer = consumer.wrapping_add(1);
+                state.commands.push(entry.opcode);
+            });
+        }
+    }
+
+    fn execute(&self, entry: &CommandEntry) -> Result<u64, CommandStatus> {
+        let mut state = self.state.lock();
+        let number = entry.argument as u32;
+        if entry.input_length > 0 {
+            if let Some(status) = self.refuse.lock().take() {
+                return Err(status);
+            }
+        }
+        match entry.opcode {
+            CommandOpcode::NOP => return Ok(entry.argument),
+            CommandOpcode::QUERY_DEVICE => self.write(entry.output_iova, &capabilities()),
+            CommandOpcode::SET_CONTEXT_TABLES => {
+                state.tables = Some(self.read(entry.input_iova));
+            }
+            CommandOpcode::SET_ADDRESS => {
+                state
+                    .gids
+                    .insert(entry.argument, self.read(entry.input_iova));
+            }
+            CommandOpcode::QUERY_ADDRESS => {
+                let gid = state.gids.get(&entry.argument).copied();
+                self.write(entry.output_iova, &gid.unwrap_or_default());
+            }
+            CommandOpcode::CREATE_EQ => {
+                let context = self.read(entry.input_iova);
+                state.eqs.insert(number, Queue::new(context));
+            }
+            CommandOpcode::CREATE_CQ => {
+                let cqn = free_number(&state.cqs, 1);
+                let context = self.read(entry.input_iova);
+                state.cqs.insert(cqn, Queue::new(context));
+                return Ok(cqn.into());
+            }
+            CommandOpcode::CREATE_QP => {
+                let qpn = free_number(&state.qps, QPN_BASE);
+                state.qps.insert(qpn, self.read(entry.input_iova));
+                return Ok(qpn.into());
+            }
+            CommandOpcode::CREATE_MR => {
+                let region: MemoryEntry = self.read(entry.input_iova);
+                let key = free_number(&state.mrs, 1) << 8 | region.key & 0xff;
+                state.mrs.insert(key, region);
+                return Ok(key.into());
+            }
+            CommandOpcode::MODIFY_QP => {
+                let input: ModifyQp = self.read(entry.input_iova);
+                let qp = state.qps.get_mut(&number).ok_or(CommandStatus::NO_OBJECT)?;
+                if input.current_state != 0xff && input.current_state != u32::from(qp.state.0) {
+                    return Err(CommandStatus::BAD_TRANSITION);
+                }
+                let shape = *qp;
+                *qp = input.context;
+                qp.state = QpStateCode(input.state as u8);
+                (qp.send_base, qp.receive_base) = (shape.send_base, shape.receive_base);
+                qp.shape = shape.shape;
+                qp.send_doorbell_slot = shape.send_doorbell_slot;
+                qp.receive_doorbell_slot = shape.receive_doorbell_slot;
+            }
+            CommandOpcode::QUERY_QP => {
+                let qp = state.qps.get(&number).ok_or(CommandStatus::NO_OBJECT)?;
+                self.write(entry.output_iova, qp);
+            }
+            CommandOpcode::DESTROY_EQ => drop(state.eqs.remove(&number)),
+            CommandOpcode::DESTROY_CQ => drop(state.cqs.remove(&number)),
+            CommandOpcode::DESTROY_QP => drop(state.qps.remove(&number)),
+            CommandOpcode::DESTROY_MR => drop(state.mrs.remove(&number)),
+            _ => return Err(CommandStatus::BAD_OPCODE),
+        }
+        Ok(0)
+    }
+}
+
+fn free_number<V>(objects: &BTreeMap<u32, V>, first: u32) -> u32 {
+    (first..)
+        .find(|number| !objects.contains_key(number))
+        .expect("tests are small")
+}
+
+fn words<const N: usize>(value: &(impl IntoBytes + Immutable)) -> [u64; N] {
+    let mut words = [0; N];
+    for (word, chunk) in words.iter_mut().zip(value.as_bytes().chunks(8)) {
+        *word = u64::from_le_bytes(chunk.try_into().expect("a multiple of 8"));
+    }
+    words
+}
+
+/// Limits of the device.
+pub fn capabilities() -> DeviceCapabilities {
+    let mut features = DeviceFeatures::default();
+    features.set_reliable_connected(true);
+    DeviceCapabilities {
+        firmware_version: *b"fake 1.2\0\0\0\0\0\0\0\0",
+        qpn_base: QPN_BASE,
+        reserved_qps: 2,
+        max_message_length: 1 << 31,
+        max_mr_length: 1 << 40,
+        page_sizes: 1 << 12 | 1 << 21 | 1 << 30,
+        log_max_qps: 10,
+        log_max_cqs: 10,
+        log_max_srqs: 0,
+        log_max_mrs: 12,
+        log_max_mtts: 16,
+        log_max_send_blocks: 16,
+        log_max_receives: 16,
+        log_max_cqes: 16,
+        log_max_eqes: 6,
+        max_data_segments: 16,
+        max_send_blocks: 10,
+        processing_units: 1,
+        max_inline: 512,
+        max_gids: 16,
+        max_rd_atomic: 16,
+        max_dest_rd_atomic: 16,
+        local_ack_delay: 4,
+        max_path_mtu: 5,
+        features,
+        reserved_48: [0; 7],
+    }
+}
+
+impl Bus for HonestDevice {
+    fn read32(&self, at: u32) -> u32 {
+        let control = self.with_state(|state| state.control);
+        match at {
+            offset::magic => MAGIC,
+            offset::contract_version => u32::from(CONTRACT_MAJOR) << 16,
+            offset::device_id => u32::from(DEVICE_ID) << 16 | u32::from(VENDOR_ID),
+            offset::hardware_revision => 3,
+            offset::control => control.bits(),
+            offset::status => {
+                let mut status = Status::default();
+                status.set_ready(true);
+                status.set_enabled(control.enable());
+                status.set_link_up(true);
+                status.bits()
+            }
+            _ => u32::MAX,
+        }
+    }
+
+    fn write32(&self, at: u32, value: u32) {
+        match at {
+            offset::control => self.with_state(|state| {
+                let control = Control::from_bits(value);
+                if control.reset() {
+                    *state = State::default();
+                } else {
+                    state.control = control;
+                }
+            }),
+            offset::command_queue_log_size => {
+                self.with_state(|state| state.command_log_size = value);
+            }
+            offset::command_queue_doorbell => self.run_commands(value),
+            _ if (offset::event_queue_doorbell..0x140).contains(&at) => {
+                self.event_queue_doorbell((at - offset::event_queue_doorbell) / 4, value);
+            }
+            _ => {}
+        }
+    }
+
+    fn read64(&self, at: u32) -> u64 {
+        match at {
+            offset::capability => {
+                let mut capability = Capability::default();
+                capability.set_log_doorbell_pages(LOG_PAGES);
+                capability.set_vectors(VECTOR_COUNT as u8);
+                capability.set_ports(1);
+                capability.set_counters(3);
+                capability.set_present(true);
+                capability.bits()
+            }
+            offset::port_mac => 0x0200_0000_0001,
+            offset::clock => 1234,
+            _ if at >= COUNTERS_OFFSET => u64::from(at),
+            _ => u64::MAX,
+        }
+    }
+
+    fn write64(&self, at: u32, value: u64) {
+        if at == offset::command_queue_base {
+            self.with_state(|state| state.command_base = value);
+        }
+    }
+
+    fn doorbell(&self, slot: u32, value: u64) {
+        if self.note_doorbells {
+            self.state.lock().doorbells.push((slot, value));
+        }
+    }
+
+    fn map(&self, mapping: &DmaMapping) -> Result<(), BusError> {
+        self.memory.map(mapping)
+    }
+
+    fn unmap(&self, iova: u64, length: usize) -> Result<(), BusError> {
+        self.memory.unmap(iova, length)
+    }
+
+    fn iova_range(&self) -> Range<u64> {
+        0..1 << 39
+    }
+
+    fn set_interrupt_handler(
+        &self,
+        vector: u16,
+        handler: Option<InterruptHandler>,
+    ) -> Result<(), BusError> {
+        let mut handlers = self.handlers.lock();
+        match handler {
+            _ if vector >= VECTOR_COUNT => return Err(BusError::NoSuchVector),
+            Some(handler) => drop(handlers.insert(vector, handler)),
+            None => drop(handlers.remove(&vector)),
+        }
+        Ok(())
+    }
+
+    fn relax(&self) {
+        if let Some(on_relax) = &mut *self.on_relax.lock() {
+            on_relax();
+        }
+    }
+}
