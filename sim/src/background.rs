@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::thread::JoinHandle;
 
+use crate::clock::Ticks;
 use crate::in_process::InProcess;
 use crate::os;
 
@@ -18,6 +19,10 @@ const POLLED_SLEEP_NS: u64 = 1_000_000;
 const IDLE_SLEEP_NS: u64 = 250_000_000;
 /// How long it keeps looking for frames after the last one.
 const SPIN_NS: u64 = 40_000;
+/// A yield that took longer than this was one to a program that does not yield itself.
+const LONG_YIELD_NS: u64 = 200_000;
+/// For how long it does not yield then.
+const YIELD_PAUSE_NS: u64 = 50_000_000;
 
 /// Starts the thread. No signal of the application is ever handled on it.
 ///
@@ -29,18 +34,50 @@ pub fn start(function: Arc<InProcess>) -> io::Result<JoinHandle<()>> {
 }
 
 fn run(function: &InProcess) {
-    let spin_ticks = function.clock().ticks_of_ns(SPIN_NS);
+    os::prefer_short_turns();
+    let clock = function.clock();
+    let spin_ticks = clock.ticks_of_ns(SPIN_NS);
+    let mut yields = Yields {
+        long_ticks: clock.ticks_of_ns(LONG_YIELD_NS),
+        pause_ticks: clock.ticks_of_ns(YIELD_PAUSE_NS),
+        not_before: Ticks(0),
+    };
     while !function.is_stopping() {
-        if function.is_polled(function.clock().ticks()) {
+        if function.is_polled(clock.ticks()) {
             sleep(function, POLLED_SLEEP_NS, false);
-        } else if serve(function, spin_ticks) {
+        } else if serve(function, spin_ticks, &mut yields) {
             sleep(function, IDLE_SLEEP_NS, true);
         }
     }
 }
 
+/// Whether it pays to yield instead of sleeping.
+///
+/// Who yields beside a program that spins (on memory, say) runs again when that has used up its
+/// turn, which takes milliseconds; who is woken from sleep runs at once.
+struct Yields {
+    long_ticks: u64,
+    pause_ticks: u64,
+    not_before: Ticks,
+}
+
+impl Yields {
+    /// Yields, if it pays.
+    fn try_yield(&mut self, function: &InProcess, now: Ticks) -> bool {
+        if now < self.not_before {
+            return false;
+        }
+        os::yield_processor();
+        let back = function.clock().ticks();
+        if back.since(now) > self.long_ticks {
+            self.not_before = Ticks(back.0 + self.pause_ticks);
+        }
+        true
+    }
+}
+
 /// Runs the model until it is idle. False: the application polls again, or everything ends.
-fn serve(function: &InProcess, spin_ticks: u64) -> bool {
+fn serve(function: &InProcess, spin_ticks: u64, yields: &mut Yields) -> bool {
     let mut last_work = function.clock().ticks();
     loop {
         let worked = function.try_run();
@@ -50,10 +87,9 @@ fn serve(function: &InProcess, spin_ticks: u64) -> bool {
         }
         if worked {
             last_work = now;
-        } else if now.since(last_work) > spin_ticks {
+        } else if now.since(last_work) > spin_ticks || !yields.try_yield(function, now) {
             return true;
         }
-        os::yield_processor();
     }
 }
 

@@ -23,7 +23,7 @@ const LIVENESS_CHECK_NS: u64 = 1_000_000;
 const MAX_PAUSE_NS: u64 = 100_000_000;
 /// How long to wait after a ring could not be made.
 const RETRY_NS: u64 = 10_000_000;
-/// Wake-ups of a peer that takes nothing, in growing intervals, before it is given up.
+/// Looks at a peer that takes nothing, in growing intervals, before it is given up.
 const MAX_WAKE_UPS: u32 = 16;
 /// The intervals grow up to 2^this times [`FRESH_NS`].
 const MAX_INTERVAL_SHIFT: u32 = 9;
@@ -51,8 +51,13 @@ struct Peer {
     retry_at: Ticks,
     /// It has frames that it may not have seen.
     is_watched: bool,
+    /// It did not poll when we last looked: whether it sleeps is looked at with each frame.
+    is_silent: bool,
     check_at: Ticks,
+    /// Looks since it last took a frame or slept.
     wake_ups: u32,
+    /// How far it was at the last one.
+    consumed: u32,
 }
 
 impl Peer {
@@ -64,8 +69,10 @@ impl Peer {
         is_lost: false,
         retry_at: Ticks(0),
         is_watched: false,
+        is_silent: false,
         check_at: Ticks(0),
         wake_ups: 0,
+        consumed: 0,
     };
 }
 
@@ -315,20 +322,26 @@ impl FabricPort {
 
 /// Wakes one peer if it must be, and says when to look again.
 fn check_peer(peer: &mut Peer, place: u8, registry: &Registry, now: Ticks, fresh: u64) {
-    if peer.ring.as_ref().is_none_or(Sender::is_drained) {
-        peer.is_watched = false;
-        return;
-    }
-    // No frame is published after this, and the peer's thread looks for frames after it has armed
-    // itself: with a fence on both sides one of the two sees the other.
+    // What was published before this fence is seen by the peer's thread after it has armed
+    // itself, or it is seen here that it has: there is a fence on the other side, too.
     fence(Ordering::SeqCst);
     let heartbeat = Ticks(registry.heartbeat(place).load(Ordering::Relaxed)).min(now);
-    if now.since(heartbeat) < fresh {
+    peer.is_silent = now.since(heartbeat) >= fresh;
+    let Some(ring) = peer.ring.as_ref().filter(|ring| !ring.is_drained()) else {
+        peer.is_watched = false;
+        return;
+    };
+    if !peer.is_silent {
         peer.check_at = Ticks(heartbeat.0.saturating_add(fresh));
         peer.wake_ups = 0;
         return;
     }
-    registry.wake(place);
+    let consumed = ring.consumed();
+    if registry.wake(place) || peer.consumed != consumed {
+        peer.consumed = consumed;
+        peer.wake_ups = 0;
+    }
+    // It is awake now, or was before: look again later, in case that it is stuck.
     peer.check_at = Ticks(
         now.0
             .saturating_add(fresh << peer.wake_ups.min(MAX_INTERVAL_SHIFT)),
@@ -382,8 +395,11 @@ impl Port for FabricPort {
         if !peer.is_watched {
             peer.is_watched = true;
             self.watched.push(to);
-            self.check_at = self.check_at.min(peer.check_at);
         }
+        if peer.is_silent {
+            peer.check_at = Ticks(0);
+        }
+        self.check_at = self.check_at.min(peer.check_at);
     }
 
     fn cancel(&mut self, frame: Frame) {
