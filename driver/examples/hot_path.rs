@@ -7,8 +7,8 @@ mod support;
 
 use ferroce_driver::{
     AddressVector, CompletionQueue, CompletionQueueConfig, DataSegment, Device, InitAttributes,
-    ModifyQp, PathMtu, QpAccess, Qpn, QueuePair, QueuePairConfig, RKey, RemoteAddress,
-    RtrAttributes, RtsAttributes, SendData, SendOperation, SendRequest, Service,
+    ModifyQp, PathMtu, ProtectionDomain, QpAccess, Qpn, QueuePair, QueuePairConfig, RKey,
+    RemoteAddress, RtrAttributes, RtsAttributes, SendData, SendOperation, SendRequest, Service,
 };
 use ferroce_spec::cqe::{Cqe, CqeOpcode};
 use std::hint::black_box;
@@ -96,6 +96,27 @@ fn measure(
     println!("{name:24} post {post:5.1} ns   poll {poll:5.1} ns");
 }
 
+fn new_qp(
+    pd: &Arc<ProtectionDomain>,
+    cq: &Arc<CompletionQueue>,
+    max_inline_data: u32,
+) -> Arc<QueuePair> {
+    let config = QueuePairConfig {
+        service: Service::ReliableConnected,
+        send_cq: Arc::clone(cq),
+        receive_cq: Arc::clone(cq),
+        max_send_wr: DEPTH,
+        max_recv_wr: DEPTH,
+        max_send_sge: 1,
+        max_recv_sge: 1,
+        max_inline_data,
+        signal_all: false,
+    };
+    let qp = QueuePair::create(pd, &config).expect("small QP");
+    connect(&qp);
+    qp
+}
+
 fn main() {
     let fake = Arc::new(HonestDevice::default());
     let device = Device::open(fake.clone()).expect("an honest device opens");
@@ -105,22 +126,7 @@ fn main() {
         ..CompletionQueueConfig::default()
     };
     let cq = CompletionQueue::create(&device, config).expect("small CQ");
-    let new_qp = |max_inline_data| {
-        let config = QueuePairConfig {
-            service: Service::ReliableConnected,
-            send_cq: Arc::clone(&cq),
-            receive_cq: Arc::clone(&cq),
-            max_send_wr: DEPTH,
-            max_recv_wr: DEPTH,
-            max_send_sge: 1,
-            max_recv_sge: 1,
-            max_inline_data,
-            signal_all: false,
-        };
-        let qp = QueuePair::create(&pd, &config).expect("small QP");
-        connect(&qp);
-        qp
-    };
+    let new_qp = |max_inline_data| new_qp(&pd, &cq, max_inline_data);
     let segments = [DataSegment {
         address: 0x1000,
         length: 64,

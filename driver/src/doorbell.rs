@@ -115,7 +115,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn slots_are_unique(steps in prop::collection::vec((any::<bool>(), any::<usize>()), 1..600)) {
+        fn slots_are_unique(
+            steps in prop::collection::vec((any::<bool>(), any::<usize>()), 1..600)
+        ) {
             let allocator = SlotAllocator::new(0);
             let mut held: Vec<Slot> = Vec::new();
             for (release, random) in steps {

@@ -395,7 +395,9 @@ struct Attributes {
 }
 
 macro_rules! setters {
-    ( $( $name:ident($value:ident: $kind:ty): $set_mask:ident, |$context:ident| $store:expr; )* ) => {
+    ( $(
+        $name:ident($value:ident: $kind:ty): $set_mask:ident, |$context:ident| $store:expr;
+    )* ) => {
         impl Attributes {
             $(
                 fn $name(&mut self, $value: impl Into<Option<$kind>>) {

@@ -158,7 +158,7 @@ impl HostileDevice {
             for place in 0..1u64 << context.log_size.min(4) {
                 let mut word = CqeWord::from_bits(rng.next() as u32);
                 word.set_opcode(if rng.one_in(2) { 0x80 } else { 2 });
-                let first = 0x100 + rng.below(4) | rng.below(12) << 32;
+                let first = (0x100 + rng.below(4)) | (rng.below(12) << 32);
                 let last = rng.number() & 0xffff_ffff | u64::from(word.bits()) << 32;
                 let words = [first, rng.next(), rng.next(), last];
                 let iova = context.base + place * Cqe::SIZE as u64;

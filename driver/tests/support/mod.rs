@@ -3,6 +3,8 @@
 
 #![allow(dead_code, reason = "each test binary uses its part of it")]
 
+pub mod verbs;
+
 use ferroce_driver::bus::fake::FakeMemory;
 use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
 use ferroce_spec::command::{

@@ -1,0 +1,156 @@
+//! What the tests over the honest device have in common: a connected QP, requests, completions.
+
+#![allow(dead_code, reason = "each test binary uses its part of it")]
+
+use super::HonestDevice;
+use ferroce_driver::{
+    AddressVector, CompletionQueue, CompletionQueueConfig, DataSegment, Device, InitAttributes,
+    ModifyQp, PathMtu, PostError, ProtectionDomain, QpAccess, Qpn, QueuePair, QueuePairConfig,
+    RKey, RemoteAddress, RtrAttributes, RtsAttributes, SendData, SendOperation, SendRequest,
+    Service, WorkCompletion,
+};
+use ferroce_spec::cqe::{Cqe, CqeOpcode};
+use std::sync::Arc;
+
+pub struct Setup {
+    // In the order in which they must go.
+    pub qp: Arc<QueuePair>,
+    pub cq: Arc<CompletionQueue>,
+    pub pd: Arc<ProtectionDomain>,
+    pub device: Arc<Device>,
+    pub fake: Arc<HonestDevice>,
+}
+
+pub fn open() -> (Arc<HonestDevice>, Arc<Device>) {
+    let fake = HonestDevice::new();
+    let device = Device::open(fake.clone()).expect("an honest device opens");
+    (fake, device)
+}
+
+pub fn cq_of(device: &Arc<Device>, entries: u32) -> Arc<CompletionQueue> {
+    let config = CompletionQueueConfig {
+        entries,
+        ..CompletionQueueConfig::default()
+    };
+    CompletionQueue::create(device, config).expect("small CQ")
+}
+
+pub fn qp_config(
+    send_cq: &Arc<CompletionQueue>,
+    receive_cq: &Arc<CompletionQueue>,
+) -> QueuePairConfig {
+    QueuePairConfig {
+        service: Service::ReliableConnected,
+        send_cq: Arc::clone(send_cq),
+        receive_cq: Arc::clone(receive_cq),
+        max_send_wr: 4,
+        max_recv_wr: 4,
+        max_send_sge: 2,
+        max_recv_sge: 3,
+        max_inline_data: 20,
+        signal_all: false,
+    }
+}
+
+pub fn setup() -> Setup {
+    let (fake, device) = open();
+    let pd = device.alloc_pd().expect("first PD");
+    let cq = cq_of(&device, 16);
+    let qp = QueuePair::create(&pd, &qp_config(&cq, &cq)).expect("small QP");
+    Setup {
+        qp,
+        cq,
+        pd,
+        device,
+        fake,
+    }
+}
+
+pub fn connect(qp: &QueuePair) {
+    let init = InitAttributes {
+        p_key_index: 0,
+        port: 1,
+        access: QpAccess {
+            remote_write: true,
+            ..QpAccess::default()
+        },
+    };
+    qp.modify(&ModifyQp::ToInit(init)).expect("RESET to INIT");
+    let rtr = RtrAttributes {
+        path_mtu: PathMtu::Mtu1024,
+        dest_qpn: Qpn(0x77),
+        rq_psn: 0x1ff_ffff,
+        max_dest_rd_atomic: 3,
+        min_rnr_timer: 12,
+        path: AddressVector {
+            hop_limit: 64,
+            ..AddressVector::default()
+        },
+        access: None,
+        p_key_index: None,
+    };
+    qp.modify(&ModifyQp::ToRtr(rtr)).expect("INIT to RTR");
+    let rts = RtsAttributes {
+        sq_psn: 5,
+        timeout: 14,
+        retry_count: 7,
+        rnr_retry: 7,
+        max_rd_atomic: 1,
+        access: None,
+        min_rnr_timer: None,
+    };
+    qp.modify(&ModifyQp::ToRts(rts)).expect("RTR to RTS");
+}
+
+pub fn segment(length: u32) -> DataSegment {
+    DataSegment {
+        address: 0x1122_3344_5566_7788,
+        length,
+        l_key: 0xaabb_ccdd,
+    }
+}
+
+pub const REMOTE: RemoteAddress = RemoteAddress {
+    virtual_address: 0x0102_0304_0506_0708,
+    r_key: RKey(0x1234_5678),
+};
+
+pub fn write_request(wr_id: u64, data: SendData<'_>) -> SendRequest<'_> {
+    SendRequest {
+        wr_id,
+        operation: SendOperation::RdmaWrite(REMOTE),
+        signaled: true,
+        solicited: false,
+        fence: false,
+        data,
+    }
+}
+
+pub fn post(qp: &QueuePair, wr_id: u64) -> Result<(), PostError> {
+    let segments = [segment(8)];
+    let request = write_request(wr_id, SendData::ScatterGather(&segments));
+    qp.send_queue().lock().post(&request)
+}
+
+pub fn cqe(qpn: Qpn, wqe_index: u32, opcode: CqeOpcode) -> Cqe {
+    let mut cqe = Cqe {
+        qpn: qpn.0,
+        wqe_index,
+        byte_count: 99,
+        immediate: [1, 2, 3, 4],
+        timestamp: 777,
+        ..Cqe::default()
+    };
+    cqe.word.set_opcode(opcode.0);
+    cqe
+}
+
+pub fn poll(cq: &CompletionQueue) -> Vec<WorkCompletion> {
+    let mut all = Vec::new();
+    cq.poll(100, |completion| all.push(completion));
+    all
+}
+
+pub fn wr_ids(cq: &CompletionQueue) -> Vec<u64> {
+    poll(cq).iter().map(|completion| completion.wr_id).collect()
+}
