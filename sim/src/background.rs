@@ -19,8 +19,8 @@ const POLLED_SLEEP_NS: u64 = 1_000_000;
 const IDLE_SLEEP_NS: u64 = 250_000_000;
 /// How long it keeps looking for frames after the last one.
 const SPIN_NS: u64 = 40_000;
-/// A yield that took longer than this was one to a program that does not yield itself.
-const LONG_YIELD_NS: u64 = 200_000;
+/// A processor that comes later than this is shared with a program that does not yield.
+const LATE_NS: u64 = 200_000;
 /// For how long it does not yield then.
 const YIELD_PAUSE_NS: u64 = 50_000_000;
 
@@ -37,47 +37,74 @@ fn run(function: &InProcess) {
     os::prefer_short_turns();
     let clock = function.clock();
     let spin_ticks = clock.ticks_of_ns(SPIN_NS);
-    let mut yields = Yields {
-        long_ticks: clock.ticks_of_ns(LONG_YIELD_NS),
+    let mut turns = Turns {
+        late_ticks: clock.ticks_of_ns(LATE_NS),
         pause_ticks: clock.ticks_of_ns(YIELD_PAUSE_NS),
-        not_before: Ticks(0),
+        yields_from: Ticks(0),
+        processors: os::Processors::of_this_thread(),
+        has_moved: false,
     };
     while !function.is_stopping() {
         if function.is_polled(clock.ticks()) {
             sleep(function, POLLED_SLEEP_NS, false);
-        } else if serve(function, spin_ticks, &mut yields) {
-            sleep(function, IDLE_SLEEP_NS, true);
+        } else if serve(function, spin_ticks, &mut turns) {
+            match sleep(function, IDLE_SLEEP_NS, true) {
+                Some(woken_at) => turns.note(function, woken_at),
+                None => turns.reset(),
+            }
         }
     }
 }
 
-/// Whether it pays to yield instead of sleeping.
+/// How soon this thread gets a processor.
 ///
-/// Who yields beside a program that spins (on memory, say) runs again when that has used up its
-/// turn, which takes milliseconds; who is woken from sleep runs at once.
-struct Yields {
-    long_ticks: u64,
+/// Beside a program that spins without sleeping (on memory, say) it may have to wait until that
+/// has used up its turn, which takes milliseconds: when it yields, and often also when it is
+/// woken. Then it is better off on another processor.
+struct Turns {
+    late_ticks: u64,
     pause_ticks: u64,
-    not_before: Ticks,
+    /// No yielding before this: sleeping is better.
+    yields_from: Ticks,
+    processors: Option<os::Processors>,
+    has_moved: bool,
 }
 
-impl Yields {
-    /// Yields, if it pays.
+impl Turns {
+    /// Notes that this thread got its processor now and could have had it at `since`.
+    fn note(&mut self, function: &InProcess, since: Ticks) {
+        let now = function.clock().ticks();
+        if now.since(since) <= self.late_ticks {
+            return;
+        }
+        self.yields_from = Ticks(now.0.saturating_add(self.pause_ticks));
+        if let Some(processors) = &self.processors {
+            processors.leave_this_one();
+            self.has_moved = true;
+        }
+    }
+
+    /// Yields, if that pays.
     fn try_yield(&mut self, function: &InProcess, now: Ticks) -> bool {
-        if now < self.not_before {
+        if now < self.yields_from {
             return false;
         }
         os::yield_processor();
-        let back = function.clock().ticks();
-        if back.since(now) > self.long_ticks {
-            self.not_before = Ticks(back.0 + self.pause_ticks);
-        }
+        self.note(function, now);
         true
+    }
+
+    /// Nothing has happened for long: every processor is as good as another.
+    fn reset(&mut self) {
+        if let Some(processors) = self.processors.as_ref().filter(|_| self.has_moved) {
+            processors.allow_all();
+            self.has_moved = false;
+        }
     }
 }
 
 /// Runs the model until it is idle. False: the application polls again, or everything ends.
-fn serve(function: &InProcess, spin_ticks: u64, yields: &mut Yields) -> bool {
+fn serve(function: &InProcess, spin_ticks: u64, turns: &mut Turns) -> bool {
     let mut last_work = function.clock().ticks();
     loop {
         let worked = function.try_run();
@@ -87,15 +114,15 @@ fn serve(function: &InProcess, spin_ticks: u64, yields: &mut Yields) -> bool {
         }
         if worked {
             last_work = now;
-        } else if now.since(last_work) > spin_ticks || !yields.try_yield(function, now) {
+        } else if now.since(last_work) > spin_ticks || !turns.try_yield(function, now) {
             return true;
         }
     }
 }
 
 /// Sleeps. `must_look`: the application does not poll, so nobody else sees a frame that came
-/// before this thread could be woken for it.
-fn sleep(function: &InProcess, limit_ns: u64, must_look: bool) {
+/// before this thread could be woken for it. Returns when somebody woke it, if somebody did.
+fn sleep(function: &InProcess, limit_ns: u64, must_look: bool) -> Option<Ticks> {
     let armed = function.armed();
     armed.store(1, Ordering::SeqCst);
     // The other half of the fence in the sender's check: see `fabric::port`.
@@ -106,14 +133,14 @@ fn sleep(function: &InProcess, limit_ns: u64, must_look: bool) {
         Some(None) => POLLED_SLEEP_NS,
         Some(Some(true)) | None => limit_ns,
     };
-    let time_ns = if limit_ns == 0 {
-        0
-    } else {
-        function.sleep_time_ns(limit_ns)
+    let time_ns = match limit_ns {
+        0 => 0,
+        limit_ns => function.sleep_time_ns(limit_ns),
     };
     if time_ns > 0 && !function.is_stopping() {
         os::futex_wait(armed, 1, time_ns);
     }
-    armed.store(0, Ordering::SeqCst);
+    let was_woken = armed.swap(0, Ordering::SeqCst) == 0;
     function.woke();
+    (was_woken && time_ns > 0).then(|| function.woken_at())
 }

@@ -254,7 +254,7 @@ impl InProcess {
         fence(Ordering::SeqCst);
         let wake_at = self.wake_at.load(Ordering::SeqCst);
         if self.next_timeout.load(Ordering::Relaxed) < wake_at {
-            self.registry.wake(self.place);
+            self.registry.wake(self.place, self.clock.ticks());
         }
     }
 
@@ -297,6 +297,11 @@ impl InProcess {
     /// The background thread is awake.
     pub fn woke(&self) {
         self.wake_at.store(0, Ordering::SeqCst);
+    }
+
+    /// When the background thread was last woken by somebody.
+    pub fn woken_at(&self) -> Ticks {
+        Ticks(self.registry.woken_at(self.place).load(Ordering::Relaxed))
     }
 
     /// Whether the background thread has to end.
@@ -508,7 +513,7 @@ impl Bus for InProcess {
                 .saturating_add(LONG_SLEEP_PS)
         {
             // It then sleeps in short turns, to notice soon when we stop polling.
-            self.registry.wake(self.place);
+            self.registry.wake(self.place, self.clock.ticks());
         }
         EMPTY_POLLS.with(|polls| {
             if worked {

@@ -167,6 +167,43 @@ pub fn prefer_short_turns() {
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
 }
 
+/// The processors on which this thread may run.
+pub struct Processors(libc::cpu_set_t);
+
+impl Processors {
+    /// Those of the calling thread.
+    pub fn of_this_thread() -> Option<Self> {
+        // SAFETY: cpu_set_t is a plain bit set for which all zeroes is a valid value.
+        let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+        // SAFETY: the kernel writes at most the size that it is told.
+        let got = unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) };
+        (got == 0).then_some(Self(set))
+    }
+
+    /// Lets the calling thread run on all of them again.
+    pub fn allow_all(&self) {
+        // SAFETY: the kernel only reads the set.
+        unsafe { libc::sched_setaffinity(0, size_of_val(&self.0), &raw const self.0) };
+    }
+
+    /// Lets the calling thread run on all of them but the one that it is on, if there is another.
+    pub fn leave_this_one(&self) {
+        let mut others = self.0;
+        // SAFETY: sched_getcpu has no preconditions.
+        let current = unsafe { libc::sched_getcpu() };
+        let Ok(current) = usize::try_from(current) else {
+            return;
+        };
+        // SAFETY: CPU_CLR and CPU_COUNT stay inside the set; the kernel only reads it.
+        unsafe {
+            libc::CPU_CLR(current, &mut others);
+            if libc::CPU_COUNT(&others) > 0 {
+                libc::sched_setaffinity(0, size_of_val(&others), &raw const others);
+            }
+        }
+    }
+}
+
 /// Runs `action` with every signal blocked in this thread; threads started inside inherit that,
 /// so that the application's signal handlers never run on a thread of ours.
 pub fn with_signals_blocked<T>(action: impl FnOnce() -> T) -> T {

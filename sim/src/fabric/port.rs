@@ -337,7 +337,7 @@ fn check_peer(peer: &mut Peer, place: u8, registry: &Registry, now: Ticks, fresh
         return;
     }
     let consumed = ring.consumed();
-    if registry.wake(place) || peer.consumed != consumed {
+    if registry.wake(place, now) || peer.consumed != consumed {
         peer.consumed = consumed;
         peer.wake_ups = 0;
     }

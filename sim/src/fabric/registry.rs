@@ -16,6 +16,7 @@ use ferroce_wire::{Gid, Mac, Qpn};
 use parking_lot::Mutex;
 
 use super::ring::RingName;
+use crate::clock::Ticks;
 use crate::error::Error;
 use crate::fork;
 use crate::os;
@@ -62,6 +63,7 @@ mod field {
     pub const GIDS: usize = 128;
     pub const HEARTBEAT: usize = 1024;
     pub const ARMED: usize = 1088;
+    pub const WOKEN_AT: usize = 1096;
     pub const ANNOUNCED: usize = 1152;
     pub const ANNOUNCE_EPOCH: usize = 1184;
     pub const COUNTERS: usize = 2048;
@@ -422,10 +424,19 @@ impl Registry {
             .word(place_offset(place) + field::COUNTERS + 8 * index)
     }
 
+    /// When the background thread at a place was last woken, in ticks.
+    pub fn woken_at(&self, place: u8) -> &AtomicU64 {
+        self.memory.word(place_offset(place) + field::WOKEN_AT)
+    }
+
     /// Wakes the background thread at a place if it sleeps. Returns whether it did.
-    pub fn wake(&self, place: u8) -> bool {
+    pub fn wake(&self, place: u8, now: Ticks) -> bool {
         let armed = self.armed(place);
-        let asleep = armed.load(Ordering::SeqCst) == 1 && armed.swap(0, Ordering::SeqCst) == 1;
+        if armed.load(Ordering::SeqCst) != 1 {
+            return false;
+        }
+        self.woken_at(place).store(now.0, Ordering::Relaxed);
+        let asleep = armed.swap(0, Ordering::SeqCst) == 1;
         if asleep {
             os::futex_wake(armed);
         }
