@@ -8,7 +8,7 @@ const FEW: usize = 3;
 /// A list of data segments.
 #[derive(Debug, Clone)]
 pub enum ScatterList {
-    /// Up to [`FEW`] segments.
+    /// Up to three segments.
     Few {
         /// How many are used.
         count: u8,

@@ -24,7 +24,7 @@ const SHORT_INLINE: usize = 48;
 /// The payload of an inline WQE.
 #[derive(Debug, Clone)]
 pub enum InlinePayload {
-    /// Up to [`SHORT_INLINE`] bytes.
+    /// Up to 48 bytes.
     Short {
         /// Bytes used.
         length: u8,
