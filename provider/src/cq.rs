@@ -86,8 +86,8 @@ pub fn check_extended(attr: &ibv_cq_init_attr_ex) -> Result<(), Errno> {
     if attr.comp_mask & !MASK != 0 || attr.wc_flags & !IBV_CREATE_CQ_SUP_WC_FLAGS != 0 {
         return Err(Errno::INVALID);
     }
-    if attr.wc_flags & !IBV_WC_STANDARD_FLAGS != 0 || attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD != 0
-    {
+    let reported = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+    if attr.wc_flags & !reported != 0 || attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD != 0 {
         return Err(Errno::NOT_SUPPORTED);
     }
     if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS == 0 {

@@ -21,6 +21,8 @@ impl Errno {
     pub const FAULT: Self = Self(libc::EFAULT);
     /// Nothing is there.
     pub const NO_ENTRY: Self = Self(libc::ENOENT);
+    /// The GID table has no entry there.
+    pub const NO_DATA: Self = Self(libc::ENODATA);
     /// Nobody answers for the destination GID.
     pub const HOST_UNREACHABLE: Self = Self(libc::EHOSTUNREACH);
 }

@@ -22,6 +22,8 @@ pub const PCI_DEVICE_ID: u32 = 0xf10a;
 /// ConnectX parts get `ibv_wr_*`. The variable FERROCE_PART_ID overrides it.
 pub const DEFAULT_PART_ID: u32 = 0x8070;
 
+/// Rate of the device clock, which time stamps of completions count, in kHz.
+pub const CLOCK_KHZ: u64 = 1_000_000;
 /// Speed of the port in units of 100 Mb/s.
 pub const PORT_SPEED_100MBPS: u64 = 1000;
 /// The port's only P_Key: full member of the default partition.
@@ -86,13 +88,19 @@ pub fn device_attributes(capabilities: &Capabilities, host: &HostIdentity) -> ib
 /// Address handles are memory of the program; the number is a matter of form.
 const MAX_AH: i32 = 1 << 16;
 
+/// Entries of the GID table, of which the first are those of the host and the others empty, as on
+/// every RoCE card. Programs look at each.
+pub fn gid_table_length(capabilities: &Capabilities, host: &HostIdentity) -> usize {
+    usize::from(capabilities.max_gids).max(host.gids.len())
+}
+
 /// Attributes of the only port.
 pub fn port_attributes(capabilities: &Capabilities, host: &HostIdentity) -> ibv_port_attr {
     ibv_port_attr {
         state: IBV_PORT_ACTIVE,
         max_mtu: i32::from(capabilities.max_path_mtu),
         active_mtu: i32::from(capabilities.max_path_mtu),
-        gid_tbl_len: i32::try_from(host.gids.len()).unwrap_or(i32::MAX),
+        gid_tbl_len: i32::try_from(gid_table_length(capabilities, host)).unwrap_or(i32::MAX),
         port_cap_flags: IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS,
         max_msg_sz: u32::try_from(capabilities.max_message_size).unwrap_or(u32::MAX),
         bad_pkey_cntr: 0,

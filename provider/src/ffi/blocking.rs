@@ -2,7 +2,7 @@
 //!
 //! A thread may be cancelled in them. Cancellation unwinds the stack, which Rust code that has
 //! something to drop does not survive, so these are plain frames: one system call of libc, and
-//! helpers that are `extern "C"` and therefore leave no clean-up behind in the caller.
+//! helpers that are `extern "C"` and not inlined, so that they leave no clean-up behind in the caller.
 
 use super::boundary::{last_errno, status};
 use super::handle::Handle;
@@ -65,6 +65,7 @@ pub unsafe extern "C" fn ibv_get_async_event(
 }
 
 /// Descriptor of a channel, or -1 and errno.
+#[inline(never)]
 extern "C" fn channel_fd(channel: *mut ibv_comp_channel) -> c_int {
     super::boundary::minus_one(|| {
         // SAFETY: the program passes a channel of this library.
@@ -75,6 +76,7 @@ extern "C" fn channel_fd(channel: *mut ibv_comp_channel) -> c_int {
 }
 
 /// Descriptor of a context's async queue, or -1 and errno.
+#[inline(never)]
 extern "C" fn context_fd(context: *mut ibv_context) -> c_int {
     super::boundary::minus_one(|| {
         // SAFETY: the program passes a context of this library.
@@ -84,6 +86,7 @@ extern "C" fn context_fd(context: *mut ibv_context) -> c_int {
     })
 }
 
+#[inline(never)]
 extern "C" fn take_completion_event(
     channel: *mut ibv_comp_channel,
     cq: *mut *mut ibv_cq,
@@ -110,6 +113,7 @@ extern "C" fn take_completion_event(
     })
 }
 
+#[inline(never)]
 extern "C" fn take_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
     super::boundary::minus_one(|| {
         // SAFETY: the program passes a context of this library, and a struct of its own.
@@ -154,6 +158,7 @@ unsafe fn acknowledge(
 ///
 /// # Safety
 /// As for [`acknowledge`].
+#[inline(never)]
 unsafe extern "C" fn wait_for_acknowledgements(
     mutex: *mut pthread_mutex_t,
     cond: *mut pthread_cond_t,
@@ -233,6 +238,7 @@ pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     0
 }
 
+#[inline(never)]
 extern "C" fn stop_cq(cq: *mut ibv_cq, reported: &mut [u32; 2]) -> c_int {
     status(|| {
         // SAFETY: the program passes a CQ of this library.
@@ -246,6 +252,7 @@ extern "C" fn stop_cq(cq: *mut ibv_cq, reported: &mut [u32; 2]) -> c_int {
     })
 }
 
+#[inline(never)]
 extern "C" fn free_cq(cq: *mut ibv_cq) {
     status(|| {
         // SAFETY: the device does not know the CQ any more, and nobody waits for its events.
@@ -273,6 +280,7 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     0
 }
 
+#[inline(never)]
 extern "C" fn stop_qp(qp: *mut ibv_qp, reported: &mut u32) -> c_int {
     status(|| {
         // SAFETY: the program passes a QP of this library.
@@ -283,6 +291,7 @@ extern "C" fn stop_qp(qp: *mut ibv_qp, reported: &mut u32) -> c_int {
     })
 }
 
+#[inline(never)]
 extern "C" fn free_qp(qp: *mut ibv_qp) {
     status(|| {
         // SAFETY: the device does not know the QP any more, and nobody waits for its events.

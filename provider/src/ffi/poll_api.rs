@@ -109,6 +109,7 @@ readers! {
     read_qp_num: u32 = |completion| completion.qpn.0;
     read_src_qp: u32 = |completion| completion.source_qpn.0;
     read_wc_flags: c_uint = flags;
+    read_completion_ts: u64 = |completion| completion.timestamp_ns;
     // Ethernet has no local identifiers and paths.
     read_slid: u32 = |_| 0;
     read_sl: u8 = |_| 0;
@@ -128,6 +129,7 @@ pub(super) fn fill(cq: &mut ibv_cq_ex) {
     cq.read_qp_num = Some(read_qp_num);
     cq.read_src_qp = Some(read_src_qp);
     cq.read_wc_flags = Some(read_wc_flags);
+    cq.read_completion_ts = Some(read_completion_ts);
     cq.read_slid = Some(read_slid);
     cq.read_sl = Some(read_sl);
     cq.read_dlid_path_bits = Some(read_dlid_path_bits);

@@ -26,17 +26,13 @@ pub const IBV_WC_GRH: c_uint = 1 << 0;
 pub const IBV_WC_WITH_IMM: c_uint = 1 << 1;
 pub const IBV_WC_WITH_INV: c_uint = 1 << 3;
 
-/// What `ibv_create_cq_ex` can put into a completion here: everything that `struct ibv_wc` has.
+/// What `struct ibv_wc` has.
 pub const IBV_WC_STANDARD_FLAGS: u64 = 0x7f;
 /// Every flag that some release of verbs.h defines.
 pub const IBV_CREATE_CQ_SUP_WC_FLAGS: u64 = 0xfff;
-pub const IBV_WC_EX_WITH_BYTE_LEN: u64 = 1 << 0;
-pub const IBV_WC_EX_WITH_IMM: u64 = 1 << 1;
-pub const IBV_WC_EX_WITH_QP_NUM: u64 = 1 << 2;
-pub const IBV_WC_EX_WITH_SRC_QP: u64 = 1 << 3;
-pub const IBV_WC_EX_WITH_SLID: u64 = 1 << 4;
-pub const IBV_WC_EX_WITH_SL: u64 = 1 << 5;
-pub const IBV_WC_EX_WITH_DLID_PATH_BITS: u64 = 1 << 6;
+pub const IBV_WC_EX_WITH_COMPLETION_TIMESTAMP: u64 = 1 << 7;
+
+pub const IBV_VALUES_MASK_RAW_CLOCK: u32 = 1 << 0;
 
 pub const IBV_CQ_INIT_ATTR_MASK_FLAGS: u32 = 1 << 0;
 pub const IBV_CQ_INIT_ATTR_MASK_PD: u32 = 1 << 1;

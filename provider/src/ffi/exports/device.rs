@@ -185,12 +185,14 @@ pub(in super::super) unsafe extern "C" fn query_device_ex(
             identity::device_attributes(device.capabilities(), context.adapter.host());
         attributes.device_cap_flags_ex = u64::from(attributes.orig_attr.device_cap_flags);
         attributes.phys_port_cnt_ex = 1;
+        attributes.completion_timestamp_mask = u64::MAX;
+        attributes.hca_core_clock = identity::CLOCK_KHZ;
         // SAFETY: the program's struct has `size` bytes.
         unsafe { super::copy_sized(attr, &attributes, size) }
     })
 }
 
-/// `ibv_query_rt_values_ex`: the device's clock cannot be read.
+/// `ibv_query_rt_values_ex`: the device's clock, in its own units.
 pub(in super::super) unsafe extern "C" fn query_rt_values(
     context: *mut ibv_context,
     values: *mut ibv_values_ex,
@@ -198,11 +200,17 @@ pub(in super::super) unsafe extern "C" fn query_rt_values(
     status(|| {
         // SAFETY: the program's context and struct.
         let (context, values) = unsafe { (Context::borrow(context)?, values.as_mut()) };
-        context.adapter.check()?;
+        let device = context.adapter.device()?;
         let values = values.ok_or(Errno::INVALID)?;
-        match std::mem::take(&mut values.comp_mask) {
-            0 => Ok(()),
-            _ => Err(Errno::NOT_SUPPORTED),
+        // What is not known is not answered; the mask says what was.
+        values.comp_mask &= IBV_VALUES_MASK_RAW_CLOCK;
+        if values.comp_mask != 0 {
+            let clock = libc::c_long::try_from(device.clock_ns()).unwrap_or(libc::c_long::MAX);
+            values.raw_clock = libc::timespec {
+                tv_sec: 0,
+                tv_nsec: clock,
+            };
         }
+        Ok(())
     })
 }

@@ -9,13 +9,14 @@ use crate::identity;
 use ferroce_sim::host::GidEntry;
 use libc::{c_int, c_uint, size_t, ssize_t};
 
-/// The port's only table of GIDs.
-fn gid(context: &Context, port: u32, index: usize) -> Result<&GidEntry, Errno> {
-    context.adapter.check()?;
-    if port != 1 {
+/// An entry of the port's GID table; `None`: it is empty.
+fn gid(context: &Context, port: u32, index: usize) -> Result<Option<&GidEntry>, Errno> {
+    let capabilities = context.adapter.device()?.capabilities();
+    let host = context.adapter.host();
+    if port != 1 || index >= identity::gid_table_length(capabilities, host) {
         return Err(Errno::INVALID);
     }
-    context.adapter.host().gids.get(index).ok_or(Errno::INVALID)
+    Ok(host.gids.get(index))
 }
 
 fn gid_entry(entry: &GidEntry, index: usize) -> ibv_gid_entry {
@@ -95,7 +96,8 @@ pub unsafe extern "C" fn ibv_query_gid(
         let (context, result) = unsafe { (Context::borrow(context)?, result.as_mut()) };
         let index = usize::try_from(index).map_err(|_| Errno::INVALID)?;
         let entry = gid(context, u32::from(port), index)?;
-        *result.ok_or(Errno::INVALID)? = ibv_gid { raw: entry.gid };
+        let raw = entry.map_or([0; 16], |entry| entry.gid);
+        *result.ok_or(Errno::INVALID)? = ibv_gid { raw };
         Ok(0)
     })
 }
@@ -117,7 +119,8 @@ pub unsafe extern "C" fn _ibv_query_gid_ex(
             return Err(Errno::NOT_SUPPORTED);
         }
         let index = index as usize;
-        let entry = gid_entry(gid(context, port, index)?, index);
+        let entry = gid(context, port, index)?.ok_or(Errno::NO_DATA)?;
+        let entry = gid_entry(entry, index);
         // SAFETY: the program's struct has `entry_size` bytes.
         unsafe { super::copy_sized(result, &entry, entry_size) }
     })
@@ -164,7 +167,7 @@ pub unsafe extern "C" fn ferroce_ibv_query_gid_type(
     minus_one(|| {
         // SAFETY: the program's context and number.
         let (context, kind) = unsafe { (Context::borrow(context)?, kind.as_mut()) };
-        gid(context, u32::from(port), index as usize)?;
+        gid(context, u32::from(port), index as usize)?.ok_or(Errno::NO_DATA)?;
         *kind.ok_or(Errno::INVALID)? = IBV_GID_TYPE_SYSFS_ROCE_V2;
         Ok(0)
     })
