@@ -18,26 +18,31 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Directories and file name prefixes that are redirected.
-const OURS: [&[u8]; 2] = [b"/sys/class/infiniband", b"/dev/infiniband/uverbs"];
+/// Directories that are redirected with what is below them.
+const DIRECTORIES: [&[u8]; 3] = [
+    b"/sys/class/infiniband",
+    b"/sys/class/infiniband_verbs",
+    b"/sys/devices/pcif10a:00",
+];
+/// Beginning of the device files that are redirected.
+const DEVICE_FILES: &[u8] = b"/dev/infiniband/uverbs";
 
-/// Where the card would be on the bus.
-const PCI_ADDRESS: &str = "0000:f1:0a.0";
+/// Host bridge and address of the card. No machine has so high a PCI domain, so the redirection
+/// hides nothing.
+const PCI_BRIDGE: &str = "sys/devices/pcif10a:00";
+const PCI_ADDRESS: &str = "f10a:00:00.0";
 
 /// Version of uverbs that the kernel and all libraries of today speak.
 const UVERBS_ABI_VERSION: u32 = 6;
 
 /// Whether a path is one of the device's.
 pub fn is_ours(path: &[u8]) -> bool {
-    let [class, uverbs] = OURS;
-    if path.starts_with(uverbs) {
-        return true;
-    }
-    let Some(rest) = path.strip_prefix(class) else {
-        return false;
-    };
-    let rest = rest.strip_prefix(b"_verbs").unwrap_or(rest);
-    matches!(rest.first(), None | Some(b'/')) && !rest.starts_with(b"/..")
+    path.starts_with(DEVICE_FILES)
+        || DIRECTORIES.iter().any(|directory| {
+            path.strip_prefix(*directory).is_some_and(|rest| {
+                matches!(rest.first(), None | Some(b'/')) && !rest.starts_with(b"/..")
+            })
+        })
 }
 
 /// The directory that stands for `/`, made if it is not there. `None`: it cannot be made, and
@@ -124,7 +129,7 @@ fn fingerprint(tree: &Tree) -> u64 {
 }
 
 fn tree(host: &HostIdentity) -> Tree {
-    let pci = format!("sys/devices/pci0000:f1/{PCI_ADDRESS}");
+    let pci = format!("{PCI_BRIDGE}/{PCI_ADDRESS}");
     let device = format!("{pci}/infiniband/{DEVICE_NAME}");
     let uverbs = format!("{pci}/infiniband_verbs/{UVERBS_NAME}");
     let mut tree = Tree::new();
@@ -279,6 +284,7 @@ mod tests {
             "/sys/class/infiniband/ferroce0/ports/1/state",
             "/sys/class/infiniband_verbs/abi_version",
             "/dev/infiniband/uverbs0",
+            "/sys/devices/pcif10a:00/f10a:00:00.0/vendor",
         ] {
             assert!(is_ours(path.as_bytes()), "{path}");
         }

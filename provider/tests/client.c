@@ -350,8 +350,9 @@ static void read_sysfs(void)
 		entries += !strcmp(entry->d_name, "ferroce0");
 	CHECK(entries == 1);
 	closedir(directory);
-	CHECK(realpath(device, path) && strstr(path, "/devices/pci"));
-	CHECK(system("ls /sys/class/infiniband/ferroce0/device/net/lo/ > /dev/null") == 0);
+	CHECK(realpath(device, path) && !strncmp(path, "/sys/devices/pci", 16));
+	CHECK(!stat(path, &status) && S_ISDIR(status.st_mode));
+	CHECK(system("ls -l /sys/class/infiniband/ferroce0/device/net/ > /dev/null") == 0);
 	CHECK(!stat("/sys/class", &status) && S_ISDIR(status.st_mode));
 }
 

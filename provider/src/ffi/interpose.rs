@@ -15,7 +15,7 @@ use crate::errno::Errno;
 use libc::{AT_FDCWD, DIR, FILE, c_char, c_int, c_long, c_uint, c_void, mode_t, size_t, ssize_t};
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 /// Bytes of the longest path, with its zero, that the kernel takes.
 const PATH_MAX: usize = libc::PATH_MAX as usize;
@@ -28,6 +28,9 @@ type Target = [u8; PATH_MAX];
 fn room() -> MaybeUninit<Target> {
     MaybeUninit::uninit()
 }
+
+/// Whether any path of this process has been redirected.
+static ROOT_USED: AtomicBool = AtomicBool::new(false);
 
 /// The path to use for `path`; `room` holds it when it is redirected.
 ///
@@ -62,6 +65,7 @@ unsafe fn redirect_candidate(path: *const c_char, room: &mut MaybeUninit<Target>
     let Ok(Some(root)) = super::boundary::guard(|| Ok(crate::sysfs::root())) else {
         return path;
     };
+    ROOT_USED.store(true, Ordering::Relaxed);
     let root = root.as_bytes();
     if root.len() + original.len() >= PATH_MAX {
         return path;
@@ -221,6 +225,32 @@ pub unsafe extern "C" fn opendir(path: *const c_char) -> *mut DIR {
     }
 }
 
+/// Takes the directory that stands for `/` off a resolved path, so that it reads as it would with
+/// a kernel driver, and can be used again.
+///
+/// # Safety
+/// `path` is null or a writable C string.
+unsafe fn strip_root(path: *mut c_char) -> *mut c_char {
+    if path.is_null() || !ROOT_USED.load(Ordering::Relaxed) {
+        return path;
+    }
+    let Ok(Some(root)) = super::boundary::guard(|| Ok(crate::sysfs::root())) else {
+        return path;
+    };
+    // SAFETY: by the contract; what moves is the end of the string with its zero.
+    unsafe {
+        let resolved = CStr::from_ptr(path).to_bytes_with_nul();
+        let Some(rest) = resolved.strip_prefix(root.as_bytes()) else {
+            return path;
+        };
+        if crate::sysfs::is_ours(&rest[..rest.len() - 1]) {
+            let (from, length) = (rest.as_ptr(), rest.len());
+            path.cast::<u8>().copy_from(from, length);
+        }
+    }
+    path
+}
+
 type Realpath = unsafe extern "C" fn(*const c_char, *mut c_char) -> *mut c_char;
 
 /// `realpath` of libc.
@@ -229,7 +259,7 @@ pub unsafe extern "C" fn realpath(path: *const c_char, resolved: *mut c_char) ->
     let mut room = room();
     match next!(realpath as Realpath) {
         // SAFETY: the caller's path and buffer.
-        Some(next) => unsafe { next(redirect(path, &mut room), resolved) },
+        Some(next) => unsafe { strip_root(next(redirect(path, &mut room), resolved)) },
         None => missing(),
     }
 }
@@ -245,7 +275,7 @@ pub unsafe extern "C" fn __realpath_chk(
     let mut room = room();
     match next!(__realpath_chk as Checked) {
         // SAFETY: the caller's path and buffer.
-        Some(next) => unsafe { next(redirect(path, &mut room), resolved, size) },
+        Some(next) => unsafe { strip_root(next(redirect(path, &mut room), resolved, size)) },
         None => missing(),
     }
 }
@@ -420,6 +450,46 @@ pub unsafe extern "C" fn statx(
         let path = redirect(path, &mut room);
         libc::syscall(libc::SYS_statx, directory, path, flags, mask, status) as c_int
     }
+}
+
+/// Reads an extended attribute by system call.
+///
+/// # Safety
+/// `path` and `name` are null or C strings, and `value` has `size` bytes.
+unsafe fn attribute(
+    call: c_long,
+    path: *const c_char,
+    name: *const c_char,
+    value: *mut c_void,
+    size: size_t,
+) -> ssize_t {
+    let mut room = room();
+    // SAFETY: by the contract.
+    unsafe { libc::syscall(call, redirect(path, &mut room), name, value, size) as ssize_t }
+}
+
+/// `getxattr` of libc, which `ls -l` calls.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn getxattr(
+    path: *const c_char,
+    name: *const c_char,
+    value: *mut c_void,
+    size: size_t,
+) -> ssize_t {
+    // SAFETY: the caller's strings and buffer.
+    unsafe { attribute(libc::SYS_getxattr, path, name, value, size) }
+}
+
+/// `lgetxattr` of libc, which `ls -l` calls.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lgetxattr(
+    path: *const c_char,
+    name: *const c_char,
+    value: *mut c_void,
+    size: size_t,
+) -> ssize_t {
+    // SAFETY: the caller's strings and buffer.
+    unsafe { attribute(libc::SYS_lgetxattr, path, name, value, size) }
 }
 
 /// A system call's result has the width of a register; what libc returns is narrower.
