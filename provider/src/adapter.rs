@@ -43,6 +43,7 @@ static SHARED: Mutex<Option<(Generation, Weak<Adapter>)>> = Mutex::new(None);
 impl Adapter {
     /// Opens the NIC, or shares the one that this process has open.
     pub fn open() -> Result<Arc<Self>, Errno> {
+        crate::log::start();
         // No fork while the device comes up: the child would inherit SHARED locked.
         let _no_fork = ProcessLock::enter();
         let mut shared = SHARED.lock();

@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 pub fn identity() -> Result<&'static HostIdentity, Errno> {
     static IDENTITY: OnceLock<Option<HostIdentity>> = OnceLock::new();
     let found = IDENTITY.get_or_init(|| {
+        crate::log::start();
         HostIdentity::from_environment()
             .inspect_err(|error| tracing::error!(%error, "cannot tell which host this is"))
             .ok()

@@ -26,6 +26,7 @@ mod event;
 pub mod ffi;
 mod host;
 mod identity;
+mod log;
 mod mr;
 mod qp;
 mod strings;
