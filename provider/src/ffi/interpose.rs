@@ -1,7 +1,7 @@
 //! File calls of libc, redirected for the few paths under which programs look for RDMA devices.
 //!
 //! There is no kernel driver, so `/sys/class/infiniband` has no `ferroce0`. Programs that read it
-//! find a directory tree of ours instead ([`crate::sysfs`]); every other path goes on unchanged,
+//! find a directory tree of ours instead (`sysfs.rs`); every other path goes on unchanged,
 //! for the price of comparing its first bytes. Being real directories, the tree needs no further
 //! help: what is opened relative to it, or listed, simply works.
 //!

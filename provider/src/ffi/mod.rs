@@ -2,14 +2,11 @@
 //!
 //! Rules of the boundary:
 //! - Every entry checks, converts, calls safe code, and turns the result into the convention of its
-//!   verb
-//!   ([`boundary`]). A panic ends there as `EIO`.
+//!   verb ([`boundary`]). A panic ends there as `EIO`.
 //! - A pointer from the program is either null, which is refused, or what this library gave it
-//!   ([`handle`]). The verbs
-//!   contract forbids anything else, and nothing else can be checked.
+//!   ([`handle`]). The verbs contract forbids anything else, and nothing else can be checked.
 //! - Calls that block are plain frames around one system call, with no lock held and nothing to
-//!   drop, because a thread
-//!   may be cancelled in them ([`blocking`]).
+//!   drop, because a thread may be cancelled in them ([`blocking`]).
 //! - Nothing runs and nothing is opened before the program calls: children of the program inherit
 //!   the preload.
 
