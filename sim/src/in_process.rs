@@ -4,7 +4,6 @@
 //! it taken leaves a mark that the holder sees after giving it back. The background thread steps
 //! in when the application does not poll.
 
-use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
@@ -23,10 +22,8 @@ use crate::fabric::port::{FRESH_NS, FabricPort};
 use crate::fabric::registry::{MAX_COUNTERS, Registry};
 use crate::interrupts::Interrupts;
 use crate::memory::{MapError, MemoryMap, Rights};
-use crate::{fork, os};
+use crate::{fork, os, polling};
 
-/// Empty polls after which a thread lets others run: on a loaded machine the peer's turn.
-const POLLS_BEFORE_YIELD: u32 = 20;
 /// Polls after arming a CQ that do not count as polling: the program looks once more and sleeps.
 const POLLS_AFTER_ARMING: u32 = 2;
 /// Doorbells that wait under the lock; more go through the bitmap.
@@ -43,11 +40,6 @@ const LINGER_HORIZON_NS: u64 = 50_000;
 const GONE: u64 = u64::MAX;
 /// IOVAs that the driver may use: everything that 48 bits name, except the first pages.
 const IOVAS: Range<u64> = 0x1_0000..1 << 48;
-
-thread_local! {
-    /// Consecutive empty polls of this thread.
-    static EMPTY_POLLS: Cell<u32> = const { Cell::new(0) };
-}
 
 /// What the model sees of this process.
 #[derive(Debug)]
@@ -102,6 +94,13 @@ struct Model {
     port: FabricPort,
     host: ProcessHost,
     runs: u32,
+}
+
+impl Model {
+    /// Whether a frame or a doorbell waits (in the bitmap of doorbells more may).
+    fn has_work(&self) -> bool {
+        self.port.has_frame() || !self.host.direct.is_empty() || !self.host.taker.is_idle()
+    }
 }
 
 /// A function in this process, as the driver sees it.
@@ -196,6 +195,10 @@ impl InProcess {
             worked |= self.advance(&mut model);
             let raised = std::mem::take(&mut model.host.raised);
             drop(model);
+            if worked {
+                // What moved may be what another thread waits for.
+                self.registry.wake_dozing(self.place);
+            }
             self.interrupts.deliver(raised);
             // A thread that rang while we held the lock has left its mark before it tried the
             // lock: with this fence, either it got the lock or we see the mark.
@@ -254,18 +257,51 @@ impl InProcess {
         fence(Ordering::SeqCst);
         let wake_at = self.wake_at.load(Ordering::SeqCst);
         if self.next_timeout.load(Ordering::Relaxed) < wake_at {
-            self.registry.wake(self.place, self.clock.ticks());
+            self.registry
+                .wake_background(self.place, self.clock.ticks());
         }
+    }
+
+    /// Lets a polling thread sleep until a frame comes or something has moved, at most `limit_ns`.
+    #[cold]
+    pub fn doze(&self, limit_ns: u64) {
+        let dozing = self.registry.dozing(self.place);
+        // Who sends to us must not believe that we look.
+        let heartbeat = self.registry.heartbeat(self.place);
+        heartbeat.store(0, Ordering::Relaxed);
+        dozing.store(1, Ordering::SeqCst);
+        // The other half of the fence in the sender's check: see `fabric::port`.
+        fence(Ordering::SeqCst);
+        if let Some(mut model) = self.model.try_lock() {
+            model.port.check_all(self.clock.ticks());
+            self.check_at
+                .store(model.port.check_at().0, Ordering::Relaxed);
+            let has_work = model.has_work() || !self.doorbells.is_empty();
+            drop(model);
+            let now = self.clock.now().as_ps();
+            let time_ns = limit_ns.min(self.next_run().saturating_sub(now) / 1000);
+            if !has_work && time_ns > 0 {
+                os::futex_wait(dozing, 1, time_ns);
+            }
+        }
+        dozing.store(0, Ordering::Relaxed);
+        heartbeat.store(self.clock.ticks().0, Ordering::Relaxed);
+    }
+
+    /// When the model has to run again, or peers have to be looked after.
+    fn next_run(&self) -> u64 {
+        let check_at = match self.check_at.load(Ordering::Relaxed) {
+            u64::MAX => u64::MAX,
+            ticks => self.clock.instant(Ticks(ticks)).as_ps(),
+        };
+        self.next_timeout.load(Ordering::Relaxed).min(check_at)
     }
 
     /// The background thread is about to sleep: whether there is nothing to do, so that it may.
     /// Also publishes the counters and forgets dead peers.
     pub fn may_sleep(&self) -> Option<bool> {
         let mut model = self.model.try_lock()?;
-        let has_work = model.port.has_frame()
-            || !model.host.direct.is_empty()
-            || !model.host.taker.is_idle()
-            || !self.doorbells.is_empty();
+        let has_work = model.has_work() || !self.doorbells.is_empty();
         model.port.prune();
         self.publish_counters(&model.nic);
         Some(!has_work)
@@ -280,16 +316,11 @@ impl InProcess {
     pub fn sleep_time_ns(&self, limit_ns: u64) -> u64 {
         let now = self.clock.now().as_ps();
         let until = now.saturating_add(limit_ns.saturating_mul(1000));
-        let check_at = self.check_at.load(Ordering::Relaxed);
-        let check_at = match check_at {
-            u64::MAX => u64::MAX,
-            ticks => self.clock.instant(Ticks(ticks)).as_ps(),
-        };
-        self.wake_at.store(until.min(check_at), Ordering::SeqCst);
+        self.wake_at.store(until, Ordering::SeqCst);
+        // With the fence in `tell_background`: either it sees until when we sleep, or we see what
+        // it would have told.
         fence(Ordering::SeqCst);
-        let until = until
-            .min(check_at)
-            .min(self.next_timeout.load(Ordering::Relaxed));
+        let until = until.min(self.next_run());
         self.wake_at.store(until, Ordering::SeqCst);
         until.saturating_sub(now) / 1000
     }
@@ -313,7 +344,7 @@ impl InProcess {
     pub fn stop(&self) {
         self.is_stopping.store(true, Ordering::SeqCst);
         self.armed().store(0, Ordering::SeqCst);
-        os::futex_wake(self.armed());
+        os::futex_wake_all(self.armed());
     }
 
     /// Lets ACKs that wait for company leave, before the function or the process goes.
@@ -513,19 +544,10 @@ impl Bus for InProcess {
                 .saturating_add(LONG_SLEEP_PS)
         {
             // It then sleeps in short turns, to notice soon when we stop polling.
-            self.registry.wake(self.place, self.clock.ticks());
+            self.registry
+                .wake_background(self.place, self.clock.ticks());
         }
-        EMPTY_POLLS.with(|polls| {
-            if worked {
-                polls.set(0);
-            } else if polls.get() < POLLS_BEFORE_YIELD {
-                polls.set(polls.get() + 1);
-                std::hint::spin_loop();
-            } else {
-                polls.set(0);
-                os::yield_processor();
-            }
-        });
+        polling::after_poll(self, worked, now);
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! - [`function`]: one process's NIC function, ready for a driver. Made of
 //!   [`in_process`] (the bus, and the model that runs in the application's threads), [`doorbells`]
-//!   (BAR2), [`memory`] (DMA), [`interrupts`], and [`background`] (the thread for applications
-//!   that do not poll).
+//!   (BAR2), [`memory`] (DMA), [`interrupts`], [`polling`] (empty polls), and [`background`] (the
+//!   thread for applications that do not poll).
 //! - [`fabric`]: who is there on this machine ([`fabric::registry`]), shared-memory rings between
 //!   them ([`fabric::ring`]), and the cable that the model sees ([`fabric::port`]).
 //! - [`host`]: name and addresses. [`capture`]: pcapng. [`clock`]: real time for the model.
@@ -24,6 +24,7 @@ pub mod in_process;
 pub mod interrupts;
 pub mod memory;
 pub mod os;
+pub mod polling;
 pub mod shared_memory;
 #[cfg(test)]
 mod test_support;

@@ -119,10 +119,10 @@ pub fn futex_wait(word: &AtomicU32, expected: u32, timeout_ns: u64) {
     };
 }
 
-/// Wakes one thread that sleeps in [`futex_wait`] on this word, in whichever process.
-pub fn futex_wake(word: &AtomicU32) {
+/// Wakes the threads that sleep in [`futex_wait`] on this word, in whichever process.
+pub fn futex_wake_all(word: &AtomicU32) {
     // SAFETY: the kernel only uses the address as a key.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, 1) };
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
 }
 
 /// Lets another thread have this processor.

@@ -164,6 +164,15 @@ impl FabricPort {
         }
     }
 
+    /// Looks after all peers that have frames waiting now: the caller is about to sleep.
+    pub fn check_all(&mut self, now: Ticks) {
+        self.now = now;
+        for place in &self.watched {
+            self.peers[usize::from(*place)].check_at = Ticks(0);
+        }
+        self.check_peers();
+    }
+
     /// When [`Self::finish`] has to be called again even if nothing happens.
     #[inline]
     pub fn check_at(&self) -> Ticks {

@@ -63,6 +63,7 @@ mod field {
     pub const GIDS: usize = 128;
     pub const HEARTBEAT: usize = 1024;
     pub const ARMED: usize = 1088;
+    pub const DOZING: usize = 1092;
     pub const WOKEN_AT: usize = 1096;
     pub const ANNOUNCED: usize = 1152;
     pub const ANNOUNCE_EPOCH: usize = 1184;
@@ -263,7 +264,12 @@ impl Registry {
                 .fold(0, |value, byte| value << 8 | u64::from(*byte));
             word(field::NAME + 8 * index).store(value, Ordering::Relaxed);
         }
-        for offset in [field::HEARTBEAT, field::ARMED, field::ANNOUNCE_EPOCH] {
+        for offset in [
+            field::HEARTBEAT,
+            field::ARMED,
+            field::WOKEN_AT,
+            field::ANNOUNCE_EPOCH,
+        ] {
             word(offset).store(0, Ordering::Relaxed);
         }
         for index in 0..ANNOUNCE_WORDS {
@@ -429,18 +435,41 @@ impl Registry {
         self.memory.word(place_offset(place) + field::WOKEN_AT)
     }
 
-    /// Wakes the background thread at a place if it sleeps. Returns whether it did.
+    /// The word on which polling threads of the application at a place doze: 1 while one does.
+    #[inline]
+    pub fn dozing(&self, place: u8) -> &AtomicU32 {
+        self.memory.half_word(place_offset(place) + field::DOZING)
+    }
+
+    /// Wakes the application's dozing threads at a place, or if there is none the background
+    /// thread if it sleeps. Returns whether somebody was woken.
     pub fn wake(&self, place: u8, now: Ticks) -> bool {
+        self.wake_dozing(place) || self.wake_background(place, now)
+    }
+
+    /// Wakes the application's dozing threads at a place.
+    #[inline]
+    pub fn wake_dozing(&self, place: u8) -> bool {
+        let dozing = self.dozing(place);
+        let is_asleep = dozing.load(Ordering::SeqCst) == 1 && dozing.swap(0, Ordering::SeqCst) == 1;
+        if is_asleep {
+            os::futex_wake_all(dozing);
+        }
+        is_asleep
+    }
+
+    /// Wakes the background thread at a place if it sleeps. Returns whether it did.
+    pub fn wake_background(&self, place: u8, now: Ticks) -> bool {
         let armed = self.armed(place);
         if armed.load(Ordering::SeqCst) != 1 {
             return false;
         }
         self.woken_at(place).store(now.0, Ordering::Relaxed);
-        let asleep = armed.swap(0, Ordering::SeqCst) == 1;
-        if asleep {
-            os::futex_wake(armed);
+        let is_asleep = armed.swap(0, Ordering::SeqCst) == 1;
+        if is_asleep {
+            os::futex_wake_all(armed);
         }
-        asleep
+        is_asleep
     }
 }
 
