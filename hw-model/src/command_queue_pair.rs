@@ -169,7 +169,7 @@ impl<P: Port> Nic<P> {
         let Some(qp) = self.qps.get_mut(index) else {
             return Err(Failure::new(CommandStatus::NO_OBJECT));
         };
-        let transition = transition(qp.transport.state(), &input)
+        let transition = transition(qp.transport.state(), qp.transport.attributes(), &input)
             .map_err(|(status, syndrome)| Failure { status, syndrome })?;
         qp.transport.modify(now, transition).map_err(|_| Failure {
             status: CommandStatus::BAD_TRANSITION,

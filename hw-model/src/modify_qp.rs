@@ -3,8 +3,8 @@
 use ferroce_spec::command::{ANY_STATE, CommandStatus, ModifyQp, QpAttributeMask};
 use ferroce_spec::context::{PathMtuCode, QpContext, QpStateCode};
 use ferroce_transport::{
-    AttributeUpdate, InitAttributes, LocalAckTimeout, PathMtu, QpState, RemoteAccess, RetryCount,
-    RtrAttributes, RtsAttributes, Transition,
+    AttributeUpdate, Attributes, InitAttributes, LocalAckTimeout, PathMtu, QpState, RemoteAccess,
+    RetryCount, RtrAttributes, RtsAttributes, Transition,
 };
 use ferroce_wire::{PKey, Psn, Qpn, RnrTimer};
 
@@ -19,8 +19,12 @@ pub type Refusal = (CommandStatus, u32);
 /// Ports of the function.
 const PORTS: u8 = 1;
 
-/// The transition that `input` asks of a QP in `state`.
-pub fn transition(state: QpState, input: &ModifyQp) -> Result<Transition, Refusal> {
+/// The transition that `input` asks of a QP in `state` with the attributes `present`.
+pub fn transition(
+    state: QpState,
+    present: &Attributes,
+    input: &ModifyQp,
+) -> Result<Transition, Refusal> {
     if input.current_state != ANY_STATE && input.current_state != u32::from(state_code(state).0) {
         return Err((CommandStatus::BAD_TRANSITION, input.current_state));
     }
@@ -33,7 +37,23 @@ pub fn transition(state: QpState, input: &ModifyQp) -> Result<Transition, Refusa
     Ok(match (state, target) {
         (_, QpStateCode::RESET) => Transition::Reset,
         (_, QpStateCode::ERR) => Transition::Err,
-        (QpState::Reset | QpState::Init, QpStateCode::INIT) => {
+        (QpState::Init, QpStateCode::INIT) => {
+            let access = mask
+                .access()
+                .then(|| remote_access(context))
+                .unwrap_or(present.access);
+            let port = if mask.port() {
+                context.port
+            } else {
+                present.port
+            };
+            Transition::Init(InitAttributes {
+                p_key: DEFAULT_P_KEY,
+                access,
+                port,
+            })
+        }
+        (QpState::Reset, QpStateCode::INIT) => {
             require(mask, |m| {
                 m.set_access(true);
                 m.set_p_key(true);
