@@ -10,7 +10,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// How long one process may run unless a test says otherwise.
-pub const PROCESS_TIMEOUT: Duration = Duration::from_secs(60);
+pub const PROCESS_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long a server may take until it listens.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a server may live on when its client has ended.
