@@ -38,10 +38,11 @@ pub fn transition(
         (_, QpStateCode::RESET) => Transition::Reset,
         (_, QpStateCode::ERR) => Transition::Err,
         (QpState::Init, QpStateCode::INIT) => {
-            let access = mask
-                .access()
-                .then(|| remote_access(context))
-                .unwrap_or(present.access);
+            let access = if mask.access() {
+                remote_access(context)
+            } else {
+                present.access
+            };
             let port = if mask.port() {
                 context.port
             } else {
