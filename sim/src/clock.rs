@@ -99,7 +99,7 @@ impl Clock {
     /// How many ticks `ns` nanoseconds are.
     #[must_use]
     pub fn ticks_of_ns(&self, ns: u64) -> u64 {
-        ((u128::from(ns) * u128::from(PS_PER_NS) << 32) / u128::from(self.scale.max(1))) as u64
+        (((u128::from(ns) * u128::from(PS_PER_NS)) << 32) / u128::from(self.scale.max(1))) as u64
     }
 }
 

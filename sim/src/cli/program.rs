@@ -58,7 +58,7 @@ fn refuse(message: String) -> Refusal {
 
 /// Finds a program as a shell does.
 pub fn find(name: &OsStr) -> Result<PathBuf, Refusal> {
-    let shown = name.display();
+    let shown = Path::new(name).display();
     if name.as_bytes().contains(&b'/') {
         let path = PathBuf::from(name);
         return match path.metadata() {

@@ -255,7 +255,9 @@ impl Registry {
             word(field::GIDS + 16 * index + 8).store(low, Ordering::Relaxed);
         }
         let mut name = [0; MAX_HOST_NAME];
-        let length = identity.host.floor_char_boundary(MAX_HOST_NAME);
+        let length = (0..=identity.host.len().min(MAX_HOST_NAME))
+            .rfind(|length| identity.host.is_char_boundary(*length))
+            .unwrap_or(0);
         name[..length].copy_from_slice(&identity.host.as_bytes()[..length]);
         for (index, bytes) in name.chunks_exact(8).enumerate() {
             let value = bytes
