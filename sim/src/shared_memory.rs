@@ -120,6 +120,17 @@ impl Mapping {
         }
     }
 
+    /// Brings the cache line at `offset` near, to be written, without waiting for it.
+    #[inline]
+    pub fn prefetch_for_write(&self, offset: usize) {
+        #[cfg(target_arch = "x86_64")]
+        if offset < self.length {
+            use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+            // SAFETY: as in `prefetch`.
+            unsafe { _mm_prefetch::<_MM_HINT_ET0>(self.base.as_ptr().add(offset).cast()) };
+        }
+    }
+
     /// Brings the cache line at `offset` near, without waiting for it.
     #[inline]
     pub fn prefetch(&self, offset: usize) {

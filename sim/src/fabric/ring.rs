@@ -29,6 +29,8 @@ const MAX_SLOTS: u32 = 1024;
 /// lines spread over the sets of a cache.
 const STRIDE: usize = 4224;
 const HEADER_SIZE: usize = 4096;
+/// How many slots ahead the sender fetches the lines that it will write.
+const PREFETCH_AHEAD: u32 = 4;
 /// The payload of a middle packet over IPv4 then starts on a cache line:
 /// 10 + 14 Ethernet + 20 IPv4 + 8 UDP + 12 BTH = 64.
 const DATA_OFFSET: usize = 10;
@@ -156,6 +158,9 @@ impl Sender {
         }
         let index = self.produced;
         self.produced = index.wrapping_add(1);
+        let ahead = slot_offset(self.slots, self.produced.wrapping_add(PREFETCH_AHEAD));
+        self.memory.prefetch_for_write(ahead);
+        self.memory.prefetch_for_write(ahead + 64);
         let offset = slot_offset(self.slots, index) + DATA_OFFSET;
         let buffer = self.memory.take_buffer(offset, length);
         Some(Frame {
