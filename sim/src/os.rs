@@ -167,6 +167,12 @@ pub fn prefer_short_turns() {
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
 }
 
+/// A write to a closed pipe ends this process quietly, as it does other command-line tools.
+pub fn end_on_broken_pipe() {
+    // SAFETY: SIG_DFL is a valid disposition, and no other thread depends on the old one.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
+
 /// The processors on which this thread may run.
 pub struct Processors(libc::cpu_set_t);
 

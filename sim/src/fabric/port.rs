@@ -49,6 +49,8 @@ struct Peer {
     is_lost: bool,
     /// No attempt to make a ring before this.
     retry_at: Ticks,
+    /// It was said that there is no room for a ring.
+    has_complained: bool,
     /// It has frames that it may not have seen.
     is_watched: bool,
     /// It did not poll when we last looked: whether it sleeps is looked at with each frame.
@@ -68,6 +70,7 @@ impl Peer {
         pause: None,
         is_lost: false,
         retry_at: Ticks(0),
+        has_complained: false,
         is_watched: false,
         is_silent: false,
         check_at: Ticks(0),
@@ -255,6 +258,10 @@ impl FabricPort {
             match Sender::create(registry.directory(), name, self.place.generation()) {
                 Ok(ring) => peer.ring = Some(ring),
                 Err(error) => {
+                    if peer.has_complained {
+                        return false;
+                    }
+                    peer.has_complained = true;
                     let directory = registry.directory().display();
                     tracing::error!(%error, %directory, "no room for a ring; frames are lost");
                     return false;

@@ -575,7 +575,9 @@ fn prepare(file: &File, path: &Path) -> Result<Mapping, Error> {
         refuse_if_used(file, path, 0)?;
     }
     file.set_len(0).map_err(failed("clear"))?;
-    os::allocate_file(file, FILE_SIZE as u64).map_err(failed("allocate 1 MiB for"))?;
+    os::allocate_file(file, FILE_SIZE as u64)
+        .inspect_err(|_| drop(file.set_len(0)))
+        .map_err(failed("allocate 1 MiB for"))?;
     let memory = Mapping::new(file, FILE_SIZE).map_err(failed("map"))?;
     memory
         .word(header::VERSION)

@@ -1,0 +1,116 @@
+//! Several processes: what the kernel does when one of them dies.
+//!
+//! The other process is this test binary again, told by a variable what to do.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use ferroce_sim::fabric::registry::Registry;
+use ferroce_sim::function::{Function, HostIdentity, Options};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Tells the other process to be one, and where to meet.
+const VARIABLE: &str = "FERROCE_TEST_MEETING";
+
+struct Meeting(PathBuf);
+
+impl Meeting {
+    fn new(name: &str) -> Self {
+        let unique = format!("ferroce-processes-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(unique);
+        fs::create_dir_all(&path).expect("writable");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).expect("ours");
+        Self(path)
+    }
+}
+
+impl Drop for Meeting {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn options(directory: &Path) -> Options {
+    Options {
+        directory: directory.to_owned(),
+        host: HostIdentity::named("a", None).expect("a name"),
+        icrc: false,
+        capture: None,
+    }
+}
+
+/// A process with a function, until it is killed. Ends by itself after a while.
+struct Other(Child);
+
+impl Other {
+    fn start(meeting: &Meeting) -> Self {
+        let program = std::env::current_exe().expect("a test binary");
+        let mut child = Command::new(program)
+            .args(["--exact", "other_process", "--nocapture"])
+            .env(VARIABLE, &meeting.0)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it ran before");
+        let mut output = BufReader::new(child.stdout.take().expect("piped"));
+        let mut line = String::new();
+        while !line.contains("here") {
+            line.clear();
+            assert_ne!(output.read_line(&mut line).expect("text"), 0, "it ended");
+        }
+        Self(child)
+    }
+
+    fn kill(mut self) {
+        self.0.kill().expect("it lives");
+        self.0.wait().expect("ours");
+    }
+}
+
+/// Not a test of its own: what the other process does.
+#[test]
+fn other_process() {
+    let Some(directory) = std::env::var_os(VARIABLE) else {
+        return;
+    };
+    let _function = Function::open_with(&options(Path::new(&directory))).expect("a place is free");
+    println!("here");
+    std::thread::sleep(PATIENCE);
+}
+
+#[test]
+fn a_killed_process_frees_its_place() {
+    let meeting = Meeting::new("killed");
+    let registry = Registry::open(&meeting.0).expect("usable");
+    let function = Function::open_with(&options(&meeting.0)).expect("a place is free");
+    let other = Other::start(&meeting);
+    let occupants = registry.occupants();
+    assert_eq!(occupants.len(), 2);
+    let pid = other.0.id();
+    let theirs = occupants.iter().find(|occupant| occupant.pid == pid);
+    let place = theirs.expect("it told its pid").place;
+    assert!(registry.is_alive(place));
+    other.kill();
+    let deadline = Instant::now() + PATIENCE;
+    while registry.is_alive(place) {
+        assert!(Instant::now() < deadline, "the kernel frees the lock");
+        std::thread::yield_now();
+    }
+    assert_eq!(registry.occupants().len(), 1);
+    assert_ne!(registry.generation(place), 0, "nobody has cleaned up yet");
+    drop(function);
+}
+
+#[test]
+fn eight_processes_get_places_of_their_own() {
+    let meeting = Meeting::new("eight");
+    let registry = Registry::open(&meeting.0).expect("usable");
+    let others: Vec<Other> = (0..8).map(|_| Other::start(&meeting)).collect();
+    let mut places: Vec<u8> = registry.occupants().iter().map(|o| o.place).collect();
+    places.dedup();
+    assert_eq!(places.len(), 8);
+    others.into_iter().for_each(Other::kill);
+}
