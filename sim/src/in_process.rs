@@ -283,6 +283,9 @@ impl InProcess {
             if !has_work && time_ns > 0 {
                 os::futex_wait(dozing, 1, time_ns);
             }
+        } else {
+            // Another thread is inside the model, or was when it lost its processor.
+            os::yield_processor();
         }
         dozing.store(0, Ordering::Relaxed);
         heartbeat.store(self.clock.ticks().0, Ordering::Relaxed);
