@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::net::TcpListener;
+use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -32,9 +33,30 @@ pub fn ferroce() -> PathBuf {
     path
 }
 
+/// The command's verbs library, where `ferroce run` finds it.
+pub fn library() -> PathBuf {
+    ferroce().with_file_name("lib").join("libibverbs.so.1")
+}
+
 /// A directory of its own for one test: the fabric's rendezvous and the output of programs.
 #[derive(Debug)]
-pub struct Scratch(PathBuf);
+pub struct Scratch {
+    path: PathBuf,
+    ferroce: PathBuf,
+    /// What stands in front of each command.
+    prefix: &'static [&'static str],
+}
+
+/// Nobody in particular, as Debian numbers it.
+const ORDINARY_USER: u32 = 65534;
+/// Becomes that user (util-linux).
+const AS_ORDINARY_USER: &[&str] = &[
+    "setpriv",
+    "--reuid=65534",
+    "--regid=65534",
+    "--clear-groups",
+    "--no-new-privs",
+];
 
 impl Scratch {
     /// An empty directory.
@@ -44,26 +66,122 @@ impl Scratch {
         let name = format!("ferroce-test-{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
         fs::create_dir_all(&path).expect("the temporary directory can be written");
-        Self(path)
+        Self {
+            path,
+            ferroce: ferroce(),
+            prefix: &[],
+        }
+    }
+
+    /// A directory of a user without rights, whose programs run as that user, over a copy of the
+    /// command and its library. `None` unless we are root and may so become another user: then we
+    /// are an ordinary user, and every other test says the same.
+    pub fn of_ordinary_user() -> Option<Self> {
+        if !is_root() {
+            return None;
+        }
+        let mut scratch = Self::new();
+        let copy = scratch.path("ferroce");
+        fs::copy(ferroce(), &copy).expect("the command can be copied");
+        fs::create_dir(scratch.path("lib")).expect("a new folder");
+        let name = scratch.path("lib/libibverbs.so.1");
+        fs::copy(library(), name).expect("the library can be copied");
+        chown(&scratch.path, Some(ORDINARY_USER), Some(ORDINARY_USER)).expect("we are root");
+        scratch.ferroce = copy;
+        scratch.prefix = AS_ORDINARY_USER;
+        Some(scratch)
     }
 
     /// A path inside of it.
     pub fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+        self.path.join(name)
     }
 
     /// A program under `ferroce run`, on this scratch directory's fabric. `options` are those of
     /// `ferroce run`.
     pub fn run(&self, options: &[&str], program: &str, arguments: &[&str]) -> Command {
-        let mut command = Command::new(ferroce());
+        let mut command = self.ferroce(&["run"]);
+        command.args(options).arg("--").arg(program).args(arguments);
         command
-            .arg("run")
-            .args(options)
-            .arg("--")
-            .arg(program)
-            .args(arguments);
+    }
+
+    /// The command `ferroce` with these arguments, on this scratch directory's fabric.
+    pub fn ferroce(&self, arguments: &[&str]) -> Command {
+        let mut command = match self.prefix.split_first() {
+            Some((first, rest)) => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(&self.ferroce);
+                command
+            }
+            None => Command::new(&self.ferroce),
+        };
+        command.args(arguments);
         command.env("FERROCE_DIR", self.path("fabric"));
+        for option in OPTIONS_OF_THE_ENVIRONMENT {
+            command.env_remove(option);
+        }
         command
+    }
+
+    /// Runs a command to its end, within the time that a process may run.
+    pub fn finish(&self, command: Command) -> Ended {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        Process::start(command, self, &format!("output-{number}"), PROCESS_TIMEOUT).wait()
+    }
+
+    /// What `ferroce devices` prints.
+    pub fn devices(&self) -> String {
+        self.finish(self.ferroce(&["devices"])).expect_success()
+    }
+
+    /// A counter of a running program's NIC; 0 while it has none.
+    pub fn counter(&self, pid: u32, name: &str) -> u64 {
+        let command = self.ferroce(&["counters", "--pid", &pid.to_string()]);
+        let output = self.finish(command).output;
+        let line = output.lines().find_map(|line| {
+            let (found, value) = line.trim().split_once(' ')?;
+            (found == name).then(|| value.trim().parse().ok())?
+        });
+        line.unwrap_or(0)
+    }
+
+    /// Compiles a program of `tests/c` against the installed verbs library.
+    pub fn compile(&self, name: &str) -> String {
+        let binary = self.path(name);
+        let source = format!("{}/c/{name}.c", env!("CARGO_MANIFEST_DIR"));
+        let mut compiler = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
+        compiler
+            .args(["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o"])
+            .arg(&binary)
+            .args([&source, "-libverbs", "-lpthread", "-ldl"]);
+        self.finish(compiler).expect_success();
+        binary.to_string_lossy().into_owned()
+    }
+}
+
+/// What would change the behaviour of the programs under test if the caller had set it.
+const OPTIONS_OF_THE_ENVIRONMENT: &[&str] = &[
+    "FERROCE_HOST",
+    "FERROCE_ADDRESS",
+    "FERROCE_CAPTURE",
+    "FERROCE_ICRC",
+    "FERROCE_PART_ID",
+    "FERROCE_LOG",
+    "LD_PRELOAD",
+];
+
+/// Whether this process runs as root.
+pub fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0)
+}
+
+/// Waits until something is so; fails the test if it does not come about in time.
+pub fn wait_until(what: &str, timeout: Duration, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + timeout;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not within {timeout:?}: {what}");
+        sleep(POLL_INTERVAL);
     }
 }
 
@@ -76,7 +194,7 @@ impl Default for Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         // A failed test leaves nothing of value here: the output is in its message.
-        let _ = fs::remove_dir_all(&self.0);
+        let _ = fs::remove_dir_all(&self.path);
     }
 }
 
@@ -239,16 +357,42 @@ impl Pair<'_> {
 
     /// [`Pair::run`] with a scratch directory of the caller's.
     pub fn run_in(&self, scratch: &Scratch) -> (String, String) {
+        self.start(scratch, self.options, self.options).finish()
+    }
+
+    /// Starts both, with options for `ferroce run` of each; [`Pair::options`] does not count.
+    pub fn start(&self, scratch: &Scratch, server: &[&str], client: &[&str]) -> RunningPair {
         let port = free_port();
         let port_text = port.to_string();
         let mut arguments = vec!["-p", &port_text];
         arguments.extend(self.arguments);
-        let server = scratch.run(self.options, self.program, &arguments);
-        let mut server = Process::start(server, scratch, "server", PROCESS_TIMEOUT);
+        let server = scratch.run(server, self.program, &arguments);
+        let name = format!("server-{port}");
+        let mut server = Process::start(server, scratch, &name, PROCESS_TIMEOUT);
         wait_until_listening(port, &mut server);
         arguments.push("127.0.0.1");
-        let client = scratch.run(self.options, self.program, &arguments);
-        let client = Process::start(client, scratch, "client", PROCESS_TIMEOUT).wait();
+        let client = scratch.run(client, self.program, &arguments);
+        let name = format!("client-{port}");
+        let client = Process::start(client, scratch, &name, PROCESS_TIMEOUT);
+        RunningPair { server, client }
+    }
+}
+
+/// A server and a client that run.
+#[derive(Debug)]
+pub struct RunningPair {
+    /// Was there first.
+    pub server: Process,
+    /// Has found the server.
+    pub client: Process,
+}
+
+impl RunningPair {
+    /// Waits for the end of both; fails the test unless both succeed. Returns the output of
+    /// server and client.
+    pub fn finish(self) -> (String, String) {
+        let Self { mut server, client } = self;
+        let client = client.wait();
         server.hurry(if client.succeeded() {
             SERVER_END_TIMEOUT
         } else {
