@@ -72,6 +72,8 @@ pub struct Nic<P: Port> {
     mac: Mac<P::Frame>,
     completion_edge: Edge<CompletionEntry>,
     event_edge: Edge<Event>,
+    /// Queue pairs whose ACK waits for company, or did a moment ago; each once.
+    holding: Vec<u32>,
     stalled: bool,
 }
 
@@ -99,6 +101,7 @@ impl<P: Port> Nic<P> {
             mac: Mac::new(capacity),
             completion_edge: Edge::new(EdgeName::Completion, COMPLETION_CAPACITY),
             event_edge: Edge::new(EdgeName::Event, COMPLETION_CAPACITY),
+            holding: Vec::new(),
             stalled: false,
             config,
         }
@@ -203,8 +206,7 @@ impl<P: Port> Nic<P> {
                     return None;
                 }
                 qp.send.producer = value.index();
-                // The ACK that waits for company leaves right behind this request.
-                qp.transport.flush_acknowledge();
+                qp.acknowledge_behind = qp.transport.pending_acknowledge();
                 self.scheduler.activate(qp);
                 Some(())
             }
@@ -413,8 +415,49 @@ impl<P: Port> Nic<P> {
         let unit = index as usize % self.units.len();
         self.units[unit].transmit(now, qp, self.config.quantum_packets, &self.config.timing);
         worked |= self.packetize(now, unit, host, port);
+        worked |= self.acknowledge_behind(now, index, host, port);
         self.settle(now, index);
         worked
+    }
+
+    /// Sends an ACK that has waited for company right behind the last packet of the requests that
+    /// were rung: one look of the peer then finds both, and it does not find the ACK alone.
+    #[inline]
+    fn acknowledge_behind<H: Host>(
+        &mut self,
+        now: Instant,
+        index: u32,
+        host: &mut H,
+        port: &mut P,
+    ) -> bool {
+        let Some(qp) = self.qps.get_mut(index).filter(|qp| qp.acknowledge_behind) else {
+            return false;
+        };
+        if qp.has_work() {
+            return false;
+        }
+        qp.acknowledge_behind = false;
+        qp.transport.flush_acknowledge();
+        let unit = index as usize % self.units.len();
+        self.units[unit].transmit(now, qp, 1, &self.config.timing);
+        self.packetize(now, unit, host, port)
+    }
+
+    /// Whether an ACK waits for company.
+    pub fn holds_acknowledges(&self) -> bool {
+        !self.holding.is_empty()
+    }
+
+    /// Stops holding ACKs back: the application polls and finds nothing, so that it will not post
+    /// what they wait for. They leave with the next [`Nic::advance`].
+    pub fn flush_acknowledges(&mut self) {
+        while let Some(index) = self.holding.pop() {
+            if let Some(qp) = self.qps.get_mut(index) {
+                qp.holds_acknowledge = false;
+                qp.transport.flush_acknowledge();
+                self.scheduler.activate(qp);
+            }
+        }
     }
 
     /// Makes frames of the packets that a processing unit has sent.
@@ -516,6 +559,10 @@ impl<P: Port> Nic<P> {
             outcome::count(&statistics, &mut self.counters);
         }
         self.timers.set(index, qp.transport.next_timeout());
+        if qp.transport.pending_acknowledge() && !qp.holds_acknowledge {
+            qp.holds_acknowledge = true;
+            self.holding.push(index);
+        }
         if qp.has_work() {
             self.scheduler.activate(qp);
         }
@@ -609,6 +656,7 @@ impl<P: Port> Nic<P> {
         self.install_tables(&ContextTables::default());
         self.events = EventQueues::default();
         self.scheduler.clear();
+        self.holding.clear();
         *self.gids = [AddressEntry::default(); MAX_GIDS];
         self.counters = Counters::new();
         self.doorbells.clear(drop);

@@ -30,6 +30,10 @@ pub struct QueuePair {
     pub path: Option<Path>,
     /// Whether it stands in the scheduler's list.
     pub scheduled: bool,
+    /// An ACK that waits for company is to leave behind the requests that were rung.
+    pub acknowledge_behind: bool,
+    /// Whether it stands in the list of those whose ACK waits for company.
+    pub holds_acknowledge: bool,
     /// Packets that the wire had no room for.
     pub stalled: VecDeque<Transmit>,
 }
@@ -49,6 +53,8 @@ impl QueuePair {
             receive,
             path: None,
             scheduled: false,
+            acknowledge_behind: false,
+            holds_acknowledge: false,
             stalled: VecDeque::new(),
         }
     }

@@ -116,6 +116,8 @@ pub struct InProcess {
     model: Mutex<Model>,
     /// When the model has to run again, as of its last run.
     next_timeout: AtomicU64,
+    /// Whether an ACK waits for company.
+    holds_acknowledges: AtomicBool,
     /// When peers have to be looked after, in ticks, as of the last run.
     check_at: AtomicU64,
     /// Until when the background thread sleeps; 0 while it is awake.
@@ -153,6 +155,7 @@ impl InProcess {
                 runs: 0,
             }),
             next_timeout: AtomicU64::new(u64::MAX),
+            holds_acknowledges: AtomicBool::new(false),
             check_at: AtomicU64::new(u64::MAX),
             wake_at: AtomicU64::new(0),
             polls_after_arming: AtomicU32::new(0),
@@ -184,6 +187,18 @@ impl InProcess {
         match self.model.try_lock() {
             Some(model) => self.run(model),
             None => false,
+        }
+    }
+
+    /// The application polls in vain: lets ACKs go that wait for what it might post.
+    #[inline]
+    pub fn flush_acknowledges(&self) {
+        if !self.holds_acknowledges.load(Ordering::Relaxed) {
+            return;
+        }
+        if let Some(mut model) = self.model.try_lock() {
+            model.nic.flush_acknowledges();
+            self.run(model);
         }
     }
 
@@ -229,6 +244,8 @@ impl InProcess {
         let next = nic.next_timeout(now).map_or(u64::MAX, Instant::as_ps);
         self.next_timeout.store(next, Ordering::Relaxed);
         self.check_at.store(port.check_at().0, Ordering::Relaxed);
+        self.holds_acknowledges
+            .store(nic.holds_acknowledges(), Ordering::Relaxed);
         *runs = runs.wrapping_add(1);
         if *runs % RUNS_PER_PUBLICATION == 0 {
             self.publish_counters(nic);
