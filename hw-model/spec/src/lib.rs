@@ -4,7 +4,7 @@
 //! [`doorbell`] (BAR2), [`command`]s, [`wqe`]s, [`cqe`]s, [`eqe`]s, [`context`]s and
 //! [`counter`]s. The model decodes with these types and the driver builds with them; the
 //! programmer's reference (`README.md` beside this crate) is printed from the same declarations
-//! by [`reference`].
+//! by [`mod@reference`].
 //!
 //! All integers are little-endian; all structures have no padding. Values that the other side may
 //! have written are open enums ([`open_enum`]).
