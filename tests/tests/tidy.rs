@@ -70,7 +70,10 @@ fn unsafe_stands_only_where_the_design_allows_it() {
 
 #[test]
 fn files_are_short() {
-    for (name, text) in sources().into_iter().filter(|(name, _)| name.contains("/src/")) {
+    for (name, text) in sources()
+        .into_iter()
+        .filter(|(name, _)| name.contains("/src/"))
+    {
         let lines = without_tests(&text).lines().count();
         assert!(lines <= FILE_LINES_MAX, "{name} has {lines} lines");
     }

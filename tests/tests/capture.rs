@@ -1,0 +1,258 @@
+//! Frames as others see them: tshark and `ferroce wire check` over our captures.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use ferroce_tests::{Ended, Pair, Scratch};
+
+/// Dissectors that take payload for a protocol of theirs, and then find it malformed.
+const PAYLOAD_GUESSERS: &[&str] = &[
+    "rpcordma",
+    "smc",
+    "smb_direct",
+    "nvme-rdma",
+    "iser",
+    "lnet",
+    "infiniband_sdp",
+    "eoib",
+    "fcoib",
+];
+
+/// Opcodes of RC (IBTA vol 1, table 38).
+mod opcode {
+    pub const SEND_FIRST: u8 = 0x00;
+    pub const SEND_MIDDLE: u8 = 0x01;
+    pub const SEND_LAST: u8 = 0x02;
+    pub const WRITE_FIRST: u8 = 0x06;
+    pub const WRITE_MIDDLE: u8 = 0x07;
+    pub const WRITE_LAST: u8 = 0x08;
+    pub const READ_REQUEST: u8 = 0x0c;
+    pub const READ_RESPONSE_FIRST: u8 = 0x0d;
+    pub const READ_RESPONSE_MIDDLE: u8 = 0x0e;
+    pub const READ_RESPONSE_LAST: u8 = 0x0f;
+    pub const ACKNOWLEDGE: u8 = 0x11;
+}
+
+/// Programs that send, write and read messages of many packets.
+const PROGRAMS: &[(&str, &[&str])] = &[
+    (
+        "ibv_rc_pingpong",
+        &["-g", "1", "-s", "5000", "-n", "20", "-m", "1024"],
+    ),
+    ("ib_write_bw", &["-F", "-s", "65536", "-n", "5"]),
+    ("ib_read_bw", &["-F", "-s", "65536", "-n", "5"]),
+];
+
+/// Of a capture with [`PROGRAMS`] on both sides.
+const EXPECTED: &[u8] = &[
+    opcode::SEND_FIRST,
+    opcode::SEND_MIDDLE,
+    opcode::SEND_LAST,
+    opcode::WRITE_FIRST,
+    opcode::WRITE_MIDDLE,
+    opcode::WRITE_LAST,
+    opcode::READ_REQUEST,
+    opcode::READ_RESPONSE_FIRST,
+    opcode::READ_RESPONSE_MIDDLE,
+    opcode::READ_RESPONSE_LAST,
+    opcode::ACKNOWLEDGE,
+];
+
+/// Which sides of a pair write the capture.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Sides {
+    Both,
+    Server,
+    Client,
+}
+
+/// Runs [`PROGRAMS`]; all append to the capture `file`.
+fn capture(scratch: &Scratch, file: &str, sides: Sides) {
+    let path = scratch.path(file);
+    let capture = ["--capture", path.to_str().expect("our own name")];
+    let on = |is_on: bool| -> &[&str] { if is_on { &capture } else { &[] } };
+    for (program, arguments) in PROGRAMS {
+        let pair = Pair {
+            program,
+            arguments,
+            options: &[],
+        };
+        let (server, client) = (sides != Sides::Client, sides != Sides::Server);
+        pair.start(scratch, on(server), on(client)).finish();
+    }
+}
+
+fn tshark(scratch: &Scratch, file: &str, arguments: &[&str]) -> String {
+    let mut command = Command::new("tshark");
+    command.arg("-r").arg(scratch.path(file)).args(arguments);
+    for protocol in PAYLOAD_GUESSERS {
+        command.args(["--disable-protocol", protocol]);
+    }
+    scratch.finish(command).expect_success()
+}
+
+/// Opcodes that tshark sees, with their counts.
+fn opcodes(scratch: &Scratch, file: &str) -> BTreeMap<u8, u64> {
+    let fields = ["-T", "fields", "-e", "infiniband.bth.opcode"];
+    let mut counts = BTreeMap::new();
+    for line in tshark(scratch, file, &fields).lines() {
+        // Root is warned on standard error.
+        if let Ok(opcode) = line.trim().parse() {
+            *counts.entry(opcode).or_insert(0) += 1;
+        }
+    }
+    counts
+}
+
+fn wire_check(scratch: &Scratch, file: &Path) -> Ended {
+    let file = file.to_str().expect("our own name");
+    scratch.finish(scratch.ferroce(&["wire", "check", file]))
+}
+
+/// Frames of RoCEv2 that `ferroce wire check` has found.
+fn roce_frames(report: &str) -> u64 {
+    let count = report.lines().find_map(|line| {
+        let before = line.strip_suffix(" of RoCEv2")?;
+        before.rsplit(' ').next()?.parse().ok()
+    });
+    count.unwrap_or_else(|| panic!("no count in\n{report}"))
+}
+
+fn expect_good_capture(scratch: &Scratch, file: &str) -> BTreeMap<u8, u64> {
+    let seen = opcodes(scratch, file);
+    for opcode in EXPECTED {
+        assert!(
+            seen.contains_key(opcode),
+            "no opcode {opcode:#04x}: {seen:?}"
+        );
+    }
+    let malformed = tshark(scratch, file, &["-Y", "_ws.malformed || !infiniband"]);
+    let lines: Vec<_> = malformed.lines().filter(|l| l.contains('→')).collect();
+    assert!(lines.is_empty(), "{lines:#?}");
+    let report = wire_check(scratch, &scratch.path(file)).expect_success();
+    let frames: u64 = seen.values().sum();
+    assert_eq!(roce_frames(&report), frames, "{report}");
+    seen
+}
+
+/// Goal: a capture of both sides holds each frame once, decodes, and has valid ICRCs. Method:
+/// messages of known numbers of packets, seen by tshark and by `ferroce wire check`.
+#[test]
+fn a_capture_of_both_sides_is_right() {
+    let scratch = Scratch::new();
+    capture(&scratch, "both.pcapng", Sides::Both);
+    let seen = expect_good_capture(&scratch, "both.pcapng");
+    // 20 messages of 5 packets each way. Time-outs of a busy machine may repeat some, but a frame
+    // that both sides had written would be there 80 times at least.
+    let first = seen[&opcode::SEND_FIRST];
+    assert!((40..80).contains(&first), "{seen:?}");
+}
+
+/// Goal: one side sees what it sends and what it receives.
+#[test]
+fn a_capture_of_one_side_is_right() {
+    let scratch = Scratch::new();
+    capture(&scratch, "client.pcapng", Sides::Client);
+    let client = expect_good_capture(&scratch, "client.pcapng");
+    assert!(client[&opcode::SEND_FIRST] >= 40, "{client:?}");
+    capture(&scratch, "server.pcapng", Sides::Server);
+    let server = expect_good_capture(&scratch, "server.pcapng");
+    assert!(server[&opcode::SEND_FIRST] >= 40, "{server:?}");
+}
+
+/// Goal: one wrong byte is found. Method: the last byte of payload of a known frame.
+#[test]
+fn a_wrong_byte_is_found() {
+    let scratch = Scratch::new();
+    let golden = root().join("tests/golden/pingpong_rc.pcap");
+    let good = fs::read(&golden).expect("the golden captures are there");
+    let (frame, start) = first_roce_frame(&good);
+    // Last byte in front of the ICRC of the first RoCEv2 frame, which is a SEND with payload.
+    let length = u32::from_le_bytes(good[start - 8..start - 4].try_into().expect("4 bytes"));
+    let mut bad = good;
+    bad[start + length as usize - 5] ^= 1;
+    let file = scratch.path("bad.pcap");
+    fs::write(&file, &bad).expect("the scratch directory can be written");
+    let ended = wire_check(&scratch, &file);
+    let code = ended.status.and_then(|status| status.code());
+    assert_eq!(code, Some(1), "{ended:?}");
+    assert!(ended.output.contains("BAD ICRC: 1 frames"), "{ended:?}");
+    let named = format!("first frame {frame}:");
+    assert!(ended.output.contains(&named), "not {named} in {ended:?}");
+}
+
+/// Goal: a frame with a wrong header is named, with what is wrong in it. Method: a wrong IPv4
+/// checksum, which the ICRC does not cover.
+#[test]
+fn a_wrong_header_is_found() {
+    const IPV4_CHECKSUM: usize = 14 + 10;
+    let scratch = Scratch::new();
+    let golden = root().join("tests/golden/pingpong_rc.pcap");
+    let mut bytes = fs::read(&golden).expect("the golden captures are there");
+    let (frame, start) = first_roce_frame(&bytes);
+    bytes[start + IPV4_CHECKSUM] ^= 1;
+    let file = scratch.path("bad.pcap");
+    fs::write(&file, &bytes).expect("the scratch directory can be written");
+    let ended = wire_check(&scratch, &file);
+    let code = ended.status.and_then(|status| status.code());
+    assert_eq!(code, Some(1), "{ended:?}");
+    let named = format!("first frame {frame}: IPv4 header checksum");
+    assert!(ended.output.contains(&named), "not {named} in {ended:?}");
+}
+
+/// Number, from 1, and place in a little-endian pcap file of the first frame to UDP port 4791.
+fn first_roce_frame(file: &[u8]) -> (u64, usize) {
+    const FILE_HEADER: usize = 24;
+    const FRAME_HEADER: usize = 16;
+    const UDP: u8 = 17;
+    let mut at = FILE_HEADER;
+    let mut number = 0;
+    loop {
+        number += 1;
+        let length = file[at + 8..at + 12].try_into().expect("4 bytes");
+        let start = at + FRAME_HEADER;
+        at = start + u32::from_le_bytes(length) as usize;
+        let frame = &file[start..at];
+        if frame[12..14] == [0x08, 0x00] && frame[23] == UDP && frame[36..38] == [0x12, 0xb7] {
+            return (number, start);
+        }
+    }
+}
+
+fn root() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Goal: what Linux has sent is emitted anew without a difference.
+#[test]
+fn captures_of_linux_are_clean() {
+    let scratch = Scratch::new();
+    let golden = root().join("tests/golden");
+    let entries = fs::read_dir(&golden).expect("the golden captures are there");
+    let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    files.retain(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "pcap")
+    });
+    assert!(files.len() >= 15, "{files:?}");
+    let mut command = scratch.ferroce(&["wire", "check"]);
+    command.args(&files);
+    scratch.finish(command).expect_success();
+}
+
+/// Goal: what is no capture is named, without a crash.
+#[test]
+fn what_is_no_capture_is_refused() {
+    let scratch = Scratch::new();
+    let file = scratch.path("text");
+    fs::write(&file, "this is not a capture, but long enough for one").expect("written");
+    for path in [file.as_path(), Path::new("/nothing/here.pcap")] {
+        let ended = wire_check(&scratch, path);
+        let code = ended.status.and_then(|status| status.code());
+        assert!(code.is_some_and(|code| code > 0), "{ended:?}");
+        let name = path.to_str().expect("our own name");
+        assert!(ended.output.contains(name), "{ended:?}");
+    }
+}

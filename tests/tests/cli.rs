@@ -1,0 +1,245 @@
+//! The command `ferroce`: what it refuses, what it passes on, what it shows.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use std::time::Duration;
+
+use ferroce_tests::{Ended, PROCESS_TIMEOUT, Pair, Process, Scratch, ferroce, is_root, wait_until};
+
+/// How long a program may take until it moves data.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Exit codes as shells, env(1) and timeout(1) have them.
+const OWN_FAILURE: i32 = 125;
+const CANNOT_RUN: i32 = 126;
+const NOT_FOUND: i32 = 127;
+
+fn run(scratch: &Scratch, program: &str, arguments: &[&str]) -> Ended {
+    scratch.finish(scratch.run(&[], program, arguments))
+}
+
+/// Fails unless the command has ended with `code` and its message contains `words`.
+fn expect_refusal(ended: &Ended, code: i32, words: &[&str]) {
+    let found = ended.status.and_then(|status| status.code());
+    assert_eq!(found, Some(code), "{ended:?}");
+    assert!(ended.output.starts_with("ferroce: "), "{ended:?}");
+    for word in words {
+        assert!(ended.output.contains(word), "no {word}: {ended:?}");
+    }
+}
+
+fn make_executable(path: &std::path::Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("our own file");
+}
+
+#[test]
+fn programs_that_are_missing_are_named() {
+    let scratch = Scratch::new();
+    for name in ["no-such-program-anywhere", "/no/such/program"] {
+        expect_refusal(&run(&scratch, name, &[]), NOT_FOUND, &[name]);
+    }
+    let file = scratch.path("text");
+    fs::write(&file, "not executable").expect("written");
+    let name = file.to_string_lossy();
+    expect_refusal(&run(&scratch, &name, &[]), CANNOT_RUN, &[&name]);
+}
+
+/// Goal: a program that no library can be preloaded into is refused with the reason.
+#[test]
+fn a_static_program_is_refused() {
+    let scratch = Scratch::new();
+    let (source, binary) = (scratch.path("main.c"), scratch.path("static"));
+    fs::write(&source, "int main(void) { return 0; }\n").expect("written");
+    let mut compiler = Command::new("cc");
+    compiler.arg("-static").arg("-o").args([&binary, &source]);
+    scratch.finish(compiler).expect_success();
+    let ended = run(&scratch, &binary.to_string_lossy(), &[]);
+    expect_refusal(&ended, CANNOT_RUN, &["static"]);
+}
+
+/// Goal: the same for a setuid program. Method: an ordinary user runs one of root's.
+#[test]
+fn a_setuid_program_is_refused() {
+    let Some(scratch) = Scratch::of_ordinary_user() else {
+        eprintln!("SKIPPED: only root can make a setuid program of another user");
+        return;
+    };
+    let copy = scratch.path("setuid");
+    fs::copy("/usr/bin/ibv_devices", &copy).expect("ibverbs-utils are installed");
+    make_executable(&copy, 0o4755);
+    let ended = run(&scratch, &copy.to_string_lossy(), &[]);
+    expect_refusal(&ended, CANNOT_RUN, &["setuid"]);
+}
+
+/// Goal: a program for another machine is refused. Method: the header of one for SPARC.
+#[test]
+fn a_program_for_another_machine_is_refused() {
+    const MACHINE: usize = 18;
+    const SPARC_V9: u16 = 43;
+    let scratch = Scratch::new();
+    let mut program = fs::read("/usr/bin/ibv_devices").expect("ibverbs-utils are installed");
+    program[MACHINE..MACHINE + 2].copy_from_slice(&SPARC_V9.to_le_bytes());
+    let path = scratch.path("sparc");
+    fs::write(&path, program).expect("written");
+    make_executable(&path, 0o755);
+    let ended = run(&scratch, &path.to_string_lossy(), &[]);
+    expect_refusal(&ended, CANNOT_RUN, &["is a program for"]);
+}
+
+/// Goal: without its library the command says where it has looked.
+#[test]
+fn a_missing_library_is_named() {
+    let scratch = Scratch::new();
+    let copy = scratch.path("ferroce");
+    fs::copy(ferroce(), &copy).expect("the command can be copied");
+    let mut command = Command::new(&copy);
+    command
+        .args(["run", "--", "true"])
+        .env("FERROCE_DIR", scratch.path("fabric"));
+    let ended = scratch.finish(command);
+    let folder = scratch.path("lib");
+    let words = ["libibverbs.so.1", &folder.to_string_lossy()];
+    expect_refusal(&ended, OWN_FAILURE, &words);
+}
+
+#[test]
+fn bad_options_are_refused() {
+    let scratch = Scratch::new();
+    for options in [
+        ["--address", "10.1"],
+        ["--part-id", "xyz"],
+        ["--host", ""],
+        ["--capture", "/nothing/here.pcapng"],
+    ] {
+        let ended = scratch.finish(scratch.run(&options, "true", &[]));
+        expect_refusal(&ended, OWN_FAILURE, &[]);
+    }
+}
+
+#[test]
+fn the_exit_status_of_the_program_is_passed_on() {
+    let scratch = Scratch::new();
+    for status in [0, 1, 77] {
+        let ended = run(&scratch, "sh", &["-c", &format!("exit {status}")]);
+        let code = ended.status.and_then(|status| status.code());
+        assert_eq!(code, Some(status), "{ended:?}");
+    }
+}
+
+/// Goal: help teaches. Method: it names every verb, and each verb explains itself.
+#[test]
+fn help_names_the_verbs() {
+    let scratch = Scratch::new();
+    let help = |arguments: &[&str]| scratch.finish(scratch.ferroce(arguments)).expect_success();
+    let text = help(&["--help"]);
+    for verb in [
+        "run",
+        "devices",
+        "counters",
+        "wire",
+        "ib_write_bw 127.0.0.1",
+    ] {
+        assert!(text.contains(verb), "{verb} is missing in\n{text}");
+    }
+    assert!(help(&["run", "--help"]).contains("FERROCE_DIR"));
+    assert!(help(&["wire", "check", "--help"]).contains("pcapng"));
+    help(&["devices", "--help"]);
+    help(&["counters", "--help"]);
+}
+
+/// Goal: who looks sees what runs. Method: counters and list of a pair that moves data.
+#[test]
+fn running_programs_are_listed_with_their_counters() {
+    let scratch = Scratch::new();
+    let pair = Pair {
+        program: "ib_write_bw",
+        arguments: &["-F", "-D", "30"],
+        options: &[],
+    };
+    let pair = pair.start(&scratch, &[], &[]);
+    let (server, client) = (pair.server.id(), pair.client.id());
+    for (pid, counter) in [
+        (client, "tx_frames"),
+        (client, "rx_frames"),
+        (server, "rx_frames"),
+    ] {
+        wait_until(counter, START_TIMEOUT, || scratch.counter(pid, counter) > 0);
+    }
+    let devices = scratch.devices();
+    for expected in [
+        "ferroce0".to_owned(),
+        format!("pid {server}  ib_write_bw"),
+        format!("pid {client}  ib_write_bw"),
+    ] {
+        assert!(devices.contains(&expected), "no {expected}:\n{devices}");
+    }
+    let all = scratch.ferroce(&["counters", "--all"]);
+    let all = scratch.finish(all).expect_success();
+    assert!(all.contains(&format!("pid {server} ")) && all.contains(&format!("pid {client} ")));
+    drop(pair);
+    let none = scratch.finish(scratch.ferroce(&["counters"]));
+    expect_refusal(&none, OWN_FAILURE, &["no program"]);
+}
+
+/// Goal: no rights are needed. Method: a user without any runs a program, and a pair.
+#[test]
+fn an_ordinary_user_may_run_programs() {
+    let Some(scratch) = Scratch::of_ordinary_user() else {
+        eprintln!("SKIPPED: we are no root, so that the other tests say the same");
+        return;
+    };
+    let output = run(&scratch, "id", &["-u"]).expect_success();
+    assert_eq!(output.trim(), "65534");
+    let output = run(&scratch, "ibv_devinfo", &["-v"]).expect_success();
+    assert!(output.contains("PORT_ACTIVE (4)"), "{output}");
+    let pair = Pair {
+        program: "ib_write_bw",
+        arguments: &["-F", "-n", "1000"],
+        options: &[],
+    };
+    let (_, client) = pair.run_in(&scratch);
+    assert!(client.contains("65536      1000"), "{client}");
+}
+
+/// Goal: the library does nothing in a process that opens no device, and children inherit it.
+/// Method: a shell and its child, both alive, hold no place on the fabric.
+#[test]
+fn a_program_without_verbs_takes_no_place() {
+    let scratch = Scratch::new();
+    let ready = scratch.path("ready");
+    let script = format!(
+        "grep -q libibverbs.so.1 /proc/self/maps || exit 3; ls -l / > /dev/null || exit 4; \
+         sleep 100 & echo $! > {}; wait",
+        ready.display()
+    );
+    let shell = scratch.run(&[], "sh", &["-c", &script]);
+    let mut shell = Process::start(shell, &scratch, "shell", PROCESS_TIMEOUT);
+    let mut child = String::new();
+    wait_until("the shell has a child", START_TIMEOUT, || {
+        assert!(shell.is_running(), "the library is not in the child");
+        child = fs::read_to_string(&ready).unwrap_or_default();
+        child.ends_with('\n')
+    });
+    let devices = scratch.devices();
+    assert!(devices.contains("No program uses the device"), "{devices}");
+    let child: u32 = child.trim().parse().expect("a process ID");
+    let killed = Command::new("kill").arg(child.to_string()).status();
+    assert!(killed.is_ok_and(|status| status.success()));
+    assert!(shell.wait().status.is_some());
+}
+
+/// Goal: root may also look at a setuid program of its own, which ld.so treats as any other.
+#[test]
+fn root_may_run_its_own_setuid_programs() {
+    if !is_root() {
+        eprintln!("SKIPPED: we are no root");
+        return;
+    }
+    let scratch = Scratch::new();
+    let copy = scratch.path("setuid");
+    fs::copy("/usr/bin/ibv_devices", &copy).expect("ibverbs-utils are installed");
+    make_executable(&copy, 0o4755);
+    let output = run(&scratch, &copy.to_string_lossy(), &[]).expect_success();
+    assert!(output.contains("ferroce0"), "{output}");
+}
