@@ -1,0 +1,33 @@
+//! C programs against the installed `<infiniband/verbs.h>`, under `ferroce run`: errno, states,
+//! statuses, events. What they check is in `tests/c/`; each prints its failures, and their number
+//! is its last line.
+
+use ferroce_tests::Scratch;
+
+fn run(name: &str) {
+    let scratch = Scratch::new();
+    let program = scratch.compile(name);
+    let command = scratch.run(&[], &program, &[]);
+    let output = scratch.finish(command).expect_success();
+    assert!(output.ends_with("0 failures\n"), "{output}");
+}
+
+#[test]
+fn states_and_transitions_of_a_qp() {
+    run("qp_states");
+}
+
+#[test]
+fn refused_posts_and_statuses_of_completions() {
+    run("completions");
+}
+
+#[test]
+fn the_new_send_api_beside_the_old_one() {
+    run("new_send");
+}
+
+#[test]
+fn events_cancellation_fork_and_dlopen() {
+    run("events");
+}
