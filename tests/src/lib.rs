@@ -361,7 +361,12 @@ impl Pair<'_> {
     }
 
     /// Starts both, with options for `ferroce run` of each; [`Pair::options`] does not count.
-    pub fn start(&self, scratch: &Scratch, server: &[&str], client: &[&str]) -> RunningPair {
+    pub fn start<'a>(
+        &self,
+        scratch: &'a Scratch,
+        server: &[&str],
+        client: &[&str],
+    ) -> RunningPair<'a> {
         let port = free_port();
         let port_text = port.to_string();
         let mut arguments = vec!["-p", &port_text];
@@ -374,25 +379,40 @@ impl Pair<'_> {
         let client = scratch.run(client, self.program, &arguments);
         let name = format!("client-{port}");
         let client = Process::start(client, scratch, &name, PROCESS_TIMEOUT);
-        RunningPair { server, client }
+        RunningPair {
+            server,
+            client,
+            scratch,
+        }
     }
 }
 
 /// A server and a client that run.
 #[derive(Debug)]
-pub struct RunningPair {
+pub struct RunningPair<'a> {
     /// Was there first.
     pub server: Process,
     /// Has found the server.
     pub client: Process,
+    scratch: &'a Scratch,
 }
 
-impl RunningPair {
+impl RunningPair<'_> {
     /// Waits for the end of both; fails the test unless both succeed. Returns the output of
     /// server and client.
     pub fn finish(self) -> (String, String) {
-        let Self { mut server, client } = self;
+        let Self {
+            mut server,
+            client,
+            scratch,
+        } = self;
         let client = client.wait();
+        // Of a server that waits in vain: has it served its peer at all?
+        let counters = if client.succeeded() {
+            String::new()
+        } else {
+            scratch.finish(scratch.ferroce(&["counters"])).output
+        };
         server.hurry(if client.succeeded() {
             SERVER_END_TIMEOUT
         } else {
@@ -401,7 +421,7 @@ impl RunningPair {
         let server = server.wait();
         assert!(
             client.succeeded() && server.succeeded(),
-            "{}\nclient {:?}:\n{}\nserver {:?}:\n{}",
+            "{}\nclient {:?}:\n{}\nserver {:?}:\n{}\n{counters}",
             client.what,
             client.status,
             client.output,
