@@ -174,7 +174,7 @@ impl MemoryRegion {
             length: length as u64,
             translation: translation.start,
             first_page_offset: (address & (page_size - 1)) as u64,
-            reserved_30: [0; 2],
+            ..MemoryEntry::default()
         };
         let key = device.create_mr(&entry)?;
         let resources = Resources {

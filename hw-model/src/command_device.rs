@@ -63,7 +63,7 @@ impl<P: Port> Nic<P> {
             local_ack_delay: LOCAL_ACK_DELAY,
             max_path_mtu: PathMtuCode::MTU_4096.0,
             features,
-            reserved_48: [0; 7],
+            ..DeviceCapabilities::default()
         }
     }
 

@@ -338,7 +338,7 @@ pub fn capabilities() -> DeviceCapabilities {
         local_ack_delay: 4,
         max_path_mtu: 5,
         features,
-        reserved_48: [0; 7],
+        ..DeviceCapabilities::default()
     }
 }
 

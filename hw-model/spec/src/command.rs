@@ -36,7 +36,7 @@ crate::open_enum::open_enum! {
         QUERY_CQ = 0x21,
         /// Destroys a CQ. Argument: CQN. BUSY while a QP or SRQ uses it.
         DESTROY_CQ = 0x22,
-        /// Changes ring or moderation of a CQ. Argument: CQN. Input: CqContext.
+        /// Changes ring (unless base is zero) and moderation. Argument: CQN. Input: CqContext.
         MODIFY_CQ = 0x23,
         /// Creates a QP in state RESET. Input: QpContext. Result: QPN.
         CREATE_QP = 0x30,
@@ -46,21 +46,25 @@ crate::open_enum::open_enum! {
         DESTROY_QP = 0x32,
         /// Changes state or attributes of a QP. Argument: QPN. Input: ModifyQp.
         MODIFY_QP = 0x33,
+        /// Attaches a UD QP to a multicast group. Argument: QPN. Input: MulticastGroup.
+        ATTACH_MULTICAST = 0x34,
+        /// Detaches a UD QP from a multicast group. Argument: QPN. Input: MulticastGroup.
+        DETACH_MULTICAST = 0x35,
         /// Creates a shared receive queue. Input: SrqContext. Result: SRQN.
         CREATE_SRQ = 0x40,
         /// Reads a shared receive queue. Argument: SRQN. Output: SrqContext.
         QUERY_SRQ = 0x41,
         /// Destroys a shared receive queue. Argument: SRQN. BUSY while a QP uses it.
         DESTROY_SRQ = 0x42,
-        /// Changes the limit of a shared receive queue. Argument: SRQN. Input: SrqContext.
+        /// Changes the limit of a shared receive queue, and nothing else. Argument: SRQN. Input: SrqContext.
         MODIFY_SRQ = 0x43,
-        /// Creates a memory region. Input: MemoryEntry. Result: the key.
+        /// Creates a memory region or an unbound window. Input: MemoryEntry. Result: the key.
         CREATE_MR = 0x50,
         /// Reads a memory region. Argument: key. Output: MemoryEntry.
         QUERY_MR = 0x51,
-        /// Destroys a memory region. Argument: key. After it the memory is not touched any more.
+        /// Destroys a memory region or window. Argument: key. BUSY while windows are bound to it.
         DESTROY_MR = 0x52,
-        /// Changes a memory region. Argument: key. Input: MemoryEntry. Result: the new key.
+        /// Replaces a memory region. Argument: key. Input: MemoryEntry. Result: its new key. Or BUSY.
         MODIFY_MR = 0x53,
     }
 }
@@ -164,6 +168,13 @@ word! {
 }
 
 layout! {
+    /// Input of ATTACH_MULTICAST and DETACH_MULTICAST.
+    pub struct MulticastGroup: 16 {
+        0x0 gid: [u8; 16], "Multicast GID: an IPv6 multicast address, or an IPv4-mapped one.";
+    }
+}
+
+layout! {
     /// Input of MODIFY_QP.
     pub struct ModifyQp: 272 {
         0x00 state: u32, "QpStateCode to go to; the present one to change attributes only.";
@@ -205,7 +216,11 @@ layout! {
         0x42 local_ack_delay: u8, "Local ACK delay as its 5-bit code (4.096 us x 2^n).";
         0x43 max_path_mtu: u8, "PathMtuCode of the largest path MTU.";
         0x44 features: DeviceFeatures, "What is implemented.";
-        0x48 reserved_48: [u64; 7], "Zero.";
+        0x48 device_memory_length: u32, "Bytes of the device's own memory (BAR4).";
+        0x4c max_multicast_groups: u32, "Multicast groups to which QPs may be attached.";
+        0x50 max_multicast_qps: u32, "QPs that may be attached to one multicast group.";
+        0x54 reserved_54: u32, "Zero.";
+        0x58 reserved_58: [u64; 5], "Zero.";
     }
 }
 
@@ -219,6 +234,8 @@ word! {
         flag [4] atomics, set_atomics, "Compare and swap, fetch and add.";
         flag [5] shared_receive_queues, set_shared_receive_queues, "SRQs.";
         flag [6] memory_windows, set_memory_windows, "Memory windows.";
+        flag [7] global_atomics, set_global_atomics,
+            "Atomics are atomic also with respect to the host's processors (PCIe AtomicOps).";
     }
 }
 
@@ -233,6 +250,7 @@ pub const fn input_size(opcode: CommandOpcode) -> usize {
         CommandOpcode::MODIFY_QP => ModifyQp::SIZE,
         CommandOpcode::CREATE_SRQ | CommandOpcode::MODIFY_SRQ => SrqContext::SIZE,
         CommandOpcode::CREATE_MR | CommandOpcode::MODIFY_MR => MemoryEntry::SIZE,
+        CommandOpcode::ATTACH_MULTICAST | CommandOpcode::DETACH_MULTICAST => MulticastGroup::SIZE,
         _ => 0,
     }
 }

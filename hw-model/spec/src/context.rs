@@ -68,6 +68,7 @@ word! {
         flag [3] remote_atomic, set_remote_atomic, "Atomics.";
         flag [4] window_bind, set_window_bind, "Memory windows may be bound.";
         flag [5] relaxed_ordering, set_relaxed_ordering, "Writes may pass each other.";
+        flag [6] zero_based, set_zero_based, "Window of type 2: peers name its first byte 0.";
     }
 }
 
@@ -128,7 +129,9 @@ layout! {
         0x94 receive_consumer: u32, "Index of the next receive WQE to use.";
         0x98 unacknowledged_psn: u32, "Oldest PSN not acknowledged.";
         0x9c message_sequence: u32, "MSN: messages completed as responder, modulo 2^24.";
-        0xa0 reserved_a0: [u64; 12], "Zero.";
+        0xa0 xrcd: u32, "XRC domain (XRC target); chosen by software.";
+        0xa4 reserved_a4: u32, "Zero.";
+        0xa8 reserved_a8: [u64; 11], "Zero.";
     }
 }
 
@@ -164,14 +167,16 @@ layout! {
     pub struct SrqContext: 64 {
         0x00 base: u64, "IOVA of the ring, 64-byte aligned.";
         0x08 log_size: u8, "Base-2 logarithm of the entries.";
-        0x09 log_stride: u8, "Base-2 logarithm of the bytes of one entry, 4 to 8.";
+        0x09 log_stride: u8, "Base-2 logarithm of the bytes of one entry, 5 to 9.";
         0x0a limit: u16, "SRQ_LIMIT is raised once when fewer entries are left; zero: off.";
-        0x0c pd: u32, "Protection domain.";
+        0x0c pd: u32, "Protection domain: of the buffers, and of XRC requests that name this queue.";
         0x10 doorbell_slot: u32, "BAR2 slot.";
         0x14 producer: u32, "Producer index, as last rung.";
         0x18 consumer: u32, "Index of the next entry to use.";
         0x1c users: u32, "QPs that use it.";
-        0x20 reserved_20: [u64; 4], "Zero.";
+        0x20 xrcd: u32, "XRC domain whose target QPs may use it; zero: no XRC.";
+        0x24 cqn: u32, "XRC: the CQ of its completions.";
+        0x28 reserved_28: [u64; 3], "Zero.";
     }
 }
 
@@ -208,11 +213,17 @@ word! {
         flag [9] direct, set_direct,
             "No translation: `translation` is the IOVA of the first byte.";
         flag [10] window, set_window, "A memory window.";
+        flag [11] window_type_2, set_window_type_2,
+            "A window of type 2B: only the QP that bound it may be used to reach it.";
+        flag [12] null, set_null, "Reads give zeros, writes are dropped.";
+        flag [13] device_memory, set_device_memory,
+            "`translation` is the offset of the first byte in the device's memory (BAR4).";
+        flag [14] bound, set_bound, "The window is bound. Set by the device.";
     }
 }
 
 layout! {
-    /// Memory protection table entry: a memory region (or, later, a window).
+    /// Memory protection table entry: a memory region or a window.
     pub struct MemoryEntry: 64 {
         0x00 word: MemoryEntryWord, "Kind and page size.";
         0x04 key: u32, "Key: table index in bits 31:8, variant in bits 7:0. CREATE_MR: the \
@@ -223,7 +234,10 @@ layout! {
         0x18 length: u64, "Bytes.";
         0x20 translation: u64, "Index of the region's first MTT entry, or an IOVA when direct.";
         0x28 first_page_offset: u64, "Offset of `start` inside the first page.";
-        0x30 reserved_30: [u64; 2], "Zero.";
+        0x30 region_key: u32, "Window: key of the region it is bound to. Set by the device.";
+        0x34 qpn: u32, "Window of type 2: the QP that bound it. Set by the device.";
+        0x38 windows: u32, "Region: windows bound to it. Set by the device.";
+        0x3c reserved_3c: u32, "Zero.";
     }
 }
 

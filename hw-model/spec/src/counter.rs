@@ -72,6 +72,13 @@ counters! {
     other_naks_received, "NAKs for an access, request or operation error received.";
     duplicate_requests, "Requests received again.";
     acks_sent, "ACKs sent.";
+    rx_q_key_violations, "Datagrams dropped: wrong Q_Key.";
+    rx_no_receive, "Datagrams and UC messages dropped: no receive WQE, or it was too small.";
+    rx_out_of_sequence, "UC packets dropped because one before them was missing.";
+    rx_multicast, "Datagrams received for a multicast group.";
+    atomics, "Atomic operations executed for peers.";
+    windows_bound, "Memory windows bound.";
+    keys_invalidated, "Keys invalidated, by ourselves or by a peer.";
     protection_errors, "Keys, bounds or rights that did not allow an access.";
 }
 

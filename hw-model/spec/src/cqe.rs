@@ -77,6 +77,7 @@ word! {
         flag [25] with_invalidate, set_with_invalidate,
             "The immediate field holds the remote key that was invalidated (little-endian).";
         flag [26] with_grh, set_with_grh, "The first 40 bytes of the buffer hold the IP header.";
+        flag [28] shared, set_shared, "`wqe_index` is the tag of a shared receive WQE.";
         flag [27] solicited, set_solicited, "The sender asked for a solicited event.";
         flag [31] owner, set_owner, "One on even laps of the ring.";
     }
@@ -92,7 +93,8 @@ layout! {
         0x08 byte_count: u32, "Bytes received; READ and atomics: bytes read.";
         0x0c immediate: [u8; 4], "Immediate data as it came on the wire, or the invalidated key.";
         0x10 timestamp: u64, "Device clock when the CQE was made, in nanoseconds.";
-        0x18 source_qpn: u32, "UD: QPN of the sender, 24 bits.";
+        0x18 source_qpn: u32, "UD: QPN of the sender, 24 bits. XRC target QP: number of the shared \
+             receive queue.";
         0x1c word: CqeWord, "What, how, and who owns the entry.";
     }
 }

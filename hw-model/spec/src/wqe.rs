@@ -11,10 +11,16 @@
 //! | SEND, SEND_IMMEDIATE (UD) | control, datagram, data |
 //! | RDMA_WRITE, RDMA_WRITE_IMMEDIATE, RDMA_READ | control, remote address, data |
 //! | COMPARE_SWAP, FETCH_ADD | control, remote address, atomic, data |
+//! | LOCAL_INVALIDATE, NOP | control |
+//! | BIND_WINDOW | control, bind |
 //!
 //! A receive WQE is an array of [`DataSegment`]s of the receive queue's fixed stride; a segment
-//! with [`L_KEY_END`] ends the list early.
+//! with [`L_KEY_END`] ends the list early. A WQE of a shared receive queue has a
+//! [`SharedReceiveSegment`] before them. The device copies it when it takes it, so that its place
+//! in the ring is free as soon as it was taken; its completion, which may come in another order,
+//! names the tag.
 
+use crate::context::AccessRights;
 use crate::layout::{layout, word};
 
 /// Bytes of a basic block.
@@ -78,9 +84,9 @@ layout! {
         0x0 control: ControlWord, "Operation, size and flags.";
         0x4 index: u32, "Producer index of this WQE's first block, modulo 2^32; echoed in the CQE. \
              A WQE whose index does not match its place is stale: the QP fails.";
-        0x8 immediate: [u8; 4], "Immediate data as it goes on the wire, or the remote key to \
-             invalidate (little-endian).";
-        0xc reserved: u32, "Zero.";
+        0x8 immediate: [u8; 4], "Immediate data as it goes on the wire, or the key to \
+             invalidate (little-endian): the peer's, or our own for LOCAL_INVALIDATE.";
+        0xc remote_srqn: u32, "XRC: number of the peer's shared receive queue; else zero.";
     }
 }
 
@@ -102,9 +108,30 @@ layout! {
 }
 
 layout! {
+    /// What a memory window is bound to. Length zero: it is unbound.
+    pub struct BindSegment: 32 {
+        0x00 r_key: u32, "New remote key of the window: its index, with a new variant.";
+        0x04 l_key: u32, "Local key of the memory region.";
+        0x08 address: u64, "First byte, as the region names it.";
+        0x10 length: u64, "Bytes.";
+        0x18 access: AccessRights, "Remote rights; `zero_based`: peers name the first byte 0.";
+        0x1c reserved: u32, "Zero.";
+    }
+}
+
+layout! {
+    /// Head of a WQE of a shared receive queue.
+    pub struct SharedReceiveSegment: 16 {
+        0x0 tag: u32, "Echoed in the completion as `wqe_index`; chosen by software.";
+        0x4 reserved_4: u32, "Zero.";
+        0x8 reserved_8: u64, "Zero.";
+    }
+}
+
+layout! {
     /// Destination of a datagram.
     pub struct DatagramSegment: 64 {
-        0x00 q_key: u32, "Q_Key of the destination.";
+        0x00 q_key: u32, "Q_Key of the destination; with bit 31 set: the QP's own is sent.";
         0x04 dest_qpn: u32, "Destination QPN, 24 bits.";
         0x08 path: AddressPath, "Path to the destination.";
     }
@@ -147,6 +174,13 @@ layout! {
     }
 }
 
+/// Base-2 logarithm of the largest stride of a shared receive queue's entries, in bytes.
+pub const LOG_MAX_SHARED_RECEIVE_STRIDE: u8 = 9;
+
+const _: () = assert!(
+    SharedReceiveSegment::SIZE + MAX_DATA_SEGMENTS * DataSegment::SIZE
+        <= 1 << LOG_MAX_SHARED_RECEIVE_STRIDE
+);
 const _: () = assert!(
     ControlSegment::SIZE + DatagramSegment::SIZE + InlineHeader::SIZE + MAX_INLINE
         <= MAX_BLOCKS * BLOCK_SIZE
