@@ -4,7 +4,6 @@ use crate::bar::Bar;
 use crate::completion_queue::{CompletionEntry, CompletionQueues};
 use crate::config::NicConfig;
 use crate::counters::Counters;
-use crate::depacketizer::{self, Parsed};
 use crate::dma::Dma;
 use crate::event_queue::{ASYNC_EQN, Event, EventQueues};
 use crate::host::{Doorbell, Host};
@@ -13,11 +12,10 @@ use crate::memory::MemoryUnit;
 use crate::mpt::Mpt;
 use crate::mtt::Mtt;
 use crate::outcome;
-use crate::packetizer::{Packetized, packetize};
 use crate::port::Port;
-use crate::processing_unit::{Inbound, Outbound, ProcessingUnit};
+use crate::processing_unit::ProcessingUnit;
 use crate::queue::Edge;
-use crate::queue_pair::{QueuePair, QueuePairs};
+use crate::queue_pair::QueuePairs;
 use crate::scheduler::Scheduler;
 use crate::timers::Timers;
 use crate::timing::{EdgeName, Work};
@@ -42,7 +40,7 @@ const STALL_RETRY: Duration = Duration::from_us(5);
 /// a flush of two full rings, in pieces of [`FLUSH_PER_TURN`].
 const COMPLETION_CAPACITY: usize = 4096;
 /// WQEs of one queue pair that are flushed in one turn.
-const FLUSH_PER_TURN: usize = 1024;
+pub(crate) const FLUSH_PER_TURN: usize = 1024;
 
 /// What a call of [`Nic::advance`] has done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -67,14 +65,14 @@ pub struct Nic<P: Port> {
     pub(crate) scheduler: Scheduler,
     pub(crate) timers: Timers,
     doorbells: Edge<Doorbell>,
-    fetch: WqeFetch,
-    units: Vec<ProcessingUnit<P::Frame>>,
-    mac: Mac<P::Frame>,
-    completion_edge: Edge<CompletionEntry>,
+    pub(crate) fetch: WqeFetch,
+    pub(crate) units: Vec<ProcessingUnit<P::Frame>>,
+    pub(crate) mac: Mac<P::Frame>,
+    pub(crate) completion_edge: Edge<CompletionEntry>,
     event_edge: Edge<Event>,
     /// Queue pairs whose ACK waits for company, or did a moment ago; each once.
-    holding: Vec<u32>,
-    stalled: bool,
+    pub(crate) holding: Vec<u32>,
+    pub(crate) stalled: bool,
 }
 
 impl<P: Port> Nic<P> {
@@ -272,94 +270,6 @@ impl<P: Port> Nic<P> {
         worked
     }
 
-    /// Frames: depacketizer, then the processing unit of the queue pair.
-    #[inline]
-    fn receive<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> bool {
-        let mut worked = false;
-        while !self.completion_edge.is_nearly_full() {
-            let Some(frame) = self.mac.ingress.pop(now) else {
-                break;
-            };
-            worked = true;
-            let check_icrc = port.carries_icrc(&frame);
-            let parsed = depacketizer::parse(frame.as_ref(), check_icrc, &mut self.counters);
-            let Some((qp, parsed)) = parsed.and_then(|parsed| self.steer(parsed)) else {
-                port.release(frame);
-                continue;
-            };
-            let Parsed {
-                headers, payload, ..
-            } = parsed;
-            let inbound = Inbound {
-                qp,
-                headers,
-                payload,
-                frame,
-            };
-            let unit = qp as usize % self.units.len();
-            let work = Work {
-                bytes: inbound.payload.len() as u32,
-                ..Work::default()
-            };
-            self.units[unit]
-                .inbound
-                .push(now, &self.config.timing, &work, inbound);
-            self.process(now, unit, host, port);
-        }
-        worked
-    }
-
-    /// The queue pair of a packet, if it may receive it.
-    #[inline]
-    fn steer(&mut self, parsed: Parsed) -> Option<(u32, Parsed)> {
-        let index = self.qps.index_of(parsed.headers.bth.dest_qp);
-        let Some(qp) = index.and_then(|index| self.qps.get_mut(index)) else {
-            self.counters.add(Counter::rx_no_qp, 1);
-            return None;
-        };
-        match &qp.path {
-            Some(path) if path.peer == parsed.source && path.local == parsed.destination => {
-                Some((qp.index, parsed))
-            }
-            Some(_) => {
-                self.counters.add(Counter::rx_wrong_path, 1);
-                None
-            }
-            None => {
-                self.counters.add(Counter::rx_no_qp, 1);
-                None
-            }
-        }
-    }
-
-    /// Lets a processing unit work on the packets that have reached it.
-    #[inline]
-    fn process<H: Host>(&mut self, now: Instant, unit: usize, host: &mut H, port: &mut P) {
-        while let Some(inbound) = self.units[unit].inbound.pop(now) {
-            let mut dma = Dma {
-                host,
-                counters: &mut self.counters,
-            };
-            let loaded = self.qps.touch(inbound.qp, &mut dma);
-            if let (Ok(()), Some(qp)) = (loaded, self.qps.get_mut(inbound.qp)) {
-                let (unit, memory) = (&mut self.units[unit], &mut self.memory);
-                unit.receive(
-                    now,
-                    qp,
-                    &inbound,
-                    memory,
-                    &mut dma,
-                    self.config.fetch_receives,
-                );
-                self.settle(now, inbound.qp);
-            }
-            if loaded.is_err() {
-                self.bar.stop(FatalSyndrome::CONTEXT_TABLE_DMA);
-            }
-            port.release(inbound.frame);
-        }
-    }
-
     /// Timers of queue pairs that are due.
     #[inline]
     fn expire_timers(&mut self, now: Instant) -> bool {
@@ -372,152 +282,6 @@ impl<P: Port> Nic<P> {
             if let Some(qp) = self.qps.get_mut(index) {
                 qp.transport.handle_timeout(now);
                 self.settle(now, index);
-            }
-        }
-        worked
-    }
-
-    /// Queue pairs that have work: WQE fetch, transport, packetizer, MAC.
-    #[inline]
-    fn transmit<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> bool {
-        let mut worked = false;
-        self.stalled = false;
-        for _ in 0..self.scheduler.len() {
-            if self.completion_edge.is_nearly_full() {
-                break;
-            }
-            let Some(index) = self.scheduler.take_next() else {
-                break;
-            };
-            worked |= self.serve(now, index, host, port);
-        }
-        self.mac.transmit(now, port);
-        worked
-    }
-
-    /// Gives one queue pair its turn. True: something moved.
-    #[inline]
-    fn serve<H: Host>(&mut self, now: Instant, index: u32, host: &mut H, port: &mut P) -> bool {
-        let mut dma = Dma {
-            host,
-            counters: &mut self.counters,
-        };
-        if self.qps.touch(index, &mut dma).is_err() {
-            self.bar.stop(FatalSyndrome::CONTEXT_TABLE_DMA);
-            return false;
-        }
-        let Some(qp) = self.qps.get_mut(index) else {
-            return false;
-        };
-        qp.scheduled = false;
-        let mut worked = self.fetch.fetch(now, qp, &mut dma);
-        worked |= flush_receives(qp);
-        let unit = index as usize % self.units.len();
-        self.units[unit].transmit(now, qp, self.config.quantum_packets, &self.config.timing);
-        worked |= self.packetize(now, unit, host, port);
-        worked |= self.acknowledge_behind(now, index, host, port);
-        self.settle(now, index);
-        worked
-    }
-
-    /// Sends an ACK that has waited for company right behind the last packet of the requests that
-    /// were rung: one look of the peer then finds both, and it does not find the ACK alone.
-    #[inline]
-    fn acknowledge_behind<H: Host>(
-        &mut self,
-        now: Instant,
-        index: u32,
-        host: &mut H,
-        port: &mut P,
-    ) -> bool {
-        let Some(qp) = self.qps.get_mut(index).filter(|qp| qp.acknowledge_behind) else {
-            return false;
-        };
-        if qp.has_work() {
-            return false;
-        }
-        qp.acknowledge_behind = false;
-        qp.transport.flush_acknowledge();
-        let unit = index as usize % self.units.len();
-        self.units[unit].transmit(now, qp, 1, &self.config.timing);
-        self.packetize(now, unit, host, port)
-    }
-
-    /// Whether an ACK waits for company.
-    pub fn holds_acknowledges(&self) -> bool {
-        !self.holding.is_empty()
-    }
-
-    /// Stops holding ACKs back: the application polls and finds nothing, so that it will not post
-    /// what they wait for. They leave with the next [`Nic::advance`].
-    pub fn flush_acknowledges(&mut self) {
-        while let Some(index) = self.holding.pop() {
-            if let Some(qp) = self.qps.get_mut(index) {
-                qp.holds_acknowledge = false;
-                qp.transport.flush_acknowledge();
-                self.scheduler.activate(qp);
-            }
-        }
-    }
-
-    /// Makes frames of the packets that a processing unit has sent.
-    #[inline]
-    fn packetize<H: Host>(
-        &mut self,
-        now: Instant,
-        unit: usize,
-        host: &mut H,
-        port: &mut P,
-    ) -> bool {
-        let mut worked = false;
-        loop {
-            if self.mac.egress.is_full() {
-                self.mac.transmit(now, port);
-            }
-            if self.mac.egress.is_full() {
-                break;
-            }
-            let Some(Outbound {
-                qp: index,
-                transmit,
-            }) = self.units[unit].outbound.pop(now)
-            else {
-                break;
-            };
-            let Some(qp) = self.qps.get_mut(index) else {
-                continue;
-            };
-            // A packet behind one that waits for the wire waits with it.
-            if !qp.stalled.is_empty() {
-                qp.stalled.push_back(transmit);
-                continue;
-            }
-            let mut dma = Dma {
-                host,
-                counters: &mut self.counters,
-            };
-            match packetize(qp, &transmit, &mut self.memory, port, &mut dma) {
-                Packetized::Frame(frame) => {
-                    let work = Work {
-                        bytes: frame.as_ref().len() as u32,
-                        ..Work::default()
-                    };
-                    self.mac.egress.push(now, &self.config.timing, &work, frame);
-                    worked = true;
-                }
-                Packetized::Full => {
-                    self.counters.add(Counter::tx_stalls, 1);
-                    self.stalled = true;
-                    qp.stalled.push_back(transmit);
-                }
-                Packetized::Lost => {
-                    self.counters.add(Counter::tx_no_route, 1);
-                    worked = true;
-                }
-                Packetized::Fault => {
-                    outcome::fail_payload(now, qp, &transmit);
-                    worked = true;
-                }
             }
         }
         worked
@@ -574,24 +338,6 @@ impl<P: Port> Nic<P> {
             self.scheduler.activate(qp);
         }
         self.settle(now, index);
-    }
-
-    /// Sends what a queue pair owes its peer before it forgets everything or is destroyed: an ACK
-    /// that waits for company must not be lost with it.
-    pub(crate) fn pay_debts<H: Host>(
-        &mut self,
-        now: Instant,
-        index: u32,
-        host: &mut H,
-        port: &mut P,
-    ) {
-        if let Some(qp) = self.qps.get_mut(index) {
-            qp.transport.flush_acknowledge();
-            if qp.transport.has_transmit() {
-                self.serve(now, index, host, port);
-                self.mac.transmit(now, port);
-            }
-        }
     }
 
     fn raise(&mut self, now: Instant, event: Event) {
@@ -671,20 +417,4 @@ impl<P: Port> Nic<P> {
         self.stalled = false;
         self.bar.reset();
     }
-}
-
-/// Completes receive WQEs of a queue pair in the error state.
-fn flush_receives(qp: &mut QueuePair) -> bool {
-    if qp.transport.state() != QpState::Err {
-        return false;
-    }
-    let mut flushed = false;
-    for _ in 0..FLUSH_PER_TURN {
-        let Some(index) = qp.receive.take_for_flush() else {
-            break;
-        };
-        qp.transport.flush_receive(index);
-        flushed = true;
-    }
-    flushed
 }

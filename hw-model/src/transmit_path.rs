@@ -1,0 +1,196 @@
+//! The transmit path of the NIC: queue pairs that have work, to frames on the wire.
+
+use crate::dma::Dma;
+use crate::host::Host;
+use crate::nic::{FLUSH_PER_TURN, Nic};
+use crate::outcome;
+use crate::packetizer::{Packetized, packetize};
+use crate::port::Port;
+use crate::processing_unit::Outbound;
+use crate::queue_pair::QueuePair;
+use crate::timing::Work;
+use ferroce_spec::counter::Counter;
+use ferroce_spec::register::FatalSyndrome;
+use ferroce_transport::{Instant, QpState};
+
+impl<P: Port> Nic<P> {
+    /// Queue pairs that have work: WQE fetch, transport, packetizer, MAC.
+    #[inline]
+    pub(crate) fn transmit<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> bool {
+        let mut worked = false;
+        self.stalled = false;
+        for _ in 0..self.scheduler.len() {
+            if self.completion_edge.is_nearly_full() {
+                break;
+            }
+            let Some(index) = self.scheduler.take_next() else {
+                break;
+            };
+            worked |= self.serve(now, index, host, port);
+        }
+        self.mac.transmit(now, port);
+        worked
+    }
+
+    /// Gives one queue pair its turn. True: something moved.
+    #[inline]
+    fn serve<H: Host>(&mut self, now: Instant, index: u32, host: &mut H, port: &mut P) -> bool {
+        let mut dma = Dma {
+            host,
+            counters: &mut self.counters,
+        };
+        if self.qps.touch(index, &mut dma).is_err() {
+            self.bar.stop(FatalSyndrome::CONTEXT_TABLE_DMA);
+            return false;
+        }
+        let Some(qp) = self.qps.get_mut(index) else {
+            return false;
+        };
+        qp.scheduled = false;
+        let mut worked = self.fetch.fetch(now, qp, &mut dma);
+        worked |= flush_receives(qp);
+        let unit = index as usize % self.units.len();
+        self.units[unit].transmit(now, qp, self.config.quantum_packets, &self.config.timing);
+        worked |= self.packetize(now, unit, host, port);
+        worked |= self.acknowledge_behind(now, index, host, port);
+        self.settle(now, index);
+        worked
+    }
+
+    /// Sends an ACK that has waited for company right behind the last packet of the requests that
+    /// were rung: one look of the peer then finds both, and it does not find the ACK alone.
+    #[inline]
+    fn acknowledge_behind<H: Host>(
+        &mut self,
+        now: Instant,
+        index: u32,
+        host: &mut H,
+        port: &mut P,
+    ) -> bool {
+        let Some(qp) = self.qps.get_mut(index).filter(|qp| qp.acknowledge_behind) else {
+            return false;
+        };
+        if qp.has_work() {
+            return false;
+        }
+        qp.acknowledge_behind = false;
+        qp.transport.flush_acknowledge();
+        let unit = index as usize % self.units.len();
+        self.units[unit].transmit(now, qp, 1, &self.config.timing);
+        self.packetize(now, unit, host, port)
+    }
+
+    /// Makes frames of the packets that a processing unit has sent.
+    #[inline]
+    fn packetize<H: Host>(
+        &mut self,
+        now: Instant,
+        unit: usize,
+        host: &mut H,
+        port: &mut P,
+    ) -> bool {
+        let mut worked = false;
+        loop {
+            if self.mac.egress.is_full() {
+                self.mac.transmit(now, port);
+            }
+            if self.mac.egress.is_full() {
+                break;
+            }
+            let Some(Outbound {
+                qp: index,
+                transmit,
+            }) = self.units[unit].outbound.pop(now)
+            else {
+                break;
+            };
+            let Some(qp) = self.qps.get_mut(index) else {
+                continue;
+            };
+            // A packet behind one that waits for the wire waits with it.
+            if !qp.stalled.is_empty() {
+                qp.stalled.push_back(transmit);
+                continue;
+            }
+            let mut dma = Dma {
+                host,
+                counters: &mut self.counters,
+            };
+            match packetize(qp, &transmit, &mut self.memory, port, &mut dma) {
+                Packetized::Frame(frame) => {
+                    let work = Work {
+                        bytes: frame.as_ref().len() as u32,
+                        ..Work::default()
+                    };
+                    self.mac.egress.push(now, &self.config.timing, &work, frame);
+                    worked = true;
+                }
+                Packetized::Full => {
+                    self.counters.add(Counter::tx_stalls, 1);
+                    self.stalled = true;
+                    qp.stalled.push_back(transmit);
+                }
+                Packetized::Lost => {
+                    self.counters.add(Counter::tx_no_route, 1);
+                    worked = true;
+                }
+                Packetized::Fault => {
+                    outcome::fail_payload(now, qp, &transmit);
+                    worked = true;
+                }
+            }
+        }
+        worked
+    }
+
+    /// Sends what a queue pair owes its peer before it forgets everything or is destroyed: an ACK
+    /// that waits for company must not be lost with it.
+    pub(crate) fn pay_debts<H: Host>(
+        &mut self,
+        now: Instant,
+        index: u32,
+        host: &mut H,
+        port: &mut P,
+    ) {
+        if let Some(qp) = self.qps.get_mut(index) {
+            qp.transport.flush_acknowledge();
+            if qp.transport.has_transmit() {
+                self.serve(now, index, host, port);
+                self.mac.transmit(now, port);
+            }
+        }
+    }
+
+    /// Whether an ACK waits for company.
+    pub fn holds_acknowledges(&self) -> bool {
+        !self.holding.is_empty()
+    }
+
+    /// Stops holding ACKs back: the application polls and finds nothing, so that it will not post
+    /// what they wait for. They leave with the next [`Nic::advance`].
+    pub fn flush_acknowledges(&mut self) {
+        while let Some(index) = self.holding.pop() {
+            if let Some(qp) = self.qps.get_mut(index) {
+                qp.holds_acknowledge = false;
+                qp.transport.flush_acknowledge();
+                self.scheduler.activate(qp);
+            }
+        }
+    }
+}
+
+/// Completes receive WQEs of a queue pair in the error state.
+fn flush_receives(qp: &mut QueuePair) -> bool {
+    if qp.transport.state() != QpState::Err {
+        return false;
+    }
+    let mut flushed = false;
+    for _ in 0..FLUSH_PER_TURN {
+        let Some(index) = qp.receive.take_for_flush() else {
+            break;
+        };
+        qp.transport.flush_receive(index);
+        flushed = true;
+    }
+    flushed
+}
