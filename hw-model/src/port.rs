@@ -53,4 +53,17 @@ pub trait Port {
 
     /// Whether the sender of a received frame has computed its ICRC, so that it is to be checked.
     fn carries_icrc(&self, frame: &Self::Frame) -> bool;
+
+    /// Frames to the multicast `group` are wanted from now on, also those that this end sends.
+    ///
+    /// A real cable brings everything; a fabric inside one host delivers only what is wanted.
+    fn join(&mut self, _group: Gid) {}
+
+    /// Frames to the multicast `group` are no longer wanted.
+    fn leave(&mut self, _group: Gid) {}
+
+    /// Whether the link is up. While it is down nothing is sent or received.
+    fn link_is_up(&self) -> bool {
+        true
+    }
 }
