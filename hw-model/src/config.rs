@@ -37,6 +37,9 @@ pub struct NicConfig {
     pub fetch_receives: u32,
     /// Items that wait between two blocks.
     pub edge_capacity: usize,
+    /// Atomics are PCIe AtomicOps, atomic also with respect to the host's processors. Else they
+    /// are a read and a write, atomic among the queue pairs of this function only.
+    pub global_atomics: bool,
     /// Policy of the transport.
     pub transport: TransportConfig,
     /// What work costs.
@@ -78,6 +81,7 @@ impl NicConfig {
             fetch_blocks: 16,
             fetch_receives: 16,
             edge_capacity: 32,
+            global_atomics: true,
             transport: TransportConfig {
                 max_unacknowledged_packets: 512,
                 ack_request_interval: 32,

@@ -12,6 +12,35 @@ pub struct DmaError {
     pub length: usize,
 }
 
+/// An atomic operation on eight bytes of host memory (a PCIe AtomicOp).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DmaAtomic {
+    /// Writes `swap` if the memory holds `compare`.
+    CompareSwap {
+        /// Value to compare with.
+        compare: u64,
+        /// Value to write.
+        swap: u64,
+    },
+    /// Adds `add`, modulo 2^64.
+    FetchAdd {
+        /// Value to add.
+        add: u64,
+    },
+}
+
+impl DmaAtomic {
+    /// What the memory holds afterwards, if it holds `original` now.
+    #[inline]
+    pub const fn apply(self, original: u64) -> u64 {
+        match self {
+            DmaAtomic::CompareSwap { compare, swap } if original == compare => swap,
+            DmaAtomic::CompareSwap { .. } => original,
+            DmaAtomic::FetchAdd { add } => original.wrapping_add(add),
+        }
+    }
+}
+
 /// A write to BAR2 that has landed: slot number (byte offset / 8) and the 64-bit value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Doorbell {
@@ -38,6 +67,16 @@ pub trait Host {
     /// with release semantics: who sees the owner bit turned sees everything written before, by
     /// this call and by all earlier [`Host::dma_write`] calls (PCIe ordering of posted writes).
     fn dma_write_descriptor(&mut self, iova: u64, words: &[u64]) -> Result<(), DmaError>;
+
+    /// Reads, changes and writes eight bytes of host memory, atomically also with respect to the
+    /// host's processors; returns what was there before.
+    ///
+    /// `iova` is 8-byte aligned. The value has the host's byte order. A host whose PCIe root
+    /// does not complete AtomicOps refuses; [`crate::NicConfig::global_atomics`] is then false.
+    fn dma_atomic(&mut self, iova: u64, operation: DmaAtomic) -> Result<u64, DmaError> {
+        let _ = operation;
+        Err(DmaError { iova, length: 8 })
+    }
 
     /// Sends the MSI-X message of `vector`.
     ///

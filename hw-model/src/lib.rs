@@ -26,6 +26,7 @@ pub mod completion_queue;
 pub mod config;
 pub mod counters;
 pub mod depacketizer;
+pub mod device_memory;
 pub mod dma;
 pub mod event_queue;
 pub mod host;
@@ -56,6 +57,6 @@ mod wqe_fetch;
 
 pub use config::NicConfig;
 pub use counters::Counters;
-pub use host::{DmaError, Doorbell, Host};
+pub use host::{DmaAtomic, DmaError, Doorbell, Host};
 pub use nic::{Nic, Progress};
 pub use port::{Port, Reservation, Route};

@@ -1,5 +1,6 @@
 //! Access to registered memory: protection (MPT), translation (MTT), then DMA.
 
+use crate::device_memory::DeviceMemory;
 use crate::dma::Dma;
 use crate::host::Host;
 use crate::mpt::{Access, Mpt};
@@ -23,6 +24,10 @@ pub struct MemoryUnit {
     pub mpt: Mpt,
     /// Memory translation table.
     pub mtt: Mtt,
+    /// The device's own memory.
+    pub device: DeviceMemory,
+    /// Atomics are PCIe AtomicOps.
+    pub global_atomics: bool,
 }
 
 impl MemoryUnit {

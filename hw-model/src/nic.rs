@@ -4,6 +4,7 @@ use crate::bar::Bar;
 use crate::completion_queue::{CompletionEntry, CompletionQueues};
 use crate::config::NicConfig;
 use crate::counters::Counters;
+use crate::device_memory::DeviceMemory;
 use crate::dma::Dma;
 use crate::event_queue::{ASYNC_EQN, Event, EventQueues};
 use crate::host::{Doorbell, Host};
@@ -90,6 +91,8 @@ impl<P: Port> Nic<P> {
             memory: MemoryUnit {
                 mpt: Mpt::new(config.mpt_cache),
                 mtt: Mtt::new(config.mtt_cache),
+                device: DeviceMemory::default(),
+                global_atomics: config.global_atomics,
             },
             scheduler: Scheduler::default(),
             timers: Timers::default(),
@@ -123,6 +126,16 @@ impl<P: Port> Nic<P> {
     /// Writes 8 bytes of BAR0. What it asks for is done by the next [`Nic::advance`].
     pub fn write64(&mut self, offset: u32, value: u64) {
         self.bar.write64(offset & !7, value);
+    }
+
+    /// Reads the device's own memory (BAR4).
+    pub fn read_device_memory(&mut self, offset: u64, destination: &mut [u8]) {
+        self.memory.device.read(offset, destination);
+    }
+
+    /// Writes the device's own memory (BAR4).
+    pub fn write_device_memory(&mut self, offset: u64, source: &[u8]) {
+        self.memory.device.write(offset, source);
     }
 
     /// The counters.
@@ -400,6 +413,7 @@ impl<P: Port> Nic<P> {
     /// Forgets everything but the MSI-X table.
     fn reset(&mut self, port: &mut P) {
         self.install_tables(&ContextTables::default());
+        self.memory.device.reset();
         self.events = EventQueues::default();
         self.scheduler.clear();
         self.holding.clear();

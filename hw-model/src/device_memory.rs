@@ -1,0 +1,80 @@
+//! The device's own memory (BAR4), reached by software over PCIe and by memory regions on it.
+
+use ferroce_spec::register::BAR4_SIZE;
+
+/// What PCIe reads where nothing answers.
+const UNMAPPED_BYTE: u8 = 0xff;
+
+/// 256 KiB of memory beside the port. Most programs never touch it: it takes none of the
+/// process's memory before somebody does.
+#[derive(Debug, Default)]
+pub struct DeviceMemory {
+    bytes: Box<[u8]>,
+}
+
+impl DeviceMemory {
+    /// Bytes of the memory.
+    pub const LENGTH: u64 = BAR4_SIZE as u64;
+
+    /// Whether `length` bytes from `offset` on are inside.
+    pub fn contains(offset: u64, length: u64) -> bool {
+        offset
+            .checked_add(length)
+            .is_some_and(|end| end <= Self::LENGTH)
+    }
+
+    /// The `length` bytes from `offset` on; `None`: not all of them are inside.
+    pub fn range(&mut self, offset: u64, length: usize) -> Option<&mut [u8]> {
+        if !Self::contains(offset, length as u64) {
+            return None;
+        }
+        if self.bytes.is_empty() {
+            self.bytes = vec![0; Self::LENGTH as usize].into_boxed_slice();
+        }
+        let start = offset as usize;
+        Some(&mut self.bytes[start..start + length])
+    }
+
+    /// A PCIe read: what is not inside as a whole reads as ones.
+    pub fn read(&mut self, offset: u64, destination: &mut [u8]) {
+        match self.range(offset, destination.len()) {
+            Some(bytes) => destination.copy_from_slice(bytes),
+            None => destination.fill(UNMAPPED_BYTE),
+        }
+    }
+
+    /// A PCIe write: what is not inside as a whole is dropped.
+    pub fn write(&mut self, offset: u64, source: &[u8]) {
+        if let Some(bytes) = self.range(offset, source.len()) {
+            bytes.copy_from_slice(source);
+        }
+    }
+
+    /// Forgets what it holds (reset): nobody sees the data of the program before.
+    pub fn reset(&mut self) {
+        self.bytes = Box::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accesses_that_cross_the_end_have_no_effect() {
+        let mut memory = DeviceMemory::default();
+        memory.write(DeviceMemory::LENGTH - 4, &[7; 8]);
+        memory.write(u64::MAX, &[7; 8]);
+        let mut bytes = [1; 4];
+        memory.read(DeviceMemory::LENGTH - 4, &mut bytes);
+        assert_eq!(bytes, [0; 4]);
+        memory.write(DeviceMemory::LENGTH - 4, &[7; 4]);
+        memory.read(DeviceMemory::LENGTH - 4, &mut bytes);
+        assert_eq!(bytes, [7; 4]);
+        memory.read(DeviceMemory::LENGTH - 2, &mut bytes);
+        assert_eq!(bytes, [UNMAPPED_BYTE; 4]);
+        memory.reset();
+        memory.read(DeviceMemory::LENGTH - 4, &mut bytes);
+        assert_eq!(bytes, [0; 4]);
+    }
+}
