@@ -17,6 +17,7 @@ mod address;
 mod builder;
 mod convert;
 mod cq;
+mod domain;
 mod errno;
 mod event;
 #[expect(
@@ -31,3 +32,4 @@ mod mr;
 mod qp;
 mod strings;
 mod sysfs;
+mod use_count;

@@ -6,6 +6,7 @@ use crate::builder::Builder;
 use crate::errno::Errno;
 use crate::event::EventQueue;
 use crate::ffi::abi::*;
+use crate::use_count::Lease;
 use ferroce_driver::{
     AddressVector, MemoryRegion, Poller, ProtectionDomain, SendBatch, WorkCompletion,
 };
@@ -49,14 +50,6 @@ impl Context {
     }
 }
 
-/// Behind `struct ibv_pd`.
-pub(super) struct Pd {
-    pub(super) adapter: Arc<Adapter>,
-    pub(super) domain: Arc<ProtectionDomain>,
-    /// The context's async queue, for QPs.
-    pub(super) events: Arc<EventQueue>,
-}
-
 /// Behind `struct ibv_mr`.
 pub(super) struct Mr {
     pub(super) adapter: Arc<Adapter>,
@@ -72,11 +65,10 @@ pub(super) struct Channel {
 /// Behind `struct ibv_ah`.
 pub(super) struct Ah {
     /// Parsed when the handle is made, so that posting does not.
-    #[expect(
-        dead_code,
-        reason = "read by the datagram service, which is not there yet"
-    )]
     pub(super) path: AddressVector,
+    /// Only QPs of the same domain may send with it.
+    pub(super) protection: Arc<ProtectionDomain>,
+    pub(super) _lease: Lease,
 }
 
 /// Something that only the thread that holds the lock of the object's queue touches.

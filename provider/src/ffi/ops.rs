@@ -9,7 +9,7 @@ use super::work_request::{poll_cq, post_recv, post_send, req_notify_cq};
 use super::{exports, poll_api, send_api};
 use crate::errno::Errno;
 use crate::ffi::abi::*;
-use libc::{c_int, c_void};
+use libc::c_int;
 
 /// Fills the tables of a new context.
 pub(super) fn fill_context(context: &mut verbs_context) {
@@ -17,6 +17,9 @@ pub(super) fn fill_context(context: &mut verbs_context) {
     context.query_device_ex = Some(exports::query_device_ex);
     context.query_rt_values = Some(exports::query_rt_values);
     context.create_cq_ex = Some(exports::create_cq_ex);
+    context.alloc_td = Some(exports::alloc_td);
+    context.dealloc_td = Some(exports::dealloc_td);
+    context.alloc_parent_domain = Some(exports::alloc_parent_domain);
     context.create_qp_ex = Some(exports::create_qp_ex);
     context.alloc_buf = Some(exports::ibv_alloc_buf);
     context.free_buf = Some(exports::ibv_free_buf);
@@ -61,7 +64,7 @@ unsafe extern "C" fn alloc_mw(_pd: *mut ibv_pd, _kind: c_int) -> *mut ibv_mw {
     pointer(|| Err(Errno::NOT_SUPPORTED))
 }
 
-unsafe extern "C" fn bind_mw(_qp: *mut ibv_qp, _mw: *mut ibv_mw, _bind: *mut c_void) -> c_int {
+unsafe extern "C" fn bind_mw(_qp: *mut ibv_qp, _mw: *mut ibv_mw, _bind: *mut ibv_mw_bind) -> c_int {
     status(|| Err(Errno::NOT_SUPPORTED))
 }
 

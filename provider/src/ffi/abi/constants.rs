@@ -21,6 +21,14 @@ pub const IBV_WR_RDMA_WRITE_WITH_IMM: c_int = 1;
 pub const IBV_WR_SEND: c_int = 2;
 pub const IBV_WR_SEND_WITH_IMM: c_int = 3;
 pub const IBV_WR_RDMA_READ: c_int = 4;
+pub const IBV_WR_ATOMIC_CMP_AND_SWP: c_int = 5;
+pub const IBV_WR_ATOMIC_FETCH_AND_ADD: c_int = 6;
+pub const IBV_WR_LOCAL_INV: c_int = 7;
+pub const IBV_WR_BIND_MW: c_int = 8;
+pub const IBV_WR_SEND_WITH_INV: c_int = 9;
+pub const IBV_WR_TSO: c_int = 10;
+pub const IBV_WR_FLUSH: c_int = 14;
+pub const IBV_WR_ATOMIC_WRITE: c_int = 15;
 
 pub const IBV_WC_GRH: c_uint = 1 << 0;
 pub const IBV_WC_WITH_IMM: c_uint = 1 << 1;
@@ -32,12 +40,41 @@ pub const IBV_WC_STANDARD_FLAGS: u64 = 0x7f;
 pub const IBV_CREATE_CQ_SUP_WC_FLAGS: u64 = 0xfff;
 pub const IBV_WC_EX_WITH_COMPLETION_TIMESTAMP: u64 = 1 << 7;
 
+pub const IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK: u64 = 1 << 11;
+
 pub const IBV_VALUES_MASK_RAW_CLOCK: u32 = 1 << 0;
 
 pub const IBV_CQ_INIT_ATTR_MASK_FLAGS: u32 = 1 << 0;
 pub const IBV_CQ_INIT_ATTR_MASK_PD: u32 = 1 << 1;
 pub const IBV_CREATE_CQ_ATTR_SINGLE_THREADED: u32 = 1 << 0;
 pub const IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN: u32 = 1 << 1;
+
+pub const IBV_CQ_ATTR_MODERATE: u32 = 1 << 0;
+
+pub const IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS: u32 = 1 << 0;
+pub const IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT: u32 = 1 << 1;
+
+pub const IBV_XRCD_INIT_ATTR_FD: u32 = 1 << 0;
+pub const IBV_XRCD_INIT_ATTR_OFLAGS: u32 = 1 << 1;
+
+pub const IBV_SRQT_BASIC: c_int = 0;
+pub const IBV_SRQT_XRC: c_int = 1;
+pub const IBV_SRQT_TM: c_int = 2;
+pub const IBV_SRQ_INIT_ATTR_TYPE: u32 = 1 << 0;
+pub const IBV_SRQ_INIT_ATTR_PD: u32 = 1 << 1;
+pub const IBV_SRQ_INIT_ATTR_XRCD: u32 = 1 << 2;
+pub const IBV_SRQ_INIT_ATTR_CQ: u32 = 1 << 3;
+pub const IBV_SRQ_INIT_ATTR_TM: u32 = 1 << 4;
+pub const IBV_SRQ_MAX_WR: c_int = 1 << 0;
+pub const IBV_SRQ_LIMIT: c_int = 1 << 1;
+
+pub const IBV_QP_OPEN_ATTR_NUM: u32 = 1 << 0;
+pub const IBV_QP_OPEN_ATTR_XRCD: u32 = 1 << 1;
+pub const IBV_QP_OPEN_ATTR_CONTEXT: u32 = 1 << 2;
+pub const IBV_QP_OPEN_ATTR_TYPE: u32 = 1 << 3;
+
+pub const IBV_MW_TYPE_1: c_int = 1;
+pub const IBV_MW_TYPE_2: c_int = 2;
 
 pub const IBV_ACCESS_LOCAL_WRITE: c_uint = 1 << 0;
 pub const IBV_ACCESS_REMOTE_WRITE: c_uint = 1 << 1;
@@ -58,6 +95,9 @@ pub const IBV_REG_MR_MASK_FD_OFFSET: u64 = 1 << 3;
 pub const IBV_REG_MR_MASK_DMAH: u64 = 1 << 4;
 pub const IBV_REG_MR_MASK_BUF: u64 = 1 << 5;
 
+pub const IBV_REREG_MR_CHANGE_TRANSLATION: c_int = 1 << 0;
+pub const IBV_REREG_MR_CHANGE_PD: c_int = 1 << 1;
+pub const IBV_REREG_MR_CHANGE_ACCESS: c_int = 1 << 2;
 pub const IBV_REREG_MR_ERR_INPUT: c_int = -1;
 pub const IBV_REREG_MR_ERR_CMD: c_int = -4;
 
@@ -70,6 +110,7 @@ pub const IBV_QPT_XRC_RECV: c_int = 10;
 pub const IBV_QPT_DRIVER: c_int = 0xff;
 
 pub const IBV_QP_INIT_ATTR_PD: u32 = 1 << 0;
+pub const IBV_QP_INIT_ATTR_XRCD: u32 = 1 << 1;
 pub const IBV_QP_INIT_ATTR_CREATE_FLAGS: u32 = 1 << 2;
 pub const IBV_QP_INIT_ATTR_SEND_OPS_FLAGS: u32 = 1 << 6;
 
@@ -78,6 +119,11 @@ pub const IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM: u64 = 1 << 1;
 pub const IBV_QP_EX_WITH_SEND: u64 = 1 << 2;
 pub const IBV_QP_EX_WITH_SEND_WITH_IMM: u64 = 1 << 3;
 pub const IBV_QP_EX_WITH_RDMA_READ: u64 = 1 << 4;
+pub const IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP: u64 = 1 << 5;
+pub const IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD: u64 = 1 << 6;
+pub const IBV_QP_EX_WITH_LOCAL_INV: u64 = 1 << 7;
+pub const IBV_QP_EX_WITH_BIND_MW: u64 = 1 << 8;
+pub const IBV_QP_EX_WITH_SEND_WITH_INV: u64 = 1 << 9;
 
 pub const IBV_QP_STATE: c_int = 1 << 0;
 pub const IBV_QP_CUR_STATE: c_int = 1 << 1;
@@ -137,10 +183,13 @@ pub const IBV_GID_TYPE_ROCE_V2: u32 = 2;
 /// `enum ibv_gid_type_sysfs`, which counts differently from `enum ibv_gid_type`.
 pub const IBV_GID_TYPE_SYSFS_ROCE_V2: c_int = 1;
 
+pub const IBV_PORT_DOWN: c_int = 1;
 pub const IBV_PORT_ACTIVE: c_int = 4;
 pub const IBV_LINK_LAYER_ETHERNET: u8 = 2;
 pub const IBV_PORT_CM_SUP: u32 = 1 << 16;
 pub const IBV_PORT_IP_BASED_GIDS: u32 = 1 << 26;
+/// Port state machine value "Disabled".
+pub const PHYS_STATE_DISABLED: u8 = 3;
 /// Port state machine value "LinkUp".
 pub const PHYS_STATE_LINK_UP: u8 = 5;
 /// `active_width` of four lanes.
@@ -152,8 +201,15 @@ pub const IBV_DEVICE_CURR_QP_STATE_MOD: c_uint = 1 << 7;
 pub const IBV_DEVICE_PORT_ACTIVE_EVENT: c_uint = 1 << 10;
 pub const IBV_DEVICE_SYS_IMAGE_GUID: c_uint = 1 << 11;
 pub const IBV_DEVICE_RC_RNR_NAK_GEN: c_uint = 1 << 12;
+pub const IBV_DEVICE_MEM_WINDOW: c_uint = 1 << 17;
+pub const IBV_DEVICE_XRC: c_uint = 1 << 20;
+pub const IBV_DEVICE_MEM_WINDOW_TYPE_2B: c_uint = 1 << 24;
 
 pub const IBV_ATOMIC_NONE: c_int = 0;
+pub const IBV_ATOMIC_HCA: c_int = 1;
+pub const IBV_ATOMIC_GLOB: c_int = 2;
+/// Eight bytes, in `struct ibv_pci_atomic_caps`.
+pub const IBV_PCI_ATOMIC_OPERATION_8_BYTE_SIZE_SUP: u16 = 1 << 1;
 
 pub const IBV_FORK_DISABLED: c_int = 0;
 pub const IBV_FORK_ENABLED: c_int = 1;

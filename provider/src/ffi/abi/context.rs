@@ -1,12 +1,14 @@
 //! The context with its two tables, through which the inline calls of verbs.h reach the library.
 
 use super::{
-    ibv_async_event, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_device, ibv_device_attr,
-    ibv_device_attr_ex, ibv_mr, ibv_mr_init_attr, ibv_mw, ibv_pd, ibv_port_attr, ibv_qp,
-    ibv_qp_init_attr_ex, ibv_query_device_ex_input, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq,
-    ibv_values_ex, ibv_wc, mirror,
+    ibv_alloc_dm_attr, ibv_async_event, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_device,
+    ibv_device_attr, ibv_device_attr_ex, ibv_dm, ibv_modify_cq_attr, ibv_mr, ibv_mr_init_attr,
+    ibv_mw, ibv_mw_bind, ibv_parent_domain_init_attr, ibv_pd, ibv_port_attr, ibv_qp,
+    ibv_qp_init_attr_ex, ibv_qp_open_attr, ibv_query_device_ex_input, ibv_recv_wr, ibv_send_wr,
+    ibv_sge, ibv_srq, ibv_srq_init_attr_ex, ibv_td, ibv_td_init_attr, ibv_values_ex, ibv_wc,
+    ibv_xrcd, ibv_xrcd_init_attr, mirror,
 };
-use libc::{c_int, c_void, pthread_mutex_t, size_t};
+use libc::{c_int, c_uint, c_void, pthread_mutex_t, size_t};
 
 /// An entry that no inline call uses any more.
 pub type Unused = *mut c_void;
@@ -25,7 +27,9 @@ mirror! {
         _compat_rereg_mr: Unused;
         _compat_dereg_mr: Unused;
         alloc_mw: Option<unsafe extern "C" fn(*mut ibv_pd, c_int) -> *mut ibv_mw>;
-        bind_mw: Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_mw, *mut c_void) -> c_int>;
+        bind_mw: Option<
+            unsafe extern "C" fn(*mut ibv_qp, *mut ibv_mw, *mut ibv_mw_bind) -> c_int,
+        >;
         dealloc_mw: Option<unsafe extern "C" fn(*mut ibv_mw) -> c_int>;
         _compat_create_cq: Unused;
         poll_cq: Option<unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int>;
@@ -94,10 +98,12 @@ mirror! {
         create_counters: Option<unsafe extern "C" fn(*mut ibv_context, *mut c_void) -> *mut c_void>;
         destroy_counters: Option<unsafe extern "C" fn(*mut c_void) -> c_int>;
         reg_dm_mr: Option<
-            unsafe extern "C" fn(*mut ibv_pd, *mut c_void, u64, size_t, u32) -> *mut ibv_mr,
+            unsafe extern "C" fn(*mut ibv_pd, *mut ibv_dm, u64, size_t, c_uint) -> *mut ibv_mr,
         >;
-        alloc_dm: Option<unsafe extern "C" fn(*mut ibv_context, *mut c_void) -> *mut c_void>;
-        free_dm: Option<unsafe extern "C" fn(*mut c_void) -> c_int>;
+        alloc_dm: Option<
+            unsafe extern "C" fn(*mut ibv_context, *mut ibv_alloc_dm_attr) -> *mut ibv_dm,
+        >;
+        free_dm: Option<unsafe extern "C" fn(*mut ibv_dm) -> c_int>;
         modify_flow_action_esp: Option<unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int>;
         destroy_flow_action: Option<unsafe extern "C" fn(*mut c_void) -> c_int>;
         create_flow_action_esp: Option<
@@ -105,11 +111,16 @@ mirror! {
         >;
         modify_qp_rate_limit: Option<unsafe extern "C" fn(*mut ibv_qp, *mut c_void) -> c_int>;
         alloc_parent_domain: Option<
-            unsafe extern "C" fn(*mut ibv_context, *mut c_void) -> *mut ibv_pd,
+            unsafe extern "C" fn(
+                *mut ibv_context,
+                *mut ibv_parent_domain_init_attr,
+            ) -> *mut ibv_pd,
         >;
-        dealloc_td: Option<unsafe extern "C" fn(*mut c_void) -> c_int>;
-        alloc_td: Option<unsafe extern "C" fn(*mut ibv_context, *mut c_void) -> *mut c_void>;
-        modify_cq: Option<unsafe extern "C" fn(*mut ibv_cq, *mut c_void) -> c_int>;
+        dealloc_td: Option<unsafe extern "C" fn(*mut ibv_td) -> c_int>;
+        alloc_td: Option<
+            unsafe extern "C" fn(*mut ibv_context, *mut ibv_td_init_attr) -> *mut ibv_td,
+        >;
+        modify_cq: Option<unsafe extern "C" fn(*mut ibv_cq, *mut ibv_modify_cq_attr) -> c_int>;
         post_srq_ops: Option<
             unsafe extern "C" fn(*mut ibv_srq, *mut c_void, *mut *mut c_void) -> c_int,
         >;
@@ -137,14 +148,20 @@ mirror! {
         ABI_placeholder2: Unused;
         ibv_create_flow: Option<unsafe extern "C" fn(*mut ibv_qp, *mut c_void) -> *mut c_void>;
         ABI_placeholder1: Unused;
-        open_qp: Option<unsafe extern "C" fn(*mut ibv_context, *mut c_void) -> *mut ibv_qp>;
+        open_qp: Option<
+            unsafe extern "C" fn(*mut ibv_context, *mut ibv_qp_open_attr) -> *mut ibv_qp,
+        >;
         create_qp_ex: Option<
             unsafe extern "C" fn(*mut ibv_context, *mut ibv_qp_init_attr_ex) -> *mut ibv_qp,
         >;
         get_srq_num: Option<unsafe extern "C" fn(*mut ibv_srq, *mut u32) -> c_int>;
-        create_srq_ex: Option<unsafe extern "C" fn(*mut ibv_context, *mut c_void) -> *mut ibv_srq>;
-        open_xrcd: Option<unsafe extern "C" fn(*mut ibv_context, *mut c_void) -> *mut c_void>;
-        close_xrcd: Option<unsafe extern "C" fn(*mut c_void) -> c_int>;
+        create_srq_ex: Option<
+            unsafe extern "C" fn(*mut ibv_context, *mut ibv_srq_init_attr_ex) -> *mut ibv_srq,
+        >;
+        open_xrcd: Option<
+            unsafe extern "C" fn(*mut ibv_context, *mut ibv_xrcd_init_attr) -> *mut ibv_xrcd,
+        >;
+        close_xrcd: Option<unsafe extern "C" fn(*mut ibv_xrcd) -> c_int>;
         _ABI_placeholder3: u64;
         sz: size_t;
         context: ibv_context;

@@ -14,6 +14,7 @@
 mod constants;
 mod context;
 mod device;
+mod domains;
 mod kernel;
 mod objects;
 mod work;
@@ -21,6 +22,7 @@ mod work;
 pub use constants::*;
 pub use context::*;
 pub use device::*;
+pub use domains::*;
 pub use kernel::*;
 pub use objects::*;
 pub use work::*;
@@ -124,7 +126,10 @@ pub fn layouts() -> Vec<StructLayout> {
         ibv_srq_init_attr ibv_srq ibv_comp_channel ibv_cq ibv_poll_cq_attr ibv_wc_tm_info ibv_cq_ex
         ibv_cq_init_attr_ex ibv_wc ibv_qp_cap ibv_qp_init_attr ibv_rx_hash_conf
         ibv_qp_init_attr_ex ibv_qp_attr ibv_qp ibv_qp_ex ibv_ece ibv_data_buf ibv_sge ibv_send_wr
-        ibv_recv_wr ibv_values_ex ibv_context_ops ibv_context verbs_context
+        ibv_recv_wr ibv_mw_bind_info ibv_mw_bind ibv_values_ex ibv_td_init_attr ibv_td
+        ibv_parent_domain_init_attr ibv_xrcd_init_attr ibv_xrcd ibv_qp_open_attr ibv_tm_cap
+        ibv_srq_init_attr_ex ibv_alloc_dm_attr ibv_dm ibv_moderate_cq ibv_modify_cq_attr
+        ibv_context_ops ibv_context verbs_context
         ib_uverbs_global_route ib_uverbs_ah_attr ib_uverbs_qp_attr ib_user_path_rec ibv_sa_path_rec
     ]
 }

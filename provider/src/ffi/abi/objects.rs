@@ -230,7 +230,7 @@ mirror! {
         sq_sig_all: c_int;
         comp_mask: u32;
         pd: *mut ibv_pd;
-        xrcd: *mut c_void;
+        xrcd: *mut super::ibv_xrcd;
         create_flags: u32;
         max_tso_header: u16;
         rwq_ind_tbl: *mut c_void;
@@ -302,7 +302,9 @@ mirror! {
         wr_flags: ibv_send_flags;
         wr_atomic_cmp_swp: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, u64, u64)>;
         wr_atomic_fetch_add: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, u64)>;
-        wr_bind_mw: Option<unsafe extern "C" fn(*mut ibv_qp_ex, *mut ibv_mw, u32, *const c_void)>;
+        wr_bind_mw: Option<
+            unsafe extern "C" fn(*mut ibv_qp_ex, *mut ibv_mw, u32, *const super::ibv_mw_bind_info),
+        >;
         wr_local_inv: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32)>;
         wr_rdma_read: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64)>;
         wr_rdma_write: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64)>;

@@ -1,7 +1,7 @@
 //! Work requests.
 
-use super::{ibv_ah, mirror};
-use libc::{c_int, c_uint, c_void};
+use super::{ibv_ah, ibv_mr, ibv_mw, mirror};
+use libc::{c_int, c_uint};
 
 mirror! {
     #[derive(Debug, PartialEq, Eq)]
@@ -36,14 +36,14 @@ mirror! {
     }
 
     struct ibv_mw_bind_info {
-        mr: *mut c_void;
+        mr: *mut ibv_mr;
         addr: u64;
         length: u64;
         mw_access_flags: c_uint;
     }
 
     struct ibv_wr_bind_mw {
-        mw: *mut c_void;
+        mw: *mut ibv_mw;
         rkey: u32;
         bind_info: ibv_mw_bind_info;
     }
@@ -59,6 +59,12 @@ mirror! {
         wr: ibv_wr_operation;
         qp_type: u32;
         bind_mw: ibv_wr_bind_mw;
+    }
+
+    struct ibv_mw_bind {
+        wr_id: u64;
+        send_flags: c_uint;
+        bind_info: ibv_mw_bind_info;
     }
 
     struct ibv_recv_wr {

@@ -2,8 +2,9 @@
 
 use super::super::boundary::{minus_one, pointer, status};
 use super::super::handle::Handle;
-use super::super::objects::{Ah, Context, Pd};
+use super::super::objects::{Ah, Context};
 use crate::address::{self, Neighbours};
+use crate::domain::Domain;
 use crate::errno::Errno;
 use crate::ffi::abi::*;
 use libc::c_int;
@@ -16,7 +17,7 @@ const NO_VLAN: u16 = 0xffff;
 pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
     pointer(|| {
         // SAFETY: the program's PD and struct.
-        let (body, attr) = unsafe { (Handle::<ibv_pd, Pd>::borrow(pd)?, attr.as_ref()) };
+        let (body, attr) = unsafe { (Handle::<ibv_pd, Domain>::borrow(pd)?, attr.as_ref()) };
         body.adapter.check()?;
         let path = address::parse(attr.ok_or(Errno::INVALID)?, 0, &*body.adapter)?;
         // SAFETY: the program's PD is alive.
@@ -26,7 +27,12 @@ pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) 
             pd,
             handle: super::next_handle(),
         };
-        Ok(Handle::give(public, Ah { path }).cast())
+        let body = Ah {
+            path,
+            protection: body.protection.clone(),
+            _lease: body.lease(),
+        };
+        Ok(Handle::give(public, body).cast())
     })
 }
 
@@ -99,7 +105,7 @@ pub unsafe extern "C" fn ibv_create_ah_from_wc(
     let attr = pointer(|| {
         // SAFETY: the program's objects and structs.
         unsafe {
-            Handle::<ibv_pd, Pd>::borrow(pd)?;
+            Handle::<ibv_pd, Domain>::borrow(pd)?;
             let attr = from_completion((*pd).context, port, wc, grh)?;
             Ok(Box::into_raw(Box::new(attr)))
         }

@@ -1,53 +1,15 @@
-//! Protection domains, memory regions and buffers.
+//! Memory regions and buffers.
 
 use super::super::boundary::{pointer, set_errno, status};
 use super::super::handle::Handle;
 use super::super::memory::{Mapping, populate};
-use super::super::objects::{Context, Mr, Pd};
+use super::super::objects::Mr;
+use crate::domain::Domain;
 use crate::errno::Errno;
 use crate::ffi::abi::*;
 use crate::mr;
-use ferroce_driver::{Device, MemoryRegion};
+use ferroce_driver::MemoryRegion;
 use libc::{c_int, c_uint, c_void, size_t};
-
-/// `ibv_alloc_pd`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
-    pointer(|| {
-        // SAFETY: the program passes a context of this library.
-        let body = unsafe { Context::borrow(context)? };
-        let domain = Device::alloc_pd(body.adapter.device()?)?;
-        let public = ibv_pd {
-            context,
-            handle: super::next_handle(),
-        };
-        let (adapter, events) = (body.adapter.clone(), body.events.clone());
-        Ok(Handle::give(
-            public,
-            Pd {
-                adapter,
-                domain,
-                events,
-            },
-        )
-        .cast())
-    })
-}
-
-/// `ibv_dealloc_pd`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
-    status(|| {
-        // SAFETY: the program passes a PD of this library and uses it no more if this succeeds.
-        unsafe {
-            let body = Handle::<ibv_pd, Pd>::borrow(pd)?;
-            body.adapter.check()?;
-            body.domain.dealloc()?;
-            Handle::<ibv_pd, Pd>::take(pd);
-        }
-        Ok(())
-    })
-}
 
 /// Registers memory. `iova` is the address by which work requests and the peer name its start.
 fn register(
@@ -58,7 +20,7 @@ fn register(
     flags: c_uint,
 ) -> Result<*mut ibv_mr, Errno> {
     // SAFETY: the program passes a PD of this library.
-    let body = unsafe { Handle::<ibv_pd, Pd>::borrow(pd)? };
+    let body = unsafe { Handle::<ibv_pd, Domain>::borrow(pd)? };
     body.adapter.check()?;
     let access = mr::access(flags)?;
     let start = address.expose_provenance();
@@ -70,7 +32,7 @@ fn register(
     };
     mr::check_range(iova, length)?;
     populate(start, length, access.local_write)?;
-    let region = MemoryRegion::register(&body.domain, start, length, iova, access)?;
+    let region = MemoryRegion::register(&body.protection, start, length, iova, access)?;
     let public = ibv_mr {
         // SAFETY: the program's PD is alive.
         context: unsafe { (*pd).context },
@@ -206,7 +168,7 @@ pub unsafe extern "C" fn ibv_alloc_buf(
     pointer(|| {
         // SAFETY: the program's PD and pointer.
         let buffer = unsafe {
-            Handle::<ibv_pd, Pd>::borrow(pd)?.adapter.check()?;
+            Handle::<ibv_pd, Domain>::borrow(pd)?.adapter.check()?;
             buffer.as_mut().ok_or(Errno::INVALID)?
         };
         let memory = Mapping::new(size)?;

@@ -3,6 +3,7 @@
 mod address;
 mod completion;
 mod device;
+mod domain;
 mod memory;
 mod port;
 mod queue_pair;
@@ -11,6 +12,7 @@ mod unsupported;
 
 pub(super) use completion::{create_cq_ex, release_channel};
 pub(super) use device::{ibv_query_device, query_device_ex, query_rt_values};
+pub(super) use domain::{alloc_parent_domain, alloc_td, dealloc_td};
 pub(super) use memory::{ibv_alloc_buf, ibv_free_buf, ibv_reg_mr_ex};
 pub(super) use port::{ibv_query_port, query_port};
 pub(super) use queue_pair::create_qp_ex;

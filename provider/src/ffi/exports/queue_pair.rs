@@ -2,8 +2,9 @@
 
 use super::super::boundary::{pointer, status};
 use super::super::handle::{Handle, zeroed};
-use super::super::objects::{Cq, Pd, Qp};
+use super::super::objects::{Cq, Qp};
 use super::super::ops;
+use crate::domain::Domain;
 use crate::errno::Errno;
 use crate::ffi::abi::*;
 use crate::qp;
@@ -21,7 +22,7 @@ unsafe fn create(
     // SAFETY: by the contract.
     let (domain, send_cq, receive_cq) = unsafe {
         (
-            Handle::<ibv_pd, Pd>::borrow(pd)?,
+            Handle::<ibv_pd, Domain>::borrow(pd)?,
             Handle::<ibv_cq_ex, Cq>::borrow(attr.send_cq)?,
             Handle::<ibv_cq_ex, Cq>::borrow(attr.recv_cq)?,
         )
@@ -32,7 +33,7 @@ unsafe fn create(
     let queues = [&send_cq.queue, &receive_cq.queue];
     let inner = qp::Qp::create(
         &domain.adapter,
-        &domain.domain,
+        &domain.protection,
         &domain.events,
         queues,
         attr,

@@ -1,0 +1,116 @@
+//! Protection domains, thread domains, and parent domains, which combine them.
+
+use crate::adapter::Adapter;
+use crate::errno::Errno;
+use crate::event::EventQueue;
+use crate::ffi::abi::{
+    IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS, IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT,
+};
+use crate::use_count::{Lease, UseCount};
+use ferroce_driver::{Device, ProtectionDomain};
+use std::sync::Arc;
+
+/// Behind `struct ibv_pd`: a protection domain, or a parent domain, whose protection is that of the
+/// domain it was made from.
+pub struct Domain {
+    pub adapter: Arc<Adapter>,
+    pub protection: Arc<ProtectionDomain>,
+    /// The context's async queue, for QPs and SRQs.
+    pub events: Arc<EventQueue>,
+    users: UseCount,
+    /// What a parent domain was made from.
+    origin: Option<Origin>,
+}
+
+struct Origin {
+    _domain: Lease,
+    _thread: Option<Lease>,
+}
+
+impl Domain {
+    /// Allocates a protection domain.
+    pub fn allocate(adapter: &Arc<Adapter>, events: &Arc<EventQueue>) -> Result<Self, Errno> {
+        Ok(Self {
+            adapter: adapter.clone(),
+            protection: Device::alloc_pd(adapter.device()?)?,
+            events: events.clone(),
+            users: UseCount::default(),
+            origin: None,
+        })
+    }
+
+    /// A parent domain of this one.
+    ///
+    /// The promise of a thread domain, that no second thread comes, is not made use of: the locks of
+    /// queues cost next to nothing when nobody contends for them.
+    pub fn parent(&self, thread: Option<&ThreadDomain>) -> Result<Self, Errno> {
+        self.adapter.check()?;
+        Ok(Self {
+            adapter: self.adapter.clone(),
+            protection: self.protection.clone(),
+            events: self.events.clone(),
+            users: UseCount::default(),
+            origin: Some(Origin {
+                _domain: self.lease(),
+                _thread: thread.map(|thread| thread.users.lease()),
+            }),
+        })
+    }
+
+    /// Whether this is a parent domain.
+    pub fn is_parent(&self) -> bool {
+        self.origin.is_some()
+    }
+
+    /// Becomes a user.
+    pub fn lease(&self) -> Lease {
+        self.users.lease()
+    }
+
+    /// Gives the domain up.
+    ///
+    /// # Errors
+    /// `EBUSY` while anything was made from it and is still there.
+    pub fn deallocate(&self) -> Result<(), Errno> {
+        self.adapter.check()?;
+        if self.users.is_used() {
+            return Err(Errno::BUSY);
+        }
+        match self.origin {
+            Some(_) => Ok(()),
+            None => Ok(self.protection.dealloc()?),
+        }
+    }
+}
+
+/// Behind `struct ibv_td`.
+#[derive(Default)]
+pub struct ThreadDomain {
+    users: UseCount,
+}
+
+impl ThreadDomain {
+    /// Whether the thread domain may go.
+    ///
+    /// # Errors
+    /// `EBUSY` while a parent domain uses it.
+    pub fn check_unused(&self) -> Result<(), Errno> {
+        if self.users.is_used() {
+            return Err(Errno::BUSY);
+        }
+        Ok(())
+    }
+}
+
+/// Checks the `comp_mask` of `ibv_alloc_parent_domain`, and that allocators come in pairs.
+///
+/// Allocators are accepted and never called: the memory of queues is the device's business here.
+pub fn check_parent(comp_mask: u32, has_alloc: bool, has_free: bool) -> Result<(), Errno> {
+    const KNOWN: u32 =
+        IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+    let allocators = comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS != 0;
+    if comp_mask & !KNOWN != 0 || allocators && !(has_alloc && has_free) {
+        return Err(Errno::INVALID);
+    }
+    Ok(())
+}
