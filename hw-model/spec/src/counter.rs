@@ -80,6 +80,8 @@ counters! {
     windows_bound, "Memory windows bound.";
     keys_invalidated, "Keys invalidated, by ourselves or by a peer.";
     protection_errors, "Keys, bounds or rights that did not allow an access.";
+    srqc_hits, "SRQ contexts found in the cache.";
+    srqc_misses, "SRQ contexts read from host memory.";
 }
 
 /// Number of counters.
