@@ -66,8 +66,13 @@ impl<T: FromBytes + IntoBytes + Immutable + Default + Copy> Cache<T> {
 
     /// Forgets everything; the table now starts at `base`.
     pub fn reset(&mut self, base: u64) {
-        self.lines.iter_mut().for_each(|line| line.tag = EMPTY);
+        self.invalidate_all();
         self.base = base;
+    }
+
+    /// Entries that it can hold.
+    pub fn capacity(&self) -> usize {
+        self.lines.len()
     }
 
     /// The entry at `index`, read from host memory if it is not here.
@@ -125,6 +130,11 @@ impl<T: FromBytes + IntoBytes + Immutable + Default + Copy> Cache<T> {
         if let Some(slot) = self.find(index) {
             self.lines[slot].tag = EMPTY;
         }
+    }
+
+    /// Drops all entries without writing them back.
+    pub fn invalidate_all(&mut self) {
+        self.lines.iter_mut().for_each(|line| line.tag = EMPTY);
     }
 
     fn address(&self, index: u32) -> u64 {

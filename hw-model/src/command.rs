@@ -147,9 +147,8 @@ impl<P: Port> Nic<P> {
             CommandOpcode::CREATE_MR => self.create_mr(entry, host),
             CommandOpcode::QUERY_MR => self.query_mr(entry, host),
             CommandOpcode::DESTROY_MR => self.destroy_mr(entry, host),
-            CommandOpcode::MODIFY_CQ
-            | CommandOpcode::MODIFY_MR
-            | CommandOpcode::CREATE_SRQ
+            CommandOpcode::MODIFY_MR => self.modify_mr(entry, host),
+            CommandOpcode::CREATE_SRQ
             | CommandOpcode::QUERY_SRQ
             | CommandOpcode::MODIFY_SRQ
             | CommandOpcode::DESTROY_SRQ => Err(Failure::new(CommandStatus::NOT_SUPPORTED)),

@@ -154,6 +154,7 @@ impl<P: Port> Nic<P> {
     }
 
     pub(crate) fn modify_qp<H: Host>(
+        self.memory.release_windows(qp.qpn.value(), &mut dma);
         &mut self,
         now: Instant,
         entry: &CommandEntry,

@@ -1,12 +1,14 @@
 //! The DMA engine: host memory as the blocks see it, every access counted.
 
 use crate::counters::Counters;
-use crate::host::{DmaError, Host};
+use crate::host::{DmaAtomic, DmaError, Host};
 use ferroce_spec::counter::Counter;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Most words of a descriptor that [`Dma::write_descriptor`] writes.
 const MAX_DESCRIPTOR_WORDS: usize = 8;
+/// Bytes that an atomic operation changes.
+pub const ATOMIC_BYTES: usize = 8;
 
 /// The host behind the PCIe link, and the counters of everything that goes over it.
 pub struct Dma<'a, H: Host> {
@@ -34,6 +36,31 @@ impl<H: Host> Dma<'_, H> {
         self.counters
             .add(Counter::dma_write_bytes, source.len() as u64);
         let result = self.host.dma_write(iova, source);
+        self.count_error(result)
+    }
+
+    /// Changes eight bytes at `iova`, a multiple of eight, and returns what was there. `global`:
+    /// with a PCIe AtomicOp; else with a read and a write.
+    pub fn atomic(
+        &mut self,
+        iova: u64,
+        operation: DmaAtomic,
+        global: bool,
+    ) -> Result<u64, DmaError> {
+        if !global {
+            let mut bytes = [0; ATOMIC_BYTES];
+            self.read(iova, &mut bytes)?;
+            let original = u64::from_ne_bytes(bytes);
+            self.write(iova, &operation.apply(original).to_ne_bytes())?;
+            return Ok(original);
+        }
+        self.counters.add(Counter::dma_reads, 1);
+        self.counters
+            .add(Counter::dma_read_bytes, ATOMIC_BYTES as u64);
+        self.counters.add(Counter::dma_writes, 1);
+        self.counters
+            .add(Counter::dma_write_bytes, ATOMIC_BYTES as u64);
+        let result = self.host.dma_atomic(iova, operation);
         self.count_error(result)
     }
 
@@ -75,7 +102,7 @@ impl<H: Host> Dma<'_, H> {
     }
 
     #[inline]
-    fn count_error(&mut self, result: Result<(), DmaError>) -> Result<(), DmaError> {
+    fn count_error<T>(&mut self, result: Result<T, DmaError>) -> Result<T, DmaError> {
         if result.is_err() {
             self.counters.add(Counter::dma_errors, 1);
         }

@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+mod atomic;
 pub mod bar;
 pub mod cache;
 mod command;
@@ -53,6 +54,7 @@ pub mod timing;
 mod transmit_path;
 pub mod work_queue;
 pub mod wqe;
+pub mod window;
 mod wqe_fetch;
 
 pub use config::NicConfig;

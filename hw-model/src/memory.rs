@@ -7,7 +7,8 @@ use crate::mpt::{Access, Mpt};
 use crate::mtt::Mtt;
 use crate::protection::ProtectionFault;
 use crate::scatter_list::ScatterList;
-use ferroce_spec::context::AccessRights;
+use crate::window::BoundWindows;
+use ferroce_spec::context::{AccessRights, MemoryEntry};
 use ferroce_spec::counter::Counter;
 
 /// The rights word with nothing but `local_write`.
@@ -26,6 +27,8 @@ pub struct MemoryUnit {
     pub mtt: Mtt,
     /// The device's own memory.
     pub device: DeviceMemory,
+    /// Windows that belong to a queue pair.
+    pub bound_windows: BoundWindows,
     /// Atomics are PCIe AtomicOps.
     pub global_atomics: bool,
 }
@@ -84,6 +87,7 @@ impl MemoryUnit {
                 address: piece.address,
                 length: u64::from(piece.length),
                 rights: AccessRights::default(),
+                qpn: 0,
             };
             self.read(&access, &mut destination[done..end], dma)?;
             done = end;
@@ -110,6 +114,7 @@ impl MemoryUnit {
                 address: piece.address,
                 length: u64::from(piece.length),
                 rights: local_write(),
+                qpn: 0,
             };
             self.write(&access, &source[done..end], dma)?;
             done = end;
@@ -135,6 +140,7 @@ impl MemoryUnit {
                     address,
                     length,
                     rights,
+                    qpn: 0,
                 },
                 dma,
             )?;
@@ -149,6 +155,13 @@ impl MemoryUnit {
         dma: &mut Dma<'_, H>,
     ) -> Result<(), ProtectionFault> {
         let entry = self.mpt.check(access, dma)?;
+        if !is_in_host_memory(&entry) {
+            match self.on_chip(&entry, access)? {
+                Some(bytes) => destination.copy_from_slice(bytes),
+                None => destination.fill(0),
+            }
+            return Ok(());
+        }
         let mut done = 0;
         while done < destination.len() {
             let run = self
@@ -168,6 +181,12 @@ impl MemoryUnit {
         dma: &mut Dma<'_, H>,
     ) -> Result<(), ProtectionFault> {
         let entry = self.mpt.check(access, dma)?;
+        if !is_in_host_memory(&entry) {
+            if let Some(bytes) = self.on_chip(&entry, access)? {
+                bytes.copy_from_slice(source);
+            }
+            return Ok(());
+        }
         let mut done = 0;
         while done < source.len() {
             let run = self
@@ -179,12 +198,39 @@ impl MemoryUnit {
         }
         Ok(())
     }
+
+    /// The bytes of an access to a region that does not lie in host memory; `None`: a null region,
+    /// which reads as zeros and forgets what is written.
+    #[cold]
+    pub(crate) fn on_chip(
+        &mut self,
+        entry: &MemoryEntry,
+        access: &Access,
+    ) -> Result<Option<&mut [u8]>, ProtectionFault> {
+        if entry.word.null() {
+            return Ok(None);
+        }
+        let (address, length) = (access.address, access.length);
+        let offset = entry.translation.wrapping_add(address - entry.start);
+        // CREATE_MR has checked the place, but the entry has been in host memory since.
+        match self.device.range(offset, length as usize) {
+            Some(bytes) => Ok(Some(bytes)),
+            None => Err(ProtectionFault::Bounds { address, length }),
+        }
+    }
 }
 
-fn count_fault<H: Host>(
-    result: Result<(), ProtectionFault>,
+/// Whether the bytes of a region are reached by DMA.
+#[inline]
+pub(crate) fn is_in_host_memory(entry: &MemoryEntry) -> bool {
+    !entry.word.null() && !entry.word.device_memory()
+}
+
+/// Counts an access that was refused.
+pub(crate) fn count_fault<T, H: Host>(
+    result: Result<T, ProtectionFault>,
     dma: &mut Dma<'_, H>,
-) -> Result<(), ProtectionFault> {
+) -> Result<T, ProtectionFault> {
     if result.is_err() {
         dma.counters.add(Counter::protection_errors, 1);
     }

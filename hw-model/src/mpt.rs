@@ -9,6 +9,19 @@ use ferroce_spec::counter::Counter;
 
 /// Bits of a key that are the variant; the others are the index in the table.
 const KEY_VARIANT_BITS: u32 = 8;
+/// The bits of a key that are the variant.
+const KEY_VARIANT_MASK: u32 = (1 << KEY_VARIANT_BITS) - 1;
+
+/// The place in the table that `key` names.
+#[inline]
+pub const fn index_of(key: u32) -> u32 {
+    key >> KEY_VARIANT_BITS
+}
+
+/// The key of `index` with the variant of `key`.
+pub const fn with_variant(index: u32, key: u32) -> u32 {
+    index << KEY_VARIANT_BITS | key & KEY_VARIANT_MASK
+}
 
 /// What an access wants to do with a memory region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +36,16 @@ pub struct Access {
     pub length: u64,
     /// Rights that the region must grant; none for a local read.
     pub rights: AccessRights,
+    /// Remote access: the queue pair whose packet asks for it. A window may know only that one.
+    pub qpn: u32,
+}
+
+impl Access {
+    /// Whether a peer asks for it. Local accesses never reach memory through a window.
+    #[inline]
+    fn is_remote(&self) -> bool {
+        self.rights.remote_write() || self.rights.remote_read() || self.rights.remote_atomic()
+    }
 }
 
 /// The memory protection table: a cache in front of the table in host memory.
@@ -69,7 +92,7 @@ impl Mpt {
             }
             None => return Ok(None),
         };
-        entry.key = index << KEY_VARIANT_BITS | (entry.key & ((1 << KEY_VARIANT_BITS) - 1));
+        entry.key = with_variant(index, entry.key);
         entry.word.set_valid(true);
         if let Err(error) = self.cache.store(index, entry, dma) {
             self.free.push(index);
@@ -78,17 +101,39 @@ impl Mpt {
         Ok(Some(entry.key))
     }
 
-    /// Removes the entry of `key`; returns it as it was.
-    pub fn destroy<H: Host>(
+    /// Puts another entry in the place of a valid one.
+    pub fn replace<H: Host>(
         &mut self,
-        key: u32,
+        mut entry: MemoryEntry,
         dma: &mut Dma<'_, H>,
-    ) -> Result<MemoryEntry, ProtectionFault> {
-        let entry = *self.lookup(key, dma)?;
-        let index = key >> KEY_VARIANT_BITS;
+    ) -> Result<(), DmaError> {
+        entry.word.set_valid(true);
+        self.cache.store(index_of(entry.key), entry, dma)
+    }
+
+    /// Removes the valid entry at `index`.
+    pub fn remove<H: Host>(&mut self, index: u32, dma: &mut Dma<'_, H>) -> Result<(), DmaError> {
         self.cache.store(index, MemoryEntry::default(), dma)?;
         self.cache.invalidate(index);
         self.free.push(index);
+        Ok(())
+    }
+
+    /// The valid entry at the place that `key` names, whatever its variant.
+    #[inline]
+    pub fn entry<H: Host>(
+        &mut self,
+        key: u32,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<&mut MemoryEntry, ProtectionFault> {
+        let index = index_of(key);
+        if index >= self.entries {
+            return Err(ProtectionFault::InvalidKey { key });
+        }
+        let entry = self.cache.get_mut(index, dma)?;
+        if !entry.word.valid() {
+            return Err(ProtectionFault::InvalidKey { key });
+        }
         Ok(entry)
     }
 
@@ -99,7 +144,7 @@ impl Mpt {
         key: u32,
         dma: &mut Dma<'_, H>,
     ) -> Result<&MemoryEntry, ProtectionFault> {
-        let index = key >> KEY_VARIANT_BITS;
+        let index = index_of(key);
         if index >= self.entries {
             return Err(ProtectionFault::InvalidKey { key });
         }
@@ -122,6 +167,9 @@ impl Mpt {
         if entry.pd != access.pd {
             return Err(ProtectionFault::ProtectionDomain { key: access.key });
         }
+        if entry.word.window() {
+            check_window(entry, access)?;
+        }
         let wanted = access.rights.bits();
         if entry.access.bits() & wanted != wanted {
             return Err(ProtectionFault::Rights { key: access.key });
@@ -136,4 +184,17 @@ impl Mpt {
         }
         Ok(*entry)
     }
+}
+
+/// What a window asks of an access besides what a region asks (IBTA vol 1, 10.6.7.2): it is bound,
+/// its key is used by peers only, and a window of type 2B is reached through one queue pair.
+fn check_window(window: &MemoryEntry, access: &Access) -> Result<(), ProtectionFault> {
+    let key = access.key;
+    if !window.word.bound() || !access.is_remote() {
+        return Err(ProtectionFault::InvalidKey { key });
+    }
+    if window.word.window_type_2() && window.qpn != access.qpn {
+        return Err(ProtectionFault::QueuePair { key });
+    }
+    Ok(())
 }

@@ -11,6 +11,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 /// MTT entries in one line of the cache: what one 64-byte DMA read brings.
 const ENTRIES_PER_LINE: u64 = 8;
 
+/// Page sizes are powers of two below this one, or an address could not hold them.
+const LOG_PAGE_SIZE_LIMIT: u8 = 64;
+
 /// One line of the MTT cache.
 #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable)]
 #[repr(transparent)]
@@ -59,11 +62,19 @@ impl Mtt {
         if count == 0 {
             return;
         }
-        let lines = first / ENTRIES_PER_LINE..=(first + count - 1) / ENTRIES_PER_LINE;
-        lines.for_each(|line| self.cache.invalidate(line as u32));
+        let (start, end) = (
+            first / ENTRIES_PER_LINE,
+            (first + count - 1) / ENTRIES_PER_LINE,
+        );
+        // Of a region larger than the cache, nothing else is worth to be kept.
+        if end - start >= self.cache.capacity() as u64 {
+            self.cache.invalidate_all();
+            return;
+        }
+        (start..=end).for_each(|line| self.cache.invalidate(line as u32));
     }
 
-    /// The IOVA of `address`, which [`crate::mpt::Mpt::check`] has found inside `entry`.
+    /// Where `address` lies, which [`crate::mpt::Mpt::check`] has found inside `entry`.
     #[inline]
     pub fn translate<H: Host>(
         &mut self,
@@ -79,9 +90,13 @@ impl Mtt {
                 length: entry.length - offset,
             });
         }
-        let log_page_size = entry.word.log_page_size();
-        let position = entry.first_page_offset + offset;
-        let index = entry.translation + (position >> log_page_size);
+        // CREATE_MR has checked these numbers, but the entry has been in host memory since.
+        let log_page_size = entry.word.log_page_size() & (LOG_PAGE_SIZE_LIMIT - 1);
+        let position = entry.first_page_offset.wrapping_add(offset);
+        let index = entry.translation.wrapping_add(position >> log_page_size);
+        if index >= self.entries {
+            return Err(ProtectionFault::Page { address });
+        }
         let in_page = position & ((1 << log_page_size) - 1);
         let line = self.cache.get((index / ENTRIES_PER_LINE) as u32, dma)?;
         let page = line.0[(index % ENTRIES_PER_LINE) as usize];

@@ -20,6 +20,7 @@ use crate::queue_pair::QueuePairs;
 use crate::scheduler::Scheduler;
 use crate::timers::Timers;
 use crate::timing::{EdgeName, Work};
+use crate::window::BoundWindows;
 use crate::wqe_fetch::WqeFetch;
 use ferroce_spec::command::ContextTables;
 use ferroce_spec::context::AddressEntry;
@@ -92,6 +93,7 @@ impl<P: Port> Nic<P> {
                 mpt: Mpt::new(config.mpt_cache),
                 mtt: Mtt::new(config.mtt_cache),
                 device: DeviceMemory::default(),
+                bound_windows: BoundWindows::new(),
                 global_atomics: config.global_atomics,
             },
             scheduler: Scheduler::default(),
@@ -432,3 +434,4 @@ impl<P: Port> Nic<P> {
         self.bar.reset();
     }
 }
+        self.memory.bound_windows.clear();

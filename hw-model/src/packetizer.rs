@@ -12,7 +12,7 @@ use crate::wqe::SendPayload;
 use ferroce_spec::context::AccessRights;
 use ferroce_spec::counter::Counter;
 use ferroce_transport::{Payload, Transmit};
-use ferroce_wire::{IcrcMode, finish};
+use ferroce_wire::{IcrcMode, Qpn, finish};
 
 /// What became of a packet.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub fn packetize<H: Host, P: Port>(
     port: &mut P,
     dma: &mut Dma<'_, H>,
 ) -> Packetized<P::Frame> {
-    let pd = qp.context.pd;
+    let (pd, qpn) = (qp.context.pd, qp.qpn);
     let Some(path) = qp.path.as_mut() else {
         return Packetized::Lost;
     };
@@ -55,7 +55,7 @@ pub fn packetize<H: Host, P: Port>(
     path.identification = path.identification.wrapping_add(1);
     let destination = &mut bytes[layout.payload()];
     if gather(
-        pd,
+        (pd, qpn),
         &mut qp.send,
         &transmit.payload,
         destination,
@@ -81,7 +81,7 @@ pub fn packetize<H: Host, P: Port>(
 /// Reads the payload of a packet into its frame.
 #[inline]
 fn gather<H: Host>(
-    pd: u32,
+    (pd, qpn): (u32, Qpn),
     send: &mut SendQueue,
     payload: &Payload,
     destination: &mut [u8],
@@ -117,6 +117,7 @@ fn gather<H: Host>(
                 address,
                 length,
                 rights,
+                qpn: qpn.value(),
             };
             memory.read(&access, destination, dma)
         }

@@ -142,6 +142,7 @@ fn carry_out<H: Host>(
                 address,
                 length,
                 rights,
+                qpn: qp.qpn.value(),
             };
             match memory.validate(&access, dma) {
                 Ok(()) => MemoryAnswer::Valid,
@@ -170,6 +171,7 @@ fn carry_out<H: Host>(
                 address: virtual_address,
                 length: u64::from(length),
                 rights: remote_rights(RemoteAccess::Write),
+                qpn: qp.qpn.value(),
             };
             done(memory.write(&access, payload, dma).is_ok())
         }

@@ -17,6 +17,24 @@ pub enum ProtectionFault {
         /// The key.
         key: u32,
     },
+    /// A window of type 2 is bound to another QP.
+    #[error("key {key:#x} belongs to another queue pair")]
+    QueuePair {
+        /// The key.
+        key: u32,
+    },
+    /// The window or region is not one that can be bound, or invalidated, so or now.
+    #[error("key {key:#x} cannot be bound or invalidated so")]
+    Binding {
+        /// The key.
+        key: u32,
+    },
+    /// An atomic does not lie at a multiple of eight bytes.
+    #[error("atomic at {address:#x} is not aligned in memory")]
+    Alignment {
+        /// Virtual address in the region.
+        address: u64,
+    },
     /// The access starts before or ends behind the region.
     #[error("access of {length} bytes at {address:#x} is outside the memory region")]
     Bounds {

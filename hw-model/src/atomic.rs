@@ -1,0 +1,55 @@
+//! Atomic operations of peers on registered memory.
+
+use crate::dma::{ATOMIC_BYTES, Dma};
+use crate::host::{DmaAtomic, Host};
+use crate::memory::{MemoryUnit, count_fault, is_in_host_memory};
+use crate::mpt::Access;
+use crate::protection::ProtectionFault;
+use ferroce_spec::counter::Counter;
+
+impl MemoryUnit {
+    /// Carries an atomic operation out; returns what was in memory before.
+    ///
+    /// The access is of eight bytes. Memory holds the value in the host's byte order, also the
+    /// device's own memory: the program on the host reads it. A null region always holds zero.
+    pub fn atomic<H: Host>(
+        &mut self,
+        access: &Access,
+        operation: DmaAtomic,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<u64, ProtectionFault> {
+        let result = self.atomic_checked(access, operation, dma);
+        if result.is_ok() {
+            dma.counters.add(Counter::atomics, 1);
+        }
+        count_fault(result, dma)
+    }
+
+    fn atomic_checked<H: Host>(
+        &mut self,
+        access: &Access,
+        operation: DmaAtomic,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<u64, ProtectionFault> {
+        let address = access.address;
+        let entry = self.mpt.check(access, dma)?;
+        if !is_in_host_memory(&entry) {
+            let Some(bytes) = self.on_chip(&entry, access)? else {
+                return Ok(0);
+            };
+            let value: [u8; ATOMIC_BYTES] = (&*bytes)
+                .try_into()
+                .map_err(|_| ProtectionFault::Alignment { address })?;
+            let original = u64::from_ne_bytes(value);
+            bytes.copy_from_slice(&operation.apply(original).to_ne_bytes());
+            return Ok(original);
+        }
+        // The virtual address is a multiple of eight; the region or window need not begin at one.
+        // A page does, and so an aligned operand does not cross its end.
+        let run = self.mtt.translate(&entry, address, dma)?;
+        if run.iova % ATOMIC_BYTES as u64 != 0 {
+            return Err(ProtectionFault::Alignment { address });
+        }
+        Ok(dma.atomic(run.iova, operation, self.global_atomics)?)
+    }
+}
