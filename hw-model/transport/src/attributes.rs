@@ -1,11 +1,8 @@
-//! Attributes of a queue pair and the transitions that set them.
-//!
-//! What a transition needs is complete or not constructible; what it may change besides is an
-//! [`AttributeUpdate`], checked against the table of the verbs (`ibv_modify_qp(3)`).
+//! Attributes of a queue pair: their values, and in which groups a transition sets them.
 
-use ferroce_wire::{PKey, Psn, Qpn, RnrTimer};
+use ferroce_wire::{PKey, Psn, QKey, Qpn, RnrTimer};
 
-use crate::state::QpState;
+use crate::attribute_table::{Attribute, AttributeSet};
 use crate::time::Duration;
 
 /// Path MTU: payload bytes per packet.
@@ -144,9 +141,12 @@ pub struct InitAttributes {
     pub access: RemoteAccess,
     /// Physical port, counted from 1.
     pub port: u8,
+    /// UD: what datagrams must carry.
+    pub q_key: QKey,
 }
 
-/// What INIT→RTR needs.
+/// What INIT→RTR needs. A service that has no use for a field ignores it: UD for all of them, UC
+/// and the XRC initiator for those of READs, atomics and RNR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RtrAttributes {
     /// Payload bytes per packet.
@@ -161,8 +161,9 @@ pub struct RtrAttributes {
     pub min_rnr_timer: RnrTimer,
 }
 
-/// What RTR→RTS needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What RTR→RTS needs. A service that has no use for a field ignores it: UC and UD for all but the
+/// PSN, the XRC target for all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RtsAttributes {
     /// PSN of the first request packet that we send.
     pub sq_psn: Psn,
@@ -174,6 +175,19 @@ pub struct RtsAttributes {
     pub rnr_retry: RetryCount,
     /// READs and atomics that we may have outstanding at the peer.
     pub max_rd_atomic: u8,
+}
+
+impl Default for RtrAttributes {
+    /// Of use to UD, which needs none of them.
+    fn default() -> RtrAttributes {
+        RtrAttributes {
+            path_mtu: PathMtu::Mtu256,
+            dest_qp: Qpn::new(0),
+            rq_psn: Psn::new(0),
+            max_dest_rd_atomic: 0,
+            min_rnr_timer: RnrTimer::new(0),
+        }
+    }
 }
 
 /// Attributes that a transition may change besides those that it needs.
@@ -197,179 +211,34 @@ pub struct AttributeUpdate {
     pub max_rd_atomic: Option<u8>,
     /// READs and atomics that the peer may have outstanding here.
     pub max_dest_rd_atomic: Option<u8>,
-}
-
-/// An attribute by name, for errors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Attribute {
-    /// Remote access rights.
-    Access,
-    /// Partition key.
-    PKey,
-    /// Port number.
-    Port,
-    /// Minimum RNR NAK timer.
-    MinRnrTimer,
-    /// Local ACK timeout.
-    Timeout,
-    /// Retry count.
-    RetryCount,
-    /// RNR retry count.
-    RnrRetry,
-    /// Outstanding READs and atomics as requester.
-    MaxRdAtomic,
-    /// Outstanding READs and atomics as responder.
-    MaxDestRdAtomic,
+    /// UD: what datagrams must carry.
+    pub q_key: Option<QKey>,
 }
 
 impl AttributeUpdate {
-    /// The attributes that are to be changed.
-    fn named(&self) -> impl Iterator<Item = Attribute> {
-        [
-            self.access.map(|_| Attribute::Access),
-            self.p_key.map(|_| Attribute::PKey),
-            self.port.map(|_| Attribute::Port),
-            self.min_rnr_timer.map(|_| Attribute::MinRnrTimer),
-            self.timeout.map(|_| Attribute::Timeout),
-            self.retry_count.map(|_| Attribute::RetryCount),
-            self.rnr_retry.map(|_| Attribute::RnrRetry),
-            self.max_rd_atomic.map(|_| Attribute::MaxRdAtomic),
-            self.max_dest_rd_atomic.map(|_| Attribute::MaxDestRdAtomic),
-        ]
-        .into_iter()
-        .flatten()
-    }
-}
-
-/// A Modify QP, complete by construction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Transition {
-    /// To RESET from any state: everything is forgotten, nothing completes.
-    Reset,
-    /// RESET→INIT, INIT→INIT.
-    Init(InitAttributes),
-    /// INIT→RTR.
-    Rtr {
-        /// What the transition needs.
-        attributes: RtrAttributes,
-        /// What it may change besides.
-        update: AttributeUpdate,
-    },
-    /// RTR→RTS.
-    Rts {
-        /// What the transition needs.
-        attributes: RtsAttributes,
-        /// What it may change besides.
-        update: AttributeUpdate,
-    },
-    /// RTS→RTS, SQD→SQD: attributes change, the state does not.
-    Update(AttributeUpdate),
-    /// RTS→SQD.
-    Drain {
-        /// Raise [`crate::Event::SqDrained`] when every request that was begun has completed.
-        notify: bool,
-    },
-    /// SQD→RTS, SQE→RTS.
-    Resume(AttributeUpdate),
-    /// To ERR from any state but RESET: everything outstanding is flushed.
-    Err,
-}
-
-impl Transition {
-    /// The state that this transition leads to, given the state it starts from.
-    #[must_use]
-    pub const fn target(&self, from: QpState) -> QpState {
-        match self {
-            Transition::Reset => QpState::Reset,
-            Transition::Init(_) => QpState::Init,
-            Transition::Rtr { .. } => QpState::Rtr,
-            Transition::Rts { .. } | Transition::Resume(_) => QpState::Rts,
-            Transition::Update(_) => from,
-            Transition::Drain { .. } => QpState::Sqd,
-            Transition::Err => QpState::Err,
-        }
-    }
-
-    /// Whether the verbs have this transition from `from` (a finer question than whether they
-    /// have any transition between the two states).
-    const fn starts_from(&self, from: QpState) -> bool {
-        match self {
-            Transition::Rts { .. } => matches!(from, QpState::Rtr),
-            Transition::Update(_) => matches!(from, QpState::Rts | QpState::Sqd),
-            Transition::Resume(_) => matches!(from, QpState::Sqd | QpState::Sqe),
-            Transition::Drain { .. } => matches!(from, QpState::Rts),
-            _ => from.can_become(self.target(from)),
-        }
-    }
-
-    /// The optional part.
-    const fn update(&self) -> Option<&AttributeUpdate> {
-        match self {
-            Transition::Rtr { update, .. }
-            | Transition::Rts { update, .. }
-            | Transition::Update(update)
-            | Transition::Resume(update) => Some(update),
-            _ => None,
-        }
-    }
-
-    /// Whether the verbs let this transition change `attribute` as an option.
-    fn may_change(&self, from: QpState, attribute: Attribute) -> bool {
-        match (self, attribute) {
-            (Transition::Rtr { .. }, Attribute::Access | Attribute::PKey) => true,
+    /// Names of the attributes that are to be changed.
+    pub(crate) fn names(&self) -> AttributeSet {
+        let changed = [
+            (Attribute::Access, self.access.is_some()),
+            (Attribute::PKey, self.p_key.is_some()),
+            (Attribute::Port, self.port.is_some()),
+            (Attribute::MinRnrTimer, self.min_rnr_timer.is_some()),
+            (Attribute::Timeout, self.timeout.is_some()),
+            (Attribute::RetryCount, self.retry_count.is_some()),
+            (Attribute::RnrRetry, self.rnr_retry.is_some()),
+            (Attribute::MaxRdAtomic, self.max_rd_atomic.is_some()),
             (
-                Transition::Rts { .. } | Transition::Resume(_),
-                Attribute::Access | Attribute::MinRnrTimer,
-            ) => true,
-            (Transition::Update(_), _) if matches!(from, QpState::Sqd) => true,
-            (Transition::Update(_), Attribute::Access | Attribute::MinRnrTimer) => true,
-            _ => false,
-        }
+                Attribute::MaxDestRdAtomic,
+                self.max_dest_rd_atomic.is_some(),
+            ),
+            (Attribute::QKey, self.q_key.is_some()),
+        ];
+        changed
+            .into_iter()
+            .filter(|(_, is_changed)| *is_changed)
+            .map(|(attribute, _)| attribute)
+            .collect()
     }
-
-    /// Checks this transition against the state table and the table of optional attributes.
-    pub(crate) fn check(&self, from: QpState) -> Result<QpState, TransitionError> {
-        let to = self.target(from);
-        if !from.can_become(to) || !self.starts_from(from) {
-            return Err(TransitionError::Illegal { from, to });
-        }
-        for attribute in self.update().into_iter().flat_map(AttributeUpdate::named) {
-            if !self.may_change(from, attribute) {
-                return Err(TransitionError::Attribute {
-                    attribute,
-                    from,
-                    to,
-                });
-            }
-        }
-        Ok(to)
-    }
-}
-
-/// Why a Modify QP was refused. The queue pair is unchanged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum TransitionError {
-    /// The state table has no such transition.
-    #[error("a queue pair cannot go from {from} to {to}")]
-    Illegal {
-        /// The present state.
-        from: QpState,
-        /// The state that was asked for.
-        to: QpState,
-    },
-    /// The transition exists but may not change this attribute.
-    #[error("{attribute:?} cannot be changed on the way from {from} to {to}")]
-    Attribute {
-        /// The attribute.
-        attribute: Attribute,
-        /// The present state.
-        from: QpState,
-        /// The state that was asked for.
-        to: QpState,
-    },
-    /// The send queue is still draining; attributes change only when it is drained.
-    #[error("the send queue is still draining")]
-    Draining,
 }
 
 /// Attributes as they stand (for Query QP). Those not yet set are zero.
@@ -397,6 +266,8 @@ pub struct Attributes {
     pub rnr_retry: RetryCount,
     /// READs and atomics that we may have outstanding.
     pub max_rd_atomic: u8,
+    /// UD: what datagrams must carry.
+    pub q_key: QKey,
 }
 
 impl Attributes {
@@ -418,6 +289,7 @@ impl Attributes {
             retry_count: RetryCount(0),
             rnr_retry: RetryCount(0),
             max_rd_atomic: 0,
+            q_key: QKey(0),
         }
     }
 
@@ -425,6 +297,7 @@ impl Attributes {
         self.p_key = init.p_key;
         self.access = init.access;
         self.port = init.port;
+        self.q_key = init.q_key;
     }
 
     pub(crate) fn apply_rtr(&mut self, rtr: &RtrAttributes) {
@@ -454,6 +327,7 @@ impl Attributes {
         set(&mut self.rnr_retry, update.rnr_retry);
         set(&mut self.max_rd_atomic, update.max_rd_atomic);
         set(&mut self.max_dest_rd_atomic, update.max_dest_rd_atomic);
+        set(&mut self.q_key, update.q_key);
     }
 }
 
@@ -492,32 +366,5 @@ mod tests {
             LocalAckTimeout::new(31).duration(),
             Some(Duration::from_ns(4096 << 31))
         );
-    }
-
-    #[test]
-    fn optional_attributes_follow_the_verbs() {
-        let timeout = AttributeUpdate {
-            timeout: Some(LocalAckTimeout::new(3)),
-            ..AttributeUpdate::default()
-        };
-        let access = AttributeUpdate {
-            access: Some(RemoteAccess::default()),
-            ..AttributeUpdate::default()
-        };
-        assert!(Transition::Update(access).check(QpState::Rts).is_ok());
-        assert!(Transition::Update(timeout).check(QpState::Sqd).is_ok());
-        assert_eq!(
-            Transition::Update(timeout).check(QpState::Rts),
-            Err(TransitionError::Attribute {
-                attribute: Attribute::Timeout,
-                from: QpState::Rts,
-                to: QpState::Rts
-            })
-        );
-        assert!(Transition::Resume(timeout).check(QpState::Sqd).is_err());
-        assert!(Transition::Resume(access).check(QpState::Rts).is_err());
-        assert!(Transition::Update(access).check(QpState::Init).is_err());
-        assert!(Transition::Err.check(QpState::Reset).is_err());
-        assert!(Transition::Reset.check(QpState::Err).is_ok());
     }
 }

@@ -1,6 +1,6 @@
 //! What the application learns of its work requests.
 
-use ferroce_wire::Immediate;
+use ferroce_wire::{Immediate, Qpn, RKey};
 
 use crate::request::SendKind;
 
@@ -18,6 +18,8 @@ pub enum CompletionStatus {
     LocalProtection = 4,
     /// Not carried out: the queue pair is in the error state.
     WrFlush = 5,
+    /// A memory window could not be bound.
+    WindowBind = 6,
     /// The responder's answer makes no sense.
     BadResponse = 7,
     /// The responder found the request invalid.
@@ -63,12 +65,20 @@ pub enum Completion {
         status: CompletionStatus,
         /// What it was spent on.
         operation: ReceiveKind,
-        /// Bytes of the message; zero unless it succeeded.
+        /// Bytes of the message, with the 40 of a GRH; zero unless it succeeded.
         byte_length: u32,
         /// Immediate data of the message.
         immediate: Option<Immediate>,
         /// The sender asked for a completion event.
         solicited: bool,
+        /// The key that the message has invalidated.
+        invalidated: Option<RKey>,
+        /// UD: the queue pair that sent it.
+        source: Option<Qpn>,
+        /// UD: the buffer begins with a GRH.
+        with_grh: bool,
+        /// XRC target: the shared receive queue, whose completion queue gets this.
+        srqn: Option<u32>,
     },
 }
 
@@ -82,7 +92,11 @@ impl Completion {
     }
 
     /// A receive WQE that ended without having served a message.
-    pub(crate) const fn failed_receive(receive: u32, status: CompletionStatus) -> Completion {
+    pub(crate) const fn failed_receive(
+        receive: u32,
+        status: CompletionStatus,
+        srqn: Option<u32>,
+    ) -> Completion {
         Completion::Receive {
             receive,
             status,
@@ -90,6 +104,10 @@ impl Completion {
             byte_length: 0,
             immediate: None,
             solicited: false,
+            invalidated: None,
+            source: None,
+            with_grh: false,
+            srqn,
         }
     }
 }

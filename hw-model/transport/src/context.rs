@@ -8,6 +8,7 @@ use crate::attributes::Attributes;
 use crate::completion::Completion;
 use crate::config::Config;
 use crate::event::{Event, EventSet};
+use crate::qp::Service;
 use crate::state::QpState;
 use crate::statistics::Statistics;
 use crate::timer::Timers;
@@ -16,6 +17,7 @@ use crate::timer::Timers;
 #[derive(Debug, Clone)]
 pub(crate) struct Context {
     pub(crate) qpn: Qpn,
+    pub(crate) service: Service,
     pub(crate) state: QpState,
     /// A leaf found an error that ends the queue pair; the parent moves it to ERR and flushes.
     pub(crate) fault: bool,
@@ -28,9 +30,10 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    pub(crate) fn new(qpn: Qpn, config: Config) -> Context {
+    pub(crate) fn new(qpn: Qpn, service: Service, config: Config) -> Context {
         Context {
             qpn,
+            service,
             state: QpState::Reset,
             fault: false,
             events: EventSet::default(),
@@ -47,7 +50,7 @@ impl Context {
         let statistics = self.statistics;
         *self = Context {
             statistics,
-            ..Context::new(self.qpn, self.config)
+            ..Context::new(self.qpn, self.service, self.config)
         };
     }
 

@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod acknowledge;
+mod attribute_table;
 mod attributes;
 mod completer;
 mod completion;
@@ -36,21 +37,25 @@ mod statistics;
 mod step;
 mod time;
 mod timer;
+mod transition;
 mod transmit;
 
+pub use attribute_table::{Attribute, AttributeRule, AttributeSet, check_attributes};
 pub use attributes::{
-    Attribute, AttributeUpdate, Attributes, InitAttributes, LocalAckTimeout, PathMtu, RemoteAccess,
-    RetryCount, RtrAttributes, RtsAttributes, Transition, TransitionError,
+    AttributeUpdate, Attributes, InitAttributes, LocalAckTimeout, PathMtu, RemoteAccess,
+    RetryCount, RtrAttributes, RtsAttributes,
 };
 pub use completion::{Completion, CompletionStatus, ReceiveKind};
 pub use config::Config;
 pub use event::Event;
 pub use qp::{Qp, Service};
 pub use request::{
-    MAX_MESSAGE_LENGTH, MAX_OUTSTANDING_SEND_REQUESTS, Remote, SendKind, SendOperation, SendRequest,
+    Destination, LocalKind, MAX_MESSAGE_LENGTH, MAX_OUTSTANDING_SEND_REQUESTS, Remote, SendKind,
+    SendOperation, SendRequest,
 };
 pub use state::QpState;
 pub use statistics::Statistics;
-pub use step::{Access, MemoryAnswer, MemoryOp, Step};
+pub use step::{Access, AtomicOperation, MemoryAnswer, MemoryOp, Step};
 pub use time::{Duration, Instant};
+pub use transition::{Transition, TransitionError};
 pub use transmit::{Payload, Transmit};

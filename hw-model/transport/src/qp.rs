@@ -2,7 +2,7 @@
 
 use ferroce_wire::{Msn, Psn, Qpn, TransportHeaders};
 
-use crate::attributes::{Attributes, Transition, TransitionError};
+use crate::attributes::Attributes;
 use crate::completion::{Completion, CompletionStatus};
 use crate::config::Config;
 use crate::context::Context;
@@ -13,6 +13,7 @@ use crate::state::QpState;
 use crate::statistics::Statistics;
 use crate::step::{MemoryAnswer, Step};
 use crate::time::Instant;
+use crate::transition::{Transition, TransitionError};
 use crate::transmit::Transmit;
 
 /// Transport service of a queue pair.
@@ -20,12 +21,29 @@ use crate::transmit::Transmit;
 pub enum Service {
     /// RC: acknowledged, in order, one peer.
     ReliableConnected,
+    /// UC: one peer, no acknowledge; a broken message is dropped.
+    UnreliableConnected,
+    /// UD: datagrams to and from anybody.
+    UnreliableDatagram,
+    /// XRC, the sending half: RC to shared receive queues of the peer.
+    XrcInitiator,
+    /// XRC, the receiving half.
+    XrcTarget,
 }
 
 /// The machine behind a service. A further service is a further variant and a file.
 #[derive(Debug, Clone)]
 enum Machine {
-    ReliableConnected(Rc),
+    Reliable(Rc),
+}
+
+/// Calls the same method of whatever machine there is.
+macro_rules! on_machine {
+    ($machine:expr, $m:ident => $call:expr) => {
+        match $machine {
+            Machine::Reliable($m) => $call,
+        }
+    };
 }
 
 /// A queue pair.
@@ -48,10 +66,10 @@ impl Qp {
     #[must_use]
     pub fn new(qpn: Qpn, service: Service, config: Config) -> Qp {
         let machine = match service {
-            Service::ReliableConnected => Machine::ReliableConnected(Rc::new()),
+            _ => Machine::Reliable(Rc::new()),
         };
         Qp {
-            context: Context::new(qpn, config),
+            context: Context::new(qpn, service, config),
             machine,
         }
     }
@@ -65,9 +83,7 @@ impl Qp {
     /// Its service.
     #[must_use]
     pub const fn service(&self) -> Service {
-        match self.machine {
-            Machine::ReliableConnected(_) => Service::ReliableConnected,
-        }
+        self.context.service
     }
 
     /// Its state.
@@ -92,41 +108,31 @@ impl Qp {
     /// PSN of the next new request packet (`sq_psn` of Query QP).
     #[must_use]
     pub const fn next_send_psn(&self) -> Psn {
-        match &self.machine {
-            Machine::ReliableConnected(rc) => rc.next_send_psn(),
-        }
+        on_machine!(&self.machine, m => m.next_send_psn())
     }
 
     /// PSN of the next request packet expected (`rq_psn` of Query QP).
     #[must_use]
     pub const fn next_receive_psn(&self) -> Psn {
-        match &self.machine {
-            Machine::ReliableConnected(rc) => rc.next_receive_psn(),
-        }
+        on_machine!(&self.machine, m => m.next_receive_psn())
     }
 
     /// Messages that the responder has completed.
     #[must_use]
     pub const fn msn(&self) -> Msn {
-        match &self.machine {
-            Machine::ReliableConnected(rc) => rc.msn(),
-        }
+        on_machine!(&self.machine, m => m.msn())
     }
 
     /// Whether the send queue is in SQD and requests that were begun are still outstanding.
     #[must_use]
     pub fn is_draining(&self) -> bool {
-        match &self.machine {
-            Machine::ReliableConnected(rc) => rc.is_draining(&self.context),
-        }
+        on_machine!(&self.machine, m => m.is_draining(&self.context))
     }
 
     /// Send requests posted and not yet retired.
     #[must_use]
     pub fn outstanding_sends(&self) -> usize {
-        match &self.machine {
-            Machine::ReliableConnected(rc) => rc.outstanding_sends(),
-        }
+        on_machine!(&self.machine, m => m.outstanding_sends())
     }
 
     /// Whether [`Qp::post_send`] may be called: fewer than
@@ -134,9 +140,7 @@ impl Qp {
     #[inline]
     #[must_use]
     pub fn can_accept_send(&self) -> bool {
-        match &self.machine {
-            Machine::ReliableConnected(rc) => rc.can_accept_send(),
-        }
+        on_machine!(&self.machine, m => m.can_accept_send())
     }
 }
 
@@ -153,12 +157,8 @@ impl Qp {
     ///
     /// See [`TransitionError`]; the queue pair is then unchanged.
     pub fn modify(&mut self, now: Instant, transition: Transition) -> Result<(), TransitionError> {
-        let target = transition.check(self.context.state)?;
-        match &mut self.machine {
-            Machine::ReliableConnected(rc) => {
-                rc.modify(now, &mut self.context, target, &transition)
-            }
-        }
+        let target = transition.check(self.context.service, self.context.state)?;
+        on_machine!(&mut self.machine, m => m.modify(now, &mut self.context, target, &transition))
     }
 
     /// Posts a send request. In ERR it completes at once as flushed.
@@ -167,47 +167,57 @@ impl Qp {
     /// completes with an error when its turn comes. Outside of RTS, SQD and ERR, where the verbs
     /// refuse to post, it is flushed too.
     pub fn post_send(&mut self, now: Instant, request: SendRequest) {
-        match &mut self.machine {
-            Machine::ReliableConnected(rc) => rc.post_send(now, &mut self.context, request),
-        }
+        on_machine!(&mut self.machine, m => m.post_send(now, &mut self.context, request))
     }
 
     /// The payload of request `id` could not be gathered: it completes with `status` after those
     /// before it have completed; then the queue pair goes to ERR. Unknown ids are ignored.
     pub fn fail_send(&mut self, now: Instant, id: u32, status: CompletionStatus) {
-        match &mut self.machine {
-            Machine::ReliableConnected(rc) => rc.fail_send(now, &mut self.context, id, status),
-        }
+        on_machine!(&mut self.machine, m => m.fail_send(now, &mut self.context, id, status))
+    }
+
+    /// The next local operation whose turn has come; answer with [`Qp::finish_local`]. Nothing
+    /// behind it is sent until then.
+    pub fn poll_local(&mut self) -> Option<u32> {
+        on_machine!(&mut self.machine, m => m.poll_local(&self.context))
+    }
+
+    /// The local operation `id` was carried out, or failed, which fails the queue pair. It
+    /// completes after those before it. Unknown ids are ignored.
+    pub fn finish_local(&mut self, now: Instant, id: u32, result: Result<(), CompletionStatus>) {
+        on_machine!(&mut self.machine, m => m.finish_local(now, &mut self.context, id, result))
+    }
+
+    /// A packet of request `id` ([`Transmit::request`]) was given to the wire, or lost there. UC
+    /// and UD need to be told of each one, in order: a request completes when its last packet has
+    /// left. To RC and XRC it means nothing.
+    #[inline]
+    pub fn packet_left(&mut self, now: Instant, id: u32) {
+        on_machine!(&mut self.machine, m => m.packet_left(now, &mut self.context, id))
     }
 
     /// The payload of the READ response with `psn` could not be gathered: a NAK (remote access
     /// error) takes its place and the queue pair goes to ERR.
     pub fn fail_read_response(&mut self, now: Instant, psn: Psn) {
-        match &mut self.machine {
-            Machine::ReliableConnected(rc) => rc.fail_read_response(now, &mut self.context, psn),
-        }
+        on_machine!(&mut self.machine, m => m.fail_read_response(now, &mut self.context, psn))
     }
 
     /// A receive WQE of a queue pair in ERR: completes as flushed.
     pub fn flush_receive(&mut self, id: u32) {
-        let flushed = Completion::failed_receive(id, CompletionStatus::WrFlush);
+        let flushed = Completion::failed_receive(id, CompletionStatus::WrFlush, None);
         self.context.complete(flushed);
     }
 
     /// Makes a delayed ACK due now, so that it leaves right behind a request.
     #[inline]
     pub fn flush_acknowledge(&mut self) {
-        match &mut self.machine {
-            Machine::ReliableConnected(rc) => rc.flush_acknowledge(&mut self.context),
-        }
+        on_machine!(&mut self.machine, m => m.flush_acknowledge(&mut self.context))
     }
 
     /// Tells how many receive WQEs are posted, so that ACKs carry end-to-end credits. `None`
     /// (the default, and right for a shared receive queue) does not limit the peer.
     pub fn set_receive_credits(&mut self, available: Option<u32>) {
-        match &mut self.machine {
-            Machine::ReliableConnected(rc) => rc.set_receive_credits(available),
-        }
+        on_machine!(&mut self.machine, m => m.set_receive_credits(available))
     }
 }
 
@@ -222,27 +232,19 @@ impl Qp {
         headers: &TransportHeaders,
         payload_length: u32,
     ) -> Step {
-        match &mut self.machine {
-            Machine::ReliableConnected(rc) => {
-                rc.handle_packet(now, &mut self.context, headers, payload_length)
-            }
-        }
+        on_machine!(&mut self.machine, m => m.handle_packet(now, &mut self.context, headers, payload_length))
     }
 
     /// The answer to the operation of the last [`Step::Memory`]. An answer that nobody waits for
     /// (the queue pair was reset meanwhile) is ignored.
     #[inline]
     pub fn handle_memory(&mut self, now: Instant, answer: MemoryAnswer) -> Step {
-        match &mut self.machine {
-            Machine::ReliableConnected(rc) => rc.handle_memory(now, &mut self.context, answer),
-        }
+        on_machine!(&mut self.machine, m => m.handle_memory(now, &mut self.context, answer))
     }
 
     /// Time has come to `now`; harmless if no timer has expired.
     pub fn handle_timeout(&mut self, now: Instant) {
-        match &mut self.machine {
-            Machine::ReliableConnected(rc) => rc.handle_timeout(now, &mut self.context),
-        }
+        on_machine!(&mut self.machine, m => m.handle_timeout(now, &mut self.context))
     }
 }
 
@@ -251,9 +253,7 @@ impl Qp {
     /// The next packet to send. A request goes before a response; then they alternate.
     #[inline]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
-        match &mut self.machine {
-            Machine::ReliableConnected(rc) => rc.poll_transmit(now, &mut self.context),
-        }
+        on_machine!(&mut self.machine, m => m.poll_transmit(now, &mut self.context))
     }
 
     /// The next work completion.
@@ -291,17 +291,20 @@ impl Qp {
     #[inline]
     #[must_use]
     pub fn has_transmit(&self) -> bool {
-        match &self.machine {
-            Machine::ReliableConnected(rc) => rc.has_transmit(&self.context),
-        }
+        on_machine!(&self.machine, m => m.has_transmit(&self.context))
+    }
+
+    /// Whether [`Qp::poll_local`] would give an operation.
+    #[inline]
+    #[must_use]
+    pub fn has_local(&self) -> bool {
+        on_machine!(&self.machine, m => m.has_local(&self.context))
     }
 
     /// Whether a delayed ACK waits for company.
     #[inline]
     #[must_use]
     pub fn pending_acknowledge(&self) -> bool {
-        match &self.machine {
-            Machine::ReliableConnected(rc) => rc.pending_acknowledge(&self.context),
-        }
+        on_machine!(&self.machine, m => m.pending_acknowledge(&self.context))
     }
 }

@@ -3,7 +3,6 @@
 
 use ferroce_wire::{Extension, Msn, OpcodeProperties, Operation, Psn, Transport, TransportHeaders};
 
-use crate::attributes::{Transition, TransitionError};
 use crate::completer::{self, ReadResponse};
 use crate::completion::{Completion, CompletionStatus};
 use crate::context::Context;
@@ -16,6 +15,7 @@ use crate::state::QpState;
 use crate::step::{MemoryAnswer, Step};
 use crate::time::Instant;
 use crate::timer::Timer;
+use crate::transition::{Transition, TransitionError};
 use crate::transmit::Transmit;
 
 /// Who waits for a memory block.
@@ -144,6 +144,27 @@ impl Rc {
         self.settle(ctx);
     }
 
+    pub(crate) fn poll_local(&mut self, _ctx: &Context) -> Option<u32> {
+        None
+    }
+
+    pub(crate) fn has_local(&self, _ctx: &Context) -> bool {
+        false
+    }
+
+    pub(crate) fn finish_local(
+        &mut self,
+        _now: Instant,
+        _ctx: &mut Context,
+        _id: u32,
+        _result: Result<(), CompletionStatus>,
+    ) {
+    }
+
+    /// Of no interest: the peer acknowledges.
+    #[inline]
+    pub(crate) fn packet_left(&self, _now: Instant, _ctx: &mut Context, _id: u32) {}
+
     pub(crate) fn fail_read_response(&mut self, _now: Instant, ctx: &mut Context, psn: Psn) {
         if ctx.state.accepts_requests() || ctx.state == QpState::Err {
             self.responder.fail_read_response(ctx, psn);
@@ -262,7 +283,7 @@ impl Rc {
             Waiting::Nobody => {
                 // The queue pair went to ERR while its receive WQE was being fetched.
                 if let (QpState::Err, MemoryAnswer::Receive { id, .. }) = (ctx.state, answer) {
-                    ctx.complete(Completion::failed_receive(id, CompletionStatus::WrFlush));
+                    ctx.complete(Completion::failed_receive(id, CompletionStatus::WrFlush, None));
                 }
                 Step::Done
             }

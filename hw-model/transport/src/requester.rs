@@ -12,7 +12,7 @@
 
 use std::collections::VecDeque;
 
-use ferroce_wire::{Msn, Position, Psn, Reth, TransportHeaders};
+use ferroce_wire::{Connected, Msn, Position, Psn, Reth, TransportHeaders};
 
 use crate::completion::{Completion, CompletionStatus};
 use crate::context::Context;
@@ -155,6 +155,9 @@ impl Requester {
         if request.length > MAX_MESSAGE_LENGTH {
             Some(CompletionStatus::LocalLength)
         } else if !self.can_accept()
+            || request.operation.is_atomic()
+            || request.operation.is_local()
+            || !request.destination.suits(ctx.service)
             || request.operation.is_read() && ctx.attributes.max_rd_atomic == 0
         {
             Some(CompletionStatus::LocalQpOperation)
@@ -321,11 +324,13 @@ impl Requester {
             dma_length: entry.request.length - offset,
         };
         let psns = entry.packets - self.position;
+        let request = entry.request.id;
         self.advance(psns, true);
         self.reads_in_flight += 1;
         Transmit {
             headers: TransportHeaders::read_request(bth, reth),
             payload: Payload::None,
+            request: Some(request),
         }
     }
 
@@ -342,7 +347,7 @@ impl Requester {
         bth.solicited =
             request.solicited && position.ends_message() && request.operation.takes_receive();
         bth.ack_request = self.wants_acknowledge(ctx, entry, position);
-        let headers = segment::headers(bth, request, position);
+        let headers = segment::headers(bth, Connected::Reliable, request, position);
         let payload = match length {
             0 => Payload::None,
             length => Payload::Request {
@@ -351,8 +356,13 @@ impl Requester {
                 length,
             },
         };
+        let request = Some(request.id);
         self.advance(1, headers.bth.ack_request);
-        Transmit { headers, payload }
+        Transmit {
+            headers,
+            payload,
+            request,
+        }
     }
 
     /// AckReq: where nothing else would bring an acknowledge in time.
@@ -580,6 +590,6 @@ mod tests {
 
     #[test]
     fn an_entry_of_the_send_queue_is_small() {
-        assert!(size_of::<SendEntry>() <= 64, "{}", size_of::<SendEntry>());
+        assert!(size_of::<SendEntry>() <= 80, "{}", size_of::<SendEntry>());
     }
 }

@@ -253,6 +253,7 @@ impl Responder {
                         r_key,
                         virtual_address,
                         length,
+                        srqn: None,
                     },
                 )
             }
@@ -304,6 +305,10 @@ impl Responder {
                 byte_length,
                 immediate: self.packet.immediate,
                 solicited: self.packet.solicited,
+                invalidated: None,
+                source: None,
+                with_grh: false,
+                srqn: None,
             });
         }
     }
@@ -335,7 +340,7 @@ impl Responder {
     fn refuse(&mut self, ctx: &mut Context, refusal: Refusal) -> Next {
         match self.receive.take() {
             Some(receive) => {
-                ctx.complete(Completion::failed_receive(receive.id, refusal.status()));
+                ctx.complete(Completion::failed_receive(receive.id, refusal.status(), None));
             }
             None => ctx.raise(refusal.event()),
         }
@@ -378,6 +383,7 @@ impl Responder {
             ctx.complete(Completion::failed_receive(
                 receive.id,
                 CompletionStatus::WrFlush,
+                None,
             ));
         }
         if self.acknowledger.has_fatal_nak() {
@@ -455,6 +461,7 @@ impl Responder {
         Transmit {
             headers: TransportHeaders::acknowledge(ctx.bth(psn, 0), aeth),
             payload: Payload::None,
+            request: None,
         }
     }
 
@@ -475,12 +482,14 @@ impl Responder {
                 r_key: packet.r_key,
                 virtual_address: packet.virtual_address,
                 length,
+                srqn: None,
             },
         };
         let bth = ctx.bth(packet.psn, packet.length);
         Transmit {
             headers: TransportHeaders::read_response(bth, part),
             payload,
+            request: None,
         }
     }
 }

@@ -1,55 +1,64 @@
 //! Headers of one packet of a SEND or WRITE.
 
-use ferroce_wire::{Bth, Connected, Position, Reth, SendPart, TransportHeaders, WritePart};
+use ferroce_wire::{
+    Bth, Connected, Ieth, Immediate, MessageEnd, Position, Reth, SendPart, TransportHeaders,
+    WritePart,
+};
 
-use crate::request::{Remote, SendOperation, SendRequest};
+use crate::request::{SendOperation, SendRequest};
 
-/// Headers of the packet at `position` of a SEND or WRITE. (READ requests are built by the
-/// requester; nothing else of them is segmented.)
+/// Headers of the packet at `position` of a SEND or WRITE. (What is answered with data is one
+/// packet and built by the requester; local operations have none.)
 #[inline]
-pub(crate) fn headers(bth: Bth, request: &SendRequest, position: Position) -> TransportHeaders {
-    const RC: Connected = Connected::Reliable;
-    let reth = |remote: Remote| Reth {
+pub(crate) fn headers(
+    bth: Bth,
+    service: Connected,
+    request: &SendRequest,
+    position: Position,
+) -> TransportHeaders {
+    let (remote, immediate) = match request.operation {
+        SendOperation::RdmaWrite { remote } => (remote, None),
+        SendOperation::RdmaWriteImmediate { remote, immediate } => (remote, Some(immediate)),
+        SendOperation::SendImmediate(immediate) => {
+            return TransportHeaders::send(bth, service, send_part(position, Some(immediate)));
+        }
+        SendOperation::SendInvalidate(r_key) if position.ends_message() => {
+            let end = match position {
+                Position::Only => MessageEnd::Only,
+                _ => MessageEnd::Last,
+            };
+            return TransportHeaders::send_invalidate(bth, end, Ieth { r_key });
+        }
+        _ => return TransportHeaders::send(bth, service, send_part(position, None)),
+    };
+    let reth = Reth {
         virtual_address: remote.virtual_address,
         r_key: remote.r_key,
         dma_length: request.length,
     };
-    match request.operation {
-        SendOperation::Send => {
-            let part = match position {
-                Position::First => SendPart::First,
-                Position::Middle => SendPart::Middle,
-                Position::Last => SendPart::Last,
-                Position::Only => SendPart::Only,
-            };
-            TransportHeaders::send(bth, RC, part)
-        }
-        SendOperation::SendImmediate(immediate) => {
-            let part = match position {
-                Position::First => SendPart::First,
-                Position::Middle => SendPart::Middle,
-                Position::Last => SendPart::LastImmediate(immediate),
-                Position::Only => SendPart::OnlyImmediate(immediate),
-            };
-            TransportHeaders::send(bth, RC, part)
-        }
-        SendOperation::RdmaWrite { remote } | SendOperation::RdmaRead { remote } => {
-            let part = match position {
-                Position::First => WritePart::First(reth(remote)),
-                Position::Middle => WritePart::Middle,
-                Position::Last => WritePart::Last,
-                Position::Only => WritePart::Only(reth(remote)),
-            };
-            TransportHeaders::write(bth, RC, part)
-        }
-        SendOperation::RdmaWriteImmediate { remote, immediate } => {
-            let part = match position {
-                Position::First => WritePart::First(reth(remote)),
-                Position::Middle => WritePart::Middle,
-                Position::Last => WritePart::LastImmediate(immediate),
-                Position::Only => WritePart::OnlyImmediate(reth(remote), immediate),
-            };
-            TransportHeaders::write(bth, RC, part)
-        }
+    TransportHeaders::write(bth, service, write_part(position, reth, immediate))
+}
+
+#[inline]
+fn send_part(position: Position, immediate: Option<Immediate>) -> SendPart {
+    match (position, immediate) {
+        (Position::First, _) => SendPart::First,
+        (Position::Middle, _) => SendPart::Middle,
+        (Position::Last, None) => SendPart::Last,
+        (Position::Last, Some(immediate)) => SendPart::LastImmediate(immediate),
+        (Position::Only, None) => SendPart::Only,
+        (Position::Only, Some(immediate)) => SendPart::OnlyImmediate(immediate),
+    }
+}
+
+#[inline]
+fn write_part(position: Position, reth: Reth, immediate: Option<Immediate>) -> WritePart {
+    match (position, immediate) {
+        (Position::First, _) => WritePart::First(reth),
+        (Position::Middle, _) => WritePart::Middle,
+        (Position::Last, None) => WritePart::Last,
+        (Position::Last, Some(immediate)) => WritePart::LastImmediate(immediate),
+        (Position::Only, None) => WritePart::Only(reth),
+        (Position::Only, Some(immediate)) => WritePart::OnlyImmediate(reth, immediate),
     }
 }

@@ -23,4 +23,10 @@ pub struct Statistics {
     pub duplicate_requests: u32,
     /// Positive ACKs sent, READ responses not counted.
     pub acks_sent: u32,
+    /// Datagrams dropped because of their Q_Key.
+    pub q_key_violations: u32,
+    /// Datagrams and UC messages dropped for want of a receive WQE that is large enough.
+    pub no_receive_drops: u32,
+    /// UC packets dropped because one before them is missing.
+    pub out_of_sequence_drops: u32,
 }

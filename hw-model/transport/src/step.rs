@@ -23,7 +23,25 @@ pub enum Access {
     Atomic,
 }
 
-/// One memory operation. Payload is that of the packet being processed, all of it.
+/// What an atomic operation does to its eight bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AtomicOperation {
+    /// Replaces them by `swap` if they equal `compare`.
+    CompareSwap {
+        /// The value to compare with.
+        compare: u64,
+        /// The new value.
+        swap: u64,
+    },
+    /// Adds to them, modulo 2^64.
+    FetchAdd {
+        /// The number to add.
+        add: u64,
+    },
+}
+
+/// One memory operation. `srqn` is that of an XRC request and `None` otherwise: an XRC target has
+/// no protection domain of its own, the one of this shared receive queue counts. Payload is that of the packet being processed, all of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryOp {
     /// Check key, bounds, protection domain and rights. Answer: [`MemoryAnswer::Valid`] or
@@ -37,10 +55,18 @@ pub enum MemoryOp {
         length: u32,
         /// What is to be done.
         access: Access,
+        /// XRC: whose protection domain counts.
+        srqn: Option<u32>,
     },
     /// Consume a receive WQE. Answer: [`MemoryAnswer::Receive`], [`MemoryAnswer::NoReceive`] or
     /// [`MemoryAnswer::ReceiveError`].
     TakeReceive,
+    /// The same from a shared receive queue that the peer names (XRC). Answer also
+    /// [`MemoryAnswer::Invalid`]: there is none with this number in our XRC domain.
+    TakeShared {
+        /// Number of the shared receive queue.
+        srqn: u32,
+    },
     /// Write the payload to validated memory. Answer: [`MemoryAnswer::Done`] or
     /// [`MemoryAnswer::Failed`].
     WriteRemote {
@@ -50,13 +76,42 @@ pub enum MemoryOp {
         virtual_address: u64,
         /// Bytes; never zero.
         length: u32,
+        /// XRC: whose protection domain counts.
+        srqn: Option<u32>,
+    },
+    /// Execute an atomic operation on validated memory: eight bytes, aligned. Answer:
+    /// [`MemoryAnswer::Atomic`] or [`MemoryAnswer::Failed`].
+    Atomic {
+        /// Key.
+        r_key: RKey,
+        /// First byte, a multiple of eight.
+        virtual_address: u64,
+        /// What to do.
+        operation: AtomicOperation,
+        /// XRC: whose protection domain counts.
+        srqn: Option<u32>,
+    },
+    /// Invalidate a key, as the peer asks with a SEND whose payload is written. Answer:
+    /// [`MemoryAnswer::Done`] or [`MemoryAnswer::Failed`] (it cannot be invalidated so).
+    Invalidate {
+        /// Key.
+        r_key: RKey,
+        /// XRC: whose protection domain counts.
+        srqn: Option<u32>,
+    },
+    /// Write the 40 bytes of the global route header of the datagram being processed to the start
+    /// of a receive buffer. Answer: [`MemoryAnswer::Done`] or [`MemoryAnswer::Failed`] (local
+    /// protection).
+    WriteGrh {
+        /// The receive WQE.
+        receive: u32,
     },
     /// Write the payload to a receive buffer. Answer: [`MemoryAnswer::Done`] or
     /// [`MemoryAnswer::Failed`] (local protection).
     WriteReceive {
         /// The receive WQE.
         receive: u32,
-        /// First byte, counted from the start of the message.
+        /// First byte, counted from the start of the buffer.
         offset: u32,
         /// Bytes; never zero.
         length: u32,
@@ -70,6 +125,14 @@ pub enum MemoryOp {
         offset: u32,
         /// Bytes; never zero.
         length: u32,
+    },
+    /// Write the result of an atomic to the buffers of the request: eight bytes in the byte order
+    /// of the host. Answer: [`MemoryAnswer::Done`] or [`MemoryAnswer::Failed`] (local protection).
+    WriteAtomicResult {
+        /// [`crate::SendRequest::id`].
+        request: u32,
+        /// What the peer's memory held before.
+        value: u64,
     },
 }
 
@@ -91,8 +154,10 @@ pub enum MemoryAnswer {
     NoReceive,
     /// The receive WQE could not be read.
     ReceiveError,
-    /// The payload is written.
+    /// It is done.
     Done,
-    /// The payload could not be written.
+    /// It could not be done.
     Failed,
+    /// The atomic operation is done; this is what the memory held before.
+    Atomic(u64),
 }

@@ -9,6 +9,9 @@ pub struct Transmit {
     pub headers: TransportHeaders,
     /// Where the payload comes from.
     pub payload: Payload,
+    /// [`crate::SendRequest::id`] of the request that the packet belongs to; none for responses.
+    /// Its caller knows the path of a datagram by it, and tells [`crate::Qp::packet_left`].
+    pub request: Option<u32>,
 }
 
 /// Where the payload of a packet comes from.
@@ -34,6 +37,8 @@ pub enum Payload {
         virtual_address: u64,
         /// Bytes; never zero.
         length: u32,
+        /// XRC: the shared receive queue whose protection domain counts.
+        srqn: Option<u32>,
     },
 }
 

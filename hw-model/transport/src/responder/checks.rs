@@ -186,6 +186,7 @@ impl Responder {
             virtual_address: reth.virtual_address,
             length: reth.dma_length,
             access,
+            srqn: None,
         };
         Next::Ask(Asked::RemoteAccess, operation)
     }

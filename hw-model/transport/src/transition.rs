@@ -1,0 +1,176 @@
+//! What a Modify QP asks for.
+//!
+//! What a transition needs is complete or not constructible; what it may change besides is an
+//! [`AttributeUpdate`], checked against the table of the verbs.
+
+use crate::attribute_table::{Attribute, AttributeRule, AttributeSet};
+use crate::attributes::{AttributeUpdate, InitAttributes, RtrAttributes, RtsAttributes};
+use crate::qp::Service;
+use crate::state::QpState;
+
+/// A Modify QP, complete by construction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transition {
+    /// To RESET from any state: everything is forgotten, nothing completes.
+    Reset,
+    /// RESET→INIT, INIT→INIT.
+    Init(InitAttributes),
+    /// INIT→RTR.
+    Rtr {
+        /// What the transition needs.
+        attributes: RtrAttributes,
+        /// What it may change besides.
+        update: AttributeUpdate,
+    },
+    /// RTR→RTS.
+    Rts {
+        /// What the transition needs.
+        attributes: RtsAttributes,
+        /// What it may change besides.
+        update: AttributeUpdate,
+    },
+    /// RTS→RTS, SQD→SQD: attributes change, the state does not.
+    Update(AttributeUpdate),
+    /// RTS→SQD.
+    Drain {
+        /// Raise [`crate::Event::SqDrained`] when every request that was begun has completed.
+        notify: bool,
+    },
+    /// SQD→RTS, SQE→RTS.
+    Resume(AttributeUpdate),
+    /// To ERR from any state but RESET: everything outstanding is flushed.
+    Err,
+}
+
+impl Transition {
+    /// The state that this transition leads to, given the state it starts from.
+    #[must_use]
+    pub const fn target(&self, from: QpState) -> QpState {
+        match self {
+            Transition::Reset => QpState::Reset,
+            Transition::Init(_) => QpState::Init,
+            Transition::Rtr { .. } => QpState::Rtr,
+            Transition::Rts { .. } | Transition::Resume(_) => QpState::Rts,
+            Transition::Update(_) => from,
+            Transition::Drain { .. } => QpState::Sqd,
+            Transition::Err => QpState::Err,
+        }
+    }
+
+    /// Whether the verbs have this transition from `from` (a finer question than whether they
+    /// have any transition between the two states).
+    const fn starts_from(&self, from: QpState) -> bool {
+        match self {
+            Transition::Rts { .. } => matches!(from, QpState::Rtr),
+            Transition::Update(_) => matches!(from, QpState::Rts | QpState::Sqd),
+            Transition::Resume(_) => matches!(from, QpState::Sqd | QpState::Sqe),
+            Transition::Drain { .. } => matches!(from, QpState::Rts),
+            _ => from.can_become(self.target(from)),
+        }
+    }
+
+    /// The optional part.
+    const fn update(&self) -> Option<&AttributeUpdate> {
+        match self {
+            Transition::Rtr { update, .. }
+            | Transition::Rts { update, .. }
+            | Transition::Update(update)
+            | Transition::Resume(update) => Some(update),
+            _ => None,
+        }
+    }
+
+    /// Checks this transition of a queue pair of `service` against the state table and the table
+    /// of optional attributes.
+    pub(crate) fn check(
+        &self,
+        service: Service,
+        from: QpState,
+    ) -> Result<QpState, TransitionError> {
+        let to = self.target(from);
+        if !from.can_become(to) || !self.starts_from(from) {
+            return Err(TransitionError::Illegal { from, to });
+        }
+        let rule = AttributeRule::of(service, from, to);
+        let changed = self.update().map_or(AttributeSet::NONE, |u| u.names());
+        match changed.without(rule.optional).first() {
+            Some(attribute) => Err(TransitionError::Attribute {
+                attribute,
+                from,
+                to,
+            }),
+            None => Ok(to),
+        }
+    }
+}
+
+/// Why a Modify QP was refused. The queue pair is unchanged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TransitionError {
+    /// The state table has no such transition.
+    #[error("a queue pair cannot go from {from} to {to}")]
+    Illegal {
+        /// The present state.
+        from: QpState,
+        /// The state that was asked for.
+        to: QpState,
+    },
+    /// The transition exists but may not change this attribute.
+    #[error("{attribute:?} cannot be changed on the way from {from} to {to}")]
+    Attribute {
+        /// The attribute.
+        attribute: Attribute,
+        /// The present state.
+        from: QpState,
+        /// The state that was asked for.
+        to: QpState,
+    },
+    /// The transition needs this attribute.
+    #[error("{attribute:?} is needed on the way from {from} to {to}")]
+    Missing {
+        /// The attribute.
+        attribute: Attribute,
+        /// The present state.
+        from: QpState,
+        /// The state that was asked for.
+        to: QpState,
+    },
+    /// The send queue is still draining; attributes change only when it is drained.
+    #[error("the send queue is still draining")]
+    Draining,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attributes::{LocalAckTimeout, RemoteAccess};
+
+    const RC: Service = Service::ReliableConnected;
+
+    #[test]
+    fn optional_attributes_follow_the_verbs() {
+        let timeout = AttributeUpdate {
+            timeout: Some(LocalAckTimeout::new(3)),
+            ..AttributeUpdate::default()
+        };
+        let access = AttributeUpdate {
+            access: Some(RemoteAccess::default()),
+            ..AttributeUpdate::default()
+        };
+        assert!(Transition::Update(access).check(RC, QpState::Rts).is_ok());
+        assert!(Transition::Update(timeout).check(RC, QpState::Sqd).is_ok());
+        assert_eq!(
+            Transition::Update(timeout).check(RC, QpState::Rts),
+            Err(TransitionError::Attribute {
+                attribute: Attribute::Timeout,
+                from: QpState::Rts,
+                to: QpState::Rts
+            })
+        );
+        assert!(Transition::Resume(timeout).check(RC, QpState::Sqd).is_err());
+        assert!(Transition::Resume(access).check(RC, QpState::Rts).is_err());
+        assert!(Transition::Update(access).check(RC, QpState::Init).is_err());
+        assert!(Transition::Err.check(RC, QpState::Reset).is_err());
+        assert!(Transition::Reset.check(RC, QpState::Err).is_ok());
+    }
+}
