@@ -6,7 +6,7 @@ use ferroce_transport::{
     AttributeUpdate, Attributes, InitAttributes, LocalAckTimeout, PathMtu, QpState, RemoteAccess,
     RetryCount, RtrAttributes, RtsAttributes, Transition,
 };
-use ferroce_wire::{PKey, Psn, Qpn, RnrTimer};
+use ferroce_wire::{PKey, Psn, QKey, Qpn, RnrTimer};
 
 use crate::queue_pair::state_code;
 
@@ -52,6 +52,7 @@ pub fn transition(
                 p_key: DEFAULT_P_KEY,
                 access,
                 port,
+                q_key: QKey(context.q_key),
             })
         }
         (QpState::Reset, QpStateCode::INIT) => {
@@ -65,6 +66,7 @@ pub fn transition(
                 p_key: DEFAULT_P_KEY,
                 access,
                 port: context.port,
+                q_key: QKey(context.q_key),
             })
         }
         (QpState::Init, QpStateCode::RTR) => Transition::Rtr {
@@ -189,5 +191,6 @@ fn update(mask: QpAttributeMask, context: &QpContext, connecting: bool) -> Attri
         rnr_retry: also(mask.rnr_retry()).then(|| RetryCount::new(retry.rnr_retry())),
         max_rd_atomic: also(mask.max_rd_atomic()).then_some(context.max_rd_atomic),
         max_dest_rd_atomic: also(mask.max_dest_rd_atomic()).then_some(context.max_dest_rd_atomic),
+        q_key: mask.q_key().then_some(QKey(context.q_key)),
     }
 }

@@ -114,6 +114,11 @@ fn send_opcode(kind: SendKind) -> CqeOpcode {
         SendKind::Send => CqeOpcode::SEND,
         SendKind::RdmaWrite => CqeOpcode::RDMA_WRITE,
         SendKind::RdmaRead => CqeOpcode::RDMA_READ,
+        SendKind::CompareSwap => CqeOpcode::COMPARE_SWAP,
+        SendKind::FetchAdd => CqeOpcode::FETCH_ADD,
+        SendKind::LocalInvalidate => CqeOpcode::LOCAL_INVALIDATE,
+        SendKind::BindWindow => CqeOpcode::BIND_WINDOW,
+        SendKind::Nop => CqeOpcode::NOP,
     }
 }
 
@@ -131,6 +136,7 @@ fn status_code(status: CompletionStatus) -> CqeStatus {
         CompletionStatus::LocalQpOperation => CqeStatus::LOCAL_QP_OPERATION,
         CompletionStatus::LocalProtection => CqeStatus::LOCAL_PROTECTION,
         CompletionStatus::WrFlush => CqeStatus::WR_FLUSH,
+        CompletionStatus::WindowBind => CqeStatus::WINDOW_BIND,
         CompletionStatus::BadResponse => CqeStatus::BAD_RESPONSE,
         CompletionStatus::RemoteInvalidRequest => CqeStatus::REMOTE_INVALID_REQUEST,
         CompletionStatus::RemoteAccess => CqeStatus::REMOTE_ACCESS,

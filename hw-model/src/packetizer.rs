@@ -107,6 +107,7 @@ fn gather<H: Host>(
             r_key,
             virtual_address,
             length,
+            srqn: _,
         } => {
             let mut rights = AccessRights::default();
             rights.set_remote_read(true);

@@ -5,7 +5,7 @@ use ferroce_spec::wqe::{
     BLOCK_SIZE, ControlSegment, ControlWord, DataSegment, InlineHeader, MAX_BLOCKS,
     MAX_DATA_SEGMENTS, MAX_INLINE, RemoteAddressSegment, SendOpcode,
 };
-use ferroce_transport::{MAX_MESSAGE_LENGTH, Remote, SendOperation, SendRequest};
+use ferroce_transport::{Destination, MAX_MESSAGE_LENGTH, Remote, SendOperation, SendRequest};
 use ferroce_wire::{Immediate, RKey};
 use zerocopy::FromBytes;
 
@@ -125,6 +125,7 @@ pub fn decode(bytes: &[u8]) -> Result<(SendRequest, SendWqe), WqeError> {
         signaled: word.signaled(),
         solicited: word.solicited(),
         fence: word.fence(),
+        destination: Destination::Connected,
     };
     Ok((
         request,

@@ -6,7 +6,7 @@ use crate::queue_pair::QueuePair;
 use crate::wqe::{SendPayload, SendWqe, WqeError, block_count, decode};
 use ferroce_spec::counter::Counter;
 use ferroce_spec::wqe::{BLOCK_SIZE, MAX_BLOCKS};
-use ferroce_transport::{CompletionStatus, Instant, QpState, SendOperation, SendRequest};
+use ferroce_transport::{CompletionStatus, Destination, Instant, QpState, SendOperation, SendRequest};
 
 /// The fetch engine and its line buffer.
 #[derive(Debug)]
@@ -118,6 +118,7 @@ fn reject(now: Instant, qp: &mut QueuePair, status: CompletionStatus) {
         signaled: true,
         solicited: false,
         fence: false,
+        destination: Destination::Connected,
     };
     let payload = SendPayload::Memory(crate::scatter_list::ScatterList::new(&[]));
     post(now, qp, request, SendWqe { index, payload });
