@@ -70,6 +70,15 @@ pub fn fail_payload(now: Instant, qp: &mut QueuePair, transmit: &Transmit) {
     }
 }
 
+/// A packet was given to the wire, or nobody is at its destination: the last one completes a
+/// request of an unreliable service, whose WQE is needed no longer.
+#[inline]
+pub fn packet_left(now: Instant, qp: &mut QueuePair, transmit: &Transmit) {
+    if let Some(request) = transmit.request {
+        qp.transport.packet_left(now, request);
+    }
+}
+
 /// The event type of the contract.
 ///
 /// `None`: the last WQE event is of interest with a shared receive queue only.

@@ -123,6 +123,7 @@ impl<P: Port> Nic<P> {
                         ..Work::default()
                     };
                     self.mac.egress.push(now, &self.config.timing, &work, frame);
+                    outcome::packet_left(now, qp, &transmit);
                     worked = true;
                 }
                 Packetized::Full => {
@@ -132,6 +133,7 @@ impl<P: Port> Nic<P> {
                 }
                 Packetized::Lost => {
                     self.counters.add(Counter::tx_no_route, 1);
+                    outcome::packet_left(now, qp, &transmit);
                     worked = true;
                 }
                 Packetized::Fault => {
