@@ -38,7 +38,7 @@ pub enum Error {
         expected: u64,
     },
     /// All places are taken.
-    #[error("{0} processes use Ferroce already, that is all there is room for")]
+    #[error("{0} devices of programs run already, that is all there is room for")]
     Full(usize),
     /// An environment variable has a value that cannot be used.
     #[error("{name}={value}: {reason}")]
@@ -49,6 +49,14 @@ pub enum Error {
         value: String,
         /// What is wrong with it.
         reason: String,
+    },
+    /// The environment asks for fewer devices.
+    #[error("there is no ferroce{device}, FERROCE_DEVICES is {count}")]
+    NoSuchDevice {
+        /// The device.
+        device: u8,
+        /// How many there are.
+        count: u8,
     },
     /// The capture file cannot be used.
     #[error("capture file {path}: {reason}", path = .path.display())]
@@ -77,6 +85,7 @@ impl Error {
             Self::Directory { .. } => libc::EACCES,
             Self::Layout { .. } => libc::EPROTO,
             Self::Full(_) | Self::OpeningInterrupted => libc::EAGAIN,
+            Self::NoSuchDevice { .. } => libc::ENODEV,
             Self::Environment { .. } | Self::Capture { .. } => libc::EINVAL,
         }
     }

@@ -19,20 +19,24 @@ use crate::fabric::registry::{Identity, Registry};
 use crate::in_process::InProcess;
 use crate::{background, fork, host, os};
 
-pub use crate::host::{GidEntry, HostIdentity};
+pub use crate::host::{GidEntry, HostIdentity, MAX_DEVICES};
 
 /// How long opening waits for another thread that is opening.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The function of this process while somebody holds it, and the fork generation that opened it.
-static CURRENT: Mutex<Option<(u32, Weak<Function>)>> = Mutex::new(None);
+/// A function of this process while somebody holds it, and the fork generation that opened it.
+type Current = Option<(u32, Weak<Function>)>;
+
+/// The functions of this process, by device.
+static CURRENT: Mutex<[Current; MAX_DEVICES as usize]> =
+    Mutex::new([const { None }; MAX_DEVICES as usize]);
 
 /// How a function takes part in the fabric.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The rendezvous directory.
     pub directory: PathBuf,
-    /// The host that it is on.
+    /// The host that it is on, and which device of that host it is.
     pub host: HostIdentity,
     /// Whether the frames that it sends carry an ICRC even on this trusted wire.
     pub icrc: bool,
@@ -41,15 +45,15 @@ pub struct Options {
 }
 
 impl Options {
-    /// What the environment asks for: see `ferroce run --help`.
+    /// What the environment asks for, for one of the devices: see `ferroce run --help`.
     ///
     /// # Errors
-    /// [`Error::Environment`], [`Error::Directory`].
-    pub fn from_environment() -> Result<Self, Error> {
+    /// [`Error::Environment`], [`Error::NoSuchDevice`], [`Error::Directory`].
+    pub fn from_environment(device: u8) -> Result<Self, Error> {
         let capture = std::env::var_os("FERROCE_CAPTURE").filter(|path| !path.is_empty());
         Ok(Self {
             directory: runtime_directory()?,
-            host: HostIdentity::from_environment()?,
+            host: HostIdentity::of_device(device)?,
             icrc: icrc_from_environment()?,
             capture: capture.map(PathBuf::from),
         })
@@ -79,27 +83,32 @@ pub struct Function {
 }
 
 impl Function {
-    /// The function of this process; made by the first call, shared by later ones. A child made
-    /// by fork gets its own.
+    /// The function of this process for its first device.
+    ///
+    /// # Errors
+    /// As [`Self::open_device`].
+    pub fn open() -> Result<Arc<Self>, Error> {
+        Self::open_device(0)
+    }
+
+    /// The function of this process for a device; made by the first call, shared by later ones. A
+    /// child made by fork gets its own.
     ///
     /// # Errors
     /// [`Error`] says what is in the way.
-    pub fn open() -> Result<Arc<Self>, Error> {
+    pub fn open_device(device: u8) -> Result<Arc<Self>, Error> {
         let mut current = CURRENT
             .try_lock_for(OPEN_TIMEOUT)
             .ok_or(Error::OpeningInterrupted)?;
-        if let Some((generation, function)) = current.as_ref() {
-            if *generation == fork::generation() {
-                if let Some(function) = function.upgrade() {
-                    return Ok(function);
-                }
-            }
+        let index = usize::from(device);
+        if let Some(function) = current.get(index).and_then(shared) {
+            return Ok(function);
         }
-        let function = Self::open_with(&Options::from_environment()?)?;
-        if current.is_none() {
+        let function = Self::open_with(&Options::from_environment(device)?)?;
+        if current.iter().all(Option::is_none) {
             os::at_exit(linger_at_exit);
         }
-        *current = Some((function.fork_generation, Arc::downgrade(&function)));
+        current[index] = Some((function.fork_generation, Arc::downgrade(&function)));
         Ok(function)
     }
 
@@ -118,6 +127,7 @@ impl Function {
             .transpose()?;
         let place = registry.claim(&Identity {
             host: options.host.name.clone(),
+            device: options.host.device,
             mac: Mac(options.host.mac),
             gids: options
                 .host
@@ -175,15 +185,20 @@ impl Drop for Function {
     }
 }
 
+/// The function, if it was opened in this process and not in its parent, and somebody holds it.
+fn shared(current: &Current) -> Option<Arc<Function>> {
+    let (generation, function) = current.as_ref()?;
+    (*generation == fork::generation())
+        .then(|| function.upgrade())
+        .flatten()
+}
+
 /// A program that has seen its last message may exit before its ACK has left.
 extern "C" fn linger_at_exit() {
-    let function = CURRENT
-        .try_lock()
-        .and_then(|current| match current.as_ref() {
-            Some((generation, function)) if *generation == fork::generation() => function.upgrade(),
-            _ => None,
-        });
-    if let Some(function) = function {
+    let functions: Vec<_> = CURRENT.try_lock().map_or_else(Vec::new, |current| {
+        current.iter().filter_map(shared).collect()
+    });
+    for function in functions {
         function.bus.linger();
         // Not dropped here: other threads may still use it until the process is gone.
         std::mem::forget(function);

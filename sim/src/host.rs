@@ -1,12 +1,16 @@
-//! Which host of the fabric this process is on: its name, MAC address, GUID and GID table.
+//! Which host of the fabric this process is on, and the MAC address, GUID and GID table of each of
+//! its devices.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use ferroce_wire::{Gid, Mac};
 
 use crate::error::Error;
-use crate::fabric::registry::{MAX_GIDS, MAX_HOST_NAME, Registry};
+use crate::fabric::registry::{MAX_GIDS, MAX_HOST_NAME, PLACES, Registry};
 use crate::os;
+
+/// Devices that a host can have.
+pub const MAX_DEVICES: u8 = 8;
 
 /// One entry of the GID table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,40 +23,69 @@ pub struct GidEntry {
     pub interface: String,
 }
 
-/// A host of the fabric. All processes on it see one device with this identity.
+/// A device of a host of the fabric. All processes on that host see it with this identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostIdentity {
     /// Name of the host.
     pub name: String,
-    /// MAC address of its port.
+    /// Which of its devices this is: 0 is `ferroce0`.
+    pub device: u8,
+    /// MAC address of the device's port.
     pub mac: [u8; 6],
-    /// GUID of its device: the EUI-64 of the MAC.
+    /// GUID of the device: the EUI-64 of the MAC.
     pub node_guid: [u8; 8],
     /// GID table: 0 is the link-local address of the MAC.
     pub gids: Vec<GidEntry>,
 }
 
 impl HostIdentity {
-    /// The host that the environment asks for: the machine itself, or `FERROCE_HOST`.
+    /// The first device of the host that the environment asks for.
     ///
     /// # Errors
     /// [`Error::Environment`] if a variable cannot be understood.
     pub fn from_environment() -> Result<Self, Error> {
+        Self::of_device(0)
+    }
+
+    /// A device of the host that the environment asks for: the machine itself, or `FERROCE_HOST`.
+    ///
+    /// `ferroce0` has the host's addresses, each further device one of its own.
+    ///
+    /// # Errors
+    /// [`Error::Environment`] if a variable cannot be understood, [`Error::NoSuchDevice`].
+    pub fn of_device(device: u8) -> Result<Self, Error> {
+        let count = devices_from_environment()?;
+        if device >= count {
+            return Err(Error::NoSuchDevice { device, count });
+        }
         let addresses = match variable("FERROCE_ADDRESS") {
-            Some(text) => Some(parse_addresses(&text)?),
+            Some(text) => Some(parse_addresses(&text)?).filter(|_| device == 0),
             None => None,
         };
         match variable("FERROCE_HOST") {
-            Some(name) => Self::named(&name, addresses),
-            None => Ok(Self::machine(addresses)),
+            Some(name) => Self::named_device(&name, device, addresses),
+            None => Ok(Self::machine(device, addresses)),
         }
     }
 
-    /// A host that exists only on the fabric. Without addresses it gets one in 10.0.0.0/8.
+    /// The first device of a host that exists only on the fabric. Without addresses it gets one
+    /// in 10.0.0.0/8.
     ///
     /// # Errors
     /// [`Error::Environment`] if the name is too long or contains control characters.
     pub fn named(name: &str, addresses: Option<Vec<IpAddr>>) -> Result<Self, Error> {
+        Self::named_device(name, 0, addresses)
+    }
+
+    /// [`Self::named`] for any device.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn named_device(
+        name: &str,
+        device: u8,
+        addresses: Option<Vec<IpAddr>>,
+    ) -> Result<Self, Error> {
         if name.len() > MAX_HOST_NAME || name.chars().any(char::is_control) {
             return Err(Error::Environment {
                 name: "FERROCE_HOST",
@@ -60,25 +93,29 @@ impl HostIdentity {
                 reason: format!("a host name has at most {MAX_HOST_NAME} printable bytes"),
             });
         }
-        let hash = hash(b"ferroce host ", name.as_bytes());
+        let hash = hash(b"ferroce host ", name.as_bytes(), device);
         let addresses = addresses.unwrap_or_else(|| vec![derived_address(hash)]);
         let addresses = addresses
             .into_iter()
             .map(|address| ("lo".to_owned(), address));
         Ok(Self::new(
             name.to_owned(),
+            device,
             derived_mac(hash),
             addresses.collect(),
         ))
     }
 
-    /// The machine: 127.0.0.1 first, then what its interfaces have.
-    fn machine(addresses: Option<Vec<IpAddr>>) -> Self {
-        let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let mut table = vec![("lo".to_owned(), loopback)];
+    /// The machine: 127.0.0.1 first, then what its interfaces have. Its further devices have the
+    /// loopback addresses behind that one.
+    fn machine(device: u8, addresses: Option<Vec<IpAddr>>) -> Self {
+        let [a, b, c, d] = Ipv4Addr::LOCALHOST.octets();
+        let loopback = Ipv4Addr::new(a, b, c, d + device);
+        let mut table = vec![("lo".to_owned(), IpAddr::V4(loopback))];
         match addresses {
             Some(given) => table.extend(given.into_iter().map(|a| ("lo".to_owned(), a))),
-            None => table.extend(os::interface_addresses()),
+            None if device == 0 => table.extend(os::interface_addresses()),
+            None => {}
         }
         let name = host_name();
         let machine = std::fs::read("/etc/machine-id").unwrap_or_default();
@@ -88,14 +125,11 @@ impl HostIdentity {
         } else {
             &machine
         };
-        Self::new(
-            name.clone(),
-            derived_mac(hash(b"ferroce machine ", identity)),
-            table,
-        )
+        let mac = derived_mac(hash(b"ferroce machine ", identity, device));
+        Self::new(name, device, mac, table)
     }
 
-    fn new(name: String, mac: Mac, addresses: Vec<(String, IpAddr)>) -> Self {
+    fn new(name: String, device: u8, mac: Mac, addresses: Vec<(String, IpAddr)>) -> Self {
         let first_interface = addresses.first().map_or("lo", |(name, _)| name).to_owned();
         let entry = |gid: Gid, interface| GidEntry {
             gid: gid.0,
@@ -112,11 +146,41 @@ impl HostIdentity {
         }
         Self {
             name,
+            device,
             mac: mac.0,
             node_guid: mac.to_eui64(),
             gids,
         }
     }
+}
+
+/// How many devices the environment asks for: `FERROCE_DEVICES`, or one.
+///
+/// # Errors
+/// [`Error::Environment`] if it is not a number from 1 to [`MAX_DEVICES`].
+pub fn devices_from_environment() -> Result<u8, Error> {
+    variable("FERROCE_DEVICES").map_or(Ok(1), |text| parse_devices(&text))
+}
+
+/// A number of devices.
+///
+/// # Errors
+/// [`Error::Environment`] if it is not a number from 1 to [`MAX_DEVICES`].
+pub fn parse_devices(text: &str) -> Result<u8, Error> {
+    let count = text.trim().parse().ok();
+    count
+        .filter(|count| (1..=MAX_DEVICES).contains(count))
+        .ok_or_else(|| Error::Environment {
+            name: "FERROCE_DEVICES",
+            value: text.to_owned(),
+            reason: format!("a host has 1 to {MAX_DEVICES} devices"),
+        })
+}
+
+/// Name of a device of a host.
+#[must_use]
+pub fn device_name(device: u8) -> String {
+    format!("ferroce{device}")
 }
 
 /// The MAC address under which a GID is reached: our own, that of a host on the fabric, or for a
@@ -126,7 +190,7 @@ pub fn resolve_mac(host: &HostIdentity, registry: &Registry, gid: [u8; 16]) -> O
         return Some(host.mac);
     }
     let gid = Gid(gid);
-    let owner = (1..=u8::MAX)
+    let owner = (1..PLACES as u8)
         .filter(|place| registry.owns_gid(*place, gid) && registry.is_alive(*place))
         .find_map(|place| registry.occupant(place));
     if let Some(owner) = owner {
@@ -186,13 +250,21 @@ fn host_name() -> String {
     }
 }
 
-/// FNV-1a over both parts, with its bits mixed: the upper ones are used, too.
-fn hash(salt: &[u8], bytes: &[u8]) -> u64 {
+/// FNV-1a over all parts, with its bits mixed: the upper ones are used, too.
+fn hash(salt: &[u8], bytes: &[u8], device: u8) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x100_0000_01b3;
-    let hash = salt.iter().chain(bytes).fold(OFFSET, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(PRIME)
-    });
+    // The first device has the identity that the host had when there was one only. No name
+    // contains a zero.
+    let number = [0, device];
+    let number = if device == 0 { &[][..] } else { &number };
+    let hash = salt
+        .iter()
+        .chain(bytes)
+        .chain(number)
+        .fold(OFFSET, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(PRIME)
+        });
     let mixed = (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed ^ mixed >> 29
 }
@@ -215,13 +287,13 @@ mod tests {
 
     #[test]
     fn the_machine_has_its_link_local_address_then_loopback() {
-        let host = HostIdentity::machine(None);
+        let host = HostIdentity::machine(0, None);
         assert_eq!(Gid(host.gids[0].gid), Gid::link_local(Mac(host.mac)));
         assert_eq!(Gid(host.gids[1].gid), Gid::from_ipv4(Ipv4Addr::LOCALHOST));
         assert_eq!(host.mac[0] & 3, 2, "locally administered, unicast");
         assert_eq!(
             host,
-            HostIdentity::machine(None),
+            HostIdentity::machine(0, None),
             "the same for every process"
         );
         let mut gids: Vec<_> = host.gids.iter().map(|entry| entry.gid).collect();
@@ -242,6 +314,38 @@ mod tests {
         let c = HostIdentity::named("c", Some(given)).expect("a name");
         assert_eq!(c.gids.len(), 3);
         assert!(HostIdentity::named(&"x".repeat(65), None).is_err());
+    }
+
+    #[test]
+    fn each_device_has_an_identity_of_its_own() {
+        let machine: Vec<_> = (0..MAX_DEVICES)
+            .map(|device| HostIdentity::machine(device, None))
+            .collect();
+        let named = (0..MAX_DEVICES)
+            .map(|device| HostIdentity::named_device("a", device, None).expect("a name"));
+        assert_eq!(
+            Gid(machine[1].gids[1].gid),
+            Gid::from_ipv4(Ipv4Addr::new(127, 0, 0, 2))
+        );
+        let all: Vec<_> = machine.iter().cloned().chain(named).collect();
+        for (index, one) in all.iter().enumerate() {
+            for other in &all[..index] {
+                assert_ne!(one.mac, other.mac);
+                assert_ne!(one.node_guid, other.node_guid);
+                assert!(one.gids.iter().all(|entry| !other.gids.contains(entry)));
+                let shared = |entry: &GidEntry| other.gids.iter().any(|e| e.gid == entry.gid);
+                assert!(!one.gids.iter().any(shared), "{one:?} {other:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_of_devices_have_limits() {
+        assert_eq!(parse_devices("8").expect("the limit"), MAX_DEVICES);
+        for bad in ["0", "9", "-1", "two", "1.5"] {
+            let message = parse_devices(bad).expect_err(bad).to_string();
+            assert!(message.contains("1 to 8"), "{message}");
+        }
     }
 
     #[test]

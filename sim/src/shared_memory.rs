@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -42,14 +42,31 @@ impl Mapping {
                 "file is too short",
             ));
         }
+        Self::map(
+            length,
+            libc::MAP_SHARED | libc::MAP_POPULATE,
+            file.as_raw_fd(),
+        )
+    }
+
+    /// `length` bytes of memory for this process alone, all zero.
+    ///
+    /// # Errors
+    /// That of mmap.
+    pub fn anonymous(length: usize) -> io::Result<Self> {
+        Self::map(length, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
+    }
+
+    fn map(length: usize, flags: libc::c_int, descriptor: RawFd) -> io::Result<Self> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice disturbs nobody.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
                 length,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_POPULATE,
-                file.as_raw_fd(),
+                protection,
+                flags,
+                descriptor,
                 0,
             )
         };

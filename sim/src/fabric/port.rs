@@ -5,10 +5,13 @@ use std::sync::atomic::{Ordering, fence};
 use ferroce_model::port::{Port, Reservation, Route};
 use ferroce_wire::Gid;
 
-use super::registry::{PLACES, Place, Registry};
+use super::registry::{Injected, PLACES, Place, Registry};
 use super::ring::{Frame, MAX_FRAME, Receiver, RingName, Sender};
 use crate::capture::Capture;
 use crate::clock::{Clock, Ticks};
+use multicast::{MULTICAST_QPN, Multicast, is_multicast};
+
+mod multicast;
 
 /// A process that polled within this time is not woken: it will look before a wake-up could work.
 pub const FRESH_NS: u64 = 20_000;
@@ -103,6 +106,8 @@ pub struct FabricPort {
     cursor: usize,
     burst: u32,
     announce_epoch: u32,
+    injected: Injected,
+    multicast: Multicast,
     computes_icrc: bool,
     capture: Option<Capture>,
 }
@@ -120,13 +125,15 @@ impl FabricPort {
                 max_pause: clock.ticks_of_ns(MAX_PAUSE_NS),
                 retry: clock.ticks_of_ns(RETRY_NS),
             },
-            peers: (0..PLACES).map(|_| Peer::NOBODY).collect(),
+            peers: (0..=u8::MAX).map(|_| Peer::NOBODY).collect(),
             watched: Vec::new(),
             check_at: Ticks(u64::MAX),
             incoming: Vec::new(),
             cursor: 0,
             burst: 0,
             announce_epoch: 0,
+            injected: Injected::default(),
+            multicast: Multicast::default(),
             computes_icrc: icrc || capture.is_some(),
             capture,
         }
@@ -137,10 +144,11 @@ impl FabricPort {
         &self.place
     }
 
-    /// Before the model runs: what time it is, and who has a new ring for us.
+    /// Before the model runs: what time it is, what was injected, and who has a new ring for us.
     #[inline]
     pub fn begin(&mut self, now: Ticks) {
         self.now = now;
+        self.injected = self.registry.injected(self.place.number());
         let epoch = self
             .registry
             .announce_epoch(self.place.number())
@@ -180,6 +188,17 @@ impl FabricPort {
     #[inline]
     pub fn check_at(&self) -> Ticks {
         self.check_at
+    }
+
+    /// Whether `ferroce inject` wants the device to stop.
+    #[inline]
+    pub fn is_device_fatal(&self) -> bool {
+        self.injected.is_device_fatal()
+    }
+
+    /// Whether a frame waits, or something was injected since the model last ran.
+    pub fn has_work(&self) -> bool {
+        self.registry.injected(self.place.number()) != self.injected || self.has_frame()
     }
 
     /// Whether a frame waits.
@@ -223,9 +242,10 @@ impl FabricPort {
         }
     }
 
-    /// Brings what we know of a peer up to date. Whether frames can go there.
+    /// Brings what we know of a peer up to date. Whether frames can go there, to its address `gid`
+    /// if they are for it alone.
     #[cold]
-    fn connect(&mut self, to: u8, generation: u64, gid: Gid) -> bool {
+    fn connect(&mut self, to: u8, generation: u64, gid: Option<Gid>) -> bool {
         let registry = self.registry;
         let peer = &mut self.peers[usize::from(to)];
         if peer.generation != generation {
@@ -238,7 +258,8 @@ impl FabricPort {
                 ..Peer::NOBODY
             };
         }
-        if generation == 0 || peer.is_lost || !registry.owns_gid(to, gid) {
+        let is_stranger = gid.is_some_and(|gid| !registry.owns_gid(to, gid));
+        if generation == 0 || peer.is_lost || is_stranger {
             return false;
         }
         if peer.ring.is_none() {
@@ -269,7 +290,7 @@ impl FabricPort {
             }
             registry.announce(name.from, to);
         }
-        peer.gid = gid;
+        peer.gid = gid.unwrap_or(peer.gid);
         true
     }
 
@@ -303,6 +324,24 @@ impl FabricPort {
             }
         }
         Reservation::Full
+    }
+
+    /// Puts a frame into the ring that it was reserved in.
+    #[inline]
+    fn hand_over(&mut self, frame: Frame) {
+        let to = frame.place();
+        let peer = &mut self.peers[usize::from(to)];
+        if let Some(ring) = &mut peer.ring {
+            ring.transmit(frame, self.computes_icrc);
+        }
+        if !peer.is_watched {
+            peer.is_watched = true;
+            self.watched.push(to);
+        }
+        if peer.is_silent {
+            peer.check_at = Ticks(0);
+        }
+        self.check_at = self.check_at.min(peer.check_at);
     }
 
     /// Wakes peers that have frames waiting and do not poll.
@@ -379,10 +418,13 @@ impl Port for FabricPort {
         if to == 0 || length > MAX_FRAME {
             return Reservation::NoRoute;
         }
+        if route.qpn.value() == MULTICAST_QPN && is_multicast(route.gid) {
+            return self.reserve_multicast(route.gid, length);
+        }
         let generation = self.registry.generation(to);
         let peer = &self.peers[usize::from(to)];
         let is_known = peer.generation == generation && peer.gid == route.gid;
-        if !is_known && !self.connect(to, generation, route.gid) {
+        if !is_known && !self.connect(to, generation, Some(route.gid)) {
             return Reservation::NoRoute;
         }
         let peer = &mut self.peers[usize::from(to)];
@@ -400,26 +442,20 @@ impl Port for FabricPort {
 
     #[inline]
     fn transmit(&mut self, frame: Frame) {
-        let to = frame.place();
         if let Some(capture) = &mut self.capture {
             capture.record(frame.as_ref(), true);
         }
-        let peer = &mut self.peers[usize::from(to)];
-        if let Some(ring) = &mut peer.ring {
-            ring.transmit(frame, self.computes_icrc);
+        if frame.place() == 0 {
+            self.transmit_multicast(frame);
+        } else {
+            self.hand_over(frame);
         }
-        if !peer.is_watched {
-            peer.is_watched = true;
-            self.watched.push(to);
-        }
-        if peer.is_silent {
-            peer.check_at = Ticks(0);
-        }
-        self.check_at = self.check_at.min(peer.check_at);
     }
 
     fn cancel(&mut self, frame: Frame) {
-        if let Some(ring) = &mut self.peers[usize::from(frame.place())].ring {
+        if frame.place() == 0 {
+            self.cancel_multicast(frame);
+        } else if let Some(ring) = &mut self.peers[usize::from(frame.place())].ring {
             ring.cancel(frame);
         }
     }
@@ -467,12 +503,27 @@ impl Port for FabricPort {
     fn carries_icrc(&self, frame: &Frame) -> bool {
         frame.carries_icrc()
     }
+
+    fn join(&mut self, group: Gid) {
+        if is_multicast(group) && !self.place.join_group(group) {
+            tracing::warn!(group = %group.to_ipv6(), "no room for another multicast group");
+        }
+    }
+
+    fn leave(&mut self, group: Gid) {
+        self.place.leave_group(group);
+    }
+
+    #[inline]
+    fn link_is_up(&self) -> bool {
+        !self.injected.is_port_down()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabric::registry::Identity;
+    use crate::fabric::registry::{Identity, Injection};
     use crate::test_support::{TemporaryDirectory, send_frame, temporary_directory};
     use ferroce_wire::{Frame as WireFrame, Mac, Qpn};
     use std::net::Ipv4Addr;
@@ -484,6 +535,7 @@ mod tests {
         let registry = Registry::open(directory).expect("usable");
         let identity = Identity {
             host: "test".to_owned(),
+            device: 0,
             mac: Mac([2, 0, 0, 0, 0, 1]),
             gids: vec![LOCAL],
             capture: capture.as_ref().map_or(0, Capture::identity),
@@ -642,6 +694,103 @@ mod tests {
         one.finish(false);
         assert!(armed(), "nothing waits for it");
         assert_eq!(one.check_at(), Ticks(u64::MAX));
+    }
+
+    fn multicast_route(number: u8) -> Route {
+        Route {
+            mac: Mac([1, 0, 0x5e, 0, 0, number]),
+            gid: Gid::from_ipv4(Ipv4Addr::new(239, 0, 0, number)),
+            qpn: Qpn::new(MULTICAST_QPN),
+        }
+    }
+
+    #[test]
+    fn a_frame_to_a_group_reaches_all_members_and_nobody_else() {
+        let (directory, clock, mut one, mut other) = two("multicast");
+        let mut third = port(directory.path(), &clock, None, true);
+        let (here, there) = (multicast_route(1), multicast_route(2));
+        assert!(matches!(one.reserve(&here, 64), Reservation::NoRoute));
+        one.join(here.gid);
+        other.join(here.gid);
+        third.join(there.gid);
+        assert!(send(&mut one, &here, b"first"));
+        other.join(there.gid);
+        assert!(send(&mut third, &here, b"second"));
+        assert!(send(&mut one, &there, b"third"));
+        let received = |port: &mut FabricPort| {
+            port.begin(clock.ticks());
+            std::iter::from_fn(|| take(port)).collect::<Vec<_>>()
+        };
+        let texts = |texts: &[&str]| -> Vec<Vec<u8>> {
+            texts.iter().map(|text| text.as_bytes().to_vec()).collect()
+        };
+        assert_eq!(received(&mut one), texts(&["first", "second"]));
+        let mut at_other = received(&mut other);
+        at_other.sort();
+        assert_eq!(at_other, texts(&["first", "second", "third"]));
+        assert_eq!(received(&mut third), texts(&["third"]));
+
+        other.leave(here.gid);
+        assert!(send(&mut third, &here, b"fourth"));
+        assert_eq!(received(&mut one), texts(&["fourth"]));
+        assert_eq!(received(&mut other), texts(&[]));
+        drop(one);
+        assert!(matches!(third.reserve(&here, 64), Reservation::NoRoute));
+    }
+
+    #[test]
+    fn a_member_that_takes_nothing_holds_up_nobody() {
+        const FRAMES: u32 = 1000;
+        let (_directory, clock, mut one, mut stuck) = two("multicast-stuck");
+        let route = multicast_route(1);
+        one.join(route.gid);
+        stuck.join(route.gid);
+        let cancelled = one.reserve(&route, 8);
+        let Reservation::Ready(cancelled) = cancelled else {
+            panic!("there is room")
+        };
+        one.cancel(cancelled);
+        for number in 0..FRAMES {
+            assert!(send(&mut one, &route, &number.to_ne_bytes()));
+            one.begin(clock.ticks());
+            assert_eq!(take(&mut one), Some(number.to_ne_bytes().to_vec()));
+            one.finish(false);
+        }
+        stuck.begin(clock.ticks());
+        let kept = std::iter::from_fn(|| take(&mut stuck)).count();
+        assert!(kept > 10 && kept < FRAMES as usize, "{kept}");
+        assert!(send(&mut one, &route, b"again"));
+        let last = std::iter::from_fn(|| take(&mut stuck)).last();
+        assert_eq!(last.as_deref(), Some(b"again".as_slice()));
+    }
+
+    #[test]
+    fn groups_are_known_by_their_addresses() {
+        for (text, expected) in [
+            ("239.1.2.3", true),
+            ("224.0.0.1", true),
+            ("10.0.0.1", false),
+            ("127.0.0.1", false),
+            ("ff0e::1", true),
+            ("fe80::1", false),
+            ("2001:db8::1", false),
+        ] {
+            assert_eq!(is_multicast(text.parse().expect("an address")), expected);
+        }
+    }
+
+    #[test]
+    fn an_injected_fault_is_work() {
+        let (_directory, clock, mut one, _other) = two("inject");
+        let place = one.place.number();
+        assert!(!one.has_work() && one.link_is_up());
+        one.registry.inject(place, Injection::PortDown, Ticks(1));
+        assert!(one.has_work() && one.link_is_up(), "not seen yet");
+        one.begin(clock.ticks());
+        assert!(!one.has_work() && !one.link_is_up());
+        one.registry.inject(place, Injection::PortUp, Ticks(1));
+        one.begin(clock.ticks());
+        assert!(one.link_is_up() && !one.is_device_fatal());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The register of functions on this machine: one small file that every process maps.
 //!
-//! It has 255 *places*, one page each. Place `n` owns the QPNs `n << 16 .. (n + 1) << 16`. A
-//! process holds its place by a record lock on byte `n` of the file, which the kernel frees when
+//! It has 254 *places*, one page each. Place `n` owns the QPNs `n << 16 .. (n + 1) << 16`. A
+//! function holds its place by a record lock on byte `n` of the file, which the kernel frees when
 //! the process ends, however it ends. All words are read and written atomically, and whatever
 //! another process may have written is checked before use.
 
@@ -9,95 +9,35 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use ferroce_wire::{Gid, Mac, Qpn};
+use ferroce_wire::Qpn;
 use parking_lot::Mutex;
 
 use super::ring::RingName;
-use crate::clock::Ticks;
 use crate::error::Error;
 use crate::fork;
 use crate::os;
 use crate::shared_memory::Mapping;
+use layout::{FILE_SIZE, LAYOUT_VERSION, MAGIC, field, header, place_offset};
 
-/// Places, counting place 0, which nobody gets: its QPNs include the special QPs 0 and 1.
-pub const PLACES: usize = 256;
-/// GIDs that a place has room for.
-pub const MAX_GIDS: usize = 32;
-/// Bytes of a host name, in UTF-8; longer ones are cut.
-pub const MAX_HOST_NAME: usize = 64;
-/// Counters that a place has room for.
-pub const MAX_COUNTERS: usize = 256;
-/// Words of the bitmap of places that announced a ring.
-pub const ANNOUNCE_WORDS: usize = PLACES / 64;
+mod groups;
+mod identity;
+mod injection;
+mod layout;
+mod signals;
+
+pub use groups::PlaceSet;
+pub use identity::{Identity, Occupant};
+pub use injection::{Injected, Injection};
+pub use layout::{ANNOUNCE_WORDS, MAX_COUNTERS, MAX_GIDS, MAX_GROUPS, MAX_HOST_NAME, PLACES};
 
 const FILE_NAME: &str = "registry";
-const MAGIC: u64 = u64::from_le_bytes(*b"Ferroce\n");
-/// Changes with every change of this file's or of the rings' layout.
-const LAYOUT_VERSION: u64 = 1;
-const PLACE_SIZE: usize = 4096;
-const FILE_SIZE: usize = PLACE_SIZE * PLACES;
 /// How long a process waits for another one that is just claiming a place.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// The lock of byte 0 guards the header and the act of claiming.
 const HEADER_LOCK: u64 = 0;
-
-/// The header takes the page of place 0.
-mod header {
-    pub const MAGIC: usize = 0;
-    pub const VERSION: usize = 8;
-    pub const GENERATION: usize = 16;
-    pub const NEXT_PLACE: usize = 24;
-}
-
-/// A place's page. What different processors write lies on different cache lines.
-mod field {
-    pub const GENERATION: usize = 0;
-    pub const PID: usize = 8;
-    pub const MAC: usize = 16;
-    pub const GID_COUNT: usize = 24;
-    pub const CAPTURE: usize = 32;
-    pub const NAME: usize = 64;
-    pub const GIDS: usize = 128;
-    pub const HEARTBEAT: usize = 1024;
-    pub const ARMED: usize = 1088;
-    pub const DOZING: usize = 1092;
-    pub const WOKEN_AT: usize = 1096;
-    pub const ANNOUNCED: usize = 1152;
-    pub const ANNOUNCE_EPOCH: usize = 1184;
-    pub const COUNTERS: usize = 2048;
-}
-
-const _: () = assert!(field::GIDS + 16 * MAX_GIDS <= field::HEARTBEAT);
-const _: () = assert!(field::COUNTERS + 8 * MAX_COUNTERS <= PLACE_SIZE);
-
-/// What a process tells the others about itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
-    /// Name of the host that it plays.
-    pub host: String,
-    /// MAC address of that host.
-    pub mac: Mac,
-    /// The host's addresses.
-    pub gids: Vec<Gid>,
-    /// Identifies the file that it captures to; 0: none.
-    pub capture: u64,
-}
-
-/// What a place says: whose it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Occupant {
-    /// The place.
-    pub place: u8,
-    /// Process id, as the process itself sees it.
-    pub pid: u32,
-    /// Number of the claim; no two claims have the same.
-    pub generation: u64,
-    /// What it told.
-    pub identity: Identity,
-}
 
 /// The mapped register.
 #[derive(Debug)]
@@ -210,6 +150,7 @@ impl Registry {
                 .wrapping_add(1)
                 .max(1);
             self.write_identity(number, generation, identity);
+            self.groups_changed();
             self.sweep();
             let fork_generation = fork::generation();
             return Ok(Some(Place {
@@ -239,48 +180,6 @@ impl Registry {
             ours.store(0, Ordering::Release);
         }
         locked
-    }
-
-    fn write_identity(&self, number: u8, generation: u64, identity: &Identity) {
-        let word = |offset| self.memory.word(place_offset(number) + offset);
-        word(field::GENERATION).store(0, Ordering::SeqCst);
-        word(field::PID).store(u64::from(std::process::id()), Ordering::Relaxed);
-        word(field::MAC).store(mac_to_word(identity.mac), Ordering::Relaxed);
-        word(field::CAPTURE).store(identity.capture, Ordering::Relaxed);
-        let gids = &identity.gids[..identity.gids.len().min(MAX_GIDS)];
-        word(field::GID_COUNT).store(gids.len() as u64, Ordering::Relaxed);
-        for (index, gid) in gids.iter().enumerate() {
-            let (high, low) = gid_to_words(*gid);
-            word(field::GIDS + 16 * index).store(high, Ordering::Relaxed);
-            word(field::GIDS + 16 * index + 8).store(low, Ordering::Relaxed);
-        }
-        let mut name = [0; MAX_HOST_NAME];
-        let length = (0..=identity.host.len().min(MAX_HOST_NAME))
-            .rfind(|length| identity.host.is_char_boundary(*length))
-            .unwrap_or(0);
-        name[..length].copy_from_slice(&identity.host.as_bytes()[..length]);
-        for (index, bytes) in name.chunks_exact(8).enumerate() {
-            let value = bytes
-                .iter()
-                .rev()
-                .fold(0, |value, byte| value << 8 | u64::from(*byte));
-            word(field::NAME + 8 * index).store(value, Ordering::Relaxed);
-        }
-        for offset in [
-            field::HEARTBEAT,
-            field::ARMED,
-            field::WOKEN_AT,
-            field::ANNOUNCE_EPOCH,
-        ] {
-            word(offset).store(0, Ordering::Relaxed);
-        }
-        for index in 0..ANNOUNCE_WORDS {
-            word(field::ANNOUNCED + 8 * index).store(0, Ordering::Relaxed);
-        }
-        for index in 0..MAX_COUNTERS {
-            word(field::COUNTERS + 8 * index).store(0, Ordering::Relaxed);
-        }
-        word(field::GENERATION).store(generation, Ordering::Release);
     }
 
     /// Removes the rings that nobody will attach to any more.
@@ -324,159 +223,17 @@ impl Registry {
         self.ours[usize::from(place)].load(Ordering::Relaxed) == fork::generation() + 1
     }
 
-    /// Who is at a place; None if nobody, or if it changed while it was read.
-    pub fn occupant(&self, place: u8) -> Option<Occupant> {
-        let generation = self.generation(place);
-        if generation == 0 || place == 0 {
-            return None;
-        }
-        let word = |offset| {
-            self.memory
-                .word(place_offset(place) + offset)
-                .load(Ordering::Relaxed)
-        };
-        let gids = (0..self.gid_count(place))
-            .map(|index| self.gid(place, index))
-            .collect();
-        let name: Vec<u8> = (0..MAX_HOST_NAME / 8)
-            .flat_map(|index| word(field::NAME + 8 * index).to_le_bytes())
-            .take_while(|byte| *byte != 0)
-            .collect();
-        let identity = Identity {
-            host: String::from_utf8_lossy(&name).into_owned(),
-            mac: word_to_mac(word(field::MAC)),
-            gids,
-            capture: word(field::CAPTURE),
-        };
-        let pid = word(field::PID) as u32;
-        (self.generation(place) == generation).then_some(Occupant {
-            place,
-            pid,
-            generation,
-            identity,
-        })
-    }
-
     /// Everybody who is alive, by place.
     pub fn occupants(&self) -> Vec<Occupant> {
-        (1..=u8::MAX)
+        (1..PLACES as u8)
             .filter(|place| self.is_alive(*place))
             .filter_map(|place| self.occupant(place))
             .collect()
     }
-
-    fn gid_count(&self, place: u8) -> usize {
-        let offset = place_offset(place) + field::GID_COUNT;
-        (self.memory.word(offset).load(Ordering::Relaxed) as usize).min(MAX_GIDS)
-    }
-
-    fn gid(&self, place: u8, index: usize) -> Gid {
-        let offset = place_offset(place) + field::GIDS + 16 * index;
-        let high = self.memory.word(offset).load(Ordering::Relaxed);
-        let low = self.memory.word(offset + 8).load(Ordering::Relaxed);
-        words_to_gid(high, low)
-    }
-
-    /// Whether the host of a place owns an address.
-    pub fn owns_gid(&self, place: u8, gid: Gid) -> bool {
-        (0..self.gid_count(place)).any(|index| self.gid(place, index) == gid)
-    }
-
-    /// The file to which the process at a place captures; 0: none.
-    pub fn capture(&self, place: u8) -> u64 {
-        self.memory
-            .word(place_offset(place) + field::CAPTURE)
-            .load(Ordering::Relaxed)
-    }
-
-    /// When the application at a place last polled, in ticks of the machine's counter.
-    #[inline]
-    pub fn heartbeat(&self, place: u8) -> &AtomicU64 {
-        self.memory.word(place_offset(place) + field::HEARTBEAT)
-    }
-
-    /// The word on which the background thread at a place sleeps: 1 while it does.
-    #[inline]
-    pub fn armed(&self, place: u8) -> &AtomicU32 {
-        self.memory.half_word(place_offset(place) + field::ARMED)
-    }
-
-    /// Counts up when somebody announces a ring to a place.
-    #[inline]
-    pub fn announce_epoch(&self, place: u8) -> &AtomicU32 {
-        self.memory
-            .half_word(place_offset(place) + field::ANNOUNCE_EPOCH)
-    }
-
-    /// Tells place `to` that the ring from place `from` is there.
-    pub fn announce(&self, from: u8, to: u8) {
-        let offset = place_offset(to) + field::ANNOUNCED + 8 * usize::from(from / 64);
-        self.memory
-            .word(offset)
-            .fetch_or(1 << (from % 64), Ordering::SeqCst);
-        self.announce_epoch(to).fetch_add(1, Ordering::SeqCst);
-    }
-
-    /// Takes the announcements for a place: one bit per place that has a new ring for it.
-    pub fn take_announced(&self, place: u8) -> [u64; ANNOUNCE_WORDS] {
-        std::array::from_fn(|index| {
-            let offset = place_offset(place) + field::ANNOUNCED + 8 * index;
-            self.memory.word(offset).swap(0, Ordering::SeqCst)
-        })
-    }
-
-    /// One published counter of a place.
-    pub fn counter(&self, place: u8, index: usize) -> &AtomicU64 {
-        assert!(index < MAX_COUNTERS);
-        self.memory
-            .word(place_offset(place) + field::COUNTERS + 8 * index)
-    }
-
-    /// When the background thread at a place was last woken, in ticks.
-    pub fn woken_at(&self, place: u8) -> &AtomicU64 {
-        self.memory.word(place_offset(place) + field::WOKEN_AT)
-    }
-
-    /// The word on which polling threads of the application at a place doze: 1 while one does.
-    #[inline]
-    pub fn dozing(&self, place: u8) -> &AtomicU32 {
-        self.memory.half_word(place_offset(place) + field::DOZING)
-    }
-
-    /// Wakes the application's dozing threads at a place, or if there is none the background
-    /// thread if it sleeps. Returns whether somebody was woken.
-    pub fn wake(&self, place: u8, now: Ticks) -> bool {
-        self.wake_dozing(place) || self.wake_background(place, now)
-    }
-
-    /// Wakes the application's dozing threads at a place.
-    #[inline]
-    pub fn wake_dozing(&self, place: u8) -> bool {
-        let dozing = self.dozing(place);
-        let is_asleep = dozing.load(Ordering::SeqCst) == 1 && dozing.swap(0, Ordering::SeqCst) == 1;
-        if is_asleep {
-            os::futex_wake_all(dozing);
-        }
-        is_asleep
-    }
-
-    /// Wakes the background thread at a place if it sleeps. Returns whether it did.
-    pub fn wake_background(&self, place: u8, now: Ticks) -> bool {
-        let armed = self.armed(place);
-        if armed.load(Ordering::SeqCst) != 1 {
-            return false;
-        }
-        self.woken_at(place).store(now.0, Ordering::Relaxed);
-        let is_asleep = armed.swap(0, Ordering::SeqCst) == 1;
-        if is_asleep {
-            os::futex_wake_all(armed);
-        }
-        is_asleep
-    }
 }
 
 impl Place {
-    /// Its number, 1 to 255: the upper 8 bits of its QPNs.
+    /// Its number, 1 to 254: the upper 8 bits of its QPNs.
     pub fn number(&self) -> u8 {
         self.number
     }
@@ -505,6 +262,7 @@ impl Drop for Place {
         }
         let offset = place_offset(self.number) + field::GENERATION;
         self.registry.memory.word(offset).store(0, Ordering::SeqCst);
+        self.registry.groups_changed();
         self.registry.remove_rings_to(self.number);
         os::unlock_byte(&self.registry.file, u64::from(self.number));
         self.registry.ours[usize::from(self.number)].store(0, Ordering::Release);
@@ -529,10 +287,6 @@ impl Registry {
             }
         }
     }
-}
-
-fn place_offset(place: u8) -> usize {
-    usize::from(place) * PLACE_SIZE
 }
 
 fn lock_header(file: &File) -> io::Result<()> {
@@ -609,35 +363,19 @@ fn refuse_if_used(file: &File, path: &Path, found: u64) -> Result<(), Error> {
     Ok(())
 }
 
-fn mac_to_word(mac: Mac) -> u64 {
-    mac.0
-        .iter()
-        .fold(0, |word, byte| word << 8 | u64::from(*byte))
-}
-
-fn word_to_mac(word: u64) -> Mac {
-    let [_, _, bytes @ ..] = word.to_be_bytes();
-    Mac(bytes)
-}
-
-fn gid_to_words(gid: Gid) -> (u64, u64) {
-    let value = u128::from_be_bytes(gid.0);
-    ((value >> 64) as u64, value as u64)
-}
-
-fn words_to_gid(high: u64, low: u64) -> Gid {
-    Gid((u128::from(high) << 64 | u128::from(low)).to_be_bytes())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Ticks;
     use crate::test_support::temporary_directory;
+    use ferroce_wire::{Gid, Mac};
+    use std::net::Ipv4Addr;
 
     fn identity(host: &str) -> Identity {
         let mac = Mac([2, 0, 0, 0, 0, 7]);
         Identity {
             host: host.to_owned(),
+            device: 0,
             mac,
             gids: vec![
                 Gid::link_local(mac),
@@ -684,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn full_after_255() {
+    fn full_after_254() {
         let directory = temporary_directory("full");
         let registry = Registry::open(directory.path()).expect("new");
         let places: Vec<Place> = (1..PLACES)
@@ -692,7 +430,7 @@ mod tests {
             .collect();
         assert!(matches!(
             registry.claim(&identity("x")),
-            Err(Error::Full(255))
+            Err(Error::Full(254))
         ));
         drop(places);
         registry.claim(&identity("x")).expect("free again");
@@ -726,6 +464,103 @@ mod tests {
         drop(place);
         assert!(!path.exists());
         drop(other);
+    }
+
+    /// Claims until the place comes around again, as it does when its owner has died.
+    fn claim_again(registry: &'static Registry, number: u8) -> Place {
+        let mut others = Vec::new();
+        loop {
+            let place = registry.claim(&identity("x")).expect("free");
+            if place.number() == number {
+                return place;
+            }
+            others.push(place);
+        }
+    }
+
+    #[test]
+    fn a_new_owner_finds_nothing_of_the_last_one() {
+        let directory = temporary_directory("reuse");
+        let registry = Registry::open(directory.path()).expect("new");
+        let place = registry.claim(&identity("x")).expect("free");
+        let number = place.number();
+        // As if it had died while threads of it slept.
+        registry.dozing(number).store(1, Ordering::SeqCst);
+        registry.armed(number).store(1, Ordering::SeqCst);
+        registry.late_wakeups(number).store(3, Ordering::SeqCst);
+        registry.counter(number, 5).store(7, Ordering::SeqCst);
+        registry.inject(number, Injection::DeviceFatal, Ticks(1));
+        registry.dozing(number).store(1, Ordering::SeqCst);
+        assert!(place.join_group(group(1)));
+        drop(place);
+        let _again = claim_again(registry, number);
+        assert!(!registry.wake(number, Ticks(2)), "nobody sleeps");
+        assert_eq!(registry.late_wakeups(number).load(Ordering::SeqCst), 0);
+        assert_eq!(registry.counter(number, 5).load(Ordering::SeqCst), 0);
+        assert_eq!(registry.injected(number), Injected::default());
+        assert_eq!(registry.group_members(group(1)), PlaceSet::default());
+    }
+
+    #[test]
+    fn faults_are_injected_once_and_wake_who_sleeps() {
+        let directory = temporary_directory("inject");
+        let registry = Registry::open(directory.path()).expect("new");
+        let place = registry.claim(&identity("x")).expect("free").number();
+        assert!(!registry.inject(place, Injection::PortUp, Ticks(1)));
+        registry.armed(place).store(1, Ordering::SeqCst);
+        assert!(registry.inject(place, Injection::PortDown, Ticks(2)));
+        assert_eq!(registry.armed(place).load(Ordering::SeqCst), 0);
+        assert!(!registry.inject(place, Injection::PortDown, Ticks(3)));
+        assert!(registry.injected(place).is_port_down());
+        assert!(!registry.injected(place).is_device_fatal());
+        assert!(registry.inject(place, Injection::DeviceFatal, Ticks(4)));
+        assert!(registry.inject(place, Injection::PortUp, Ticks(5)));
+        assert!(!registry.injected(place).is_port_down());
+        assert!(registry.injected(place).is_device_fatal());
+    }
+
+    fn group(number: u8) -> Gid {
+        Gid::from_ipv4(Ipv4Addr::new(239, 0, 0, number))
+    }
+
+    #[test]
+    fn groups_have_members_until_they_leave() {
+        let directory = temporary_directory("groups");
+        let registry = Registry::open(directory.path()).expect("new");
+        let places: Vec<_> = (0..3)
+            .map(|_| registry.claim(&identity("x")).expect("free"))
+            .collect();
+        let all = [0b1110, 0, 0, 0];
+        for place in &places {
+            for number in 1..=3 {
+                assert!(place.join_group(group(number)));
+            }
+        }
+        let epoch = registry.group_epoch();
+        assert!(places[0].join_group(group(2)), "again");
+        assert_eq!(registry.group_epoch(), epoch);
+        assert_eq!(registry.group_members(group(1)), all);
+        places[1].leave_group(group(1));
+        places[1].leave_group(group(1));
+        assert_ne!(registry.group_epoch(), epoch);
+        assert_eq!(registry.group_members(group(1)), [0b1010, 0, 0, 0]);
+        assert_eq!(registry.group_members(group(2)), all);
+        assert_eq!(registry.group_members(group(3)), all);
+        drop(places);
+        assert_eq!(registry.group_members(group(3)), PlaceSet::default());
+    }
+
+    #[test]
+    fn a_place_has_room_for_so_many_groups() {
+        let directory = temporary_directory("many-groups");
+        let registry = Registry::open(directory.path()).expect("new");
+        let place = registry.claim(&identity("x")).expect("free");
+        assert!((0..MAX_GROUPS as u8).all(|number| place.join_group(group(number))));
+        assert!(!place.join_group(group(200)));
+        assert!(place.join_group(group(0)), "it is there");
+        place.leave_group(group(0));
+        assert!(place.join_group(group(200)));
+        assert_eq!(registry.group_members(group(200)), [0b10, 0, 0, 0]);
     }
 
     #[test]

@@ -16,6 +16,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::os;
 use crate::shared_memory::{Buffer, Mapping};
 
+mod staging;
+
+pub use staging::Staging;
+
 /// Longest frame: Ethernet, VLAN, IPv6, UDP, BTH, the longest extension, 4096 bytes, ICRC.
 pub const MAX_FRAME: usize = 4214;
 

@@ -1,0 +1,111 @@
+//! Frames to multicast groups: a copy for every function that has joined, also for our own.
+
+use ferroce_model::port::Reservation;
+use ferroce_wire::Gid;
+
+use super::FabricPort;
+use crate::fabric::registry::PlaceSet;
+use crate::fabric::ring::{Frame, Staging};
+
+/// Destination QPN of all multicast (IBTA vol 1, 10.5: 0xffffff).
+pub const MULTICAST_QPN: u32 = 0xff_ffff;
+/// Groups whose members are remembered.
+const MAX_KNOWN: usize = 64;
+
+/// What a sender of multicast keeps.
+#[derive(Debug, Default)]
+pub(super) struct Multicast {
+    staging: Option<Staging>,
+    /// The members of groups that were sent to, as of `epoch`.
+    known: Vec<(Gid, PlaceSet)>,
+    epoch: u64,
+}
+
+/// Whether an address is that of a group: ff00::/8, or 224.0.0.0/4 mapped into IPv6.
+pub fn is_multicast(gid: Gid) -> bool {
+    gid.to_ipv4()
+        .map_or(gid.0[0] == 0xff, |address| address.is_multicast())
+}
+
+impl FabricPort {
+    /// A frame that will be copied for the members of a group.
+    #[cold]
+    pub(super) fn reserve_multicast(&mut self, group: Gid, length: usize) -> Reservation<Frame> {
+        if self.members(group) == PlaceSet::default() {
+            return Reservation::NoRoute;
+        }
+        if self.multicast.staging.is_none() {
+            match Staging::new() {
+                Ok(staging) => self.multicast.staging = Some(staging),
+                Err(error) => {
+                    tracing::error!(%error, "no memory for frames to multicast groups");
+                    return Reservation::NoRoute;
+                }
+            }
+        }
+        let frame = self
+            .multicast
+            .staging
+            .as_mut()
+            .and_then(|staging| staging.reserve(group, length));
+        frame.map_or(Reservation::Full, Reservation::Ready)
+    }
+
+    /// Copies a frame into the ring of each member. Where there is no room its copy is lost: one
+    /// slow member must not hold up the others.
+    #[cold]
+    pub(super) fn transmit_multicast(&mut self, frame: Frame) {
+        let Some(staging) = &self.multicast.staging else {
+            return;
+        };
+        let group = staging.group(&frame);
+        for (index, mut word) in self.members(group).into_iter().enumerate() {
+            while word != 0 {
+                let to = (index as u32 * 64 + word.trailing_zeros()) as u8;
+                word &= word - 1;
+                self.copy_to(to, frame.as_ref());
+            }
+        }
+        self.cancel_multicast(frame);
+    }
+
+    /// Gives a frame back, sent or not.
+    pub(super) fn cancel_multicast(&mut self, frame: Frame) {
+        if let Some(staging) = &mut self.multicast.staging {
+            staging.release(frame);
+        }
+    }
+
+    fn copy_to(&mut self, to: u8, bytes: &[u8]) {
+        let generation = self.registry.generation(to);
+        let peer = &self.peers[usize::from(to)];
+        let is_known = peer.generation == generation && peer.ring.is_some();
+        if !is_known && !self.connect(to, generation, None) {
+            return;
+        }
+        let ring = self.peers[usize::from(to)].ring.as_mut();
+        if let Some(mut copy) = ring.and_then(|ring| ring.reserve(bytes.len())) {
+            copy.as_mut().copy_from_slice(bytes);
+            self.hand_over(copy);
+        }
+    }
+
+    /// The members of a group, looked up when any group has changed.
+    fn members(&mut self, group: Gid) -> PlaceSet {
+        let epoch = self.registry.group_epoch();
+        if self.multicast.epoch != epoch {
+            self.multicast.epoch = epoch;
+            self.multicast.known.clear();
+        }
+        let known = self.multicast.known.iter();
+        if let Some((_, members)) = known.into_iter().find(|(known, _)| *known == group) {
+            return *members;
+        }
+        let members = self.registry.group_members(group);
+        if self.multicast.known.len() == MAX_KNOWN {
+            self.multicast.known.clear();
+        }
+        self.multicast.known.push((group, members));
+        members
+    }
+}

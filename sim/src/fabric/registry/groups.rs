@@ -1,0 +1,102 @@
+//! Who has joined which multicast group.
+//!
+//! Each place has a table that only its owner writes. Whoever changes any table counts up one word
+//! in the header, so that a sender may remember the members of a group until then.
+
+use std::sync::atomic::Ordering;
+
+use ferroce_wire::Gid;
+
+use super::layout::{
+    ANNOUNCE_WORDS, MAX_GROUPS, PLACES, field, gid_to_words, header, place_offset, words_to_gid,
+};
+use super::{Place, Registry};
+
+/// A bit for each place.
+pub type PlaceSet = [u64; ANNOUNCE_WORDS];
+
+impl Registry {
+    /// Counts the changes of all groups.
+    #[inline]
+    pub fn group_epoch(&self) -> u64 {
+        let epoch = self.memory.word(header::GROUP_EPOCH);
+        epoch.load(Ordering::Acquire)
+    }
+
+    pub(super) fn groups_changed(&self) {
+        let epoch = self.memory.word(header::GROUP_EPOCH);
+        epoch.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The places of a group's members. Some of them may be dead.
+    pub fn group_members(&self, group: Gid) -> PlaceSet {
+        let mut members = PlaceSet::default();
+        for place in 1..PLACES as u8 {
+            if self.generation(place) != 0 && self.group_index(place, group).is_some() {
+                members[usize::from(place / 64)] |= 1 << (place % 64);
+            }
+        }
+        members
+    }
+
+    fn group_count(&self, place: u8) -> usize {
+        let offset = place_offset(place) + field::GROUP_COUNT;
+        (self.memory.word(offset).load(Ordering::Acquire) as usize).min(MAX_GROUPS)
+    }
+
+    fn set_group_count(&self, place: u8, count: usize) {
+        let offset = place_offset(place) + field::GROUP_COUNT;
+        self.memory
+            .word(offset)
+            .store(count as u64, Ordering::Release);
+    }
+
+    fn group(&self, place: u8, index: usize) -> Gid {
+        let offset = place_offset(place) + field::GROUPS + 16 * index;
+        let high = self.memory.word(offset).load(Ordering::Relaxed);
+        let low = self.memory.word(offset + 8).load(Ordering::Relaxed);
+        words_to_gid(high, low)
+    }
+
+    fn set_group(&self, place: u8, index: usize, group: Gid) {
+        let offset = place_offset(place) + field::GROUPS + 16 * index;
+        let (high, low) = gid_to_words(group);
+        self.memory.word(offset).store(high, Ordering::Relaxed);
+        self.memory.word(offset + 8).store(low, Ordering::Relaxed);
+    }
+
+    fn group_index(&self, place: u8, group: Gid) -> Option<usize> {
+        (0..self.group_count(place)).find(|index| self.group(place, *index) == group)
+    }
+}
+
+impl Place {
+    /// Frames to a group come here from now on. False: there is no room for another group.
+    pub fn join_group(&self, group: Gid) -> bool {
+        let (registry, place) = (self.registry, self.number);
+        if registry.group_index(place, group).is_some() {
+            return true;
+        }
+        let count = registry.group_count(place);
+        if count == MAX_GROUPS {
+            return false;
+        }
+        registry.set_group(place, count, group);
+        registry.set_group_count(place, count + 1);
+        registry.groups_changed();
+        true
+    }
+
+    /// Frames to a group do not come here any more.
+    pub fn leave_group(&self, group: Gid) {
+        let (registry, place) = (self.registry, self.number);
+        let Some(index) = registry.group_index(place, group) else {
+            return;
+        };
+        // Written twice for a moment rather than nowhere: others may be reading.
+        let last = registry.group_count(place) - 1;
+        registry.set_group(place, index, registry.group(place, last));
+        registry.set_group_count(place, last);
+        registry.groups_changed();
+    }
+}

@@ -1,0 +1,62 @@
+//! Faults that `ferroce inject` asks for: a word at each place, which its function obeys.
+
+use std::sync::atomic::Ordering;
+
+use super::Registry;
+use super::layout::{field, place_offset};
+use crate::clock::Ticks;
+
+const PORT_DOWN: u64 = 1;
+const DEVICE_FATAL: u64 = 2;
+
+/// What to do to a function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Injection {
+    /// The cable is pulled out.
+    PortDown,
+    /// The cable is put back.
+    PortUp,
+    /// The device stops working.
+    DeviceFatal,
+}
+
+/// What was injected into a function and is still in force.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Injected(u64);
+
+impl Injected {
+    /// Whether the port has lost its link.
+    #[inline]
+    #[must_use]
+    pub fn is_port_down(self) -> bool {
+        self.0 & PORT_DOWN != 0
+    }
+
+    /// Whether the device has to stop.
+    #[inline]
+    #[must_use]
+    pub fn is_device_fatal(self) -> bool {
+        self.0 & DEVICE_FATAL != 0
+    }
+}
+
+impl Registry {
+    /// What was injected into the function at a place.
+    #[inline]
+    pub fn injected(&self, place: u8) -> Injected {
+        let offset = place_offset(place) + field::INJECTED;
+        Injected(self.memory.word(offset).load(Ordering::Acquire))
+    }
+
+    /// Injects something, and wakes whoever sleeps there. False: it was so before.
+    pub fn inject(&self, place: u8, injection: Injection, now: Ticks) -> bool {
+        let word = self.memory.word(place_offset(place) + field::INJECTED);
+        let (before, bit) = match injection {
+            Injection::PortDown => (word.fetch_or(PORT_DOWN, Ordering::SeqCst), PORT_DOWN),
+            Injection::PortUp => (!word.fetch_and(!PORT_DOWN, Ordering::SeqCst), PORT_DOWN),
+            Injection::DeviceFatal => (word.fetch_or(DEVICE_FATAL, Ordering::SeqCst), DEVICE_FATAL),
+        };
+        self.wake(place, now);
+        before & bit == 0
+    }
+}
