@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
 use ferroce_driver::bus::{Bus, BusError, DmaAccess, DmaMapping, InterruptHandler, PAGE_SIZE};
+use ferroce_model::host::DmaAtomic;
 use ferroce_model::{DmaError, Doorbell, Host, Nic, NicConfig};
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use ferroce_spec::register::{MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED};
@@ -69,6 +70,10 @@ impl Host for ProcessHost {
         self.memory.write_descriptor(iova, words)
     }
 
+    fn dma_atomic(&mut self, iova: u64, operation: DmaAtomic) -> Result<u64, DmaError> {
+        self.memory.atomic(iova, operation)
+    }
+
     #[inline]
     fn interrupt(&mut self, vector: u16) {
         self.raised |= 1u64.checked_shl(u32::from(vector)).unwrap_or(0);
@@ -99,7 +104,7 @@ struct Model {
 impl Model {
     /// Whether a frame or a doorbell waits (in the bitmap of doorbells more may).
     fn has_work(&self) -> bool {
-        self.port.has_frame() || !self.host.direct.is_empty() || !self.host.taker.is_idle()
+        self.port.has_work() || !self.host.direct.is_empty() || !self.host.taker.is_idle()
     }
 }
 

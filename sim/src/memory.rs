@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
-use ferroce_model::host::DmaError;
+use ferroce_model::host::{DmaAtomic, DmaError};
 
 /// Regions remembered by the page in which they were last used.
 const CACHE_LINES: usize = 256;
@@ -256,6 +256,32 @@ impl MemoryMap {
         unsafe { AtomicU64::from_ptr(base.add(first.len())) }.store(*last, Ordering::Release);
         Ok(())
     }
+
+    /// Changes eight bytes of the application's memory by an instruction of this processor, so
+    /// that it is atomic with what the application's threads and other devices do to them.
+    ///
+    /// # Errors
+    /// [`DmaError`] if they are not mapped for reading and writing, or not aligned.
+    pub fn atomic(&mut self, iova: u64, operation: DmaAtomic) -> Result<u64, DmaError> {
+        const LENGTH: usize = size_of::<u64>();
+        let refused = DmaError {
+            iova,
+            length: LENGTH,
+        };
+        self.readable(iova, LENGTH)?;
+        let address = self.writable(iova, LENGTH)?;
+        if address % LENGTH != 0 {
+            return Err(refused);
+        }
+        // SAFETY: mapped, readable and writable (see `write`), and aligned.
+        let word = unsafe { AtomicU64::from_ptr(address as *mut u64) };
+        Ok(match operation {
+            DmaAtomic::FetchAdd { add } => word.fetch_add(add, Ordering::SeqCst),
+            DmaAtomic::CompareSwap { compare, swap } => word
+                .compare_exchange(compare, swap, Ordering::SeqCst, Ordering::SeqCst)
+                .unwrap_or_else(|original| original),
+        })
+    }
 }
 
 #[inline]
@@ -411,6 +437,56 @@ mod tests {
             map.write_descriptor(IOVA + 24, &[1, 2]).is_err(),
             "over the end"
         );
+    }
+
+    #[test]
+    fn atomics_need_both_rights_and_alignment() {
+        let (target, address) = memory(8);
+        let mut map = MemoryMap::default();
+        map.map(IOVA, address, 32, Rights::ReadWrite).expect("free");
+        map.map(IOVA + 32, address + 32, 16, Rights::Read)
+            .expect("free");
+        map.map(IOVA + 48, address + 48, 16, Rights::Write)
+            .expect("free");
+        let add = DmaAtomic::FetchAdd { add: 5 };
+        target[1].store(u64::MAX, Ordering::Relaxed);
+        assert_eq!(map.atomic(IOVA + 8, add), Ok(u64::MAX), "and wraps");
+        assert_eq!(map.atomic(IOVA + 8, add), Ok(4));
+        let swap = |compare| DmaAtomic::CompareSwap { compare, swap: 77 };
+        assert_eq!(map.atomic(IOVA + 8, swap(8)), Ok(9));
+        assert_eq!(target[1].load(Ordering::Relaxed), 9, "it was another");
+        assert_eq!(map.atomic(IOVA + 8, swap(9)), Ok(9));
+        assert_eq!(target[1].load(Ordering::Relaxed), 77);
+        for refused in [4, 28, 32, 48, 64] {
+            assert!(map.atomic(IOVA + refused, add).is_err(), "{refused}");
+        }
+        // Aligned for the device, not for this processor.
+        map.map(1 << 40, address + 4, 16, Rights::ReadWrite)
+            .expect("free");
+        assert!(map.atomic(1 << 40, add).is_err());
+    }
+
+    #[test]
+    fn atomics_of_the_device_and_of_this_processor_do_not_lose_each_other() {
+        const ROUNDS: u64 = 20_000;
+        let (target, address) = memory(1);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let mut map = MemoryMap::default();
+                    map.map(IOVA, address, 8, Rights::ReadWrite).expect("free");
+                    for _ in 0..ROUNDS {
+                        map.atomic(IOVA, DmaAtomic::FetchAdd { add: 1 })
+                            .expect("mapped");
+                    }
+                });
+            }
+            for _ in 0..ROUNDS {
+                target[0].fetch_add(1 << 32, Ordering::Relaxed);
+            }
+        });
+        let total = target[0].load(Ordering::Relaxed);
+        assert_eq!(total, 2 * ROUNDS + (ROUNDS << 32));
     }
 
     #[test]
