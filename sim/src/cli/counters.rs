@@ -2,6 +2,7 @@
 
 use clap::Args;
 use ferroce_sim::fabric::registry::Registry;
+use ferroce_sim::host::device_name;
 use ferroce_sim::runtime_directory;
 use ferroce_spec::counter::COUNTERS;
 use std::sync::atomic::Ordering;
@@ -12,6 +13,10 @@ use super::devices::program_name;
 ///
 /// A program brings its counters up to date every few hundred turns of its NIC, and when it
 /// becomes idle.
+///
+/// The last two are not the NIC's: how often the thread that serves a program while it does not
+/// poll got a processor more than 100 ms too late (the machine is overloaded, or the program was
+/// stopped; peers then see timeouts), and the longest time in microseconds that it ever waited.
 #[derive(Debug, Args)]
 pub struct Counters {
     /// Only those of this process
@@ -38,13 +43,20 @@ impl Counters {
         }
         for occupant in occupants {
             let (pid, host) = (occupant.pid, &occupant.identity.host);
-            println!("pid {pid}  {}  on host {host}", program_name(pid));
-            for (index, counter) in COUNTERS.iter().enumerate() {
-                let value = registry
-                    .counter(occupant.place, index)
-                    .load(Ordering::Relaxed);
+            let device = device_name(occupant.identity.device);
+            println!("pid {pid}  {}  {device} on host {host}", program_name(pid));
+            let of_the_nic = COUNTERS.iter().enumerate().map(|(index, counter)| {
+                let value = registry.counter(occupant.place, index);
+                (counter.name, value)
+            });
+            let of_the_host = [
+                ("late_wakeups", registry.late_wakeups(occupant.place)),
+                ("max_late_us", registry.max_late_us(occupant.place)),
+            ];
+            for (name, value) in of_the_nic.chain(of_the_host) {
+                let value = value.load(Ordering::Relaxed);
                 if value != 0 || self.all {
-                    println!("  {:24} {value:>16}", counter.name);
+                    println!("  {name:24} {value:>16}");
                 }
             }
         }

@@ -1,66 +1,121 @@
-//! `ferroce devices`: the device, and who is on the fabric.
+//! `ferroce devices`: the devices, and who is on the fabric.
 
 use std::fs;
 use std::net::Ipv6Addr;
 
 use clap::Args;
-use ferroce_sim::fabric::registry::{Occupant, Registry};
-use ferroce_sim::host::HostIdentity;
+use ferroce_sim::fabric::registry::{Injected, Occupant, Registry};
+use ferroce_sim::host::{HostIdentity, device_name, devices_from_environment};
 use ferroce_sim::runtime_directory;
 use ferroce_wire::{Gid, Mac};
 
-/// List the device, the hosts of the fabric and the programs on them.
+/// List the devices, the hosts of the fabric and the programs on them.
 #[derive(Debug, Args)]
 pub struct Devices {}
+
+/// A device of a host, as each program there sees it.
+struct Device {
+    host: String,
+    number: u8,
+    mac: Mac,
+    gids: Vec<Gid>,
+}
+
+impl Device {
+    fn of_this_host(identity: HostIdentity) -> Self {
+        Self {
+            host: identity.name,
+            number: identity.device,
+            mac: Mac(identity.mac),
+            gids: identity.gids.iter().map(|entry| Gid(entry.gid)).collect(),
+        }
+    }
+
+    fn of(occupant: &Occupant) -> Self {
+        let identity = &occupant.identity;
+        Self {
+            host: identity.host.clone(),
+            number: identity.device,
+            mac: identity.mac,
+            gids: identity.gids.clone(),
+        }
+    }
+
+    fn is_used_by(&self, occupant: &Occupant) -> bool {
+        let identity = &occupant.identity;
+        (&self.host, self.number, self.mac) == (&identity.host, identity.device, identity.mac)
+    }
+}
 
 impl Devices {
     /// Prints the list.
     pub fn execute(self) -> Result<(), String> {
         let directory = runtime_directory().map_err(|error| error.to_string())?;
         let registry = Registry::open(&directory).map_err(|error| error.to_string())?;
-        let host = HostIdentity::from_environment().map_err(|error| error.to_string())?;
-        let gids: Vec<Gid> = host.gids.iter().map(|entry| Gid(entry.gid)).collect();
-        println!("device ferroce0, port 1 (RoCEv2)");
+        let count = devices_from_environment().map_err(|error| error.to_string())?;
         println!("fabric {}", directory.display());
-        println!();
         let occupants = registry.occupants();
-        let mut hosts: Vec<(String, Mac, Vec<Gid>)> = vec![(host.name, Mac(host.mac), gids)];
+        let mut devices: Vec<_> = (0..count)
+            .map(HostIdentity::of_device)
+            .map(|identity| identity.map(Device::of_this_host))
+            .collect::<Result<_, _>>()
+            .map_err(|error| error.to_string())?;
         for occupant in &occupants {
-            let identity = &occupant.identity;
-            if !hosts
-                .iter()
-                .any(|(name, mac, _)| (name, *mac) == (&identity.host, identity.mac))
-            {
-                hosts.push((identity.host.clone(), identity.mac, identity.gids.clone()));
+            if !devices.iter().any(|device| device.is_used_by(occupant)) {
+                devices.push(Device::of(occupant));
             }
         }
-        for (index, (name, mac, gids)) in hosts.iter().enumerate() {
-            let this = if index == 0 { "  (this one)" } else { "" };
-            println!("host {name}  {mac}{this}");
-            for (index, gid) in gids.iter().enumerate() {
-                println!("  gid {index:2}  {}", address(*gid));
+        let this = devices[0].host.clone();
+        // Stable: this host stays in front, with its devices in order.
+        devices.sort_by_key(|device| (device.host != this, device.host.clone(), device.number));
+        let mut host = None;
+        for device in &devices {
+            if host != Some(&device.host) {
+                host = Some(&device.host);
+                let mark = if device.host == this {
+                    "  (this one)"
+                } else {
+                    ""
+                };
+                println!("\nhost {}{mark}", device.host);
             }
-            let here = |occupant: &&Occupant| {
-                (&occupant.identity.host, occupant.identity.mac) == (name, *mac)
-            };
-            for occupant in occupants.iter().filter(here) {
-                println!("  {}", line(occupant));
-            }
+            print_device(device, &occupants, registry);
         }
         if occupants.is_empty() {
-            println!();
-            println!("No program uses the device now. Start one: ferroce run -- PROGRAM");
+            println!("\nNo program uses the device now. Start one: ferroce run -- PROGRAM");
         }
         Ok(())
     }
 }
 
-fn line(occupant: &Occupant) -> String {
+fn print_device(device: &Device, occupants: &[Occupant], registry: &Registry) {
+    println!(
+        "  device {}  {}  port 1 (RoCEv2)",
+        device_name(device.number),
+        device.mac
+    );
+    for (index, gid) in device.gids.iter().enumerate() {
+        println!("    gid {index:2}  {}", address(*gid));
+    }
+    for occupant in occupants
+        .iter()
+        .filter(|occupant| device.is_used_by(occupant))
+    {
+        println!("    {}", line(occupant, registry.injected(occupant.place)));
+    }
+}
+
+fn line(occupant: &Occupant, injected: Injected) -> String {
     let first = u32::from(occupant.place) << 16;
     let last = first | 0xffff;
     let pid = occupant.pid;
+    let fault = match injected {
+        _ if injected.is_device_fatal() => "  stopped",
+        _ if injected.is_port_down() => "  port down",
+        _ => "",
+    };
     format!(
-        "pid {pid}  {}  QPNs {first:#08x}-{last:#08x}",
+        "pid {pid}  {}  QPNs {first:#08x}-{last:#08x}{fault}",
         program_name(pid)
     )
 }

@@ -2,6 +2,7 @@
 
 mod counters;
 mod devices;
+mod inject;
 mod library;
 mod program;
 mod run;
@@ -26,6 +27,7 @@ Two terminals, one machine, no RDMA hardware, no root:
 While they run:
   ferroce devices                             who is on the fabric
   ferroce counters                            what their NICs have counted
+  ferroce inject port-down                    pulls their cables
 
 `ferroce help COMMAND` tells more about each command."
 )]
@@ -39,6 +41,7 @@ enum Command {
     Run(run::Run),
     Devices(devices::Devices),
     Counters(counters::Counters),
+    Inject(inject::Inject),
     #[command(subcommand)]
     Wire(wire::Wire),
 }
@@ -50,6 +53,7 @@ impl Cli {
             Command::Run(run) => run.execute(),
             Command::Devices(devices) => or_complain(devices.execute()),
             Command::Counters(counters) => or_complain(counters.execute()),
+            Command::Inject(inject) => or_complain(inject.execute()),
             Command::Wire(wire) => wire.execute(),
         }
     }

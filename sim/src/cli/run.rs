@@ -7,15 +7,15 @@ use std::process::{Command, ExitCode};
 
 use clap::{Args, ValueEnum};
 use ferroce_sim::capture::Capture;
-use ferroce_sim::host::{HostIdentity, parse_addresses};
+use ferroce_sim::host::{HostIdentity, parse_addresses, parse_devices};
 use ferroce_sim::runtime_directory;
 
 use super::{EXIT_FAILURE, complain, library, program};
 
 /// Run a program on the model.
 ///
-/// The program and the processes that it starts find one RDMA device, ferroce0. All programs of
-/// the same user on this machine reach each other over it.
+/// The program and the processes that it starts find one RDMA device, ferroce0, or as many as
+/// --devices says. All programs of the same user on this machine reach each other over them.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -23,9 +23,11 @@ Examples:
   ferroce run -- ib_write_bw & ferroce run -- ib_write_bw 127.0.0.1
   ferroce run --capture rdma.pcapng -- ibv_rc_pingpong -g 1
   ferroce run --host a -- PROGRAM         on a host of its own, with an address of its own
+  ferroce run --devices 2 -- ibv_devices  with ferroce0 and ferroce1
 
 Environment (what the options set; programs may also be given it directly):
-  FERROCE_HOST, FERROCE_ADDRESS, FERROCE_CAPTURE, FERROCE_ICRC, FERROCE_PART_ID
+  FERROCE_HOST, FERROCE_ADDRESS, FERROCE_DEVICES, FERROCE_CAPTURE, FERROCE_ICRC,
+  FERROCE_PART_ID
   FERROCE_DIR    where programs meet; /dev/shm/ferroce-UID if not set
   FERROCE_LOG    what to tell on standard error: error, warn, info, debug, or a filter")]
 pub struct Run {
@@ -36,6 +38,11 @@ pub struct Run {
     /// IP addresses of that host, separated by commas; derived from its name if not given
     #[arg(long, value_name = "IP")]
     address: Option<String>,
+
+    /// Devices that the program sees, 1 to 8. ferroce0 has the host's addresses; each further one
+    /// has an address of its own: 127.0.0.2 is that of ferroce1, unless the host has a name
+    #[arg(long, value_name = "N")]
+    devices: Option<String>,
 
     /// Append every frame that it sends or receives to a pcapng file
     #[arg(long, value_name = "FILE")]
@@ -106,6 +113,10 @@ impl Run {
             HostIdentity::named(name, None).map_err(|error| error.to_string())?;
             environment.push(("FERROCE_HOST", name.into()));
         }
+        if let Some(text) = &self.devices {
+            parse_devices(text).map_err(|error| error.to_string())?;
+            environment.push(("FERROCE_DEVICES", text.into()));
+        }
         if let Some(path) = &self.capture {
             // The program may change its folder before it opens the device.
             let path = std::path::absolute(path).map_err(|error| error.to_string())?;
@@ -163,6 +174,8 @@ mod tests {
             "a",
             "--address",
             "10.1.2.3",
+            "--devices",
+            "2",
             "--icrc",
             "on",
             "--part-id",
@@ -174,6 +187,7 @@ mod tests {
         let expected = [
             ("FERROCE_ADDRESS", "10.1.2.3"),
             ("FERROCE_HOST", "a"),
+            ("FERROCE_DEVICES", "2"),
             ("FERROCE_ICRC", "on"),
             ("FERROCE_PART_ID", "1017"),
         ];
@@ -186,7 +200,13 @@ mod tests {
 
     #[test]
     fn bad_values_are_refused() {
-        for bad in [["--address", "10.1"], ["--part-id", "xyz"], ["--host", ""]] {
+        for bad in [
+            ["--address", "10.1"],
+            ["--part-id", "xyz"],
+            ["--host", ""],
+            ["--devices", "0"],
+            ["--devices", "9"],
+        ] {
             assert!(
                 parsed(&[bad[0], bad[1], "p"]).environment().is_err(),
                 "{bad:?}"

@@ -1,0 +1,113 @@
+//! `ferroce inject`: faults, into programs that run.
+
+use std::fmt::Write;
+
+use clap::{Args, ValueEnum};
+use ferroce_sim::clock::Clock;
+use ferroce_sim::fabric::registry::{Injection, Occupant, Registry};
+use ferroce_sim::host::device_name;
+use ferroce_sim::runtime_directory;
+
+use super::devices::program_name;
+
+/// Inject a fault into devices that programs use now.
+///
+/// Without options it goes to all devices of all your programs on this machine. A program that
+/// starts afterwards finds its port up.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ferroce run -- ibv_asyncwatch &
+  ferroce inject port-down                IBV_EVENT_PORT_ERR: nothing is sent or received
+  ferroce inject port-up                  IBV_EVENT_PORT_ACTIVE: transport goes on where it was
+  ferroce inject device-fatal --pid 4711  IBV_EVENT_DEVICE_FATAL: the device is gone
+
+`ferroce devices` shows whose port is down.")]
+pub struct Inject {
+    /// What happens
+    #[arg(value_enum)]
+    fault: Fault,
+
+    /// Only to programs on this host of the fabric
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
+
+    /// Only to this process
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
+
+    /// Only to devices of this name
+    #[arg(long, value_name = "ferroceN")]
+    device: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Fault {
+    /// The cable is pulled out
+    PortDown,
+    /// The cable is put back
+    PortUp,
+    /// The device stops working, until the program opens it anew
+    DeviceFatal,
+}
+
+impl Inject {
+    /// Injects, and says into what.
+    pub fn execute(self) -> Result<(), String> {
+        let directory = runtime_directory().map_err(|error| error.to_string())?;
+        let registry = Registry::open(&directory).map_err(|error| error.to_string())?;
+        let occupants = registry.occupants();
+        let chosen: Vec<_> = occupants.iter().filter(|o| self.is_meant(o)).collect();
+        if chosen.is_empty() {
+            return Err(self.nobody(&occupants));
+        }
+        let (injection, was_so) = match self.fault {
+            Fault::PortDown => (Injection::PortDown, "its port was down already"),
+            Fault::PortUp => (Injection::PortUp, "its port was up already"),
+            Fault::DeviceFatal => (Injection::DeviceFatal, "it had stopped already"),
+        };
+        let now = Clock::start().ticks();
+        for occupant in chosen {
+            let has_changed = registry.inject(occupant.place, injection, now);
+            let note = if has_changed { "done" } else { was_so };
+            println!("{}: {note}", name(occupant));
+        }
+        Ok(())
+    }
+
+    fn is_meant(&self, occupant: &Occupant) -> bool {
+        let identity = &occupant.identity;
+        let has = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|w| w == is);
+        has(&self.host, &identity.host)
+            && has(&self.device, &device_name(identity.device))
+            && self.pid.is_none_or(|pid| pid == occupant.pid)
+    }
+
+    /// Says that nobody was meant, and who there is.
+    fn nobody(&self, occupants: &[Occupant]) -> String {
+        if occupants.is_empty() {
+            return "no program uses the device now".to_owned();
+        }
+        let mut message = "no program that runs uses".to_owned();
+        let device = self.device.as_deref().unwrap_or("the device");
+        // Writing to a string cannot fail.
+        let _ = write!(message, " {device}");
+        if let Some(host) = &self.host {
+            let _ = write!(message, " on host {host}");
+        }
+        if let Some(pid) = self.pid {
+            let _ = write!(message, " as process {pid}");
+        }
+        message.push_str("; there are:");
+        for occupant in occupants {
+            let _ = write!(message, "\n  {}", name(occupant));
+        }
+        message
+    }
+}
+
+fn name(occupant: &Occupant) -> String {
+    let (pid, identity) = (occupant.pid, &occupant.identity);
+    let (program, device) = (program_name(pid), device_name(identity.device));
+    format!("pid {pid}  {program}  {device} on host {}", identity.host)
+}
