@@ -6,6 +6,15 @@ use crate::memory::{MemoryUnit, count_fault, is_in_host_memory};
 use crate::mpt::Access;
 use crate::protection::ProtectionFault;
 use ferroce_spec::counter::Counter;
+use ferroce_transport::AtomicOperation;
+
+/// The DMA engine's name of an atomic operation.
+pub fn dma_atomic(operation: AtomicOperation) -> DmaAtomic {
+    match operation {
+        AtomicOperation::CompareSwap { compare, swap } => DmaAtomic::CompareSwap { compare, swap },
+        AtomicOperation::FetchAdd { add } => DmaAtomic::FetchAdd { add },
+    }
+}
 
 impl MemoryUnit {
     /// Carries an atomic operation out; returns what was in memory before.

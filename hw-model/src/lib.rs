@@ -35,6 +35,7 @@ pub mod mac;
 pub mod memory;
 mod modify_qp;
 pub mod mpt;
+mod local_operation;
 pub mod msix;
 pub mod mtt;
 pub mod nic;

@@ -1,12 +1,14 @@
 //! Processing unit: runs the transport of the queue pairs that are pinned to it.
 
-use crate::dma::Dma;
+use crate::atomic::dma_atomic;
+use crate::dma::{ATOMIC_BYTES, Dma};
 use crate::host::Host;
 use crate::memory::MemoryUnit;
 use crate::mpt::Access;
 use crate::queue::Edge;
 use crate::queue_pair::QueuePair;
 use crate::timing::{EdgeName, Timing, Work};
+use crate::window::Binder;
 use crate::wqe::SendPayload;
 use ferroce_spec::context::AccessRights;
 use ferroce_spec::counter::Counter;
@@ -186,6 +188,39 @@ fn carry_out<H: Host>(
         } => match qp.send.payload(request) {
             Some(SendPayload::Memory(list)) => {
                 done(memory.scatter(pd, list, offset, payload, dma).is_ok())
+        MemoryOp::TakeShared { .. } => MemoryAnswer::Invalid,
+        MemoryOp::Atomic {
+            r_key,
+            virtual_address,
+            operation,
+            srqn: _,
+        } => {
+            let access = Access {
+                pd,
+                key: r_key.0,
+                address: virtual_address,
+                length: ATOMIC_BYTES as u64,
+                rights: remote_rights(RemoteAccess::Atomic),
+                qpn: qp.qpn.value(),
+            };
+            match memory.atomic(&access, dma_atomic(operation), dma) {
+                Ok(original) => MemoryAnswer::Atomic(original),
+                Err(_) => MemoryAnswer::Failed,
+            }
+        }
+        MemoryOp::WriteAtomicResult { request, value } => match qp.send.payload(request) {
+            Some(SendPayload::Memory(list)) => {
+                let bytes = value.to_ne_bytes();
+                done(memory.scatter(pd, list, 0, &bytes, dma).is_ok())
+            }
+            _ => MemoryAnswer::Failed,
+        },
+        MemoryOp::Invalidate { r_key, srqn: _ } => {
+            let qpn = qp.qpn.value();
+            let binder = Binder { pd, qpn };
+            done(memory.invalidate_remotely(binder, r_key.0, dma).is_ok())
+        }
+        MemoryOp::WriteGrh { .. } => MemoryAnswer::Failed,
             }
             _ => MemoryAnswer::Failed,
         },

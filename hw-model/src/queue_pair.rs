@@ -68,7 +68,7 @@ impl QueuePair {
     /// Whether it may have something to send, to fetch or to flush.
     #[inline]
     pub fn has_work(&self) -> bool {
-        if !self.stalled.is_empty() || self.transport.has_transmit() {
+        if !self.stalled.is_empty() || self.transport.has_transmit() || self.transport.has_local() {
             return true;
         }
         let receives_wait = self.receive.consumer() != self.receive.producer;

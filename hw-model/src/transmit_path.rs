@@ -2,6 +2,7 @@
 
 use crate::dma::Dma;
 use crate::host::Host;
+use crate::local_operation;
 use crate::nic::{FLUSH_PER_TURN, Nic};
 use crate::outcome;
 use crate::packetizer::{Packetized, packetize};
@@ -49,6 +50,7 @@ impl<P: Port> Nic<P> {
         qp.scheduled = false;
         let mut worked = self.fetch.fetch(now, qp, &mut dma);
         worked |= flush_receives(qp);
+        worked |= local_operation::carry_out(now, qp, &mut self.memory, &mut dma);
         let unit = index as usize % self.units.len();
         self.units[unit].transmit(now, qp, self.config.quantum_packets, &self.config.timing);
         worked |= self.packetize(now, unit, host, port);

@@ -2,11 +2,14 @@
 
 use crate::scatter_list::ScatterList;
 use ferroce_spec::wqe::{
-    BLOCK_SIZE, ControlSegment, ControlWord, DataSegment, InlineHeader, MAX_BLOCKS,
-    MAX_DATA_SEGMENTS, MAX_INLINE, RemoteAddressSegment, SendOpcode,
+    AtomicSegment, BLOCK_SIZE, BindSegment, ControlSegment, ControlWord, DataSegment,
+    DatagramSegment, InlineHeader, MAX_BLOCKS, MAX_DATA_SEGMENTS, MAX_INLINE, RemoteAddressSegment,
+    SendOpcode,
 };
-use ferroce_transport::{Destination, MAX_MESSAGE_LENGTH, Remote, SendOperation, SendRequest};
-use ferroce_wire::{Immediate, RKey};
+use ferroce_transport::{
+    Destination, LocalKind, MAX_MESSAGE_LENGTH, Remote, SendOperation, SendRequest, Service,
+};
+use ferroce_wire::{Immediate, QKey, Qpn, RKey};
 use zerocopy::FromBytes;
 
 /// Where the payload of a send WQE lies.
@@ -16,7 +19,14 @@ pub enum SendPayload {
     Memory(ScatterList),
     /// In the WQE itself.
     Inline(InlinePayload),
+    /// None: the WQE binds a memory window.
+    Bind(Box<BindSegment>),
+    /// None: the WQE invalidates this local key.
+    Invalidate(u32),
 }
+
+/// Bits of the number of a queue pair, and of a shared receive queue.
+const QPN_MASK: u32 = 0xff_ffff;
 
 /// Inline bytes that are kept without an allocation.
 const SHORT_INLINE: usize = 48;
@@ -65,6 +75,8 @@ pub struct SendWqe {
     pub index: u32,
     /// Its payload.
     pub payload: SendPayload,
+    /// UD: where it goes.
+    pub datagram: Option<Box<DatagramSegment>>,
 }
 
 /// Why a send WQE cannot be executed.
@@ -110,80 +122,176 @@ pub fn block_count(head: &[u8], index: u32, available: u32) -> Result<u8, WqeErr
     Ok(blocks)
 }
 
-/// Decodes a whole WQE, whose head [`block_count`] has accepted.
-pub fn decode(bytes: &[u8]) -> Result<(SendRequest, SendWqe), WqeError> {
-    let blocks = (bytes.len() / BLOCK_SIZE) as u8;
-    let short = |_| WqeError::Segments(blocks);
-    let (control, rest) = ControlSegment::read_from_prefix(bytes).map_err(|_| short(()))?;
-    let word = control.control;
-    let (operation, rest) = decode_operation(&control, rest, blocks)?;
-    let (payload, length) = decode_payload(word, rest, blocks)?;
+/// Decodes a whole WQE of a queue pair of `service`, whose head [`block_count`] has accepted.
+pub fn decode(bytes: &[u8], service: Service) -> Result<(SendRequest, SendWqe), WqeError> {
+    let mut segments = Segments {
+        rest: bytes,
+        blocks: (bytes.len() / BLOCK_SIZE) as u8,
+    };
+    let control: ControlSegment = segments.take()?;
+    let (word, index) = (control.control, control.index);
+    let opcode = SendOpcode(word.opcode());
+    if !has_operation(service, opcode) {
+        return Err(WqeError::Opcode(opcode));
+    }
+    let mut datagram = None;
+    let mut destination = Destination::Connected;
+    let operation;
+    let (payload, length);
+    if let Some(local) = local_kind(opcode) {
+        operation = SendOperation::Local(local);
+        (payload, length) = (decode_local(local, &control, &mut segments)?, 0);
+    } else {
+        match service {
+            Service::UnreliableDatagram => {
+                let segment: DatagramSegment = segments.take()?;
+                destination = Destination::Datagram {
+                    qpn: Qpn::new(segment.dest_qpn & QPN_MASK),
+                    q_key: QKey(segment.q_key),
+                };
+                datagram = Some(Box::new(segment));
+            }
+            Service::XrcInitiator => {
+                let srqn = control.remote_srqn & QPN_MASK;
+                destination = Destination::Xrc { srqn };
+            }
+            _ => {}
+        }
+        operation = decode_operation(&control, &mut segments)?;
+        (payload, length) = decode_payload(word, &segments)?;
+    }
     let request = SendRequest {
-        id: control.index,
+        id: index,
         operation,
         length,
         signaled: word.signaled(),
         solicited: word.solicited(),
         fence: word.fence(),
-        destination: Destination::Connected,
+        destination,
     };
-    Ok((
-        request,
-        SendWqe {
-            index: control.index,
-            payload,
-        },
-    ))
+    let wqe = SendWqe {
+        index,
+        payload,
+        datagram,
+    };
+    Ok((request, wqe))
 }
 
-/// The operation, and the bytes behind its segments.
-fn decode_operation<'a>(
-    control: &ControlSegment,
+/// The segments of a WQE that are still to be read.
+struct Segments<'a> {
     rest: &'a [u8],
     blocks: u8,
-) -> Result<(SendOperation, &'a [u8]), WqeError> {
+}
+
+impl Segments<'_> {
+    #[inline]
+    fn take<T: FromBytes>(&mut self) -> Result<T, WqeError> {
+        let (segment, rest) = T::read_from_prefix(self.rest).map_err(|_| self.too_few())?;
+        self.rest = rest;
+        Ok(segment)
+    }
+
+    fn too_few(&self) -> WqeError {
+        WqeError::Segments(self.blocks)
+    }
+}
+
+/// Whether a queue pair of `service` has the operation. Datagrams are sent and nothing else, an
+/// XRC target sends nothing; what UC lacks of RC is the transport's to refuse.
+fn has_operation(service: Service, opcode: SendOpcode) -> bool {
+    match service {
+        Service::UnreliableDatagram => matches!(
+            opcode,
+            SendOpcode::NOP | SendOpcode::SEND | SendOpcode::SEND_IMMEDIATE
+        ),
+        Service::XrcTarget => false,
+        _ => true,
+    }
+}
+
+/// The kind of an operation that the NIC carries out without a packet.
+fn local_kind(opcode: SendOpcode) -> Option<LocalKind> {
+    Some(match opcode {
+        SendOpcode::NOP => LocalKind::Nop,
+        SendOpcode::LOCAL_INVALIDATE => LocalKind::Invalidate,
+        SendOpcode::BIND_WINDOW => LocalKind::Bind,
+        _ => return None,
+    })
+}
+
+/// What a local operation works on; it stands where other operations have their payload.
+fn decode_local(
+    kind: LocalKind,
+    control: &ControlSegment,
+    segments: &mut Segments<'_>,
+) -> Result<SendPayload, WqeError> {
+    Ok(match kind {
+        LocalKind::Nop => SendPayload::Memory(ScatterList::new(&[])),
+        LocalKind::Invalidate => SendPayload::Invalidate(u32::from_le_bytes(control.immediate)),
+        LocalKind::Bind => SendPayload::Bind(Box::new(segments.take()?)),
+    })
+}
+
+/// The operation.
+fn decode_operation(
+    control: &ControlSegment,
+    segments: &mut Segments<'_>,
+) -> Result<SendOperation, WqeError> {
     let immediate = Immediate(control.immediate);
-    let opcode = SendOpcode(control.control.opcode());
-    let remote = || {
-        let (segment, rest) =
-            RemoteAddressSegment::read_from_prefix(rest).map_err(|_| WqeError::Segments(blocks))?;
-        let r_key = RKey(segment.r_key);
-        Ok((
-            Remote {
-                virtual_address: segment.virtual_address,
-                r_key,
-            },
-            rest,
-        ))
-    };
-    Ok(match opcode {
-        SendOpcode::SEND => (SendOperation::Send, rest),
-        SendOpcode::SEND_IMMEDIATE => (SendOperation::SendImmediate(immediate), rest),
-        SendOpcode::RDMA_WRITE => {
-            let (remote, rest) = remote()?;
-            (SendOperation::RdmaWrite { remote }, rest)
+    Ok(match SendOpcode(control.control.opcode()) {
+        SendOpcode::SEND => SendOperation::Send,
+        SendOpcode::SEND_IMMEDIATE => SendOperation::SendImmediate(immediate),
+        SendOpcode::SEND_INVALIDATE => {
+            SendOperation::SendInvalidate(RKey(u32::from_le_bytes(control.immediate)))
         }
-        SendOpcode::RDMA_WRITE_IMMEDIATE => {
-            let (remote, rest) = remote()?;
-            (
-                SendOperation::RdmaWriteImmediate { remote, immediate },
-                rest,
-            )
-        }
-        SendOpcode::RDMA_READ => {
-            let (remote, rest) = remote()?;
-            (SendOperation::RdmaRead { remote }, rest)
+        SendOpcode::RDMA_WRITE => SendOperation::RdmaWrite {
+            remote: decode_remote(segments)?,
+        },
+        SendOpcode::RDMA_WRITE_IMMEDIATE => SendOperation::RdmaWriteImmediate {
+            remote: decode_remote(segments)?,
+            immediate,
+        },
+        SendOpcode::RDMA_READ => SendOperation::RdmaRead {
+            remote: decode_remote(segments)?,
+        },
+        opcode @ (SendOpcode::COMPARE_SWAP | SendOpcode::FETCH_ADD) => {
+            if control.control.inline() {
+                return Err(segments.too_few());
+            }
+            let remote = decode_remote(segments)?;
+            let AtomicSegment { swap_add, compare } = segments.take()?;
+            match opcode {
+                SendOpcode::COMPARE_SWAP => SendOperation::CompareSwap {
+                    remote,
+                    compare,
+                    swap: swap_add,
+                },
+                _ => SendOperation::FetchAdd {
+                    remote,
+                    add: swap_add,
+                },
+            }
         }
         other => return Err(WqeError::Opcode(other)),
+    })
+}
+
+/// The peer's memory.
+#[inline]
+fn decode_remote(segments: &mut Segments<'_>) -> Result<Remote, WqeError> {
+    let segment: RemoteAddressSegment = segments.take()?;
+    Ok(Remote {
+        virtual_address: segment.virtual_address,
+        r_key: RKey(segment.r_key),
     })
 }
 
 /// The payload and its length.
 fn decode_payload(
     word: ControlWord,
-    rest: &[u8],
-    blocks: u8,
+    segments: &Segments<'_>,
 ) -> Result<(SendPayload, u32), WqeError> {
+    let &Segments { rest, blocks } = segments;
     if word.inline() {
         let (header, bytes) =
             InlineHeader::read_from_prefix(rest).map_err(|_| WqeError::Segments(blocks))?;

@@ -6,7 +6,9 @@ use crate::queue_pair::QueuePair;
 use crate::wqe::{SendPayload, SendWqe, WqeError, block_count, decode};
 use ferroce_spec::counter::Counter;
 use ferroce_spec::wqe::{BLOCK_SIZE, MAX_BLOCKS};
-use ferroce_transport::{CompletionStatus, Destination, Instant, QpState, SendOperation, SendRequest};
+use ferroce_transport::{
+    CompletionStatus, Destination, Instant, QpState, SendOperation, SendRequest,
+};
 
 /// The fetch engine and its line buffer.
 #[derive(Debug)]
@@ -94,7 +96,7 @@ fn accept(now: Instant, qp: &mut QueuePair, rest: &[u8]) -> Result<usize, WqeErr
     let available = (rest.len() / BLOCK_SIZE) as u32;
     let blocks = block_count(rest, qp.send.fetched, available)?;
     let used = usize::from(blocks) * BLOCK_SIZE;
-    let (request, wqe) = decode(&rest[..used])?;
+    let (request, wqe) = decode(&rest[..used], qp.transport.service())?;
     qp.send.fetched = qp.send.fetched.wrapping_add(u32::from(blocks));
     post(now, qp, request, wqe);
     Ok(used)
@@ -121,6 +123,11 @@ fn reject(now: Instant, qp: &mut QueuePair, status: CompletionStatus) {
         destination: Destination::Connected,
     };
     let payload = SendPayload::Memory(crate::scatter_list::ScatterList::new(&[]));
-    post(now, qp, request, SendWqe { index, payload });
+    let wqe = SendWqe {
+        index,
+        payload,
+        datagram: None,
+    };
+    post(now, qp, request, wqe);
     qp.transport.fail_send(now, index, status);
 }
