@@ -101,7 +101,7 @@ fn gather<H: Host>(
                 destination.copy_from_slice(&inline.bytes()[start..end]);
                 Ok(())
             }
-            None => Err(ProtectionFault::InvalidKey { key: request }),
+            _ => Err(ProtectionFault::InvalidKey { key: request }),
         },
         Payload::ReadResponse {
             r_key,
