@@ -48,6 +48,8 @@ pub struct Bar {
     pub unmasked_vectors: u64,
     /// MSI-X table.
     pub msix: MsixTable,
+    /// Whether the port had a link when the NIC looked last.
+    pub link_up: bool,
 }
 
 impl Bar {
@@ -74,6 +76,7 @@ impl Bar {
             has_event_queue_doorbells: false,
             unmasked_vectors: 0,
             msix: MsixTable::new(),
+            link_up: true,
         }
     }
 
@@ -150,7 +153,7 @@ impl Bar {
         status.set_ready(!self.control.reset());
         status.set_enabled(self.is_enabled());
         status.set_fatal(self.fatal != FatalSyndrome::NONE);
-        status.set_link_up(true);
+        status.set_link_up(self.link_up);
         status
     }
 

@@ -139,19 +139,22 @@ impl<P: Port> Nic<P> {
             CommandOpcode::DESTROY_EQ => self.destroy_eq(entry),
             CommandOpcode::CREATE_CQ => self.create_cq(entry, host),
             CommandOpcode::QUERY_CQ => self.query_cq(entry, host),
+            CommandOpcode::MODIFY_CQ => self.modify_cq(entry, host),
             CommandOpcode::DESTROY_CQ => self.destroy_cq(entry, host),
             CommandOpcode::CREATE_QP => self.create_qp(entry, host),
             CommandOpcode::QUERY_QP => self.query_qp(entry, host),
             CommandOpcode::MODIFY_QP => self.modify_qp(now, entry, host, port),
             CommandOpcode::DESTROY_QP => self.destroy_qp(now, entry, host, port),
+            CommandOpcode::ATTACH_MULTICAST => self.attach_multicast(entry, host, port),
+            CommandOpcode::DETACH_MULTICAST => self.detach_multicast(entry, host, port),
+            CommandOpcode::CREATE_SRQ => self.create_srq(entry, host),
+            CommandOpcode::QUERY_SRQ => self.query_srq(entry, host),
+            CommandOpcode::MODIFY_SRQ => self.modify_srq(entry, host),
+            CommandOpcode::DESTROY_SRQ => self.destroy_srq(entry, host),
             CommandOpcode::CREATE_MR => self.create_mr(entry, host),
             CommandOpcode::QUERY_MR => self.query_mr(entry, host),
             CommandOpcode::DESTROY_MR => self.destroy_mr(entry, host),
             CommandOpcode::MODIFY_MR => self.modify_mr(entry, host),
-            CommandOpcode::CREATE_SRQ
-            | CommandOpcode::QUERY_SRQ
-            | CommandOpcode::MODIFY_SRQ
-            | CommandOpcode::DESTROY_SRQ => Err(Failure::new(CommandStatus::NOT_SUPPORTED)),
             _ => Err(Failure::new(CommandStatus::BAD_OPCODE)),
         }
     }

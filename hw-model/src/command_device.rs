@@ -2,6 +2,7 @@
 
 use crate::command::Failure;
 use crate::host::Host;
+use crate::multicast::{MAX_GROUPS, MAX_QPS_PER_GROUP};
 use crate::nic::{MAX_GIDS, Nic};
 use crate::port::Port;
 use crate::queue_pair::RESERVED_QPS;
@@ -15,7 +16,7 @@ use ferroce_spec::wqe::{MAX_BLOCKS, MAX_DATA_SEGMENTS, MAX_INLINE, MAX_MESSAGE_L
 /// Text of the firmware version, padded with zeros.
 const FIRMWARE_VERSION: [u8; 16] = *b"0.1.0-model\0\0\0\0\0";
 /// Base-2 logarithm of the largest send queue in blocks, receive queue in entries and CQ.
-const LOG_MAX_RING: u8 = 17;
+pub(crate) const LOG_MAX_RING: u8 = 17;
 /// Base-2 logarithm of the largest event queue.
 const LOG_MAX_EQES: u8 = 18;
 /// Local ACK delay code: 4.096 us x 2^4 covers the ACK delay and a busy host.
@@ -37,6 +38,7 @@ impl<P: Port> Nic<P> {
         let config = &self.config;
         let mut features = DeviceFeatures::default();
         features.set_reliable_connected(true);
+        features.set_shared_receive_queues(true);
         DeviceCapabilities {
             firmware_version: FIRMWARE_VERSION,
             qpn_base: config.qpn_base,
@@ -46,7 +48,7 @@ impl<P: Port> Nic<P> {
             page_sizes: LOG_PAGE_SIZES.iter().fold(0, |sizes, log| sizes | 1 << log),
             log_max_qps: config.log_max_qps,
             log_max_cqs: config.log_max_cqs,
-            log_max_srqs: 0,
+            log_max_srqs: config.log_max_srqs,
             log_max_mrs: config.log_max_mrs,
             log_max_mtts: config.log_max_mtts,
             log_max_send_blocks: LOG_MAX_RING,
@@ -63,6 +65,8 @@ impl<P: Port> Nic<P> {
             local_ack_delay: LOCAL_ACK_DELAY,
             max_path_mtu: PathMtuCode::MTU_4096.0,
             features,
+            max_multicast_groups: MAX_GROUPS as u32,
+            max_multicast_qps: MAX_QPS_PER_GROUP as u32,
             ..DeviceCapabilities::default()
         }
     }
@@ -100,6 +104,11 @@ impl<P: Port> Nic<P> {
         ];
         if let Some((.., offset)) = sizes.iter().find(|(log, max, _)| log > max || *log < 2) {
             return Err(Failure::parameter(*offset));
+        }
+        // A driver without shared receive queues gives no table.
+        if tables.log_srqs > self.config.log_max_srqs {
+            let offset = core::mem::offset_of!(ContextTables, log_srqs);
+            return Err(Failure::parameter(offset));
         }
         self.install_tables(&tables);
         Ok(0)

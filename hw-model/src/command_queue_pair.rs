@@ -1,6 +1,7 @@
-//! Commands on CQs and QPs.
+//! Commands on QPs.
 
 use crate::command::Failure;
+use crate::command_device::LOG_MAX_RING;
 use crate::dma::Dma;
 use crate::host::Host;
 use crate::modify_qp::transition;
@@ -8,89 +9,15 @@ use crate::nic::Nic;
 use crate::path::Path;
 use crate::port::Port;
 use ferroce_spec::command::{CommandEntry, CommandStatus, ModifyQp};
-use ferroce_spec::context::{CqContext, QpContext, QpStateCode, ServiceCode};
+use ferroce_spec::context::{QpContext, QpStateCode, ServiceCode};
 use ferroce_spec::doorbell::SLOTS;
-use ferroce_spec::register::VECTOR_COUNT;
 use ferroce_transport::{Instant, Transition};
 use ferroce_wire::Qpn;
 
-/// Base-2 logarithm of the largest ring of a CQ or a work queue.
-const LOG_MAX_RING: u8 = 17;
 /// Base-2 logarithms of the stride of a receive queue: 1 to 16 data segments.
 const LOG_RECEIVE_STRIDES: core::ops::RangeInclusive<u8> = 4..=8;
 
 impl<P: Port> Nic<P> {
-    pub(crate) fn create_cq<H: Host>(
-        &mut self,
-        entry: &CommandEntry,
-        host: &mut H,
-    ) -> Result<u64, Failure> {
-        let context: CqContext = self.input(entry, host)?;
-        if context.base % 64 != 0 {
-            return Err(Failure::parameter(core::mem::offset_of!(CqContext, base)));
-        }
-        if context.consumer_record % 4 != 0 {
-            return Err(Failure::parameter(core::mem::offset_of!(
-                CqContext,
-                consumer_record
-            )));
-        }
-        if context.log_size > LOG_MAX_RING {
-            return Err(Failure::parameter(core::mem::offset_of!(
-                CqContext, log_size
-            )));
-        }
-        if context.eqn >= u32::from(VECTOR_COUNT) || self.events.get(context.eqn).is_none() {
-            return Err(Failure::parameter(core::mem::offset_of!(CqContext, eqn)));
-        }
-        let mut dma = Dma {
-            host,
-            counters: &mut self.counters,
-        };
-        match self.cqs.create(context, &mut dma)? {
-            Some(cqn) => Ok(u64::from(cqn)),
-            None => Err(Failure::new(CommandStatus::NO_RESOURCES)),
-        }
-    }
-
-    pub(crate) fn query_cq<H: Host>(
-        &mut self,
-        entry: &CommandEntry,
-        host: &mut H,
-    ) -> Result<u64, Failure> {
-        let cqn = self.existing_cq(entry.argument)?;
-        let mut dma = Dma {
-            host,
-            counters: &mut self.counters,
-        };
-        let context = *self.cqs.get_mut(cqn, &mut dma)?;
-        self.output(entry, &context, host)
-    }
-
-    pub(crate) fn destroy_cq<H: Host>(
-        &mut self,
-        entry: &CommandEntry,
-        host: &mut H,
-    ) -> Result<u64, Failure> {
-        let cqn = self.existing_cq(entry.argument)?;
-        let mut dma = Dma {
-            host,
-            counters: &mut self.counters,
-        };
-        if self.cqs.get_mut(cqn, &mut dma)?.users != 0 {
-            return Err(Failure::new(CommandStatus::BUSY));
-        }
-        self.cqs.destroy(cqn);
-        Ok(0)
-    }
-
-    fn existing_cq(&self, argument: u64) -> Result<u32, Failure> {
-        match u32::try_from(argument) {
-            Ok(cqn) if self.cqs.exists(cqn) => Ok(cqn),
-            _ => Err(Failure::new(CommandStatus::NO_OBJECT)),
-        }
-    }
-
     pub(crate) fn create_qp<H: Host>(
         &mut self,
         entry: &CommandEntry,
@@ -109,6 +36,10 @@ impl<P: Port> Nic<P> {
                 return Err(Failure::parameter(offset));
             }
         }
+        let srqn = context.shape.uses_srq().then_some(context.srqn);
+        if srqn.is_some_and(|srqn| !self.srqs.exists(srqn)) {
+            return Err(Failure::parameter(core::mem::offset_of!(QpContext, srqn)));
+        }
         let units = u32::from(self.config.processing_units);
         let mut dma = Dma {
             host,
@@ -120,6 +51,9 @@ impl<P: Port> Nic<P> {
         for cqn in [context.send_cqn, context.receive_cqn] {
             self.cqs.get_mut(cqn, &mut dma)?.users += 1;
         }
+        if let Some(srqn) = srqn {
+            self.srqs.get_mut(srqn, &mut dma)?.users += 1;
+        }
         if let Some(qp) = self
             .qps
             .index_of(qpn)
@@ -130,7 +64,7 @@ impl<P: Port> Nic<P> {
         Ok(u64::from(qpn.value()))
     }
 
-    fn existing_qp(&mut self, argument: u64) -> Result<u32, Failure> {
+    pub(crate) fn existing_qp(&mut self, argument: u64) -> Result<u32, Failure> {
         let qpn = u32::try_from(argument).ok().filter(|qpn| *qpn < 1 << 24);
         let index = qpn.and_then(|qpn| self.qps.index_of(Qpn::new(qpn)));
         match index {
@@ -154,7 +88,6 @@ impl<P: Port> Nic<P> {
     }
 
     pub(crate) fn modify_qp<H: Host>(
-        self.memory.release_windows(qp.qpn.value(), &mut dma);
         &mut self,
         now: Instant,
         entry: &CommandEntry,
@@ -170,8 +103,13 @@ impl<P: Port> Nic<P> {
         let Some(qp) = self.qps.get_mut(index) else {
             return Err(Failure::new(CommandStatus::NO_OBJECT));
         };
-        let transition = transition(qp.transport.state(), qp.transport.attributes(), &input)
-            .map_err(|(status, syndrome)| Failure { status, syndrome })?;
+        let transition = transition(
+            qp.transport.service(),
+            qp.transport.state(),
+            qp.transport.attributes(),
+            &input,
+        )
+        .map_err(|(status, syndrome)| Failure { status, syndrome })?;
         qp.transport.modify(now, transition).map_err(|_| Failure {
             status: CommandStatus::BAD_TRANSITION,
             syndrome: input.state,
@@ -183,8 +121,8 @@ impl<P: Port> Nic<P> {
             qp.path = Some(path);
             qp.context.path = input.context.path;
         }
-        if input.mask.q_key() {
-            qp.context.q_key = input.context.q_key;
+        if matches!(transition, Transition::Reset) {
+            self.forget(index);
         }
         self.after_command(now, index);
         let mut dma = Dma {
@@ -218,7 +156,12 @@ impl<P: Port> Nic<P> {
         port: &mut P,
     ) -> Result<u64, Failure> {
         let index = self.existing_qp(entry.argument)?;
+        // ibv_destroy_qp(3): it fails if the queue pair is attached to a multicast group.
+        if self.multicast.is_attached(index) {
+            return Err(Failure::new(CommandStatus::BUSY));
+        }
         self.pay_debts(now, index, host, port);
+        self.forget(index);
         let Some(qp) = self.qps.destroy(index) else {
             return Err(Failure::new(CommandStatus::NO_OBJECT));
         };
@@ -228,9 +171,14 @@ impl<P: Port> Nic<P> {
             host,
             counters: &mut self.counters,
         };
+        self.memory.release_windows(qp.qpn.value(), &mut dma);
         for cqn in [qp.context.send_cqn, qp.context.receive_cqn] {
             let cq = self.cqs.get_mut(cqn, &mut dma)?;
             cq.users = cq.users.saturating_sub(1);
+        }
+        if qp.context.shape.uses_srq() {
+            let srq = self.srqs.get_mut(qp.context.srqn, &mut dma)?;
+            srq.users = srq.users.saturating_sub(1);
         }
         Ok(0)
     }
@@ -245,7 +193,7 @@ fn check_new_qp(context: &QpContext) -> Result<(), Failure> {
             Ok(())
         }
     };
-    if context.service != ServiceCode::RELIABLE_CONNECTED || context.shape.uses_srq() {
+    if context.service != ServiceCode::RELIABLE_CONNECTED {
         return Err(Failure::new(CommandStatus::NOT_SUPPORTED));
     }
     let shape = context.shape;

@@ -1,13 +1,16 @@
 //! Completion queues: CQE writer, overrun check, arming.
 
 use crate::cache::{Cache, CacheShape};
+use crate::completion_resize::{ModifyError, move_entries};
 use crate::dma::Dma;
 use crate::event_queue::{ASYNC_EQN, Event};
 use crate::host::{DmaError, Host};
+use crate::timers::Timers;
 use ferroce_spec::context::CqContext;
 use ferroce_spec::counter::Counter;
 use ferroce_spec::cqe::{Cqe, CqeStatus, owner_at};
 use ferroce_spec::eqe::EventType;
+use ferroce_transport::{Duration, Instant};
 
 /// `CqContext.state`: overrun or DMA error; nothing more is written.
 const STATE_ERROR: u8 = 1;
@@ -31,6 +34,8 @@ pub struct CompletionQueues {
     cache: Cache<CqContext>,
     created: Vec<bool>,
     free: Vec<u32>,
+    /// Events that wait for more CQEs (moderation), by CQN.
+    moderated: Timers,
 }
 
 impl CompletionQueues {
@@ -41,6 +46,7 @@ impl CompletionQueues {
             cache,
             created: Vec::new(),
             free: Vec::new(),
+            moderated: Timers::default(),
         }
     }
 
@@ -50,6 +56,7 @@ impl CompletionQueues {
         let entries = if base == 0 { 0 } else { 1u32 << log_entries };
         self.created = vec![false; entries as usize];
         self.free = (0..entries).rev().collect();
+        self.moderated = Timers::new(entries as usize);
     }
 
     /// Creates a queue; returns its number, or `None` when the table is full.
@@ -97,6 +104,7 @@ impl CompletionQueues {
     pub fn destroy(&mut self, cqn: u32) {
         self.cache.invalidate(cqn);
         self.created[cqn as usize] = false;
+        self.moderated.set(cqn, None);
         self.free.push(cqn);
     }
 
@@ -105,7 +113,7 @@ impl CompletionQueues {
     pub fn write<H: Host>(
         &mut self,
         entry: &CompletionEntry,
-        clock_ns: u64,
+        now: Instant,
         dma: &mut Dma<'_, H>,
     ) -> Option<Event> {
         let cqn = entry.cqn;
@@ -123,7 +131,7 @@ impl CompletionQueues {
         if cq.state == STATE_ERROR {
             return None;
         }
-        if write_entry(cq, entry.cqe, clock_ns, dma).is_err() {
+        if write_entry(cq, entry.cqe, now.as_ns(), dma).is_err() {
             cq.state = STATE_ERROR;
             dma.counters.add(Counter::cq_overruns, 1);
             return Some(Event {
@@ -137,12 +145,45 @@ impl CompletionQueues {
             cq.solicited_producer = cq.producer;
         }
         let fires = cq.armed == ARMED_ANY || (cq.armed == ARMED_SOLICITED && urgent);
-        fires.then(|| completion_event(cq, cqn))
+        if !is_moderated(cq) {
+            return fires.then(|| completion_event(cq, cqn));
+        }
+        if fires || self.moderated.is_set(cqn) {
+            moderate(&mut self.moderated, cq, cqn, now)
+        } else {
+            None
+        }
+    }
+
+    /// When an event that waits for more CQEs is due.
+    #[inline]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.moderated.next()
+    }
+
+    /// Takes a queue whose event has waited long enough for more CQEs.
+    pub fn pop_due(&mut self, now: Instant) -> Option<u32> {
+        self.moderated.pop_due(now)
+    }
+
+    /// The event of a queue that [`CompletionQueues::pop_due`] has given.
+    pub fn expire<H: Host>(&mut self, cqn: u32, dma: &mut Dma<'_, H>) -> Option<Event> {
+        match self.cache.get_mut(cqn, dma) {
+            // The event may have been raised meanwhile, because moderation was switched off.
+            Ok(cq) if cq.armed == 0 || cq.producer == cq.notified_producer => None,
+            Ok(cq) => Some(completion_event(cq, cqn)),
+            Err(_) => Some(Event {
+                eqn: ASYNC_EQN,
+                kind: EventType::CQ_ERROR,
+                number: cqn,
+            }),
+        }
     }
 
     /// Takes an arm doorbell; returns the event that is due at once.
     pub fn arm<H: Host>(
         &mut self,
+        now: Instant,
         cqn: u32,
         slot: u32,
         consumer: u32,
@@ -170,13 +211,75 @@ impl CompletionQueues {
         // Fires at once for an entry that software has not taken and no event has announced.
         let behind = |index: u32| newest.wrapping_sub(index) as i32 > 0;
         let waiting = behind(consumer) && behind(cq.notified_producer);
-        Ok(waiting.then(|| completion_event(cq, cqn)))
+        // CQEs that were taken without an event need none any more; moderation does not count them.
+        if consumer.wrapping_sub(cq.notified_producer) as i32 > 0 {
+            cq.notified_producer = consumer;
+        }
+        Ok(match (waiting, is_moderated(cq)) {
+            (false, _) => {
+                self.moderated.set(cqn, None);
+                None
+            }
+            (true, false) => Some(completion_event(cq, cqn)),
+            (true, true) => moderate(&mut self.moderated, cq, cqn, now),
+        })
+    }
+
+    /// Changes ring and moderation of an existing queue.
+    ///
+    /// The CQEs that software has not taken move to the new ring; the old one is not touched any
+    /// more. The rest of the new ring is made to look empty: at an odd lap a zeroed entry would
+    /// look valid.
+    pub fn modify<H: Host>(
+        &mut self,
+        cqn: u32,
+        input: &CqContext,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<(), ModifyError> {
+        let cq = self.cache.get_mut(cqn, dma)?;
+        if input.base != 0 {
+            if cq.state == STATE_ERROR {
+                return Err(ModifyError::Failed);
+            }
+            let waiting = cq.producer.wrapping_sub(input.consumer);
+            if waiting > 1 << cq.log_size || waiting > 1 << input.log_size {
+                return Err(ModifyError::DoesNotFit);
+            }
+            move_entries(cq, input, dma)?;
+            cq.base = input.base;
+            cq.log_size = input.log_size;
+            cq.consumer = input.consumer;
+        }
+        cq.moderation_count = input.moderation_count;
+        cq.moderation_us = input.moderation_us;
+        Ok(())
     }
 }
 
 /// An arm doorbell that does not belong to its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArmError;
+
+/// Whether events of this queue may wait for more CQEs.
+#[inline]
+fn is_moderated(cq: &CqContext) -> bool {
+    cq.moderation_count > 1 && cq.moderation_us != 0
+}
+
+/// An event is wanted: raises it if it stands for enough CQEs, or sees to it that it does not wait
+/// for too long.
+fn moderate(timers: &mut Timers, cq: &mut CqContext, cqn: u32, now: Instant) -> Option<Event> {
+    let stands_for = cq.producer.wrapping_sub(cq.notified_producer);
+    if stands_for >= u32::from(cq.moderation_count) {
+        timers.set(cqn, None);
+        return Some(completion_event(cq, cqn));
+    }
+    if !timers.is_set(cqn) {
+        let deadline = now + Duration::from_us(u64::from(cq.moderation_us));
+        timers.set(cqn, Some(deadline));
+    }
+    None
+}
 
 /// Why a CQE could not be written.
 struct WriteError;

@@ -2,7 +2,7 @@
 
 use crate::cache::CacheShape;
 use crate::timing::Timing;
-use ferroce_transport::{Config as TransportConfig, Duration};
+use ferroce_transport::{Config as TransportConfig, Duration, PathMtu};
 
 /// Shape and policy of one NIC function.
 #[derive(Debug, Clone)]
@@ -17,6 +17,8 @@ pub struct NicConfig {
     pub log_max_qps: u8,
     /// Base-2 logarithm of the largest CQ context table.
     pub log_max_cqs: u8,
+    /// Base-2 logarithm of the largest SRQ context table.
+    pub log_max_srqs: u8,
     /// Base-2 logarithm of the largest memory protection table.
     pub log_max_mrs: u8,
     /// Base-2 logarithm of the largest memory translation table.
@@ -25,6 +27,8 @@ pub struct NicConfig {
     pub qpc_cache: CacheShape,
     /// CQ context cache.
     pub cqc_cache: CacheShape,
+    /// SRQ context cache.
+    pub srqc_cache: CacheShape,
     /// Memory protection cache.
     pub mpt_cache: CacheShape,
     /// Memory translation cache, in lines of eight entries.
@@ -52,14 +56,19 @@ impl NicConfig {
     /// The ACK delay is longer than an application needs to answer a message that it sees arrive
     /// in its memory, so that the ACK leaves together with the answer and one poll of the peer
     /// finds both. Without it a ping-pong over RDMA WRITE needs a thread switch for each turn.
+    ///
+    /// The local ACK timer runs for as long as IBTA allows, because a simulated peer shares its
+    /// processors with other programs. The limits of objects are such that a program which
+    /// creates objects until there are no more gets there in seconds.
     pub fn functional(qpn_base: u32, mac: [u8; 6]) -> Self {
         Self {
             qpn_base,
             mac,
             processing_units: 4,
-            log_max_qps: 16,
-            log_max_cqs: 16,
-            log_max_mrs: 20,
+            log_max_qps: 14,
+            log_max_cqs: 14,
+            log_max_srqs: 12,
+            log_max_mrs: 17,
             log_max_mtts: 26,
             qpc_cache: CacheShape {
                 log_sets: 8,
@@ -67,6 +76,10 @@ impl NicConfig {
             },
             cqc_cache: CacheShape {
                 log_sets: 8,
+                ways: 4,
+            },
+            srqc_cache: CacheShape {
+                log_sets: 7,
                 ways: 4,
             },
             mpt_cache: CacheShape {
@@ -87,6 +100,9 @@ impl NicConfig {
                 ack_request_interval: 32,
                 ack_coalesce: 16,
                 ack_delay: Duration::from_us(2),
+                local_ack_timeout_multiple: 4,
+                datagram_mtu: PathMtu::Mtu4096,
+                ..TransportConfig::default()
             },
             timing: Timing::Functional,
         }

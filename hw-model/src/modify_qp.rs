@@ -1,14 +1,14 @@
 //! MODIFY_QP: attributes and mask of the contract into a transition of the transport.
 
+use crate::queue_pair::{state_code, state_of};
 use ferroce_spec::command::{ANY_STATE, CommandStatus, ModifyQp, QpAttributeMask};
 use ferroce_spec::context::{PathMtuCode, QpContext, QpStateCode};
 use ferroce_transport::{
-    AttributeUpdate, Attributes, InitAttributes, LocalAckTimeout, PathMtu, QpState, RemoteAccess,
-    RetryCount, RtrAttributes, RtsAttributes, Transition,
+    Attribute, AttributeSet, AttributeUpdate, Attributes, InitAttributes, LocalAckTimeout, PathMtu,
+    QpState, RemoteAccess, RetryCount, RtrAttributes, RtsAttributes, Service, Transition,
+    TransitionError, check_attributes,
 };
 use ferroce_wire::{PKey, Psn, QKey, Qpn, RnrTimer};
-
-use crate::queue_pair::state_code;
 
 /// The default partition key, the only entry of the P_Key table (IBTA vol 1, 10.9.1.2).
 pub const DEFAULT_P_KEY: PKey = PKey(0xffff);
@@ -19,8 +19,9 @@ pub type Refusal = (CommandStatus, u32);
 /// Ports of the function.
 const PORTS: u8 = 1;
 
-/// The transition that `input` asks of a QP in `state` with the attributes `present`.
+/// The transition that `input` asks of a QP of `service` in `state` with the attributes `present`.
 pub fn transition(
+    service: Service,
     state: QpState,
     present: &Attributes,
     input: &ModifyQp,
@@ -28,62 +29,35 @@ pub fn transition(
     if input.current_state != ANY_STATE && input.current_state != u32::from(state_code(state).0) {
         return Err((CommandStatus::BAD_TRANSITION, input.current_state));
     }
-    check_values(input)?;
-    let context = &input.context;
-    let mask = input.mask;
     let target = u8::try_from(input.state)
-        .map(QpStateCode)
-        .map_err(|_| bad_state(input))?;
+        .ok()
+        .and_then(|code| state_of(QpStateCode(code)))
+        .ok_or(bad_state(input))?;
+    let (mask, context) = (input.mask, &input.context);
+    check_attributes(service, state, target, given(mask)).map_err(|error| match error {
+        TransitionError::Missing { .. } => (CommandStatus::BAD_PARAMETER, mask.bits()),
+        _ => bad_state(input),
+    })?;
+    check_values(input)?;
     Ok(match (state, target) {
-        (_, QpStateCode::RESET) => Transition::Reset,
-        (_, QpStateCode::ERR) => Transition::Err,
-        (QpState::Init, QpStateCode::INIT) => {
-            let access = if mask.access() {
-                remote_access(context)
-            } else {
-                present.access
-            };
-            let port = if mask.port() {
-                context.port
-            } else {
-                present.port
-            };
-            Transition::Init(InitAttributes {
-                p_key: DEFAULT_P_KEY,
-                access,
-                port,
-                q_key: QKey(context.q_key),
-            })
-        }
-        (QpState::Reset, QpStateCode::INIT) => {
-            require(mask, |m| {
-                m.set_access(true);
-                m.set_p_key(true);
-                m.set_port(true);
-            })?;
-            let access = remote_access(context);
-            Transition::Init(InitAttributes {
-                p_key: DEFAULT_P_KEY,
-                access,
-                port: context.port,
-                q_key: QKey(context.q_key),
-            })
-        }
-        (QpState::Init, QpStateCode::RTR) => Transition::Rtr {
-            attributes: rtr(mask, context)?,
+        (_, QpState::Reset) => Transition::Reset,
+        (_, QpState::Err) => Transition::Err,
+        (_, QpState::Init) => Transition::Init(init(mask, context, present)),
+        (_, QpState::Rtr) => Transition::Rtr {
+            attributes: rtr(service, context)?,
             update: update(mask, context, true),
         },
-        (QpState::Rtr, QpStateCode::RTS) => Transition::Rts {
-            attributes: rts(mask, context)?,
+        (QpState::Rtr, QpState::Rts) => Transition::Rts {
+            attributes: rts(context),
             update: update(mask, context, true),
         },
-        (QpState::Rts, QpStateCode::RTS) | (QpState::Sqd, QpStateCode::SQD) => {
+        (QpState::Rts, QpState::Rts) | (QpState::Sqd, QpState::Sqd) => {
             Transition::Update(update(mask, context, false))
         }
-        (QpState::Sqd | QpState::Sqe, QpStateCode::RTS) => {
+        (QpState::Sqd | QpState::Sqe, QpState::Rts) => {
             Transition::Resume(update(mask, context, false))
         }
-        (QpState::Rts, QpStateCode::SQD) => Transition::Drain {
+        (QpState::Rts, QpState::Sqd) => Transition::Drain {
             notify: mask.drained_event(),
         },
         _ => return Err(bad_state(input)),
@@ -99,6 +73,30 @@ fn bad_field(offset: usize) -> Refusal {
         CommandStatus::BAD_PARAMETER,
         (core::mem::offset_of!(ModifyQp, context) + offset) as u32,
     )
+}
+
+/// The attributes that a mask names.
+fn given(mask: QpAttributeMask) -> AttributeSet {
+    let bits = [
+        (mask.access(), Attribute::Access),
+        (mask.p_key(), Attribute::PKey),
+        (mask.port(), Attribute::Port),
+        (mask.q_key(), Attribute::QKey),
+        (mask.path(), Attribute::Path),
+        (mask.path_mtu(), Attribute::PathMtu),
+        (mask.timeout(), Attribute::Timeout),
+        (mask.retry_count(), Attribute::RetryCount),
+        (mask.rnr_retry(), Attribute::RnrRetry),
+        (mask.receive_psn(), Attribute::ReceivePsn),
+        (mask.max_rd_atomic(), Attribute::MaxRdAtomic),
+        (mask.min_rnr_timer(), Attribute::MinRnrTimer),
+        (mask.send_psn(), Attribute::SendPsn),
+        (mask.max_dest_rd_atomic(), Attribute::MaxDestRdAtomic),
+        (mask.dest_qpn(), Attribute::DestQp),
+        (mask.drained_event(), Attribute::DrainNotification),
+    ];
+    let named = bits.into_iter().filter(|(given, _)| *given);
+    named.map(|(_, attribute)| attribute).collect()
 }
 
 /// Values that no QP may have, whatever the transition.
@@ -120,17 +118,6 @@ fn path_mtu(code: PathMtuCode) -> Option<PathMtu> {
     PathMtu::from_code(code.0)
 }
 
-/// Refuses when a bit that `set` sets is missing in `mask`.
-fn require(mask: QpAttributeMask, set: fn(&mut QpAttributeMask)) -> Result<(), Refusal> {
-    let mut required = QpAttributeMask::default();
-    set(&mut required);
-    let missing = required.bits() & !mask.bits();
-    if missing != 0 {
-        return Err((CommandStatus::BAD_PARAMETER, missing));
-    }
-    Ok(())
-}
-
 fn remote_access(context: &QpContext) -> RemoteAccess {
     RemoteAccess {
         read: context.access.remote_read(),
@@ -139,15 +126,29 @@ fn remote_access(context: &QpContext) -> RemoteAccess {
     }
 }
 
-fn rtr(mask: QpAttributeMask, context: &QpContext) -> Result<RtrAttributes, Refusal> {
-    require(mask, |m| {
-        m.set_path(true);
-        m.set_path_mtu(true);
-        m.set_dest_qpn(true);
-        m.set_receive_psn(true);
-        m.set_max_dest_rd_atomic(true);
-        m.set_min_rnr_timer(true);
-    })?;
+/// INIT: what is not given stays as it is.
+fn init(mask: QpAttributeMask, context: &QpContext, present: &Attributes) -> InitAttributes {
+    InitAttributes {
+        p_key: DEFAULT_P_KEY,
+        access: match mask.access() {
+            true => remote_access(context),
+            false => present.access,
+        },
+        port: match mask.port() {
+            true => context.port,
+            false => present.port,
+        },
+        q_key: match mask.q_key() {
+            true => QKey(context.q_key),
+            false => present.q_key,
+        },
+    }
+}
+
+fn rtr(service: Service, context: &QpContext) -> Result<RtrAttributes, Refusal> {
+    if service == Service::UnreliableDatagram {
+        return Ok(RtrAttributes::default());
+    }
     let mtu_offset = core::mem::offset_of!(QpContext, path_mtu);
     Ok(RtrAttributes {
         path_mtu: path_mtu(context.path_mtu).ok_or(bad_field(mtu_offset))?,
@@ -158,21 +159,14 @@ fn rtr(mask: QpAttributeMask, context: &QpContext) -> Result<RtrAttributes, Refu
     })
 }
 
-fn rts(mask: QpAttributeMask, context: &QpContext) -> Result<RtsAttributes, Refusal> {
-    require(mask, |m| {
-        m.set_send_psn(true);
-        m.set_timeout(true);
-        m.set_retry_count(true);
-        m.set_rnr_retry(true);
-        m.set_max_rd_atomic(true);
-    })?;
-    Ok(RtsAttributes {
+fn rts(context: &QpContext) -> RtsAttributes {
+    RtsAttributes {
         sq_psn: Psn::new(context.send_psn),
         timeout: LocalAckTimeout::new(context.retry.timeout()),
         retry_count: RetryCount::new(context.retry.retry_count()),
         rnr_retry: RetryCount::new(context.retry.rnr_retry()),
         max_rd_atomic: context.max_rd_atomic,
-    })
+    }
 }
 
 /// What the mask changes besides what the transition needs. `connecting`: on the way to RTR and
@@ -184,6 +178,7 @@ fn update(mask: QpAttributeMask, context: &QpContext, connecting: bool) -> Attri
     AttributeUpdate {
         access: mask.access().then(|| remote_access(context)),
         p_key: mask.p_key().then_some(DEFAULT_P_KEY),
+        q_key: mask.q_key().then_some(QKey(context.q_key)),
         port: also(mask.port()).then_some(context.port),
         min_rnr_timer: min_rnr_timer.then(|| RnrTimer::new(retry.min_rnr_timer())),
         timeout: also(mask.timeout()).then(|| LocalAckTimeout::new(retry.timeout())),
@@ -191,6 +186,5 @@ fn update(mask: QpAttributeMask, context: &QpContext, connecting: bool) -> Attri
         rnr_retry: also(mask.rnr_retry()).then(|| RetryCount::new(retry.rnr_retry())),
         max_rd_atomic: also(mask.max_rd_atomic()).then_some(context.max_rd_atomic),
         max_dest_rd_atomic: also(mask.max_dest_rd_atomic()).then_some(context.max_dest_rd_atomic),
-        q_key: mask.q_key().then_some(QKey(context.q_key)),
     }
 }

@@ -12,12 +12,14 @@ use crate::mac::Mac;
 use crate::memory::MemoryUnit;
 use crate::mpt::Mpt;
 use crate::mtt::Mtt;
+use crate::multicast::MulticastTable;
 use crate::outcome;
 use crate::port::Port;
 use crate::processing_unit::ProcessingUnit;
 use crate::queue::Edge;
 use crate::queue_pair::QueuePairs;
 use crate::scheduler::Scheduler;
+use crate::shared_receive_queue::SharedReceiveQueues;
 use crate::timers::Timers;
 use crate::timing::{EdgeName, Work};
 use crate::window::BoundWindows;
@@ -26,10 +28,13 @@ use ferroce_spec::command::ContextTables;
 use ferroce_spec::context::AddressEntry;
 use ferroce_spec::counter::Counter;
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
+use ferroce_spec::eqe::EventType;
 use ferroce_spec::register::FatalSyndrome;
 use ferroce_transport::{Duration, Instant, QpState};
 use ferroce_wire::Qpn;
 
+/// The only port.
+const PORT_NUMBER: u32 = 1;
 /// Entries of the GID table.
 pub const MAX_GIDS: usize = 256;
 /// Turns of all blocks that one [`Nic::advance`] takes at most, so that it always comes back.
@@ -62,6 +67,8 @@ pub struct Nic<P: Port> {
     pub(crate) gids: Box<[AddressEntry; MAX_GIDS]>,
     pub(crate) qps: QueuePairs,
     pub(crate) cqs: CompletionQueues,
+    pub(crate) srqs: SharedReceiveQueues,
+    pub(crate) multicast: MulticastTable,
     pub(crate) events: EventQueues,
     pub(crate) memory: MemoryUnit,
     pub(crate) scheduler: Scheduler,
@@ -71,7 +78,7 @@ pub struct Nic<P: Port> {
     pub(crate) units: Vec<ProcessingUnit<P::Frame>>,
     pub(crate) mac: Mac<P::Frame>,
     pub(crate) completion_edge: Edge<CompletionEntry>,
-    event_edge: Edge<Event>,
+    pub(crate) event_edge: Edge<Event>,
     /// Queue pairs whose ACK waits for company, or did a moment ago; each once.
     pub(crate) holding: Vec<u32>,
     pub(crate) stalled: bool,
@@ -88,6 +95,8 @@ impl<P: Port> Nic<P> {
             gids: Box::new([AddressEntry::default(); MAX_GIDS]),
             qps: QueuePairs::new(config.qpn_base, config.qpc_cache),
             cqs: CompletionQueues::new(config.cqc_cache),
+            srqs: SharedReceiveQueues::new(config.srqc_cache),
+            multicast: MulticastTable::default(),
             events: EventQueues::default(),
             memory: MemoryUnit {
                 mpt: Mpt::new(config.mpt_cache),
@@ -148,7 +157,10 @@ impl<P: Port> Nic<P> {
     /// When the NIC has to run again if nothing else happens.
     pub fn next_timeout(&self, now: Instant) -> Option<Instant> {
         let retry = self.stalled.then(|| now + STALL_RETRY);
-        [self.timers.next(), retry].into_iter().flatten().min()
+        [self.timers.next(), self.cqs.next_timeout(), retry]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Runs all blocks until nothing moves any more, or the budget of this call is spent.
@@ -173,15 +185,38 @@ impl<P: Port> Nic<P> {
     fn turn<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> bool {
         // Frames are taken off the wire before doorbells land: a receive WQE that was rung before
         // its SEND could arrive is seen when the SEND is processed.
-        let mut worked = self.mac.receive(now, &self.config.timing, port);
+        let mut worked = self.watch_link(now, port);
+        worked |= self.mac.receive(now, &self.config.timing, port);
         worked |= self.land_doorbells(now, host);
         worked |= self.run_registers(now, host, port);
         worked |= self.receive(now, host, port);
         worked |= self.expire_timers(now);
+        worked |= self.expire_moderation(now, host);
         worked |= self.transmit(now, host, port);
         worked |= self.write_completions(now, host);
         worked |= self.write_events(now, host);
         worked
+    }
+
+    /// Notices that the link came or went, and tells software.
+    #[inline]
+    fn watch_link(&mut self, now: Instant, port: &P) -> bool {
+        let link_up = port.link_is_up();
+        if link_up == self.bar.link_up {
+            return false;
+        }
+        self.bar.link_up = link_up;
+        let kind = match link_up {
+            true => EventType::PORT_ACTIVE,
+            false => EventType::PORT_ERROR,
+        };
+        let event = Event {
+            eqn: ASYNC_EQN,
+            kind,
+            number: PORT_NUMBER,
+        };
+        self.raise(now, event);
+        true
     }
 
     /// Doorbells: producer indices and arming.
@@ -237,6 +272,14 @@ impl<P: Port> Nic<P> {
                 }
                 Some(())
             }
+            DoorbellKind::SHARED_RECEIVE_QUEUE => {
+                let mut dma = Dma {
+                    host,
+                    counters: &mut self.counters,
+                };
+                self.srqs
+                    .ring(value.number(), doorbell.slot, value.index(), &mut dma)
+            }
             kind @ (DoorbellKind::CQ_ARM | DoorbellKind::CQ_ARM_SOLICITED) => {
                 let solicited = kind == DoorbellKind::CQ_ARM_SOLICITED;
                 let (cqn, consumer) = (value.number(), value.index());
@@ -246,7 +289,7 @@ impl<P: Port> Nic<P> {
                 };
                 let due = self
                     .cqs
-                    .arm(cqn, doorbell.slot, consumer, solicited, &mut dma)
+                    .arm(now, cqn, doorbell.slot, consumer, solicited, &mut dma)
                     .ok()?;
                 due.into_iter().for_each(|event| self.raise(now, event));
                 Some(())
@@ -302,17 +345,39 @@ impl<P: Port> Nic<P> {
         worked
     }
 
+    /// Events of CQs that have waited long enough for more CQEs.
+    #[inline]
+    fn expire_moderation<H: Host>(&mut self, now: Instant, host: &mut H) -> bool {
+        let mut worked = false;
+        for _ in 0..self.config.edge_capacity {
+            let Some(cqn) = self.cqs.pop_due(now) else {
+                break;
+            };
+            worked = true;
+            let mut dma = Dma {
+                host,
+                counters: &mut self.counters,
+            };
+            if let Some(event) = self.cqs.expire(cqn, &mut dma) {
+                self.raise(now, event);
+            }
+        }
+        worked
+    }
+
     /// After anything that a queue pair did: completions, events, its timer, its next turn.
     #[inline]
     pub(crate) fn settle(&mut self, now: Instant, index: u32) {
         let Some(qp) = self.qps.get_mut(index) else {
             return;
         };
+        let mut has_more = true;
         for _ in 0..FLUSH_PER_TURN {
             if self.completion_edge.is_full() {
                 break;
             }
             let Some(completion) = qp.transport.poll_completion() else {
+                has_more = false;
                 break;
             };
             let entry = outcome::completion_entry(qp, &completion);
@@ -323,7 +388,7 @@ impl<P: Port> Nic<P> {
             let Some(event) = qp.transport.poll_event() else {
                 break;
             };
-            let Some(kind) = outcome::event_type(event) else {
+            let Some(kind) = outcome::event_type(qp, event) else {
                 continue;
             };
             let event = Event {
@@ -342,7 +407,7 @@ impl<P: Port> Nic<P> {
             qp.holds_acknowledge = true;
             self.holding.push(index);
         }
-        if qp.has_work() {
+        if has_more || qp.has_work() {
             self.scheduler.activate(qp);
         }
     }
@@ -374,7 +439,7 @@ impl<P: Port> Nic<P> {
                 host,
                 counters: &mut self.counters,
             };
-            if let Some(event) = self.cqs.write(&entry, now.as_ns(), &mut dma) {
+            if let Some(event) = self.cqs.write(&entry, now, &mut dma) {
                 self.raise(now, event);
             }
             worked = true;
@@ -407,6 +472,7 @@ impl<P: Port> Nic<P> {
     pub(crate) fn install_tables(&mut self, tables: &ContextTables) {
         self.qps.reset(tables.qpc_base, tables.log_qps);
         self.cqs.reset(tables.cqc_base, tables.log_cqs);
+        self.srqs.reset(tables.srqc_base, tables.log_srqs);
         self.memory.mpt.reset(tables.mpt_base, tables.log_mrs);
         self.memory.mtt.reset(tables.mtt_base, tables.log_mtts);
         self.timers = Timers::new(self.qps.capacity());
@@ -416,6 +482,8 @@ impl<P: Port> Nic<P> {
     fn reset(&mut self, port: &mut P) {
         self.install_tables(&ContextTables::default());
         self.memory.device.reset();
+        self.memory.bound_windows.clear();
+        self.multicast.clear().for_each(|group| port.leave(group));
         self.events = EventQueues::default();
         self.scheduler.clear();
         self.holding.clear();
@@ -434,4 +502,3 @@ impl<P: Port> Nic<P> {
         self.bar.reset();
     }
 }
-        self.memory.bound_windows.clear();

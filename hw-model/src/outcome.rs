@@ -79,16 +79,23 @@ pub fn packet_left(now: Instant, qp: &mut QueuePair, transmit: &Transmit) {
     }
 }
 
+/// Whether the number of an event is that of a queue pair.
+pub fn is_of_queue_pair(kind: EventType) -> bool {
+    let first = EventType::QP_FATAL.0;
+    (first..=EventType::LAST_WQE_REACHED.0).contains(&kind.0)
+}
+
 /// The event type of the contract.
 ///
 /// `None`: the last WQE event is of interest with a shared receive queue only.
-pub fn event_type(event: Event) -> Option<EventType> {
+pub fn event_type(qp: &QueuePair, event: Event) -> Option<EventType> {
     Some(match event {
         Event::CommunicationEstablished => EventType::COMMUNICATION_ESTABLISHED,
         Event::SqDrained => EventType::SEND_QUEUE_DRAINED,
         Event::RequestError => EventType::QP_REQUEST_ERROR,
         Event::AccessError => EventType::QP_ACCESS_ERROR,
         Event::Fatal => EventType::QP_FATAL,
+        Event::LastWqeReached if qp.context.shape.uses_srq() => EventType::LAST_WQE_REACHED,
         Event::LastWqeReached => return None,
     })
 }

@@ -135,6 +135,7 @@ fn carry_out<H: Host>(
             virtual_address,
             length,
             access,
+            srqn: _,
         } => {
             let rights = remote_rights(access);
             let (address, length) = (virtual_address, u64::from(length));
@@ -166,6 +167,7 @@ fn carry_out<H: Host>(
             r_key,
             virtual_address,
             length,
+            srqn: _,
         } => {
             let access = Access {
                 pd,
@@ -179,15 +181,13 @@ fn carry_out<H: Host>(
         }
         MemoryOp::WriteReceive {
             receive, offset, ..
-        } => match qp.receive.list(receive) {
-            Some(list) => done(memory.scatter(pd, list, offset, payload, dma).is_ok()),
+        } => match qp.receive.get(receive) {
+            Some(wqe) => {
+                let pd = wqe.shared.map_or(pd, |shared| shared.pd);
+                done(memory.scatter(pd, &wqe.list, offset, payload, dma).is_ok())
+            }
             None => MemoryAnswer::Failed,
         },
-        MemoryOp::WriteReadResponse {
-            request, offset, ..
-        } => match qp.send.payload(request) {
-            Some(SendPayload::Memory(list)) => {
-                done(memory.scatter(pd, list, offset, payload, dma).is_ok())
         MemoryOp::TakeShared { .. } => MemoryAnswer::Invalid,
         MemoryOp::Atomic {
             r_key,
@@ -221,6 +221,11 @@ fn carry_out<H: Host>(
             done(memory.invalidate_remotely(binder, r_key.0, dma).is_ok())
         }
         MemoryOp::WriteGrh { .. } => MemoryAnswer::Failed,
+        MemoryOp::WriteReadResponse {
+            request, offset, ..
+        } => match qp.send.payload(request) {
+            Some(SendPayload::Memory(list)) => {
+                done(memory.scatter(pd, list, offset, payload, dma).is_ok())
             }
             _ => MemoryAnswer::Failed,
         },

@@ -72,6 +72,11 @@ impl<T> Edge<T> {
         2 * self.items.len() >= self.capacity
     }
 
+    /// Forgets the items that `keep` does not want.
+    pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
+        self.items.retain(|(_, item)| keep(item));
+    }
+
     /// When the next item will be delivered.
     pub fn next_delivery(&self) -> Option<Instant> {
         self.items.front().map(|(ready, _)| *ready)

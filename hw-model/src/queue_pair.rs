@@ -5,7 +5,9 @@ use crate::dma::Dma;
 use crate::host::{DmaError, Host};
 use crate::path::Path;
 use crate::work_queue::{ReceiveQueue, SendQueue};
-use ferroce_spec::context::{AccessRights, PathMtuCode, QpContext, QpStateCode, RetryAttributes};
+use ferroce_spec::context::{
+    AccessRights, PathMtuCode, QpContext, QpStateCode, RetryAttributes, ServiceCode,
+};
 use ferroce_spec::counter::Counter;
 use ferroce_transport::{Config, Qp, QpState, Service, Transmit};
 use ferroce_wire::Qpn;
@@ -105,6 +107,7 @@ impl QueuePair {
             port: attributes.port,
             access,
             retry,
+            q_key: attributes.q_key.0,
             dest_qpn: attributes.dest_qp.value(),
             send_psn: self.transport.next_send_psn().value(),
             receive_psn: self.transport.next_receive_psn().value(),
@@ -132,6 +135,25 @@ pub fn state_code(state: QpState) -> QpStateCode {
         QpState::Sqe => QpStateCode::SQE,
         QpState::Err => QpStateCode::ERR,
     }
+}
+
+/// The transport state of a number of the contract.
+pub fn state_of(code: QpStateCode) -> Option<QpState> {
+    QpState::ALL
+        .into_iter()
+        .find(|state| state_code(*state) == code)
+}
+
+/// The transport service of a number of the contract.
+pub fn service_of(code: ServiceCode) -> Option<Service> {
+    Some(match code {
+        ServiceCode::RELIABLE_CONNECTED => Service::ReliableConnected,
+        ServiceCode::UNRELIABLE_CONNECTED => Service::UnreliableConnected,
+        ServiceCode::UNRELIABLE_DATAGRAM => Service::UnreliableDatagram,
+        ServiceCode::XRC_INITIATOR => Service::XrcInitiator,
+        ServiceCode::XRC_TARGET => Service::XrcTarget,
+        _ => return None,
+    })
 }
 
 /// All queue pairs: state machines on the chip, contexts in host memory behind a cache.

@@ -1,4 +1,4 @@
-//! When each queue pair wants to be woken: an indexed binary heap.
+//! When each queue pair, or CQ, wants to be woken: an indexed binary heap.
 //!
 //! A timer moves with nearly every packet, so that entries are changed in place; there is never
 //! more than one entry for a queue pair.
@@ -28,6 +28,14 @@ impl Timers {
     #[inline]
     pub fn next(&self) -> Option<Instant> {
         self.heap.first().map(|(deadline, _)| *deadline)
+    }
+
+    /// Whether `index` has a timer.
+    #[inline]
+    pub fn is_set(&self, index: u32) -> bool {
+        self.position
+            .get(index as usize)
+            .is_some_and(|at| *at != NOWHERE)
     }
 
     /// Sets, moves or clears the timer of queue pair `index`.

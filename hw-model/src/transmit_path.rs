@@ -165,6 +165,20 @@ impl<P: Port> Nic<P> {
         }
     }
 
+    /// Forgets what a queue pair that is reset or destroyed still has on the edges: nothing more
+    /// is sent, written or told for it.
+    pub(crate) fn forget(&mut self, index: u32) {
+        let Some(qpn) = self.qps.get_mut(index).map(|qp| qp.qpn.value()) else {
+            return;
+        };
+        for unit in &mut self.units {
+            unit.outbound.retain(|packet| packet.qp != index);
+        }
+        self.completion_edge.retain(|entry| entry.cqe.qpn != qpn);
+        self.event_edge
+            .retain(|event| event.number != qpn || !outcome::is_of_queue_pair(event.kind));
+    }
+
     /// Whether an ACK waits for company.
     pub fn holds_acknowledges(&self) -> bool {
         !self.holding.is_empty()

@@ -90,13 +90,29 @@ impl SendQueue {
     }
 }
 
+/// Where a receive WQE of a shared receive queue comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SharedOrigin {
+    /// The queue.
+    pub srqn: u32,
+    /// What software calls the WQE.
+    pub tag: u32,
+    /// Protection domain of the buffers.
+    pub pd: u32,
+    /// XRC: the CQ of its completion.
+    pub cqn: Option<u32>,
+}
+
 /// A receive WQE on the chip.
 #[derive(Debug)]
 pub struct ReceiveWqe {
-    /// Index of the entry in the receive queue, free-running.
+    /// Index of the entry in the receive queue, free-running; of a shared WQE: how many the queue
+    /// pair has taken before.
     pub index: u32,
     /// Its buffers.
     pub list: ScatterList,
+    /// Whether it comes from a shared receive queue.
+    pub shared: Option<SharedOrigin>,
 }
 
 /// The receive queue as the NIC sees it. Indices are free-running, in entries.
@@ -114,6 +130,8 @@ pub struct ReceiveQueue {
     pub fetched: u32,
     prefetched: VecDeque<ReceiveWqe>,
     in_use: VecDeque<ReceiveWqe>,
+    /// WQEs taken from a shared receive queue so far.
+    adopted: u32,
 }
 
 impl ReceiveQueue {
@@ -154,23 +172,32 @@ impl ReceiveQueue {
         Ok(self.in_use.back())
     }
 
-    /// The buffers of a receive WQE that was taken.
-    #[inline]
-    pub fn list(&self, index: u32) -> Option<&ScatterList> {
-        self.in_use
-            .iter()
-            .find(|wqe| wqe.index == index)
-            .map(|wqe| &wqe.list)
+    /// Keeps a WQE that was taken from a shared receive queue; returns its index.
+    pub fn adopt(&mut self, shared: SharedOrigin, list: ScatterList) -> u32 {
+        let index = self.adopted;
+        self.adopted = index.wrapping_add(1);
+        self.in_use.push_back(ReceiveWqe {
+            index,
+            list,
+            shared: Some(shared),
+        });
+        index
     }
 
-    /// Forgets a receive WQE that has completed.
+    /// A receive WQE that was taken.
     #[inline]
-    pub fn retire(&mut self, index: u32) {
+    pub fn get(&self, index: u32) -> Option<&ReceiveWqe> {
+        self.in_use.iter().find(|wqe| wqe.index == index)
+    }
+
+    /// Forgets a receive WQE that has completed; says where it came from if that was shared.
+    #[inline]
+    pub fn retire(&mut self, index: u32) -> Option<SharedOrigin> {
         if self.in_use.front().is_some_and(|wqe| wqe.index == index) {
-            self.in_use.pop_front();
-        } else {
-            self.in_use.retain(|wqe| wqe.index != index);
+            return self.in_use.pop_front()?.shared;
         }
+        let position = self.in_use.iter().position(|wqe| wqe.index == index)?;
+        self.in_use.remove(position)?.shared
     }
 
     /// Takes the index of the next receive WQE without looking at it (flush).
@@ -190,6 +217,7 @@ impl ReceiveQueue {
         (self.producer, self.fetched) = (0, 0);
         self.prefetched.clear();
         self.in_use.clear();
+        self.adopted = 0;
     }
 
     /// Reads entries up to the producer index, the end of the ring, or `batch`.
@@ -219,6 +247,7 @@ impl ReceiveQueue {
             self.prefetched.push_back(ReceiveWqe {
                 index: self.fetched,
                 list,
+                shared: None,
             });
             self.fetched = self.fetched.wrapping_add(1);
         }

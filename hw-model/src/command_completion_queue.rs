@@ -1,0 +1,116 @@
+//! Commands on CQs.
+
+use crate::command::Failure;
+use crate::command_device::LOG_MAX_RING;
+use crate::completion_resize::ModifyError;
+use crate::dma::Dma;
+use crate::host::Host;
+use crate::nic::Nic;
+use crate::port::Port;
+use ferroce_spec::command::{CommandEntry, CommandStatus};
+use ferroce_spec::context::CqContext;
+use ferroce_spec::register::VECTOR_COUNT;
+
+impl From<ModifyError> for Failure {
+    fn from(error: ModifyError) -> Self {
+        match error {
+            ModifyError::DoesNotFit => Self::parameter(core::mem::offset_of!(CqContext, log_size)),
+            ModifyError::Failed => Self::new(CommandStatus::BAD_STATE),
+            ModifyError::Dma(error) => error.into(),
+        }
+    }
+}
+
+impl<P: Port> Nic<P> {
+    pub(crate) fn create_cq<H: Host>(
+        &mut self,
+        entry: &CommandEntry,
+        host: &mut H,
+    ) -> Result<u64, Failure> {
+        let context: CqContext = self.input(entry, host)?;
+        check_ring(&context)?;
+        if context.consumer_record % 4 != 0 {
+            return Err(Failure::parameter(core::mem::offset_of!(
+                CqContext,
+                consumer_record
+            )));
+        }
+        if context.eqn >= u32::from(VECTOR_COUNT) || self.events.get(context.eqn).is_none() {
+            return Err(Failure::parameter(core::mem::offset_of!(CqContext, eqn)));
+        }
+        let mut dma = Dma {
+            host,
+            counters: &mut self.counters,
+        };
+        match self.cqs.create(context, &mut dma)? {
+            Some(cqn) => Ok(u64::from(cqn)),
+            None => Err(Failure::new(CommandStatus::NO_RESOURCES)),
+        }
+    }
+
+    pub(crate) fn query_cq<H: Host>(
+        &mut self,
+        entry: &CommandEntry,
+        host: &mut H,
+    ) -> Result<u64, Failure> {
+        let cqn = self.existing_cq(entry.argument)?;
+        let mut dma = Dma {
+            host,
+            counters: &mut self.counters,
+        };
+        let context = *self.cqs.get_mut(cqn, &mut dma)?;
+        self.output(entry, &context, host)
+    }
+
+    pub(crate) fn destroy_cq<H: Host>(
+        &mut self,
+        entry: &CommandEntry,
+        host: &mut H,
+    ) -> Result<u64, Failure> {
+        let cqn = self.existing_cq(entry.argument)?;
+        let mut dma = Dma {
+            host,
+            counters: &mut self.counters,
+        };
+        if self.cqs.get_mut(cqn, &mut dma)?.users != 0 {
+            return Err(Failure::new(CommandStatus::BUSY));
+        }
+        self.cqs.destroy(cqn);
+        Ok(0)
+    }
+
+    pub(crate) fn modify_cq<H: Host>(
+        &mut self,
+        entry: &CommandEntry,
+        host: &mut H,
+    ) -> Result<u64, Failure> {
+        let cqn = self.existing_cq(entry.argument)?;
+        let context: CqContext = self.input(entry, host)?;
+        check_ring(&context)?;
+        let mut dma = Dma {
+            host,
+            counters: &mut self.counters,
+        };
+        self.cqs.modify(cqn, &context, &mut dma)?;
+        Ok(0)
+    }
+
+    pub(crate) fn existing_cq(&self, argument: u64) -> Result<u32, Failure> {
+        match u32::try_from(argument) {
+            Ok(cqn) if self.cqs.exists(cqn) => Ok(cqn),
+            _ => Err(Failure::new(CommandStatus::NO_OBJECT)),
+        }
+    }
+}
+
+/// Refuses a ring that no CQ can have.
+fn check_ring(context: &CqContext) -> Result<(), Failure> {
+    if context.base % 64 != 0 {
+        return Err(Failure::parameter(core::mem::offset_of!(CqContext, base)));
+    }
+    if context.log_size > LOG_MAX_RING {
+        let offset = core::mem::offset_of!(CqContext, log_size);
+        return Err(Failure::parameter(offset));
+    }
+    Ok(())
+}

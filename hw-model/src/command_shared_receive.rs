@@ -1,0 +1,133 @@
+//! Commands on shared receive queues.
+
+use crate::command::Failure;
+use crate::command_device::LOG_MAX_RING;
+use crate::dma::Dma;
+use crate::host::Host;
+use crate::nic::Nic;
+use crate::port::Port;
+use ferroce_spec::command::{CommandEntry, CommandStatus};
+use ferroce_spec::context::SrqContext;
+use ferroce_spec::doorbell::SLOTS;
+use ferroce_spec::wqe::LOG_MAX_SHARED_RECEIVE_STRIDE;
+
+/// Base-2 logarithms of the stride: the head and 1 to 16 data segments or more.
+const LOG_STRIDES: core::ops::RangeInclusive<u8> = 5..=LOG_MAX_SHARED_RECEIVE_STRIDE;
+
+impl<P: Port> Nic<P> {
+    pub(crate) fn create_srq<H: Host>(
+        &mut self,
+        entry: &CommandEntry,
+        host: &mut H,
+    ) -> Result<u64, Failure> {
+        let context: SrqContext = self.input(entry, host)?;
+        check_new_srq(&context)?;
+        let is_xrc = context.xrcd != 0;
+        if is_xrc && !self.cqs.exists(context.cqn) {
+            return Err(Failure::parameter(core::mem::offset_of!(SrqContext, cqn)));
+        }
+        let mut dma = Dma {
+            host,
+            counters: &mut self.counters,
+        };
+        let Some(srqn) = self.srqs.create(&context, &mut dma)? else {
+            return Err(Failure::new(CommandStatus::NO_RESOURCES));
+        };
+        if is_xrc {
+            self.cqs.get_mut(context.cqn, &mut dma)?.users += 1;
+        }
+        Ok(u64::from(srqn))
+    }
+
+    pub(crate) fn query_srq<H: Host>(
+        &mut self,
+        entry: &CommandEntry,
+        host: &mut H,
+    ) -> Result<u64, Failure> {
+        let srqn = self.existing_srq(entry.argument)?;
+        let mut dma = Dma {
+            host,
+            counters: &mut self.counters,
+        };
+        let context = *self.srqs.get_mut(srqn, &mut dma)?;
+        self.output(entry, &context, host)
+    }
+
+    /// Sets the limit. The event is raised by the next entry that is taken while fewer are left.
+    pub(crate) fn modify_srq<H: Host>(
+        &mut self,
+        entry: &CommandEntry,
+        host: &mut H,
+    ) -> Result<u64, Failure> {
+        let srqn = self.existing_srq(entry.argument)?;
+        let input: SrqContext = self.input(entry, host)?;
+        let mut dma = Dma {
+            host,
+            counters: &mut self.counters,
+        };
+        let context = self.srqs.get_mut(srqn, &mut dma)?;
+        // IBTA vol 1, 11.2.3.3: a limit above the size of the queue is refused.
+        if u32::from(input.limit) > 1 << context.log_size {
+            return Err(Failure::parameter(core::mem::offset_of!(SrqContext, limit)));
+        }
+        context.limit = input.limit;
+        Ok(0)
+    }
+
+    pub(crate) fn destroy_srq<H: Host>(
+        &mut self,
+        entry: &CommandEntry,
+        host: &mut H,
+    ) -> Result<u64, Failure> {
+        let srqn = self.existing_srq(entry.argument)?;
+        let mut dma = Dma {
+            host,
+            counters: &mut self.counters,
+        };
+        let context = *self.srqs.get_mut(srqn, &mut dma)?;
+        if context.users != 0 {
+            return Err(Failure::new(CommandStatus::BUSY));
+        }
+        self.srqs.destroy(srqn);
+        if context.xrcd != 0 {
+            let cq = self.cqs.get_mut(context.cqn, &mut dma)?;
+            cq.users = cq.users.saturating_sub(1);
+        }
+        Ok(0)
+    }
+
+    fn existing_srq(&self, argument: u64) -> Result<u32, Failure> {
+        match u32::try_from(argument) {
+            Ok(srqn) if self.srqs.exists(srqn) => Ok(srqn),
+            _ => Err(Failure::new(CommandStatus::NO_OBJECT)),
+        }
+    }
+}
+
+/// Refuses a context that no SRQ can have.
+fn check_new_srq(context: &SrqContext) -> Result<(), Failure> {
+    let parameter = |bad: bool, offset: usize| match bad {
+        true => Err(Failure::parameter(offset)),
+        false => Ok(()),
+    };
+    parameter(
+        context.base % 64 != 0,
+        core::mem::offset_of!(SrqContext, base),
+    )?;
+    parameter(
+        context.log_size > LOG_MAX_RING,
+        core::mem::offset_of!(SrqContext, log_size),
+    )?;
+    parameter(
+        !LOG_STRIDES.contains(&context.log_stride),
+        core::mem::offset_of!(SrqContext, log_stride),
+    )?;
+    parameter(
+        u32::from(context.limit) > 1 << context.log_size,
+        core::mem::offset_of!(SrqContext, limit),
+    )?;
+    parameter(
+        context.doorbell_slot >= SLOTS,
+        core::mem::offset_of!(SrqContext, doorbell_slot),
+    )
+}

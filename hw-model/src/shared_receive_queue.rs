@@ -1,0 +1,213 @@
+//! Shared receive queues: contexts, rings, and the WQEs that queue pairs take from them.
+
+use crate::cache::{Cache, CacheShape};
+use crate::dma::Dma;
+use crate::host::{DmaError, Host};
+use crate::scatter_list::ScatterList;
+use crate::work_queue::SharedOrigin;
+use ferroce_spec::context::SrqContext;
+use ferroce_spec::counter::Counter;
+use ferroce_spec::wqe::{DataSegment, LOG_MAX_SHARED_RECEIVE_STRIDE, SharedReceiveSegment};
+use zerocopy::{FromBytes, IntoBytes};
+
+/// What a number in the SRQ context table is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Slot {
+    /// No queue.
+    #[default]
+    Free,
+    /// A queue that works.
+    Live,
+    /// A queue whose ring or context could not be read: nothing more is taken from it.
+    Failed,
+}
+
+/// Why nothing was taken from a shared receive queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TakeError {
+    /// It has no entry.
+    Empty,
+    /// It has just failed: tell software.
+    Failed,
+    /// It failed before, or does not exist.
+    Unusable,
+}
+
+/// A WQE that was taken, and what else has happened.
+#[derive(Debug)]
+pub struct Taken {
+    /// Where it comes from.
+    pub shared: SharedOrigin,
+    /// Its buffers.
+    pub list: ScatterList,
+    /// Fewer entries than the limit are left, for the first time since it was set.
+    pub reached_limit: bool,
+}
+
+/// All shared receive queues: a cache in front of the SRQ context table.
+#[derive(Debug)]
+pub struct SharedReceiveQueues {
+    cache: Cache<SrqContext>,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+impl SharedReceiveQueues {
+    /// No queues.
+    pub fn new(shape: CacheShape) -> Self {
+        Self {
+            cache: Cache::new(shape, Counter::srqc_hits, Counter::srqc_misses),
+            slots: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    /// The table now lies at `base` and has `1 << log_entries` entries.
+    pub fn reset(&mut self, base: u64, log_entries: u8) {
+        self.cache.reset(base);
+        let entries = if base == 0 { 0 } else { 1u32 << log_entries };
+        self.slots = vec![Slot::Free; entries as usize];
+        self.free = (0..entries).rev().collect();
+    }
+
+    /// Creates a queue; returns its number, or `None` when the table is full.
+    pub fn create<H: Host>(
+        &mut self,
+        context: &SrqContext,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<Option<u32>, DmaError> {
+        let Some(srqn) = self.free.pop() else {
+            return Ok(None);
+        };
+        let fresh = SrqContext {
+            producer: 0,
+            consumer: 0,
+            users: 0,
+            ..*context
+        };
+        if let Err(error) = self.cache.store(srqn, fresh, dma) {
+            self.free.push(srqn);
+            return Err(error);
+        }
+        self.slots[srqn as usize] = Slot::Live;
+        Ok(Some(srqn))
+    }
+
+    /// Whether queue `srqn` exists.
+    pub fn exists(&self, srqn: u32) -> bool {
+        self.slots
+            .get(srqn as usize)
+            .is_some_and(|slot| *slot != Slot::Free)
+    }
+
+    /// The context of an existing queue, to read or to change it.
+    pub fn get_mut<H: Host>(
+        &mut self,
+        srqn: u32,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<&mut SrqContext, DmaError> {
+        self.cache.get_mut(srqn, dma)
+    }
+
+    /// The queue that an XRC request names, if target QPs of `xrcd` may use it.
+    pub fn of_domain<H: Host>(
+        &mut self,
+        srqn: u32,
+        xrcd: u32,
+        dma: &mut Dma<'_, H>,
+    ) -> Option<&SrqContext> {
+        if !self.exists(srqn) {
+            return None;
+        }
+        let context = self.cache.get(srqn, dma).ok()?;
+        (xrcd != 0 && context.xrcd == xrcd).then_some(context)
+    }
+
+    /// Destroys an existing queue.
+    pub fn destroy(&mut self, srqn: u32) {
+        self.cache.invalidate(srqn);
+        self.slots[srqn as usize] = Slot::Free;
+        self.free.push(srqn);
+    }
+
+    /// Takes a doorbell: the new producer index; `None`: it does not belong to the queue.
+    pub fn ring<H: Host>(
+        &mut self,
+        srqn: u32,
+        doorbell_slot: u32,
+        producer: u32,
+        dma: &mut Dma<'_, H>,
+    ) -> Option<()> {
+        if !self.exists(srqn) {
+            return None;
+        }
+        let srq = self.cache.get_mut(srqn, dma).ok()?;
+        let fits = producer.wrapping_sub(srq.consumer) <= 1 << srq.log_size;
+        if srq.doorbell_slot != doorbell_slot || !fits {
+            return None;
+        }
+        srq.producer = producer;
+        Some(())
+    }
+
+    /// Takes the next WQE. Its place in the ring is free from then on.
+    pub fn take<H: Host>(&mut self, srqn: u32, dma: &mut Dma<'_, H>) -> Result<Taken, TakeError> {
+        if self.slots.get(srqn as usize) != Some(&Slot::Live) {
+            return Err(TakeError::Unusable);
+        }
+        match take_entry(&mut self.cache, srqn, dma) {
+            Ok(Some(taken)) => Ok(taken),
+            Ok(None) => Err(TakeError::Empty),
+            Err(_) => {
+                self.slots[srqn as usize] = Slot::Failed;
+                Err(TakeError::Failed)
+            }
+        }
+    }
+}
+
+fn take_entry<H: Host>(
+    cache: &mut Cache<SrqContext>,
+    srqn: u32,
+    dma: &mut Dma<'_, H>,
+) -> Result<Option<Taken>, DmaError> {
+    let srq = cache.get_mut(srqn, dma)?;
+    let left = srq.producer.wrapping_sub(srq.consumer);
+    if left == 0 {
+        return Ok(None);
+    }
+    let slot = u64::from(srq.consumer & ((1 << srq.log_size) - 1));
+    let mut bytes = [0u8; 1 << LOG_MAX_SHARED_RECEIVE_STRIDE];
+    let entry = &mut bytes[..1 << srq.log_stride];
+    dma.read(srq.base.wrapping_add(slot << srq.log_stride), entry)?;
+    srq.consumer = srq.consumer.wrapping_add(1);
+    let reached_limit = left - 1 < u32::from(srq.limit);
+    if reached_limit {
+        srq.limit = 0;
+    }
+    let (tag, list) = decode(entry);
+    let shared = SharedOrigin {
+        srqn,
+        tag,
+        pd: srq.pd,
+        cqn: (srq.xrcd != 0).then_some(srq.cqn),
+    };
+    Ok(Some(Taken {
+        shared,
+        list,
+        reached_limit,
+    }))
+}
+
+/// Tag and buffers of an entry.
+fn decode(entry: &[u8]) -> (u32, ScatterList) {
+    const MOST: usize = (1 << LOG_MAX_SHARED_RECEIVE_STRIDE) / DataSegment::SIZE;
+    let (head, rest) = entry.split_at(SharedReceiveSegment::SIZE.min(entry.len()));
+    let tag = SharedReceiveSegment::read_from_bytes(head).map_or(0, |head| head.tag);
+    let mut segments = [DataSegment::default(); MOST];
+    let count = rest.len() / DataSegment::SIZE;
+    segments[..count]
+        .as_mut_bytes()
+        .copy_from_slice(&rest[..count * DataSegment::SIZE]);
+    (tag, ScatterList::from_receive(&segments[..count]))
+}
