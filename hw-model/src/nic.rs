@@ -156,6 +156,9 @@ impl<P: Port> Nic<P> {
 
     /// When the NIC has to run again if nothing else happens.
     pub fn next_timeout(&self, now: Instant) -> Option<Instant> {
+        if self.bar.fatal != FatalSyndrome::NONE {
+            return None;
+        }
         let retry = self.stalled.then(|| now + STALL_RETRY);
         [self.timers.next(), self.cqs.next_timeout(), retry]
             .into_iter()
@@ -189,6 +192,10 @@ impl<P: Port> Nic<P> {
         worked |= self.mac.receive(now, &self.config.timing, port);
         worked |= self.land_doorbells(now, host);
         worked |= self.run_registers(now, host, port);
+        if self.bar.fatal != FatalSyndrome::NONE {
+            self.mac.ingress.clear(|frame| port.release(frame));
+            return worked | self.write_events(now, host);
+        }
         worked |= self.receive(now, host, port);
         worked |= self.expire_timers(now);
         worked |= self.expire_moderation(now, host);
@@ -196,6 +203,20 @@ impl<P: Port> Nic<P> {
         worked |= self.write_completions(now, host);
         worked |= self.write_events(now, host);
         worked
+    }
+
+    /// Stops the function, as an error inside of it would, and tells software. Somebody wants to
+    /// see what it does then.
+    pub fn fail(&mut self, now: Instant) {
+        if self.bar.fatal == FatalSyndrome::NONE {
+            let event = Event {
+                eqn: ASYNC_EQN,
+                kind: EventType::DEVICE_FATAL,
+                number: 0,
+            };
+            self.raise(now, event);
+            self.bar.stop(FatalSyndrome::INJECTED);
+        }
     }
 
     /// Notices that the link came or went, and tells software.
