@@ -4,16 +4,12 @@
 //! it taken leaves a mark that the holder sees after giving it back. The background thread steps
 //! in when the application does not poll.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
-use ferroce_driver::bus::{Bus, BusError, DmaAccess, DmaMapping, InterruptHandler, PAGE_SIZE};
 use ferroce_model::host::DmaAtomic;
 use ferroce_model::{DmaError, Doorbell, Host, Nic, NicConfig};
-use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
-use ferroce_spec::register::{MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED};
 use ferroce_transport::Instant;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -22,25 +18,21 @@ use crate::doorbells::{Doorbells, Taker};
 use crate::fabric::port::{FRESH_NS, FabricPort};
 use crate::fabric::registry::{MAX_COUNTERS, Registry};
 use crate::interrupts::Interrupts;
-use crate::memory::{MapError, MemoryMap, Rights};
-use crate::{fork, os, polling};
+use crate::memory::MemoryMap;
+use crate::{fork, os};
 
-/// Polls after arming a CQ that do not count as polling: the program looks once more and sleeps.
-const POLLS_AFTER_ARMING: u32 = 2;
+mod bus;
+
 /// Doorbells that wait under the lock; more go through the bitmap.
 const MAX_DIRECT: usize = 64;
 /// Runs of the model between two publications of its counters.
 const RUNS_PER_PUBLICATION: u32 = 256;
-/// A background thread that sleeps longer than this must be told when the application polls.
-const LONG_SLEEP_PS: u64 = 5_000_000_000;
 /// How long leaving waits for the last delayed ACKs.
 const LINGER_NS: u64 = 500_000;
 /// A timer later than this is not waited for when leaving.
 const LINGER_HORIZON_NS: u64 = 50_000;
 /// What a register of a device that is gone reads as.
 const GONE: u64 = u64::MAX;
-/// IOVAs that the driver may use: everything that 48 bits name, except the first pages.
-const IOVAS: Range<u64> = 0x1_0000..1 << 48;
 
 /// What the model sees of this process.
 #[derive(Debug)]
@@ -186,6 +178,11 @@ impl InProcess {
         &self.clock
     }
 
+    /// Its place in the register.
+    pub fn place(&self) -> (&'static Registry, u8) {
+        (self.registry, self.place)
+    }
+
     /// Runs the model if nobody else does. Whether something moved.
     #[inline]
     pub fn try_run(&self) -> bool {
@@ -244,6 +241,9 @@ impl InProcess {
         let ticks = self.clock.ticks();
         let now = self.clock.instant(ticks);
         port.begin(ticks);
+        if port.is_device_fatal() {
+            nic.fail(now);
+        }
         let worked = nic.advance(now, host, port).worked;
         port.finish(worked);
         let next = nic.next_timeout(now).map_or(u64::MAX, Instant::as_ps);
@@ -368,6 +368,8 @@ impl InProcess {
     /// Tells the background thread to end.
     pub fn stop(&self) {
         self.is_stopping.store(true, Ordering::SeqCst);
+        let woken_at = self.registry.woken_at(self.place);
+        woken_at.store(self.clock.ticks().0, Ordering::Relaxed);
         self.armed().store(0, Ordering::SeqCst);
         os::futex_wake_all(self.armed());
     }
@@ -413,173 +415,5 @@ impl InProcess {
         write(&mut model.nic);
         self.run(model);
         self.tell_background();
-    }
-}
-
-impl Bus for InProcess {
-    fn read32(&self, offset: u32) -> u32 {
-        self.read(|nic, now| u64::from(nic.read32(now, offset))) as u32
-    }
-
-    fn write32(&self, offset: u32, value: u32) {
-        self.write(|nic| nic.write32(offset, value));
-    }
-
-    fn read64(&self, offset: u32) -> u64 {
-        self.read(|nic, now| nic.read64(now, offset))
-    }
-
-    fn write64(&self, offset: u32, value: u64) {
-        self.write(|nic| nic.write64(offset, value));
-    }
-
-    #[inline]
-    fn doorbell(&self, slot: u32, value: u64) {
-        if self.is_foreign() || !self.doorbells.store(slot, value) {
-            return;
-        }
-        let kind = DoorbellKind(DoorbellValue::from_bits(value).kind());
-        let is_arming = matches!(kind, DoorbellKind::CQ_ARM | DoorbellKind::CQ_ARM_SOLICITED);
-        if is_arming {
-            self.polls_after_arming
-                .store(POLLS_AFTER_ARMING, Ordering::Relaxed);
-            self.registry
-                .heartbeat(self.place)
-                .store(0, Ordering::Relaxed);
-        }
-        let is_polled = self.is_polled(self.clock.ticks());
-        let Some(mut model) = self.model.try_lock() else {
-            self.mark(slot);
-            // The holder may have looked for marks just before this one.
-            if self.try_run() && !is_polled {
-                self.tell_background();
-            }
-            return;
-        };
-        if model.host.direct.len() < MAX_DIRECT {
-            model.host.direct.push(slot);
-        } else {
-            self.mark(slot);
-        }
-        // A program that polls brings its receive WQEs to the model's notice with its next poll,
-        // and no frame is processed before.
-        let is_receive = matches!(
-            kind,
-            DoorbellKind::RECEIVE_QUEUE | DoorbellKind::SHARED_RECEIVE_QUEUE
-        );
-        if is_receive && is_polled {
-            return;
-        }
-        self.run(model);
-        if !is_polled {
-            self.tell_background();
-        }
-    }
-
-    fn map(&self, mapping: &DmaMapping) -> Result<(), BusError> {
-        if self.is_foreign() {
-            return Err(BusError::Disconnected);
-        }
-        let DmaMapping {
-            iova,
-            address,
-            length,
-            access,
-        } = *mapping;
-        let page = PAGE_SIZE as u64;
-        let is_aligned = iova % page == 0 && address % PAGE_SIZE == 0 && length % PAGE_SIZE == 0;
-        let end = iova.checked_add(length as u64);
-        let is_inside = iova >= IOVAS.start && end.is_some_and(|end| end <= IOVAS.end);
-        if !is_aligned || !is_inside || length == 0 {
-            return Err(BusError::InvalidMapping);
-        }
-        let (rights, write) = match access {
-            DmaAccess::Read => (Rights::Read, false),
-            DmaAccess::ReadWrite => (Rights::ReadWrite, true),
-        };
-        if !os::memory_is_usable(address, length, write) {
-            return Err(BusError::BadAddress);
-        }
-        let mut model = self.model.lock();
-        model
-            .host
-            .memory
-            .map(iova, address, length as u64, rights)
-            .map_err(map_error)
-    }
-
-    fn unmap(&self, iova: u64, length: usize) -> Result<(), BusError> {
-        if self.is_foreign() {
-            return Err(BusError::Disconnected);
-        }
-        self.model
-            .lock()
-            .host
-            .memory
-            .unmap(iova, length as u64)
-            .map_err(map_error)
-    }
-
-    fn iova_range(&self) -> Range<u64> {
-        IOVAS
-    }
-
-    fn set_interrupt_handler(
-        &self,
-        vector: u16,
-        handler: Option<InterruptHandler>,
-    ) -> Result<(), BusError> {
-        if self.is_foreign() {
-            return Err(BusError::Disconnected);
-        }
-        let is_masked = handler.is_none();
-        if !self.interrupts.set_handler(vector, handler) {
-            return Err(BusError::NoSuchVector);
-        }
-        // What the kernel's VFIO driver does to the MSI-X table of a card.
-        let entry = MSIX_TABLE_OFFSET + u32::from(vector) * MSIX_ENTRY_SIZE;
-        let control = if is_masked { MSIX_VECTOR_MASKED } else { 0 };
-        self.write32(entry + MSIX_ENTRY_SIZE - 4, control);
-        Ok(())
-    }
-
-    #[inline]
-    fn relax(&self) {
-        if self.is_foreign() {
-            return;
-        }
-        let now = self.clock.ticks();
-        let about_to_sleep = self.polls_after_arming.load(Ordering::Relaxed);
-        if about_to_sleep == 0 {
-            self.registry
-                .heartbeat(self.place)
-                .store(now.0, Ordering::Relaxed);
-        } else {
-            self.polls_after_arming
-                .store(about_to_sleep - 1, Ordering::Relaxed);
-        }
-        let worked = self.try_run();
-        if about_to_sleep != 0 {
-            self.tell_background();
-        } else if self.wake_at.load(Ordering::Relaxed)
-            > self
-                .clock
-                .instant(now)
-                .as_ps()
-                .saturating_add(LONG_SLEEP_PS)
-        {
-            // It then sleeps in short turns, to notice soon when we stop polling.
-            self.registry
-                .wake_background(self.place, self.clock.ticks());
-        }
-        polling::after_poll(self, worked, now);
-    }
-}
-
-fn map_error(error: MapError) -> BusError {
-    match error {
-        MapError::BadRange => BusError::InvalidMapping,
-        MapError::Overlap => BusError::AlreadyMapped,
-        MapError::NotMapped => BusError::NotMapped,
     }
 }

@@ -1,0 +1,203 @@
+//! What the driver asks of the function: [`Bus`].
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+use ferroce_driver::bus::{Bus, BusError, DmaAccess, DmaMapping, InterruptHandler, PAGE_SIZE};
+use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
+use ferroce_spec::register::{MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED};
+
+use super::{GONE, InProcess, MAX_DIRECT};
+use crate::memory::{MapError, Rights};
+use crate::{os, polling};
+
+/// Polls after arming a CQ that do not count as polling: the program looks once more and sleeps.
+const POLLS_AFTER_ARMING: u32 = 2;
+/// A background thread that sleeps longer than this must be told when the application polls.
+const LONG_SLEEP_PS: u64 = 5_000_000_000;
+/// IOVAs that the driver may use: everything that 48 bits name, except the first pages.
+const IOVAS: Range<u64> = 0x1_0000..1 << 48;
+
+impl Bus for InProcess {
+    fn read32(&self, offset: u32) -> u32 {
+        self.read(|nic, now| u64::from(nic.read32(now, offset))) as u32
+    }
+
+    fn write32(&self, offset: u32, value: u32) {
+        self.write(|nic| nic.write32(offset, value));
+    }
+
+    fn read64(&self, offset: u32) -> u64 {
+        self.read(|nic, now| nic.read64(now, offset))
+    }
+
+    fn write64(&self, offset: u32, value: u64) {
+        self.write(|nic| nic.write64(offset, value));
+    }
+
+    #[inline]
+    fn doorbell(&self, slot: u32, value: u64) {
+        if self.is_foreign() || !self.doorbells.store(slot, value) {
+            return;
+        }
+        let kind = DoorbellKind(DoorbellValue::from_bits(value).kind());
+        let is_arming = matches!(kind, DoorbellKind::CQ_ARM | DoorbellKind::CQ_ARM_SOLICITED);
+        if is_arming {
+            self.polls_after_arming
+                .store(POLLS_AFTER_ARMING, Ordering::Relaxed);
+            self.registry
+                .heartbeat(self.place)
+                .store(0, Ordering::Relaxed);
+        }
+        let is_polled = self.is_polled(self.clock.ticks());
+        let Some(mut model) = self.model.try_lock() else {
+            self.mark(slot);
+            // The holder may have looked for marks just before this one.
+            if self.try_run() && !is_polled {
+                self.tell_background();
+            }
+            return;
+        };
+        if model.host.direct.len() < MAX_DIRECT {
+            model.host.direct.push(slot);
+        } else {
+            self.mark(slot);
+        }
+        // A program that polls brings its receive WQEs to the model's notice with its next poll,
+        // and no frame is processed before.
+        let is_receive = matches!(
+            kind,
+            DoorbellKind::RECEIVE_QUEUE | DoorbellKind::SHARED_RECEIVE_QUEUE
+        );
+        if is_receive && is_polled {
+            return;
+        }
+        self.run(model);
+        if !is_polled {
+            self.tell_background();
+        }
+    }
+
+    fn read_device_memory(&self, offset: u64, destination: &mut [u8]) {
+        if self.is_foreign() {
+            return destination.fill(GONE as u8);
+        }
+        self.model
+            .lock()
+            .nic
+            .read_device_memory(offset, destination);
+    }
+
+    fn write_device_memory(&self, offset: u64, source: &[u8]) {
+        if !self.is_foreign() {
+            self.model.lock().nic.write_device_memory(offset, source);
+        }
+    }
+
+    fn map(&self, mapping: &DmaMapping) -> Result<(), BusError> {
+        if self.is_foreign() {
+            return Err(BusError::Disconnected);
+        }
+        let DmaMapping {
+            iova,
+            address,
+            length,
+            access,
+        } = *mapping;
+        let page = PAGE_SIZE as u64;
+        let is_aligned = iova % page == 0 && address % PAGE_SIZE == 0 && length % PAGE_SIZE == 0;
+        let end = iova.checked_add(length as u64);
+        let is_inside = iova >= IOVAS.start && end.is_some_and(|end| end <= IOVAS.end);
+        if !is_aligned || !is_inside || length == 0 {
+            return Err(BusError::InvalidMapping);
+        }
+        let (rights, write) = match access {
+            DmaAccess::Read => (Rights::Read, false),
+            DmaAccess::ReadWrite => (Rights::ReadWrite, true),
+        };
+        if !os::memory_is_usable(address, length, write) {
+            return Err(BusError::BadAddress);
+        }
+        let mut model = self.model.lock();
+        model
+            .host
+            .memory
+            .map(iova, address, length as u64, rights)
+            .map_err(map_error)
+    }
+
+    fn unmap(&self, iova: u64, length: usize) -> Result<(), BusError> {
+        if self.is_foreign() {
+            return Err(BusError::Disconnected);
+        }
+        self.model
+            .lock()
+            .host
+            .memory
+            .unmap(iova, length as u64)
+            .map_err(map_error)
+    }
+
+    fn iova_range(&self) -> Range<u64> {
+        IOVAS
+    }
+
+    fn set_interrupt_handler(
+        &self,
+        vector: u16,
+        handler: Option<InterruptHandler>,
+    ) -> Result<(), BusError> {
+        if self.is_foreign() {
+            return Err(BusError::Disconnected);
+        }
+        let is_masked = handler.is_none();
+        if !self.interrupts.set_handler(vector, handler) {
+            return Err(BusError::NoSuchVector);
+        }
+        // What the kernel's VFIO driver does to the MSI-X table of a card.
+        let entry = MSIX_TABLE_OFFSET + u32::from(vector) * MSIX_ENTRY_SIZE;
+        let control = if is_masked { MSIX_VECTOR_MASKED } else { 0 };
+        self.write32(entry + MSIX_ENTRY_SIZE - 4, control);
+        Ok(())
+    }
+
+    #[inline]
+    fn relax(&self) {
+        if self.is_foreign() {
+            return;
+        }
+        let now = self.clock.ticks();
+        let about_to_sleep = self.polls_after_arming.load(Ordering::Relaxed);
+        if about_to_sleep == 0 {
+            self.registry
+                .heartbeat(self.place)
+                .store(now.0, Ordering::Relaxed);
+        } else {
+            self.polls_after_arming
+                .store(about_to_sleep - 1, Ordering::Relaxed);
+        }
+        let worked = self.try_run();
+        if about_to_sleep != 0 {
+            self.tell_background();
+        } else if self.wake_at.load(Ordering::Relaxed)
+            > self
+                .clock
+                .instant(now)
+                .as_ps()
+                .saturating_add(LONG_SLEEP_PS)
+        {
+            // It then sleeps in short turns, to notice soon when we stop polling.
+            self.registry
+                .wake_background(self.place, self.clock.ticks());
+        }
+        polling::after_poll(self, worked, now);
+    }
+}
+
+fn map_error(error: MapError) -> BusError {
+    match error {
+        MapError::BadRange => BusError::InvalidMapping,
+        MapError::Overlap => BusError::AlreadyMapped,
+        MapError::NotMapped => BusError::NotMapped,
+    }
+}
