@@ -6,7 +6,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::thread::JoinHandle;
 
 use crate::clock::Ticks;
@@ -23,6 +23,8 @@ const SPIN_NS: u64 = 40_000;
 const LATE_NS: u64 = 200_000;
 /// For how long it does not yield then.
 const YIELD_PAUSE_NS: u64 = 50_000_000;
+/// A processor that comes later than this is worth telling the user: peers see timeouts.
+const FAR_TOO_LATE_US: u64 = 100_000;
 
 /// Starts the thread. No signal of the application is ever handled on it.
 ///
@@ -90,6 +92,7 @@ impl Turns {
             return false;
         }
         os::yield_processor();
+        diagnose(function, now);
         self.note(function, now);
         true
     }
@@ -137,10 +140,40 @@ fn sleep(function: &InProcess, limit_ns: u64, must_look: bool) -> Option<Ticks> 
         0 => 0,
         limit_ns => function.sleep_time_ns(limit_ns),
     };
+    let clock = function.clock();
+    let due = Ticks(clock.ticks().0.saturating_add(clock.ticks_of_ns(time_ns)));
     if time_ns > 0 && !function.is_stopping() {
         os::futex_wait(armed, 1, time_ns);
     }
     let was_woken = armed.swap(0, Ordering::SeqCst) == 0;
     function.woke();
-    (was_woken && time_ns > 0).then(|| function.woken_at())
+    let woken_at = (was_woken && time_ns > 0).then(|| function.woken_at());
+    diagnose(function, woken_at.unwrap_or(due));
+    woken_at
+}
+
+/// Counts, and says once, that this thread could have had its processor at `since` and got it far
+/// too late. Peers that wait for the function then look as if it had failed.
+fn diagnose(function: &InProcess, since: Ticks) {
+    static HAS_WARNED: AtomicBool = AtomicBool::new(false);
+    let clock = function.clock();
+    let late_us = clock.ns_of_ticks(clock.ticks().since(since)) / 1000;
+    let (registry, place) = function.place();
+    if late_us > registry.max_late_us(place).load(Ordering::Relaxed) {
+        registry
+            .max_late_us(place)
+            .store(late_us, Ordering::Relaxed);
+    }
+    if late_us <= FAR_TOO_LATE_US {
+        return;
+    }
+    registry.late_wakeups(place).fetch_add(1, Ordering::Relaxed);
+    if !HAS_WARNED.swap(true, Ordering::Relaxed) {
+        tracing::warn!(
+            late_us,
+            "the thread that serves the NIC while the program does not poll got its processor \
+             late: the machine is overloaded, or the program was stopped; peers may see timeouts \
+             (said once; `ferroce counters` shows late_wakeups)"
+        );
+    }
 }

@@ -96,6 +96,12 @@ impl Clock {
         self.instant(self.ticks())
     }
 
+    /// How many nanoseconds `ticks` ticks are.
+    #[must_use]
+    pub fn ns_of_ticks(&self, ticks: u64) -> u64 {
+        ((u128::from(ticks) * u128::from(self.scale)) >> 32) as u64 / PS_PER_NS
+    }
+
     /// How many ticks `ns` nanoseconds are.
     #[must_use]
     pub fn ticks_of_ns(&self, ns: u64) -> u64 {
@@ -143,5 +149,6 @@ mod tests {
         let ticks = clock.ticks_of_ns(1_000_000);
         let span = clock.instant(Ticks(clock.start + ticks));
         assert!(span.as_ns().abs_diff(1_000_000) <= 2, "{} ns", span.as_ns());
+        assert!(clock.ns_of_ticks(ticks).abs_diff(1_000_000) <= 2);
     }
 }

@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ferroce_sim::fabric::registry::Registry;
@@ -102,6 +103,35 @@ fn a_killed_process_frees_its_place() {
     assert_eq!(registry.occupants().len(), 1);
     assert_ne!(registry.generation(place), 0, "nobody has cleaned up yet");
     drop(function);
+}
+
+/// Goal: a function whose thread gets no processor says so. Method: its process is stopped for
+/// longer than that thread wants to sleep.
+#[test]
+fn a_stopped_process_counts_how_late_its_thread_was() {
+    let meeting = Meeting::new("late");
+    let registry = Registry::open(&meeting.0).expect("usable");
+    let other = Other::start(&meeting);
+    let place = registry.occupants()[0].place;
+    let signal = |name: &str| {
+        let pid = other.0.id().to_string();
+        let killed = Command::new("kill").args([name, &pid]).status();
+        assert!(killed.is_ok_and(|status| status.success()));
+    };
+    signal("-STOP");
+    std::thread::sleep(Duration::from_millis(600));
+    signal("-CONT");
+    let deadline = Instant::now() + PATIENCE;
+    while registry.late_wakeups(place).load(Ordering::Relaxed) == 0 {
+        assert!(Instant::now() < deadline, "it does not notice");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let max_late_us = registry.max_late_us(place).load(Ordering::Relaxed);
+    assert!(
+        (100_000..20_000_000).contains(&max_late_us),
+        "{max_late_us}"
+    );
+    other.kill();
 }
 
 #[test]
