@@ -1,0 +1,130 @@
+//! Handles of verbs objects: destroyed once, children before their parents.
+
+use std::any::Any;
+use std::ffi::c_int;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A number of `<errno.h>`.
+pub type Errno = i32;
+/// What a verb answers.
+pub type Outcome<T> = Result<T, Errno>;
+
+/// What `errno` says now.
+pub fn errno() -> Errno {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+/// The answer of a verb that returns 0, or an errno, or -1 with `errno` set.
+pub fn check(result: c_int) -> Outcome<()> {
+    match result {
+        0 => Ok(()),
+        -1 => Err(errno()),
+        code => Err(code),
+    }
+}
+
+/// The answer of a verb that returns a pointer, or NULL with `errno` set.
+pub fn check_pointer<T>(pointer: *mut T) -> Outcome<*mut T> {
+    if pointer.is_null() {
+        Err(errno())
+    } else {
+        Ok(pointer)
+    }
+}
+
+/// What an object must not outlive.
+pub type Parent = Arc<dyn Any + Send + Sync>;
+
+/// A verbs object and how it is destroyed.
+pub struct Object<T> {
+    raw: *mut T,
+    destroy: unsafe extern "C" fn(*mut T) -> c_int,
+    alive: AtomicBool,
+    _parents: Vec<Parent>,
+}
+
+// SAFETY: verbs are thread-safe (ibv_fork_init(3) aside), and the pointer is not used otherwise.
+unsafe impl<T> Send for Object<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Object<T> {}
+
+impl<T> Object<T> {
+    /// Takes possession of what a verb has created.
+    pub fn new(
+        raw: *mut T,
+        destroy: unsafe extern "C" fn(*mut T) -> c_int,
+        parents: Vec<Parent>,
+    ) -> Arc<Self> {
+        let alive = AtomicBool::new(true);
+        Arc::new(Self {
+            raw,
+            destroy,
+            alive,
+            _parents: parents,
+        })
+    }
+
+    /// The pointer that C knows.
+    pub fn raw(&self) -> *mut T {
+        assert!(
+            self.alive.load(Ordering::Acquire),
+            "used after its destruction"
+        );
+        self.raw
+    }
+
+    /// Destroys it, once.
+    pub fn destroy(&self) -> Outcome<()> {
+        // SAFETY: alive, so the verb has created it and nobody has destroyed it.
+        check(unsafe { (self.destroy)(self.raw()) })?;
+        self.alive.store(false, Ordering::Release);
+        Ok(())
+    }
+}
+
+impl<T> Drop for Object<T> {
+    fn drop(&mut self) {
+        if self.alive.load(Ordering::Acquire) {
+            // A failed test may leave children behind; the process ends soon.
+            let _ = self.destroy();
+        }
+    }
+}
+
+/// Declares a handle type over [`Object`].
+macro_rules! handle {
+    ($(#[$doc:meta])* $name:ident, $raw:ty) => {
+        $(#[$doc])*
+        #[derive(Clone)]
+        pub struct $name(pub(crate) std::sync::Arc<$crate::object::Object<$raw>>);
+
+        impl $name {
+            /// The pointer that C knows.
+            pub fn raw(&self) -> *mut $raw {
+                self.0.raw()
+            }
+
+            /// Destroys it; on an error it lives on.
+            pub fn destroy(&self) -> $crate::object::Outcome<()> {
+                self.0.destroy()
+            }
+
+            /// Something that must not outlive it holds this.
+            pub fn parent(&self) -> $crate::object::Parent {
+                self.0.clone()
+            }
+        }
+    };
+}
+pub(crate) use handle;
+
+/// A function pointer of the library that must be there.
+macro_rules! operation {
+    ($object:expr, $name:ident) => {
+        (*$object)
+            .$name
+            .expect(concat!("the library provides ", stringify!($name)))
+    };
+}
+pub(crate) use operation;

@@ -1,0 +1,264 @@
+//! Memory regions: rights, ranges, keys, rereg, null, device memory, paging.
+
+use ferroce_verbs_client::bench::{BUFFER, Bench, Service, TARGET, pattern};
+use ferroce_verbs_client::memory::{ALL_ACCESS, Buffer, Mr};
+use ferroce_verbs_client::sys::*;
+use ferroce_verbs_client::verbs_tests;
+use ferroce_verbs_client::work_request::SendWr;
+
+/// What an operation on `length` bytes at `address` under `rkey` completes with.
+fn remote(bench: &Bench, opcode: ibv_wr_opcode, address: u64, rkey: u32, length: usize) -> u32 {
+    let pair = bench.pair(Service::Rc);
+    pair.post(SendWr::new(1, opcode).sge(bench.sge(0, length)).remote(address, rkey));
+    bench.send_cq.next().status
+}
+
+fn write(bench: &Bench, address: u64, rkey: u32, length: usize) -> u32 {
+    remote(bench, IBV_WR_RDMA_WRITE, address, rkey, length)
+}
+
+/// What a local READ into this region completes with.
+fn read_into(bench: &Bench, mr: &Mr, address: u64) -> u32 {
+    let pair = bench.pair(Service::Rc);
+    let (source, key) = bench.remote(TARGET);
+    pair.post(SendWr::new(1, IBV_WR_RDMA_READ).sge(mr.sge(address, 8)).remote(source, key));
+    bench.send_cq.next().status
+}
+
+verbs_tests! {
+    fn the_structure_tells_address_and_length() {
+        let bench = Bench::new();
+        let mr = bench.pd.register_part(&bench.buffer, 100, 1000, 0).expect("reg_mr");
+        assert_eq!(mr.range(), (bench.buffer.address(100), 1000));
+        assert_ne!(mr.lkey(), bench.mr.lkey());
+    }
+
+    fn rights_that_contradict_are_refused() {
+        let bench = Bench::new();
+        for access in [IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_REMOTE_ATOMIC] {
+            let result = bench.pd.register(&bench.buffer, access);
+            assert_eq!(result.err(), Some(libc::EINVAL), "{access:#x} without LOCAL_WRITE");
+        }
+        assert!(bench.pd.register(&bench.buffer, 1 << 19).is_err(), "a right that nobody knows");
+    }
+
+    fn memory_that_is_not_there_is_refused() {
+        let bench = Bench::new();
+        assert!(bench.pd.register_raw(0x1000, 4096, IBV_ACCESS_LOCAL_WRITE).is_null());
+        assert_eq!(ferroce_verbs_client::object::errno(), libc::EFAULT);
+    }
+
+    /// Each right alone, and what each operation says to it.
+    fn each_right_counts() {
+        let bench = Bench::new();
+        let local = IBV_ACCESS_LOCAL_WRITE;
+        for (access, written, read, atomic) in [
+            (local, false, false, false),
+            (local | IBV_ACCESS_REMOTE_WRITE, true, false, false),
+            (local | IBV_ACCESS_REMOTE_READ, false, true, false),
+            (IBV_ACCESS_REMOTE_READ, false, true, false),
+            (local | IBV_ACCESS_REMOTE_ATOMIC, false, false, true),
+        ] {
+            let mr = bench.pd.register(&bench.buffer, access).expect("reg_mr");
+            let address = bench.buffer.address(TARGET);
+            for (opcode, allowed) in [
+                (IBV_WR_RDMA_WRITE, written),
+                (IBV_WR_RDMA_READ, read),
+                (IBV_WR_ATOMIC_FETCH_AND_ADD, atomic),
+                (IBV_WR_ATOMIC_CMP_AND_SWP, atomic),
+            ] {
+                let expected = if allowed { IBV_WC_SUCCESS } else { IBV_WC_REM_ACCESS_ERR };
+                let status = remote(&bench, opcode, address, mr.rkey(), 8);
+                assert_eq!(status, expected, "access {access:#x}, opcode {opcode}");
+            }
+        }
+    }
+
+    fn without_local_write_nothing_lands() {
+        let bench = Bench::new();
+        let mr = bench.pd.register(&bench.buffer, 0).expect("reg_mr");
+        assert_eq!(read_into(&bench, &mr, bench.buffer.address(0)), IBV_WC_LOC_PROT_ERR);
+        let pair = bench.pair(Service::Rc);
+        pair.post_receive(5, mr.sge(bench.buffer.address(TARGET), 8));
+        pair.post(SendWr::new(6, IBV_WR_SEND).sge(bench.sge(0, 8)));
+        bench.send_cq.expect(6, IBV_WC_REM_OP_ERR);
+        bench.receive_cq.expect(5, IBV_WC_LOC_PROT_ERR);
+    }
+
+    /// The first and the last byte are inside, their neighbours are not.
+    fn bounds_are_exact() {
+        let bench = Bench::new();
+        let (offset, length) = (TARGET + 100, 5000);
+        let mr = bench.pd.register_part(&bench.buffer, offset, length, ALL_ACCESS).expect("reg_mr");
+        let start = bench.buffer.address(offset);
+        for (address, size, expected) in [
+            (start, length, IBV_WC_SUCCESS),
+            (start, 1, IBV_WC_SUCCESS),
+            (start + length as u64 - 1, 1, IBV_WC_SUCCESS),
+            (start - 1, 1, IBV_WC_REM_ACCESS_ERR),
+            (start - 1, 2, IBV_WC_REM_ACCESS_ERR),
+            (start + length as u64, 1, IBV_WC_REM_ACCESS_ERR),
+            (start, length + 1, IBV_WC_REM_ACCESS_ERR),
+            (u64::MAX, 8, IBV_WC_REM_ACCESS_ERR),
+        ] {
+            assert_eq!(write(&bench, address, mr.rkey(), size), expected, "{address:#x}, {size}");
+        }
+    }
+
+    fn a_key_dies_with_its_region() {
+        let bench = Bench::new();
+        let mr = bench.pd.register(&bench.buffer, ALL_ACCESS).expect("reg_mr");
+        let (key, address) = (mr.rkey(), bench.buffer.address(TARGET));
+        assert_eq!(write(&bench, address, key, 8), IBV_WC_SUCCESS);
+        mr.destroy().expect("dereg_mr");
+        assert_eq!(write(&bench, address, key, 8), IBV_WC_REM_ACCESS_ERR);
+        let again = bench.pd.register(&bench.buffer, ALL_ACCESS).expect("reg_mr");
+        assert_ne!(again.rkey(), key, "a key is not given out again at once");
+    }
+
+    fn iova_and_zero_based() {
+        let bench = Bench::new();
+        for iova in [0, 0x1234_5000, 0xffff_0000_0000_0000] {
+            let mr = bench.pd.register_iova(&bench.buffer, iova, ALL_ACCESS).expect("reg_mr_iova");
+            bench.buffer.write(0, &pattern(64, 9));
+            bench.buffer.fill(TARGET, 64, 0);
+            assert_eq!(write(&bench, iova + TARGET as u64, mr.rkey(), 64), IBV_WC_SUCCESS);
+            assert_eq!(bench.buffer.read(TARGET, 64), pattern(64, 9));
+            let outside = write(&bench, iova + BUFFER as u64, mr.rkey(), 1);
+            assert_eq!(outside, IBV_WC_REM_ACCESS_ERR);
+        }
+        let access = ALL_ACCESS | IBV_ACCESS_ZERO_BASED;
+        let mr = bench.pd.register_part(&bench.buffer, TARGET + 24, 4096, access).expect("reg_mr");
+        bench.buffer.fill(TARGET, 128, 0);
+        assert_eq!(write(&bench, 8, mr.rkey(), 64), IBV_WC_SUCCESS);
+        assert_eq!(bench.buffer.read(TARGET + 32, 64), pattern(64, 9));
+    }
+
+    fn relaxed_ordering_is_taken() {
+        let bench = Bench::new();
+        let access = ALL_ACCESS | IBV_ACCESS_RELAXED_ORDERING;
+        let mr = bench.pd.register(&bench.buffer, access).expect("reg_mr");
+        assert_eq!(write(&bench, bench.buffer.address(TARGET), mr.rkey(), 8), IBV_WC_SUCCESS);
+    }
+
+    fn huge_pages_are_optional() {
+        let bench = Bench::new();
+        let access = ALL_ACCESS | IBV_ACCESS_HUGETLB;
+        let result = bench.pd.register(&bench.buffer, access);
+        assert!(result.is_ok(), "{:?}: a hint", result.err());
+    }
+
+    fn rereg_changes_rights() {
+        let bench = Bench::new();
+        let mr = bench.pd.register(&bench.buffer, ALL_ACCESS).expect("reg_mr");
+        let address = bench.buffer.address(TARGET);
+        mr.reregister(IBV_REREG_MR_CHANGE_ACCESS, None, None, IBV_ACCESS_LOCAL_WRITE)
+            .expect("rereg_mr");
+        assert_eq!(write(&bench, address, mr.rkey(), 8), IBV_WC_REM_ACCESS_ERR);
+        mr.reregister(IBV_REREG_MR_CHANGE_ACCESS, None, None, ALL_ACCESS).expect("rereg_mr");
+        assert_eq!(write(&bench, address, mr.rkey(), 8), IBV_WC_SUCCESS);
+    }
+
+    fn rereg_changes_the_domain() {
+        let bench = Bench::new();
+        let other = bench.context.alloc_pd().expect("a PD");
+        let mr = bench.pd.register(&bench.buffer, ALL_ACCESS).expect("reg_mr");
+        let address = bench.buffer.address(TARGET);
+        mr.reregister(IBV_REREG_MR_CHANGE_PD, Some(&other), None, 0).expect("rereg_mr");
+        assert_eq!(write(&bench, address, mr.rkey(), 8), IBV_WC_REM_ACCESS_ERR);
+        assert_eq!(other.destroy(), Err(libc::EBUSY));
+        mr.reregister(IBV_REREG_MR_CHANGE_PD, Some(&bench.pd), None, 0).expect("rereg_mr");
+        assert_eq!(write(&bench, address, mr.rkey(), 8), IBV_WC_SUCCESS);
+        other.destroy().expect("unused again");
+    }
+
+    fn rereg_changes_the_range() {
+        let bench = Bench::new();
+        let mr = bench.pd.register_part(&bench.buffer, 0, 4096, ALL_ACCESS).expect("reg_mr");
+        let range = (bench.buffer.address(TARGET), 8192);
+        mr.reregister(IBV_REREG_MR_CHANGE_TRANSLATION, None, Some(range), 0).expect("rereg_mr");
+        assert_eq!(mr.range(), range);
+        assert_eq!(write(&bench, range.0 + 8000, mr.rkey(), 192), IBV_WC_SUCCESS);
+        let old = write(&bench, bench.buffer.address(0), mr.rkey(), 8);
+        assert_eq!(old, IBV_WC_REM_ACCESS_ERR);
+    }
+
+    fn rereg_refuses() {
+        let bench = Bench::new();
+        let mr = bench.pd.register(&bench.buffer, ALL_ACCESS).expect("reg_mr");
+        let refused = |flags, range, access| {
+            let (code, errno) = mr.reregister(flags, None, range, access).expect_err("refused");
+            assert_eq!((code, errno), (IBV_REREG_MR_ERR_INPUT, libc::EINVAL), "{flags:#x}");
+        };
+        refused(1 << 8, None, 0);
+        refused(IBV_REREG_MR_CHANGE_TRANSLATION, Some((0, 0)), 0);
+        refused(IBV_REREG_MR_CHANGE_TRANSLATION, Some((0, 64)), 0);
+        // The region is as it was.
+        assert_eq!(write(&bench, bench.buffer.address(TARGET), mr.rkey(), 8), IBV_WC_SUCCESS);
+    }
+
+    /// A null region swallows what is written and reads as zeroes.
+    fn null_regions() {
+        let bench = Bench::new();
+        let null = bench.pd.alloc_null_mr().expect("alloc_null_mr");
+        let pair = bench.pair(Service::Rc);
+        let (source, key) = bench.remote(TARGET);
+        pair.post(SendWr::new(1, IBV_WR_RDMA_READ).sge(null.sge(0x123, 64)).remote(source, key));
+        bench.send_cq.expect(1, IBV_WC_SUCCESS);
+        pair.post_receive(2, null.sge(0, 4096));
+        pair.post(SendWr::new(3, IBV_WR_SEND).sge(bench.sge(0, 4096)));
+        bench.send_cq.expect(3, IBV_WC_SUCCESS);
+        assert_eq!(bench.receive_cq.expect(2, IBV_WC_SUCCESS).byte_len, 4096);
+        null.destroy().expect("dereg_mr");
+    }
+
+    fn paging_is_refused_unless_it_is_advertised() {
+        let bench = Bench::new();
+        let ex = bench.context.query_device_ex(0).expect("query_device_ex");
+        let result = bench.pd.register(&bench.buffer, ALL_ACCESS | IBV_ACCESS_ON_DEMAND);
+        let advertised = ex.odp_caps.general_caps & u64::from(IBV_ODP_SUPPORT) != 0;
+        assert_eq!(result.is_ok(), advertised, "{:?}", result.err());
+        if !advertised {
+            assert_eq!(result.err(), Some(libc::EOPNOTSUPP));
+        }
+    }
+
+    fn dmabuf_is_refused() {
+        let bench = Bench::new();
+        let result = bench.pd.register_dmabuf(0, 4096);
+        assert_eq!(result.err(), Some(libc::EOPNOTSUPP));
+    }
+
+    fn advice_is_answered() {
+        let bench = Bench::new();
+        let mut sges = [bench.sge(0, 4096)];
+        let result = bench.pd.advise(IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH, 0, &mut sges);
+        assert!(matches!(result, Ok(()) | Err(libc::EOPNOTSUPP)), "{result:?}");
+        let result = bench.pd.advise(77, 0, &mut sges);
+        assert!(matches!(result, Err(libc::EINVAL | libc::EOPNOTSUPP)), "{result:?}");
+    }
+
+    /// Goal: max_mr is true. Method: the small page many times, in one process.
+    fn max_mr_is_true() {
+        let bench = Bench::new();
+        let max = bench.context.query_device().expect("query_device").max_mr;
+        let buffer = Buffer::new(4096);
+        // The bench has one.
+        let all: Vec<_> = (1..max)
+            .map(|_| bench.pd.register(&buffer, 0).expect("below max_mr"))
+            .collect();
+        assert_eq!(bench.pd.register(&buffer, 0).err(), Some(libc::ENOMEM));
+        all[0].destroy().expect("dereg_mr");
+        bench.pd.register(&buffer, 0).expect("there is room again");
+    }
+
+    fn a_large_region_works_to_its_end() {
+        let bench = Bench::new();
+        let buffer = Buffer::new(256 << 20);
+        let mr = bench.pd.register(&buffer, ALL_ACCESS).expect("reg_mr");
+        let end = buffer.length() - 64;
+        bench.buffer.write(0, &pattern(64, 3));
+        assert_eq!(write(&bench, buffer.address(end), mr.rkey(), 64), IBV_WC_SUCCESS);
+        assert_eq!(buffer.read(end, 64), pattern(64, 3));
+    }
+}
