@@ -3,8 +3,11 @@
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub mod memory_unit;
+pub mod requests;
+
 use ferroce_model::port::{Port, Reservation, Route};
-use ferroce_model::{DmaError, Doorbell, Host, Nic, NicConfig};
+use ferroce_model::{DmaAtomic, DmaError, Doorbell, Host, Nic, NicConfig};
 use ferroce_spec::command::{
     ANY_STATE, CommandCompletion, CommandEntry, CommandOpcode, CommandStatus, ContextTables,
     ModifyQp, QpAttributeMask, input_size, output_size,
@@ -75,6 +78,15 @@ impl Host for TestHost {
 
     fn dma_write_descriptor(&mut self, iova: u64, words: &[u64]) -> Result<(), DmaError> {
         self.dma_write(iova, words.as_bytes())
+    }
+
+    fn dma_atomic(&mut self, iova: u64, operation: DmaAtomic) -> Result<u64, DmaError> {
+        assert_eq!(iova % 8, 0, "AtomicOps are aligned");
+        let mut bytes = [0; 8];
+        self.dma_read(iova, &mut bytes)?;
+        let original = u64::from_ne_bytes(bytes);
+        self.dma_write(iova, &operation.apply(original).to_ne_bytes())?;
+        Ok(original)
     }
 
     fn interrupt(&mut self, vector: u16) {
@@ -380,6 +392,7 @@ impl Machine {
         let mut access = AccessRights::default();
         access.set_remote_read(true);
         access.set_remote_write(true);
+        access.set_remote_atomic(true);
         let mut retry = RetryAttributes::default();
         retry.set_retry_count(7);
         retry.set_rnr_retry(7);

@@ -1,0 +1,165 @@
+//! A memory unit over a host's memory, without a NIC around it.
+
+use super::{TestHost, place};
+use ferroce_model::cache::CacheShape;
+use ferroce_model::device_memory::DeviceMemory;
+use ferroce_model::memory::MemoryUnit;
+use ferroce_model::mpt::{Access, Mpt};
+use ferroce_model::mtt::Mtt;
+use ferroce_model::protection::ProtectionFault;
+use ferroce_model::window::{Binder, BoundWindows};
+use ferroce_model::{Counters, Host};
+use ferroce_spec::context::{AccessRights, MemoryEntry, MemoryEntryWord, TranslationEntry};
+use ferroce_spec::wqe::BindSegment;
+use zerocopy::IntoBytes;
+
+pub const PD: u32 = 7;
+pub const QPN: u32 = 0x1_0005;
+pub const START: u64 = 0x7000_0800;
+pub const LENGTH: u64 = 0x3000;
+
+pub const OWN: Binder = Binder { pd: PD, qpn: QPN };
+pub const OTHER_QP: Binder = Binder {
+    pd: PD,
+    qpn: QPN + 1,
+};
+
+/// A memory unit over a host's memory.
+pub struct Unit {
+    pub memory: MemoryUnit,
+    pub host: TestHost,
+    pub counters: Counters,
+}
+
+/// Runs an expression with the memory unit and a DMA engine.
+#[macro_export]
+macro_rules! on {
+    ($unit:expr, |$memory:ident, $dma:ident| $body:expr) => {{
+        let $memory = &mut $unit.memory;
+        let $dma = &mut ferroce_model::dma::Dma {
+            host: &mut $unit.host,
+            counters: &mut $unit.counters,
+        };
+        $body
+    }};
+}
+
+impl Unit {
+    pub fn new() -> Self {
+        let shape = CacheShape {
+            log_sets: 1,
+            ways: 2,
+        };
+        let mut memory = MemoryUnit {
+            mpt: Mpt::new(shape),
+            mtt: Mtt::new(shape),
+            device: DeviceMemory::default(),
+            bound_windows: BoundWindows::new(),
+            global_atomics: true,
+        };
+        memory.mpt.reset(place::MPT, 6);
+        memory.mtt.reset(place::MTT, 6);
+        let mut host = TestHost::new();
+        for page in 0..4u64 {
+            // Pages in reverse order: a window must not take them for contiguous.
+            let entry = TranslationEntry::new(place::DATA + (3 - page) * 4096);
+            host.dma_write(place::MTT + page * 8, entry.as_bytes())
+                .expect("mapped");
+        }
+        Self {
+            memory,
+            host,
+            counters: Counters::new(),
+        }
+    }
+
+    pub fn create(&mut self, entry: MemoryEntry) -> u32 {
+        on!(self, |memory, dma| memory.mpt.create(entry, dma))
+            .expect("mapped")
+            .expect("room")
+    }
+
+    /// A region of pages whose first byte lies 0x800 behind the start of a page.
+    pub fn region(&mut self, access: AccessRights) -> u32 {
+        let mut word = MemoryEntryWord::default();
+        word.set_log_page_size(12);
+        self.create(MemoryEntry {
+            word,
+            key: 0x11,
+            pd: PD,
+            access,
+            start: START,
+            length: LENGTH,
+            first_page_offset: START & 0xfff,
+            ..MemoryEntry::default()
+        })
+    }
+
+    pub fn window(&mut self, type_2: bool) -> u32 {
+        let mut word = MemoryEntryWord::default();
+        word.set_window(true);
+        word.set_window_type_2(type_2);
+        self.create(MemoryEntry {
+            word,
+            key: 0x40,
+            pd: PD,
+            ..MemoryEntry::default()
+        })
+    }
+
+    pub fn entry(&mut self, key: u32) -> MemoryEntry {
+        *on!(self, |memory, dma| memory.mpt.entry(key, dma)).expect("valid")
+    }
+
+    pub fn bind(&mut self, binder: Binder, segment: BindSegment) -> Result<(), ProtectionFault> {
+        on!(self, |memory, dma| memory.bind(binder, &segment, dma))
+    }
+
+    pub fn write(
+        &mut self,
+        qpn: u32,
+        key: u32,
+        address: u64,
+        byte: u8,
+    ) -> Result<(), ProtectionFault> {
+        let access = Access {
+            qpn,
+            ..remote_write(key, address, 1)
+        };
+        on!(self, |memory, dma| memory.write(&access, &[byte], dma))
+    }
+}
+
+pub fn rights(set: &[fn(&mut AccessRights, bool)]) -> AccessRights {
+    let mut rights = AccessRights::default();
+    set.iter().for_each(|set| set(&mut rights, true));
+    rights
+}
+
+/// A region that takes windows of all rights, and grants peers nothing itself.
+pub fn bindable() -> AccessRights {
+    rights(&[AccessRights::set_local_write, AccessRights::set_window_bind])
+}
+
+pub fn remote_write(key: u32, address: u64, length: u64) -> Access {
+    Access {
+        pd: PD,
+        key,
+        address,
+        length,
+        rights: rights(&[AccessRights::set_remote_write]),
+        qpn: QPN,
+    }
+}
+
+/// A bind of 0x1800 bytes, 0x900 bytes behind the region's start, for remote writes.
+pub fn segment(window: u32, region: u32) -> BindSegment {
+    BindSegment {
+        r_key: window + 1,
+        l_key: region,
+        address: START + 0x900,
+        length: 0x1800,
+        access: rights(&[AccessRights::set_remote_write]),
+        reserved: 0,
+    }
+}
