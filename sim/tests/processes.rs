@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,8 @@ use ferroce_sim::function::{Function, HostIdentity, Options};
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Tells the other process to be one, and where to meet.
 const VARIABLE: &str = "FERROCE_TEST_MEETING";
+/// Tells it to have two devices, and where to meet.
+const DEVICES_VARIABLE: &str = "FERROCE_TEST_DEVICES";
 
 struct Meeting(PathBuf);
 
@@ -80,6 +83,56 @@ fn other_process() {
     let _function = Function::open_with(&options(Path::new(&directory))).expect("a place is free");
     println!("here");
     std::thread::sleep(PATIENCE);
+}
+
+/// Not a test of its own: a process that was told to have two devices.
+#[test]
+fn other_process_with_devices() {
+    let Some(directory) = std::env::var_os(DEVICES_VARIABLE) else {
+        return;
+    };
+    let functions = [0, 1].map(|device| Function::open_device(device).expect("a place is free"));
+    let again = Function::open_device(1).expect("it is open");
+    assert!(Arc::ptr_eq(&again, &functions[1]));
+    assert!(!Arc::ptr_eq(&functions[0], &functions[1]));
+    let refused = Function::open_device(2).expect_err("there are two");
+    assert!(refused.to_string().contains("ferroce2"), "{refused}");
+    let gids: Vec<_> = functions
+        .iter()
+        .map(|function| function.host().gids[1].gid)
+        .collect();
+    let macs: Vec<_> = gids
+        .iter()
+        .map(|gid| functions[0].resolve_mac(*gid).expect("both are here"))
+        .collect();
+    assert_eq!(macs, [functions[0].host().mac, functions[1].host().mac]);
+    assert_ne!(macs[0], macs[1]);
+    let registry = Registry::open(Path::new(&directory)).expect("usable");
+    let devices: Vec<_> = registry
+        .occupants()
+        .iter()
+        .map(|occupant| (occupant.pid, occupant.identity.device))
+        .collect();
+    let pid = std::process::id();
+    assert_eq!(devices, [(pid, 0), (pid, 1)]);
+    drop((again, functions));
+    assert!(registry.occupants().is_empty());
+}
+
+#[test]
+fn a_process_has_as_many_devices_as_it_was_told() {
+    let meeting = Meeting::new("devices");
+    let program = std::env::current_exe().expect("a test binary");
+    let directory = meeting.0.canonicalize().expect("it is there");
+    let output = Command::new(program)
+        .args(["--exact", "other_process_with_devices"])
+        .env(DEVICES_VARIABLE, &directory)
+        .env("FERROCE_DIR", &directory)
+        .env("FERROCE_DEVICES", "2")
+        .output()
+        .expect("it ran before");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}");
 }
 
 #[test]

@@ -3,15 +3,16 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::process::Command;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ferroce_driver::{
-    AddressVector, CompletionOpcode, CompletionQueue, CompletionQueueConfig, CompletionStatus,
-    DataSegment, Device, GidEntry, InitAttributes, MemoryAccess, MemoryRegion, ModifyQp, PathMtu,
-    ProtectionDomain, QpAccess, QueuePair, QueuePairConfig, RemoteAddress, RtrAttributes,
-    RtsAttributes, SendData, SendOperation, SendRequest, Service, WorkCompletion,
+    AddressVector, AsyncEvent, CompletionOpcode, CompletionQueue, CompletionQueueConfig,
+    CompletionStatus, DataSegment, Device, GidEntry, InitAttributes, MemoryAccess, MemoryRegion,
+    ModifyQp, PathMtu, ProtectionDomain, QpAccess, QueuePair, QueuePairConfig, RemoteAddress,
+    RtrAttributes, RtsAttributes, SendData, SendOperation, SendRequest, Service, WorkCompletion,
 };
 use ferroce_sim::function::{Function, HostIdentity, Options};
 
@@ -32,12 +33,28 @@ impl Meeting {
     }
 
     fn options(&self, host: &str) -> Options {
+        self.device_options(host, 0)
+    }
+
+    fn device_options(&self, host: &str, device: u8) -> Options {
         Options {
             directory: self.0.clone(),
-            host: HostIdentity::named(host, None).expect("a name"),
+            host: HostIdentity::named_device(host, device, None).expect("a name"),
             icrc: false,
             capture: None,
         }
+    }
+
+    /// Runs the command here; what it prints, and whether it succeeded.
+    fn ferroce(&self, arguments: &[&str]) -> (String, bool) {
+        let output = Command::new(env!("CARGO_BIN_EXE_ferroce"))
+            .args(arguments)
+            .env("FERROCE_DIR", &self.0)
+            .output()
+            .expect("the tool runs");
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        (text, output.status.success())
     }
 }
 
@@ -54,6 +71,8 @@ struct Node {
     region: Arc<MemoryRegion>,
     memory: Box<[AtomicU8]>,
     events: Arc<AtomicU32>,
+    /// What the device and its port have reported.
+    reports: Arc<Mutex<Vec<AsyncEvent>>>,
     function: Arc<Function>,
 }
 
@@ -69,6 +88,11 @@ impl Node {
             };
             device.set_gid(index, &entry).expect("in the table");
         }
+        let reports = Arc::new(Mutex::new(Vec::new()));
+        let told = Arc::clone(&reports);
+        device.set_event_handler(Some(Arc::new(move |event| {
+            told.lock().expect("no panic").push(event);
+        })));
         let pd = device.alloc_pd().expect("first PD");
         let memory: Box<[AtomicU8]> = (0..BUFFER).map(|_| AtomicU8::new(0)).collect();
         let events = Arc::new(AtomicU32::new(0));
@@ -88,7 +112,24 @@ impl Node {
             region,
             memory,
             events,
+            reports,
             function,
+        }
+    }
+
+    /// Waits until all these events were reported, and forgets them.
+    fn expect_reports(&self, expected: &[AsyncEvent]) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let mut reports = self.reports.lock().expect("no panic");
+            if reports.len() >= expected.len() {
+                assert_eq!(*reports, expected);
+                reports.clear();
+                return;
+            }
+            drop(reports);
+            assert!(Instant::now() < deadline, "{expected:?} are missing");
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -329,6 +370,80 @@ fn loopback_inside_one_function() {
 }
 
 #[test]
+fn devices_of_one_process_reach_each_other() {
+    let meeting = Meeting::new("devices");
+    let nodes = [0, 1].map(|device| Node::new(&meeting.device_options("a", device)));
+    let [one, other] = &nodes;
+    one.connect(other);
+    other.connect(one);
+    one.fill(9);
+    one.post(SendOperation::RdmaWrite(other.remote()), BUFFER);
+    assert_eq!(one.wait().status, CompletionStatus::Success);
+    assert!(other.holds(BUFFER, 9));
+    let (devices, _) = meeting.ferroce(&["devices"]);
+    let (counters, _) = meeting.ferroce(&["counters"]);
+    for name in ["ferroce0", "ferroce1"] {
+        assert!(devices.contains(name), "{devices}");
+        assert!(
+            counters.contains(&format!("{name} on host a")),
+            "{counters}"
+        );
+    }
+}
+
+#[test]
+fn an_injected_fault_is_reported_by_the_device_that_it_was_meant_for() {
+    let meeting = Meeting::new("inject");
+    let (one, other) = two(&meeting, ["a", "b"]);
+    let inject = |arguments: &[&str]| {
+        let (text, success) = meeting.ferroce(&[&["inject"], arguments].concat());
+        assert!(success, "{text}");
+        text
+    };
+    let text = inject(&["port-down", "--host", "b"]);
+    assert!(text.contains("on host b: done"), "{text}");
+    assert_eq!(text.lines().count(), 1, "{text}");
+    other.expect_reports(&[AsyncEvent::PortError]);
+    let (devices, _) = meeting.ferroce(&["devices"]);
+    assert!(devices.contains("port down"), "{devices}");
+    one.fill(1);
+    one.post(SendOperation::RdmaWrite(other.remote()), 64);
+    std::thread::sleep(Duration::from_millis(20));
+    one.cq.poll(1, |_| panic!("nothing gets through"));
+    assert!(other.holds(64, 0));
+    assert!(inject(&["port-down", "--host", "b"]).contains("down already"));
+    inject(&["port-up"]);
+    other.expect_reports(&[AsyncEvent::PortActive]);
+    assert_eq!(one.wait().status, CompletionStatus::Success, "a retry");
+    assert!(other.holds(64, 1));
+    one.expect_reports(&[]);
+
+    inject(&["device-fatal", "--host", "b", "--device", "ferroce0"]);
+    other.expect_reports(&[AsyncEvent::DeviceFatal]);
+    one.post(SendOperation::RdmaWrite(other.remote()), 64);
+    assert_eq!(one.wait().status, CompletionStatus::RetryExceededError);
+    one.expect_reports(&[]);
+}
+
+#[test]
+fn faults_for_nobody_are_refused() {
+    let meeting = Meeting::new("refused");
+    let refusal = |arguments: &[&str]| {
+        let (text, success) = meeting.ferroce(&[&["inject"], arguments].concat());
+        assert!(!success, "{text}");
+        text
+    };
+    assert!(refusal(&["port-down"]).contains("no program uses the device"));
+    let _function = Function::open_with(&meeting.options("a")).expect("a place is free");
+    let here = format!("pid {}", std::process::id());
+    for (option, value) in [("--host", "b"), ("--pid", "1"), ("--device", "ferroce1")] {
+        let text = refusal(&["port-down", option, value]);
+        assert!(text.contains(value) && text.contains(&here), "{text}");
+    }
+    assert!(refusal(&["fire"]).contains("port-down"));
+}
+
+#[test]
 fn everybody_captures_into_one_file() {
     let meeting = Meeting::new("capture");
     let path: &Path = &meeting.0.join("frames.pcapng");
@@ -346,7 +461,7 @@ fn everybody_captures_into_one_file() {
     );
     drop((one, other));
     let tool = env!("CARGO_BIN_EXE_ferroce");
-    let output = std::process::Command::new(tool)
+    let output = Command::new(tool)
         .args(["wire", "check"])
         .arg(path)
         .output()
