@@ -123,6 +123,7 @@ impl<P: Port> Nic<P> {
         match self.gids.get_mut(entry.argument as usize) {
             Some(slot) => {
                 *slot = address;
+                self.qps.forget_datagram_paths();
                 Ok(0)
             }
             None => Err(Failure::new(CommandStatus::NO_OBJECT)),

@@ -8,6 +8,9 @@ use crate::modify_qp::transition;
 use crate::nic::Nic;
 use crate::path::Path;
 use crate::port::Port;
+use crate::queue_pair::{
+    completion_queues, has_receive_queue, has_send_queue, service_of, uses_srq,
+};
 use ferroce_spec::command::{CommandEntry, CommandStatus, ModifyQp};
 use ferroce_spec::context::{QpContext, QpStateCode, ServiceCode};
 use ferroce_spec::doorbell::SLOTS;
@@ -25,18 +28,14 @@ impl<P: Port> Nic<P> {
     ) -> Result<u64, Failure> {
         let context: QpContext = self.input(entry, host)?;
         check_new_qp(&context)?;
-        for (cqn, offset) in [
-            (context.send_cqn, core::mem::offset_of!(QpContext, send_cqn)),
-            (
-                context.receive_cqn,
-                core::mem::offset_of!(QpContext, receive_cqn),
-            ),
-        ] {
-            if !self.cqs.exists(cqn) {
-                return Err(Failure::parameter(offset));
-            }
+        if let Some(cqn) = completion_queues(&context).find(|cqn| !self.cqs.exists(*cqn)) {
+            let is_send = has_send_queue(&context) && cqn == context.send_cqn;
+            return Err(Failure::parameter(match is_send {
+                true => core::mem::offset_of!(QpContext, send_cqn),
+                false => core::mem::offset_of!(QpContext, receive_cqn),
+            }));
         }
-        let srqn = context.shape.uses_srq().then_some(context.srqn);
+        let srqn = uses_srq(&context).then_some(context.srqn);
         if srqn.is_some_and(|srqn| !self.srqs.exists(srqn)) {
             return Err(Failure::parameter(core::mem::offset_of!(QpContext, srqn)));
         }
@@ -48,7 +47,7 @@ impl<P: Port> Nic<P> {
         let Some(qpn) = self.qps.create(context, self.config.transport, &mut dma)? else {
             return Err(Failure::new(CommandStatus::NO_RESOURCES));
         };
-        for cqn in [context.send_cqn, context.receive_cqn] {
+        for cqn in completion_queues(&context) {
             self.cqs.get_mut(cqn, &mut dma)?.users += 1;
         }
         if let Some(srqn) = srqn {
@@ -172,11 +171,11 @@ impl<P: Port> Nic<P> {
             counters: &mut self.counters,
         };
         self.memory.release_windows(qp.qpn.value(), &mut dma);
-        for cqn in [qp.context.send_cqn, qp.context.receive_cqn] {
+        for cqn in completion_queues(&qp.context) {
             let cq = self.cqs.get_mut(cqn, &mut dma)?;
             cq.users = cq.users.saturating_sub(1);
         }
-        if qp.context.shape.uses_srq() {
+        if uses_srq(&qp.context) {
             let srq = self.srqs.get_mut(qp.context.srqn, &mut dma)?;
             srq.users = srq.users.saturating_sub(1);
         }
@@ -186,38 +185,59 @@ impl<P: Port> Nic<P> {
 
 /// Refuses a QP context that no QP can have.
 fn check_new_qp(context: &QpContext) -> Result<(), Failure> {
-    let offset = |bad: bool, offset: usize| {
-        if bad {
-            Err(Failure::parameter(offset))
-        } else {
-            Ok(())
-        }
-    };
-    if context.service != ServiceCode::RELIABLE_CONNECTED {
+    if service_of(context.service).is_none() {
         return Err(Failure::new(CommandStatus::NOT_SUPPORTED));
     }
-    let shape = context.shape;
-    offset(
-        shape.log_send_blocks() > LOG_MAX_RING
-            || shape.log_receives() > LOG_MAX_RING
-            || !LOG_RECEIVE_STRIDES.contains(&shape.log_receive_stride()),
+    let is_target = context.service == ServiceCode::XRC_TARGET;
+    parameter(
+        is_target && context.xrcd == 0,
+        core::mem::offset_of!(QpContext, xrcd),
+    )?;
+    if has_send_queue(context) {
+        check_send_queue(context)?;
+    }
+    if has_receive_queue(context) {
+        check_receive_queue(context)?;
+    }
+    Ok(())
+}
+
+fn check_send_queue(context: &QpContext) -> Result<(), Failure> {
+    parameter(
+        context.shape.log_send_blocks() > LOG_MAX_RING,
         core::mem::offset_of!(QpContext, shape),
     )?;
-    offset(
+    parameter(
         context.send_base % 64 != 0,
         core::mem::offset_of!(QpContext, send_base),
     )?;
-    offset(
+    parameter(
+        context.send_doorbell_slot >= SLOTS,
+        core::mem::offset_of!(QpContext, send_doorbell_slot),
+    )
+}
+
+fn check_receive_queue(context: &QpContext) -> Result<(), Failure> {
+    let shape = context.shape;
+    parameter(
+        shape.log_receives() > LOG_MAX_RING
+            || !LOG_RECEIVE_STRIDES.contains(&shape.log_receive_stride()),
+        core::mem::offset_of!(QpContext, shape),
+    )?;
+    parameter(
         context.receive_base % 64 != 0,
         core::mem::offset_of!(QpContext, receive_base),
     )?;
-    offset(
-        context.send_doorbell_slot >= SLOTS,
-        core::mem::offset_of!(QpContext, send_doorbell_slot),
-    )?;
-    offset(
+    parameter(
         context.receive_doorbell_slot >= SLOTS,
         core::mem::offset_of!(QpContext, receive_doorbell_slot),
-    )?;
-    Ok(())
+    )
+}
+
+/// Refuses a context whose field at `offset` is bad.
+fn parameter(bad: bool, offset: usize) -> Result<(), Failure> {
+    match bad {
+        true => Err(Failure::parameter(offset)),
+        false => Ok(()),
+    }
 }

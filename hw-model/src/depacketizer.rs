@@ -14,6 +14,8 @@ pub struct Parsed {
     pub source: Gid,
     /// GID to which it was sent.
     pub destination: Gid,
+    /// Where the IP header lies in the frame.
+    pub ip: usize,
     /// Where the payload lies in the frame.
     pub payload: Range<usize>,
 }
@@ -36,6 +38,7 @@ pub fn parse(bytes: &[u8], check_icrc: bool, counters: &mut Counters) -> Option<
         headers: frame.headers,
         source: frame.ip.source_gid(),
         destination: frame.ip.destination_gid(),
+        ip: frame.layout().ip(),
         payload: frame.layout().payload(),
     })
 }

@@ -31,6 +31,17 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
         }
     }
 
+    /// Drops what comes from the wire, as far as one turn of [`Mac::receive`] would take it: the
+    /// link is down.
+    pub fn discard<P: Port<Frame = F>>(&mut self, port: &mut P) {
+        for _ in 0..self.ingress.capacity() {
+            match port.receive() {
+                Some(frame) => port.release(frame),
+                None => break,
+            }
+        }
+    }
+
     /// Takes frames off the wire, as far as the edge has room. True: there were some.
     #[inline]
     pub fn receive<P: Port<Frame = F>>(

@@ -189,7 +189,11 @@ impl<P: Port> Nic<P> {
         // Frames are taken off the wire before doorbells land: a receive WQE that was rung before
         // its SEND could arrive is seen when the SEND is processed.
         let mut worked = self.watch_link(now, port);
-        worked |= self.mac.receive(now, &self.config.timing, port);
+        if self.bar.link_up {
+            worked |= self.mac.receive(now, &self.config.timing, port);
+        } else {
+            self.mac.discard(port);
+        }
         worked |= self.land_doorbells(now, host);
         worked |= self.run_registers(now, host, port);
         if self.bar.fatal != FatalSyndrome::NONE {
@@ -270,7 +274,7 @@ impl<P: Port> Nic<P> {
                 let qp = self
                     .qps
                     .get_mut(self.qps.index_of(Qpn::new(value.number()))?)?;
-                let own = qp.context.send_doorbell_slot == doorbell.slot;
+                let own = qp.context.send_doorbell_slot == doorbell.slot && qp.has_send_queue();
                 if !own || !qp.send.accepts(value.index()) {
                     return None;
                 }
@@ -283,7 +287,8 @@ impl<P: Port> Nic<P> {
                 let qp = self
                     .qps
                     .get_mut(self.qps.index_of(Qpn::new(value.number()))?)?;
-                let own = qp.context.receive_doorbell_slot == doorbell.slot;
+                let own =
+                    qp.context.receive_doorbell_slot == doorbell.slot && qp.has_receive_queue();
                 if !own || !qp.receive.accepts(value.index()) {
                     return None;
                 }
@@ -441,7 +446,7 @@ impl<P: Port> Nic<P> {
         self.settle(now, index);
     }
 
-    fn raise(&mut self, now: Instant, event: Event) {
+    pub(crate) fn raise(&mut self, now: Instant, event: Event) {
         if self.event_edge.is_full() {
             // Software has not emptied its event queue for thousands of events.
             self.bar.stop(FatalSyndrome::EVENT_QUEUE_DMA);

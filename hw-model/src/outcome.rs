@@ -2,7 +2,7 @@
 
 use crate::completion_queue::CompletionEntry;
 use crate::counters::Counters;
-use crate::queue_pair::QueuePair;
+use crate::queue_pair::{QueuePair, uses_srq};
 use ferroce_spec::counter::Counter;
 use ferroce_spec::cqe::{Cqe, CqeOpcode, CqeStatus, CqeWord};
 use ferroce_spec::eqe::EventType;
@@ -38,17 +38,36 @@ pub fn completion_entry(qp: &mut QueuePair, completion: &Completion) -> Completi
             operation,
             byte_length,
             immediate,
+            invalidated,
             solicited,
+            source,
+            with_grh,
+            srqn,
             ..
         } => {
-            qp.receive.retire(receive);
             word.set_opcode(receive_opcode(operation).0);
             word.set_solicited(solicited);
             word.set_with_immediate(immediate.is_some());
-            cqe.wqe_index = receive;
+            word.set_with_invalidate(invalidated.is_some());
+            word.set_with_grh(with_grh);
             cqe.byte_count = byte_length;
-            cqe.immediate = immediate.map(|data| data.0).unwrap_or_default();
-            qp.context.receive_cqn
+            cqe.immediate = match (immediate, invalidated) {
+                (Some(data), _) => data.0,
+                (None, Some(key)) => key.0.to_le_bytes(),
+                (None, None) => [0; 4],
+            };
+            cqe.source_qpn = match (source, srqn) {
+                (Some(qpn), _) => qpn.value(),
+                (None, Some(srqn)) => srqn,
+                (None, None) => 0,
+            };
+            let shared = qp.receive.retire(receive);
+            word.set_shared(shared.is_some());
+            cqe.wqe_index = shared.map_or(receive, |shared| shared.tag);
+            // XRC: the completion goes to the CQ of the shared receive queue.
+            shared
+                .and_then(|shared| shared.cqn)
+                .unwrap_or(qp.context.receive_cqn)
         }
     };
     cqe.word = word;
@@ -95,7 +114,7 @@ pub fn event_type(qp: &QueuePair, event: Event) -> Option<EventType> {
         Event::RequestError => EventType::QP_REQUEST_ERROR,
         Event::AccessError => EventType::QP_ACCESS_ERROR,
         Event::Fatal => EventType::QP_FATAL,
-        Event::LastWqeReached if qp.context.shape.uses_srq() => EventType::LAST_WQE_REACHED,
+        Event::LastWqeReached if uses_srq(&qp.context) => EventType::LAST_WQE_REACHED,
         Event::LastWqeReached => return None,
     })
 }
@@ -119,6 +138,12 @@ pub fn count(statistics: &Statistics, counters: &mut Counters) {
         (Counter::other_naks_received, statistics.other_naks_received),
         (Counter::duplicate_requests, statistics.duplicate_requests),
         (Counter::acks_sent, statistics.acks_sent),
+        (Counter::rx_q_key_violations, statistics.q_key_violations),
+        (Counter::rx_no_receive, statistics.no_receive_drops),
+        (
+            Counter::rx_out_of_sequence,
+            statistics.out_of_sequence_drops,
+        ),
     ];
     for (counter, amount) in rows {
         counters.add(counter, u64::from(amount));

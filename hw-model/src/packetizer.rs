@@ -27,16 +27,17 @@ pub enum Packetized<F> {
     Fault,
 }
 
-/// Makes a frame of a packet of `qp`.
+/// Makes a frame of a packet of `qp`, whose payload is read with the protection domain `pd`.
 #[inline]
 pub fn packetize<H: Host, P: Port>(
     qp: &mut QueuePair,
     transmit: &Transmit,
+    pd: u32,
     memory: &mut MemoryUnit,
     port: &mut P,
     dma: &mut Dma<'_, H>,
 ) -> Packetized<P::Frame> {
-    let (pd, qpn) = (qp.context.pd, qp.qpn);
+    let qpn = qp.qpn;
     let Some(path) = qp.path.as_mut() else {
         return Packetized::Lost;
     };

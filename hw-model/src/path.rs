@@ -1,11 +1,12 @@
-//! The path of a connected queue pair: everything below the transport, made once.
+//! The path to a peer: everything below the transport, made once.
 
 use crate::port::Route;
 use ferroce_spec::context::AddressEntry;
 use ferroce_spec::wqe::{AddressPath, VLAN_NONE};
 use ferroce_wire::{Gid, Ip, Mac, NetworkPath, PathTemplate, Qpn, UdpHeader, VlanTag};
 
-/// The path of a connected queue pair: its headers as a template, and who the peer is.
+/// The path of a connected queue pair, or of the last datagram: its headers as a template, and who
+/// the peer is.
 #[derive(Debug, Clone)]
 pub struct Path {
     /// Headers below the transport, to be patched for each packet.
@@ -23,11 +24,10 @@ impl Path {
     /// The path from a GID table entry to a destination; `None` when the entry is empty or the
     /// two are not of the same IP version.
     pub fn new(source: &AddressEntry, path: &AddressPath) -> Option<Self> {
-        let (local, peer) = (Gid(source.gid), Gid(path.dest_gid));
-        let same_version = local.to_ipv4().is_some() == peer.to_ipv4().is_some();
-        if source.gid == [0; 16] || path.dest_gid == [0; 16] || !same_version {
+        if !Self::connects(source, path) {
             return None;
         }
+        let (local, peer) = (Gid(source.gid), Gid(path.dest_gid));
         let udp = UdpHeader {
             source_port: path.udp_source_port,
             checksum: 0,
@@ -49,6 +49,13 @@ impl Path {
             local,
             identification: 0,
         })
+    }
+
+    /// Whether there is a path from a GID table entry to a destination.
+    pub fn connects(source: &AddressEntry, path: &AddressPath) -> bool {
+        let (local, peer) = (Gid(source.gid), Gid(path.dest_gid));
+        let same_version = local.to_ipv4().is_some() == peer.to_ipv4().is_some();
+        source.gid != [0; 16] && path.dest_gid != [0; 16] && same_version
     }
 
     /// Where a packet to `qpn` goes.

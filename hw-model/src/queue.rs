@@ -24,6 +24,11 @@ impl<T> Edge<T> {
         }
     }
 
+    /// Items that it holds at most.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
     /// Whether the block in front must wait: back-pressure.
     #[inline]
     pub fn is_full(&self) -> bool {

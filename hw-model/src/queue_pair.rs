@@ -9,6 +9,7 @@ use ferroce_spec::context::{
     AccessRights, PathMtuCode, QpContext, QpStateCode, RetryAttributes, ServiceCode,
 };
 use ferroce_spec::counter::Counter;
+use ferroce_spec::wqe::AddressPath;
 use ferroce_transport::{Config, Qp, QpState, Service, Transmit};
 use ferroce_wire::Qpn;
 use std::collections::VecDeque;
@@ -28,8 +29,10 @@ pub struct QueuePair {
     pub send: SendQueue,
     /// Receive queue.
     pub receive: ReceiveQueue,
-    /// Headers below the transport; known from RTR on.
+    /// Headers below the transport; known from RTR on, or from the first datagram on.
     pub path: Option<Path>,
+    /// UD: what `path` was made of.
+    pub datagram_path: Option<AddressPath>,
     /// Whether it stands in the scheduler's list.
     pub scheduled: bool,
     /// An ACK that waits for company is to leave behind the requests that were rung.
@@ -43,22 +46,46 @@ pub struct QueuePair {
 impl QueuePair {
     fn new(qpn: Qpn, index: u32, context: QpContext, config: Config) -> Self {
         let shape = context.shape;
-        let send = SendQueue::new(context.send_base, shape.log_send_blocks());
-        let (entries, stride) = (shape.log_receives(), shape.log_receive_stride());
-        let receive = ReceiveQueue::new(context.receive_base, entries, stride);
+        let mut send = SendQueue::default();
+        if has_send_queue(&context) {
+            send = SendQueue::new(context.send_base, shape.log_send_blocks());
+        }
+        let mut receive = ReceiveQueue::default();
+        if has_receive_queue(&context) {
+            let (entries, stride) = (shape.log_receives(), shape.log_receive_stride());
+            receive = ReceiveQueue::new(context.receive_base, entries, stride);
+        }
+        let service = service_of(context.service).unwrap_or(Service::ReliableConnected);
         Self {
             qpn,
             index,
             context,
-            transport: Qp::new(qpn, Service::ReliableConnected, config),
+            transport: Qp::new(qpn, service, config),
             send,
             receive,
             path: None,
+            datagram_path: None,
             scheduled: false,
             acknowledge_behind: false,
             holds_acknowledge: false,
             stalled: VecDeque::new(),
         }
+    }
+
+    /// Whether it sends and receives datagrams.
+    #[inline]
+    pub fn is_datagram(&self) -> bool {
+        self.context.service == ServiceCode::UNRELIABLE_DATAGRAM
+    }
+
+    /// Whether it has a send queue.
+    pub fn has_send_queue(&self) -> bool {
+        has_send_queue(&self.context)
+    }
+
+    /// Whether it has a receive queue of its own.
+    pub fn has_receive_queue(&self) -> bool {
+        has_receive_queue(&self.context)
     }
 
     /// Protection domain.
@@ -76,6 +103,7 @@ impl QueuePair {
         let receives_wait = self.receive.consumer() != self.receive.producer;
         match self.transport.state() {
             QpState::Rts => self.send.waiting() > 0 && self.transport.can_accept_send(),
+            QpState::Sqe => self.send.waiting() > 0 && self.transport.can_accept_send(),
             QpState::Err => self.send.waiting() > 0 || receives_wait,
             _ => false,
         }
@@ -87,6 +115,7 @@ impl QueuePair {
         self.receive.reset();
         self.stalled.clear();
         self.path = None;
+        self.datagram_path = None;
     }
 
     /// The context as it stands now.
@@ -122,6 +151,34 @@ impl QueuePair {
             ..self.context
         }
     }
+}
+
+/// Whether such a queue pair has a send queue.
+pub fn has_send_queue(context: &QpContext) -> bool {
+    context.service != ServiceCode::XRC_TARGET
+}
+
+/// Whether such a queue pair has a receive queue of its own.
+pub fn has_receive_queue(context: &QpContext) -> bool {
+    let is_xrc = [ServiceCode::XRC_INITIATOR, ServiceCode::XRC_TARGET].contains(&context.service);
+    !is_xrc && !context.shape.uses_srq()
+}
+
+/// Whether such a queue pair takes its receives from the shared receive queue of its context.
+#[inline]
+pub fn uses_srq(context: &QpContext) -> bool {
+    let is_xrc = [ServiceCode::XRC_INITIATOR, ServiceCode::XRC_TARGET].contains(&context.service);
+    !is_xrc && context.shape.uses_srq()
+}
+
+/// The CQs that such a queue pair uses.
+pub fn completion_queues(context: &QpContext) -> impl Iterator<Item = u32> + use<> {
+    let receives = match context.service {
+        ServiceCode::XRC_INITIATOR | ServiceCode::XRC_TARGET => None,
+        _ => Some(context.receive_cqn),
+    };
+    let sends = has_send_queue(context).then_some(context.send_cqn);
+    [sends, receives].into_iter().flatten()
 }
 
 /// The contract's number of a transport state.
@@ -243,6 +300,13 @@ impl QueuePairs {
             return Ok(());
         };
         self.cache.store(index, qp.image(), dma)
+    }
+
+    /// The GID table has changed: paths of datagrams are made anew.
+    pub fn forget_datagram_paths(&mut self) {
+        for qp in self.slots.iter_mut().flatten() {
+            qp.datagram_path = None;
+        }
     }
 
     /// Destroys the queue pair at `index`.

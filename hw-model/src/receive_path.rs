@@ -2,14 +2,19 @@
 
 use crate::depacketizer::{self, Parsed};
 use crate::dma::Dma;
+use crate::event_queue::{ASYNC_EQN, Event};
 use crate::host::Host;
-use crate::nic::Nic;
+use crate::memory_operation::MemoryBlocks;
+use crate::multicast::MAX_QPS_PER_GROUP;
+use crate::nic::{MAX_GIDS, Nic};
 use crate::port::Port;
-use crate::processing_unit::Inbound;
+use crate::processing_unit::{Inbound, Recipient};
 use crate::timing::Work;
+use ferroce_spec::context::AddressEntry;
 use ferroce_spec::counter::Counter;
 use ferroce_spec::register::FatalSyndrome;
 use ferroce_transport::Instant;
+use ferroce_wire::{Extension, Gid, Qpn};
 
 impl<P: Port> Nic<P> {
     /// Frames: depacketizer, then the processing unit of the queue pair.
@@ -23,20 +28,30 @@ impl<P: Port> Nic<P> {
             worked = true;
             let check_icrc = port.carries_icrc(&frame);
             let parsed = depacketizer::parse(frame.as_ref(), check_icrc, &mut self.counters);
-            let Some((qp, parsed)) = parsed.and_then(|parsed| self.steer(parsed)) else {
+            let Some((recipient, parsed)) = parsed.and_then(|parsed| self.steer(parsed)) else {
                 port.release(frame);
                 continue;
             };
             let Parsed {
-                headers, payload, ..
+                headers,
+                source,
+                ip,
+                payload,
+                ..
             } = parsed;
             let inbound = Inbound {
-                qp,
+                recipient,
+                source,
                 headers,
+                ip,
                 payload,
                 frame,
             };
-            let unit = qp as usize % self.units.len();
+            let unit = match recipient {
+                Recipient::QueuePair(index) => index as usize % self.units.len(),
+                // Its copies are made by one unit.
+                Recipient::Group(_) => 0,
+            };
             let work = Work {
                 bytes: inbound.payload.len() as u32,
                 ..Work::default()
@@ -49,54 +64,119 @@ impl<P: Port> Nic<P> {
         worked
     }
 
-    /// The queue pair of a packet, if it may receive it.
+    /// For whom a packet is, if there is somebody who may receive it.
     #[inline]
-    fn steer(&mut self, parsed: Parsed) -> Option<(u32, Parsed)> {
-        let index = self.qps.index_of(parsed.headers.bth.dest_qp);
+    fn steer(&mut self, parsed: Parsed) -> Option<(Recipient, Parsed)> {
+        let dest_qp = parsed.headers.bth.dest_qp;
+        if dest_qp == Qpn::MULTICAST {
+            return self.steer_multicast(parsed);
+        }
+        let index = self.qps.index_of(dest_qp);
         let Some(qp) = index.and_then(|index| self.qps.get_mut(index)) else {
             self.counters.add(Counter::rx_no_qp, 1);
             return None;
         };
-        match &qp.path {
-            Some(path) if path.peer == parsed.source && path.local == parsed.destination => {
-                Some((qp.index, parsed))
-            }
-            Some(_) => {
-                self.counters.add(Counter::rx_wrong_path, 1);
-                None
-            }
+        let recipient = Recipient::QueuePair(qp.index);
+        let is_expected = match &qp.path {
+            _ if qp.is_datagram() => is_own_address(&self.gids, parsed.destination),
+            Some(path) => path.peer == parsed.source && path.local == parsed.destination,
             None => {
                 self.counters.add(Counter::rx_no_qp, 1);
-                None
+                return None;
             }
+        };
+        if !is_expected {
+            self.counters.add(Counter::rx_wrong_path, 1);
+            return None;
         }
+        Some((recipient, parsed))
+    }
+
+    fn steer_multicast(&mut self, parsed: Parsed) -> Option<(Recipient, Parsed)> {
+        if self.multicast.members(parsed.destination).is_empty() {
+            self.counters.add(Counter::rx_no_qp, 1);
+            return None;
+        }
+        self.counters.add(Counter::rx_multicast, 1);
+        Some((Recipient::Group(parsed.destination), parsed))
     }
 
     /// Lets a processing unit work on the packets that have reached it.
     #[inline]
     fn process<H: Host>(&mut self, now: Instant, unit: usize, host: &mut H, port: &mut P) {
         while let Some(inbound) = self.units[unit].inbound.pop(now) {
-            let mut dma = Dma {
-                host,
-                counters: &mut self.counters,
-            };
-            let loaded = self.qps.touch(inbound.qp, &mut dma);
-            if let (Ok(()), Some(qp)) = (loaded, self.qps.get_mut(inbound.qp)) {
-                let (unit, memory) = (&mut self.units[unit], &mut self.memory);
-                unit.receive(
-                    now,
-                    qp,
-                    &inbound,
-                    memory,
-                    &mut dma,
-                    self.config.fetch_receives,
-                );
-                self.settle(now, inbound.qp);
-            }
-            if loaded.is_err() {
-                self.bar.stop(FatalSyndrome::CONTEXT_TABLE_DMA);
+            match inbound.recipient {
+                Recipient::QueuePair(index) => self.deliver(now, unit, index, &inbound, host),
+                Recipient::Group(group) => self.fan_out(now, unit, group, &inbound, host),
             }
             port.release(inbound.frame);
         }
     }
+
+    /// Gives a datagram to all queue pairs of a group but the one that sent it.
+    fn fan_out<H: Host>(
+        &mut self,
+        now: Instant,
+        unit: usize,
+        group: Gid,
+        inbound: &Inbound<P::Frame>,
+        host: &mut H,
+    ) {
+        let sender = match inbound.headers.extension {
+            Extension::Deth(deth) | Extension::DethImmediate(deth, _) => deth.source_qp,
+            _ => return,
+        };
+        let is_ours = is_own_address(&self.gids, inbound.source);
+        let sender = self.qps.index_of(sender).filter(|_| is_ours);
+        for position in 0..MAX_QPS_PER_GROUP {
+            let Some(index) = self.multicast.members(group).get(position).copied() else {
+                break;
+            };
+            if Some(index) != sender {
+                self.deliver(now, unit, index, inbound, host);
+            }
+        }
+    }
+
+    /// Lets a queue pair process a packet.
+    #[inline]
+    fn deliver<H: Host>(
+        &mut self,
+        now: Instant,
+        unit: usize,
+        index: u32,
+        inbound: &Inbound<P::Frame>,
+        host: &mut H,
+    ) {
+        let mut dma = Dma {
+            host,
+            counters: &mut self.counters,
+        };
+        if self.qps.touch(index, &mut dma).is_err() {
+            self.bar.stop(FatalSyndrome::CONTEXT_TABLE_DMA);
+            return;
+        }
+        let Some(qp) = self.qps.get_mut(index) else {
+            return;
+        };
+        let mut blocks = MemoryBlocks {
+            memory: &mut self.memory,
+            srqs: &mut self.srqs,
+            dma: &mut dma,
+            fetch_receives: self.config.fetch_receives,
+            srq_event: None,
+        };
+        self.units[unit].receive(now, qp, inbound, &mut blocks);
+        if let Some((kind, number)) = blocks.srq_event {
+            let eqn = ASYNC_EQN;
+            self.raise(now, Event { eqn, kind, number });
+        }
+        self.settle(now, index);
+    }
+}
+
+/// Whether packets to this address are for us.
+#[inline]
+fn is_own_address(gids: &[AddressEntry; MAX_GIDS], gid: Gid) -> bool {
+    gids.iter().any(|entry| entry.gid == gid.0)
 }

@@ -1,8 +1,10 @@
 //! The transmit path of the NIC: queue pairs that have work, to frames on the wire.
 
+use crate::datagram;
 use crate::dma::Dma;
 use crate::host::Host;
 use crate::local_operation;
+use crate::memory_operation::protection_domain;
 use crate::nic::{FLUSH_PER_TURN, Nic};
 use crate::outcome;
 use crate::packetizer::{Packetized, packetize};
@@ -12,7 +14,7 @@ use crate::queue_pair::QueuePair;
 use crate::timing::Work;
 use ferroce_spec::counter::Counter;
 use ferroce_spec::register::FatalSyndrome;
-use ferroce_transport::{Instant, QpState};
+use ferroce_transport::{Instant, Payload, QpState};
 
 impl<P: Port> Nic<P> {
     /// Queue pairs that have work: WQE fetch, transport, packetizer, MAC.
@@ -48,7 +50,7 @@ impl<P: Port> Nic<P> {
             return false;
         };
         qp.scheduled = false;
-        let mut worked = self.fetch.fetch(now, qp, &mut dma);
+        let mut worked = self.fetch.fetch(now, qp, &self.gids, &mut dma);
         worked |= flush_receives(qp);
         worked |= local_operation::carry_out(now, qp, &mut self.memory, &mut dma);
         let unit = index as usize % self.units.len();
@@ -118,7 +120,15 @@ impl<P: Port> Nic<P> {
                 host,
                 counters: &mut self.counters,
             };
-            match packetize(qp, &transmit, &mut self.memory, port, &mut dma) {
+            let leaves = self.bar.link_up
+                && (!qp.is_datagram() || datagram::aim(qp, transmit.request, &self.gids));
+            let srqn = shared_queue_of(&transmit.payload);
+            let packetized = match protection_domain(qp, srqn, &mut self.srqs, &mut dma) {
+                _ if !leaves => Packetized::Lost,
+                Some(pd) => packetize(qp, &transmit, pd, &mut self.memory, port, &mut dma),
+                None => Packetized::Fault,
+            };
+            match packetized {
                 Packetized::Frame(frame) => {
                     let work = Work {
                         bytes: frame.as_ref().len() as u32,
@@ -194,6 +204,15 @@ impl<P: Port> Nic<P> {
                 self.scheduler.activate(qp);
             }
         }
+    }
+}
+
+/// The shared receive queue whose protection domain counts for a payload (XRC).
+#[inline]
+fn shared_queue_of(payload: &Payload) -> Option<u32> {
+    match payload {
+        Payload::ReadResponse { srqn, .. } => *srqn,
+        _ => None,
     }
 }
 

@@ -4,7 +4,7 @@ use crate::dma::Dma;
 use crate::host::{DmaError, Host};
 use crate::scatter_list::ScatterList;
 use crate::wqe::{SendPayload, SendWqe};
-use ferroce_spec::wqe::DataSegment;
+use ferroce_spec::wqe::{DataSegment, DatagramSegment};
 use std::collections::VecDeque;
 use zerocopy::IntoBytes;
 
@@ -49,14 +49,34 @@ impl SendQueue {
         1 << self.log_blocks
     }
 
-    /// Keeps a WQE until it is retired.
+    /// Keeps a WQE until it is retired, or the ring has come around to its place: then software
+    /// has seen it complete, or does not care.
     pub fn keep(&mut self, wqe: SendWqe) {
+        let size = self.size();
+        while let Some(front) = self.outstanding.front() {
+            if wqe.index.wrapping_sub(front.index) < size {
+                break;
+            }
+            self.outstanding.pop_front();
+            self.cursor = self.cursor.saturating_sub(1);
+        }
         self.outstanding.push_back(wqe);
     }
 
     /// Where the payload of the WQE at `index` lies.
     #[inline]
     pub fn payload(&mut self, index: u32) -> Option<&SendPayload> {
+        Some(&self.find(index)?.payload)
+    }
+
+    /// Where the datagram of the WQE at `index` goes.
+    #[inline]
+    pub fn datagram(&mut self, index: u32) -> Option<&DatagramSegment> {
+        self.find(index)?.datagram.as_deref()
+    }
+
+    #[inline]
+    fn find(&mut self, index: u32) -> Option<&SendWqe> {
         if self
             .outstanding
             .get(self.cursor)
@@ -68,7 +88,7 @@ impl SendQueue {
                 _ => self.outstanding.iter().position(|wqe| wqe.index == index)?,
             };
         }
-        Some(&self.outstanding[self.cursor].payload)
+        Some(&self.outstanding[self.cursor])
     }
 
     /// Forgets the WQE at `index` and all before it.

@@ -1,9 +1,12 @@
 //! WQE fetch: reads blocks of 64 bytes from a send queue's ring and hands WQEs to the transport.
 
+use crate::datagram;
 use crate::dma::Dma;
 use crate::host::Host;
+use crate::nic::MAX_GIDS;
 use crate::queue_pair::QueuePair;
 use crate::wqe::{SendPayload, SendWqe, WqeError, block_count, decode};
+use ferroce_spec::context::AddressEntry;
 use ferroce_spec::counter::Counter;
 use ferroce_spec::wqe::{BLOCK_SIZE, MAX_BLOCKS};
 use ferroce_transport::{
@@ -30,9 +33,13 @@ impl WqeFetch {
         &mut self,
         now: Instant,
         qp: &mut QueuePair,
+        gids: &[AddressEntry; MAX_GIDS],
         dma: &mut Dma<'_, H>,
     ) -> bool {
-        let runs = matches!(qp.transport.state(), QpState::Rts | QpState::Err);
+        let runs = matches!(
+            qp.transport.state(),
+            QpState::Rts | QpState::Sqe | QpState::Err
+        );
         if !runs || qp.send.waiting() == 0 || !qp.transport.can_accept_send() {
             return false;
         }
@@ -49,7 +56,7 @@ impl WqeFetch {
         }
         let mut rest = &bytes[..];
         while !rest.is_empty() && qp.transport.can_accept_send() {
-            match accept(now, qp, rest) {
+            match accept(now, qp, gids, rest) {
                 Ok(used) => rest = &rest[used..],
                 // The rest of this WQE was rung but lies behind the batch: next time.
                 Err(WqeError::Blocks(b))
@@ -92,13 +99,27 @@ fn read_blocks<H: Host>(
 }
 
 /// Posts the WQE at the start of `rest`; returns its bytes.
-fn accept(now: Instant, qp: &mut QueuePair, rest: &[u8]) -> Result<usize, WqeError> {
+fn accept(
+    now: Instant,
+    qp: &mut QueuePair,
+    gids: &[AddressEntry; MAX_GIDS],
+    rest: &[u8],
+) -> Result<usize, WqeError> {
     let available = (rest.len() / BLOCK_SIZE) as u32;
     let blocks = block_count(rest, qp.send.fetched, available)?;
     let used = usize::from(blocks) * BLOCK_SIZE;
     let (request, wqe) = decode(&rest[..used], qp.transport.service())?;
     qp.send.fetched = qp.send.fetched.wrapping_add(u32::from(blocks));
+    let goes_nowhere = wqe
+        .datagram
+        .as_ref()
+        .is_some_and(|segment| !datagram::is_possible(&segment.path, gids));
+    let id = request.id;
     post(now, qp, request, wqe);
+    if goes_nowhere {
+        qp.transport
+            .fail_send(now, id, CompletionStatus::LocalQpOperation);
+    }
     Ok(used)
 }
 
