@@ -1,6 +1,6 @@
 //! The register of functions on this machine: one small file that every process maps.
 //!
-//! It has 254 *places*, one page each. Place `n` owns the QPNs `n << 16 .. (n + 1) << 16`. A
+//! It has 254 *places*, two pages each. Place `n` owns the QPNs `n << 16 .. (n + 1) << 16`. A
 //! function holds its place by a record lock on byte `n` of the file, which the kernel frees when
 //! the process ends, however it ends. All words are read and written atomically, and whatever
 //! another process may have written is checked before use.
@@ -331,7 +331,7 @@ fn prepare(file: &File, path: &Path) -> Result<Mapping, Error> {
     file.set_len(0).map_err(failed("clear"))?;
     os::allocate_file(file, FILE_SIZE as u64)
         .inspect_err(|_| drop(file.set_len(0)))
-        .map_err(failed("allocate 1 MiB for"))?;
+        .map_err(failed("allocate 2 MiB for"))?;
     let memory = Mapping::new(file, FILE_SIZE).map_err(failed("map"))?;
     memory
         .word(header::VERSION)
@@ -555,12 +555,13 @@ mod tests {
         let directory = temporary_directory("many-groups");
         let registry = Registry::open(directory.path()).expect("new");
         let place = registry.claim(&identity("x")).expect("free");
-        assert!((0..MAX_GROUPS as u8).all(|number| place.join_group(group(number))));
-        assert!(!place.join_group(group(200)));
+        let group = |number: usize| Gid::from_ipv4(Ipv4Addr::from(0xef00_0000 + number as u32));
+        assert!((0..MAX_GROUPS).all(|number| place.join_group(group(number))));
+        assert!(!place.join_group(group(MAX_GROUPS)));
         assert!(place.join_group(group(0)), "it is there");
         place.leave_group(group(0));
-        assert!(place.join_group(group(200)));
-        assert_eq!(registry.group_members(group(200)), [0b10, 0, 0, 0]);
+        assert!(place.join_group(group(MAX_GROUPS)));
+        assert_eq!(registry.group_members(group(MAX_GROUPS)), [0b10, 0, 0, 0]);
     }
 
     #[test]

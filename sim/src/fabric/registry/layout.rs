@@ -3,27 +3,27 @@
 use ferroce_wire::{Gid, Mac};
 
 /// Places, counting place 0, which nobody gets: its QPNs include the special QPs 0 and 1. Nobody
-/// gets place 255 either, which has a page, too: its last QPN is that of multicast.
+/// gets place 255 either, which has pages, too: its last QPN is that of multicast.
 pub const PLACES: usize = 255;
 /// GIDs that a place has room for.
 pub const MAX_GIDS: usize = 32;
 /// Bytes of a host name, in UTF-8; longer ones are cut.
 pub const MAX_HOST_NAME: usize = 64;
 /// Counters that a place has room for.
-pub const MAX_COUNTERS: usize = 128;
+pub const MAX_COUNTERS: usize = 256;
 /// Multicast groups that a place has room for.
-pub const MAX_GROUPS: usize = 64;
+pub const MAX_GROUPS: usize = 256;
 /// Words of the bitmap of places that announced a ring.
 pub const ANNOUNCE_WORDS: usize = PLACES.div_ceil(64);
 
 /// Changes with every change of this file's or of the rings' layout.
 pub(super) const LAYOUT_VERSION: u64 = 2;
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"Ferroce\n");
-pub(super) const PLACE_SIZE: usize = 4096;
-/// A page for whatever 8 bits name.
+pub(super) const PLACE_SIZE: usize = 8192;
+/// Pages for whatever 8 bits name.
 pub(super) const FILE_SIZE: usize = PLACE_SIZE * 256;
 
-/// The header takes the page of place 0.
+/// The header takes the pages of place 0.
 pub(super) mod header {
     pub const MAGIC: usize = 0;
     pub const VERSION: usize = 8;
@@ -33,7 +33,7 @@ pub(super) mod header {
     pub const GROUP_EPOCH: usize = 128;
 }
 
-/// A place's page. What different processors write lies on different cache lines.
+/// A place's pages. What different processors write lies on different cache lines.
 pub(super) mod field {
     pub const GENERATION: usize = 0;
     pub const PID: usize = 8;
@@ -54,7 +54,7 @@ pub(super) mod field {
     pub const LATE_WAKEUPS: usize = 1216;
     pub const MAX_LATE_US: usize = 1224;
     pub const COUNTERS: usize = 2048;
-    pub const GROUPS: usize = 3072;
+    pub const GROUPS: usize = 4096;
 }
 
 const _: () = assert!(field::GIDS + 16 * MAX_GIDS <= field::HEARTBEAT);
@@ -62,6 +62,7 @@ const _: () = assert!(field::ANNOUNCED + 8 * ANNOUNCE_WORDS <= field::ANNOUNCE_E
 const _: () = assert!(field::COUNTERS + 8 * MAX_COUNTERS <= field::GROUPS);
 const _: () = assert!(field::GROUPS + 16 * MAX_GROUPS <= PLACE_SIZE);
 const _: () = assert!(ferroce_spec::counter::COUNTER_COUNT <= MAX_COUNTERS);
+const _: () = assert!(ferroce_model::multicast::MAX_GROUPS <= MAX_GROUPS);
 
 pub(super) fn place_offset(place: u8) -> usize {
     usize::from(place) * PLACE_SIZE
