@@ -1,0 +1,137 @@
+//! rdma-core's own tests of pyverbs, as Debian ships them: what is required passes, and what is
+//! skipped stands in `tests/pyverbs-skips.md` with its reason.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use ferroce_tests::{Process, Scratch};
+
+/// Where python3-pyverbs puts the suite, partly compressed.
+const SUITE: &str = "/usr/share/doc/rdma-core/tests";
+/// Debian's own interpreter: the module is made for it.
+const PYTHON: &str = "/usr/bin/python3";
+/// How long the tests of one file may take.
+const MODULE_TIMEOUT: Duration = Duration::from_secs(120);
+
+fn project(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+/// A copy of the suite that can be run.
+fn unpack(scratch: &Scratch) -> String {
+    let folder = scratch.path("suite");
+    fs::create_dir(&folder).expect("a new folder");
+    let mut copy = Command::new("cp");
+    copy.arg("-r").arg(SUITE).arg(&folder);
+    scratch.finish(copy).expect_success();
+    let mut unzip = Command::new("gunzip");
+    unzip.arg("-r").arg(&folder);
+    scratch.finish(unzip).expect_success();
+    folder.to_string_lossy().into_owned()
+}
+
+/// Every test of the suite, by its file.
+fn list(scratch: &Scratch, folder: &str) -> BTreeMap<String, Vec<String>> {
+    let mut command = Command::new(PYTHON);
+    command
+        .arg(project("pyverbs/run.py"))
+        .args([folder, "--list-tests"]);
+    let mut modules: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for test in scratch.finish(command).expect_success().lines() {
+        let module: Vec<_> = test.splitn(3, '.').take(2).collect();
+        let tests = modules.entry(module.join(".")).or_default();
+        tests.push(test.to_owned());
+    }
+    modules
+}
+
+/// Outcome and reason of each test of one file, and all that it printed.
+fn run(scratch: &Scratch, folder: &str, module: &str) -> (BTreeMap<String, [String; 2]>, String) {
+    let script = project("pyverbs/run.py");
+    let script = script.to_string_lossy();
+    let arguments = [&script, folder, "--dev", "ferroce0", "--gid", "1", module];
+    let command = scratch.run(&[], PYTHON, &arguments);
+    let ended = Process::start(command, scratch, module, MODULE_TIMEOUT).wait();
+    let mut outcomes = BTreeMap::new();
+    for line in ended.output.lines() {
+        if let [test, outcome, reason] = line.split('\t').collect::<Vec<_>>()[..] {
+            outcomes.insert(test.to_owned(), [outcome.to_owned(), reason.to_owned()]);
+        }
+    }
+    (outcomes, ended.output)
+}
+
+/// Names of tests in a document: whatever starts with `tests.test_`.
+fn named(text: &str) -> BTreeSet<String> {
+    text.split(|c: char| !(c.is_ascii_alphanumeric() || "._".contains(c)))
+        .filter(|word| word.starts_with("tests.test_"))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The section of tests that may pass or be skipped.
+const EITHER: &str = "## Depends on the machine";
+
+/// What is wrong with one test's outcome.
+fn judge(outcome: Option<&[String; 2]>, required: bool, excused: bool) -> Option<String> {
+    let [outcome, reason] = match outcome {
+        Some(found) => found.each_ref().map(String::as_str),
+        None => ["no outcome", "the process crashed or hung"],
+    };
+    match (outcome, required, excused) {
+        ("ok", _, false) => None,
+        ("ok", _, true) => Some("passes: strike it from pyverbs-skips.md".to_owned()),
+        // Its file is about what a later release will have.
+        ("skipped" | "error" | "failed", false, true) => None,
+        ("skipped", false, false) => Some(format!("skipped, not in pyverbs-skips.md: {reason}")),
+        _ => Some(format!("{outcome}: {reason}")),
+    }
+}
+
+/// Goal: a skip cannot hide a gap. Method: every test of the suite, one process per file; those of
+/// `pyverbs/required.txt` pass, others may be skipped if `pyverbs-skips.md` says why.
+#[test]
+fn pyverbs_passes_or_says_why_not() {
+    let scratch = Scratch::new();
+    let folder = unpack(&scratch);
+    let read = |name| fs::read_to_string(project(name)).expect("a file of the project");
+    let required = named(&read("pyverbs/required.txt"));
+    let skips = read("pyverbs-skips.md");
+    let (excused, either) = skips.split_once(EITHER).expect("both parts");
+    let (excused, either) = (named(excused), named(either));
+    let both: Vec<_> = required.intersection(&excused).collect();
+    assert!(both.is_empty(), "required and excused: {both:?}");
+    let modules = list(&scratch, &folder);
+    let mut seen = BTreeSet::new();
+    let mut wrong = Vec::new();
+    for (module, tests) in &modules {
+        let (outcomes, output) = run(&scratch, &folder, module);
+        let before = wrong.len();
+        for test in tests {
+            seen.insert(test.clone());
+            let is_ok = outcomes
+                .get(test)
+                .is_some_and(|[outcome, _]| outcome == "ok");
+            let verdict = judge(
+                outcomes.get(test),
+                required.contains(test),
+                excused.contains(test) || (either.contains(test) && !is_ok),
+            );
+            wrong.extend(verdict.map(|verdict| format!("{test}: {verdict}")));
+        }
+        if wrong.len() > before && outcomes.len() < tests.len() {
+            wrong.push(format!("{module} printed:\n{output}"));
+        }
+    }
+    let missing: Vec<_> = required.difference(&seen).collect();
+    assert!(missing.is_empty(), "not in this suite: {missing:?}");
+    assert!(
+        wrong.is_empty(),
+        "{} tests:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
