@@ -1,7 +1,8 @@
 //! Attributes of QPs and of the GID table, and the transitions of `ibv_modify_qp`.
 //!
 //! Each transition carries exactly the attributes that IBTA vol 1, table 91 (QP state transition
-//! properties) requires, and as `Option`s those that it allows.
+//! properties) requires of a QP of its service, and as `Option`s those that it allows. Attributes
+//! that the service does not have are refused.
 
 use crate::identifier::Qpn;
 use ferroce_spec::context::{AccessRights, QpStateCode};
@@ -182,7 +183,7 @@ pub struct GidEntry {
     pub vlan: Option<u16>,
 }
 
-/// RESET to INIT.
+/// RESET to INIT: RC, UC and XRC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InitAttributes {
     /// Index of the P_Key.
@@ -193,6 +194,17 @@ pub struct InitAttributes {
     pub access: QpAccess,
 }
 
+/// RESET to INIT: UD.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UdInit {
+    /// Index of the P_Key.
+    pub p_key_index: u16,
+    /// Port, from 1.
+    pub port: u8,
+    /// Q_Key that datagrams must carry, and that is sent when a request asks for it.
+    pub q_key: u32,
+}
+
 /// INIT to INIT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct InitUpdate {
@@ -200,11 +212,13 @@ pub struct InitUpdate {
     pub p_key_index: Option<u16>,
     /// Port, from 1.
     pub port: Option<u8>,
-    /// What the peer may do.
+    /// What the peer may do. Not UD.
     pub access: Option<QpAccess>,
+    /// Q_Key. Only UD.
+    pub q_key: Option<u32>,
 }
 
-/// INIT to RTR.
+/// INIT to RTR: RC and XRC targets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RtrAttributes {
     /// Path MTU.
@@ -225,7 +239,33 @@ pub struct RtrAttributes {
     pub p_key_index: Option<u16>,
 }
 
-/// RTR to RTS.
+/// INIT to RTR: UC and XRC initiators, which answer no READs and send no RNR NAKs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UcRtr {
+    /// Path MTU.
+    pub path_mtu: PathMtu,
+    /// The peer's QP.
+    pub dest_qpn: Qpn,
+    /// First PSN that the peer will send, 24 bits.
+    pub rq_psn: u32,
+    /// Path to the peer.
+    pub path: AddressVector,
+    /// What the peer may do, when it changes.
+    pub access: Option<QpAccess>,
+    /// Index of the P_Key, when it changes.
+    pub p_key_index: Option<u16>,
+}
+
+/// INIT to RTR: UD.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct UdRtr {
+    /// Index of the P_Key, when it changes.
+    pub p_key_index: Option<u16>,
+    /// Q_Key, when it changes.
+    pub q_key: Option<u32>,
+}
+
+/// RTR to RTS: RC and XRC initiators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RtsAttributes {
     /// First PSN to send, 24 bits.
@@ -240,20 +280,53 @@ pub struct RtsAttributes {
     pub max_rd_atomic: u8,
     /// What the peer may do, when it changes.
     pub access: Option<QpAccess>,
+    /// Timer code of RNR NAKs, when it changes. Only RC.
+    pub min_rnr_timer: Option<u8>,
+}
+
+/// RTR to RTS: UC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UcRts {
+    /// First PSN to send, 24 bits.
+    pub sq_psn: u32,
+    /// What the peer may do, when it changes.
+    pub access: Option<QpAccess>,
+}
+
+/// RTR to RTS: UD.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UdRts {
+    /// First PSN to send, 24 bits.
+    pub sq_psn: u32,
+    /// Q_Key, when it changes.
+    pub q_key: Option<u32>,
+}
+
+/// RTR to RTS: XRC targets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct XrcTargetRts {
+    /// First PSN to send, 24 bits.
+    pub sq_psn: u32,
+    /// Local ACK timeout, 5-bit code; zero: none.
+    pub timeout: u8,
+    /// What the peer may do, when it changes.
+    pub access: Option<QpAccess>,
     /// Timer code of RNR NAKs, when it changes.
     pub min_rnr_timer: Option<u8>,
 }
 
-/// RTS to RTS, and SQD to RTS.
+/// RTS to RTS, SQD to RTS, and SQE to RTS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RtsUpdate {
-    /// What the peer may do.
+    /// What the peer may do. Not UD.
     pub access: Option<QpAccess>,
-    /// Timer code of RNR NAKs.
+    /// Timer code of RNR NAKs. Only RC and XRC targets.
     pub min_rnr_timer: Option<u8>,
+    /// Q_Key. Only UD.
+    pub q_key: Option<u32>,
 }
 
-/// SQD to SQD: everything may change while the send queue is drained.
+/// SQD to SQD: everything that the service has may change while the send queue is drained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SqdUpdate {
     /// Index of the P_Key.
@@ -276,6 +349,8 @@ pub struct SqdUpdate {
     pub max_dest_rd_atomic: Option<u8>,
     /// Timer code of RNR NAKs.
     pub min_rnr_timer: Option<u8>,
+    /// Q_Key.
+    pub q_key: Option<u32>,
 }
 
 /// A transition of a QP.
@@ -283,14 +358,26 @@ pub struct SqdUpdate {
 pub enum ModifyQp {
     /// Any state to RESET: everything outstanding is forgotten, completions too.
     ToReset,
-    /// RESET to INIT.
+    /// RESET to INIT: RC, UC and XRC.
     ToInit(InitAttributes),
+    /// RESET to INIT: UD.
+    ToInitUd(UdInit),
     /// INIT to INIT.
     InitToInit(InitUpdate),
-    /// INIT to RTR.
+    /// INIT to RTR: RC and XRC targets.
     ToRtr(RtrAttributes),
-    /// RTR to RTS.
+    /// INIT to RTR: UC and XRC initiators.
+    ToRtrUc(UcRtr),
+    /// INIT to RTR: UD.
+    ToRtrUd(UdRtr),
+    /// RTR to RTS: RC and XRC initiators.
     ToRts(RtsAttributes),
+    /// RTR to RTS: UC.
+    ToRtsUc(UcRts),
+    /// RTR to RTS: UD.
+    ToRtsUd(UdRts),
+    /// RTR to RTS: XRC targets.
+    ToRtsXrcTarget(XrcTargetRts),
     /// RTS to RTS.
     UpdateRts(RtsUpdate),
     /// RTS to SQD.
@@ -302,6 +389,8 @@ pub enum ModifyQp {
     SqdUpdate(SqdUpdate),
     /// SQD to RTS.
     SqdToRts(RtsUpdate),
+    /// SQE to RTS: UC and UD, whose receive queues have gone on working.
+    SqeToRts(RtsUpdate),
     /// Any state but RESET to ERR.
     ToErr,
 }

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use ferroce_spec::command::{ContextTables, DeviceCapabilities, DeviceFeatures};
+use ferroce_spec::register::BAR4_SIZE;
 use ferroce_spec::wqe::{MAX_BLOCKS, MAX_DATA_SEGMENTS, MAX_INLINE};
 
 /// Context tables as this driver sizes them, as base-2 logarithms; smaller when the device
@@ -14,11 +15,15 @@ const LOG_MTTS: u8 = 22;
 /// Base-2 logarithm of the blocks of the largest send queue that this driver creates (64 MiB).
 const LOG_SEND_BLOCKS_MAX: u8 = 20;
 /// Base-2 logarithm of the entries of the largest receive queue and CQ that this driver creates.
-const LOG_ENTRIES_MAX: u8 = 22;
+pub(crate) const LOG_ENTRIES_MAX: u8 = 22;
 /// Base-2 logarithm of the entries of the largest event queue that this driver creates.
 const LOG_EVENTS_MAX: u8 = 14;
 /// Protection domains: numbers that software chooses, 24 bits; far fewer are handed out.
 const MAX_PDS: u32 = 1 << 16;
+/// XRC domains: numbers that software chooses, too.
+const MAX_XRC_DOMAINS: u32 = 1 << 16;
+/// Address handles: plain data that the driver never sees before a work request carries them.
+const MAX_ADDRESS_HANDLES: u32 = 1 << 16;
 /// Blocks that each send WQE gets when the advertised number of WQEs is computed: a WQE with the
 /// usual few scatter/gather elements or about 200 bytes inline.
 const USUAL_WQE_BLOCKS: u32 = 4;
@@ -68,6 +73,20 @@ pub struct Capabilities {
     pub max_srq: u32,
     /// Work requests of a shared receive queue.
     pub max_srq_wr: u32,
+    /// Scatter/gather elements of a work request of a shared receive queue.
+    pub max_srq_sge: u32,
+    /// XRC domains.
+    pub max_xrc_domains: u32,
+    /// Memory windows. They share a table with the memory regions.
+    pub max_mw: u32,
+    /// Address handles.
+    pub max_ah: u32,
+    /// Multicast groups to which QPs may be attached.
+    pub max_multicast_groups: u32,
+    /// QPs that may be attached to one multicast group.
+    pub max_multicast_qps: u32,
+    /// Bytes of the device's own memory.
+    pub device_memory_length: u64,
     /// Entries of the GID table.
     pub max_gids: u16,
     /// Ports.
@@ -82,6 +101,16 @@ pub struct Capabilities {
     pub max_path_mtu: u8,
     /// The device has atomics.
     pub atomics: bool,
+    /// Atomics are atomic also with respect to the host's processors and other devices.
+    pub global_atomics: bool,
+    /// The device has reliable connections.
+    pub reliable_connected: bool,
+    /// The device has extended reliable connections (XRC).
+    pub extended_reliable_connected: bool,
+    /// The device has shared receive queues.
+    pub shared_receive_queues: bool,
+    /// The device has memory windows of types 1 and 2B.
+    pub memory_windows: bool,
     /// The device has unreliable datagrams.
     pub unreliable_datagram: bool,
     /// The device has unreliable connections.
@@ -102,6 +131,7 @@ pub(crate) struct Limits {
     pub(crate) features: DeviceFeatures,
     pub(crate) page_sizes: u64,
     pub(crate) max_mr_length: u64,
+    pub(crate) device_memory_length: u64,
 }
 
 impl Limits {
@@ -136,6 +166,7 @@ impl Limits {
             features: answer.features,
             page_sizes: answer.page_sizes,
             max_mr_length: answer.max_mr_length,
+            device_memory_length: answer.device_memory_length.min(BAR4_SIZE).into(),
         };
         if limits.max_sge == 0 || limits.max_send_blocks == 0 || limits.page_sizes & 0x1000 == 0 {
             let what = "a limit is zero";
@@ -149,10 +180,20 @@ impl Limits {
         MAX_PDS
     }
 
+    /// XRC domains that the driver hands out.
+    pub(crate) fn max_xrc_domains(&self) -> u32 {
+        MAX_XRC_DOMAINS
+    }
+
     /// The limits as applications see them.
     pub(crate) fn capabilities(&self, answer: &DeviceCapabilities) -> Capabilities {
         let send_wr = (1u32 << self.log_send_blocks) / USUAL_WQE_BLOCKS;
-        let srqs = self.features.shared_receive_queues();
+        let features = self.features;
+        let when = |feature: bool, limit: u32| if feature { limit } else { 0 };
+        let srqs = features.shared_receive_queues();
+        // A device may keep entry 0, so that no key and no SRQN is zero.
+        let max_srq = (1 << self.tables.log_srqs) - 1;
+        let max_mr = (1 << self.tables.log_mrs) - 1;
         Capabilities {
             firmware_version: text(&answer.firmware_version),
             max_qp: (1 << self.tables.log_qps) - answer.reserved_qps,
@@ -164,7 +205,8 @@ impl Limits {
             max_sge_rd: self.max_sge,
             max_cq: 1 << self.tables.log_cqs,
             max_cqe: 1 << self.log_cqes,
-            max_mr: 1 << self.tables.log_mrs,
+            max_mr,
+            max_mw: when(features.memory_windows(), max_mr),
             max_pd: self.max_pds(),
             // With the smallest pages; a region of huge pages may be longer.
             max_mr_size: self.max_mr_length.min(0x1000 << self.tables.log_mtts),
@@ -172,15 +214,29 @@ impl Limits {
             max_inline_data: self.max_inline,
             max_rd_atomic: answer.max_rd_atomic,
             max_dest_rd_atomic: answer.max_dest_rd_atomic,
-            max_srq: if srqs { 1 << self.tables.log_srqs } else { 0 },
-            max_srq_wr: if srqs { 1 << self.log_receives } else { 0 },
+            max_srq: when(srqs, max_srq),
+            max_srq_wr: when(srqs, (1 << self.log_receives).min(MAX_WORK_REQUESTS)),
+            max_srq_sge: when(srqs, self.max_sge),
+            max_xrc_domains: when(
+                features.extended_reliable_connected(),
+                self.max_xrc_domains(),
+            ),
+            max_ah: MAX_ADDRESS_HANDLES,
+            max_multicast_groups: answer.max_multicast_groups,
+            max_multicast_qps: answer.max_multicast_qps,
+            device_memory_length: self.device_memory_length,
             max_gids: answer.max_gids,
             local_ack_delay: answer.local_ack_delay & 0x1f,
             max_message_size: answer.max_message_length,
             max_path_mtu: answer.max_path_mtu.clamp(1, 5),
-            atomics: self.features.atomics(),
-            unreliable_datagram: self.features.unreliable_datagram(),
-            unreliable_connected: self.features.unreliable_connected(),
+            atomics: features.atomics(),
+            global_atomics: features.atomics() && features.global_atomics(),
+            reliable_connected: features.reliable_connected(),
+            unreliable_datagram: features.unreliable_datagram(),
+            unreliable_connected: features.unreliable_connected(),
+            extended_reliable_connected: features.extended_reliable_connected(),
+            shared_receive_queues: srqs,
+            memory_windows: features.memory_windows(),
             ..Capabilities::default()
         }
     }

@@ -1,6 +1,6 @@
 //! Work completions as the caller sees them.
 
-use crate::identifier::Qpn;
+use crate::identifier::{Qpn, Srqn};
 use ferroce_spec::cqe::CqeStatus;
 
 /// How a work request ended. The numbers are those of `enum ibv_wc_status`.
@@ -109,6 +109,8 @@ pub struct WorkCompletion {
     pub qpn: Qpn,
     /// UD: the sender's QP.
     pub source_qpn: Qpn,
+    /// XRC receives: the shared receive queue that the peer has named.
+    pub srqn: Option<Srqn>,
     /// The first 40 bytes of the buffer hold the IP header (UD).
     pub with_grh: bool,
     /// The sender asked for a solicited event.

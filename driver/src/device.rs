@@ -9,11 +9,13 @@ use crate::doorbell::{Slot, SlotAllocator};
 use crate::error::Error;
 use crate::event::{AsyncEventHandler, CqHandlers, Dispatch, EventQueue};
 use crate::health::Health;
-use crate::identifier::{Cqn, Qpn};
+use crate::identifier::{Cqn, Qpn, Srqn};
 use crate::mmio;
-use crate::mr::TranslationTable;
 use crate::range::RangeAllocator;
-use ferroce_spec::command::{CommandOpcode, ContextTables, DeviceCapabilities, ModifyQp};
+use crate::translation::TranslationTable;
+use ferroce_spec::command::{
+    CommandOpcode, ContextTables, DeviceCapabilities, ModifyQp, MulticastGroup,
+};
 use ferroce_spec::context::{
     AddressEntry, CqContext, MemoryEntry, QpContext, SrqContext, TranslationEntry,
 };
@@ -71,6 +73,9 @@ pub struct Device {
     counters: usize,
     slots: Arc<SlotAllocator>,
     pd_numbers: RangeAllocator,
+    xrcd_numbers: RangeAllocator,
+    /// Bytes of the device's own memory.
+    device_memory: RangeAllocator,
     key_variant: AtomicU8,
     /// Held while a number is created or destroyed and while driver and CQs learn of it, so that
     /// a number that the device gives out again is never mistaken for the one before.
@@ -145,6 +150,8 @@ impl Device {
             counters: usize::from(capability.counters()).min(COUNTERS.len()),
             slots: SlotAllocator::new(capability.log_doorbell_pages()),
             pd_numbers: RangeAllocator::new(1..u64::from(limits.max_pds()) + 1),
+            xrcd_numbers: RangeAllocator::new(1..u64::from(limits.max_xrc_domains()) + 1),
+            device_memory: RangeAllocator::new(0..limits.device_memory_length),
             key_variant: AtomicU8::new(0),
             numbering: Mutex::new(()),
             health,
@@ -250,13 +257,27 @@ impl Device {
         &self.pd_numbers
     }
 
+    pub(crate) fn xrcd_numbers(&self) -> &RangeAllocator {
+        &self.xrcd_numbers
+    }
+
+    pub(crate) fn device_memory(&self) -> &RangeAllocator {
+        &self.device_memory
+    }
+
     pub(crate) fn translation_table(&self) -> &TranslationTable {
         &self.tables.mtt
     }
 
-    /// A key variant that differs from the last ones, so that a stale key is noticed.
-    pub(crate) fn next_key_variant(&self) -> u8 {
-        self.key_variant.fetch_add(1, Ordering::Relaxed)
+    /// A key variant that differs from the last ones and from that of `present`, so that a stale
+    /// key is noticed.
+    pub(crate) fn next_key_variant(&self, present: Option<u32>) -> u8 {
+        let next = || self.key_variant.fetch_add(1, Ordering::Relaxed);
+        let variant = next();
+        if present.is_some_and(|key| key as u8 == variant) {
+            return variant.wrapping_add(1);
+        }
+        variant
     }
 
     pub(crate) fn allocate_slot(&self) -> Result<Slot, Error> {
@@ -333,6 +354,15 @@ impl Device {
         self.dispatch.remove_qp(number);
     }
 
+    /// Drops the asynchronous events of a QP, or lets them through again.
+    pub(crate) fn mute_qp(&self, number: Qpn, mute: bool) {
+        if mute {
+            self.dispatch.remove_qp(number);
+        } else {
+            self.dispatch.add_qp(number);
+        }
+    }
+
     pub(crate) fn modify_qp(&self, number: Qpn, input: &ModifyQp) -> Result<(), Error> {
         let opcode = CommandOpcode::MODIFY_QP;
         self.commands.execute_with(opcode, number.0.into(), input)?;
@@ -342,6 +372,77 @@ impl Device {
     pub(crate) fn query_qp(&self, number: Qpn) -> Result<QpContext, Error> {
         self.commands
             .query(CommandOpcode::QUERY_QP, number.0.into())
+    }
+
+    pub(crate) fn modify_cq(&self, number: Cqn, input: &CqContext) -> Result<(), Error> {
+        let opcode = CommandOpcode::MODIFY_CQ;
+        self.commands.execute_with(opcode, number.0.into(), input)?;
+        Ok(())
+    }
+
+    /// Attaches a QP to a multicast group, or detaches it.
+    pub(crate) fn set_multicast(
+        &self,
+        opcode: CommandOpcode,
+        number: Qpn,
+        gid: [u8; 16],
+    ) -> Result<(), Error> {
+        let input = MulticastGroup { gid };
+        self.commands
+            .execute_with(opcode, number.0.into(), &input)?;
+        Ok(())
+    }
+
+    /// Creates a shared receive queue; `connect` makes it known to its CQ before the number can be
+    /// used.
+    pub(crate) fn create_srq(
+        &self,
+        context: &SrqContext,
+        connect: impl FnOnce(Srqn),
+    ) -> Result<Srqn, Error> {
+        let _numbering = self.numbering.lock();
+        let opcode = CommandOpcode::CREATE_SRQ;
+        let number = Srqn(number(self.commands.execute_with(opcode, 0, context)?)?);
+        if self.dispatch.add_srq(number) {
+            connect(number);
+            Ok(number)
+        } else {
+            let what = "the SRQN is in use";
+            Err(Error::BadAnswer { what })
+        }
+    }
+
+    /// Destroys a shared receive queue; `disconnect` removes it from its CQ before the number is
+    /// used again.
+    pub(crate) fn destroy_srq(&self, number: Srqn, disconnect: impl FnOnce()) -> Result<(), Error> {
+        let _numbering = self.numbering.lock();
+        self.destroy(CommandOpcode::DESTROY_SRQ, number.0.into())?;
+        self.dispatch.remove_srq(number);
+        disconnect();
+        Ok(())
+    }
+
+    /// Forgets a shared receive queue that the device did not want to destroy.
+    pub(crate) fn forget_srq(&self, number: Srqn) {
+        self.dispatch.remove_srq(number);
+    }
+
+    pub(crate) fn modify_srq(&self, number: Srqn, input: &SrqContext) -> Result<(), Error> {
+        let opcode = CommandOpcode::MODIFY_SRQ;
+        self.commands.execute_with(opcode, number.0.into(), input)?;
+        Ok(())
+    }
+
+    pub(crate) fn query_srq(&self, number: Srqn) -> Result<SrqContext, Error> {
+        self.commands
+            .query(CommandOpcode::QUERY_SRQ, number.0.into())
+    }
+
+    /// Replaces a memory region; returns its new key.
+    pub(crate) fn modify_mr(&self, key: u32, entry: &MemoryEntry) -> Result<u32, Error> {
+        let opcode = CommandOpcode::MODIFY_MR;
+        let key = self.commands.execute_with(opcode, key.into(), entry)?;
+        u32::try_from(key).map_err(|_| Error::BadAnswer { what: "memory key" })
     }
 
     /// Creates a memory region; returns its key.

@@ -4,7 +4,7 @@ use crate::bus::{Bus, BusError};
 use crate::dma::{DmaBuffer, DmaSpace};
 use crate::error::Error;
 use crate::health::Health;
-use crate::identifier::{Cqn, Qpn};
+use crate::identifier::{Cqn, Qpn, Srqn};
 use crate::mmio;
 use ferroce_spec::context::EqContext;
 use ferroce_spec::cqe::owner_at;
@@ -45,6 +45,10 @@ pub enum AsyncEvent {
     LastWqeReached(Qpn),
     /// A CQ has overrun or could not be written.
     CqError(Cqn),
+    /// A shared receive queue has fewer entries left than its limit; the limit is off now.
+    SrqLimit(Srqn),
+    /// A shared receive queue failed.
+    SrqError(Srqn),
     /// The port came up.
     PortActive,
     /// The port went down.
@@ -73,6 +77,7 @@ pub(crate) struct Dispatch {
     health: Health,
     cqs: Mutex<BTreeMap<u32, Arc<CqHandlers>>>,
     qps: Mutex<BTreeSet<u32>>,
+    srqs: Mutex<BTreeSet<u32>>,
     on_async: Mutex<Option<AsyncEventHandler>>,
     /// Events that name no object of ours, or nothing known.
     skipped: AtomicU64,
@@ -84,6 +89,7 @@ impl Dispatch {
             health: health.clone(),
             cqs: Mutex::default(),
             qps: Mutex::default(),
+            srqs: Mutex::default(),
             on_async: Mutex::default(),
             skipped: AtomicU64::new(0),
         })
@@ -114,6 +120,15 @@ impl Dispatch {
 
     pub(crate) fn remove_qp(&self, number: Qpn) {
         self.qps.lock().remove(&number.0);
+    }
+
+    /// Adds a shared receive queue; says whether the number was free.
+    pub(crate) fn add_srq(&self, number: Srqn) -> bool {
+        self.srqs.lock().insert(number.0)
+    }
+
+    pub(crate) fn remove_srq(&self, number: Srqn) {
+        self.srqs.lock().remove(&number.0);
     }
 
     pub(crate) fn skipped(&self) -> u64 {
@@ -167,6 +182,7 @@ impl Dispatch {
 
     fn async_event(&self, event: EventType, number: u32) -> Option<AsyncEvent> {
         let qpn = || self.qps.lock().contains(&number).then_some(Qpn(number));
+        let srqn = || self.srqs.lock().contains(&number).then_some(Srqn(number));
         Some(match event {
             EventType::QP_FATAL => AsyncEvent::QpFatal(qpn()?),
             EventType::QP_REQUEST_ERROR => AsyncEvent::QpRequestError(qpn()?),
@@ -174,6 +190,8 @@ impl Dispatch {
             EventType::COMMUNICATION_ESTABLISHED => AsyncEvent::CommunicationEstablished(qpn()?),
             EventType::SEND_QUEUE_DRAINED => AsyncEvent::SqDrained(qpn()?),
             EventType::LAST_WQE_REACHED => AsyncEvent::LastWqeReached(qpn()?),
+            EventType::SRQ_LIMIT => AsyncEvent::SrqLimit(srqn()?),
+            EventType::SRQ_ERROR => AsyncEvent::SrqError(srqn()?),
             EventType::PORT_ACTIVE => AsyncEvent::PortActive,
             EventType::PORT_ERROR => AsyncEvent::PortError,
             EventType::DEVICE_FATAL => {

@@ -8,10 +8,14 @@ pub struct Qpn(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Cqn(pub u32);
 
+/// Shared receive queue number, 24 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Srqn(pub u32);
+
 /// Local key of a memory region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct LKey(pub u32);
 
-/// Remote key of a memory region.
+/// Remote key of a memory region or a memory window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct RKey(pub u32);

@@ -15,11 +15,15 @@
 pub mod bus;
 
 mod attributes;
+mod batch;
 mod capabilities;
 mod command;
 mod completion;
 mod cq;
+mod cq_ring;
+mod demux;
 mod device;
+mod dm;
 #[expect(
     unsafe_code,
     reason = "memory that the device reaches: mmap, and views of it"
@@ -33,30 +37,51 @@ mod huge_page;
 mod identifier;
 mod mmio;
 mod mr;
+mod mw;
 mod pd;
 mod qp;
+mod qp_config;
 mod range;
 mod receive_queue;
 mod request;
 mod ring;
 mod send_queue;
+mod service;
 mod shadow;
+mod srq;
+mod tags;
+mod transition;
+mod translation;
 mod use_count;
+mod xrcd;
 
 pub use attributes::{
     AddressVector, GidEntry, InitAttributes, InitUpdate, ModifyQp, PathMtu, QpAccess, QpState,
-    QueuePairAttributes, RtrAttributes, RtsAttributes, RtsUpdate, SqdUpdate,
+    QueuePairAttributes, RtrAttributes, RtsAttributes, RtsUpdate, SqdUpdate, UcRtr, UcRts, UdInit,
+    UdRtr, UdRts, XrcTargetRts,
 };
+pub use batch::{Batch, QueueState};
 pub use capabilities::Capabilities;
 pub use completion::{CompletionOpcode, CompletionStatus, WorkCompletion};
-pub use cq::{CompletionQueue, CompletionQueueConfig, OwnedPoller, Poller};
+pub use cq::{CompletionQueue, CompletionQueueConfig, Poller};
 pub use device::{Device, DeviceConfig};
+pub use dm::DeviceMemory;
 pub use error::{Error, PostError};
 pub use event::{AsyncEvent, AsyncEventHandler, CqHandler};
-pub use identifier::{Cqn, LKey, Qpn, RKey};
-pub use mr::{MemoryAccess, MemoryRegion};
+pub use identifier::{Cqn, LKey, Qpn, RKey, Srqn};
+pub use mr::{MemoryAccess, MemoryRange, MemoryRegion, Reregistration};
+pub use mw::{MemoryWindow, WindowType};
 pub use pd::ProtectionDomain;
-pub use qp::{QueuePair, QueuePairCapacity, QueuePairConfig, Service};
+pub use qp::QueuePair;
+pub use qp_config::{QueuePairCapacity, QueuePairConfig, ReceiveSource};
 pub use receive_queue::{ReceiveBatch, ReceiveQueue};
-pub use request::{DataSegment, RemoteAddress, SendData, SendOperation, SendRequest};
-pub use send_queue::{OwnedSendBatch, SendBatch, SendQueue};
+pub use request::{
+    DataSegment, Destination, RemoteAddress, SendData, SendOperation, SendRequest, WindowAccess,
+    WindowBinding,
+};
+pub use send_queue::{SendBatch, SendQueue};
+pub use service::Service;
+pub use srq::{
+    SharedReceiveBatch, SharedReceiveQueue, SharedReceiveQueueAttributes, SharedReceiveQueueConfig,
+};
+pub use xrcd::XrcDomain;

@@ -1,82 +1,20 @@
 //! Memory regions: mapped, described page by page in the translation table, and named by a key.
 
 use crate::bus::DmaAccess;
-use crate::dma::{DmaBuffer, UserMapping};
+use crate::device::Device;
+use crate::dm::DeviceMemory;
+use crate::dma::UserMapping;
 use crate::error::Error;
 use crate::huge_page::log_page_size;
 use crate::identifier::{LKey, RKey};
 use crate::pd::ProtectionDomain;
-use crate::range::RangeAllocator;
+use crate::translation::TranslationRange;
 use crate::use_count::Lease;
 use ferroce_spec::command::CommandOpcode;
-use ferroce_spec::context::{AccessRights, MemoryEntry, MemoryEntryWord, TranslationEntry};
+use ferroce_spec::context::{AccessRights, MemoryEntry, MemoryEntryWord};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
-/// MTT ranges begin at a multiple of this: a cache line of the device.
-const MTT_ALIGNMENT: u64 = 8;
-
-/// The memory translation table and its allocator.
-pub(crate) struct TranslationTable {
-    buffer: DmaBuffer,
-    allocator: RangeAllocator,
-}
-
-impl TranslationTable {
-    /// A table of `1 << log_entries` entries.
-    pub(crate) fn new(buffer: DmaBuffer, log_entries: u8) -> Self {
-        Self {
-            buffer,
-            allocator: RangeAllocator::new(0..1 << log_entries),
-        }
-    }
-
-    pub(crate) fn iova(&self) -> u64 {
-        self.buffer.iova()
-    }
-}
-
-/// Entries of the translation table; free again when dropped.
-struct TranslationRange {
-    pd: Arc<ProtectionDomain>,
-    start: u64,
-    length: u64,
-}
-
-impl TranslationRange {
-    /// Entries for `pages` pages of `1 << log_page_size` bytes from `iova` on, filled in.
-    fn new(
-        pd: &Arc<ProtectionDomain>,
-        iova: u64,
-        pages: u64,
-        log_page_size: u8,
-    ) -> Result<Self, Error> {
-        let table = pd.device().translation_table();
-        let start = table.allocator.allocate(pages, MTT_ALIGNMENT, 0);
-        let start = start.ok_or(Error::NoResources {
-            what: "memory translation table entry",
-        })?;
-        let range = Self {
-            pd: Arc::clone(pd),
-            start,
-            length: pages,
-        };
-        let words = &table.buffer.words()[start as usize..][..pages as usize];
-        for (page, word) in (0u64..).zip(words) {
-            let entry = TranslationEntry::new(iova + (page << log_page_size));
-            word.store(entry.bits(), Ordering::Relaxed);
-        }
-        Ok(range)
-    }
-}
-
-impl Drop for TranslationRange {
-    fn drop(&mut self) {
-        let table = self.pd.device().translation_table();
-        table.allocator.release(self.start, self.length);
-    }
-}
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// What may be done with a memory region. Reading by the local device is always allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -95,6 +33,12 @@ pub struct MemoryAccess {
     pub relaxed_ordering: bool,
 }
 
+impl MemoryAccess {
+    fn writes(self) -> bool {
+        self.local_write || self.remote_write || self.remote_atomic
+    }
+}
+
 impl From<MemoryAccess> for AccessRights {
     fn from(access: MemoryAccess) -> Self {
         let mut rights = Self::default();
@@ -108,24 +52,105 @@ impl From<MemoryAccess> for AccessRights {
     }
 }
 
+/// Memory of the application, and the name of its first byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryRange {
+    /// First address in this process.
+    pub address: usize,
+    /// Bytes.
+    pub length: usize,
+    /// What WQEs and peers name the first byte: its address, an IOVA of the application's choice,
+    /// or zero.
+    pub virtual_address: u64,
+}
+
+/// What changes when a memory region is registered anew; `None`: what it was.
+#[derive(Clone, Default)]
+pub struct Reregistration {
+    /// Protection domain.
+    pub pd: Option<Arc<ProtectionDomain>>,
+    /// Memory.
+    pub range: Option<MemoryRange>,
+    /// Rights.
+    pub access: Option<MemoryAccess>,
+}
+
 /// A memory region: memory of the application that the device may use.
 ///
 /// The memory must stay mapped in the process until the region is deregistered; the device reads
 /// and writes it at any time, as its rights allow.
 pub struct MemoryRegion {
-    pd: Arc<ProtectionDomain>,
-    key: u32,
-    address: usize,
-    length: usize,
+    device: Arc<Device>,
+    key: AtomicU32,
     /// Gone when deregistered.
-    resources: Mutex<Option<Resources>>,
+    state: Mutex<Option<Region>>,
 }
 
-/// In the order in which they are given back: the device has forgotten the region before.
-struct Resources {
-    _mapping: UserMapping,
-    _translation: TranslationRange,
+struct Region {
+    /// Given back first: the device has forgotten the region before.
+    backing: Backing,
+    owner: Owner,
+    range: MemoryRange,
+    access: MemoryAccess,
+}
+
+/// The protection domain, and being one of its users.
+struct Owner {
+    pd: u32,
     _lease: Lease,
+}
+
+impl Owner {
+    fn new(pd: &ProtectionDomain) -> Result<Self, Error> {
+        Ok(Self {
+            pd: pd.number(),
+            _lease: pd.lease()?,
+        })
+    }
+}
+
+/// Where the memory is.
+enum Backing {
+    Application(Pages),
+    Device {
+        /// Byte of BAR4.
+        place: u64,
+        _memory: Arc<DeviceMemory>,
+        _lease: Lease,
+    },
+    /// Nowhere: reads give zeros, writes are dropped.
+    Null,
+}
+
+/// Pages of the application.
+struct Pages {
+    _mapping: UserMapping,
+    translation: TranslationRange,
+    log_page_size: u8,
+    writable: bool,
+}
+
+impl Pages {
+    fn new(device: &Arc<Device>, range: &MemoryRange, access: MemoryAccess) -> Result<Self, Error> {
+        let (address, length) = (range.address, range.length);
+        let log_page_size = log_page_size(address, length, device.limits().page_sizes);
+        let writable = access.writes();
+        let dma_access = if writable {
+            DmaAccess::ReadWrite
+        } else {
+            DmaAccess::Read
+        };
+        let page_size = 1 << log_page_size;
+        let mapping = UserMapping::new(device.space(), address, length, page_size, dma_access)?;
+        let pages = mapping.length() as u64 >> log_page_size;
+        let translation = TranslationRange::new(device, mapping.iova(), pages, log_page_size)?;
+        Ok(Self {
+            _mapping: mapping,
+            translation,
+            log_page_size,
+            writable,
+        })
+    }
 }
 
 impl MemoryRegion {
@@ -144,92 +169,201 @@ impl MemoryRegion {
         access: MemoryAccess,
     ) -> Result<Arc<Self>, Error> {
         let device = pd.device();
-        let limits = device.limits();
-        check(address, length, virtual_address, access)?;
-        if length as u64 > limits.max_mr_length {
-            let what = "the memory region is too long";
-            return Err(Error::InvalidArgument { what });
-        }
-        let lease = pd.lease()?;
-        let log_page = log_page_size(address, length, limits.page_sizes);
-        let page_size = 1usize << log_page;
-        let writes = access.local_write || access.remote_write || access.remote_atomic;
-        let dma_access = if writes {
-            DmaAccess::ReadWrite
-        } else {
-            DmaAccess::Read
-        };
-        let mapping = UserMapping::new(device.space(), address, length, page_size, dma_access)?;
-        let pages = mapping.length() as u64 >> log_page;
-        let translation = TranslationRange::new(pd, mapping.iova(), pages, log_page)?;
-        let mut word = MemoryEntryWord::default();
-        word.set_log_page_size(log_page);
-        word.set_valid(true);
-        let entry = MemoryEntry {
-            word,
-            key: device.next_key_variant().into(),
-            pd: pd.number(),
-            access: access.into(),
-            start: virtual_address,
-            length: length as u64,
-            translation: translation.start,
-            first_page_offset: (address & (page_size - 1)) as u64,
-            ..MemoryEntry::default()
-        };
-        let key = device.create_mr(&entry)?;
-        let resources = Resources {
-            _mapping: mapping,
-            _translation: translation,
-            _lease: lease,
-        };
-        Ok(Arc::new(Self {
-            pd: Arc::clone(pd),
-            key,
+        let range = MemoryRange {
             address,
             length,
-            resources: Mutex::new(Some(resources)),
+            virtual_address,
+        };
+        check_range(device, &range)?;
+        check_access(access)?;
+        Self::create(
+            device,
+            Region {
+                owner: Owner::new(pd)?,
+                backing: Backing::Application(Pages::new(device, &range, access)?),
+                range,
+                access,
+            },
+        )
+    }
+
+    /// Registers `length` bytes of device memory from byte `offset` on. WQEs and peers name the
+    /// first of them `virtual_address`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`] for an empty range, one that does not lie in the device memory,
+    /// device memory of another device, or contradicting rights; [`Error::NoResources`].
+    pub fn register_device_memory(
+        pd: &Arc<ProtectionDomain>,
+        memory: &Arc<DeviceMemory>,
+        offset: u64,
+        length: usize,
+        virtual_address: u64,
+        access: MemoryAccess,
+    ) -> Result<Arc<Self>, Error> {
+        let device = pd.device();
+        if !Arc::ptr_eq(memory.device(), device) {
+            let what = "device memory of another device";
+            return Err(Error::InvalidArgument { what });
+        }
+        let range = MemoryRange {
+            address: 0,
+            length,
+            virtual_address,
+        };
+        check_range(device, &range)?;
+        check_access(access)?;
+        let backing = Backing::Device {
+            place: memory.place(offset, length as u64)?,
+            _memory: Arc::clone(memory),
+            _lease: memory.lease()?,
+        };
+        Self::create(
+            device,
+            Region {
+                owner: Owner::new(pd)?,
+                backing,
+                range,
+                access,
+            },
+        )
+    }
+
+    /// Registers a region without memory, for any address: what the device writes there is
+    /// dropped, what it reads is zero. Peers do not reach it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoResources`], and what the device answers.
+    pub fn register_null(pd: &Arc<ProtectionDomain>) -> Result<Arc<Self>, Error> {
+        let device = pd.device();
+        let range = MemoryRange {
+            address: 0,
+            length: usize::MAX,
+            virtual_address: 0,
+        };
+        let access = MemoryAccess {
+            local_write: true,
+            ..MemoryAccess::default()
+        };
+        Self::create(
+            device,
+            Region {
+                owner: Owner::new(pd)?,
+                backing: Backing::Null,
+                range,
+                access,
+            },
+        )
+    }
+
+    fn create(device: &Arc<Device>, region: Region) -> Result<Arc<Self>, Error> {
+        let key = device.create_mr(&region.entry(device.next_key_variant(None)))?;
+        Ok(Arc::new(Self {
+            device: Arc::clone(device),
+            key: AtomicU32::new(key),
+            state: Mutex::new(Some(region)),
         }))
     }
 
-    /// Local key.
+    /// Local key. Changes with [`MemoryRegion::reregister`].
     pub fn lkey(&self) -> LKey {
-        LKey(self.key)
+        LKey(self.key.load(Ordering::Acquire))
     }
 
-    /// Remote key.
+    /// Remote key. Changes with [`MemoryRegion::reregister`].
     pub fn rkey(&self) -> RKey {
-        RKey(self.key)
+        RKey(self.key.load(Ordering::Acquire))
     }
 
-    /// First address in this process.
+    /// The memory; `None` when deregistered. Regions of device memory and null regions have an
+    /// address of zero.
+    pub fn range(&self) -> Option<MemoryRange> {
+        self.state.lock().as_ref().map(|region| region.range)
+    }
+
+    /// First address in this process; zero when it has none.
     pub fn address(&self) -> usize {
-        self.address
+        self.range().map_or(0, |range| range.address)
     }
 
     /// Bytes.
     pub fn length(&self) -> usize {
-        self.length
+        self.range().map_or(0, |range| range.length)
     }
 
-    /// Protection domain.
-    pub fn pd(&self) -> &Arc<ProtectionDomain> {
-        &self.pd
+    /// Changes protection domain, memory and rights, or some of them, with one command. The keys
+    /// change.
+    ///
+    /// # Errors
+    ///
+    /// As [`MemoryRegion::register`]; [`Error::NotSupported`] for other memory of a null region or
+    /// one of device memory, [`Error::Command`] while windows are bound to the region,
+    /// [`Error::Destroyed`]. The region is what it was then.
+    pub fn reregister(&self, change: &Reregistration) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        let region = state.as_mut().ok_or(Error::Destroyed)?;
+        let access = change.access.unwrap_or(region.access);
+        let range = change.range.unwrap_or(region.range);
+        check_access(access)?;
+        let owner = match &change.pd {
+            Some(pd) if !Arc::ptr_eq(pd.device(), &self.device) => {
+                let what = "a PD of another device";
+                return Err(Error::InvalidArgument { what });
+            }
+            Some(pd) => Some(Owner::new(pd)?),
+            None => None,
+        };
+        let pages = match &region.backing {
+            Backing::Application(pages) => {
+                let needed = change.range.is_some() || access.writes() && !pages.writable;
+                if change.range.is_some() {
+                    check_range(&self.device, &range)?;
+                }
+                needed.then(|| Pages::new(&self.device, &range, access))
+            }
+            _ if change.range.is_some() => {
+                let what = "other memory for a region without memory of the application";
+                return Err(Error::NotSupported { what });
+            }
+            _ => None,
+        };
+        let pages = pages.transpose()?;
+        let key = self.key.load(Ordering::Relaxed);
+        let mut entry = region.entry(self.device.next_key_variant(Some(key)));
+        entry.pd = owner.as_ref().map_or(entry.pd, |owner| owner.pd);
+        entry.access = access.into();
+        if let Some(pages) = &pages {
+            place(&mut entry, &range, pages);
+        }
+        let key = self.device.modify_mr(key, &entry)?;
+        self.key.store(key, Ordering::Release);
+        region.access = access;
+        region.range = range;
+        if let Some(owner) = owner {
+            region.owner = owner;
+        }
+        if let Some(pages) = pages {
+            region.backing = Backing::Application(pages);
+        }
+        Ok(())
     }
 
     /// Deregisters the region. The device does not touch the memory any more.
     ///
     /// # Errors
     ///
-    /// What the device answers, [`Error::Destroyed`] the second time.
+    /// [`Error::Command`] (`EBUSY`) while windows are bound to it, what else the device answers,
+    /// [`Error::Destroyed`] the second time.
     pub fn deregister(&self) -> Result<(), Error> {
-        let mut resources = self.resources.lock();
-        if resources.is_none() {
+        let mut state = self.state.lock();
+        if state.is_none() {
             return Err(Error::Destroyed);
         }
-        self.pd
-            .device()
-            .destroy(CommandOpcode::DESTROY_MR, self.key.into())?;
-        *resources = None;
+        let key = self.key.load(Ordering::Relaxed);
+        self.device.destroy(CommandOpcode::DESTROY_MR, key.into())?;
+        *state = None;
         Ok(())
     }
 }
@@ -238,23 +372,70 @@ impl Drop for MemoryRegion {
     fn drop(&mut self) {
         match self.deregister() {
             Ok(()) | Err(Error::Destroyed) => {}
-            Err(error) => tracing::warn!(key = self.key, %error, "MR not deregistered"),
+            Err(error) => {
+                let key = self.lkey().0;
+                tracing::warn!(key, %error, "MR not deregistered");
+            }
         }
     }
 }
 
-fn check(
-    address: usize,
-    length: usize,
-    virtual_address: u64,
-    access: MemoryAccess,
-) -> Result<(), Error> {
-    let end = address.checked_add(length);
-    let virtual_end = virtual_address.checked_add(length as u64);
-    if length == 0 || end.is_none() || virtual_end.is_none() {
+impl Region {
+    /// What the device has to know, with a key of this variant.
+    fn entry(&self, variant: u8) -> MemoryEntry {
+        let mut entry = MemoryEntry {
+            key: variant.into(),
+            pd: self.owner.pd,
+            access: self.access.into(),
+            start: self.range.virtual_address,
+            length: self.range.length as u64,
+            ..MemoryEntry::default()
+        };
+        match &self.backing {
+            Backing::Application(pages) => place(&mut entry, &self.range, pages),
+            Backing::Device { place, .. } => {
+                entry.word = word(|word| word.set_device_memory(true));
+                entry.translation = *place;
+            }
+            Backing::Null => entry.word = word(|word| word.set_null(true)),
+        }
+        entry
+    }
+}
+
+fn word(set: impl FnOnce(&mut MemoryEntryWord)) -> MemoryEntryWord {
+    let mut word = MemoryEntryWord::default();
+    word.set_log_page_size(12);
+    word.set_valid(true);
+    set(&mut word);
+    word
+}
+
+/// Places an entry on pages of the application.
+fn place(entry: &mut MemoryEntry, range: &MemoryRange, pages: &Pages) {
+    let page_mask = (1usize << pages.log_page_size) - 1;
+    entry.word = word(|word| word.set_log_page_size(pages.log_page_size));
+    entry.start = range.virtual_address;
+    entry.length = range.length as u64;
+    entry.translation = pages.translation.start();
+    entry.first_page_offset = (range.address & page_mask) as u64;
+}
+
+fn check_range(device: &Device, range: &MemoryRange) -> Result<(), Error> {
+    let end = range.address.checked_add(range.length);
+    let virtual_end = range.virtual_address.checked_add(range.length as u64);
+    if range.length == 0 || end.is_none() || virtual_end.is_none() {
         let what = "the memory region is empty or wraps around";
         return Err(Error::InvalidArgument { what });
     }
+    if range.length as u64 > device.limits().max_mr_length {
+        let what = "the memory region is too long";
+        return Err(Error::InvalidArgument { what });
+    }
+    Ok(())
+}
+
+fn check_access(access: MemoryAccess) -> Result<(), Error> {
     // IBTA vol 1, 10.6.3.1: who lets peers write must let the local device write.
     if (access.remote_write || access.remote_atomic) && !access.local_write {
         let what = "remote write or atomic without local write";

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::use_count::{Lease, UseCount};
 use std::sync::Arc;
 
-/// A protection domain: QPs and memory regions work together only inside one.
+/// A protection domain: QPs, shared receive queues, memory regions and windows work together only inside one.
 ///
 /// The device knows a protection domain as a number in its contexts; the driver chooses it.
 pub struct ProtectionDomain {
@@ -48,16 +48,9 @@ impl ProtectionDomain {
     ///
     /// # Errors
     ///
-    /// [`Error::Busy`] while it has QPs or memory regions, [`Error::Destroyed`] the second time.
+    /// [`Error::Busy`] while it has users, [`Error::Destroyed`] the second time.
     pub fn dealloc(&self) -> Result<(), Error> {
-        if self.users.is_closed() {
-            return Err(Error::Destroyed);
-        }
-        if self.users.close() {
-            Ok(())
-        } else {
-            Err(Error::Busy)
-        }
+        self.users.close_for_ever()
     }
 
     /// Becomes a user.

@@ -1,161 +1,202 @@
-//! Queue pairs: creation, transitions, query, destruction.
+//! Queue pairs: creation, transitions, query, multicast, destruction.
 
-use crate::attributes::{
-    InitAttributes, InitUpdate, ModifyQp, PathMtu, QpState, QueuePairAttributes, RtrAttributes,
-    RtsAttributes, RtsUpdate, SqdUpdate,
-};
+use crate::attributes::{ModifyQp, QpState, QueuePairAttributes};
+use crate::batch::QueueDoorbell;
 use crate::cq::CompletionQueue;
+use crate::demux::ReceiveShadows;
 use crate::device::Device;
 use crate::dma::DmaBuffer;
+use crate::doorbell::Slot;
 use crate::error::Error;
 use crate::identifier::Qpn;
 use crate::pd::ProtectionDomain;
-use crate::receive_queue::{ReceiveQueue, ReceiveShape};
+use crate::qp_config::{QueuePairCapacity, QueuePairConfig, ReceiveSource, Shapes};
+use crate::receive_queue::ReceiveQueue;
 use crate::ring::Ring;
-use crate::send_queue::{SendLimits, SendQueue, SendShape};
+use crate::send_queue::{SendQueue, SendRules};
+use crate::service::{Operations, Service};
+use crate::srq::SharedReceiveQueue;
+use crate::transition::{attributes, input};
 use crate::use_count::Lease;
-use ferroce_spec::command::{ANY_STATE, ModifyQp as ModifyQpInput, QpAttributeMask};
-use ferroce_spec::context::{PathMtuCode, QpContext, QpShape, ServiceCode};
-use ferroce_spec::wqe::BLOCK_SIZE;
+use crate::xrcd::XrcDomain;
+use ferroce_spec::command::CommandOpcode;
+use ferroce_spec::context::QpContext;
+use ferroce_spec::doorbell::DoorbellKind;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// PSNs, QPNs: 24 bits.
-const MASK_24: u32 = 0xff_ffff;
-
-/// Transport service of a QP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Service {
-    /// Reliable connected.
-    #[default]
-    ReliableConnected,
-    /// Unreliable connected.
-    UnreliableConnected,
-    /// Unreliable datagram.
-    UnreliableDatagram,
-}
-
-/// How a QP shall be.
-#[derive(Clone)]
-pub struct QueuePairConfig {
-    /// Transport service.
-    pub service: Service,
-    /// CQ of the send queue.
-    pub send_cq: Arc<CompletionQueue>,
-    /// CQ of the receive queue.
-    pub receive_cq: Arc<CompletionQueue>,
-    /// Send work requests outstanding.
-    pub max_send_wr: u32,
-    /// Receive work requests outstanding.
-    pub max_recv_wr: u32,
-    /// Scatter/gather elements of a send work request.
-    pub max_send_sge: u32,
-    /// Scatter/gather elements of a receive work request.
-    pub max_recv_sge: u32,
-    /// Bytes of an inline payload.
-    pub max_inline_data: u32,
-    /// All send work requests are signaled.
-    pub signal_all: bool,
-}
-
-/// What a QP was really given: at least what was asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct QueuePairCapacity {
-    /// Send work requests outstanding.
-    pub max_send_wr: u32,
-    /// Receive work requests outstanding.
-    pub max_recv_wr: u32,
-    /// Scatter/gather elements of a send work request.
-    pub max_send_sge: u32,
-    /// Scatter/gather elements of a receive work request.
-    pub max_recv_sge: u32,
-    /// Bytes of an inline payload.
-    pub max_inline_data: u32,
-}
-
 /// A queue pair.
 pub struct QueuePair {
-    pd: Arc<ProtectionDomain>,
-    send_cq: Arc<CompletionQueue>,
-    receive_cq: Arc<CompletionQueue>,
+    device: Arc<Device>,
     number: Qpn,
     service: Service,
     capacity: QueuePairCapacity,
     signal_all: bool,
-    send: SendQueue,
-    receive: ReceiveQueue,
+    parents: Parents,
+    send: Option<SendQueue>,
+    receive: Option<ReceiveQueue>,
     control: Mutex<Control>,
 }
 
-struct Control {
-    /// State into which software has brought the QP; the device may have gone on to ERR.
-    state: QpState,
-    /// PD, send CQ and receive CQ; gone when the QP is destroyed.
-    leases: Option<[Lease; 3]>,
+/// What a QP belongs to.
+#[derive(Default)]
+struct Parents {
+    pd: Option<Arc<ProtectionDomain>>,
+    send_cq: Option<Arc<CompletionQueue>>,
+    receive_cq: Option<Arc<CompletionQueue>>,
+    shared: Option<Arc<SharedReceiveQueue>>,
+    xrc_domain: Option<Arc<XrcDomain>>,
 }
 
-/// Sizes of both queues, and where they lie in the QP's buffer.
-struct Shapes {
-    send: SendShape,
-    receive: ReceiveShape,
-}
-
-impl Shapes {
-    fn new(device: &Device, config: &QueuePairConfig) -> Result<Self, Error> {
-        let limits = device.limits();
-        let send_limits = SendLimits {
-            max_sge: limits.max_sge,
-            max_inline: limits.max_inline,
-            max_blocks_per_wqe: limits.max_send_blocks,
-            log_blocks: limits.log_send_blocks,
+impl Parents {
+    fn of(pd: &Arc<ProtectionDomain>, config: &QueuePairConfig) -> Self {
+        let (receive_cq, shared) = match &config.receive {
+            ReceiveSource::Own { cq, .. } => (Some(Arc::clone(cq)), None),
+            ReceiveSource::Shared { cq, queue } => (Some(Arc::clone(cq)), Some(Arc::clone(queue))),
+            ReceiveSource::None => (None, None),
         };
-        let send = SendShape::new(
-            config.max_send_wr,
-            config.max_send_sge,
-            config.max_inline_data,
-            &send_limits,
-        );
-        let receive = ReceiveShape::new(
-            config.max_recv_wr,
-            config.max_recv_sge,
-            limits.max_sge,
-            limits.log_receives,
-        );
-        Ok(Self {
-            send: send.ok_or(Error::InvalidArgument {
-                what: "size of the send queue",
-            })?,
-            receive: receive.ok_or(Error::InvalidArgument {
-                what: "size of the receive queue",
-            })?,
+        Self {
+            pd: Some(Arc::clone(pd)),
+            send_cq: Some(Arc::clone(&config.send_cq)),
+            receive_cq,
+            shared,
+            xrc_domain: None,
+        }
+    }
+
+    fn leases(&self) -> Result<Vec<Lease>, Error> {
+        let leases = [
+            self.pd.as_ref().map(|pd| pd.lease()),
+            self.send_cq.as_ref().map(|cq| cq.lease()),
+            self.receive_cq.as_ref().map(|cq| cq.lease()),
+            self.shared.as_ref().map(|queue| queue.lease()),
+            self.xrc_domain.as_ref().map(|domain| domain.lease()),
+        ];
+        leases.into_iter().flatten().collect()
+    }
+
+    /// The context that names them.
+    fn context(&self, service: Service) -> QpContext {
+        let cqn = |cq: &Option<Arc<CompletionQueue>>| cq.as_ref().map(|cq| cq.number().0);
+        let send_cqn = cqn(&self.send_cq);
+        let mut context = QpContext {
+            service: service.code(),
+            pd: self.pd.as_ref().map_or(0, |pd| pd.number()),
+            send_cqn: send_cqn.unwrap_or(0),
+            // That of an XRC initiator is never used.
+            receive_cqn: cqn(&self.receive_cq).or(send_cqn).unwrap_or(0),
+            srqn: self.shared.as_ref().map_or(0, |queue| queue.number().0),
+            xrcd: self.xrc_domain.as_ref().map_or(0, |domain| domain.number()),
+            ..QpContext::default()
+        };
+        context.shape.set_uses_srq(self.shared.is_some());
+        context
+    }
+
+    /// The CQs, each once.
+    fn cqs(&self) -> impl Iterator<Item = &Arc<CompletionQueue>> {
+        let receive_cq = self.receive_cq.as_ref();
+        let other = receive_cq.filter(|receive_cq| {
+            let send_cq = self.send_cq.as_ref();
+            send_cq.is_none_or(|send_cq| !Arc::ptr_eq(send_cq, receive_cq))
+        });
+        self.send_cq.iter().chain(other)
+    }
+
+    /// Removes a QP and its entries from the CQs.
+    fn disconnect(&self, number: Qpn) {
+        for cq in self.cqs() {
+            cq.remove_queue(number);
+        }
+    }
+}
+
+struct Control {
+    /// State into which software has brought the QP; the device may have gone on to SQE or ERR.
+    state: QpState,
+    /// Being a user of the parents; gone when the QP is destroyed.
+    leases: Option<Vec<Lease>>,
+}
+
+impl Control {
+    fn new(leases: Vec<Lease>) -> Mutex<Self> {
+        Mutex::new(Self {
+            state: QpState::Reset,
+            leases: Some(leases),
         })
     }
 
-    fn send_size(&self) -> usize {
-        BLOCK_SIZE << self.send.log_blocks
+    fn check(&self) -> Result<(), Error> {
+        self.leases.as_ref().map(|_| ()).ok_or(Error::Destroyed)
+    }
+}
+
+/// Rings and doorbell slots of a QP.
+struct Resources {
+    shapes: Shapes,
+    buffer: Arc<DmaBuffer>,
+    send_slot: Slot,
+    receive_slot: Option<Slot>,
+}
+
+impl Resources {
+    fn new(device: &Arc<Device>, shapes: Shapes) -> Result<Self, Error> {
+        let send_slot = device.allocate_slot()?;
+        let receive_slot = shapes.receive.map(|_| device.allocate_slot());
+        let receive_slot = receive_slot.transpose()?;
+        let buffer = DmaBuffer::new(device.space(), shapes.buffer_size())?;
+        Ok(Self {
+            shapes,
+            buffer: Arc::new(buffer),
+            send_slot,
+            receive_slot,
+        })
     }
 
-    /// The receive ring lies behind the send ring, whose size is a multiple of 64.
-    fn buffer_size(&self) -> usize {
-        self.send_size() + self.receive.ring_size()
-    }
-
-    fn context(&self) -> QpShape {
-        let mut shape = QpShape::default();
-        shape.set_log_send_blocks(self.send.log_blocks);
-        shape.set_log_receives(self.receive.log_entries);
-        shape.set_log_receive_stride(self.receive.log_stride);
-        shape
-    }
-
-    fn capacity(&self) -> QueuePairCapacity {
-        QueuePairCapacity {
-            max_send_wr: self.send.max_wr,
-            max_recv_wr: self.receive.max_wr,
-            max_send_sge: self.send.max_sge,
-            max_recv_sge: self.receive.max_sge,
-            max_inline_data: self.send.max_inline,
+    fn describe(&self, context: &mut QpContext) {
+        let uses_srq = context.shape.uses_srq();
+        context.shape = self.shapes.context();
+        context.shape.set_uses_srq(uses_srq);
+        context.send_base = self.buffer.iova();
+        context.send_doorbell_slot = self.send_slot.number();
+        if let Some(slot) = &self.receive_slot {
+            context.receive_base = self.buffer.iova() + self.shapes.send_size() as u64;
+            context.receive_doorbell_slot = slot.number();
         }
+    }
+
+    /// The queues of QP `number`, which its CQs know from now on.
+    fn connect(
+        self,
+        device: &Device,
+        number: Qpn,
+        rules: SendRules,
+        parents: &Parents,
+    ) -> (SendQueue, Option<ReceiveQueue>) {
+        let (bus, shapes) = (device.bus(), &self.shapes);
+        let send_size = shapes.send_size();
+        let ring = Ring::new(&self.buffer, 0, send_size);
+        let kind = DoorbellKind::SEND_QUEUE;
+        let doorbell = QueueDoorbell::new(bus, self.send_slot, kind, number.0);
+        let (send, send_shadow) = SendQueue::new(doorbell, ring, shapes.send, rules);
+        let own = self.receive_slot.zip(shapes.receive).map(|(slot, shape)| {
+            let ring = Ring::new(&self.buffer, send_size, shape.ring_size());
+            let kind = DoorbellKind::RECEIVE_QUEUE;
+            let doorbell = QueueDoorbell::new(bus, slot, kind, number.0);
+            ReceiveQueue::new(doorbell, ring, shape)
+        });
+        let shared = parents.shared.as_ref();
+        let receives = match &own {
+            Some((_, shadow)) => Some(ReceiveShadows::Own(Arc::clone(shadow))),
+            None => shared.map(|queue| ReceiveShadows::Shared(Arc::clone(queue.tags()))),
+        };
+        if let Some(cq) = &parents.send_cq {
+            cq.add_queue(number, Some(send_shadow), None);
+        }
+        if let Some(cq) = &parents.receive_cq {
+            cq.add_queue(number, None, receives);
+        }
+        (send, own.map(|(queue, _)| queue))
     }
 }
 
@@ -164,72 +205,69 @@ impl QueuePair {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] for sizes that the device does not have or CQs of another
-    /// device, [`Error::NotSupported`] for a service that it does not have,
-    /// [`Error::NoResources`], and what the device answers.
+    /// [`Error::InvalidArgument`] for sizes that the device does not have, objects of another
+    /// device, or receives that the service does not have; [`Error::NotSupported`] for a service
+    /// that the device does not have; [`Error::NoResources`], and what the device answers.
     pub fn create(
         pd: &Arc<ProtectionDomain>,
         config: &QueuePairConfig,
     ) -> Result<Arc<Self>, Error> {
         let device = pd.device();
-        if config.service != Service::ReliableConnected {
-            let what = "transport services other than RC";
-            return Err(Error::NotSupported { what });
-        }
-        let same = |cq: &CompletionQueue| Arc::ptr_eq(cq.device(), device);
-        if !same(&config.send_cq) || !same(&config.receive_cq) {
-            let what = "a CQ of another device";
-            return Err(Error::InvalidArgument { what });
-        }
-        let shapes = Shapes::new(device, config)?;
-        let leases = [
-            pd.lease()?,
-            config.send_cq.lease()?,
-            config.receive_cq.lease()?,
-        ];
-        let send_slot = device.allocate_slot()?;
-        let receive_slot = device.allocate_slot()?;
-        let buffer = Arc::new(DmaBuffer::new(device.space(), shapes.buffer_size())?);
-        let context = QpContext {
-            service: ServiceCode::RELIABLE_CONNECTED,
-            pd: pd.number(),
-            send_cqn: config.send_cq.number().0,
-            receive_cqn: config.receive_cq.number().0,
-            send_base: buffer.iova(),
-            receive_base: buffer.iova() + shapes.send_size() as u64,
-            shape: shapes.context(),
-            send_doorbell_slot: send_slot.number(),
-            receive_doorbell_slot: receive_slot.number(),
-            ..QpContext::default()
+        config.check(device)?;
+        let limits = device.limits();
+        let shapes = Shapes::new(limits, config)?;
+        let parents = Parents::of(pd, config);
+        let leases = parents.leases()?;
+        let resources = Resources::new(device, shapes)?;
+        let mut context = parents.context(config.service);
+        resources.describe(&mut context);
+        let rules = SendRules {
+            addressing: config.service.addressing(),
+            operations: Operations::of(config.service, limits.features),
+            signal_all: config.signal_all,
         };
-        let send_ring = Ring::new(&buffer, 0, shapes.send_size());
-        let receive_ring = Ring::new(&buffer, shapes.send_size(), shapes.receive.ring_size());
-        let bus = device.bus();
         let (number, (send, receive)) = device.create_qp(&context, |number| {
-            let (shape, all) = (shapes.send, config.signal_all);
-            let (send, send_shadow) = SendQueue::new(number, bus, send_slot, send_ring, shape, all);
-            let (receive, receive_shadow) =
-                ReceiveQueue::new(number, bus, receive_slot, receive_ring, shapes.receive);
-            let (send_cq, receive_cq) = (&config.send_cq, &config.receive_cq);
-            send_cq.add_queue(number, Some(send_shadow), None);
-            receive_cq.add_queue(number, None, Some(receive_shadow));
-            (send, receive)
+            resources.connect(device, number, rules, &parents)
         })?;
-        let control = Control {
-            state: QpState::Reset,
-            leases: Some(leases),
-        };
         Ok(Arc::new(Self {
-            pd: Arc::clone(pd),
-            send_cq: Arc::clone(&config.send_cq),
-            receive_cq: Arc::clone(&config.receive_cq),
+            device: Arc::clone(device),
             number,
             service: config.service,
             capacity: shapes.capacity(),
             signal_all: config.signal_all,
-            send,
+            parents,
+            send: Some(send),
             receive,
-            control: Mutex::new(control),
+            control: Control::new(leases),
+        }))
+    }
+
+    /// Creates an XRC target QP in RESET. It has no queues, no CQs and no protection domain: all
+    /// that is the shared receive queue's which the peer names.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoResources`], and what the device answers.
+    pub fn create_xrc_target(domain: &Arc<XrcDomain>) -> Result<Arc<Self>, Error> {
+        let device = domain.device();
+        let service = Service::XrcTarget;
+        let parents = Parents {
+            xrc_domain: Some(Arc::clone(domain)),
+            ..Parents::default()
+        };
+        let leases = parents.leases()?;
+        let context = parents.context(service);
+        let (number, ()) = device.create_qp(&context, |_| ())?;
+        Ok(Arc::new(Self {
+            device: Arc::clone(device),
+            number,
+            service,
+            capacity: QueuePairCapacity::default(),
+            signal_all: false,
+            parents,
+            send: None,
+            receive: None,
+            control: Control::new(leases),
         }))
     }
 
@@ -253,35 +291,45 @@ impl QueuePair {
         self.signal_all
     }
 
-    /// Protection domain.
-    pub fn pd(&self) -> &Arc<ProtectionDomain> {
-        &self.pd
+    /// Protection domain; XRC targets have none.
+    pub fn pd(&self) -> Option<&Arc<ProtectionDomain>> {
+        self.parents.pd.as_ref()
     }
 
-    /// CQ of the send queue.
-    pub fn send_cq(&self) -> &Arc<CompletionQueue> {
-        &self.send_cq
+    /// CQ of the send queue; XRC targets have none.
+    pub fn send_cq(&self) -> Option<&Arc<CompletionQueue>> {
+        self.parents.send_cq.as_ref()
     }
 
-    /// CQ of the receive queue.
-    pub fn receive_cq(&self) -> &Arc<CompletionQueue> {
-        &self.receive_cq
+    /// CQ of the receives; XRC QPs have none.
+    pub fn receive_cq(&self) -> Option<&Arc<CompletionQueue>> {
+        self.parents.receive_cq.as_ref()
     }
 
-    /// The send queue.
+    /// The shared receive queue, if it uses one. That of XRC targets is the peer's choice.
+    pub fn shared_receive_queue(&self) -> Option<&Arc<SharedReceiveQueue>> {
+        self.parents.shared.as_ref()
+    }
+
+    /// XRC domain of an XRC target.
+    pub fn xrc_domain(&self) -> Option<&Arc<XrcDomain>> {
+        self.parents.xrc_domain.as_ref()
+    }
+
+    /// The send queue; XRC targets have none.
     #[inline]
-    pub fn send_queue(&self) -> &SendQueue {
-        &self.send
+    pub fn send_queue(&self) -> Option<&SendQueue> {
+        self.send.as_ref()
     }
 
-    /// The receive queue.
+    /// The receive queue of its own, if it has one.
     #[inline]
-    pub fn receive_queue(&self) -> &ReceiveQueue {
-        &self.receive
+    pub fn receive_queue(&self) -> Option<&ReceiveQueue> {
+        self.receive.as_ref()
     }
 
-    /// State into which software has brought the QP. The device may have gone on to ERR; only
-    /// [`QueuePair::query`] knows.
+    /// State into which software has brought the QP. The device may have gone on to SQE or ERR;
+    /// only [`QueuePair::query`] knows.
     pub fn software_state(&self) -> QpState {
         self.control.lock().state
     }
@@ -290,18 +338,17 @@ impl QueuePair {
     ///
     /// # Errors
     ///
+    /// [`Error::InvalidArgument`] for a transition or an attribute that the service does not have;
     /// [`Error::Command`] when the QP is not in the state from which the transition begins, or an
     /// attribute is out of its range; [`Error::Destroyed`].
     pub fn modify(&self, transition: &ModifyQp) -> Result<(), Error> {
         let mut control = self.control.lock();
-        if control.leases.is_none() {
-            return Err(Error::Destroyed);
-        }
+        control.check()?;
         if *transition == ModifyQp::ToReset {
             return self.modify_to_reset(&mut control);
         }
-        let (target, input) = input(transition);
-        self.pd.device().modify_qp(self.number, &input)?;
+        let (target, input) = input(self.service, transition)?;
+        self.device.modify_qp(self.number, &input)?;
         control.state = target;
         self.open_queues(target);
         Ok(())
@@ -311,27 +358,62 @@ impl QueuePair {
     /// left of its work is removed.
     fn modify_to_reset(&self, control: &mut Control) -> Result<(), Error> {
         self.open_queues(QpState::Reset);
-        let (_, input) = input(&ModifyQp::ToReset);
-        if let Err(error) = self.pd.device().modify_qp(self.number, &input) {
+        let (_, input) = input(self.service, &ModifyQp::ToReset)?;
+        self.flush_shared_receive(control);
+        if let Err(error) = self.device.modify_qp(self.number, &input) {
             self.open_queues(control.state);
             return Err(error);
         }
         control.state = QpState::Reset;
-        self.send.reset();
-        self.receive.reset();
-        self.send_cq.reset_queue(self.number);
-        if !Arc::ptr_eq(&self.send_cq, &self.receive_cq) {
-            self.receive_cq.reset_queue(self.number);
+        if let Some(send) = &self.send {
+            send.reset();
+        }
+        if let Some(receive) = &self.receive {
+            receive.reset();
+        }
+        for cq in self.parents.cqs() {
+            cq.reset_queue(self.number);
         }
         Ok(())
+    }
+
+    /// Lets the device complete the WQE of a shared receive queue that the QP has taken for a
+    /// message that has begun. It would be lost in RESET and by destroying the QP: only its
+    /// completion says which one it was, and gives its place back.
+    fn flush_shared_receive(&self, control: &mut Control) {
+        let takes_shared = self.parents.shared.is_some() || self.service == Service::XrcTarget;
+        let receives = matches!(
+            control.state,
+            QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe
+        );
+        if !takes_shared || !receives {
+            return;
+        }
+        // Nobody wants to hear any more that the QP was in error.
+        self.device.mute_qp(self.number, true);
+        let flushed = input(self.service, &ModifyQp::ToErr)
+            .and_then(|(_, input)| self.device.modify_qp(self.number, &input));
+        self.device.mute_qp(self.number, false);
+        match flushed {
+            Ok(()) => control.state = QpState::Err,
+            Err(error) => tracing::debug!(qpn = self.number.0, %error, "QP not flushed"),
+        }
     }
 
     /// Allows posting where IBTA vol 1, 10.3.1 does: receives from INIT on, sends from RTS on; in
     /// the error states both are accepted, and the device flushes them.
     fn open_queues(&self, state: QpState) {
         let sends = !matches!(state, QpState::Reset | QpState::Init | QpState::Rtr);
-        self.send.set_open(sends);
-        self.receive.set_open(state != QpState::Reset);
+        self.set_open(sends, state != QpState::Reset);
+    }
+
+    fn set_open(&self, sends: bool, receives: bool) {
+        if let Some(send) = &self.send {
+            send.set_open(sends);
+        }
+        if let Some(receive) = &self.receive {
+            receive.set_open(receives);
+        }
     }
 
     /// Asks the device what the QP is now.
@@ -342,29 +424,53 @@ impl QueuePair {
     /// [`Error::Destroyed`].
     pub fn query(&self) -> Result<QueuePairAttributes, Error> {
         let control = self.control.lock();
-        if control.leases.is_none() {
-            return Err(Error::Destroyed);
-        }
-        let device = self.pd.device();
-        attributes(&device.query_qp(self.number)?)
+        control.check()?;
+        attributes(&self.device.query_qp(self.number)?)
     }
 
-    /// Destroys the QP. None of its completions will be seen any more.
+    /// Attaches the QP to a multicast group.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`] unless it is a UD QP, what the device answers,
+    /// [`Error::Destroyed`].
+    pub fn attach_multicast(&self, gid: [u8; 16]) -> Result<(), Error> {
+        self.set_multicast(CommandOpcode::ATTACH_MULTICAST, gid)
+    }
+
+    /// Detaches the QP from a multicast group.
+    ///
+    /// # Errors
+    ///
+    /// As [`QueuePair::attach_multicast`]; [`Error::Command`] when it is not attached.
+    pub fn detach_multicast(&self, gid: [u8; 16]) -> Result<(), Error> {
+        self.set_multicast(CommandOpcode::DETACH_MULTICAST, gid)
+    }
+
+    fn set_multicast(&self, opcode: CommandOpcode, gid: [u8; 16]) -> Result<(), Error> {
+        if self.service != Service::UnreliableDatagram {
+            let what = "multicast of a service other than UD";
+            return Err(Error::InvalidArgument { what });
+        }
+        let control = self.control.lock();
+        control.check()?;
+        self.device.set_multicast(opcode, self.number, gid)
+    }
+
+    /// Destroys the QP. None of its completions will be seen any more, save those of XRC targets,
+    /// which are the shared receive queue's.
     ///
     /// # Errors
     ///
     /// What the device answers, [`Error::Destroyed`] the second time.
     pub fn destroy(&self) -> Result<(), Error> {
         let mut control = self.control.lock();
-        if control.leases.is_none() {
-            return Err(Error::Destroyed);
-        }
-        self.send.set_open(false);
-        self.receive.set_open(false);
-        let result = self.pd.device().destroy_qp(self.number, || {
-            self.send_cq.remove_queue(self.number);
-            self.receive_cq.remove_queue(self.number);
-        });
+        control.check()?;
+        self.set_open(false, false);
+        self.flush_shared_receive(&mut control);
+        let result = self
+            .device
+            .destroy_qp(self.number, || self.parents.disconnect(self.number));
         match result {
             Ok(()) => control.leases = None,
             Err(_) => self.open_queues(control.state),
@@ -379,178 +485,9 @@ impl Drop for QueuePair {
             Ok(()) | Err(Error::Destroyed) => {}
             Err(error) => {
                 tracing::warn!(qpn = self.number.0, %error, "QP not destroyed");
-                self.pd.device().forget_qp(self.number);
-                self.send_cq.remove_queue(self.number);
-                self.receive_cq.remove_queue(self.number);
+                self.device.forget_qp(self.number);
+                self.parents.disconnect(self.number);
             }
         }
     }
-}
-
-/// Collects attributes for a MODIFY_QP, and the mask that says which.
-#[derive(Default)]
-struct Attributes {
-    mask: QpAttributeMask,
-    context: QpContext,
-}
-
-macro_rules! setters {
-    ( $(
-        $name:ident($value:ident: $kind:ty): $set_mask:ident, |$context:ident| $store:expr;
-    )* ) => {
-        impl Attributes {
-            $(
-                fn $name(&mut self, $value: impl Into<Option<$kind>>) {
-                    if let Some($value) = $value.into() {
-                        self.mask.$set_mask(true);
-                        let $context = &mut self.context;
-                        $store;
-                    }
-                }
-            )*
-        }
-    };
-}
-
-setters! {
-    access(value: crate::QpAccess): set_access, |c| c.access = value.into();
-    p_key_index(value: u16): set_p_key, |c| c.p_key_index = value.into();
-    port(value: u8): set_port, |c| c.port = value;
-    path(value: crate::AddressVector): set_path, |c| c.path = (&value).into();
-    path_mtu(value: PathMtu): set_path_mtu, |c| c.path_mtu = PathMtuCode(value as u8);
-    timeout(value: u8): set_timeout, |c| c.retry.set_timeout(value & 0x1f);
-    retry_count(value: u8): set_retry_count, |c| c.retry.set_retry_count(value & 7);
-    rnr_retry(value: u8): set_rnr_retry, |c| c.retry.set_rnr_retry(value & 7);
-    rq_psn(value: u32): set_receive_psn, |c| c.receive_psn = value & MASK_24;
-    sq_psn(value: u32): set_send_psn, |c| c.send_psn = value & MASK_24;
-    max_rd_atomic(value: u8): set_max_rd_atomic, |c| c.max_rd_atomic = value;
-    max_dest_rd_atomic(value: u8): set_max_dest_rd_atomic, |c| c.max_dest_rd_atomic = value;
-    min_rnr_timer(value: u8): set_min_rnr_timer, |c| c.retry.set_min_rnr_timer(value & 0x1f);
-    dest_qpn(value: Qpn): set_dest_qpn, |c| c.dest_qpn = value.0 & MASK_24;
-}
-
-impl Attributes {
-    fn init(&mut self, init: &InitAttributes) {
-        self.p_key_index(init.p_key_index);
-        self.port(init.port);
-        self.access(init.access);
-    }
-
-    fn init_update(&mut self, update: &InitUpdate) {
-        self.p_key_index(update.p_key_index);
-        self.port(update.port);
-        self.access(update.access);
-    }
-
-    fn rtr(&mut self, rtr: &RtrAttributes) {
-        self.path_mtu(rtr.path_mtu);
-        self.dest_qpn(rtr.dest_qpn);
-        self.rq_psn(rtr.rq_psn);
-        self.max_dest_rd_atomic(rtr.max_dest_rd_atomic);
-        self.min_rnr_timer(rtr.min_rnr_timer);
-        self.path(rtr.path);
-        self.access(rtr.access);
-        self.p_key_index(rtr.p_key_index);
-    }
-
-    fn rts(&mut self, rts: &RtsAttributes) {
-        self.sq_psn(rts.sq_psn);
-        self.timeout(rts.timeout);
-        self.retry_count(rts.retry_count);
-        self.rnr_retry(rts.rnr_retry);
-        self.max_rd_atomic(rts.max_rd_atomic);
-        self.access(rts.access);
-        self.min_rnr_timer(rts.min_rnr_timer);
-    }
-
-    fn rts_update(&mut self, update: &RtsUpdate) {
-        self.access(update.access);
-        self.min_rnr_timer(update.min_rnr_timer);
-    }
-
-    fn sqd_update(&mut self, update: &SqdUpdate) {
-        self.p_key_index(update.p_key_index);
-        self.port(update.port);
-        self.access(update.access);
-        self.path(update.path);
-        self.timeout(update.timeout);
-        self.retry_count(update.retry_count);
-        self.rnr_retry(update.rnr_retry);
-        self.max_rd_atomic(update.max_rd_atomic);
-        self.max_dest_rd_atomic(update.max_dest_rd_atomic);
-        self.min_rnr_timer(update.min_rnr_timer);
-    }
-}
-
-/// The state to which a transition leads, and the command that makes it.
-fn input(transition: &ModifyQp) -> (QpState, ModifyQpInput) {
-    use QpState::{Err, Init, Reset, Rtr, Rts, Sqd};
-    let mut attributes = Attributes::default();
-    let (from, to) = match transition {
-        ModifyQp::ToReset => (None, Reset),
-        ModifyQp::ToInit(init) => {
-            attributes.init(init);
-            (Some(Reset), Init)
-        }
-        ModifyQp::InitToInit(update) => {
-            attributes.init_update(update);
-            (Some(Init), Init)
-        }
-        ModifyQp::ToRtr(rtr) => {
-            attributes.rtr(rtr);
-            (Some(Init), Rtr)
-        }
-        ModifyQp::ToRts(rts) => {
-            attributes.rts(rts);
-            (Some(Rtr), Rts)
-        }
-        ModifyQp::UpdateRts(update) => {
-            attributes.rts_update(update);
-            (Some(Rts), Rts)
-        }
-        ModifyQp::ToSqd { notify_drained } => {
-            attributes.mask.set_drained_event(*notify_drained);
-            (Some(Rts), Sqd)
-        }
-        ModifyQp::SqdUpdate(update) => {
-            attributes.sqd_update(update);
-            (Some(Sqd), Sqd)
-        }
-        ModifyQp::SqdToRts(update) => {
-            attributes.rts_update(update);
-            (Some(Sqd), Rts)
-        }
-        ModifyQp::ToErr => (None, Err),
-    };
-    let input = ModifyQpInput {
-        state: to as u32,
-        current_state: from.map_or(ANY_STATE, |state| state as u32),
-        mask: attributes.mask,
-        reserved: 0,
-        context: attributes.context,
-    };
-    (to, input)
-}
-
-fn attributes(context: &QpContext) -> Result<QueuePairAttributes, Error> {
-    let state = QpState::from_code(context.state).ok_or(Error::BadAnswer { what: "QP state" })?;
-    Ok(QueuePairAttributes {
-        state,
-        draining: context.draining != 0,
-        path_mtu: PathMtu::from_number(context.path_mtu.0.into()),
-        q_key: context.q_key,
-        rq_psn: context.receive_psn & MASK_24,
-        sq_psn: context.send_psn & MASK_24,
-        dest_qpn: Qpn(context.dest_qpn & MASK_24),
-        access: context.access.into(),
-        path: (&context.path).into(),
-        p_key_index: context.p_key_index as u16,
-        max_rd_atomic: context.max_rd_atomic,
-        max_dest_rd_atomic: context.max_dest_rd_atomic,
-        min_rnr_timer: context.retry.min_rnr_timer(),
-        port: context.port,
-        timeout: context.retry.timeout(),
-        retry_count: context.retry.retry_count(),
-        rnr_retry: context.retry.rnr_retry(),
-    })
 }

@@ -1,17 +1,13 @@
 //! Receive queue: buffers into receive WQEs, and the doorbell. Hot path.
 
-use crate::bus::Bus;
-use crate::doorbell::Slot;
+use crate::batch::{Batch, QueueDoorbell, QueueState};
 use crate::error::PostError;
-use crate::identifier::Qpn;
 use crate::request::DataSegment;
-use crate::ring::Ring;
+use crate::ring::{Ring, RingWriter};
 use crate::shadow::ReceiveShadow;
-use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use ferroce_spec::wqe::L_KEY_END;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
 
 /// Sizes of a receive queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,16 +17,17 @@ pub(crate) struct ReceiveShape {
     pub(crate) max_sge: u32,
     /// Base-2 logarithm of the entries of the ring.
     pub(crate) log_entries: u8,
-    /// Base-2 logarithm of the bytes of an entry, 4 to 8.
+    /// Base-2 logarithm of the bytes of an entry.
     pub(crate) log_stride: u8,
 }
 
 impl ReceiveShape {
-    /// The smallest ring that holds `max_wr` work requests of `max_sge` elements; then whatever
-    /// fits it. `None` when the limits do not allow it.
+    /// The smallest ring that holds `max_wr` work requests of `max_sge` elements behind a head of
+    /// `head` bytes; then whatever fits it. `None` when the limits do not allow it.
     pub(crate) fn new(
         max_wr: u32,
         max_sge: u32,
+        head: usize,
         max_sge_limit: u32,
         log_entries_limit: u8,
     ) -> Option<Self> {
@@ -42,10 +39,12 @@ impl ReceiveShape {
         if log_entries > log_entries_limit {
             return None;
         }
-        let stride = max_sge.max(1).next_power_of_two() * DataSegment::SIZE as u32;
+        let stride = head + max_sge.max(1) as usize * DataSegment::SIZE;
+        let stride = stride.next_power_of_two();
+        let fitting = (stride - head) / DataSegment::SIZE;
         Some(Self {
             max_wr: if max_wr == 0 { 0 } else { entries },
-            max_sge: (stride / DataSegment::SIZE as u32).min(max_sge_limit),
+            max_sge: (fitting as u32).min(max_sge_limit),
             log_entries,
             log_stride: stride.trailing_zeros() as u8,
         })
@@ -55,16 +54,34 @@ impl ReceiveShape {
     pub(crate) fn ring_size(&self) -> usize {
         1 << (self.log_entries + self.log_stride)
     }
+
+    /// Word of the ring at which entry `index` begins.
+    #[inline]
+    pub(crate) fn first_word(&self, index: u32) -> usize {
+        (index as usize) << (self.log_stride - 3)
+    }
+}
+
+/// Writes the data segments of a receive WQE that has room for `room` of them.
+#[inline]
+pub(crate) fn write_segments(writer: &mut RingWriter<'_>, segments: &[DataSegment], room: usize) {
+    for segment in segments {
+        writer.push(segment.address);
+        writer.push_halves(segment.length, segment.l_key);
+    }
+    if segments.len() < room {
+        writer.push(0);
+        writer.push_halves(0, L_KEY_END);
+    }
 }
 
 /// A receive queue. Cheap to clone; clones are the same queue.
 #[derive(Clone)]
 pub struct ReceiveQueue(Arc<Mutex<ReceiveState>>);
 
-struct ReceiveState {
-    qpn: Qpn,
-    bus: Arc<dyn Bus>,
-    slot: Slot,
+/// What the queue's lock protects.
+pub struct ReceiveState {
+    doorbell: QueueDoorbell,
     ring: Ring,
     shadow: Arc<ReceiveShadow>,
     shape: ReceiveShape,
@@ -78,25 +95,18 @@ struct ReceiveState {
     retired: u32,
 }
 
-/// Posted receives that the device has not been told yet, with the queue locked. Dropping it tells
-/// the device all of them with one doorbell.
-pub struct ReceiveBatch<'a> {
-    state: MutexGuard<'a, ReceiveState>,
-}
+/// Receives posted to a receive queue.
+pub type ReceiveBatch<'a> = Batch<'a, ReceiveState>;
 
 impl ReceiveQueue {
     pub(crate) fn new(
-        qpn: Qpn,
-        bus: &Arc<dyn Bus>,
-        slot: Slot,
+        doorbell: QueueDoorbell,
         ring: Ring,
         shape: ReceiveShape,
     ) -> (Self, Arc<ReceiveShadow>) {
         let shadow = Arc::new(ReceiveShadow::new(shape.log_entries));
         let state = ReceiveState {
-            qpn,
-            bus: Arc::clone(bus),
-            slot,
+            doorbell,
             ring,
             shadow: Arc::clone(&shadow),
             shape,
@@ -111,7 +121,7 @@ impl ReceiveQueue {
     /// Locks the queue for posting.
     #[inline]
     pub fn lock(&self) -> ReceiveBatch<'_> {
-        ReceiveBatch {
+        Batch {
             state: self.0.lock(),
         }
     }
@@ -151,19 +161,6 @@ impl ReceiveBatch<'_> {
     pub fn post(&mut self, wr_id: u64, segments: &[DataSegment]) -> Result<(), PostError> {
         self.state.post(wr_id, segments)
     }
-
-    /// Tells the device everything posted so far.
-    #[inline]
-    pub fn ring(&mut self) {
-        self.state.ring_doorbell();
-    }
-}
-
-impl Drop for ReceiveBatch<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        self.state.ring_doorbell();
-    }
 }
 
 impl ReceiveState {
@@ -181,21 +178,16 @@ impl ReceiveState {
                 return Err(PostError::QueueFull);
             }
         }
-        let log_words = self.shape.log_stride - 3;
-        let mut writer = self.ring.writer((self.producer as usize) << log_words);
-        for segment in segments {
-            writer.push(segment.address);
-            writer.push_halves(segment.length, segment.l_key);
-        }
-        if segments.len() * DataSegment::SIZE < 1 << self.shape.log_stride {
-            writer.push(0);
-            writer.push_halves(0, L_KEY_END);
-        }
+        let mut writer = self.ring.writer(self.shape.first_word(self.producer));
+        let room = (1 << self.shape.log_stride) / DataSegment::SIZE;
+        write_segments(&mut writer, segments, room);
         self.shadow.remember(self.producer, wr_id);
         self.producer = self.producer.wrapping_add(1);
         Ok(())
     }
+}
 
+impl QueueState for ReceiveState {
     #[inline]
     fn ring_doorbell(&mut self) {
         if self.producer == self.rung {
@@ -203,9 +195,6 @@ impl ReceiveState {
         }
         self.rung = self.producer;
         self.shadow.publish(self.producer);
-        let value = DoorbellValue::new(DoorbellKind::RECEIVE_QUEUE, self.qpn.0, self.producer);
-        // The receive WQEs are in memory before the device can hear of them.
-        fence(Ordering::Release);
-        self.bus.doorbell(self.slot.number(), value.bits());
+        self.doorbell.ring(self.producer);
     }
 }

@@ -1,6 +1,8 @@
 //! Work requests as the caller gives them.
 
-use crate::identifier::RKey;
+use crate::attributes::AddressVector;
+use crate::identifier::{LKey, Qpn, RKey, Srqn};
+use ferroce_spec::context::AccessRights;
 
 pub use ferroce_spec::wqe::DataSegment;
 
@@ -11,6 +13,45 @@ pub struct RemoteAddress {
     pub virtual_address: u64,
     /// The region's remote key.
     pub r_key: RKey,
+}
+
+/// What peers may do through a memory window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WindowAccess {
+    /// RDMA WRITE.
+    pub remote_write: bool,
+    /// RDMA READ.
+    pub remote_read: bool,
+    /// Atomics.
+    pub remote_atomic: bool,
+    /// Peers name the first byte 0 (type 2).
+    pub zero_based: bool,
+}
+
+impl From<WindowAccess> for AccessRights {
+    fn from(access: WindowAccess) -> Self {
+        let mut rights = Self::default();
+        rights.set_remote_write(access.remote_write);
+        rights.set_remote_read(access.remote_read);
+        rights.set_remote_atomic(access.remote_atomic);
+        rights.set_zero_based(access.zero_based);
+        rights
+    }
+}
+
+/// What a memory window is bound to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WindowBinding {
+    /// New key of the window: its index with another variant (bits 7:0).
+    pub r_key: RKey,
+    /// Local key of the memory region.
+    pub l_key: LKey,
+    /// First byte, as the region names it.
+    pub address: u64,
+    /// Bytes; zero: the window is unbound.
+    pub length: u64,
+    /// What peers may do.
+    pub access: WindowAccess,
 }
 
 /// What a send work request does.
@@ -44,6 +85,32 @@ pub enum SendOperation {
         /// Value to add.
         add: u64,
     },
+    /// Invalidates a key of a type 2 memory window of our own.
+    LocalInvalidate(RKey),
+    /// Binds a memory window.
+    BindWindow(WindowBinding),
+}
+
+/// To whom a send work request goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Destination<'a> {
+    /// To the peer of the connection (RC, UC), or to nobody (local operations).
+    #[default]
+    Connected,
+    /// To any QP (UD).
+    Datagram {
+        /// Path: an address handle.
+        path: &'a AddressVector,
+        /// The QP; 0xffffff: all QPs of a multicast group.
+        qpn: Qpn,
+        /// Its Q_Key; with bit 31 set, that of the sending QP is used.
+        q_key: u32,
+    },
+    /// To a shared receive queue of the peer (XRC).
+    Xrc {
+        /// Its number.
+        srqn: Srqn,
+    },
 }
 
 /// Where the payload of a send work request is.
@@ -62,6 +129,8 @@ pub struct SendRequest<'a> {
     pub wr_id: u64,
     /// What to do.
     pub operation: SendOperation,
+    /// To whom.
+    pub destination: Destination<'a>,
     /// Write a CQE also on success. Always true for QPs created with `signal_all`.
     pub signaled: bool,
     /// The peer's receive completion is a solicited event.

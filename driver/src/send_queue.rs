@@ -1,23 +1,22 @@
 //! Send queue: work requests into WQEs, and the doorbell. Hot path.
 
-use crate::bus::Bus;
+use crate::batch::{Batch, QueueDoorbell, QueueState};
 use crate::completion::CompletionOpcode;
-use crate::doorbell::Slot;
 use crate::error::PostError;
-use crate::identifier::Qpn;
-use crate::request::{DataSegment, RemoteAddress, SendData, SendOperation, SendRequest};
-use crate::ring::{Ring, RingWriter};
-use crate::shadow::{PostedSend, SendShadow, outstanding};
-use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
-use ferroce_spec::wqe::{
-    AtomicSegment, BLOCK_SIZE, ControlSegment, ControlWord, InlineHeader, MAX_DATA_SEGMENTS,
-    MAX_INLINE, RemoteAddressSegment, SendOpcode,
+use crate::request::{
+    DataSegment, Destination, RemoteAddress, SendData, SendOperation, SendRequest, WindowBinding,
 };
-use parking_lot::lock_api::ArcMutexGuard;
-use parking_lot::{Mutex, MutexGuard, RawMutex};
-use std::ops::{Deref, DerefMut};
+use crate::ring::{Ring, RingWriter};
+use crate::service::{Addressing, Operations};
+use crate::shadow::{PostedSend, SendShadow, outstanding};
+use ferroce_spec::context::AccessRights;
+use ferroce_spec::wqe::{
+    AddressPath, AtomicSegment, BLOCK_SIZE, BindSegment, ControlSegment, ControlWord,
+    DatagramSegment, InlineHeader, MAX_DATA_SEGMENTS, MAX_INLINE, RemoteAddressSegment, SendOpcode,
+};
+use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use zerocopy::IntoBytes;
 
 const WORDS_PER_BLOCK: usize = BLOCK_SIZE / 8;
 /// Blocks of a WQE are counted with 4 bits in the shadow.
@@ -41,6 +40,7 @@ pub(crate) struct SendLimits {
     pub(crate) max_inline: u32,
     pub(crate) max_blocks_per_wqe: u32,
     pub(crate) log_blocks: u8,
+    pub(crate) addressing: Addressing,
 }
 
 impl SendShape {
@@ -55,7 +55,8 @@ impl SendShape {
         if max_sge > limits.max_sge || max_inline > limits.max_inline {
             return None;
         }
-        let blocks = blocks_per_wqe(max_sge, max_inline);
+        let head = head_size(limits.addressing);
+        let blocks = blocks_per_wqe(head, max_sge, max_inline);
         if blocks > limits.max_blocks_per_wqe.min(MAX_BLOCKS) {
             return None;
         }
@@ -67,7 +68,7 @@ impl SendShape {
         if log_blocks > limits.log_blocks {
             return None;
         }
-        let room = blocks as usize * BLOCK_SIZE - ControlSegment::SIZE - RemoteAddressSegment::SIZE;
+        let room = blocks as usize * BLOCK_SIZE - head;
         let sge = (room / DataSegment::SIZE).min(MAX_DATA_SEGMENTS) as u32;
         let inline = (room - InlineHeader::SIZE).min(MAX_INLINE) as u32;
         Some(Self {
@@ -79,8 +80,18 @@ impl SendShape {
     }
 }
 
-/// Blocks of the largest WQE of RC and UC with these sizes.
-fn blocks_per_wqe(max_sge: u32, max_inline: u32) -> u32 {
+/// Bytes of the largest segments before the data of a WQE. (Those of local operations and atomics,
+/// which have no such data, fit one block.)
+fn head_size(addressing: Addressing) -> usize {
+    let address = match addressing {
+        Addressing::Datagram => DatagramSegment::SIZE,
+        Addressing::Connected | Addressing::Xrc => RemoteAddressSegment::SIZE,
+    };
+    ControlSegment::SIZE + address
+}
+
+/// Blocks of the largest WQE with these sizes.
+fn blocks_per_wqe(head: usize, max_sge: u32, max_inline: u32) -> u32 {
     let gathered = max_sge as usize * DataSegment::SIZE;
     let inline = if max_inline == 0 {
         0
@@ -89,9 +100,10 @@ fn blocks_per_wqe(max_sge: u32, max_inline: u32) -> u32 {
     };
     let atomic = AtomicSegment::SIZE + DataSegment::SIZE;
     let payload = gathered.max(inline).max(atomic);
-    let size = ControlSegment::SIZE + RemoteAddressSegment::SIZE + payload;
-    size.div_ceil(BLOCK_SIZE) as u32
+    (head + payload).div_ceil(BLOCK_SIZE) as u32
 }
+
+const _: () = assert!(ControlSegment::SIZE + BindSegment::SIZE <= BLOCK_SIZE);
 
 /// A send queue. Cheap to clone; clones are the same queue.
 #[derive(Clone)]
@@ -99,12 +111,12 @@ pub struct SendQueue(Arc<Mutex<SendState>>);
 
 /// What the queue's lock protects.
 pub struct SendState {
-    qpn: Qpn,
-    bus: Arc<dyn Bus>,
-    slot: Slot,
+    doorbell: QueueDoorbell,
     ring: Ring,
     shadow: Arc<SendShadow>,
     shape: SendShape,
+    addressing: Addressing,
+    operations: Operations,
     signal_all: bool,
     /// The QP's state allows posting.
     open: bool,
@@ -118,38 +130,33 @@ pub struct SendState {
     retired: u32,
 }
 
-/// Posted work requests that the device has not been told yet, with the queue locked.
-///
-/// [`SendBatch::ring`], or dropping the batch, tells the device all of them with one doorbell;
-/// [`SendBatch::abort`] takes them back.
-pub struct Batch<G: Deref<Target = SendState> + DerefMut> {
-    state: G,
+/// Send work requests posted to a queue; [`SendBatch::abort`] takes them back.
+pub type SendBatch<'a> = Batch<'a, SendState>;
+
+/// What the QP's service and configuration say about its send queue.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SendRules {
+    pub(crate) addressing: Addressing,
+    pub(crate) operations: Operations,
+    pub(crate) signal_all: bool,
 }
-
-/// A batch that borrows its queue.
-pub type SendBatch<'a> = Batch<MutexGuard<'a, SendState>>;
-
-/// A batch that holds its queue by itself, from `ibv_wr_start` to `ibv_wr_complete`.
-pub type OwnedSendBatch = Batch<ArcMutexGuard<RawMutex, SendState>>;
 
 impl SendQueue {
     pub(crate) fn new(
-        qpn: Qpn,
-        bus: &Arc<dyn Bus>,
-        slot: Slot,
+        doorbell: QueueDoorbell,
         ring: Ring,
         shape: SendShape,
-        signal_all: bool,
+        rules: SendRules,
     ) -> (Self, Arc<SendShadow>) {
         let shadow = Arc::new(SendShadow::new(shape.log_blocks));
         let state = SendState {
-            qpn,
-            bus: Arc::clone(bus),
-            slot,
+            doorbell,
             ring,
             shadow: Arc::clone(&shadow),
             shape,
-            signal_all,
+            addressing: rules.addressing,
+            operations: rules.operations,
+            signal_all: rules.signal_all,
             open: false,
             producer: 0,
             posted: 0,
@@ -165,15 +172,6 @@ impl SendQueue {
     pub fn lock(&self) -> SendBatch<'_> {
         Batch {
             state: self.0.lock(),
-        }
-    }
-
-    /// Locks the queue for posting until the batch goes, wherever it is kept meanwhile. Somewhat
-    /// dearer than [`SendQueue::lock`].
-    #[inline]
-    pub fn lock_owned(&self) -> OwnedSendBatch {
-        Batch {
-            state: Mutex::lock_arc(&self.0),
         }
     }
 
@@ -195,7 +193,7 @@ impl SendQueue {
     }
 }
 
-impl<G: Deref<Target = SendState> + DerefMut> Batch<G> {
+impl SendBatch<'_> {
     /// Writes one work request into the queue.
     ///
     /// # Errors
@@ -206,12 +204,6 @@ impl<G: Deref<Target = SendState> + DerefMut> Batch<G> {
         self.state.post(request)
     }
 
-    /// Tells the device everything posted so far.
-    #[inline]
-    pub fn ring(&mut self) {
-        self.state.ring_doorbell();
-    }
-
     /// Takes back everything that the device has not been told.
     pub fn abort(mut self) {
         self.state.producer = self.state.rung_producer;
@@ -219,18 +211,25 @@ impl<G: Deref<Target = SendState> + DerefMut> Batch<G> {
     }
 }
 
-impl<G: Deref<Target = SendState> + DerefMut> Drop for Batch<G> {
-    #[inline]
-    fn drop(&mut self) {
-        self.state.ring_doorbell();
-    }
-}
-
-/// Segments of a WQE between control and data.
+/// Segments of a WQE between control and data, as the operation needs them.
 enum Middle {
     None,
     Remote(RemoteAddress),
     Atomic(RemoteAddress, u64, u64),
+    Bind(WindowBinding),
+}
+
+/// What the data of a work request are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Payload {
+    /// They go to the peer, so that they may be inline.
+    Sent,
+    /// They come from the peer.
+    Received,
+    /// Those of an atomic: one segment at most.
+    Original,
+    /// There are none: the operation is local.
+    None,
 }
 
 /// What an operation needs in its WQE.
@@ -239,8 +238,7 @@ struct Plan {
     completion: CompletionOpcode,
     immediate: [u8; 4],
     middle: Middle,
-    /// The payload goes to the peer, so that it may be inline.
-    sends_payload: bool,
+    payload: Payload,
 }
 
 impl Plan {
@@ -248,49 +246,57 @@ impl Plan {
     fn new(operation: &SendOperation) -> Self {
         use CompletionOpcode as Done;
         use SendOpcode as Op;
-        let plan = |opcode, completion, immediate, middle, sends_payload| Self {
+        let plan = |opcode, completion, immediate, middle, payload| Self {
             opcode,
             completion,
             immediate,
             middle,
-            sends_payload,
+            payload,
         };
+        let send =
+            |opcode, immediate| plan(opcode, Done::Send, immediate, Middle::None, Payload::Sent);
         match *operation {
-            SendOperation::Send => plan(Op::SEND, Done::Send, [0; 4], Middle::None, true),
-            SendOperation::SendImmediate(immediate) => plan(
-                Op::SEND_IMMEDIATE,
-                Done::Send,
-                immediate,
-                Middle::None,
-                true,
-            ),
-            SendOperation::SendInvalidate(key) => {
-                let key = key.0.to_le_bytes();
-                plan(Op::SEND_INVALIDATE, Done::Send, key, Middle::None, true)
-            }
+            SendOperation::Send => send(Op::SEND, [0; 4]),
+            SendOperation::SendImmediate(immediate) => send(Op::SEND_IMMEDIATE, immediate),
+            SendOperation::SendInvalidate(key) => send(Op::SEND_INVALIDATE, key.0.to_le_bytes()),
             SendOperation::RdmaWrite(remote) => {
                 let middle = Middle::Remote(remote);
-                plan(Op::RDMA_WRITE, Done::RdmaWrite, [0; 4], middle, true)
+                plan(
+                    Op::RDMA_WRITE,
+                    Done::RdmaWrite,
+                    [0; 4],
+                    middle,
+                    Payload::Sent,
+                )
             }
             SendOperation::RdmaWriteImmediate(remote, immediate) => {
                 let (opcode, middle) = (Op::RDMA_WRITE_IMMEDIATE, Middle::Remote(remote));
-                plan(opcode, Done::RdmaWrite, immediate, middle, true)
+                plan(opcode, Done::RdmaWrite, immediate, middle, Payload::Sent)
             }
             SendOperation::RdmaRead(remote) => {
-                let middle = Middle::Remote(remote);
-                plan(Op::RDMA_READ, Done::RdmaRead, [0; 4], middle, false)
+                let (middle, payload) = (Middle::Remote(remote), Payload::Received);
+                plan(Op::RDMA_READ, Done::RdmaRead, [0; 4], middle, payload)
             }
             SendOperation::CompareSwap {
                 remote,
                 compare,
                 swap,
             } => {
-                let middle = Middle::Atomic(remote, swap, compare);
-                plan(Op::COMPARE_SWAP, Done::CompareSwap, [0; 4], middle, false)
+                let (middle, payload) = (Middle::Atomic(remote, swap, compare), Payload::Original);
+                plan(Op::COMPARE_SWAP, Done::CompareSwap, [0; 4], middle, payload)
             }
             SendOperation::FetchAdd { remote, add } => {
-                let middle = Middle::Atomic(remote, add, 0);
-                plan(Op::FETCH_ADD, Done::FetchAdd, [0; 4], middle, false)
+                let (middle, payload) = (Middle::Atomic(remote, add, 0), Payload::Original);
+                plan(Op::FETCH_ADD, Done::FetchAdd, [0; 4], middle, payload)
+            }
+            SendOperation::LocalInvalidate(key) => {
+                let (opcode, done) = (Op::LOCAL_INVALIDATE, Done::LocalInvalidate);
+                let key = key.0.to_le_bytes();
+                plan(opcode, done, key, Middle::None, Payload::None)
+            }
+            SendOperation::BindWindow(binding) => {
+                let (opcode, done) = (Op::BIND_WINDOW, Done::BindMemoryWindow);
+                plan(opcode, done, [0; 4], Middle::Bind(binding), Payload::None)
             }
         }
     }
@@ -302,13 +308,16 @@ impl Middle {
             Self::None => 0,
             Self::Remote(_) => RemoteAddressSegment::SIZE,
             Self::Atomic(..) => RemoteAddressSegment::SIZE + AtomicSegment::SIZE,
+            Self::Bind(_) => BindSegment::SIZE,
         }
     }
 
     #[inline]
     fn write(&self, writer: &mut RingWriter<'_>) {
-        let (Self::Remote(remote) | Self::Atomic(remote, ..)) = self else {
-            return;
+        let remote = match self {
+            Self::None => return,
+            Self::Remote(remote) | Self::Atomic(remote, ..) => remote,
+            Self::Bind(binding) => return write_binding(binding, writer),
         };
         writer.push(remote.virtual_address);
         writer.push_halves(remote.r_key.0, 0);
@@ -318,6 +327,62 @@ impl Middle {
         }
     }
 }
+
+/// A [`BindSegment`].
+fn write_binding(binding: &WindowBinding, writer: &mut RingWriter<'_>) {
+    writer.push_halves(binding.r_key.0, binding.l_key.0);
+    writer.push(binding.address);
+    writer.push(binding.length);
+    writer.push_halves(AccessRights::from(binding.access).bits(), 0);
+}
+
+/// What the destination of a work request needs in its WQE.
+#[derive(Clone, Copy)]
+struct Address<'a> {
+    destination: &'a Destination<'a>,
+    /// Bytes of the datagram segment.
+    size: usize,
+    /// XRC: the peer's shared receive queue.
+    remote_srqn: u32,
+}
+
+impl<'a> Address<'a> {
+    /// `None` when requests of such a queue do not name their destination like this.
+    #[inline]
+    fn new(
+        addressing: Addressing,
+        destination: &'a Destination<'a>,
+        payload: Payload,
+    ) -> Option<Self> {
+        let (size, remote_srqn) = match (addressing, destination) {
+            (Addressing::Connected, Destination::Connected) => (0, 0),
+            (Addressing::Datagram, Destination::Datagram { .. }) => (DatagramSegment::SIZE, 0),
+            (Addressing::Xrc, Destination::Xrc { srqn }) => (0, srqn.0),
+            // A local operation goes nowhere.
+            (Addressing::Xrc, Destination::Connected) if payload == Payload::None => (0, 0),
+            _ => return None,
+        };
+        Some(Self {
+            destination,
+            size,
+            remote_srqn,
+        })
+    }
+
+    /// A [`DatagramSegment`], if this is a datagram.
+    #[inline]
+    fn write(&self, writer: &mut RingWriter<'_>) {
+        if let Destination::Datagram { path, qpn, q_key } = self.destination {
+            writer.push_halves(*q_key, qpn.0 & 0xff_ffff);
+            let path = AddressPath::from(*path);
+            for word in path.as_bytes().chunks_exact(8) {
+                writer.push(u64::from_le_bytes(word.try_into().unwrap_or_default()));
+            }
+        }
+    }
+}
+
+const _: () = assert!(AddressPath::SIZE % 8 == 0 && AddressPath::SIZE + 8 == DatagramSegment::SIZE);
 
 impl SendState {
     #[inline]
@@ -332,10 +397,15 @@ impl SendState {
             }
         }
         let plan = Plan::new(&request.operation);
+        if !self.operations.contains(plan.opcode) {
+            return Err(PostError::InvalidOperation);
+        }
+        let address = Address::new(self.addressing, &request.destination, plan.payload);
+        let address = address.ok_or(PostError::InvalidOperation)?;
         let payload = self.payload_size(request, &plan)?;
-        let size = ControlSegment::SIZE + plan.middle.size() + payload;
+        let size = ControlSegment::SIZE + address.size + plan.middle.size() + payload;
         let blocks = size.div_ceil(BLOCK_SIZE) as u32;
-        self.write_wqe(request, &plan, blocks);
+        self.write_wqe(request, &plan, address, blocks);
         self.shadow.remember(&PostedSend {
             wr_id: request.wr_id,
             index: self.producer,
@@ -351,18 +421,21 @@ impl SendState {
     /// Bytes of the data segments or of the inline header and payload, when they are allowed.
     #[inline]
     fn payload_size(&self, request: &SendRequest<'_>, plan: &Plan) -> Result<usize, PostError> {
+        if plan.payload == Payload::None {
+            return Ok(0);
+        }
         match request.data {
             SendData::ScatterGather(segments) => {
                 if segments.len() > self.shape.max_sge as usize {
                     return Err(PostError::TooManySegments);
                 }
-                if matches!(plan.middle, Middle::Atomic(..)) && segments.len() > 1 {
+                if plan.payload == Payload::Original && segments.len() > 1 {
                     return Err(PostError::TooManySegments);
                 }
                 Ok(segments.len() * DataSegment::SIZE)
             }
             SendData::Inline(pieces) => {
-                if !plan.sends_payload {
+                if plan.payload != Payload::Sent {
                     return Err(PostError::InvalidOperation);
                 }
                 let length = pieces
@@ -377,22 +450,28 @@ impl SendState {
     }
 
     #[inline]
-    fn write_wqe(&self, request: &SendRequest<'_>, plan: &Plan, blocks: u32) {
+    fn write_wqe(&self, request: &SendRequest<'_>, plan: &Plan, address: Address<'_>, blocks: u32) {
+        // What the data of a local operation are said to be does not matter.
+        let data = match plan.payload {
+            Payload::None => SendData::ScatterGather(&[]),
+            _ => request.data,
+        };
         let mut control = ControlWord::default();
         control.set_opcode(plan.opcode.0);
         control.set_blocks(blocks as u8);
         control.set_signaled(request.signaled || self.signal_all);
         control.set_solicited(request.solicited);
         control.set_fence(request.fence);
-        match request.data {
+        match data {
             SendData::ScatterGather(segments) => control.set_data_segments(segments.len() as u8),
             SendData::Inline(_) => control.set_inline(true),
         }
         let mut writer = self.ring.writer(self.producer as usize * WORDS_PER_BLOCK);
         writer.push_halves(control.bits(), self.producer);
-        writer.push_halves(u32::from_le_bytes(plan.immediate), 0);
+        writer.push_halves(u32::from_le_bytes(plan.immediate), address.remote_srqn);
+        address.write(&mut writer);
         plan.middle.write(&mut writer);
-        match request.data {
+        match data {
             SendData::ScatterGather(segments) => {
                 for segment in segments {
                     writer.push(segment.address);
@@ -405,7 +484,9 @@ impl SendState {
             }
         }
     }
+}
 
+impl QueueState for SendState {
     #[inline]
     fn ring_doorbell(&mut self) {
         if self.producer == self.rung_producer {
@@ -414,9 +495,6 @@ impl SendState {
         self.rung_producer = self.producer;
         self.rung_posted = self.posted;
         self.shadow.publish(self.producer);
-        let value = DoorbellValue::new(DoorbellKind::SEND_QUEUE, self.qpn.0, self.producer);
-        // The WQEs are in memory before the device can hear of them.
-        fence(Ordering::Release);
-        self.bus.doorbell(self.slot.number(), value.bits());
+        self.doorbell.ring(self.producer);
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// A word in a cache line pair of its own: poster and poller run on different cores.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct OwnLine<T>(T);
+pub(crate) struct OwnLine<T>(pub(crate) T);
 
 /// Sequence numbers of send work requests are stored with this many bits.
 const SEQUENCE_BITS: u32 = 24;

@@ -1,5 +1,6 @@
 //! Counts the users of an object, so that it refuses to go while it has any.
 
+use crate::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -29,6 +30,21 @@ impl UseCount {
         self.0
             .compare_exchange(0, CLOSED, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
+    }
+
+    /// Closes an object that exists in the driver only.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Busy`] while it has users, [`Error::Destroyed`] the second time.
+    pub(crate) fn close_for_ever(&self) -> Result<(), Error> {
+        if self.close() {
+            Ok(())
+        } else if self.is_closed() {
+            Err(Error::Destroyed)
+        } else {
+            Err(Error::Busy)
+        }
     }
 
     /// Undoes [`UseCount::close`], when the object could not be destroyed after all.

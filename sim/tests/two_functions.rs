@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use ferroce_driver::{
     AddressVector, AsyncEvent, CompletionOpcode, CompletionQueue, CompletionQueueConfig,
-    CompletionStatus, DataSegment, Device, GidEntry, InitAttributes, MemoryAccess, MemoryRegion,
-    ModifyQp, PathMtu, ProtectionDomain, QpAccess, QueuePair, QueuePairConfig, RemoteAddress,
-    RtrAttributes, RtsAttributes, SendData, SendOperation, SendRequest, Service, WorkCompletion,
+    CompletionStatus, DataSegment, Destination, Device, GidEntry, InitAttributes, MemoryAccess,
+    MemoryRegion, ModifyQp, PathMtu, ProtectionDomain, QpAccess, QueuePair, QueuePairConfig,
+    ReceiveSource, RemoteAddress, RtrAttributes, RtsAttributes, SendData, SendOperation,
+    SendRequest, Service, WorkCompletion,
 };
 use ferroce_sim::function::{Function, HostIdentity, Options};
 
@@ -150,11 +151,13 @@ impl Node {
         let config = QueuePairConfig {
             service: Service::ReliableConnected,
             send_cq: Arc::clone(&cq),
-            receive_cq: Arc::clone(&cq),
+            receive: ReceiveSource::Own {
+                cq: Arc::clone(&cq),
+                max_wr: 64,
+                max_sge: 1,
+            },
             max_send_wr: 64,
-            max_recv_wr: 64,
             max_send_sge: 1,
-            max_recv_sge: 1,
             max_inline_data: 0,
             signal_all: false,
         };
@@ -221,12 +224,13 @@ impl Node {
         let request = SendRequest {
             wr_id: 11,
             operation,
+            destination: Destination::Connected,
             signaled: true,
             solicited: false,
             fence: false,
             data: SendData::ScatterGather(&segments),
         };
-        let mut batch = self.qp.send_queue().lock();
+        let mut batch = self.qp.send_queue().expect("RC").lock();
         batch.post(&request).expect("there is room");
         batch.ring();
     }
@@ -290,6 +294,7 @@ fn write_send_and_read_between_two_that_poll() {
     other
         .qp
         .receive_queue()
+        .expect("its own")
         .post(33, &[other.segment(BUFFER)])
         .expect("room");
     one.fill(2);
@@ -332,6 +337,7 @@ fn an_armed_queue_raises_an_event_while_nobody_polls() {
         other
             .qp
             .receive_queue()
+            .expect("its own")
             .post(1, &[other.segment(64)])
             .expect("room");
         other.cq.arm(false);

@@ -1,4 +1,4 @@
-//! The bus: everything between the driver and the device, in ten methods.
+//! The bus: everything between the driver and the device, in twelve methods.
 
 #[expect(
     unsafe_code,
@@ -125,6 +125,15 @@ pub trait Bus: Send + Sync {
     ///
     /// A newer value may replace an older one of the same slot before the device sees it.
     fn doorbell(&self, slot: u32, value: u64);
+
+    /// Reads the device's own memory (BAR4) from byte `offset` on.
+    ///
+    /// Bytes beyond its end and those of a device that is gone read as all ones.
+    fn read_device_memory(&self, offset: u64, destination: &mut [u8]);
+
+    /// Writes the device's own memory (BAR4) from byte `offset` on. What lies beyond its end is
+    /// dropped.
+    fn write_device_memory(&self, offset: u64, source: &[u8]);
 
     /// Makes memory of this process visible to the device.
     ///

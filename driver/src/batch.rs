@@ -1,0 +1,66 @@
+//! What the three kinds of work queues have in common: the doorbell of a queue, and the batch that
+//! rings it once.
+
+use crate::bus::Bus;
+use crate::doorbell::Slot;
+use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
+use parking_lot::MutexGuard;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+/// The doorbell of one work queue.
+pub(crate) struct QueueDoorbell {
+    bus: Arc<dyn Bus>,
+    slot: Slot,
+    kind: DoorbellKind,
+    number: u32,
+}
+
+impl QueueDoorbell {
+    /// The doorbell of queue `number`, which has `slot`.
+    pub(crate) fn new(bus: &Arc<dyn Bus>, slot: Slot, kind: DoorbellKind, number: u32) -> Self {
+        Self {
+            bus: Arc::clone(bus),
+            slot,
+            kind,
+            number,
+        }
+    }
+
+    /// Tells the device that WQEs up to `producer` are ready.
+    #[inline]
+    pub(crate) fn ring(&self, producer: u32) {
+        let value = DoorbellValue::new(self.kind, self.number, producer);
+        // The WQEs are in memory before the device can hear of them.
+        fence(Ordering::Release);
+        self.bus.doorbell(self.slot.number(), value.bits());
+    }
+}
+
+/// What the lock of a work queue protects.
+pub trait QueueState {
+    /// Tells the device everything posted so far.
+    fn ring_doorbell(&mut self);
+}
+
+/// Posted work requests that the device has not been told yet, with the queue locked.
+///
+/// [`Batch::ring`], or dropping the batch, tells the device all of them with one doorbell.
+pub struct Batch<'a, S: QueueState> {
+    pub(crate) state: MutexGuard<'a, S>,
+}
+
+impl<S: QueueState> Batch<'_, S> {
+    /// Tells the device everything posted so far.
+    #[inline]
+    pub fn ring(&mut self) {
+        self.state.ring_doorbell();
+    }
+}
+
+impl<S: QueueState> Drop for Batch<'_, S> {
+    #[inline]
+    fn drop(&mut self) {
+        self.state.ring_doorbell();
+    }
+}

@@ -1,0 +1,204 @@
+//! The ring of a CQ, and its successors when the CQ is resized.
+
+use crate::capabilities::LOG_ENTRIES_MAX;
+use crate::dma::{DmaBuffer, DmaSpace};
+use crate::error::Error;
+use ferroce_spec::cqe::{Cqe, CqeWord, owner_at};
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+
+const WORDS_PER_CQE: usize = Cqe::SIZE / 8;
+/// A CQN and a QPN have 24 bits.
+const NUMBER_MASK: u32 = 0xff_ffff;
+/// Bytes of the consumer record, which lies behind the entries: a cache line.
+const RECORD_SIZE: usize = 64;
+
+// The four words of a CQE, as `CqRing::read` takes them apart.
+const _: () = assert!(WORDS_PER_CQE == 4);
+const _: () = assert!(offset_of!(Cqe, qpn) == 0 && offset_of!(Cqe, wqe_index) == 4);
+const _: () = assert!(offset_of!(Cqe, byte_count) == 8 && offset_of!(Cqe, immediate) == 12);
+const _: () = assert!(offset_of!(Cqe, timestamp) == 16);
+const _: () = assert!(offset_of!(Cqe, source_qpn) == 24 && offset_of!(Cqe, word) == 28);
+
+/// A ring, as pollers see it also without the lock of the CQ.
+pub(crate) struct CqRing {
+    /// The entries, then the consumer record.
+    buffer: DmaBuffer,
+    log_size: u32,
+}
+
+impl CqRing {
+    /// An empty ring of `1 << log_size` entries, for the consumer index 0.
+    fn new(space: &Arc<DmaSpace>, log_size: u32) -> Result<Self, Error> {
+        let buffer = DmaBuffer::new(space, (Cqe::SIZE << log_size) + RECORD_SIZE)?;
+        Ok(Self { buffer, log_size })
+    }
+
+    #[inline]
+    pub(crate) fn size(&self) -> u32 {
+        1 << self.log_size
+    }
+
+    pub(crate) fn log_size(&self) -> u32 {
+        self.log_size
+    }
+
+    /// IOVA of the entries.
+    pub(crate) fn iova(&self) -> u64 {
+        self.buffer.iova()
+    }
+
+    /// IOVA of the consumer record.
+    pub(crate) fn record_iova(&self) -> u64 {
+        self.iova() + self.record_offset() as u64
+    }
+
+    fn record_offset(&self) -> usize {
+        Cqe::SIZE << self.log_size
+    }
+
+    /// The entry at `index`, when the device has written it.
+    #[inline]
+    pub(crate) fn read(&self, index: u32) -> Option<Cqe> {
+        let place = (index as usize & ((1 << self.log_size) - 1)) * WORDS_PER_CQE;
+        let words = self.buffer.words().get(place..place + WORDS_PER_CQE)?;
+        // The device writes the word with the owner bit last (release), so it is read first.
+        let last = words[3].load(Ordering::Acquire);
+        let word = CqeWord::from_bits((last >> 32) as u32);
+        if word.owner() != owner_at(index, self.log_size) {
+            return None;
+        }
+        let first = words[0].load(Ordering::Relaxed);
+        let second = words[1].load(Ordering::Relaxed);
+        Some(Cqe {
+            qpn: first as u32 & NUMBER_MASK,
+            wqe_index: (first >> 32) as u32,
+            byte_count: second as u32,
+            immediate: ((second >> 32) as u32).to_le_bytes(),
+            timestamp: words[2].load(Ordering::Relaxed),
+            source_qpn: last as u32 & NUMBER_MASK,
+            word,
+        })
+    }
+
+    /// Moves the entry at `from` to `to`, which may lie on another lap.
+    pub(crate) fn relocate(&self, from: u32, to: u32) {
+        let mask = self.size() as usize - 1;
+        let words = self.buffer.words();
+        let from = &words[(from as usize & mask) * WORDS_PER_CQE..][..WORDS_PER_CQE];
+        let target = &words[(to as usize & mask) * WORDS_PER_CQE..][..WORDS_PER_CQE];
+        for (target, from) in target.iter().zip(from).take(WORDS_PER_CQE - 1) {
+            target.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        let last = from[WORDS_PER_CQE - 1].load(Ordering::Relaxed);
+        let mut word = CqeWord::from_bits((last >> 32) as u32);
+        word.set_owner(owner_at(to, self.log_size));
+        let last = last & 0xffff_ffff | u64::from(word.bits()) << 32;
+        target[WORDS_PER_CQE - 1].store(last, Ordering::Release);
+    }
+
+    /// Empties the ring for a CQ that goes on at `consumer`: the owner bits are those of the lap
+    /// before. The device does not know the ring yet, or not any more.
+    fn clear(&self, consumer: u32) {
+        for step in 0..self.size() {
+            let index = consumer.wrapping_add(step);
+            let mut word = CqeWord::default();
+            word.set_owner(!owner_at(index, self.log_size));
+            let place = (index & (self.size() - 1)) as usize * WORDS_PER_CQE;
+            let last = &self.buffer.words()[place + WORDS_PER_CQE - 1];
+            last.store(u64::from(word.bits()) << 32, Ordering::Relaxed);
+        }
+        self.store_record(consumer);
+    }
+
+    #[inline]
+    fn store_record(&self, consumer: u32) {
+        if let Some(record) = self.buffer.words().get(self.record_offset() / 8) {
+            record.store(u64::from(consumer), Ordering::Release);
+        }
+    }
+}
+
+/// All rings that a CQ has had, one of each size at most, and which one it has now.
+///
+/// A ring is kept as long as the CQ, because pollers look at it without a lock.
+pub(crate) struct CqRings {
+    /// By the base-2 logarithm of the size.
+    rings: [OnceLock<Arc<CqRing>>; LOG_ENTRIES_MAX as usize + 1],
+    /// Base-2 logarithm of the size of the present ring.
+    current: AtomicU32,
+    /// Consumer index; changed under the lock of the CQ only.
+    consumer: AtomicU32,
+}
+
+impl CqRings {
+    /// The rings of a new CQ with `1 << log_size` entries.
+    pub(crate) fn new(space: &Arc<DmaSpace>, log_size: u32) -> Result<Self, Error> {
+        let rings = Self {
+            rings: [const { OnceLock::new() }; LOG_ENTRIES_MAX as usize + 1],
+            current: AtomicU32::new(log_size),
+            consumer: AtomicU32::new(0),
+        };
+        rings.of_size(space, log_size, 0)?;
+        Ok(rings)
+    }
+
+    /// A ring of another size for a CQ that goes on at `consumer`. One caller at a time.
+    pub(crate) fn of_size(
+        &self,
+        space: &Arc<DmaSpace>,
+        log_size: u32,
+        consumer: u32,
+    ) -> Result<Arc<CqRing>, Error> {
+        let what = "number of CQ entries";
+        let place = self.rings.get(log_size as usize);
+        let place = place.ok_or(Error::InvalidArgument { what })?;
+        let ring = match place.get() {
+            Some(ring) => Arc::clone(ring),
+            None => {
+                let ring = Arc::new(CqRing::new(space, log_size)?);
+                Arc::clone(place.get_or_init(|| ring))
+            }
+        };
+        // A zeroed ring is empty on the first lap.
+        if consumer != 0 || log_size != self.current.load(Ordering::Relaxed) {
+            ring.clear(consumer);
+        }
+        Ok(ring)
+    }
+
+    /// The present ring.
+    #[inline]
+    pub(crate) fn current(&self) -> Option<&Arc<CqRing>> {
+        let log_size = self.current.load(Ordering::Acquire);
+        self.rings.get(log_size as usize)?.get()
+    }
+
+    /// From now on, `ring` is the present one.
+    pub(crate) fn set_current(&self, ring: &CqRing) {
+        self.current.store(ring.log_size, Ordering::Release);
+    }
+
+    /// Whether the entry that will be taken next has been written.
+    #[inline]
+    pub(crate) fn has_entry(&self) -> bool {
+        let consumer = self.consumer();
+        self.current()
+            .is_some_and(|ring| ring.read(consumer).is_some())
+    }
+
+    /// Consumer index. Without the lock it may be older than it is.
+    #[inline]
+    pub(crate) fn consumer(&self) -> u32 {
+        self.consumer.load(Ordering::Relaxed)
+    }
+
+    /// Tells the device, and pollers without the lock, that all entries before `consumer` have
+    /// been copied out of `ring`.
+    #[inline]
+    pub(crate) fn publish(&self, ring: &CqRing, consumer: u32) {
+        self.consumer.store(consumer, Ordering::Relaxed);
+        ring.store_record(consumer);
+    }
+}

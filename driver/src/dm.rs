@@ -1,0 +1,133 @@
+//! The device's own memory (BAR4).
+
+use crate::device::Device;
+use crate::error::Error;
+use crate::use_count::{Lease, UseCount};
+use std::sync::Arc;
+
+/// Granularity of allocations, in bytes: a word of the device, so that atomics on one allocation
+/// never touch another.
+const LOG_LEAST_ALIGNMENT: u32 = 3;
+
+/// A piece of the device's own memory.
+pub struct DeviceMemory {
+    device: Arc<Device>,
+    /// Byte of BAR4 at which it begins.
+    offset: u64,
+    /// Bytes that were asked for, and that were taken.
+    length: u64,
+    taken: u64,
+    users: UseCount,
+}
+
+impl DeviceMemory {
+    /// Allocates `length` bytes, zeroed, whose offset in the device's memory is a multiple of
+    /// `1 << log_alignment`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotSupported`] when the device has no memory, [`Error::InvalidArgument`] for no
+    /// bytes or an alignment larger than the memory, [`Error::NoResources`].
+    pub fn alloc(
+        device: &Arc<Device>,
+        length: u64,
+        log_alignment: u32,
+    ) -> Result<Arc<Self>, Error> {
+        let total = device.limits().device_memory_length;
+        if total == 0 {
+            let what = "device memory";
+            return Err(Error::NotSupported { what });
+        }
+        let log_alignment = log_alignment.max(LOG_LEAST_ALIGNMENT);
+        let alignment = 1u64.checked_shl(log_alignment).unwrap_or(u64::MAX);
+        if length == 0 || alignment > total.next_power_of_two() {
+            let what = "length or alignment of device memory";
+            return Err(Error::InvalidArgument { what });
+        }
+        let what = "device memory";
+        let taken = length
+            .checked_next_multiple_of(1 << LOG_LEAST_ALIGNMENT)
+            .ok_or(Error::NoResources { what })?;
+        let offset = device.device_memory().allocate(taken, alignment, 0);
+        let offset = offset.ok_or(Error::NoResources { what })?;
+        let memory = Self {
+            device: Arc::clone(device),
+            offset,
+            length,
+            taken,
+            users: UseCount::default(),
+        };
+        // What a previous owner has left is not for this one.
+        let zeros = vec![0; taken as usize];
+        device.bus().write_device_memory(offset, &zeros);
+        Ok(Arc::new(memory))
+    }
+
+    /// Bytes.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Device.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// Copies `source` to byte `offset`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidArgument`] when it does not fit, [`Error::Destroyed`].
+    pub fn copy_in(&self, offset: u64, source: &[u8]) -> Result<(), Error> {
+        let place = self.place(offset, source.len() as u64)?;
+        self.device.bus().write_device_memory(place, source);
+        Ok(())
+    }
+
+    /// Copies the bytes from `offset` on to `destination`.
+    ///
+    /// # Errors
+    ///
+    /// As [`DeviceMemory::copy_in`].
+    pub fn copy_out(&self, offset: u64, destination: &mut [u8]) -> Result<(), Error> {
+        let place = self.place(offset, destination.len() as u64)?;
+        self.device.bus().read_device_memory(place, destination);
+        Ok(())
+    }
+
+    /// Frees the memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Busy`] while memory regions lie on it, [`Error::Destroyed`] the second time.
+    pub fn free(&self) -> Result<(), Error> {
+        self.users.close_for_ever()?;
+        self.device.device_memory().release(self.offset, self.taken);
+        Ok(())
+    }
+
+    /// Place in BAR4 of `length` bytes at `offset`.
+    pub(crate) fn place(&self, offset: u64, length: u64) -> Result<u64, Error> {
+        if self.users.is_closed() {
+            return Err(Error::Destroyed);
+        }
+        let end = offset.checked_add(length);
+        if end.is_none_or(|end| end > self.length) {
+            let what = "the range lies outside of the device memory";
+            return Err(Error::InvalidArgument { what });
+        }
+        Ok(self.offset + offset)
+    }
+
+    /// Becomes a user.
+    pub(crate) fn lease(&self) -> Result<Lease, Error> {
+        self.users.acquire().ok_or(Error::Destroyed)
+    }
+}
+
+impl Drop for DeviceMemory {
+    fn drop(&mut self) {
+        // Regions hold the memory alive, so that it has no users here; it may have been freed.
+        self.free().ok();
+    }
+}

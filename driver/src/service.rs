@@ -1,0 +1,134 @@
+//! Transport services, and which operations each has.
+
+use ferroce_spec::command::DeviceFeatures;
+use ferroce_spec::context::ServiceCode;
+use ferroce_spec::wqe::SendOpcode;
+
+/// Transport service of a QP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Service {
+    /// Reliable connected.
+    #[default]
+    ReliableConnected,
+    /// Unreliable connected.
+    UnreliableConnected,
+    /// Unreliable datagram.
+    UnreliableDatagram,
+    /// Extended reliable connected, the side that sends requests.
+    XrcInitiator,
+    /// Extended reliable connected, the side that executes requests.
+    XrcTarget,
+}
+
+impl Service {
+    /// How the device names it.
+    pub(crate) fn code(self) -> ServiceCode {
+        match self {
+            Self::ReliableConnected => ServiceCode::RELIABLE_CONNECTED,
+            Self::UnreliableConnected => ServiceCode::UNRELIABLE_CONNECTED,
+            Self::UnreliableDatagram => ServiceCode::UNRELIABLE_DATAGRAM,
+            Self::XrcInitiator => ServiceCode::XRC_INITIATOR,
+            Self::XrcTarget => ServiceCode::XRC_TARGET,
+        }
+    }
+
+    /// Whether the device has it.
+    pub(crate) fn is_among(self, features: DeviceFeatures) -> bool {
+        match self {
+            Self::ReliableConnected => features.reliable_connected(),
+            Self::UnreliableConnected => features.unreliable_connected(),
+            Self::UnreliableDatagram => features.unreliable_datagram(),
+            Self::XrcInitiator | Self::XrcTarget => features.extended_reliable_connected(),
+        }
+    }
+
+    /// How its send work requests name their destination.
+    pub(crate) fn addressing(self) -> Addressing {
+        match self {
+            Self::UnreliableDatagram => Addressing::Datagram,
+            Self::XrcInitiator => Addressing::Xrc,
+            _ => Addressing::Connected,
+        }
+    }
+}
+
+/// How send work requests name their destination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Addressing {
+    /// The connection says it.
+    Connected,
+    /// By an address handle, a QPN and a Q_Key.
+    Datagram,
+    /// The connection says the host, an SRQN the queue.
+    Xrc,
+}
+
+/// A set of send operations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Operations(u64);
+
+impl Operations {
+    /// What a service has (IBTA vol 1, table 86: transport services and operations), as far as the
+    /// device implements it.
+    pub(crate) fn of(service: Service, features: DeviceFeatures) -> Self {
+        let mut operations = Self::default();
+        let mut add = |opcodes: &[SendOpcode]| {
+            for opcode in opcodes {
+                operations.0 |= 1 << opcode.0;
+            }
+        };
+        if service == Service::XrcTarget {
+            return operations;
+        }
+        add(&[SendOpcode::SEND, SendOpcode::SEND_IMMEDIATE]);
+        if service == Service::UnreliableDatagram {
+            return operations;
+        }
+        add(&[SendOpcode::RDMA_WRITE, SendOpcode::RDMA_WRITE_IMMEDIATE]);
+        if features.memory_windows() {
+            add(&[SendOpcode::BIND_WINDOW, SendOpcode::LOCAL_INVALIDATE]);
+        }
+        if service == Service::UnreliableConnected {
+            return operations;
+        }
+        add(&[SendOpcode::RDMA_READ, SendOpcode::SEND_INVALIDATE]);
+        if features.atomics() {
+            add(&[SendOpcode::COMPARE_SWAP, SendOpcode::FETCH_ADD]);
+        }
+        operations
+    }
+
+    /// Whether an operation is among them.
+    #[inline]
+    pub(crate) fn contains(self, opcode: SendOpcode) -> bool {
+        self.0.checked_shr(opcode.0.into()).unwrap_or(0) & 1 == 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_have_their_operations() {
+        let none = DeviceFeatures::default();
+        let all = DeviceFeatures::from_bits(!0);
+        let has = |service, features, opcode| Operations::of(service, features).contains(opcode);
+        let ud = Service::UnreliableDatagram;
+        assert!(has(ud, none, SendOpcode::SEND) && has(ud, none, SendOpcode::SEND_IMMEDIATE));
+        assert!(!has(ud, all, SendOpcode::RDMA_WRITE) && !has(ud, all, SendOpcode::BIND_WINDOW));
+        let uc = Service::UnreliableConnected;
+        assert!(has(uc, none, SendOpcode::RDMA_WRITE) && has(uc, all, SendOpcode::BIND_WINDOW));
+        assert!(!has(uc, all, SendOpcode::RDMA_READ) && !has(uc, all, SendOpcode::SEND_INVALIDATE));
+        for service in [Service::ReliableConnected, Service::XrcInitiator] {
+            assert!(has(service, none, SendOpcode::RDMA_READ));
+            assert!(!has(service, none, SendOpcode::FETCH_ADD));
+            assert!(has(service, all, SendOpcode::COMPARE_SWAP));
+        }
+        assert_eq!(
+            Operations::of(Service::XrcTarget, all),
+            Operations::default()
+        );
+        assert!(!has(ud, all, SendOpcode(0xff)));
+    }
+}

@@ -1,0 +1,206 @@
+//! What the driver remembers of the work requests of a shared receive queue.
+//!
+//! They complete in any order and through any CQ, so each gets a tag that its completion echoes.
+//! A tag is the number of a slot with a generation above it, so that neither a tag that was
+//! echoed twice nor one of an earlier work request is taken for an outstanding one. The poster
+//! takes slots under the queue's lock; pollers give them back without a lock.
+
+use crate::shadow::OwnLine;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// End of a chain of slots.
+const NONE: u32 = u32::MAX;
+/// Bit of a slot's state: its tag is outstanding. Tags have the 31 bits below.
+const OUTSTANDING: u32 = 1 << 31;
+
+#[derive(Debug)]
+struct TagSlot {
+    wr_id: AtomicU64,
+    /// The slot's tag, and whether it is outstanding.
+    state: AtomicU32,
+    /// Next slot of the chain of which this one is part while it is free.
+    next: AtomicU32,
+}
+
+/// The tags of a shared receive queue.
+#[derive(Debug)]
+pub(crate) struct TagTable {
+    slots: Box<[TagSlot]>,
+    /// First slot of the chain of those that pollers have given back.
+    returned: OwnLine<AtomicU32>,
+}
+
+/// The poster's chain of free slots.
+#[derive(Debug)]
+pub(crate) struct FreeTags {
+    first: u32,
+}
+
+impl TagTable {
+    /// `1 << log_slots` tags, all free. `log_slots` is at most 30.
+    pub(crate) fn new(log_slots: u8) -> (Self, FreeTags) {
+        let count = 1u32 << log_slots;
+        let slot = |number: u32| TagSlot {
+            wr_id: AtomicU64::new(0),
+            state: AtomicU32::new(number),
+            next: AtomicU32::new(if number + 1 == count {
+                NONE
+            } else {
+                number + 1
+            }),
+        };
+        let table = Self {
+            slots: (0..count).map(slot).collect(),
+            returned: OwnLine(AtomicU32::new(NONE)),
+        };
+        (table, FreeTags { first: 0 })
+    }
+
+    #[inline]
+    fn slot(&self, tag: u32) -> &TagSlot {
+        &self.slots[tag as usize & (self.slots.len() - 1)]
+    }
+
+    /// Poster: a tag for a new work request; `None` when all are outstanding.
+    #[inline]
+    pub(crate) fn issue(&self, free: &mut FreeTags, wr_id: u64) -> Option<u32> {
+        if free.first == NONE {
+            // Acquire: the links that the pollers have written.
+            free.first = self.returned.0.swap(NONE, Ordering::Acquire);
+            if free.first == NONE {
+                return None;
+            }
+        }
+        let slot = self.slot(free.first);
+        free.first = slot.next.load(Ordering::Relaxed);
+        let generation = self.slots.len() as u32;
+        let tag = slot.state.load(Ordering::Relaxed).wrapping_add(generation) & !OUTSTANDING;
+        slot.wr_id.store(wr_id, Ordering::Relaxed);
+        slot.state.store(tag | OUTSTANDING, Ordering::Release);
+        Some(tag)
+    }
+
+    /// Poller: the work request with this tag has completed; returns its `wr_id`. `None` when no
+    /// outstanding one has it.
+    #[inline]
+    pub(crate) fn retire(&self, tag: u32) -> Option<u64> {
+        if tag & OUTSTANDING != 0 {
+            return None;
+        }
+        let slot = self.slot(tag);
+        let outstanding = tag | OUTSTANDING;
+        if slot.state.load(Ordering::Acquire) != outstanding {
+            return None;
+        }
+        let wr_id = slot.wr_id.load(Ordering::Relaxed);
+        // Of several pollers that were given the same tag, one wins.
+        slot.state
+            .compare_exchange(outstanding, tag, Ordering::AcqRel, Ordering::Relaxed)
+            .ok()?;
+        self.give_back(tag & (self.slots.len() as u32 - 1));
+        Some(wr_id)
+    }
+
+    /// Puts a slot in front of the chain. It is emptied as a whole only, so that a first slot that
+    /// was seen twice is the first slot still.
+    #[inline]
+    fn give_back(&self, number: u32) {
+        let slot = self.slot(number);
+        let mut first = self.returned.0.load(Ordering::Relaxed);
+        loop {
+            slot.next.store(first, Ordering::Relaxed);
+            match self.returned.0.compare_exchange_weak(
+                first,
+                number,
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return,
+                Err(now) => first = now,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parking_lot::Mutex;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn tags_complete_once_and_in_any_order() {
+        let (table, mut free) = TagTable::new(2);
+        let tags: Vec<u32> = (0..4).filter_map(|i| table.issue(&mut free, i)).collect();
+        assert_eq!(tags.len(), 4);
+        assert_eq!(table.issue(&mut free, 9), None);
+        assert_eq!(table.retire(tags[2]), Some(2));
+        assert_eq!(table.retire(tags[2]), None, "echoed twice");
+        let again = table.issue(&mut free, 5).expect("one is free");
+        assert_eq!(again & 3, tags[2] & 3, "the same slot");
+        assert_eq!(table.retire(tags[2]), None, "of an earlier generation");
+        assert_eq!(table.retire(again | OUTSTANDING), None);
+        assert_eq!(table.retire(again), Some(5));
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_retires_only_what_is_outstanding(
+            steps in prop::collection::vec((any::<bool>(), any::<u32>()), 1..300), log in 0u8..4,
+        ) {
+            let (table, mut free) = TagTable::new(log);
+            let mut outstanding = BTreeMap::new();
+            for (posts, random) in steps {
+                if posts {
+                    let tag = table.issue(&mut free, random.into());
+                    prop_assert_eq!(tag.is_some(), outstanding.len() < 1 << log);
+                    if let Some(tag) = tag {
+                        prop_assert!(outstanding.insert(tag, u64::from(random)).is_none());
+                    }
+                } else {
+                    // Mostly plausible tags.
+                    let guess = if random & 7 == 0 { random } else { random % 64 };
+                    prop_assert_eq!(table.retire(guess), outstanding.remove(&guess));
+                }
+            }
+        }
+    }
+
+    /// Goal: pollers give tags back without a lock, and none is lost or handed out twice. Method:
+    /// one thread posts, three retire what it has posted.
+    #[test]
+    fn several_threads_retire() {
+        const COUNT: u64 = 40_000;
+        let (table, mut free) = TagTable::new(4);
+        let posted = Mutex::new(Vec::new());
+        let sum = AtomicU64::new(0);
+        let left = AtomicU64::new(COUNT);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while left.load(Ordering::Relaxed) > 0 {
+                        let Some(tag) = posted.lock().pop() else {
+                            std::thread::yield_now();
+                            continue;
+                        };
+                        let wr_id = table.retire(tag).expect("outstanding");
+                        sum.fetch_add(wr_id, Ordering::Relaxed);
+                        left.fetch_sub(1, Ordering::Relaxed);
+                    }
+                });
+            }
+            let mut next = 0;
+            while next < COUNT {
+                match table.issue(&mut free, next) {
+                    Some(tag) => {
+                        posted.lock().push(tag);
+                        next += 1;
+                    }
+                    None => std::thread::yield_now(),
+                }
+            }
+        });
+        assert_eq!(sum.load(Ordering::Relaxed), COUNT * (COUNT - 1) / 2);
+    }
+}
