@@ -60,9 +60,9 @@ crate::open_enum::open_enum! {
         MODIFY_SRQ = 0x43,
         /// Creates a memory region or an unbound window. Input: MemoryEntry. Result: the key.
         CREATE_MR = 0x50,
-        /// Reads a memory region. Argument: key. Output: MemoryEntry.
+        /// Reads a memory region, or a window (any variant of its key). Output: MemoryEntry.
         QUERY_MR = 0x51,
-        /// Destroys a memory region or window. Argument: key. BUSY while windows are bound to it.
+        /// Destroys a region (BUSY while it has windows), or a window by any variant of its key.
         DESTROY_MR = 0x52,
         /// Replaces a memory region. Argument: key. Input: MemoryEntry. Result: its new key. Or BUSY.
         MODIFY_MR = 0x53,
