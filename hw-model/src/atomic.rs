@@ -43,15 +43,13 @@ impl MemoryUnit {
         let address = access.address;
         let entry = self.mpt.check(access, dma)?;
         if !is_in_host_memory(&entry) {
-            let Some(bytes) = self.on_chip(&entry, access)? else {
-                return Ok(0);
+            return match self.on_chip(&entry, access)? {
+                Some((offset, bytes)) if offset % ATOMIC_BYTES as u64 == 0 => {
+                    Ok(apply(operation, bytes))
+                }
+                Some(_) => Err(ProtectionFault::Alignment { address }),
+                None => Ok(0),
             };
-            let value: [u8; ATOMIC_BYTES] = (&*bytes)
-                .try_into()
-                .map_err(|_| ProtectionFault::Alignment { address })?;
-            let original = u64::from_ne_bytes(value);
-            bytes.copy_from_slice(&operation.apply(original).to_ne_bytes());
-            return Ok(original);
         }
         // The virtual address is a multiple of eight; the region or window need not begin at one.
         // A page does, and so an aligned operand does not cross its end.
@@ -61,4 +59,13 @@ impl MemoryUnit {
         }
         Ok(dma.atomic(run.iova, operation, self.global_atomics)?)
     }
+}
+
+/// Changes eight bytes of the device's memory; returns what they were.
+fn apply(operation: DmaAtomic, bytes: &mut [u8]) -> u64 {
+    let mut value = [0; ATOMIC_BYTES];
+    value.copy_from_slice(bytes);
+    let original = u64::from_ne_bytes(value);
+    bytes.copy_from_slice(&operation.apply(original).to_ne_bytes());
+    original
 }

@@ -157,7 +157,7 @@ impl MemoryUnit {
         let entry = self.mpt.check(access, dma)?;
         if !is_in_host_memory(&entry) {
             match self.on_chip(&entry, access)? {
-                Some(bytes) => destination.copy_from_slice(bytes),
+                Some((_, bytes)) => destination.copy_from_slice(bytes),
                 None => destination.fill(0),
             }
             return Ok(());
@@ -182,7 +182,7 @@ impl MemoryUnit {
     ) -> Result<(), ProtectionFault> {
         let entry = self.mpt.check(access, dma)?;
         if !is_in_host_memory(&entry) {
-            if let Some(bytes) = self.on_chip(&entry, access)? {
+            if let Some((_, bytes)) = self.on_chip(&entry, access)? {
                 bytes.copy_from_slice(source);
             }
             return Ok(());
@@ -199,14 +199,14 @@ impl MemoryUnit {
         Ok(())
     }
 
-    /// The bytes of an access to a region that does not lie in host memory; `None`: a null region,
-    /// which reads as zeros and forgets what is written.
+    /// The bytes of an access to a region that does not lie in host memory, and their offset in the
+    /// device's memory; `None`: a null region, which reads as zeros and forgets what is written.
     #[cold]
     pub(crate) fn on_chip(
         &mut self,
         entry: &MemoryEntry,
         access: &Access,
-    ) -> Result<Option<&mut [u8]>, ProtectionFault> {
+    ) -> Result<Option<(u64, &mut [u8])>, ProtectionFault> {
         if entry.word.null() {
             return Ok(None);
         }
@@ -214,7 +214,7 @@ impl MemoryUnit {
         let offset = entry.translation.wrapping_add(address - entry.start);
         // CREATE_MR has checked the place, but the entry has been in host memory since.
         match self.device.range(offset, length as usize) {
-            Some(bytes) => Ok(Some(bytes)),
+            Some(bytes) => Ok(Some((offset, bytes))),
             None => Err(ProtectionFault::Bounds { address, length }),
         }
     }
