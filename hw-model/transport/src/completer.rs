@@ -1,9 +1,10 @@
 //! The completer: what responses mean for the requests in flight.
 //!
-//! A response acknowledges all PSNs before its own. The parent calls [`handle_acknowledge`] or
-//! [`handle_read_response`]; both first place the response relative to what is in flight.
+//! A response acknowledges all PSNs before its own. The parent calls [`handle_acknowledge`],
+//! [`handle_read_response`] or [`handle_atomic_response`]; all first place the response relative
+//! to what is in flight.
 
-use ferroce_wire::{Aeth, NakCode, Position, Psn, RnrTimer, Syndrome};
+use ferroce_wire::{Aeth, AtomicAckEth, NakCode, Position, Psn, RnrTimer, Syndrome};
 
 use crate::completion::CompletionStatus;
 use crate::context::Context;
@@ -131,6 +132,31 @@ fn handle_nak(
     requester.fail_front(ctx, status);
 }
 
+/// Acknowledges what is before a response that carries data. Whether the response is the one that
+/// the front entry waits for.
+fn reaches_front(
+    requester: &mut Requester,
+    now: Instant,
+    ctx: &mut Context,
+    psn: Psn,
+    aeth: Option<Aeth>,
+) -> bool {
+    let Some(before) = packets_before(requester, psn) else {
+        return false;
+    };
+    if !requester.acknowledge(now, ctx, before) {
+        imply_nak(requester, ctx);
+        return false;
+    }
+    if ctx.fault {
+        return false;
+    }
+    if let Some(aeth) = aeth {
+        update_credits(requester, ctx, aeth);
+    }
+    true
+}
+
 /// A packet of a READ response: asks for its payload to be written, or is done with it.
 pub(crate) fn handle_read_response(
     requester: &mut Requester,
@@ -138,26 +164,41 @@ pub(crate) fn handle_read_response(
     ctx: &mut Context,
     response: &ReadResponse,
 ) -> Step {
-    let Some(before) = packets_before(requester, response.psn) else {
+    if !reaches_front(requester, now, ctx, response.psn, response.aeth) {
         return Step::Done;
-    };
-    if !requester.acknowledge(now, ctx, before) {
-        imply_nak(requester, ctx);
-        return Step::Done;
-    }
-    if ctx.fault {
-        return Step::Done;
-    }
-    if let Some(aeth) = response.aeth {
-        update_credits(requester, ctx, aeth);
     }
     match place_read_response(requester, ctx, response) {
         Some(MemoryOp::WriteReadResponse { length: 0, .. }) => {
-            requester.acknowledge_read_packet(now, ctx);
+            requester.acknowledge_response(now, ctx);
             Step::Done
         }
         Some(operation) => Step::Memory(operation),
         None => {
+            requester.fail_front(ctx, CompletionStatus::BadResponse);
+            Step::Done
+        }
+    }
+}
+
+/// The response to an atomic: asks for its result to be written.
+pub(crate) fn handle_atomic_response(
+    requester: &mut Requester,
+    now: Instant,
+    ctx: &mut Context,
+    psn: Psn,
+    (aeth, result): (Aeth, AtomicAckEth),
+) -> Step {
+    if !reaches_front(requester, now, ctx, psn, Some(aeth)) {
+        return Step::Done;
+    }
+    match requester.queue.front() {
+        Some(front) if front.request.operation.is_atomic() => {
+            Step::Memory(MemoryOp::WriteAtomicResult {
+                request: front.request.id,
+                value: result.original,
+            })
+        }
+        _ => {
             requester.fail_front(ctx, CompletionStatus::BadResponse);
             Step::Done
         }
@@ -171,7 +212,10 @@ fn place_read_response(
     ctx: &Context,
     response: &ReadResponse,
 ) -> Option<MemoryOp> {
-    let front = requester.queue.front().filter(|front| front.is_read())?;
+    let front = requester.queue.front()?;
+    if !front.request.operation.is_read() {
+        return None;
+    }
     let mtu = ctx.attributes.path_mtu;
     let index = span(front.first_psn, requester.oldest);
     let offset = index << mtu.shift();
@@ -186,18 +230,18 @@ fn place_read_response(
     })
 }
 
-/// The payload of the expected READ response packet is written, or could not be.
-pub(crate) fn finish_read_response(
+/// The data of the expected response packet is written, or could not be.
+pub(crate) fn finish_response(
     requester: &mut Requester,
     now: Instant,
     ctx: &mut Context,
     written: bool,
 ) {
-    if requester.started == 0 || !requester.queue.front().is_some_and(|front| front.is_read()) {
+    if requester.started == 0 || !requester.queue.front().is_some_and(|front| front.fetches()) {
         return;
     }
     if written {
-        requester.acknowledge_read_packet(now, ctx);
+        requester.acknowledge_response(now, ctx);
     } else {
         requester.fail_front(ctx, CompletionStatus::LocalProtection);
     }

@@ -39,6 +39,8 @@ mod time;
 mod timer;
 mod transition;
 mod transmit;
+mod unreliable;
+mod xrc;
 
 pub use attribute_table::{Attribute, AttributeRule, AttributeSet, check_attributes};
 pub use attributes::{

@@ -15,6 +15,10 @@ use crate::step::{MemoryAnswer, Step};
 use crate::time::Instant;
 use crate::transition::{Transition, TransitionError};
 use crate::transmit::Transmit;
+use crate::unreliable::Unreliable;
+use crate::unreliable::uc::Uc;
+use crate::unreliable::ud::Ud;
+use crate::xrc;
 
 /// Transport service of a queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -35,13 +39,19 @@ pub enum Service {
 #[derive(Debug, Clone)]
 enum Machine {
     Reliable(Rc),
+    /// An RC machine of which one half is used.
+    Extended(Rc),
+    Connected(Unreliable<Uc>),
+    Datagram(Unreliable<Ud>),
 }
 
 /// Calls the same method of whatever machine there is.
 macro_rules! on_machine {
     ($machine:expr, $m:ident => $call:expr) => {
         match $machine {
-            Machine::Reliable($m) => $call,
+            Machine::Reliable($m) | Machine::Extended($m) => $call,
+            Machine::Connected($m) => $call,
+            Machine::Datagram($m) => $call,
         }
     };
 }
@@ -66,7 +76,10 @@ impl Qp {
     #[must_use]
     pub fn new(qpn: Qpn, service: Service, config: Config) -> Qp {
         let machine = match service {
-            _ => Machine::Reliable(Rc::new()),
+            Service::ReliableConnected => Machine::Reliable(Rc::new()),
+            Service::XrcInitiator | Service::XrcTarget => Machine::Extended(Rc::new()),
+            Service::UnreliableConnected => Machine::Connected(Unreliable::new()),
+            Service::UnreliableDatagram => Machine::Datagram(Unreliable::new()),
         };
         Qp {
             context: Context::new(qpn, service, config),
@@ -107,19 +120,19 @@ impl Qp {
 
     /// PSN of the next new request packet (`sq_psn` of Query QP).
     #[must_use]
-    pub const fn next_send_psn(&self) -> Psn {
+    pub fn next_send_psn(&self) -> Psn {
         on_machine!(&self.machine, m => m.next_send_psn())
     }
 
     /// PSN of the next request packet expected (`rq_psn` of Query QP).
     #[must_use]
-    pub const fn next_receive_psn(&self) -> Psn {
+    pub fn next_receive_psn(&self) -> Psn {
         on_machine!(&self.machine, m => m.next_receive_psn())
     }
 
     /// Messages that the responder has completed.
     #[must_use]
-    pub const fn msn(&self) -> Msn {
+    pub fn msn(&self) -> Msn {
         on_machine!(&self.machine, m => m.msn())
     }
 
@@ -167,13 +180,13 @@ impl Qp {
     /// completes with an error when its turn comes. Outside of RTS, SQD and ERR, where the verbs
     /// refuse to post, it is flushed too.
     pub fn post_send(&mut self, now: Instant, request: SendRequest) {
-        on_machine!(&mut self.machine, m => m.post_send(now, &mut self.context, request))
+        on_machine!(&mut self.machine, m => m.post_send(now, &mut self.context, request));
     }
 
     /// The payload of request `id` could not be gathered: it completes with `status` after those
     /// before it have completed; then the queue pair goes to ERR. Unknown ids are ignored.
     pub fn fail_send(&mut self, now: Instant, id: u32, status: CompletionStatus) {
-        on_machine!(&mut self.machine, m => m.fail_send(now, &mut self.context, id, status))
+        on_machine!(&mut self.machine, m => m.fail_send(now, &mut self.context, id, status));
     }
 
     /// The next local operation whose turn has come; answer with [`Qp::finish_local`]. Nothing
@@ -185,7 +198,7 @@ impl Qp {
     /// The local operation `id` was carried out, or failed, which fails the queue pair. It
     /// completes after those before it. Unknown ids are ignored.
     pub fn finish_local(&mut self, now: Instant, id: u32, result: Result<(), CompletionStatus>) {
-        on_machine!(&mut self.machine, m => m.finish_local(now, &mut self.context, id, result))
+        on_machine!(&mut self.machine, m => m.finish_local(now, &mut self.context, id, result));
     }
 
     /// A packet of request `id` ([`Transmit::request`]) was given to the wire, or lost there. UC
@@ -193,13 +206,13 @@ impl Qp {
     /// left. To RC and XRC it means nothing.
     #[inline]
     pub fn packet_left(&mut self, now: Instant, id: u32) {
-        on_machine!(&mut self.machine, m => m.packet_left(now, &mut self.context, id))
+        on_machine!(&mut self.machine, m => m.packet_left(now, &mut self.context, id));
     }
 
     /// The payload of the READ response with `psn` could not be gathered: a NAK (remote access
     /// error) takes its place and the queue pair goes to ERR.
     pub fn fail_read_response(&mut self, now: Instant, psn: Psn) {
-        on_machine!(&mut self.machine, m => m.fail_read_response(now, &mut self.context, psn))
+        on_machine!(&mut self.machine, m => m.fail_read_response(now, &mut self.context, psn));
     }
 
     /// A receive WQE of a queue pair in ERR: completes as flushed.
@@ -211,13 +224,13 @@ impl Qp {
     /// Makes a delayed ACK due now, so that it leaves right behind a request.
     #[inline]
     pub fn flush_acknowledge(&mut self) {
-        on_machine!(&mut self.machine, m => m.flush_acknowledge(&mut self.context))
+        on_machine!(&mut self.machine, m => m.flush_acknowledge(&mut self.context));
     }
 
     /// Tells how many receive WQEs are posted, so that ACKs carry end-to-end credits. `None`
     /// (the default, and right for a shared receive queue) does not limit the peer.
     pub fn set_receive_credits(&mut self, available: Option<u32>) {
-        on_machine!(&mut self.machine, m => m.set_receive_credits(available))
+        on_machine!(&mut self.machine, m => m.set_receive_credits(available));
     }
 }
 
@@ -232,7 +245,13 @@ impl Qp {
         headers: &TransportHeaders,
         payload_length: u32,
     ) -> Step {
-        on_machine!(&mut self.machine, m => m.handle_packet(now, &mut self.context, headers, payload_length))
+        let ctx = &mut self.context;
+        match &mut self.machine {
+            Machine::Reliable(rc) => rc.handle_packet(now, ctx, headers, payload_length, None),
+            Machine::Extended(rc) => xrc::handle_packet(rc, now, ctx, headers, payload_length),
+            Machine::Connected(uc) => uc.handle_packet(now, ctx, headers, payload_length),
+            Machine::Datagram(ud) => ud.handle_packet(now, ctx, headers, payload_length),
+        }
     }
 
     /// The answer to the operation of the last [`Step::Memory`]. An answer that nobody waits for
@@ -244,7 +263,7 @@ impl Qp {
 
     /// Time has come to `now`; harmless if no timer has expired.
     pub fn handle_timeout(&mut self, now: Instant) {
-        on_machine!(&mut self.machine, m => m.handle_timeout(now, &mut self.context))
+        on_machine!(&mut self.machine, m => m.handle_timeout(now, &mut self.context));
     }
 }
 
@@ -253,7 +272,13 @@ impl Qp {
     /// The next packet to send. A request goes before a response; then they alternate.
     #[inline]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
-        on_machine!(&mut self.machine, m => m.poll_transmit(now, &mut self.context))
+        let ctx = &mut self.context;
+        match &mut self.machine {
+            Machine::Reliable(rc) => rc.poll_transmit(now, ctx),
+            Machine::Extended(rc) => xrc::poll_transmit(rc, now, ctx),
+            Machine::Connected(uc) => uc.poll_transmit(now, ctx),
+            Machine::Datagram(ud) => ud.poll_transmit(now, ctx),
+        }
     }
 
     /// The next work completion.

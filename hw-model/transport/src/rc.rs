@@ -60,11 +60,16 @@ impl Rc {
     }
 
     pub(crate) fn is_draining(&self, ctx: &Context) -> bool {
-        ctx.state == QpState::Sqd && self.requester.started > 0
+        ctx.state == QpState::Sqd && self.requester.is_busy()
     }
 
     pub(crate) fn outstanding_sends(&self) -> usize {
         self.requester.queue.len()
+    }
+
+    /// The shared receive queue that the next request packet goes to (XRC).
+    pub(crate) fn next_srqn(&self) -> u32 {
+        self.requester.next_srqn()
     }
 
     #[inline]
@@ -144,21 +149,24 @@ impl Rc {
         self.settle(ctx);
     }
 
-    pub(crate) fn poll_local(&mut self, _ctx: &Context) -> Option<u32> {
-        None
+    pub(crate) fn poll_local(&mut self, ctx: &Context) -> Option<u32> {
+        self.requester.poll_local(ctx)
     }
 
-    pub(crate) fn has_local(&self, _ctx: &Context) -> bool {
-        false
+    #[inline]
+    pub(crate) fn has_local(&self, ctx: &Context) -> bool {
+        self.requester.has_local(ctx)
     }
 
     pub(crate) fn finish_local(
         &mut self,
         _now: Instant,
-        _ctx: &mut Context,
-        _id: u32,
-        _result: Result<(), CompletionStatus>,
+        ctx: &mut Context,
+        id: u32,
+        result: Result<(), CompletionStatus>,
     ) {
+        self.requester.finish_local(ctx, id, result);
+        self.settle(ctx);
     }
 
     /// Of no interest: the peer acknowledges.
@@ -189,6 +197,7 @@ impl Rc {
 
 /// Inputs.
 impl Rc {
+    /// A packet, and the shared receive queue that it names if it is one of XRC.
     #[inline]
     pub(crate) fn handle_packet(
         &mut self,
@@ -196,6 +205,7 @@ impl Rc {
         ctx: &mut Context,
         headers: &TransportHeaders,
         payload_length: u32,
+        srqn: Option<u32>,
     ) -> Step {
         debug_assert!(
             self.waiting == Waiting::Nobody,
@@ -212,7 +222,10 @@ impl Rc {
             self.handle_response(now, ctx, headers, properties, payload_length)
         } else if ctx.state.accepts_requests() {
             match Inbound::new(headers, properties, payload_length) {
-                Some(packet) => self.responder.handle_packet(now, ctx, packet),
+                Some(packet) => {
+                    let packet = Inbound { srqn, ..packet };
+                    self.responder.handle_packet(now, ctx, packet)
+                }
                 None => Step::Done,
             }
         } else {
@@ -242,6 +255,12 @@ impl Rc {
             return Step::Done;
         }
         let psn = headers.bth.psn;
+        if let (Operation::AtomicAcknowledge, Extension::AtomicAck(aeth, result)) =
+            (properties.operation, headers.extension)
+        {
+            let response = (aeth, result);
+            return completer::handle_atomic_response(&mut self.requester, now, ctx, psn, response);
+        }
         let aeth = match headers.extension {
             Extension::Aeth(aeth) => Some(aeth),
             _ => None,
@@ -277,13 +296,15 @@ impl Rc {
             Waiting::Responder => self.responder.handle_memory(now, ctx, answer),
             Waiting::Completer => {
                 let written = answer == MemoryAnswer::Done;
-                completer::finish_read_response(&mut self.requester, now, ctx, written);
+                completer::finish_response(&mut self.requester, now, ctx, written);
                 Step::Done
             }
             Waiting::Nobody => {
                 // The queue pair went to ERR while its receive WQE was being fetched.
                 if let (QpState::Err, MemoryAnswer::Receive { id, .. }) = (ctx.state, answer) {
-                    ctx.complete(Completion::failed_receive(id, CompletionStatus::WrFlush, None));
+                    let srqn = self.responder.srqn;
+                    let flushed = Completion::failed_receive(id, CompletionStatus::WrFlush, srqn);
+                    ctx.complete(flushed);
                 }
                 Step::Done
             }

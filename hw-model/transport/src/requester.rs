@@ -10,20 +10,24 @@
 //!                 oldest                next           newest
 //! ```
 
+mod local;
+mod progress;
+
 use std::collections::VecDeque;
 
-use ferroce_wire::{Connected, Msn, Position, Psn, Reth, TransportHeaders};
+use ferroce_wire::{AtomicEth, Bth, Connected, Msn, Position, Psn, Reth, TransportHeaders};
 
-use crate::completion::{Completion, CompletionStatus};
+use crate::completion::CompletionStatus;
 use crate::context::Context;
 use crate::event::Event;
 use crate::request::{
-    MAX_MESSAGE_LENGTH, MAX_OUTSTANDING_SEND_REQUESTS, Remote, SendOperation, SendRequest,
+    ATOMIC_LENGTH, Destination, MAX_MESSAGE_LENGTH, MAX_OUTSTANDING_SEND_REQUESTS, Remote,
+    SendOperation, SendRequest,
 };
 use crate::retry::Retry;
 use crate::segment;
 use crate::state::QpState;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use crate::timer::Timer;
 use crate::transmit::{Payload, Transmit};
 
@@ -33,13 +37,23 @@ pub(crate) const fn span(from: Psn, to: Psn) -> u32 {
     to.sub(from.value()).value()
 }
 
+/// The operands of an atomic as they go on the wire.
+const fn operands(remote: Remote, swap_or_add: u64, compare: u64) -> AtomicEth {
+    AtomicEth {
+        virtual_address: remote.virtual_address,
+        r_key: remote.r_key,
+        swap_or_add,
+        compare,
+    }
+}
+
 /// A request and its PSNs.
 #[derive(Debug, Clone)]
 pub(crate) struct SendEntry {
     pub(crate) request: SendRequest,
     /// PSN of its first packet; meaningless before it was begun.
     pub(crate) first_psn: Psn,
-    /// PSNs that it occupies (for a READ those of its responses).
+    /// PSNs that it occupies: for a READ those of its responses, none for a local operation.
     pub(crate) packets: u32,
     /// Send sequence number, compared with the credits of the peer.
     ssn: Msn,
@@ -48,8 +62,14 @@ pub(crate) struct SendEntry {
 }
 
 impl SendEntry {
-    pub(crate) const fn is_read(&self) -> bool {
-        self.request.operation.is_read()
+    /// Whether it is answered with data rather than with an acknowledge.
+    #[inline]
+    pub(crate) const fn fetches(&self) -> bool {
+        self.request.operation.fetches()
+    }
+
+    pub(crate) const fn is_local(&self) -> bool {
+        self.packets == 0
     }
 }
 
@@ -78,7 +98,10 @@ pub(crate) struct Requester {
     ack_requested: Psn,
     /// Request packets sent and not acknowledged; a READ counts once.
     in_flight: u32,
-    reads_in_flight: u32,
+    /// READs and atomics.
+    fetches_in_flight: u32,
+    /// The first entry that was not begun is a local operation, and is being carried out.
+    local_running: bool,
     since_ack_request: u32,
     ssn: Msn,
     /// Newest SSN that the peer has a receive WQE for; `None` does not limit.
@@ -102,7 +125,8 @@ impl Requester {
             newest: Psn::new(0),
             ack_requested: Psn::new(0),
             in_flight: 0,
-            reads_in_flight: 0,
+            fetches_in_flight: 0,
+            local_running: false,
             since_ack_request: 0,
             ssn: Msn::new(0),
             credit_limit: None,
@@ -122,13 +146,27 @@ impl Requester {
         self.retry.reset(&ctx.attributes);
     }
 
+    /// Whether some request was begun and has not completed.
+    #[inline]
+    pub(crate) const fn is_busy(&self) -> bool {
+        self.started > 0 || self.local_running
+    }
+
+    /// The shared receive queue that the next packet goes to (XRC).
+    pub(crate) fn next_srqn(&self) -> u32 {
+        match self.queue.get(self.cursor).map(|e| e.request.destination) {
+            Some(Destination::Xrc { srqn }) => srqn,
+            _ => 0,
+        }
+    }
+
     #[inline]
     pub(crate) fn can_accept(&self) -> bool {
         self.queue.len() < MAX_OUTSTANDING_SEND_REQUESTS
     }
 
     #[inline]
-    pub(crate) fn post(&mut self, ctx: &mut Context, request: SendRequest) {
+    pub(crate) fn post(&mut self, ctx: &mut Context, mut request: SendRequest) {
         if !ctx.state.accepts_sends() {
             Self::complete(ctx, &request, CompletionStatus::WrFlush);
             return;
@@ -136,11 +174,20 @@ impl Requester {
         debug_assert!(self.can_accept(), "the caller asks can_accept_send first");
         let failure = self.judge(ctx, &request);
         self.failing |= failure.is_some();
-        self.ssn = self.ssn.next();
+        let packets = if request.operation.is_local() {
+            request.length = 0;
+            0
+        } else {
+            if request.operation.is_atomic() {
+                request.length = ATOMIC_LENGTH;
+            }
+            self.ssn = self.ssn.next();
+            ctx.attributes.path_mtu.packets(request.length)
+        };
         self.queue.push_back(SendEntry {
             request,
             first_psn: self.next,
-            packets: ctx.attributes.path_mtu.packets(request.length),
+            packets,
             ssn: self.ssn,
             failure,
         });
@@ -152,13 +199,17 @@ impl Requester {
     /// Why a request can never be carried out.
     #[inline]
     fn judge(&self, ctx: &Context, request: &SendRequest) -> Option<CompletionStatus> {
-        if request.length > MAX_MESSAGE_LENGTH {
+        let operation = request.operation;
+        if operation.is_local() {
+            return None;
+        }
+        if request.length > MAX_MESSAGE_LENGTH
+            || operation.is_atomic() && request.length < ATOMIC_LENGTH
+        {
             Some(CompletionStatus::LocalLength)
         } else if !self.can_accept()
-            || request.operation.is_atomic()
-            || request.operation.is_local()
             || !request.destination.suits(ctx.service)
-            || request.operation.is_read() && ctx.attributes.max_rd_atomic == 0
+            || operation.fetches() && ctx.attributes.max_rd_atomic == 0
         {
             Some(CompletionStatus::LocalQpOperation)
         } else {
@@ -219,7 +270,7 @@ impl Requester {
     /// Tells the end of a drain, once.
     #[inline]
     pub(crate) fn settle_drain(&mut self, ctx: &mut Context) {
-        if self.drain == Drain::Notify && self.started == 0 {
+        if self.drain == Drain::Notify && !self.is_busy() {
             self.drain = Drain::Idle;
             ctx.raise(Event::SqDrained);
         }
@@ -236,7 +287,8 @@ impl Requester {
         self.oldest = self.next;
         self.newest = self.next;
         self.in_flight = 0;
-        self.reads_in_flight = 0;
+        self.fetches_in_flight = 0;
+        self.local_running = false;
         self.failing = false;
         self.drain = Drain::Idle;
     }
@@ -253,6 +305,7 @@ impl Requester {
         self.in_flight < ctx.config.max_unacknowledged_packets
             && !ctx.timers.is_set(Timer::RnrBackoff)
             && entry.failure.is_none()
+            && !entry.is_local()
             && (self.cursor < self.started || self.may_begin(ctx, entry))
             && self.fits_window(ctx, entry)
             && (self.in_flight == 0 || !self.is_credit_limited(entry))
@@ -261,14 +314,14 @@ impl Requester {
     /// Whether a request that was never begun may begin.
     #[inline]
     fn may_begin(&self, ctx: &Context, entry: &SendEntry) -> bool {
-        ctx.state == QpState::Rts && !(entry.request.fence && self.reads_in_flight > 0)
+        ctx.state == QpState::Rts && !(entry.request.fence && self.fetches_in_flight > 0)
     }
 
-    /// READs are limited in number, and PSNs in flight to half of their circle.
+    /// READs and atomics are limited in number, and PSNs in flight to half of their circle.
     #[inline]
     fn fits_window(&self, ctx: &Context, entry: &SendEntry) -> bool {
-        let psns = if entry.is_read() {
-            if self.reads_in_flight >= u32::from(ctx.attributes.max_rd_atomic) {
+        let psns = if entry.fetches() {
+            if self.fetches_in_flight >= u32::from(ctx.attributes.max_rd_atomic) {
                 return false;
             }
             entry.packets - self.position
@@ -298,6 +351,17 @@ impl Requester {
         }
         let transmit = match self.queue[self.cursor].request.operation {
             SendOperation::RdmaRead { remote } => self.read_request(ctx, remote),
+            SendOperation::CompareSwap {
+                remote,
+                compare,
+                swap,
+            } => {
+                let operands = operands(remote, swap, compare);
+                self.atomic_request(ctx, TransportHeaders::compare_swap, operands)
+            }
+            SendOperation::FetchAdd { remote, add } => {
+                self.atomic_request(ctx, TransportHeaders::fetch_add, operands(remote, add, 0))
+            }
             _ => self.segment(ctx),
         };
         self.in_flight += 1;
@@ -326,9 +390,27 @@ impl Requester {
         let psns = entry.packets - self.position;
         let request = entry.request.id;
         self.advance(psns, true);
-        self.reads_in_flight += 1;
+        self.fetches_in_flight += 1;
         Transmit {
             headers: TransportHeaders::read_request(bth, reth),
+            payload: Payload::None,
+            request: Some(request),
+        }
+    }
+
+    fn atomic_request(
+        &mut self,
+        ctx: &Context,
+        headers: fn(Bth, AtomicEth) -> TransportHeaders,
+        operands: AtomicEth,
+    ) -> Transmit {
+        let request = self.queue[self.cursor].request.id;
+        let mut bth = ctx.bth(self.next, 0);
+        bth.ack_request = true;
+        self.advance(1, true);
+        self.fetches_in_flight += 1;
+        Transmit {
+            headers: headers(bth, operands),
             payload: Payload::None,
             request: Some(request),
         }
@@ -373,7 +455,7 @@ impl Requester {
             if entry.request.signaled
                 || self.credit_limit.is_some()
                 || ctx.state != QpState::Rts
-                || next.is_none_or(|next| next.failure.is_some())
+                || next.is_none_or(|next| next.failure.is_some() || next.is_local())
             {
                 return true;
             }
@@ -391,6 +473,7 @@ impl Requester {
         if self.position == self.queue[self.cursor].packets {
             self.cursor += 1;
             self.position = 0;
+            self.skip_locals();
         }
         if ack_request {
             self.since_ack_request = 0;
@@ -402,178 +485,13 @@ impl Requester {
 
     fn start_timer(&self, now: Instant, ctx: &mut Context) {
         match ctx.attributes.timeout.duration() {
-            Some(timeout) => ctx.timers.set(Timer::Retransmit, now + timeout),
+            Some(timeout) => {
+                let multiple = u64::from(ctx.config.local_ack_timeout_multiple);
+                let timeout = Duration(timeout.as_ps() * multiple);
+                ctx.timers.set(Timer::Retransmit, now + timeout);
+            }
             None => ctx.timers.stop(Timer::Retransmit),
         }
-    }
-}
-
-/// Acknowledging and going back.
-impl Requester {
-    /// Acknowledges `count` PSNs from the oldest on. A READ in the way stops it: its data is
-    /// missing. False then.
-    #[inline]
-    pub(crate) fn acknowledge(&mut self, now: Instant, ctx: &mut Context, count: u32) -> bool {
-        let sent = span(self.oldest, self.next);
-        let mut acknowledged = 0;
-        while acknowledged < count && self.started > 0 {
-            let front = &self.queue[0];
-            if front.is_read() {
-                break;
-            }
-            let left = span(self.oldest, front.first_psn.add(front.packets));
-            let step = left.min(count - acknowledged);
-            acknowledged += step;
-            self.oldest = self.oldest.add(step);
-            if step == left {
-                self.retire_front(ctx);
-            }
-        }
-        if acknowledged > 0 {
-            self.in_flight = self.in_flight.saturating_sub(acknowledged);
-            self.progress(now, ctx, acknowledged > sent);
-        }
-        acknowledged == count
-    }
-
-    /// One packet of the READ at the front has arrived.
-    pub(crate) fn acknowledge_read_packet(&mut self, now: Instant, ctx: &mut Context) {
-        let overtaken = self.next == self.oldest;
-        self.oldest = self.oldest.next();
-        let front = &self.queue[0];
-        if self.oldest == front.first_psn.add(front.packets) {
-            self.in_flight = self.in_flight.saturating_sub(1);
-            self.reads_in_flight = self.reads_in_flight.saturating_sub(1);
-            self.retire_front(ctx);
-        }
-        self.progress(now, ctx, overtaken);
-    }
-
-    /// The peer has come further. `overtaken`: further than this pass has sent, thanks to packets
-    /// of an earlier pass; it then goes on from there.
-    #[inline]
-    fn progress(&mut self, now: Instant, ctx: &mut Context, overtaken: bool) {
-        if overtaken {
-            self.go_back();
-        }
-        self.retry.reset(&ctx.attributes);
-        ctx.timers.stop(Timer::RnrBackoff);
-        if self.next == self.oldest {
-            ctx.timers.stop(Timer::Retransmit);
-        } else {
-            self.start_timer(now, ctx);
-        }
-        self.settle_failure(ctx);
-    }
-
-    /// The front entry succeeded.
-    #[inline]
-    fn retire_front(&mut self, ctx: &mut Context) {
-        let Some(entry) = self.queue.pop_front() else {
-            return;
-        };
-        self.started -= 1;
-        self.cursor = self.cursor.saturating_sub(1);
-        if entry.request.signaled {
-            Self::complete(ctx, &entry.request, CompletionStatus::Success);
-        }
-    }
-
-    /// The front entry fails, and with it the queue pair.
-    pub(crate) fn fail_front(&mut self, ctx: &mut Context, status: CompletionStatus) {
-        if let Some(entry) = self.queue.pop_front() {
-            Self::complete(ctx, &entry.request, status);
-        }
-        ctx.fault = true;
-    }
-
-    /// Starts a new pass at the oldest PSN.
-    fn go_back(&mut self) {
-        self.cursor = 0;
-        self.position = match self.queue.front() {
-            Some(front) if self.started > 0 => span(front.first_psn, self.oldest),
-            _ => 0,
-        };
-        self.next = self.oldest;
-        self.ack_requested = self.oldest;
-        self.in_flight = 0;
-        self.reads_in_flight = 0;
-        self.since_ack_request = 0;
-    }
-
-    /// Go-back-N after a time-out or a sequence error, as long as retries are left.
-    pub(crate) fn retry(&mut self, ctx: &mut Context) {
-        if self.retry.spend() {
-            self.go_back();
-            ctx.timers.stop(Timer::Retransmit);
-        } else {
-            self.fail_front(ctx, CompletionStatus::RetryExceeded);
-        }
-    }
-
-    /// Go-back-N after the peer asked for patience.
-    pub(crate) fn back_off(&mut self, ctx: &mut Context, until: Instant) {
-        if self.retry.spend_rnr(&ctx.attributes) {
-            self.go_back();
-            ctx.timers.stop(Timer::Retransmit);
-            ctx.timers.set(Timer::RnrBackoff, until);
-        } else {
-            self.fail_front(ctx, CompletionStatus::RnrRetryExceeded);
-        }
-    }
-
-    /// The local ACK timeout expired.
-    pub(crate) fn time_out(&mut self, ctx: &mut Context) {
-        if self.oldest != self.next {
-            ctx.statistics.local_ack_timeouts += 1;
-            self.retry.rearm_implied_nak();
-            self.retry(ctx);
-        }
-    }
-
-    /// What is in flight must be acknowledged although nothing more follows it: sent again if
-    /// its last packet did not ask.
-    fn solicit_acknowledge(&mut self, ctx: &mut Context) {
-        if self.next != self.oldest && self.ack_requested != self.next {
-            self.go_back();
-            ctx.timers.stop(Timer::Retransmit);
-        }
-    }
-
-    /// The responder has `credits` receive WQEs beyond message `msn`; `None` does not limit.
-    #[inline]
-    pub(crate) fn update_credits(&mut self, ctx: &mut Context, msn: Msn, credits: Option<u32>) {
-        let Some(credits) = credits else {
-            self.credit_limit = None;
-            return;
-        };
-        let limit = Msn::new(msn.value().wrapping_add(credits));
-        match self.credit_limit {
-            // Credits are never taken back; an older ACK came late.
-            Some(old) if limit.distance_from(old) < 0 => {}
-            Some(_) => self.credit_limit = Some(limit),
-            None => {
-                self.credit_limit = Some(limit);
-                // What was sent so far may not have asked for an acknowledge.
-                if self
-                    .queue
-                    .get(self.cursor)
-                    .is_some_and(|entry| self.is_credit_limited(entry))
-                {
-                    self.solicit_acknowledge(ctx);
-                }
-            }
-        }
-    }
-
-    #[inline]
-    fn complete(ctx: &mut Context, request: &SendRequest, status: CompletionStatus) {
-        ctx.complete(Completion::Send {
-            id: request.id,
-            status,
-            operation: request.operation.kind(),
-            byte_length: request.length,
-        });
     }
 }
 
@@ -588,6 +506,9 @@ mod tests {
         assert_eq!(span(Psn::new(1), Psn::new(0)), 0xff_ffff);
     }
 
+    /// A cache line and a quarter: what makes it that long are the operands of a compare and swap
+    /// (24 bytes beyond a WRITE) and the destination, and to keep them elsewhere would cost each
+    /// packet of those requests a look-up.
     #[test]
     fn an_entry_of_the_send_queue_is_small() {
         assert!(size_of::<SendEntry>() <= 80, "{}", size_of::<SendEntry>());

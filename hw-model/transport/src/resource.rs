@@ -1,4 +1,4 @@
-//! Responder resources: the READ requests that are being answered, or may have to be again.
+//! Responder resources: the READs and atomics that are being answered, or may have to be again.
 
 use std::collections::VecDeque;
 
@@ -7,15 +7,29 @@ use ferroce_wire::{Position, Psn, RKey};
 use crate::attributes::PathMtu;
 use crate::inbound::Inbound;
 use crate::requester::span;
+use crate::step::AtomicOperation;
 
-/// One READ request and how far it is answered.
+/// What a request is answered with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Content {
+    /// Memory as it is when the response leaves.
+    Memory { length: u32 },
+    /// What memory held when the atomic was executed.
+    Original {
+        operation: AtomicOperation,
+        value: u64,
+    },
+}
+
+/// One READ or atomic and how far it is answered.
 #[derive(Debug, Clone)]
-struct ReadResource {
+struct Resource {
     first_psn: Psn,
     packets: u32,
     r_key: RKey,
     virtual_address: u64,
-    length: u32,
+    content: Content,
+    srqn: Option<u32>,
     /// The packet that this round of responses began with.
     start: u32,
     /// The next packet to send; equal to `packets` when all are sent.
@@ -24,26 +38,71 @@ struct ReadResource {
     replay: bool,
 }
 
-impl ReadResource {
+impl Resource {
     const fn is_pending(&self) -> bool {
         self.next < self.packets
     }
+
+    /// Whether `request` asks again for (the rest of) what this one asked for.
+    fn is_of(&self, request: &Inbound, mtu: PathMtu) -> bool {
+        let index = span(self.first_psn, request.psn);
+        if index >= self.packets || request.reth.r_key != self.r_key {
+            return false;
+        }
+        let offset = index << mtu.shift();
+        let address = self.virtual_address.wrapping_add(u64::from(offset));
+        request.reth.virtual_address == address
+            && match self.content {
+                Content::Memory { length } => {
+                    request.is_read() && request.reth.dma_length == length - offset
+                }
+                Content::Original { operation, .. } => request.atomic() == Some(operation),
+            }
+    }
+
+    /// Packet `index` of the response.
+    fn packet(&self, index: u32, mtu: PathMtu) -> ResponsePacket {
+        let psn = self.first_psn.add(index);
+        match self.content {
+            Content::Memory { length } => {
+                let offset = index << mtu.shift();
+                ResponsePacket::Read {
+                    psn,
+                    position: Position::of(index - self.start, self.packets - self.start),
+                    r_key: self.r_key,
+                    virtual_address: self.virtual_address.wrapping_add(u64::from(offset)),
+                    length: mtu.bytes().min(length - offset),
+                    srqn: self.srqn,
+                }
+            }
+            Content::Original { value, .. } => ResponsePacket::Atomic {
+                psn,
+                original: value,
+            },
+        }
+    }
 }
 
-/// A packet of a READ response, to be sent.
+/// A packet of a response, to be sent.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ResponsePacket {
-    pub(crate) psn: Psn,
-    pub(crate) position: Position,
-    pub(crate) r_key: RKey,
-    pub(crate) virtual_address: u64,
-    pub(crate) length: u32,
+pub(crate) enum ResponsePacket {
+    /// Of a READ.
+    Read {
+        psn: Psn,
+        position: Position,
+        r_key: RKey,
+        virtual_address: u64,
+        length: u32,
+        srqn: Option<u32>,
+    },
+    /// Of an atomic.
+    Atomic { psn: Psn, original: u64 },
 }
 
-/// The newest READs in order of PSN, at most `max_dest_rd_atomic`.
+/// The newest READs and atomics in order of PSN, at most `max_dest_rd_atomic`.
 #[derive(Debug, Clone)]
 pub(crate) struct Resources {
-    table: VecDeque<ReadResource>,
+    table: VecDeque<Resource>,
     /// Resources that have packets to send.
     pending: u32,
     /// The first of them; meaningless if there is none.
@@ -63,7 +122,7 @@ impl Resources {
         self.pending > 0
     }
 
-    /// Whether a further READ may be accepted: an honest peer has at most `limit` unanswered.
+    /// Whether a further READ or atomic may be accepted: an honest peer has at most `limit` unanswered.
     /// (A replay does not count: if the peer sends a new READ it has all the old answers.)
     pub(crate) fn has_room(&self, limit: u8) -> bool {
         let limit = usize::from(limit);
@@ -76,7 +135,25 @@ impl Resources {
     }
 
     /// Accepts a READ request of `packets` responses.
-    pub(crate) fn push(&mut self, request: &Inbound, packets: u32, limit: u8) {
+    pub(crate) fn push_read(&mut self, request: &Inbound, packets: u32, limit: u8) {
+        let content = Content::Memory {
+            length: request.reth.dma_length,
+        };
+        self.push(request, packets, content, limit);
+    }
+
+    /// Keeps the result of an atomic that was executed.
+    pub(crate) fn push_atomic(
+        &mut self,
+        request: &Inbound,
+        operation: AtomicOperation,
+        value: u64,
+        limit: u8,
+    ) {
+        self.push(request, 1, Content::Original { operation, value }, limit);
+    }
+
+    fn push(&mut self, request: &Inbound, packets: u32, content: Content, limit: u8) {
         while self.table.len() >= usize::from(limit.max(1)) {
             self.pop_front();
         }
@@ -84,12 +161,13 @@ impl Resources {
             self.first_pending = self.table.len();
         }
         self.pending += 1;
-        self.table.push_back(ReadResource {
+        self.table.push_back(Resource {
             first_psn: request.psn,
             packets,
             r_key: request.reth.r_key,
             virtual_address: request.reth.virtual_address,
-            length: request.reth.dma_length,
+            content,
+            srqn: request.srqn,
             start: 0,
             next: 0,
             replay: false,
@@ -118,19 +196,13 @@ impl Resources {
         }
     }
 
-    /// Answers a duplicate READ request again, from the packet that it asks for on. Unknown
-    /// requests are ignored.
+    /// Answers a duplicate READ again, from the packet that it asks for on, or a duplicate atomic
+    /// with its old result. Unknown requests are ignored.
     pub(crate) fn replay(&mut self, request: &Inbound, mtu: PathMtu) {
-        let known = self.table.iter().position(|resource| {
-            let index = span(resource.first_psn, request.psn);
-            index < resource.packets && {
-                let offset = index << mtu.shift();
-                let address = resource.virtual_address.wrapping_add(u64::from(offset));
-                request.reth.r_key == resource.r_key
-                    && request.reth.virtual_address == address
-                    && request.reth.dma_length == resource.length - offset
-            }
-        });
+        let known = self
+            .table
+            .iter()
+            .position(|resource| resource.is_of(request, mtu));
         let Some(position) = known else { return };
         let resource = &mut self.table[position];
         let index = span(resource.first_psn, request.psn);
@@ -150,7 +222,7 @@ impl Resources {
         };
     }
 
-    /// PSN of the first READ behind `psn`.
+    /// PSN of the first READ or atomic behind `psn`.
     pub(crate) fn first_after(&self, psn: Psn) -> Option<Psn> {
         self.table
             .iter()
@@ -164,18 +236,7 @@ impl Resources {
             return None;
         }
         let resource = self.table.get_mut(self.first_pending)?;
-        let offset = resource.next << mtu.shift();
-        let position = Position::of(
-            resource.next - resource.start,
-            resource.packets - resource.start,
-        );
-        let packet = ResponsePacket {
-            psn: resource.first_psn.add(resource.next),
-            position,
-            r_key: resource.r_key,
-            virtual_address: resource.virtual_address.wrapping_add(u64::from(offset)),
-            length: mtu.bytes().min(resource.length - offset),
-        };
+        let packet = resource.packet(resource.next, mtu);
         resource.next += 1;
         if !resource.is_pending() {
             self.pending -= 1;
@@ -212,15 +273,25 @@ mod tests {
 
     fn drain(resources: &mut Resources) -> Vec<(u32, Position, u32)> {
         std::iter::from_fn(|| resources.next_packet(PathMtu::Mtu256))
-            .map(|packet| (packet.psn.value(), packet.position, packet.length))
+            .map(|packet| match packet {
+                ResponsePacket::Read {
+                    psn,
+                    position,
+                    length,
+                    ..
+                } => (psn.value(), position, length),
+                ResponsePacket::Atomic { psn, original } => {
+                    (psn.value(), Position::Only, original as u32)
+                }
+            })
             .collect()
     }
 
     #[test]
     fn answers_in_order_and_again_from_the_middle() {
         let mut resources = Resources::new();
-        resources.push(&read(10, 0x1000, 600), 3, 2);
-        resources.push(&read(13, 0x2000, 0), 1, 2);
+        resources.push_read(&read(10, 0x1000, 600), 3, 2);
+        resources.push_read(&read(13, 0x2000, 0), 1, 2);
         assert!(!resources.has_room(2));
         let all = drain(&mut resources);
         assert_eq!(all[0], (10, Position::First, 256));
@@ -238,7 +309,7 @@ mod tests {
     #[test]
     fn a_duplicate_that_asks_for_other_memory_is_ignored() {
         let mut resources = Resources::new();
-        resources.push(&read(10, 0x1000, 600), 3, 1);
+        resources.push_read(&read(10, 0x1000, 600), 3, 1);
         drain(&mut resources);
         resources.replay(&read(10, 0x1001, 600), PathMtu::Mtu256);
         resources.replay(&read(11, 0x1100, 345), PathMtu::Mtu256);
@@ -247,14 +318,43 @@ mod tests {
     }
 
     #[test]
+    fn an_atomic_is_answered_again_with_its_old_result() {
+        let mut resources = Resources::new();
+        let add = Inbound {
+            operation: Operation::FetchAdd,
+            swap_or_add: 3,
+            ..read(10, 0x1000, 8)
+        };
+        let operation = add.atomic().expect("it is one");
+        resources.push_atomic(&add, operation, 77, 2);
+        assert_eq!(drain(&mut resources), [(10, Position::Only, 77)]);
+        for other in [
+            read(10, 0x1000, 8),
+            Inbound {
+                swap_or_add: 4,
+                ..add
+            },
+            Inbound {
+                psn: Psn::new(11),
+                ..add
+            },
+        ] {
+            resources.replay(&other, PathMtu::Mtu256);
+            assert!(!resources.has_pending(), "{other:?}");
+        }
+        resources.replay(&add, PathMtu::Mtu256);
+        assert_eq!(drain(&mut resources), [(10, Position::Only, 77)]);
+    }
+
+    #[test]
     fn a_replay_makes_room_for_a_new_read() {
         let mut resources = Resources::new();
-        resources.push(&read(1, 0, 256), 1, 1);
+        resources.push_read(&read(1, 0, 256), 1, 1);
         assert!(!resources.has_room(1));
         drain(&mut resources);
         resources.replay(&read(1, 0, 256), PathMtu::Mtu256);
         assert!(resources.has_room(1));
-        resources.push(&read(2, 0, 256), 1, 1);
+        resources.push_read(&read(2, 0, 256), 1, 1);
         assert_eq!(drain(&mut resources).len(), 1);
         assert!(!resources.has_room(0));
     }
@@ -262,7 +362,7 @@ mod tests {
     #[test]
     fn ranges_reach_across_the_wrap() {
         let mut resources = Resources::new();
-        resources.push(&read(0xff_ffff, 0x1000, 512), 2, 4);
+        resources.push_read(&read(0xff_ffff, 0x1000, 512), 2, 4);
         assert_eq!(drain(&mut resources)[1].0, 0);
         assert_eq!(
             resources.first_after(Psn::new(0xff_fff0)),

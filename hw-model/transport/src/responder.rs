@@ -9,7 +9,8 @@ mod checks;
 mod refusal;
 
 use ferroce_wire::{
-    Aeth, CreditCount, Msn, NakCode, Position, Psn, RKey, ReadPart, Syndrome, TransportHeaders,
+    Aeth, AtomicAckEth, CreditCount, Msn, NakCode, Position, Psn, RKey, ReadPart, Syndrome,
+    TransportHeaders,
 };
 
 use crate::acknowledge::{Acknowledger, Nak};
@@ -54,6 +55,8 @@ enum Asked {
     Receive,
     RemoteAccess,
     Payload,
+    Atomic,
+    Invalidate,
 }
 
 /// What is done next with the packet.
@@ -65,6 +68,7 @@ enum Next {
     CheckLength,
     CheckRemoteAccess,
     Execute,
+    Invalidate,
     Complete,
     Acknowledge,
     Duplicate,
@@ -83,6 +87,8 @@ pub(crate) struct Responder {
     /// A NAK or RNR NAK was sent for the expected packet; until it comes no further one is.
     awaiting_retry: bool,
     message: Message,
+    /// XRC: the shared receive queue that the message names.
+    pub(crate) srqn: Option<u32>,
     /// The receive WQE that the message uses.
     receive: Option<Receive>,
     packet: Inbound,
@@ -102,6 +108,7 @@ impl Responder {
             established: false,
             awaiting_retry: false,
             message: Message::None,
+            srqn: None,
             receive: None,
             packet: Inbound::NONE,
             acknowledger: Acknowledger::new(),
@@ -145,11 +152,17 @@ impl Responder {
             (Asked::Receive, MemoryAnswer::NoReceive) => self.refuse_for_now(ctx),
             (Asked::RemoteAccess, MemoryAnswer::Valid) => Next::Execute,
             (Asked::RemoteAccess, _) => Next::Refuse(Refusal::RemoteAccess),
-            (Asked::Payload, MemoryAnswer::Done) => Next::Complete,
+            (Asked::Payload, MemoryAnswer::Done) => Next::Invalidate,
             (Asked::Payload, _) if self.packet.is_send() => {
                 Next::Refuse(Refusal::ReceiveProtection)
             }
-            (Asked::Payload, _) => Next::Refuse(Refusal::RemoteAccess),
+            (Asked::Atomic, MemoryAnswer::Atomic(original)) => self.accept_atomic(ctx, original),
+            (Asked::Invalidate, MemoryAnswer::Done) => Next::Complete,
+            (Asked::Payload | Asked::Atomic | Asked::Invalidate, _) => {
+                Next::Refuse(Refusal::RemoteAccess)
+            }
+            // XRC: there is no such shared receive queue here.
+            (Asked::Receive, MemoryAnswer::Invalid) => Next::Refuse(Refusal::InvalidRequest),
             (Asked::Receive, _) => Next::Refuse(Refusal::ReceiveQueue),
             (Asked::Nothing, _) => Next::Done,
         };
@@ -169,6 +182,7 @@ impl Responder {
                 Next::CheckLength => self.check_length(ctx),
                 Next::CheckRemoteAccess => self.check_remote_access(),
                 Next::Execute => self.execute(ctx),
+                Next::Invalidate => self.invalidate(),
                 Next::Complete => self.complete(ctx),
                 Next::Acknowledge => self.acknowledge(now, ctx),
                 Next::Duplicate => self.repeat(ctx),
@@ -192,15 +206,36 @@ impl Responder {
             self.accept_read(ctx)
         } else if self.packet.is_send() {
             self.execute_send()
+        } else if let Some(operation) = self.packet.atomic() {
+            let atomic = MemoryOp::Atomic {
+                r_key: self.packet.reth.r_key,
+                virtual_address: self.packet.reth.virtual_address,
+                operation,
+                srqn: self.srqn,
+            };
+            Next::Ask(Asked::Atomic, atomic)
         } else {
             self.execute_write()
         }
     }
 
+    /// An atomic was executed, and never will be again: duplicates get the same answer.
+    fn accept_atomic(&mut self, ctx: &mut Context, original: u64) -> Next {
+        let limit = ctx.attributes.max_dest_rd_atomic;
+        if let Some(operation) = self.packet.atomic() {
+            self.resources
+                .push_atomic(&self.packet, operation, original, limit);
+        }
+        self.expected = self.expected.next();
+        self.msn = self.msn.next();
+        self.acknowledger.cover(ctx);
+        Next::Done
+    }
+
     fn accept_read(&mut self, ctx: &mut Context) -> Next {
         let packets = ctx.attributes.path_mtu.packets(self.packet.reth.dma_length);
         self.resources
-            .push(&self.packet, packets, ctx.attributes.max_dest_rd_atomic);
+            .push_read(&self.packet, packets, ctx.attributes.max_dest_rd_atomic);
         self.expected = self.expected.add(packets);
         self.msn = self.msn.next();
         // The response acknowledges what was before it.
@@ -225,7 +260,7 @@ impl Responder {
                     length,
                 },
             ),
-            _ => Next::Complete,
+            _ => Next::Invalidate,
         }
     }
 
@@ -253,11 +288,26 @@ impl Responder {
                         r_key,
                         virtual_address,
                         length,
-                        srqn: None,
+                        srqn: self.srqn,
                     },
                 )
             }
             _ => Next::Complete,
+        }
+    }
+
+    /// The key that the end of a SEND with invalidate names, once its payload is written.
+    #[inline]
+    fn invalidate(&mut self) -> Next {
+        match self.packet.invalidate {
+            Some(r_key) => Next::Ask(
+                Asked::Invalidate,
+                MemoryOp::Invalidate {
+                    r_key,
+                    srqn: self.srqn,
+                },
+            ),
+            None => Next::Complete,
         }
     }
 
@@ -305,10 +355,10 @@ impl Responder {
                 byte_length,
                 immediate: self.packet.immediate,
                 solicited: self.packet.solicited,
-                invalidated: None,
+                invalidated: self.packet.invalidate,
                 source: None,
                 with_grh: false,
-                srqn: None,
+                srqn: self.srqn,
             });
         }
     }
@@ -321,11 +371,12 @@ impl Responder {
         Next::Done
     }
 
-    /// A duplicate is not executed again, but answered again: a READ from memory, the others
-    /// with an ACK of the newest packet that no unanswered READ precedes.
+    /// A duplicate is not executed again, but answered again: a READ from memory, an
+    /// atomic with its old result, the others with an ACK of the newest packet that no unanswered
+    /// READ or atomic precedes.
     fn repeat(&mut self, ctx: &mut Context) -> Next {
         ctx.statistics.duplicate_requests += 1;
-        if self.packet.is_read() {
+        if self.packet.fetches() {
             self.resources.replay(&self.packet, ctx.attributes.path_mtu);
         } else if self.packet.is_send() || self.packet.is_write() {
             match self.resources.first_after(self.packet.psn) {
@@ -340,7 +391,11 @@ impl Responder {
     fn refuse(&mut self, ctx: &mut Context, refusal: Refusal) -> Next {
         match self.receive.take() {
             Some(receive) => {
-                ctx.complete(Completion::failed_receive(receive.id, refusal.status(), None));
+                ctx.complete(Completion::failed_receive(
+                    receive.id,
+                    refusal.status(),
+                    self.srqn,
+                ));
             }
             None => ctx.raise(refusal.event()),
         }
@@ -383,7 +438,7 @@ impl Responder {
             ctx.complete(Completion::failed_receive(
                 receive.id,
                 CompletionStatus::WrFlush,
-                None,
+                self.srqn,
             ));
         }
         if self.acknowledger.has_fatal_nak() {
@@ -415,13 +470,13 @@ impl Responder {
         self.acknowledger.make_due();
     }
 
-    /// The next response. READ responses go before an ACK or NAK, which comes later in PSN.
+    /// The next response. Those that carry data go before an ACK or NAK, which comes later in PSN.
     #[inline]
     pub(crate) fn poll(&mut self, ctx: &mut Context) -> Option<Transmit> {
         let (psn, syndrome) = if let Some(psn) = self.acknowledger.take_duplicate() {
             (psn, self.positive())
         } else if let Some(packet) = self.resources.next_packet(ctx.attributes.path_mtu) {
-            return Some(self.read_response(ctx, &packet));
+            return Some(self.response(ctx, &packet));
         } else if let Some(nak) = self.acknowledger.take_nak() {
             (nak.psn, nak.syndrome)
         } else if self.acknowledger.take_due(ctx) {
@@ -465,30 +520,46 @@ impl Responder {
         }
     }
 
-    fn read_response(&self, ctx: &Context, packet: &ResponsePacket) -> Transmit {
+    fn response(&self, ctx: &Context, packet: &ResponsePacket) -> Transmit {
         let aeth = Aeth {
             syndrome: self.positive(),
             msn: self.msn,
         };
-        let part = match packet.position {
+        let (psn, position, length, payload) = match *packet {
+            ResponsePacket::Atomic { psn, original } => {
+                let result = AtomicAckEth { original };
+                return Transmit {
+                    headers: TransportHeaders::atomic_acknowledge(ctx.bth(psn, 0), aeth, result),
+                    payload: Payload::None,
+                    request: None,
+                };
+            }
+            ResponsePacket::Read {
+                psn,
+                position,
+                r_key,
+                virtual_address,
+                length,
+                srqn,
+            } => {
+                let payload = Payload::ReadResponse {
+                    r_key,
+                    virtual_address,
+                    length,
+                    srqn,
+                };
+                (psn, position, length, payload)
+            }
+        };
+        let part = match position {
             Position::First => ReadPart::First(aeth),
             Position::Middle => ReadPart::Middle,
             Position::Last => ReadPart::Last(aeth),
             Position::Only => ReadPart::Only(aeth),
         };
-        let payload = match packet.length {
-            0 => Payload::None,
-            length => Payload::ReadResponse {
-                r_key: packet.r_key,
-                virtual_address: packet.virtual_address,
-                length,
-                srqn: None,
-            },
-        };
-        let bth = ctx.bth(packet.psn, packet.length);
         Transmit {
-            headers: TransportHeaders::read_response(bth, part),
-            payload,
+            headers: TransportHeaders::read_response(ctx.bth(psn, length), part),
+            payload: if length == 0 { Payload::None } else { payload },
             request: None,
         }
     }

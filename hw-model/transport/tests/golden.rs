@@ -11,8 +11,8 @@ use ferroce_transport::{
     RemoteAccess, RtrAttributes, Service, Step, Transition,
 };
 use ferroce_wire::{
-    Extension, Frame, Gid, Msn, NakCode, Operation, PKey, Position, Psn, Qpn, RnrTimer, Syndrome,
-    Transport, TransportHeaders,
+    Extension, Frame, Gid, Msn, NakCode, Operation, PKey, Position, Psn, QKey, Qpn, RnrTimer,
+    Syndrome, Transport, TransportHeaders,
 };
 
 /// An RC packet of a capture.
@@ -111,6 +111,7 @@ fn responder(qpn: Qpn, rq_psn: Psn, mtu: PathMtu) -> Qp {
         p_key: PKey::DEFAULT,
         access,
         port: 1,
+        q_key: QKey(0),
     };
     let attributes = RtrAttributes {
         path_mtu: mtu,

@@ -270,6 +270,7 @@ proptest! {
             ack_request_interval: window,
             ack_coalesce: coalesce,
             ack_delay: Duration::from_us(delay_us),
+            ..Config::default()
         };
         let setup = Setup { config, retry_count: 2, rnr_retry: 1, ..Setup::default() };
         let mut qp = Qp::new(Qpn::new(0x11), Service::ReliableConnected, config);

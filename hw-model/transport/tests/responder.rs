@@ -6,11 +6,11 @@ use ferroce_transport::{
     Access, Completion, CompletionStatus, Config, Duration, Event, MAX_MESSAGE_LENGTH,
     MemoryAnswer, MemoryOp, Payload, QpState, ReceiveKind, RemoteAccess, Step,
 };
+use ferroce_wire::Reth;
 use ferroce_wire::{
-    Aeth, Bth, CreditCount, Extension, MessageEnd, NakCode, Opcode, Operation, PKey, Position,
-    RKey, RnrTimer, SendPart, Syndrome, TransportHeaders, WritePart,
+    Aeth, Bth, CreditCount, Extension, NakCode, Opcode, Operation, PKey, Position, RKey, RnrTimer,
+    SendPart, Syndrome, TransportHeaders, WritePart,
 };
-use ferroce_wire::{Ieth, Reth};
 
 use pair::Setup;
 use pair::script::{IMMEDIATE, SEND, Script, WRITE, reth};
@@ -65,6 +65,10 @@ fn a_send_takes_a_receive_and_writes_into_it() {
             byte_length: 300,
             immediate: Some(IMMEDIATE),
             solicited: false,
+            invalidated: None,
+            source: None,
+            with_grh: false,
+            srqn: None,
         }]
     );
     assert_eq!(s.responses(), [(1, ACK)]);
@@ -83,12 +87,14 @@ fn a_write_is_validated_once_and_takes_no_receive() {
                 r_key: RKey(5),
                 virtual_address: 0x8000,
                 length: 300,
-                access: Access::Write
+                access: Access::Write,
+                srqn: None
             },
             MemoryOp::WriteRemote {
                 r_key: RKey(5),
                 virtual_address: 0x8000,
-                length: 256
+                length: 256,
+                srqn: None
             },
         ]
     );
@@ -98,7 +104,8 @@ fn a_write_is_validated_once_and_takes_no_receive() {
         [MemoryOp::WriteRemote {
             r_key: RKey(5),
             virtual_address: 0x8100,
-            length: 44
+            length: 44,
+            srqn: None
         }]
     );
     assert_eq!(s.completions(), []);
@@ -243,6 +250,7 @@ fn a_read_is_answered_and_answered_again() {
         virtual_address: 0x8000,
         length: 600,
         access: Access::Read,
+        srqn: None,
     };
     assert_eq!(s.carry_out(step, 0, 0), [validate]);
     let step = s.write_part(4, WritePart::Only(reth(4)), 4);
@@ -262,7 +270,8 @@ fn a_read_is_answered_and_answered_again() {
         Payload::ReadResponse {
             r_key: RKey(5),
             virtual_address: 0x8200,
-            length: 88
+            length: 88,
+            srqn: None
         }
     );
     // Its second half once more.
@@ -388,16 +397,6 @@ fn operations_that_the_qp_was_not_opened_for_are_invalid() {
     assert_refused(&mut s, 0, NakCode::InvalidRequest);
     let mut s = Script::new(closed);
     s.good_send(0, 0);
-}
-
-#[test]
-fn unsupported_operations_are_invalid() {
-    let mut s = script();
-    let bth = Bth::new(Opcode(0), s.qp.qpn(), s.receive_psn(0));
-    let ieth = Ieth { r_key: RKey(1) };
-    let headers = TransportHeaders::send_invalidate(bth, MessageEnd::Only, ieth);
-    assert_eq!(s.handle(&headers, 4), Step::Done);
-    assert_refused(&mut s, 0, NakCode::InvalidRequest);
 }
 
 #[test]
@@ -731,6 +730,7 @@ fn two_gib_are_received_packet_by_packet() {
             r_key: RKey(5),
             virtual_address: 0x8000 + u64::from(index) * 256,
             length: 256,
+            srqn: None,
         };
         assert_eq!(operations.last(), Some(&expected));
         let _ = s.qp.poll_transmit(s.now);

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use ferroce_transport::{
     Completion, CompletionStatus, Config, Duration, Instant, PathMtu, QpState, SendOperation,
-    Statistics, Transmit,
+    Service, Statistics, Transmit,
 };
 use ferroce_wire::{Extension, Psn, Syndrome};
 
@@ -67,7 +67,13 @@ fn random_setup(rng: &mut Rng) -> Setup {
         }
     };
     let max_rd_atomic = 1 + rng.below(4) as u8;
+    let services = if rng.chance(1, 4) {
+        [Service::XrcInitiator, Service::XrcTarget]
+    } else {
+        [Service::ReliableConnected; 2]
+    };
     Setup {
+        services,
         mtu: rng.pick(&PathMtu::ALL),
         psn: [psn(rng), psn(rng)],
         config: Config {
@@ -75,6 +81,8 @@ fn random_setup(rng: &mut Rng) -> Setup {
             ack_request_interval: 1 + rng.below(16) as u32,
             ack_coalesce: 1 + rng.below(16) as u32,
             ack_delay: Duration::from_us(rng.below(3) * 4),
+            local_ack_timeout_multiple: 1 + rng.below(4) as u32,
+            ..Config::default()
         },
         timeout: 5,
         rnr_timer: 1 + rng.below(6) as u8,
@@ -216,13 +224,13 @@ fn arrives(seed: u64) -> Vec<Statistics> {
     let mut rng = Rng::new(seed);
     let setup = random_setup(&mut rng);
     let faults = random_faults(&mut rng);
-    let programs = program::generate(&mut rng, setup.mtu, 24, true);
+    let programs = program::generate(&mut rng, &setup, 24);
     let mut run = Run::new(&setup, faults, programs, rng);
     let memory = [
         run.pair.nodes[0].memory.clone(),
         run.pair.nodes[1].memory.clone(),
     ];
-    let expected: Outcome = program::interpret(&run.programs, memory);
+    let expected: Outcome = program::interpret(&setup, &run.programs, memory);
     run.run();
     for side in 0..2 {
         let node = &run.pair.nodes[side];
@@ -243,6 +251,7 @@ fn arrives(seed: u64) -> Vec<Statistics> {
             "receives of {side}"
         );
         assert_same_memory(&node.memory, &expected.memory[side]);
+        assert_eq!(node.atomics, expected.atomics[side], "each atomic once");
         assert_eq!(node.qp.outstanding_sends(), 0);
     }
     counted(run)
@@ -257,7 +266,7 @@ fn dies(seed: u64) -> Vec<Statistics> {
         blackout,
         ..random_faults(&mut rng)
     };
-    let programs = program::generate(&mut rng, setup.mtu, 24, true);
+    let programs = program::generate(&mut rng, &setup, 24);
     let mut run = Run::new(&setup, faults, programs, rng);
     run.run();
     for side in 0..2 {
@@ -306,7 +315,7 @@ fn stays_quiet(seed: u64) -> Vec<Statistics> {
         timeout: 0,
         ..random_setup(&mut rng)
     };
-    let programs = program::generate(&mut rng, setup.mtu, 24, true);
+    let programs = program::generate(&mut rng, &setup, 24);
     let mut run = Run::new(&setup, Faults::NONE, programs, rng);
     run.post_receives();
     run.run();
@@ -316,6 +325,7 @@ fn stays_quiet(seed: u64) -> Vec<Statistics> {
             .iter()
             .map(|op| match op.request.operation {
                 SendOperation::RdmaRead { .. } => 1,
+                SendOperation::Local(_) => 0,
                 _ => setup.mtu.packets(op.request.length),
             })
             .sum();

@@ -26,6 +26,7 @@ const NOTHING: AttributeUpdate = AttributeUpdate {
     rnr_retry: None,
     max_rd_atomic: None,
     max_dest_rd_atomic: None,
+    q_key: None,
 };
 
 fn modify(s: &mut Script, transition: Transition) -> Result<(), TransitionError> {

@@ -5,7 +5,7 @@ use ferroce_wire::{NakCode, Position, Syndrome};
 use super::{Asked, Message, Next, Receive, Refusal, Responder};
 use crate::context::Context;
 use crate::event::Event;
-use crate::request::MAX_MESSAGE_LENGTH;
+use crate::request::{ATOMIC_LENGTH, MAX_MESSAGE_LENGTH};
 use crate::state::QpState;
 use crate::step::{Access, MemoryOp};
 
@@ -41,7 +41,7 @@ impl Responder {
 
     /// First or Only where no message is open; Middle or Last of the same operation where one is.
     #[inline]
-    pub(super) fn check_opcode_sequence(&self) -> Next {
+    pub(super) fn check_opcode_sequence(&mut self) -> Next {
         let starts = self.packet.position.starts_message();
         let in_sequence = match self.message {
             Message::None => starts,
@@ -49,6 +49,9 @@ impl Responder {
             Message::Write { .. } => !starts && self.packet.is_write(),
         };
         if in_sequence {
+            if starts {
+                self.srqn = self.packet.srqn;
+            }
             Next::CheckOpcodeValid
         } else {
             Next::Refuse(Refusal::InvalidRequest)
@@ -62,7 +65,8 @@ impl Responder {
         let access = &ctx.attributes.access;
         let valid = self.packet.is_send()
             || self.packet.is_write() && access.write
-            || self.packet.is_read() && access.read;
+            || self.packet.is_read() && access.read
+            || self.packet.is_atomic() && access.atomic;
         if valid {
             Next::CheckResource
         } else {
@@ -71,7 +75,7 @@ impl Responder {
     }
 
     /// A receive WQE for the first packet of a SEND and the last of a WRITE with immediate, a
-    /// responder resource for a READ.
+    /// responder resource for a READ or atomic.
     #[inline]
     pub(super) fn check_resource(&self, ctx: &Context) -> Next {
         let takes_receive = if self.packet.is_send() {
@@ -80,8 +84,12 @@ impl Responder {
             self.packet.immediate.is_some()
         };
         if takes_receive {
-            Next::Ask(Asked::Receive, MemoryOp::TakeReceive)
-        } else if self.packet.is_read()
+            let take = match self.srqn {
+                Some(srqn) => MemoryOp::TakeShared { srqn },
+                None => MemoryOp::TakeReceive,
+            };
+            Next::Ask(Asked::Receive, take)
+        } else if self.packet.fetches()
             && !self.resources.has_room(ctx.attributes.max_dest_rd_atomic)
         {
             Next::Refuse(Refusal::InvalidRequest)
@@ -119,6 +127,8 @@ impl Responder {
             self.check_send_length(payload)
         } else if self.packet.is_read() {
             self.check_read_length(payload)
+        } else if self.packet.is_atomic() {
+            self.check_atomic_length(payload)
         } else {
             self.check_write_length(payload)
         }
@@ -144,6 +154,16 @@ impl Responder {
 
     pub(super) fn check_read_length(&self, payload: u32) -> Next {
         if payload != 0 || self.packet.reth.dma_length > MAX_MESSAGE_LENGTH {
+            Next::Refuse(Refusal::InvalidRequest)
+        } else {
+            Next::CheckRemoteAccess
+        }
+    }
+
+    /// An atomic has no payload, and its eight bytes are naturally aligned.
+    pub(super) fn check_atomic_length(&self, payload: u32) -> Next {
+        let address = self.packet.reth.virtual_address;
+        if payload != 0 || address % u64::from(ATOMIC_LENGTH) != 0 {
             Next::Refuse(Refusal::InvalidRequest)
         } else {
             Next::CheckRemoteAccess
@@ -178,6 +198,8 @@ impl Responder {
         }
         let access = if self.packet.is_read() {
             Access::Read
+        } else if self.packet.is_atomic() {
+            Access::Atomic
         } else {
             Access::Write
         };
@@ -186,7 +208,7 @@ impl Responder {
             virtual_address: reth.virtual_address,
             length: reth.dma_length,
             access,
-            srqn: None,
+            srqn: self.srqn,
         };
         Next::Ask(Asked::RemoteAccess, operation)
     }

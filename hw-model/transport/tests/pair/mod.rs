@@ -1,4 +1,4 @@
-//! Two queue pairs, two byte arrays, a link and a virtual clock: no NIC at all.
+//! Two queue pairs of any service, two byte arrays, a link and a virtual clock: no NIC at all.
 
 #![allow(dead_code, reason = "each test file uses its own part of the harness")]
 
@@ -10,11 +10,12 @@ pub mod script;
 use std::collections::{BTreeMap, VecDeque};
 
 use ferroce_transport::{
-    Access, AttributeUpdate, Completion, Config, Duration, Event, InitAttributes, Instant,
-    LocalAckTimeout, MemoryAnswer, MemoryOp, PathMtu, Payload, Qp, RemoteAccess, RetryCount,
-    RtrAttributes, RtsAttributes, SendRequest, Service, Statistics, Step, Transition, Transmit,
+    AtomicOperation, AttributeUpdate, Completion, Config, Destination, Duration, Event,
+    InitAttributes, Instant, LocalAckTimeout, MemoryAnswer, MemoryOp, PathMtu, Payload, Qp,
+    RemoteAccess, RetryCount, RtrAttributes, RtsAttributes, SendRequest, Service, Statistics, Step,
+    Transition, Transmit,
 };
-use ferroce_wire::{PKey, Psn, Qpn, RKey, RnrTimer};
+use ferroce_wire::{PKey, Psn, QKey, Qpn, RKey, RnrTimer};
 
 use link::{Faults, Link, Packet};
 
@@ -22,6 +23,15 @@ use link::{Faults, Link, Packet};
 pub const R_KEY: RKey = RKey(0x1234);
 /// Where a node's memory begins in virtual addresses.
 pub const BASE: u64 = 0x7f00_0000_0000;
+
+/// The shared receive queue of an XRC target.
+pub const SRQN: u32 = 0x77;
+/// What datagrams carry.
+pub const Q_KEY: QKey = QKey(0x1111_1111);
+/// A byte of the GRH that a node writes.
+pub const GRH_BYTE: u8 = 0x60;
+/// Bytes of the GRH.
+pub const GRH_LENGTH: u32 = 40;
 
 /// A receive WQE: a range of the node's memory.
 #[derive(Debug, Clone, Copy)]
@@ -45,6 +55,12 @@ pub struct Node {
     pub statistics: Vec<Statistics>,
     /// Packets sent, for scripts to look at.
     pub sent: Vec<Transmit>,
+    /// Atomics executed here.
+    pub atomics: u32,
+    /// Keys invalidated here by the peer.
+    pub invalidated: Vec<RKey>,
+    /// Local operations carried out.
+    pub locals: Vec<u32>,
     /// Gathering fails for these requests.
     pub unreadable: Vec<u32>,
     /// Memory operations fail from here on.
@@ -55,6 +71,7 @@ pub struct Node {
 /// How the two queue pairs are set up.
 #[derive(Debug, Clone, Copy)]
 pub struct Setup {
+    pub services: [Service; 2],
     pub mtu: PathMtu,
     pub psn: [Psn; 2],
     pub config: Config,
@@ -71,6 +88,7 @@ pub struct Setup {
 impl Default for Setup {
     fn default() -> Setup {
         Setup {
+            services: [Service::ReliableConnected; 2],
             mtu: PathMtu::Mtu256,
             psn: [Psn::new(0xff_fffe), Psn::new(0x12_3456)],
             config: Config::default(),
@@ -83,7 +101,7 @@ impl Default for Setup {
             access: RemoteAccess {
                 read: true,
                 write: true,
-                atomic: false,
+                atomic: true,
             },
             uses_credits: false,
         }
@@ -98,6 +116,7 @@ pub fn bring_up(setup: &Setup, side: usize) -> [Transition; 3] {
             p_key: PKey::DEFAULT,
             access: setup.access,
             port: 1,
+            q_key: Q_KEY,
         }),
         Transition::Rtr {
             attributes: RtrAttributes {
@@ -122,13 +141,25 @@ pub fn bring_up(setup: &Setup, side: usize) -> [Transition; 3] {
     ]
 }
 
-fn qpn(side: usize) -> Qpn {
+pub fn qpn(side: usize) -> Qpn {
     Qpn::new(0x11 + side as u32)
+}
+
+/// Where requests of `side` go.
+pub fn destination(setup: &Setup, side: usize) -> Destination {
+    match setup.services[side] {
+        Service::UnreliableDatagram => Destination::Datagram {
+            qpn: qpn(1 - side),
+            q_key: Q_KEY,
+        },
+        Service::XrcInitiator => Destination::Xrc { srqn: SRQN },
+        _ => Destination::Connected,
+    }
 }
 
 impl Node {
     fn new(setup: &Setup, side: usize, memory: usize) -> Node {
-        let mut qp = Qp::new(qpn(side), Service::ReliableConnected, setup.config);
+        let mut qp = Qp::new(qpn(side), setup.services[side], setup.config);
         for transition in bring_up(setup, side) {
             qp.modify(Instant::ZERO, transition)
                 .expect("the way up is legal");
@@ -143,6 +174,9 @@ impl Node {
             events: Vec::new(),
             statistics: Vec::new(),
             sent: Vec::new(),
+            atomics: 0,
+            invalidated: Vec::new(),
+            locals: Vec::new(),
             unreadable: Vec::new(),
             broken: false,
             uses_credits: setup.uses_credits,
@@ -172,6 +206,11 @@ impl Node {
         (end <= self.memory.len()).then_some(start..end)
     }
 
+    /// What memory operations for the peer must name.
+    fn srqn(&self) -> Option<u32> {
+        (self.qp.service() == Service::XrcTarget).then_some(SRQN)
+    }
+
     /// The memory blocks of this side.
     pub fn carry_out(&mut self, operation: MemoryOp, payload: &[u8]) -> MemoryAnswer {
         if self.broken {
@@ -182,9 +221,10 @@ impl Node {
                 r_key,
                 virtual_address,
                 length,
-                access,
+                srqn,
+                ..
             } => {
-                assert!(length > 0 && access != Access::Atomic);
+                assert!(length > 0 && srqn == self.srqn());
                 let valid = r_key == R_KEY && self.range(virtual_address, length).is_some();
                 return if valid {
                     MemoryAnswer::Valid
@@ -192,13 +232,21 @@ impl Node {
                     MemoryAnswer::Invalid
                 };
             }
-            MemoryOp::TakeReceive => return self.take_receive(),
+            MemoryOp::TakeReceive => {
+                assert_eq!(self.srqn(), None);
+                return self.take_receive();
+            }
+            MemoryOp::TakeShared { srqn } => {
+                assert_eq!(self.srqn(), Some(srqn));
+                return self.take_receive();
+            }
             MemoryOp::WriteRemote {
                 r_key,
                 virtual_address,
                 length,
+                srqn,
             } => {
-                assert_eq!(r_key, R_KEY);
+                assert_eq!((r_key, srqn), (R_KEY, self.srqn()));
                 let range = self
                     .range(virtual_address, length)
                     .expect("it was validated");
@@ -218,6 +266,33 @@ impl Node {
                 offset,
                 length,
             } => (self.buffers[&request] + offset as usize, length),
+            MemoryOp::WriteGrh { receive } => {
+                let receive = self.taken[&receive];
+                assert!(GRH_LENGTH <= receive.capacity);
+                self.memory[receive.address..][..GRH_LENGTH as usize].fill(GRH_BYTE);
+                return MemoryAnswer::Done;
+            }
+            MemoryOp::Invalidate { r_key, srqn } => {
+                assert_eq!(srqn, self.srqn());
+                self.invalidated.push(r_key);
+                return MemoryAnswer::Done;
+            }
+            MemoryOp::Atomic {
+                virtual_address,
+                operation,
+                srqn,
+                ..
+            } => {
+                assert_eq!(srqn, self.srqn());
+                let range = self.range(virtual_address, 8).expect("it was validated");
+                self.atomics += 1;
+                return MemoryAnswer::Atomic(atomic(&mut self.memory[range], operation));
+            }
+            MemoryOp::WriteAtomicResult { request, value } => {
+                let address = self.buffers[&request];
+                self.memory[address..][..8].copy_from_slice(&value.to_le_bytes());
+                return MemoryAnswer::Done;
+            }
         };
         assert!(length > 0);
         assert_eq!(length as usize, payload.len());
@@ -254,12 +329,27 @@ impl Node {
                 r_key,
                 virtual_address,
                 length,
+                srqn,
             } => {
-                assert_eq!(r_key, R_KEY);
+                assert_eq!((r_key, srqn), (R_KEY, self.srqn()));
                 self.range(virtual_address, length)
                     .filter(|_| !self.broken)
                     .map(|range| self.memory[range].to_vec())
             }
+        }
+    }
+
+    /// Local operations whose turn has come. Whether there was one.
+    fn carry_out_locals(&mut self, now: Instant) -> bool {
+        let mut worked = false;
+        loop {
+            let promised = self.qp.has_local();
+            let local = self.qp.poll_local();
+            assert_eq!(promised, local.is_some(), "has_local tells the truth");
+            let Some(id) = local else { return worked };
+            self.locals.push(id);
+            self.qp.finish_local(now, id, Ok(()));
+            worked = true;
         }
     }
 
@@ -272,6 +362,18 @@ impl Node {
         }
         self.statistics.extend(self.qp.take_statistics());
     }
+}
+
+/// Executes an atomic on eight bytes; gives what they were.
+pub fn atomic(bytes: &mut [u8], operation: AtomicOperation) -> u64 {
+    let original = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+    let new = match operation {
+        AtomicOperation::CompareSwap { compare, swap } if compare == original => swap,
+        AtomicOperation::CompareSwap { .. } => original,
+        AtomicOperation::FetchAdd { add } => original.wrapping_add(add),
+    };
+    bytes.copy_from_slice(&new.to_le_bytes());
+    original
 }
 
 /// The two sides and what is between them.
@@ -307,6 +409,7 @@ impl Pair {
         for side in 0..2 {
             let mut budget = MAX_STEPS;
             loop {
+                worked |= self.nodes[side].carry_out_locals(self.now);
                 let promised = self.nodes[side].qp.has_transmit();
                 let transmit = self.nodes[side].qp.poll_transmit(self.now);
                 assert_eq!(promised, transmit.is_some(), "has_transmit tells the truth");
@@ -338,6 +441,9 @@ impl Pair {
                         payload,
                     },
                 );
+                if let Some(request) = transmit.request {
+                    node.qp.packet_left(self.now, request);
+                }
             }
             None => {
                 let psn = transmit.headers.bth.psn;

@@ -1,16 +1,17 @@
 //! Random programs of work requests, and the reference interpreter that says what they do.
 //!
 //! Memory of each node, in equal parts: SOURCE (constant, what requests send), WINDOW (where the
-//! peer writes, in any order and overlapping), SLOTS (ranges that are written once and then read
-//! back), LANDING (where READs and receives land, each range once).
+//! peer writes and works atomically, in any order and overlapping), SLOTS (ranges that are written
+//! once and then read back, or counted in), LANDING (where READs and receives land, each range once).
 
 use ferroce_transport::{
-    Completion, CompletionStatus, PathMtu, ReceiveKind, Remote, SendOperation, SendRequest,
+    AtomicOperation, Completion, CompletionStatus, Destination, LocalKind, ReceiveKind, Remote,
+    SendOperation, SendRequest, Service,
 };
-use ferroce_wire::Immediate;
+use ferroce_wire::{Immediate, RKey};
 
 use super::rng::Rng;
-use super::{BASE, R_KEY, Receive};
+use super::{BASE, R_KEY, Receive, SRQN, Setup, destination};
 
 /// Bytes of each part of a node's memory.
 pub const PART: usize = 1 << 18;
@@ -42,23 +43,26 @@ pub struct Program {
 struct Generator<'r> {
     rng: &'r mut Rng,
     mtu: u32,
-    reads: bool,
+    destinations: [Destination; 2],
     programs: [Program; 2],
     landing: [usize; 2],
     slots: [usize; 2],
 }
 
-/// Programs for both sides, of up to `count` requests each.
-pub fn generate(rng: &mut Rng, mtu: PathMtu, count: u64, reads: bool) -> [Program; 2] {
+/// Programs for both sides, of up to `count` requests each; an XRC target sends nothing.
+pub fn generate(rng: &mut Rng, setup: &Setup, count: u64) -> [Program; 2] {
     let mut generator = Generator {
         rng,
-        mtu: mtu.bytes(),
-        reads,
+        mtu: setup.mtu.bytes(),
+        destinations: [destination(setup, 0), destination(setup, 1)],
         programs: [Program::default(), Program::default()],
         landing: [LANDING; 2],
         slots: [SLOTS; 2],
     };
     for side in 0..2 {
+        if setup.services[side] == Service::XrcTarget {
+            continue;
+        }
         let ops = generator.rng.below(count + 1);
         for _ in 0..ops {
             generator.request(side);
@@ -84,13 +88,23 @@ impl Generator<'_> {
 
     fn request(&mut self, side: usize) {
         let length = self.length();
-        match self.rng.below(if self.reads { 7 } else { 4 }) {
-            0 => self.send(side, length, false),
-            1 => self.send(side, length, true),
-            2 => self.write(side, length, false),
-            3 => self.write(side, length, true),
-            4 => self.read_source(side, length),
-            _ => self.write_and_read_back(side, length),
+        match self.rng.below(16) {
+            0..3 => self.send(side, length, SendOperation::Send),
+            3..5 => {
+                let immediate = self.immediate();
+                self.send(side, length, SendOperation::SendImmediate(immediate));
+            }
+            5 => {
+                let r_key = RKey(self.rng.next() as u32);
+                self.send(side, length, SendOperation::SendInvalidate(r_key));
+            }
+            6 => self.write(side, length, false),
+            7..10 => self.write(side, length, true),
+            10 => self.read_source(side, length),
+            11 | 12 => self.write_and_read_back(side, length),
+            13 => self.atomic_in_window(side),
+            14 => self.count_in_slot(side),
+            _ => self.local(side),
         }
     }
 
@@ -103,6 +117,7 @@ impl Generator<'_> {
             signaled: self.rng.chance(2, 3),
             solicited: self.rng.chance(1, 4),
             fence: self.rng.chance(1, 5),
+            destination: self.destinations[side],
         };
         self.programs[side].ops.push(Op { address, request });
     }
@@ -137,12 +152,7 @@ impl Generator<'_> {
         });
     }
 
-    fn send(&mut self, side: usize, length: u32, with_immediate: bool) {
-        let operation = if with_immediate {
-            SendOperation::SendImmediate(self.immediate())
-        } else {
-            SendOperation::Send
-        };
+    fn send(&mut self, side: usize, length: u32, operation: SendOperation) {
         self.receive(1 - side, length);
         let address = self.source(length);
         self.push(side, operation, address, length);
@@ -175,6 +185,49 @@ impl Generator<'_> {
             address,
             length,
         );
+    }
+
+    /// What it finds there is what WRITEs before it wrote.
+    fn atomic_in_window(&mut self, side: usize) {
+        let offset = WINDOW + 8 * self.rng.below(PART as u64 / 8) as usize;
+        let remote = remote(offset);
+        let operation = SendOperation::FetchAdd {
+            remote,
+            add: self.rng.next(),
+        };
+        let address = self.land(side, 8);
+        self.push(side, operation, address, 8);
+    }
+
+    /// Counts up from zero: each step is done once, and a swap sees the sum.
+    fn count_in_slot(&mut self, side: usize) {
+        let offset = self.slots[side].next_multiple_of(8);
+        self.slots[side] = offset + 8;
+        let remote = remote(offset);
+        let mut sum = 0u64;
+        for _ in 0..1 + self.rng.below(4) {
+            let add = self.rng.next();
+            sum = sum.wrapping_add(add);
+            let address = self.land(side, 8);
+            self.push(side, SendOperation::FetchAdd { remote, add }, address, 8);
+        }
+        for compare in [sum, sum.wrapping_add(1)] {
+            let swap = self.rng.next();
+            let operation = SendOperation::CompareSwap {
+                remote,
+                compare,
+                swap,
+            };
+            let address = self.land(side, 8);
+            self.push(side, operation, address, 8);
+        }
+    }
+
+    fn local(&mut self, side: usize) {
+        let kind = self
+            .rng
+            .pick(&[LocalKind::Nop, LocalKind::Bind, LocalKind::Invalidate]);
+        self.push(side, SendOperation::Local(kind), 0, 0);
     }
 
     /// A READ sees what a WRITE before it wrote.
@@ -228,26 +281,35 @@ pub struct Outcome {
     pub memory: [Vec<u8>; 2],
     pub sends: [Vec<Completion>; 2],
     pub receives: [Vec<Completion>; 2],
+    /// Atomics that each side executes.
+    pub atomics: [u32; 2],
 }
 
 /// The reference interpreter: one request after the other, no packets.
-pub fn interpret(programs: &[Program; 2], memory: [Vec<u8>; 2]) -> Outcome {
+pub fn interpret(setup: &Setup, programs: &[Program; 2], memory: [Vec<u8>; 2]) -> Outcome {
     let mut outcome = Outcome {
         memory,
         sends: Default::default(),
         receives: Default::default(),
+        atomics: [0; 2],
     };
     for side in 0..2 {
+        let srqn = match setup.services[1 - side] {
+            Service::XrcTarget => Some(SRQN),
+            _ => None,
+        };
         let mut receives = programs[1 - side].receives.iter();
         for op in &programs[side].ops {
             let length = op.request.length as usize;
             let local = op.address..op.address + length;
             match op.request.operation {
-                SendOperation::Send | SendOperation::SendImmediate(_) => {
+                SendOperation::Send
+                | SendOperation::SendImmediate(_)
+                | SendOperation::SendInvalidate(_) => {
                     let receive = receives.next().expect("the generator counts receives");
                     let source = outcome.memory[side][local].to_vec();
                     outcome.memory[1 - side][receive.address..][..length].copy_from_slice(&source);
-                    outcome.receives[1 - side].push(received(receive, &op.request));
+                    outcome.receives[1 - side].push(received(receive, &op.request, srqn));
                 }
                 SendOperation::RdmaWrite { remote }
                 | SendOperation::RdmaWriteImmediate { remote, .. } => {
@@ -259,7 +321,7 @@ pub fn interpret(programs: &[Program; 2], memory: [Vec<u8>; 2]) -> Outcome {
                         SendOperation::RdmaWriteImmediate { .. }
                     ) {
                         let receive = receives.next().expect("the generator counts receives");
-                        outcome.receives[1 - side].push(received(receive, &op.request));
+                        outcome.receives[1 - side].push(received(receive, &op.request, srqn));
                     }
                 }
                 SendOperation::RdmaRead { remote } => {
@@ -267,6 +329,18 @@ pub fn interpret(programs: &[Program; 2], memory: [Vec<u8>; 2]) -> Outcome {
                     let source = outcome.memory[1 - side][start..][..length].to_vec();
                     outcome.memory[side][local].copy_from_slice(&source);
                 }
+                SendOperation::CompareSwap {
+                    remote,
+                    compare,
+                    swap,
+                } => {
+                    let operation = AtomicOperation::CompareSwap { compare, swap };
+                    outcome.atomic(side, remote, operation, local);
+                }
+                SendOperation::FetchAdd { remote, add } => {
+                    outcome.atomic(side, remote, AtomicOperation::FetchAdd { add }, local);
+                }
+                SendOperation::Local(_) => {}
             }
             if op.request.signaled {
                 outcome.sends[side].push(sent(&op.request, CompletionStatus::Success));
@@ -274,6 +348,22 @@ pub fn interpret(programs: &[Program; 2], memory: [Vec<u8>; 2]) -> Outcome {
         }
     }
     outcome
+}
+
+impl Outcome {
+    fn atomic(
+        &mut self,
+        side: usize,
+        remote: Remote,
+        operation: AtomicOperation,
+        local: std::ops::Range<usize>,
+    ) {
+        let start = (remote.virtual_address - BASE) as usize;
+        let cell = &mut self.memory[1 - side][start..start + 8];
+        let original = super::atomic(cell, operation);
+        self.memory[side][local].copy_from_slice(&original.to_le_bytes());
+        self.atomics[1 - side] += 1;
+    }
 }
 
 /// The completion of a request.
@@ -286,7 +376,7 @@ pub fn sent(request: &SendRequest, status: CompletionStatus) -> Completion {
     }
 }
 
-fn received(receive: &Receive, request: &SendRequest) -> Completion {
+fn received(receive: &Receive, request: &SendRequest, srqn: Option<u32>) -> Completion {
     let (operation, immediate) = match request.operation {
         SendOperation::SendImmediate(immediate) => (ReceiveKind::Send, Some(immediate)),
         SendOperation::RdmaWriteImmediate { immediate, .. } => {
@@ -301,5 +391,12 @@ fn received(receive: &Receive, request: &SendRequest) -> Completion {
         byte_length: request.length,
         immediate,
         solicited: request.solicited,
+        invalidated: match request.operation {
+            SendOperation::SendInvalidate(r_key) => Some(r_key),
+            _ => None,
+        },
+        source: None,
+        with_grh: false,
+        srqn,
     }
 }

@@ -1,7 +1,7 @@
 //! One queue pair and hand-made packets from its peer.
 
 use ferroce_transport::{
-    Completion, CompletionStatus, Event, Instant, MemoryAnswer, MemoryOp, Qp, Remote,
+    Completion, CompletionStatus, Destination, Event, Instant, MemoryAnswer, MemoryOp, Qp, Remote,
     SendOperation, SendRequest, Service, Step, Transmit,
 };
 use ferroce_wire::{
@@ -265,6 +265,7 @@ pub fn request(id: u32, operation: SendOperation, length: u32) -> SendRequest {
         signaled: false,
         solicited: false,
         fence: false,
+        destination: Destination::Connected,
     }
 }
 

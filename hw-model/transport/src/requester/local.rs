@@ -1,0 +1,86 @@
+//! Local operations: they keep their place in the send queue, but own no PSN and send nothing.
+//!
+//! The turn of one comes when every request before it has been sent; it is begun when it was
+//! carried out, and requests behind it only after that. Begun and at the front it completes, so
+//! that the front of the queue never is one that was begun.
+
+use super::Requester;
+use crate::completion::CompletionStatus;
+use crate::context::Context;
+use crate::request::{LocalKind, SendOperation};
+
+impl Requester {
+    /// Whether the turn of a local operation has come.
+    #[inline]
+    pub(crate) fn has_local(&self, ctx: &Context) -> bool {
+        let Some(entry) = self.queue.get(self.cursor).filter(|e| e.is_local()) else {
+            return false;
+        };
+        let is_invalidate = entry.request.operation == SendOperation::Local(LocalKind::Invalidate);
+        self.cursor == self.started
+            && !self.local_running
+            && entry.failure.is_none()
+            && self.may_begin(ctx, entry)
+            // Earlier requests may have to be sent again, from the memory that is invalidated.
+            && (!is_invalidate || self.started == 0)
+    }
+
+    /// Takes the local operation whose turn has come.
+    pub(crate) fn poll_local(&mut self, ctx: &Context) -> Option<u32> {
+        if !self.has_local(ctx) {
+            return None;
+        }
+        self.local_running = true;
+        Some(self.queue[self.cursor].request.id)
+    }
+
+    /// The local operation `id` was carried out, or failed.
+    pub(crate) fn finish_local(
+        &mut self,
+        ctx: &mut Context,
+        id: u32,
+        result: Result<(), CompletionStatus>,
+    ) {
+        let running = self.queue.get_mut(self.started);
+        let Some(entry) = running.filter(|e| e.request.id == id && e.failure.is_none()) else {
+            return;
+        };
+        if !std::mem::replace(&mut self.local_running, false) {
+            return;
+        }
+        if let Err(status) = result {
+            entry.failure = Some(status);
+            self.failing = true;
+            self.settle_failure(ctx);
+            return;
+        }
+        if self.cursor == self.started {
+            self.cursor += 1;
+        }
+        self.started += 1;
+        self.retire_locals(ctx);
+    }
+
+    /// Completes the local operations that stand at the front and were begun.
+    #[inline]
+    pub(super) fn retire_locals(&mut self, ctx: &mut Context) {
+        while self.started > 0 && self.queue.front().is_some_and(|e| e.is_local()) {
+            let Some(entry) = self.queue.pop_front() else {
+                return;
+            };
+            self.started -= 1;
+            self.cursor = self.cursor.saturating_sub(1);
+            if entry.request.signaled {
+                Self::complete(ctx, &entry.request, CompletionStatus::Success);
+            }
+        }
+    }
+
+    /// In a further pass over the queue the local operations are not repeated.
+    #[inline]
+    pub(super) fn skip_locals(&mut self) {
+        while self.cursor < self.started && self.queue[self.cursor].is_local() {
+            self.cursor += 1;
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Acknowledging and going back: what becomes of requests that were sent.
+
+use ferroce_wire::Msn;
+
+use super::{Requester, span};
+use crate::completion::{Completion, CompletionStatus};
+use crate::context::Context;
+use crate::request::SendRequest;
+use crate::time::Instant;
+use crate::timer::Timer;
+
+impl Requester {
+    /// Acknowledges `count` PSNs from the oldest on. A READ or atomic in the way stops it: its data
+    /// is missing. False then.
+    #[inline]
+    pub(crate) fn acknowledge(&mut self, now: Instant, ctx: &mut Context, count: u32) -> bool {
+        let sent = span(self.oldest, self.next);
+        let mut acknowledged = 0;
+        while acknowledged < count && self.started > 0 {
+            let front = &self.queue[0];
+            if front.fetches() {
+                break;
+            }
+            let left = span(self.oldest, front.first_psn.add(front.packets));
+            let step = left.min(count - acknowledged);
+            acknowledged += step;
+            self.oldest = self.oldest.add(step);
+            if step == left {
+                self.retire_front(ctx);
+            }
+        }
+        if acknowledged > 0 {
+            self.in_flight = self.in_flight.saturating_sub(acknowledged);
+            self.progress(now, ctx, acknowledged > sent);
+        }
+        acknowledged == count
+    }
+
+    /// One packet of the response to the READ or atomic at the front has arrived.
+    pub(crate) fn acknowledge_response(&mut self, now: Instant, ctx: &mut Context) {
+        let overtaken = self.next == self.oldest;
+        self.oldest = self.oldest.next();
+        let front = &self.queue[0];
+        if self.oldest == front.first_psn.add(front.packets) {
+            self.in_flight = self.in_flight.saturating_sub(1);
+            self.fetches_in_flight = self.fetches_in_flight.saturating_sub(1);
+            self.retire_front(ctx);
+        }
+        self.progress(now, ctx, overtaken);
+    }
+
+    /// The peer has come further. `overtaken`: further than this pass has sent, thanks to packets
+    /// of an earlier pass; it then goes on from there.
+    #[inline]
+    fn progress(&mut self, now: Instant, ctx: &mut Context, overtaken: bool) {
+        if overtaken {
+            self.go_back();
+        }
+        self.retry.reset(&ctx.attributes);
+        ctx.timers.stop(Timer::RnrBackoff);
+        if self.next == self.oldest {
+            ctx.timers.stop(Timer::Retransmit);
+        } else {
+            self.start_timer(now, ctx);
+        }
+        self.settle_failure(ctx);
+    }
+
+    /// The front entry succeeded.
+    #[inline]
+    fn retire_front(&mut self, ctx: &mut Context) {
+        let Some(entry) = self.queue.pop_front() else {
+            return;
+        };
+        self.started -= 1;
+        self.cursor = self.cursor.saturating_sub(1);
+        if entry.request.signaled {
+            Self::complete(ctx, &entry.request, CompletionStatus::Success);
+        }
+        self.retire_locals(ctx);
+    }
+
+    /// The front entry fails, and with it the queue pair.
+    pub(crate) fn fail_front(&mut self, ctx: &mut Context, status: CompletionStatus) {
+        if let Some(entry) = self.queue.pop_front() {
+            Self::complete(ctx, &entry.request, status);
+        }
+        ctx.fault = true;
+    }
+
+    /// Starts a new pass at the oldest PSN.
+    fn go_back(&mut self) {
+        self.cursor = 0;
+        self.position = match self.queue.front() {
+            Some(front) if self.started > 0 => span(front.first_psn, self.oldest),
+            _ => 0,
+        };
+        self.next = self.oldest;
+        self.ack_requested = self.oldest;
+        self.in_flight = 0;
+        self.fetches_in_flight = 0;
+        self.since_ack_request = 0;
+    }
+
+    /// Go-back-N after a time-out or a sequence error, as long as retries are left.
+    pub(crate) fn retry(&mut self, ctx: &mut Context) {
+        if self.retry.spend() {
+            self.go_back();
+            ctx.timers.stop(Timer::Retransmit);
+        } else {
+            self.fail_front(ctx, CompletionStatus::RetryExceeded);
+        }
+    }
+
+    /// Go-back-N after the peer asked for patience.
+    pub(crate) fn back_off(&mut self, ctx: &mut Context, until: Instant) {
+        if self.retry.spend_rnr(&ctx.attributes) {
+            self.go_back();
+            ctx.timers.stop(Timer::Retransmit);
+            ctx.timers.set(Timer::RnrBackoff, until);
+        } else {
+            self.fail_front(ctx, CompletionStatus::RnrRetryExceeded);
+        }
+    }
+
+    /// The local ACK timeout expired.
+    pub(crate) fn time_out(&mut self, ctx: &mut Context) {
+        if self.oldest != self.next {
+            ctx.statistics.local_ack_timeouts += 1;
+            self.retry.rearm_implied_nak();
+            self.retry(ctx);
+        }
+    }
+
+    /// What is in flight must be acknowledged although nothing more follows it: sent again if
+    /// its last packet did not ask.
+    pub(super) fn solicit_acknowledge(&mut self, ctx: &mut Context) {
+        if self.next != self.oldest && self.ack_requested != self.next {
+            self.go_back();
+            ctx.timers.stop(Timer::Retransmit);
+        }
+    }
+
+    /// The responder has `credits` receive WQEs beyond message `msn`; `None` does not limit.
+    #[inline]
+    pub(crate) fn update_credits(&mut self, ctx: &mut Context, msn: Msn, credits: Option<u32>) {
+        let Some(credits) = credits else {
+            self.credit_limit = None;
+            return;
+        };
+        let limit = Msn::new(msn.value().wrapping_add(credits));
+        match self.credit_limit {
+            // Credits are never taken back; an older ACK came late.
+            Some(old) if limit.distance_from(old) < 0 => {}
+            Some(_) => self.credit_limit = Some(limit),
+            None => {
+                self.credit_limit = Some(limit);
+                // What was sent so far may not have asked for an acknowledge.
+                if self
+                    .queue
+                    .get(self.cursor)
+                    .is_some_and(|entry| self.is_credit_limited(entry))
+                {
+                    self.solicit_acknowledge(ctx);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn complete(ctx: &mut Context, request: &SendRequest, status: CompletionStatus) {
+        ctx.complete(Completion::Send {
+            id: request.id,
+            status,
+            operation: request.operation.kind(),
+            byte_length: request.length,
+        });
+    }
+}

@@ -1,0 +1,346 @@
+//! The send queue of an unreliable service: packets leave in order, once, and a request completes
+//! when the caller has told that all of its packets have left.
+
+use std::collections::VecDeque;
+
+use ferroce_wire::{Position, Psn};
+
+use crate::attributes::PathMtu;
+use crate::completion::{Completion, CompletionStatus};
+use crate::context::Context;
+use crate::event::Event;
+use crate::request::{LocalKind, MAX_OUTSTANDING_SEND_REQUESTS, SendOperation, SendRequest};
+use crate::state::QpState;
+use crate::transmit::Payload;
+
+/// A request and how far it is.
+#[derive(Debug, Clone)]
+struct Entry {
+    request: SendRequest,
+    /// None for a local operation.
+    packets: u32,
+    /// Packets that have left.
+    left: u32,
+    /// It cannot be carried out, and will say so when its turn comes.
+    failure: Option<CompletionStatus>,
+}
+
+impl Entry {
+    const fn is_local(&self) -> bool {
+        self.packets == 0
+    }
+}
+
+/// A packet to be sent, before it has headers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Piece {
+    pub(crate) request: SendRequest,
+    pub(crate) psn: Psn,
+    pub(crate) position: Position,
+    offset: u32,
+    pub(crate) length: u32,
+}
+
+impl Piece {
+    /// Where its payload comes from.
+    pub(crate) const fn payload(&self) -> Payload {
+        match self.length {
+            0 => Payload::None,
+            length => Payload::Request {
+                request: self.request.id,
+                offset: self.offset,
+                length,
+            },
+        }
+    }
+
+    /// The end of the message asks for a completion event at the peer.
+    pub(crate) const fn is_solicited(&self) -> bool {
+        self.request.solicited
+            && self.position.ends_message()
+            && self.request.operation.takes_receive()
+    }
+}
+
+/// The requests in order: those that wait for their packets to leave, then the one at the cursor
+/// whose packets are being sent, then those to come.
+#[derive(Debug, Clone)]
+pub(crate) struct SendQueue {
+    queue: VecDeque<Entry>,
+    cursor: usize,
+    /// Packets of the entry at the cursor that were handed out.
+    position: u32,
+    /// PSN of the next packet.
+    pub(crate) next: Psn,
+    /// The entry at the cursor is a local operation, and is being carried out.
+    local_running: bool,
+    /// Some entry has a failure that waits for its turn.
+    failing: bool,
+    /// A request has failed; the send queue ends.
+    failed: bool,
+    /// An event is due when the drain is over.
+    notify_drained: bool,
+}
+
+/// Commands.
+impl SendQueue {
+    pub(crate) const fn new() -> SendQueue {
+        SendQueue {
+            queue: VecDeque::new(),
+            cursor: 0,
+            position: 0,
+            next: Psn::new(0),
+            local_running: false,
+            failing: false,
+            failed: false,
+            notify_drained: false,
+        }
+    }
+
+    /// RTR→RTS.
+    pub(crate) fn start(&mut self, sq_psn: Psn) {
+        *self = SendQueue {
+            next: sq_psn,
+            ..SendQueue::new()
+        };
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(crate) fn can_accept(&self) -> bool {
+        self.queue.len() < MAX_OUTSTANDING_SEND_REQUESTS
+    }
+
+    /// Takes a request of `packets` packets, unless it is a local operation.
+    pub(crate) fn post(
+        &mut self,
+        ctx: &mut Context,
+        mut request: SendRequest,
+        mut packets: u32,
+        failure: Option<CompletionStatus>,
+    ) {
+        if request.operation.is_local() {
+            (request.length, packets) = (0, 0);
+        }
+        if !ctx.state.accepts_sends() {
+            complete(ctx, &request, CompletionStatus::WrFlush);
+            return;
+        }
+        debug_assert!(self.can_accept(), "the caller asks can_accept_send first");
+        self.failing |= failure.is_some();
+        self.queue.push_back(Entry {
+            request,
+            packets,
+            left: 0,
+            failure,
+        });
+        self.settle_failure(ctx);
+    }
+
+    /// The payload of request `id` could not be gathered.
+    pub(crate) fn fail(&mut self, ctx: &mut Context, id: u32, status: CompletionStatus) {
+        let Some(index) = self.queue.iter().position(|entry| entry.request.id == id) else {
+            return;
+        };
+        self.queue[index].failure = Some(status);
+        self.failing = true;
+        if index < self.cursor {
+            // Its packet did not leave, nor may those behind it.
+            self.cursor = index;
+            self.position = 0;
+        }
+        self.settle_failure(ctx);
+    }
+
+    /// A packet of request `id` has left.
+    pub(crate) fn packet_left(&mut self, ctx: &mut Context, id: u32) {
+        let handed_out = if self.cursor == 0 {
+            self.position
+        } else {
+            u32::MAX
+        };
+        let Some(front) = self.queue.front_mut() else {
+            return;
+        };
+        if front.request.id != id || front.left >= handed_out || front.failure.is_some() {
+            return;
+        }
+        front.left += 1;
+        if front.left == front.packets {
+            self.retire_front(ctx);
+            self.retire_locals(ctx);
+            self.settle_failure(ctx);
+        }
+    }
+
+    /// RTS→SQD.
+    pub(crate) fn begin_drain(&mut self, notify: bool) {
+        self.notify_drained = notify;
+    }
+
+    /// SQD→RTS.
+    pub(crate) fn end_drain(&mut self) {
+        self.notify_drained = false;
+    }
+
+    /// Tells the end of a drain, once.
+    pub(crate) fn settle_drain(&mut self, ctx: &mut Context) {
+        if self.notify_drained && !self.is_busy() {
+            self.notify_drained = false;
+            ctx.raise(Event::SqDrained);
+        }
+    }
+
+    /// Whether some request was begun and has not completed.
+    pub(crate) const fn is_busy(&self) -> bool {
+        self.cursor > 0 || self.position > 0 || self.local_running
+    }
+
+    /// Whether a request has failed since the last call.
+    pub(crate) fn take_failed(&mut self) -> bool {
+        std::mem::replace(&mut self.failed, false)
+    }
+
+    /// Flushes everything in order.
+    pub(crate) fn flush(&mut self, ctx: &mut Context) {
+        while let Some(entry) = self.queue.pop_front() {
+            complete(ctx, &entry.request, CompletionStatus::WrFlush);
+        }
+        *self = SendQueue {
+            next: self.next,
+            ..SendQueue::new()
+        };
+    }
+}
+
+/// Sending.
+impl SendQueue {
+    /// Whether a packet may leave now: in SQD only those of a message that was begun.
+    pub(crate) fn has_transmit(&self, ctx: &Context) -> bool {
+        let Some(entry) = self.queue.get(self.cursor) else {
+            return false;
+        };
+        !entry.is_local()
+            && entry.failure.is_none()
+            && (self.position > 0 || ctx.state == QpState::Rts)
+    }
+
+    pub(crate) fn poll(&mut self, ctx: &Context, mtu: PathMtu) -> Option<Piece> {
+        if !self.has_transmit(ctx) {
+            return None;
+        }
+        let entry = &self.queue[self.cursor];
+        let offset = self.position << mtu.shift();
+        let piece = Piece {
+            request: entry.request,
+            psn: self.next,
+            position: Position::of(self.position, entry.packets),
+            offset,
+            length: mtu.bytes().min(entry.request.length - offset),
+        };
+        self.next = self.next.next();
+        self.position += 1;
+        if self.position == entry.packets {
+            self.cursor += 1;
+            self.position = 0;
+        }
+        Some(piece)
+    }
+}
+
+/// Local operations.
+impl SendQueue {
+    /// Whether the turn of a local operation has come.
+    pub(crate) fn has_local(&self, ctx: &Context) -> bool {
+        let Some(entry) = self.queue.get(self.cursor).filter(|e| e.is_local()) else {
+            return false;
+        };
+        let is_invalidate = entry.request.operation == SendOperation::Local(LocalKind::Invalidate);
+        ctx.state == QpState::Rts
+            && !self.local_running
+            && entry.failure.is_none()
+            // Earlier packets may not have been gathered yet, from the memory that is invalidated.
+            && (!is_invalidate || self.cursor == 0)
+    }
+
+    /// Takes the local operation whose turn has come.
+    pub(crate) fn poll_local(&mut self, ctx: &Context) -> Option<u32> {
+        if !self.has_local(ctx) {
+            return None;
+        }
+        self.local_running = true;
+        Some(self.queue[self.cursor].request.id)
+    }
+
+    /// The local operation `id` was carried out, or failed.
+    pub(crate) fn finish_local(
+        &mut self,
+        ctx: &mut Context,
+        id: u32,
+        result: Result<(), CompletionStatus>,
+    ) {
+        let running = self.queue.get_mut(self.cursor);
+        let Some(entry) = running.filter(|e| e.request.id == id && e.failure.is_none()) else {
+            return;
+        };
+        if !std::mem::replace(&mut self.local_running, false) {
+            return;
+        }
+        match result {
+            Ok(()) => {
+                self.cursor += 1;
+                self.retire_locals(ctx);
+            }
+            Err(status) => {
+                entry.failure = Some(status);
+                self.failing = true;
+            }
+        }
+        self.settle_failure(ctx);
+    }
+
+    /// Completes the local operations that stand at the front and were carried out.
+    fn retire_locals(&mut self, ctx: &mut Context) {
+        while self.cursor > 0 && self.queue.front().is_some_and(Entry::is_local) {
+            self.retire_front(ctx);
+        }
+    }
+}
+
+/// Completing.
+impl SendQueue {
+    /// The front entry succeeded.
+    fn retire_front(&mut self, ctx: &mut Context) {
+        let Some(entry) = self.queue.pop_front() else {
+            return;
+        };
+        self.cursor = self.cursor.saturating_sub(1);
+        if entry.request.signaled {
+            complete(ctx, &entry.request, CompletionStatus::Success);
+        }
+    }
+
+    /// If an entry that failed has come to the front it completes, and the send queue ends.
+    fn settle_failure(&mut self, ctx: &mut Context) {
+        if !self.failing {
+            return;
+        }
+        let status = self.queue.front().and_then(|entry| entry.failure);
+        if let (Some(status), Some(entry)) = (status, self.queue.front()) {
+            complete(ctx, &entry.request, status);
+            self.queue.pop_front();
+            self.failed = true;
+        }
+    }
+}
+
+fn complete(ctx: &mut Context, request: &SendRequest, status: CompletionStatus) {
+    ctx.complete(Completion::Send {
+        id: request.id,
+        status,
+        operation: request.operation.kind(),
+        byte_length: request.length,
+    });
+}

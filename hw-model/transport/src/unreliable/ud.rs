@@ -1,0 +1,214 @@
+//! The unreliable datagram service (IBTA vol 1, 9.8.3): one packet, one message, to and from
+//! anybody who knows the Q_Key. What cannot be taken is dropped in silence; a receive WQE that is
+//! too small stays for the next datagram.
+
+use ferroce_wire::{Deth, Extension, Psn, Qpn, Transport, TransportHeaders};
+
+use super::send_queue::Piece;
+use super::{Receive, UnreliableService};
+use crate::attributes::{PathMtu, RtrAttributes};
+use crate::completion::{Completion, CompletionStatus, ReceiveKind};
+use crate::context::Context;
+use crate::event::Event;
+use crate::inbound::Inbound;
+use crate::request::{Destination, LocalKind, SendOperation, SendRequest};
+use crate::step::{MemoryAnswer, MemoryOp, Step};
+
+/// Bytes of the global route header, in front of the payload in every receive buffer.
+const GRH_LENGTH: u32 = 40;
+
+/// In the Q_Key of a request: our own Q_Key is sent (IBTA vol 1, 10.2.5).
+const OWN_Q_KEY: u32 = 1 << 31;
+
+/// What the datagram being processed waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Nothing,
+    Receive,
+    Grh,
+    Payload,
+}
+
+/// The receiver.
+#[derive(Debug, Clone)]
+pub(crate) struct Ud {
+    asked: Asked,
+    /// A receive WQE: that of the datagram, or one that was too small for an earlier one.
+    receive: Option<Receive>,
+    packet: Inbound,
+    source: Qpn,
+}
+
+impl UnreliableService for Ud {
+    const TRANSPORT: Transport = Transport::UnreliableDatagram;
+
+    fn new() -> Ud {
+        Ud {
+            asked: Asked::Nothing,
+            receive: None,
+            packet: Inbound::NONE,
+            source: Qpn::new(0),
+        }
+    }
+
+    /// There is no peer to which anything of it applies.
+    fn start(&mut self, _ctx: &mut Context, _attributes: &RtrAttributes) {
+        *self = Ud::new();
+    }
+
+    fn handle_packet(
+        &mut self,
+        ctx: &mut Context,
+        headers: &TransportHeaders,
+        packet: Inbound,
+    ) -> Step {
+        let (Extension::Deth(deth) | Extension::DethImmediate(deth, _)) = headers.extension else {
+            return Step::Done;
+        };
+        if deth.q_key != ctx.attributes.q_key {
+            ctx.statistics.q_key_violations += 1;
+            return Step::Done;
+        }
+        if packet.payload_length > Ud::mtu(ctx).bytes() {
+            return Step::Done;
+        }
+        self.packet = packet;
+        self.source = deth.source_qp;
+        match self.receive {
+            None => self.ask(Asked::Receive, MemoryOp::TakeReceive),
+            Some(receive) => self.check_length(ctx, receive),
+        }
+    }
+
+    fn handle_memory(&mut self, ctx: &mut Context, answer: MemoryAnswer) -> Step {
+        let asked = std::mem::replace(&mut self.asked, Asked::Nothing);
+        match (asked, answer) {
+            (Asked::Receive, MemoryAnswer::Receive { id, capacity }) => {
+                let receive = Receive { id, capacity };
+                self.receive = Some(receive);
+                self.check_length(ctx, receive)
+            }
+            (Asked::Receive, MemoryAnswer::NoReceive) => {
+                ctx.statistics.no_receive_drops += 1;
+                Step::Done
+            }
+            (Asked::Receive, _) => {
+                ctx.raise(Event::Fatal);
+                ctx.fault = true;
+                Step::Done
+            }
+            (Asked::Grh, MemoryAnswer::Done) => self.write_payload(ctx),
+            (Asked::Payload, MemoryAnswer::Done) => {
+                self.complete(ctx, CompletionStatus::Success);
+                Step::Done
+            }
+            (Asked::Grh | Asked::Payload, _) => {
+                self.complete(ctx, CompletionStatus::LocalProtection);
+                ctx.fault = true;
+                Step::Done
+            }
+            (Asked::Nothing, _) => Step::Done,
+        }
+    }
+
+    fn give_up_receive(&mut self) -> Option<u32> {
+        self.asked = Asked::Nothing;
+        self.receive.take().map(|receive| receive.id)
+    }
+
+    /// Datagrams are not counted.
+    fn expected(&self) -> Psn {
+        Psn::new(0)
+    }
+
+    fn mtu(ctx: &Context) -> PathMtu {
+        ctx.config.datagram_mtu
+    }
+
+    fn judge(ctx: &Context, request: &SendRequest) -> Option<CompletionStatus> {
+        let is_known = match request.operation {
+            SendOperation::Local(LocalKind::Nop) => return None,
+            SendOperation::Send | SendOperation::SendImmediate(_) => true,
+            _ => false,
+        };
+        if !is_known || !request.destination.suits(ctx.service) {
+            Some(CompletionStatus::LocalQpOperation)
+        } else if request.length > Ud::mtu(ctx).bytes() {
+            Some(CompletionStatus::LocalLength)
+        } else {
+            None
+        }
+    }
+
+    fn headers(ctx: &Context, piece: &Piece) -> TransportHeaders {
+        let mut bth = ctx.bth(piece.psn, piece.length);
+        bth.solicited = piece.is_solicited();
+        let mut q_key = ctx.attributes.q_key;
+        if let Destination::Datagram { qpn, q_key: given } = piece.request.destination {
+            bth.dest_qp = qpn;
+            if given.0 & OWN_Q_KEY == 0 {
+                q_key = given;
+            }
+        }
+        let immediate = match piece.request.operation {
+            SendOperation::SendImmediate(immediate) => Some(immediate),
+            _ => None,
+        };
+        TransportHeaders::datagram(bth, Deth::new(q_key, ctx.qpn), immediate)
+    }
+}
+
+impl Ud {
+    fn ask(&mut self, asked: Asked, operation: MemoryOp) -> Step {
+        self.asked = asked;
+        Step::Memory(operation)
+    }
+
+    fn check_length(&mut self, ctx: &mut Context, receive: Receive) -> Step {
+        if self.packet.payload_length + GRH_LENGTH > receive.capacity {
+            ctx.statistics.no_receive_drops += 1;
+            return Step::Done;
+        }
+        let receive = receive.id;
+        self.ask(Asked::Grh, MemoryOp::WriteGrh { receive })
+    }
+
+    fn write_payload(&mut self, ctx: &mut Context) -> Step {
+        match (self.packet.payload_length, self.receive) {
+            (length @ 1.., Some(receive)) => {
+                let write = MemoryOp::WriteReceive {
+                    receive: receive.id,
+                    offset: GRH_LENGTH,
+                    length,
+                };
+                self.ask(Asked::Payload, write)
+            }
+            _ => {
+                self.complete(ctx, CompletionStatus::Success);
+                Step::Done
+            }
+        }
+    }
+
+    fn complete(&mut self, ctx: &mut Context, status: CompletionStatus) {
+        let Some(receive) = self.receive.take() else {
+            return;
+        };
+        if status != CompletionStatus::Success {
+            ctx.complete(Completion::failed_receive(receive.id, status, None));
+            return;
+        }
+        ctx.complete(Completion::Receive {
+            receive: receive.id,
+            status,
+            operation: ReceiveKind::Send,
+            byte_length: self.packet.payload_length + GRH_LENGTH,
+            immediate: self.packet.immediate,
+            solicited: self.packet.solicited,
+            invalidated: None,
+            source: Some(self.source),
+            with_grh: true,
+            srqn: None,
+        });
+    }
+}

@@ -1,0 +1,67 @@
+//! The extended reliable connected service (IBTA annex A14): RC whose requests name a shared
+//! receive queue of the peer, and whose two directions are queue pairs of their own.
+//!
+//! An XRC queue pair is an RC machine of which one half is used. This file translates its packets
+//! on the way in and out; nothing else tells XRC from RC but the shared receive queue that a
+//! request carries along ([`Inbound::srqn`](crate::inbound::Inbound)).
+
+use ferroce_wire::{Bth, Extension, Opcode, Transport, TransportHeaders, XrcEth};
+
+use crate::context::Context;
+use crate::qp::Service;
+use crate::rc::Rc;
+use crate::step::Step;
+use crate::time::Instant;
+use crate::transmit::Transmit;
+
+/// A packet of the XRC service as RC has it, and the shared receive queue that a request names.
+fn to_rc(headers: &TransportHeaders) -> Option<(TransportHeaders, Option<u32>)> {
+    let known = headers.bth.opcode.parse()?;
+    if known.transport != Transport::ExtendedReliableConnected {
+        return None;
+    }
+    let opcode = Opcode::new(
+        Transport::ReliableConnected,
+        known.operation,
+        known.position,
+    )?;
+    let (extension, srqn) = match headers.extension {
+        Extension::Xrc(xrc, request) => (request.into(), Some(xrc.srq_number)),
+        response => (response, None),
+    };
+    let bth = Bth {
+        opcode,
+        ..headers.bth
+    };
+    // A request without XRCETH would look like one of RC.
+    (known.is_response() || srqn.is_some()).then_some((TransportHeaders { bth, extension }, srqn))
+}
+
+/// A packet arrived: requests are for a target, responses for an initiator.
+pub(crate) fn handle_packet(
+    rc: &mut Rc,
+    now: Instant,
+    ctx: &mut Context,
+    headers: &TransportHeaders,
+    payload_length: u32,
+) -> Step {
+    let is_target = ctx.service == Service::XrcTarget;
+    match to_rc(headers) {
+        Some((headers, srqn)) if srqn.is_some() == is_target => {
+            rc.handle_packet(now, ctx, &headers, payload_length, srqn)
+        }
+        _ => Step::Done,
+    }
+}
+
+/// The next packet to send.
+pub(crate) fn poll_transmit(rc: &mut Rc, now: Instant, ctx: &mut Context) -> Option<Transmit> {
+    let xrc = XrcEth::new(rc.next_srqn());
+    let transmit = rc.poll_transmit(now, ctx)?;
+    let headers = transmit.headers.into_xrc(xrc);
+    debug_assert!(headers.is_ok(), "an RC machine sends RC packets");
+    Some(Transmit {
+        headers: headers.unwrap_or(transmit.headers),
+        ..transmit
+    })
+}
