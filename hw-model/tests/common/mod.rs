@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 pub mod memory_unit;
+pub mod objects;
 pub mod requests;
 
 use ferroce_model::port::{Port, Reservation, Route};
@@ -103,23 +104,32 @@ const CABLE_CAPACITY: usize = 64;
 
 type Queue = Rc<RefCell<VecDeque<Vec<u8>>>>;
 
-/// One end of a cable.
+/// One end of a cable. Frames to the own address, and to groups that were joined, come back.
 #[derive(Debug)]
 pub struct Cable {
     pub out: Queue,
     pub into: Queue,
+    pub own: Gid,
+    pub groups: Vec<Gid>,
+    pub link_up: bool,
+}
+
+impl Cable {
+    fn new(out: &Queue, into: &Queue) -> Self {
+        Self {
+            out: out.clone(),
+            into: into.clone(),
+            own: Gid::UNSPECIFIED,
+            groups: Vec::new(),
+            link_up: true,
+        }
+    }
 }
 
 /// Both ends of a cable.
 pub fn cable() -> (Cable, Cable) {
     let (a, b) = (Queue::default(), Queue::default());
-    (
-        Cable {
-            out: a.clone(),
-            into: b.clone(),
-        },
-        Cable { out: b, into: a },
-    )
+    (Cable::new(&a, &b), Cable::new(&b, &a))
 }
 
 impl Port for Cable {
@@ -133,7 +143,28 @@ impl Port for Cable {
     }
 
     fn transmit(&mut self, frame: Vec<u8>) {
-        self.out.borrow_mut().push_back(frame);
+        let parsed = ferroce_wire::Frame::parse(&frame).expect("the NIC makes good frames");
+        let destination = parsed.ip.destination_gid();
+        if destination == self.own || self.groups.contains(&destination) {
+            self.into.borrow_mut().push_back(frame.clone());
+        }
+        if destination != self.own {
+            self.out.borrow_mut().push_back(frame);
+        }
+    }
+
+    fn join(&mut self, group: Gid) {
+        assert!(!self.groups.contains(&group), "joined twice");
+        self.groups.push(group);
+    }
+
+    fn leave(&mut self, group: Gid) {
+        let place = self.groups.iter().position(|known| *known == group);
+        self.groups.remove(place.expect("joined before"));
+    }
+
+    fn link_is_up(&self) -> bool {
+        self.link_up
     }
 
     fn cancel(&mut self, _frame: Vec<u8>) {}
@@ -195,6 +226,8 @@ pub struct Machine {
     pub receive_producer: u32,
     pub consumer: u32,
     commands: u32,
+    rings: u32,
+    events: u32,
     mac: [u8; 6],
     address: Ipv4Addr,
 }
@@ -216,6 +249,8 @@ impl Machine {
             receive_producer: 0,
             consumer: 0,
             commands: 0,
+            rings: 0,
+            events: 0,
             mac,
             address: Ipv4Addr::new(10, 0, 0, number),
         };
@@ -291,15 +326,16 @@ impl Machine {
             mtt_base: place::MTT,
             log_qps: LOG_TABLE,
             log_cqs: LOG_TABLE,
+            log_srqs: LOG_TABLE,
             log_mrs: LOG_TABLE,
             log_mtts: 12,
             ..ContextTables::default()
         };
         self.command(CommandOpcode::SET_CONTEXT_TABLES, 0, &tables)
             .expect("first time");
-        let gid = Gid::from_ipv4(self.address).0;
+        self.port.own = Gid::from_ipv4(self.address);
         let entry = AddressEntry {
-            gid,
+            gid: self.port.own.0,
             mac: self.mac,
             vlan: VLAN_NONE,
             reserved_18: 0,
