@@ -10,7 +10,7 @@ use ferroce_spec::command::{
     CommandEntry, CommandStatus, ContextTables, DeviceCapabilities, DeviceFeatures,
 };
 use ferroce_spec::context::{AddressEntry, EqContext, LOG_PAGE_SIZES, PathMtuCode};
-use ferroce_spec::register::VECTOR_COUNT;
+use ferroce_spec::register::{BAR4_SIZE, VECTOR_COUNT};
 use ferroce_spec::wqe::{MAX_BLOCKS, MAX_DATA_SEGMENTS, MAX_INLINE, MAX_MESSAGE_LENGTH};
 
 /// Text of the firmware version, padded with zeros.
@@ -39,6 +39,9 @@ impl<P: Port> Nic<P> {
         let mut features = DeviceFeatures::default();
         features.set_reliable_connected(true);
         features.set_shared_receive_queues(true);
+        features.set_atomics(true);
+        features.set_global_atomics(config.global_atomics);
+        features.set_memory_windows(true);
         DeviceCapabilities {
             firmware_version: FIRMWARE_VERSION,
             qpn_base: config.qpn_base,
@@ -65,6 +68,7 @@ impl<P: Port> Nic<P> {
             local_ack_delay: LOCAL_ACK_DELAY,
             max_path_mtu: PathMtuCode::MTU_4096.0,
             features,
+            device_memory_length: BAR4_SIZE,
             max_multicast_groups: MAX_GROUPS as u32,
             max_multicast_qps: MAX_QPS_PER_GROUP as u32,
             ..DeviceCapabilities::default()

@@ -102,7 +102,6 @@ impl NicConfig {
                 ack_delay: Duration::from_us(2),
                 local_ack_timeout_multiple: 4,
                 datagram_mtu: PathMtu::Mtu4096,
-                ..TransportConfig::default()
             },
             timing: Timing::Functional,
         }
