@@ -173,7 +173,8 @@ fn silent_peer_ends_in_retry_exceeded() {
         Some((REGION_START, b.key)),
         a.segment(0, 64),
     );
-    for _ in 0..100 {
+    // Eight tries of four local ACK timeouts of 4.2 ms.
+    for _ in 0..150 {
         a.run(1_000_000);
         a.port.out.borrow_mut().clear();
     }
