@@ -6,15 +6,17 @@
 mod support;
 
 use ferroce_driver::{
-    AddressVector, CompletionQueue, CompletionQueueConfig, DataSegment, Device, InitAttributes,
-    ModifyQp, PathMtu, ProtectionDomain, QpAccess, Qpn, QueuePair, QueuePairConfig, RKey,
-    RemoteAddress, RtrAttributes, RtsAttributes, SendData, SendOperation, SendRequest, Service,
+    AddressVector, CompletionQueue, CompletionQueueConfig, DataSegment, Destination, Device,
+    InitAttributes, ModifyQp, PathMtu, ProtectionDomain, QpAccess, Qpn, QueuePair, QueuePairConfig,
+    RKey, ReceiveSource, RemoteAddress, RtrAttributes, RtsAttributes, SendData, SendOperation,
+    SendRequest, Service,
 };
 use ferroce_spec::cqe::{Cqe, CqeOpcode};
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use support::HonestDevice;
+use support::verbs::{receive_queue, send_queue};
 
 const DEPTH: u32 = 128;
 const ROUNDS: u32 = 20_000;
@@ -104,11 +106,13 @@ fn new_qp(
     let config = QueuePairConfig {
         service: Service::ReliableConnected,
         send_cq: Arc::clone(cq),
-        receive_cq: Arc::clone(cq),
+        receive: ReceiveSource::Own {
+            cq: Arc::clone(cq),
+            max_wr: DEPTH,
+            max_sge: 1,
+        },
         max_send_wr: DEPTH,
-        max_recv_wr: DEPTH,
         max_send_sge: 1,
-        max_recv_sge: 1,
         max_inline_data,
         signal_all: false,
     };
@@ -138,6 +142,7 @@ fn main() {
     };
     let request = |data| SendRequest {
         wr_id: 1,
+        destination: Destination::Connected,
         operation: SendOperation::RdmaWrite(remote),
         signaled: true,
         solicited: false,
@@ -148,7 +153,7 @@ fn main() {
     let qp = new_qp(0);
     let gather = request(SendData::ScatterGather(&segments));
     let post = || {
-        qp.send_queue()
+        send_queue(&qp)
             .lock()
             .post(black_box(&gather))
             .expect("room");
@@ -156,20 +161,12 @@ fn main() {
     let done = |index| cqe(qp.number(), index, CqeOpcode::RDMA_WRITE);
     measure("write 64 B", &fake, &cq, post, done);
 
-    let qp = new_qp(0);
-    let post = || {
-        let mut batch = qp.send_queue().lock_owned();
-        batch.post(black_box(&gather)).expect("room");
-    };
-    let done = |index| cqe(qp.number(), index, CqeOpcode::RDMA_WRITE);
-    measure("write 64 B, owned lock", &fake, &cq, post, done);
-
     let qp = new_qp(64);
     let bytes = [5u8; 64];
     let pieces: [&[u8]; 1] = [&bytes];
     let inline = request(SendData::Inline(&pieces));
     let post = || {
-        qp.send_queue()
+        send_queue(&qp)
             .lock()
             .post(black_box(&inline))
             .expect("room");
@@ -179,7 +176,7 @@ fn main() {
 
     let qp = new_qp(0);
     let post = || {
-        qp.receive_queue()
+        receive_queue(&qp)
             .post(1, black_box(&segments))
             .expect("room");
     };

@@ -11,7 +11,8 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use support::verbs::{
-    connect, cq_of, cqe, poll, post, qp_config, segment, setup, wr_ids, write_request,
+    connect, cq_of, cqe, poll, post, qp_config, receive_queue, segment, send_queue, setup, wr_ids,
+    write_request,
 };
 
 #[test]
@@ -34,7 +35,7 @@ fn completions_free_the_queue() {
         );
         let expected = [u64::from(lap * 4 + 1), u64::from(lap * 4 + 3)];
         assert_eq!(wr_ids(&s.cq), expected);
-        s.qp.receive_queue().post(lap.into(), &[]).expect("room");
+        receive_queue(&s.qp).post(lap.into(), &[]).expect("room");
         s.fake
             .complete(s.cq.number().0, cqe(number, lap, CqeOpcode::RECEIVE));
         let done = poll(&s.cq);
@@ -54,7 +55,7 @@ fn completions_free_the_queue() {
 fn completion_fields() {
     let s = setup();
     connect(&s.qp);
-    s.qp.receive_queue().post(5, &[]).expect("room");
+    receive_queue(&s.qp).post(5, &[]).expect("room");
     let mut entry = cqe(s.qp.number(), 0, CqeOpcode::RECEIVE_RDMA_IMMEDIATE);
     entry.word.set_with_immediate(true);
     entry.word.set_solicited(true);
@@ -96,7 +97,7 @@ fn batches_ring_once_and_can_be_taken_back() {
     connect(&s.qp);
     let segments = [segment(8)];
     let request = |wr_id| write_request(wr_id, SendData::ScatterGather(&segments));
-    let mut batch = s.qp.send_queue().lock_owned();
+    let mut batch = send_queue(&s.qp).lock();
     batch.post(&request(1)).expect("room");
     batch.post(&request(2)).expect("room");
     batch.abort();
@@ -104,7 +105,7 @@ fn batches_ring_once_and_can_be_taken_back() {
     s.fake
         .complete(s.cq.number().0, cqe(s.qp.number(), 0, CqeOpcode::SEND));
     assert_eq!(wr_ids(&s.cq), [0u64; 0], "never told to the device");
-    let mut batch = s.qp.send_queue().lock();
+    let mut batch = send_queue(&s.qp).lock();
     batch.post(&request(3)).expect("room");
     batch.post(&request(4)).expect("room");
     batch.ring();
@@ -119,7 +120,7 @@ fn batches_ring_once_and_can_be_taken_back() {
     assert_eq!(rung, [2]);
     s.fake
         .complete(s.cq.number().0, cqe(s.qp.number(), 1, CqeOpcode::SEND));
-    let mut poller = s.cq.lock_owned();
+    let mut poller = s.cq.lock();
     assert_eq!(poller.next().map(|completion| completion.wr_id), Some(4));
     assert_eq!(poller.next(), None);
 }
@@ -173,7 +174,7 @@ fn two_cqs() {
     let qp = QueuePair::create(&s.pd, &qp_config(&s.cq, &receive_cq)).expect("small QP");
     connect(&qp);
     post(&qp, 1).expect("room");
-    qp.receive_queue().post(2, &[]).expect("room");
+    receive_queue(&qp).post(2, &[]).expect("room");
     s.fake
         .complete(s.cq.number().0, cqe(qp.number(), 0, CqeOpcode::RECEIVE));
     s.fake

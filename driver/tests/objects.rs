@@ -5,10 +5,11 @@ mod support;
 use ferroce_driver::{
     CompletionQueue, CompletionQueueConfig, Error, GidEntry, InitAttributes, InitUpdate,
     MemoryAccess, MemoryRegion, ModifyQp, PostError, QpAccess, QpState, QueuePair, QueuePairConfig,
-    Service,
 };
 use ferroce_spec::command::CommandStatus;
-use support::verbs::{connect, cq_of, open, post, qp_config, segment, setup};
+use support::verbs::{
+    connect, cq_of, open, own_receives, post, qp_config, receive_queue, segment, setup,
+};
 
 #[test]
 fn bring_up_and_teardown() {
@@ -168,7 +169,7 @@ fn queue_sizes() {
             ..big.clone()
         },
         QueuePairConfig {
-            max_recv_sge: 17,
+            receive: own_receives(&s.cq, 4, 17),
             ..big.clone()
         },
         QueuePairConfig {
@@ -184,19 +185,13 @@ fn queue_sizes() {
             ..big.clone()
         },
         QueuePairConfig {
-            max_recv_wr: u32::MAX,
+            receive: own_receives(&s.cq, u32::MAX, 1),
             ..big.clone()
         },
     ] {
         let error = QueuePair::create(&s.pd, &bad).err().expect("too much");
         assert_eq!(error.errno(), libc::EINVAL);
     }
-    let service = Service::UnreliableDatagram;
-    let ud = QueuePairConfig { service, ..big };
-    let error = QueuePair::create(&s.pd, &ud)
-        .err()
-        .expect("not implemented");
-    assert_eq!(error.errno(), libc::EOPNOTSUPP);
     for (entries, vector) in [(0, 0), (1 << 17, 0), (4, 4)] {
         let config = CompletionQueueConfig {
             entries,
@@ -213,16 +208,15 @@ fn a_qp_without_queues() {
     let s = setup();
     let none = QueuePairConfig {
         max_send_wr: 0,
-        max_recv_wr: 0,
+        receive: own_receives(&s.cq, 0, 0),
         max_send_sge: 0,
-        max_recv_sge: 0,
         max_inline_data: 0,
         ..qp_config(&s.cq, &s.cq)
     };
     let qp = QueuePair::create(&s.pd, &none).expect("an empty QP is a QP");
     connect(&qp);
     assert_eq!(post(&qp, 1), Err(PostError::QueueFull));
-    assert_eq!(qp.receive_queue().post(1, &[]), Err(PostError::QueueFull));
+    assert_eq!(receive_queue(&qp).post(1, &[]), Err(PostError::QueueFull));
 }
 
 #[test]
@@ -243,13 +237,13 @@ fn transitions_reach_the_device() {
     assert_eq!(post(&s.qp, 1), Ok(()));
     s.qp.modify(&ModifyQp::ToErr).expect("any to ERR");
     assert_eq!(post(&s.qp, 2), Ok(()));
-    assert_eq!(s.qp.receive_queue().post(3, &[]), Ok(()));
+    assert_eq!(receive_queue(&s.qp).post(3, &[]), Ok(()));
 }
 
 #[test]
 fn posting_needs_the_right_state() {
     let s = setup();
-    let receive = || s.qp.receive_queue().post(1, &[segment(4)]);
+    let receive = || receive_queue(&s.qp).post(1, &[segment(4)]);
     assert_eq!(post(&s.qp, 1), Err(PostError::InvalidState));
     assert_eq!(receive(), Err(PostError::InvalidState));
     let init = InitAttributes {

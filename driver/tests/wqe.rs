@@ -8,7 +8,9 @@ use ferroce_driver::{
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use ferroce_spec::wqe::{ControlSegment, ControlWord, L_KEY_END, RemoteAddressSegment, SendOpcode};
 use support::QPN_BASE;
-use support::verbs::{REMOTE, Setup, connect, qp_config, segment, setup, write_request};
+use support::verbs::{
+    REMOTE, Setup, connect, qp_config, receive_queue, segment, send_queue, setup, write_request,
+};
 
 /// Bytes of block `index` of the QP's send ring.
 fn block(s: &Setup, index: u64) -> [u8; 64] {
@@ -26,7 +28,7 @@ fn wqe_bytes_of_a_write() {
     let mut request = write_request(1, SendData::ScatterGather(&segments));
     request.operation = SendOperation::RdmaWriteImmediate(REMOTE, [9, 8, 7, 6]);
     request.fence = true;
-    s.qp.send_queue().lock().post(&request).expect("fits");
+    send_queue(&s.qp).lock().post(&request).expect("fits");
     let mut expected = [0u8; 64];
     // Control: opcode, flags signaled and fence, 1 block, 2 data segments; index; immediate.
     expected[..12].copy_from_slice(&[0x09, 0x05, 0x01, 0x02, 0, 0, 0, 0, 9, 8, 7, 6]);
@@ -57,14 +59,14 @@ fn wqe_bytes_of_an_inline_send() {
         solicited: true,
         ..write_request(1, SendData::Inline(&[b"hello ", b"", b"world"]))
     };
-    s.qp.send_queue().lock().post(&request).expect("fits");
+    send_queue(&s.qp).lock().post(&request).expect("fits");
     let bytes = block(&s, 0);
     assert_eq!(bytes[..4], [0x01, 0x0a, 0x01, 0x00]);
     assert_eq!(bytes[16..20], [11, 0, 0, 0]);
     assert_eq!(&bytes[20..31], b"hello world");
     let long: [&[u8]; 1] = [&[0; 29]];
     let too_long = write_request(1, SendData::Inline(&long));
-    let mut batch = s.qp.send_queue().lock();
+    let mut batch = send_queue(&s.qp).lock();
     assert_eq!(batch.post(&too_long), Err(PostError::InlineTooLong));
     let read = SendRequest {
         operation: SendOperation::RdmaRead(REMOTE),
@@ -126,7 +128,7 @@ fn wqes_of_all_operations() {
             operation,
             ..write_request(1, SendData::ScatterGather(&segments))
         };
-        qp.send_queue().lock().post(&request).expect("fits");
+        send_queue(&qp).lock().post(&request).expect("fits");
         let control: ControlSegment = s.fake.read(base + 64 * index);
         assert_eq!(control.control.opcode(), opcode.0);
         assert_eq!(control.index, index as u32);
@@ -150,11 +152,11 @@ fn wqes_of_all_operations() {
 fn receive_wqe_bytes() {
     let s = setup();
     connect(&s.qp);
-    s.qp.receive_queue().post(1, &[segment(7)]).expect("room");
-    s.qp.receive_queue()
+    receive_queue(&s.qp).post(1, &[segment(7)]).expect("room");
+    receive_queue(&s.qp)
         .post(2, &[segment(1); 4])
         .expect("room");
-    let too_many = s.qp.receive_queue().post(2, &[segment(1); 5]);
+    let too_many = receive_queue(&s.qp).post(2, &[segment(1); 5]);
     assert_eq!(too_many, Err(PostError::TooManySegments));
     let base = s.fake.with_state(|state| state.qps[&QPN_BASE].receive_base);
     let segments: [DataSegment; 2] = [s.fake.read(base), s.fake.read(base + 16)];
@@ -186,7 +188,7 @@ fn unsignaled_unless_all_are_signaled() {
             signaled: false,
             ..write_request(1, SendData::ScatterGather(&[]))
         };
-        qp.send_queue().lock().post(&request).expect("room");
+        send_queue(&qp).lock().post(&request).expect("room");
         let base = s
             .fake
             .with_state(|state| state.qps[&qp.number().0].send_base);

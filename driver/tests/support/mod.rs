@@ -9,10 +9,12 @@ use ferroce_driver::bus::fake::FakeMemory;
 use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
 use ferroce_spec::command::{
     CommandCompletion, CommandEntry, CommandOpcode, CommandStatus, ContextTables,
-    DeviceCapabilities, DeviceFeatures, ModifyQp, input_size,
+    DeviceCapabilities, DeviceFeatures, ModifyQp, MulticastGroup, input_size,
 };
-use ferroce_spec::context::{AddressEntry, CqContext, EqContext, MemoryEntry, QpContext};
-use ferroce_spec::context::{QpStateCode, TranslationEntry};
+use ferroce_spec::context::{
+    AddressEntry, CqContext, EqContext, MemoryEntry, QpContext, QpStateCode, SrqContext,
+    TranslationEntry,
+};
 use ferroce_spec::cqe::{Cqe, owner_at};
 use ferroce_spec::doorbell::LOG_PAGES;
 use ferroce_spec::eqe::{Eqe, EqeWord, EventType};
@@ -21,13 +23,17 @@ use ferroce_spec::register::{
     Status, VECTOR_COUNT, VENDOR_ID, offset,
 };
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// First QPN that the device gives out.
 pub const QPN_BASE: u32 = 0x100;
+/// First SRQN that the device gives out.
+pub const SRQN_BASE: u32 = 0x40;
+/// Bytes of the device's own memory.
+pub const DEVICE_MEMORY: usize = 4096;
 
 #[derive(Default)]
 pub struct HonestDevice {
@@ -40,6 +46,10 @@ pub struct HonestDevice {
     pub mute: Mutex<bool>,
     /// Called by `relax`.
     pub on_relax: Mutex<Option<Box<dyn FnMut() + Send>>>,
+    /// Features that the device does not have.
+    pub lacks: DeviceFeatures,
+    /// Bytes of the device's own memory.
+    pub device_memory: Mutex<Vec<u8>>,
     pub note_doorbells: bool,
     /// Panics when the driver does not keep the contract.
     pub strict: bool,
@@ -55,7 +65,12 @@ pub struct State {
     pub eqs: BTreeMap<u32, Queue<EqContext>>,
     pub cqs: BTreeMap<u32, Queue<CqContext>>,
     pub qps: BTreeMap<u32, QpContext>,
+    pub srqs: BTreeMap<u32, SrqContext>,
     pub mrs: BTreeMap<u32, MemoryEntry>,
+    /// QPN and group of each attached QP.
+    pub multicast: BTreeSet<(u32, [u8; 16])>,
+    /// Inputs of all MODIFY_QP commands.
+    pub transitions: Vec<ModifyQp>,
     pub gids: BTreeMap<u64, AddressEntry>,
     pub doorbells: Vec<(u32, u64)>,
     pub commands: Vec<CommandOpcode>,
@@ -87,7 +102,14 @@ impl State {
 
 impl HonestDevice {
     pub fn new() -> Arc<Self> {
+        Self::without(DeviceFeatures::default())
+    }
+
+    /// A device that lacks features.
+    pub fn without(lacks: DeviceFeatures) -> Arc<Self> {
         Arc::new(Self {
+            lacks,
+            device_memory: Mutex::new(vec![0xee; DEVICE_MEMORY]),
             note_doorbells: true,
             strict: true,
             ..Self::default()
@@ -109,8 +131,7 @@ impl HonestDevice {
         let queue = state.cqs.get_mut(&cqn).expect("the test names a CQ");
         let log_size = u32::from(queue.context.log_size);
         cqe.word.set_owner(owner_at(queue.producer, log_size));
-        let place = u64::from(queue.producer & ((1 << log_size) - 1));
-        let iova = queue.context.base + place * Cqe::SIZE as u64;
+        let iova = place(&queue.context, queue.producer);
         queue.producer = queue.producer.wrapping_add(1);
         assert!(self.memory.store_words(iova, &words::<4>(&cqe)));
     }
@@ -232,7 +253,12 @@ impl HonestDevice {
         }
         match entry.opcode {
             CommandOpcode::NOP => return Ok(entry.argument),
-            CommandOpcode::QUERY_DEVICE => self.write(entry.output_iova, &capabilities()),
+            CommandOpcode::QUERY_DEVICE => {
+                let mut answer = capabilities();
+                let features = answer.features.bits() & !self.lacks.bits();
+                answer.features = DeviceFeatures::from_bits(features);
+                self.write(entry.output_iova, &answer);
+            }
             CommandOpcode::SET_CONTEXT_TABLES => {
                 state.tables = Some(self.read(entry.input_iova));
             }
@@ -260,14 +286,48 @@ impl HonestDevice {
                 state.qps.insert(qpn, self.read(entry.input_iova));
                 return Ok(qpn.into());
             }
+            CommandOpcode::MODIFY_CQ => return self.modify_cq(&mut state, entry),
+            CommandOpcode::CREATE_SRQ => {
+                let srqn = free_number(&state.srqs, SRQN_BASE);
+                state.srqs.insert(srqn, self.read(entry.input_iova));
+                return Ok(srqn.into());
+            }
+            CommandOpcode::MODIFY_SRQ => {
+                let input: SrqContext = self.read(entry.input_iova);
+                let srq = state.srqs.get_mut(&number);
+                srq.ok_or(CommandStatus::NO_OBJECT)?.limit = input.limit;
+            }
+            CommandOpcode::QUERY_SRQ => {
+                let srq = state.srqs.get(&number).ok_or(CommandStatus::NO_OBJECT)?;
+                self.write(entry.output_iova, srq);
+            }
             CommandOpcode::CREATE_MR => {
                 let region: MemoryEntry = self.read(entry.input_iova);
-                let key = free_number(&state.mrs, 1) << 8 | region.key & 0xff;
+                let used: BTreeMap<_, _> = state.mrs.keys().map(|key| (key >> 8, ())).collect();
+                let key = free_number(&used, 1) << 8 | region.key & 0xff;
                 state.mrs.insert(key, region);
                 return Ok(key.into());
             }
+            CommandOpcode::MODIFY_MR => {
+                let region: MemoryEntry = self.read(entry.input_iova);
+                state.mrs.remove(&number).ok_or(CommandStatus::NO_OBJECT)?;
+                let key = number & !0xff | region.key & 0xff;
+                state.mrs.insert(key, region);
+                return Ok(key.into());
+            }
+            CommandOpcode::ATTACH_MULTICAST => {
+                let group: MulticastGroup = self.read(entry.input_iova);
+                state.multicast.insert((number, group.gid));
+            }
+            CommandOpcode::DETACH_MULTICAST => {
+                let group: MulticastGroup = self.read(entry.input_iova);
+                if !state.multicast.remove(&(number, group.gid)) {
+                    return Err(CommandStatus::NO_OBJECT);
+                }
+            }
             CommandOpcode::MODIFY_QP => {
                 let input: ModifyQp = self.read(entry.input_iova);
+                state.transitions.push(input);
                 let qp = state.qps.get_mut(&number).ok_or(CommandStatus::NO_OBJECT)?;
                 if input.current_state != 0xff && input.current_state != u32::from(qp.state.0) {
                     return Err(CommandStatus::BAD_TRANSITION);
@@ -275,6 +335,7 @@ impl HonestDevice {
                 let shape = *qp;
                 *qp = input.context;
                 qp.state = QpStateCode(input.state as u8);
+                qp.service = shape.service;
                 (qp.send_base, qp.receive_base) = (shape.send_base, shape.receive_base);
                 qp.shape = shape.shape;
                 qp.send_doorbell_slot = shape.send_doorbell_slot;
@@ -287,11 +348,45 @@ impl HonestDevice {
             CommandOpcode::DESTROY_EQ => drop(state.eqs.remove(&number)),
             CommandOpcode::DESTROY_CQ => drop(state.cqs.remove(&number)),
             CommandOpcode::DESTROY_QP => drop(state.qps.remove(&number)),
+            CommandOpcode::DESTROY_SRQ => drop(state.srqs.remove(&number)),
             CommandOpcode::DESTROY_MR => drop(state.mrs.remove(&number)),
             _ => return Err(CommandStatus::BAD_OPCODE),
         }
         Ok(0)
     }
+
+    /// Moves a CQ to another ring, or changes its moderation.
+    fn modify_cq(&self, state: &mut State, entry: &CommandEntry) -> Result<u64, CommandStatus> {
+        let input: CqContext = self.read(entry.input_iova);
+        let queue = state.cqs.get_mut(&(entry.argument as u32));
+        let queue = queue.ok_or(CommandStatus::NO_OBJECT)?;
+        if input.base != 0 {
+            let waiting = queue.producer.wrapping_sub(input.consumer);
+            if waiting > 1 << input.log_size.min(31) {
+                return Err(CommandStatus::BAD_PARAMETER);
+            }
+            for index in (0..waiting).map(|step| input.consumer.wrapping_add(step)) {
+                let mut cqe: Cqe = self.read(place(&queue.context, index));
+                cqe.word.set_owner(owner_at(index, input.log_size.into()));
+                let stored = self
+                    .memory
+                    .store_words(place(&input, index), &words::<4>(&cqe));
+                assert!(stored || !self.strict);
+            }
+            queue.context.base = input.base;
+            queue.context.log_size = input.log_size;
+            queue.context.consumer_record = input.consumer_record;
+        }
+        queue.context.moderation_count = input.moderation_count;
+        queue.context.moderation_us = input.moderation_us;
+        Ok(0)
+    }
+}
+
+/// IOVA of the entry at `index` of a CQ.
+fn place(context: &CqContext, index: u32) -> u64 {
+    let place = index & ((1u32 << context.log_size.min(31)) - 1);
+    context.base + u64::from(place) * Cqe::SIZE as u64
 }
 
 fn free_number<V>(objects: &BTreeMap<u32, V>, first: u32) -> u32 {
@@ -310,8 +405,6 @@ fn words<const N: usize>(value: &(impl IntoBytes + Immutable)) -> [u64; N] {
 
 /// Limits of the device.
 pub fn capabilities() -> DeviceCapabilities {
-    let mut features = DeviceFeatures::default();
-    features.set_reliable_connected(true);
     DeviceCapabilities {
         firmware_version: *b"fake 1.2\0\0\0\0\0\0\0\0",
         qpn_base: QPN_BASE,
@@ -321,7 +414,7 @@ pub fn capabilities() -> DeviceCapabilities {
         page_sizes: 1 << 12 | 1 << 21 | 1 << 30,
         log_max_qps: 10,
         log_max_cqs: 10,
-        log_max_srqs: 0,
+        log_max_srqs: 6,
         log_max_mrs: 12,
         log_max_mtts: 16,
         log_max_send_blocks: 16,
@@ -337,7 +430,10 @@ pub fn capabilities() -> DeviceCapabilities {
         max_dest_rd_atomic: 16,
         local_ack_delay: 4,
         max_path_mtu: 5,
-        features,
+        features: DeviceFeatures::from_bits(!0),
+        device_memory_length: DEVICE_MEMORY as u32,
+        max_multicast_groups: 8,
+        max_multicast_qps: 4,
         ..DeviceCapabilities::default()
     }
 }
@@ -410,6 +506,22 @@ impl Bus for HonestDevice {
     fn doorbell(&self, slot: u32, value: u64) {
         if self.note_doorbells {
             self.state.lock().doorbells.push((slot, value));
+        }
+    }
+
+    fn read_device_memory(&self, offset: u64, destination: &mut [u8]) {
+        let memory = self.device_memory.lock();
+        for (byte, place) in destination.iter_mut().zip(offset..) {
+            *byte = memory.get(place as usize).copied().unwrap_or(0xff);
+        }
+    }
+
+    fn write_device_memory(&self, offset: u64, source: &[u8]) {
+        let mut memory = self.device_memory.lock();
+        for (&byte, place) in source.iter().zip(offset..) {
+            if let Some(cell) = memory.get_mut(place as usize) {
+                *cell = byte;
+            }
         }
     }
 

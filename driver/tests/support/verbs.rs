@@ -4,10 +4,10 @@
 
 use super::HonestDevice;
 use ferroce_driver::{
-    AddressVector, CompletionQueue, CompletionQueueConfig, DataSegment, Device, InitAttributes,
-    ModifyQp, PathMtu, PostError, ProtectionDomain, QpAccess, Qpn, QueuePair, QueuePairConfig,
-    RKey, RemoteAddress, RtrAttributes, RtsAttributes, SendData, SendOperation, SendRequest,
-    Service, WorkCompletion,
+    AddressVector, CompletionQueue, CompletionQueueConfig, DataSegment, Destination, Device,
+    InitAttributes, ModifyQp, PathMtu, PostError, ProtectionDomain, QpAccess, Qpn, QueuePair,
+    QueuePairConfig, RKey, ReceiveQueue, ReceiveSource, RemoteAddress, RtrAttributes,
+    RtsAttributes, SendData, SendOperation, SendQueue, SendRequest, Service, WorkCompletion,
 };
 use ferroce_spec::cqe::{Cqe, CqeOpcode};
 use std::sync::Arc;
@@ -42,13 +42,24 @@ pub fn qp_config(
     QueuePairConfig {
         service: Service::ReliableConnected,
         send_cq: Arc::clone(send_cq),
-        receive_cq: Arc::clone(receive_cq),
+        receive: ReceiveSource::Own {
+            cq: Arc::clone(receive_cq),
+            max_wr: 4,
+            max_sge: 3,
+        },
         max_send_wr: 4,
-        max_recv_wr: 4,
         max_send_sge: 2,
-        max_recv_sge: 3,
         max_inline_data: 20,
         signal_all: false,
+    }
+}
+
+/// The receives of [`qp_config`], of other sizes.
+pub fn own_receives(cq: &Arc<CompletionQueue>, max_wr: u32, max_sge: u32) -> ReceiveSource {
+    ReceiveSource::Own {
+        cq: Arc::clone(cq),
+        max_wr,
+        max_sge,
     }
 }
 
@@ -119,6 +130,7 @@ pub fn write_request(wr_id: u64, data: SendData<'_>) -> SendRequest<'_> {
     SendRequest {
         wr_id,
         operation: SendOperation::RdmaWrite(REMOTE),
+        destination: Destination::Connected,
         signaled: true,
         solicited: false,
         fence: false,
@@ -129,7 +141,15 @@ pub fn write_request(wr_id: u64, data: SendData<'_>) -> SendRequest<'_> {
 pub fn post(qp: &QueuePair, wr_id: u64) -> Result<(), PostError> {
     let segments = [segment(8)];
     let request = write_request(wr_id, SendData::ScatterGather(&segments));
-    qp.send_queue().lock().post(&request)
+    send_queue(qp).lock().post(&request)
+}
+
+pub fn send_queue(qp: &QueuePair) -> &SendQueue {
+    qp.send_queue().expect("has one")
+}
+
+pub fn receive_queue(qp: &QueuePair) -> &ReceiveQueue {
+    qp.receive_queue().expect("has its own")
 }
 
 pub fn cqe(qpn: Qpn, wqe_index: u32, opcode: CqeOpcode) -> Cqe {
