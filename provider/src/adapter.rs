@@ -1,12 +1,14 @@
-//! The NIC of this process: one function and one driver, shared by all contexts that the program
-//! opens.
+//! The NICs of this process: for each a function and a driver, shared by all contexts that the
+//! program opens.
 
 use crate::address::Neighbours;
 use crate::errno::Errno;
 use crate::event::{EventQueue, Source, Subject};
 use crate::ffi::abi::*;
 use crate::ffi::{Generation, ProcessLock};
-use ferroce_driver::{AsyncEvent, Cqn, Device, GidEntry, Qpn};
+use crate::use_count::{Lease, UseCount};
+use crate::xrc::DomainsByFile;
+use ferroce_driver::{AsyncEvent, Cqn, Device, GidEntry, Qpn, Srqn};
 use ferroce_sim::function::Function;
 use ferroce_sim::host::HostIdentity;
 use parking_lot::Mutex;
@@ -20,11 +22,19 @@ struct Registration {
     source: Arc<Source>,
 }
 
+/// What async events are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Object {
+    QueuePair(Qpn),
+    CompletionQueue(Cqn),
+    SharedReceiveQueue(Srqn),
+}
+
 /// Who is told what.
 #[derive(Default)]
 struct Listeners {
-    queue_pairs: BTreeMap<Qpn, Registration>,
-    completion_queues: BTreeMap<Cqn, Registration>,
+    /// A QP that was opened several times has several.
+    objects: BTreeMap<Object, Vec<Registration>>,
     /// Async queues of all contexts, for what concerns the port or the device.
     contexts: Vec<Weak<EventQueue>>,
 }
@@ -35,32 +45,35 @@ pub struct Adapter {
     device: Arc<Device>,
     function: Arc<Function>,
     listeners: Arc<Mutex<Listeners>>,
+    xrc_domains: DomainsByFile,
+    address_handles: UseCount,
 }
 
-/// The adapter of this process while a context holds it, with the process that opened it.
-static SHARED: Mutex<Option<(Generation, Weak<Adapter>)>> = Mutex::new(None);
+/// The adapters of this process, by device, while a context holds them, with the process that
+/// opened them.
+static SHARED: Mutex<BTreeMap<u8, (Generation, Weak<Adapter>)>> = Mutex::new(BTreeMap::new());
 
 impl Adapter {
-    /// Opens the NIC, or shares the one that this process has open.
-    pub fn open() -> Result<Arc<Self>, Errno> {
+    /// Opens a NIC, or shares the one that this process has open.
+    pub fn open(device: u8) -> Result<Arc<Self>, Errno> {
         crate::log::start();
         // No fork while the device comes up: the child would inherit SHARED locked.
         let _no_fork = ProcessLock::enter();
         let mut shared = SHARED.lock();
-        if let Some((generation, adapter)) = shared.as_ref() {
+        if let Some((generation, adapter)) = shared.get(&device) {
             if generation.is_current() {
                 if let Some(adapter) = adapter.upgrade() {
                     return Ok(adapter);
                 }
             }
         }
-        let adapter = Self::bring_up()?;
-        *shared = Some((adapter.generation, Arc::downgrade(&adapter)));
+        let adapter = Self::bring_up(device)?;
+        shared.insert(device, (adapter.generation, Arc::downgrade(&adapter)));
         Ok(adapter)
     }
 
-    fn bring_up() -> Result<Arc<Self>, Errno> {
-        let function = Function::open().map_err(|error| {
+    fn bring_up(device: u8) -> Result<Arc<Self>, Errno> {
+        let function = Function::open_device(device).map_err(|error| {
             tracing::error!(%error, "cannot open the NIC");
             Errno(error.errno())
         })?;
@@ -83,6 +96,8 @@ impl Adapter {
             device,
             function,
             listeners,
+            xrc_domains: DomainsByFile::default(),
+            address_handles: UseCount::default(),
         }))
     }
 
@@ -107,6 +122,19 @@ impl Adapter {
         self.function.host()
     }
 
+    /// Room for an address handle: memory of the program, whose number is limited all the same.
+    pub fn address_handle(&self) -> Result<Lease, Errno> {
+        let limit = self.device()?.capabilities().max_ah;
+        self.address_handles
+            .lease_below(limit)
+            .ok_or(Errno::NO_MEMORY)
+    }
+
+    /// XRC domains that were opened with a file.
+    pub fn xrc_domains(&self) -> &DomainsByFile {
+        &self.xrc_domains
+    }
+
     /// Tells a context of what happens to the port and the device.
     pub fn add_context(&self, queue: &Arc<EventQueue>) {
         let mut listeners = self.listeners.lock();
@@ -116,43 +144,37 @@ impl Adapter {
         listeners.contexts.push(Arc::downgrade(queue));
     }
 
-    /// Tells a context of what happens to one of its QPs.
-    pub fn add_queue_pair(&self, number: Qpn, queue: &Arc<EventQueue>, source: &Arc<Source>) {
+    /// Tells a context of what happens to one of its objects.
+    pub fn add(&self, object: Object, queue: &Arc<EventQueue>, source: &Arc<Source>) {
         let registration = Registration {
             queue: queue.clone(),
             source: source.clone(),
         };
-        self.listeners
-            .lock()
-            .queue_pairs
-            .insert(number, registration);
+        let mut listeners = self.listeners.lock();
+        listeners
+            .objects
+            .entry(object)
+            .or_default()
+            .push(registration);
     }
 
-    /// Tells a context of what happens to one of its CQs.
-    pub fn add_completion_queue(&self, number: Cqn, queue: &Arc<EventQueue>, source: &Arc<Source>) {
-        let registration = Registration {
-            queue: queue.clone(),
-            source: source.clone(),
-        };
-        self.listeners
-            .lock()
-            .completion_queues
-            .insert(number, registration);
-    }
-
-    /// No more events of this QP; those that wait are purged.
-    pub fn remove_queue_pair(&self, number: Qpn) {
-        let registration = self.listeners.lock().queue_pairs.remove(&number);
-        if let Some(registration) = registration {
-            registration.queue.purge(&registration.source);
+    /// No more events of this object for that source; those that wait are purged.
+    pub fn remove(&self, object: Object, source: &Arc<Source>) {
+        let mut gone = Vec::new();
+        let mut listeners = self.listeners.lock();
+        if let Some(registrations) = listeners.objects.get_mut(&object) {
+            let (matching, others) = std::mem::take(registrations)
+                .into_iter()
+                .partition(|registration| Arc::ptr_eq(&registration.source, source));
+            gone = matching;
+            *registrations = others;
+            if registrations.is_empty() {
+                listeners.objects.remove(&object);
+            }
         }
-    }
-
-    /// No more events of this CQ; those that wait are purged.
-    pub fn remove_completion_queue(&self, number: Cqn) {
-        let registration = self.listeners.lock().completion_queues.remove(&number);
-        if let Some(registration) = registration {
-            registration.queue.purge(&registration.source);
+        drop(listeners);
+        for Registration { queue, source } in gone {
+            queue.purge(&source);
         }
     }
 }
@@ -169,27 +191,23 @@ impl Neighbours for Adapter {
 
 /// Hands an event of the driver to the contexts that it concerns.
 fn dispatch(listeners: &Mutex<Listeners>, event: AsyncEvent) {
-    let (number, kind) = match event {
-        AsyncEvent::QpFatal(qpn) => (qpn, IBV_EVENT_QP_FATAL),
-        AsyncEvent::QpRequestError(qpn) => (qpn, IBV_EVENT_QP_REQ_ERR),
-        AsyncEvent::QpAccessError(qpn) => (qpn, IBV_EVENT_QP_ACCESS_ERR),
-        AsyncEvent::CommunicationEstablished(qpn) => (qpn, IBV_EVENT_COMM_EST),
-        AsyncEvent::SqDrained(qpn) => (qpn, IBV_EVENT_SQ_DRAINED),
-        AsyncEvent::LastWqeReached(qpn) => (qpn, IBV_EVENT_QP_LAST_WQE_REACHED),
-        AsyncEvent::CqError(cqn) => {
-            let registration = listeners.lock().completion_queues.get(&cqn).cloned();
-            return tell(registration, IBV_EVENT_CQ_ERR);
-        }
+    use Object::{CompletionQueue, QueuePair, SharedReceiveQueue};
+    let (object, kind) = match event {
+        AsyncEvent::QpFatal(qpn) => (QueuePair(qpn), IBV_EVENT_QP_FATAL),
+        AsyncEvent::QpRequestError(qpn) => (QueuePair(qpn), IBV_EVENT_QP_REQ_ERR),
+        AsyncEvent::QpAccessError(qpn) => (QueuePair(qpn), IBV_EVENT_QP_ACCESS_ERR),
+        AsyncEvent::CommunicationEstablished(qpn) => (QueuePair(qpn), IBV_EVENT_COMM_EST),
+        AsyncEvent::SqDrained(qpn) => (QueuePair(qpn), IBV_EVENT_SQ_DRAINED),
+        AsyncEvent::LastWqeReached(qpn) => (QueuePair(qpn), IBV_EVENT_QP_LAST_WQE_REACHED),
+        AsyncEvent::SrqLimit(srqn) => (SharedReceiveQueue(srqn), IBV_EVENT_SRQ_LIMIT_REACHED),
+        AsyncEvent::SrqError(srqn) => (SharedReceiveQueue(srqn), IBV_EVENT_SRQ_ERR),
+        AsyncEvent::CqError(cqn) => (CompletionQueue(cqn), IBV_EVENT_CQ_ERR),
         AsyncEvent::PortActive => return tell_all(listeners, IBV_EVENT_PORT_ACTIVE),
         AsyncEvent::PortError => return tell_all(listeners, IBV_EVENT_PORT_ERR),
         AsyncEvent::DeviceFatal => return tell_all(listeners, IBV_EVENT_DEVICE_FATAL),
     };
-    let registration = listeners.lock().queue_pairs.get(&number).cloned();
-    tell(registration, kind);
-}
-
-fn tell(registration: Option<Registration>, kind: i32) {
-    if let Some(Registration { queue, source }) = registration {
+    let registrations = listeners.lock().objects.get(&object).cloned();
+    for Registration { queue, source } in registrations.unwrap_or_default() {
         queue.push(Subject::Object(kind, source));
     }
 }

@@ -9,6 +9,8 @@ use ferroce_sim::host::GidEntry;
 const FLOW_LABEL_MASK: u32 = 0xf_ffff;
 /// Smallest UDP source port of RoCEv2: the upper two bits are set, as for all ephemeral ports.
 const UDP_SOURCE_PORT_MIN: u16 = 0xc000;
+/// Beginning of IPv4-mapped addresses (RFC 4291, 2.5.5.2).
+const MAPPED_PREFIX: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 /// Time to live when the program leaves it zero, which no router would let through.
 const DEFAULT_HOP_LIMIT: u8 = 64;
 
@@ -39,8 +41,8 @@ pub fn parse(
     if route.dgid.raw == [0; 16] {
         return Err(Errno::INVALID);
     }
-    let dest_mac = host
-        .resolve_mac(route.dgid.raw)
+    let dest_mac = multicast_mac(&route.dgid.raw)
+        .or_else(|| host.resolve_mac(route.dgid.raw))
         .ok_or(Errno::HOST_UNREACHABLE)?;
     let flow_label = route.flow_label & FLOW_LABEL_MASK;
     Ok(AddressVector {
@@ -117,6 +119,7 @@ pub fn reply(
     let index = gids
         .iter()
         .position(|entry| entry.gid == destination)
+        .or_else(|| answering_gid(&destination, gids))
         .ok_or(Errno::INVALID)?;
     Ok(ibv_ah_attr {
         grh: ibv_global_route {
@@ -135,6 +138,30 @@ pub fn reply(
     })
 }
 
+/// The GID with which to answer what came to a multicast group: one of the group's family.
+fn answering_gid(group: &[u8; 16], gids: &[GidEntry]) -> Option<usize> {
+    if !is_multicast(group) {
+        return None;
+    }
+    let is_mapped = |gid: &[u8; 16]| gid.starts_with(&MAPPED_PREFIX);
+    gids.iter()
+        .position(|entry| is_mapped(&entry.gid) == is_mapped(group))
+}
+
+/// Whether a GID is a multicast group: an IPv6 multicast address, or an IPv4-mapped one.
+pub fn is_multicast(gid: &[u8; 16]) -> bool {
+    gid[0] == 0xff || gid.starts_with(&MAPPED_PREFIX) && gid[12] & 0xf0 == 0xe0
+}
+
+/// Ethernet address of a multicast group: RFC 2464 for IPv6, RFC 1112 for IPv4.
+fn multicast_mac(gid: &[u8; 16]) -> Option<[u8; 6]> {
+    match gid[0] {
+        _ if !is_multicast(gid) => None,
+        0xff => Some([0x33, 0x33, gid[12], gid[13], gid[14], gid[15]]),
+        _ => Some([0x01, 0x00, 0x5e, gid[13] & 0x7f, gid[14], gid[15]]),
+    }
+}
+
 /// GID of sixteen bytes of a header.
 fn gid(bytes: &[u8]) -> [u8; 16] {
     let mut gid = [0; 16];
@@ -145,7 +172,7 @@ fn gid(bytes: &[u8]) -> [u8; 16] {
 /// GID of an IPv4 address: mapped into IPv6.
 fn mapped(bytes: &[u8]) -> [u8; 16] {
     let mut gid = [0; 16];
-    gid[10..12].fill(0xff);
+    gid[..12].copy_from_slice(&MAPPED_PREFIX);
     gid[12..].copy_from_slice(bytes);
     gid
 }
@@ -199,6 +226,27 @@ mod tests {
         );
         header[39] = 9;
         assert!(reply(&header, 0, &gids).is_err(), "not our address");
+    }
+
+    #[test]
+    fn groups_have_ethernet_addresses_and_are_answered_from_their_family() {
+        let all_hosts = mapped(&[239, 129, 2, 3]);
+        assert_eq!(multicast_mac(&all_hosts), Some([1, 0, 0x5e, 1, 2, 3]));
+        let mut group = [0; 16];
+        (group[0], group[1], group[15]) = (0xff, 0x0e, 7);
+        assert_eq!(multicast_mac(&group), Some([0x33, 0x33, 0, 0, 0, 7]));
+        assert_eq!(multicast_mac(&mapped(&[10, 0, 0, 1])), None);
+        let entry = |gid| GidEntry {
+            gid,
+            mac: [2; 6],
+            interface: "lo".into(),
+        };
+        let mut link_local = [0; 16];
+        link_local[0] = 0xfe;
+        let gids = [entry(link_local), entry(mapped(&[10, 0, 0, 1]))];
+        assert_eq!(answering_gid(&all_hosts, &gids), Some(1));
+        assert_eq!(answering_gid(&group, &gids), Some(0));
+        assert_eq!(answering_gid(&mapped(&[10, 0, 0, 9]), &gids), None);
     }
 
     #[test]

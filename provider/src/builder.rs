@@ -1,12 +1,16 @@
 //! Work requests that a program builds call by call with `ibv_wr_*`.
 //!
-//! A builder call names the operation and a setter call behind it names the data, so a work request
-//! is posted to the batch when its setter comes, or, without any data, when the next builder call
-//! or the end comes. Failures are kept until the end, which then discards the whole batch.
+//! A builder call names the operation; setter calls behind it name the destination, if the service
+//! has one to name, and the data, in any order. A work request is posted to the batch when
+//! everything has come, or, without any data, when the next builder call or the end comes. Failures
+//! are kept until the end, which then discards the whole batch.
 
 use crate::errno::Errno;
 use crate::ffi::abi::{IBV_SEND_FENCE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED};
-use ferroce_driver::{SendBatch, SendData, SendOperation, SendRequest};
+use ferroce_driver::{
+    AddressVector, DataSegment, Destination, Qpn, SendBatch, SendData, SendOperation, SendRequest,
+    Srqn,
+};
 
 /// A work request whose data have not come yet.
 #[derive(Clone, Copy)]
@@ -16,14 +20,73 @@ struct Pending {
     operation: SendOperation,
 }
 
+/// Whom a work request goes to, as setters say it.
+#[derive(Clone, Copy, Default)]
+pub enum Target {
+    /// No setter has said anything.
+    #[default]
+    Unnamed,
+    Datagram {
+        path: AddressVector,
+        qpn: u32,
+        q_key: u32,
+    },
+    Xrc {
+        srqn: u32,
+    },
+}
+
+impl Target {
+    /// The same for the driver.
+    #[inline]
+    pub fn destination(&self) -> Destination<'_> {
+        match self {
+            Self::Unnamed => Destination::Connected,
+            Self::Datagram { path, qpn, q_key } => Destination::Datagram {
+                path,
+                qpn: Qpn(*qpn),
+                q_key: *q_key,
+            },
+            Self::Xrc { srqn } => Destination::Xrc { srqn: Srqn(*srqn) },
+        }
+    }
+}
+
+/// Data that came before the destination.
+enum Early {
+    ScatterGather(Vec<DataSegment>),
+    Inline(Vec<u8>),
+}
+
+impl Early {
+    fn of(data: SendData<'_>) -> Self {
+        match data {
+            SendData::ScatterGather(list) => Self::ScatterGather(list.to_vec()),
+            SendData::Inline(pieces) => Self::Inline(pieces.concat()),
+        }
+    }
+}
+
 /// State of the critical section between `ibv_wr_start` and `ibv_wr_complete`.
 #[derive(Default)]
 pub struct Builder {
+    /// Whether each work request names its destination.
+    addressed: bool,
     pending: Option<Pending>,
+    target: Target,
+    early: Option<Early>,
     failure: Option<Errno>,
 }
 
 impl Builder {
+    /// A section of a QP whose work requests name their destination (UD, XRC), or do not.
+    pub fn new(addressed: bool) -> Self {
+        Self {
+            addressed,
+            ..Self::default()
+        }
+    }
+
     /// Begins a work request.
     #[inline]
     pub fn begin(
@@ -33,7 +96,7 @@ impl Builder {
         flags: u32,
         operation: SendOperation,
     ) {
-        self.data(batch, SendData::ScatterGather(&[]));
+        self.flush(batch);
         self.pending = Some(Pending {
             wr_id,
             flags,
@@ -41,33 +104,80 @@ impl Builder {
         });
     }
 
-    /// Posts the work request that was begun, if there is one, with its data.
+    /// Posts a local operation, which has neither destination nor data.
+    pub fn local(
+        &mut self,
+        batch: &mut SendBatch<'_>,
+        wr_id: u64,
+        flags: u32,
+        operation: SendOperation,
+    ) {
+        self.begin(batch, wr_id, flags, operation);
+        self.post(batch, SendData::ScatterGather(&[]));
+    }
+
+    /// Names the destination of the work request that was begun.
+    pub fn target(&mut self, batch: &mut SendBatch<'_>, target: Target) {
+        self.target = target;
+        match self.early.take() {
+            Some(Early::ScatterGather(list)) => self.post(batch, SendData::ScatterGather(&list)),
+            Some(Early::Inline(bytes)) => self.post(batch, SendData::Inline(&[&bytes])),
+            None => {}
+        }
+    }
+
+    /// Names the data of the work request that was begun, and posts it.
     #[inline]
     pub fn data(&mut self, batch: &mut SendBatch<'_>, data: SendData<'_>) {
+        if self.addressed && matches!(self.target, Target::Unnamed) && self.pending.is_some() {
+            self.early = Some(Early::of(data));
+        } else {
+            self.post(batch, data);
+        }
+    }
+
+    /// Posts the work request that was begun, if there is one.
+    #[inline]
+    fn post(&mut self, batch: &mut SendBatch<'_>, data: SendData<'_>) {
         let Some(pending) = self.pending.take() else {
             return;
         };
+        let destination = self.target.destination();
         let posted = batch.post(&request(
             pending.wr_id,
             pending.flags,
             pending.operation,
+            destination,
             data,
         ));
+        if self.addressed {
+            self.target = Target::Unnamed;
+        }
         if let Err(error) = posted {
             self.fail(error.into());
+        }
+    }
+
+    /// Posts a work request that got no data. One without its destination is refused by the driver.
+    #[inline]
+    fn flush(&mut self, batch: &mut SendBatch<'_>) {
+        if self.pending.is_some() {
+            self.early = None;
+            self.post(batch, SendData::ScatterGather(&[]));
         }
     }
 
     /// Remembers the first failure.
     pub fn fail(&mut self, errno: Errno) {
         self.pending = None;
+        self.early = None;
         self.failure.get_or_insert(errno);
     }
 
     /// Ends the section: everything is posted, or nothing.
     #[inline]
     pub fn complete(mut self, mut batch: SendBatch<'_>) -> Result<(), Errno> {
-        self.data(&mut batch, SendData::ScatterGather(&[]));
+        self.flush(&mut batch);
         match self.failure {
             None => {
                 // Going, the batch rings the doorbell.
@@ -88,11 +198,13 @@ pub fn request<'a>(
     wr_id: u64,
     flags: u32,
     operation: SendOperation,
+    destination: Destination<'a>,
     data: SendData<'a>,
 ) -> SendRequest<'a> {
     SendRequest {
         wr_id,
         operation,
+        destination,
         signaled: flags & IBV_SEND_SIGNALED != 0,
         solicited: flags & IBV_SEND_SOLICITED != 0,
         fence: flags & IBV_SEND_FENCE != 0,

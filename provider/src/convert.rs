@@ -5,99 +5,23 @@ use crate::errno::Errno;
 use crate::ffi::abi::*;
 use ferroce_driver::{
     AddressVector, InitAttributes, InitUpdate, ModifyQp, PathMtu, QpAccess, Qpn, RtrAttributes,
-    RtsAttributes, RtsUpdate, SqdUpdate,
+    RtsAttributes, RtsUpdate, SqdUpdate, UcRtr, UcRts, UdInit, UdRtr, UdRts, XrcTargetRts,
 };
 use libc::c_int;
 
-/// Attributes that a transition of an RC QP needs and those that it may change besides (IBTA vol 1,
-/// table 91).
-struct Rule {
-    from: c_int,
-    to: c_int,
-    required: c_int,
-    optional: c_int,
-}
+mod table;
 
-const fn rule(from: c_int, to: c_int, required: c_int, optional: c_int) -> Rule {
-    Rule {
-        from,
-        to,
-        required,
-        optional,
-    }
-}
-
-/// Attributes that may change whenever the QP is at work.
-const RTS_OPTIONAL: c_int = IBV_QP_CUR_STATE
-    | IBV_QP_ACCESS_FLAGS
-    | IBV_QP_MIN_RNR_TIMER
-    | IBV_QP_ALT_PATH
-    | IBV_QP_PATH_MIG_STATE;
-
-/// Transitions of RC. Those to RESET and ERR are allowed from everywhere, without attributes, and
-/// not listed.
-const RC_RULES: &[Rule] = &[
-    rule(
-        IBV_QPS_RESET,
-        IBV_QPS_INIT,
-        IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
-        0,
-    ),
-    rule(
-        IBV_QPS_INIT,
-        IBV_QPS_INIT,
-        0,
-        IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
-    ),
-    rule(
-        IBV_QPS_INIT,
-        IBV_QPS_RTR,
-        IBV_QP_AV
-            | IBV_QP_PATH_MTU
-            | IBV_QP_DEST_QPN
-            | IBV_QP_RQ_PSN
-            | IBV_QP_MAX_DEST_RD_ATOMIC
-            | IBV_QP_MIN_RNR_TIMER,
-        IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX,
-    ),
-    rule(
-        IBV_QPS_RTR,
-        IBV_QPS_RTS,
-        IBV_QP_TIMEOUT
-            | IBV_QP_RETRY_CNT
-            | IBV_QP_RNR_RETRY
-            | IBV_QP_SQ_PSN
-            | IBV_QP_MAX_QP_RD_ATOMIC,
-        RTS_OPTIONAL,
-    ),
-    rule(IBV_QPS_RTS, IBV_QPS_RTS, 0, RTS_OPTIONAL),
-    rule(IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY),
-    rule(
-        IBV_QPS_SQD,
-        IBV_QPS_SQD,
-        0,
-        IBV_QP_PORT
-            | IBV_QP_AV
-            | IBV_QP_TIMEOUT
-            | IBV_QP_RETRY_CNT
-            | IBV_QP_RNR_RETRY
-            | IBV_QP_MAX_QP_RD_ATOMIC
-            | IBV_QP_MAX_DEST_RD_ATOMIC
-            | IBV_QP_ALT_PATH
-            | IBV_QP_ACCESS_FLAGS
-            | IBV_QP_PKEY_INDEX
-            | IBV_QP_MIN_RNR_TIMER
-            | IBV_QP_PATH_MIG_STATE,
-    ),
-    rule(IBV_QPS_SQD, IBV_QPS_RTS, 0, RTS_OPTIONAL),
-];
+/// PSNs have 24 bits.
+const PSN_MASK: u32 = 0xff_ffff;
 
 /// States in which a program may assert that a QP is, by `IBV_QP_CUR_STATE`.
 const ASSERTABLE_STATES: [c_int; 4] = [IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD, IBV_QPS_SQE];
 
 /// What a QP and its host contribute to parsing.
 pub struct Surroundings<'a> {
-    /// State that the QP was last seen in.
+    /// `enum ibv_qp_type` of the QP.
+    pub qp_type: c_int,
+    /// State that the QP is in.
     pub state: c_int,
     /// The QP's number.
     pub qpn: u32,
@@ -105,6 +29,8 @@ pub struct Surroundings<'a> {
     pub max_rd_atomic: u8,
     /// Largest `max_dest_rd_atomic`.
     pub max_dest_rd_atomic: u8,
+    /// Largest path MTU, as `enum ibv_mtu`.
+    pub max_path_mtu: u8,
     /// Whoever knows GIDs and MAC addresses.
     pub host: &'a dyn Neighbours,
 }
@@ -120,47 +46,24 @@ pub fn modify_qp(
     around: &Surroundings<'_>,
 ) -> Result<(c_int, ModifyQp), Errno> {
     let has = |bit: c_int| mask & bit != 0;
-    let mut from = around.state;
-    if has(IBV_QP_CUR_STATE) {
-        if !ASSERTABLE_STATES.contains(&attr.cur_qp_state) {
-            return Err(Errno::INVALID);
-        }
-        from = attr.cur_qp_state;
+    let from = around.state;
+    // What the program asserts is what the QP is in, or the program is mistaken.
+    let mistaken = !ASSERTABLE_STATES.contains(&attr.cur_qp_state) || attr.cur_qp_state != from;
+    if has(IBV_QP_CUR_STATE) && mistaken {
+        return Err(Errno::INVALID);
     }
     let to = if has(IBV_QP_STATE) {
         attr.qp_state
     } else {
         from
     };
-    if to == IBV_QPS_RESET || to == IBV_QPS_ERR {
-        return leave(from, to, mask);
-    }
-    let rule = RC_RULES
-        .iter()
-        .find(|rule| rule.from == from && rule.to == to)
-        .ok_or(Errno::INVALID)?;
-    let given = mask & !IBV_QP_STATE;
-    if given & rule.required != rule.required || given & !(rule.required | rule.optional) != 0 {
-        return Err(Errno::INVALID);
-    }
+    table::check(around.qp_type, from, to, mask)?;
     if has(IBV_QP_ALT_PATH) || has(IBV_QP_PATH_MIG_STATE) && attr.path_mig_state != IBV_MIG_MIGRATED
     {
         return Err(Errno::NOT_SUPPORTED);
     }
     let transition = Parser { attr, mask, around }.transition(from, to)?;
     Ok((to, transition))
-}
-
-/// To RESET or ERR: no attributes, and ERR not from RESET.
-fn leave(from: c_int, to: c_int, mask: c_int) -> Result<(c_int, ModifyQp), Errno> {
-    if mask & !(IBV_QP_STATE | IBV_QP_CUR_STATE) != 0 {
-        return Err(Errno::INVALID);
-    }
-    match to {
-        IBV_QPS_RESET => Ok((to, ModifyQp::ToReset)),
-        _ if from == IBV_QPS_RESET => Err(Errno::INVALID),
-        _ => Ok((to, ModifyQp::ToErr)),
-    }
 }
 
 /// Reads single attributes, each checked when it is in the mask.
@@ -173,14 +76,17 @@ struct Parser<'a> {
 impl Parser<'_> {
     fn transition(&self, from: c_int, to: c_int) -> Result<ModifyQp, Errno> {
         Ok(match (from, to) {
-            (IBV_QPS_RESET, IBV_QPS_INIT) => ModifyQp::ToInit(self.init()?),
+            (_, IBV_QPS_RESET) => ModifyQp::ToReset,
+            (_, IBV_QPS_ERR) => ModifyQp::ToErr,
+            (IBV_QPS_RESET, IBV_QPS_INIT) => self.to_init()?,
             (IBV_QPS_INIT, IBV_QPS_INIT) => ModifyQp::InitToInit(InitUpdate {
                 p_key_index: self.p_key_index()?,
                 port: self.port()?,
                 access: self.access()?,
+                q_key: self.q_key(),
             }),
-            (IBV_QPS_INIT, IBV_QPS_RTR) => ModifyQp::ToRtr(self.rtr()?),
-            (IBV_QPS_RTR, IBV_QPS_RTS) => ModifyQp::ToRts(self.rts()?),
+            (IBV_QPS_INIT, IBV_QPS_RTR) => self.to_rtr()?,
+            (IBV_QPS_RTR, IBV_QPS_RTS) => self.to_rts()?,
             (IBV_QPS_RTS, IBV_QPS_RTS) => ModifyQp::UpdateRts(self.rts_update()?),
             (IBV_QPS_RTS, IBV_QPS_SQD) => ModifyQp::ToSqd {
                 notify_drained: self.has(IBV_QP_EN_SQD_ASYNC_NOTIFY)
@@ -188,7 +94,58 @@ impl Parser<'_> {
             },
             (IBV_QPS_SQD, IBV_QPS_SQD) => ModifyQp::SqdUpdate(self.sqd_update()?),
             (IBV_QPS_SQD, IBV_QPS_RTS) => ModifyQp::SqdToRts(self.rts_update()?),
+            (IBV_QPS_SQE, IBV_QPS_RTS) => ModifyQp::SqeToRts(self.rts_update()?),
             _ => return Err(Errno::INVALID),
+        })
+    }
+
+    fn to_init(&self) -> Result<ModifyQp, Errno> {
+        Ok(match self.around.qp_type {
+            IBV_QPT_UD => ModifyQp::ToInitUd(UdInit {
+                p_key_index: required(self.p_key_index()?)?,
+                port: required(self.port()?)?,
+                q_key: required(self.q_key())?,
+            }),
+            _ => ModifyQp::ToInit(self.init()?),
+        })
+    }
+
+    fn to_rtr(&self) -> Result<ModifyQp, Errno> {
+        Ok(match self.around.qp_type {
+            IBV_QPT_UD => ModifyQp::ToRtrUd(UdRtr {
+                p_key_index: self.p_key_index()?,
+                q_key: self.q_key(),
+            }),
+            IBV_QPT_UC | IBV_QPT_XRC_SEND => ModifyQp::ToRtrUc(UcRtr {
+                path_mtu: self.path_mtu()?,
+                dest_qpn: self.dest_qpn()?,
+                rq_psn: self.attr.rq_psn & PSN_MASK,
+                path: required(self.path()?)?,
+                access: self.access()?,
+                p_key_index: self.p_key_index()?,
+            }),
+            _ => ModifyQp::ToRtr(self.rtr()?),
+        })
+    }
+
+    fn to_rts(&self) -> Result<ModifyQp, Errno> {
+        let sq_psn = self.attr.sq_psn & PSN_MASK;
+        Ok(match self.around.qp_type {
+            IBV_QPT_UD => ModifyQp::ToRtsUd(UdRts {
+                sq_psn,
+                q_key: self.q_key(),
+            }),
+            IBV_QPT_UC => ModifyQp::ToRtsUc(UcRts {
+                sq_psn,
+                access: self.access()?,
+            }),
+            IBV_QPT_XRC_RECV => ModifyQp::ToRtsXrcTarget(XrcTargetRts {
+                sq_psn,
+                timeout: required(self.timeout()?)?,
+                access: self.access()?,
+                min_rnr_timer: self.min_rnr_timer()?,
+            }),
+            _ => ModifyQp::ToRts(self.rts()?),
         })
     }
 
@@ -201,14 +158,10 @@ impl Parser<'_> {
     }
 
     fn rtr(&self) -> Result<RtrAttributes, Errno> {
-        let attr = self.attr;
-        let path_mtu = u32::try_from(attr.path_mtu)
-            .ok()
-            .and_then(PathMtu::from_number);
         Ok(RtrAttributes {
-            path_mtu: required(path_mtu)?,
-            dest_qpn: Qpn(within(attr.dest_qp_num, 0xff_ffff)?),
-            rq_psn: attr.rq_psn & 0xff_ffff,
+            path_mtu: self.path_mtu()?,
+            dest_qpn: self.dest_qpn()?,
+            rq_psn: self.attr.rq_psn & PSN_MASK,
             max_dest_rd_atomic: required(self.max_dest_rd_atomic()?)?,
             min_rnr_timer: required(self.min_rnr_timer()?)?,
             path: required(self.path()?)?,
@@ -219,7 +172,7 @@ impl Parser<'_> {
 
     fn rts(&self) -> Result<RtsAttributes, Errno> {
         Ok(RtsAttributes {
-            sq_psn: self.attr.sq_psn & 0xff_ffff,
+            sq_psn: self.attr.sq_psn & PSN_MASK,
             timeout: required(self.timeout()?)?,
             retry_count: required(self.retry_count()?)?,
             rnr_retry: required(self.rnr_retry()?)?,
@@ -233,6 +186,7 @@ impl Parser<'_> {
         Ok(RtsUpdate {
             access: self.access()?,
             min_rnr_timer: self.min_rnr_timer()?,
+            q_key: self.q_key(),
         })
     }
 
@@ -248,6 +202,7 @@ impl Parser<'_> {
             max_rd_atomic: self.max_rd_atomic()?,
             max_dest_rd_atomic: self.max_dest_rd_atomic()?,
             min_rnr_timer: self.min_rnr_timer()?,
+            q_key: self.q_key(),
         })
     }
 
@@ -261,6 +216,23 @@ impl Parser<'_> {
             true if value > largest => Err(Errno::INVALID),
             given => Ok(given.then_some(value)),
         }
+    }
+
+    /// A path MTU that the port has.
+    fn path_mtu(&self) -> Result<PathMtu, Errno> {
+        let number = u32::try_from(self.attr.path_mtu).map_err(|_| Errno::INVALID)?;
+        if number > u32::from(self.around.max_path_mtu) {
+            return Err(Errno::INVALID);
+        }
+        required(PathMtu::from_number(number))
+    }
+
+    fn dest_qpn(&self) -> Result<Qpn, Errno> {
+        Ok(Qpn(within(self.attr.dest_qp_num, 0xff_ffff)?))
+    }
+
+    fn q_key(&self) -> Option<u32> {
+        self.has(IBV_QP_QKEY).then_some(self.attr.qkey)
     }
 
     /// The port has one P_Key.

@@ -1,6 +1,6 @@
 //! Completion queues: what may be asked of them, and completions as verbs.h lays them out.
 
-use crate::adapter::Adapter;
+use crate::adapter::{Adapter, Object};
 use crate::errno::Errno;
 use crate::event::{EventQueue, Source, Subject};
 use crate::ffi::abi::*;
@@ -32,9 +32,7 @@ impl Cq {
     ) -> Result<Self, Errno> {
         let device = adapter.device()?;
         let capabilities = device.capabilities();
-        if entries == 0 || entries > capabilities.max_cqe {
-            return Err(Errno::INVALID);
-        }
+        check_entries(entries, capabilities.max_cqe)?;
         let vector = u16::try_from(vector).map_err(|_| Errno::INVALID)?;
         if vector >= capabilities.completion_vectors {
             return Err(Errno::INVALID);
@@ -52,13 +50,38 @@ impl Cq {
             on_error: None,
         };
         let queue = CompletionQueue::create(device, config)?;
-        adapter.add_completion_queue(queue.number(), events, &source);
+        adapter.add(Object::CompletionQueue(queue.number()), events, &source);
         Ok(Self {
             adapter: adapter.clone(),
             queue,
             source,
             channel,
         })
+    }
+
+    /// `ibv_resize_cq`: the result is the number of entries that there are now.
+    ///
+    /// # Errors
+    /// `EINVAL` when the number is out of range, or the completions that wait do not fit.
+    pub fn resize(&self, entries: u32) -> Result<u32, Errno> {
+        let device = self.adapter.device()?;
+        check_entries(entries, device.capabilities().max_cqe)?;
+        self.queue.resize(entries)?;
+        Ok(self.queue.entries())
+    }
+
+    /// `ibv_modify_cq`.
+    ///
+    /// # Errors
+    /// `EINVAL` for attributes other than moderation.
+    pub fn modify(&self, attr: &ibv_modify_cq_attr) -> Result<(), Errno> {
+        self.adapter.check()?;
+        if attr.attr_mask != IBV_CQ_ATTR_MODERATE {
+            return Err(Errno::INVALID);
+        }
+        let moderation = attr.moderate;
+        let (count, period_us) = (moderation.cq_count, moderation.cq_period);
+        Ok(self.queue.modify_moderation(count, period_us)?)
     }
 
     /// Destroys the queue and purges the events that nobody has read.
@@ -68,7 +91,8 @@ impl Cq {
     pub fn destroy(&self) -> Result<(), Errno> {
         self.adapter.check()?;
         self.queue.destroy()?;
-        self.adapter.remove_completion_queue(self.queue.number());
+        let object = Object::CompletionQueue(self.queue.number());
+        self.adapter.remove(object, &self.source);
         if let Some(channel) = &self.channel {
             channel.purge(&self.source);
         }
@@ -76,18 +100,29 @@ impl Cq {
     }
 }
 
-/// Checks the extended attributes of `ibv_create_cq_ex`.
+fn check_entries(entries: u32, largest: u32) -> Result<(), Errno> {
+    if entries == 0 || entries > largest {
+        return Err(Errno::INVALID);
+    }
+    Ok(())
+}
+
+/// Checks the extended attributes of `ibv_create_cq_ex`. The parent domain is looked at by the
+/// caller.
 ///
 /// # Errors
-/// `EINVAL` for bits that no release defines, `EOPNOTSUPP` for what this device does not report.
+/// `EINVAL` for bits that no release defines, `EOPNOTSUPP` for what this device does not report:
+/// VLAN tags, flow tags and tag matching.
 pub fn check_extended(attr: &ibv_cq_init_attr_ex) -> Result<(), Errno> {
     const MASK: u32 = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
     const FLAGS: u32 = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
     if attr.comp_mask & !MASK != 0 || attr.wc_flags & !IBV_CREATE_CQ_SUP_WC_FLAGS != 0 {
         return Err(Errno::INVALID);
     }
-    let reported = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
-    if attr.wc_flags & !reported != 0 || attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD != 0 {
+    let reported = IBV_WC_STANDARD_FLAGS
+        | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP
+        | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+    if attr.wc_flags & !reported != 0 {
         return Err(Errno::NOT_SUPPORTED);
     }
     if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS == 0 {

@@ -17,6 +17,8 @@ impl Errno {
     pub const NO_MEMORY: Self = Self(libc::ENOMEM);
     /// The library failed, or the object belongs to the parent of this process.
     pub const IO: Self = Self(libc::EIO);
+    /// There is nothing yet; whoever asks may try again.
+    pub const AGAIN: Self = Self(libc::EAGAIN);
     /// The memory is not mapped, or not with these rights.
     pub const FAULT: Self = Self(libc::EFAULT);
     /// Nothing is there.

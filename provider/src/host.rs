@@ -1,22 +1,24 @@
 //! Who this host is on the fabric, also before anything is opened.
 
 use crate::errno::Errno;
-use ferroce_sim::host::HostIdentity;
+use ferroce_sim::host::{HostIdentity, devices_from_environment};
 use std::sync::OnceLock;
 
-/// The host that this process plays, looked up once.
+/// The devices of the host that this process plays, looked up once.
 ///
 /// # Errors
 /// `EINVAL` when the environment asks for something that cannot be.
-pub fn identity() -> Result<&'static HostIdentity, Errno> {
-    static IDENTITY: OnceLock<Option<HostIdentity>> = OnceLock::new();
-    let found = IDENTITY.get_or_init(|| {
+pub fn identities() -> Result<&'static [HostIdentity], Errno> {
+    static IDENTITIES: OnceLock<Option<Vec<HostIdentity>>> = OnceLock::new();
+    let found = IDENTITIES.get_or_init(|| {
         crate::log::start();
-        HostIdentity::from_environment()
+        let devices = devices_from_environment()
+            .and_then(|count| (0..count).map(HostIdentity::of_device).collect());
+        devices
             .inspect_err(|error| tracing::error!(%error, "cannot tell which host this is"))
             .ok()
     });
-    found.as_ref().ok_or(Errno::INVALID)
+    found.as_deref().ok_or(Errno::INVALID)
 }
 
 /// Index of a network interface of the machine; 0: none of that name.

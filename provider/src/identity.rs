@@ -4,12 +4,15 @@ use crate::ffi::abi::*;
 use ferroce_driver::Capabilities;
 use ferroce_sim::host::HostIdentity;
 
-/// Name of the only device.
-pub const DEVICE_NAME: &str = "ferroce0";
-/// Its uverbs name, under which programs look for a character device.
-pub const UVERBS_NAME: &str = "uverbs0";
-/// Index that the kernel would give it.
-pub const DEVICE_INDEX: i32 = 1;
+/// Name of a device's uverbs, under which programs look for a character device.
+pub fn uverbs_name(device: u8) -> String {
+    format!("uverbs{device}")
+}
+
+/// Index that the kernel would give a device.
+pub fn device_index(device: u8) -> i32 {
+    i32::from(device) + 1
+}
 
 /// Vendor of the card: the PCI vendor of its FPGA.
 pub const VENDOR_ID: u32 = 0x1172;
@@ -64,10 +67,7 @@ pub fn device_attributes(capabilities: &Capabilities, host: &HostIdentity) -> ib
     attr.hw_ver = capabilities.hardware_version;
     attr.max_qp = as_int(capabilities.max_qp);
     attr.max_qp_wr = as_int(capabilities.max_qp_wr);
-    attr.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD
-        | IBV_DEVICE_PORT_ACTIVE_EVENT
-        | IBV_DEVICE_SYS_IMAGE_GUID
-        | IBV_DEVICE_RC_RNR_NAK_GEN;
+    attr.device_cap_flags = capability_flags(capabilities);
     attr.max_sge = as_int(capabilities.max_sge);
     attr.max_sge_rd = as_int(capabilities.max_sge_rd);
     attr.max_cq = as_int(capabilities.max_cq);
@@ -77,16 +77,64 @@ pub fn device_attributes(capabilities: &Capabilities, host: &HostIdentity) -> ib
     attr.max_qp_rd_atom = i32::from(capabilities.max_dest_rd_atomic);
     attr.max_qp_init_rd_atom = i32::from(capabilities.max_rd_atomic);
     attr.max_res_rd_atom = attr.max_qp_rd_atom.saturating_mul(attr.max_qp);
-    attr.atomic_cap = IBV_ATOMIC_NONE;
-    attr.max_ah = MAX_AH;
+    attr.atomic_cap = match capabilities.atomics {
+        true if capabilities.global_atomics => IBV_ATOMIC_GLOB,
+        true => IBV_ATOMIC_HCA,
+        false => IBV_ATOMIC_NONE,
+    };
+    attr.max_mw = as_int(capabilities.max_mw);
+    attr.max_mcast_grp = as_int(capabilities.max_multicast_groups);
+    attr.max_mcast_qp_attach = as_int(capabilities.max_multicast_qps);
+    attr.max_total_mcast_qp_attach = attr.max_mcast_grp.saturating_mul(attr.max_mcast_qp_attach);
+    attr.max_ah = as_int(capabilities.max_ah);
+    attr.max_srq = as_int(capabilities.max_srq);
+    attr.max_srq_wr = as_int(capabilities.max_srq_wr);
+    attr.max_srq_sge = as_int(capabilities.max_srq_sge);
     attr.max_pkeys = 1;
     attr.local_ca_ack_delay = capabilities.local_ack_delay;
     attr.phys_port_cnt = 1;
     attr
 }
 
-/// Address handles are memory of the program; the number is a matter of form.
-const MAX_AH: i32 = 1 << 16;
+/// `enum ibv_device_cap_flags`. Not among them: resizing SRQs, automatic path migration, and fast
+/// registration by work request, which verbs have no call for.
+fn capability_flags(capabilities: &Capabilities) -> u32 {
+    let mut flags = IBV_DEVICE_CURR_QP_STATE_MOD
+        | IBV_DEVICE_PORT_ACTIVE_EVENT
+        | IBV_DEVICE_SYS_IMAGE_GUID
+        | IBV_DEVICE_RC_RNR_NAK_GEN;
+    if capabilities.memory_windows {
+        flags |= IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
+    }
+    if capabilities.extended_reliable_connected {
+        flags |= IBV_DEVICE_XRC;
+    }
+    flags
+}
+
+/// Extended attributes of the device. What is zero in them is not there: on-demand paging, TSO, RSS,
+/// raw packets, packet pacing, tag matching.
+pub fn device_attributes_ex(
+    capabilities: &Capabilities,
+    host: &HostIdentity,
+) -> ibv_device_attr_ex {
+    let mut attr = zeroed_device_attr_ex();
+    attr.orig_attr = device_attributes(capabilities, host);
+    attr.device_cap_flags_ex = u64::from(attr.orig_attr.device_cap_flags);
+    attr.phys_port_cnt_ex = 1;
+    attr.completion_timestamp_mask = u64::MAX;
+    attr.hca_core_clock = CLOCK_KHZ;
+    attr.cq_mod_caps = ibv_cq_moderation_caps {
+        max_cq_count: u16::MAX,
+        max_cq_period: u16::MAX,
+    };
+    attr.max_dm_size = capabilities.device_memory_length;
+    if capabilities.global_atomics {
+        attr.pci_atomic_caps.fetch_add = IBV_PCI_ATOMIC_OPERATION_8_BYTE_SIZE_SUP;
+        attr.pci_atomic_caps.compare_swap = IBV_PCI_ATOMIC_OPERATION_8_BYTE_SIZE_SUP;
+    }
+    attr
+}
 
 /// Entries of the GID table, of which the first are those of the host and the others empty, as on
 /// every RoCE card. Programs look at each.
@@ -95,9 +143,17 @@ pub fn gid_table_length(capabilities: &Capabilities, host: &HostIdentity) -> usi
 }
 
 /// Attributes of the only port.
-pub fn port_attributes(capabilities: &Capabilities, host: &HostIdentity) -> ibv_port_attr {
+pub fn port_attributes(
+    capabilities: &Capabilities,
+    host: &HostIdentity,
+    link_is_up: bool,
+) -> ibv_port_attr {
+    let (state, phys_state) = match link_is_up {
+        true => (IBV_PORT_ACTIVE, PHYS_STATE_LINK_UP),
+        false => (IBV_PORT_DOWN, PHYS_STATE_DISABLED),
+    };
     ibv_port_attr {
-        state: IBV_PORT_ACTIVE,
+        state,
         max_mtu: i32::from(capabilities.max_path_mtu),
         active_mtu: i32::from(capabilities.max_path_mtu),
         gid_tbl_len: i32::try_from(gid_table_length(capabilities, host)).unwrap_or(i32::MAX),
@@ -115,7 +171,7 @@ pub fn port_attributes(capabilities: &Capabilities, host: &HostIdentity) -> ibv_
         init_type_reply: 0,
         active_width: WIDTH_4X,
         active_speed: SPEED_EDR,
-        phys_state: PHYS_STATE_LINK_UP,
+        phys_state,
         link_layer: IBV_LINK_LAYER_ETHERNET,
         flags: 0,
         port_cap_flags2: 0,

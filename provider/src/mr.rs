@@ -1,8 +1,15 @@
 //! Memory regions: access flags and ranges, checked before the device sees them.
 
+use crate::adapter::Adapter;
+use crate::dm::Dm;
+use crate::domain::Domain;
 use crate::errno::Errno;
 use crate::ffi::abi::*;
-use ferroce_driver::MemoryAccess;
+use crate::ffi::populate;
+use crate::use_count::Lease;
+use ferroce_driver::{MemoryAccess, MemoryRange, MemoryRegion, Reregistration};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 /// Flags that a region may be registered with, beside the optional ones.
 const KNOWN: u32 = IBV_ACCESS_LOCAL_WRITE
@@ -14,17 +21,176 @@ const KNOWN: u32 = IBV_ACCESS_LOCAL_WRITE
 /// Flags that verbs.h defines and this device has not: on-demand paging, and remote flush.
 const NOT_SUPPORTED: u32 = IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB | 0x300;
 
+/// What a region is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Memory,
+    DeviceMemory,
+    Null,
+}
+
+/// Behind `struct ibv_mr`.
+pub struct Mr {
+    pub adapter: Arc<Adapter>,
+    pub region: Arc<MemoryRegion>,
+    kind: Kind,
+    changeable: Mutex<Changeable>,
+    _memory: Option<Lease>,
+}
+
+/// What registering anew may change.
+struct Changeable {
+    _domain: Lease,
+    zero_based: bool,
+}
+
+/// What `ibv_rereg_mr` changes; `None`: nothing.
+pub struct Change<'a> {
+    pub domain: Option<&'a Domain>,
+    /// Address and length.
+    pub range: Option<(usize, usize)>,
+    /// `enum ibv_access_flags`.
+    pub flags: Option<u32>,
+}
+
+impl Mr {
+    fn new(domain: &Domain, region: Arc<MemoryRegion>, kind: Kind, zero_based: bool) -> Self {
+        Self {
+            adapter: domain.adapter.clone(),
+            region,
+            kind,
+            changeable: Mutex::new(Changeable {
+                _domain: domain.lease(),
+                zero_based,
+            }),
+            _memory: None,
+        }
+    }
+
+    /// Registers memory. `iova` is the address by which work requests and the peer name its start,
+    /// unless the flags say that it is zero.
+    pub fn register(
+        domain: &Domain,
+        address: usize,
+        length: usize,
+        iova: u64,
+        flags: u32,
+    ) -> Result<Self, Errno> {
+        domain.adapter.check()?;
+        let access = access(flags)?;
+        check_range(address as u64, length)?;
+        let zero_based = flags & IBV_ACCESS_ZERO_BASED != 0;
+        let iova = if zero_based { 0 } else { iova };
+        check_range(iova, length)?;
+        populate(address, length, access.local_write)?;
+        let region = MemoryRegion::register(&domain.protection, address, length, iova, access)?;
+        Ok(Self::new(domain, region, Kind::Memory, zero_based))
+    }
+
+    /// `ibv_alloc_null_mr`.
+    pub fn null(domain: &Domain) -> Result<Self, Errno> {
+        domain.adapter.check()?;
+        let region = MemoryRegion::register_null(&domain.protection)?;
+        Ok(Self::new(domain, region, Kind::Null, false))
+    }
+
+    /// `ibv_reg_dm_mr`.
+    ///
+    /// # Errors
+    /// `EINVAL` for a range that is not in the memory, and for addresses that do not begin at zero:
+    /// device memory has none of its own. `EOPNOTSUPP` for rights that it does not have.
+    pub fn of_device_memory(
+        domain: &Domain,
+        memory: &Dm,
+        offset: u64,
+        length: usize,
+        flags: u32,
+    ) -> Result<Self, Errno> {
+        domain.adapter.check()?;
+        let access = access(flags)?;
+        if flags & IBV_ACCESS_ZERO_BASED == 0 {
+            return Err(Errno::INVALID);
+        }
+        memory.check_range(offset, length as u64)?;
+        let region = MemoryRegion::register_device_memory(
+            &domain.protection,
+            &memory.memory,
+            offset,
+            length,
+            0,
+            access,
+        )?;
+        Ok(Self {
+            _memory: Some(memory.lease()),
+            ..Self::new(domain, region, Kind::DeviceMemory, true)
+        })
+    }
+
+    /// `ibv_rereg_mr`. After a failure the region is what it was.
+    ///
+    /// # Errors
+    /// As for registering; `EOPNOTSUPP` for regions that are not memory of the program; `EBUSY`
+    /// while windows are bound to it.
+    pub fn change(&self, change: &Change<'_>) -> Result<(), Errno> {
+        self.adapter.check()?;
+        if self.kind != Kind::Memory {
+            return Err(Errno::NOT_SUPPORTED);
+        }
+        let mut changeable = self.changeable.lock();
+        let access = change.flags.map(access).transpose()?;
+        let zero_based = change.flags.map_or(changeable.zero_based, |flags| {
+            flags & IBV_ACCESS_ZERO_BASED != 0
+        });
+        let old = self.region.range().ok_or(Errno::INVALID)?;
+        let (address, length) = change.range.unwrap_or((old.address, old.length));
+        check_range(address as u64, length)?;
+        if change.range.is_some() || access.is_some() {
+            populate(
+                address,
+                length,
+                access.is_some_and(|access| access.local_write),
+            )?;
+        }
+        let range = change.range.map(|(address, length)| MemoryRange {
+            address,
+            length,
+            virtual_address: if zero_based { 0 } else { address as u64 },
+        });
+        self.region.reregister(&Reregistration {
+            pd: change.domain.map(|domain| domain.protection.clone()),
+            range,
+            access,
+        })?;
+        changeable.zero_based = zero_based;
+        if let Some(domain) = change.domain {
+            changeable._domain = domain.lease();
+        }
+        Ok(())
+    }
+
+    /// `ibv_dereg_mr`.
+    ///
+    /// # Errors
+    /// `EBUSY` while windows are bound to it.
+    pub fn deregister(&self) -> Result<(), Errno> {
+        self.adapter.check()?;
+        Ok(self.region.deregister()?)
+    }
+}
+
 /// Parses `enum ibv_access_flags`.
 ///
 /// # Errors `EINVAL` for unknown flags and for remote write or atomic without local write,
 /// `EOPNOTSUPP` for on-demand paging and remote flush. Unknown flags of the optional range are
 /// ignored, as their name says.
 pub fn access(flags: u32) -> Result<MemoryAccess, Errno> {
-    let flags = match flags & !IBV_ACCESS_OPTIONAL_RANGE {
-        flags if flags & NOT_SUPPORTED != 0 => return Err(Errno::NOT_SUPPORTED),
-        flags if flags & !KNOWN != 0 => return Err(Errno::INVALID),
-        _ => flags,
-    };
+    let required = flags & !IBV_ACCESS_OPTIONAL_RANGE;
+    if required & NOT_SUPPORTED != 0 {
+        return Err(Errno::NOT_SUPPORTED);
+    }
+    if required & !KNOWN != 0 {
+        return Err(Errno::INVALID);
+    }
     let has = |bit: u32| flags & bit != 0;
     let writes = has(IBV_ACCESS_REMOTE_WRITE) || has(IBV_ACCESS_REMOTE_ATOMIC);
     if writes && !has(IBV_ACCESS_LOCAL_WRITE) {
@@ -36,7 +202,7 @@ pub fn access(flags: u32) -> Result<MemoryAccess, Errno> {
         remote_read: has(IBV_ACCESS_REMOTE_READ),
         remote_atomic: has(IBV_ACCESS_REMOTE_ATOMIC),
         window_bind: has(IBV_ACCESS_MW_BIND),
-        relaxed_ordering: false,
+        relaxed_ordering: has(IBV_ACCESS_RELAXED_ORDERING),
     })
 }
 

@@ -1,66 +1,118 @@
 //! Queue pairs: what may be asked of them, what they are, and the builder behind `ibv_wr_*`.
 
-use crate::adapter::Adapter;
+use crate::adapter::{Adapter, Object};
 use crate::address;
 use crate::convert::{self, Surroundings};
+use crate::cq::Cq;
+use crate::domain::Domain;
 use crate::errno::Errno;
 use crate::event::{EventQueue, Source};
 use crate::ffi::abi::*;
+use crate::identity;
+use crate::srq::Srq;
+use crate::use_count::Lease;
+use crate::xrc::{SharedXrcd, Xrcd};
 use ferroce_driver::{
-    Capabilities, CompletionQueue, ProtectionDomain, QpAccess, QueuePair, QueuePairAttributes,
-    QueuePairConfig, Service,
+    Capabilities, QpAccess, QueuePair, QueuePairAttributes, QueuePairConfig, ReceiveSource, Service,
 };
 use libc::c_int;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
 
-/// A queue pair with what ties it to its context.
+/// A queue pair with what ties it to its context. An XRC target QP may have several.
 pub struct Qp {
     pub adapter: Arc<Adapter>,
     pub pair: Arc<QueuePair>,
     pub source: Arc<Source>,
-    /// State that the program last asked for; `EINVAL` is the device's answer when it has moved on
-    /// by itself.
-    state: AtomicI32,
+    pub addressing: Addressing,
+    qp_type: c_int,
+    /// XRC target: its domain.
+    xrcd: Option<Arc<SharedXrcd>>,
+    /// Of its PD, or of the handle of its XRC domain.
+    _lease: Lease,
 }
 
-/// Operations that `send_ops_flags` may ask for on an RC QP.
-const SEND_OPERATIONS: u64 = IBV_QP_EX_WITH_RDMA_WRITE
-    | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
-    | IBV_QP_EX_WITH_SEND
-    | IBV_QP_EX_WITH_SEND_WITH_IMM
-    | IBV_QP_EX_WITH_RDMA_READ;
+/// How send work requests name their destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Addressing {
+    /// The connection says it.
+    Connected,
+    /// Each names an address handle (UD).
+    Datagram,
+    /// Each names an SRQ of the peer (XRC).
+    Xrc,
+}
+
+/// Operations that `send_ops_flags` may ask for, by service (IBTA vol 1, table 86).
+fn send_operations(qp_type: c_int, limits: &Capabilities) -> u64 {
+    const SENDS: u64 = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+    const WRITES: u64 = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
+    const WINDOWS: u64 = IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW;
+    const ATOMICS: u64 = IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+    let windows = if limits.max_mw == 0 { 0 } else { WINDOWS };
+    let atomics = if limits.atomics { ATOMICS } else { 0 };
+    match qp_type {
+        IBV_QPT_UD => SENDS,
+        IBV_QPT_UC => SENDS | WRITES | windows,
+        IBV_QPT_RC | IBV_QPT_XRC_SEND => {
+            let reliable = IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_SEND_WITH_INV;
+            SENDS | WRITES | windows | atomics | reliable
+        }
+        _ => 0,
+    }
+}
 
 /// Checks what `ibv_create_qp_ex` has and `ibv_create_qp` has not. The result says whether
 /// `ibv_wr_*` is wanted.
 ///
-/// # Errors `EINVAL` without a PD, `EOPNOTSUPP` for any attribute, flag or operation that this
-/// device lacks: a program that got such a QP would call an empty entry of its table.
-pub fn check_extended(attr: &ibv_qp_init_attr_ex) -> Result<bool, Errno> {
-    const KNOWN: u32 =
-        IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+/// # Errors `EINVAL` without a PD, or for an XRC target without a domain, `EOPNOTSUPP` for any
+/// attribute, flag or operation that this device lacks: a program that got such a QP would call an
+/// empty entry of its table.
+pub fn check_extended(attr: &ibv_qp_init_attr_ex, limits: &Capabilities) -> Result<bool, Errno> {
+    const KNOWN: u32 = IBV_QP_INIT_ATTR_PD
+        | IBV_QP_INIT_ATTR_XRCD
+        | IBV_QP_INIT_ATTR_CREATE_FLAGS
+        | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    let has = |bit: u32| attr.comp_mask & bit != 0;
     if attr.comp_mask & !KNOWN != 0 {
         return Err(Errno::NOT_SUPPORTED);
     }
-    if attr.comp_mask & IBV_QP_INIT_ATTR_PD == 0 {
+    let is_target = attr.qp_type == IBV_QPT_XRC_RECV;
+    if has(IBV_QP_INIT_ATTR_XRCD) != is_target || !is_target && !has(IBV_QP_INIT_ATTR_PD) {
         return Err(Errno::INVALID);
     }
-    if attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS != 0 && attr.create_flags != 0 {
+    if has(IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr.create_flags != 0 {
         return Err(Errno::NOT_SUPPORTED);
     }
-    let extended = attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS != 0;
-    if extended && attr.send_ops_flags & !SEND_OPERATIONS != 0 {
+    let extended = has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS);
+    if extended && attr.send_ops_flags & !send_operations(attr.qp_type, limits) != 0 {
         return Err(Errno::NOT_SUPPORTED);
     }
     Ok(extended)
+}
+
+/// Checks that `ibv_open_qp` names a target QP of a domain.
+///
+/// # Errors
+/// `EINVAL` when something is missing or another type is asked for.
+pub fn check_open(attr: &ibv_qp_open_attr) -> Result<(), Errno> {
+    const REQUIRED: u32 = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
+    let known = REQUIRED | IBV_QP_OPEN_ATTR_CONTEXT;
+    let complete = attr.comp_mask & REQUIRED == REQUIRED && attr.comp_mask & !known == 0;
+    if !complete || attr.qp_type != IBV_QPT_XRC_RECV {
+        return Err(Errno::INVALID);
+    }
+    Ok(())
 }
 
 /// Parses `enum ibv_qp_type`.
 fn service(qp_type: c_int) -> Result<Service, Errno> {
     match qp_type {
         IBV_QPT_RC => Ok(Service::ReliableConnected),
-        IBV_QPT_UC | IBV_QPT_UD | IBV_QPT_RAW_PACKET | IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV
-        | IBV_QPT_DRIVER => Err(Errno::NOT_SUPPORTED),
+        IBV_QPT_UC => Ok(Service::UnreliableConnected),
+        IBV_QPT_UD => Ok(Service::UnreliableDatagram),
+        IBV_QPT_XRC_SEND => Ok(Service::XrcInitiator),
+        IBV_QPT_RAW_PACKET | IBV_QPT_DRIVER => Err(Errno::NOT_SUPPORTED),
+        // A target has no PD, so only `ibv_create_qp_ex` makes it.
         _ => Err(Errno::INVALID),
     }
 }
@@ -74,75 +126,200 @@ fn check_capacity(cap: &ibv_qp_cap, limits: &Capabilities) -> Result<(), Errno> 
     if fits { Ok(()) } else { Err(Errno::INVALID) }
 }
 
+/// The queues that a QP is made with.
+pub struct Queues<'a> {
+    pub send_cq: &'a Cq,
+    /// None for an XRC initiator.
+    pub receive_cq: Option<&'a Cq>,
+    pub srq: Option<&'a Srq>,
+}
+
+impl Queues<'_> {
+    fn receive_source(&self, cap: &ibv_qp_cap) -> Result<ReceiveSource, Errno> {
+        let cq = self.receive_cq.ok_or(Errno::INVALID)?.queue.clone();
+        Ok(match self.srq {
+            Some(srq) if srq.is_xrc => return Err(Errno::INVALID),
+            Some(srq) => ReceiveSource::Shared {
+                cq,
+                queue: srq.queue.clone(),
+            },
+            None => ReceiveSource::Own {
+                cq,
+                max_wr: cap.max_recv_wr,
+                max_sge: cap.max_recv_sge,
+            },
+        })
+    }
+}
+
+/// What a QP belongs to.
+struct Owner<'a> {
+    adapter: &'a Arc<Adapter>,
+    /// The async queue that it tells.
+    events: &'a Arc<EventQueue>,
+    lease: Lease,
+    /// XRC target: its domain.
+    xrcd: Option<&'a Xrcd>,
+}
+
 impl Qp {
     /// Creates a QP in RESET. `cap` becomes what was really given.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` for services other than RC, `EINVAL` for capacities beyond the device's.
+    /// `EOPNOTSUPP` for raw packets, `EINVAL` for capacities beyond the device's and for queues
+    /// that the service does not go with.
     pub fn create(
-        adapter: &Arc<Adapter>,
-        domain: &Arc<ProtectionDomain>,
-        events: &Arc<EventQueue>,
-        queues: [&Arc<CompletionQueue>; 2],
+        domain: &Domain,
+        queues: &Queues<'_>,
         attr: &mut ibv_qp_init_attr,
     ) -> Result<Self, Errno> {
-        let limits = adapter.device()?.capabilities();
+        let limits = domain.adapter.device()?.capabilities();
         let service = service(attr.qp_type)?;
         check_capacity(&attr.cap, limits)?;
-        let [send_cq, receive_cq] = queues.map(Arc::clone);
+        let receive = match service {
+            Service::XrcInitiator => ReceiveSource::None,
+            _ => queues.receive_source(&attr.cap)?,
+        };
         let config = QueuePairConfig {
             service,
-            send_cq,
-            receive_cq,
+            send_cq: queues.send_cq.queue.clone(),
+            receive,
             max_send_wr: attr.cap.max_send_wr,
-            max_recv_wr: attr.cap.max_recv_wr,
             max_send_sge: attr.cap.max_send_sge,
-            max_recv_sge: attr.cap.max_recv_sge,
             max_inline_data: attr.cap.max_inline_data,
             signal_all: attr.sq_sig_all != 0,
         };
-        let pair = QueuePair::create(domain, &config)?;
+        let pair = QueuePair::create(&domain.protection, &config)?;
         attr.cap = capacity(&pair);
+        let owner = Owner {
+            adapter: &domain.adapter,
+            events: &domain.events,
+            lease: domain.lease(),
+            xrcd: None,
+        };
+        Ok(Self::new(owner, pair, attr.qp_type))
+    }
+
+    /// Creates an XRC target QP in RESET, which has neither PD nor queues.
+    pub fn create_target(xrcd: &Xrcd, events: &Arc<EventQueue>) -> Result<Self, Errno> {
+        xrcd.adapter.check()?;
+        let pair = QueuePair::create_xrc_target(&xrcd.shared.domain)?;
+        xrcd.shared.add_target(&pair);
+        Ok(Self::of_target(xrcd, events, pair))
+    }
+
+    /// `ibv_open_qp`: one more handle of a target QP. Each is told of its events.
+    ///
+    /// # Errors
+    /// `EINVAL` when the domain has no such QP.
+    pub fn open_target(xrcd: &Xrcd, events: &Arc<EventQueue>, number: u32) -> Result<Self, Errno> {
+        xrcd.adapter.check()?;
+        Ok(Self::of_target(xrcd, events, xrcd.target(number)?))
+    }
+
+    fn of_target(xrcd: &Xrcd, events: &Arc<EventQueue>, pair: Arc<QueuePair>) -> Self {
+        let owner = Owner {
+            adapter: &xrcd.adapter,
+            events,
+            lease: xrcd.lease(),
+            xrcd: Some(xrcd),
+        };
+        Self::new(owner, pair, IBV_QPT_XRC_RECV)
+    }
+
+    fn new(owner: Owner<'_>, pair: Arc<QueuePair>, qp_type: c_int) -> Self {
         let source = Arc::new(Source::default());
-        adapter.add_queue_pair(pair.number(), events, &source);
-        let state = AtomicI32::new(IBV_QPS_RESET);
-        Ok(Self {
-            adapter: adapter.clone(),
+        let object = Object::QueuePair(pair.number());
+        owner.adapter.add(object, owner.events, &source);
+        Self {
+            adapter: owner.adapter.clone(),
             pair,
             source,
-            state,
-        })
+            addressing: match qp_type {
+                IBV_QPT_UD => Addressing::Datagram,
+                IBV_QPT_XRC_SEND => Addressing::Xrc,
+                _ => Addressing::Connected,
+            },
+            qp_type,
+            xrcd: owner.xrcd.map(|xrcd| xrcd.shared.clone()),
+            _lease: owner.lease,
+        }
     }
 
     /// `ibv_modify_qp`; the result is the state that the QP is in now.
     pub fn modify(&self, attr: &ibv_qp_attr, mask: c_int) -> Result<c_int, Errno> {
         let limits = self.adapter.device()?.capabilities();
         let around = Surroundings {
-            state: self.state.load(Ordering::Acquire),
+            qp_type: self.qp_type,
+            // The device may have gone on by itself, to SQE or ERR.
+            state: self.pair.query()?.state as c_int,
             qpn: self.pair.number().0,
             max_rd_atomic: limits.max_rd_atomic,
             max_dest_rd_atomic: limits.max_dest_rd_atomic,
+            max_path_mtu: limits.max_path_mtu,
             host: &*self.adapter,
         };
         let (state, transition) = convert::modify_qp(attr, mask, &around)?;
         self.pair.modify(&transition)?;
-        self.state.store(state, Ordering::Release);
         Ok(state)
     }
 
     /// `ibv_query_qp`: everything, whatever the mask asks for.
     pub fn query(&self) -> Result<ibv_qp_attr, Errno> {
         self.adapter.check()?;
-        let now = self.pair.query()?;
-        self.state.store(now.state as c_int, Ordering::Release);
-        Ok(describe(&now, capacity(&self.pair)))
+        Ok(describe(&self.pair.query()?, capacity(&self.pair)))
     }
 
-    /// Destroys the QP and purges the events that nobody has read.
+    /// `ibv_attach_mcast` and, with `attached` false, `ibv_detach_mcast`.
+    ///
+    /// # Errors
+    /// `EINVAL` for QPs other than UD, for what is no group, and for leaving a group that the QP is
+    /// not in; `ENOMEM` when the group is full.
+    pub fn set_multicast(&self, group: [u8; 16], attached: bool) -> Result<(), Errno> {
+        self.adapter.check()?;
+        if self.qp_type != IBV_QPT_UD || !address::is_multicast(&group) {
+            return Err(Errno::INVALID);
+        }
+        if attached {
+            Ok(self.pair.attach_multicast(group)?)
+        } else {
+            Ok(self.pair.detach_multicast(group)?)
+        }
+    }
+
+    /// `ibv_query_ece`: whose options they are, and that there are none.
+    pub fn enhancements(&self) -> Result<ibv_ece, Errno> {
+        self.adapter.check()?;
+        Ok(ibv_ece {
+            vendor_id: identity::VENDOR_ID,
+            options: 0,
+            comp_mask: 0,
+        })
+    }
+
+    /// `ibv_set_ece`: of what the peer offers, nothing is accepted, because there is nothing.
+    ///
+    /// # Errors
+    /// `EINVAL` for another vendor's options, and for unknown attributes.
+    pub fn set_enhancements(&self, ece: &ibv_ece) -> Result<(), Errno> {
+        self.adapter.check()?;
+        let ours = ece.vendor_id == identity::VENDOR_ID;
+        if ece.comp_mask != 0 || ece.options != 0 && !ours {
+            return Err(Errno::INVALID);
+        }
+        Ok(())
+    }
+
+    /// Destroys the QP, or lets go of a target that is open elsewhere, and purges the events that
+    /// nobody has read.
     pub fn destroy(&self) -> Result<(), Errno> {
         self.adapter.check()?;
-        self.pair.destroy()?;
-        self.adapter.remove_queue_pair(self.pair.number());
+        match &self.xrcd {
+            Some(xrcd) => xrcd.release_target(&self.pair)?,
+            None => self.pair.destroy()?,
+        }
+        let object = Object::QueuePair(self.pair.number());
+        self.adapter.remove(object, &self.source);
         Ok(())
     }
 }

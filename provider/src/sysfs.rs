@@ -8,8 +8,8 @@
 
 use crate::errno::Errno;
 use crate::host;
-use crate::identity::{self, DEVICE_NAME, PCI_DEVICE_ID, UVERBS_NAME, VENDOR_ID};
-use ferroce_sim::host::HostIdentity;
+use crate::identity::{self, PCI_DEVICE_ID, VENDOR_ID, uverbs_name};
+use ferroce_sim::host::{HostIdentity, device_name};
 use std::ffi::CString;
 use std::fmt::Write as _;
 use std::io;
@@ -27,10 +27,13 @@ const DIRECTORIES: [&[u8]; 3] = [
 /// Beginning of the device files that are redirected.
 const DEVICE_FILES: &[u8] = b"/dev/infiniband/uverbs";
 
-/// Host bridge and address of the card. No machine has so high a PCI domain, so the redirection
-/// hides nothing.
+/// Host bridge of the cards. No machine has so high a PCI domain, so the redirection hides nothing.
 const PCI_BRIDGE: &str = "sys/devices/pcif10a:00";
-const PCI_ADDRESS: &str = "f10a:00:00.0";
+
+/// Address of a card on the bus.
+fn pci_address(device: u8) -> String {
+    format!("f10a:00:{device:02x}.0")
+}
 
 /// Version of uverbs that the kernel and all libraries of today speak.
 const UVERBS_ABI_VERSION: u32 = 6;
@@ -50,10 +53,10 @@ pub fn is_ours(path: &[u8]) -> bool {
 pub fn root() -> Option<&'static CString> {
     static ROOT: OnceLock<Option<CString>> = OnceLock::new();
     ROOT.get_or_init(|| {
-        let made = host::identity().and_then(|host| {
+        let made = host::identities().and_then(|hosts| {
             let directory =
                 ferroce_sim::runtime_directory().map_err(|error| Errno(error.errno()))?;
-            make(&directory, host).map_err(|_| Errno::IO)
+            make(&directory, hosts).map_err(|_| Errno::IO)
         });
         let path = made
             .inspect_err(|errno| tracing::warn!(?errno, "no sysfs tree"))
@@ -76,8 +79,8 @@ type Tree = Vec<(String, Node)>;
 /// Makes the tree below `directory` and returns its root.
 ///
 /// The name of the root depends on what is in it, so that a tree that is there is right.
-fn make(directory: &Path, host: &HostIdentity) -> io::Result<PathBuf> {
-    let tree = tree(host);
+fn make(directory: &Path, hosts: &[HostIdentity]) -> io::Result<PathBuf> {
+    let tree = tree(hosts);
     let root = directory.join(format!("sysfs-{:016x}", fingerprint(&tree)));
     if root.is_dir() {
         return Ok(root);
@@ -128,45 +131,54 @@ fn fingerprint(tree: &Tree) -> u64 {
     hash
 }
 
-fn tree(host: &HostIdentity) -> Tree {
-    let pci = format!("{PCI_BRIDGE}/{PCI_ADDRESS}");
-    let device = format!("{pci}/infiniband/{DEVICE_NAME}");
-    let uverbs = format!("{pci}/infiniband_verbs/{UVERBS_NAME}");
+fn tree(hosts: &[HostIdentity]) -> Tree {
     let mut tree = Tree::new();
-    pci_device(&mut tree, &pci, host);
-    ib_device(&mut tree, &device, host);
-    port(&mut tree, &format!("{device}/ports/1"), host);
-    file(&mut tree, format!("{uverbs}/ibdev"), DEVICE_NAME);
-    file(&mut tree, format!("{uverbs}/abi_version"), "1");
-    // The number of the first uverbs device.
-    file(&mut tree, format!("{uverbs}/dev"), "231:192");
-    link(
-        &mut tree,
-        format!("{uverbs}/device"),
-        format!("../../../{PCI_ADDRESS}"),
-    );
     file(
         &mut tree,
         "sys/class/infiniband_verbs/abi_version".into(),
         &UVERBS_ABI_VERSION.to_string(),
     );
+    for host in hosts {
+        add_device(&mut tree, host);
+    }
+    tree
+}
+
+fn add_device(tree: &mut Tree, host: &HostIdentity) {
+    let (device_name, uverbs_name) = (device_name(host.device), uverbs_name(host.device));
+    let pci_address = pci_address(host.device);
+    let pci = format!("{PCI_BRIDGE}/{pci_address}");
+    let device = format!("{pci}/infiniband/{device_name}");
+    let uverbs = format!("{pci}/infiniband_verbs/{uverbs_name}");
+    pci_device(tree, &pci, host);
+    ib_device(tree, &device, host);
+    port(tree, &format!("{device}/ports/1"), host);
+    file(tree, format!("{uverbs}/ibdev"), &device_name);
+    file(tree, format!("{uverbs}/abi_version"), "1");
+    // Numbers of the first uverbs devices.
+    let number = 192 + u32::from(host.device);
+    file(tree, format!("{uverbs}/dev"), &format!("231:{number}"));
     link(
-        &mut tree,
-        format!("sys/class/infiniband/{DEVICE_NAME}"),
+        tree,
+        format!("{uverbs}/device"),
+        format!("../../../{pci_address}"),
+    );
+    link(
+        tree,
+        format!("sys/class/infiniband/{device_name}"),
         format!("../../../{device}"),
     );
     link(
-        &mut tree,
-        format!("sys/class/infiniband_verbs/{UVERBS_NAME}"),
+        tree,
+        format!("sys/class/infiniband_verbs/{uverbs_name}"),
         format!("../../../{uverbs}"),
     );
     // Programs ask whether it is a character device.
     link(
-        &mut tree,
-        format!("dev/infiniband/{UVERBS_NAME}"),
+        tree,
+        format!("dev/infiniband/{uverbs_name}"),
         "/dev/null".into(),
     );
-    tree
 }
 
 fn file(tree: &mut Tree, path: String, text: &str) {
@@ -225,14 +237,17 @@ fn ib_device(tree: &mut Tree, device: &str, host: &HostIdentity) {
     add("node_guid", guid.clone());
     add("sys_image_guid", guid);
     add("node_type", "1: CA".into());
-    add("node_desc", format!("{DEVICE_NAME} {}", host.name));
+    add(
+        "node_desc",
+        format!("{} {}", device_name(host.device), host.name),
+    );
     add("fw_ver", env!("CARGO_PKG_VERSION").into());
     add("hw_rev", "1".into());
     add("hca_type", "FERROCE".into());
     add("board_id", "FERROCE01".into());
     tree.push((
         format!("{device}/device"),
-        Node::Link("../../../".to_owned() + PCI_ADDRESS),
+        Node::Link("../../../".to_owned() + &pci_address(host.device)),
     ));
 }
 
@@ -304,22 +319,29 @@ mod tests {
     fn the_tree_can_be_walked() {
         let parent = std::env::temp_dir().join(format!("ferroce-sysfs-{}", std::process::id()));
         std::fs::create_dir_all(&parent).expect("a directory");
-        let host = HostIdentity::named("sysfs-test", None).expect("a name");
-        let root = make(&parent, &host).expect("made");
-        assert_eq!(make(&parent, &host).expect("there"), root);
-        let device = root.join("sys/class/infiniband").join(DEVICE_NAME);
+        let named = |device| HostIdentity::named_device("sysfs-test", device, None);
+        let hosts = [0, 1].map(|device| named(device).expect("a name"));
+        let root = make(&parent, &hosts).expect("made");
+        assert_eq!(make(&parent, &hosts).expect("there"), root);
+        assert_ne!(make(&parent, &hosts[..1]).expect("another"), root);
+        let device = root.join("sys/class/infiniband/ferroce0");
         let read = |path: &str| std::fs::read_to_string(device.join(path)).expect("a file");
         assert_eq!(read("ports/1/state"), "4: ACTIVE\n");
         assert_eq!(read("ports/1/gid_attrs/types/0"), "RoCE v2\n");
         assert_eq!(read("ports/1/gids/0").len(), 40);
         assert_eq!(read("device/vendor"), "0x1172\n");
+        let other = root.join("sys/class/infiniband/ferroce1/node_guid");
+        let other = std::fs::read_to_string(other).expect("a file");
+        assert_ne!(read("node_guid"), other);
         let pci = device.join("device").canonicalize().expect("a directory");
-        assert!(pci.ends_with(PCI_ADDRESS), "{pci:?}");
+        assert!(pci.ends_with("f10a:00:00.0"), "{pci:?}");
         assert!(device.join("device/net/lo").is_dir());
-        let verbs = root.join("sys/class/infiniband_verbs").join(UVERBS_NAME);
-        let name = std::fs::read_to_string(verbs.join("ibdev")).expect("a file");
-        assert_eq!(name.trim(), DEVICE_NAME);
-        assert!(verbs.join("device/infiniband").is_dir());
+        for (verbs, device) in [("uverbs0", "ferroce0"), ("uverbs1", "ferroce1")] {
+            let verbs = root.join("sys/class/infiniband_verbs").join(verbs);
+            let name = std::fs::read_to_string(verbs.join("ibdev")).expect("a file");
+            assert_eq!(name.trim(), device);
+            assert!(verbs.join("device/infiniband").join(device).is_dir());
+        }
         std::fs::remove_dir_all(&parent).expect("removed");
     }
 }

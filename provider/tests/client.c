@@ -124,7 +124,7 @@ static void refuse_bad_arguments(void)
 		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
 		.send_ops_flags = IBV_QP_EX_WITH_ATOMIC_WRITE,
 	};
-	struct ibv_srq_init_attr srq = { .attr = { 1, 1, 0 } };
+	struct ibv_srq_init_attr srq = { .attr = { 0, 1, 0 } };
 	const int vectors = context->num_comp_vectors;
 
 	CHECK(REFUSED(EINVAL, !ibv_create_cq(context, 0, NULL, NULL, 0)));
@@ -142,7 +142,9 @@ static void refuse_bad_arguments(void)
 	attr.qp_type = 99;
 	CHECK(REFUSED(EINVAL, !ibv_create_qp(pd, &attr)));
 	CHECK(REFUSED(EOPNOTSUPP, !ibv_create_qp_ex(context, &extended)));
-	CHECK(REFUSED(EOPNOTSUPP, !ibv_create_srq(pd, &srq)));
+	attr.qp_type = IBV_QPT_RAW_PACKET;
+	CHECK(REFUSED(EOPNOTSUPP, !ibv_create_qp(pd, &attr)));
+	CHECK(REFUSED(EINVAL, !ibv_create_srq(pd, &srq)));
 	CHECK(ibv_destroy_comp_channel(channel) == EBUSY);
 	CHECK(ibv_destroy_cq(cq) == EBUSY);
 	CHECK(ibv_dealloc_pd(pd) == EBUSY);
@@ -276,7 +278,7 @@ static void refuse_bad_work_requests(void)
 	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1 }, *bad = NULL;
 	int posted = 0, result = 0;
 
-	wr.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
+	wr.opcode = IBV_WR_TSO;
 	CHECK(ibv_post_send(qp[0], &wr, &bad) == EOPNOTSUPP && bad == &wr);
 	wr.opcode = 77;
 	CHECK(ibv_post_send(qp[0], &wr, &bad) == EINVAL);

@@ -23,14 +23,25 @@ const RTR: c_int = IBV_QP_STATE
     | IBV_QP_MIN_RNR_TIMER;
 
 fn parse(state: c_int, attr: &ibv_qp_attr, mask: c_int) -> Result<(c_int, ModifyQp), Errno> {
+    parse_as(IBV_QPT_RC, state, attr, mask)
+}
+
+fn parse_as(
+    qp_type: c_int,
+    state: c_int,
+    attr: &ibv_qp_attr,
+    mask: c_int,
+) -> Result<(c_int, ModifyQp), Errno> {
     modify_qp(
         attr,
         mask,
         &Surroundings {
+            qp_type,
             state,
             qpn: 0x11,
             max_rd_atomic: 16,
             max_dest_rd_atomic: 16,
+            max_path_mtu: 5,
             host: &Host,
         },
     )
@@ -174,8 +185,8 @@ fn a_mask_without_a_state_updates_in_place() {
     let mut attr = zeroed_qp_attr();
     attr.min_rnr_timer = 3;
     let expected = ModifyQp::UpdateRts(RtsUpdate {
-        access: None,
         min_rnr_timer: Some(3),
+        ..RtsUpdate::default()
     });
     assert_eq!(
         parse(IBV_QPS_RTS, &attr, IBV_QP_MIN_RNR_TIMER),
@@ -186,6 +197,11 @@ fn a_mask_without_a_state_updates_in_place() {
     let mask = IBV_QP_STATE | IBV_QP_CUR_STATE;
     let expected = ModifyQp::SqdToRts(RtsUpdate::default());
     assert_eq!(parse(IBV_QPS_SQD, &attr, mask), Ok((IBV_QPS_RTS, expected)));
+    assert_eq!(
+        parse(IBV_QPS_RTS, &attr, mask),
+        Err(Errno::INVALID),
+        "the QP is in another state than the program asserts"
+    );
     attr.cur_qp_state = IBV_QPS_INIT;
     assert_eq!(parse(IBV_QPS_INIT, &attr, mask), Err(Errno::INVALID));
 }
@@ -206,4 +222,80 @@ fn path_migration_is_not_supported() {
         parse(IBV_QPS_RTS, &attr, IBV_QP_PATH_MIG_STATE),
         Err(Errno::NOT_SUPPORTED)
     );
+}
+
+/// Every service with the masks of its way to RTS.
+const WAYS: [(c_int, [c_int; 3]); 5] = [
+    (
+        IBV_QPT_UD,
+        [
+            IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY,
+            0,
+            IBV_QP_SQ_PSN,
+        ],
+    ),
+    (IBV_QPT_UC, [INIT, UC_RTR, IBV_QP_SQ_PSN]),
+    (IBV_QPT_RC, [INIT, RTR, RTS]),
+    (IBV_QPT_XRC_SEND, [INIT, UC_RTR, RTS]),
+    (
+        IBV_QPT_XRC_RECV,
+        [INIT, RTR, IBV_QP_SQ_PSN | IBV_QP_TIMEOUT],
+    ),
+];
+const UC_RTR: c_int = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+const RTS: c_int =
+    IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
+
+#[test]
+fn each_service_needs_exactly_its_attributes_on_its_way() {
+    let mut attr = rtr_attr();
+    attr.port_num = 1;
+    for (qp_type, masks) in WAYS {
+        for (from, mask) in (IBV_QPS_RESET..).zip(masks) {
+            attr.qp_state = from + 1;
+            let mask = mask | IBV_QP_STATE;
+            let parsed = parse_as(qp_type, from, &attr, mask);
+            assert!(parsed.is_ok(), "type {qp_type} from {from}: {parsed:?}");
+            let bits = (0..26).map(|bit| 1 << bit);
+            for missing in bits.filter(|bit| mask & bit != 0 && *bit != IBV_QP_STATE) {
+                let parsed = parse_as(qp_type, from, &attr, mask & !missing);
+                assert_eq!(
+                    parsed,
+                    Err(Errno::INVALID),
+                    "type {qp_type} from {from} without {missing:#x}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn services_refuse_what_they_have_not() {
+    let mut attr = zeroed_qp_attr();
+    attr.qp_state = IBV_QPS_RTS;
+    let refused = [
+        (IBV_QPT_UD, IBV_QPS_RTS, IBV_QP_ACCESS_FLAGS),
+        (IBV_QPT_UC, IBV_QPS_RTS, IBV_QP_MIN_RNR_TIMER),
+        (IBV_QPT_XRC_SEND, IBV_QPS_RTS, IBV_QP_MIN_RNR_TIMER),
+        (IBV_QPT_RC, IBV_QPS_RTS, IBV_QP_QKEY),
+        (IBV_QPT_RC, IBV_QPS_SQE, 0),
+        (IBV_QPT_XRC_SEND, IBV_QPS_SQE, 0),
+        (IBV_QPT_XRC_RECV, IBV_QPS_SQE, 0),
+        (IBV_QPT_RAW_PACKET, IBV_QPS_RTS, 0),
+    ];
+    for (qp_type, from, mask) in refused {
+        let parsed = parse_as(qp_type, from, &attr, mask | IBV_QP_STATE);
+        assert_eq!(parsed, Err(Errno::INVALID), "type {qp_type} from {from}");
+    }
+    let allowed = [
+        (IBV_QPT_UD, IBV_QPS_RTS, IBV_QP_QKEY),
+        (IBV_QPT_UD, IBV_QPS_SQE, IBV_QP_QKEY),
+        (IBV_QPT_UC, IBV_QPS_SQE, IBV_QP_ACCESS_FLAGS),
+        (IBV_QPT_UC, IBV_QPS_SQD, IBV_QP_ACCESS_FLAGS),
+        (IBV_QPT_XRC_RECV, IBV_QPS_RTS, IBV_QP_MIN_RNR_TIMER),
+    ];
+    for (qp_type, from, mask) in allowed {
+        let parsed = parse_as(qp_type, from, &attr, mask | IBV_QP_STATE);
+        assert!(parsed.is_ok(), "type {qp_type} from {from}: {parsed:?}");
+    }
 }

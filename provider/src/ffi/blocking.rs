@@ -10,6 +10,7 @@ use super::objects::{Channel, Context, Cq, Qp};
 use crate::errno::Errno;
 use crate::event::Subject;
 use crate::ffi::abi::*;
+use crate::srq::Srq;
 use libc::{c_int, c_uint, c_void, pthread_cond_t, pthread_mutex_t};
 
 /// Outcome of looking for an event after a count was read.
@@ -206,6 +207,11 @@ pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
                 let completed = &raw mut (*qp).events_completed;
                 acknowledge(&raw mut (*qp).mutex, &raw mut (*qp).cond, completed, 1);
             }
+            IBV_EVENT_SRQ_ERR | IBV_EVENT_SRQ_LIMIT_REACHED => {
+                let srq = event.element.srq;
+                let completed = &raw mut (*srq).events_completed;
+                acknowledge(&raw mut (*srq).mutex, &raw mut (*srq).cond, completed, 1);
+            }
             _ => {}
         }
     }
@@ -296,6 +302,42 @@ extern "C" fn free_qp(qp: *mut ibv_qp) {
     status(|| {
         // SAFETY: the device does not know the QP any more, and nobody waits for its events.
         unsafe { Handle::<ibv_qp_ex, Qp>::take(qp) };
+        Ok(())
+    });
+}
+
+/// `ibv_destroy_srq`: waits until every async event that was read is acknowledged.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
+    let mut reported = 0_u32;
+    if stop_srq(srq, &mut reported) != 0 {
+        return last_errno().0;
+    }
+    // SAFETY: the SRQ is alive until `free_srq`.
+    unsafe {
+        let (mutex, cond) = (&raw mut (*srq).mutex, &raw mut (*srq).cond);
+        wait_for_acknowledgements(mutex, cond, &raw const (*srq).events_completed, reported);
+    }
+    free_srq(srq);
+    0
+}
+
+#[inline(never)]
+extern "C" fn stop_srq(srq: *mut ibv_srq, reported: &mut u32) -> c_int {
+    status(|| {
+        // SAFETY: the program passes an SRQ of this library.
+        let body = unsafe { Handle::<ibv_srq, Srq>::borrow(srq)? };
+        body.destroy()?;
+        *reported = body.source.async_reported();
+        Ok(())
+    })
+}
+
+#[inline(never)]
+extern "C" fn free_srq(srq: *mut ibv_srq) {
+    status(|| {
+        // SAFETY: the device does not know the SRQ any more, and nobody waits for its events.
+        unsafe { Handle::<ibv_srq, Srq>::take(srq) };
         Ok(())
     });
 }

@@ -15,7 +15,7 @@ fn page_size() -> usize {
 ///
 /// # Errors
 /// `EFAULT` when a page is not mapped, or not writable though `writable` asks for it.
-pub(super) fn populate(address: usize, length: usize, writable: bool) -> Result<(), Errno> {
+pub(crate) fn populate(address: usize, length: usize, writable: bool) -> Result<(), Errno> {
     let page = page_size();
     let start = address & !(page - 1);
     let end = address

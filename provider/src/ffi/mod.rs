@@ -14,6 +14,7 @@ pub mod abi;
 
 mod blocking;
 mod boundary;
+mod descriptor;
 pub(crate) mod event_fd;
 mod exports;
 mod fork;
@@ -24,7 +25,10 @@ mod memory;
 mod objects;
 mod ops;
 mod poll_api;
+mod request;
 mod send_api;
 mod work_request;
 
+pub(crate) use descriptor::FileIdentity;
 pub(crate) use fork::{Generation, ProcessLock};
+pub(crate) use memory::populate;

@@ -8,8 +8,9 @@ use crate::event::EventQueue;
 use crate::ffi::abi::*;
 use crate::use_count::Lease;
 use ferroce_driver::{
-    AddressVector, MemoryRegion, Poller, ProtectionDomain, SendBatch, WorkCompletion,
+    AddressVector, MemoryWindow, Poller, ProtectionDomain, SendBatch, WorkCompletion,
 };
+use libc::c_int;
 use std::cell::UnsafeCell;
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
@@ -50,10 +51,13 @@ impl Context {
     }
 }
 
-/// Behind `struct ibv_mr`.
-pub(super) struct Mr {
+/// Behind `struct ibv_mw`.
+pub(super) struct Mw {
     pub(super) adapter: Arc<Adapter>,
-    pub(super) region: Arc<MemoryRegion>,
+    pub(super) window: Arc<MemoryWindow>,
+    /// `enum ibv_mw_type`.
+    pub(super) kind: c_int,
+    pub(super) _lease: Lease,
 }
 
 /// Behind `struct ibv_comp_channel`.
@@ -68,7 +72,8 @@ pub(super) struct Ah {
     pub(super) path: AddressVector,
     /// Only QPs of the same domain may send with it.
     pub(super) protection: Arc<ProtectionDomain>,
-    pub(super) _lease: Lease,
+    /// Of the domain, and of the device's handles.
+    pub(super) _leases: [Lease; 2],
 }
 
 /// Something that only the thread that holds the lock of the object's queue touches.
@@ -104,6 +109,8 @@ pub(super) struct Cq {
     /// Before `inner`, which it borrows from: fields are dropped in order.
     pub(super) polling: Locked<Option<Polling>>,
     inner: crate::cq::Cq,
+    /// Of a parent domain.
+    _lease: Option<Lease>,
 }
 
 // SAFETY: the cell is touched by the thread that holds the CQ's lock, and by the one that destroys
@@ -113,10 +120,11 @@ unsafe impl Send for Cq {}
 unsafe impl Sync for Cq {}
 
 impl Cq {
-    pub(super) fn new(inner: crate::cq::Cq) -> Self {
+    pub(super) fn new(inner: crate::cq::Cq, lease: Option<Lease>) -> Self {
         Self {
             polling: Locked::new(None),
             inner,
+            _lease: lease,
         }
     }
 
@@ -181,11 +189,11 @@ impl Qp {
     /// # Safety
     /// The batch goes before the object: it is kept in `posting` or dropped by the caller.
     #[inline]
-    pub(super) unsafe fn lock(&self) -> SendBatch<'static> {
-        let batch = self.inner.pair.send_queue().lock();
+    pub(super) unsafe fn lock(&self) -> Result<SendBatch<'static>, Errno> {
+        let queue = self.inner.pair.send_queue().ok_or(Errno::INVALID)?;
         // SAFETY: only the lifetime changes. The queue is behind an `Arc` of this object, and this
         // object is on the heap until it is destroyed.
-        unsafe { std::mem::transmute::<SendBatch<'_>, SendBatch<'static>>(batch) }
+        Ok(unsafe { std::mem::transmute::<SendBatch<'_>, SendBatch<'static>>(queue.lock()) })
     }
 }
 

@@ -4,12 +4,9 @@
 //! `EOPNOTSUPP` by itself. Entries of `ibv_context_ops` are called without a look, so all that have
 //! a caller are filled.
 
-use super::boundary::{pointer, set_errno, status};
-use super::work_request::{poll_cq, post_recv, post_send, req_notify_cq};
+use super::work_request::{poll_cq, post_recv, post_send, post_srq_recv, req_notify_cq};
 use super::{exports, poll_api, send_api};
-use crate::errno::Errno;
 use crate::ffi::abi::*;
-use libc::c_int;
 
 /// Fills the tables of a new context.
 pub(super) fn fill_context(context: &mut verbs_context) {
@@ -17,6 +14,16 @@ pub(super) fn fill_context(context: &mut verbs_context) {
     context.query_device_ex = Some(exports::query_device_ex);
     context.query_rt_values = Some(exports::query_rt_values);
     context.create_cq_ex = Some(exports::create_cq_ex);
+    context.modify_cq = Some(exports::modify_cq);
+    context.alloc_null_mr = Some(exports::alloc_null_mr);
+    context.alloc_dm = Some(exports::alloc_dm);
+    context.free_dm = Some(exports::free_dm);
+    context.reg_dm_mr = Some(exports::reg_dm_mr);
+    context.create_srq_ex = Some(exports::create_srq_ex);
+    context.get_srq_num = Some(exports::get_srq_num);
+    context.open_xrcd = Some(exports::open_xrcd);
+    context.close_xrcd = Some(exports::close_xrcd);
+    context.open_qp = Some(exports::open_qp);
     context.alloc_td = Some(exports::alloc_td);
     context.dealloc_td = Some(exports::dealloc_td);
     context.alloc_parent_domain = Some(exports::alloc_parent_domain);
@@ -32,9 +39,9 @@ pub(super) fn fill_context(context: &mut verbs_context) {
     ops.post_send = Some(post_send);
     ops.post_recv = Some(post_recv);
     ops.post_srq_recv = Some(post_srq_recv);
-    ops.alloc_mw = Some(alloc_mw);
-    ops.bind_mw = Some(bind_mw);
-    ops.dealloc_mw = Some(dealloc_mw);
+    ops.alloc_mw = Some(exports::alloc_mw);
+    ops.bind_mw = Some(exports::bind_mw);
+    ops.dealloc_mw = Some(exports::dealloc_mw);
 }
 
 /// Fills the table of a new CQ.
@@ -45,29 +52,4 @@ pub(super) fn fill_cq(cq: &mut ibv_cq_ex) {
 /// Fills the table of a new QP.
 pub(super) fn fill_qp(qp: &mut ibv_qp_ex) {
     send_api::fill(qp);
-}
-
-unsafe extern "C" fn post_srq_recv(
-    _srq: *mut ibv_srq,
-    wr: *mut ibv_recv_wr,
-    bad_wr: *mut *mut ibv_recv_wr,
-) -> c_int {
-    // SAFETY: the program's pointer.
-    if let Some(bad_wr) = unsafe { bad_wr.as_mut() } {
-        *bad_wr = wr;
-    }
-    set_errno(Errno::NOT_SUPPORTED);
-    Errno::NOT_SUPPORTED.0
-}
-
-unsafe extern "C" fn alloc_mw(_pd: *mut ibv_pd, _kind: c_int) -> *mut ibv_mw {
-    pointer(|| Err(Errno::NOT_SUPPORTED))
-}
-
-unsafe extern "C" fn bind_mw(_qp: *mut ibv_qp, _mw: *mut ibv_mw, _bind: *mut ibv_mw_bind) -> c_int {
-    status(|| Err(Errno::NOT_SUPPORTED))
-}
-
-unsafe extern "C" fn dealloc_mw(_mw: *mut ibv_mw) -> c_int {
-    status(|| Err(Errno::NOT_SUPPORTED))
 }

@@ -10,6 +10,7 @@ use crate::errno::Errno;
 use crate::ffi::abi::*;
 use ferroce_driver::WorkCompletion;
 use libc::{c_int, c_uint};
+use std::time::SystemTime;
 
 /// Shows a completion in the public part of the CQ.
 ///
@@ -116,6 +117,24 @@ readers! {
     read_dlid_path_bits: u8 = |_| 0;
 }
 
+/// Nanoseconds since 1970 at which the completion was made: now, less the age that the device's
+/// clock gives it.
+unsafe extern "C" fn read_completion_wallclock_ns(cq: *mut ibv_cq_ex) -> u64 {
+    // SAFETY: the program's CQ.
+    let Ok(body) = (unsafe { Handle::<ibv_cq_ex, Cq>::borrow(cq) }) else {
+        return 0;
+    };
+    // SAFETY: the program's CQ, between start and end of its poll.
+    let made_ns = unsafe { read(cq, |completion| completion.timestamp_ns) };
+    let Ok(device) = body.adapter.device() else {
+        return 0;
+    };
+    let age_ns = device.clock_ns().saturating_sub(made_ns);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let now_ns = now.map_or(0, |now| u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
+    now_ns.saturating_sub(age_ns)
+}
+
 /// Fills the table of a CQ. Entries of fields that cannot be asked for stay empty, as in every
 /// provider.
 pub(super) fn fill(cq: &mut ibv_cq_ex) {
@@ -130,6 +149,7 @@ pub(super) fn fill(cq: &mut ibv_cq_ex) {
     cq.read_src_qp = Some(read_src_qp);
     cq.read_wc_flags = Some(read_wc_flags);
     cq.read_completion_ts = Some(read_completion_ts);
+    cq.read_completion_wallclock_ns = Some(read_completion_wallclock_ns);
     cq.read_slid = Some(read_slid);
     cq.read_sl = Some(read_sl);
     cq.read_dlid_path_bits = Some(read_dlid_path_bits);

@@ -5,12 +5,13 @@
 
 use super::boundary::{guard, set_errno, status};
 use super::handle::Handle;
-use super::objects::{Posting, Qp};
-use super::work_request::{piece, scatter_list, with_pieces};
-use crate::builder::Builder;
+use super::objects::{Mw, Posting, Qp};
+use super::request::{binding, datagram, piece, remote, scatter_list, with_pieces};
+use crate::builder::{Builder, Target};
 use crate::errno::Errno;
 use crate::ffi::abi::*;
-use ferroce_driver::{DataSegment, RKey, RemoteAddress, SendData, SendOperation};
+use crate::qp::Addressing;
+use ferroce_driver::{DataSegment, RKey, SendData, SendOperation};
 use libc::{c_int, c_void, size_t};
 
 /// Runs a step in the open section of a QP. Without a section there is nothing to run in, and
@@ -70,11 +71,11 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
         let qp = unsafe { Handle::<ibv_qp_ex, Qp>::borrow(qp)? };
         qp.adapter.check()?;
         // SAFETY: the batch is kept in `posting`.
-        let batch = unsafe { qp.lock() };
+        let batch = unsafe { qp.lock()? };
         // SAFETY: this thread has just taken the lock.
         *unsafe { qp.posting.get() } = Some(Posting {
             batch,
-            builder: Builder::default(),
+            builder: Builder::new(qp.addressing != Addressing::Connected),
         });
         Ok(())
     });
@@ -102,13 +103,6 @@ unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
         }
         Ok(())
     });
-}
-
-fn remote(r_key: u32, virtual_address: u64) -> RemoteAddress {
-    RemoteAddress {
-        virtual_address,
-        r_key: RKey(r_key),
-    }
 }
 
 unsafe extern "C" fn wr_send(qp: *mut ibv_qp_ex) {
@@ -141,6 +135,88 @@ unsafe extern "C" fn wr_rdma_write_imm(
 unsafe extern "C" fn wr_rdma_read(qp: *mut ibv_qp_ex, r_key: u32, address: u64) {
     // SAFETY: the program's QP, in its section.
     unsafe { begin(qp, SendOperation::RdmaRead(remote(r_key, address))) }
+}
+
+unsafe extern "C" fn wr_send_inv(qp: *mut ibv_qp_ex, r_key: u32) {
+    // SAFETY: the program's QP, in its section.
+    unsafe { begin(qp, SendOperation::SendInvalidate(RKey(r_key))) }
+}
+
+unsafe extern "C" fn wr_atomic_cmp_swp(
+    qp: *mut ibv_qp_ex,
+    r_key: u32,
+    address: u64,
+    compare: u64,
+    swap: u64,
+) {
+    let operation = SendOperation::CompareSwap {
+        remote: remote(r_key, address),
+        compare,
+        swap,
+    };
+    // SAFETY: the program's QP, in its section.
+    unsafe { begin(qp, operation) }
+}
+
+unsafe extern "C" fn wr_atomic_fetch_add(qp: *mut ibv_qp_ex, r_key: u32, address: u64, add: u64) {
+    let operation = SendOperation::FetchAdd {
+        remote: remote(r_key, address),
+        add,
+    };
+    // SAFETY: the program's QP, in its section.
+    unsafe { begin(qp, operation) }
+}
+
+unsafe extern "C" fn wr_local_inv(qp: *mut ibv_qp_ex, r_key: u32) {
+    // SAFETY: the program's QP, in its section.
+    unsafe {
+        step(qp, |Posting { batch, builder }| {
+            let operation = SendOperation::LocalInvalidate(RKey(r_key));
+            builder.local(batch, (*qp).wr_id, (*qp).wr_flags, operation);
+            Ok(())
+        });
+    }
+}
+
+unsafe extern "C" fn wr_bind_mw(
+    qp: *mut ibv_qp_ex,
+    mw: *mut ibv_mw,
+    r_key: u32,
+    info: *const ibv_mw_bind_info,
+) {
+    // SAFETY: the program's QP, in its section, its window, its struct and its region.
+    unsafe {
+        step(qp, |Posting { batch, builder }| {
+            let info = info.as_ref().ok_or(Errno::INVALID)?;
+            if Handle::<ibv_mw, Mw>::borrow(mw)?.kind != IBV_MW_TYPE_2 {
+                return Err(Errno::INVALID);
+            }
+            let operation = binding(mw, r_key, info)?;
+            builder.local(batch, (*qp).wr_id, (*qp).wr_flags, operation);
+            Ok(())
+        });
+    }
+}
+
+unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, qpn: u32, q_key: u32) {
+    // SAFETY: the program's QP, in its section, and its address handle.
+    unsafe {
+        step(qp, |Posting { batch, builder }| {
+            let body = Handle::<ibv_qp_ex, Qp>::borrow(qp)?;
+            builder.target(batch, datagram(body, ah, qpn, q_key)?);
+            Ok(())
+        });
+    }
+}
+
+unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut ibv_qp_ex, srqn: u32) {
+    // SAFETY: the program's QP, in its section.
+    unsafe {
+        step(qp, |Posting { batch, builder }| {
+            builder.target(batch, Target::Xrc { srqn });
+            Ok(())
+        });
+    }
 }
 
 unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, l_key: u32, address: u64, length: u32) {
@@ -211,6 +287,13 @@ pub(super) fn fill(qp: &mut ibv_qp_ex) {
     qp.wr_rdma_write = Some(wr_rdma_write);
     qp.wr_rdma_write_imm = Some(wr_rdma_write_imm);
     qp.wr_rdma_read = Some(wr_rdma_read);
+    qp.wr_send_inv = Some(wr_send_inv);
+    qp.wr_atomic_cmp_swp = Some(wr_atomic_cmp_swp);
+    qp.wr_atomic_fetch_add = Some(wr_atomic_fetch_add);
+    qp.wr_local_inv = Some(wr_local_inv);
+    qp.wr_bind_mw = Some(wr_bind_mw);
+    qp.wr_set_ud_addr = Some(wr_set_ud_addr);
+    qp.wr_set_xrc_srqn = Some(wr_set_xrc_srqn);
     qp.wr_set_sge = Some(wr_set_sge);
     qp.wr_set_sge_list = Some(wr_set_sge_list);
     qp.wr_set_inline_data = Some(wr_set_inline_data);

@@ -3,132 +3,128 @@
 
 use super::boundary::{guard, set_errno, status};
 use super::handle::Handle;
-use super::objects::{Cq, Qp};
+use super::objects::{Cq, Mw, Qp};
+use super::request::{binding, datagram, piece, remote, scatter_list, with_pieces};
 use crate::builder::request;
 use crate::cq::to_wc;
 use crate::errno::Errno;
 use crate::ffi::abi::*;
+use crate::qp::Addressing;
+use crate::srq::Srq;
 use ferroce_driver::{
-    DataSegment, RKey, RemoteAddress, SendBatch, SendData, SendOperation, WorkCompletion,
+    DataSegment, Destination, PostError, RKey, SendBatch, SendData, SendOperation, Srqn,
+    WorkCompletion,
 };
 use libc::c_int;
-
-/// Elements of an inline work request at most.
-const MAX_INLINE_PIECES: usize = 16;
-
-const _: () = {
-    // Scatter lists are handed to the driver where they lie.
-    assert!(size_of::<ibv_sge>() == size_of::<DataSegment>());
-    assert!(std::mem::offset_of!(ibv_sge, addr) == std::mem::offset_of!(DataSegment, address));
-    assert!(std::mem::offset_of!(ibv_sge, length) == std::mem::offset_of!(DataSegment, length));
-    assert!(std::mem::offset_of!(ibv_sge, lkey) == std::mem::offset_of!(DataSegment, l_key));
-};
-
-/// A scatter list of the program.
-///
-/// # Safety
-/// `list` points to `count` elements that stay unchanged for `'a`, unless `count` is zero.
-#[inline]
-pub(super) unsafe fn scatter_list<'a>(
-    list: *const ibv_sge,
-    count: usize,
-) -> Result<&'a [DataSegment], Errno> {
-    if count == 0 {
-        return Ok(&[]);
-    }
-    if list.is_null() {
-        return Err(Errno::INVALID);
-    }
-    // SAFETY: by the contract; the layouts are equal by the assertions above, and both are plain
-    // integers.
-    Ok(unsafe { std::slice::from_raw_parts(list.cast(), count) })
-}
-
-/// Memory of the program that is copied now.
-///
-/// # Safety `address` is readable for `length` bytes, which stay unchanged for `'a`, unless
-/// `length` is zero.
-#[inline]
-pub(super) unsafe fn piece<'a>(address: u64, length: usize) -> &'a [u8] {
-    if length == 0 {
-        return &[];
-    }
-    // SAFETY: by the contract; the address is one of this process, with its provenance exposed by
-    // the program.
-    unsafe {
-        std::slice::from_raw_parts(std::ptr::with_exposed_provenance(address as usize), length)
-    }
-}
-
-/// Collects `count` pieces of inline data for `post`.
-#[inline]
-pub(super) fn with_pieces<'a, R>(
-    count: usize,
-    piece: impl Fn(usize) -> &'a [u8],
-    post: impl FnOnce(&[&'a [u8]]) -> Result<R, Errno>,
-) -> Result<R, Errno> {
-    if count == 1 {
-        return post(&[piece(0)]);
-    }
-    if count > MAX_INLINE_PIECES {
-        return Err(Errno::INVALID);
-    }
-    let mut pieces: [&[u8]; MAX_INLINE_PIECES] = [&[]; MAX_INLINE_PIECES];
-    for (index, slot) in pieces.iter_mut().take(count).enumerate() {
-        *slot = piece(index);
-    }
-    post(&pieces[..count])
-}
 
 /// Operation of a work request.
 ///
 /// # Errors
 /// `EOPNOTSUPP` for operations that this device lacks, `EINVAL` for unknown ones.
+///
+/// # Safety
+/// The objects that the work request names are of this library.
 #[inline]
-fn operation(wr: &ibv_send_wr) -> Result<SendOperation, Errno> {
-    // SAFETY: each member of the union is plain integers; the opcode says that this one was
-    // written.
-    let rdma = unsafe { wr.wr.rdma };
-    let remote = RemoteAddress {
-        virtual_address: rdma.remote_addr,
-        r_key: RKey(rdma.rkey),
+unsafe fn operation(wr: &ibv_send_wr) -> Result<SendOperation, Errno> {
+    let target = || {
+        // SAFETY: each member of the union is plain integers; the opcode says which was written.
+        let rdma = unsafe { wr.wr.rdma };
+        remote(rdma.rkey, rdma.remote_addr)
     };
+    // SAFETY: as above.
+    let atomic = || unsafe { wr.wr.atomic };
     let immediate = wr.imm_data.to_ne_bytes();
     match wr.opcode {
-        IBV_WR_RDMA_WRITE => Ok(SendOperation::RdmaWrite(remote)),
-        IBV_WR_RDMA_WRITE_WITH_IMM => Ok(SendOperation::RdmaWriteImmediate(remote, immediate)),
+        IBV_WR_RDMA_WRITE => Ok(SendOperation::RdmaWrite(target())),
+        IBV_WR_RDMA_WRITE_WITH_IMM => Ok(SendOperation::RdmaWriteImmediate(target(), immediate)),
         IBV_WR_SEND => Ok(SendOperation::Send),
         IBV_WR_SEND_WITH_IMM => Ok(SendOperation::SendImmediate(immediate)),
-        IBV_WR_RDMA_READ => Ok(SendOperation::RdmaRead(remote)),
-        // Atomics to TSO, then flush and atomic write.
-        5..=10 | 14 | 15 => Err(Errno::NOT_SUPPORTED),
+        IBV_WR_RDMA_READ => Ok(SendOperation::RdmaRead(target())),
+        IBV_WR_ATOMIC_CMP_AND_SWP => Ok(SendOperation::CompareSwap {
+            remote: remote(atomic().rkey, atomic().remote_addr),
+            compare: atomic().compare_add,
+            swap: atomic().swap,
+        }),
+        IBV_WR_ATOMIC_FETCH_AND_ADD => Ok(SendOperation::FetchAdd {
+            remote: remote(atomic().rkey, atomic().remote_addr),
+            add: atomic().compare_add,
+        }),
+        IBV_WR_SEND_WITH_INV => Ok(SendOperation::SendInvalidate(RKey(wr.imm_data))),
+        IBV_WR_LOCAL_INV => Ok(SendOperation::LocalInvalidate(RKey(wr.imm_data))),
+        // SAFETY: by the contract.
+        IBV_WR_BIND_MW => unsafe { bind_type_2(&wr.bind_mw) },
+        IBV_WR_TSO | IBV_WR_FLUSH | IBV_WR_ATOMIC_WRITE => Err(Errno::NOT_SUPPORTED),
         _ => Err(Errno::INVALID),
+    }
+}
+
+/// Bind as a work request: windows of type 2 only, the others have `ibv_bind_mw`.
+///
+/// # Safety
+/// As for [`binding`].
+#[cold]
+unsafe fn bind_type_2(bind: &ibv_wr_bind_mw) -> Result<SendOperation, Errno> {
+    // SAFETY: by the contract.
+    unsafe {
+        if Handle::<ibv_mw, Mw>::borrow(bind.mw)?.kind != IBV_MW_TYPE_2 {
+            return Err(Errno::INVALID);
+        }
+        binding(bind.mw, bind.rkey, &bind.bind_info)
     }
 }
 
 /// Posts one work request to the batch.
 ///
 /// # Safety
-/// The scatter list and, with inline, the memory that it names are readable.
+/// The scatter list and, with inline, the memory that it names are readable, and the objects that
+/// the work request names are of this library.
 #[inline]
-unsafe fn post_one(batch: &mut SendBatch<'_>, wr: &ibv_send_wr) -> Result<(), Errno> {
-    let operation = operation(wr)?;
+unsafe fn post_one(qp: &Qp, batch: &mut SendBatch<'_>, wr: &ibv_send_wr) -> Result<(), Errno> {
+    // SAFETY: by the contract; of a UD QP that member of the union is written.
+    unsafe {
+        match qp.addressing {
+            Addressing::Connected => post_to(batch, Destination::Connected, wr),
+            Addressing::Datagram => {
+                let ud = wr.wr.ud;
+                let target = datagram(qp, ud.ah, ud.remote_qpn, ud.remote_qkey)?;
+                post_to(batch, target.destination(), wr)
+            }
+            Addressing::Xrc => {
+                let srqn = Srqn(wr.qp_type);
+                post_to(batch, Destination::Xrc { srqn }, wr)
+            }
+        }
+    }
+}
+
+/// Posts one work request whose destination is known.
+///
+/// # Safety
+/// As for [`post_one`].
+#[inline]
+unsafe fn post_to(
+    batch: &mut SendBatch<'_>,
+    destination: Destination<'_>,
+    wr: &ibv_send_wr,
+) -> Result<(), Errno> {
+    // SAFETY: by the contract.
+    let operation = unsafe { operation(wr)? };
     let count = usize::try_from(wr.num_sge).map_err(|_| Errno::INVALID)?;
     // SAFETY: by the contract.
     let list = unsafe { scatter_list(wr.sg_list, count)? };
+    let mut post = |data: SendData<'_>| {
+        let request = request(wr.wr_id, wr.send_flags, operation, destination, data);
+        Ok(batch.post(&request)?)
+    };
     if wr.send_flags & IBV_SEND_INLINE == 0 {
-        let data = SendData::ScatterGather(list);
-        return Ok(batch.post(&request(wr.wr_id, wr.send_flags, operation, data))?);
+        return post(SendData::ScatterGather(list));
     }
     let element = |index: usize| {
         let element: &DataSegment = &list[index];
         // SAFETY: by the contract.
         unsafe { piece(element.address, element.length as usize) }
     };
-    with_pieces(count, element, |pieces| {
-        let data = SendData::Inline(pieces);
-        Ok(batch.post(&request(wr.wr_id, wr.send_flags, operation, data))?)
-    })
+    with_pieces(count, element, |pieces| post(SendData::Inline(pieces)))
 }
 
 /// `ibv_post_send`.
@@ -142,12 +138,12 @@ pub(super) unsafe extern "C" fn post_send(
         // SAFETY: the program passes a QP of this library.
         let qp = unsafe { Handle::<ibv_qp_ex, Qp>::borrow(qp)? };
         qp.adapter.check()?;
-        let mut batch = qp.pair.send_queue().lock();
+        let mut batch = qp.pair.send_queue().ok_or(Errno::INVALID)?.lock();
         let mut result = Ok(());
         // SAFETY: the program passes a list of work requests that ends with null.
         while let Some(wr) = unsafe { next.as_ref() } {
             // SAFETY: as above.
-            result = unsafe { post_one(&mut batch, wr) };
+            result = unsafe { post_one(qp, &mut batch, wr) };
             if result.is_err() {
                 break;
             }
@@ -161,7 +157,28 @@ pub(super) unsafe extern "C" fn post_send(
     unsafe { finish(result, next, bad_wr) }
 }
 
-/// `ibv_post_recv`.
+/// Posts a list of receives; `next` becomes the one at which it stopped.
+///
+/// # Safety
+/// `next` is a list of work requests that ends with null, with readable scatter lists.
+#[inline]
+unsafe fn post_receives(
+    next: &mut *mut ibv_recv_wr,
+    mut post: impl FnMut(u64, &[DataSegment]) -> Result<(), PostError>,
+) -> Result<(), Errno> {
+    // SAFETY: by the contract.
+    while let Some(wr) = unsafe { next.as_ref() } {
+        let count = usize::try_from(wr.num_sge).map_err(|_| Errno::INVALID)?;
+        // SAFETY: by the contract.
+        let list = unsafe { scatter_list(wr.sg_list, count)? };
+        post(wr.wr_id, list)?;
+        *next = wr.next;
+    }
+    Ok(())
+}
+
+/// `ibv_post_recv`: `EINVAL` when the QP's receives come from a shared receive queue, or it has
+/// none.
 pub(super) unsafe extern "C" fn post_recv(
     qp: *mut ibv_qp,
     wr: *mut ibv_recv_wr,
@@ -172,21 +189,28 @@ pub(super) unsafe extern "C" fn post_recv(
         // SAFETY: the program passes a QP of this library.
         let qp = unsafe { Handle::<ibv_qp_ex, Qp>::borrow(qp)? };
         qp.adapter.check()?;
-        let mut batch = qp.pair.receive_queue().lock();
-        let mut result = Ok(());
-        // SAFETY: the program passes a list of work requests that ends with null.
-        while let Some(wr) = unsafe { next.as_ref() } {
-            let count = usize::try_from(wr.num_sge).map_err(|_| Errno::INVALID);
-            // SAFETY: the program's scatter list.
-            let list = count.and_then(|count| unsafe { scatter_list(wr.sg_list, count) });
-            result = list.and_then(|list| Ok(batch.post(wr.wr_id, list)?));
-            if result.is_err() {
-                break;
-            }
-            next = wr.next;
-        }
-        drop(batch);
-        result
+        let mut batch = qp.pair.receive_queue().ok_or(Errno::INVALID)?.lock();
+        // SAFETY: the program's list.
+        unsafe { post_receives(&mut next, |wr_id, list| batch.post(wr_id, list)) }
+    });
+    // SAFETY: `bad_wr` is the program's.
+    unsafe { finish(result, next, bad_wr) }
+}
+
+/// `ibv_post_srq_recv`.
+pub(super) unsafe extern "C" fn post_srq_recv(
+    srq: *mut ibv_srq,
+    wr: *mut ibv_recv_wr,
+    bad_wr: *mut *mut ibv_recv_wr,
+) -> c_int {
+    let mut next = wr;
+    let result = guard(|| {
+        // SAFETY: the program passes an SRQ of this library.
+        let srq = unsafe { Handle::<ibv_srq, Srq>::borrow(srq)? };
+        srq.adapter.check()?;
+        let mut batch = srq.queue.lock();
+        // SAFETY: the program's list.
+        unsafe { post_receives(&mut next, |wr_id, list| batch.post(wr_id, list)) }
     });
     // SAFETY: `bad_wr` is the program's.
     unsafe { finish(result, next, bad_wr) }

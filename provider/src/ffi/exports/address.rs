@@ -30,7 +30,7 @@ pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) 
         let body = Ah {
             path,
             protection: body.protection.clone(),
-            _lease: body.lease(),
+            _leases: [body.lease(), body.adapter.address_handle()?],
         };
         Ok(Handle::give(public, body).cast())
     })

@@ -5,9 +5,11 @@ use super::super::handle::{Handle, zeroed};
 use super::super::objects::{Channel, Context, Cq};
 use super::super::ops;
 use crate::cq;
+use crate::domain::Domain;
 use crate::errno::Errno;
 use crate::event::EventQueue;
 use crate::ffi::abi::*;
+use crate::use_count::Lease;
 use libc::{c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -82,6 +84,7 @@ fn create(
     vector: u32,
     channel: *mut ibv_comp_channel,
     cq_context: *mut c_void,
+    lease: Option<Lease>,
 ) -> Result<*mut ibv_cq_ex, Errno> {
     // SAFETY: the program passes a context of this library.
     let body = unsafe { Context::borrow(context)? };
@@ -105,7 +108,7 @@ fn create(
     public.cqe = c_int::try_from(inner.queue.entries()).unwrap_or(c_int::MAX);
     ops::fill_cq(&mut public);
     let source = inner.source.clone();
-    let cq: *mut ibv_cq_ex = Handle::give(public, Cq::new(inner)).cast();
+    let cq: *mut ibv_cq_ex = Handle::give(public, Cq::new(inner, lease)).cast();
     source.set_address(cq.expose_provenance());
     if !channel.is_null() {
         // SAFETY: as above.
@@ -126,7 +129,7 @@ pub unsafe extern "C" fn ibv_create_cq(
     pointer(|| {
         let entries = u32::try_from(entries).map_err(|_| Errno::INVALID)?;
         let vector = u32::try_from(vector).map_err(|_| Errno::INVALID)?;
-        Ok(create(context, entries, vector, channel, cq_context)?.cast())
+        Ok(create(context, entries, vector, channel, cq_context, None)?.cast())
     })
 }
 
@@ -139,12 +142,60 @@ pub(in super::super) unsafe extern "C" fn create_cq_ex(
         // SAFETY: the program's struct.
         let attr = unsafe { attr.as_ref() }.ok_or(Errno::INVALID)?;
         cq::check_extended(attr)?;
+        let lease = match attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD {
+            0 => None,
+            // SAFETY: the program passes a PD of this library.
+            _ => Some(unsafe { parent_lease(attr.parent_domain)? }),
+        };
         create(
             context,
             attr.cqe,
             attr.comp_vector,
             attr.channel,
             attr.cq_context,
+            lease,
         )
+    })
+}
+
+/// Being a user of a parent domain.
+///
+/// # Errors
+/// `EINVAL` for another domain.
+///
+/// # Safety
+/// `pd` is null or a domain of this library.
+unsafe fn parent_lease(pd: *mut ibv_pd) -> Result<Lease, Errno> {
+    // SAFETY: by the contract.
+    let domain = unsafe { Handle::<ibv_pd, Domain>::borrow(pd)? };
+    if domain.is_parent() {
+        Ok(domain.lease())
+    } else {
+        Err(Errno::INVALID)
+    }
+}
+
+/// `ibv_resize_cq`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, entries: c_int) -> c_int {
+    status(|| {
+        // SAFETY: the program passes a CQ of this library.
+        let body = unsafe { Handle::<ibv_cq_ex, Cq>::borrow(cq)? };
+        let entries = body.resize(u32::try_from(entries).map_err(|_| Errno::INVALID)?)?;
+        // SAFETY: the CQ is alive.
+        unsafe { (*cq).cqe = c_int::try_from(entries).unwrap_or(c_int::MAX) };
+        Ok(())
+    })
+}
+
+/// `ibv_modify_cq`: moderation.
+pub(in super::super) unsafe extern "C" fn modify_cq(
+    cq: *mut ibv_cq,
+    attr: *mut ibv_modify_cq_attr,
+) -> c_int {
+    status(|| {
+        // SAFETY: the program's CQ and struct.
+        let (body, attr) = unsafe { (Handle::<ibv_cq_ex, Cq>::borrow(cq)?, attr.as_ref()) };
+        body.modify(attr.ok_or(Errno::INVALID)?)
     })
 }

@@ -1,6 +1,6 @@
 //! The list of devices, contexts, and what a device says of itself.
 
-use super::super::boundary::{guard, pointer, set_errno, status};
+use super::super::boundary::{guard, minus_one, pointer, set_errno, status};
 use super::super::handle::{Handle, zeroed};
 use super::super::objects::{Context, PRIVATE_WORDS};
 use super::super::ops;
@@ -10,6 +10,7 @@ use crate::event::EventQueue;
 use crate::ffi::abi::*;
 use crate::host;
 use crate::identity;
+use ferroce_sim::host::device_name;
 use libc::{c_char, c_int, size_t};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::OnceLock;
@@ -18,55 +19,87 @@ use std::sync::OnceLock;
 /// their own devices.
 const DEVICE_TAIL: usize = 512;
 
-/// The only device. It stays for the life of the process: programs keep its address beyond the
-/// list.
-struct SharedDevice(*mut ibv_device);
-
-// SAFETY: nobody writes to the device after it was made.
-unsafe impl Send for SharedDevice {}
-// SAFETY: as above.
-unsafe impl Sync for SharedDevice {}
-
-fn device() -> *mut ibv_device {
-    static DEVICE: OnceLock<SharedDevice> = OnceLock::new();
-    DEVICE
-        .get_or_init(|| {
-            // SAFETY: the struct has integers, arrays of them and pointers.
-            let mut public: ibv_device = unsafe { zeroed() };
-            public.node_type = IBV_NODE_CA;
-            public.transport_type = IBV_TRANSPORT_IB;
-            identity::copy_text(&mut public.name, identity::DEVICE_NAME);
-            identity::copy_text(&mut public.dev_name, identity::UVERBS_NAME);
-            let path = |class: &str, name: &str| format!("/sys/class/{class}/{name}");
-            let uverbs = path("infiniband_verbs", identity::UVERBS_NAME);
-            identity::copy_text(&mut public.dev_path, &uverbs);
-            let device = path("infiniband", identity::DEVICE_NAME);
-            identity::copy_text(&mut public.ibdev_path, &device);
-            SharedDevice(Handle::give(public, [0_u8; DEVICE_TAIL]).cast())
-        })
-        .0
+/// Behind `struct ibv_device`.
+#[repr(C)]
+struct DeviceBody {
+    tail: [u8; DEVICE_TAIL],
+    index: u8,
 }
 
-/// `ibv_get_device_list`.
+/// The devices. They stay for the life of the process: programs keep their addresses beyond the
+/// list.
+struct SharedDevices(Vec<*mut ibv_device>);
+
+// SAFETY: nobody writes to a device after it was made.
+unsafe impl Send for SharedDevices {}
+// SAFETY: as above.
+unsafe impl Sync for SharedDevices {}
+
+fn devices() -> Result<&'static [*mut ibv_device], Errno> {
+    static DEVICES: OnceLock<SharedDevices> = OnceLock::new();
+    let hosts = host::identities()?;
+    let made = DEVICES
+        .get_or_init(|| SharedDevices(hosts.iter().map(|host| make_device(host.device)).collect()));
+    Ok(&made.0)
+}
+
+fn make_device(index: u8) -> *mut ibv_device {
+    // SAFETY: the struct has integers, arrays of them and pointers.
+    let mut public: ibv_device = unsafe { zeroed() };
+    let (name, uverbs) = (device_name(index), identity::uverbs_name(index));
+    public.node_type = IBV_NODE_CA;
+    public.transport_type = IBV_TRANSPORT_IB;
+    identity::copy_text(&mut public.name, &name);
+    identity::copy_text(&mut public.dev_name, &uverbs);
+    let path = |class: &str, name: &str| format!("/sys/class/{class}/{name}");
+    identity::copy_text(&mut public.dev_path, &path("infiniband_verbs", &uverbs));
+    identity::copy_text(&mut public.ibdev_path, &path("infiniband", &name));
+    let tail = [0; DEVICE_TAIL];
+    Handle::give(public, DeviceBody { tail, index }).cast()
+}
+
+/// Which device this is.
+///
+/// # Safety
+/// `device` is null or a device of this library.
+unsafe fn device_index(device: *mut ibv_device) -> Result<u8, Errno> {
+    // SAFETY: by the contract.
+    Ok(unsafe { Handle::<ibv_device, DeviceBody>::borrow(device)? }.index)
+}
+
+/// `ibv_get_device_list`. Before the pointers that the program gets lies their number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device {
     pointer(|| {
         crate::sysfs::root();
-        let list = Box::into_raw(Box::new([device(), std::ptr::null_mut()]));
+        let devices = devices()?;
+        let mut list: Vec<*mut ibv_device> = Vec::with_capacity(devices.len() + 2);
+        list.push(std::ptr::without_provenance_mut(devices.len()));
+        list.extend(devices);
+        list.push(std::ptr::null_mut());
         // SAFETY: the program's counter.
         if let Some(count) = unsafe { count.as_mut() } {
-            *count = 1;
+            *count = c_int::try_from(devices.len()).unwrap_or(c_int::MAX);
         }
-        Ok(list.cast())
+        let list: *mut *mut ibv_device = Box::into_raw(list.into_boxed_slice()).cast();
+        Ok(list.wrapping_add(1))
     })
 }
 
 /// `ibv_free_device_list`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
-    if !list.is_null() {
-        // SAFETY: the list came from `ibv_get_device_list`.
-        drop(unsafe { Box::from_raw(list.cast::<[*mut ibv_device; 2]>()) });
+    if list.is_null() {
+        return;
+    }
+    let first = list.wrapping_sub(1);
+    // SAFETY: the list came from `ibv_get_device_list`, which puts the number of devices first and
+    // a null last.
+    unsafe {
+        let length = (*first).addr() + 2;
+        drop(Box::from_raw(std::ptr::slice_from_raw_parts_mut(
+            first, length,
+        )));
     }
 }
 
@@ -82,14 +115,21 @@ pub unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const 
 
 /// `ibv_get_device_index`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_get_device_index(_device: *mut ibv_device) -> c_int {
-    identity::DEVICE_INDEX
+pub unsafe extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int {
+    // SAFETY: the program passes a device of this library.
+    minus_one(|| Ok(identity::device_index(unsafe { device_index(device)? })))
 }
 
 /// `ibv_get_device_guid`, in network byte order; 0 and errno when the host has none.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_get_device_guid(_device: *mut ibv_device) -> u64 {
-    guard(|| Ok(u64::from_ne_bytes(host::identity()?.node_guid))).unwrap_or_else(|errno| {
+pub unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
+    let guid = guard(|| {
+        // SAFETY: the program passes a device of this library.
+        let index = unsafe { device_index(device)? };
+        let host = host::identities()?.get(usize::from(index));
+        Ok(u64::from_ne_bytes(host.ok_or(Errno::INVALID)?.node_guid))
+    });
+    guid.unwrap_or_else(|errno| {
         set_errno(errno);
         0
     })
@@ -99,10 +139,8 @@ pub unsafe extern "C" fn ibv_get_device_guid(_device: *mut ibv_device) -> u64 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
     pointer(|| {
-        if device.is_null() {
-            return Err(Errno::INVALID);
-        }
-        let adapter = Adapter::open()?;
+        // SAFETY: the program passes a device of this library.
+        let adapter = Adapter::open(unsafe { device_index(device)? })?;
         let events = EventQueue::new()?;
         adapter.add_context(&events);
         let null = std::fs::File::options()
@@ -180,13 +218,8 @@ pub(in super::super) unsafe extern "C" fn query_device_ex(
             return Err(Errno::INVALID);
         }
         let device = context.adapter.device()?;
-        let mut attributes = zeroed_device_attr_ex();
-        attributes.orig_attr =
-            identity::device_attributes(device.capabilities(), context.adapter.host());
-        attributes.device_cap_flags_ex = u64::from(attributes.orig_attr.device_cap_flags);
-        attributes.phys_port_cnt_ex = 1;
-        attributes.completion_timestamp_mask = u64::MAX;
-        attributes.hca_core_clock = identity::CLOCK_KHZ;
+        let attributes =
+            identity::device_attributes_ex(device.capabilities(), context.adapter.host());
         // SAFETY: the program's struct has `size` bytes.
         unsafe { super::copy_sized(attr, &attributes, size) }
     })

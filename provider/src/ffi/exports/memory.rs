@@ -1,15 +1,33 @@
 //! Memory regions and buffers.
 
-use super::super::boundary::{pointer, set_errno, status};
+use super::super::boundary::{guard, pointer, set_errno, status};
 use super::super::handle::Handle;
-use super::super::memory::{Mapping, populate};
-use super::super::objects::Mr;
+use super::super::memory::Mapping;
 use crate::domain::Domain;
 use crate::errno::Errno;
 use crate::ffi::abi::*;
-use crate::mr;
-use ferroce_driver::MemoryRegion;
+use crate::mr::{Change, Mr};
 use libc::{c_int, c_uint, c_void, size_t};
+
+/// Gives a region to the program.
+pub(super) fn give(
+    pd: *mut ibv_pd,
+    address: *mut c_void,
+    length: size_t,
+    region: Mr,
+) -> *mut ibv_mr {
+    let public = ibv_mr {
+        // SAFETY: the program's PD is alive.
+        context: unsafe { (*pd).context },
+        pd,
+        addr: address,
+        length,
+        handle: super::next_handle(),
+        lkey: region.region.lkey().0,
+        rkey: region.region.rkey().0,
+    };
+    Handle::give(public, region).cast()
+}
 
 /// Registers memory. `iova` is the address by which work requests and the peer name its start.
 fn register(
@@ -20,37 +38,9 @@ fn register(
     flags: c_uint,
 ) -> Result<*mut ibv_mr, Errno> {
     // SAFETY: the program passes a PD of this library.
-    let body = unsafe { Handle::<ibv_pd, Domain>::borrow(pd)? };
-    body.adapter.check()?;
-    let access = mr::access(flags)?;
-    let start = address.expose_provenance();
-    mr::check_range(start as u64, length)?;
-    let iova = if flags & IBV_ACCESS_ZERO_BASED == 0 {
-        iova
-    } else {
-        0
-    };
-    mr::check_range(iova, length)?;
-    populate(start, length, access.local_write)?;
-    let region = MemoryRegion::register(&body.protection, start, length, iova, access)?;
-    let public = ibv_mr {
-        // SAFETY: the program's PD is alive.
-        context: unsafe { (*pd).context },
-        pd,
-        addr: address,
-        length,
-        handle: super::next_handle(),
-        lkey: region.lkey().0,
-        rkey: region.rkey().0,
-    };
-    Ok(Handle::give(
-        public,
-        Mr {
-            adapter: body.adapter.clone(),
-            region,
-        },
-    )
-    .cast())
+    let domain = unsafe { Handle::<ibv_pd, Domain>::borrow(pd)? };
+    let region = Mr::register(domain, address.expose_provenance(), length, iova, flags)?;
+    Ok(give(pd, address, length, region))
 }
 
 /// `ibv_reg_mr` as a function.
@@ -124,32 +114,92 @@ pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     status(|| {
         // SAFETY: the program passes an MR of this library and uses it no more if this succeeds.
         unsafe {
-            let body = Handle::<ibv_mr, Mr>::borrow(mr)?;
-            body.adapter.check()?;
-            body.region.deregister()?;
+            Handle::<ibv_mr, Mr>::borrow(mr)?.deregister()?;
             Handle::<ibv_mr, Mr>::take(mr);
         }
         Ok(())
     })
 }
 
-/// `ibv_rereg_mr`: the code of what has happened to the old region, here always nothing.
+/// `ibv_alloc_null_mr`. It spans all addresses.
+pub(in super::super) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
+    pointer(|| {
+        // SAFETY: the program passes a PD of this library.
+        let region = Mr::null(unsafe { Handle::<ibv_pd, Domain>::borrow(pd)? })?;
+        Ok(give(pd, std::ptr::null_mut(), size_t::MAX, region))
+    })
+}
+
+/// Registers a region anew and shows what has become of it.
+///
+/// # Safety
+/// `mr` and, when the flags name it, `pd` are null or objects of this library.
+unsafe fn change(
+    mr: *mut ibv_mr,
+    flags: c_int,
+    pd: *mut ibv_pd,
+    address: *mut c_void,
+    length: size_t,
+    access: c_int,
+) -> Result<(), Errno> {
+    const KNOWN: c_int =
+        IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
+    let has = |bit: c_int| flags & bit != 0;
+    let moves = has(IBV_REREG_MR_CHANGE_TRANSLATION);
+    let empty = moves && (length == 0 || address.is_null());
+    let stray_access = access != 0 && !has(IBV_REREG_MR_CHANGE_ACCESS);
+    if flags == 0 || flags & !KNOWN != 0 || empty || stray_access {
+        return Err(Errno::INVALID);
+    }
+    // SAFETY: by the contract.
+    let (body, domain) = unsafe {
+        let domain = match has(IBV_REREG_MR_CHANGE_PD) {
+            true => Some(Handle::<ibv_pd, Domain>::borrow(pd)?),
+            false => None,
+        };
+        (Handle::<ibv_mr, Mr>::borrow(mr)?, domain)
+    };
+    body.change(&Change {
+        domain,
+        range: moves.then(|| (address.expose_provenance(), length)),
+        flags: has(IBV_REREG_MR_CHANGE_ACCESS).then_some(access as c_uint),
+    })?;
+    // SAFETY: the region and its new PD are alive.
+    unsafe {
+        if domain.is_some() {
+            (*mr).pd = pd;
+            (*mr).context = (*pd).context;
+        }
+        if moves {
+            (*mr).addr = address;
+            (*mr).length = length;
+        }
+        (*mr).lkey = body.region.lkey().0;
+        (*mr).rkey = body.region.rkey().0;
+    }
+    Ok(())
+}
+
+/// `ibv_rereg_mr`. Every failure leaves the old region as it was, which is what
+/// `IBV_REREG_MR_ERR_INPUT` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_rereg_mr(
-    _mr: *mut ibv_mr,
+    mr: *mut ibv_mr,
     flags: c_int,
-    _pd: *mut ibv_pd,
-    _address: *mut c_void,
-    _length: size_t,
-    _access: c_int,
+    pd: *mut ibv_pd,
+    address: *mut c_void,
+    length: size_t,
+    access: c_int,
 ) -> c_int {
-    const KNOWN: c_int = 7;
-    if flags == 0 || flags & !KNOWN != 0 {
-        set_errno(Errno::INVALID);
-        return IBV_REREG_MR_ERR_INPUT;
+    // SAFETY: the program's objects.
+    let changed = guard(|| unsafe { change(mr, flags, pd, address, length, access) });
+    match changed {
+        Ok(()) => 0,
+        Err(errno) => {
+            set_errno(errno);
+            IBV_REREG_MR_ERR_INPUT
+        }
     }
-    set_errno(Errno::NOT_SUPPORTED);
-    IBV_REREG_MR_ERR_CMD
 }
 
 /// Behind the opaque `struct ibv_buf`.

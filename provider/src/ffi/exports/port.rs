@@ -39,6 +39,7 @@ fn attributes(context: *mut ibv_context, port: u8) -> Result<ibv_port_attr, Errn
     Ok(identity::port_attributes(
         device.capabilities(),
         context.adapter.host(),
+        device.link_is_up(),
     ))
 }
 

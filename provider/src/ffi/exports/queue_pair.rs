@@ -2,63 +2,86 @@
 
 use super::super::boundary::{pointer, status};
 use super::super::handle::{Handle, zeroed};
-use super::super::objects::{Cq, Qp};
+use super::super::objects::{Context, Cq, Qp};
 use super::super::ops;
 use crate::domain::Domain;
 use crate::errno::Errno;
 use crate::ffi::abi::*;
-use crate::qp;
+use crate::qp::{self, Queues};
+use crate::srq::Srq;
+use crate::xrc::Xrcd;
 use libc::{c_int, c_void};
+
+/// Gives a QP to the program.
+///
+/// # Safety
+/// `context`, `pd` and the objects in `created` are null or objects of this library.
+unsafe fn give(
+    context: *mut ibv_context,
+    pd: *mut ibv_pd,
+    inner: qp::Qp,
+    extended: bool,
+    created: &ibv_qp_init_attr,
+) -> *mut ibv_qp {
+    // SAFETY: the struct has integers, pointers, `Option`s of functions, and mutex and condition,
+    // which zeros initialise.
+    let mut public: ibv_qp_ex = unsafe { zeroed() };
+    let base = &mut public.qp_base;
+    base.context = context;
+    base.qp_context = created.qp_context;
+    base.pd = pd;
+    base.send_cq = created.send_cq;
+    base.recv_cq = created.recv_cq;
+    base.srq = created.srq;
+    base.handle = super::next_handle();
+    base.qp_num = inner.pair.number().0;
+    base.state = IBV_QPS_RESET;
+    base.qp_type = created.qp_type;
+    if extended {
+        ops::fill_qp(&mut public);
+    }
+    let source = inner.source.clone();
+    let qp: *mut ibv_qp = Handle::give(public, Qp::new(inner, extended, *created)).cast();
+    source.set_address(qp.expose_provenance());
+    qp
+}
 
 /// Creates a QP; `attr.cap` becomes what was really given.
 ///
 /// # Safety
-/// `pd` and the CQs in `attr` are null or objects of this library.
+/// `pd` and the queues in `attr` are null or objects of this library.
 unsafe fn create(
     pd: *mut ibv_pd,
     attr: &mut ibv_qp_init_attr,
     extended: bool,
 ) -> Result<*mut ibv_qp, Errno> {
+    if attr.qp_type == IBV_QPT_XRC_SEND {
+        // It has no receives, whatever the program says.
+        attr.recv_cq = std::ptr::null_mut();
+        attr.srq = std::ptr::null_mut();
+        attr.cap.max_recv_wr = 0;
+        attr.cap.max_recv_sge = 0;
+    }
     // SAFETY: by the contract.
-    let (domain, send_cq, receive_cq) = unsafe {
-        (
-            Handle::<ibv_pd, Domain>::borrow(pd)?,
-            Handle::<ibv_cq_ex, Cq>::borrow(attr.send_cq)?,
-            Handle::<ibv_cq_ex, Cq>::borrow(attr.recv_cq)?,
-        )
+    let (domain, queues) = unsafe {
+        let receive_cq = match attr.recv_cq.is_null() {
+            true => None,
+            false => Some(&**Handle::<ibv_cq_ex, Cq>::borrow(attr.recv_cq)?),
+        };
+        let srq = match attr.srq.is_null() {
+            true => None,
+            false => Some(Handle::<ibv_srq, Srq>::borrow(attr.srq)?),
+        };
+        let queues = Queues {
+            send_cq: Handle::<ibv_cq_ex, Cq>::borrow(attr.send_cq)?,
+            receive_cq,
+            srq,
+        };
+        (Handle::<ibv_pd, Domain>::borrow(pd)?, queues)
     };
-    if !attr.srq.is_null() {
-        return Err(Errno::NOT_SUPPORTED);
-    }
-    let queues = [&send_cq.queue, &receive_cq.queue];
-    let inner = qp::Qp::create(
-        &domain.adapter,
-        &domain.protection,
-        &domain.events,
-        queues,
-        attr,
-    )?;
-    // SAFETY: the struct has integers, pointers, `Option`s of functions, and mutex and condition,
-    // which zeros initialise.
-    let mut public: ibv_qp_ex = unsafe { zeroed() };
-    let base = &mut public.qp_base;
-    // SAFETY: the program's PD is alive.
-    base.context = unsafe { (*pd).context };
-    base.qp_context = attr.qp_context;
-    base.pd = pd;
-    base.send_cq = attr.send_cq;
-    base.recv_cq = attr.recv_cq;
-    base.handle = super::next_handle();
-    base.qp_num = inner.pair.number().0;
-    base.state = IBV_QPS_RESET;
-    base.qp_type = attr.qp_type;
-    if extended {
-        ops::fill_qp(&mut public);
-    }
-    let source = inner.source.clone();
-    let qp: *mut ibv_qp = Handle::give(public, Qp::new(inner, extended, *attr)).cast();
-    source.set_address(qp.expose_provenance());
-    Ok(qp)
+    let inner = qp::Qp::create(domain, &queues, attr)?;
+    // SAFETY: the program's PD is alive; by the contract.
+    Ok(unsafe { give((*pd).context, pd, inner, extended, attr) })
 }
 
 /// `ibv_create_qp`.
@@ -75,13 +98,15 @@ pub unsafe extern "C" fn ibv_create_qp(
 
 /// `ibv_create_qp_ex`.
 pub(in super::super) unsafe extern "C" fn create_qp_ex(
-    _context: *mut ibv_context,
+    context: *mut ibv_context,
     attr: *mut ibv_qp_init_attr_ex,
 ) -> *mut ibv_qp {
     pointer(|| {
-        // SAFETY: the program's struct.
-        let attr = unsafe { attr.as_mut() }.ok_or(Errno::INVALID)?;
-        let extended = qp::check_extended(attr)?;
+        // SAFETY: the program's context and struct.
+        let (body, attr) = unsafe { (Context::borrow(context)?, attr.as_mut()) };
+        let attr = attr.ok_or(Errno::INVALID)?;
+        let limits = body.adapter.device()?.capabilities();
+        let extended = qp::check_extended(attr, limits)?;
         let mut plain = ibv_qp_init_attr {
             qp_context: attr.qp_context,
             send_cq: attr.send_cq,
@@ -91,10 +116,65 @@ pub(in super::super) unsafe extern "C" fn create_qp_ex(
             qp_type: attr.qp_type,
             sq_sig_all: attr.sq_sig_all,
         };
+        if attr.qp_type == IBV_QPT_XRC_RECV {
+            // SAFETY: the program's domain.
+            let xrcd = unsafe { Handle::<ibv_xrcd, Xrcd>::borrow(attr.xrcd)? };
+            let inner = qp::Qp::create_target(xrcd, &body.events)?;
+            let created = target_attributes(attr.qp_context);
+            // SAFETY: the program's context is alive.
+            return Ok(unsafe { give(context, std::ptr::null_mut(), inner, false, &created) });
+        }
         // SAFETY: the program's objects.
         let qp = unsafe { create(attr.pd, &mut plain, extended)? };
         attr.cap = plain.cap;
         Ok(qp)
+    })
+}
+
+/// What an XRC target QP was created with: nothing but its type.
+fn target_attributes(qp_context: *mut c_void) -> ibv_qp_init_attr {
+    ibv_qp_init_attr {
+        qp_context,
+        send_cq: std::ptr::null_mut(),
+        recv_cq: std::ptr::null_mut(),
+        srq: std::ptr::null_mut(),
+        cap: ibv_qp_cap {
+            max_send_wr: 0,
+            max_recv_wr: 0,
+            max_send_sge: 0,
+            max_recv_sge: 0,
+            max_inline_data: 0,
+        },
+        qp_type: IBV_QPT_XRC_RECV,
+        sq_sig_all: 0,
+    }
+}
+
+/// `ibv_open_qp`: a further handle of an XRC target QP.
+pub(in super::super) unsafe extern "C" fn open_qp(
+    context: *mut ibv_context,
+    attr: *mut ibv_qp_open_attr,
+) -> *mut ibv_qp {
+    pointer(|| {
+        // SAFETY: the program's context and struct.
+        let (body, attr) = unsafe { (Context::borrow(context)?, attr.as_ref()) };
+        let attr = attr.ok_or(Errno::INVALID)?;
+        qp::check_open(attr)?;
+        // SAFETY: the program's domain.
+        let xrcd = unsafe { Handle::<ibv_xrcd, Xrcd>::borrow(attr.xrcd)? };
+        let inner = qp::Qp::open_target(xrcd, &body.events, attr.qp_num)?;
+        let state = inner.query()?.qp_state;
+        let has_context = attr.comp_mask & IBV_QP_OPEN_ATTR_CONTEXT != 0;
+        let created = target_attributes(match has_context {
+            true => attr.qp_context,
+            false => std::ptr::null_mut(),
+        });
+        // SAFETY: the program's context is alive, and so is the new QP.
+        unsafe {
+            let qp = give(context, std::ptr::null_mut(), inner, false, &created);
+            (*qp).state = state;
+            Ok(qp)
+        }
     })
 }
 
@@ -153,34 +233,57 @@ pub unsafe extern "C" fn ibv_query_qp_data_in_order(
     0
 }
 
-/// `ibv_set_ece`: there is nothing to negotiate.
+/// `ibv_set_ece`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_set_ece(_qp: *mut ibv_qp, _ece: *mut ibv_ece) -> c_int {
-    status(|| Err(Errno::NOT_SUPPORTED))
+pub unsafe extern "C" fn ibv_set_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
+    status(|| {
+        // SAFETY: the program's QP and struct.
+        let (body, ece) = unsafe { (Handle::<ibv_qp_ex, Qp>::borrow(qp)?, ece.as_ref()) };
+        body.set_enhancements(ece.ok_or(Errno::INVALID)?)
+    })
 }
 
-/// `ibv_query_ece`: there is nothing to negotiate.
+/// `ibv_query_ece`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_ece(_qp: *mut ibv_qp, _ece: *mut ibv_ece) -> c_int {
-    status(|| Err(Errno::NOT_SUPPORTED))
+pub unsafe extern "C" fn ibv_query_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
+    status(|| {
+        // SAFETY: the program's QP and struct.
+        let (body, ece) = unsafe { (Handle::<ibv_qp_ex, Qp>::borrow(qp)?, ece.as_mut()) };
+        *ece.ok_or(Errno::INVALID)? = body.enhancements()?;
+        Ok(())
+    })
 }
 
-/// `ibv_attach_mcast`.
+/// Attaches a QP to a multicast group, or detaches it.
+///
+/// # Safety
+/// The program's QP and GID.
+unsafe fn set_multicast(qp: *mut ibv_qp, group: *const ibv_gid, attached: bool) -> c_int {
+    status(|| {
+        // SAFETY: by the contract.
+        let (body, group) = unsafe { (Handle::<ibv_qp_ex, Qp>::borrow(qp)?, group.as_ref()) };
+        body.set_multicast(group.ok_or(Errno::INVALID)?.raw, attached)
+    })
+}
+
+/// `ibv_attach_mcast`. Ethernet has no LID to look at.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_attach_mcast(
-    _qp: *mut ibv_qp,
-    _gid: *const c_void,
+    qp: *mut ibv_qp,
+    group: *const ibv_gid,
     _lid: u16,
 ) -> c_int {
-    status(|| Err(Errno::NOT_SUPPORTED))
+    // SAFETY: the program's QP and GID.
+    unsafe { set_multicast(qp, group, true) }
 }
 
 /// `ibv_detach_mcast`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_detach_mcast(
-    _qp: *mut ibv_qp,
-    _gid: *const c_void,
+    qp: *mut ibv_qp,
+    group: *const ibv_gid,
     _lid: u16,
 ) -> c_int {
-    status(|| Err(Errno::NOT_SUPPORTED))
+    // SAFETY: the program's QP and GID.
+    unsafe { set_multicast(qp, group, false) }
 }

@@ -48,7 +48,6 @@ macro_rules! nothing {
 }
 
 null! {
-    ibv_create_srq
     ibv_reg_dmabuf_mr
     ibv_import_device ibv_import_pd ibv_import_mr ibv_import_dm
     ibv_alloc_dmah
@@ -56,8 +55,6 @@ null! {
 }
 
 errno! {
-    ibv_modify_srq ibv_query_srq ibv_destroy_srq
-    ibv_resize_cq
     ibv_dealloc_dmah
     _ibv_query_comp_cntr_caps ibv_destroy_comp_cntr ibv_qp_attach_comp_cntr
     ibv_inc_comp_cntr ibv_inc_err_comp_cntr ibv_set_comp_cntr ibv_set_err_comp_cntr

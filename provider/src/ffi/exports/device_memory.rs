@@ -1,0 +1,120 @@
+//! Device memory.
+
+use super::super::boundary::{pointer, status};
+use super::super::handle::Handle;
+use super::super::objects::Context;
+use crate::dm::Dm;
+use crate::domain::Domain;
+use crate::errno::Errno;
+use crate::ffi::abi::*;
+use crate::mr::Mr;
+use libc::{c_int, c_uint, c_void, size_t};
+
+/// `ibv_alloc_dm`.
+pub(in super::super) unsafe extern "C" fn alloc_dm(
+    context: *mut ibv_context,
+    attr: *mut ibv_alloc_dm_attr,
+) -> *mut ibv_dm {
+    pointer(|| {
+        // SAFETY: the program's context and struct.
+        let (body, attr) = unsafe { (Context::borrow(context)?, attr.as_ref()) };
+        let memory = Dm::allocate(&body.adapter, attr.ok_or(Errno::INVALID)?)?;
+        let public = ibv_dm {
+            context,
+            memcpy_to_dm: Some(memcpy_to_dm),
+            memcpy_from_dm: Some(memcpy_from_dm),
+            comp_mask: 0,
+            handle: super::next_handle(),
+        };
+        Ok(Handle::give(public, memory).cast())
+    })
+}
+
+/// `ibv_free_dm`.
+pub(in super::super) unsafe extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
+    status(|| {
+        // SAFETY: the program passes a memory of this library and uses it no more if this succeeds.
+        unsafe {
+            Handle::<ibv_dm, Dm>::borrow(dm)?.free()?;
+            Handle::<ibv_dm, Dm>::take(dm);
+        }
+        Ok(())
+    })
+}
+
+/// `ibv_memcpy_to_dm`.
+unsafe extern "C" fn memcpy_to_dm(
+    dm: *mut ibv_dm,
+    offset: u64,
+    source: *const c_void,
+    length: size_t,
+) -> c_int {
+    status(|| {
+        // SAFETY: the program's memory.
+        let memory = unsafe { Handle::<ibv_dm, Dm>::borrow(dm)? };
+        memory.check_copy(offset, length)?;
+        if length == 0 {
+            return Ok(());
+        }
+        if source.is_null() {
+            return Err(Errno::INVALID);
+        }
+        // SAFETY: the program has `length` readable bytes there.
+        let source = unsafe { std::slice::from_raw_parts(source.cast(), length) };
+        memory.copy_in(offset, source)
+    })
+}
+
+/// `ibv_memcpy_from_dm`.
+unsafe extern "C" fn memcpy_from_dm(
+    destination: *mut c_void,
+    dm: *mut ibv_dm,
+    offset: u64,
+    length: size_t,
+) -> c_int {
+    status(|| {
+        // SAFETY: the program's memory.
+        let memory = unsafe { Handle::<ibv_dm, Dm>::borrow(dm)? };
+        memory.check_copy(offset, length)?;
+        if length == 0 {
+            return Ok(());
+        }
+        if destination.is_null() {
+            return Err(Errno::INVALID);
+        }
+        let destination: *mut u8 = destination.cast();
+        // SAFETY: the program has `length` writable bytes there; they need not be initialised, so
+        // they become so first.
+        let destination = unsafe {
+            destination.write_bytes(0, length);
+            std::slice::from_raw_parts_mut(destination, length)
+        };
+        memory.copy_out(offset, destination)
+    })
+}
+
+/// `ibv_reg_dm_mr`.
+pub(in super::super) unsafe extern "C" fn reg_dm_mr(
+    pd: *mut ibv_pd,
+    dm: *mut ibv_dm,
+    offset: u64,
+    length: size_t,
+    access: c_uint,
+) -> *mut ibv_mr {
+    pointer(|| {
+        // SAFETY: the program's objects.
+        let (domain, memory) = unsafe {
+            (
+                Handle::<ibv_pd, Domain>::borrow(pd)?,
+                Handle::<ibv_dm, Dm>::borrow(dm)?,
+            )
+        };
+        let region = Mr::of_device_memory(domain, memory, offset, length, access)?;
+        Ok(super::memory::give(
+            pd,
+            std::ptr::null_mut(),
+            length,
+            region,
+        ))
+    })
+}

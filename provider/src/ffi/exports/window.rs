@@ -1,0 +1,100 @@
+//! Memory windows.
+
+use super::super::boundary::{pointer, status};
+use super::super::handle::Handle;
+use super::super::objects::{Mw, Qp};
+use super::super::request::binding;
+use crate::builder::request;
+use crate::domain::Domain;
+use crate::errno::Errno;
+use crate::ffi::abi::*;
+use ferroce_driver::{Destination, MemoryWindow, SendData, WindowType};
+use libc::c_int;
+
+/// `ibv_alloc_mw`.
+pub(in super::super) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: c_int) -> *mut ibv_mw {
+    pointer(|| {
+        // SAFETY: the program passes a PD of this library.
+        let domain = unsafe { Handle::<ibv_pd, Domain>::borrow(pd)? };
+        domain.adapter.check()?;
+        let window_type = match kind {
+            IBV_MW_TYPE_1 => WindowType::One,
+            IBV_MW_TYPE_2 => WindowType::Two,
+            _ => return Err(Errno::INVALID),
+        };
+        let window = MemoryWindow::alloc(&domain.protection, window_type)?;
+        let public = ibv_mw {
+            // SAFETY: the program's PD is alive.
+            context: unsafe { (*pd).context },
+            pd,
+            rkey: window.rkey().0,
+            handle: super::next_handle(),
+            r#type: kind,
+        };
+        let body = Mw {
+            adapter: domain.adapter.clone(),
+            window,
+            kind,
+            _lease: domain.lease(),
+        };
+        Ok(Handle::give(public, body).cast())
+    })
+}
+
+/// `ibv_dealloc_mw`, bound or not.
+pub(in super::super) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
+    status(|| {
+        // SAFETY: the program passes a window of this library and uses it no more if this succeeds.
+        unsafe {
+            let body = Handle::<ibv_mw, Mw>::borrow(mw)?;
+            body.adapter.check()?;
+            body.window.dealloc()?;
+            Handle::<ibv_mw, Mw>::take(mw);
+        }
+        Ok(())
+    })
+}
+
+/// The key that a window has after it is bound once more: the same with the next variant.
+fn next_key(r_key: u32) -> u32 {
+    r_key & !0xff | r_key.wrapping_add(1) & 0xff
+}
+
+/// `ibv_bind_mw`: windows of type 1, which get a new key.
+pub(in super::super) unsafe extern "C" fn bind_mw(
+    qp: *mut ibv_qp,
+    mw: *mut ibv_mw,
+    bind: *mut ibv_mw_bind,
+) -> c_int {
+    status(|| {
+        // SAFETY: the program's objects and struct.
+        let (body, window, bind) = unsafe {
+            (
+                Handle::<ibv_qp_ex, Qp>::borrow(qp)?,
+                Handle::<ibv_mw, Mw>::borrow(mw)?,
+                bind.as_ref().ok_or(Errno::INVALID)?,
+            )
+        };
+        body.adapter.check()?;
+        if window.kind != IBV_MW_TYPE_1 {
+            return Err(Errno::INVALID);
+        }
+        // SAFETY: the program's window is alive.
+        let r_key = next_key(unsafe { (*mw).rkey });
+        // SAFETY: the program's window and region.
+        let operation = unsafe { binding(mw, r_key, &bind.bind_info)? };
+        let no_data = SendData::ScatterGather(&[]);
+        let to_nobody = Destination::Connected;
+        let mut batch = body.pair.send_queue().ok_or(Errno::INVALID)?.lock();
+        batch.post(&request(
+            bind.wr_id,
+            bind.send_flags,
+            operation,
+            to_nobody,
+            no_data,
+        ))?;
+        // SAFETY: the window is alive; who binds it from two threads has to take care.
+        unsafe { (*mw).rkey = r_key };
+        Ok(())
+    })
+}

@@ -1,0 +1,34 @@
+//! XRC domains.
+
+use super::super::boundary::{pointer, status};
+use super::super::handle::Handle;
+use super::super::objects::Context;
+use crate::errno::Errno;
+use crate::ffi::abi::*;
+use crate::xrc::Xrcd;
+use libc::c_int;
+
+/// `ibv_open_xrcd`.
+pub(in super::super) unsafe extern "C" fn open_xrcd(
+    context: *mut ibv_context,
+    attr: *mut ibv_xrcd_init_attr,
+) -> *mut ibv_xrcd {
+    pointer(|| {
+        // SAFETY: the program's context and struct.
+        let (body, attr) = unsafe { (Context::borrow(context)?, attr.as_ref()) };
+        let xrcd = Xrcd::open(&body.adapter, attr.ok_or(Errno::INVALID)?)?;
+        Ok(Handle::give(ibv_xrcd { context }, xrcd).cast())
+    })
+}
+
+/// `ibv_close_xrcd`.
+pub(in super::super) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
+    status(|| {
+        // SAFETY: the program passes a domain of this library and uses it no more if this succeeds.
+        unsafe {
+            Handle::<ibv_xrcd, Xrcd>::borrow(xrcd)?.close()?;
+            Handle::<ibv_xrcd, Xrcd>::take(xrcd);
+        }
+        Ok(())
+    })
+}

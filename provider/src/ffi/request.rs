@@ -1,0 +1,169 @@
+//! From what a program passes to a work request: lists, inline data, windows, destinations. Both
+//! ways of posting use it.
+
+use super::handle::Handle;
+use super::objects::{Ah, Mw, Qp};
+use crate::builder::Target;
+use crate::errno::Errno;
+use crate::ffi::abi::*;
+use crate::mr::Mr;
+use ferroce_driver::{
+    DataSegment, LKey, RKey, RemoteAddress, SendOperation, WindowAccess, WindowBinding,
+};
+use std::sync::Arc;
+
+/// Elements of an inline work request at most.
+const MAX_INLINE_PIECES: usize = 16;
+/// Bits of a key that software chooses.
+const KEY_VARIANT: u32 = 0xff;
+
+const _: () = {
+    // Scatter lists are handed to the driver where they lie.
+    assert!(size_of::<ibv_sge>() == size_of::<DataSegment>());
+    assert!(std::mem::offset_of!(ibv_sge, addr) == std::mem::offset_of!(DataSegment, address));
+    assert!(std::mem::offset_of!(ibv_sge, length) == std::mem::offset_of!(DataSegment, length));
+    assert!(std::mem::offset_of!(ibv_sge, lkey) == std::mem::offset_of!(DataSegment, l_key));
+};
+
+/// A scatter list of the program.
+///
+/// # Safety
+/// `list` points to `count` elements that stay unchanged for `'a`, unless `count` is zero.
+#[inline]
+pub(super) unsafe fn scatter_list<'a>(
+    list: *const ibv_sge,
+    count: usize,
+) -> Result<&'a [DataSegment], Errno> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    if list.is_null() {
+        return Err(Errno::INVALID);
+    }
+    // SAFETY: by the contract; the layouts are equal by the assertions above, and both are plain
+    // integers.
+    Ok(unsafe { std::slice::from_raw_parts(list.cast(), count) })
+}
+
+/// Memory of the program that is copied now.
+///
+/// # Safety `address` is readable for `length` bytes, which stay unchanged for `'a`, unless
+/// `length` is zero.
+#[inline]
+pub(super) unsafe fn piece<'a>(address: u64, length: usize) -> &'a [u8] {
+    if length == 0 {
+        return &[];
+    }
+    // SAFETY: by the contract; the address is one of this process, with its provenance exposed by
+    // the program.
+    unsafe {
+        std::slice::from_raw_parts(std::ptr::with_exposed_provenance(address as usize), length)
+    }
+}
+
+/// Collects `count` pieces of inline data for `post`.
+#[inline]
+pub(super) fn with_pieces<'a, R>(
+    count: usize,
+    piece: impl Fn(usize) -> &'a [u8],
+    post: impl FnOnce(&[&'a [u8]]) -> Result<R, Errno>,
+) -> Result<R, Errno> {
+    if count == 1 {
+        return post(&[piece(0)]);
+    }
+    if count > MAX_INLINE_PIECES {
+        return Err(Errno::INVALID);
+    }
+    let mut pieces: [&[u8]; MAX_INLINE_PIECES] = [&[]; MAX_INLINE_PIECES];
+    for (index, slot) in pieces.iter_mut().take(count).enumerate() {
+        *slot = piece(index);
+    }
+    post(&pieces[..count])
+}
+
+/// Memory of the peer.
+#[inline]
+pub(super) fn remote(r_key: u32, virtual_address: u64) -> RemoteAddress {
+    RemoteAddress {
+        virtual_address,
+        r_key: RKey(r_key),
+    }
+}
+
+/// Destination of a datagram.
+///
+/// # Errors
+/// `EINVAL` for no address handle, or one of another protection domain (IBTA vol 1, 10.2.2.2).
+///
+/// # Safety
+/// `ah` is null or an address handle of this library.
+#[inline]
+pub(super) unsafe fn datagram(
+    qp: &Qp,
+    ah: *mut ibv_ah,
+    qpn: u32,
+    q_key: u32,
+) -> Result<Target, Errno> {
+    // SAFETY: by the contract.
+    let ah = unsafe { Handle::<ibv_ah, Ah>::borrow(ah)? };
+    if !qp
+        .pair
+        .pd()
+        .is_some_and(|pd| Arc::ptr_eq(pd, &ah.protection))
+    {
+        return Err(Errno::INVALID);
+    }
+    Ok(Target::Datagram {
+        path: ah.path,
+        qpn,
+        q_key,
+    })
+}
+
+/// What a window is to be bound to. Whether region and rights allow it, the device finds out.
+///
+/// # Errors
+/// `EINVAL` for no window, a key of another one, no region though there are bytes, rights that
+/// windows do not have, and a window of type 1 that begins at zero.
+///
+/// # Safety
+/// Window and region are null or of this library.
+pub(super) unsafe fn binding(
+    mw: *mut ibv_mw,
+    r_key: u32,
+    info: &ibv_mw_bind_info,
+) -> Result<SendOperation, Errno> {
+    const RIGHTS: u32 = IBV_ACCESS_LOCAL_WRITE
+        | IBV_ACCESS_REMOTE_WRITE
+        | IBV_ACCESS_REMOTE_READ
+        | IBV_ACCESS_REMOTE_ATOMIC
+        | IBV_ACCESS_ZERO_BASED;
+    // SAFETY: by the contract.
+    let (window, region) = unsafe {
+        let region = match info.mr.is_null() {
+            true => None,
+            false => Some(Handle::<ibv_mr, Mr>::borrow(info.mr)?),
+        };
+        (Handle::<ibv_mw, Mw>::borrow(mw)?, region)
+    };
+    let flags = info.mw_access_flags;
+    let has = |bit: u32| flags & bit != 0;
+    let other_window = (r_key ^ window.window.rkey().0) & !KEY_VARIANT != 0;
+    let no_region = region.is_none() && (info.length != 0 || info.addr != 0);
+    let based = has(IBV_ACCESS_ZERO_BASED) && window.kind == IBV_MW_TYPE_1;
+    if other_window || no_region || based || flags & !RIGHTS != 0 {
+        return Err(Errno::INVALID);
+    }
+    Ok(SendOperation::BindWindow(WindowBinding {
+        r_key: RKey(r_key),
+        l_key: region.map_or(LKey(0), |region| region.region.lkey()),
+        address: info.addr,
+        length: info.length,
+        access: WindowAccess {
+            remote_write: has(IBV_ACCESS_REMOTE_WRITE),
+            remote_read: has(IBV_ACCESS_REMOTE_READ),
+            remote_atomic: has(IBV_ACCESS_REMOTE_ATOMIC),
+            zero_based: has(IBV_ACCESS_ZERO_BASED),
+        },
+    }))
+}

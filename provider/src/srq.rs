@@ -1,0 +1,140 @@
+//! Shared receive queues: what may be asked of them.
+
+use crate::adapter::{Adapter, Object};
+use crate::cq::Cq;
+use crate::domain::Domain;
+use crate::errno::Errno;
+use crate::event::Source;
+use crate::ffi::abi::*;
+use crate::use_count::Lease;
+use crate::xrc::Xrcd;
+use ferroce_driver::{SharedReceiveQueue, SharedReceiveQueueConfig};
+use libc::c_int;
+use std::sync::Arc;
+
+/// A shared receive queue with what ties it to its context.
+pub struct Srq {
+    pub adapter: Arc<Adapter>,
+    pub queue: Arc<SharedReceiveQueue>,
+    pub source: Arc<Source>,
+    /// Whether it takes the receives of XRC target QPs.
+    pub is_xrc: bool,
+    _domain: Lease,
+    _xrcd: Option<Lease>,
+}
+
+impl Srq {
+    /// Creates an SRQ of at least the given size. `attr` becomes what was really given; its limit
+    /// is not looked at.
+    ///
+    /// # Errors
+    /// `EINVAL` for sizes beyond the device's.
+    pub fn create(
+        domain: &Domain,
+        xrc: Option<(&Xrcd, &Cq)>,
+        attr: &mut ibv_srq_attr,
+    ) -> Result<Self, Errno> {
+        let limits = domain.adapter.device()?.capabilities();
+        if limits.max_srq == 0 {
+            return Err(Errno::NOT_SUPPORTED);
+        }
+        let fits = attr.max_wr <= limits.max_srq_wr && attr.max_sge <= limits.max_srq_sge;
+        if attr.max_wr == 0 || !fits {
+            return Err(Errno::INVALID);
+        }
+        let config = SharedReceiveQueueConfig {
+            max_wr: attr.max_wr,
+            max_sge: attr.max_sge,
+            limit: 0,
+            xrc: xrc.map(|(xrcd, cq)| (xrcd.shared.domain.clone(), cq.queue.clone())),
+        };
+        let queue = SharedReceiveQueue::create(&domain.protection, &config)?;
+        attr.max_wr = queue.max_wr();
+        attr.max_sge = queue.max_sge();
+        let source = Arc::new(Source::default());
+        let object = Object::SharedReceiveQueue(queue.number());
+        domain.adapter.add(object, &domain.events, &source);
+        Ok(Self {
+            adapter: domain.adapter.clone(),
+            queue,
+            source,
+            is_xrc: xrc.is_some(),
+            _domain: domain.lease(),
+            _xrcd: xrc.map(|(xrcd, _)| xrcd.lease()),
+        })
+    }
+
+    /// `ibv_modify_srq`.
+    ///
+    /// # Errors
+    /// `EINVAL` for a limit beyond the size, and for a resize, which the device's attributes do not
+    /// promise (`IBV_DEVICE_SRQ_RESIZE`).
+    pub fn modify(&self, attr: &ibv_srq_attr, mask: c_int) -> Result<(), Errno> {
+        self.adapter.check()?;
+        if mask & !IBV_SRQ_LIMIT != 0 {
+            return Err(Errno::INVALID);
+        }
+        if mask & IBV_SRQ_LIMIT != 0 {
+            self.queue.modify_limit(attr.srq_limit)?;
+        }
+        Ok(())
+    }
+
+    /// `ibv_query_srq`.
+    pub fn query(&self) -> Result<ibv_srq_attr, Errno> {
+        self.adapter.check()?;
+        let now = self.queue.query()?;
+        Ok(ibv_srq_attr {
+            max_wr: now.max_wr,
+            max_sge: now.max_sge,
+            srq_limit: now.limit,
+        })
+    }
+
+    /// Destroys the SRQ and purges the events that nobody has read.
+    ///
+    /// # Errors
+    /// `EBUSY` while QPs use it; nothing has changed then.
+    pub fn destroy(&self) -> Result<(), Errno> {
+        self.adapter.check()?;
+        self.queue.destroy()?;
+        let object = Object::SharedReceiveQueue(self.queue.number());
+        self.adapter.remove(object, &self.source);
+        Ok(())
+    }
+}
+
+/// Kinds of SRQ that `ibv_create_srq_ex` may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Basic,
+    Xrc,
+}
+
+/// Checks the extended attributes of `ibv_create_srq_ex`.
+///
+/// # Errors
+/// `EINVAL` when something is missing, `EOPNOTSUPP` for tag matching and unknown attributes.
+pub fn check_extended(attr: &ibv_srq_init_attr_ex) -> Result<Kind, Errno> {
+    const KNOWN: u32 = IBV_SRQ_INIT_ATTR_TYPE
+        | IBV_SRQ_INIT_ATTR_PD
+        | IBV_SRQ_INIT_ATTR_XRCD
+        | IBV_SRQ_INIT_ATTR_CQ;
+    let has = |bit: u32| attr.comp_mask & bit != 0;
+    let kind = if has(IBV_SRQ_INIT_ATTR_TYPE) {
+        attr.srq_type
+    } else {
+        IBV_SRQT_BASIC
+    };
+    if attr.comp_mask & !KNOWN != 0 || kind == IBV_SRQT_TM {
+        return Err(Errno::NOT_SUPPORTED);
+    }
+    if !has(IBV_SRQ_INIT_ATTR_PD) {
+        return Err(Errno::INVALID);
+    }
+    match kind {
+        IBV_SRQT_BASIC => Ok(Kind::Basic),
+        IBV_SRQT_XRC if has(IBV_SRQ_INIT_ATTR_XRCD) && has(IBV_SRQ_INIT_ATTR_CQ) => Ok(Kind::Xrc),
+        _ => Err(Errno::INVALID),
+    }
+}
