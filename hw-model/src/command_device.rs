@@ -38,6 +38,9 @@ impl<P: Port> Nic<P> {
         let config = &self.config;
         let mut features = DeviceFeatures::default();
         features.set_reliable_connected(true);
+        features.set_unreliable_connected(true);
+        features.set_unreliable_datagram(true);
+        features.set_extended_reliable_connected(true);
         features.set_shared_receive_queues(true);
         features.set_atomics(true);
         features.set_global_atomics(config.global_atomics);

@@ -14,8 +14,8 @@ use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use ferroce_spec::eqe::{Eqe, EventType};
 use ferroce_spec::register::{EventQueueDoorbell, offset};
 use ferroce_spec::wqe::{
-    AddressPath, BLOCK_SIZE, ControlSegment, ControlWord, DataSegment, DatagramSegment, L_KEY_END,
-    RemoteAddressSegment, SendOpcode, SharedReceiveSegment, VLAN_NONE,
+    AddressPath, AtomicSegment, BLOCK_SIZE, ControlSegment, ControlWord, DataSegment,
+    DatagramSegment, L_KEY_END, RemoteAddressSegment, SendOpcode, SharedReceiveSegment, VLAN_NONE,
 };
 use ferroce_wire::Gid;
 use zerocopy::IntoBytes;
@@ -69,6 +69,7 @@ pub struct TestQp {
 pub struct Request<'a> {
     pub immediate: Option<[u8; 4]>,
     pub remote: Option<(u64, u32)>,
+    pub atomic: Option<AtomicSegment>,
     pub datagram: Option<DatagramSegment>,
     pub srqn: u32,
     pub solicited: bool,
@@ -346,6 +347,9 @@ impl Machine {
                 reserved: 0,
             };
             segments.extend(segment.as_bytes());
+        }
+        if let Some(atomic) = request.atomic {
+            segments.extend(atomic.as_bytes());
         }
         if let Some(datagram) = request.datagram {
             segments.extend(datagram.as_bytes());
