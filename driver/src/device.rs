@@ -269,15 +269,9 @@ impl Device {
         &self.tables.mtt
     }
 
-    /// A key variant that differs from the last ones and from that of `present`, so that a stale
-    /// key is noticed.
-    pub(crate) fn next_key_variant(&self, present: Option<u32>) -> u8 {
-        let next = || self.key_variant.fetch_add(1, Ordering::Relaxed);
-        let variant = next();
-        if present.is_some_and(|key| key as u8 == variant) {
-            return variant.wrapping_add(1);
-        }
-        variant
+    /// A key variant that differs from the last ones, so that a stale key is noticed.
+    pub(crate) fn next_key_variant(&self) -> u8 {
+        self.key_variant.fetch_add(1, Ordering::Relaxed)
     }
 
     pub(crate) fn allocate_slot(&self) -> Result<Slot, Error> {

@@ -188,11 +188,11 @@ impl MemoryRegion {
     }
 
     /// Registers `length` bytes of device memory from byte `offset` on. WQEs and peers name the
-    /// first of them `virtual_address`.
+    /// first of them `virtual_address`. There may be none.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] for an empty range, one that does not lie in the device memory,
+    /// [`Error::InvalidArgument`] for a range that does not lie in the device memory,
     /// device memory of another device, or contradicting rights; [`Error::NoResources`].
     pub fn register_device_memory(
         pd: &Arc<ProtectionDomain>,
@@ -212,7 +212,10 @@ impl MemoryRegion {
             length,
             virtual_address,
         };
-        check_range(device, &range)?;
+        if virtual_address.checked_add(length as u64).is_none() {
+            let what = "the memory region wraps around";
+            return Err(Error::InvalidArgument { what });
+        }
         check_access(access)?;
         let backing = Backing::Device {
             place: memory.place(offset, length as u64)?,
@@ -259,7 +262,7 @@ impl MemoryRegion {
     }
 
     fn create(device: &Arc<Device>, region: Region) -> Result<Arc<Self>, Error> {
-        let key = device.create_mr(&region.entry(device.next_key_variant(None)))?;
+        let key = device.create_mr(&region.entry(device.next_key_variant()))?;
         Ok(Arc::new(Self {
             device: Arc::clone(device),
             key: AtomicU32::new(key),
@@ -267,12 +270,12 @@ impl MemoryRegion {
         }))
     }
 
-    /// Local key. Changes with [`MemoryRegion::reregister`].
+    /// Local key.
     pub fn lkey(&self) -> LKey {
         LKey(self.key.load(Ordering::Acquire))
     }
 
-    /// Remote key. Changes with [`MemoryRegion::reregister`].
+    /// Remote key.
     pub fn rkey(&self) -> RKey {
         RKey(self.key.load(Ordering::Acquire))
     }
@@ -294,7 +297,7 @@ impl MemoryRegion {
     }
 
     /// Changes protection domain, memory and rights, or some of them, with one command. The keys
-    /// change.
+    /// stay, because programs have told them to their peers.
     ///
     /// # Errors
     ///
@@ -331,7 +334,7 @@ impl MemoryRegion {
         };
         let pages = pages.transpose()?;
         let key = self.key.load(Ordering::Relaxed);
-        let mut entry = region.entry(self.device.next_key_variant(Some(key)));
+        let mut entry = region.entry(key.to_le_bytes()[0]);
         entry.pd = owner.as_ref().map_or(entry.pd, |owner| owner.pd);
         entry.access = access.into();
         if let Some(pages) = &pages {

@@ -48,7 +48,7 @@ impl MemoryWindow {
         word.set_window_type_2(kind == WindowType::Two);
         let entry = MemoryEntry {
             word,
-            key: device.next_key_variant(None).into(),
+            key: device.next_key_variant().into(),
             pd: pd.number(),
             ..MemoryEntry::default()
         };
