@@ -15,7 +15,7 @@ LIBRARY := $(RELEASE)/lib/libibverbs.so.1
 
 BUILD_PACKAGES := gcc libc6-dev
 DEMO_PACKAGES := perftest
-TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs tshark binutils iproute2
+TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs ucx-utils tshark binutils iproute2
 
 .PHONY: all build demo test bench install packages clean
 

@@ -321,7 +321,7 @@ pub fn free_port() -> u16 {
 }
 
 /// Waits until somebody listens on `port`, without connecting to it.
-fn wait_until_listening(port: u16, server: &mut Process) {
+pub fn wait_until_listening(port: u16, server: &mut Process) {
     let wanted = format!(":{port:04X} ");
     let listens = || {
         ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| {
@@ -385,6 +385,27 @@ impl Pair<'_> {
             scratch,
         }
     }
+}
+
+/// Runs a server, and a client as soon as somebody listens on `port`; fails the test unless both
+/// succeed. Returns the output of server and client.
+pub fn run_pair(
+    scratch: &Scratch,
+    port: u16,
+    server: Command,
+    client: Command,
+) -> (String, String) {
+    let name = format!("server-{port}");
+    let mut server = Process::start(server, scratch, &name, PROCESS_TIMEOUT);
+    wait_until_listening(port, &mut server);
+    let name = format!("client-{port}");
+    let client = Process::start(client, scratch, &name, PROCESS_TIMEOUT);
+    RunningPair {
+        server,
+        client,
+        scratch,
+    }
+    .finish()
 }
 
 /// A server and a client that run.

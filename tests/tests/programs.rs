@@ -1,6 +1,9 @@
-//! Unmodified programs from Debian, each as two processes: what users will do first.
+//! rdma-core's own small programs, unmodified: listings, ping-pongs, the watcher of events.
 
-use ferroce_tests::{PROCESS_TIMEOUT, Pair, Process, Scratch};
+use std::fs;
+use std::time::Duration;
+
+use ferroce_tests::{PROCESS_TIMEOUT, Pair, Process, Scratch, wait_until};
 
 /// Runs one program alone and returns its output.
 fn alone(program: &str, arguments: &[&str]) -> String {
@@ -28,86 +31,77 @@ fn ibv_devinfo_shows_an_active_ethernet_port() {
     }
 }
 
-/// Declares one test for each pair of processes.
-macro_rules! pairs {
-    ($( $test:ident: $program:literal $arguments:tt, client says $expected:literal; )*) => {
+/// Declares one test for each pair of a ping-pong; `client says` is what must be in its output.
+macro_rules! pingpongs {
+    ($( $test:ident: $program:literal $arguments:literal, client says $expected:literal; )*) => {
         $(
             #[test]
             fn $test() {
-                let pair = Pair { program: $program, arguments: &$arguments, options: &[] };
-                let (_, client) = pair.run();
+                let arguments: Vec<_> = $arguments.split_whitespace().collect();
+                let pair = Pair { program: $program, arguments: &arguments, options: &[] };
+                let (server, client) = pair.run();
                 assert!(client.contains($expected), "{client}");
-            }
-        )*
-    };
-}
-
-/// What perftest takes for a ConnectX-5: with that it uses the new send API (`ibv_wr_*`) unless it
-/// is told `--use_old_post_send`.
-const AS_CONNECTX: &[&str] = &["--part-id", "0x1017"];
-
-/// Declares, for each program of perftest, one test of the new send API and one of the old. All
-/// sizes (`-a`) stand in [`pairs`] only: perftest calibrates its clock anew for each of them.
-macro_rules! send_apis {
-    ($( $test:ident: $program:literal $arguments:tt, client says $expected:literal; )*) => {
-        $(
-            mod $test {
-                use super::{AS_CONNECTX, Pair};
-
-                fn run(arguments: &[&str], api: &str) {
-                    let options = AS_CONNECTX;
-                    let (_, client) = Pair { program: $program, arguments, options }.run();
-                    assert!(client.contains(api), "not {api}:\n{client}");
-                    assert!(client.contains($expected), "{client}");
-                }
-
-                #[test]
-                fn new_send_api() {
-                    run(&$arguments, "ibv_wr* API     : ON");
-                }
-
-                #[test]
-                fn old_post_send() {
-                    let arguments = [&$arguments[..], &["--use_old_post_send"]].concat();
-                    run(&arguments, "ibv_wr* API     : OFF");
+                for output in [server, client] {
+                    assert!(!output.contains("invalid data"), "{output}");
                 }
             }
         )*
     };
 }
 
-pairs! {
-    rc_pingpong: "ibv_rc_pingpong" ["-g", "1"], client says "1000 iters in";
-    rc_pingpong_link_local: "ibv_rc_pingpong" ["-g", "0"], client says "1000 iters in";
-    rc_pingpong_events: "ibv_rc_pingpong" ["-g", "1", "-e"], client says "1000 iters in";
-    rc_pingpong_new_send: "ibv_rc_pingpong" ["-g", "1", "-N"], client says "1000 iters in";
-    rc_pingpong_checked: "ibv_rc_pingpong" ["-g", "1", "-c"], client says "1000 iters in";
-    rc_pingpong_large:
-        "ibv_rc_pingpong" ["-g", "1", "-c", "-s", "1000000", "-n", "200"], client says "200 iters in";
-    rc_pingpong_mtu_256: "ibv_rc_pingpong" ["-g", "1", "-c", "-m", "256"], client says "1000 iters in";
-    write_bw: "ib_write_bw" ["-F"], client says "65536      5000";
-    write_bw_all_sizes: "ib_write_bw" ["-F", "-a", "-n", "100"], client says "8388608    100";
-    write_bw_8_qps: "ib_write_bw" ["-F", "-q", "8", "-n", "1000"], client says "65536      8000";
-    write_bw_bidirectional: "ib_write_bw" ["-F", "-b", "-n", "1000"], client says "65536      1000";
-    write_lat_all_sizes: "ib_write_lat" ["-F", "-a", "-n", "20"], client says "8388608 20";
-    read_bw_all_sizes: "ib_read_bw" ["-F", "-a", "-n", "100"], client says "8388608    100";
-    read_lat: "ib_read_lat" ["-F"], client says "2       1000";
-    read_lat_events: "ib_read_lat" ["-F", "-e"], client says "2       1000";
-    send_bw_all_sizes: "ib_send_bw" ["-F", "-a", "-n", "100"], client says "8388608    100";
-    send_bw_events: "ib_send_bw" ["-F", "-e", "-n", "1000"], client says "65536      1000";
-    send_lat: "ib_send_lat" ["-F"], client says "2       1000";
+pingpongs! {
+    rc_pingpong: "ibv_rc_pingpong" "-g 1", client says "1000 iters in";
+    rc_pingpong_link_local: "ibv_rc_pingpong" "-g 0", client says "1000 iters in";
+    rc_pingpong_events: "ibv_rc_pingpong" "-g 1 -c -e", client says "1000 iters in";
+    rc_pingpong_new_send: "ibv_rc_pingpong" "-g 1 -c -N", client says "1000 iters in";
+    rc_pingpong_events_new_send:
+        "ibv_rc_pingpong" "-g 1 -c -e -N -s 65536 -n 100", client says "100 iters in";
+    rc_pingpong_time_stamps: "ibv_rc_pingpong" "-g 1 -c -t", client says "1000 iters in";
+    rc_pingpong_checked: "ibv_rc_pingpong" "-g 1 -c", client says "1000 iters in";
+    rc_pingpong_small: "ibv_rc_pingpong" "-g 1 -c -s 1 -n 200", client says "200 iters in";
+    rc_pingpong_large: "ibv_rc_pingpong" "-g 1 -c -s 1000001 -n 200", client says "200 iters in";
+    rc_pingpong_mtu_256: "ibv_rc_pingpong" "-g 1 -c -m 256", client says "1000 iters in";
+    rc_pingpong_mtu_4096:
+        "ibv_rc_pingpong" "-g 1 -c -m 4096 -s 100000 -n 100", client says "100 iters in";
+    rc_pingpong_device_memory: "ibv_rc_pingpong" "-g 1 -c -j", client says "1000 iters in";
+    uc_pingpong: "ibv_uc_pingpong" "-g 1 -c", client says "1000 iters in";
+    uc_pingpong_events: "ibv_uc_pingpong" "-g 1 -c -e -s 32768 -n 100", client says "100 iters in";
+    ud_pingpong: "ibv_ud_pingpong" "-g 1 -c -s 1024", client says "1000 iters in";
+    ud_pingpong_events: "ibv_ud_pingpong" "-g 1 -c -e -s 512", client says "1000 iters in";
+    srq_pingpong: "ibv_srq_pingpong" "-g 1 -c", client says "1000 iters in";
+    srq_pingpong_events:
+        "ibv_srq_pingpong" "-g 1 -c -e -q 4 -s 20000 -n 100", client says "100 iters in";
+    srq_pingpong_32_qps: "ibv_srq_pingpong" "-g 1 -c -q 32 -n 50", client says "50 iters in";
+    xsrq_pingpong: "ibv_xsrq_pingpong" "-g 1", client says "";
+    xsrq_pingpong_events: "ibv_xsrq_pingpong" "-g 1 -e", client says "";
 }
 
-send_apis! {
-    write_bw_by: "ib_write_bw" ["-F", "-n", "2000"], client says "65536      2000";
-    write_bw_8_qps_by: "ib_write_bw" ["-F", "-q", "8", "-n", "500"], client says "65536      4000";
-    write_bw_bidirectional_by:
-        "ib_write_bw" ["-F", "-b", "-n", "1000"], client says "65536      1000";
-    write_bw_inline_by: "ib_write_bw" ["-F", "-s", "64", "-I", "64"], client says "64         5000";
-    write_lat_by: "ib_write_lat" ["-F"], client says "2       1000";
-    read_bw_by: "ib_read_bw" ["-F"], client says "65536      1000";
-    read_lat_by: "ib_read_lat" ["-F"], client says "2       1000";
-    send_bw_by: "ib_send_bw" ["-F"], client says "65536      1000";
-    send_bw_events_by: "ib_send_bw" ["-F", "-e", "-n", "1000"], client says "65536      1000";
-    send_lat_by: "ib_send_lat" ["-F"], client says "2       1000";
+/// Goal: a fault is seen by an unmodified watcher, and only once it is there. Method: the cable is
+/// pulled out and put back, then the device dies.
+#[test]
+fn ibv_asyncwatch_sees_injected_faults() {
+    let scratch = Scratch::new();
+    // It would keep its output back in a pipe's or a file's buffer.
+    let line_by_line = ["-oL", "ibv_asyncwatch"];
+    let command = scratch.run(&[], "stdbuf", &line_by_line);
+    let watcher = Process::start(command, &scratch, "watch", PROCESS_TIMEOUT);
+    let says = |what: &str| {
+        let path = scratch.path("watch");
+        wait_until(what, Duration::from_secs(10), || {
+            fs::read_to_string(&path).is_ok_and(|output| output.contains(what))
+        });
+    };
+    says("async event FD");
+    for (fault, event) in [
+        ("port-down", "IBV_EVENT_PORT_ERR"),
+        ("port-up", "IBV_EVENT_PORT_ACTIVE"),
+        ("device-fatal", "IBV_EVENT_DEVICE_FATAL"),
+    ] {
+        let output = fs::read_to_string(scratch.path("watch")).unwrap_or_default();
+        assert!(!output.contains(event), "too early: {output}");
+        let pid = watcher.id().to_string();
+        let inject = scratch.ferroce(&["inject", fault, "--pid", &pid]);
+        scratch.finish(inject).expect_success();
+        says(event);
+    }
 }
