@@ -3,14 +3,23 @@
 mod support;
 
 use ferroce_driver::{
-    DataSegment, PostError, QueuePair, QueuePairConfig, RKey, SendData, SendOperation, SendRequest,
+    AddressVector, CompletionOpcode, DataSegment, Destination, Device, LKey, ModifyQp, PostError,
+    Qpn, QueuePair, QueuePairConfig, RKey, ReceiveSource, SendData, SendOperation, SendRequest,
+    Service, Srqn, WindowAccess, WindowBinding,
 };
+use ferroce_spec::command::DeviceFeatures;
+use ferroce_spec::cqe::CqeOpcode;
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
-use ferroce_spec::wqe::{ControlSegment, ControlWord, L_KEY_END, RemoteAddressSegment, SendOpcode};
-use support::QPN_BASE;
-use support::verbs::{
-    REMOTE, Setup, connect, qp_config, receive_queue, segment, send_queue, setup, write_request,
+use ferroce_spec::wqe::{
+    BindSegment, ControlSegment, ControlWord, DatagramSegment, L_KEY_END, RemoteAddressSegment,
+    SendOpcode,
 };
+use std::sync::Arc;
+use support::verbs::{
+    REMOTE, Setup, connect, cq_of, cqe, poll, qp_config, receive_queue, segment, send_queue, setup,
+    write_request,
+};
+use support::{HonestDevice, QPN_BASE};
 
 /// Bytes of block `index` of the QP's send ring.
 fn block(s: &Setup, index: u64) -> [u8; 64] {
@@ -195,4 +204,203 @@ fn unsignaled_unless_all_are_signaled() {
         let control = ControlWord::from_bits(s.fake.memory.load(base).expect("mapped") as u32);
         assert_eq!(control.signaled(), expected);
     }
+}
+
+/// A QP of another service in RTS, and the IOVA of its send ring.
+fn other_service(s: &Setup, service: Service) -> (Arc<QueuePair>, u64) {
+    let config = QueuePairConfig {
+        service,
+        receive: match service {
+            Service::XrcInitiator => ReceiveSource::None,
+            _ => qp_config(&s.cq, &s.cq).receive,
+        },
+        ..qp_config(&s.cq, &s.cq)
+    };
+    let qp = QueuePair::create(&s.pd, &config).expect("small QP");
+    // Any state from RTS on will do; ERR is reached without attributes.
+    qp.modify(&ModifyQp::ToErr)
+        .expect("the fake device takes it");
+    let base = s
+        .fake
+        .with_state(|state| state.qps[&qp.number().0].send_base);
+    (qp, base)
+}
+
+#[test]
+fn wqe_of_a_datagram() {
+    let s = setup();
+    let (qp, base) = other_service(&s, Service::UnreliableDatagram);
+    assert!(qp.capacity().max_send_sge >= 2 && qp.capacity().max_inline_data >= 20);
+    let path = AddressVector {
+        dest_gid: [3; 16],
+        dest_mac: [1, 2, 3, 4, 5, 6],
+        source_gid_index: 1,
+        hop_limit: 64,
+        flow_label: 0x12345,
+        udp_source_port: 0xc001,
+        ..AddressVector::default()
+    };
+    let segments = [segment(40), segment(41)];
+    let request = SendRequest {
+        operation: SendOperation::SendImmediate([1, 2, 3, 4]),
+        destination: Destination::Datagram {
+            path: &path,
+            qpn: Qpn(0xff_0000_77),
+            q_key: 0x8000_0001,
+        },
+        ..write_request(1, SendData::ScatterGather(&segments))
+    };
+    send_queue(&qp).lock().post(&request).expect("fits");
+    let control: ControlSegment = s.fake.read(base);
+    assert_eq!(control.control.opcode(), SendOpcode::SEND_IMMEDIATE.0);
+    assert_eq!((control.control.blocks(), control.remote_srqn), (2, 0));
+    let datagram: DatagramSegment = s.fake.read(base + 16);
+    assert_eq!((datagram.q_key, datagram.dest_qpn), (0x8000_0001, 0x77));
+    assert_eq!(datagram.path, (&path).into());
+    assert_eq!(s.fake.read::<DataSegment>(base + 80), segments[0]);
+    assert_eq!(s.fake.read::<DataSegment>(base + 96), segments[1]);
+    let inline = SendRequest {
+        data: SendData::Inline(&[b"hello"]),
+        ..request
+    };
+    send_queue(&qp).lock().post(&inline).expect("fits");
+    let bytes: [u8; 9] = s.fake.read::<[u8; 64]>(base + 128 + 80)[..9]
+        .try_into()
+        .expect("nine");
+    assert_eq!(&bytes, b"\x05\0\0\0hello");
+    for (operation, destination) in [
+        (SendOperation::RdmaWrite(REMOTE), request.destination),
+        (SendOperation::Send, Destination::Connected),
+        (SendOperation::Send, Destination::Xrc { srqn: Srqn(1) }),
+    ] {
+        let wrong = SendRequest {
+            operation,
+            destination,
+            ..request
+        };
+        let result = send_queue(&qp).lock().post(&wrong);
+        assert_eq!(result, Err(PostError::InvalidOperation));
+    }
+}
+
+#[test]
+fn wqes_of_xrc_name_the_queue() {
+    let s = setup();
+    let (qp, base) = other_service(&s, Service::XrcInitiator);
+    let destination = Destination::Xrc { srqn: Srqn(0x1234) };
+    let segments = [segment(8)];
+    let request = SendRequest {
+        destination,
+        ..write_request(1, SendData::ScatterGather(&segments))
+    };
+    send_queue(&qp).lock().post(&request).expect("fits");
+    let control: ControlSegment = s.fake.read(base);
+    assert_eq!(control.remote_srqn, 0x1234);
+    let remote: RemoteAddressSegment = s.fake.read(base + 16);
+    assert_eq!(remote.r_key, REMOTE.r_key.0);
+    let connected = SendRequest {
+        destination: Destination::Connected,
+        ..request
+    };
+    let result = send_queue(&qp).lock().post(&connected);
+    assert_eq!(result, Err(PostError::InvalidOperation));
+    let local = SendRequest {
+        operation: SendOperation::LocalInvalidate(RKey(1)),
+        ..connected
+    };
+    assert_eq!(send_queue(&qp).lock().post(&local), Ok(()));
+}
+
+#[test]
+fn wqes_of_local_operations() {
+    let s = setup();
+    connect(&s.qp);
+    let binding = WindowBinding {
+        r_key: RKey(0x501),
+        l_key: LKey(0x402),
+        address: 0x1000,
+        length: 0x2000,
+        access: WindowAccess {
+            remote_read: true,
+            zero_based: true,
+            ..WindowAccess::default()
+        },
+    };
+    let segments = [segment(8)];
+    // What data are given does not matter.
+    let bind = SendRequest {
+        operation: SendOperation::BindWindow(binding),
+        ..write_request(1, SendData::ScatterGather(&segments))
+    };
+    let invalidate = SendRequest {
+        operation: SendOperation::LocalInvalidate(RKey(0x501)),
+        ..write_request(2, SendData::Inline(&[b"x"]))
+    };
+    let mut batch = send_queue(&s.qp).lock();
+    batch.post(&bind).expect("room");
+    batch.post(&invalidate).expect("room");
+    drop(batch);
+    let base = s
+        .fake
+        .with_state(|state| state.qps[&s.qp.number().0].send_base);
+    let control: ControlSegment = s.fake.read(base);
+    assert_eq!(control.control.opcode(), SendOpcode::BIND_WINDOW.0);
+    assert_eq!(
+        (control.control.blocks(), control.control.data_segments()),
+        (1, 0)
+    );
+    let bound: BindSegment = s.fake.read(base + 16);
+    assert_eq!((bound.r_key, bound.l_key), (0x501, 0x402));
+    assert_eq!((bound.address, bound.length), (0x1000, 0x2000));
+    assert!(bound.access.remote_read() && bound.access.zero_based());
+    assert!(!bound.access.remote_write() && !bound.access.local_write());
+    let control: ControlSegment = s.fake.read(base + 64);
+    assert_eq!(control.control.opcode(), SendOpcode::LOCAL_INVALIDATE.0);
+    assert!(!control.control.inline());
+    assert_eq!(control.immediate, [1, 5, 0, 0]);
+    let cqn = s.cq.number().0;
+    for (index, opcode) in [
+        (0, CqeOpcode::BIND_WINDOW),
+        (1, CqeOpcode::LOCAL_INVALIDATE),
+    ] {
+        s.fake.complete(cqn, cqe(s.qp.number(), index, opcode));
+    }
+    let opcodes: Vec<_> = poll(&s.cq).iter().map(|done| done.opcode).collect();
+    let expected = [
+        CompletionOpcode::BindMemoryWindow,
+        CompletionOpcode::LocalInvalidate,
+    ];
+    assert_eq!(opcodes, expected);
+}
+
+#[test]
+fn operations_of_services_and_devices() {
+    let s = setup();
+    let (qp, _) = other_service(&s, Service::UnreliableConnected);
+    let segments = [segment(8)];
+    let result = |qp: &QueuePair, operation| {
+        let request = SendRequest {
+            operation,
+            ..write_request(1, SendData::ScatterGather(&segments))
+        };
+        send_queue(qp).lock().post(&request)
+    };
+    let add = SendOperation::FetchAdd {
+        remote: REMOTE,
+        add: 1,
+    };
+    let read = SendOperation::RdmaRead(REMOTE);
+    for operation in [read, add, SendOperation::SendInvalidate(RKey(1))] {
+        assert_eq!(result(&qp, operation), Err(PostError::InvalidOperation));
+    }
+    assert_eq!(result(&qp, SendOperation::RdmaWrite(REMOTE)), Ok(()));
+    let mut lacks = DeviceFeatures::default();
+    lacks.set_atomics(true);
+    let device = Device::open(HonestDevice::without(lacks)).expect("opens");
+    let pd = device.alloc_pd().expect("first PD");
+    let cq = cq_of(&device, 4);
+    let qp = QueuePair::create(&pd, &qp_config(&cq, &cq)).expect("small QP");
+    connect(&qp);
+    assert_eq!(result(&qp, add), Err(PostError::InvalidOperation));
+    assert_eq!(result(&qp, read), Ok(()));
 }
