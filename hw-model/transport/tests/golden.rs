@@ -4,51 +4,20 @@
 //! One difference is known and ours is the one that IBTA asks for: the response to a READ that was
 //! asked for again from its middle begins with First, where soft-RoCE goes on with Middle.
 
-use std::path::Path;
+mod captures;
+
+use std::collections::BTreeMap;
 
 use ferroce_transport::{
-    AttributeUpdate, Config, InitAttributes, Instant, MemoryAnswer, MemoryOp, PathMtu, Qp,
-    RemoteAccess, RtrAttributes, Service, Step, Transition,
+    AtomicOperation, AttributeUpdate, Config, InitAttributes, Instant, MemoryAnswer, MemoryOp,
+    PathMtu, Qp, RemoteAccess, RtrAttributes, Service, Step, Transition,
 };
 use ferroce_wire::{
-    Extension, Frame, Gid, Msn, NakCode, Operation, PKey, Position, Psn, QKey, Qpn, RnrTimer,
-    Syndrome, Transport, TransportHeaders,
+    Extension, Gid, Msn, NakCode, Operation, PKey, Position, Psn, QKey, Qpn, RnrTimer, Syndrome,
+    Transport, TransportHeaders,
 };
 
-/// An RC packet of a capture.
-struct Captured {
-    source: Gid,
-    headers: TransportHeaders,
-    payload_length: u32,
-}
-
-/// The RC packets of a capture (classic pcap, little-endian, Ethernet).
-fn packets(name: &str) -> Vec<Captured> {
-    const FILE_HEADER: usize = 24;
-    const RECORD_HEADER: usize = 16;
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
-    let file =
-        std::fs::read(folder.join(name).with_extension("pcap")).expect("the capture is there");
-    let mut rest = &file[FILE_HEADER..];
-    let mut packets = Vec::new();
-    while rest.len() >= RECORD_HEADER {
-        let length = u32::from_le_bytes(rest[8..12].try_into().expect("four bytes")) as usize;
-        let (record, next) = rest[RECORD_HEADER..].split_at(length);
-        rest = next;
-        let Ok(frame) = Frame::parse(record) else {
-            continue;
-        };
-        let known = frame.headers.bth.opcode.parse().expect("it was parsed");
-        if known.transport == Transport::ReliableConnected {
-            packets.push(Captured {
-                source: frame.ip.source_gid(),
-                headers: frame.headers,
-                payload_length: frame.payload().len() as u32,
-            });
-        }
-    }
-    packets
-}
+use captures::Captured;
 
 /// What is compared of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,33 +26,37 @@ struct Response {
     position: Position,
     psn: Psn,
     aeth: Option<(Syndrome, Msn)>,
+    /// Result of an atomic.
+    original: Option<u64>,
     payload_length: u32,
 }
 
 fn response(headers: &TransportHeaders, payload_length: u32) -> Response {
     let known = headers.bth.opcode.parse().expect("a known opcode");
-    let aeth = match headers.extension {
-        Extension::Aeth(aeth) => Some((aeth.syndrome, aeth.msn)),
-        _ => None,
+    let (aeth, original) = match headers.extension {
+        Extension::Aeth(aeth) => (Some((aeth.syndrome, aeth.msn)), None),
+        Extension::AtomicAck(aeth, result) => {
+            (Some((aeth.syndrome, aeth.msn)), Some(result.original))
+        }
+        _ => (None, None),
     };
     Response {
         operation: known.operation,
         position: known.position,
         psn: headers.bth.psn,
         aeth,
+        original,
         payload_length,
     }
 }
 
-/// Requests that one side got and responses that it gave, as far as this transport goes: up to
-/// the first atomic.
+/// Requests that one side got and responses that it gave.
 fn conversation(packets: &[Captured], responder: Gid) -> (Vec<&Captured>, Vec<Response>) {
     let mut requests = Vec::new();
     let mut responses = Vec::new();
     for packet in packets {
         let known = packet.headers.bth.opcode.parse().expect("a known opcode");
         match known.operation {
-            Operation::CompareSwap | Operation::FetchAdd => break,
             operation if operation.is_request() && packet.source != responder => {
                 requests.push(packet);
             }
@@ -105,7 +78,7 @@ fn responder(qpn: Qpn, rq_psn: Psn, mtu: PathMtu) -> Qp {
     let access = RemoteAccess {
         read: true,
         write: true,
-        atomic: false,
+        atomic: true,
     };
     let init = InitAttributes {
         p_key: PKey::DEFAULT,
@@ -131,8 +104,13 @@ fn responder(qpn: Qpn, rq_psn: Psn, mtu: PathMtu) -> Qp {
     qp
 }
 
-/// The memory of the machine in the capture, as far as its next response tells.
-fn answer(operation: MemoryOp, next: Option<&Response>) -> MemoryAnswer {
+/// The memory of the machine in the capture, as far as its next response tells. `cells` are those
+/// that atomics have worked on, and what a new one holds.
+fn answer(
+    operation: MemoryOp,
+    next: Option<&Response>,
+    cells: &mut (Option<u64>, BTreeMap<u64, u64>),
+) -> MemoryAnswer {
     let syndrome = next
         .and_then(|response| response.aeth)
         .map(|(syndrome, _)| syndrome);
@@ -146,6 +124,26 @@ fn answer(operation: MemoryOp, next: Option<&Response>) -> MemoryAnswer {
             MemoryAnswer::Invalid
         }
         (MemoryOp::Validate { .. }, _) => MemoryAnswer::Valid,
+        (
+            MemoryOp::Atomic {
+                virtual_address,
+                operation,
+                ..
+            },
+            _,
+        ) => {
+            let (initial, cells) = cells;
+            let cell = cells.entry(virtual_address).or_insert(initial.unwrap_or(0));
+            let original = *cell;
+            match operation {
+                AtomicOperation::FetchAdd { add } => *cell = original.wrapping_add(add),
+                AtomicOperation::CompareSwap { compare, swap } if compare == original => {
+                    *cell = swap;
+                }
+                AtomicOperation::CompareSwap { .. } => {}
+            }
+            MemoryAnswer::Atomic(original)
+        }
         _ => MemoryAnswer::Done,
     }
 }
@@ -163,10 +161,15 @@ fn replay(name: &str, packets: &[Captured], side: Gid, lost: u32) -> usize {
         PathMtu::Mtu1024,
     );
     let mut given = Vec::new();
+    let mut cells = (None, BTreeMap::new());
     for request in requests {
+        cells.0 = expected
+            .iter()
+            .find(|response| response.psn == request.headers.bth.psn)
+            .and_then(|response| response.original);
         let mut step = qp.handle_packet(Instant::ZERO, &request.headers, request.payload_length);
         while let Step::Memory(operation) = step {
-            let answer = answer(operation, expected.get(given.len()));
+            let answer = answer(operation, expected.get(given.len()), &mut cells);
             step = qp.handle_memory(Instant::ZERO, answer);
         }
         while let Some(transmit) = qp.poll_transmit(Instant::ZERO) {
@@ -213,13 +216,14 @@ fn the_responder_answers_as_linux_did() {
         ("perftest_write_bw", 5, 0),
         ("perftest_send_bw", 5, 0),
         ("perftest_read_bw", 5, 0),
+        ("perftest_atomic_fadd", 5, 0),
         ("pingpong_rc", 10, 0),
         ("rping_cm", 10, 0),
         ("netem_loss", 30, 0),
         ("loss_write_bw", 30, 0),
     ];
     for (name, at_least, lost) in captures {
-        let packets = packets(name);
+        let packets = captures::packets(name, Transport::ReliableConnected);
         let mut sides: Vec<Gid> = packets.iter().map(|packet| packet.source).collect();
         sides.sort_by_key(|gid| gid.0);
         sides.dedup();

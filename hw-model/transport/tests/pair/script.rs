@@ -2,14 +2,14 @@
 
 use ferroce_transport::{
     Completion, CompletionStatus, Destination, Event, Instant, MemoryAnswer, MemoryOp, Qp, Remote,
-    SendOperation, SendRequest, Service, Step, Transmit,
+    SendOperation, SendRequest, Step, Transmit,
 };
 use ferroce_wire::{
-    Aeth, Bth, Connected, Extension, Immediate, Msn, NakCode, Opcode, Operation, Position, Psn,
-    Qpn, RKey, ReadPart, Reth, SendPart, Syndrome, TransportHeaders, WritePart,
+    Aeth, AtomicEth, Bth, Connected, Extension, Immediate, Msn, NakCode, Opcode, Operation,
+    Position, Psn, Qpn, RKey, ReadPart, Reth, SendPart, Syndrome, TransportHeaders, WritePart,
 };
 
-use super::{Setup, bring_up};
+use super::{Setup, bring_up, destination};
 
 /// A queue pair in RTS with its peer played by the test. PSNs are relative: 0 is the first of
 /// the direction.
@@ -24,7 +24,7 @@ pub type Seen = (Operation, Position, u32, bool, u32);
 
 impl Script {
     pub fn new(setup: Setup) -> Script {
-        let mut qp = Qp::new(Qpn::new(0x11), Service::ReliableConnected, setup.config);
+        let mut qp = Qp::new(Qpn::new(0x11), setup.services[0], setup.config);
         for transition in bring_up(&setup, 0) {
             qp.modify(Instant::ZERO, transition)
                 .expect("the way up is legal");
@@ -55,6 +55,7 @@ impl Script {
     pub fn post(&mut self, id: u32, operation: SendOperation, length: u32) {
         self.post_request(SendRequest {
             signaled: true,
+            destination: destination(&self.setup, 0),
             ..request(id, operation, length)
         });
     }
@@ -159,7 +160,7 @@ impl Script {
 
     // --- responder ---
 
-    fn request_bth(&self, relative: u32) -> Bth {
+    pub fn request_bth(&self, relative: u32) -> Bth {
         let mut bth = Bth::new(Opcode(0), self.qp.qpn(), self.receive_psn(relative));
         bth.ack_request = true;
         bth
@@ -188,6 +189,14 @@ impl Script {
         )
     }
 
+    pub fn fetch_add(&mut self, relative: u32, virtual_address: u64, add: u64) -> Step {
+        let bth = self.request_bth(relative);
+        self.handle(
+            &TransportHeaders::fetch_add(bth, atomic_eth(virtual_address, add)),
+            0,
+        )
+    }
+
     /// Answers everything with success; receives have `capacity` and ids from 0 on.
     pub fn carry_out(&mut self, mut step: Step, receive: u32, capacity: u32) -> Vec<MemoryOp> {
         let mut operations = Vec::new();
@@ -195,7 +204,8 @@ impl Script {
             operations.push(operation);
             let answer = match operation {
                 MemoryOp::Validate { .. } => MemoryAnswer::Valid,
-                MemoryOp::TakeReceive => MemoryAnswer::Receive {
+                MemoryOp::Atomic { .. } => MemoryAnswer::Atomic(ORIGINAL),
+                MemoryOp::TakeReceive | MemoryOp::TakeShared { .. } => MemoryAnswer::Receive {
                     id: receive,
                     capacity,
                 },
@@ -277,6 +287,23 @@ pub const SEND: SendOperation = SendOperation::Send;
 pub const WRITE: SendOperation = SendOperation::RdmaWrite { remote: REMOTE };
 pub const READ: SendOperation = SendOperation::RdmaRead { remote: REMOTE };
 pub const IMMEDIATE: Immediate = Immediate([1, 2, 3, 4]);
+
+/// What a script's memory holds where an atomic works.
+pub const ORIGINAL: u64 = 0x1122_3344_5566_7788;
+
+pub const FETCH_ADD: SendOperation = SendOperation::FetchAdd {
+    remote: REMOTE,
+    add: 5,
+};
+
+pub fn atomic_eth(virtual_address: u64, swap_or_add: u64) -> AtomicEth {
+    AtomicEth {
+        virtual_address,
+        r_key: RKey(5),
+        swap_or_add,
+        compare: 0,
+    }
+}
 
 pub fn reth(length: u32) -> Reth {
     Reth {
