@@ -49,7 +49,14 @@ impl Bus for InProcess {
                 .heartbeat(self.place)
                 .store(0, Ordering::Relaxed);
         }
-        let is_polled = self.is_polled(self.clock.ticks());
+        let now = self.clock.ticks();
+        let is_polled = self.is_polled(now);
+        if is_polled {
+            // A long list of requests takes longer to post than a polling program may be silent;
+            // the background thread would step in and fight for the lock.
+            let heartbeat = self.registry.heartbeat(self.place);
+            heartbeat.store(now.0, Ordering::Relaxed);
+        }
         let Some(mut model) = self.model.try_lock() else {
             self.mark(slot);
             // The holder may have looked for marks just before this one.
