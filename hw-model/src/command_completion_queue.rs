@@ -9,6 +9,7 @@ use crate::nic::Nic;
 use crate::port::Port;
 use ferroce_spec::command::{CommandEntry, CommandStatus};
 use ferroce_spec::context::CqContext;
+use ferroce_spec::eqe::EventType;
 use ferroce_spec::register::VECTOR_COUNT;
 
 impl From<ModifyError> for Failure {
@@ -76,6 +77,9 @@ impl<P: Port> Nic<P> {
             return Err(Failure::new(CommandStatus::BUSY));
         }
         self.cqs.destroy(cqn);
+        let gone = [EventType::COMPLETION, EventType::CQ_ERROR];
+        self.event_edge
+            .retain(|event| event.number != cqn || !gone.contains(&event.kind));
         Ok(0)
     }
 

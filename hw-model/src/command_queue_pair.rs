@@ -48,10 +48,10 @@ impl<P: Port> Nic<P> {
             return Err(Failure::new(CommandStatus::NO_RESOURCES));
         };
         for cqn in completion_queues(&context) {
-            self.cqs.get_mut(cqn, &mut dma)?.users += 1;
+            self.cqs.add_user(cqn, &mut dma)?;
         }
         if let Some(srqn) = srqn {
-            self.srqs.get_mut(srqn, &mut dma)?.users += 1;
+            self.srqs.add_user(srqn, &mut dma)?;
         }
         if let Some(qp) = self
             .qps
@@ -172,12 +172,10 @@ impl<P: Port> Nic<P> {
         };
         self.memory.release_windows(qp.qpn.value(), &mut dma);
         for cqn in completion_queues(&qp.context) {
-            let cq = self.cqs.get_mut(cqn, &mut dma)?;
-            cq.users = cq.users.saturating_sub(1);
+            self.cqs.remove_user(cqn, &mut dma)?;
         }
         if uses_srq(&qp.context) {
-            let srq = self.srqs.get_mut(qp.context.srqn, &mut dma)?;
-            srq.users = srq.users.saturating_sub(1);
+            self.srqs.remove_user(qp.context.srqn, &mut dma)?;
         }
         Ok(0)
     }

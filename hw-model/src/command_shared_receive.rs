@@ -6,13 +6,11 @@ use crate::dma::Dma;
 use crate::host::Host;
 use crate::nic::Nic;
 use crate::port::Port;
+use crate::shared_receive_queue::LOG_STRIDES;
 use ferroce_spec::command::{CommandEntry, CommandStatus};
 use ferroce_spec::context::SrqContext;
 use ferroce_spec::doorbell::SLOTS;
-use ferroce_spec::wqe::LOG_MAX_SHARED_RECEIVE_STRIDE;
-
-/// Base-2 logarithms of the stride: the head and 1 to 16 data segments or more.
-const LOG_STRIDES: core::ops::RangeInclusive<u8> = 5..=LOG_MAX_SHARED_RECEIVE_STRIDE;
+use ferroce_spec::eqe::EventType;
 
 impl<P: Port> Nic<P> {
     pub(crate) fn create_srq<H: Host>(
@@ -34,7 +32,7 @@ impl<P: Port> Nic<P> {
             return Err(Failure::new(CommandStatus::NO_RESOURCES));
         };
         if is_xrc {
-            self.cqs.get_mut(context.cqn, &mut dma)?.users += 1;
+            self.cqs.add_user(context.cqn, &mut dma)?;
         }
         Ok(u64::from(srqn))
     }
@@ -89,9 +87,11 @@ impl<P: Port> Nic<P> {
             return Err(Failure::new(CommandStatus::BUSY));
         }
         self.srqs.destroy(srqn);
+        let gone = [EventType::SRQ_LIMIT, EventType::SRQ_ERROR];
+        self.event_edge
+            .retain(|event| event.number != srqn || !gone.contains(&event.kind));
         if context.xrcd != 0 {
-            let cq = self.cqs.get_mut(context.cqn, &mut dma)?;
-            cq.users = cq.users.saturating_sub(1);
+            self.cqs.remove_user(context.cqn, &mut dma)?;
         }
         Ok(0)
     }

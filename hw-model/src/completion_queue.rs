@@ -1,6 +1,7 @@
 //! Completion queues: CQE writer, overrun check, arming.
 
 use crate::cache::{Cache, CacheShape};
+use crate::command_device::LOG_MAX_RING;
 use crate::completion_resize::{ModifyError, move_entries};
 use crate::dma::Dma;
 use crate::event_queue::{ASYNC_EQN, Event};
@@ -92,12 +93,27 @@ impl CompletionQueues {
     }
 
     /// The context of an existing queue, to read or to change it.
+    #[inline]
     pub fn get_mut<H: Host>(
         &mut self,
         cqn: u32,
         dma: &mut Dma<'_, H>,
     ) -> Result<&mut CqContext, DmaError> {
-        self.cache.get_mut(cqn, dma)
+        checked(self.cache.get_mut(cqn, dma)?)
+    }
+
+    /// A QP or SRQ uses an existing queue from now on.
+    pub fn add_user<H: Host>(&mut self, cqn: u32, dma: &mut Dma<'_, H>) -> Result<(), DmaError> {
+        let cq = self.get_mut(cqn, dma)?;
+        cq.users = cq.users.saturating_add(1);
+        Ok(())
+    }
+
+    /// A QP or SRQ has stopped to use an existing queue.
+    pub fn remove_user<H: Host>(&mut self, cqn: u32, dma: &mut Dma<'_, H>) -> Result<(), DmaError> {
+        let cq = self.get_mut(cqn, dma)?;
+        cq.users = cq.users.saturating_sub(1);
+        Ok(())
     }
 
     /// Destroys an existing queue.
@@ -121,7 +137,7 @@ impl CompletionQueues {
             return None;
         }
         // A context that cannot be read is as good as a queue that cannot be written.
-        let Ok(cq) = self.cache.get_mut(cqn, dma) else {
+        let Ok(cq) = self.cache.get_mut(cqn, dma).and_then(checked) else {
             return Some(Event {
                 eqn: ASYNC_EQN,
                 kind: EventType::CQ_ERROR,
@@ -168,7 +184,7 @@ impl CompletionQueues {
 
     /// The event of a queue that [`CompletionQueues::pop_due`] has given.
     pub fn expire<H: Host>(&mut self, cqn: u32, dma: &mut Dma<'_, H>) -> Option<Event> {
-        match self.cache.get_mut(cqn, dma) {
+        match self.get_mut(cqn, dma) {
             // The event may have been raised meanwhile, because moderation was switched off.
             Ok(cq) if cq.armed == 0 || cq.producer == cq.notified_producer => None,
             Ok(cq) => Some(completion_event(cq, cqn)),
@@ -193,7 +209,8 @@ impl CompletionQueues {
         if !self.exists(cqn) {
             return Err(ArmError);
         }
-        let cq = self.cache.get_mut(cqn, dma).map_err(|_| ArmError)?;
+        let cq = self.cache.get_mut(cqn, dma).and_then(checked);
+        let cq = cq.map_err(|_| ArmError)?;
         if cq.doorbell_slot != slot {
             return Err(ArmError);
         }
@@ -236,7 +253,7 @@ impl CompletionQueues {
         input: &CqContext,
         dma: &mut Dma<'_, H>,
     ) -> Result<(), ModifyError> {
-        let cq = self.cache.get_mut(cqn, dma)?;
+        let cq = self.get_mut(cqn, dma)?;
         if input.base != 0 {
             if cq.state == STATE_ERROR {
                 return Err(ModifyError::Failed);
@@ -254,6 +271,16 @@ impl CompletionQueues {
         cq.moderation_us = input.moderation_us;
         Ok(())
     }
+}
+
+/// A context that software has overwritten with nonsense is as good as one that cannot be read.
+#[inline]
+fn checked(cq: &mut CqContext) -> Result<&mut CqContext, DmaError> {
+    if cq.log_size > LOG_MAX_RING {
+        let (iova, length) = (cq.base, CqContext::SIZE);
+        return Err(DmaError { iova, length });
+    }
+    Ok(cq)
 }
 
 /// An arm doorbell that does not belong to its queue.

@@ -1,6 +1,7 @@
 //! Shared receive queues: contexts, rings, and the WQEs that queue pairs take from them.
 
 use crate::cache::{Cache, CacheShape};
+use crate::command_device::LOG_MAX_RING;
 use crate::dma::Dma;
 use crate::host::{DmaError, Host};
 use crate::scatter_list::ScatterList;
@@ -9,6 +10,9 @@ use ferroce_spec::context::SrqContext;
 use ferroce_spec::counter::Counter;
 use ferroce_spec::wqe::{DataSegment, LOG_MAX_SHARED_RECEIVE_STRIDE, SharedReceiveSegment};
 use zerocopy::{FromBytes, IntoBytes};
+
+/// Base-2 logarithms of the stride: the head and at least one data segment.
+pub const LOG_STRIDES: core::ops::RangeInclusive<u8> = 5..=LOG_MAX_SHARED_RECEIVE_STRIDE;
 
 /// What a number in the SRQ context table is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -106,7 +110,25 @@ impl SharedReceiveQueues {
         srqn: u32,
         dma: &mut Dma<'_, H>,
     ) -> Result<&mut SrqContext, DmaError> {
-        self.cache.get_mut(srqn, dma)
+        checked(self.cache.get_mut(srqn, dma)?)
+    }
+
+    /// A QP uses an existing queue from now on.
+    pub fn add_user<H: Host>(&mut self, srqn: u32, dma: &mut Dma<'_, H>) -> Result<(), DmaError> {
+        let srq = self.get_mut(srqn, dma)?;
+        srq.users = srq.users.saturating_add(1);
+        Ok(())
+    }
+
+    /// A QP has stopped to use an existing queue.
+    pub fn remove_user<H: Host>(
+        &mut self,
+        srqn: u32,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<(), DmaError> {
+        let srq = self.get_mut(srqn, dma)?;
+        srq.users = srq.users.saturating_sub(1);
+        Ok(())
     }
 
     /// The queue that an XRC request names, if target QPs of `xrcd` may use it.
@@ -141,7 +163,7 @@ impl SharedReceiveQueues {
         if !self.exists(srqn) {
             return None;
         }
-        let srq = self.cache.get_mut(srqn, dma).ok()?;
+        let srq = self.get_mut(srqn, dma).ok()?;
         let fits = producer.wrapping_sub(srq.consumer) <= 1 << srq.log_size;
         if srq.doorbell_slot != doorbell_slot || !fits {
             return None;
@@ -166,12 +188,22 @@ impl SharedReceiveQueues {
     }
 }
 
+/// A context that software has overwritten with nonsense is as good as one that cannot be read.
+fn checked(srq: &mut SrqContext) -> Result<&mut SrqContext, DmaError> {
+    let stride_fits = LOG_STRIDES.contains(&srq.log_stride);
+    if srq.log_size > LOG_MAX_RING || !stride_fits {
+        let (iova, length) = (srq.base, SrqContext::SIZE);
+        return Err(DmaError { iova, length });
+    }
+    Ok(srq)
+}
+
 fn take_entry<H: Host>(
     cache: &mut Cache<SrqContext>,
     srqn: u32,
     dma: &mut Dma<'_, H>,
 ) -> Result<Option<Taken>, DmaError> {
-    let srq = cache.get_mut(srqn, dma)?;
+    let srq = checked(cache.get_mut(srqn, dma)?)?;
     let left = srq.producer.wrapping_sub(srq.consumer);
     if left == 0 {
         return Ok(None);

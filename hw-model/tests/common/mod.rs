@@ -112,6 +112,8 @@ pub struct Cable {
     pub own: Gid,
     pub groups: Vec<Gid>,
     pub link_up: bool,
+    /// Where the frames go that are reserved and not yet sent.
+    reserved: VecDeque<Gid>,
 }
 
 impl Cable {
@@ -122,6 +124,7 @@ impl Cable {
             own: Gid::UNSPECIFIED,
             groups: Vec::new(),
             link_up: true,
+            reserved: VecDeque::new(),
         }
     }
 }
@@ -135,16 +138,16 @@ pub fn cable() -> (Cable, Cable) {
 impl Port for Cable {
     type Frame = Vec<u8>;
 
-    fn reserve(&mut self, _route: &Route, length: usize) -> Reservation<Vec<u8>> {
-        match self.out.borrow().len() < CABLE_CAPACITY {
-            true => Reservation::Ready(vec![0; length]),
-            false => Reservation::Full,
+    fn reserve(&mut self, route: &Route, length: usize) -> Reservation<Vec<u8>> {
+        if self.out.borrow().len() >= CABLE_CAPACITY {
+            return Reservation::Full;
         }
+        self.reserved.push_back(route.gid);
+        Reservation::Ready(vec![0; length])
     }
 
     fn transmit(&mut self, frame: Vec<u8>) {
-        let parsed = ferroce_wire::Frame::parse(&frame).expect("the NIC makes good frames");
-        let destination = parsed.ip.destination_gid();
+        let destination = self.reserved.pop_front().expect("reserved before");
         if destination == self.own || self.groups.contains(&destination) {
             self.into.borrow_mut().push_back(frame.clone());
         }
@@ -167,7 +170,9 @@ impl Port for Cable {
         self.link_up
     }
 
-    fn cancel(&mut self, _frame: Vec<u8>) {}
+    fn cancel(&mut self, _frame: Vec<u8>) {
+        self.reserved.pop_back();
+    }
 
     fn receive(&mut self) -> Option<Vec<u8>> {
         self.into.borrow_mut().pop_front()
@@ -235,8 +240,14 @@ pub struct Machine {
 impl Machine {
     /// A machine whose NIC is up, with one CQ, one QP in RESET and one memory region.
     pub fn new(number: u8, port: Cable) -> Self {
+        Self::with(number, port, |_| ())
+    }
+
+    /// As [`Machine::new`], with changes to the NIC's shape.
+    pub fn with(number: u8, port: Cable, change: impl FnOnce(&mut NicConfig)) -> Self {
         let mac = [2, 0, 0, 0, 0, number];
-        let config = NicConfig::functional(u32::from(number) << 16, mac);
+        let mut config = NicConfig::functional(u32::from(number) << 16, mac);
+        change(&mut config);
         let mut machine = Self {
             nic: Nic::new(config),
             host: TestHost::new(),
