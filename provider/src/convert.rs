@@ -45,6 +45,7 @@ pub fn modify_qp(
     mask: c_int,
     around: &Surroundings<'_>,
 ) -> Result<(c_int, ModifyQp), Errno> {
+    let mask = mask & !table::ignored(around.qp_type);
     let has = |bit: c_int| mask & bit != 0;
     let from = around.state;
     // What the program asserts is what the QP is in, or the program is mistaken.

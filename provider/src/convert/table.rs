@@ -146,6 +146,16 @@ pub fn check(qp_type: c_int, from: c_int, to: c_int, mask: c_int) -> Result<(), 
     Ok(())
 }
 
+/// Attributes of the other half of an XRC connection. Programs give both halves those of an RC QP,
+/// as Linux lets them.
+pub fn ignored(qp_type: c_int) -> c_int {
+    match qp_type {
+        IBV_QPT_XRC_SEND => RESPONDER,
+        IBV_QPT_XRC_RECV => IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY,
+        _ => 0,
+    }
+}
+
 fn row(qp_type: c_int, from: c_int, to: c_int) -> Option<Masks> {
     let row = TABLE.iter().find(|row| row.from == from && row.to == to)?;
     match qp_type {

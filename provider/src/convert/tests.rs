@@ -224,6 +224,19 @@ fn path_migration_is_not_supported() {
     );
 }
 
+#[test]
+fn both_halves_of_an_xrc_connection_take_the_attributes_of_rc() {
+    let mut attr = rtr_attr();
+    for qp_type in [IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV] {
+        assert!(parse_as(qp_type, IBV_QPS_INIT, &attr, RTR).is_ok());
+    }
+    attr.qp_state = IBV_QPS_RTS;
+    for qp_type in [IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV] {
+        let mask = RTS | IBV_QP_STATE;
+        assert!(parse_as(qp_type, IBV_QPS_RTR, &attr, mask).is_ok());
+    }
+}
+
 /// Every service with the masks of its way to RTS.
 const WAYS: [(c_int, [c_int; 3]); 5] = [
     (
@@ -276,7 +289,7 @@ fn services_refuse_what_they_have_not() {
     let refused = [
         (IBV_QPT_UD, IBV_QPS_RTS, IBV_QP_ACCESS_FLAGS),
         (IBV_QPT_UC, IBV_QPS_RTS, IBV_QP_MIN_RNR_TIMER),
-        (IBV_QPT_XRC_SEND, IBV_QPS_RTS, IBV_QP_MIN_RNR_TIMER),
+        (IBV_QPT_XRC_SEND, IBV_QPS_RTS, IBV_QP_QKEY),
         (IBV_QPT_RC, IBV_QPS_RTS, IBV_QP_QKEY),
         (IBV_QPT_RC, IBV_QPS_SQE, 0),
         (IBV_QPT_XRC_SEND, IBV_QPS_SQE, 0),
