@@ -3,17 +3,19 @@
 mod pair;
 
 use ferroce_transport::{
-    Config, Duration, Instant, MAX_OUTSTANDING_SEND_REQUESTS, MemoryAnswer, Qp, SendRequest,
-    Service, Step, Transition,
+    CompletionStatus, Config, Destination, Duration, Instant, LocalKind,
+    MAX_OUTSTANDING_SEND_REQUESTS, MemoryAnswer, Qp, SendOperation, SendRequest, Service, Step,
+    Transition,
 };
 use ferroce_wire::{
-    Aeth, AtomicAckEth, AtomicEth, Bth, Extension, Ieth, Immediate, Msn, Opcode, PKey, Psn, Qpn,
-    RKey, Reth, Syndrome, TransportHeaders,
+    Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Extension, Ieth, Immediate, Msn, Opcode,
+    OpcodeProperties, Operation, PKey, Psn, QKey, Qpn, RKey, RequestExtension, Reth, Syndrome,
+    Transport, TransportHeaders, XrcEth,
 };
 use proptest::prelude::*;
 
-use pair::script::{READ, SEND, WRITE, request};
-use pair::{Setup, bring_up};
+use pair::script::{FETCH_ADD, READ, SEND, WRITE, request};
+use pair::{Q_KEY, Setup, bring_up, destination};
 
 /// Something that can happen to a queue pair.
 #[derive(Debug, Clone)]
@@ -41,6 +43,10 @@ enum Input {
         which: u8,
     },
     Flush,
+    /// The next local operation: carried out, or failed.
+    Local {
+        fail: bool,
+    },
     Answer {
         answer: u8,
     },
@@ -61,6 +67,10 @@ fn reth() -> impl Strategy<Value = Reth> {
         r_key: RKey(r_key),
         dma_length,
     })
+}
+
+fn q_key() -> impl Strategy<Value = QKey> {
+    prop_oneof![4 => Just(Q_KEY), 1 => any::<u32>().prop_map(QKey)]
 }
 
 fn aeth() -> impl Strategy<Value = Aeth> {
@@ -87,12 +97,53 @@ fn extension() -> impl Strategy<Value = Extension> {
         1 => aeth().prop_map(|aeth| Extension::AtomicAck(aeth, AtomicAckEth { original: 7 })),
         1 => Just(Extension::Invalidate(Ieth { r_key: RKey(3) })),
         1 => Just(Extension::Cnp([0; 16])),
+        1 => q_key().prop_map(|key| Extension::Deth(Deth::new(key, Qpn::new(3)))),
+        1 => Just(Extension::Xrc(XrcEth::new(7), RequestExtension::None)),
     ]
+}
+
+/// The extension that belongs to an opcode.
+fn fitting(known: OpcodeProperties, reth: Reth, aeth: Aeth) -> Extension {
+    let immediate = Immediate([3; 4]);
+    let atomic = AtomicEth {
+        virtual_address: reth.virtual_address & !7,
+        r_key: reth.r_key,
+        swap_or_add: 1,
+        compare: 2,
+    };
+    let plain = match (known.has_reth(), known.has_immediate()) {
+        (true, true) => RequestExtension::RethImmediate(reth, immediate),
+        (true, false) => RequestExtension::Reth(reth),
+        (false, true) => RequestExtension::Immediate(immediate),
+        _ if known.has_atomic_eth() => RequestExtension::AtomicEth(atomic),
+        _ if known.operation == Operation::SendInvalidate => {
+            RequestExtension::Invalidate(Ieth { r_key: reth.r_key })
+        }
+        _ => RequestExtension::None,
+    };
+    let deth = Deth::new(Q_KEY, Qpn::new(3));
+    match known.transport {
+        _ if known.has_atomic_ack_eth() => Extension::AtomicAck(aeth, AtomicAckEth { original: 7 }),
+        _ if known.has_aeth() => Extension::Aeth(aeth),
+        Transport::UnreliableDatagram if known.has_immediate() => {
+            Extension::DethImmediate(deth, immediate)
+        }
+        Transport::UnreliableDatagram => Extension::Deth(deth),
+        Transport::ExtendedReliableConnected if known.is_request() => {
+            Extension::Xrc(XrcEth::new(reth.r_key.0 % 2), plain)
+        }
+        _ => plain.into(),
+    }
 }
 
 /// Headers of any opcode; in most cases with the extension that belongs to it.
 fn headers() -> impl Strategy<Value = TransportHeaders> {
-    let opcode = prop_oneof![12 => 0u8..0x18, 1 => any::<u8>()];
+    // RC, UC, UD, XRC; the operation within the service is the same.
+    let service = prop_oneof![3 => Just(0u8), 1 => Just(0x20), 1 => Just(0x60), 1 => Just(0xa0)];
+    let opcode = prop_oneof![
+        12 => (0u8..0x18, service).prop_map(|(operation, service)| operation | service),
+        1 => any::<u8>()
+    ];
     let flags = (any::<bool>(), any::<bool>(), 0u8..40);
     (opcode, psn(), extension(), reth(), aeth(), flags).prop_map(
         |(opcode, psn, extension, reth, aeth, (ack, solicited, odd))| {
@@ -102,13 +153,7 @@ fn headers() -> impl Strategy<Value = TransportHeaders> {
             bth.p_key = if odd == 1 { PKey(1) } else { PKey::DEFAULT };
             bth.header_version = u8::from(odd == 2);
             let fitting = match bth.opcode.parse() {
-                Some(known) if odd > 3 => match (known.has_reth(), known.has_immediate()) {
-                    (true, true) => Extension::RethImmediate(reth, Immediate([3; 4])),
-                    (true, false) => Extension::Reth(reth),
-                    (false, true) => Extension::Immediate(Immediate([4; 4])),
-                    _ if known.has_aeth() => Extension::Aeth(aeth),
-                    _ => Extension::None,
-                },
+                Some(known) if odd > 3 => fitting(known, reth, aeth),
                 _ => extension,
             };
             TransportHeaders {
@@ -134,12 +179,13 @@ fn input() -> impl Strategy<Value = Input> {
         2 => (0u64..200).prop_map(|us| Input::Wait { us }),
         2 => any::<u8>().prop_map(|which| Input::Modify { which }),
         1 => Just(Input::Flush),
+        2 => proptest::bool::weighted(0.1).prop_map(|fail| Input::Local { fail }),
         1 => any::<u8>().prop_map(|answer| Input::Answer { answer }),
     ]
 }
 
 fn answer(choice: u8) -> MemoryAnswer {
-    match choice % 10 {
+    match choice % 11 {
         0 => MemoryAnswer::Invalid,
         1 => MemoryAnswer::NoReceive,
         2 => MemoryAnswer::Failed,
@@ -149,6 +195,7 @@ fn answer(choice: u8) -> MemoryAnswer {
             capacity: u32::from(choice) * 40,
         },
         6 | 7 => MemoryAnswer::Valid,
+        8 => MemoryAnswer::Atomic(u64::from(choice)),
         _ => MemoryAnswer::Done,
     }
 }
@@ -158,10 +205,13 @@ fn fitting_answer(step: Step, choice: u8) -> MemoryAnswer {
     use ferroce_transport::MemoryOp;
     match step {
         Step::Memory(MemoryOp::Validate { .. }) if choice >= 20 => MemoryAnswer::Valid,
-        Step::Memory(MemoryOp::TakeReceive) if choice >= 60 => MemoryAnswer::Receive {
-            id: 1,
-            capacity: 1000,
-        },
+        Step::Memory(MemoryOp::Atomic { .. }) if choice >= 10 => MemoryAnswer::Atomic(3),
+        Step::Memory(MemoryOp::TakeReceive | MemoryOp::TakeShared { .. }) if choice >= 60 => {
+            MemoryAnswer::Receive {
+                id: 1,
+                capacity: 1000,
+            }
+        }
         Step::Memory(_) if choice >= 10 => MemoryAnswer::Done,
         _ => answer(choice),
     }
@@ -190,13 +240,27 @@ fn play(qp: &mut Qp, now: &mut Instant, setup: &Setup, input: &Input) {
             fence,
         } => {
             if qp.can_accept_send() {
-                let operation = [SEND, WRITE, READ][usize::from(*kind % 3)];
+                let operations = [
+                    SEND,
+                    WRITE,
+                    READ,
+                    FETCH_ADD,
+                    SendOperation::SendInvalidate(RKey(1)),
+                    SendOperation::Local(LocalKind::Bind),
+                    SendOperation::Local(LocalKind::Invalidate),
+                ];
+                let operation = operations[usize::from(*kind) % operations.len()];
                 let request = request(u32::from(*kind), operation, *length);
                 qp.post_send(
                     *now,
                     SendRequest {
                         fence: *fence,
                         signaled: *kind > 99,
+                        destination: if *kind % 17 == 0 {
+                            Destination::Connected
+                        } else {
+                            destination(setup, 0)
+                        },
                         ..request
                     },
                 );
@@ -224,6 +288,17 @@ fn play(qp: &mut Qp, now: &mut Instant, setup: &Setup, input: &Input) {
             let _ = qp.modify(*now, transition);
         }
         Input::Flush => qp.flush_acknowledge(),
+        Input::Local { fail } => {
+            let promised = qp.has_local();
+            let local = qp.poll_local();
+            assert_eq!(promised, local.is_some());
+            let result = if *fail {
+                Err(CompletionStatus::WindowBind)
+            } else {
+                Ok(())
+            };
+            qp.finish_local(*now, local.unwrap_or(3), result);
+        }
         Input::Answer { answer: choice } => {
             assert_eq!(qp.handle_memory(*now, answer(*choice)), Step::Done);
         }
@@ -240,22 +315,22 @@ fn transmit(qp: &mut Qp, now: Instant, count: u8, fail: bool) {
         assert!(packet.headers.is_legal());
         if fail {
             match packet.payload {
-                Payload::Request { request, .. } => qp.fail_send(
-                    now,
-                    request,
-                    ferroce_transport::CompletionStatus::LocalProtection,
-                ),
+                Payload::Request { request, .. } => {
+                    qp.fail_send(now, request, CompletionStatus::LocalProtection);
+                }
                 Payload::ReadResponse { .. } => {
                     qp.fail_read_response(now, packet.headers.bth.psn);
                 }
                 Payload::None => {}
             }
+        } else if let Some(request) = packet.request {
+            qp.packet_left(now, request);
         }
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 5000, ..ProptestConfig::default() })]
 
     #[test]
     fn nothing_panics(
@@ -263,6 +338,7 @@ proptest! {
         coalesce in 1u32..5,
         delay_us in 0u64..3,
         window in 0u32..9,
+        service in 0usize..5,
         inputs in proptest::collection::vec(input(), 0..60),
     ) {
         let config = Config {
@@ -272,8 +348,16 @@ proptest! {
             ack_delay: Duration::from_us(delay_us),
             ..Config::default()
         };
-        let setup = Setup { config, retry_count: 2, rnr_retry: 1, ..Setup::default() };
-        let mut qp = Qp::new(Qpn::new(0x11), Service::ReliableConnected, config);
+        let service = [
+            Service::ReliableConnected,
+            Service::UnreliableConnected,
+            Service::UnreliableDatagram,
+            Service::XrcInitiator,
+            Service::XrcTarget,
+        ][service];
+        let services = [service; 2];
+        let setup = Setup { services, config, retry_count: 2, rnr_retry: 1, ..Setup::default() };
+        let mut qp = Qp::new(Qpn::new(0x11), service, config);
         let mut now = Instant::ZERO;
         for transition in bring_up(&setup, 0).into_iter().take(steps) {
             qp.modify(now, transition).expect("the way up is legal");

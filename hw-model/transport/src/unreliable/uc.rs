@@ -48,6 +48,8 @@ pub(crate) struct Uc {
     asked: Asked,
     /// The first packet has come.
     established: bool,
+    /// A packet of the message is missing.
+    broken: bool,
     message: Message,
     /// A receive WQE: that of the message, or one that a dropped message has left behind.
     receive: Option<Receive>,
@@ -62,6 +64,7 @@ impl UnreliableService for Uc {
             expected: Psn::new(0),
             asked: Asked::Nothing,
             established: false,
+            broken: false,
             message: Message::None,
             receive: None,
             packet: Inbound::NONE,
@@ -87,13 +90,17 @@ impl UnreliableService for Uc {
             self.established = true;
             ctx.raise(Event::CommunicationEstablished);
         }
-        if !self.is_in_sequence() {
-            ctx.statistics.out_of_sequence_drops += 1;
-            return self.drop_message();
-        }
+        let in_sequence = self.is_in_sequence();
+        let follows = packet.psn == self.expected;
         self.expected = packet.psn.next();
         if packet.position.starts_message() {
             self.message = Message::None;
+            self.broken = false;
+        }
+        if !in_sequence {
+            self.broken |= !follows;
+            ctx.statistics.out_of_sequence_drops += u32::from(self.broken);
+            return self.drop_message();
         }
         if packet.is_write() && !ctx.attributes.access.write {
             return self.drop_message();
