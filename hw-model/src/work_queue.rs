@@ -51,6 +51,7 @@ impl SendQueue {
 
     /// Keeps a WQE until it is retired, or the ring has come around to its place: then software
     /// has seen it complete, or does not care.
+    #[inline]
     pub fn keep(&mut self, wqe: SendWqe) {
         let size = self.size();
         while let Some(front) = self.outstanding.front() {

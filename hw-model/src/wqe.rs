@@ -123,6 +123,7 @@ pub fn block_count(head: &[u8], index: u32, available: u32) -> Result<u8, WqeErr
 }
 
 /// Decodes a whole WQE of a queue pair of `service`, whose head [`block_count`] has accepted.
+#[inline]
 pub fn decode(bytes: &[u8], service: Service) -> Result<(SendRequest, SendWqe), WqeError> {
     let mut segments = Segments {
         rest: bytes,
@@ -198,6 +199,7 @@ impl Segments<'_> {
 
 /// Whether a queue pair of `service` has the operation. Datagrams are sent and nothing else, an
 /// XRC target sends nothing; what UC lacks of RC is the transport's to refuse.
+#[inline]
 fn has_operation(service: Service, opcode: SendOpcode) -> bool {
     match service {
         Service::UnreliableDatagram => matches!(
@@ -210,6 +212,7 @@ fn has_operation(service: Service, opcode: SendOpcode) -> bool {
 }
 
 /// The kind of an operation that the NIC carries out without a packet.
+#[inline]
 fn local_kind(opcode: SendOpcode) -> Option<LocalKind> {
     Some(match opcode {
         SendOpcode::NOP => LocalKind::Nop,
@@ -220,6 +223,7 @@ fn local_kind(opcode: SendOpcode) -> Option<LocalKind> {
 }
 
 /// What a local operation works on; it stands where other operations have their payload.
+#[cold]
 fn decode_local(
     kind: LocalKind,
     control: &ControlSegment,
@@ -233,6 +237,7 @@ fn decode_local(
 }
 
 /// The operation.
+#[inline]
 fn decode_operation(
     control: &ControlSegment,
     segments: &mut Segments<'_>,
@@ -287,6 +292,7 @@ fn decode_remote(segments: &mut Segments<'_>) -> Result<Remote, WqeError> {
 }
 
 /// The payload and its length.
+#[inline]
 fn decode_payload(
     word: ControlWord,
     segments: &Segments<'_>,
