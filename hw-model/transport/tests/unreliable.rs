@@ -124,7 +124,8 @@ fn a_failure_waits_for_those_before_it() {
 fn operations_that_a_service_does_not_have() {
     let invalidate = SendOperation::SendInvalidate(RKey(1));
     let bind = SendOperation::Local(LocalKind::Bind);
-    let cases: [(fn() -> Script, &[SendOperation]); 2] = [
+    type Case<'a> = (fn() -> Script, &'a [SendOperation]);
+    let cases: [Case<'_>; 2] = [
         (uc, &[READ, FETCH_ADD, invalidate]),
         (ud, &[READ, FETCH_ADD, invalidate, WRITE, bind]),
     ];
