@@ -86,6 +86,11 @@ impl Machine {
         (base, SLOTS + self.rings)
     }
 
+    /// Rings of objects that were destroyed are used again.
+    pub fn restart_rings(&mut self) {
+        self.rings = 0;
+    }
+
     pub fn create_cq(&mut self, log_size: u8) -> TestCq {
         let (base, slot) = self.next_ring();
         let (record, _) = self.next_ring();
