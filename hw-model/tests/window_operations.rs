@@ -89,6 +89,40 @@ fn window_that_is_bound_lets_a_peer_in() {
 }
 
 #[test]
+fn reads_and_atomics_go_through_a_zero_based_window() {
+    let (mut a, mut b, region) = scene();
+    let window = window(&mut b, true);
+    let mut access = AccessRights::default();
+    access.set_remote_read(true);
+    access.set_remote_atomic(true);
+    access.set_zero_based(true);
+    let key = window + 1;
+    b.post_bind(&BindSegment {
+        access,
+        ..segment(window, region)
+    });
+    b.data(0x800, 4096).fill(1);
+    b.run(10);
+    expect(&mut b, CqeOpcode::BIND_WINDOW);
+    let data = a.segment(0, 4096);
+    a.post(SendOpcode::RDMA_READ, Some((0, key)), data);
+    let result = a.segment(8192, 8);
+    a.post_fetch_add((8, key), 1, result);
+    run_both(&mut a, &mut b, 20);
+    expect(&mut a, CqeOpcode::RDMA_READ);
+    expect(&mut a, CqeOpcode::FETCH_ADD);
+    assert!(a.data(0, 4096).iter().all(|byte| *byte == 1));
+    assert_eq!(a.data(8192, 8), [1; 8]);
+    assert_eq!(
+        b.data(0x808, 8),
+        (u64::from_ne_bytes([1; 8]) + 1).to_ne_bytes()
+    );
+    a.post(SendOpcode::RDMA_READ, Some((1, key)), data);
+    run_both(&mut a, &mut b, 20);
+    assert_eq!(status(&mut a), CqeStatus::REMOTE_ACCESS);
+}
+
+#[test]
 fn bind_of_length_zero_shuts_the_peer_out() {
     let (mut a, mut b, region) = scene();
     let window = window(&mut b, false);
