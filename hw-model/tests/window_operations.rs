@@ -106,10 +106,11 @@ fn reads_and_atomics_go_through_a_zero_based_window() {
     expect(&mut b, CqeOpcode::BIND_WINDOW);
     let data = a.segment(0, 4096);
     a.post(SendOpcode::RDMA_READ, Some((0, key)), data);
+    run_both(&mut a, &mut b, 20);
+    expect(&mut a, CqeOpcode::RDMA_READ);
     let result = a.segment(8192, 8);
     a.post_fetch_add((8, key), 1, result);
     run_both(&mut a, &mut b, 20);
-    expect(&mut a, CqeOpcode::RDMA_READ);
     expect(&mut a, CqeOpcode::FETCH_ADD);
     assert!(a.data(0, 4096).iter().all(|byte| *byte == 1));
     assert_eq!(a.data(8192, 8), [1; 8]);
