@@ -171,13 +171,14 @@ fn a_stopped_process_counts_how_late_its_thread_was() {
         let killed = Command::new("kill").args([name, &pid]).status();
         assert!(killed.is_ok_and(|status| status.success()));
     };
-    signal("-STOP");
-    std::thread::sleep(Duration::from_millis(600));
-    signal("-CONT");
     let deadline = Instant::now() + PATIENCE;
     while registry.late_wakeups(place).load(Ordering::Relaxed) == 0 {
         assert!(Instant::now() < deadline, "it does not notice");
-        std::thread::sleep(Duration::from_millis(5));
+        // Not noticed if the thread does not sleep at that moment.
+        signal("-STOP");
+        std::thread::sleep(Duration::from_millis(600));
+        signal("-CONT");
+        std::thread::sleep(Duration::from_millis(300));
     }
     let max_late_us = registry.max_late_us(place).load(Ordering::Relaxed);
     assert!(

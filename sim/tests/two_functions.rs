@@ -1,285 +1,18 @@
 //! Two functions in one process: driver, model, rings and background threads together.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+mod common;
+
+use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use common::{BUFFER, Meeting, Node, PATIENCE, two};
 use ferroce_driver::{
-    AddressVector, AsyncEvent, CompletionOpcode, CompletionQueue, CompletionQueueConfig,
-    CompletionStatus, DataSegment, Destination, Device, GidEntry, InitAttributes, MemoryAccess,
-    MemoryRegion, ModifyQp, PathMtu, ProtectionDomain, QpAccess, QueuePair, QueuePairConfig,
-    ReceiveSource, RemoteAddress, RtrAttributes, RtsAttributes, SendData, SendOperation,
-    SendRequest, Service, WorkCompletion,
+    AsyncEvent, CompletionOpcode, CompletionStatus, RemoteAddress, SendOperation,
 };
-use ferroce_sim::function::{Function, HostIdentity, Options};
-
-/// Far more than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(20);
-const BUFFER: usize = 1 << 20;
-
-/// A rendezvous directory of its own.
-struct Meeting(PathBuf);
-
-impl Meeting {
-    fn new(name: &str) -> Self {
-        let unique = format!("ferroce-functions-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(unique);
-        fs::create_dir_all(&path).expect("writable");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).expect("ours");
-        Self(path)
-    }
-
-    fn options(&self, host: &str) -> Options {
-        self.device_options(host, 0)
-    }
-
-    fn device_options(&self, host: &str, device: u8) -> Options {
-        Options {
-            directory: self.0.clone(),
-            host: HostIdentity::named_device(host, device, None).expect("a name"),
-            icrc: false,
-            capture: None,
-        }
-    }
-
-    /// Runs the command here; what it prints, and whether it succeeded.
-    fn ferroce(&self, arguments: &[&str]) -> (String, bool) {
-        let output = Command::new(env!("CARGO_BIN_EXE_ferroce"))
-            .args(arguments)
-            .env("FERROCE_DIR", &self.0)
-            .output()
-            .expect("the tool runs");
-        let text = [output.stdout, output.stderr].concat();
-        let text = String::from_utf8_lossy(&text).into_owned();
-        (text, output.status.success())
-    }
-}
-
-impl Drop for Meeting {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// A process: everything up to a connected QP.
-struct Node {
-    qp: Arc<QueuePair>,
-    cq: Arc<CompletionQueue>,
-    region: Arc<MemoryRegion>,
-    memory: Box<[AtomicU8]>,
-    events: Arc<AtomicU32>,
-    /// What the device and its port have reported.
-    reports: Arc<Mutex<Vec<AsyncEvent>>>,
-    function: Arc<Function>,
-}
-
-impl Node {
-    fn new(options: &Options) -> Self {
-        let function = Function::open_with(options).expect("a place is free");
-        let device = Device::open(function.bus()).expect("the model comes up");
-        for (index, entry) in (0..).zip(&function.host().gids) {
-            let entry = GidEntry {
-                gid: entry.gid,
-                mac: entry.mac,
-                vlan: None,
-            };
-            device.set_gid(index, &entry).expect("in the table");
-        }
-        let reports = Arc::new(Mutex::new(Vec::new()));
-        let told = Arc::clone(&reports);
-        device.set_event_handler(Some(Arc::new(move |event| {
-            told.lock().expect("no panic").push(event);
-        })));
-        let pd = device.alloc_pd().expect("first PD");
-        let memory: Box<[AtomicU8]> = (0..BUFFER).map(|_| AtomicU8::new(0)).collect();
-        let events = Arc::new(AtomicU32::new(0));
-        let (qp, cq) = Self::queues(&device, &pd, &events);
-        let access = MemoryAccess {
-            local_write: true,
-            remote_write: true,
-            remote_read: true,
-            ..MemoryAccess::default()
-        };
-        let address = memory.as_ptr().expose_provenance();
-        let region = MemoryRegion::register(&pd, address, BUFFER, address as u64, access)
-            .expect("our own memory");
-        Self {
-            qp,
-            cq,
-            region,
-            memory,
-            events,
-            reports,
-            function,
-        }
-    }
-
-    /// Waits until all these events were reported, and forgets them.
-    fn expect_reports(&self, expected: &[AsyncEvent]) {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let mut reports = self.reports.lock().expect("no panic");
-            if reports.len() >= expected.len() {
-                assert_eq!(*reports, expected);
-                reports.clear();
-                return;
-            }
-            drop(reports);
-            assert!(Instant::now() < deadline, "{expected:?} are missing");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    fn queues(
-        device: &Arc<Device>,
-        pd: &Arc<ProtectionDomain>,
-        events: &Arc<AtomicU32>,
-    ) -> (Arc<QueuePair>, Arc<CompletionQueue>) {
-        let counted = Arc::clone(events);
-        let config = CompletionQueueConfig {
-            entries: 256,
-            on_event: Some(Arc::new(move || {
-                counted.fetch_add(1, Ordering::SeqCst);
-            })),
-            ..CompletionQueueConfig::default()
-        };
-        let cq = CompletionQueue::create(device, config).expect("small CQ");
-        let config = QueuePairConfig {
-            service: Service::ReliableConnected,
-            send_cq: Arc::clone(&cq),
-            receive: ReceiveSource::Own {
-                cq: Arc::clone(&cq),
-                max_wr: 64,
-                max_sge: 1,
-            },
-            max_send_wr: 64,
-            max_send_sge: 1,
-            max_inline_data: 0,
-            signal_all: false,
-        };
-        (QueuePair::create(pd, &config).expect("small QP"), cq)
-    }
-
-    fn connect(&self, to: &Node) {
-        let dest_gid = to.function.host().gids[1].gid;
-        let dest_mac = self.function.resolve_mac(dest_gid);
-        let access = QpAccess {
-            remote_write: true,
-            remote_read: true,
-            ..QpAccess::default()
-        };
-        let transitions = [
-            ModifyQp::ToInit(InitAttributes {
-                p_key_index: 0,
-                port: 1,
-                access,
-            }),
-            ModifyQp::ToRtr(RtrAttributes {
-                path_mtu: PathMtu::Mtu4096,
-                dest_qpn: to.qp.number(),
-                rq_psn: 7,
-                max_dest_rd_atomic: 1,
-                min_rnr_timer: 12,
-                path: AddressVector {
-                    dest_gid,
-                    dest_mac: dest_mac.expect("it is on the fabric"),
-                    source_gid_index: 1,
-                    hop_limit: 64,
-                    udp_source_port: 0xc001,
-                    ..AddressVector::default()
-                },
-                access: None,
-                p_key_index: None,
-            }),
-            ModifyQp::ToRts(RtsAttributes {
-                sq_psn: 7,
-                // 4.096 us * 2^14 = 67 ms
-                timeout: 14,
-                retry_count: 7,
-                rnr_retry: 7,
-                max_rd_atomic: 1,
-                access: None,
-                min_rnr_timer: None,
-            }),
-        ];
-        for transition in &transitions {
-            self.qp.modify(transition).expect("a legal transition");
-        }
-    }
-
-    fn segment(&self, length: usize) -> DataSegment {
-        DataSegment {
-            address: self.region.address() as u64,
-            length: length as u32,
-            l_key: self.region.lkey().0,
-        }
-    }
-
-    fn post(&self, operation: SendOperation, length: usize) {
-        let segments = [self.segment(length)];
-        let request = SendRequest {
-            wr_id: 11,
-            operation,
-            destination: Destination::Connected,
-            signaled: true,
-            solicited: false,
-            fence: false,
-            data: SendData::ScatterGather(&segments),
-        };
-        let mut batch = self.qp.send_queue().expect("RC").lock();
-        batch.post(&request).expect("there is room");
-        batch.ring();
-    }
-
-    fn remote(&self) -> RemoteAddress {
-        RemoteAddress {
-            virtual_address: self.region.address() as u64,
-            r_key: self.region.rkey(),
-        }
-    }
-
-    fn fill(&self, byte: u8) {
-        for place in &self.memory {
-            place.store(byte, Ordering::Relaxed);
-        }
-    }
-
-    fn holds(&self, length: usize, byte: u8) -> bool {
-        self.memory[..length]
-            .iter()
-            .all(|place| place.load(Ordering::Acquire) == byte)
-    }
-
-    /// Polls until something completes.
-    fn wait(&self) -> WorkCompletion {
-        self.wait_beside(None)
-    }
-
-    /// Polls until something completes; `other` polls, too.
-    fn wait_beside(&self, other: Option<&Node>) -> WorkCompletion {
-        let deadline = Instant::now() + PATIENCE;
-        let mut found = None;
-        while found.is_none() {
-            self.cq.poll(1, |completion| found = Some(completion));
-            if let Some(other) = other {
-                other.cq.relax();
-            }
-            assert!(Instant::now() < deadline, "nothing completes");
-        }
-        found.expect("just checked")
-    }
-}
-
-fn two(meeting: &Meeting, hosts: [&str; 2]) -> (Node, Node) {
-    let (one, other) = hosts.map(|host| Node::new(&meeting.options(host))).into();
-    one.connect(&other);
-    other.connect(&one);
-    (one, other)
-}
+use ferroce_sim::fabric::registry::Registry;
+use ferroce_sim::function::{Function, Options};
 
 #[test]
 fn write_send_and_read_between_two_that_poll() {
@@ -373,6 +106,86 @@ fn loopback_inside_one_function() {
     node.connect(&node);
     node.post(SendOperation::RdmaWrite(node.remote()), BUFFER);
     assert_eq!(node.wait().status, CompletionStatus::Success);
+}
+
+/// Goal: a program that posts for longer than it may be silent still counts as one that polls, so
+/// that its background thread does not step in; unless it has armed a CQ, and so will sleep.
+#[test]
+fn who_posts_between_two_polls_still_polls() {
+    let meeting = Meeting::new("posting");
+    let node = Node::new(&meeting.options("a"));
+    node.connect(&node);
+    let registry = Registry::open(&meeting.0).expect("usable");
+    let heartbeat = registry.heartbeat(registry.occupants()[0].place);
+    // Any single post may come too late on a loaded machine.
+    let counts = (0..1000).any(|_| {
+        node.cq.relax();
+        let before = heartbeat.load(Ordering::Relaxed);
+        node.post(SendOperation::RdmaWrite(node.remote()), 8);
+        let after = heartbeat.load(Ordering::Relaxed);
+        node.wait();
+        after > before
+    });
+    assert!(counts);
+    node.cq.arm(false);
+    node.post(SendOperation::RdmaWrite(node.remote()), 8);
+    assert_eq!(heartbeat.load(Ordering::Relaxed), 0);
+}
+
+/// Goal: atomics of peers are atomic with those of this process. Method: both add to one word.
+#[test]
+fn atomics_do_not_lose_what_the_processor_adds_meanwhile() {
+    const ROUNDS: u64 = 300;
+    const OWN: u64 = 1 << 32;
+    let meeting = Meeting::new("atomics");
+    let (one, other) = two(&meeting, ["a", "b"]);
+    let word = &other.memory[3];
+    let remote = RemoteAddress {
+        virtual_address: other.remote().virtual_address + 24,
+        ..other.remote()
+    };
+    let mut added = 0;
+    for round in 0..ROUNDS {
+        one.post(SendOperation::FetchAdd { remote, add: 1 }, 8);
+        let mut is_done = false;
+        while !is_done {
+            one.cq.poll(1, |completion| {
+                assert_eq!(completion.status, CompletionStatus::Success);
+                is_done = true;
+            });
+            word.fetch_add(OWN, Ordering::Relaxed);
+            added += 1;
+        }
+        let original = one.memory[0].load(Ordering::Acquire);
+        assert_eq!(original % OWN, round);
+    }
+    assert_eq!(word.load(Ordering::Acquire), ROUNDS + added * OWN);
+    let expected = word.load(Ordering::Acquire);
+    let swap = |compare| SendOperation::CompareSwap {
+        remote,
+        compare,
+        swap: 5,
+    };
+    one.post(swap(1), 8);
+    assert_eq!(one.wait().status, CompletionStatus::Success);
+    assert_eq!(word.load(Ordering::Acquire), expected);
+    one.post(swap(expected), 8);
+    assert_eq!(one.wait().status, CompletionStatus::Success);
+    assert_eq!(one.memory[0].load(Ordering::Acquire), expected);
+    assert_eq!(word.load(Ordering::Acquire), 5);
+    let odd = RemoteAddress {
+        virtual_address: remote.virtual_address + 4,
+        ..remote
+    };
+    one.post(
+        SendOperation::FetchAdd {
+            remote: odd,
+            add: 1,
+        },
+        8,
+    );
+    let refused = one.wait().status;
+    assert_eq!(refused, CompletionStatus::RemoteInvalidRequestError);
 }
 
 #[test]
