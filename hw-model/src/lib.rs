@@ -34,6 +34,7 @@ pub mod datagram;
 pub mod depacketizer;
 pub mod device_memory;
 pub mod dma;
+mod doorbells;
 pub mod event_queue;
 pub mod host;
 mod local_operation;

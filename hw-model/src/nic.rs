@@ -27,11 +27,9 @@ use crate::wqe_fetch::WqeFetch;
 use ferroce_spec::command::ContextTables;
 use ferroce_spec::context::AddressEntry;
 use ferroce_spec::counter::Counter;
-use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use ferroce_spec::eqe::EventType;
 use ferroce_spec::register::FatalSyndrome;
-use ferroce_transport::{Duration, Instant, QpState};
-use ferroce_wire::Qpn;
+use ferroce_transport::{Duration, Instant};
 
 /// The only port.
 const PORT_NUMBER: u32 = 1;
@@ -73,7 +71,7 @@ pub struct Nic<P: Port> {
     pub(crate) memory: MemoryUnit,
     pub(crate) scheduler: Scheduler,
     pub(crate) timers: Timers,
-    doorbells: Edge<Doorbell>,
+    pub(crate) doorbells: Edge<Doorbell>,
     pub(crate) fetch: WqeFetch,
     pub(crate) units: Vec<ProcessingUnit<P::Frame>>,
     pub(crate) mac: Mac<P::Frame>,
@@ -242,86 +240,6 @@ impl<P: Port> Nic<P> {
         };
         self.raise(now, event);
         true
-    }
-
-    /// Doorbells: producer indices and arming.
-    #[inline]
-    fn land_doorbells<H: Host>(&mut self, now: Instant, host: &mut H) -> bool {
-        while !self.doorbells.is_full() {
-            let Some(doorbell) = host.next_doorbell() else {
-                break;
-            };
-            self.doorbells
-                .push(now, &self.config.timing, &Work::default(), doorbell);
-        }
-        let mut landed = false;
-        while let Some(doorbell) = self.doorbells.pop(now) {
-            self.counters.add(Counter::doorbells, 1);
-            if self.ring(now, doorbell, host).is_none() {
-                self.counters.add(Counter::doorbell_errors, 1);
-            }
-            landed = true;
-        }
-        landed
-    }
-
-    /// Handles one doorbell; `None`: it does not belong to its queue.
-    #[inline]
-    fn ring<H: Host>(&mut self, now: Instant, doorbell: Doorbell, host: &mut H) -> Option<()> {
-        let value = DoorbellValue::from_bits(doorbell.value);
-        match DoorbellKind(value.kind()) {
-            DoorbellKind::SEND_QUEUE => {
-                let qp = self
-                    .qps
-                    .get_mut(self.qps.index_of(Qpn::new(value.number()))?)?;
-                let own = qp.context.send_doorbell_slot == doorbell.slot && qp.has_send_queue();
-                if !own || !qp.send.accepts(value.index()) {
-                    return None;
-                }
-                qp.send.producer = value.index();
-                qp.acknowledge_behind = qp.transport.pending_acknowledge();
-                self.scheduler.activate(qp);
-                Some(())
-            }
-            DoorbellKind::RECEIVE_QUEUE => {
-                let qp = self
-                    .qps
-                    .get_mut(self.qps.index_of(Qpn::new(value.number()))?)?;
-                let own =
-                    qp.context.receive_doorbell_slot == doorbell.slot && qp.has_receive_queue();
-                if !own || !qp.receive.accepts(value.index()) {
-                    return None;
-                }
-                qp.receive.producer = value.index();
-                if qp.transport.state() == QpState::Err {
-                    self.scheduler.activate(qp);
-                }
-                Some(())
-            }
-            DoorbellKind::SHARED_RECEIVE_QUEUE => {
-                let mut dma = Dma {
-                    host,
-                    counters: &mut self.counters,
-                };
-                self.srqs
-                    .ring(value.number(), doorbell.slot, value.index(), &mut dma)
-            }
-            kind @ (DoorbellKind::CQ_ARM | DoorbellKind::CQ_ARM_SOLICITED) => {
-                let solicited = kind == DoorbellKind::CQ_ARM_SOLICITED;
-                let (cqn, consumer) = (value.number(), value.index());
-                let mut dma = Dma {
-                    host,
-                    counters: &mut self.counters,
-                };
-                let due = self
-                    .cqs
-                    .arm(now, cqn, doorbell.slot, consumer, solicited, &mut dma)
-                    .ok()?;
-                due.into_iter().for_each(|event| self.raise(now, event));
-                Some(())
-            }
-            _ => None,
-        }
     }
 
     /// What register writes have asked for.

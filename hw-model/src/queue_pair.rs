@@ -288,6 +288,12 @@ impl QueuePairs {
         self.slots.get_mut(index as usize)?.as_deref_mut()
     }
 
+    /// The queue pair with number `qpn`.
+    #[inline]
+    pub fn find(&mut self, qpn: Qpn) -> Option<&mut QueuePair> {
+        self.get_mut(self.index_of(qpn)?)
+    }
+
     /// Looks the context of the queue pair at `index` up, as each packet does.
     #[inline]
     pub fn touch<H: Host>(&mut self, index: u32, dma: &mut Dma<'_, H>) -> Result<(), DmaError> {

@@ -1,0 +1,100 @@
+//! Doorbells of BAR2: producer indices, and arming of CQs.
+
+use crate::dma::Dma;
+use crate::host::{Doorbell, Host};
+use crate::nic::Nic;
+use crate::port::Port;
+use crate::queue_pair::QueuePair;
+use crate::timing::Work;
+use ferroce_spec::counter::Counter;
+use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
+use ferroce_transport::{Instant, QpState};
+use ferroce_wire::Qpn;
+
+impl<P: Port> Nic<P> {
+    /// Takes the doorbells that have landed.
+    #[inline]
+    pub(crate) fn land_doorbells<H: Host>(&mut self, now: Instant, host: &mut H) -> bool {
+        while !self.doorbells.is_full() {
+            let Some(doorbell) = host.next_doorbell() else {
+                break;
+            };
+            self.doorbells
+                .push(now, &self.config.timing, &Work::default(), doorbell);
+        }
+        let mut landed = false;
+        while let Some(doorbell) = self.doorbells.pop(now) {
+            self.counters.add(Counter::doorbells, 1);
+            if self.ring(now, doorbell, host).is_none() {
+                self.counters.add(Counter::doorbell_errors, 1);
+            }
+            landed = true;
+        }
+        landed
+    }
+
+    /// Handles one doorbell; `None`: it does not belong to its queue.
+    #[inline]
+    fn ring<H: Host>(&mut self, now: Instant, doorbell: Doorbell, host: &mut H) -> Option<()> {
+        let value = DoorbellValue::from_bits(doorbell.value);
+        let (slot, index) = (doorbell.slot, value.index());
+        match DoorbellKind(value.kind()) {
+            DoorbellKind::SEND_QUEUE => {
+                let qp = self.qps.find(Qpn::new(value.number()))?;
+                ring_send_queue(qp, slot, index)?;
+                self.scheduler.activate(qp);
+                Some(())
+            }
+            DoorbellKind::RECEIVE_QUEUE => {
+                let qp = self.qps.find(Qpn::new(value.number()))?;
+                ring_receive_queue(qp, slot, index)?;
+                if qp.transport.state() == QpState::Err {
+                    self.scheduler.activate(qp);
+                }
+                Some(())
+            }
+            DoorbellKind::SHARED_RECEIVE_QUEUE => {
+                let mut dma = Dma {
+                    host,
+                    counters: &mut self.counters,
+                };
+                self.srqs.ring(value.number(), slot, index, &mut dma)
+            }
+            kind @ (DoorbellKind::CQ_ARM | DoorbellKind::CQ_ARM_SOLICITED) => {
+                let solicited = kind == DoorbellKind::CQ_ARM_SOLICITED;
+                let mut dma = Dma {
+                    host,
+                    counters: &mut self.counters,
+                };
+                let due = self
+                    .cqs
+                    .arm(now, value.number(), slot, index, solicited, &mut dma)
+                    .ok()?;
+                due.into_iter().for_each(|event| self.raise(now, event));
+                Some(())
+            }
+            _ => None,
+        }
+    }
+}
+
+#[inline]
+fn ring_send_queue(qp: &mut QueuePair, slot: u32, producer: u32) -> Option<()> {
+    let own = qp.context.send_doorbell_slot == slot && qp.has_send_queue();
+    if !own || !qp.send.accepts(producer) {
+        return None;
+    }
+    qp.send.producer = producer;
+    qp.acknowledge_behind = qp.transport.pending_acknowledge();
+    Some(())
+}
+
+#[inline]
+fn ring_receive_queue(qp: &mut QueuePair, slot: u32, producer: u32) -> Option<()> {
+    let own = qp.context.receive_doorbell_slot == slot && qp.has_receive_queue();
+    if !own || !qp.receive.accepts(producer) {
+        return None;
+    }
+    qp.receive.producer = producer;
+    Some(())
+}
