@@ -308,6 +308,8 @@ fn near() -> impl Strategy<Value = u64> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
     /// A region that was accepted is reached, or not, without a panic.
     #[test]
     fn any_region_is_survived(
