@@ -3,7 +3,7 @@
 #   make          builds target/release/ferroce and target/release/lib/libibverbs.so.1
 #   make demo     unmodified ib_write_bw between two processes
 #   make test     every test, also those that drive programs from Debian
-#   make bench    speed of this machine's build, ICRC off and on
+#   make bench    speed of this machine's build: ICRC off and on, one and several QPs and threads
 #   make install PREFIX=/usr/local
 #
 # Packages that are missing are installed through apt-get (as root or with sudo), and named.
@@ -15,6 +15,7 @@ LIBRARY := $(RELEASE)/lib/libibverbs.so.1
 
 BUILD_PACKAGES := gcc libc6-dev
 DEMO_PACKAGES := perftest
+BENCH_PACKAGES := perftest libibverbs-dev
 TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs ucx-utils tshark binutils iproute2
 
 .PHONY: all build demo test bench install packages clean
@@ -35,7 +36,7 @@ test: build
 	$(CARGO) test --locked --workspace --quiet -- --test-threads=2
 
 bench: build
-	@scripts/install-packages $(DEMO_PACKAGES)
+	@scripts/install-packages $(BENCH_PACKAGES)
 	@scripts/bench $(RELEASE)/ferroce
 
 install: build

@@ -1,0 +1,291 @@
+/*
+ * Message rate of RDMA WRITEs from one process, or several, to a peer process that only listens.
+ *   message_rate THREADS QPS PROCESSES SIZE SECONDS
+ * Each of PROCESSES has THREADS threads, each with a CQ of its own and QPS QPs of its own, and one
+ * peer process. Prints millions of messages per second: of all, of the slowest and of the fastest
+ * thread. Linked against the distribution's libibverbs, run under `ferroce run`.
+ */
+#define _GNU_SOURCE
+#include <infiniband/verbs.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+	THREADS_MAX = 64,
+	QPS_MAX = 64,
+	PROCESSES_MAX = 16,
+	DEPTH = 128,
+	SIGNAL_EVERY = 16,
+	POLL_MAX = 16,
+	/* Each QP writes to a place of its own. */
+	SLOT = 4096,
+};
+
+#define NEED(condition) do { \
+	if (!(condition)) { \
+		fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
+		_exit(1); \
+	} \
+} while (0)
+
+/* What each side tells the other about one QP. */
+struct address {
+	uint32_t qpn, rkey;
+	uint64_t buffer;
+	union ibv_gid gid;
+};
+
+struct thread {
+	pthread_t thread;
+	struct ibv_cq *cq;
+	struct ibv_qp *qp[QPS_MAX];
+	struct address peer[QPS_MAX];
+	uint64_t messages;
+	double seconds;
+};
+
+struct side {
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+	struct ibv_mr *mr;
+	char *buffer;
+	union ibv_gid gid;
+	struct thread threads[THREADS_MAX];
+};
+
+static int threads, qps, processes;
+static uint32_t size;
+static double duration;
+static pthread_barrier_t start_line;
+
+static double now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec + time.tv_nsec * 1e-9;
+}
+
+static void exchange(int socket, const struct address *own, struct address *other)
+{
+	NEED(write(socket, own, sizeof *own) == sizeof *own);
+	NEED(read(socket, other, sizeof *other) == sizeof *other);
+}
+
+static void connect_qp(struct ibv_qp *qp, const struct address *peer)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_INIT,
+		.port_num = 1,
+		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE,
+	};
+
+	NEED(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX |
+					       IBV_QP_ACCESS_FLAGS));
+	attr = (struct ibv_qp_attr){
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = IBV_MTU_4096,
+		.dest_qp_num = peer->qpn,
+		.max_dest_rd_atomic = 1,
+		.min_rnr_timer = 12,
+		.ah_attr = {
+			.is_global = 1,
+			.port_num = 1,
+			.grh = { .dgid = peer->gid, .sgid_index = 1, .hop_limit = 64 },
+		},
+	};
+	NEED(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+					       IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+					       IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
+	attr = (struct ibv_qp_attr){
+		.qp_state = IBV_QPS_RTS,
+		.timeout = 18,
+		.retry_cnt = 7,
+		.rnr_retry = 7,
+		.max_rd_atomic = 1,
+	};
+	NEED(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+					       IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+					       IBV_QP_MAX_QP_RD_ATOMIC));
+}
+
+/* Device, QPs, connections; both sides are ready when it returns. */
+static struct side *open_side(int socket)
+{
+	struct side *side = calloc(1, sizeof *side);
+	struct address ready = { 0 };
+	size_t length = (size_t)threads * qps * SLOT;
+	struct ibv_device **list = ibv_get_device_list(NULL);
+
+	NEED(side && list && list[0]);
+	side->context = ibv_open_device(list[0]);
+	NEED(side->context);
+	side->pd = ibv_alloc_pd(side->context);
+	side->buffer = aligned_alloc(SLOT, length);
+	NEED(side->pd && side->buffer);
+	memset(side->buffer, 1, length);
+	side->mr = ibv_reg_mr(side->pd, side->buffer, length,
+			      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	NEED(side->mr && !ibv_query_gid(side->context, 1, 1, &side->gid));
+	for (int t = 0; t < threads; t++) {
+		struct thread *thread = &side->threads[t];
+
+		thread->cq = ibv_create_cq(side->context, DEPTH * qps, NULL, NULL, 0);
+		NEED(thread->cq);
+		for (int q = 0; q < qps; q++) {
+			struct ibv_qp_init_attr attr = {
+				.send_cq = thread->cq,
+				.recv_cq = thread->cq,
+				.cap = { .max_send_wr = DEPTH, .max_recv_wr = 1,
+					 .max_send_sge = 1, .max_recv_sge = 1 },
+				.qp_type = IBV_QPT_RC,
+			};
+			struct address own = {
+				.rkey = side->mr->rkey,
+				.buffer = (uintptr_t)side->buffer + (size_t)(t * qps + q) * SLOT,
+				.gid = side->gid,
+			};
+
+			thread->qp[q] = ibv_create_qp(side->pd, &attr);
+			NEED(thread->qp[q]);
+			own.qpn = thread->qp[q]->qp_num;
+			exchange(socket, &own, &thread->peer[q]);
+			connect_qp(thread->qp[q], &thread->peer[q]);
+		}
+	}
+	exchange(socket, &ready, &ready);
+	return side;
+}
+
+static struct side *requester;
+
+/* Keeps all QPs of a thread full for a while. */
+static void *post_and_poll(void *argument)
+{
+	struct thread *thread = argument;
+	const int index = thread - requester->threads;
+	uint32_t posted[QPS_MAX] = { 0 }, done[QPS_MAX] = { 0 };
+	double begin, end;
+
+	pthread_barrier_wait(&start_line);
+	begin = now();
+	end = begin + duration;
+	for (;;) {
+		struct ibv_wc wc[POLL_MAX];
+		int found;
+
+		for (int q = 0; q < qps; q++) {
+			struct ibv_sge sge = {
+				(uintptr_t)requester->buffer + (size_t)(index * qps + q) * SLOT,
+				size, requester->mr->lkey,
+			};
+			struct ibv_send_wr *bad, wr = {
+				.wr_id = q,
+				.sg_list = &sge,
+				.num_sge = 1,
+				.opcode = IBV_WR_RDMA_WRITE,
+				.wr.rdma = { thread->peer[q].buffer, thread->peer[q].rkey },
+			};
+
+			while (posted[q] - done[q] < DEPTH) {
+				wr.send_flags = ++posted[q] % SIGNAL_EVERY ? 0 : IBV_SEND_SIGNALED;
+				NEED(!ibv_post_send(thread->qp[q], &wr, &bad));
+			}
+		}
+		found = ibv_poll_cq(thread->cq, POLL_MAX, wc);
+		NEED(found >= 0);
+		for (int i = 0; i < found; i++) {
+			NEED(wc[i].status == IBV_WC_SUCCESS);
+			done[wc[i].wr_id] += SIGNAL_EVERY;
+			thread->messages += SIGNAL_EVERY;
+		}
+		if (found && now() > end)
+			break;
+	}
+	thread->seconds = now() - begin;
+	return NULL;
+}
+
+/* One requester process; tells the rates of its threads through `result`. */
+static void request(int result)
+{
+	int sockets[2];
+	pid_t peer;
+	char byte;
+
+	NEED(!socketpair(AF_UNIX, SOCK_STREAM, 0, sockets));
+	peer = fork();
+	NEED(peer >= 0);
+	if (!peer) {
+		/* Listens until the requester is gone. */
+		close(sockets[0]);
+		open_side(sockets[1]);
+		NEED(read(sockets[1], &byte, 1) == 0);
+		_exit(0);
+	}
+	close(sockets[1]);
+	requester = open_side(sockets[0]);
+	NEED(!pthread_barrier_init(&start_line, NULL, threads));
+	for (int t = 0; t < threads; t++) {
+		struct thread *thread = &requester->threads[t];
+
+		NEED(!pthread_create(&thread->thread, NULL, post_and_poll, thread));
+	}
+	for (int t = 0; t < threads; t++) {
+		struct thread *thread = &requester->threads[t];
+		double rate;
+
+		pthread_join(thread->thread, NULL);
+		rate = thread->messages / thread->seconds;
+		NEED(write(result, &rate, sizeof rate) == sizeof rate);
+	}
+	close(sockets[0]);
+	waitpid(peer, NULL, 0);
+	_exit(0);
+}
+
+int main(int count, char **arguments)
+{
+	double sum = 0, slowest = 1e12, fastest = 0;
+	int pipes[2];
+
+	NEED(count == 6);
+	threads = atoi(arguments[1]);
+	qps = atoi(arguments[2]);
+	processes = atoi(arguments[3]);
+	size = atoi(arguments[4]);
+	duration = atof(arguments[5]);
+	NEED(threads > 0 && threads <= THREADS_MAX && qps > 0 && qps <= QPS_MAX);
+	NEED(processes > 0 && processes <= PROCESSES_MAX && size <= SLOT && !pipe(pipes));
+	for (int p = 0; p < processes; p++) {
+		pid_t child = fork();
+
+		NEED(child >= 0);
+		if (!child)
+			request(pipes[1]);
+	}
+	/* A requester that fails ends the reading, too. */
+	close(pipes[1]);
+	for (int i = 0; i < processes * threads; i++) {
+		double rate;
+
+		NEED(read(pipes[0], &rate, sizeof rate) == sizeof rate);
+		sum += rate;
+		slowest = rate < slowest ? rate : slowest;
+		fastest = rate > fastest ? rate : fastest;
+	}
+	for (int p = 0; p < processes; p++) {
+		int status;
+
+		NEED(wait(&status) > 0 && WIFEXITED(status) && !WEXITSTATUS(status));
+	}
+	printf("%.3f %.3f %.3f\n", sum * 1e-6, slowest * 1e-6, fastest * 1e-6);
+	return 0;
+}
