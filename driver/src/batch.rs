@@ -12,8 +12,8 @@ use std::sync::atomic::{Ordering, fence};
 pub(crate) struct QueueDoorbell {
     bus: Arc<dyn Bus>,
     slot: Slot,
-    kind: DoorbellKind,
-    number: u32,
+    /// The value for index zero.
+    value: u64,
 }
 
 impl QueueDoorbell {
@@ -22,18 +22,17 @@ impl QueueDoorbell {
         Self {
             bus: Arc::clone(bus),
             slot,
-            kind,
-            number,
+            value: DoorbellValue::new(kind, number, 0).bits(),
         }
     }
 
     /// Tells the device that WQEs up to `producer` are ready.
     #[inline]
     pub(crate) fn ring(&self, producer: u32) {
-        let value = DoorbellValue::new(self.kind, self.number, producer);
+        let value = self.value | u64::from(producer);
         // The WQEs are in memory before the device can hear of them.
         fence(Ordering::Release);
-        self.bus.doorbell(self.slot.number(), value.bits());
+        self.bus.doorbell(self.slot.number(), value);
     }
 }
 

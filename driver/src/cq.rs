@@ -1,7 +1,7 @@
 //! Completion queues. Polling is hot path.
 
 use crate::completion::{CompletionOpcode, CompletionStatus, WorkCompletion};
-use crate::cq_ring::{CqRing, CqRings};
+use crate::cq_ring::CqRings;
 use crate::demux::{Demux, ReceiveShadows};
 use crate::device::Device;
 use crate::doorbell::Slot;
@@ -57,7 +57,6 @@ struct Control {
 
 /// What the CQ's lock protects.
 pub struct CqState {
-    ring: Arc<CqRing>,
     rings: Arc<CqRings>,
     consumer: u32,
     /// CQEs that one call takes or skips at most. Zero while the ring is being replaced.
@@ -72,10 +71,12 @@ pub struct Poller<'a> {
     state: MutexGuard<'a, CqState>,
 }
 
-impl Poller<'_> {
-    /// Takes the next completion.
+impl Iterator for Poller<'_> {
+    type Item = WorkCompletion;
+
+    /// Takes the next completion. There may be more after `None`.
     #[inline]
-    pub fn next(&mut self) -> Option<WorkCompletion> {
+    fn next(&mut self) -> Option<WorkCompletion> {
         self.state.next()
     }
 }
@@ -85,10 +86,10 @@ impl CqState {
     fn next(&mut self) -> Option<WorkCompletion> {
         // A device that writes garbage faster than we skip it does not keep us here for ever.
         for _ in 0..self.budget {
-            let cqe = self.ring.read(self.consumer)?;
+            let cqe = self.rings.current().read(self.consumer)?;
             self.consumer = self.consumer.wrapping_add(1);
             let completion = self.resolve(&cqe);
-            self.rings.publish(&self.ring, self.consumer);
+            self.rings.publish(self.consumer);
             if completion.is_some() {
                 return completion;
             }
@@ -142,16 +143,17 @@ impl CqState {
     /// The device writes no more of those. What it writes meanwhile lies behind the entries that
     /// are looked at here.
     fn remove_entries(&mut self, mut goes: impl FnMut(&mut Demux, &Cqe) -> bool) {
+        let ring = self.rings.current();
         let begin = self.consumer;
         let mut end = begin;
-        while end.wrapping_sub(begin) < self.ring.size() && self.ring.read(end).is_some() {
+        while end.wrapping_sub(begin) < ring.size() && ring.read(end).is_some() {
             end = end.wrapping_add(1);
         }
         let mut from = end;
         let mut to = end;
         while from != begin {
             from = from.wrapping_sub(1);
-            let Some(cqe) = self.ring.read(from) else {
+            let Some(cqe) = ring.read(from) else {
                 continue;
             };
             if goes(&mut self.demux, &cqe) {
@@ -162,12 +164,12 @@ impl CqState {
             }
             to = to.wrapping_sub(1);
             if to != from {
-                self.ring.relocate(from, to);
+                ring.relocate(from, to);
             }
         }
         if to != begin {
             self.consumer = to;
-            self.rings.publish(&self.ring, to);
+            self.rings.publish(to);
         }
     }
 }
@@ -202,7 +204,7 @@ impl CompletionQueue {
         let eqn = device.completion_eqn(config.vector)?;
         let slot = device.allocate_slot()?;
         let rings = Arc::new(CqRings::new(device.space(), log_size)?);
-        let ring = rings.of_size(device.space(), log_size, 0)?;
+        let ring = rings.current();
         let context = CqContext {
             base: ring.iova(),
             consumer_record: ring.record_iova(),
@@ -219,7 +221,6 @@ impl CompletionQueue {
         let number = device.create_cq(&context, &handlers)?;
         let state = CqState {
             budget: ring.size(),
-            ring,
             rings: Arc::clone(&rings),
             consumer: 0,
             demux: Demux::default(),
@@ -239,7 +240,7 @@ impl CompletionQueue {
 
     /// Entries that it was really given.
     pub fn entries(&self) -> u32 {
-        self.rings.current().map_or(0, |ring| ring.size())
+        self.rings.current().size()
     }
 
     /// Number.
@@ -347,7 +348,7 @@ impl CompletionQueue {
         // meanwhile and may poll.
         let consumer = {
             let mut state = self.state.lock();
-            if state.ring.log_size() == log_size {
+            if self.rings.current().log_size() == log_size {
                 return Ok(());
             }
             state.budget = 0;
@@ -355,24 +356,16 @@ impl CompletionQueue {
         };
         let result = self.replace_ring(log_size, consumer, &control);
         let mut state = self.state.lock();
-        let result = result.map(|ring| {
-            self.rings.set_current(&ring);
-            state.ring = ring;
-        });
-        state.budget = state.ring.size();
+        if result.is_ok() {
+            self.rings.set_current(log_size);
+        }
+        state.budget = self.rings.current().size();
         result
     }
 
     /// Lets the device move to a ring of another size.
-    fn replace_ring(
-        &self,
-        log_size: u32,
-        consumer: u32,
-        control: &Control,
-    ) -> Result<Arc<CqRing>, Error> {
-        let ring = self
-            .rings
-            .of_size(self.device.space(), log_size, consumer)?;
+    fn replace_ring(&self, log_size: u32, consumer: u32, control: &Control) -> Result<(), Error> {
+        let ring = self.rings.other(self.device.space(), log_size, consumer)?;
         let input = CqContext {
             base: ring.iova(),
             consumer_record: ring.record_iova(),
@@ -383,8 +376,7 @@ impl CompletionQueue {
             moderation_us: control.moderation_us,
             ..CqContext::default()
         };
-        self.device.modify_cq(self.number, &input)?;
-        Ok(ring)
+        self.device.modify_cq(self.number, &input)
     }
 
     /// Lets one event stand for up to `count` completions, and wait up to `period_us` for them.

@@ -5,7 +5,7 @@ use crate::dma::{DmaBuffer, DmaSpace};
 use crate::error::Error;
 use ferroce_spec::cqe::{Cqe, CqeWord, owner_at};
 use std::mem::offset_of;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 const WORDS_PER_CQE: usize = Cqe::SIZE / 8;
@@ -54,21 +54,27 @@ impl CqRing {
         self.iova() + self.record_offset() as u64
     }
 
+    #[inline]
     fn record_offset(&self) -> usize {
         Cqe::SIZE << self.log_size
     }
 
-    /// The entry at `index`, when the device has written it.
+    /// The words of the entry at `index` and the last of them as it was loaded, when the device
+    /// has written it.
     #[inline]
-    pub(crate) fn read(&self, index: u32) -> Option<Cqe> {
+    fn written(&self, index: u32) -> Option<(&[AtomicU64], u64)> {
         let place = (index as usize & ((1 << self.log_size) - 1)) * WORDS_PER_CQE;
         let words = self.buffer.words().get(place..place + WORDS_PER_CQE)?;
         // The device writes the word with the owner bit last (release), so it is read first.
         let last = words[3].load(Ordering::Acquire);
         let word = CqeWord::from_bits((last >> 32) as u32);
-        if word.owner() != owner_at(index, self.log_size) {
-            return None;
-        }
+        (word.owner() == owner_at(index, self.log_size)).then_some((words, last))
+    }
+
+    /// The entry at `index`, when the device has written it.
+    #[inline]
+    pub(crate) fn read(&self, index: u32) -> Option<Cqe> {
+        let (words, last) = self.written(index)?;
         let first = words[0].load(Ordering::Relaxed);
         let second = words[1].load(Ordering::Relaxed);
         Some(Cqe {
@@ -78,7 +84,7 @@ impl CqRing {
             immediate: ((second >> 32) as u32).to_le_bytes(),
             timestamp: words[2].load(Ordering::Relaxed),
             source_qpn: last as u32 & NUMBER_MASK,
-            word,
+            word: CqeWord::from_bits((last >> 32) as u32),
         })
     }
 
@@ -124,68 +130,74 @@ impl CqRing {
 ///
 /// A ring is kept as long as the CQ, because pollers look at it without a lock.
 pub(crate) struct CqRings {
-    /// By the base-2 logarithm of the size.
-    rings: [OnceLock<Arc<CqRing>>; LOG_ENTRIES_MAX as usize + 1],
+    /// The ring with which the CQ was created: mostly the only one, so that it is the nearest.
+    first: CqRing,
     /// Base-2 logarithm of the size of the present ring.
     current: AtomicU32,
     /// Consumer index; changed under the lock of the CQ only.
     consumer: AtomicU32,
+    /// The others, by the base-2 logarithm of their sizes.
+    others: Box<[OnceLock<CqRing>]>,
 }
 
 impl CqRings {
     /// The rings of a new CQ with `1 << log_size` entries.
     pub(crate) fn new(space: &Arc<DmaSpace>, log_size: u32) -> Result<Self, Error> {
-        let rings = Self {
-            rings: [const { OnceLock::new() }; LOG_ENTRIES_MAX as usize + 1],
+        Ok(Self {
+            first: CqRing::new(space, log_size)?,
             current: AtomicU32::new(log_size),
             consumer: AtomicU32::new(0),
-        };
-        rings.of_size(space, log_size, 0)?;
-        Ok(rings)
+            others: (0..=LOG_ENTRIES_MAX).map(|_| OnceLock::new()).collect(),
+        })
     }
 
-    /// A ring of another size for a CQ that goes on at `consumer`. One caller at a time.
-    pub(crate) fn of_size(
+    /// An empty ring of another size for a CQ that goes on at `consumer`. One caller at a time.
+    pub(crate) fn other(
         &self,
         space: &Arc<DmaSpace>,
         log_size: u32,
         consumer: u32,
-    ) -> Result<Arc<CqRing>, Error> {
-        let what = "number of CQ entries";
-        let place = self.rings.get(log_size as usize);
-        let place = place.ok_or(Error::InvalidArgument { what })?;
-        let ring = match place.get() {
-            Some(ring) => Arc::clone(ring),
+    ) -> Result<&CqRing, Error> {
+        let ring = match self.of_size(log_size) {
+            Some(ring) => ring,
             None => {
-                let ring = Arc::new(CqRing::new(space, log_size)?);
-                Arc::clone(place.get_or_init(|| ring))
+                let what = "number of CQ entries";
+                let place = self.others.get(log_size as usize);
+                let place = place.ok_or(Error::InvalidArgument { what })?;
+                let ring = CqRing::new(space, log_size)?;
+                place.get_or_init(|| ring)
             }
         };
-        // A zeroed ring is empty on the first lap.
-        if consumer != 0 || log_size != self.current.load(Ordering::Relaxed) {
-            ring.clear(consumer);
-        }
+        ring.clear(consumer);
         Ok(ring)
+    }
+
+    fn of_size(&self, log_size: u32) -> Option<&CqRing> {
+        if log_size == self.first.log_size {
+            return Some(&self.first);
+        }
+        self.others.get(log_size as usize)?.get()
     }
 
     /// The present ring.
     #[inline]
-    pub(crate) fn current(&self) -> Option<&Arc<CqRing>> {
+    pub(crate) fn current(&self) -> &CqRing {
         let log_size = self.current.load(Ordering::Acquire);
-        self.rings.get(log_size as usize)?.get()
+        if log_size == self.first.log_size {
+            return &self.first;
+        }
+        self.of_size(log_size).unwrap_or(&self.first)
     }
 
-    /// From now on, `ring` is the present one.
-    pub(crate) fn set_current(&self, ring: &CqRing) {
-        self.current.store(ring.log_size, Ordering::Release);
+    /// From now on, the ring of this size is the present one.
+    pub(crate) fn set_current(&self, log_size: u32) {
+        self.current.store(log_size, Ordering::Release);
     }
 
     /// Whether the entry that will be taken next has been written.
     #[inline]
     pub(crate) fn has_entry(&self) -> bool {
-        let consumer = self.consumer();
-        self.current()
-            .is_some_and(|ring| ring.read(consumer).is_some())
+        self.current().written(self.consumer()).is_some()
     }
 
     /// Consumer index. Without the lock it may be older than it is.
@@ -195,10 +207,10 @@ impl CqRings {
     }
 
     /// Tells the device, and pollers without the lock, that all entries before `consumer` have
-    /// been copied out of `ring`.
+    /// been copied out of the present ring.
     #[inline]
-    pub(crate) fn publish(&self, ring: &CqRing, consumer: u32) {
+    pub(crate) fn publish(&self, consumer: u32) {
         self.consumer.store(consumer, Ordering::Relaxed);
-        ring.store_record(consumer);
+        self.current().store_record(consumer);
     }
 }

@@ -59,7 +59,7 @@ impl Demux {
 
     /// Retires the work request of a shared receive queue that a CQE names: that of the QP, or
     /// for XRC the one that the peer has named.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn retire_shared(&mut self, cqe: &Cqe) -> Option<(u64, Option<Srqn>)> {
         let tag = cqe.wqe_index;
         if let Some(queue) = self.find(cqe.qpn) {

@@ -212,11 +212,11 @@ impl SendBatch<'_> {
 }
 
 /// Segments of a WQE between control and data, as the operation needs them.
-enum Middle {
+enum Middle<'a> {
     None,
     Remote(RemoteAddress),
     Atomic(RemoteAddress, u64, u64),
-    Bind(WindowBinding),
+    Bind(&'a WindowBinding),
 }
 
 /// What the data of a work request are.
@@ -233,17 +233,17 @@ enum Payload {
 }
 
 /// What an operation needs in its WQE.
-struct Plan {
+struct Plan<'a> {
     opcode: SendOpcode,
     completion: CompletionOpcode,
     immediate: [u8; 4],
-    middle: Middle,
+    middle: Middle<'a>,
     payload: Payload,
 }
 
-impl Plan {
+impl<'a> Plan<'a> {
     #[inline]
-    fn new(operation: &SendOperation) -> Self {
+    fn new(operation: &'a SendOperation) -> Self {
         use CompletionOpcode as Done;
         use SendOpcode as Op;
         let plan = |opcode, completion, immediate, middle, payload| Self {
@@ -294,7 +294,7 @@ impl Plan {
                 let key = key.0.to_le_bytes();
                 plan(opcode, done, key, Middle::None, Payload::None)
             }
-            SendOperation::BindWindow(binding) => {
+            SendOperation::BindWindow(ref binding) => {
                 let (opcode, done) = (Op::BIND_WINDOW, Done::BindMemoryWindow);
                 plan(opcode, done, [0; 4], Middle::Bind(binding), Payload::None)
             }
@@ -302,7 +302,7 @@ impl Plan {
     }
 }
 
-impl Middle {
+impl Middle<'_> {
     fn size(&self) -> usize {
         match self {
             Self::None => 0,
@@ -420,7 +420,7 @@ impl SendState {
 
     /// Bytes of the data segments or of the inline header and payload, when they are allowed.
     #[inline]
-    fn payload_size(&self, request: &SendRequest<'_>, plan: &Plan) -> Result<usize, PostError> {
+    fn payload_size(&self, request: &SendRequest<'_>, plan: &Plan<'_>) -> Result<usize, PostError> {
         if plan.payload == Payload::None {
             return Ok(0);
         }
@@ -450,7 +450,13 @@ impl SendState {
     }
 
     #[inline]
-    fn write_wqe(&self, request: &SendRequest<'_>, plan: &Plan, address: Address<'_>, blocks: u32) {
+    fn write_wqe(
+        &self,
+        request: &SendRequest<'_>,
+        plan: &Plan<'_>,
+        address: Address<'_>,
+        blocks: u32,
+    ) {
         // What the data of a local operation are said to be does not matter.
         let data = match plan.payload {
             Payload::None => SendData::ScatterGather(&[]),

@@ -197,7 +197,7 @@ fn unsignaled_unless_all_are_signaled() {
             signaled: false,
             ..write_request(1, SendData::ScatterGather(&[]))
         };
-        send_queue(&qp).lock().post(&request).expect("room");
+        send_queue(qp).lock().post(&request).expect("room");
         let base = s
             .fake
             .with_state(|state| state.qps[&qp.number().0].send_base);
@@ -245,7 +245,7 @@ fn wqe_of_a_datagram() {
         operation: SendOperation::SendImmediate([1, 2, 3, 4]),
         destination: Destination::Datagram {
             path: &path,
-            qpn: Qpn(0xff_0000_77),
+            qpn: Qpn(0xff00_0077),
             q_key: 0x8000_0001,
         },
         ..write_request(1, SendData::ScatterGather(&segments))

@@ -44,6 +44,8 @@ pub struct HonestDevice {
     pub refuse: Mutex<Option<CommandStatus>>,
     /// Where the device does not answer commands any more.
     pub mute: Mutex<bool>,
+    /// Called once, before the next doorbell lands.
+    pub before_doorbell: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// Called by `relax`.
     pub on_relax: Mutex<Option<Box<dyn FnMut() + Send>>>,
     /// Features that the device does not have.
@@ -505,6 +507,10 @@ impl Bus for HonestDevice {
 
     fn doorbell(&self, slot: u32, value: u64) {
         if self.note_doorbells {
+            let hook = self.before_doorbell.lock().take();
+            if let Some(hook) = hook {
+                hook();
+            }
             self.state.lock().doorbells.push((slot, value));
         }
     }
