@@ -41,8 +41,8 @@ impl Domain {
 
     /// A parent domain of this one.
     ///
-    /// The promise of a thread domain, that no second thread comes, is not made use of: the locks of
-    /// queues cost next to nothing when nobody contends for them.
+    /// The promise of a thread domain, that no second thread comes, is not made use of: the locks
+    /// of queues cost next to nothing when nobody contends for them.
     pub fn parent(&self, thread: Option<&ThreadDomain>) -> Result<Self, Errno> {
         self.adapter.check()?;
         Ok(Self {

@@ -112,8 +112,8 @@ fn capability_flags(capabilities: &Capabilities) -> u32 {
     flags
 }
 
-/// Extended attributes of the device. What is zero in them is not there: on-demand paging, TSO, RSS,
-/// raw packets, packet pacing, tag matching.
+/// Extended attributes of the device. What is zero in them is not there: on-demand paging, TSO,
+/// RSS, raw packets, packet pacing, tag matching.
 pub fn device_attributes_ex(
     capabilities: &Capabilities,
     host: &HostIdentity,
