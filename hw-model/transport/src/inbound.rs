@@ -1,7 +1,7 @@
 //! An inbound request packet as the responder works on it.
 
 use ferroce_wire::{
-    AtomicEth, Extension, Immediate, OpcodeProperties, Operation, PKey, Position, Psn, RKey, Reth,
+    Extension, Immediate, OpcodeProperties, Operation, PKey, Position, Psn, RKey, Reth,
     TransportHeaders,
 };
 
@@ -54,60 +54,72 @@ impl Inbound {
         payload_length: 0,
     };
 
-    /// Takes what the responder needs; `None` if the extension is not that of the opcode.
+    /// Takes what the responder needs; false if the extension is not that of the opcode. Fields
+    /// that the opcode does not have are left as they are, but for those that it is asked for.
     #[inline]
-    pub(crate) fn new(
+    pub(crate) fn read(
+        &mut self,
         headers: &TransportHeaders,
         properties: OpcodeProperties,
         payload_length: u32,
-    ) -> Option<Inbound> {
+    ) -> bool {
         let bth = &headers.bth;
-        let mut packet = Inbound {
-            psn: bth.psn,
-            operation: properties.operation,
-            position: properties.position,
-            ack_request: bth.ack_request,
-            solicited: bth.solicited,
-            payload_length,
-            ..Inbound::NONE
-        };
-        let (mut has_reth, mut has_atomic) = (false, false);
+        self.psn = bth.psn;
+        self.operation = properties.operation;
+        self.position = properties.position;
+        self.ack_request = bth.ack_request;
+        self.solicited = bth.solicited;
+        self.payload_length = payload_length;
+        self.reth.dma_length = 0;
+        self.immediate = None;
+        self.invalidate = None;
+        let mut has_reth = false;
         match headers.extension {
+            Extension::None | Extension::Deth(_) => {}
             Extension::Reth(reth) => {
-                packet.reth = reth;
+                self.reth = reth;
                 has_reth = true;
             }
             Extension::RethImmediate(reth, immediate) => {
-                packet.reth = reth;
-                packet.immediate = Some(immediate);
+                self.reth = reth;
+                self.immediate = Some(immediate);
                 has_reth = true;
             }
             Extension::Immediate(immediate) | Extension::DethImmediate(_, immediate) => {
-                packet.immediate = Some(immediate);
+                self.immediate = Some(immediate);
             }
-            Extension::Invalidate(ieth) => packet.invalidate = Some(ieth.r_key),
-            Extension::AtomicEth(atomic) => {
-                packet.set_atomic(&atomic);
-                has_atomic = true;
-            }
-            _ => {}
+            _ => return self.read_rare(headers, properties),
         }
-        let is_invalidate = matches!(properties.operation, Operation::SendInvalidate);
-        let is_legal = has_reth == properties.has_reth()
-            && has_atomic == properties.has_atomic_eth()
-            && packet.immediate.is_some() == properties.has_immediate()
-            && packet.invalidate.is_some() == is_invalidate;
-        is_legal.then_some(packet)
+        has_reth == properties.has_reth()
+            && self.immediate.is_some() == properties.has_immediate()
+            && !self.is_rare()
     }
 
-    fn set_atomic(&mut self, atomic: &AtomicEth) {
-        self.reth = Reth {
-            virtual_address: atomic.virtual_address,
-            r_key: atomic.r_key,
-            dma_length: ATOMIC_LENGTH,
-        };
-        self.swap_or_add = atomic.swap_or_add;
-        self.compare = atomic.compare;
+    /// Those that would be in the way of the others.
+    #[inline(never)]
+    fn read_rare(&mut self, headers: &TransportHeaders, properties: OpcodeProperties) -> bool {
+        match headers.extension {
+            Extension::Invalidate(ieth) => {
+                self.invalidate = Some(ieth.r_key);
+                properties.operation == Operation::SendInvalidate
+            }
+            Extension::AtomicEth(atomic) => {
+                self.reth = Reth {
+                    virtual_address: atomic.virtual_address,
+                    r_key: atomic.r_key,
+                    dma_length: ATOMIC_LENGTH,
+                };
+                self.swap_or_add = atomic.swap_or_add;
+                self.compare = atomic.compare;
+                properties.has_atomic_eth()
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the opcode has an extension that [`Inbound::read_rare`] reads.
+    const fn is_rare(&self) -> bool {
+        self.is_atomic() || matches!(self.operation, Operation::SendInvalidate)
     }
 
     pub(crate) const fn is_send(&self) -> bool {
@@ -137,17 +149,16 @@ impl Inbound {
         matches!(self.operation, Operation::CompareSwap | Operation::FetchAdd)
     }
 
-    /// What an atomic does; `None` for anything else.
-    pub(crate) const fn atomic(&self) -> Option<AtomicOperation> {
+    /// What an atomic does.
+    pub(crate) const fn atomic(&self) -> AtomicOperation {
         match self.operation {
-            Operation::CompareSwap => Some(AtomicOperation::CompareSwap {
+            Operation::CompareSwap => AtomicOperation::CompareSwap {
                 compare: self.compare,
                 swap: self.swap_or_add,
-            }),
-            Operation::FetchAdd => Some(AtomicOperation::FetchAdd {
+            },
+            _ => AtomicOperation::FetchAdd {
                 add: self.swap_or_add,
-            }),
-            _ => None,
+            },
         }
     }
 }

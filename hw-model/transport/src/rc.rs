@@ -7,7 +7,7 @@ use crate::completer::{self, ReadResponse};
 use crate::completion::{Completion, CompletionStatus};
 use crate::context::Context;
 use crate::event::Event;
-use crate::inbound::{Inbound, passes_header_checks};
+use crate::inbound::passes_header_checks;
 use crate::request::SendRequest;
 use crate::requester::Requester;
 use crate::responder::Responder;
@@ -221,12 +221,12 @@ impl Rc {
         let step = if properties.operation.is_response() {
             self.handle_response(now, ctx, headers, properties, payload_length)
         } else if ctx.state.accepts_requests() {
-            match Inbound::new(headers, properties, payload_length) {
-                Some(packet) => {
-                    let packet = Inbound { srqn, ..packet };
-                    self.responder.handle_packet(now, ctx, packet)
-                }
-                None => Step::Done,
+            let packet = &mut self.responder.packet;
+            packet.srqn = srqn;
+            if packet.read(headers, properties, payload_length) {
+                self.responder.handle_packet(now, ctx)
+            } else {
+                Step::Done
             }
         } else {
             Step::Done

@@ -15,7 +15,7 @@ mod progress;
 
 use std::collections::VecDeque;
 
-use ferroce_wire::{AtomicEth, Bth, Connected, Msn, Position, Psn, Reth, TransportHeaders};
+use ferroce_wire::{AtomicEth, Connected, Msn, Position, Psn, Reth, TransportHeaders};
 
 use crate::completion::CompletionStatus;
 use crate::context::Context;
@@ -35,16 +35,6 @@ use crate::transmit::{Payload, Transmit};
 #[inline]
 pub(crate) const fn span(from: Psn, to: Psn) -> u32 {
     to.sub(from.value()).value()
-}
-
-/// The operands of an atomic as they go on the wire.
-const fn operands(remote: Remote, swap_or_add: u64, compare: u64) -> AtomicEth {
-    AtomicEth {
-        virtual_address: remote.virtual_address,
-        r_key: remote.r_key,
-        swap_or_add,
-        compare,
-    }
 }
 
 /// A request and its PSNs.
@@ -355,13 +345,8 @@ impl Requester {
                 remote,
                 compare,
                 swap,
-            } => {
-                let operands = operands(remote, swap, compare);
-                self.atomic_request(ctx, TransportHeaders::compare_swap, operands)
-            }
-            SendOperation::FetchAdd { remote, add } => {
-                self.atomic_request(ctx, TransportHeaders::fetch_add, operands(remote, add, 0))
-            }
+            } => self.atomic_request(ctx, remote, swap, Some(compare)),
+            SendOperation::FetchAdd { remote, add } => self.atomic_request(ctx, remote, add, None),
             _ => self.segment(ctx),
         };
         self.in_flight += 1;
@@ -398,19 +383,31 @@ impl Requester {
         }
     }
 
+    /// A compare and swap, or without `compare` a fetch and add.
+    #[inline(never)]
     fn atomic_request(
         &mut self,
         ctx: &Context,
-        headers: fn(Bth, AtomicEth) -> TransportHeaders,
-        operands: AtomicEth,
+        remote: Remote,
+        swap_or_add: u64,
+        compare: Option<u64>,
     ) -> Transmit {
         let request = self.queue[self.cursor].request.id;
         let mut bth = ctx.bth(self.next, 0);
         bth.ack_request = true;
+        let operands = AtomicEth {
+            virtual_address: remote.virtual_address,
+            r_key: remote.r_key,
+            swap_or_add,
+            compare: compare.unwrap_or(0),
+        };
         self.advance(1, true);
         self.fetches_in_flight += 1;
         Transmit {
-            headers: headers(bth, operands),
+            headers: match compare {
+                Some(_) => TransportHeaders::compare_swap(bth, operands),
+                None => TransportHeaders::fetch_add(bth, operands),
+            },
             payload: Payload::None,
             request: Some(request),
         }

@@ -56,7 +56,9 @@ impl Resource {
                 Content::Memory { length } => {
                     request.is_read() && request.reth.dma_length == length - offset
                 }
-                Content::Original { operation, .. } => request.atomic() == Some(operation),
+                Content::Original { operation, .. } => {
+                    request.is_atomic() && request.atomic() == operation
+                }
             }
     }
 
@@ -143,13 +145,8 @@ impl Resources {
     }
 
     /// Keeps the result of an atomic that was executed.
-    pub(crate) fn push_atomic(
-        &mut self,
-        request: &Inbound,
-        operation: AtomicOperation,
-        value: u64,
-        limit: u8,
-    ) {
+    pub(crate) fn push_atomic(&mut self, request: &Inbound, value: u64, limit: u8) {
+        let operation = request.atomic();
         self.push(request, 1, Content::Original { operation, value }, limit);
     }
 
@@ -325,8 +322,7 @@ mod tests {
             swap_or_add: 3,
             ..read(10, 0x1000, 8)
         };
-        let operation = add.atomic().expect("it is one");
-        resources.push_atomic(&add, operation, 77, 2);
+        resources.push_atomic(&add, 77, 2);
         assert_eq!(drain(&mut resources), [(10, Position::Only, 77)]);
         for other in [
             read(10, 0x1000, 8),

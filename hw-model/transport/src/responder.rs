@@ -19,7 +19,7 @@ use crate::context::Context;
 use crate::event::Event;
 use crate::inbound::Inbound;
 use crate::resource::{Resources, ResponsePacket};
-use crate::step::{MemoryAnswer, MemoryOp, Step};
+use crate::step::{Access, MemoryAnswer, MemoryOp, Step};
 use crate::time::Instant;
 use crate::transmit::{Payload, Transmit};
 use refusal::Refusal;
@@ -72,7 +72,7 @@ enum Next {
     Complete,
     Acknowledge,
     Duplicate,
-    Ask(Asked, MemoryOp),
+    Ask(Asked),
     Refuse(Refusal),
     Done,
 }
@@ -91,7 +91,8 @@ pub(crate) struct Responder {
     pub(crate) srqn: Option<u32>,
     /// The receive WQE that the message uses.
     receive: Option<Receive>,
-    packet: Inbound,
+    /// The packet being processed; [`Inbound::read`] fills it.
+    pub(crate) packet: Inbound,
     acknowledger: Acknowledger,
     resources: Resources,
     /// Receive WQEs posted; `None` does not limit the peer.
@@ -127,13 +128,7 @@ impl Responder {
     }
 
     #[inline]
-    pub(crate) fn handle_packet(
-        &mut self,
-        now: Instant,
-        ctx: &mut Context,
-        packet: Inbound,
-    ) -> Step {
-        self.packet = packet;
+    pub(crate) fn handle_packet(&mut self, now: Instant, ctx: &mut Context) -> Step {
         self.run(now, ctx, Next::CheckPsn)
     }
 
@@ -187,12 +182,77 @@ impl Responder {
                 Next::Acknowledge => self.acknowledge(now, ctx),
                 Next::Duplicate => self.repeat(ctx),
                 Next::Refuse(refusal) => self.refuse(ctx, refusal),
-                Next::Ask(asked, operation) => {
+                Next::Ask(asked) => {
                     self.asked = asked;
-                    return Step::Memory(operation);
+                    return Step::Memory(self.memory_operation(asked));
                 }
                 Next::Done => return Step::Done,
             }
+        }
+    }
+}
+
+/// What the memory blocks are asked for.
+impl Responder {
+    #[inline]
+    fn memory_operation(&self, asked: Asked) -> MemoryOp {
+        let srqn = self.srqn;
+        match asked {
+            Asked::Payload => self.write_payload(),
+            Asked::RemoteAccess => MemoryOp::Validate {
+                r_key: self.packet.reth.r_key,
+                virtual_address: self.packet.reth.virtual_address,
+                length: self.packet.reth.dma_length,
+                access: if self.packet.is_write() {
+                    Access::Write
+                } else if self.packet.is_read() {
+                    Access::Read
+                } else {
+                    Access::Atomic
+                },
+                srqn,
+            },
+            Asked::Atomic => MemoryOp::Atomic {
+                r_key: self.packet.reth.r_key,
+                virtual_address: self.packet.reth.virtual_address,
+                operation: self.packet.atomic(),
+                srqn,
+            },
+            Asked::Invalidate => MemoryOp::Invalidate {
+                r_key: self.packet.invalidate.unwrap_or_default(),
+                srqn,
+            },
+            Asked::Receive | Asked::Nothing => match srqn {
+                Some(srqn) => MemoryOp::TakeShared { srqn },
+                None => MemoryOp::TakeReceive,
+            },
+        }
+    }
+
+    #[inline]
+    fn write_payload(&self) -> MemoryOp {
+        let length = self.packet.payload_length;
+        match self.message {
+            Message::Write {
+                r_key,
+                virtual_address,
+                ..
+            } => MemoryOp::WriteRemote {
+                r_key,
+                virtual_address,
+                length,
+                srqn: self.srqn,
+            },
+            Message::Send { received } => MemoryOp::WriteReceive {
+                receive: self.receive.map_or(0, |receive| receive.id),
+                offset: received,
+                length,
+            },
+            Message::None => MemoryOp::WriteReceive {
+                receive: self.receive.map_or(0, |receive| receive.id),
+                offset: 0,
+                length,
+            },
         }
     }
 }
@@ -206,14 +266,8 @@ impl Responder {
             self.accept_read(ctx)
         } else if self.packet.is_send() {
             self.execute_send()
-        } else if let Some(operation) = self.packet.atomic() {
-            let atomic = MemoryOp::Atomic {
-                r_key: self.packet.reth.r_key,
-                virtual_address: self.packet.reth.virtual_address,
-                operation,
-                srqn: self.srqn,
-            };
-            Next::Ask(Asked::Atomic, atomic)
+        } else if self.packet.is_atomic() {
+            Next::Ask(Asked::Atomic)
         } else {
             self.execute_write()
         }
@@ -222,10 +276,7 @@ impl Responder {
     /// An atomic was executed, and never will be again: duplicates get the same answer.
     fn accept_atomic(&mut self, ctx: &mut Context, original: u64) -> Next {
         let limit = ctx.attributes.max_dest_rd_atomic;
-        if let Some(operation) = self.packet.atomic() {
-            self.resources
-                .push_atomic(&self.packet, operation, original, limit);
-        }
+        self.resources.push_atomic(&self.packet, original, limit);
         self.expected = self.expected.next();
         self.msn = self.msn.next();
         self.acknowledger.cover(ctx);
@@ -250,17 +301,10 @@ impl Responder {
             _ => 0,
         };
         self.message = Message::Send { received: offset };
-        let length = self.packet.payload_length;
-        match self.receive {
-            Some(receive) if length > 0 => Next::Ask(
-                Asked::Payload,
-                MemoryOp::WriteReceive {
-                    receive: receive.id,
-                    offset,
-                    length,
-                },
-            ),
-            _ => Next::Invalidate,
+        if self.packet.payload_length > 0 {
+            Next::Ask(Asked::Payload)
+        } else {
+            Next::Invalidate
         }
     }
 
@@ -275,24 +319,10 @@ impl Responder {
                 total: reth.dma_length,
             };
         }
-        match self.message {
-            Message::Write {
-                r_key,
-                virtual_address,
-                ..
-            } if self.packet.payload_length > 0 => {
-                let length = self.packet.payload_length;
-                Next::Ask(
-                    Asked::Payload,
-                    MemoryOp::WriteRemote {
-                        r_key,
-                        virtual_address,
-                        length,
-                        srqn: self.srqn,
-                    },
-                )
-            }
-            _ => Next::Complete,
+        if self.packet.payload_length > 0 {
+            Next::Ask(Asked::Payload)
+        } else {
+            Next::Complete
         }
     }
 
@@ -300,13 +330,7 @@ impl Responder {
     #[inline]
     fn invalidate(&mut self) -> Next {
         match self.packet.invalidate {
-            Some(r_key) => Next::Ask(
-                Asked::Invalidate,
-                MemoryOp::Invalidate {
-                    r_key,
-                    srqn: self.srqn,
-                },
-            ),
+            Some(_) => Next::Ask(Asked::Invalidate),
             None => Next::Complete,
         }
     }

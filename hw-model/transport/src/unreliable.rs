@@ -169,6 +169,7 @@ impl<S: UnreliableService> Unreliable<S> {
         Ok(())
     }
 
+    #[inline(never)]
     pub(crate) fn post_send(&mut self, _now: Instant, ctx: &mut Context, request: SendRequest) {
         let failure = S::judge(ctx, &request);
         let packets = S::mtu(ctx).packets(request.length);
@@ -219,6 +220,7 @@ impl<S: UnreliableService> Unreliable<S> {
 
 /// Inputs.
 impl<S: UnreliableService> Unreliable<S> {
+    #[inline(never)]
     pub(crate) fn handle_packet(
         &mut self,
         _now: Instant,
@@ -231,16 +233,18 @@ impl<S: UnreliableService> Unreliable<S> {
             && ctx.state.accepts_requests()
             && passes_header_checks(headers, ctx.attributes.p_key);
         let known = headers.bth.opcode.parse();
-        let packet = known
-            .filter(|known| is_for_us && known.transport == S::TRANSPORT)
-            .and_then(|known| Inbound::new(headers, known, payload_length));
-        let Some(packet) = packet else {
+        let Some(known) = known.filter(|known| is_for_us && known.transport == S::TRANSPORT) else {
             return Step::Done;
         };
+        let mut packet = Inbound::NONE;
+        if !packet.read(headers, known, payload_length) {
+            return Step::Done;
+        }
         let step = self.receiver.handle_packet(ctx, headers, packet);
         self.finish(ctx, step)
     }
 
+    #[inline(never)]
     pub(crate) fn handle_memory(
         &mut self,
         _now: Instant,
@@ -271,6 +275,7 @@ impl<S: UnreliableService> Unreliable<S> {
 
 /// Outputs.
 impl<S: UnreliableService> Unreliable<S> {
+    #[inline(never)]
     pub(crate) fn poll_transmit(&mut self, _now: Instant, ctx: &mut Context) -> Option<Transmit> {
         let piece = self.send_queue.poll(ctx, S::mtu(ctx))?;
         Some(Transmit {

@@ -38,6 +38,7 @@ fn to_rc(headers: &TransportHeaders) -> Option<(TransportHeaders, Option<u32>)> 
 }
 
 /// A packet arrived: requests are for a target, responses for an initiator.
+#[inline(never)]
 pub(crate) fn handle_packet(
     rc: &mut Rc,
     now: Instant,
@@ -55,6 +56,7 @@ pub(crate) fn handle_packet(
 }
 
 /// The next packet to send.
+#[inline(never)]
 pub(crate) fn poll_transmit(rc: &mut Rc, now: Instant, ctx: &mut Context) -> Option<Transmit> {
     let xrc = XrcEth::new(rc.next_srqn());
     let transmit = rc.poll_transmit(now, ctx)?;

@@ -7,7 +7,6 @@ use crate::context::Context;
 use crate::event::Event;
 use crate::request::{ATOMIC_LENGTH, MAX_MESSAGE_LENGTH};
 use crate::state::QpState;
-use crate::step::{Access, MemoryOp};
 
 impl Responder {
     /// In order, duplicate (the half of the circle before the expected PSN), or ahead of a gap.
@@ -84,11 +83,7 @@ impl Responder {
             self.packet.immediate.is_some()
         };
         if takes_receive {
-            let take = match self.srqn {
-                Some(srqn) => MemoryOp::TakeShared { srqn },
-                None => MemoryOp::TakeReceive,
-            };
-            Next::Ask(Asked::Receive, take)
+            Next::Ask(Asked::Receive)
         } else if self.packet.fetches()
             && !self.resources.has_room(ctx.attributes.max_dest_rd_atomic)
         {
@@ -196,20 +191,6 @@ impl Responder {
         if !self.packet.position.starts_message() || reth.dma_length == 0 {
             return Next::Execute;
         }
-        let access = if self.packet.is_read() {
-            Access::Read
-        } else if self.packet.is_atomic() {
-            Access::Atomic
-        } else {
-            Access::Write
-        };
-        let operation = MemoryOp::Validate {
-            r_key: reth.r_key,
-            virtual_address: reth.virtual_address,
-            length: reth.dma_length,
-            access,
-            srqn: self.srqn,
-        };
-        Next::Ask(Asked::RemoteAccess, operation)
+        Next::Ask(Asked::RemoteAccess)
     }
 }
