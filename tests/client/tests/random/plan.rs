@@ -1,0 +1,305 @@
+//! What is done, by seed, and what must come of it.
+
+use ferroce_verbs_client::bench::Service;
+use ferroce_verbs_client::sys::*;
+
+/// Operations of one side in one round; each has a slot of its own in both memories.
+pub const SLOTS: usize = 8;
+/// Bytes of a slot.
+pub const SLOT: usize = 32 * 1024;
+/// Start of a slot: room for the header of a datagram, which nobody else writes.
+pub const HEADER: usize = 64;
+/// The half of each memory that its owner uses, and the one that its peer uses.
+pub const MEMORY: usize = 2 * SLOTS * SLOT;
+/// Longest message of a connected service.
+const LENGTH_MAX: usize = 20_000;
+/// Path MTU of the QPs.
+const MTU: usize = 1024;
+const ROUNDS_MAX: u64 = 6;
+
+/// SplitMix64.
+pub struct Random(u64);
+
+impl Random {
+    /// By seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
+    }
+
+    /// Any number.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut value = self.0;
+        value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        value ^ (value >> 31)
+    }
+
+    /// A number below `end`.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    /// True once in `times`.
+    pub fn once_in(&mut self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+
+    /// One of several.
+    pub fn one_of<T: Copy>(&mut self, values: &[T]) -> T {
+        values[self.below(values.len() as u64) as usize]
+    }
+}
+
+/// What goes wrong on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing does.
+    None,
+    /// A key that there is not.
+    RKey,
+    /// A local key that there is not.
+    LKey,
+    /// The receive is a byte too short.
+    ShortReceive,
+}
+
+/// One work request and all that both sides know of it.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    /// Who posts it.
+    pub side: usize,
+    /// Service of the QP.
+    pub service: Service,
+    /// What it does.
+    pub opcode: ibv_wr_opcode,
+    /// `IBV_SEND_*`.
+    pub flags: u32,
+    /// By the new send API.
+    pub is_built: bool,
+    /// Bytes.
+    pub length: usize,
+    /// Where the bytes are in the memory of who posts.
+    pub near: usize,
+    /// Where they are in the other memory.
+    pub far: usize,
+    /// Immediate data.
+    pub immediate: u32,
+    /// Of atomic operations.
+    pub operands: (u64, u64),
+    /// Data segments.
+    pub segments: usize,
+    /// What goes wrong.
+    pub fault: Fault,
+}
+
+const ATOMICS: [ibv_wr_opcode; 2] = [IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD];
+const SENDS: [ibv_wr_opcode; 2] = [IBV_WR_SEND, IBV_WR_SEND_WITH_IMM];
+const WRITES: [ibv_wr_opcode; 2] = [IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM];
+
+impl Operation {
+    /// The reference: what the operation does to both memories.
+    pub fn apply(&self, memory: &mut [Vec<u8>; 2]) {
+        let (near, far) = (self.side, 1 - self.side);
+        let (here, there) = (self.near..self.near + self.length, self.far..self.far + self.length);
+        let old = memory[far][there.clone()].to_vec();
+        let number = old.get(..8).map(|b| u64::from_ne_bytes(b.try_into().expect("eight bytes")));
+        let result = match (self.opcode, number, self.operands) {
+            (IBV_WR_RDMA_READ, ..) => old.clone(),
+            (IBV_WR_ATOMIC_FETCH_AND_ADD, Some(n), (add, _)) => n.wrapping_add(add).to_ne_bytes().to_vec(),
+            (IBV_WR_ATOMIC_CMP_AND_SWP, Some(n), (c, swap)) if n == c => swap.to_ne_bytes().to_vec(),
+            (IBV_WR_ATOMIC_CMP_AND_SWP, ..) => old.clone(),
+            _ => memory[near][here.clone()].to_vec(),
+        };
+        if self.fault == Fault::None {
+            if self.reads() {
+                memory[near][here].copy_from_slice(&old);
+            }
+            memory[far][there].copy_from_slice(&result);
+        }
+    }
+
+    /// Whether something comes back.
+    pub fn reads(&self) -> bool {
+        self.opcode == IBV_WR_RDMA_READ || ATOMICS.contains(&self.opcode)
+    }
+
+    /// Whether it takes a receive.
+    pub fn takes_receive(&self) -> bool {
+        SENDS.contains(&self.opcode) || self.opcode == IBV_WR_RDMA_WRITE_WITH_IMM
+    }
+
+    /// What it completes with on the side that posts it.
+    pub fn status(&self) -> ibv_wc_status {
+        match (self.fault, self.service.is_reliable()) {
+            (Fault::LKey, _) => IBV_WC_LOC_PROT_ERR,
+            (Fault::RKey, true) => IBV_WC_REM_ACCESS_ERR,
+            (Fault::ShortReceive, true) => IBV_WC_REM_INV_REQ_ERR,
+            _ => IBV_WC_SUCCESS,
+        }
+    }
+
+    /// Whether it must complete on the side that posts it.
+    pub fn completes(&self) -> bool {
+        self.flags & IBV_SEND_SIGNALED != 0 || self.status() != IBV_WC_SUCCESS
+    }
+
+    /// What the receive that it takes completes with; `None`: it takes none.
+    pub fn receive_status(&self) -> Option<ibv_wc_status> {
+        match (self.takes_receive(), self.fault, self.service) {
+            (false, ..) | (_, Fault::LKey | Fault::RKey, _) => None,
+            (_, Fault::ShortReceive, Service::Uc) => None,
+            (_, Fault::ShortReceive, _) => Some(IBV_WC_LOC_LEN_ERR),
+            (_, Fault::None, _) => Some(IBV_WC_SUCCESS),
+        }
+    }
+
+    /// Opcode of the completion on the side that posts it.
+    pub fn completion_opcode(&self) -> ibv_wc_opcode {
+        match self.opcode {
+            IBV_WR_RDMA_WRITE | IBV_WR_RDMA_WRITE_WITH_IMM => IBV_WC_RDMA_WRITE,
+            IBV_WR_RDMA_READ => IBV_WC_RDMA_READ,
+            IBV_WR_ATOMIC_CMP_AND_SWP => IBV_WC_COMP_SWAP,
+            IBV_WR_ATOMIC_FETCH_AND_ADD => IBV_WC_FETCH_ADD,
+            _ => IBV_WC_SEND,
+        }
+    }
+}
+
+fn opcode(random: &mut Random, service: Service) -> ibv_wr_opcode {
+    let connected = [SENDS, WRITES].concat();
+    match service {
+        Service::Ud => random.one_of(&SENDS),
+        Service::Uc => random.one_of(&connected),
+        _ if random.once_in(4) => random.one_of(&ATOMICS),
+        _ if random.once_in(3) => IBV_WR_RDMA_READ,
+        _ => random.one_of(&connected),
+    }
+}
+
+fn length(random: &mut Random, service: Service, opcode: ibv_wr_opcode) -> usize {
+    if ATOMICS.contains(&opcode) {
+        return 8;
+    }
+    let max = if service == Service::Ud { MTU } else { LENGTH_MAX };
+    let length = match random.below(5) {
+        0 => 0,
+        1 => random.below(65),
+        2 => random.below(5) * MTU as u64,
+        3 => (random.below(4) + 1) * MTU as u64 + random.below(3) - 1,
+        _ => random.below(max as u64 + 1),
+    };
+    (length as usize).min(max)
+}
+
+/// One in ten goes wrong, in a way that its kind of operation can.
+fn fault(random: &mut Random, service: Service, opcode: ibv_wr_opcode, length: usize) -> Fault {
+    if !random.once_in(10) || length == 0 {
+        return Fault::None;
+    }
+    let takes_message = SENDS.contains(&opcode);
+    match random.below(3) {
+        // Whether the receive or the key is looked at first is the responder's choice.
+        0 if !takes_message && opcode != IBV_WR_RDMA_WRITE_WITH_IMM => Fault::RKey,
+        1 if takes_message && service != Service::Ud => Fault::ShortReceive,
+        2 if opcode != IBV_WR_RDMA_WRITE_WITH_IMM => Fault::LKey,
+        _ => Fault::None,
+    }
+}
+
+fn operation(random: &mut Random, side: usize, slot: usize, services: &[Service]) -> Operation {
+    let service = random.one_of(services);
+    let opcode = opcode(random, service);
+    let length = length(random, service, opcode);
+    let fault = fault(random, service, opcode, length);
+    // Atomic operations want aligned memory; a datagram lands behind its header.
+    let aligned = if ATOMICS.contains(&opcode) { 8 } else { 1 };
+    let mut shift = || random.below(64) as usize / aligned * aligned;
+    let near = slot * SLOT + HEADER + shift();
+    let far = SLOTS * SLOT + slot * SLOT + if service == Service::Ud { 40 } else { HEADER + shift() };
+    let mut operation = Operation {
+        side,
+        service,
+        opcode,
+        flags: 0,
+        is_built: random.once_in(2),
+        length,
+        near,
+        far,
+        immediate: random.next() as u32,
+        operands: (random.below(3), random.next()),
+        segments: if length >= 3 && aligned == 1 { 1 + random.below(3) as usize } else { 1 },
+        fault,
+    };
+    for (flag, times) in [
+        (IBV_SEND_SIGNALED, 2),
+        (IBV_SEND_SOLICITED, 8),
+        (IBV_SEND_FENCE, 8),
+    ] {
+        operation.flags |= if random.once_in(times) { flag } else { 0 };
+    }
+    let can_inline = !operation.reads() && length <= 64 && fault != Fault::LKey;
+    if can_inline && random.once_in(2) {
+        operation.flags |= IBV_SEND_INLINE;
+    }
+    operation
+}
+
+/// All operations of a round, those of side 0 first. After a fault a QP rests until the next round,
+/// and the last operation of each QP is signaled.
+fn round(random: &mut Random) -> Vec<Operation> {
+    let mut operations: Vec<Operation> = Vec::new();
+    for side in 0..2 {
+        let mut services = vec![Service::Rc, Service::Uc, Service::Ud, Service::Xrc];
+        for slot in 0..1 + random.below(SLOTS as u64) as usize {
+            if services.is_empty() {
+                break;
+            }
+            let operation = operation(random, side, slot, &services);
+            if operation.fault != Fault::None {
+                services.retain(|service| *service != operation.service);
+            }
+            operations.push(operation);
+        }
+    }
+    // RC is one connection for both directions: a fault takes the operations of the other side with
+    // it, unless there are none.
+    let faulty = |side: usize, service| {
+        let is = |o: &&Operation| (o.side, o.service) == (side, service) && o.fault != Fault::None;
+        operations.iter().find(is).is_some()
+    };
+    let spoiled: Vec<_> = [Service::Rc, Service::Uc, Service::Ud]
+        .into_iter()
+        .flat_map(|service| [(0, service), (1, service)])
+        .filter(|(side, service)| faulty(1 - side, *service))
+        .filter(|(side, service)| *side == 1 || !faulty(0, *service))
+        .collect();
+    operations.retain(|o| !spoiled.contains(&(o.side, o.service)));
+    let keys: Vec<_> = operations.iter().map(|o| (o.side, o.service)).collect();
+    for (index, operation) in operations.iter_mut().enumerate() {
+        if !keys[index + 1..].contains(&keys[index]) {
+            operation.flags |= IBV_SEND_SIGNALED;
+        }
+    }
+    operations
+}
+
+/// The plan of a seed.
+pub fn rounds(seed: u64) -> Vec<Vec<Operation>> {
+    let mut random = Random::new(seed);
+    let count = 1 + random.below(ROUNDS_MAX);
+    (0..count).map(|_| round(&mut random)).collect()
+}
+
+/// What both memories hold at first.
+pub fn memories(seed: u64) -> [Vec<u8>; 2] {
+    [0, 1].map(|side| {
+        let mut random = Random::new(!seed ^ side);
+        // Small numbers, so that some comparisons succeed.
+        let number = |random: &mut Random| match random.below(2) {
+            0 => random.below(3),
+            _ => random.next(),
+        };
+        (0..MEMORY / 8).flat_map(|_| number(&mut random).to_ne_bytes()).collect()
+    })
+}
