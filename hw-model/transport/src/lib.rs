@@ -7,12 +7,16 @@
 //! 2. Inputs: [`Qp::handle_packet`], then [`Qp::handle_memory`] until [`Step::Done`];
 //!    [`Qp::handle_timeout`] when [`Qp::next_timeout`] has come.
 //! 3. Outputs, after each of the above: [`Qp::poll_transmit`], [`Qp::poll_completion`],
-//!    [`Qp::poll_event`], each until it has nothing more.
+//!    [`Qp::poll_event`], each until it has nothing more. A packet that was given to the wire is
+//!    reported with [`Qp::packet_left`].
+//! 4. Local operations (binding a window, invalidating a key) are the caller's, but keep their
+//!    place in the send queue: [`Qp::poll_local`], [`Qp::finish_local`].
 //!
 //! Reading order: `qp` routes; `rc` is the reliable connected service made of `requester` (what is
 //! sent next), `completer` (what responses mean), `retry` (how often again) and `responder` (the
-//! checks of an inbound request, in order) with its `resource`s for READs; `state` and
-//! `attributes` are the control side.
+//! checks of an inbound request, in order) with its `resource`s for READs and atomics; `xrc`
+//! translates for an RC machine; `unreliable` is UC and UD; `state`, `attribute_table`,
+//! `attributes` and `transition` are the control side.
 #![forbid(unsafe_code)]
 
 mod acknowledge;

@@ -162,7 +162,7 @@ pub enum Destination {
     Datagram {
         /// Queue pair, or [`Qpn::MULTICAST`].
         qpn: Qpn,
-        /// Its Q_Key; with the most significant bit set our own is sent (IBTA vol 1, 10.2.5).
+        /// Its Q_Key; with the most significant bit set our own is sent (IBTA vol 1, chapter 10).
         q_key: QKey,
     },
     /// XRC: a shared receive queue of the peer that the queue pair is connected to.

@@ -1,27 +1,24 @@
 //! The responder: the checks of an inbound request in the order of IBTA vol 1, 9.7.4, then its
 //! execution. One check, one function (in `checks`), which returns the next step;
-//! [`Responder::run`] holds the control flow.
+//! [`Responder::run`] holds the control flow. What is sent in answer is in `response`.
 //!
 //! PSN → opcode sequence → opcode valid → resources → length → remote access → execute → complete
 //! → acknowledge
 
 mod checks;
 mod refusal;
+mod response;
 
-use ferroce_wire::{
-    Aeth, AtomicAckEth, CreditCount, Msn, NakCode, Position, Psn, RKey, ReadPart, Syndrome,
-    TransportHeaders,
-};
+use ferroce_wire::{Msn, NakCode, Psn, RKey, Syndrome};
 
 use crate::acknowledge::{Acknowledger, Nak};
 use crate::completion::{Completion, CompletionStatus, ReceiveKind};
 use crate::context::Context;
 use crate::event::Event;
 use crate::inbound::Inbound;
-use crate::resource::{Resources, ResponsePacket};
+use crate::resource::Resources;
 use crate::step::{Access, MemoryAnswer, MemoryOp, Step};
 use crate::time::Instant;
-use crate::transmit::{Payload, Transmit};
 use refusal::Refusal;
 
 /// A receive WQE in use.
@@ -473,118 +470,6 @@ impl Responder {
         self.resources.clear();
         if owed {
             self.acknowledger.make_due();
-        }
-    }
-}
-
-/// Responses.
-impl Responder {
-    #[inline]
-    pub(crate) const fn has_transmit(&self) -> bool {
-        self.resources.has_pending() || self.acknowledger.is_due()
-    }
-
-    #[inline]
-    pub(crate) fn flush_acknowledge(&mut self, ctx: &mut Context) {
-        self.acknowledger.flush(ctx);
-    }
-
-    /// The delay of an ACK is over.
-    pub(crate) fn acknowledge_now(&mut self) {
-        self.acknowledger.make_due();
-    }
-
-    /// The next response. Those that carry data go before an ACK or NAK, which comes later in PSN.
-    #[inline]
-    pub(crate) fn poll(&mut self, ctx: &mut Context) -> Option<Transmit> {
-        let (psn, syndrome) = if let Some(psn) = self.acknowledger.take_duplicate() {
-            (psn, self.positive())
-        } else if let Some(packet) = self.resources.next_packet(ctx.attributes.path_mtu) {
-            return Some(self.response(ctx, &packet));
-        } else if let Some(nak) = self.acknowledger.take_nak() {
-            (nak.psn, nak.syndrome)
-        } else if self.acknowledger.take_due(ctx) {
-            (self.expected.sub(1), self.positive())
-        } else {
-            return None;
-        };
-        Some(self.acknowledge_packet(ctx, psn, syndrome))
-    }
-
-    /// A positive syndrome with the credits that there are. The receive WQE of a SEND that is
-    /// still arriving counts, because the MSN does not count that SEND yet.
-    #[inline]
-    fn positive(&self) -> Syndrome {
-        let Some(available) = self.credits else {
-            return Syndrome::ACK_UNLIMITED;
-        };
-        let in_use = u32::from(matches!(self.message, Message::Send { .. }));
-        Syndrome::Ack {
-            credits: CreditCount::from_credits(available.saturating_add(in_use)),
-        }
-    }
-
-    #[inline]
-    fn acknowledge_packet(&self, ctx: &mut Context, psn: Psn, syndrome: Syndrome) -> Transmit {
-        let statistics = &mut ctx.statistics;
-        *match syndrome {
-            Syndrome::Ack { .. } => &mut statistics.acks_sent,
-            Syndrome::RnrNak { .. } => &mut statistics.rnr_naks_sent,
-            Syndrome::Nak(NakCode::PsnSequenceError) => &mut statistics.sequence_naks_sent,
-            _ => &mut statistics.other_naks_sent,
-        } += 1;
-        let aeth = Aeth {
-            syndrome,
-            msn: self.msn,
-        };
-        Transmit {
-            headers: TransportHeaders::acknowledge(ctx.bth(psn, 0), aeth),
-            payload: Payload::None,
-            request: None,
-        }
-    }
-
-    fn response(&self, ctx: &Context, packet: &ResponsePacket) -> Transmit {
-        let aeth = Aeth {
-            syndrome: self.positive(),
-            msn: self.msn,
-        };
-        let (psn, position, length, payload) = match *packet {
-            ResponsePacket::Atomic { psn, original } => {
-                let result = AtomicAckEth { original };
-                return Transmit {
-                    headers: TransportHeaders::atomic_acknowledge(ctx.bth(psn, 0), aeth, result),
-                    payload: Payload::None,
-                    request: None,
-                };
-            }
-            ResponsePacket::Read {
-                psn,
-                position,
-                r_key,
-                virtual_address,
-                length,
-                srqn,
-            } => {
-                let payload = Payload::ReadResponse {
-                    r_key,
-                    virtual_address,
-                    length,
-                    srqn,
-                };
-                (psn, position, length, payload)
-            }
-        };
-        let part = match position {
-            Position::First => ReadPart::First(aeth),
-            Position::Middle => ReadPart::Middle,
-            Position::Last => ReadPart::Last(aeth),
-            Position::Only => ReadPart::Only(aeth),
-        };
-        Transmit {
-            headers: TransportHeaders::read_response(ctx.bth(psn, length), part),
-            payload: if length == 0 { Payload::None } else { payload },
-            request: None,
         }
     }
 }

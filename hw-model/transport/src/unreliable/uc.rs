@@ -179,7 +179,7 @@ impl UnreliableService for Uc {
 /// The checks of a packet, in order.
 impl Uc {
     /// A packet that starts a message starts it whatever its PSN is; any other must follow the one
-    /// before it, and be of the same operation (IBTA vol 1, 9.8.2.2).
+    /// before it, and be of the same operation (IBTA vol 1, 9.8.2).
     fn is_in_sequence(&self) -> bool {
         if self.packet.position.starts_message() {
             return true;

@@ -17,7 +17,7 @@ use crate::step::{MemoryAnswer, MemoryOp, Step};
 /// Bytes of the global route header, in front of the payload in every receive buffer.
 const GRH_LENGTH: u32 = 40;
 
-/// In the Q_Key of a request: our own Q_Key is sent (IBTA vol 1, 10.2.5).
+/// In the Q_Key of a request: our own Q_Key is sent (IBTA vol 1, chapter 10).
 const OWN_Q_KEY: u32 = 1 << 31;
 
 /// What the datagram being processed waits for.
