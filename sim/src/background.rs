@@ -15,6 +15,9 @@ use crate::os;
 
 /// How often it looks whether the application still polls.
 const POLLED_SLEEP_NS: u64 = 1_000_000;
+/// How long it sleeps at least meanwhile, though a timer of the model may be due: that is the
+/// application's business as long as it polls. While the wire is full there always is one.
+const LEAST_POLLED_SLEEP_NS: u64 = 100_000;
 /// How long it sleeps at most when nothing happens.
 const IDLE_SLEEP_NS: u64 = 250_000_000;
 /// How long it keeps looking for frames after the last one.
@@ -136,9 +139,10 @@ fn sleep(function: &InProcess, limit_ns: u64, must_look: bool) -> Option<Ticks> 
         Some(None) => POLLED_SLEEP_NS,
         Some(Some(true)) | None => limit_ns,
     };
+    let least_ns = if must_look { 0 } else { LEAST_POLLED_SLEEP_NS };
     let time_ns = match limit_ns {
         0 => 0,
-        limit_ns => function.sleep_time_ns(limit_ns),
+        limit_ns => function.sleep_time_ns(least_ns, limit_ns),
     };
     let clock = function.clock();
     let due = Ticks(clock.ticks().0.saturating_add(clock.ticks_of_ns(time_ns)));

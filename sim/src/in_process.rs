@@ -337,15 +337,17 @@ impl InProcess {
         self.registry.armed(self.place)
     }
 
-    /// How long the background thread may sleep, at most `limit_ns`; notes until when it will.
-    pub fn sleep_time_ns(&self, limit_ns: u64) -> u64 {
+    /// How long the background thread may sleep: until a timer of the model is due, but
+    /// `least_ns` at least and `limit_ns` at most. Notes until when it will.
+    pub fn sleep_time_ns(&self, least_ns: u64, limit_ns: u64) -> u64 {
         let now = self.clock.now().as_ps();
         let until = now.saturating_add(limit_ns.saturating_mul(1000));
         self.wake_at.store(until, Ordering::SeqCst);
         // With the fence in `tell_background`: either it sees until when we sleep, or we see what
         // it would have told.
         fence(Ordering::SeqCst);
-        let until = until.min(self.next_run());
+        let least = now.saturating_add(least_ns.saturating_mul(1000));
+        let until = until.min(self.next_run().max(least));
         self.wake_at.store(until, Ordering::SeqCst);
         until.saturating_sub(now) / 1000
     }
