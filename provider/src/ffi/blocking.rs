@@ -2,7 +2,8 @@
 //!
 //! A thread may be cancelled in them. Cancellation unwinds the stack, which Rust code that has
 //! something to drop does not survive, so these are plain frames: one system call of libc, and
-//! helpers that are `extern "C"` and not inlined, so that they leave no clean-up behind in the caller.
+//! helpers that are `extern "C"` and not inlined, so that they leave no clean-up behind in the
+//! caller.
 
 use super::boundary::{last_errno, status};
 use super::handle::Handle;
