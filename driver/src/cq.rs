@@ -456,6 +456,17 @@ impl CompletionQueue {
         state.demux.reset(qpn);
     }
 
+    /// CQEs that wait here for QPs that take their receives from the queue with these tags.
+    pub(crate) fn waiting_shared(&self, tags: &Arc<TagTable>) -> u32 {
+        let _no_resize = self.control.lock();
+        let mut state = self.state.lock();
+        let (begin, ring) = (state.consumer, Arc::clone(&state.rings));
+        let waiting = (0..ring.current().size())
+            .map_while(|step| ring.current().read(begin.wrapping_add(step)))
+            .filter(|cqe| state.demux.takes_from(cqe, tags));
+        waiting.count() as u32
+    }
+
     /// Adds an XRC shared receive queue.
     pub(crate) fn add_shared(&self, srqn: Srqn, tags: &Arc<TagTable>) {
         self.state.lock().demux.add_shared(srqn, tags);

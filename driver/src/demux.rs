@@ -72,6 +72,16 @@ impl Demux {
         tags.retire(tag).map(|wr_id| (wr_id, Some(Srqn(*srqn))))
     }
 
+    /// Whether a CQE is that of a QP that takes its receives from the queue with these tags.
+    pub(crate) fn takes_from(&mut self, cqe: &Cqe, tags: &Arc<TagTable>) -> bool {
+        let receive = self.find(cqe.qpn).and_then(|queue| queue.receive.as_ref());
+        let is_same = |receive: &ReceiveShadows| match receive {
+            ReceiveShadows::Shared(other) => Arc::ptr_eq(other, tags),
+            ReceiveShadows::Own(_) => false,
+        };
+        cqe.word.shared() && receive.is_some_and(is_same)
+    }
+
     /// Whether a CQE is that of an XRC shared receive queue.
     pub(crate) fn is_of_shared(&mut self, cqe: &Cqe, srqn: Srqn) -> bool {
         cqe.word.shared() && cqe.source_qpn == srqn.0 && self.find(cqe.qpn).is_none()

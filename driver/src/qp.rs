@@ -22,7 +22,8 @@ use crate::xrcd::XrcDomain;
 use ferroce_spec::command::CommandOpcode;
 use ferroce_spec::context::QpContext;
 use ferroce_spec::doorbell::DoorbellKind;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A queue pair.
@@ -116,6 +117,8 @@ struct Control {
     state: QpState,
     /// Being a user of the parents; gone when the QP is destroyed.
     leases: Option<Vec<Lease>>,
+    /// Multicast groups to which the QP is attached.
+    groups: BTreeSet<[u8; 16]>,
 }
 
 impl Control {
@@ -123,6 +126,7 @@ impl Control {
         Mutex::new(Self {
             state: QpState::Reset,
             leases: Some(leases),
+            groups: BTreeSet::new(),
         })
     }
 
@@ -381,12 +385,17 @@ impl QueuePair {
     /// message that has begun. It would be lost in RESET and by destroying the QP: only its
     /// completion says which one it was, and gives its place back.
     fn flush_shared_receive(&self, control: &mut Control) {
-        let takes_shared = self.parents.shared.is_some() || self.service == Service::XrcTarget;
         let receives = matches!(
             control.state,
             QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe
         );
-        if !takes_shared || !receives {
+        // Flushing is not for nothing: it completes all sends, too, for which a CQ may be too
+        // small. (A target has none.)
+        let needed = match (&self.parents.shared, &self.parents.receive_cq) {
+            (Some(queue), Some(cq)) => receives && queue.has_taken(cq),
+            _ => receives && self.service == Service::XrcTarget,
+        };
+        if !needed {
             return;
         }
         // Nobody wants to hear any more that the QP was in error.
@@ -428,14 +437,17 @@ impl QueuePair {
         attributes(&self.device.query_qp(self.number)?)
     }
 
-    /// Attaches the QP to a multicast group.
+    /// Attaches the QP to a multicast group. It may be attached already.
     ///
     /// # Errors
     ///
     /// [`Error::InvalidArgument`] unless it is a UD QP, what the device answers,
     /// [`Error::Destroyed`].
     pub fn attach_multicast(&self, gid: [u8; 16]) -> Result<(), Error> {
-        self.set_multicast(CommandOpcode::ATTACH_MULTICAST, gid)
+        let mut control = self.check_multicast()?;
+        self.set_multicast(CommandOpcode::ATTACH_MULTICAST, gid)?;
+        control.groups.insert(gid);
+        Ok(())
     }
 
     /// Detaches the QP from a multicast group.
@@ -444,16 +456,23 @@ impl QueuePair {
     ///
     /// As [`QueuePair::attach_multicast`]; [`Error::Command`] when it is not attached.
     pub fn detach_multicast(&self, gid: [u8; 16]) -> Result<(), Error> {
-        self.set_multicast(CommandOpcode::DETACH_MULTICAST, gid)
+        let mut control = self.check_multicast()?;
+        self.set_multicast(CommandOpcode::DETACH_MULTICAST, gid)?;
+        control.groups.remove(&gid);
+        Ok(())
     }
 
-    fn set_multicast(&self, opcode: CommandOpcode, gid: [u8; 16]) -> Result<(), Error> {
+    fn check_multicast(&self) -> Result<MutexGuard<'_, Control>, Error> {
         if self.service != Service::UnreliableDatagram {
             let what = "multicast of a service other than UD";
             return Err(Error::InvalidArgument { what });
         }
         let control = self.control.lock();
         control.check()?;
+        Ok(control)
+    }
+
+    fn set_multicast(&self, opcode: CommandOpcode, gid: [u8; 16]) -> Result<(), Error> {
         self.device.set_multicast(opcode, self.number, gid)
     }
 
@@ -462,10 +481,14 @@ impl QueuePair {
     ///
     /// # Errors
     ///
-    /// What the device answers, [`Error::Destroyed`] the second time.
+    /// [`Error::Busy`] while it is attached to a multicast group, what the device answers,
+    /// [`Error::Destroyed`] the second time.
     pub fn destroy(&self) -> Result<(), Error> {
         let mut control = self.control.lock();
         control.check()?;
+        if !control.groups.is_empty() && !self.device.is_dead() {
+            return Err(Error::Busy);
+        }
         self.set_open(false, false);
         self.flush_shared_receive(&mut control);
         let result = self
@@ -477,10 +500,21 @@ impl QueuePair {
         }
         result
     }
+
+    /// Leaves all multicast groups, so that the QP may go.
+    fn detach_all(&self) {
+        let groups = std::mem::take(&mut self.control.lock().groups);
+        for gid in groups {
+            if let Err(error) = self.set_multicast(CommandOpcode::DETACH_MULTICAST, gid) {
+                tracing::debug!(qpn = self.number.0, %error, "QP not detached");
+            }
+        }
+    }
 }
 
 impl Drop for QueuePair {
     fn drop(&mut self) {
+        self.detach_all();
         match self.destroy() {
             Ok(()) | Err(Error::Destroyed) => {}
             Err(error) => {

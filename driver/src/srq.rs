@@ -263,6 +263,18 @@ impl SharedReceiveQueue {
         self.pd.device()
     }
 
+    /// Whether QPs seem to have taken entries whose completions have neither been polled nor wait
+    /// in `cq`.
+    pub(crate) fn has_taken(&self, cq: &CompletionQueue) -> bool {
+        // In this order, what happens meanwhile makes the answer yes rather than no.
+        let retired = self.tags.retired_count();
+        let waiting = cq.waiting_shared(&self.tags);
+        let Ok(context) = self.device().query_srq(self.number) else {
+            return false;
+        };
+        context.consumer.wrapping_sub(retired).wrapping_sub(waiting) as i32 > 0
+    }
+
     /// What CQs need to know of the queue.
     pub(crate) fn tags(&self) -> &Arc<TagTable> {
         &self.tags

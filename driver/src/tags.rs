@@ -26,8 +26,16 @@ struct TagSlot {
 #[derive(Debug)]
 pub(crate) struct TagTable {
     slots: Box<[TagSlot]>,
-    /// First slot of the chain of those that pollers have given back.
-    returned: OwnLine<AtomicU32>,
+    given_back: OwnLine<GivenBack>,
+}
+
+/// What pollers write.
+#[derive(Debug)]
+struct GivenBack {
+    /// First slot of the chain of those that they have given back.
+    first: AtomicU32,
+    /// Work requests that have completed, modulo 2^32.
+    count: AtomicU32,
 }
 
 /// The poster's chain of free slots.
@@ -51,7 +59,10 @@ impl TagTable {
         };
         let table = Self {
             slots: (0..count).map(slot).collect(),
-            returned: OwnLine(AtomicU32::new(NONE)),
+            given_back: OwnLine(GivenBack {
+                first: AtomicU32::new(NONE),
+                count: AtomicU32::new(0),
+            }),
         };
         (table, FreeTags { first: 0 })
     }
@@ -66,7 +77,7 @@ impl TagTable {
     pub(crate) fn issue(&self, free: &mut FreeTags, wr_id: u64) -> Option<u32> {
         if free.first == NONE {
             // Acquire: the links that the pollers have written.
-            free.first = self.returned.0.swap(NONE, Ordering::Acquire);
+            free.first = self.given_back.0.first.swap(NONE, Ordering::Acquire);
             if free.first == NONE {
                 return None;
             }
@@ -101,15 +112,22 @@ impl TagTable {
         Some(wr_id)
     }
 
+    /// Work requests that have completed, modulo 2^32.
+    pub(crate) fn retired_count(&self) -> u32 {
+        self.given_back.0.count.load(Ordering::Acquire)
+    }
+
     /// Puts a slot in front of the chain. It is emptied as a whole only, so that a first slot that
     /// was seen twice is the first slot still.
     #[inline]
     fn give_back(&self, number: u32) {
+        let chain = &self.given_back.0;
+        chain.count.fetch_add(1, Ordering::Release);
         let slot = self.slot(number);
-        let mut first = self.returned.0.load(Ordering::Relaxed);
+        let mut first = chain.first.load(Ordering::Relaxed);
         loop {
             slot.next.store(first, Ordering::Relaxed);
-            match self.returned.0.compare_exchange_weak(
+            match chain.first.compare_exchange_weak(
                 first,
                 number,
                 Ordering::Release,

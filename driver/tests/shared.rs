@@ -205,38 +205,72 @@ fn reset_and_destroy_give_tags_back() {
     let queue = srq_of(&s, 2);
     let (qp, other) = (shared_qp(&s, &queue), shared_qp(&s, &queue));
     let cqn = s.cq.number().0;
+    let complete = |qp: &QueuePair, index| {
+        let tag = tag_at(&s.fake, queue.number(), index);
+        s.fake.complete(cqn, shared_cqe(qp.number(), tag));
+    };
     for destroy in [false, true] {
+        let first = if destroy { 3 } else { 0 };
         queue.post(1, &[]).expect("room");
         queue.post(2, &[]).expect("room");
-        let tags = [0u32, 1].map(|index| {
-            let index = index + if destroy { 3 } else { 0 };
-            tag_at(&s.fake, queue.number(), index)
-        });
-        s.fake.complete(cqn, shared_cqe(qp.number(), tags[0]));
-        s.fake.complete(cqn, shared_cqe(other.number(), tags[1]));
-        s.fake.with_state(|state| state.commands.clear());
-        let ends = if destroy {
+        complete(&qp, first);
+        complete(&other, first + 1);
+        if destroy {
             assert_eq!(qp.destroy(), Ok(()));
-            CommandOpcode::DESTROY_QP
         } else {
             qp.modify(&ModifyQp::ToReset).expect("always");
-            CommandOpcode::MODIFY_QP
-        };
-        // First to ERR, so that the device completes what the QP has begun to receive.
-        let commands = s.fake.with_state(|state| state.commands.clone());
-        assert_eq!(commands, [CommandOpcode::MODIFY_QP, ends]);
+        }
         queue.post(3, &[]).expect("the removed completion's place");
         assert_eq!(queue.post(4, &[]), Err(PostError::QueueFull));
         assert_eq!(wr_ids(&s.cq), [2]);
-        let index = if destroy { 5 } else { 2 };
-        let tag = tag_at(&s.fake, queue.number(), index);
-        s.fake.complete(cqn, shared_cqe(other.number(), tag));
+        complete(&other, first + 2);
         assert_eq!(wr_ids(&s.cq), [3]);
         if !destroy {
             connect(&qp);
         }
     }
     assert_eq!(s.cq.skipped(), 0);
+}
+
+/// Goal: a receive that has begun is flushed before its QP goes, and only then. Method: the
+/// device says how many entries it has taken; the commands tell.
+#[test]
+fn receives_that_have_begun_are_flushed() {
+    let s = setup();
+    let queue = srq_of(&s, 4);
+    for begun in [0, 1] {
+        let qp = shared_qp(&s, &queue);
+        queue.post(1, &[]).expect("room");
+        let index = begun * 2;
+        let tag = tag_at(&s.fake, queue.number(), index);
+        s.fake
+            .complete(s.cq.number().0, shared_cqe(qp.number(), tag));
+        if begun == 1 {
+            queue.post(2, &[]).expect("room");
+        }
+        s.fake.with_state(|state| {
+            let srq = state.srqs.get_mut(&queue.number().0).expect("exists");
+            srq.consumer = index + 1 + begun;
+            state.commands.clear();
+        });
+        qp.destroy().expect("exists");
+        let commands = s.fake.with_state(|state| state.commands.clone());
+        let mut expected = vec![
+            CommandOpcode::QUERY_SRQ,
+            CommandOpcode::MODIFY_QP,
+            CommandOpcode::DESTROY_QP,
+        ];
+        if begun == 0 {
+            expected.remove(1);
+            queue.post(9, &[]).expect("room");
+            let qp = shared_qp(&s, &queue);
+            let tag = tag_at(&s.fake, queue.number(), 1);
+            s.fake
+                .complete(s.cq.number().0, shared_cqe(qp.number(), tag));
+            assert_eq!(wr_ids(&s.cq), [9]);
+        }
+        assert_eq!(commands, expected);
+    }
 }
 
 #[test]

@@ -326,8 +326,15 @@ fn multicast() {
     assert_eq!(error.errno(), libc::EINVAL);
     let error = s.qp.attach_multicast(group).expect_err("RC");
     assert_eq!(error.errno(), libc::EINVAL);
+    assert_eq!(ud.attach_multicast(group), Ok(()));
+    assert_eq!(ud.destroy(), Err(Error::Busy));
+    assert_eq!(ud.detach_multicast(group), Ok(()));
     ud.destroy().expect("exists");
     assert_eq!(ud.attach_multicast(group), Err(Error::Destroyed));
+    let ud = qp_of(&s, Service::UnreliableDatagram);
+    assert_eq!(ud.attach_multicast(group), Ok(()));
+    drop(ud);
+    assert!(s.fake.with_state(|state| state.multicast.is_empty()));
     let capabilities = s.device.capabilities();
     assert_eq!(capabilities.max_multicast_groups, 8);
     assert_eq!(capabilities.max_multicast_qps, 4);
