@@ -113,6 +113,8 @@ pub struct WorkCompletion {
     pub srqn: Option<Srqn>,
     /// The first 40 bytes of the buffer hold the IP header (UD).
     pub with_grh: bool,
+    /// That IP header is IPv4.
+    pub ipv4: bool,
     /// The sender asked for a solicited event.
     pub solicited: bool,
     /// Device clock when the CQE was made, in nanoseconds.

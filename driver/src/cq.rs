@@ -132,6 +132,7 @@ impl CqState {
             source_qpn: Qpn(cqe.source_qpn),
             srqn,
             with_grh: word.with_grh(),
+            ipv4: word.ipv4(),
             solicited: word.solicited(),
             timestamp_ns: cqe.timestamp,
         })

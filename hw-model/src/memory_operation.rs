@@ -99,7 +99,9 @@ pub fn carry_out<H: Host>(
             receive, offset, ..
         } => write_receive(qp, receive, offset, packet.payload(), blocks),
         MemoryOp::WriteGrh { receive } => {
-            let header: [u8; GRH_LENGTH] = global_route_header(&packet.frame[packet.ip..]);
+            let ip = &packet.frame[packet.ip..];
+            qp.header_is_ipv4 = ip[0] >> 4 == 4;
+            let header: [u8; GRH_LENGTH] = global_route_header(ip);
             write_receive(qp, receive, 0, &header, blocks)
         }
         MemoryOp::WriteReadResponse {

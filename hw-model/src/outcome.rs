@@ -50,6 +50,7 @@ pub fn completion_entry(qp: &mut QueuePair, completion: &Completion) -> Completi
             word.set_with_immediate(immediate.is_some());
             word.set_with_invalidate(invalidated.is_some());
             word.set_with_grh(with_grh);
+            word.set_ipv4(with_grh && qp.header_is_ipv4);
             cqe.byte_count = byte_length;
             cqe.immediate = match (immediate, invalidated) {
                 (Some(data), _) => data.0,

@@ -39,6 +39,8 @@ pub struct QueuePair {
     pub acknowledge_behind: bool,
     /// Whether it stands in the list of those whose ACK waits for company.
     pub holds_acknowledge: bool,
+    /// The last header written into a receive buffer was IPv4 (UD).
+    pub header_is_ipv4: bool,
     /// Packets that the wire had no room for.
     pub stalled: VecDeque<Transmit>,
 }
@@ -68,6 +70,7 @@ impl QueuePair {
             scheduled: false,
             acknowledge_behind: false,
             holds_acknowledge: false,
+            header_is_ipv4: false,
             stalled: VecDeque::new(),
         }
     }

@@ -77,6 +77,7 @@ word! {
         flag [25] with_invalidate, set_with_invalidate,
             "The immediate field holds the remote key that was invalidated (little-endian).";
         flag [26] with_grh, set_with_grh, "The first 40 bytes of the buffer hold the IP header.";
+        flag [29] ipv4, set_ipv4, "With `with_grh`: that IP header is IPv4, in bytes 20 to 39.";
         flag [28] shared, set_shared, "`wqe_index` is the tag of a shared receive WQE.";
         flag [27] solicited, set_solicited, "The sender asked for a solicited event.";
         flag [31] owner, set_owner, "One on even laps of the ring.";

@@ -5,7 +5,7 @@
 use super::boundary::guard;
 use super::handle::Handle;
 use super::objects::{Cq, Polling};
-use crate::cq::{flags, immediate, opcode_number, status_number};
+use crate::cq::{flags, immediate, opcode_number, service_level, status_number};
 use crate::errno::Errno;
 use crate::ffi::abi::*;
 use ferroce_driver::WorkCompletion;
@@ -111,9 +111,9 @@ readers! {
     read_src_qp: u32 = |completion| completion.source_qpn.0;
     read_wc_flags: c_uint = flags;
     read_completion_ts: u64 = |completion| completion.timestamp_ns;
+    read_sl: u8 = service_level;
     // Ethernet has no local identifiers and paths.
     read_slid: u32 = |_| 0;
-    read_sl: u8 = |_| 0;
     read_dlid_path_bits: u8 = |_| 0;
 }
 
