@@ -6,29 +6,18 @@ use crate::queue::Edge;
 use crate::queue_pair::QueuePair;
 use crate::timing::{EdgeName, Timing, Work};
 use ferroce_transport::{Instant, Step, Transmit};
-use ferroce_wire::{Gid, TransportHeaders};
+use ferroce_wire::TransportHeaders;
 use std::ops::Range;
 
 /// Memory operations of one packet at most: take a receive, write header and payload, invalidate a
 /// key; and one to spare.
 const MAX_STEPS_PER_PACKET: usize = 5;
 
-/// For whom a packet is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Recipient {
-    /// The queue pair at this index.
-    QueuePair(u32),
-    /// The queue pairs attached to this multicast group.
-    Group(Gid),
-}
-
 /// A packet on its way to a processing unit.
 #[derive(Debug)]
 pub struct Inbound<F> {
-    /// For whom it is.
-    pub recipient: Recipient,
-    /// GID of the sender.
-    pub source: Gid,
+    /// Index of the queue pair; `None`: all those that are attached to a multicast group.
+    pub qp: Option<u32>,
     /// Transport headers.
     pub headers: TransportHeaders,
     /// Where the IP header lies in the frame.

@@ -8,13 +8,13 @@ use crate::memory_operation::MemoryBlocks;
 use crate::multicast::MAX_QPS_PER_GROUP;
 use crate::nic::{MAX_GIDS, Nic};
 use crate::port::Port;
-use crate::processing_unit::{Inbound, Recipient};
+use crate::processing_unit::Inbound;
 use crate::timing::Work;
 use ferroce_spec::context::AddressEntry;
 use ferroce_spec::counter::Counter;
 use ferroce_spec::register::FatalSyndrome;
 use ferroce_transport::Instant;
-use ferroce_wire::{Extension, Gid, Qpn};
+use ferroce_wire::{Extension, Frame, Gid, Qpn};
 
 impl<P: Port> Nic<P> {
     /// Frames: depacketizer, then the processing unit of the queue pair.
@@ -28,30 +28,25 @@ impl<P: Port> Nic<P> {
             worked = true;
             let check_icrc = port.carries_icrc(&frame);
             let parsed = depacketizer::parse(frame.as_ref(), check_icrc, &mut self.counters);
-            let Some((recipient, parsed)) = parsed.and_then(|parsed| self.steer(parsed)) else {
+            let Some((qp, parsed)) = parsed.and_then(|parsed| self.steer(parsed)) else {
                 port.release(frame);
                 continue;
             };
             let Parsed {
                 headers,
-                source,
                 ip,
                 payload,
                 ..
             } = parsed;
             let inbound = Inbound {
-                recipient,
-                source,
+                qp,
                 headers,
                 ip,
                 payload,
                 frame,
             };
-            let unit = match recipient {
-                Recipient::QueuePair(index) => index as usize % self.units.len(),
-                // Its copies are made by one unit.
-                Recipient::Group(_) => 0,
-            };
+            // The copies of a multicast datagram are made by one unit.
+            let unit = qp.map_or(0, |index| index as usize % self.units.len());
             let work = Work {
                 bytes: inbound.payload.len() as u32,
                 ..Work::default()
@@ -64,9 +59,10 @@ impl<P: Port> Nic<P> {
         worked
     }
 
-    /// For whom a packet is, if there is somebody who may receive it.
+    /// For whom a packet is, if there is somebody who may receive it: index of a queue pair, or
+    /// `None` for a multicast group.
     #[inline]
-    fn steer(&mut self, parsed: Parsed) -> Option<(Recipient, Parsed)> {
+    fn steer(&mut self, parsed: Parsed) -> Option<(Option<u32>, Parsed)> {
         let dest_qp = parsed.headers.bth.dest_qp;
         if dest_qp == Qpn::MULTICAST {
             return self.steer_multicast(parsed);
@@ -76,7 +72,7 @@ impl<P: Port> Nic<P> {
             self.counters.add(Counter::rx_no_qp, 1);
             return None;
         };
-        let recipient = Recipient::QueuePair(qp.index);
+        let recipient = Some(qp.index);
         let is_expected = match &qp.path {
             _ if qp.is_datagram() => is_own_address(&self.gids, parsed.destination),
             Some(path) => path.peer == parsed.source && path.local == parsed.destination,
@@ -92,33 +88,34 @@ impl<P: Port> Nic<P> {
         Some((recipient, parsed))
     }
 
-    fn steer_multicast(&mut self, parsed: Parsed) -> Option<(Recipient, Parsed)> {
+    #[cold]
+    fn steer_multicast(&mut self, parsed: Parsed) -> Option<(Option<u32>, Parsed)> {
         if self.multicast.members(parsed.destination).is_empty() {
             self.counters.add(Counter::rx_no_qp, 1);
             return None;
         }
         self.counters.add(Counter::rx_multicast, 1);
-        Some((Recipient::Group(parsed.destination), parsed))
+        Some((None, parsed))
     }
 
     /// Lets a processing unit work on the packets that have reached it.
     #[inline]
     fn process<H: Host>(&mut self, now: Instant, unit: usize, host: &mut H, port: &mut P) {
         while let Some(inbound) = self.units[unit].inbound.pop(now) {
-            match inbound.recipient {
-                Recipient::QueuePair(index) => self.deliver(now, unit, index, &inbound, host),
-                Recipient::Group(group) => self.fan_out(now, unit, group, &inbound, host),
+            match inbound.qp {
+                Some(index) => self.deliver(now, unit, index, &inbound, host),
+                None => self.fan_out(now, unit, &inbound, host),
             }
             port.release(inbound.frame);
         }
     }
 
     /// Gives a datagram to all queue pairs of a group but the one that sent it.
+    #[cold]
     fn fan_out<H: Host>(
         &mut self,
         now: Instant,
         unit: usize,
-        group: Gid,
         inbound: &Inbound<P::Frame>,
         host: &mut H,
     ) {
@@ -126,7 +123,12 @@ impl<P: Port> Nic<P> {
             Extension::Deth(deth) | Extension::DethImmediate(deth, _) => deth.source_qp,
             _ => return,
         };
-        let is_ours = is_own_address(&self.gids, inbound.source);
+        // Parsed once more rather than carried along with every packet.
+        let Ok(frame) = Frame::parse(inbound.frame.as_ref()) else {
+            return;
+        };
+        let group = frame.ip.destination_gid();
+        let is_ours = is_own_address(&self.gids, frame.ip.source_gid());
         let sender = self.qps.index_of(sender).filter(|_| is_ours);
         for position in 0..MAX_QPS_PER_GROUP {
             let Some(index) = self.multicast.members(group).get(position).copied() else {
@@ -139,7 +141,7 @@ impl<P: Port> Nic<P> {
     }
 
     /// Lets a queue pair process a packet.
-    #[inline]
+    #[inline(always)]
     fn deliver<H: Host>(
         &mut self,
         now: Instant,

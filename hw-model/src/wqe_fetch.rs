@@ -99,6 +99,7 @@ fn read_blocks<H: Host>(
 }
 
 /// Posts the WQE at the start of `rest`; returns its bytes.
+#[inline]
 fn accept(
     now: Instant,
     qp: &mut QueuePair,
@@ -123,6 +124,7 @@ fn accept(
     Ok(used)
 }
 
+#[inline]
 fn post(now: Instant, qp: &mut QueuePair, request: SendRequest, wqe: SendWqe) {
     qp.send.keep(wqe);
     qp.transport.post_send(now, request);
