@@ -92,11 +92,7 @@ pub fn describe(path: &AddressVector, port: u8) -> ibv_ah_attr {
 /// (`ibv_init_ah_from_wc`).
 ///
 /// They are an IPv6 header, or twenty bytes of nothing and an IPv4 header (IBTA annex A17.4.5.1).
-pub fn reply(
-    header: &[u8; 40],
-    service_level: u8,
-    gids: &[GidEntry],
-) -> Result<ibv_ah_attr, Errno> {
+pub fn reply(header: &[u8; 40], gids: &[GidEntry]) -> Result<ibv_ah_attr, Errno> {
     let (source, destination, traffic_class, flow_label) =
         if header[20] == 0x45 && header[0] >> 4 != 6 {
             (
@@ -130,7 +126,8 @@ pub fn reply(
             traffic_class,
         },
         dlid: 0,
-        sl: service_level,
+        // That of the completion tells the kind of header, and the frame had none.
+        sl: 0,
         src_path_bits: 0,
         static_rate: 0,
         is_global: 1,
@@ -209,23 +206,23 @@ mod tests {
         header[21] = 0x60;
         header[32..36].copy_from_slice(&[10, 0, 0, 2]);
         header[36..40].copy_from_slice(&[10, 0, 0, 1]);
-        let attr = reply(&header, 3, &gids).expect("an IPv4 header");
+        let attr = reply(&header, &gids).expect("an IPv4 header");
         assert_eq!(attr.grh.dgid.raw, mapped(&[10, 0, 0, 2]));
         assert_eq!(
             (attr.grh.traffic_class, attr.grh.sgid_index, attr.sl),
-            (0x60, 0, 3)
+            (0x60, 0, 0)
         );
         let mut header = [0; 40];
         header[..4].copy_from_slice(&0x6ab1_2345_u32.to_be_bytes());
         header[8] = 0xfe;
         header[24..40].copy_from_slice(&ours);
-        let attr = reply(&header, 0, &gids).expect("an IPv6 header");
+        let attr = reply(&header, &gids).expect("an IPv6 header");
         assert_eq!(
             (attr.grh.traffic_class, attr.grh.flow_label),
             (0xab, 0x1_2345)
         );
         header[39] = 9;
-        assert!(reply(&header, 0, &gids).is_err(), "not our address");
+        assert!(reply(&header, &gids).is_err(), "not our address");
     }
 
     #[test]

@@ -154,8 +154,8 @@ pub fn flags(completion: &WorkCompletion) -> u32 {
     flags
 }
 
-/// `sl` of a datagram: on RoCE it tells what header the packet came with (IBTA vol 1, A17.4.5.1), in
-/// the encoding that mlx5 gives it and UCX reads: bit 3 for UDP, 1 for IPv6, 2 for IPv4.
+/// `sl` of a datagram: on RoCE it tells what header the packet came with (IBTA vol 1, A17.4.5.1),
+/// in the encoding that mlx5 gives it and UCX reads: bit 3 for UDP, 1 for IPv6, 2 for IPv4.
 #[inline]
 pub fn service_level(completion: &WorkCompletion) -> u8 {
     match (completion.with_grh, completion.ipv4) {

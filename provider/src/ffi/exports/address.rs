@@ -72,7 +72,7 @@ unsafe fn from_completion(
     if port != 1 || wc.wc_flags & IBV_WC_GRH == 0 {
         return Err(Errno::INVALID);
     }
-    address::reply(header, wc.sl, &context.adapter.host().gids)
+    address::reply(header, &context.adapter.host().gids)
 }
 
 /// `ibv_init_ah_from_wc`: 0, or -1 and errno.
