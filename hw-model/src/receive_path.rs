@@ -28,21 +28,16 @@ impl<P: Port> Nic<P> {
             worked = true;
             let check_icrc = port.carries_icrc(&frame);
             let parsed = depacketizer::parse(frame.as_ref(), check_icrc, &mut self.counters);
-            let Some((qp, parsed)) = parsed.and_then(|parsed| self.steer(parsed)) else {
+            let steered = parsed.as_ref().and_then(|parsed| self.steer(parsed));
+            let (Some(qp), Some(parsed)) = (steered, parsed) else {
                 port.release(frame);
                 continue;
             };
-            let Parsed {
-                headers,
-                ip,
-                payload,
-                ..
-            } = parsed;
             let inbound = Inbound {
                 qp,
-                headers,
-                ip,
-                payload,
+                headers: parsed.headers,
+                ip: parsed.ip,
+                payload: parsed.payload,
                 frame,
             };
             // The copies of a multicast datagram are made by one unit.
@@ -62,7 +57,7 @@ impl<P: Port> Nic<P> {
     /// For whom a packet is, if there is somebody who may receive it: index of a queue pair, or
     /// `None` for a multicast group.
     #[inline]
-    fn steer(&mut self, parsed: Parsed) -> Option<(Option<u32>, Parsed)> {
+    fn steer(&mut self, parsed: &Parsed) -> Option<Option<u32>> {
         let dest_qp = parsed.headers.bth.dest_qp;
         if dest_qp == Qpn::MULTICAST {
             return self.steer_multicast(parsed);
@@ -85,17 +80,17 @@ impl<P: Port> Nic<P> {
             self.counters.add(Counter::rx_wrong_path, 1);
             return None;
         }
-        Some((recipient, parsed))
+        Some(recipient)
     }
 
     #[cold]
-    fn steer_multicast(&mut self, parsed: Parsed) -> Option<(Option<u32>, Parsed)> {
+    fn steer_multicast(&mut self, parsed: &Parsed) -> Option<Option<u32>> {
         if self.multicast.members(parsed.destination).is_empty() {
             self.counters.add(Counter::rx_no_qp, 1);
             return None;
         }
         self.counters.add(Counter::rx_multicast, 1);
-        Some((None, parsed))
+        Some(None)
     }
 
     /// Lets a processing unit work on the packets that have reached it.
