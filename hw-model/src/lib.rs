@@ -9,7 +9,8 @@
 //!                              MSI-X ◄── event queue               MAC ◄────────────────── wire
 //! ```
 //!
-//! [`nic`] owns the blocks and all control flow between them; each block is a file. Items pass
+//! [`nic`] owns the blocks and all control flow between them (the ways of frames in and out, and
+//! what doorbells and commands ask for, are files of `impl Nic`); each block is a file. Items pass
 //! between blocks over bounded [`queue`]s, on which [`timing`] charges what the blocks' work
 //! costs. The outside is seen through two traits: [`host::Host`] (PCIe) and [`port::Port`] (the
 //! cable). The model knows no clock, no thread and no address of a process.

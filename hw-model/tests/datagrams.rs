@@ -87,7 +87,7 @@ fn datagram_arrives_behind_its_header() {
         s.sent(CqeStatus::SUCCESS);
         let cqe = s.received();
         assert_eq!(CqeOpcode(cqe.word.opcode()), CqeOpcode::RECEIVE);
-        assert!(cqe.word.with_grh() && cqe.word.with_immediate());
+        assert!(cqe.word.with_grh() && cqe.word.ipv4() && cqe.word.with_immediate());
         assert_eq!(cqe.source_qpn, s.senders[which].qpn);
         assert_eq!((cqe.byte_count, cqe.immediate), (140, [9, 8, 7, 6]));
         let place = (u64::from(cqe.wqe_index) + 1) << 16;
@@ -128,7 +128,8 @@ fn ipv6_header_stands_as_it_is() {
     };
     s.a.send(&mut s.senders[0], SendOpcode::SEND, request);
     s.run();
-    assert_eq!(s.received().byte_count, 44);
+    let cqe = s.received();
+    assert_eq!((cqe.byte_count, cqe.word.ipv4()), (44, false));
     let header = s.b.data(1 << 16, 40);
     assert_eq!(header[..4], [0x62, 0x01, 0x23, 0x45]);
     assert_eq!(header[8..24], gids[0].0);
