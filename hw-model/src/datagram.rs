@@ -17,17 +17,21 @@ const _: () = assert!(GRH_LENGTH == Ipv6Header::LENGTH);
 /// The bytes that stand for the GRH, made of the IP header at the start of `bytes`: an IPv6 header
 /// as it is, an IPv4 header in the last bytes behind zeros.
 pub fn global_route_header(bytes: &[u8]) -> [u8; GRH_LENGTH] {
-    const IPV6: u8 = 6;
     let mut header = [0; GRH_LENGTH];
-    let is_ipv6 = bytes.first().is_some_and(|first| first >> 4 == IPV6);
-    let start = match is_ipv6 {
-        true => 0,
-        false => GRH_LENGTH - Ipv4Header::LENGTH,
+    let start = match is_ipv4(bytes) {
+        true => GRH_LENGTH - Ipv4Header::LENGTH,
+        false => 0,
     };
     if let Some(ip) = bytes.get(..GRH_LENGTH - start) {
         header[start..].copy_from_slice(ip);
     }
     header
+}
+
+/// Whether the IP header at the start of `bytes` is one of IPv4.
+pub fn is_ipv4(bytes: &[u8]) -> bool {
+    const IPV4: u8 = 4;
+    bytes.first().is_some_and(|first| first >> 4 == IPV4)
 }
 
 /// Whether a datagram can take this path.

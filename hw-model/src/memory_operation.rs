@@ -1,7 +1,7 @@
 //! Carries the memory operations of the transport out: what a packet needs of keys and memory.
 
 use crate::atomic::dma_atomic;
-use crate::datagram::{GRH_LENGTH, global_route_header};
+use crate::datagram::{global_route_header, is_ipv4};
 use crate::dma::{ATOMIC_BYTES, Dma};
 use crate::host::Host;
 use crate::memory::MemoryUnit;
@@ -13,7 +13,7 @@ use crate::wqe::SendPayload;
 use ferroce_spec::context::AccessRights;
 use ferroce_spec::counter::Counter;
 use ferroce_spec::eqe::EventType;
-use ferroce_transport::{Access as RemoteAccess, MemoryAnswer, MemoryOp};
+use ferroce_transport::{Access as RemoteAccess, AtomicOperation, MemoryAnswer, MemoryOp};
 use ferroce_wire::RKey;
 use std::ops::Range;
 
@@ -100,9 +100,8 @@ pub fn carry_out<H: Host>(
         } => write_receive(qp, receive, offset, packet.payload(), blocks),
         MemoryOp::WriteGrh { receive } => {
             let ip = &packet.frame[packet.ip..];
-            qp.header_is_ipv4 = ip[0] >> 4 == 4;
-            let header: [u8; GRH_LENGTH] = global_route_header(ip);
-            write_receive(qp, receive, 0, &header, blocks)
+            qp.header_is_ipv4 = is_ipv4(ip);
+            write_receive(qp, receive, 0, &global_route_header(ip), blocks)
         }
         MemoryOp::WriteReadResponse {
             request, offset, ..
@@ -117,26 +116,10 @@ pub fn carry_out<H: Host>(
             srqn,
         } => {
             let place = (r_key, virtual_address, ATOMIC_BYTES as u64);
-            let Some(access) = remote_access(qp, srqn, place, RemoteAccess::Atomic, blocks) else {
-                return MemoryAnswer::Failed;
-            };
-            let operation = dma_atomic(operation);
-            match blocks.memory.atomic(&access, operation, blocks.dma) {
-                Ok(original) => MemoryAnswer::Atomic(original),
-                Err(_) => MemoryAnswer::Failed,
-            }
+            let access = remote_access(qp, srqn, place, RemoteAccess::Atomic, blocks);
+            atomic(access, operation, blocks)
         }
-        MemoryOp::Invalidate { r_key, srqn } => {
-            let Some(pd) = protection_domain(qp, srqn, blocks.srqs, blocks.dma) else {
-                return MemoryAnswer::Failed;
-            };
-            let qpn = qp.qpn.value();
-            let binder = Binder { pd, qpn };
-            let invalidated = blocks
-                .memory
-                .invalidate_remotely(binder, r_key.0, blocks.dma);
-            done(invalidated.is_ok())
-        }
+        MemoryOp::Invalidate { r_key, srqn } => invalidate(qp, r_key, srqn, blocks),
     }
 }
 
@@ -175,6 +158,39 @@ fn remote_access<H: Host>(
         rights: remote_rights(access),
         qpn: qp.qpn.value(),
     })
+}
+
+/// Executes an atomic operation on what `access` allows.
+fn atomic<H: Host>(
+    access: Option<Access>,
+    operation: AtomicOperation,
+    blocks: &mut MemoryBlocks<'_, '_, H>,
+) -> MemoryAnswer {
+    let operation = dma_atomic(operation);
+    let executed =
+        access.and_then(|access| blocks.memory.atomic(&access, operation, blocks.dma).ok());
+    match executed {
+        Some(original) => MemoryAnswer::Atomic(original),
+        None => MemoryAnswer::Failed,
+    }
+}
+
+/// Invalidates a key because the peer asks for it.
+fn invalidate<H: Host>(
+    qp: &QueuePair,
+    r_key: RKey,
+    srqn: Option<u32>,
+    blocks: &mut MemoryBlocks<'_, '_, H>,
+) -> MemoryAnswer {
+    let Some(pd) = protection_domain(qp, srqn, blocks.srqs, blocks.dma) else {
+        return MemoryAnswer::Failed;
+    };
+    let qpn = qp.qpn.value();
+    let binder = Binder { pd, qpn };
+    let invalidated = blocks
+        .memory
+        .invalidate_remotely(binder, r_key.0, blocks.dma);
+    done(invalidated.is_ok())
 }
 
 /// Takes a WQE of the queue pair's own receive queue.
