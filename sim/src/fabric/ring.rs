@@ -175,6 +175,15 @@ impl Sender {
         })
     }
 
+    /// Whether `frames` more can be reserved now.
+    pub fn has_room_for(&mut self, frames: u32) -> bool {
+        self.update_consumed();
+        self.produced
+            .wrapping_sub(self.consumed)
+            .saturating_add(frames)
+            <= self.slots
+    }
+
     /// Looks how far the receiver is. Returns whether there is room.
     fn update_consumed(&mut self) -> bool {
         let consumed = self.consumed_word().load(Ordering::Acquire);

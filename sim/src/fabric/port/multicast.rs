@@ -5,7 +5,7 @@ use ferroce_wire::Gid;
 
 use super::FabricPort;
 use crate::fabric::registry::PlaceSet;
-use crate::fabric::ring::{Frame, Staging};
+use crate::fabric::ring::{Frame, Sender, Staging};
 
 /// Destination QPN of all multicast (IBTA vol 1, 10.5: 0xffffff).
 pub const MULTICAST_QPN: u32 = 0xff_ffff;
@@ -27,12 +27,28 @@ pub fn is_multicast(gid: Gid) -> bool {
         .map_or(gid.0[0] == 0xff, |address| address.is_multicast())
 }
 
+/// The members of a set.
+fn places(set: PlaceSet) -> impl Iterator<Item = u8> {
+    let bits = |(index, word): (usize, u64)| {
+        let is_member = move |bit: &u8| word >> bit & 1 != 0;
+        (0..64)
+            .filter(is_member)
+            .map(move |bit| index as u8 * 64 + bit)
+    };
+    set.into_iter().enumerate().flat_map(bits)
+}
+
 impl FabricPort {
     /// A frame that will be copied for the members of a group.
     #[cold]
     pub(super) fn reserve_multicast(&mut self, group: Gid, length: usize) -> Reservation<Frame> {
-        if self.members(group) == PlaceSet::default() {
+        let members = self.members(group);
+        if members == PlaceSet::default() {
             return Reservation::NoRoute;
+        }
+        let staged = self.multicast.staging.as_ref().map_or(0, Staging::taken);
+        if places(members).any(|to| self.holds_up(to, staged + 1)) {
+            return Reservation::Full;
         }
         if self.multicast.staging.is_none() {
             match Staging::new() {
@@ -51,20 +67,27 @@ impl FabricPort {
         frame.map_or(Reservation::Full, Reservation::Ready)
     }
 
-    /// Copies a frame into the ring of each member. Where there is no room its copy is lost: one
-    /// slow member must not hold up the others.
+    /// Whether to wait for a member that has no room for `frames`: senders slow down to the slowest
+    /// member, but one that takes nothing for long loses its copies instead.
+    fn holds_up(&mut self, to: u8, frames: u32) -> bool {
+        let peer = &mut self.peers[usize::from(to)];
+        let has_room = |ring: &mut Sender| ring.has_room_for(frames);
+        if peer.ring.as_mut().is_none_or(has_room) {
+            peer.pause = None;
+            return false;
+        }
+        matches!(self.full(to), Reservation::Full)
+    }
+
+    /// Copies a frame into the ring of each member. Where there is no room its copy is lost.
     #[cold]
     pub(super) fn transmit_multicast(&mut self, frame: Frame) {
         let Some(staging) = &self.multicast.staging else {
             return;
         };
         let group = staging.group(&frame);
-        for (index, mut word) in self.members(group).into_iter().enumerate() {
-            while word != 0 {
-                let to = (index as u32 * 64 + word.trailing_zeros()) as u8;
-                word &= word - 1;
-                self.copy_to(to, frame.as_ref());
-            }
+        for to in places(self.members(group)) {
+            self.copy_to(to, frame.as_ref());
         }
         self.cancel_multicast(frame);
     }

@@ -46,6 +46,11 @@ impl Staging {
         })
     }
 
+    /// Frames that are taken.
+    pub fn taken(&self) -> u32 {
+        (SLOTS - self.free.len()) as u32
+    }
+
     /// The group for which a frame was reserved.
     pub fn group(&self, frame: &Frame) -> Gid {
         self.groups[frame.index as usize % SLOTS]
