@@ -77,8 +77,9 @@ pub fn device_attributes(capabilities: &Capabilities, host: &HostIdentity) -> ib
     attr.max_qp_rd_atom = i32::from(capabilities.max_dest_rd_atomic);
     attr.max_qp_init_rd_atom = i32::from(capabilities.max_rd_atomic);
     attr.max_res_rd_atom = attr.max_qp_rd_atom.saturating_mul(attr.max_qp);
+    // What ConnectX reports, and what programs look for: UCX 1.13 does without atomics on a device
+    // that says more. That they are atomic for the processor, too, is in `pci_atomic_caps`.
     attr.atomic_cap = match capabilities.atomics {
-        true if capabilities.global_atomics => IBV_ATOMIC_GLOB,
         true => IBV_ATOMIC_HCA,
         false => IBV_ATOMIC_NONE,
     };
