@@ -299,7 +299,10 @@ impl Pd {
         check(unsafe {
             let table = extended((*self.raw()).context);
             let count = sges.len() as u32;
-            operation!(table, advise_mr)(self.raw(), advice, flags, sges.as_mut_ptr(), count)
+            match (*table).advise_mr {
+                Some(advise) => advise(self.raw(), advice, flags, sges.as_mut_ptr(), count),
+                None => libc::EOPNOTSUPP,
+            }
         })
     }
 

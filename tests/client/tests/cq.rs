@@ -170,16 +170,16 @@ verbs_tests! {
     fn moderation_holds_events_back() {
         let bench = Bench::new();
         let pair = bench.pair(Service::Rc);
-        bench.send_cq.modify_moderation(IBV_CQ_ATTR_MODERATE, 4, 0).expect("modify_cq");
+        let long_us = u16::MAX;
+        bench.send_cq.modify_moderation(IBV_CQ_ATTR_MODERATE, 4, long_us).expect("modify_cq");
         bench.send_cq.request_notify(false).expect("req_notify_cq");
-        for id in 0..3 {
-            pair.post(write(&bench, id));
-            bench.send_cq.expect(id, IBV_WC_SUCCESS);
-        }
-        bench.channel.expect_no_event();
+        (0..3).for_each(|id| pair.post(write(&bench, id)));
+        assert!(bench.channel.event(Duration::from_millis(20)).is_none());
         pair.post(write(&bench, 3));
         bench.channel.expect_event(&bench.send_cq);
-        bench.send_cq.expect(3, IBV_WC_SUCCESS);
+        for id in 0..4 {
+            bench.send_cq.expect(id, IBV_WC_SUCCESS);
+        }
         bench.send_cq.modify_moderation(IBV_CQ_ATTR_MODERATE, 100, 1000).expect("modify_cq");
         bench.send_cq.request_notify(false).expect("req_notify_cq");
         pair.post(write(&bench, 4));
@@ -189,23 +189,19 @@ verbs_tests! {
         assert!(matches!(result, Err(libc::EINVAL | libc::EOPNOTSUPP)), "{result:?}");
     }
 
-    /// A CQ that nobody polls: an event says that it has overrun, and its QPs fail.
+    /// A CQ that nobody polls: an event says that it has overrun.
     fn an_overrun_is_told() {
         let bench = Bench::new();
         let cq = bench.context.create_cq(1, None, 0).expect("create_cq");
         let room = cq.cqe() as u64;
         let pair = pair_on(&bench, &cq);
         for id in 0..room + 8 {
-            // At last the QP is in ERR; posting to it is still allowed.
+            // At last nothing completes any more, and the send queue is full.
             let _ = pair.try_post(write(&bench, id));
             std::thread::sleep(Duration::from_millis(2));
         }
-        let events: Vec<_> = (0..2).map(|_| bench.context.async_event()).collect();
-        let told = events.iter().any(|(event, element)| {
-            *event == IBV_EVENT_CQ_ERR && *element == cq.raw() as usize
-        });
-        assert!(told, "{events:?}");
-        assert!(events.iter().any(|(event, _)| *event == IBV_EVENT_QP_FATAL), "{events:?}");
+        let event = bench.context.async_event();
+        assert_eq!(event, (IBV_EVENT_CQ_ERR, cq.raw() as usize));
     }
 
     fn polling_for_nothing_finds_nothing() {

@@ -1,6 +1,6 @@
 //! Many threads: on their own QPs, on shared CQs and SRQs, and atomics among them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -107,11 +107,12 @@ verbs_tests! {
         let (srq, _) = bench.pd.create_srq(64, 1).expect("create_srq");
         let config = QpConfig { srq: Some(&srq), ..bench.config(IBV_QPT_RC) };
         let received = AtomicU64::new(0);
+        let pairs = Mutex::new(Vec::new());
         let total = THREADS as u64 * ROUNDS;
         let deadline = Instant::now() + TIMEOUT;
         thread::scope(|scope| {
             for index in 0..THREADS {
-                let (bench, config) = (&bench, config.clone());
+                let (bench, config, pairs) = (&bench, config.clone(), &pairs);
                 scope.spawn(move || {
                     let cq = bench.context.create_cq(64, None, 0).expect("create_cq");
                     let config = QpConfig { send_cq: Some(&cq), ..config };
@@ -120,6 +121,8 @@ verbs_tests! {
                         pair.post(SendWr::new(id, IBV_WR_SEND).sge(bench.sge(index * 64, 64)));
                         cq.expect(id, IBV_WC_SUCCESS);
                     }
+                    // Destroying a QP takes the completions away that nobody has polled.
+                    pairs.lock().expect("nobody has panicked").push(pair);
                 });
             }
             scope.spawn(|| {
