@@ -136,8 +136,8 @@ const TABLE: &[Row] = &[
 pub fn check(qp_type: c_int, from: c_int, to: c_int, mask: c_int) -> Result<(), Errno> {
     let given = mask & !IBV_QP_STATE;
     let (required, optional) = match to {
-        IBV_QPS_RESET => (0, IBV_QP_CUR_STATE),
-        IBV_QPS_ERR if from != IBV_QPS_RESET => (0, IBV_QP_CUR_STATE),
+        IBV_QPS_RESET => (0, 0),
+        IBV_QPS_ERR if from != IBV_QPS_RESET => (0, 0),
         _ => row(qp_type, from, to).ok_or(Errno::INVALID)?,
     };
     if given & required != required || given & !(required | optional) != 0 {
