@@ -208,7 +208,7 @@ impl CompletionQueue {
         let ring = rings.current();
         let context = CqContext {
             base: ring.iova(),
-            consumer_record: ring.record_iova(),
+            consumer_record: rings.record_iova(),
             log_size: log_size as u8,
             eqn: u32::from(eqn),
             doorbell_slot: slot.number(),
@@ -369,7 +369,7 @@ impl CompletionQueue {
         let ring = self.rings.other(self.device.space(), log_size, consumer)?;
         let input = CqContext {
             base: ring.iova(),
-            consumer_record: ring.record_iova(),
+            consumer_record: self.rings.record_iova(),
             log_size: log_size as u8,
             consumer,
             doorbell_slot: self.slot.number(),

@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 const WORDS_PER_CQE: usize = Cqe::SIZE / 8;
 /// A CQN and a QPN have 24 bits.
 const NUMBER_MASK: u32 = 0xff_ffff;
-/// Bytes of the consumer record, which lies behind the entries: a cache line.
+/// Bytes of the consumer record, which lies behind the entries of the first ring: a cache line.
 const RECORD_SIZE: usize = 64;
 
 // The four words of a CQE, as `CqRing::read` takes them apart.
@@ -23,7 +23,7 @@ const _: () = assert!(offset_of!(Cqe, source_qpn) == 24 && offset_of!(Cqe, word)
 
 /// A ring, as pollers see it also without the lock of the CQ.
 pub(crate) struct CqRing {
-    /// The entries, then the consumer record.
+    /// The entries, then room for the consumer record.
     buffer: DmaBuffer,
     log_size: u32,
 }
@@ -47,16 +47,6 @@ impl CqRing {
     /// IOVA of the entries.
     pub(crate) fn iova(&self) -> u64 {
         self.buffer.iova()
-    }
-
-    /// IOVA of the consumer record.
-    pub(crate) fn record_iova(&self) -> u64 {
-        self.iova() + self.record_offset() as u64
-    }
-
-    #[inline]
-    fn record_offset(&self) -> usize {
-        Cqe::SIZE << self.log_size
     }
 
     /// The words of the entry at `index` and the last of them as it was loaded, when the device
@@ -115,14 +105,6 @@ impl CqRing {
             let last = &self.buffer.words()[place + WORDS_PER_CQE - 1];
             last.store(u64::from(word.bits()) << 32, Ordering::Relaxed);
         }
-        self.store_record(consumer);
-    }
-
-    #[inline]
-    fn store_record(&self, consumer: u32) {
-        if let Some(record) = self.buffer.words().get(self.record_offset() / 8) {
-            record.store(u64::from(consumer), Ordering::Release);
-        }
     }
 }
 
@@ -130,7 +112,8 @@ impl CqRing {
 ///
 /// A ring is kept as long as the CQ, because pollers look at it without a lock.
 pub(crate) struct CqRings {
-    /// The ring with which the CQ was created: mostly the only one, so that it is the nearest.
+    /// The ring with which the CQ was created: mostly the only one, so that it is the nearest. Its
+    /// buffer holds the consumer record, which stays where it is when the ring is replaced.
     first: CqRing,
     /// Base-2 logarithm of the size of the present ring.
     current: AtomicU32,
@@ -207,10 +190,22 @@ impl CqRings {
     }
 
     /// Tells the device, and pollers without the lock, that all entries before `consumer` have
-    /// been copied out of the present ring.
+    /// been copied out.
     #[inline]
     pub(crate) fn publish(&self, consumer: u32) {
         self.consumer.store(consumer, Ordering::Relaxed);
-        self.current().store_record(consumer);
+        if let Some(record) = self.first.buffer.words().get(self.record_offset() / 8) {
+            record.store(u64::from(consumer), Ordering::Release);
+        }
+    }
+
+    /// IOVA of the consumer record.
+    pub(crate) fn record_iova(&self) -> u64 {
+        self.first.iova() + self.record_offset() as u64
+    }
+
+    #[inline]
+    fn record_offset(&self) -> usize {
+        Cqe::SIZE << self.first.log_size
     }
 }

@@ -1,0 +1,161 @@
+//! What driver and model must get right together: a CQ whose ring is replaced under traffic, and
+//! receives of a shared queue whose QP goes in the middle of a message.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Instant;
+
+use common::{Meeting, Node, PATIENCE};
+use ferroce_driver::{
+    CompletionStatus, DataSegment, Destination, ModifyQp, PostError, QueuePair, QueuePairConfig,
+    ReceiveSource, SendData, SendOperation, SendRequest, Service, SharedReceiveQueue,
+    SharedReceiveQueueConfig,
+};
+
+/// Goal: no completion is lost or comes twice while the ring is replaced. Method: one thread posts
+/// writes, another polls, this one resizes without a pause.
+#[test]
+fn a_cq_is_resized_under_traffic() {
+    const WRITES: u64 = 20_000;
+    let meeting = Meeting::new("resize");
+    let node = Node::new(&meeting.options("resize"));
+    node.connect(&node);
+    let (next, done) = (AtomicU32::new(0), AtomicBool::new(false));
+    let begin = Instant::now();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let segments = [node.segment(8)];
+            let mut wr_id = 0;
+            while wr_id < WRITES {
+                let request = SendRequest {
+                    wr_id,
+                    operation: SendOperation::RdmaWrite(node.remote()),
+                    destination: Destination::Connected,
+                    signaled: true,
+                    solicited: false,
+                    fence: false,
+                    data: SendData::ScatterGather(&segments),
+                };
+                match node.qp.send_queue().expect("RC").lock().post(&request) {
+                    Ok(()) => wr_id += 1,
+                    Err(error) => {
+                        assert_eq!(error, PostError::QueueFull);
+                        assert!(begin.elapsed() < PATIENCE, "the queue stays full");
+                        std::thread::yield_now();
+                    }
+                }
+            }
+        });
+        scope.spawn(|| {
+            while u64::from(next.load(Ordering::Relaxed)) < WRITES {
+                assert!(begin.elapsed() < PATIENCE, "completions are missing");
+                node.cq.poll(16, |completion| {
+                    assert_eq!(completion.status, CompletionStatus::Success);
+                    let expected = next.fetch_add(1, Ordering::Relaxed);
+                    assert_eq!(completion.wr_id, u64::from(expected));
+                });
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        let mut resizes = 0;
+        while !done.load(Ordering::Relaxed) && begin.elapsed() < PATIENCE {
+            // All are large enough for the send queue, so that the CQ never overruns.
+            let entries = [256, 4096, 128, 1024][resizes % 4];
+            node.cq.resize(entries).expect("what waits fits");
+            resizes += 1;
+            std::thread::yield_now();
+        }
+        assert!(resizes > 10, "only {resizes} resizes");
+    });
+    assert_eq!(node.cq.skipped(), 0);
+}
+
+/// Goal: the place of a receive that has begun is not lost with its QP. Method: the sender fails in
+/// the middle of its message, then the receiver resets or destroys its QP; the one place must be
+/// free again.
+#[test]
+fn a_qp_that_goes_gives_its_shared_receive_back() {
+    let meeting = Meeting::new("shared");
+    let sender = Node::new(&meeting.options("sender"));
+    let mut receiver = Node::new(&meeting.options("receiver"));
+    let config = SharedReceiveQueueConfig {
+        max_wr: 4,
+        max_sge: 1,
+        limit: 0,
+        xrc: None,
+    };
+    let queue = SharedReceiveQueue::create(&receiver.pd, &config).expect("small SRQ");
+    for destroy in [false, true, false, true] {
+        receiver.qp = shared_qp(&receiver, &queue);
+        sender.connect(&receiver);
+        receiver.connect(&sender);
+        while queue.post(1, &[receiver.segment(1 << 16)]).is_ok() {}
+        send_and_fail(&sender, &receiver);
+        if destroy {
+            receiver.qp.destroy().expect("exists");
+        } else {
+            receiver.qp.modify(&ModifyQp::ToReset).expect("always");
+        }
+        assert_eq!(queue.post(2, &[]), Ok(()), "one entry was taken");
+        assert_eq!(queue.post(3, &[]), Err(PostError::QueueFull));
+        sender.qp.modify(&ModifyQp::ToReset).expect("always");
+    }
+    assert_eq!(receiver.cq.skipped(), 0);
+}
+
+fn shared_qp(node: &Node, queue: &Arc<SharedReceiveQueue>) -> Arc<QueuePair> {
+    let config = QueuePairConfig {
+        service: Service::ReliableConnected,
+        send_cq: Arc::clone(&node.cq),
+        receive: ReceiveSource::Shared {
+            cq: Arc::clone(&node.cq),
+            queue: Arc::clone(queue),
+        },
+        max_send_wr: 1,
+        max_send_sge: 1,
+        max_inline_data: 0,
+        signal_all: false,
+    };
+    QueuePair::create(&node.pd, &config).expect("small QP")
+}
+
+/// Sends a message whose second half does not exist, until the receiver has the first.
+fn send_and_fail(sender: &Node, receiver: &Node) {
+    let good = sender.segment(8192);
+    let bad = DataSegment {
+        l_key: good.l_key ^ 0xffff_ff00,
+        ..good
+    };
+    let request = SendRequest {
+        wr_id: 1,
+        operation: SendOperation::Send,
+        destination: Destination::Connected,
+        signaled: true,
+        solicited: false,
+        fence: false,
+        data: SendData::ScatterGather(&[good, bad]),
+    };
+    let received = |name: &str| {
+        let counters = receiver.device.counters();
+        counters
+            .iter()
+            .find(|counter| counter.0 == name)
+            .expect(name)
+            .1
+    };
+    let before = received("receive_wqes");
+    let queue = sender.qp.send_queue().expect("RC");
+    queue.lock().post(&request).expect("two segments fit");
+    let begin = Instant::now();
+    let mut failed = false;
+    while !failed || received("receive_wqes") == before {
+        assert!(begin.elapsed() < PATIENCE, "the message does not begin");
+        sender.cq.poll(1, |completion| {
+            assert_eq!(completion.status, CompletionStatus::LocalProtectionError);
+            failed = true;
+        });
+        receiver.cq.poll(1, |completion| panic!("{completion:?}"));
+    }
+}
