@@ -3,12 +3,14 @@
 #   make          builds target/release/ferroce and target/release/lib/libibverbs.so.1
 #   make demo     unmodified ib_write_bw between two processes
 #   make test     every test, also those that drive programs from Debian
+#   make soak     random verbs programs of two processes, 10,000 seeds
 #   make bench    speed of this machine's build: ICRC off and on, one and several QPs and threads
 #   make install PREFIX=/usr/local
 #
 # Packages that are missing are installed through apt-get (as root or with sudo), and named.
 
 PREFIX ?= /usr/local
+SEEDS ?= 10000
 CARGO ?= cargo
 RELEASE := $(CURDIR)/target/release
 LIBRARY := $(RELEASE)/lib/libibverbs.so.1
@@ -18,7 +20,7 @@ DEMO_PACKAGES := perftest
 BENCH_PACKAGES := perftest libibverbs-dev
 TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs ucx-utils tshark binutils iproute2
 
-.PHONY: all build demo test bench install packages clean
+.PHONY: all build demo test soak bench install packages clean
 
 all: build
 
@@ -34,6 +36,10 @@ demo: build
 test: build
 	@scripts/install-packages $(TEST_PACKAGES)
 	$(CARGO) test --locked --workspace --quiet -- --test-threads=2
+
+soak: build
+	@scripts/install-packages $(TEST_PACKAGES)
+	FERROCE_SEEDS=$(SEEDS) $(CARGO) test --locked -p ferroce-verbs-client --test random
 
 bench: build
 	@scripts/install-packages $(BENCH_PACKAGES)
