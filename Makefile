@@ -3,7 +3,7 @@
 #   make          builds target/release/ferroce and target/release/lib/libibverbs.so.1
 #   make demo     unmodified ib_write_bw between two processes
 #   make test     every test, also those that drive programs from Debian
-#   make soak     random verbs programs of two processes, 10,000 seeds
+#   make soak     random verbs programs of two processes, 10,000 seeds; what takes long of the rest
 #   make bench    speed of this machine's build: ICRC off and on, one and several QPs and threads
 #   make install PREFIX=/usr/local
 #
@@ -40,6 +40,7 @@ test: build
 soak: build
 	@scripts/install-packages $(TEST_PACKAGES)
 	FERROCE_SEEDS=$(SEEDS) $(CARGO) test --locked -p ferroce-verbs-client --test random
+	$(CARGO) test --locked -p ferroce-tests -- --ignored --test-threads=2
 
 bench: build
 	@scripts/install-packages $(BENCH_PACKAGES)

@@ -130,9 +130,9 @@ tools! {
     read_lat: "read_lat" "";
     send_lat: "send_lat" "";
     atomic_fetch_add: "atomic_bw" "-A FETCH_AND_ADD";
-    atomic_compare_swap: "atomic_bw" "-A CMP_AND_SWP";
+    atomic_compare_swap: "atomic_bw" "-A CMP_AND_SWAP";
     atomic_lat: "atomic_lat" "";
-    atomic_lat_compare_swap: "atomic_lat" "-A CMP_AND_SWP";
+    atomic_lat_compare_swap: "atomic_lat" "-A CMP_AND_SWAP";
     write_bw_q16: "write_bw" "-q 16 -n 500";
     read_bw_q16: "read_bw" "-q 16 -n 500";
     send_bw_q16: "send_bw" "-q 16 -n 500";
@@ -145,7 +145,10 @@ tools! {
     read_lat_events: "read_lat" "-e -n 500";
     atomic_bw_events: "atomic_bw" "-e -n 500";
     send_bw_ud_events: "send_bw" "-c UD -e -n 500 -s 1000";
-    send_bw_ud_multicast: "send_bw" "-c UD -g -s 512 -n 500";
+    // perftest wants group and port to be of one IP version, and its own group is of IPv6.
+    send_bw_ud_multicast_ipv4:
+        "send_bw" "-c UD -g -x 1 -M 0:0:0:0:0:0:0:0:0:0:255:255:239:1:2:3 -s 512 -n 500";
+    send_bw_ud_multicast_ipv6: "send_bw" "-c UD -g -x 0 -s 512 -n 500";
     send_bw_ud_q16: "send_bw" "-c UD -q 16 -s 1024 -n 500";
     send_bw_ud_bidirectional: "send_bw" "-c UD -b -s 1024 -n 500";
     send_bw_uc_bidirectional: "send_bw" "-c UC -b -n 500";

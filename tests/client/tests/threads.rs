@@ -145,8 +145,8 @@ verbs_tests! {
     /// Atomic among QPs, and with the processor where the device says so.
     fn atomics_are_atomic() {
         let bench = Bench::new();
-        let with_processor = bench.context.query_device().expect("query_device").atomic_cap
-            == IBV_ATOMIC_GLOB;
+        let caps = bench.context.query_device_ex(0).expect("query_device_ex").pci_atomic_caps;
+        let with_processor = u32::from(caps.fetch_add) & IBV_PCI_ATOMIC_OPERATION_8_BYTE_SIZE_SUP != 0;
         let buffer = Arc::clone(&bench.buffer);
         thread::scope(|scope| {
             for index in 0..THREADS {
