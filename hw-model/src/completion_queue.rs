@@ -245,8 +245,8 @@ impl CompletionQueues {
     /// Changes ring and moderation of an existing queue.
     ///
     /// The CQEs that software has not taken move to the new ring; the old one is not touched any
-    /// more. The consumer record stays where it is. The rest of the new ring is made to look empty: at an odd lap a zeroed entry would
-    /// look valid.
+    /// more. The consumer record stays where it is. The rest of the new ring is made to look
+    /// empty: at an odd lap a zeroed entry would look valid.
     pub fn modify<H: Host>(
         &mut self,
         cqn: u32,
