@@ -11,6 +11,7 @@ const UNSAFE_PLACES: &[&str] = &[
     "driver/src/mmio.rs",
     "driver/src/dma.rs",
     "provider/src/ffi/",
+    "tests/client/src/",
     "sim/src/memory.rs",
     "sim/src/shared_memory.rs",
     "sim/src/os.rs",

@@ -119,7 +119,9 @@ impl Bench {
         let receive_cq = context.create_cq(256, Some(&channel), 0).expect("a CQ");
         let buffer = Buffer::new(BUFFER);
         let mr = register_all(&pd, &buffer);
-        let gid = context.query_gid(PORT, i32::from(GID_INDEX)).expect("a GID");
+        let gid = context
+            .query_gid(PORT, i32::from(GID_INDEX))
+            .expect("a GID");
         Self {
             context,
             pd,
@@ -287,6 +289,11 @@ impl Pair {
 /// Bytes that differ from their neighbours, by seed.
 pub fn pattern(length: usize, seed: u8) -> Vec<u8> {
     (0..length)
-        .map(|index| (index as u8).wrapping_mul(7).wrapping_add((index >> 8) as u8) ^ seed)
+        .map(|index| {
+            (index as u8)
+                .wrapping_mul(7)
+                .wrapping_add((index >> 8) as u8)
+                ^ seed
+        })
         .collect()
 }

@@ -69,7 +69,11 @@ impl Context {
         let raw = self.raw();
         // SAFETY: `abi_compat` says that the context stands inside a `verbs_context`.
         unsafe {
-            assert_eq!((*raw).abi_compat as usize, usize::MAX, "an extended context");
+            assert_eq!(
+                (*raw).abi_compat as usize,
+                usize::MAX,
+                "an extended context"
+            );
             raw.byte_sub(offset_of!(verbs_context, context)).cast()
         }
     }
@@ -129,9 +133,8 @@ impl Context {
         let mut entries = vec![ibv_gid_entry::default(); max];
         let size = size_of::<ibv_gid_entry>();
         // SAFETY: there is room for `max` entries of `size`.
-        let found = unsafe {
-            _ibv_query_gid_table(self.raw(), entries.as_mut_ptr(), max, flags, size)
-        };
+        let found =
+            unsafe { _ibv_query_gid_table(self.raw(), entries.as_mut_ptr(), max, flags, size) };
         if found < 0 {
             return Err(-found as Errno);
         }
@@ -182,13 +185,12 @@ impl Context {
         unsafe {
             let mut event: ibv_async_event = zeroed();
             assert_eq!(ibv_get_async_event(self.raw(), &mut event), 0);
-            let element = if (IBV_EVENT_DEVICE_FATAL..=IBV_EVENT_SM_CHANGE)
-                .contains(&event.event_type)
-            {
-                event.element.port_num as usize
-            } else {
-                event.element.qp as usize
-            };
+            let element =
+                if (IBV_EVENT_DEVICE_FATAL..=IBV_EVENT_SM_CHANGE).contains(&event.event_type) {
+                    event.element.port_num as usize
+                } else {
+                    event.element.qp as usize
+                };
             ibv_ack_async_event(&mut event);
             (event.event_type, element)
         }

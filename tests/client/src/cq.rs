@@ -198,7 +198,10 @@ impl Cq {
     pub fn expect_nothing(&self) {
         for _ in 0..EMPTY_POLLS {
             if let Some(wc) = self.try_next() {
-                panic!("unexpected completion of {}: status {}", wc.wr_id, wc.status);
+                panic!(
+                    "unexpected completion of {}: status {}",
+                    wc.wr_id, wc.status
+                );
             }
         }
     }

@@ -35,7 +35,13 @@ pub fn under_ferroce(name: &str, options: &[&str], body: impl FnOnce()) {
     let program = env::current_exe().expect("this program has a path");
     let program = program.to_string_lossy();
     let scratch = Scratch::new();
-    let arguments = [name, "--exact", "--nocapture", "--include-ignored", "--test-threads=1"];
+    let arguments = [
+        name,
+        "--exact",
+        "--nocapture",
+        "--include-ignored",
+        "--test-threads=1",
+    ];
     let mut command = scratch.run(options, &program, &arguments);
     command.env(INSIDE, "1").env("RUST_BACKTRACE", "0");
     let ended = Process::start(command, &scratch, "output", TIMEOUT).wait();

@@ -139,7 +139,11 @@ unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
 /// The context is an open one of a library with extended contexts.
 pub(crate) unsafe fn extended(context: *mut ibv_context) -> *mut verbs_context {
     // SAFETY: the caller's promise.
-    unsafe { context.byte_sub(std::mem::offset_of!(verbs_context, context)).cast() }
+    unsafe {
+        context
+            .byte_sub(std::mem::offset_of!(verbs_context, context))
+            .cast()
+    }
 }
 
 impl Context {
@@ -154,9 +158,8 @@ impl Context {
     pub fn alloc_td(&self, comp_mask: u32) -> Outcome<Td> {
         let mut attr = ibv_td_init_attr { comp_mask };
         // SAFETY: the context is open.
-        let raw = check_pointer(unsafe {
-            operation!(self.extended(), alloc_td)(self.raw(), &mut attr)
-        })?;
+        let raw =
+            check_pointer(unsafe { operation!(self.extended(), alloc_td)(self.raw(), &mut attr) })?;
         Ok(Td(Object::new(raw, dealloc_td, vec![self.parent()])))
     }
 
@@ -184,9 +187,8 @@ impl Context {
             comp_mask: 0,
         };
         // SAFETY: the context is open.
-        let raw = check_pointer(unsafe {
-            operation!(self.extended(), alloc_dm)(self.raw(), &mut attr)
-        })?;
+        let raw =
+            check_pointer(unsafe { operation!(self.extended(), alloc_dm)(self.raw(), &mut attr) })?;
         Ok(Dm(Object::new(raw, free_dm, vec![self.parent()])))
     }
 }
@@ -263,8 +265,7 @@ impl Pd {
     pub fn register_iova(&self, buffer: &Arc<Buffer>, iova: u64, access: c_uint) -> Outcome<Mr> {
         let (address, length) = (buffer.address(0) as *mut _, buffer.length());
         // SAFETY: the buffer lives as long as the region.
-        let raw =
-            unsafe { ibv_reg_mr_iova(self.raw(), address, length, iova, access as c_int) };
+        let raw = unsafe { ibv_reg_mr_iova(self.raw(), address, length, iova, access as c_int) };
         self.region(raw, Some(buffer.clone()))
     }
 
@@ -359,7 +360,14 @@ impl Mr {
         // SAFETY: the caller keeps the memory for as long as the region.
         let result = unsafe {
             let flags = flags as c_int;
-            ibv_rereg_mr(self.raw(), flags, pd, address as *mut _, length, access as c_int)
+            ibv_rereg_mr(
+                self.raw(),
+                flags,
+                pd,
+                address as *mut _,
+                length,
+                access as c_int,
+            )
         };
         if result == 0 {
             Ok(())

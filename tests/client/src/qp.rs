@@ -81,7 +81,7 @@ impl<'a> QpConfig<'a> {
 }
 
 impl Context {
-    /// `ibv_create_qp`, or `ibv_create_qp_ex` where more than that is wanted. Also what was granted.
+    /// `ibv_create_qp`, or `ibv_create_qp_ex` where more is wanted. Also what was granted.
     pub fn create_qp(&self, config: &QpConfig) -> Outcome<(Qp, ibv_qp_cap)> {
         if config.send_ops.is_none() && config.xrcd.is_none() {
             return self.create_plain_qp(config);
@@ -140,9 +140,8 @@ impl Context {
             ..Default::default()
         };
         // SAFETY: the domain is alive.
-        let raw = check_pointer(unsafe {
-            operation!(self.extended(), open_qp)(self.raw(), &mut attr)
-        })?;
+        let raw =
+            check_pointer(unsafe { operation!(self.extended(), open_qp)(self.raw(), &mut attr) })?;
         Ok(Qp(Object::new(raw, ibv_destroy_qp, vec![xrcd.parent()])))
     }
 }

@@ -1,4 +1,4 @@
-//! `<infiniband/verbs.h>` as bindgen reads it (`./generate`), linked with the distribution's library.
+//! `<infiniband/verbs.h>` as bindgen reads it (`./generate`), and the distribution's library.
 //!
 //! Not the `rdma-sys` crate: its last release wants libclang on each machine that builds the tests,
 //! and the bindgen that it asks for stops with an error at the libclang of Debian 13.
@@ -7,10 +7,7 @@
     missing_docs,
     non_camel_case_types,
     non_snake_case,
-    clippy::useless_transmute,
-    clippy::missing_safety_doc,
-    clippy::ptr_offset_with_cast,
-    clippy::allow_attributes_without_reason,
+    clippy::undocumented_unsafe_blocks,
     reason = "generated code with the names of C"
 )]
 

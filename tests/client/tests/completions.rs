@@ -34,7 +34,12 @@ fn impatient(bench: &Bench, service: Service, rnr_retry: u8, peer: Option<u32>) 
     let (attr, mask) = rtr_attr(pair.a.qp_type(), bench.gid, peer);
     pair.a.modify(&attr, mask).expect("RTR");
     let (attr, mask) = rts_attr(pair.a.qp_type());
-    let attr = ibv_qp_attr { timeout: 8, retry_cnt: 2, rnr_retry, ..attr };
+    let attr = ibv_qp_attr {
+        timeout: 8,
+        retry_cnt: 2,
+        rnr_retry,
+        ..attr
+    };
     pair.a.modify(&attr, mask).expect("RTS");
     pair
 }
@@ -43,7 +48,12 @@ verbs_tests! {
     fn loc_prot_err_of_a_wrong_lkey() {
         let bench = Bench::new();
         for service in RELIABLE {
-            for opcode in [IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD] {
+            for opcode in [
+                IBV_WR_SEND,
+                IBV_WR_RDMA_WRITE,
+                IBV_WR_RDMA_READ,
+                IBV_WR_ATOMIC_FETCH_AND_ADD,
+            ] {
                 let pair = bench.pair(service);
                 pair.post_receive(9, bench.sge(TARGET, 64));
                 let mut sge = bench.sge(0, 8);
@@ -63,7 +73,8 @@ verbs_tests! {
         let pair = bench.pair(Service::Rc);
         let end = bench.buffer.address(bench.buffer.length() - 4);
         let (address, key) = bench.remote(TARGET);
-        pair.post(SendWr::new(1, IBV_WR_RDMA_WRITE).sge(bench.mr.sge(end, 8)).remote(address, key));
+        let write = SendWr::new(1, IBV_WR_RDMA_WRITE).sge(bench.mr.sge(end, 8));
+        pair.post(write.remote(address, key));
         expect_failure(&bench, &pair, IBV_WC_LOC_PROT_ERR);
     }
 

@@ -14,12 +14,17 @@ use ferroce_verbs_client::work_request::SendWr;
 /// A WRITE of eight bytes to the same memory.
 fn write(bench: &Bench, id: u64) -> SendWr {
     let (address, key) = bench.remote(4096);
-    SendWr::new(id, IBV_WR_RDMA_WRITE).sge(bench.sge(0, 8)).remote(address, key)
+    SendWr::new(id, IBV_WR_RDMA_WRITE)
+        .sge(bench.sge(0, 8))
+        .remote(address, key)
 }
 
 /// A pair whose sends complete on this CQ.
 fn pair_on(bench: &Bench, cq: &Cq) -> ferroce_verbs_client::bench::Pair {
-    let config = QpConfig { send_cq: Some(cq), ..bench.config(IBV_QPT_RC) };
+    let config = QpConfig {
+        send_cq: Some(cq),
+        ..bench.config(IBV_QPT_RC)
+    };
     bench.pair_of(Service::Rc, &config)
 }
 

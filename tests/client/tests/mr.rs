@@ -9,7 +9,11 @@ use ferroce_verbs_client::work_request::SendWr;
 /// What an operation on `length` bytes at `address` under `rkey` completes with.
 fn remote(bench: &Bench, opcode: ibv_wr_opcode, address: u64, rkey: u32, length: usize) -> u32 {
     let pair = bench.pair(Service::Rc);
-    pair.post(SendWr::new(1, opcode).sge(bench.sge(0, length)).remote(address, rkey));
+    pair.post(
+        SendWr::new(1, opcode)
+            .sge(bench.sge(0, length))
+            .remote(address, rkey),
+    );
     bench.send_cq.next().status
 }
 
@@ -21,7 +25,11 @@ fn write(bench: &Bench, address: u64, rkey: u32, length: usize) -> u32 {
 fn read_into(bench: &Bench, mr: &Mr, address: u64) -> u32 {
     let pair = bench.pair(Service::Rc);
     let (source, key) = bench.remote(TARGET);
-    pair.post(SendWr::new(1, IBV_WR_RDMA_READ).sge(mr.sge(address, 8)).remote(source, key));
+    pair.post(
+        SendWr::new(1, IBV_WR_RDMA_READ)
+            .sge(mr.sge(address, 8))
+            .remote(source, key),
+    );
     bench.send_cq.next().status
 }
 

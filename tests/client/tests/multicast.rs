@@ -30,7 +30,8 @@ fn receive(bench: &Bench, qp: &Qp, id: u64) {
 fn send(bench: &Bench, from: &Qp, to: ibv_gid, length: usize) {
     let ah = bench.pd.create_ah(path_to(to)).expect("create_ah");
     let wr = SendWr::new(100, IBV_WR_SEND).sge(bench.sge(0, length));
-    from.post_send(&wr.datagram(&ah, MULTICAST_QPN, Q_KEY)).expect("post_send");
+    from.post_send(&wr.datagram(&ah, MULTICAST_QPN, Q_KEY))
+        .expect("post_send");
     bench.send_cq.expect(100, IBV_WC_SUCCESS);
 }
 

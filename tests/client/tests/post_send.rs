@@ -12,7 +12,11 @@ const DATAGRAM_LENGTHS: [usize; 5] = [0, 1, 3, 64, 1024];
 const IMMEDIATE: u32 = 0x0123_4567_u32.to_be();
 
 fn lengths(service: Service) -> &'static [usize] {
-    if service == Service::Ud { &DATAGRAM_LENGTHS } else { &LENGTHS }
+    if service == Service::Ud {
+        &DATAGRAM_LENGTHS
+    } else {
+        &LENGTHS
+    }
 }
 
 /// A pair, and how it posts.
@@ -25,8 +29,14 @@ struct Side {
 fn sides(bench: &Bench) -> Vec<Side> {
     let both = |service| {
         [
-            Side { pair: bench.pair(service), is_built: false },
-            Side { pair: bench.pair_with_builder(service), is_built: true },
+            Side {
+                pair: bench.pair(service),
+                is_built: false,
+            },
+            Side {
+                pair: bench.pair_with_builder(service),
+                is_built: true,
+            },
         ]
     };
     SERVICES.into_iter().flat_map(both).collect()
@@ -62,15 +72,28 @@ fn check_send(bench: &Bench, side: &Side, length: usize, with_immediate: bool) {
     let header = side.pair.service.header();
     bench.buffer.write(0, &pattern(length, length as u8));
     bench.buffer.fill(TARGET, length + header + 1, 0);
-    side.pair.post_receive(1, bench.sge(TARGET, length + header + 1));
-    let opcode = if with_immediate { IBV_WR_SEND_WITH_IMM } else { IBV_WR_SEND };
+    side.pair
+        .post_receive(1, bench.sge(TARGET, length + header + 1));
+    let opcode = if with_immediate {
+        IBV_WR_SEND_WITH_IMM
+    } else {
+        IBV_WR_SEND
+    };
     let mut wr = SendWr::new(2, opcode).immediate(IMMEDIATE);
     wr.sges = pieces(bench, 0, length);
     side.post(wr);
     let wc = bench.send_cq.expect(2, IBV_WC_SUCCESS);
-    assert_eq!((wc.opcode, wc.qp_num), (IBV_WC_SEND, side.pair.a.number()), "{what}");
+    assert_eq!(
+        (wc.opcode, wc.qp_num),
+        (IBV_WC_SEND, side.pair.a.number()),
+        "{what}"
+    );
     let wc = bench.receive_cq.expect(1, IBV_WC_SUCCESS);
-    assert_eq!((wc.opcode, wc.byte_len as usize), (IBV_WC_RECV, length + header), "{what}");
+    assert_eq!(
+        (wc.opcode, wc.byte_len as usize),
+        (IBV_WC_RECV, length + header),
+        "{what}"
+    );
     let grh = if header > 0 { IBV_WC_GRH } else { 0 };
     let flag = if with_immediate { IBV_WC_WITH_IMM } else { 0 };
     assert_eq!(wc.wc_flags, grh | flag, "{what}");
@@ -87,18 +110,32 @@ fn check_write(bench: &Bench, side: &Side, length: usize, with_immediate: bool) 
     bench.buffer.write(0, &pattern(length, !length as u8));
     bench.buffer.fill(TARGET, length + 1, 0);
     let (address, key) = bench.remote(TARGET);
-    let opcode = if with_immediate { IBV_WR_RDMA_WRITE_WITH_IMM } else { IBV_WR_RDMA_WRITE };
-    let mut wr = SendWr::new(3, opcode).remote(address, key).immediate(IMMEDIATE);
+    let opcode = if with_immediate {
+        IBV_WR_RDMA_WRITE_WITH_IMM
+    } else {
+        IBV_WR_RDMA_WRITE
+    };
+    let mut wr = SendWr::new(3, opcode)
+        .remote(address, key)
+        .immediate(IMMEDIATE);
     wr.sges = pieces(bench, 0, length);
     if with_immediate {
         side.pair.post_receive(4, bench.sge(0, 0));
     }
     side.post(wr);
-    assert_eq!(bench.send_cq.expect(3, IBV_WC_SUCCESS).opcode, IBV_WC_RDMA_WRITE, "{what}");
+    assert_eq!(
+        bench.send_cq.expect(3, IBV_WC_SUCCESS).opcode,
+        IBV_WC_RDMA_WRITE,
+        "{what}"
+    );
     if with_immediate {
         let wc = bench.receive_cq.expect(4, IBV_WC_SUCCESS);
         assert_eq!(wc.opcode, IBV_WC_RECV_RDMA_WITH_IMM, "{what}");
-        assert_eq!((wc.wc_flags, imm_data(&wc)), (IBV_WC_WITH_IMM, IMMEDIATE), "{what}");
+        assert_eq!(
+            (wc.wc_flags, imm_data(&wc)),
+            (IBV_WC_WITH_IMM, IMMEDIATE),
+            "{what}"
+        );
         assert_eq!(wc.byte_len as usize, length, "{what}");
     } else if !side.pair.service.is_reliable() {
         // Sent is not yet arrived.
@@ -119,7 +156,11 @@ fn check_read(bench: &Bench, side: &Side, length: usize) {
     wr.sges = pieces(bench, 0, length);
     side.post(wr);
     let wc = bench.send_cq.expect(5, IBV_WC_SUCCESS);
-    assert_eq!((wc.opcode, wc.byte_len as usize), (IBV_WC_RDMA_READ, length), "{what}");
+    assert_eq!(
+        (wc.opcode, wc.byte_len as usize),
+        (IBV_WC_RDMA_READ, length),
+        "{what}"
+    );
     let found = bench.buffer.read(0, length + 1);
     assert_eq!(found[..length], pattern(length, 1), "{what}");
     assert_eq!(found[length], 0, "{what}: a byte too many");
@@ -303,7 +344,8 @@ verbs_tests! {
         let bench = Bench::new();
         let pair = bench.pair_with_builder(Service::Rc);
         let (address, key) = bench.remote(TARGET);
-        let write = |id| SendWr::new(id, IBV_WR_RDMA_WRITE).sge(bench.sge(0, 8)).remote(address, key);
+        let write = SendWr::new(0, IBV_WR_RDMA_WRITE).sge(bench.sge(0, 8)).remote(address, key);
+        let write = |id| SendWr { id, ..write.clone() };
         pair.a.build_and_abort(&[write(1), write(2)]);
         bench.send_cq.expect_nothing();
         pair.a.post_built(&[write(3), write(4)]).expect("wr_complete");

@@ -115,8 +115,13 @@ verbs_tests! {
         let bench = Bench::new();
         for qp_type in TYPES {
             let qp = bench.qp(qp_type).expect("a QP");
-            let pair = |service| Pair { service, a: qp.clone(), b: qp.clone(), ah: None, srq: None };
-            let mut pair = pair(SERVICES[0]);
+            let mut pair = Pair {
+                service: Service::Rc,
+                a: qp.clone(),
+                b: qp.clone(),
+                ah: None,
+                srq: None,
+            };
             let ah = bench.pd.create_ah(ferroce_verbs_client::address::path_to(bench.gid));
             pair.ah = (qp_type == IBV_QPT_UD).then(|| ah.expect("an AH"));
             let receive = ReceiveWr::new(1, bench.sge(0, 64));
@@ -226,7 +231,8 @@ verbs_tests! {
             let pair = bench.pair(service);
             for round in 0..3 {
                 for id in 0..5 {
-                    pair.b.post_receive(&ReceiveWr::new(id, bench.sge(8192, 64))).expect("post_recv");
+                    let wr = ReceiveWr::new(id, bench.sge(8192, 64));
+                    pair.b.post_receive(&wr).expect("post_recv");
                 }
                 pair.post(send(&bench, 100 + round));
                 bench.send_cq.expect(100 + round, IBV_WC_SUCCESS);

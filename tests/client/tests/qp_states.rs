@@ -2,7 +2,7 @@
 //! each attribute that is required, allowed or forbidden.
 
 use ferroce_verbs_client::bench::Bench;
-use ferroce_verbs_client::qp::{Qp, Q_KEY, init_attr, rtr_attr, rts_attr};
+use ferroce_verbs_client::qp::{Q_KEY, Qp, init_attr, rtr_attr, rts_attr};
 use ferroce_verbs_client::sys::*;
 use ferroce_verbs_client::verbs_tests;
 use ferroce_verbs_client::work_request::SendWr;
@@ -34,9 +34,17 @@ const RETRIES: u32 = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY;
 
 /// Required and optional attributes of a transition; `None`: there is no such transition.
 fn attributes(qp_type: u32, from: ibv_qp_state, to: ibv_qp_state) -> Option<(u32, u32)> {
-    let access = if qp_type == UD { IBV_QP_QKEY } else { IBV_QP_ACCESS_FLAGS };
+    let access = if qp_type == UD {
+        IBV_QP_QKEY
+    } else {
+        IBV_QP_ACCESS_FLAGS
+    };
     let initial = IBV_QP_PKEY_INDEX | IBV_QP_PORT | access;
-    let rnr_timer = if [RC, TGT].contains(&qp_type) { IBV_QP_MIN_RNR_TIMER } else { 0 };
+    let rnr_timer = if [RC, TGT].contains(&qp_type) {
+        IBV_QP_MIN_RNR_TIMER
+    } else {
+        0
+    };
     let migration = if qp_type == UD { 0 } else { MIGRATION };
     let running = IBV_QP_CUR_STATE | access | rnr_timer | migration;
     Some(match (from, to) {
@@ -157,7 +165,9 @@ fn fail_send_queue(bench: &Bench, qp: &Qp) {
 }
 
 fn bits(mask: u32) -> impl Iterator<Item = u32> {
-    (1..32).map(|bit| 1 << bit).filter(move |bit| mask & bit != 0)
+    (1..32)
+        .map(|bit| 1 << bit)
+        .filter(move |bit| mask & bit != 0)
 }
 
 /// One pair of states.
@@ -190,7 +200,11 @@ fn check(bench: &Bench, qp_type: u32, from: ibv_qp_state, to: ibv_qp_state) {
         let qp = qp_in(bench, qp_type, from).expect("as before");
         let attr = values(bench, &qp, from, to);
         let what = format!("type {qp_type}, {from} to {to}, {required:#x} and {more:#x}");
-        assert_eq!(qp.modify(&attr, IBV_QP_STATE | required | more), Ok(()), "{what}");
+        assert_eq!(
+            qp.modify(&attr, IBV_QP_STATE | required | more),
+            Ok(()),
+            "{what}"
+        );
         assert_eq!(qp.state(), to, "{what}");
         qp.destroy().expect("destroy");
     }

@@ -1,8 +1,8 @@
 //! Random operations on all transports between two processes, and what memory and completions must
 //! be afterwards.
 //!
-//! Both processes make the same plan of the same seed (`random/plan.rs`), so that each knows what the
-//! other does; they exchange addresses, and a byte at each barrier. The reference is
+//! Both processes make the same plan of the same seed (`random/plan.rs`): each knows what the other
+//! does; they exchange addresses, and a byte at each barrier. The reference is
 //! `plan::Operation::apply`, ten lines. `FERROCE_SEED=n` runs one seed, `FERROCE_SEEDS=n` so many.
 
 #[path = "random/plan.rs"]
@@ -46,10 +46,14 @@ fn one_side() {
         panic!("{INSIDE} is {inside}");
     };
     let parse = |word: &str| word.parse::<u64>().expect("a number");
-    side::run(parse(which) as usize, parse(first)..parse(end), Path::new(path));
+    side::run(
+        parse(which) as usize,
+        parse(first)..parse(end),
+        Path::new(path),
+    );
 }
 
-/// Goal: whatever is asked for in whatever order, memory and completions are those of the reference.
+/// Goal: whatever is asked for, memory and completions are those of the reference.
 #[test]
 fn random_operations_between_two_processes() {
     let seeds = seeds();

@@ -15,7 +15,10 @@ fn srq(bench: &Bench, max_wr: u32) -> Srq {
 
 /// Two connected RC QPs, the second with this SRQ.
 fn pair(bench: &Bench, srq: &Srq) -> (Qp, Qp) {
-    let config = QpConfig { srq: Some(srq), ..bench.config(IBV_QPT_RC) };
+    let config = QpConfig {
+        srq: Some(srq),
+        ..bench.config(IBV_QPT_RC)
+    };
     let a = bench.qp(IBV_QPT_RC).expect("a QP");
     let (b, _) = bench.context.create_qp(&config).expect("a QP with an SRQ");
     a.connect(bench.gid, b.number());

@@ -1,7 +1,7 @@
 //! Many threads: on their own QPs, on shared CQs and SRQs, and atomics among them.
 
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -146,7 +146,8 @@ verbs_tests! {
     fn atomics_are_atomic() {
         let bench = Bench::new();
         let caps = bench.context.query_device_ex(0).expect("query_device_ex").pci_atomic_caps;
-        let with_processor = u32::from(caps.fetch_add) & IBV_PCI_ATOMIC_OPERATION_8_BYTE_SIZE_SUP != 0;
+        let eight_bytes = IBV_PCI_ATOMIC_OPERATION_8_BYTE_SIZE_SUP;
+        let with_processor = u32::from(caps.fetch_add) & eight_bytes != 0;
         let buffer = Arc::clone(&bench.buffer);
         thread::scope(|scope| {
             for index in 0..THREADS {

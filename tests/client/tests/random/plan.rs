@@ -101,13 +101,22 @@ impl Operation {
     /// The reference: what the operation does to both memories.
     pub fn apply(&self, memory: &mut [Vec<u8>; 2]) {
         let (near, far) = (self.side, 1 - self.side);
-        let (here, there) = (self.near..self.near + self.length, self.far..self.far + self.length);
+        let (here, there) = (
+            self.near..self.near + self.length,
+            self.far..self.far + self.length,
+        );
         let old = memory[far][there.clone()].to_vec();
-        let number = old.get(..8).map(|b| u64::from_ne_bytes(b.try_into().expect("eight bytes")));
+        let number = old
+            .get(..8)
+            .map(|b| u64::from_ne_bytes(b.try_into().expect("eight bytes")));
         let result = match (self.opcode, number, self.operands) {
             (IBV_WR_RDMA_READ, ..) => old.clone(),
-            (IBV_WR_ATOMIC_FETCH_AND_ADD, Some(n), (add, _)) => n.wrapping_add(add).to_ne_bytes().to_vec(),
-            (IBV_WR_ATOMIC_CMP_AND_SWP, Some(n), (c, swap)) if n == c => swap.to_ne_bytes().to_vec(),
+            (IBV_WR_ATOMIC_FETCH_AND_ADD, Some(n), (add, _)) => {
+                n.wrapping_add(add).to_ne_bytes().to_vec()
+            }
+            (IBV_WR_ATOMIC_CMP_AND_SWP, Some(n), (c, swap)) if n == c => {
+                swap.to_ne_bytes().to_vec()
+            }
             (IBV_WR_ATOMIC_CMP_AND_SWP, ..) => old.clone(),
             _ => memory[near][here.clone()].to_vec(),
         };
@@ -181,7 +190,11 @@ fn length(random: &mut Random, service: Service, opcode: ibv_wr_opcode) -> usize
     if ATOMICS.contains(&opcode) {
         return 8;
     }
-    let max = if service == Service::Ud { MTU } else { LENGTH_MAX };
+    let max = if service == Service::Ud {
+        MTU
+    } else {
+        LENGTH_MAX
+    };
     let length = match random.below(5) {
         0 => 0,
         1 => random.below(65),
@@ -216,7 +229,13 @@ fn operation(random: &mut Random, side: usize, slot: usize, services: &[Service]
     let aligned = if ATOMICS.contains(&opcode) { 8 } else { 1 };
     let mut shift = || random.below(64) as usize / aligned * aligned;
     let near = slot * SLOT + HEADER + shift();
-    let far = SLOTS * SLOT + slot * SLOT + if service == Service::Ud { 40 } else { HEADER + shift() };
+    let far = SLOTS * SLOT
+        + slot * SLOT
+        + if service == Service::Ud {
+            40
+        } else {
+            HEADER + shift()
+        };
     let mut operation = Operation {
         side,
         service,
@@ -228,7 +247,11 @@ fn operation(random: &mut Random, side: usize, slot: usize, services: &[Service]
         far,
         immediate: random.next() as u32,
         operands: (random.below(3), random.next()),
-        segments: if length >= 3 && aligned == 1 { 1 + random.below(3) as usize } else { 1 },
+        segments: if length >= 3 && aligned == 1 {
+            1 + random.below(3) as usize
+        } else {
+            1
+        },
         fault,
     };
     for (flag, times) in [
@@ -300,6 +323,8 @@ pub fn memories(seed: u64) -> [Vec<u8>; 2] {
             0 => random.below(3),
             _ => random.next(),
         };
-        (0..MEMORY / 8).flat_map(|_| number(&mut random).to_ne_bytes()).collect()
+        (0..MEMORY / 8)
+            .flat_map(|_| number(&mut random).to_ne_bytes())
+            .collect()
     })
 }

@@ -272,7 +272,11 @@ impl Side {
     fn await_memory(&self, expected: &[u8], operations: &[Operation]) {
         // A failed message may have left a part of it.
         let failed = |o: &&Operation| o.side != self.which && o.fault != Fault::None;
-        let undefined: Vec<_> = operations.iter().filter(failed).map(|o| o.far / SLOT).collect();
+        let undefined: Vec<_> = operations
+            .iter()
+            .filter(failed)
+            .map(|o| o.far / SLOT)
+            .collect();
         let counts = |at: usize| !is_header(at) && !undefined.contains(&(at / SLOT));
         let deadline = Instant::now() + TIMEOUT;
         loop {
@@ -280,7 +284,10 @@ impl Side {
             let differs = (0..MEMORY).find(|at| found[*at] != expected[*at] && counts(*at));
             let Some(at) = differs else { return };
             // Polling an empty queue lets the device work.
-            assert!(self.bench.send_cq.try_next().is_none(), "a completion too many");
+            assert!(
+                self.bench.send_cq.try_next().is_none(),
+                "a completion too many"
+            );
             assert!(
                 Instant::now() < deadline,
                 "side {}, byte {at:#x} is {:#x} instead of {:#x} after {operations:#?}",
@@ -324,7 +331,9 @@ impl Side {
         for (id, operation) in operations.iter().enumerate().filter(|(_, o)| mine(o)) {
             self.post(id, operation);
         }
-        operations.iter().for_each(|operation| operation.apply(memory));
+        operations
+            .iter()
+            .for_each(|operation| operation.apply(memory));
         self.await_completions(operations);
         self.await_memory(&memory[self.which], operations);
         line.barrier();
@@ -354,14 +363,20 @@ fn take<'a>(
 ) -> &'a Operation {
     let found = awaited.iter().position(|at| *at as u64 == id);
     let Some(found) = found else {
-        panic!("unexpected completion {id}, status {}: {operations:#?}", wc.status);
+        panic!(
+            "unexpected completion {id}, status {}: {operations:#?}",
+            wc.status
+        );
     };
     let operation = &operations[awaited.remove(found)];
     let overtaken = awaited[..found].iter().find(|at| {
         let other = &operations[**at];
         (other.side, other.service) == (operation.side, operation.service)
     });
-    assert!(overtaken.is_none(), "{id} has overtaken {overtaken:?}: {operations:#?}");
+    assert!(
+        overtaken.is_none(),
+        "{id} has overtaken {overtaken:?}: {operations:#?}"
+    );
     operation
 }
 
@@ -371,11 +386,23 @@ fn check_receive(operation: &Operation, wc: &ibv_wc) {
         return;
     }
     let is_write = operation.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
-    let opcode = if is_write { IBV_WC_RECV_RDMA_WITH_IMM } else { IBV_WC_RECV };
+    let opcode = if is_write {
+        IBV_WC_RECV_RDMA_WITH_IMM
+    } else {
+        IBV_WC_RECV
+    };
     let length = operation.length + operation.service.header();
-    assert_eq!((wc.opcode, wc.byte_len as usize), (opcode, length), "{operation:?}");
+    assert_eq!(
+        (wc.opcode, wc.byte_len as usize),
+        (opcode, length),
+        "{operation:?}"
+    );
     let with_immediate = is_write || operation.opcode == IBV_WR_SEND_WITH_IMM;
-    assert_eq!(wc.wc_flags & IBV_WC_WITH_IMM != 0, with_immediate, "{operation:?}");
+    assert_eq!(
+        wc.wc_flags & IBV_WC_WITH_IMM != 0,
+        with_immediate,
+        "{operation:?}"
+    );
     if with_immediate {
         assert_eq!(imm_data(wc), operation.immediate, "{operation:?}");
     }
