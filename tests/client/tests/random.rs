@@ -10,6 +10,7 @@ mod plan;
 #[path = "random/side.rs"]
 mod side;
 
+use std::collections::BTreeSet;
 use std::env;
 use std::ops::Range;
 use std::path::Path;
@@ -51,6 +52,32 @@ fn one_side() {
         parse(first)..parse(end),
         Path::new(path),
     );
+}
+
+/// Goal: the seeds of `make test` leave nothing out. Method: every operation of every service, and
+/// every fault, is in some plan.
+#[test]
+fn plans_contain_everything() {
+    let operations = (0..SEEDS).flat_map(plan::rounds).flatten();
+    let seen: BTreeSet<_> = operations
+        .map(|o| {
+            (
+                format!("{:?}", o.service),
+                o.opcode,
+                format!("{:?}", o.fault),
+            )
+        })
+        .collect();
+    let count = |service: &str, fault: &str| {
+        let is = |(s, _, f): &&(String, u32, String)| s == service && f == fault;
+        seen.iter().filter(is).count()
+    };
+    // Five of messages and reads, two of atomics; four, and two, of those without answers.
+    let kinds = ["Rc", "Xrc", "Uc", "Ud"].map(|service| count(service, "None"));
+    assert_eq!(kinds, [7, 7, 4, 2]);
+    let faults = ["Rc", "Xrc", "Uc", "Ud"]
+        .map(|service| ["RKey", "LKey", "ShortReceive"].map(|fault| count(service, fault)));
+    assert_eq!(faults, [[4, 6, 2], [4, 6, 2], [1, 3, 2], [0, 2, 0]]);
 }
 
 /// Goal: whatever is asked for, memory and completions are those of the reference.

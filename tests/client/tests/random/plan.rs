@@ -97,35 +97,34 @@ const ATOMICS: [ibv_wr_opcode; 2] = [IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FE
 const SENDS: [ibv_wr_opcode; 2] = [IBV_WR_SEND, IBV_WR_SEND_WITH_IMM];
 const WRITES: [ibv_wr_opcode; 2] = [IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM];
 
+fn number(bytes: &[u8]) -> u64 {
+    u64::from_ne_bytes(bytes.try_into().expect("eight bytes"))
+}
+
+fn sum(bytes: &[u8], add: u64) -> Vec<u8> {
+    number(bytes).wrapping_add(add).to_ne_bytes().to_vec()
+}
+
+fn swapped(bytes: &[u8], (compare, swap): (u64, u64)) -> Vec<u8> {
+    let is_equal = number(bytes) == compare;
+    let result = if is_equal { swap } else { number(bytes) };
+    result.to_ne_bytes().to_vec()
+}
+
 impl Operation {
     /// The reference: what the operation does to both memories.
     pub fn apply(&self, memory: &mut [Vec<u8>; 2]) {
-        let (near, far) = (self.side, 1 - self.side);
-        let (here, there) = (
-            self.near..self.near + self.length,
-            self.far..self.far + self.length,
-        );
-        let old = memory[far][there.clone()].to_vec();
-        let number = old
-            .get(..8)
-            .map(|b| u64::from_ne_bytes(b.try_into().expect("eight bytes")));
-        let result = match (self.opcode, number, self.operands) {
-            (IBV_WR_RDMA_READ, ..) => old.clone(),
-            (IBV_WR_ATOMIC_FETCH_AND_ADD, Some(n), (add, _)) => {
-                n.wrapping_add(add).to_ne_bytes().to_vec()
-            }
-            (IBV_WR_ATOMIC_CMP_AND_SWP, Some(n), (c, swap)) if n == c => {
-                swap.to_ne_bytes().to_vec()
-            }
-            (IBV_WR_ATOMIC_CMP_AND_SWP, ..) => old.clone(),
-            _ => memory[near][here.clone()].to_vec(),
+        let here = memory[self.side][self.near..][..self.length].to_vec();
+        let there = memory[1 - self.side][self.far..][..self.length].to_vec();
+        let (new_here, new_there) = match self.opcode {
+            _ if self.fault != Fault::None => (here, there),
+            IBV_WR_RDMA_READ => (there.clone(), there),
+            IBV_WR_ATOMIC_FETCH_AND_ADD => (there.clone(), sum(&there, self.operands.0)),
+            IBV_WR_ATOMIC_CMP_AND_SWP => (there.clone(), swapped(&there, self.operands)),
+            _ => (here.clone(), here),
         };
-        if self.fault == Fault::None {
-            if self.reads() {
-                memory[near][here].copy_from_slice(&old);
-            }
-            memory[far][there].copy_from_slice(&result);
-        }
+        memory[self.side][self.near..][..self.length].copy_from_slice(&new_here);
+        memory[1 - self.side][self.far..][..self.length].copy_from_slice(&new_there);
     }
 
     /// Whether something comes back.
