@@ -258,11 +258,15 @@ impl Parser<'_> {
             | IBV_ACCESS_REMOTE_WRITE
             | IBV_ACCESS_REMOTE_READ
             | IBV_ACCESS_REMOTE_ATOMIC;
+        // Of regions, and of operations that the device does not have: there is nothing to grant,
+        // and programs set them beside the others, as NICs let them.
+        const IGNORED: u32 =
+            IBV_ACCESS_MW_BIND | IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_FLUSH_PERSISTENT;
         if !self.has(IBV_QP_ACCESS_FLAGS) {
             return Ok(None);
         }
         let flags = self.attr.qp_access_flags;
-        if flags & !RIGHTS != 0 {
+        if flags & !(RIGHTS | IGNORED) != 0 {
             return Err(Errno::INVALID);
         }
         Ok(Some(QpAccess {

@@ -84,6 +84,8 @@ pub const IBV_ACCESS_MW_BIND: c_uint = 1 << 4;
 pub const IBV_ACCESS_ZERO_BASED: c_uint = 1 << 5;
 pub const IBV_ACCESS_ON_DEMAND: c_uint = 1 << 6;
 pub const IBV_ACCESS_HUGETLB: c_uint = 1 << 7;
+pub const IBV_ACCESS_FLUSH_GLOBAL: c_uint = 1 << 8;
+pub const IBV_ACCESS_FLUSH_PERSISTENT: c_uint = 1 << 9;
 /// Flags that a library may ignore (bits 20 to 29), relaxed ordering among them.
 pub const IBV_ACCESS_OPTIONAL_RANGE: c_uint = 0x3ff0_0000;
 pub const IBV_ACCESS_RELAXED_ORDERING: c_uint = 1 << 20;
