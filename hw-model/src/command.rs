@@ -61,6 +61,7 @@ impl From<DmaError> for Failure {
 
 impl<P: Port> Nic<P> {
     /// Runs commands that are waiting. True: something was run.
+    #[inline]
     pub(crate) fn run_commands<H: Host>(
         &mut self,
         now: Instant,
@@ -83,6 +84,7 @@ impl<P: Port> Nic<P> {
     }
 
     /// Runs one command. The error is that of the command queue itself.
+    #[cold]
     fn run_command<H: Host>(
         &mut self,
         now: Instant,

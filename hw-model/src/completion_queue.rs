@@ -178,6 +178,7 @@ impl CompletionQueues {
     }
 
     /// Takes a queue whose event has waited long enough for more CQEs.
+    #[inline]
     pub fn pop_due(&mut self, now: Instant) -> Option<u32> {
         self.moderated.pop_due(now)
     }

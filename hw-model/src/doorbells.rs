@@ -13,7 +13,7 @@ use ferroce_wire::Qpn;
 
 impl<P: Port> Nic<P> {
     /// Takes the doorbells that have landed.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn land_doorbells<H: Host>(&mut self, now: Instant, host: &mut H) -> bool {
         while !self.doorbells.is_full() {
             let Some(doorbell) = host.next_doorbell() else {
@@ -34,7 +34,7 @@ impl<P: Port> Nic<P> {
     }
 
     /// Handles one doorbell; `None`: it does not belong to its queue.
-    #[inline]
+    #[inline(always)]
     fn ring<H: Host>(&mut self, now: Instant, doorbell: Doorbell, host: &mut H) -> Option<()> {
         let value = DoorbellValue::from_bits(doorbell.value);
         let (slot, index) = (doorbell.slot, value.index());

@@ -24,7 +24,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
     }
 
     /// Puts frames that are due on the wire.
-    #[inline]
+    #[inline(always)]
     pub fn transmit<P: Port<Frame = F>>(&mut self, now: Instant, port: &mut P) {
         while let Some(frame) = self.egress.pop(now) {
             port.transmit(frame);
@@ -43,7 +43,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
     }
 
     /// Takes frames off the wire, as far as the edge has room. True: there were some.
-    #[inline]
+    #[inline(always)]
     pub fn receive<P: Port<Frame = F>>(
         &mut self,
         now: Instant,

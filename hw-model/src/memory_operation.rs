@@ -50,7 +50,7 @@ impl<'a> PacketBytes<'a> {
 }
 
 /// Carries a memory operation of the transport out.
-#[inline]
+#[inline(always)]
 pub fn carry_out<H: Host>(
     operation: MemoryOp,
     qp: &mut QueuePair,

@@ -28,7 +28,7 @@ pub enum Packetized<F> {
 }
 
 /// Makes a frame of a packet of `qp`, whose payload is read with the protection domain `pd`.
-#[inline]
+#[inline(always)]
 pub fn packetize<H: Host, P: Port>(
     qp: &mut QueuePair,
     transmit: &Transmit,

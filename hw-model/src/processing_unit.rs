@@ -56,7 +56,7 @@ impl<F: AsRef<[u8]>> ProcessingUnit<F> {
     }
 
     /// Lets `qp` process one packet, with all memory operations that it needs.
-    #[inline]
+    #[inline(always)]
     pub fn receive<H: Host>(
         &mut self,
         now: Instant,
@@ -85,7 +85,7 @@ impl<F: AsRef<[u8]>> ProcessingUnit<F> {
     }
 
     /// Lets `qp` send up to `quantum` packets, as far as the edge has room.
-    #[inline]
+    #[inline(always)]
     pub fn transmit(&mut self, now: Instant, qp: &mut QueuePair, quantum: u32, timing: &Timing) {
         for _ in 0..quantum {
             if self.outbound.is_full() {

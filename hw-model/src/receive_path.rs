@@ -18,7 +18,7 @@ use ferroce_wire::{Extension, Frame, Gid, Qpn};
 
 impl<P: Port> Nic<P> {
     /// Frames: depacketizer, then the processing unit of the queue pair.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn receive<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> bool {
         let mut worked = false;
         while !self.completion_edge.is_nearly_full() {
@@ -56,7 +56,7 @@ impl<P: Port> Nic<P> {
 
     /// For whom a packet is, if there is somebody who may receive it: index of a queue pair, or
     /// `None` for a multicast group.
-    #[inline]
+    #[inline(always)]
     fn steer(&mut self, parsed: &Parsed) -> Option<Option<u32>> {
         let dest_qp = parsed.headers.bth.dest_qp;
         if dest_qp == Qpn::MULTICAST {
@@ -94,7 +94,7 @@ impl<P: Port> Nic<P> {
     }
 
     /// Lets a processing unit work on the packets that have reached it.
-    #[inline]
+    #[inline(always)]
     fn process<H: Host>(&mut self, now: Instant, unit: usize, host: &mut H, port: &mut P) {
         while let Some(inbound) = self.units[unit].inbound.pop(now) {
             match inbound.qp {

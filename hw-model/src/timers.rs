@@ -62,6 +62,7 @@ impl Timers {
     }
 
     /// Takes the index of a queue pair whose timer is due.
+    #[inline]
     pub fn pop_due(&mut self, now: Instant) -> Option<u32> {
         let (deadline, index) = *self.heap.first()?;
         if deadline > now {

@@ -18,7 +18,7 @@ use ferroce_transport::{Instant, Payload, QpState};
 
 impl<P: Port> Nic<P> {
     /// Queue pairs that have work: WQE fetch, transport, packetizer, MAC.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn transmit<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> bool {
         let mut worked = false;
         self.stalled = false;
@@ -36,7 +36,7 @@ impl<P: Port> Nic<P> {
     }
 
     /// Gives one queue pair its turn. True: something moved.
-    #[inline]
+    #[inline(always)]
     fn serve<H: Host>(&mut self, now: Instant, index: u32, host: &mut H, port: &mut P) -> bool {
         let mut dma = Dma {
             host,
@@ -63,7 +63,7 @@ impl<P: Port> Nic<P> {
 
     /// Sends an ACK that has waited for company right behind the last packet of the requests that
     /// were rung: one look of the peer then finds both, and it does not find the ACK alone.
-    #[inline]
+    #[inline(always)]
     fn acknowledge_behind<H: Host>(
         &mut self,
         now: Instant,
@@ -85,7 +85,7 @@ impl<P: Port> Nic<P> {
     }
 
     /// Makes frames of the packets that a processing unit has sent.
-    #[inline]
+    #[inline(always)]
     fn packetize<H: Host>(
         &mut self,
         now: Instant,
