@@ -16,7 +16,7 @@ use ferroce_spec::wqe::{MAX_BLOCKS, MAX_DATA_SEGMENTS, MAX_INLINE, MAX_MESSAGE_L
 /// Text of the firmware version, padded with zeros.
 const FIRMWARE_VERSION: [u8; 16] = *b"0.1.0-model\0\0\0\0\0";
 /// Base-2 logarithm of the largest send queue in blocks, receive queue in entries and CQ.
-pub(crate) const LOG_MAX_RING: u8 = 17;
+pub(crate) const LOG_MAX_RING: u8 = 18;
 /// Base-2 logarithm of the largest event queue.
 const LOG_MAX_EQES: u8 = 18;
 /// Local ACK delay code: 4.096 us x 2^4 covers the ACK delay and a busy host.

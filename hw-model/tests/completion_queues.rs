@@ -131,7 +131,7 @@ fn resize_that_does_not_fit_changes_nothing() {
     assert_eq!(s.resize(at + 32, 6), Err(CommandStatus::BAD_PARAMETER));
     let huge = CqContext {
         base: at,
-        log_size: 18,
+        log_size: 19,
         ..CqContext::default()
     };
     assert_eq!(s.modify(huge), Err(CommandStatus::BAD_PARAMETER));

@@ -303,7 +303,7 @@ fn contexts_that_cannot_be_are_refused() {
     let bad = [
         SrqContext { base: 32, ..good },
         SrqContext {
-            log_size: 18,
+            log_size: 19,
             ..good
         },
         SrqContext {
