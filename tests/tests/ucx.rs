@@ -2,24 +2,31 @@
 
 use ferroce_tests::{Scratch, free_port, run_pair};
 
-/// One message size in the middle of what a test of `ucx_perftest` is made for.
-fn client_arguments<'a>(port: &'a str, rest: &'a str) -> Vec<&'a str> {
-    let mut arguments = vec!["127.0.0.1", "-p", port];
-    arguments.extend(rest.split_whitespace());
-    arguments
+/// Debian 13 builds `ucx_perftest` with MPI, which then has to be switched off; Debian 12 does not
+/// know the option.
+fn without_mpi(scratch: &Scratch) -> &'static str {
+    let help = scratch.finish(scratch.run(&[], "ucx_perftest", &["-h"]));
+    if help.output.contains("MPI mode") {
+        "-P 0"
+    } else {
+        ""
+    }
 }
+
+/// What UCX 1.18 says over `rc_verbs` on every device, when it ends an endpoint: that transport of
+/// its own has no remote flush.
+const OF_ITS_OWN: &[&str] = &["flush(remote) is not supported", "error during flush"];
 
 /// Runs `ucx_perftest` as two processes; `both` are options of server and client, `client` those of
 /// the client.
 fn run(transport: Option<&str>, both: &str, client: &str) {
     let scratch = Scratch::new();
     let port = free_port();
-    let port_text = port.to_string();
-    let mut arguments = vec!["-p", &port_text];
-    arguments.extend(both.split_whitespace());
+    let both = format!("-p {port} {} {both}", without_mpi(&scratch));
+    let arguments: Vec<_> = both.split_whitespace().collect();
     let mut server = scratch.run(&[], "ucx_perftest", &arguments);
-    let client = format!("{both} {client}");
-    let arguments = client_arguments(&port_text, &client);
+    let client = format!("127.0.0.1 {both} {client}");
+    let arguments: Vec<_> = client.split_whitespace().collect();
     let mut client = scratch.run(&[], "ucx_perftest", &arguments);
     for command in [&mut server, &mut client] {
         command
@@ -31,9 +38,11 @@ fn run(transport: Option<&str>, both: &str, client: &str) {
     }
     let (_, output) = run_pair(&scratch, port, server, client);
     assert!(output.contains("Final:"), "{output}");
-    for complaint in ["ERROR", "WARN"] {
-        assert!(!output.contains(complaint), "{output}");
-    }
+    let complaint = output.lines().find(|line| {
+        let complains = line.contains("ERROR") || line.contains("WARN");
+        complains && !OF_ITS_OWN.iter().any(|own| line.contains(own))
+    });
+    assert_eq!(complaint, None, "{output}");
 }
 
 #[test]
