@@ -40,6 +40,7 @@ fn run(seed: u64) -> bool {
     let skip = buffer.as_ptr().align_offset(PAGE_SIZE);
     let memory = &buffer[skip..][..99 * PAGE_SIZE];
     std::thread::scope(|scope| {
+        let _stop = StopOnDrop(&stop);
         let chaos = scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
                 hostile.misbehave();
@@ -58,6 +59,15 @@ fn run(seed: u64) -> bool {
         chaos.join().expect("the device's thread does not panic");
     });
     true
+}
+
+/// Ends the device's thread, also when the program panics: the scope waits for it.
+struct StopOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Names the seed when its run panics.
