@@ -71,7 +71,8 @@ impl SharedReceiveQueues {
         self.cache.reset(base);
         let entries = if base == 0 { 0 } else { 1u32 << log_entries };
         self.slots = vec![Slot::Free; entries as usize];
-        self.free = (0..entries).rev().collect();
+        // 0 is nobody's number: where a field may name a queue it means none.
+        self.free = (1..entries).rev().collect();
     }
 
     /// Creates a queue; returns its number, or `None` when the table is full.

@@ -163,7 +163,7 @@ layout! {
 }
 
 layout! {
-    /// Shared receive queue context.
+    /// Shared receive queue context. Number 0 is never used.
     pub struct SrqContext: 64 {
         0x00 base: u64, "IOVA of the ring, 64-byte aligned.";
         0x08 log_size: u8, "Base-2 logarithm of the entries.";
