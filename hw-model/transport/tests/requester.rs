@@ -186,6 +186,25 @@ fn silence_is_retried_from_the_oldest_and_fails_after_retry_count() {
     assert_eq!(s.statuses(), [(9, WrFlush)]);
 }
 
+/// A READ so long that all PSNs before it must be acknowledged first waits behind a WRITE that did
+/// not ask, because the READ would have brought the acknowledge.
+#[test]
+fn after_silence_the_first_packet_asks() {
+    let mut s = script();
+    s.post_request(SendRequest {
+        signaled: false,
+        ..request(0, WRITE, 8)
+    });
+    s.post(1, READ, 1 << 31);
+    let asked: Vec<_> = s.sent().iter().map(|seen| (seen.2, seen.3)).collect();
+    assert_eq!(asked, [(0, false)]);
+    s.expire();
+    let asked: Vec<_> = s.sent().iter().map(|seen| (seen.2, seen.3)).collect();
+    assert_eq!(asked, [(0, true)]);
+    s.ack(0);
+    assert_eq!(s.sent_psns(), [1]);
+}
+
 #[test]
 fn progress_gives_all_retries_back() {
     let mut s = Script::new(Setup {

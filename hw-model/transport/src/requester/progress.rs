@@ -129,6 +129,9 @@ impl Requester {
             ctx.statistics.local_ack_timeouts += 1;
             self.retry.rearm_implied_nak();
             self.retry(ctx);
+            // The first packet of the new pass asks for an acknowledge: silence may mean that
+            // nothing had asked, because a request behind was to ask and cannot begin.
+            self.since_ack_request = ctx.config.ack_request_interval;
         }
     }
 
