@@ -5,6 +5,7 @@ use ferroce_wire::{
     TransportHeaders,
 };
 
+use crate::completion::{Completion, CompletionStatus, ReceiveKind};
 use crate::request::ATOMIC_LENGTH;
 use crate::step::AtomicOperation;
 
@@ -120,6 +121,27 @@ impl Inbound {
     /// Whether the opcode has an extension that [`Inbound::read_rare`] reads.
     const fn is_rare(&self) -> bool {
         self.is_atomic() || matches!(self.operation, Operation::SendInvalidate)
+    }
+
+    /// The completion of receive WQE `receive`, which served the message that this packet ends.
+    #[inline]
+    pub(crate) fn received(&self, receive: u32, byte_length: u32, srqn: Option<u32>) -> Completion {
+        Completion::Receive {
+            receive,
+            status: CompletionStatus::Success,
+            operation: if self.is_send() {
+                ReceiveKind::Send
+            } else {
+                ReceiveKind::RdmaWriteImmediate
+            },
+            byte_length,
+            immediate: self.immediate,
+            solicited: self.solicited,
+            invalidated: self.invalidate,
+            source: None,
+            with_grh: false,
+            srqn,
+        }
     }
 
     pub(crate) const fn is_send(&self) -> bool {

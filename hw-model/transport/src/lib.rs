@@ -28,6 +28,7 @@ mod config;
 mod context;
 mod event;
 mod inbound;
+mod message;
 mod qp;
 mod rc;
 mod request;

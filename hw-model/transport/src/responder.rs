@@ -9,13 +9,14 @@ mod checks;
 mod refusal;
 mod response;
 
-use ferroce_wire::{Msn, NakCode, Psn, RKey, Syndrome};
+use ferroce_wire::{Msn, NakCode, Psn, Syndrome};
 
 use crate::acknowledge::{Acknowledger, Nak};
-use crate::completion::{Completion, CompletionStatus, ReceiveKind};
+use crate::completion::{Completion, CompletionStatus};
 use crate::context::Context;
 use crate::event::Event;
 use crate::inbound::Inbound;
+use crate::message::Message;
 use crate::resource::Resources;
 use crate::step::{Access, MemoryAnswer, MemoryOp, Step};
 use crate::time::Instant;
@@ -26,23 +27,6 @@ use refusal::Refusal;
 struct Receive {
     id: u32,
     capacity: u32,
-}
-
-/// The message of which more packets are to come.
-#[derive(Debug, Clone, Copy)]
-enum Message {
-    None,
-    /// SEND: bytes received so far.
-    Send {
-        received: u32,
-    },
-    /// WRITE: where the next packet goes, bytes still to come and in all.
-    Write {
-        r_key: RKey,
-        virtual_address: u64,
-        remaining: u32,
-        total: u32,
-    },
 }
 
 /// What the packet being processed waits for.
@@ -336,24 +320,7 @@ impl Responder {
     #[inline]
     fn complete(&mut self, ctx: &mut Context) -> Next {
         self.expected = self.expected.next();
-        let payload = self.packet.payload_length;
-        let total = match &mut self.message {
-            Message::Send { received } => {
-                *received += payload;
-                *received
-            }
-            Message::Write {
-                virtual_address,
-                remaining,
-                total,
-                ..
-            } => {
-                *virtual_address = virtual_address.wrapping_add(u64::from(payload));
-                *remaining -= payload;
-                *total
-            }
-            Message::None => 0,
-        };
+        let total = self.message.advance(self.packet.payload_length);
         if self.packet.position.ends_message() {
             self.end_message(ctx, total);
         }
@@ -365,22 +332,7 @@ impl Responder {
         self.msn = self.msn.next();
         self.message = Message::None;
         if let Some(receive) = self.receive.take() {
-            ctx.complete(Completion::Receive {
-                receive: receive.id,
-                status: CompletionStatus::Success,
-                operation: if self.packet.is_send() {
-                    ReceiveKind::Send
-                } else {
-                    ReceiveKind::RdmaWriteImmediate
-                },
-                byte_length,
-                immediate: self.packet.immediate,
-                solicited: self.packet.solicited,
-                invalidated: self.packet.invalidate,
-                source: None,
-                with_grh: false,
-                srqn: self.srqn,
-            });
+            ctx.complete(self.packet.received(receive.id, byte_length, self.srqn));
         }
     }
 

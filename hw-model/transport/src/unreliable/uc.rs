@@ -2,35 +2,20 @@
 //! as far as completions tell. Whatever is wrong with a packet, its message is dropped in silence;
 //! the receive WQE that it used serves the next one.
 
-use ferroce_wire::{Connected, Operation, Position, Psn, RKey, Transport, TransportHeaders};
+use ferroce_wire::{Connected, Operation, Position, Psn, Transport, TransportHeaders};
 
 use super::send_queue::Piece;
 use super::{Receive, UnreliableService};
 use crate::attributes::{PathMtu, RtrAttributes};
-use crate::completion::{Completion, CompletionStatus, ReceiveKind};
+use crate::completion::{Completion, CompletionStatus};
 use crate::context::Context;
 use crate::event::Event;
 use crate::inbound::Inbound;
+use crate::message::Message;
 use crate::request::{LocalKind, MAX_MESSAGE_LENGTH, SendOperation, SendRequest};
 use crate::segment;
 use crate::state::QpState;
 use crate::step::{Access, MemoryAnswer, MemoryOp, Step};
-
-/// The message of which more packets are to come.
-#[derive(Debug, Clone, Copy)]
-enum Message {
-    /// There is none, or it was dropped.
-    None,
-    /// SEND: bytes received so far.
-    Send { received: u32 },
-    /// WRITE: where the next packet goes, bytes still to come and in all.
-    Write {
-        r_key: RKey,
-        virtual_address: u64,
-        remaining: u32,
-        total: u32,
-    },
-}
 
 /// What the packet being processed waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -319,53 +304,16 @@ impl Uc {
 
     /// The packet is executed: moves on, and ends the message if it was the last.
     fn complete(&mut self, ctx: &mut Context) -> Step {
-        let payload = self.packet.payload_length;
-        let total = match &mut self.message {
-            Message::Send { received } => {
-                *received += payload;
-                *received
-            }
-            Message::Write {
-                virtual_address,
-                remaining,
-                total,
-                ..
-            } => {
-                *virtual_address = virtual_address.wrapping_add(u64::from(payload));
-                *remaining -= payload;
-                *total
-            }
-            Message::None => 0,
-        };
+        let total = self.message.advance(self.packet.payload_length);
         if self.packet.position.ends_message() {
             self.message = Message::None;
             if self.packet.operation != Operation::RdmaWrite {
-                self.complete_receive(ctx, total);
+                if let Some(receive) = self.receive.take() {
+                    ctx.complete(self.packet.received(receive.id, total, None));
+                }
             }
         }
         Step::Done
-    }
-
-    fn complete_receive(&mut self, ctx: &mut Context, byte_length: u32) {
-        let Some(receive) = self.receive.take() else {
-            return;
-        };
-        ctx.complete(Completion::Receive {
-            receive: receive.id,
-            status: CompletionStatus::Success,
-            operation: if self.packet.is_send() {
-                ReceiveKind::Send
-            } else {
-                ReceiveKind::RdmaWriteImmediate
-            },
-            byte_length,
-            immediate: self.packet.immediate,
-            solicited: self.packet.solicited,
-            invalidated: None,
-            source: None,
-            with_grh: false,
-            srqn: None,
-        });
     }
 
     /// A receive buffer is not registered for this use: our own fault, which is not silent.
