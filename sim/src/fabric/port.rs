@@ -3,13 +3,13 @@
 use std::sync::atomic::{Ordering, fence};
 
 use ferroce_model::port::{Port, Reservation, Route};
-use ferroce_wire::Gid;
+use ferroce_wire::{Gid, Qpn};
 
-use super::registry::{Injected, PLACES, Place, Registry};
+use super::registry::{Injected, PLACES, Place, Registry, places};
 use super::ring::{Frame, MAX_FRAME, Receiver, RingName, Sender};
 use crate::capture::Capture;
 use crate::clock::{Clock, Ticks};
-use multicast::{MULTICAST_QPN, Multicast, is_multicast};
+use multicast::Multicast;
 
 mod multicast;
 
@@ -224,20 +224,16 @@ impl FabricPort {
         self.prune();
         let to = self.place.number();
         let generation = self.place.generation();
-        for (index, mut word) in self.registry.take_announced(to).into_iter().enumerate() {
-            while word != 0 {
-                let from = (index as u32 * 64 + word.trailing_zeros()) as u8;
-                word &= word - 1;
-                let name = RingName {
-                    from,
-                    to,
-                    generation,
-                };
-                match Receiver::attach(self.registry.directory(), name) {
-                    _ if self.incoming.len() >= MAX_RINGS => {}
-                    Ok(ring) => self.incoming.push(ring),
-                    Err(error) => tracing::warn!(%error, %name, "cannot attach to a ring"),
-                }
+        for from in places(self.registry.take_announced(to)) {
+            let name = RingName {
+                from,
+                to,
+                generation,
+            };
+            match Receiver::attach(self.registry.directory(), name) {
+                _ if self.incoming.len() >= MAX_RINGS => {}
+                Ok(ring) => self.incoming.push(ring),
+                Err(error) => tracing::warn!(%error, %name, "cannot attach to a ring"),
             }
         }
     }
@@ -418,7 +414,7 @@ impl Port for FabricPort {
         if to == 0 || length > MAX_FRAME {
             return Reservation::NoRoute;
         }
-        if route.qpn.value() == MULTICAST_QPN && is_multicast(route.gid) {
+        if route.qpn == Qpn::MULTICAST && route.gid.is_multicast() {
             return self.reserve_multicast(route.gid, length);
         }
         let generation = self.registry.generation(to);
@@ -505,7 +501,7 @@ impl Port for FabricPort {
     }
 
     fn join(&mut self, group: Gid) {
-        if is_multicast(group) && !self.place.join_group(group) {
+        if group.is_multicast() && !self.place.join_group(group) {
             tracing::warn!(group = %group.to_ipv6(), "no room for another multicast group");
         }
     }
@@ -525,7 +521,7 @@ mod tests {
     use super::*;
     use crate::fabric::registry::{Identity, Injection};
     use crate::test_support::{TemporaryDirectory, send_frame, temporary_directory};
-    use ferroce_wire::{Frame as WireFrame, Mac, Qpn};
+    use ferroce_wire::{Frame as WireFrame, Mac};
     use std::net::Ipv4Addr;
     use std::path::Path;
 
@@ -700,7 +696,7 @@ mod tests {
         Route {
             mac: Mac([1, 0, 0x5e, 0, 0, number]),
             gid: Gid::from_ipv4(Ipv4Addr::new(239, 0, 0, number)),
-            qpn: Qpn::new(MULTICAST_QPN),
+            qpn: Qpn::MULTICAST,
         }
     }
 
@@ -785,7 +781,8 @@ mod tests {
             ("fe80::1", false),
             ("2001:db8::1", false),
         ] {
-            assert_eq!(is_multicast(text.parse().expect("an address")), expected);
+            let gid: Gid = text.parse().expect("an address");
+            assert_eq!(gid.is_multicast(), expected);
         }
     }
 

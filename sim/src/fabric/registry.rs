@@ -28,7 +28,7 @@ mod injection;
 mod layout;
 mod signals;
 
-pub use groups::PlaceSet;
+pub use groups::{PlaceSet, places};
 pub use identity::{Identity, Occupant};
 pub use injection::{Injected, Injection};
 pub use layout::{ANNOUNCE_WORDS, MAX_COUNTERS, MAX_GIDS, MAX_GROUPS, MAX_HOST_NAME, PLACES};

@@ -4,11 +4,9 @@ use ferroce_model::port::Reservation;
 use ferroce_wire::Gid;
 
 use super::FabricPort;
-use crate::fabric::registry::PlaceSet;
+use crate::fabric::registry::{PlaceSet, places};
 use crate::fabric::ring::{Frame, Sender, Staging};
 
-/// Destination QPN of all multicast (IBTA vol 1, 10.5: 0xffffff).
-pub const MULTICAST_QPN: u32 = 0xff_ffff;
 /// Groups whose members are remembered.
 const MAX_KNOWN: usize = 64;
 
@@ -19,23 +17,6 @@ pub(super) struct Multicast {
     /// The members of groups that were sent to, as of `epoch`.
     known: Vec<(Gid, PlaceSet)>,
     epoch: u64,
-}
-
-/// Whether an address is that of a group: ff00::/8, or 224.0.0.0/4 mapped into IPv6.
-pub fn is_multicast(gid: Gid) -> bool {
-    gid.to_ipv4()
-        .map_or(gid.0[0] == 0xff, |address| address.is_multicast())
-}
-
-/// The members of a set.
-fn places(set: PlaceSet) -> impl Iterator<Item = u8> {
-    let bits = |(index, word): (usize, u64)| {
-        let is_member = move |bit: &u8| word >> bit & 1 != 0;
-        (0..64)
-            .filter(is_member)
-            .map(move |bit| index as u8 * 64 + bit)
-    };
-    set.into_iter().enumerate().flat_map(bits)
 }
 
 impl FabricPort {

@@ -15,6 +15,15 @@ use super::{Place, Registry};
 /// A bit for each place.
 pub type PlaceSet = [u64; ANNOUNCE_WORDS];
 
+/// The members of a set, in order.
+pub fn places(set: PlaceSet) -> impl Iterator<Item = u8> {
+    let without_lowest = |word: &u64| Some(word & (word - 1)).filter(|rest| *rest != 0);
+    set.into_iter().enumerate().flat_map(move |(index, word)| {
+        std::iter::successors(Some(word).filter(|word| *word != 0), without_lowest)
+            .map(move |rest| index as u8 * 64 + rest.trailing_zeros() as u8)
+    })
+}
+
 impl Registry {
     /// Counts the changes of all groups.
     #[inline]
