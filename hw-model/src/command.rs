@@ -51,6 +51,14 @@ impl Failure {
             syndrome: offset as u32,
         }
     }
+
+    /// Refuses an input whose field at `offset` is bad.
+    pub fn parameter_if(bad: bool, offset: usize) -> Result<(), Self> {
+        match bad {
+            true => Err(Self::parameter(offset)),
+            false => Ok(()),
+        }
+    }
 }
 
 impl From<DmaError> for Failure {

@@ -109,12 +109,12 @@ impl<P: Port> Nic<P> {
 
 /// Refuses a ring that no CQ can have.
 fn check_ring(context: &CqContext) -> Result<(), Failure> {
-    if context.base % 64 != 0 {
-        return Err(Failure::parameter(core::mem::offset_of!(CqContext, base)));
-    }
-    if context.log_size > LOG_MAX_RING {
-        let offset = core::mem::offset_of!(CqContext, log_size);
-        return Err(Failure::parameter(offset));
-    }
-    Ok(())
+    Failure::parameter_if(
+        context.base % 64 != 0,
+        core::mem::offset_of!(CqContext, base),
+    )?;
+    Failure::parameter_if(
+        context.log_size > LOG_MAX_RING,
+        core::mem::offset_of!(CqContext, log_size),
+    )
 }

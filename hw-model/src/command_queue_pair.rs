@@ -187,7 +187,7 @@ fn check_new_qp(context: &QpContext) -> Result<(), Failure> {
         return Err(Failure::new(CommandStatus::NOT_SUPPORTED));
     }
     let is_target = context.service == ServiceCode::XRC_TARGET;
-    parameter(
+    Failure::parameter_if(
         is_target && context.xrcd == 0,
         core::mem::offset_of!(QpContext, xrcd),
     )?;
@@ -201,15 +201,15 @@ fn check_new_qp(context: &QpContext) -> Result<(), Failure> {
 }
 
 fn check_send_queue(context: &QpContext) -> Result<(), Failure> {
-    parameter(
+    Failure::parameter_if(
         context.shape.log_send_blocks() > LOG_MAX_RING,
         core::mem::offset_of!(QpContext, shape),
     )?;
-    parameter(
+    Failure::parameter_if(
         context.send_base % 64 != 0,
         core::mem::offset_of!(QpContext, send_base),
     )?;
-    parameter(
+    Failure::parameter_if(
         context.send_doorbell_slot >= SLOTS,
         core::mem::offset_of!(QpContext, send_doorbell_slot),
     )
@@ -217,25 +217,17 @@ fn check_send_queue(context: &QpContext) -> Result<(), Failure> {
 
 fn check_receive_queue(context: &QpContext) -> Result<(), Failure> {
     let shape = context.shape;
-    parameter(
+    Failure::parameter_if(
         shape.log_receives() > LOG_MAX_RING
             || !LOG_RECEIVE_STRIDES.contains(&shape.log_receive_stride()),
         core::mem::offset_of!(QpContext, shape),
     )?;
-    parameter(
+    Failure::parameter_if(
         context.receive_base % 64 != 0,
         core::mem::offset_of!(QpContext, receive_base),
     )?;
-    parameter(
+    Failure::parameter_if(
         context.receive_doorbell_slot >= SLOTS,
         core::mem::offset_of!(QpContext, receive_doorbell_slot),
     )
-}
-
-/// Refuses a context whose field at `offset` is bad.
-fn parameter(bad: bool, offset: usize) -> Result<(), Failure> {
-    match bad {
-        true => Err(Failure::parameter(offset)),
-        false => Ok(()),
-    }
 }

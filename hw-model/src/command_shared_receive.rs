@@ -106,27 +106,23 @@ impl<P: Port> Nic<P> {
 
 /// Refuses a context that no SRQ can have.
 fn check_new_srq(context: &SrqContext) -> Result<(), Failure> {
-    let parameter = |bad: bool, offset: usize| match bad {
-        true => Err(Failure::parameter(offset)),
-        false => Ok(()),
-    };
-    parameter(
+    Failure::parameter_if(
         context.base % 64 != 0,
         core::mem::offset_of!(SrqContext, base),
     )?;
-    parameter(
+    Failure::parameter_if(
         context.log_size > LOG_MAX_RING,
         core::mem::offset_of!(SrqContext, log_size),
     )?;
-    parameter(
+    Failure::parameter_if(
         !LOG_STRIDES.contains(&context.log_stride),
         core::mem::offset_of!(SrqContext, log_stride),
     )?;
-    parameter(
+    Failure::parameter_if(
         u32::from(context.limit) > 1 << context.log_size,
         core::mem::offset_of!(SrqContext, limit),
     )?;
-    parameter(
+    Failure::parameter_if(
         context.doorbell_slot >= SLOTS,
         core::mem::offset_of!(SrqContext, doorbell_slot),
     )
