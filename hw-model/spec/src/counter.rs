@@ -82,6 +82,8 @@ counters! {
     protection_errors, "Keys, bounds or rights that did not allow an access.";
     srqc_hits, "SRQ contexts found in the cache.";
     srqc_misses, "SRQ contexts read from host memory.";
+    pushes_used, "Pushed WQEs that were executed without reading the ring.";
+    pushes_ignored, "Pushed WQEs that were dropped: torn, late, not the next one, or not consistent.";
 }
 
 /// Number of counters.

@@ -5,7 +5,8 @@
 //! and never one of another queue. Slots are counted over all pages: slot `s` is at byte `8 * s`
 //! of BAR2. The first [`RESERVED_SLOTS`] slots of a page belong to the page itself; slot 0 of a
 //! page is its summary: software that shares the page with a polling device (vfio-user) counts it
-//! up after each doorbell, a card ignores it.
+//! up after each doorbell, a card ignores it. Behind the doorbell pages lie the push pages:
+//! [`crate::push`].
 
 use crate::layout::word;
 
@@ -15,15 +16,17 @@ pub const PAGE_SIZE: u32 = 4096;
 pub const LOG_PAGES: u8 = 9;
 /// Doorbell pages in BAR2.
 pub const PAGES: u32 = 1 << LOG_PAGES;
-/// Size of BAR2 in bytes.
-pub const BAR2_SIZE: u32 = PAGES * PAGE_SIZE;
+/// Bytes of all doorbell pages.
+pub const DOORBELL_PAGES_SIZE: u32 = PAGES * PAGE_SIZE;
+/// Size of BAR2 in bytes: the doorbell pages, and as many push pages.
+pub const BAR2_SIZE: u32 = 2 * DOORBELL_PAGES_SIZE;
 /// Bytes of one slot.
 pub const SLOT_SIZE: u32 = 8;
 /// Slots in one page.
 pub const SLOTS_PER_PAGE: u32 = PAGE_SIZE / SLOT_SIZE;
 /// Slots at the start of each page that no queue may use: one cache line.
 pub const RESERVED_SLOTS: u32 = 8;
-/// Slots in all pages.
+/// Slots in all doorbell pages.
 pub const SLOTS: u32 = PAGES * SLOTS_PER_PAGE;
 
 word! {
@@ -51,6 +54,14 @@ crate::open_enum::open_enum! {
         CQ_ARM_SOLICITED = 0x4,
         /// Shared receive queue: receive WQEs up to the producer index are ready.
         SHARED_RECEIVE_QUEUE = 0x5,
+        /// Send queue, in a push window: as SEND_QUEUE; the newest WQE is pushed, in one block.
+        PUSH_1 = 0x11,
+        /// The same, in two blocks.
+        PUSH_2 = 0x12,
+        /// The same, in three blocks.
+        PUSH_3 = 0x13,
+        /// The same, in four blocks.
+        PUSH_4 = 0x14,
     }
 }
 

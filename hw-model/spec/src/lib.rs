@@ -1,7 +1,7 @@
 //! The contract between the Ferroce hardware and its software.
 //!
 //! Everything that both sides must agree on is declared here, once: [`register`] (BAR0),
-//! [`doorbell`] (BAR2), [`command`]s, [`wqe`]s, [`cqe`]s, [`eqe`]s, [`context`]s and
+//! [`doorbell`] and [`push`] (BAR2), [`command`]s, [`wqe`]s, [`cqe`]s, [`eqe`]s, [`context`]s and
 //! [`counter`]s. The model decodes with these types and the driver builds with them; the
 //! programmer's reference (`README.md` beside this crate) is printed from the same declarations
 //! by [`mod@reference`].
@@ -25,6 +25,7 @@ pub mod doorbell;
 pub mod eqe;
 pub mod layout;
 pub mod open_enum;
+pub mod push;
 pub mod reference;
 pub mod register;
 pub mod wqe;

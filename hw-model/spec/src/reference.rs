@@ -3,7 +3,7 @@
 use crate::layout::{LayoutTable, WordTable};
 use crate::open_enum::EnumTable;
 use crate::register::{REGISTERS, Register, RegisterAccess};
-use crate::{command, context, counter, cqe, doorbell, eqe, register, wqe};
+use crate::{command, context, counter, cqe, doorbell, eqe, push, register, wqe};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -44,6 +44,7 @@ fn tables() -> impl Iterator<Item = (&'static str, Table)> {
         command::ModifyQp::TABLE,
         command::MulticastGroup::TABLE,
         command::DeviceCapabilities::TABLE,
+        push::PushBlock::TABLE,
         wqe::ControlSegment::TABLE,
         wqe::RemoteAddressSegment::TABLE,
         wqe::AtomicSegment::TABLE,

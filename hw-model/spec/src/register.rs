@@ -27,7 +27,7 @@ pub const DEVICE_ID: u16 = 0xf10a;
 /// Version of this contract, major part: a driver refuses a card with another one.
 pub const CONTRACT_MAJOR: u16 = 1;
 /// Version of this contract, minor part: grows when something is added compatibly.
-pub const CONTRACT_MINOR: u16 = 1;
+pub const CONTRACT_MINOR: u16 = 2;
 /// Bytes of BAR4, the device's own memory: for memory regions near the port, and for software
 /// to read and write.
 pub const BAR4_SIZE: u32 = 256 << 10;
@@ -197,6 +197,8 @@ word! {
             "Base-2 logarithm of the largest command mailbox, in bytes.";
         [31:24] ports, set_ports: u8, "Ethernet ports.";
         [39:32] counters, set_counters: u8, "64-bit counters at 0x1000.";
+        [47:40] push_blocks, set_push_blocks: u8,
+            "64-byte blocks of the longest push: 1, 2 or 4. Zero: BAR2 has no push pages.";
         flag [63] present, set_present, "Always one.";
     }
 }
