@@ -6,6 +6,7 @@
 //!   thread for applications that do not poll).
 //! - [`fabric`]: who is there on this machine ([`fabric::registry`]), shared-memory rings between
 //!   them ([`fabric::ring`]), and the cable that the model sees ([`fabric::port`]).
+//! - [`reference`]: measured tables that the model is compared with.
 //! - [`host`]: name and addresses. [`capture`]: pcapng. [`clock`]: real time for the model.
 //! - The command `ferroce` is in `main.rs` and `cli`.
 //!
@@ -25,6 +26,7 @@ pub mod interrupts;
 pub mod memory;
 pub mod os;
 pub mod polling;
+pub mod reference;
 pub mod shared_memory;
 #[cfg(test)]
 mod test_support;
