@@ -4,6 +4,7 @@ use crate::dma::Dma;
 use crate::host::{DmaError, Host};
 use crate::nic::Nic;
 use crate::port::Port;
+use crate::timing::Timing;
 use ferroce_spec::command::{
     CommandCompletion, CommandEntry, CommandOpcode, CommandStatus, input_size, output_size,
 };
@@ -67,7 +68,7 @@ impl From<DmaError> for Failure {
     }
 }
 
-impl<P: Port> Nic<P> {
+impl<P: Port, T: Timing> Nic<P, T> {
     /// Runs commands that are waiting. True: something was run.
     #[inline]
     pub(crate) fn run_commands<H: Host>(
@@ -171,33 +172,30 @@ impl<P: Port> Nic<P> {
 
     /// The DMA engine, for one command.
     pub(crate) fn dma<'a, H: Host>(&'a mut self, host: &'a mut H) -> Dma<'a, H> {
-        Dma {
-            host,
-            counters: &mut self.counters,
-        }
+        Dma::new(host, &mut self.counters, self.now)
     }
 
     /// Reads the input mailbox of a command.
-    pub(crate) fn input<T, H: Host>(
+    pub(crate) fn input<V, H: Host>(
         &mut self,
         entry: &CommandEntry,
         host: &mut H,
-    ) -> Result<T, Failure>
+    ) -> Result<V, Failure>
     where
-        T: FromBytes + IntoBytes + Default,
+        V: FromBytes + IntoBytes + Default,
     {
         Ok(self.dma(host).read_value(entry.input_iova)?)
     }
 
     /// Writes the output mailbox of a command.
-    pub(crate) fn output<T, H: Host>(
+    pub(crate) fn output<V, H: Host>(
         &mut self,
         entry: &CommandEntry,
-        value: &T,
+        value: &V,
         host: &mut H,
     ) -> Result<u64, Failure>
     where
-        T: IntoBytes + Immutable,
+        V: IntoBytes + Immutable,
     {
         self.dma(host).write_value(entry.output_iova, value)?;
         Ok(0)

@@ -7,6 +7,7 @@ use crate::dma::Dma;
 use crate::host::Host;
 use crate::nic::Nic;
 use crate::port::Port;
+use crate::timing::Timing;
 use ferroce_spec::command::{CommandEntry, CommandStatus};
 use ferroce_spec::context::CqContext;
 use ferroce_spec::eqe::EventType;
@@ -22,7 +23,7 @@ impl From<ModifyError> for Failure {
     }
 }
 
-impl<P: Port> Nic<P> {
+impl<P: Port, T: Timing> Nic<P, T> {
     pub(crate) fn create_cq<H: Host>(
         &mut self,
         entry: &CommandEntry,
@@ -39,10 +40,7 @@ impl<P: Port> Nic<P> {
         if context.eqn >= u32::from(VECTOR_COUNT) || self.events.get(context.eqn).is_none() {
             return Err(Failure::parameter(core::mem::offset_of!(CqContext, eqn)));
         }
-        let mut dma = Dma {
-            host,
-            counters: &mut self.counters,
-        };
+        let mut dma = Dma::new(host, &mut self.counters, self.now);
         match self.cqs.create(context, &mut dma)? {
             Some(cqn) => Ok(u64::from(cqn)),
             None => Err(Failure::new(CommandStatus::NO_RESOURCES)),
@@ -55,10 +53,7 @@ impl<P: Port> Nic<P> {
         host: &mut H,
     ) -> Result<u64, Failure> {
         let cqn = self.existing_cq(entry.argument)?;
-        let mut dma = Dma {
-            host,
-            counters: &mut self.counters,
-        };
+        let mut dma = Dma::new(host, &mut self.counters, self.now);
         let context = *self.cqs.get_mut(cqn, &mut dma)?;
         self.output(entry, &context, host)
     }
@@ -69,10 +64,7 @@ impl<P: Port> Nic<P> {
         host: &mut H,
     ) -> Result<u64, Failure> {
         let cqn = self.existing_cq(entry.argument)?;
-        let mut dma = Dma {
-            host,
-            counters: &mut self.counters,
-        };
+        let mut dma = Dma::new(host, &mut self.counters, self.now);
         if self.cqs.get_mut(cqn, &mut dma)?.users != 0 {
             return Err(Failure::new(CommandStatus::BUSY));
         }
@@ -91,10 +83,7 @@ impl<P: Port> Nic<P> {
         let cqn = self.existing_cq(entry.argument)?;
         let context: CqContext = self.input(entry, host)?;
         check_ring(&context)?;
-        let mut dma = Dma {
-            host,
-            counters: &mut self.counters,
-        };
+        let mut dma = Dma::new(host, &mut self.counters, self.now);
         self.cqs.modify(cqn, &context, &mut dma)?;
         Ok(0)
     }

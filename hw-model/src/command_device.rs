@@ -6,6 +6,7 @@ use crate::multicast::{MAX_GROUPS, MAX_QPS_PER_GROUP};
 use crate::nic::{MAX_GIDS, Nic};
 use crate::port::Port;
 use crate::queue_pair::RESERVED_QPS;
+use crate::timing::Timing;
 use ferroce_spec::command::{
     CommandEntry, CommandStatus, ContextTables, DeviceCapabilities, DeviceFeatures,
 };
@@ -24,7 +25,7 @@ const LOCAL_ACK_DELAY: u8 = 4;
 /// READs and atomics of one QP, in each direction.
 pub const MAX_RD_ATOMIC: u8 = 16;
 
-impl<P: Port> Nic<P> {
+impl<P: Port, T: Timing> Nic<P, T> {
     pub(crate) fn query_device<H: Host>(
         &mut self,
         entry: &CommandEntry,

@@ -8,6 +8,7 @@ use crate::mpt::{index_of, with_variant};
 use crate::nic::Nic;
 use crate::port::Port;
 use crate::protection::ProtectionFault;
+use crate::timing::Timing;
 use crate::window::free_window;
 use ferroce_spec::command::{CommandEntry, CommandStatus};
 use ferroce_spec::context::{LOG_PAGE_SIZES, MemoryEntry};
@@ -21,7 +22,7 @@ impl From<ProtectionFault> for Failure {
     }
 }
 
-impl<P: Port> Nic<P> {
+impl<P: Port, T: Timing> Nic<P, T> {
     pub(crate) fn create_mr<H: Host>(
         &mut self,
         entry: &CommandEntry,
@@ -34,10 +35,7 @@ impl<P: Port> Nic<P> {
             self.check_region(&input)?;
             fresh_region(&input)
         };
-        let mut dma = Dma {
-            host,
-            counters: &mut self.counters,
-        };
+        let mut dma = Dma::new(host, &mut self.counters, self.now);
         let Some(key) = self.memory.mpt.create(fresh, &mut dma)? else {
             return Err(Failure::new(CommandStatus::NO_RESOURCES));
         };
@@ -52,10 +50,7 @@ impl<P: Port> Nic<P> {
         host: &mut H,
     ) -> Result<u64, Failure> {
         let input: MemoryEntry = self.input(entry, host)?;
-        let mut dma = Dma {
-            host,
-            counters: &mut self.counters,
-        };
+        let mut dma = Dma::new(host, &mut self.counters, self.now);
         let key = existing_key(entry)?;
         let present = *self.memory.mpt.lookup(key, &mut dma)?;
         if present.word.window() {
@@ -69,10 +64,7 @@ impl<P: Port> Nic<P> {
             key: with_variant(index_of(key), input.key),
             ..fresh_region(&input)
         };
-        let mut dma = Dma {
-            host,
-            counters: &mut self.counters,
-        };
+        let mut dma = Dma::new(host, &mut self.counters, self.now);
         self.memory.mpt.replace(region, &mut dma)?;
         self.forget_pages(&present);
         self.forget_pages(&region);
@@ -97,10 +89,7 @@ impl<P: Port> Nic<P> {
         if present.windows != 0 {
             return Err(Failure::new(CommandStatus::BUSY));
         }
-        let mut dma = Dma {
-            host,
-            counters: &mut self.counters,
-        };
+        let mut dma = Dma::new(host, &mut self.counters, self.now);
         if present.word.window() {
             self.memory.unbind(&present, present.key, &mut dma)?;
         }
@@ -116,10 +105,7 @@ impl<P: Port> Nic<P> {
         entry: &CommandEntry,
         host: &mut H,
     ) -> Result<MemoryEntry, Failure> {
-        let mut dma = Dma {
-            host,
-            counters: &mut self.counters,
-        };
+        let mut dma = Dma::new(host, &mut self.counters, self.now);
         let key = existing_key(entry)?;
         let present = *self.memory.mpt.entry(key, &mut dma)?;
         if !present.word.window() && present.key != key {

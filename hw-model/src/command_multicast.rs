@@ -5,6 +5,7 @@ use crate::host::Host;
 use crate::multicast::{Change, TableFull};
 use crate::nic::Nic;
 use crate::port::Port;
+use crate::timing::Timing;
 use ferroce_spec::command::{CommandEntry, CommandStatus, MulticastGroup};
 use ferroce_spec::context::ServiceCode;
 use ferroce_wire::Gid;
@@ -15,7 +16,7 @@ impl From<TableFull> for Failure {
     }
 }
 
-impl<P: Port> Nic<P> {
+impl<P: Port, T: Timing> Nic<P, T> {
     pub(crate) fn attach_multicast<H: Host>(
         &mut self,
         entry: &CommandEntry,

@@ -11,6 +11,7 @@ use crate::port::Port;
 use crate::queue_pair::{
     completion_queues, has_receive_queue, has_send_queue, service_of, uses_srq,
 };
+use crate::timing::Timing;
 use ferroce_spec::command::{CommandEntry, CommandStatus, ModifyQp};
 use ferroce_spec::context::{QpContext, QpStateCode, ServiceCode};
 use ferroce_spec::doorbell::SLOTS;
@@ -20,7 +21,7 @@ use ferroce_wire::Qpn;
 /// Base-2 logarithms of the stride of a receive queue: 1 to 16 data segments.
 const LOG_RECEIVE_STRIDES: core::ops::RangeInclusive<u8> = 4..=8;
 
-impl<P: Port> Nic<P> {
+impl<P: Port, T: Timing> Nic<P, T> {
     pub(crate) fn create_qp<H: Host>(
         &mut self,
         entry: &CommandEntry,
@@ -40,10 +41,7 @@ impl<P: Port> Nic<P> {
             return Err(Failure::parameter(core::mem::offset_of!(QpContext, srqn)));
         }
         let units = u32::from(self.config.processing_units);
-        let mut dma = Dma {
-            host,
-            counters: &mut self.counters,
-        };
+        let mut dma = Dma::new(host, &mut self.counters, self.now);
         let Some(qpn) = self.qps.create(context, self.config.transport, &mut dma)? else {
             return Err(Failure::new(CommandStatus::NO_RESOURCES));
         };
@@ -124,10 +122,7 @@ impl<P: Port> Nic<P> {
             self.forget(index);
         }
         self.after_command(now, index);
-        let mut dma = Dma {
-            host,
-            counters: &mut self.counters,
-        };
+        let mut dma = Dma::new(host, &mut self.counters, self.now);
         self.qps.store(index, &mut dma)?;
         Ok(0)
     }
@@ -166,10 +161,7 @@ impl<P: Port> Nic<P> {
         };
         self.scheduler.remove(index);
         self.timers.set(index, None);
-        let mut dma = Dma {
-            host,
-            counters: &mut self.counters,
-        };
+        let mut dma = Dma::new(host, &mut self.counters, self.now);
         self.memory.release_windows(qp.qpn.value(), &mut dma);
         for cqn in completion_queues(&qp.context) {
             self.cqs.remove_user(cqn, &mut dma)?;

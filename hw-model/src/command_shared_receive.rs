@@ -7,12 +7,13 @@ use crate::host::Host;
 use crate::nic::Nic;
 use crate::port::Port;
 use crate::shared_receive_queue::LOG_STRIDES;
+use crate::timing::Timing;
 use ferroce_spec::command::{CommandEntry, CommandStatus};
 use ferroce_spec::context::SrqContext;
 use ferroce_spec::doorbell::SLOTS;
 use ferroce_spec::eqe::EventType;
 
-impl<P: Port> Nic<P> {
+impl<P: Port, T: Timing> Nic<P, T> {
     pub(crate) fn create_srq<H: Host>(
         &mut self,
         entry: &CommandEntry,
@@ -24,10 +25,7 @@ impl<P: Port> Nic<P> {
         if is_xrc && !self.cqs.exists(context.cqn) {
             return Err(Failure::parameter(core::mem::offset_of!(SrqContext, cqn)));
         }
-        let mut dma = Dma {
-            host,
-            counters: &mut self.counters,
-        };
+        let mut dma = Dma::new(host, &mut self.counters, self.now);
         let Some(srqn) = self.srqs.create(&context, &mut dma)? else {
             return Err(Failure::new(CommandStatus::NO_RESOURCES));
         };
@@ -43,10 +41,7 @@ impl<P: Port> Nic<P> {
         host: &mut H,
     ) -> Result<u64, Failure> {
         let srqn = self.existing_srq(entry.argument)?;
-        let mut dma = Dma {
-            host,
-            counters: &mut self.counters,
-        };
+        let mut dma = Dma::new(host, &mut self.counters, self.now);
         let context = *self.srqs.get_mut(srqn, &mut dma)?;
         self.output(entry, &context, host)
     }
@@ -59,10 +54,7 @@ impl<P: Port> Nic<P> {
     ) -> Result<u64, Failure> {
         let srqn = self.existing_srq(entry.argument)?;
         let input: SrqContext = self.input(entry, host)?;
-        let mut dma = Dma {
-            host,
-            counters: &mut self.counters,
-        };
+        let mut dma = Dma::new(host, &mut self.counters, self.now);
         let context = self.srqs.get_mut(srqn, &mut dma)?;
         // IBTA vol 1, 11.2.3.3: a limit above the size of the queue is refused.
         if u32::from(input.limit) > 1 << context.log_size {
@@ -78,10 +70,7 @@ impl<P: Port> Nic<P> {
         host: &mut H,
     ) -> Result<u64, Failure> {
         let srqn = self.existing_srq(entry.argument)?;
-        let mut dma = Dma {
-            host,
-            counters: &mut self.counters,
-        };
+        let mut dma = Dma::new(host, &mut self.counters, self.now);
         let context = *self.srqs.get_mut(srqn, &mut dma)?;
         if context.users != 0 {
             return Err(Failure::new(CommandStatus::BUSY));

@@ -27,6 +27,8 @@ pub struct CompletionEntry {
     pub cqn: u32,
     /// The entry.
     pub cqe: Cqe,
+    /// When the host sees what was written for it before.
+    pub after: Instant,
 }
 
 /// All completion queues: a cache in front of the CQ context table.

@@ -1,7 +1,6 @@
 //! Every size and limit of a NIC, chosen before it is built.
 
 use crate::cache::CacheShape;
-use crate::timing::Timing;
 use ferroce_transport::{Config as TransportConfig, Duration, PathMtu};
 
 /// Shape and policy of one NIC function.
@@ -37,6 +36,8 @@ pub struct NicConfig {
     pub quantum_packets: u32,
     /// Blocks of send WQEs that one DMA read fetches at most.
     pub fetch_blocks: u32,
+    /// WQE fetches that are under way at most.
+    pub fetch_slots: usize,
     /// Receive WQEs that one DMA read fetches at most.
     pub fetch_receives: u32,
     /// Items that wait between two blocks.
@@ -46,8 +47,6 @@ pub struct NicConfig {
     pub global_atomics: bool,
     /// Policy of the transport.
     pub transport: TransportConfig,
-    /// What work costs.
-    pub timing: Timing,
 }
 
 impl NicConfig {
@@ -92,6 +91,7 @@ impl NicConfig {
             },
             quantum_packets: 16,
             fetch_blocks: 16,
+            fetch_slots: 1,
             fetch_receives: 16,
             edge_capacity: 32,
             global_atomics: true,
@@ -103,7 +103,6 @@ impl NicConfig {
                 local_ack_timeout_multiple: 4,
                 datagram_mtu: PathMtu::Mtu4096,
             },
-            timing: Timing::Functional,
         }
     }
 }

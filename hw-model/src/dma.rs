@@ -1,8 +1,9 @@
 //! The DMA engine: host memory as the blocks see it, every access counted.
 
 use crate::counters::Counters;
-use crate::host::{DmaAtomic, DmaError, Host};
+use crate::host::{DmaAtomic, DmaError, Host, WriteOrder};
 use ferroce_spec::counter::Counter;
+use ferroce_transport::Instant;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Most words of a descriptor that [`Dma::write_descriptor`] writes.
@@ -10,12 +11,34 @@ const MAX_DESCRIPTOR_WORDS: usize = 8;
 /// Bytes that an atomic operation changes.
 pub const ATOMIC_BYTES: usize = 8;
 
-/// The host behind the PCIe link, and the counters of everything that goes over it.
+/// The host behind the PCIe link, the counters of everything that goes over it, and how far in
+/// time the block has come that uses it.
+///
+/// A block works at the time of its event. What it reads from host memory is there later: each
+/// read moves the cursor `at`, and what the block does next, it does then. A write is posted and
+/// moves nothing but the time at which the host has seen all of it.
 pub struct Dma<'a, H: Host> {
     /// The other side of the link.
     pub host: &'a mut H,
     /// The function's counters.
     pub counters: &'a mut Counters,
+    /// When what has been read so far is there.
+    pub at: Instant,
+    /// When the host sees what this flow has written so far.
+    pub visible: Instant,
+}
+
+impl<'a, H: Host> Dma<'a, H> {
+    /// A flow of accesses that begins at `at`.
+    #[inline]
+    pub fn new(host: &'a mut H, counters: &'a mut Counters, at: Instant) -> Self {
+        Self {
+            host,
+            counters,
+            at,
+            visible: Instant::ZERO,
+        }
+    }
 }
 
 impl<H: Host> Dma<'_, H> {
@@ -25,8 +48,9 @@ impl<H: Host> Dma<'_, H> {
         self.counters.add(Counter::dma_reads, 1);
         self.counters
             .add(Counter::dma_read_bytes, destination.len() as u64);
-        let result = self.host.dma_read(iova, destination);
-        self.count_error(result)
+        let result = self.host.dma_read(self.at, iova, destination);
+        self.at = self.count_error(result)?;
+        Ok(())
     }
 
     /// Writes `source` at `iova`.
@@ -35,8 +59,18 @@ impl<H: Host> Dma<'_, H> {
         self.counters.add(Counter::dma_writes, 1);
         self.counters
             .add(Counter::dma_write_bytes, source.len() as u64);
-        let result = self.host.dma_write(iova, source);
-        self.count_error(result)
+        let result = self.host.dma_write(self.order(), iova, source);
+        self.visible = self.count_error(result)?;
+        Ok(())
+    }
+
+    /// When a write that is issued now is, and behind what.
+    #[inline]
+    pub fn order(&self) -> WriteOrder {
+        WriteOrder {
+            at: self.at,
+            after: self.visible,
+        }
     }
 
     /// Changes eight bytes at `iova`, a multiple of eight, and returns what was there. `global`:
@@ -60,8 +94,10 @@ impl<H: Host> Dma<'_, H> {
         self.counters.add(Counter::dma_writes, 1);
         self.counters
             .add(Counter::dma_write_bytes, ATOMIC_BYTES as u64);
-        let result = self.host.dma_atomic(iova, operation);
-        self.count_error(result)
+        let result = self.host.dma_atomic(self.at, iova, operation);
+        let (original, at) = self.count_error(result)?;
+        self.at = at;
+        Ok(original)
     }
 
     /// Reads a structure of the contract.
@@ -97,8 +133,9 @@ impl<H: Host> Dma<'_, H> {
         let mut words = [0u64; MAX_DESCRIPTOR_WORDS];
         let words = &mut words[..size_of::<T>() / 8];
         words.as_mut_bytes().copy_from_slice(descriptor.as_bytes());
-        let result = self.host.dma_write_descriptor(iova, words);
-        self.count_error(result)
+        let result = self.host.dma_write_descriptor(self.order(), iova, words);
+        self.visible = self.count_error(result)?;
+        Ok(())
     }
 
     #[inline]

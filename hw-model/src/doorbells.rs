@@ -5,13 +5,13 @@ use crate::host::{Doorbell, Host};
 use crate::nic::Nic;
 use crate::port::Port;
 use crate::queue_pair::QueuePair;
-use crate::timing::Work;
+use crate::timing::{Stage, Timing, Work};
 use ferroce_spec::counter::Counter;
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use ferroce_transport::{Instant, QpState};
 use ferroce_wire::Qpn;
 
-impl<P: Port> Nic<P> {
+impl<P: Port, T: Timing> Nic<P, T> {
     /// Takes the doorbells that have landed.
     #[inline(always)]
     pub(crate) fn land_doorbells<H: Host>(&mut self, now: Instant, host: &mut H) -> bool {
@@ -19,8 +19,10 @@ impl<P: Port> Nic<P> {
             let Some(doorbell) = host.next_doorbell() else {
                 break;
             };
-            self.doorbells
-                .push(now, &self.config.timing, &Work::default(), doorbell);
+            let ready = self
+                .timing
+                .serve(now, now, Stage::Doorbell, Work::default());
+            self.doorbells.push(ready, doorbell);
         }
         let mut landed = false;
         while let Some(doorbell) = self.doorbells.pop(now) {
@@ -54,18 +56,12 @@ impl<P: Port> Nic<P> {
                 Some(())
             }
             DoorbellKind::SHARED_RECEIVE_QUEUE => {
-                let mut dma = Dma {
-                    host,
-                    counters: &mut self.counters,
-                };
+                let mut dma = Dma::new(host, &mut self.counters, self.now);
                 self.srqs.ring(value.number(), slot, index, &mut dma)
             }
             kind @ (DoorbellKind::CQ_ARM | DoorbellKind::CQ_ARM_SOLICITED) => {
                 let solicited = kind == DoorbellKind::CQ_ARM_SOLICITED;
-                let mut dma = Dma {
-                    host,
-                    counters: &mut self.counters,
-                };
+                let mut dma = Dma::new(host, &mut self.counters, self.now);
                 let due = self
                     .cqs
                     .arm(now, value.number(), slot, index, solicited, &mut dma)

@@ -133,6 +133,6 @@ fn interrupt_if_armed<H: Host>(queue: &mut EqContext, msix: &mut MsixTable, dma:
     queue.armed = 0;
     if msix.raise(queue.vector) {
         dma.counters.add(Counter::interrupts, 1);
-        dma.host.interrupt(queue.vector);
+        dma.host.interrupt(dma.order(), queue.vector);
     }
 }

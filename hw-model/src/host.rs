@@ -1,5 +1,7 @@
 //! What the NIC sees of the PCIe link: host memory, interrupts and doorbell writes.
 
+use ferroce_transport::Instant;
+
 /// A DMA access that the host refused: the IOVA is not mapped, or not with the rights needed.
 ///
 /// PCIe answers a read with "unsupported request" and drops a posted write; the IOMMU logs a fault.
@@ -50,38 +52,72 @@ pub struct Doorbell {
     pub value: u64,
 }
 
+/// When a posted write is issued, and behind what it has to stay.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WriteOrder {
+    /// When the NIC issues it.
+    pub at: Instant,
+    /// When the host sees what the same flow wrote before: posted writes do not pass each other.
+    pub after: Instant,
+}
+
 /// The host's side of the PCIe link, as the NIC's DMA engine and interrupt logic see it.
 ///
 /// The implementation is the bus: in process it copies from the application's memory, behind
 /// vfio-user it copies from shared file descriptors, in a simulated world it is a simulated host.
+///
+/// Every access says when the NIC issues it, `at`, and is told when it is done. A host without
+/// simulated time does everything at once and answers with the instant that it was given.
 pub trait Host {
-    /// Reads host memory (a PCIe memory read). Fills `destination` or fails as a whole.
-    fn dma_read(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError>;
+    /// Reads host memory (a PCIe memory read). Fills `destination` or fails as a whole. Returns
+    /// when the last completion has arrived.
+    fn dma_read(
+        &mut self,
+        at: Instant,
+        iova: u64,
+        destination: &mut [u8],
+    ) -> Result<Instant, DmaError>;
 
-    /// Writes host memory (a PCIe posted write). All of `source` or nothing.
-    fn dma_write(&mut self, iova: u64, source: &[u8]) -> Result<(), DmaError>;
+    /// Writes host memory (a PCIe posted write). All of `source` or nothing. Returns when the host
+    /// sees it, which is not before `order.after`.
+    fn dma_write(
+        &mut self,
+        order: WriteOrder,
+        iova: u64,
+        source: &[u8],
+    ) -> Result<Instant, DmaError>;
 
     /// Writes a descriptor whose last word carries an owner bit.
     ///
     /// `iova` is 8-byte aligned. Words become visible in order, each one whole, and the last one
     /// with release semantics: who sees the owner bit turned sees everything written before, by
     /// this call and by all earlier [`Host::dma_write`] calls (PCIe ordering of posted writes).
-    fn dma_write_descriptor(&mut self, iova: u64, words: &[u64]) -> Result<(), DmaError>;
+    fn dma_write_descriptor(
+        &mut self,
+        order: WriteOrder,
+        iova: u64,
+        words: &[u64],
+    ) -> Result<Instant, DmaError>;
 
     /// Reads, changes and writes eight bytes of host memory, atomically also with respect to the
-    /// host's processors; returns what was there before.
+    /// host's processors; returns what was there before, and when that has arrived.
     ///
     /// `iova` is 8-byte aligned. The value has the host's byte order. A host whose PCIe root
     /// does not complete AtomicOps refuses; [`crate::NicConfig::global_atomics`] is then false.
-    fn dma_atomic(&mut self, iova: u64, operation: DmaAtomic) -> Result<u64, DmaError> {
-        let _ = operation;
+    fn dma_atomic(
+        &mut self,
+        at: Instant,
+        iova: u64,
+        operation: DmaAtomic,
+    ) -> Result<(u64, Instant), DmaError> {
+        let _ = (at, operation);
         Err(DmaError { iova, length: 8 })
     }
 
     /// Sends the MSI-X message of `vector`.
     ///
     /// The host must not call back into the NIC from here.
-    fn interrupt(&mut self, vector: u16);
+    fn interrupt(&mut self, order: WriteOrder, vector: u16);
 
     /// Takes the next doorbell write that has landed, in no particular order between slots.
     fn next_doorbell(&mut self) -> Option<Doorbell>;

@@ -70,6 +70,6 @@ mod wqe_fetch;
 
 pub use config::NicConfig;
 pub use counters::Counters;
-pub use host::{DmaAtomic, DmaError, Doorbell, Host};
+pub use host::{DmaAtomic, DmaError, Doorbell, Host, WriteOrder};
 pub use nic::{Nic, Progress};
 pub use port::{Port, Reservation, Route};

@@ -2,7 +2,7 @@
 
 use crate::port::Port;
 use crate::queue::Edge;
-use crate::timing::{EdgeName, Timing, Work};
+use crate::timing::{PLANNING_HORIZON, Stage, Timing, Work};
 use ferroce_transport::Instant;
 
 /// Frames on their way out and in.
@@ -18,25 +18,41 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
     /// An idle MAC.
     pub fn new(edge_capacity: usize) -> Self {
         Self {
-            egress: Edge::new(EdgeName::Egress, edge_capacity),
-            ingress: Edge::new(EdgeName::Ingress, edge_capacity),
+            egress: Edge::new(edge_capacity),
+            ingress: Edge::new(edge_capacity),
         }
     }
 
     /// Puts frames that are due on the wire.
     #[inline(always)]
-    pub fn transmit<P: Port<Frame = F>>(&mut self, now: Instant, port: &mut P) {
-        while let Some(frame) = self.egress.pop(now) {
-            port.transmit(frame);
+    pub fn transmit<P: Port<Frame = F>, T: Timing>(
+        &mut self,
+        now: Instant,
+        timing: &mut T,
+        port: &mut P,
+    ) {
+        while !T::IS_TIMED || timing.free_at(Stage::MacTransmit) <= now + PLANNING_HORIZON {
+            let Some(frame) = self.egress.pop(now) else {
+                break;
+            };
+            let work = Work::bytes(frame.as_ref().len() as u32);
+            port.transmit(timing.serve(now, now, Stage::MacTransmit, work), frame);
         }
+    }
+
+    /// When [`Mac::transmit`] has to be called again.
+    pub fn next_transmit<T: Timing>(&self, timing: &T) -> Option<Instant> {
+        let free_at = timing.free_at(Stage::MacTransmit);
+        let ready = self.egress.next_delivery()?;
+        Some(ready.max(free_at - PLANNING_HORIZON))
     }
 
     /// Drops what comes from the wire, as far as one turn of [`Mac::receive`] would take it: the
     /// link is down.
-    pub fn discard<P: Port<Frame = F>>(&mut self, port: &mut P) {
+    pub fn discard<P: Port<Frame = F>>(&mut self, now: Instant, port: &mut P) {
         for _ in 0..self.ingress.capacity() {
-            match port.receive() {
-                Some(frame) => port.release(frame),
+            match port.receive(now) {
+                Some((_, frame)) => port.release(frame),
                 None => break,
             }
         }
@@ -44,22 +60,20 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
 
     /// Takes frames off the wire, as far as the edge has room. True: there were some.
     #[inline(always)]
-    pub fn receive<P: Port<Frame = F>>(
+    pub fn receive<P: Port<Frame = F>, T: Timing>(
         &mut self,
         now: Instant,
-        timing: &Timing,
+        timing: &mut T,
         port: &mut P,
     ) -> bool {
         let mut received = false;
         while !self.ingress.is_full() {
-            let Some(frame) = port.receive() else {
+            let Some((at, frame)) = port.receive(now) else {
                 break;
             };
-            let work = Work {
-                bytes: frame.as_ref().len() as u32,
-                ..Work::default()
-            };
-            self.ingress.push(now, timing, &work, frame);
+            let work = Work::bytes(frame.as_ref().len() as u32);
+            let ready = timing.serve(now, at, Stage::MacReceive, work);
+            self.ingress.push(ready, frame);
             received = true;
         }
         received

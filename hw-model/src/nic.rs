@@ -7,7 +7,7 @@ use crate::counters::Counters;
 use crate::device_memory::DeviceMemory;
 use crate::dma::Dma;
 use crate::event_queue::{ASYNC_EQN, Event, EventQueues};
-use crate::host::{Doorbell, Host};
+use crate::host::{Doorbell, Host, WriteOrder};
 use crate::mac::Mac;
 use crate::memory::MemoryUnit;
 use crate::mpt::Mpt;
@@ -21,7 +21,7 @@ use crate::queue_pair::QueuePairs;
 use crate::scheduler::Scheduler;
 use crate::shared_receive_queue::SharedReceiveQueues;
 use crate::timers::Timers;
-use crate::timing::{EdgeName, Work};
+use crate::timing::{Functional, Stage, Timing, Work};
 use crate::window::BoundWindows;
 use crate::wqe_fetch::WqeFetch;
 use ferroce_spec::command::ContextTables;
@@ -56,10 +56,13 @@ pub struct Progress {
     pub stalled: bool,
 }
 
-/// One NIC function behind a port.
+/// One NIC function behind a port, with the clocks of its blocks.
 #[derive(Debug)]
-pub struct Nic<P: Port> {
+pub struct Nic<P: Port, T: Timing = Functional> {
     pub(crate) config: NicConfig,
+    pub(crate) timing: T,
+    /// The time of the event that is being handled.
+    pub(crate) now: Instant,
     pub(crate) bar: Bar,
     pub(crate) counters: Counters,
     pub(crate) gids: Box<[AddressEntry; MAX_GIDS]>,
@@ -80,14 +83,25 @@ pub struct Nic<P: Port> {
     /// Queue pairs whose ACK waits for company, or did a moment ago; each once.
     pub(crate) holding: Vec<u32>,
     pub(crate) stalled: bool,
+    /// The MAC has as many frames to send as it may have: no more are made.
+    pub(crate) egress_blocked: bool,
 }
 
 impl<P: Port> Nic<P> {
-    /// A function after power-on.
+    /// A function after power-on that takes no time.
     pub fn new(config: NicConfig) -> Self {
+        Self::with_timing(config, Functional)
+    }
+}
+
+impl<P: Port, T: Timing> Nic<P, T> {
+    /// A function after power-on whose blocks take the time that `timing` says.
+    pub fn with_timing(config: NicConfig, timing: T) -> Self {
         let capacity = config.edge_capacity;
-        let unit = |_| ProcessingUnit::new(capacity);
+        let units = config.processing_units.max(1);
         Self {
+            timing,
+            now: Instant::ZERO,
             bar: Bar::new(&config),
             counters: Counters::new(),
             gids: Box::new([AddressEntry::default(); MAX_GIDS]),
@@ -103,16 +117,19 @@ impl<P: Port> Nic<P> {
                 bound_windows: BoundWindows::new(),
                 global_atomics: config.global_atomics,
             },
-            scheduler: Scheduler::default(),
+            scheduler: Scheduler::new(usize::from(units)),
             timers: Timers::default(),
-            doorbells: Edge::new(EdgeName::Doorbell, DOORBELLS_PER_TURN),
-            fetch: WqeFetch::new(config.fetch_blocks),
-            units: (0..config.processing_units.max(1)).map(unit).collect(),
+            doorbells: Edge::new(DOORBELLS_PER_TURN),
+            fetch: WqeFetch::new(config.fetch_blocks, config.fetch_slots),
+            units: (0..units)
+                .map(|number| ProcessingUnit::new(number, capacity))
+                .collect(),
             mac: Mac::new(capacity),
-            completion_edge: Edge::new(EdgeName::Completion, COMPLETION_CAPACITY),
-            event_edge: Edge::new(EdgeName::Event, COMPLETION_CAPACITY),
+            completion_edge: Edge::new(COMPLETION_CAPACITY),
+            event_edge: Edge::new(COMPLETION_CAPACITY),
             holding: Vec::new(),
             stalled: false,
+            egress_blocked: false,
             config,
         }
     }
@@ -158,16 +175,38 @@ impl<P: Port> Nic<P> {
             return None;
         }
         let retry = self.stalled.then(|| now + STALL_RETRY);
-        [self.timers.next(), self.cqs.next_timeout(), retry]
+        let inside = T::IS_TIMED.then(|| self.next_delivery()).flatten();
+        [self.timers.next(), self.cqs.next_timeout(), retry, inside]
             .into_iter()
             .flatten()
             .min()
+    }
+
+    /// When the next item is delivered on an edge, or a block may go on.
+    fn next_delivery(&self) -> Option<Instant> {
+        let edges = [
+            self.doorbells.next_delivery(),
+            self.fetch.next_delivery(),
+            self.completion_edge.next_delivery(),
+            self.event_edge.next_delivery(),
+            self.mac.next_transmit(&self.timing),
+        ];
+        let units = self.units.iter().enumerate().flat_map(|(number, unit)| {
+            let waits = self.scheduler.len(number) > 0 || !unit.outbound.is_empty();
+            let may_go_on = waits && !self.egress_blocked;
+            [
+                unit.inbound.next_delivery(),
+                may_go_on.then(|| unit.next_turn(&self.timing)),
+            ]
+        });
+        edges.into_iter().chain(units).flatten().min()
     }
 
     /// Runs all blocks until nothing moves any more, or the budget of this call is spent.
     #[inline]
     pub fn advance<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> Progress {
         let mut progress = Progress::default();
+        self.now = now;
         if self.bar.control.reset() {
             self.reset(port);
         }
@@ -191,9 +230,9 @@ impl<P: Port> Nic<P> {
         // its SEND could arrive is seen when the SEND is processed.
         let mut worked = self.watch_link(now, port);
         if self.bar.link_up {
-            worked |= self.mac.receive(now, &self.config.timing, port);
+            worked |= self.mac.receive(now, &mut self.timing, port);
         } else {
-            self.mac.discard(port);
+            self.mac.discard(now, port);
         }
         worked |= self.land_doorbells(now, host);
         worked |= self.run_registers(now, host, port);
@@ -202,6 +241,7 @@ impl<P: Port> Nic<P> {
             return worked | self.write_events(now, host);
         }
         worked |= self.receive(now, host, port);
+        worked |= self.land_fetches(now);
         worked |= self.expire_timers(now);
         worked |= self.expire_moderation(now, host);
         worked |= self.transmit(now, host, port);
@@ -253,7 +293,13 @@ impl<P: Port> Nic<P> {
             for vector in 0..u64::BITS as u16 {
                 if self.bar.unmasked_vectors >> vector & 1 != 0 {
                     self.counters.add(Counter::interrupts, 1);
-                    host.interrupt(vector);
+                    host.interrupt(
+                        WriteOrder {
+                            at: now,
+                            after: now,
+                        },
+                        vector,
+                    );
                 }
             }
             self.bar.unmasked_vectors = 0;
@@ -262,10 +308,7 @@ impl<P: Port> Nic<P> {
             self.bar.has_event_queue_doorbells = false;
             for eqn in 0..self.bar.event_queue_doorbells.len() {
                 if let Some(doorbell) = self.bar.event_queue_doorbells[eqn].take() {
-                    let mut dma = Dma {
-                        host,
-                        counters: &mut self.counters,
-                    };
+                    let mut dma = Dma::new(host, &mut self.counters, self.now);
                     self.events
                         .ring(eqn as u32, doorbell, &mut self.bar.msix, &mut dma);
                     worked = true;
@@ -301,10 +344,7 @@ impl<P: Port> Nic<P> {
                 break;
             };
             worked = true;
-            let mut dma = Dma {
-                host,
-                counters: &mut self.counters,
-            };
+            let mut dma = Dma::new(host, &mut self.counters, self.now);
             if let Some(event) = self.cqs.expire(cqn, &mut dma) {
                 self.raise(now, event);
             }
@@ -328,8 +368,11 @@ impl<P: Port> Nic<P> {
                 break;
             };
             let entry = outcome::completion_entry(qp, &completion);
-            self.completion_edge
-                .push(now, &self.config.timing, &Work::default(), entry);
+            let ready = qp.progress.ready.max(now);
+            let ready = self
+                .timing
+                .serve(now, ready, Stage::Completion, Work::default());
+            self.completion_edge.push(ready, entry);
         }
         while !self.event_edge.is_full() {
             let Some(event) = qp.transport.poll_event() else {
@@ -343,8 +386,8 @@ impl<P: Port> Nic<P> {
                 kind,
                 number: qp.qpn.value(),
             };
-            self.event_edge
-                .push(now, &self.config.timing, &Work::default(), event);
+            let ready = self.timing.serve(now, now, Stage::Event, Work::default());
+            self.event_edge.push(ready, event);
         }
         if let Some(statistics) = qp.transport.take_statistics() {
             outcome::count(&statistics, &mut self.counters);
@@ -373,8 +416,8 @@ impl<P: Port> Nic<P> {
             self.bar.stop(FatalSyndrome::EVENT_QUEUE_DMA);
             return;
         }
-        self.event_edge
-            .push(now, &self.config.timing, &Work::default(), event);
+        let ready = self.timing.serve(now, now, Stage::Event, Work::default());
+        self.event_edge.push(ready, event);
     }
 
     /// CQEs.
@@ -382,10 +425,8 @@ impl<P: Port> Nic<P> {
     fn write_completions<H: Host>(&mut self, now: Instant, host: &mut H) -> bool {
         let mut worked = false;
         while let Some(entry) = self.completion_edge.pop(now) {
-            let mut dma = Dma {
-                host,
-                counters: &mut self.counters,
-            };
+            let mut dma = Dma::new(host, &mut self.counters, now);
+            dma.visible = entry.after;
             if let Some(event) = self.cqs.write(&entry, now, &mut dma) {
                 self.raise(now, event);
             }
@@ -399,10 +440,7 @@ impl<P: Port> Nic<P> {
     fn write_events<H: Host>(&mut self, now: Instant, host: &mut H) -> bool {
         let mut worked = false;
         while let Some(event) = self.event_edge.pop_if(now, |e| self.events.has_room(e.eqn)) {
-            let mut dma = Dma {
-                host,
-                counters: &mut self.counters,
-            };
+            let mut dma = Dma::new(host, &mut self.counters, self.now);
             if self
                 .events
                 .write(&event, &mut self.bar.msix, &mut dma)
@@ -433,13 +471,16 @@ impl<P: Port> Nic<P> {
         self.multicast.clear().for_each(|group| port.leave(group));
         self.events = EventQueues::default();
         self.scheduler.clear();
+        self.fetch.clear();
         self.holding.clear();
         *self.gids = [AddressEntry::default(); MAX_GIDS];
         self.counters = Counters::new();
         self.doorbells.clear(drop);
         self.completion_edge.clear(drop);
         self.event_edge.clear(drop);
-        self.mac.egress.clear(|frame| port.transmit(frame));
+        self.mac
+            .egress
+            .clear(|frame| port.transmit(self.now, frame));
         self.mac.ingress.clear(|frame| port.release(frame));
         for unit in &mut self.units {
             unit.outbound.clear(drop);

@@ -72,7 +72,8 @@ pub fn completion_entry(qp: &mut QueuePair, completion: &Completion) -> Completi
         }
     };
     cqe.word = word;
-    CompletionEntry { cqn, cqe }
+    let after = qp.progress.visible;
+    CompletionEntry { cqn, cqe, after }
 }
 
 /// The payload of a packet could not be gathered: tells the transport whose fault it is.

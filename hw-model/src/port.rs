@@ -1,5 +1,6 @@
 //! What the MAC sees of the cable.
 
+use ferroce_transport::Instant;
 use ferroce_wire::{Gid, Mac, Qpn};
 
 /// Where a frame goes; a switch looks at the MAC, a fabric inside one host also at GID and QPN.
@@ -33,15 +34,19 @@ pub trait Port {
     /// Asks for a transmit buffer of `length` bytes towards `route`.
     fn reserve(&mut self, route: &Route, length: usize) -> Reservation<Self::Frame>;
 
-    /// Sends a frame. Frames to one destination leave in the order in which they were reserved;
-    /// the caller transmits them in that order.
-    fn transmit(&mut self, frame: Self::Frame);
+    /// Sends a frame whose last bit leaves the MAC at `at`.
+    ///
+    /// A NIC without timing transmits frames to one destination in the order in which they were
+    /// reserved. A timed one may let frames of one queue pair overtake those of another.
+    fn transmit(&mut self, at: Instant, frame: Self::Frame);
 
     /// Gives back a reserved buffer unsent (its DMA failed). Only legal for the newest reservation.
     fn cancel(&mut self, frame: Self::Frame);
 
-    /// Takes the next received frame.
-    fn receive(&mut self) -> Option<Self::Frame>;
+    /// Takes the next received frame, and when its last bit arrives. A simulated link knows that
+    /// in advance, so that it may be later than `now`; frames arrive in the order in which they
+    /// are given.
+    fn receive(&mut self, now: Instant) -> Option<(Instant, Self::Frame)>;
 
     /// Gives a received frame's buffer back to the wire.
     fn release(&mut self, frame: Self::Frame);

@@ -4,7 +4,7 @@ use crate::host::Host;
 use crate::memory_operation::{MemoryBlocks, PacketBytes, carry_out};
 use crate::queue::Edge;
 use crate::queue_pair::QueuePair;
-use crate::timing::{EdgeName, Timing, Work};
+use crate::timing::{PLANNING_HORIZON, Stage, Timing, Work};
 use ferroce_transport::{Instant, Step, Transmit};
 use ferroce_wire::TransportHeaders;
 use std::ops::Range;
@@ -40,6 +40,8 @@ pub struct Outbound {
 /// One processing unit and the edges around it.
 #[derive(Debug)]
 pub struct ProcessingUnit<F> {
+    /// Which one it is.
+    pub number: u8,
     /// Packets from the depacketizer.
     pub inbound: Edge<Inbound<F>>,
     /// Packets to the packetizer.
@@ -48,11 +50,23 @@ pub struct ProcessingUnit<F> {
 
 impl<F: AsRef<[u8]>> ProcessingUnit<F> {
     /// An idle unit.
-    pub fn new(edge_capacity: usize) -> Self {
+    pub fn new(number: u8, edge_capacity: usize) -> Self {
         Self {
-            inbound: Edge::new(EdgeName::Inbound, edge_capacity),
-            outbound: Edge::new(EdgeName::Outbound, edge_capacity),
+            number,
+            inbound: Edge::new(edge_capacity),
+            outbound: Edge::new(edge_capacity),
         }
+    }
+
+    /// Whether it has planned enough work ahead.
+    #[inline]
+    pub fn is_busy<T: Timing>(&self, now: Instant, timing: &T) -> bool {
+        T::IS_TIMED && timing.free_at(Stage::Transmit(self.number)) > now + PLANNING_HORIZON
+    }
+
+    /// When it is no longer busy.
+    pub fn next_turn<T: Timing>(&self, timing: &T) -> Instant {
+        timing.free_at(Stage::Transmit(self.number)) - PLANNING_HORIZON
     }
 
     /// Lets `qp` process one packet, with all memory operations that it needs.
@@ -84,11 +98,19 @@ impl<F: AsRef<[u8]>> ProcessingUnit<F> {
         );
     }
 
-    /// Lets `qp` send up to `quantum` packets, as far as the edge has room.
+    /// Lets `qp`, whose state is there `at`, send up to `quantum` packets, as far as the edge has
+    /// room.
     #[inline(always)]
-    pub fn transmit(&mut self, now: Instant, qp: &mut QueuePair, quantum: u32, timing: &Timing) {
+    pub fn transmit<T: Timing>(
+        &mut self,
+        now: Instant,
+        at: Instant,
+        qp: &mut QueuePair,
+        quantum: u32,
+        timing: &mut T,
+    ) {
         for _ in 0..quantum {
-            if self.outbound.is_full() {
+            if self.outbound.is_full() || self.is_busy(now, timing) {
                 return;
             }
             let next = qp
@@ -100,17 +122,11 @@ impl<F: AsRef<[u8]>> ProcessingUnit<F> {
             };
             let work = Work {
                 bytes: transmit.payload.length(),
-                ..Work::default()
+                messages: u32::from(transmit.begins_request()),
             };
-            self.outbound.push(
-                now,
-                timing,
-                &work,
-                Outbound {
-                    qp: qp.index,
-                    transmit,
-                },
-            );
+            let ready = timing.serve(now, at, Stage::Transmit(self.number), work);
+            let qp = qp.index;
+            self.outbound.push(ready, Outbound { qp, transmit });
         }
     }
 }

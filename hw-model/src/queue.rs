@@ -1,32 +1,36 @@
 //! The edge between two blocks: a bounded FIFO that delivers later and pushes back.
 
-use crate::timing::{EdgeName, Timing, Work};
 use ferroce_transport::Instant;
 use std::collections::VecDeque;
 
-/// A bounded FIFO. Time is charged here and nowhere else.
+/// A bounded queue of items, each with the instant at which it is delivered.
+///
+/// Items leave in the order of that instant, and those of the same instant in the order in which
+/// they came: an item that waits for host memory does not hold back those behind it.
 #[derive(Debug)]
 pub struct Edge<T> {
-    name: EdgeName,
     capacity: usize,
     items: VecDeque<(Instant, T)>,
-    busy_until: Instant,
 }
 
 impl<T> Edge<T> {
     /// An empty edge for at most `capacity` items.
-    pub fn new(name: EdgeName, capacity: usize) -> Self {
+    pub fn new(capacity: usize) -> Self {
         Self {
-            name,
             capacity,
             items: VecDeque::with_capacity(capacity),
-            busy_until: Instant(0),
         }
     }
 
     /// Items that it holds at most.
     pub fn capacity(&self) -> usize {
         self.capacity
+    }
+
+    /// Items that it holds.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.items.len()
     }
 
     /// Whether the block in front must wait: back-pressure.
@@ -41,16 +45,22 @@ impl<T> Edge<T> {
         self.items.is_empty()
     }
 
-    /// Sends `item`, for which the block in front did `work`.
+    /// Sends `item`, which is delivered at `ready`.
     ///
     /// The caller has looked at [`Edge::is_full`]; an item too many is a fault of the model.
     #[inline]
-    pub fn push(&mut self, now: Instant, timing: &Timing, work: &Work, item: T) {
-        debug_assert!(!self.is_full(), "{:?} overflows", self.name);
-        let cost = timing.cost(self.name, work);
-        let start = now.max(self.busy_until);
-        self.busy_until = start + cost.occupancy;
-        self.items.push_back((start + cost.latency, item));
+    pub fn push(&mut self, ready: Instant, item: T) {
+        debug_assert!(!self.is_full(), "an edge overflows");
+        match self.items.back() {
+            Some((last, _)) if *last > ready => self.insert(ready, item),
+            _ => self.items.push_back((ready, item)),
+        }
+    }
+
+    #[cold]
+    fn insert(&mut self, ready: Instant, item: T) {
+        let position = self.items.partition_point(|(other, _)| *other <= ready);
+        self.items.insert(position, (ready, item));
     }
 
     /// Takes the next item that has been delivered by `now`.
@@ -60,6 +70,13 @@ impl<T> Edge<T> {
             Some((ready, _)) if *ready <= now => self.items.pop_front().map(|(_, item)| item),
             _ => None,
         }
+    }
+
+    /// Takes the next item, even if it is still on the way, and says when it will be there: the
+    /// block behind knows how to plan its work.
+    #[inline]
+    pub fn pop_ahead(&mut self) -> Option<(Instant, T)> {
+        self.items.pop_front()
     }
 
     /// As [`Edge::pop`], but leaves an item that `takes` refuses: the block behind pushes back.
@@ -83,13 +100,13 @@ impl<T> Edge<T> {
     }
 
     /// When the next item will be delivered.
+    #[inline]
     pub fn next_delivery(&self) -> Option<Instant> {
         self.items.front().map(|(ready, _)| *ready)
     }
 
     /// Forgets everything (reset), giving the items to `dispose`.
     pub fn clear(&mut self, mut dispose: impl FnMut(T)) {
-        self.busy_until = Instant(0);
         self.items.drain(..).for_each(|(_, item)| dispose(item));
     }
 }
@@ -100,11 +117,11 @@ mod tests {
 
     #[test]
     fn delivers_in_order_and_pushes_back() {
-        let mut edge = Edge::new(EdgeName::Doorbell, 2);
-        let (now, timing, work) = (Instant(5), Timing::Functional, Work::default());
-        edge.push(now, &timing, &work, 'a');
+        let mut edge = Edge::new(2);
+        let now = Instant(5);
+        edge.push(now, 'a');
         assert!(!edge.is_full());
-        edge.push(now, &timing, &work, 'b');
+        edge.push(now, 'b');
         assert!(edge.is_full());
         assert_eq!(
             edge.pop(Instant(4)),
@@ -114,5 +131,18 @@ mod tests {
         assert_eq!(edge.pop(now), Some('a'));
         assert_eq!(edge.pop(now), Some('b'));
         assert_eq!(edge.pop(now), None);
+    }
+
+    #[test]
+    fn an_item_that_is_ready_overtakes_one_that_waits_for_host_memory() {
+        let mut edge = Edge::new(8);
+        for (ready, item) in [(3, 'a'), (9, 'b'), (3, 'c'), (4, 'd'), (9, 'e')] {
+            edge.push(Instant(ready), item);
+        }
+        assert_eq!(edge.next_delivery(), Some(Instant(3)));
+        let order: String = std::iter::from_fn(|| edge.pop(Instant(4))).collect();
+        assert_eq!(order, "acd");
+        assert_eq!(edge.pop_ahead(), Some((Instant(9), 'b')));
+        assert_eq!(edge.pop_ahead(), Some((Instant(9), 'e')));
     }
 }

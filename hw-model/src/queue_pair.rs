@@ -10,7 +10,7 @@ use ferroce_spec::context::{
 };
 use ferroce_spec::counter::Counter;
 use ferroce_spec::wqe::AddressPath;
-use ferroce_transport::{Config, Qp, QpState, Service, Transmit};
+use ferroce_transport::{Config, Instant, Qp, QpState, Service, Transmit};
 use ferroce_wire::Qpn;
 use std::collections::VecDeque;
 
@@ -43,6 +43,22 @@ pub struct QueuePair {
     pub header_is_ipv4: bool,
     /// Packets that the wire had no room for.
     pub stalled: VecDeque<Transmit>,
+    /// Whether a fetch of WQEs is under way.
+    pub fetching: bool,
+    /// How far in simulated time its parts have come.
+    pub progress: TimeProgress,
+}
+
+/// How far in simulated time the parts of a queue pair have come: one packet of it does not pass
+/// another, whichever had to wait for host memory.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TimeProgress {
+    /// When the state that the last packet has left behind is there.
+    pub ready: Instant,
+    /// When the host sees all that was written for it.
+    pub visible: Instant,
+    /// When its last packet is ready for the MAC.
+    pub departure: Instant,
 }
 
 impl QueuePair {
@@ -72,6 +88,8 @@ impl QueuePair {
             holds_acknowledge: false,
             header_is_ipv4: false,
             stalled: VecDeque::new(),
+            fetching: false,
+            progress: TimeProgress::default(),
         }
     }
 
@@ -104,10 +122,11 @@ impl QueuePair {
             return true;
         }
         let receives_wait = self.receive.consumer() != self.receive.producer;
+        let sends_wait = self.send.waiting() > 0 && !self.fetching;
         match self.transport.state() {
-            QpState::Rts => self.send.waiting() > 0 && self.transport.can_accept_send(),
-            QpState::Sqe => self.send.waiting() > 0 && self.transport.can_accept_send(),
-            QpState::Err => self.send.waiting() > 0 || receives_wait,
+            QpState::Rts => sends_wait && self.transport.can_accept_send(),
+            QpState::Sqe => sends_wait && self.transport.can_accept_send(),
+            QpState::Err => sends_wait || receives_wait,
             _ => false,
         }
     }
@@ -117,6 +136,7 @@ impl QueuePair {
         self.send.reset();
         self.receive.reset();
         self.stalled.clear();
+        self.fetching = false;
         self.path = None;
         self.datagram_path = None;
     }

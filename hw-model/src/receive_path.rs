@@ -9,20 +9,23 @@ use crate::multicast::MAX_QPS_PER_GROUP;
 use crate::nic::{MAX_GIDS, Nic};
 use crate::port::Port;
 use crate::processing_unit::Inbound;
-use crate::timing::Work;
+use crate::timing::{Stage, Timing, Work};
 use ferroce_spec::context::AddressEntry;
 use ferroce_spec::counter::Counter;
 use ferroce_spec::register::FatalSyndrome;
 use ferroce_transport::Instant;
 use ferroce_wire::{Extension, Frame, Gid, Qpn};
 
-impl<P: Port> Nic<P> {
+impl<P: Port, T: Timing> Nic<P, T> {
     /// Frames: depacketizer, then the processing unit of the queue pair.
     #[inline(always)]
     pub(crate) fn receive<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> bool {
         let mut worked = false;
         while !self.completion_edge.is_nearly_full() {
-            let Some(frame) = self.mac.ingress.pop(now) else {
+            if T::IS_TIMED && self.units.iter().any(|unit| unit.inbound.is_full()) {
+                break;
+            }
+            let Some((at, frame)) = self.mac.ingress.pop_ahead() else {
                 break;
             };
             worked = true;
@@ -41,15 +44,20 @@ impl<P: Port> Nic<P> {
                 frame,
             };
             // The copies of a multicast datagram are made by one unit.
-            let unit = qp.map_or(0, |index| index as usize % self.units.len());
+            let unit = qp.map_or(0, |index| self.scheduler.unit_of(index));
             let work = Work {
                 bytes: inbound.payload.len() as u32,
-                ..Work::default()
+                messages: u32::from(inbound.headers.bth.opcode.begins_request()),
             };
-            self.units[unit]
-                .inbound
-                .push(now, &self.config.timing, &work, inbound);
+            let stage = Stage::Receive(self.units[unit].number);
+            let ready = self.timing.serve(now, at, stage, work);
+            self.units[unit].inbound.push(ready, inbound);
             self.process(now, unit, host, port);
+        }
+        if T::IS_TIMED {
+            for unit in 0..self.units.len() {
+                worked |= self.process(now, unit, host, port);
+            }
         }
         worked
     }
@@ -95,14 +103,20 @@ impl<P: Port> Nic<P> {
 
     /// Lets a processing unit work on the packets that have reached it.
     #[inline(always)]
-    fn process<H: Host>(&mut self, now: Instant, unit: usize, host: &mut H, port: &mut P) {
-        while let Some(inbound) = self.units[unit].inbound.pop(now) {
+    fn process<H: Host>(&mut self, now: Instant, unit: usize, host: &mut H, port: &mut P) -> bool {
+        let mut worked = false;
+        while !self.completion_edge.is_nearly_full() {
+            let Some(inbound) = self.units[unit].inbound.pop(now) else {
+                break;
+            };
             match inbound.qp {
                 Some(index) => self.deliver(now, unit, index, &inbound, host),
                 None => self.fan_out(now, unit, &inbound, host),
             }
             port.release(inbound.frame);
+            worked = true;
         }
+        worked
     }
 
     /// Gives a datagram to all queue pairs of a group but the one that sent it.
@@ -145,10 +159,7 @@ impl<P: Port> Nic<P> {
         inbound: &Inbound<P::Frame>,
         host: &mut H,
     ) {
-        let mut dma = Dma {
-            host,
-            counters: &mut self.counters,
-        };
+        let mut dma = Dma::new(host, &mut self.counters, now);
         if self.qps.touch(index, &mut dma).is_err() {
             self.bar.stop(FatalSyndrome::CONTEXT_TABLE_DMA);
             return;
@@ -156,6 +167,10 @@ impl<P: Port> Nic<P> {
         let Some(qp) = self.qps.get_mut(index) else {
             return;
         };
+        if T::IS_TIMED {
+            dma.at = dma.at.max(qp.progress.ready);
+            dma.visible = qp.progress.visible;
+        }
         let mut blocks = MemoryBlocks {
             memory: &mut self.memory,
             srqs: &mut self.srqs,
@@ -164,6 +179,8 @@ impl<P: Port> Nic<P> {
             srq_event: None,
         };
         self.units[unit].receive(now, qp, inbound, &mut blocks);
+        qp.progress.ready = blocks.dma.at;
+        qp.progress.visible = blocks.dma.visible;
         if let Some((kind, number)) = blocks.srq_event {
             let eqn = ASYNC_EQN;
             self.raise(now, Event { eqn, kind, number });

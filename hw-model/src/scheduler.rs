@@ -1,48 +1,59 @@
-//! Which queue pair runs next: round robin over those that have work.
+//! Which queue pair runs next: for each processing unit, round robin over those of its queue pairs
+//! that have work.
 
 use crate::queue_pair::QueuePair;
 use std::collections::VecDeque;
 
-/// The list of queue pairs that have work.
-#[derive(Debug, Default)]
+/// The queue pairs that have work, a list for each processing unit.
+#[derive(Debug)]
 pub struct Scheduler {
-    active: VecDeque<u32>,
+    active: Vec<VecDeque<u32>>,
 }
 
 impl Scheduler {
-    /// Puts a queue pair at the end of the list, once.
+    /// Nobody has work.
+    pub fn new(units: usize) -> Self {
+        Self {
+            active: vec![VecDeque::new(); units.max(1)],
+        }
+    }
+
+    /// The processing unit to which the queue pair at `index` is pinned.
+    #[inline]
+    pub fn unit_of(&self, index: u32) -> usize {
+        index as usize % self.active.len()
+    }
+
+    /// Puts a queue pair at the end of the list of its unit, once.
     #[inline]
     pub fn activate(&mut self, qp: &mut QueuePair) {
         if !qp.scheduled {
             qp.scheduled = true;
-            self.active.push_back(qp.index);
+            let unit = self.unit_of(qp.index);
+            self.active[unit].push_back(qp.index);
         }
     }
 
-    /// Takes the index of the next queue pair. It may have been destroyed since.
+    /// Takes the index of the next queue pair of `unit`. It may have been destroyed since.
     #[inline]
-    pub fn take_next(&mut self) -> Option<u32> {
-        self.active.pop_front()
+    pub fn take_next(&mut self, unit: usize) -> Option<u32> {
+        self.active[unit].pop_front()
     }
 
-    /// Queue pairs in the list.
+    /// Queue pairs in the list of `unit`.
     #[inline]
-    pub fn len(&self) -> usize {
-        self.active.len()
+    pub fn len(&self, unit: usize) -> usize {
+        self.active[unit].len()
     }
 
-    /// Whether nobody has work.
-    pub fn is_empty(&self) -> bool {
-        self.active.is_empty()
-    }
-
-    /// Takes a destroyed queue pair out of the list.
+    /// Takes a destroyed queue pair out of its list.
     pub fn remove(&mut self, index: u32) {
-        self.active.retain(|active| *active != index);
+        let unit = self.unit_of(index);
+        self.active[unit].retain(|active| *active != index);
     }
 
     /// Forgets everything (reset).
     pub fn clear(&mut self) {
-        self.active.clear();
+        self.active.iter_mut().for_each(VecDeque::clear);
     }
 }

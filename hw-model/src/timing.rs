@@ -1,71 +1,87 @@
 //! The only place that knows what work costs.
 //!
-//! Blocks report the work that they did; [`Timing::cost`] turns it into time, which is charged on
-//! the edge that carries the result to the next block. In the *functional* preset every cost is
-//! zero; it is not a second code path.
+//! Blocks report the work that they did; a [`Timing`] turns it into time, which is charged on the
+//! edge that carries the result to the next block. In the *functional* model every cost is zero;
+//! it is not a second code path.
 
-use ferroce_transport::Duration;
+use ferroce_transport::{Duration, Instant};
 
-/// The edges between blocks.
+/// How far ahead of time a block plans its work. Who comes later and is ready earlier waits no
+/// longer than this; the shorter it is, the more often the NIC has to be asked.
+pub const PLANNING_HORIZON: Duration = Duration::from_ns(200);
+
+/// A block that takes time. Those of a processing unit carry its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EdgeName {
+pub enum Stage {
     /// BAR2 decode to scheduler.
     Doorbell,
-    /// WQE fetch to processing unit.
-    SendWqe,
-    /// Processing unit to packetizer.
-    Outbound,
-    /// Packetizer to MAC.
-    Egress,
-    /// MAC to depacketizer.
-    Ingress,
-    /// Depacketizer to processing unit.
-    Inbound,
-    /// Processing unit to CQE writer.
+    /// Blocks that a WQE fetch has read, to WQEs.
+    Fetch,
+    /// A packet of a requester or responder, in its processing unit.
+    Transmit(u8),
+    /// Headers and payload to a frame.
+    Packetize,
+    /// A frame through the MAC onto the cable.
+    MacTransmit,
+    /// A frame from the cable through the MAC.
+    MacReceive,
+    /// A received packet, from the depacketizer through its processing unit.
+    Receive(u8),
+    /// A completion, from the processing unit to the CQE writer.
     Completion,
-    /// CQE writer and others to event queue.
+    /// An event on its way to its event queue.
     Event,
+    /// An atomic operation of a peer.
+    Atomic,
 }
 
-/// Work that a block did for one item.
+/// Work that a block does for one item.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Bytes that passed through the block.
+    /// Bytes that pass through the block.
     pub bytes: u32,
-    /// Bytes moved over PCIe.
-    pub dma_bytes: u32,
-    /// DMA reads that the block had to wait for.
-    pub dma_reads: u16,
-    /// DMA writes that the block posted.
-    pub dma_writes: u16,
-    /// Look-ups in a cache.
-    pub lookups: u16,
-    /// Look-ups that missed.
-    pub misses: u16,
+    /// Messages, or WQEs, that begin with the item.
+    pub messages: u32,
 }
 
-/// What an item costs on an edge.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Cost {
-    /// How long the block is busy before it can take the next item.
-    pub occupancy: Duration,
-    /// How long the item takes from start of service to delivery.
-    pub latency: Duration,
-}
-
-/// A preset: all costs of a card.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Timing {
-    /// Nothing costs anything: the model shows what a card does, not when.
-    Functional,
-}
-
-impl Timing {
-    /// What `work` costs on the edge `name`.
+impl Work {
+    /// Passing `bytes` on.
     #[inline]
-    pub fn cost(&self, _name: EdgeName, _work: &Work) -> Cost {
-        match self {
-            Timing::Functional => Cost::default(),
-        }
+    pub const fn bytes(bytes: u32) -> Self {
+        Self { bytes, messages: 0 }
+    }
+}
+
+/// What a card needs for its work: the clocks of all blocks.
+pub trait Timing: std::fmt::Debug {
+    /// Whether anything costs anything. If not, what the blocks have done is there at once.
+    const IS_TIMED: bool;
+
+    /// Puts `work` through `stage`; returns when the result leaves it.
+    ///
+    /// What is to be worked on is there at `at`, which may be later than `now` when it has to be
+    /// read from host memory first. The block's time is reserved from `now` on, so that others
+    /// who are ready earlier do not wait behind it.
+    fn serve(&mut self, now: Instant, at: Instant, stage: Stage, work: Work) -> Instant;
+
+    /// When `stage` could take more work.
+    fn free_at(&self, stage: Stage) -> Instant;
+}
+
+/// Nothing costs anything: the model shows what a card does, not when.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Functional;
+
+impl Timing for Functional {
+    const IS_TIMED: bool = false;
+
+    #[inline(always)]
+    fn serve(&mut self, _now: Instant, at: Instant, _stage: Stage, _work: Work) -> Instant {
+        at
+    }
+
+    #[inline(always)]
+    fn free_at(&self, _stage: Stage) -> Instant {
+        Instant::ZERO
     }
 }

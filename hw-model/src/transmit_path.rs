@@ -11,37 +11,94 @@ use crate::packetizer::{Packetized, packetize};
 use crate::port::Port;
 use crate::processing_unit::Outbound;
 use crate::queue_pair::QueuePair;
-use crate::timing::Work;
+use crate::timing::{Stage, Timing, Work};
 use ferroce_spec::counter::Counter;
 use ferroce_spec::register::FatalSyndrome;
 use ferroce_transport::{Instant, Payload, QpState};
 
-impl<P: Port> Nic<P> {
+impl<P: Port, T: Timing> Nic<P, T> {
     /// Queue pairs that have work: WQE fetch, transport, packetizer, MAC.
     #[inline(always)]
     pub(crate) fn transmit<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> bool {
         let mut worked = false;
         self.stalled = false;
-        for _ in 0..self.scheduler.len() {
-            if self.completion_edge.is_nearly_full() {
+        for unit in 0..self.units.len() {
+            worked |= self.serve_unit(now, unit, host, port);
+        }
+        self.mac.transmit(now, &mut self.timing, port);
+        worked
+    }
+
+    /// Gives the queue pairs of one processing unit that have work a turn each.
+    #[inline(always)]
+    fn serve_unit<H: Host>(
+        &mut self,
+        now: Instant,
+        unit: usize,
+        host: &mut H,
+        port: &mut P,
+    ) -> bool {
+        let mut worked = false;
+        if T::IS_TIMED && !self.units[unit].outbound.is_empty() {
+            worked |= self.packetize(now, unit, host, port);
+        }
+        for _ in 0..self.scheduler.len(unit) {
+            if self.completion_edge.is_nearly_full() || self.is_paused(now, unit) {
                 break;
             }
-            let Some(index) = self.scheduler.take_next() else {
+            let Some(index) = self.scheduler.take_next(unit) else {
                 break;
             };
             worked |= self.serve(now, index, host, port);
         }
-        self.mac.transmit(now, port);
+        worked
+    }
+
+    /// Whether a processing unit waits for its clock, or for the MAC.
+    #[inline]
+    fn is_paused(&mut self, now: Instant, unit: usize) -> bool {
+        T::IS_TIMED && (self.is_egress_blocked() || self.units[unit].is_busy(now, &self.timing))
+    }
+
+    /// Whether the MAC has enough to send. Once it has, it stays so until half of it has left.
+    #[inline]
+    fn is_egress_blocked(&mut self) -> bool {
+        if self.egress_blocked {
+            self.egress_blocked = self.mac.egress.is_nearly_full();
+        } else {
+            self.egress_blocked = self.mac.egress.is_full();
+        }
+        self.egress_blocked
+    }
+
+    /// WQE fetches that have ended.
+    #[inline]
+    pub(crate) fn land_fetches(&mut self, now: Instant) -> bool {
+        if !T::IS_TIMED {
+            return false;
+        }
+        let mut worked = false;
+        while let Some(index) = self
+            .fetch
+            .land(now, &mut self.qps, &self.gids, &mut self.counters)
+        {
+            self.after_command(now, index);
+            worked = true;
+        }
+        while let Some(index) = self.fetch.next_waiting() {
+            if let Some(qp) = self.qps.get_mut(index) {
+                qp.fetching = false;
+            }
+            self.after_command(now, index);
+            worked = true;
+        }
         worked
     }
 
     /// Gives one queue pair its turn. True: something moved.
     #[inline(always)]
     fn serve<H: Host>(&mut self, now: Instant, index: u32, host: &mut H, port: &mut P) -> bool {
-        let mut dma = Dma {
-            host,
-            counters: &mut self.counters,
-        };
+        let mut dma = Dma::new(host, &mut self.counters, now);
         if self.qps.touch(index, &mut dma).is_err() {
             self.bar.stop(FatalSyndrome::CONTEXT_TABLE_DMA);
             return false;
@@ -50,11 +107,18 @@ impl<P: Port> Nic<P> {
             return false;
         };
         qp.scheduled = false;
-        let mut worked = self.fetch.fetch(now, qp, &self.gids, &mut dma);
+        if T::IS_TIMED {
+            dma.at = dma.at.max(qp.progress.ready);
+        }
+        let mut worked = self
+            .fetch
+            .fetch(now, qp, &self.gids, &mut dma, &mut self.timing);
         worked |= flush_receives(qp);
         worked |= local_operation::carry_out(now, qp, &mut self.memory, &mut dma);
-        let unit = index as usize % self.units.len();
-        self.units[unit].transmit(now, qp, self.config.quantum_packets, &self.config.timing);
+        qp.progress.ready = dma.at;
+        let (at, quantum) = (dma.at, self.config.quantum_packets);
+        let unit = self.scheduler.unit_of(index);
+        self.units[unit].transmit(now, at, qp, quantum, &mut self.timing);
         worked |= self.packetize(now, unit, host, port);
         worked |= self.acknowledge_behind(now, index, host, port);
         self.settle(now, index);
@@ -79,8 +143,9 @@ impl<P: Port> Nic<P> {
         }
         qp.acknowledge_behind = false;
         qp.transport.flush_acknowledge();
-        let unit = index as usize % self.units.len();
-        self.units[unit].transmit(now, qp, 1, &self.config.timing);
+        let at = qp.progress.ready.max(now);
+        let unit = self.scheduler.unit_of(index);
+        self.units[unit].transmit(now, at, qp, 1, &mut self.timing);
         self.packetize(now, unit, host, port)
     }
 
@@ -96,18 +161,18 @@ impl<P: Port> Nic<P> {
         let mut worked = false;
         loop {
             if self.mac.egress.is_full() {
-                self.mac.transmit(now, port);
+                self.mac.transmit(now, &mut self.timing, port);
             }
             if self.mac.egress.is_full() {
                 break;
             }
-            let Some(Outbound {
-                qp: index,
-                transmit,
-            }) = self.units[unit].outbound.pop(now)
-            else {
+            let Some((ready, outbound)) = self.units[unit].outbound.pop_ahead() else {
                 break;
             };
+            let Outbound {
+                qp: index,
+                transmit,
+            } = outbound;
             let Some(qp) = self.qps.get_mut(index) else {
                 continue;
             };
@@ -116,10 +181,7 @@ impl<P: Port> Nic<P> {
                 qp.stalled.push_back(transmit);
                 continue;
             }
-            let mut dma = Dma {
-                host,
-                counters: &mut self.counters,
-            };
+            let mut dma = Dma::new(host, &mut self.counters, ready);
             let leaves = self.bar.link_up
                 && (!qp.is_datagram() || datagram::aim(qp, transmit.request, &self.gids));
             let srqn = shared_queue_of(&transmit.payload);
@@ -130,11 +192,11 @@ impl<P: Port> Nic<P> {
             };
             match packetized {
                 Packetized::Frame(frame) => {
-                    let work = Work {
-                        bytes: frame.as_ref().len() as u32,
-                        ..Work::default()
-                    };
-                    self.mac.egress.push(now, &self.config.timing, &work, frame);
+                    let work = Work::bytes(frame.as_ref().len() as u32);
+                    let departure = self.timing.serve(now, dma.at, Stage::Packetize, work);
+                    // Packets of one queue pair leave in their order.
+                    qp.progress.departure = departure.max(qp.progress.departure);
+                    self.mac.egress.push(qp.progress.departure, frame);
                     outcome::packet_left(now, qp, &transmit);
                     worked = true;
                 }
@@ -170,7 +232,7 @@ impl<P: Port> Nic<P> {
             qp.transport.flush_acknowledge();
             if qp.transport.has_transmit() {
                 self.serve(now, index, host, port);
-                self.mac.transmit(now, port);
+                self.mac.transmit(now, &mut self.timing, port);
             }
         }
     }

@@ -1,10 +1,13 @@
 //! WQE fetch: reads blocks of 64 bytes from a send queue's ring and hands WQEs to the transport.
 
+use crate::counters::Counters;
 use crate::datagram;
 use crate::dma::Dma;
 use crate::host::Host;
 use crate::nic::MAX_GIDS;
-use crate::queue_pair::QueuePair;
+use crate::queue::Edge;
+use crate::queue_pair::{QueuePair, QueuePairs};
+use crate::timing::{Stage, Timing, Work};
 use crate::wqe::{SendPayload, SendWqe, WqeError, block_count, decode};
 use ferroce_spec::context::AddressEntry;
 use ferroce_spec::counter::Counter;
@@ -12,72 +15,178 @@ use ferroce_spec::wqe::{BLOCK_SIZE, MAX_BLOCKS};
 use ferroce_transport::{
     CompletionStatus, Destination, Instant, QpState, SendOperation, SendRequest,
 };
+use ferroce_wire::Qpn;
+use std::collections::VecDeque;
 
-/// The fetch engine and its line buffer.
+/// A fetch that is under way.
+#[derive(Debug)]
+struct Fetch {
+    /// Index of the queue pair.
+    qp: u32,
+    /// Which incarnation of it.
+    qpn: Qpn,
+    /// The buffer that the blocks are read into.
+    slot: usize,
+    /// Blocks that are read.
+    blocks: u32,
+}
+
+/// The fetch engine: a few fetches at a time, each with a buffer of its own; one for each queue
+/// pair at most.
 #[derive(Debug)]
 pub struct WqeFetch {
-    buffer: Box<[u8]>,
+    buffers: Vec<Box<[u8]>>,
+    free: Vec<usize>,
+    under_way: Edge<Fetch>,
+    /// Queue pairs that wait for a buffer.
+    waiting: VecDeque<u32>,
 }
 
 impl WqeFetch {
-    /// An engine that reads up to `blocks` blocks at a time, at least one whole WQE.
-    pub fn new(blocks: u32) -> Self {
+    /// An engine with `slots` buffers that reads up to `blocks` blocks at a time, at least one
+    /// whole WQE.
+    pub fn new(blocks: u32, slots: usize) -> Self {
         let blocks = (blocks as usize).max(MAX_BLOCKS);
+        let slots = slots.max(1);
         Self {
-            buffer: vec![0; blocks * BLOCK_SIZE].into_boxed_slice(),
+            buffers: vec![vec![0; blocks * BLOCK_SIZE].into_boxed_slice(); slots],
+            free: (0..slots).collect(),
+            under_way: Edge::new(slots),
+            waiting: VecDeque::new(),
         }
     }
 
-    /// Fetches one batch of WQEs of `qp`. True: something was fetched.
-    pub fn fetch<H: Host>(
+    /// Fetches one batch of WQEs of `qp`. True: something was fetched, or is being.
+    #[inline]
+    pub fn fetch<H: Host, T: Timing>(
         &mut self,
         now: Instant,
         qp: &mut QueuePair,
         gids: &[AddressEntry; MAX_GIDS],
         dma: &mut Dma<'_, H>,
+        timing: &mut T,
     ) -> bool {
         let runs = matches!(
             qp.transport.state(),
             QpState::Rts | QpState::Sqe | QpState::Err
         );
-        if !runs || qp.send.waiting() == 0 || !qp.transport.can_accept_send() {
+        let idle = !runs || qp.fetching || qp.send.waiting() == 0;
+        if idle || !qp.transport.can_accept_send() {
             return false;
         }
+        let Some(slot) = self.free.last().copied() else {
+            qp.fetching = true;
+            self.waiting.push_back(qp.index);
+            return false;
+        };
         let blocks = qp
             .send
             .waiting()
-            .min((self.buffer.len() / BLOCK_SIZE) as u32);
-        let bytes = &mut self.buffer[..blocks as usize * BLOCK_SIZE];
+            .min((self.buffers[slot].len() / BLOCK_SIZE) as u32);
+        let bytes = &mut self.buffers[slot][..blocks as usize * BLOCK_SIZE];
         dma.counters.add(Counter::wqe_fetches, 1);
         dma.counters.add(Counter::wqe_blocks, u64::from(blocks));
-        if read_blocks(qp, bytes, dma).is_err() {
+        // What is fetched already is sent meanwhile: the cursor of the queue pair does not move.
+        let start = dma.at;
+        let is_read = read_blocks(qp, bytes, dma);
+        let arrival = std::mem::replace(&mut dma.at, start);
+        if is_read.is_err() {
             reject(now, qp, CompletionStatus::LocalQpOperation);
             return true;
         }
-        let mut rest = &bytes[..];
-        while !rest.is_empty() && qp.transport.can_accept_send() {
-            match accept(now, qp, gids, rest) {
-                Ok(used) => rest = &rest[used..],
-                // The rest of this WQE was rung but lies behind the batch: next time.
-                Err(WqeError::Blocks(b))
-                    if usize::from(b) <= MAX_BLOCKS
-                        && b > 0
-                        && u32::from(b) <= qp.send.waiting() =>
-                {
-                    break;
-                }
-                Err(error) => {
-                    dma.counters.add(Counter::wqe_errors, 1);
-                    let status = match error {
-                        WqeError::Length => CompletionStatus::LocalLength,
-                        _ => CompletionStatus::LocalQpOperation,
-                    };
-                    reject(now, qp, status);
-                    break;
-                }
+        let work = Work {
+            bytes: bytes.len() as u32,
+            messages: blocks,
+        };
+        let ready = timing.serve(now, arrival, Stage::Fetch, work);
+        if ready <= now {
+            accept_batch(now, qp, gids, bytes, dma.counters);
+            return true;
+        }
+        self.free.pop();
+        qp.fetching = true;
+        let fetch = Fetch {
+            qp: qp.index,
+            qpn: qp.qpn,
+            slot,
+            blocks,
+        };
+        self.under_way.push(ready, fetch);
+        true
+    }
+
+    /// Hands the WQEs of a fetch that has ended to the transport; returns the index of their queue
+    /// pair, which may have been destroyed meanwhile.
+    pub fn land(
+        &mut self,
+        now: Instant,
+        qps: &mut QueuePairs,
+        gids: &[AddressEntry; MAX_GIDS],
+        counters: &mut Counters,
+    ) -> Option<u32> {
+        let fetch = self.under_way.pop(now)?;
+        self.free.push(fetch.slot);
+        // A queue pair that was reset or destroyed since does not wait for it any more.
+        let owner = qps.find(fetch.qpn).filter(|qp| qp.fetching);
+        if let Some(qp) = owner {
+            qp.fetching = false;
+            let bytes = &self.buffers[fetch.slot][..fetch.blocks as usize * BLOCK_SIZE];
+            accept_batch(now, qp, gids, bytes, counters);
+        }
+        Some(fetch.qp)
+    }
+
+    /// Takes the next queue pair that waits for a buffer, if there is one now.
+    pub fn next_waiting(&mut self) -> Option<u32> {
+        if self.free.is_empty() {
+            return None;
+        }
+        self.waiting.pop_front()
+    }
+
+    /// When the next fetch ends.
+    #[inline]
+    pub fn next_delivery(&self) -> Option<Instant> {
+        self.under_way.next_delivery()
+    }
+
+    /// Forgets all fetches (reset).
+    pub fn clear(&mut self) {
+        self.under_way.clear(drop);
+        self.waiting.clear();
+        self.free = (0..self.buffers.len()).collect();
+    }
+}
+
+/// Posts the WQEs of a batch of blocks, as far as the transport takes them.
+#[inline]
+fn accept_batch(
+    now: Instant,
+    qp: &mut QueuePair,
+    gids: &[AddressEntry; MAX_GIDS],
+    bytes: &[u8],
+    counters: &mut Counters,
+) {
+    let mut rest = bytes;
+    while !rest.is_empty() && qp.transport.can_accept_send() {
+        match accept(now, qp, gids, rest) {
+            Ok(used) => rest = &rest[used..],
+            // The rest of this WQE was rung but lies behind the batch: next time.
+            Err(WqeError::Blocks(b))
+                if usize::from(b) <= MAX_BLOCKS && b > 0 && u32::from(b) <= qp.send.waiting() =>
+            {
+                break;
+            }
+            Err(error) => {
+                counters.add(Counter::wqe_errors, 1);
+                let status = match error {
+                    WqeError::Length => CompletionStatus::LocalLength,
+                    _ => CompletionStatus::LocalQpOperation,
+                };
+                reject(now, qp, status);
+                break;
             }
         }
-        true
     }
 }
 

@@ -4,12 +4,13 @@ mod common;
 
 use common::{Machine, REGION_START, TestHost, all_rights, connected, run_both};
 use ferroce_model::dma::Dma;
-use ferroce_model::{Counters, DmaAtomic, DmaError, Doorbell, Host};
+use ferroce_model::{Counters, DmaAtomic, DmaError, Doorbell, Host, WriteOrder};
 use ferroce_spec::command::CommandOpcode;
 use ferroce_spec::context::{AccessRights, MemoryEntry, MemoryEntryWord, PathMtuCode};
 use ferroce_spec::counter::Counter;
 use ferroce_spec::cqe::{Cqe, CqeOpcode, CqeStatus};
 use ferroce_spec::wqe::DataSegment;
+use ferroce_transport::Instant;
 
 fn atomic_rights() -> AccessRights {
     let mut rights = all_rights();
@@ -104,19 +105,34 @@ fn many_adds_count_each_once_although_frames_are_lost() {
 struct PlainHost(TestHost);
 
 impl Host for PlainHost {
-    fn dma_read(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError> {
-        self.0.dma_read(iova, destination)
+    fn dma_read(
+        &mut self,
+        at: Instant,
+        iova: u64,
+        destination: &mut [u8],
+    ) -> Result<Instant, DmaError> {
+        self.0.dma_read(at, iova, destination)
     }
 
-    fn dma_write(&mut self, iova: u64, source: &[u8]) -> Result<(), DmaError> {
-        self.0.dma_write(iova, source)
+    fn dma_write(
+        &mut self,
+        order: WriteOrder,
+        iova: u64,
+        source: &[u8],
+    ) -> Result<Instant, DmaError> {
+        self.0.dma_write(order, iova, source)
     }
 
-    fn dma_write_descriptor(&mut self, iova: u64, words: &[u64]) -> Result<(), DmaError> {
-        self.0.dma_write_descriptor(iova, words)
+    fn dma_write_descriptor(
+        &mut self,
+        order: WriteOrder,
+        iova: u64,
+        words: &[u64],
+    ) -> Result<Instant, DmaError> {
+        self.0.dma_write_descriptor(order, iova, words)
     }
 
-    fn interrupt(&mut self, _vector: u16) {}
+    fn interrupt(&mut self, _order: WriteOrder, _vector: u16) {}
 
     fn next_doorbell(&mut self) -> Option<Doorbell> {
         None
@@ -126,10 +142,8 @@ impl Host for PlainHost {
 #[test]
 fn without_atomic_ops_of_the_host_the_nic_reads_and_writes() {
     let mut host = PlainHost(TestHost::new());
-    let mut dma = Dma {
-        host: &mut host,
-        counters: &mut Counters::new(),
-    };
+    let mut counters = Counters::new();
+    let mut dma = Dma::new(&mut host, &mut counters, Instant::ZERO);
     let add = DmaAtomic::FetchAdd { add: 2 };
     assert_eq!(dma.atomic(64, add, false), Ok(0));
     assert_eq!(dma.atomic(64, add, false), Ok(2));

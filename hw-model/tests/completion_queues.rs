@@ -4,7 +4,6 @@ mod common;
 
 use common::objects::{Request, TestCq, TestQp};
 use common::{Machine, connected, place, run_both};
-use ferroce_model::Host;
 use ferroce_spec::command::{CommandOpcode, CommandStatus};
 use ferroce_spec::context::{CqContext, PathMtuCode, ServiceCode};
 use ferroce_spec::counter::Counter;
@@ -68,7 +67,7 @@ impl Scene {
     fn resize(&mut self, base: u64, log_size: u8) -> Result<u64, CommandStatus> {
         self.a
             .host
-            .dma_write(base, &vec![0xff; 32 << log_size])
+            .write(base, &vec![0xff; 32 << log_size])
             .expect("mapped");
         let result = self.modify(CqContext {
             base,

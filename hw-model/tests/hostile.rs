@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Machine, REGION_START, cable, connected, place};
-use ferroce_model::{Doorbell, Host};
+use ferroce_model::Doorbell;
 use ferroce_spec::context::PathMtuCode;
 use ferroce_spec::register::{BAR0_SIZE, Control, offset};
 use ferroce_spec::wqe::SendOpcode;
@@ -66,13 +66,13 @@ proptest! {
     ) {
         let (mut a, mut b) = connected(PathMtuCode::MTU_256);
         a.post(SendOpcode::RDMA_WRITE, Some((REGION_START, b.key)), a.segment(0, 300));
-        a.host.dma_write(place::SQ + 64, &bytes).expect("mapped");
+        a.host.write(place::SQ + 64, &bytes).expect("mapped");
         if let Some((opcode, blocks, segments)) = first_word {
             let word = opcode | blocks << 16 | segments << 24 | 1 << 8;
-            a.host.dma_write(place::SQ + 64, &word.to_le_bytes()).expect("mapped");
-            a.host.dma_write(place::SQ + 68, &1u32.to_le_bytes()).expect("mapped");
+            a.host.write(place::SQ + 64, &word.to_le_bytes()).expect("mapped");
+            a.host.write(place::SQ + 68, &1u32.to_le_bytes()).expect("mapped");
         }
-        a.host.dma_write(place::RQ, &bytes).expect("mapped");
+        a.host.write(place::RQ, &bytes).expect("mapped");
         let value = ferroce_spec::doorbell::DoorbellValue::new(
             ferroce_spec::doorbell::DoorbellKind::SEND_QUEUE, a.qpn, 1 + blocks,
         );

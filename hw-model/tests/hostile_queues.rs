@@ -5,7 +5,6 @@ mod common;
 
 use common::objects::{LOG_SIZE, Q_KEY, Request, TestQp, TestSrq};
 use common::{Machine, cable, place, run_both};
-use ferroce_model::Host;
 use ferroce_model::cache::CacheShape;
 use ferroce_spec::command::{
     ANY_STATE, CommandOpcode, CommandStatus, ModifyQp, MulticastGroup, QpAttributeMask,
@@ -135,7 +134,7 @@ proptest! {
             bytes.resize(16, head.as_bytes()[0]);
             bytes.extend(first.as_bytes());
             bytes.extend(second.as_bytes());
-            s.b.host.dma_write(at, &bytes).expect("mapped");
+            s.b.host.write(at, &bytes).expect("mapped");
         }
         for (step, which) in order.into_iter().enumerate() {
             let producer = producers[step % producers.len()];
@@ -172,7 +171,7 @@ proptest! {
         let mut wqe = head.as_bytes().to_vec();
         wqe.extend(&bytes[16..]);
         let (base, slot) = (s.senders[which].send_base, s.senders[which].send_slot);
-        s.a.host.dma_write(base, &wqe).expect("mapped");
+        s.a.host.write(base, &wqe).expect("mapped");
         s.senders[which].producer = u32::from(blocks);
         let data = [s.b.segment(0, 400)];
         s.b.post_shared(&mut s.srq, 1, &data);
@@ -200,7 +199,7 @@ proptest! {
                 let _ = machine.command(CommandOpcode::QUERY_CQ, cqn, &[0u8; 64]);
                 let _ = machine.command(CommandOpcode::QUERY_SRQ, srqn, &[0u8; 64]);
                 let at = table + number * 64 + word * 8;
-                machine.host.dma_write(at, value.as_bytes()).expect("mapped");
+                machine.host.write(at, value.as_bytes()).expect("mapped");
             }
             let data = [s.b.segment(0, 400)];
             s.b.post_shared(&mut s.srq, 1, &data);

@@ -3,7 +3,6 @@
 mod common;
 
 use common::{Machine, REGION_START, all_rights, connected, place, run_both};
-use ferroce_model::Host;
 use ferroce_spec::command::{CommandOpcode, CommandStatus};
 use ferroce_spec::context::{
     AccessRights, MemoryEntry, MemoryEntryWord, PathMtuCode, TranslationEntry,
@@ -202,7 +201,7 @@ fn region_that_is_registered_anew_is_reached_under_its_new_key_only() {
     for page in 0..8u64 {
         let entry = TranslationEntry::new(place::DATA + (7 - page) * 4096);
         let iova = place::MTT + 2048 + page * 8;
-        b.host.dma_write(iova, entry.as_bytes()).expect("mapped");
+        b.host.write(iova, entry.as_bytes()).expect("mapped");
     }
     let mut pages = MemoryEntryWord::default();
     pages.set_log_page_size(12);
@@ -240,7 +239,7 @@ fn pages_that_share_a_line_of_the_translation_cache_are_seen_when_they_are_regis
     for page in 0..8u64 {
         let iova = place::MTT + 2048 + page * 8;
         let entry = TranslationEntry::new(place::DATA + page * 4096);
-        b.host.dma_write(iova, entry.as_bytes()).expect("mapped");
+        b.host.write(iova, entry.as_bytes()).expect("mapped");
         let one = MemoryEntry {
             translation: 256 + page,
             ..region(pages, 4096)

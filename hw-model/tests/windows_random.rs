@@ -4,7 +4,6 @@ mod common;
 
 use common::memory_unit::*;
 use common::place;
-use ferroce_model::Host;
 use ferroce_model::mpt::index_of;
 use ferroce_spec::context::AccessRights;
 use ferroce_spec::wqe::BindSegment;
@@ -95,9 +94,7 @@ fn run(unit: &mut Unit, regions: &[u32; 2], windows: &[u32; 4], action: Action) 
             on!(unit, |memory, dma| memory.release_windows(qpn, dma));
         }
         Action::Scramble { at, value } => {
-            unit.host
-                .dma_write(at, &value.to_le_bytes())
-                .expect("mapped");
+            unit.host.write(at, &value.to_le_bytes()).expect("mapped");
         }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
 use ferroce_model::host::DmaAtomic;
-use ferroce_model::{DmaError, Doorbell, Host, Nic, NicConfig};
+use ferroce_model::{DmaError, Doorbell, Host, Nic, NicConfig, WriteOrder};
 use ferroce_transport::Instant;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -48,26 +48,47 @@ struct ProcessHost {
 
 impl Host for ProcessHost {
     #[inline]
-    fn dma_read(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError> {
-        self.memory.read(iova, destination)
+    fn dma_read(
+        &mut self,
+        at: Instant,
+        iova: u64,
+        destination: &mut [u8],
+    ) -> Result<Instant, DmaError> {
+        self.memory.read(iova, destination).map(|()| at)
     }
 
     #[inline]
-    fn dma_write(&mut self, iova: u64, source: &[u8]) -> Result<(), DmaError> {
-        self.memory.write(iova, source)
+    fn dma_write(
+        &mut self,
+        order: WriteOrder,
+        iova: u64,
+        source: &[u8],
+    ) -> Result<Instant, DmaError> {
+        self.memory.write(iova, source).map(|()| order.at)
     }
 
     #[inline]
-    fn dma_write_descriptor(&mut self, iova: u64, words: &[u64]) -> Result<(), DmaError> {
-        self.memory.write_descriptor(iova, words)
+    fn dma_write_descriptor(
+        &mut self,
+        order: WriteOrder,
+        iova: u64,
+        words: &[u64],
+    ) -> Result<Instant, DmaError> {
+        self.memory.write_descriptor(iova, words).map(|()| order.at)
     }
 
-    fn dma_atomic(&mut self, iova: u64, operation: DmaAtomic) -> Result<u64, DmaError> {
-        self.memory.atomic(iova, operation)
+    fn dma_atomic(
+        &mut self,
+        at: Instant,
+        iova: u64,
+        operation: DmaAtomic,
+    ) -> Result<(u64, Instant), DmaError> {
+        let original = self.memory.atomic(iova, operation)?;
+        Ok((original, at))
     }
 
     #[inline]
-    fn interrupt(&mut self, vector: u16) {
+    fn interrupt(&mut self, _order: WriteOrder, vector: u16) {
         self.raised |= 1u64.checked_shl(u32::from(vector)).unwrap_or(0);
     }
 

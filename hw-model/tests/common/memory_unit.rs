@@ -1,6 +1,7 @@
 //! A memory unit over a host's memory, without a NIC around it.
 
 use super::{TestHost, place};
+use ferroce_model::Counters;
 use ferroce_model::cache::CacheShape;
 use ferroce_model::device_memory::DeviceMemory;
 use ferroce_model::memory::MemoryUnit;
@@ -8,7 +9,6 @@ use ferroce_model::mpt::{Access, Mpt};
 use ferroce_model::mtt::Mtt;
 use ferroce_model::protection::ProtectionFault;
 use ferroce_model::window::{Binder, BoundWindows};
-use ferroce_model::{Counters, Host};
 use ferroce_spec::context::{AccessRights, MemoryEntry, MemoryEntryWord, TranslationEntry};
 use ferroce_spec::wqe::BindSegment;
 use zerocopy::IntoBytes;
@@ -36,10 +36,11 @@ pub struct Unit {
 macro_rules! on {
     ($unit:expr, |$memory:ident, $dma:ident| $body:expr) => {{
         let $memory = &mut $unit.memory;
-        let $dma = &mut ferroce_model::dma::Dma {
-            host: &mut $unit.host,
-            counters: &mut $unit.counters,
-        };
+        let $dma = &mut ferroce_model::dma::Dma::new(
+            &mut $unit.host,
+            &mut $unit.counters,
+            ferroce_transport::Instant::ZERO,
+        );
         $body
     }};
 }
@@ -63,7 +64,7 @@ impl Unit {
         for page in 0..4u64 {
             // Pages in reverse order: a window must not take them for contiguous.
             let entry = TranslationEntry::new(place::DATA + (3 - page) * 4096);
-            host.dma_write(place::MTT + page * 8, entry.as_bytes())
+            host.write(place::MTT + page * 8, entry.as_bytes())
                 .expect("mapped");
         }
         Self {

@@ -8,7 +8,7 @@ pub mod objects;
 pub mod requests;
 
 use ferroce_model::port::{Port, Reservation, Route};
-use ferroce_model::{DmaAtomic, DmaError, Doorbell, Host, Nic, NicConfig};
+use ferroce_model::{DmaAtomic, DmaError, Doorbell, Host, Nic, NicConfig, WriteOrder};
 use ferroce_spec::command::{
     ANY_STATE, CommandCompletion, CommandEntry, CommandOpcode, CommandStatus, ContextTables,
     ModifyQp, QpAttributeMask, input_size, output_size,
@@ -59,6 +59,12 @@ impl TestHost {
         self.memory.get_mut(start..end).ok_or(error)
     }
 
+    /// Writes memory, as software does.
+    pub fn write(&mut self, iova: u64, source: &[u8]) -> Result<(), DmaError> {
+        self.range(iova, source.len())?.copy_from_slice(source);
+        Ok(())
+    }
+
     pub fn read<T: FromBytes>(&self, iova: u64) -> T {
         T::read_from_prefix(&self.memory[iova as usize..])
             .expect("inside of memory")
@@ -67,30 +73,50 @@ impl TestHost {
 }
 
 impl Host for TestHost {
-    fn dma_read(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError> {
+    fn dma_read(
+        &mut self,
+        at: Instant,
+        iova: u64,
+        destination: &mut [u8],
+    ) -> Result<Instant, DmaError> {
         destination.copy_from_slice(self.range(iova, destination.len())?);
-        Ok(())
+        Ok(at)
     }
 
-    fn dma_write(&mut self, iova: u64, source: &[u8]) -> Result<(), DmaError> {
-        self.range(iova, source.len())?.copy_from_slice(source);
-        Ok(())
+    fn dma_write(
+        &mut self,
+        order: WriteOrder,
+        iova: u64,
+        source: &[u8],
+    ) -> Result<Instant, DmaError> {
+        self.write(iova, source)?;
+        Ok(order.at)
     }
 
-    fn dma_write_descriptor(&mut self, iova: u64, words: &[u64]) -> Result<(), DmaError> {
-        self.dma_write(iova, words.as_bytes())
+    fn dma_write_descriptor(
+        &mut self,
+        order: WriteOrder,
+        iova: u64,
+        words: &[u64],
+    ) -> Result<Instant, DmaError> {
+        self.dma_write(order, iova, words.as_bytes())
     }
 
-    fn dma_atomic(&mut self, iova: u64, operation: DmaAtomic) -> Result<u64, DmaError> {
+    fn dma_atomic(
+        &mut self,
+        at: Instant,
+        iova: u64,
+        operation: DmaAtomic,
+    ) -> Result<(u64, Instant), DmaError> {
         assert_eq!(iova % 8, 0, "AtomicOps are aligned");
         let mut bytes = [0; 8];
-        self.dma_read(iova, &mut bytes)?;
+        bytes.copy_from_slice(self.range(iova, 8)?);
         let original = u64::from_ne_bytes(bytes);
-        self.dma_write(iova, &operation.apply(original).to_ne_bytes())?;
-        Ok(original)
+        self.write(iova, &operation.apply(original).to_ne_bytes())?;
+        Ok((original, at))
     }
 
-    fn interrupt(&mut self, vector: u16) {
+    fn interrupt(&mut self, _order: WriteOrder, vector: u16) {
         self.interrupts.push(vector);
     }
 
@@ -146,7 +172,7 @@ impl Port for Cable {
         Reservation::Ready(vec![0; length])
     }
 
-    fn transmit(&mut self, frame: Vec<u8>) {
+    fn transmit(&mut self, _at: Instant, frame: Vec<u8>) {
         let destination = self.reserved.pop_front().expect("reserved before");
         if destination == self.own || self.groups.contains(&destination) {
             self.into.borrow_mut().push_back(frame.clone());
@@ -174,8 +200,8 @@ impl Port for Cable {
         self.reserved.pop_back();
     }
 
-    fn receive(&mut self) -> Option<Vec<u8>> {
-        self.into.borrow_mut().pop_front()
+    fn receive(&mut self, now: Instant) -> Option<(Instant, Vec<u8>)> {
+        Some((now, self.into.borrow_mut().pop_front()?))
     }
 
     fn release(&mut self, _frame: Vec<u8>) {}
@@ -295,12 +321,12 @@ impl Machine {
             ..CommandEntry::default()
         };
         self.host
-            .dma_write(place::INPUT, input.as_bytes())
+            .write(place::INPUT, input.as_bytes())
             .expect("inside of memory");
         let slot = u64::from(self.commands) % (1 << LOG_COMMANDS);
         let iova = place::COMMANDS + slot * CommandEntry::SIZE as u64;
         self.host
-            .dma_write(iova, entry.as_bytes())
+            .write(iova, entry.as_bytes())
             .expect("inside of memory");
         self.commands += 1;
         self.nic
@@ -402,7 +428,7 @@ impl Machine {
             let entry = TranslationEntry::new(place::DATA + page * 4096);
             let iova = place::MTT + page * 8;
             self.host
-                .dma_write(iova, entry.as_bytes())
+                .write(iova, entry.as_bytes())
                 .expect("inside of memory");
         }
         let mut word = MemoryEntryWord::default();
@@ -517,7 +543,7 @@ impl Machine {
         block.extend_from_slice(data.as_bytes());
         let slot = u64::from(self.producer) % (1 << LOG_BLOCKS);
         let iova = place::SQ + slot * BLOCK_SIZE as u64;
-        self.host.dma_write(iova, &block).expect("inside of memory");
+        self.host.write(iova, &block).expect("inside of memory");
         self.producer += 1;
         let (qpn, producer) = (self.qpn, self.producer);
         self.ring(
@@ -535,7 +561,7 @@ impl Machine {
         let slot = u64::from(self.receive_producer) % (1 << LOG_RECEIVES);
         let iova = place::RQ + (slot << LOG_STRIDE);
         self.host
-            .dma_write(iova, [data, end].as_bytes())
+            .write(iova, [data, end].as_bytes())
             .expect("inside of memory");
         self.receive_producer += 1;
         let (qpn, producer) = (self.qpn, self.receive_producer);
@@ -562,7 +588,7 @@ impl Machine {
         self.consumer += 1;
         let consumer = self.consumer;
         self.host
-            .dma_write(place::CONSUMER_RECORD, consumer.as_bytes())
+            .write(place::CONSUMER_RECORD, consumer.as_bytes())
             .expect("mapped");
         Some(cqe)
     }

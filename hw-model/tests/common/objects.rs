@@ -1,7 +1,6 @@
 //! More objects on a [`Machine`]: CQs, QPs of every service, shared receive queues, events.
 
 use super::{Machine, all_rights, place};
-use ferroce_model::Host;
 use ferroce_spec::command::{
     ANY_STATE, CommandOpcode, CommandStatus, ModifyQp, MulticastGroup, QpAttributeMask,
 };
@@ -124,7 +123,7 @@ impl Machine {
         cq.consumer = cq.consumer.wrapping_add(1);
         let consumer = cq.consumer;
         self.host
-            .dma_write(cq.record, consumer.as_bytes())
+            .write(cq.record, consumer.as_bytes())
             .expect("mapped");
         Some(cqe)
     }
@@ -185,7 +184,7 @@ impl Machine {
         }
         let slot = u64::from(srq.producer) % (1 << LOG_SIZE);
         let iova = srq.base + (slot << LOG_STRIDE);
-        self.host.dma_write(iova, &entry).expect("mapped");
+        self.host.write(iova, &entry).expect("mapped");
         srq.producer = srq.producer.wrapping_add(1);
         let kind = DoorbellKind::SHARED_RECEIVE_QUEUE;
         let value = DoorbellValue::new(kind, srq.srqn, srq.producer);
@@ -381,7 +380,7 @@ impl Machine {
         for block in bytes.chunks(BLOCK_SIZE) {
             let slot = u64::from(qp.producer) % (1 << LOG_SIZE);
             let iova = qp.send_base + slot * BLOCK_SIZE as u64;
-            self.host.dma_write(iova, block).expect("mapped");
+            self.host.write(iova, block).expect("mapped");
             qp.producer += 1;
         }
         let value = DoorbellValue::new(DoorbellKind::SEND_QUEUE, qp.qpn, qp.producer);
@@ -397,7 +396,7 @@ impl Machine {
         let slot = u64::from(qp.receive_producer) % (1 << LOG_SIZE);
         let iova = qp.receive_base + (slot << LOG_STRIDE);
         self.host
-            .dma_write(iova, [data, end].as_bytes())
+            .write(iova, [data, end].as_bytes())
             .expect("mapped");
         qp.receive_producer += 1;
         let kind = DoorbellKind::RECEIVE_QUEUE;

@@ -1,7 +1,6 @@
 //! Work requests other than those of one data segment: atomics, windows, invalidation.
 
 use super::{LOG_BLOCKS, Machine, SEND_SLOT, place};
-use ferroce_model::Host;
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use ferroce_spec::wqe::{
     AtomicSegment, BLOCK_SIZE, BindSegment, ControlSegment, ControlWord, DataSegment,
@@ -32,7 +31,7 @@ impl Machine {
         assert!(block.len() <= BLOCK_SIZE);
         let slot = u64::from(self.producer) % (1 << LOG_BLOCKS);
         let iova = place::SQ + slot * BLOCK_SIZE as u64;
-        self.host.dma_write(iova, &block).expect("inside of memory");
+        self.host.write(iova, &block).expect("inside of memory");
         self.producer += 1;
         let value = DoorbellValue::new(DoorbellKind::SEND_QUEUE, self.qpn, self.producer);
         self.ring(SEND_SLOT, value);

@@ -122,6 +122,14 @@ impl Sub<Instant> for Instant {
     }
 }
 
+impl Sub<Duration> for Instant {
+    type Output = Instant;
+    /// Saturates at the start of time.
+    fn sub(self, span: Duration) -> Instant {
+        Instant(self.0.saturating_sub(span.0))
+    }
+}
+
 impl Add for Duration {
     type Output = Duration;
     fn add(self, other: Duration) -> Duration {

@@ -14,6 +14,15 @@ pub struct Transmit {
     pub request: Option<u32>,
 }
 
+impl Transmit {
+    /// Whether it is the first packet of a request.
+    #[inline]
+    #[must_use]
+    pub const fn begins_request(&self) -> bool {
+        self.headers.bth.opcode.begins_request()
+    }
+}
+
 /// Where the payload of a packet comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Payload {

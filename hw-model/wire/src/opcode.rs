@@ -31,6 +31,16 @@ impl Opcode {
         Some(Self(transport.bits() << 5 | within_service))
     }
 
+    /// Whether it is the first packet of a request.
+    #[inline]
+    #[must_use]
+    pub const fn begins_request(self) -> bool {
+        match self.parse() {
+            Some(properties) => properties.is_request() && properties.starts_message(),
+            None => false,
+        }
+    }
+
     /// The lower five bits; None if the operation has no such position.
     const fn within_service(operation: Operation, position: Position) -> Option<u8> {
         Some(match (operation, position) {

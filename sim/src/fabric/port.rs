@@ -3,6 +3,7 @@
 use std::sync::atomic::{Ordering, fence};
 
 use ferroce_model::port::{Port, Reservation, Route};
+use ferroce_transport::Instant;
 use ferroce_wire::{Gid, Qpn};
 
 use super::registry::{Injected, PLACES, Place, Registry, places};
@@ -437,7 +438,7 @@ impl Port for FabricPort {
     }
 
     #[inline]
-    fn transmit(&mut self, frame: Frame) {
+    fn transmit(&mut self, _at: Instant, frame: Frame) {
         if let Some(capture) = &mut self.capture {
             capture.record(frame.as_ref(), true);
         }
@@ -457,7 +458,7 @@ impl Port for FabricPort {
     }
 
     #[inline]
-    fn receive(&mut self) -> Option<Frame> {
+    fn receive(&mut self, now: Instant) -> Option<(Instant, Frame)> {
         // Once around, and once more the first ring if only its burst was over.
         for _ in 0..=self.incoming.len() {
             let ring = self.incoming.get_mut(self.cursor)?;
@@ -467,7 +468,7 @@ impl Port for FabricPort {
                     if self.capture.is_some() {
                         self.record_received(&frame);
                     }
-                    return Some(frame);
+                    return Some((now, frame));
                 }
             }
             self.burst = 0;
@@ -557,7 +558,7 @@ mod tests {
         match from.reserve(route, bytes.len()) {
             Reservation::Ready(mut frame) => {
                 frame.as_mut().copy_from_slice(bytes);
-                from.transmit(frame);
+                from.transmit(Instant::ZERO, frame);
                 true
             }
             _ => false,
@@ -565,7 +566,7 @@ mod tests {
     }
 
     fn take(port: &mut FabricPort) -> Option<Vec<u8>> {
-        let frame = port.receive()?;
+        let (_, frame) = port.receive(Instant::ZERO)?;
         let bytes = frame.as_ref().to_vec();
         port.release(frame);
         Some(bytes)
@@ -632,7 +633,7 @@ mod tests {
             again = port(directory.path(), &clock, None, false);
         }
         assert!(send(&mut one, &there, b"new"));
-        one.transmit(kept);
+        one.transmit(Instant::ZERO, kept);
         again.begin(clock.ticks());
         assert_eq!(take(&mut again).as_deref(), Some(b"new".as_slice()));
         assert_eq!(take(&mut again), None);
@@ -811,7 +812,7 @@ mod tests {
         assert!(send(&mut without, &there, b"without") && send(&mut with, &there, b"with"));
         with.begin(clock.ticks());
         for _ in 0..2 {
-            let frame = with.receive().expect("sent");
+            let (_, frame) = with.receive(Instant::ZERO).expect("sent");
             assert_eq!(with.carries_icrc(&frame), frame.as_ref() == b"with");
             with.release(frame);
         }
