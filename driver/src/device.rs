@@ -11,6 +11,7 @@ use crate::event::{AsyncEventHandler, CqHandlers, Dispatch, EventQueue};
 use crate::health::Health;
 use crate::identifier::{Cqn, Qpn, Srqn};
 use crate::mmio;
+use crate::push::{PushWindows, QueuePush};
 use crate::range::RangeAllocator;
 use crate::translation::TranslationTable;
 use ferroce_spec::command::{
@@ -72,6 +73,7 @@ pub struct Device {
     limits: Limits,
     counters: usize,
     slots: Arc<SlotAllocator>,
+    push_windows: PushWindows,
     pd_numbers: RangeAllocator,
     xrcd_numbers: RangeAllocator,
     /// Bytes of the device's own memory.
@@ -149,6 +151,7 @@ impl Device {
             limits,
             counters: usize::from(capability.counters()).min(COUNTERS.len()),
             slots: SlotAllocator::new(capability.log_doorbell_pages()),
+            push_windows: PushWindows::new(&*bus, capability),
             pd_numbers: RangeAllocator::new(1..u64::from(limits.max_pds()) + 1),
             xrcd_numbers: RangeAllocator::new(1..u64::from(limits.max_xrc_domains()) + 1),
             device_memory: RangeAllocator::new(0..limits.device_memory_length),
@@ -277,6 +280,11 @@ impl Device {
     pub(crate) fn allocate_slot(&self) -> Result<Slot, Error> {
         let what = "doorbell slot";
         self.slots.allocate().ok_or(Error::NoResources { what })
+    }
+
+    /// The pushes of the send queue of QP `number`, if there are any.
+    pub(crate) fn queue_push(&self, slot: &Slot, number: Qpn) -> Option<QueuePush> {
+        self.push_windows.queue(&self.bus, slot.number(), number.0)
     }
 
     /// The event queue of a completion vector.

@@ -39,6 +39,7 @@ mod mmio;
 mod mr;
 mod mw;
 mod pd;
+mod push;
 mod qp;
 mod qp_config;
 mod range;

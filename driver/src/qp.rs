@@ -181,8 +181,9 @@ impl Resources {
         let send_size = shapes.send_size();
         let ring = Ring::new(&self.buffer, 0, send_size);
         let kind = DoorbellKind::SEND_QUEUE;
+        let push = device.queue_push(&self.send_slot, number);
         let doorbell = QueueDoorbell::new(bus, self.send_slot, kind, number.0);
-        let (send, send_shadow) = SendQueue::new(doorbell, ring, shapes.send, rules);
+        let (send, send_shadow) = SendQueue::new(doorbell, push, ring, shapes.send, rules);
         let own = self.receive_slot.zip(shapes.receive).map(|(slot, shape)| {
             let ring = Ring::new(&self.buffer, send_size, shape.ring_size());
             let kind = DoorbellKind::RECEIVE_QUEUE;

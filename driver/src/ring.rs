@@ -40,6 +40,13 @@ impl Ring {
         }
     }
 
+    /// The `count` words from word `at` on, modulo the size of the ring.
+    pub(crate) fn read(&self, at: usize, count: usize) -> impl ExactSizeIterator<Item = u64> {
+        let words = self.words();
+        let mask = words.len().wrapping_sub(1);
+        (0..count).map(move |word| words[at.wrapping_add(word) & mask].load(Ordering::Relaxed))
+    }
+
     /// A writer that starts at word `at`, modulo the size of the ring.
     #[inline]
     pub(crate) fn writer(&self, at: usize) -> RingWriter<'_> {

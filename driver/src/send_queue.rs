@@ -3,6 +3,7 @@
 use crate::batch::{Batch, QueueDoorbell, QueueState};
 use crate::completion::CompletionOpcode;
 use crate::error::PostError;
+use crate::push::QueuePush;
 use crate::request::{
     DataSegment, Destination, RemoteAddress, SendData, SendOperation, SendRequest, WindowBinding,
 };
@@ -112,6 +113,8 @@ pub struct SendQueue(Arc<Mutex<SendState>>);
 /// What the queue's lock protects.
 pub struct SendState {
     doorbell: QueueDoorbell,
+    /// The other way to tell the device, if it has one.
+    push: Option<Box<QueuePush>>,
     ring: Ring,
     shadow: Arc<SendShadow>,
     shape: SendShape,
@@ -123,6 +126,8 @@ pub struct SendState {
     /// Next block to write, and work requests posted; both free-running.
     producer: u32,
     posted: u32,
+    /// Bytes of the newest WQE.
+    newest_size: u32,
     /// The same, as the device was last told.
     rung_producer: u32,
     rung_posted: u32,
@@ -144,6 +149,7 @@ pub(crate) struct SendRules {
 impl SendQueue {
     pub(crate) fn new(
         doorbell: QueueDoorbell,
+        push: Option<QueuePush>,
         ring: Ring,
         shape: SendShape,
         rules: SendRules,
@@ -151,6 +157,7 @@ impl SendQueue {
         let shadow = Arc::new(SendShadow::new(shape.log_blocks));
         let state = SendState {
             doorbell,
+            push: push.map(Box::new),
             ring,
             shadow: Arc::clone(&shadow),
             shape,
@@ -160,6 +167,7 @@ impl SendQueue {
             open: false,
             producer: 0,
             posted: 0,
+            newest_size: 0,
             rung_producer: 0,
             rung_posted: 0,
             retired: 0,
@@ -190,6 +198,9 @@ impl SendQueue {
         state.rung_producer = 0;
         state.rung_posted = 0;
         state.retired = 0;
+        if let Some(push) = &mut state.push {
+            push.reset();
+        }
     }
 }
 
@@ -415,6 +426,7 @@ impl SendState {
         });
         self.producer = self.producer.wrapping_add(blocks);
         self.posted = self.posted.wrapping_add(1);
+        self.newest_size = size as u32;
         Ok(())
     }
 
@@ -492,15 +504,38 @@ impl SendState {
     }
 }
 
+impl SendState {
+    /// Pushes the newest WQE, which begins at block `first`, if it is the only one of `count` and
+    /// the queue is idle. False: ring the doorbell.
+    #[inline(never)]
+    fn push_newest(&mut self, first: u32, count: u32) -> bool {
+        let Some(push) = &mut self.push else {
+            return false;
+        };
+        let words = (self.newest_size as usize).div_ceil(8);
+        let words = self.ring.read(first as usize * WORDS_PER_BLOCK, words);
+        let is_pushed = count == 1
+            && push.is_idle(self.shadow.retired_index())
+            && push.push(words, self.producer);
+        if !is_pushed {
+            push.rang(self.producer);
+        }
+        is_pushed
+    }
+}
+
 impl QueueState for SendState {
     #[inline]
     fn ring_doorbell(&mut self) {
         if self.producer == self.rung_producer {
             return;
         }
-        self.rung_producer = self.producer;
+        let first = std::mem::replace(&mut self.rung_producer, self.producer);
+        let count = self.posted.wrapping_sub(self.rung_posted);
         self.rung_posted = self.posted;
         self.shadow.publish(self.producer);
-        self.doorbell.ring(self.producer);
+        if self.push.is_none() || !self.push_newest(first, count) {
+            self.doorbell.ring(self.producer);
+        }
     }
 }

@@ -107,6 +107,11 @@ impl SendShadow {
         (self.retired.0.load(Ordering::Acquire) >> 32) as u32
     }
 
+    /// Poster: block index behind the newest retired WQE.
+    pub(crate) fn retired_index(&self) -> u32 {
+        self.retired.0.load(Ordering::Acquire) as u32
+    }
+
     /// Poller: the WQE that begins at `index` has completed, and so have all before it. `None`
     /// when no outstanding WQE begins there.
     #[inline]

@@ -1,4 +1,4 @@
-//! The bus: everything between the driver and the device, in twelve methods.
+//! The bus: everything between the driver and the device, in fourteen methods.
 
 #[expect(
     unsafe_code,
@@ -39,7 +39,8 @@ pub const PAGE_SIZE: usize = 4096;
 /// Called when the device sends the interrupt of a vector.
 ///
 /// It may be called on any thread, also on a thread that is inside [`Bus::doorbell`],
-/// [`Bus::relax`] or a register access, and again before an earlier call of it has returned.
+/// [`Bus::push`], [`Bus::relax`] or a register access, and again before an earlier call of it has
+/// returned.
 pub type InterruptHandler = Arc<dyn Fn() + Send + Sync>;
 
 /// Why the bus refused.
@@ -91,9 +92,9 @@ impl BusError {
 ///
 /// # Ordering
 ///
-/// - Register writes and doorbells of one thread reach the device in program order.
-/// - Everything that a thread stored to DMA memory before [`Bus::doorbell`], [`Bus::write32`] or
-///   [`Bus::write64`] is visible to the device when that write is (release).
+/// - Register writes, doorbells and pushes of one thread reach the device in program order.
+/// - Everything that a thread stored to DMA memory before [`Bus::doorbell`], [`Bus::push`],
+///   [`Bus::write32`] or [`Bus::write64`] is visible to the device when that write is (release).
 /// - What the device stored to DMA memory before a word that carries an owner bit is visible to
 ///   the thread that has loaded that word with acquire ordering. What it stored before an
 ///   interrupt is visible inside the handler.
@@ -104,8 +105,8 @@ impl BusError {
 ///
 /// Every method may be called from any thread, and from inside an interrupt handler. An
 /// implementation holds no lock of its own while it calls a handler. The driver calls
-/// [`Bus::doorbell`] with the lock of one send or receive queue held, and no other method with a
-/// lock that a handler takes.
+/// [`Bus::doorbell`] and [`Bus::push`] with the lock of one send or receive queue held, and no
+/// other method with a lock that a handler takes.
 pub trait Bus: Send + Sync {
     /// Reads a 32-bit register of BAR0. `offset` is a multiple of 4.
     ///
@@ -125,6 +126,20 @@ pub trait Bus: Send + Sync {
     ///
     /// A newer value may replace an older one of the same slot before the device sees it.
     fn doorbell(&self, slot: u32, value: u64);
+
+    /// Blocks of 64 bytes of the longest push that the bus carries: [`Bus::push`]. Zero, unless
+    /// the bus has mapped the push pages write-combining.
+    fn push_blocks(&self) -> u32 {
+        0
+    }
+
+    /// Writes whole blocks of a push window, `words`, to BAR2 from slot `slot` on (byte offset
+    /// `8 * slot`), and empties the write-combining buffers.
+    ///
+    /// Never called when [`Bus::push_blocks`] is zero.
+    fn push(&self, slot: u32, words: &[u64]) {
+        let _ = (slot, words);
+    }
 
     /// Reads the device's own memory (BAR4) from byte `offset` on.
     ///

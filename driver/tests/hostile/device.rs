@@ -43,8 +43,9 @@ impl HostileDevice {
             bus: rate(),
         };
         let grace = [0, 50, 200, 1000][rng.below(4) as usize];
+        let honest = HonestDevice::lenient(rng.below(6) as u8, rng.below(6) as u32);
         Arc::new(Self {
-            honest: Arc::default(),
+            honest,
             lies,
             grace: AtomicU64::new(grace),
             rng: Mutex::new(rng),
@@ -186,6 +187,15 @@ impl Bus for HostileDevice {
 
     fn doorbell(&self, slot: u32, value: u64) {
         self.honest.doorbell(slot, value);
+        self.misbehave();
+    }
+
+    fn push_blocks(&self) -> u32 {
+        self.honest.push_blocks()
+    }
+
+    fn push(&self, slot: u32, words: &[u64]) {
+        self.honest.push(slot, words);
         self.misbehave();
     }
 

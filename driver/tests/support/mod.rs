@@ -44,7 +44,7 @@ pub struct HonestDevice {
     pub refuse: Mutex<Option<CommandStatus>>,
     /// Where the device does not answer commands any more.
     pub mute: Mutex<bool>,
-    /// Called once, before the next doorbell lands.
+    /// Called once, before the next doorbell or push lands.
     pub before_doorbell: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// Called by `relax`.
     pub on_relax: Mutex<Option<Box<dyn FnMut() + Send>>>,
@@ -53,6 +53,9 @@ pub struct HonestDevice {
     /// Bytes of the device's own memory.
     pub device_memory: Mutex<Vec<u8>>,
     pub note_doorbells: bool,
+    /// Blocks of the longest push, as the device says and as the bus says.
+    pub device_push_blocks: u8,
+    pub bus_push_blocks: u32,
     /// Panics when the driver does not keep the contract.
     pub strict: bool,
 }
@@ -75,6 +78,8 @@ pub struct State {
     pub transitions: Vec<ModifyQp>,
     pub gids: BTreeMap<u64, AddressEntry>,
     pub doorbells: Vec<(u32, u64)>,
+    /// Slot and words of each push.
+    pub pushes: Vec<(u32, Vec<u64>)>,
     pub commands: Vec<CommandOpcode>,
 }
 
@@ -111,11 +116,47 @@ impl HonestDevice {
     pub fn without(lacks: DeviceFeatures) -> Arc<Self> {
         Arc::new(Self {
             lacks,
+            ..Self::noting()
+        })
+    }
+
+    /// A device that takes pushes of so many blocks, over a bus that carries so many.
+    pub fn with_pushes(device: u8, bus: u32) -> Arc<Self> {
+        Arc::new(Self {
+            device_push_blocks: device,
+            bus_push_blocks: bus,
+            ..Self::noting()
+        })
+    }
+
+    /// A device with pushes that notes nothing and does not mind what the driver does.
+    pub fn lenient(device: u8, bus: u32) -> Arc<Self> {
+        Arc::new(Self {
+            device_push_blocks: device,
+            bus_push_blocks: bus,
+            ..Self::default()
+        })
+    }
+
+    fn noting() -> Self {
+        Self {
             device_memory: Mutex::new(vec![0xee; DEVICE_MEMORY]),
             note_doorbells: true,
             strict: true,
             ..Self::default()
-        })
+        }
+    }
+
+    /// Pushes since the last call.
+    pub fn take_pushes(&self) -> Vec<(u32, Vec<u64>)> {
+        std::mem::take(&mut self.state.lock().pushes)
+    }
+
+    fn call_before_doorbell(&self) {
+        let hook = self.before_doorbell.lock().take();
+        if let Some(hook) = hook {
+            hook();
+        }
     }
 
     /// Doorbells since the last call.
@@ -493,6 +534,7 @@ impl Bus for HonestDevice {
                 capability.set_vectors(VECTOR_COUNT as u8);
                 capability.set_ports(1);
                 capability.set_counters(3);
+                capability.set_push_blocks(self.device_push_blocks);
                 capability.set_present(true);
                 capability.bits()
             }
@@ -511,11 +553,19 @@ impl Bus for HonestDevice {
 
     fn doorbell(&self, slot: u32, value: u64) {
         if self.note_doorbells {
-            let hook = self.before_doorbell.lock().take();
-            if let Some(hook) = hook {
-                hook();
-            }
+            self.call_before_doorbell();
             self.state.lock().doorbells.push((slot, value));
+        }
+    }
+
+    fn push_blocks(&self) -> u32 {
+        self.bus_push_blocks
+    }
+
+    fn push(&self, slot: u32, words: &[u64]) {
+        if self.note_doorbells {
+            self.call_before_doorbell();
+            self.state.lock().pushes.push((slot, words.to_vec()));
         }
     }
 

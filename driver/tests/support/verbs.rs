@@ -64,7 +64,11 @@ pub fn own_receives(cq: &Arc<CompletionQueue>, max_wr: u32, max_sge: u32) -> Rec
 }
 
 pub fn setup() -> Setup {
-    let (fake, device) = open();
+    setup_of(HonestDevice::new())
+}
+
+pub fn setup_of(fake: Arc<HonestDevice>) -> Setup {
+    let device = Device::open(fake.clone()).expect("an honest device opens");
     let pd = device.alloc_pd().expect("first PD");
     let cq = cq_of(&device, 16);
     let qp = QueuePair::create(&pd, &qp_config(&cq, &cq)).expect("small QP");
