@@ -1,0 +1,165 @@
+//! Things of which there are only so many: tags, completion buffer, credits.
+
+use ferroce_transport::Instant;
+use std::collections::VecDeque;
+
+/// An amount of each of a pool's two kinds of things.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Units {
+    /// Tags or header credits.
+    pub headers: u32,
+    /// Bytes of the completion buffer or data credits.
+    pub data: u32,
+}
+
+/// What there was too little of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shortage {
+    /// [`Units::headers`].
+    Headers,
+    /// [`Units::data`].
+    Data,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Lease {
+    until: Instant,
+    units: Units,
+}
+
+/// A pool that hands out in the order of requests, and knows when each lease ends.
+///
+/// Leases are kept sorted by their end. Ends are nearly in order, so that placing one is cheap,
+/// and one lease that is late keeps nobody waiting but for its own units.
+#[derive(Debug)]
+pub struct Pool {
+    capacity: Units,
+    free: Units,
+    granted: Instant,
+    leases: VecDeque<Lease>,
+}
+
+impl Pool {
+    /// Room for leases that is taken from the start; more are taken when they are needed.
+    const FIRST_LEASES: u32 = 1024;
+
+    /// A pool of `capacity`, at least one of each kind.
+    pub fn new(capacity: Units) -> Self {
+        let capacity = Units {
+            headers: capacity.headers.max(1),
+            data: capacity.data.max(1),
+        };
+        Self {
+            capacity,
+            free: capacity,
+            granted: Instant::ZERO,
+            leases: VecDeque::with_capacity(capacity.headers.min(Self::FIRST_LEASES) as usize),
+        }
+    }
+
+    /// Takes `units`, or all there are if that is less: when they are had, from `now` on, and what
+    /// was waited for. What is returned as the units must be given to [`Pool::give_back`].
+    #[inline]
+    pub fn take(&mut self, now: Instant, units: Units) -> (Instant, Units, Option<Shortage>) {
+        let units = Units {
+            headers: units.headers.min(self.capacity.headers),
+            data: units.data.min(self.capacity.data),
+        };
+        let mut start = self.granted.max(now);
+        let mut shortage = None;
+        while self.free.headers < units.headers || self.free.data < units.data {
+            let Some(lease) = self.leases.pop_front() else {
+                break;
+            };
+            if lease.until > now && shortage.is_none() {
+                shortage = Some(match self.free.headers < units.headers {
+                    true => Shortage::Headers,
+                    false => Shortage::Data,
+                });
+            }
+            start = start.max(lease.until);
+            self.free.headers += lease.units.headers;
+            self.free.data += lease.units.data;
+        }
+        self.free.headers -= units.headers;
+        self.free.data -= units.data;
+        self.granted = start;
+        (start, units, shortage)
+    }
+
+    /// Says when units that [`Pool::take`] has handed out come back.
+    #[inline]
+    pub fn give_back(&mut self, until: Instant, units: Units) {
+        let later = self.leases.iter().rev();
+        let later = later.take_while(|lease| lease.until > until).count();
+        let place = self.leases.len() - later;
+        let lease = Lease { until, units };
+        if later == 0 {
+            self.leases.push_back(lease);
+        } else {
+            self.leases.insert(place, lease);
+        }
+    }
+
+    /// What is in use at `now`.
+    pub fn in_use(&self, now: Instant) -> Units {
+        let running = self.leases.iter().filter(|lease| lease.until > now);
+        running.fold(Units::default(), |sum, lease| Units {
+            headers: sum.headers + lease.units.headers,
+            data: sum.data + lease.units.data,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: Units = Units {
+        headers: 1,
+        data: 64,
+    };
+
+    fn pool(headers: u32, data: u32) -> Pool {
+        Pool::new(Units { headers, data })
+    }
+
+    #[test]
+    fn a_late_lease_keeps_only_its_own_unit() {
+        let mut pool = pool(2, 1000);
+        let now = Instant::ZERO;
+        pool.take(now, ONE);
+        pool.give_back(Instant::from_us(10), ONE);
+        for turn in 0..5 {
+            let (start, units, shortage) = pool.take(now, ONE);
+            assert_eq!(start, Instant::from_ns(100 * turn));
+            assert_eq!(shortage.is_some(), turn > 0);
+            pool.give_back(start + ferroce_transport::Duration::from_ns(100), units);
+        }
+        assert_eq!(pool.in_use(Instant::from_ns(450)).headers, 2);
+        assert_eq!(pool.in_use(Instant::from_us(1)).headers, 1);
+    }
+
+    #[test]
+    fn shortage_names_what_was_missing() {
+        let mut pool = pool(4, 100);
+        pool.take(Instant::ZERO, ONE);
+        pool.give_back(Instant::from_ns(7), ONE);
+        let (start, _, shortage) = pool.take(Instant::ZERO, ONE);
+        assert_eq!(start, Instant::from_ns(7));
+        assert_eq!(shortage, Some(Shortage::Data));
+    }
+
+    #[test]
+    fn more_than_there_is_takes_all() {
+        let mut pool = pool(4, 100);
+        let much = Units {
+            headers: 9,
+            data: 5000,
+        };
+        let (start, units, _) = pool.take(Instant::ZERO, much);
+        assert_eq!((start, units), (Instant::ZERO, pool.capacity));
+        pool.give_back(Instant::from_ns(3), units);
+        assert_eq!(pool.take(Instant::ZERO, much).0, Instant::from_ns(3));
+    }
+}

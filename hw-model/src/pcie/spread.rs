@@ -1,0 +1,118 @@
+//! The spread of host read latency: seeded, the same on every machine.
+
+use ferroce_transport::Duration;
+
+/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
+#[derive(Debug, Clone)]
+pub struct Random {
+    state: u64,
+}
+
+impl Random {
+    /// A generator; the same seed gives the same numbers.
+    pub fn new(seed: u64) -> Self {
+        Self { state: seed }
+    }
+
+    /// The next number.
+    #[inline]
+    pub fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `limit`, all equally likely (the bias is below limit / 2^32).
+    #[inline]
+    pub fn below(&mut self, limit: u32) -> u32 {
+        let high = self.next() >> 32;
+        ((high * u64::from(limit)) >> 32) as u32
+    }
+}
+
+/// Latency of host memory: a body around the mean, and now and then a long one.
+///
+/// The body is `mean` plus `jitter` times the sum of two uniform numbers in -1/2 ..= 1/2: bounded,
+/// symmetric, 0.68 jitter at the 95th percentile. A long one takes up to `tail` more.
+#[derive(Debug, Clone)]
+pub struct Spread {
+    random: Random,
+    floor_ps: u64,
+    jitter_ps: u64,
+    /// Of 2^24.
+    tail_chance: u64,
+    tail_ps: u64,
+}
+
+impl Spread {
+    const CHANCE_BITS: u32 = 24;
+    const UNIFORM_BITS: u32 = 20;
+
+    /// A distribution with the given mean of its body.
+    pub fn new(
+        seed: u64,
+        mean: Duration,
+        jitter: Duration,
+        tail_probability: f64,
+        tail: Duration,
+    ) -> Self {
+        let jitter = jitter.min(mean);
+        let chance = tail_probability.clamp(0.0, 1.0) * f64::from(1 << Self::CHANCE_BITS);
+        Self {
+            random: Random::new(seed),
+            floor_ps: mean.as_ps() - jitter.as_ps(),
+            jitter_ps: jitter.as_ps(),
+            tail_chance: chance.round() as u64,
+            tail_ps: tail.as_ps(),
+        }
+    }
+
+    /// The next latency.
+    #[inline]
+    pub fn next(&mut self) -> Duration {
+        const MASK: u64 = (1 << Spread::UNIFORM_BITS) - 1;
+        let bits = self.random.next();
+        let sum = (bits & MASK) + ((bits >> Self::UNIFORM_BITS) & MASK);
+        let mut latency = self.floor_ps + ((self.jitter_ps * sum) >> Self::UNIFORM_BITS);
+        if (bits >> (64 - Self::CHANCE_BITS)) < self.tail_chance {
+            let extra = self.random.next() >> 32;
+            latency += (self.tail_ps.min(1 << 32) * extra) >> 32;
+        }
+        Duration::from_ps(latency)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn splitmix_gives_its_published_numbers() {
+        let mut random = Random::new(1_234_567);
+        assert_eq!(random.next(), 6_457_827_717_110_365_317);
+        assert_eq!(random.next(), 3_203_168_211_198_807_973);
+    }
+
+    #[test]
+    fn the_body_is_symmetric_and_bounded_and_the_tail_is_rare() {
+        let ns = Duration::from_ns;
+        let mut spread = Spread::new(1, ns(400), ns(30), 0.01, ns(1000));
+        let mut latencies: Vec<u64> = (0..100_000).map(|_| spread.next().as_ps()).collect();
+        latencies.sort_unstable();
+        assert!(latencies[0] >= 370_000);
+        let median = latencies[50_000];
+        assert!((399_500..400_800).contains(&median), "{median}");
+        let long = latencies.iter().filter(|ps| **ps > 430_000).count();
+        assert!((850..1100).contains(&long), "{long}");
+        assert!(*latencies.last().expect("not empty") < 1_430_000);
+    }
+
+    #[test]
+    fn without_spread_every_latency_is_the_mean() {
+        let mean = Duration::from_ns(123);
+        let mut spread = Spread::new(9, mean, Duration::ZERO, 0.0, Duration::ZERO);
+        assert!((0..100).all(|_| spread.next() == mean));
+    }
+}

@@ -1,0 +1,162 @@
+//! How accesses become TLPs: header bytes, and how many TLPs an access is cut into.
+//!
+//! Bytes of headers are those of pcie-bench's model (Neugebauer et al., SIGCOMM 2018): 2 bytes of
+//! framing, 6 bytes of data link layer (sequence number and LCRC) and the TLP header itself.
+
+/// Request with a 64-bit address (MRd, MWr, FetchAdd, ...): 2 + 6 + 16 bytes.
+pub const REQUEST_HEADER_BYTES: u64 = 24;
+/// Completion (CplD): 2 + 6 + 12 bytes.
+pub const COMPLETION_HEADER_BYTES: u64 = 20;
+/// No request crosses a multiple of this (PCIe base specification 2.2.7).
+pub const BOUNDARY_BYTES: u64 = 4096;
+/// What one data credit stands for.
+pub const CREDIT_BYTES: u64 = 16;
+
+/// The TLPs of one direction that belong to an access.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tlps {
+    /// How many.
+    pub count: u64,
+    /// Bytes on the wire, with headers.
+    pub wire_bytes: u64,
+}
+
+/// The largest sizes that were agreed for the link.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    mps_bytes: u64,
+    mrrs_bytes: u64,
+    rcb_bytes: u64,
+}
+
+impl Limits {
+    /// Powers of two, as PCIe has them: maximum payload, maximum read request, read completion
+    /// boundary. Anything else is rounded up to one.
+    pub fn new(mps_bytes: u32, mrrs_bytes: u32, rcb_bytes: u32) -> Self {
+        let power = |bytes: u32, most: u32| u64::from(bytes.clamp(1, most).next_power_of_two());
+        Self {
+            mps_bytes: power(mps_bytes, 4096),
+            mrrs_bytes: power(mrrs_bytes, 4096),
+            rcb_bytes: power(rcb_bytes, 128),
+        }
+    }
+
+    /// Requests of a read of `length` bytes within one page.
+    #[inline]
+    pub fn read_requests(&self, length: u64) -> Tlps {
+        let count = length.div_ceil(self.mrrs_bytes);
+        Tlps {
+            count,
+            wire_bytes: count * REQUEST_HEADER_BYTES,
+        }
+    }
+
+    /// Completions of a read of `length` bytes at `iova` within one page.
+    ///
+    /// A completion that is not the last of its request ends at a multiple of the RCB, so that an
+    /// unaligned start costs part of the first one. The root complex sends the fewest that the
+    /// rules allow.
+    #[inline]
+    pub fn completions(&self, iova: u64, length: u64) -> Tlps {
+        let offset = iova & (self.rcb_bytes - 1);
+        let full = length / self.mrrs_bytes;
+        let rest = length % self.mrrs_bytes;
+        let mut count = full * (offset + self.mrrs_bytes).div_ceil(self.mps_bytes);
+        if rest > 0 {
+            count += (offset + rest).div_ceil(self.mps_bytes);
+        }
+        Tlps {
+            count,
+            wire_bytes: count * COMPLETION_HEADER_BYTES + length,
+        }
+    }
+
+    /// TLPs of a write of `length` bytes within one page.
+    #[inline]
+    pub fn writes(&self, length: u64) -> Tlps {
+        let count = length.div_ceil(self.mps_bytes);
+        Tlps {
+            count,
+            wire_bytes: count * REQUEST_HEADER_BYTES + length,
+        }
+    }
+
+    /// Data credits of such a write.
+    #[inline]
+    pub fn data_credits(&self, length: u64) -> u64 {
+        // The MPS is a multiple of 16 bytes, so that only the last TLP rounds up.
+        length.div_ceil(CREDIT_BYTES)
+    }
+}
+
+/// The pieces of `length` bytes at `iova` that no page boundary cuts: start and length of each.
+#[inline]
+pub fn pieces(iova: u64, length: u64) -> impl Iterator<Item = (u64, u64)> {
+    let mut start = iova;
+    let mut left = length;
+    std::iter::from_fn(move || {
+        if left == 0 {
+            return None;
+        }
+        let piece = left.min(BOUNDARY_BYTES - (start & (BOUNDARY_BYTES - 1)));
+        let result = (start, piece);
+        start = start.wrapping_add(piece);
+        left -= piece;
+        Some(result)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        mps_bytes: 256,
+        mrrs_bytes: 512,
+        rcb_bytes: 64,
+    };
+
+    /// The same numbers, TLP by TLP.
+    fn completions_one_by_one(iova: u64, length: u64) -> u64 {
+        let (mut address, end, mut count) = (iova, iova + length, 0);
+        while address < end {
+            let request_end = end.min(address + LIMITS.mrrs_bytes);
+            while address < request_end {
+                let most = address - address % LIMITS.rcb_bytes + LIMITS.mps_bytes;
+                address = request_end.min(most);
+                count += 1;
+            }
+        }
+        count
+    }
+
+    #[test]
+    fn closed_form_of_completions_is_what_one_by_one_gives() {
+        for offset in [0, 1, 4, 63, 64, 65, 200] {
+            for length in 1..=2100 {
+                let iova = 0x1000 + offset;
+                assert_eq!(
+                    LIMITS.completions(iova, length).count,
+                    completions_one_by_one(iova, length),
+                    "{length} bytes at {iova:#x}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn pieces_end_at_page_boundaries() {
+        let cut: Vec<_> = pieces(0x1fc0, 0x1100).collect();
+        assert_eq!(cut, [(0x1fc0, 0x40), (0x2000, 0x1000), (0x3000, 0xc0)]);
+        assert_eq!(pieces(0x1000, 0).count(), 0);
+        assert_eq!(pieces(u64::MAX, 2).count(), 2);
+    }
+
+    #[test]
+    fn sizes_that_pcie_does_not_have_do_no_harm() {
+        let limits = Limits::new(0, 300, u32::MAX);
+        assert_eq!(limits.read_requests(4096).count, 8);
+        assert_eq!(limits.writes(4).count, 4);
+        assert_eq!(limits.completions(0, 4).count, 4);
+    }
+}
