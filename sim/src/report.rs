@@ -1,0 +1,6 @@
+//! The report: plots of model and measurement, and the page that shows them.
+
+pub mod axis;
+pub mod figure;
+pub mod labels;
+pub mod svg;

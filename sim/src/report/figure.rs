@@ -1,0 +1,231 @@
+//! What a plot shows, before it is drawn.
+
+/// Which kind of line or point a series is drawn as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Points: somebody has measured them.
+    Measured,
+    /// A line: the model says so.
+    Model,
+    /// A dashed line: a formula, such as what headers leave of a link.
+    Limit,
+}
+
+impl Kind {
+    /// Word for the legend and the files of figures.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Measured => "measured",
+            Self::Model => "model",
+            Self::Limit => "formula",
+        }
+    }
+}
+
+/// Points that belong together.
+#[derive(Clone, Debug)]
+pub struct Series {
+    /// What stands beside it in the plot; series of one colour share it.
+    pub label: String,
+    /// Index into the palette: measured points and the model's line of one thing have the same.
+    pub color: usize,
+    /// How it is drawn.
+    pub kind: Kind,
+    /// x and y, ascending in x.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// How an axis goes from values to places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// Equal distances are equal differences; starts at 0.
+    Linear,
+    /// Equal distances are equal ratios.
+    Log,
+}
+
+/// What the numbers of an axis are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Sizes: 64, 1 KiB, 1 MiB.
+    Bytes,
+    /// Powers of two without a unit: 1, 16, 1024, 16384.
+    Count,
+    /// Decimal numbers.
+    Number,
+    /// Fractions below one: 1e-6.
+    Probability,
+}
+
+/// One axis.
+#[derive(Clone, Debug)]
+pub struct Axis {
+    /// What is shown, with its unit.
+    pub label: String,
+    /// Logarithmic or not.
+    pub scale: Scale,
+    /// How ticks are written.
+    pub unit: Unit,
+}
+
+impl Axis {
+    /// Message sizes.
+    pub fn bytes(label: &str) -> Self {
+        Self::new(label, Scale::Log, Unit::Bytes)
+    }
+
+    /// Numbers of things, logarithmic.
+    pub fn count(label: &str) -> Self {
+        Self::new(label, Scale::Log, Unit::Count)
+    }
+
+    /// A logarithmic axis of decimal numbers.
+    pub fn log(label: &str) -> Self {
+        Self::new(label, Scale::Log, Unit::Number)
+    }
+
+    /// A linear axis of decimal numbers.
+    pub fn linear(label: &str) -> Self {
+        Self::new(label, Scale::Linear, Unit::Number)
+    }
+
+    /// Any axis.
+    pub fn new(label: &str, scale: Scale, unit: Unit) -> Self {
+        Self {
+            label: label.to_owned(),
+            scale,
+            unit,
+        }
+    }
+}
+
+/// One plot.
+#[derive(Clone, Debug)]
+pub struct Figure {
+    /// Name of its files.
+    pub id: String,
+    /// What it shows.
+    pub title: String,
+    /// How it was measured, in one line below the title.
+    pub subtitle: String,
+    /// What to see in it, below the plot on the page.
+    pub caption: String,
+    /// To the right.
+    pub x: Axis,
+    /// Upwards.
+    pub y: Axis,
+    /// What is drawn.
+    pub series: Vec<Series>,
+    /// Preset, its hash, host profile, version, seed.
+    pub stamp: String,
+}
+
+impl Figure {
+    /// Colours that have measured points and a model, each with its errors at the points in percent.
+    pub fn errors(&self) -> Vec<(usize, Vec<(f64, f64)>)> {
+        let of_kind = |kind| self.series.iter().filter(move |series| series.kind == kind);
+        let mut errors = Vec::new();
+        for measured in of_kind(Kind::Measured) {
+            let same = |model: &&Series| model.color == measured.color;
+            let Some(model) = of_kind(Kind::Model).find(same) else {
+                continue;
+            };
+            let points: Vec<_> = measured
+                .points
+                .iter()
+                .filter_map(|(x, value)| {
+                    let point = model.points.iter().find(|point| point.0 == *x)?;
+                    Some((*x, (point.1 / value - 1.0) * 100.0))
+                })
+                .collect();
+            if !points.is_empty() {
+                errors.push((measured.color, points));
+            }
+        }
+        errors
+    }
+
+    /// The figures as CSV.
+    pub fn csv(&self) -> String {
+        use std::fmt::Write as _;
+        let mut text = format!("# {}\n# {}\n# {}\n", self.title, self.subtitle, self.stamp);
+        let _ = writeln!(text, "# x: {}\n# y: {}", self.x.label, self.y.label);
+        text.push_str("series,kind,x,y\n");
+        for series in &self.series {
+            let label = crate::reference::csv::quote(&series.label);
+            for (x, y) in &series.points {
+                let _ = writeln!(text, "{label},{},{x},{}", series.kind.name(), short(*y));
+            }
+        }
+        text
+    }
+}
+
+/// A number with at most six digits, and none that say nothing.
+pub fn short(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return format!("{value}");
+    }
+    let digits = (5 - value.abs().log10().floor() as i32).clamp(0, 12) as usize;
+    let text = format!("{value:.digits$}");
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
+/// A size as people write it: 64, 1 KiB, 1 MiB.
+pub fn human_bytes(bytes: f64) -> String {
+    const UNITS: [(f64, &str); 3] = [
+        (1_073_741_824.0, "GiB"),
+        (1_048_576.0, "MiB"),
+        (1024.0, "KiB"),
+    ];
+    let unit = UNITS.iter().find(|(unit, _)| bytes >= *unit);
+    match unit {
+        Some((unit, name)) => format!("{} {name}", short((bytes / unit * 100.0).round() / 100.0)),
+        None => short(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_for_people() {
+        let written = [1.0, 0.25, 1234.5678, 1e-6, 98.0304].map(short);
+        assert_eq!(written, ["1", "0.25", "1234.57", "0.000001", "98.0304"]);
+        let sizes = [2.0, 1024.0, 1536.0, 8_388_608.0].map(human_bytes);
+        assert_eq!(sizes, ["2", "1 KiB", "1.5 KiB", "8 MiB"]);
+    }
+
+    #[test]
+    fn errors_are_of_points_that_both_have() {
+        let series = |kind, points: &[(f64, f64)]| Series {
+            label: "WRITE".into(),
+            color: 1,
+            kind,
+            points: points.to_vec(),
+        };
+        let figure = Figure {
+            id: "x".into(),
+            title: "t".into(),
+            subtitle: "s".into(),
+            caption: String::new(),
+            x: Axis::bytes("message"),
+            y: Axis::log("Gb/s"),
+            series: vec![
+                series(Kind::Measured, &[(2.0, 10.0), (4.0, 10.0)]),
+                series(Kind::Model, &[(2.0, 9.0), (3.0, 1.0)]),
+            ],
+            stamp: String::new(),
+        };
+        let errors = figure.errors();
+        assert_eq!(errors.len(), 1);
+        assert!((errors[0].1[0].1 + 10.0).abs() < 1e-9);
+        assert_eq!(errors[0].1.len(), 1);
+        assert!(figure.csv().ends_with("WRITE,model,3,1\n"));
+    }
+}

@@ -1,0 +1,428 @@
+//! Draws a figure as SVG: measured values are points, the model is a line, formulas are dashed.
+//!
+//! Our own writer, not a plotting crate: titles that appear under the pointer, colours that follow a
+//! dark page and labels beside their lines are what the page needs, and none of it is much code.
+
+use std::fmt::Write as _;
+
+use super::axis::Mapping;
+use super::figure::{Axis, Figure, Kind, Scale, Series, Unit, human_bytes, short};
+use super::labels::{self, Label};
+
+/// Colours and fonts, for a page and for a file of its own.
+pub const STYLE: &str = include_str!("plot.css");
+
+/// Colours of the palette.
+pub const COLORS: usize = 6;
+
+const WIDTH: f64 = 640.0;
+const LEFT: f64 = 54.0;
+const RIGHT: f64 = 522.0;
+const TOP: f64 = 84.0;
+const MAIN_HEIGHT: f64 = 250.0;
+const STRIP_HEIGHT: f64 = 62.0;
+const STRIP_GAP: f64 = 22.0;
+/// Errors beyond it are drawn at the edge.
+const STRIP_PERCENT: f64 = 40.0;
+/// Errors below it are drawn on a band.
+const STRIP_BAND_PERCENT: f64 = 10.0;
+
+/// The figure as an element for a page, which has [`STYLE`] once.
+pub fn element(figure: &Figure) -> String {
+    Drawing::new(figure).draw()
+}
+
+/// The figure as a file that needs nothing else.
+pub fn file(figure: &Figure) -> String {
+    let drawn = element(figure);
+    let (open, rest) = drawn
+        .split_once('\n')
+        .expect("the first line is the opening tag");
+    format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{open}\n<style>{STYLE}</style>\n{rest}")
+}
+
+/// Text with the characters of markup escaped.
+pub fn escape(text: &str) -> String {
+    let text = text.replace('&', "&amp;").replace('<', "&lt;");
+    text.replace('>', "&gt;").replace('"', "&quot;")
+}
+
+struct Drawing<'a> {
+    figure: &'a Figure,
+    x: Mapping,
+    y: Mapping,
+    errors: Vec<(usize, Vec<(f64, f64)>)>,
+    out: String,
+}
+
+impl<'a> Drawing<'a> {
+    fn new(figure: &'a Figure) -> Self {
+        let points = || figure.series.iter().flat_map(|series| &series.points);
+        Self {
+            figure,
+            x: Mapping::new(&figure.x, points().map(|point| point.0), (LEFT, RIGHT)),
+            y: Mapping::new(
+                &figure.y,
+                points().map(|point| point.1),
+                (TOP + MAIN_HEIGHT, TOP),
+            ),
+            errors: figure.errors(),
+            out: String::new(),
+        }
+    }
+
+    /// Lowest place of the plots.
+    fn bottom(&self) -> f64 {
+        let strip = if self.errors.is_empty() {
+            0.0
+        } else {
+            STRIP_GAP + STRIP_HEIGHT
+        };
+        TOP + MAIN_HEIGHT + strip
+    }
+
+    fn draw(mut self) -> String {
+        let height = self.bottom() + 62.0;
+        let title = escape(&self.figure.title);
+        self.line(format!(
+            "<svg class=\"plot\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
+             role=\"img\" aria-label=\"{title}\">"
+        ));
+        self.line(format!(
+            "<rect class=\"paper\" width=\"{WIDTH}\" height=\"{height}\"/>"
+        ));
+        self.heading();
+        self.vertical_axis();
+        self.horizontal_axis();
+        if !self.errors.is_empty() {
+            self.error_strip();
+        }
+        self.all_series();
+        self.labels();
+        self.text(12.0, height - 10.0, "stamp", "", &self.figure.stamp);
+        self.out.push_str("</svg>\n");
+        self.out
+    }
+
+    fn line(&mut self, markup: impl AsRef<str>) {
+        self.out.push_str(markup.as_ref());
+        self.out.push('\n');
+    }
+
+    fn text(&mut self, x: f64, y: f64, class: &str, more: &str, text: &str) {
+        let text = escape(text);
+        self.line(format!(
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\" {more}>{text}</text>"
+        ));
+    }
+
+    fn stroke(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
+        self.line(format!(
+            "<line class=\"{class}\" x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\"/>",
+            from.0, from.1, to.0, to.1
+        ));
+    }
+
+    fn heading(&mut self) {
+        let figure = self.figure;
+        self.text(12.0, 24.0, "title", "", &figure.title);
+        self.text(12.0, 42.0, "note", "", &figure.subtitle);
+        self.text(12.0, TOP - 12.0, "axis", "", &figure.y.label);
+        self.legend();
+    }
+
+    /// What points, lines and dashes mean, at the right above the plot.
+    fn legend(&mut self) {
+        let kinds = [Kind::Measured, Kind::Model, Kind::Limit];
+        let present = |kind: &Kind| self.figure.series.iter().any(|series| series.kind == *kind);
+        let present: Vec<_> = kinds.into_iter().filter(present).collect();
+        let mut x = RIGHT;
+        for kind in present.into_iter().rev() {
+            let y = TOP - 12.0;
+            x -= labels::width(kind.name());
+            self.text(x, y, "axis", "", kind.name());
+            match kind {
+                Kind::Measured => {
+                    self.line(format!(
+                        "<circle class=\"key\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"3.4\"/>",
+                        x - 10.0,
+                        y - 4.0
+                    ));
+                    x -= 30.0;
+                }
+                Kind::Model | Kind::Limit => {
+                    let class = if kind == Kind::Model {
+                        "key line"
+                    } else {
+                        "key limit"
+                    };
+                    self.stroke(class, (x - 26.0, y - 4.0), (x - 6.0, y - 4.0));
+                    x -= 42.0;
+                }
+            }
+        }
+    }
+
+    fn vertical_axis(&mut self) {
+        for tick in self.y.ticks() {
+            let class = if tick.text.is_some() {
+                "grid"
+            } else {
+                "grid minor"
+            };
+            self.stroke(class, (LEFT, tick.place), (RIGHT, tick.place));
+            if let Some(text) = tick.text {
+                self.text(
+                    LEFT - 8.0,
+                    tick.place + 4.0,
+                    "axis",
+                    "text-anchor=\"end\"",
+                    &text,
+                );
+            }
+        }
+    }
+
+    fn horizontal_axis(&mut self) {
+        let bottom = self.bottom();
+        for tick in self.x.ticks() {
+            self.stroke("grid", (tick.place, TOP), (tick.place, TOP + MAIN_HEIGHT));
+            if bottom > TOP + MAIN_HEIGHT {
+                let top = bottom - STRIP_HEIGHT;
+                self.stroke("grid", (tick.place, top), (tick.place, bottom));
+            }
+            if let Some(text) = tick.text {
+                self.text(
+                    tick.place,
+                    bottom + 16.0,
+                    "axis",
+                    "text-anchor=\"middle\"",
+                    &text,
+                );
+            }
+        }
+        let label = self.figure.x.label.clone();
+        self.text(RIGHT, bottom + 33.0, "axis", "text-anchor=\"end\"", &label);
+    }
+
+    /// Model against measurement, in percent, below the plot and on its x axis.
+    fn error_strip(&mut self) {
+        let (bottom, top) = (self.bottom(), self.bottom() - STRIP_HEIGHT);
+        let middle = (top + bottom) / 2.0;
+        let place = |percent: f64| {
+            let share = percent.clamp(-STRIP_PERCENT, STRIP_PERCENT) / STRIP_PERCENT;
+            middle - share * STRIP_HEIGHT / 2.0
+        };
+        let (band_top, band_height) = (
+            place(STRIP_BAND_PERCENT),
+            place(-STRIP_BAND_PERCENT) - place(STRIP_BAND_PERCENT),
+        );
+        self.line(format!(
+            "<rect class=\"band\" x=\"{LEFT}\" y=\"{band_top:.1}\" width=\"{}\" height=\"{band_height:.1}\"/>",
+            RIGHT - LEFT
+        ));
+        for (percent, text) in [
+            (STRIP_PERCENT, "+40 %"),
+            (0.0, "0"),
+            (-STRIP_PERCENT, "−40 %"),
+        ] {
+            self.stroke("grid", (LEFT, place(percent)), (RIGHT, place(percent)));
+            self.text(
+                LEFT - 8.0,
+                place(percent) + 4.0,
+                "axis",
+                "text-anchor=\"end\"",
+                text,
+            );
+        }
+        self.text(RIGHT + 12.0, middle - 3.0, "axis", "", "model against");
+        self.text(RIGHT + 12.0, middle + 11.0, "axis", "", "measurement");
+        let errors = self.errors.clone();
+        let middle_index = (errors.len() as f64 - 1.0) / 2.0;
+        for (index, (color, points)) in errors.into_iter().enumerate() {
+            let color = color % COLORS;
+            // Side by side, so that none hides another.
+            let aside = (index as f64 - middle_index) * 4.5;
+            for (x, percent) in points {
+                let (at, y) = (self.x.place(x) + aside, place(percent));
+                let hover = format!("{}: {percent:+.1} %", self.x_text(x));
+                self.stroke(&format!("stem c{color}"), (at, middle), (at, y));
+                self.point(&format!("dot c{color}"), (at, y), 2.6, &hover);
+            }
+        }
+    }
+
+    fn point(&mut self, class: &str, at: (f64, f64), radius: f64, hover: &str) {
+        let hover = escape(hover);
+        self.line(format!(
+            "<circle class=\"{class}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"{radius}\"><title>{hover}</title></circle>",
+            at.0, at.1
+        ));
+    }
+
+    fn x_text(&self, x: f64) -> String {
+        match self.figure.x.unit {
+            Unit::Bytes if x < 1024.0 => format!("{} B", short(x)),
+            Unit::Bytes => human_bytes(x),
+            _ => short(x),
+        }
+    }
+
+    /// Lines first, so that points are seen.
+    fn all_series(&mut self) {
+        for kind in [Kind::Limit, Kind::Model, Kind::Measured] {
+            for series in &self.figure.series {
+                if series.kind == kind {
+                    self.series(series);
+                }
+            }
+        }
+    }
+
+    fn drawn_points(&self, series: &Series) -> Vec<(f64, f64)> {
+        let is_drawn =
+            |axis: &Axis, v: f64| v.is_finite() && (axis.scale == Scale::Linear || v > 0.0);
+        let points = series.points.iter().copied();
+        let points =
+            points.filter(|p| is_drawn(&self.figure.x, p.0) && is_drawn(&self.figure.y, p.1));
+        points.collect()
+    }
+
+    fn series(&mut self, series: &Series) {
+        let points = self.drawn_points(series);
+        let color = series.color % COLORS;
+        if series.kind != Kind::Measured && points.len() > 1 {
+            let mut path = String::new();
+            for (index, (x, y)) in points.iter().enumerate() {
+                let command = if index == 0 { 'M' } else { 'L' };
+                let _ = write!(
+                    path,
+                    "{command}{:.1} {:.1}",
+                    self.x.place(*x),
+                    self.y.place(*y)
+                );
+            }
+            let class = match series.kind {
+                Kind::Limit => "limit",
+                _ => "line",
+            };
+            self.line(format!("<path class=\"{class} c{color}\" d=\"{path}\"/>"));
+        }
+        let (class, radius) = match series.kind {
+            Kind::Measured => (format!("dot c{color}"), 3.6),
+            _ => ("hover".to_owned(), 6.0),
+        };
+        for (x, y) in points {
+            let hover = format!(
+                "{} {}, {}: {} {}",
+                series.label,
+                series.kind.name(),
+                self.x_text(x),
+                short((y * 1e4).round() / 1e4),
+                self.figure.y.label
+            );
+            let at = (self.x.place(x), self.y.place(y));
+            self.point(&class, at, radius, &hover);
+        }
+    }
+
+    /// The name of each colour, at the end of its line, none over another.
+    fn labels(&mut self) {
+        let mut wanted: Vec<Label> = Vec::new();
+        for series in self.figure.series.iter().rev() {
+            let Some(last) = self.drawn_points(series).last().copied() else {
+                continue;
+            };
+            let color = series.color % COLORS;
+            let class = if series.kind == Kind::Limit {
+                "label limit-label".to_owned()
+            } else {
+                format!("label c{color}")
+            };
+            // The model's label stands for the measured points of its colour, too.
+            if wanted
+                .iter()
+                .any(|label| label.class == class && label.text == series.label)
+            {
+                continue;
+            }
+            wanted.push(Label {
+                text: series.label.clone(),
+                class,
+                from: (self.x.place(last.0), self.y.place(last.1)),
+                y: 0.0,
+            });
+        }
+        labels::spread(&mut wanted, TOP, TOP + MAIN_HEIGHT);
+        for label in wanted {
+            let near = (label.from.0 + 5.0, label.from.1);
+            let far = (RIGHT + 9.0, label.y);
+            if (near.1 - far.1).abs() > 2.0 || far.0 - near.0 > 12.0 {
+                self.stroke("leader", near, far);
+            }
+            self.text(RIGHT + 12.0, label.y + 4.0, &label.class, "", &label.text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure() -> Figure {
+        let series = |label: &str, color, kind, factor: f64| Series {
+            label: label.into(),
+            color,
+            kind,
+            points: (1..24)
+                .map(|n| (2.0_f64.powi(n), factor * f64::from(n)))
+                .collect(),
+        };
+        Figure {
+            id: "x".into(),
+            title: "A < B & \"C\"".into(),
+            subtitle: "1 QP".into(),
+            caption: String::new(),
+            x: Axis::bytes("message size"),
+            y: Axis::log("Gb/s"),
+            series: vec![
+                series("WRITE", 0, Kind::Measured, 1.0),
+                series("WRITE", 0, Kind::Model, 1.1),
+                series("wire", 5, Kind::Limit, 2.0),
+            ],
+            stamp: "functional · seed 1".into(),
+        }
+    }
+
+    #[test]
+    fn a_file_stands_alone_and_is_escaped() {
+        let file = file(&figure());
+        assert!(file.starts_with("<?xml"), "{file}");
+        assert!(file.contains("A &lt; B &amp; &quot;C&quot;"), "{file}");
+        assert!(
+            !file.contains("href") && !file.contains("url("),
+            "an external resource"
+        );
+        assert_eq!(file.matches("<svg").count(), file.matches("</svg>").count());
+    }
+
+    #[test]
+    fn points_have_titles_and_errors_a_strip() {
+        let drawn = element(&figure());
+        assert!(
+            drawn.contains("<title>WRITE measured, 1 KiB: 10 Gb/s</title>"),
+            "{drawn}"
+        );
+        assert!(drawn.contains("<title>1 KiB: +10.0 %</title>"), "{drawn}");
+    }
+
+    #[test]
+    fn figures_without_points_can_be_drawn() {
+        let mut empty = figure();
+        empty
+            .series
+            .iter_mut()
+            .for_each(|series| series.points.clear());
+        assert!(element(&empty).contains("</svg>"));
+    }
+}
