@@ -1,0 +1,354 @@
+//! Presets: every parameter of a card and of what is around it, each with where it comes from.
+//!
+//! A parameter is declared once, in [`card`] or [`surroundings`]: name, type, unit, permitted
+//! values and what it is. From this come the typed fields (`preset.pcie.read_latency_ns`), the flat
+//! list ([`Preset::parameters`]), the file format ([`file`]) and the documents. Presets are TOML files;
+//! those of the project are built in. A *host profile* says only what is around a card, so that one
+//! card can be put into several measured machines: `cx6-200g@xeon-6240r`.
+
+mod builtin;
+pub mod card;
+pub mod error;
+mod file;
+mod near;
+mod nic;
+mod section;
+pub mod surroundings;
+#[cfg(test)]
+mod tests;
+pub mod value;
+
+pub use error::PresetError;
+pub use section::Declaration;
+pub use value::{Kind, Range, Value};
+
+use card::{Caches, Clock, Datapath, Interrupt, Limits, Mac, Transport, Units};
+use section::Section;
+use std::borrow::Cow;
+use std::fmt;
+use surroundings::{Host, Iommu, Link, Memory, Pcie};
+
+/// Where a value comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// Somebody measured it on a card.
+    Measured,
+    /// It stands in a data sheet or specification.
+    DataSheet,
+    /// It follows from measured values or data sheets; the source says how.
+    Derived,
+    /// It is a decision about a card that is ours to design.
+    Design,
+    /// Nobody knows; the source says why this value.
+    Guess,
+    /// The user gave it for this run.
+    User,
+}
+
+impl Origin {
+    const ALL: [(Origin, &'static str); 6] = [
+        (Origin::Measured, "measured"),
+        (Origin::DataSheet, "data sheet"),
+        (Origin::Derived, "derived"),
+        (Origin::Design, "design"),
+        (Origin::Guess, "guess"),
+        (Origin::User, "user"),
+    ];
+
+    fn parse(text: &str) -> Option<Origin> {
+        let found = Origin::ALL.iter().find(|(_, name)| *name == text);
+        found.map(|&(origin, _)| origin)
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let found = Origin::ALL.iter().find(|(origin, _)| origin == self);
+        f.pad(found.map_or("", |(_, name)| name))
+    }
+}
+
+/// Where the value of one parameter comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Provenance {
+    origin: Origin,
+    source: Cow<'static, str>,
+    /// The preset or host profile that says so, which another may inherit from.
+    stated_by: Cow<'static, str>,
+}
+
+/// One parameter of a preset.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parameter<'a> {
+    /// Section and name: `cache.mtt.log_sets`.
+    pub key: String,
+    /// Its value.
+    pub value: Value,
+    /// What it is, its unit, what is permitted.
+    pub declaration: &'static Declaration,
+    /// Where the value comes from.
+    pub origin: Origin,
+    /// Citation, calculation or reason.
+    pub source: &'a str,
+    /// The preset or host profile that states the value.
+    pub stated_by: &'a str,
+}
+
+/// Declares [`Preset`] and the order of its sections.
+macro_rules! preset {
+    ($( $(#[doc = $doc:literal])+ $field:ident: $type:ty = { $( $path:literal => $($place:ident).+ ),+ }; )+) => {
+        /// Every parameter of a card and of what is around it.
+        #[derive(Debug, Clone)]
+        pub struct Preset {
+            name: String,
+            about: String,
+            /// By parameter, in the order of declaration.
+            provenance: Vec<Provenance>,
+            $( $(#[doc = $doc])+ pub $field: $type, )+
+        }
+
+        impl Preset {
+            /// All values zero: what a file fills.
+            fn blank(name: &str) -> Preset {
+                Preset {
+                    name: name.to_owned(),
+                    about: String::new(),
+                    provenance: Vec::new(),
+                    $( $field: <$type>::default(), )+
+                }
+            }
+
+            fn sections(&self) -> impl Iterator<Item = (&'static str, &dyn Section)> {
+                let all: Vec<(&'static str, &dyn Section)> =
+                    vec![ $( $( ($path, &self.$($place).+), )+ )+ ];
+                all.into_iter()
+            }
+
+            fn section_mut(&mut self, path: &str) -> Option<&mut dyn Section> {
+                match path {
+                    $( $( $path => Some(&mut self.$($place).+), )+ )+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+preset! {
+    /// Clock domains.
+    clock: Clock = { "clock" => clock };
+    /// Slot, way to host memory, DMA engine.
+    pcie: Pcie = { "pcie" => pcie };
+    /// Host memory.
+    memory: Memory = { "memory" => memory };
+    /// IOMMU.
+    iommu: Iommu = { "iommu" => iommu };
+    /// Caches of the card.
+    cache: Caches = {
+        "cache.qpc" => cache.qpc,
+        "cache.cqc" => cache.cqc,
+        "cache.srqc" => cache.srqc,
+        "cache.mpt" => cache.mpt,
+        "cache.mtt" => cache.mtt,
+        "cache.wqe" => cache.wqe,
+        "cache.receive" => cache.receive
+    };
+    /// Processing units.
+    units: Units = { "units" => units };
+    /// Widths, latencies and queue depths of the blocks.
+    datapath: Datapath = { "datapath" => datapath };
+    /// Policy of the transport.
+    transport: Transport = { "transport" => transport };
+    /// Interrupt moderation.
+    interrupt: Interrupt = { "interrupt" => interrupt };
+    /// The port.
+    mac: Mac = { "mac" => mac };
+    /// Cable and switch.
+    link: Link = { "link" => link };
+    /// The application's thread.
+    host: Host = { "host" => host };
+    /// How many objects there can be.
+    limits: Limits = { "limits" => limits };
+}
+
+/// Where a parameter is: index over all of them, section, index in the section.
+struct Place {
+    index: usize,
+    section: &'static str,
+    field: usize,
+    declaration: &'static Declaration,
+}
+
+impl Place {
+    fn key(&self) -> String {
+        format!("{}.{}", self.section, self.declaration.name)
+    }
+}
+
+impl Preset {
+    /// The preset `name`: a built-in one or the path of a TOML file. What follows an `@` is a host
+    /// profile, built in or a file too, that says what is around the card; there may be several.
+    pub fn load(name: &str) -> Result<Preset, PresetError> {
+        let mut parts = name.split('@');
+        let mut preset = file::load_preset(parts.next().unwrap_or_default())?;
+        for host in parts {
+            file::apply_host(&mut preset, host)?;
+        }
+        Ok(preset)
+    }
+
+    /// Reads a preset from the text of a file; `name` is what messages call it.
+    pub fn parse(name: &str, text: &str) -> Result<Preset, PresetError> {
+        file::parse_preset(name, text)
+    }
+
+    /// The presets that are built in.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        builtin::PRESETS.iter().map(|&(name, _)| name)
+    }
+
+    /// The host profiles that are built in.
+    pub fn hosts() -> impl Iterator<Item = &'static str> {
+        builtin::HOSTS.iter().map(|&(name, _)| name)
+    }
+
+    /// What a built-in host profile is, in one line.
+    pub fn about_host(name: &str) -> Option<String> {
+        file::about_host(name)
+    }
+
+    /// What it was loaded as.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it is, in one line.
+    pub fn about(&self) -> &str {
+        &self.about
+    }
+
+    /// All parameters, in the order of declaration.
+    pub fn parameters(&self) -> impl Iterator<Item = Parameter<'_>> {
+        self.places()
+            .zip(&self.provenance)
+            .map(|(place, from)| Parameter {
+                key: place.key(),
+                value: self.value(&place),
+                declaration: place.declaration,
+                origin: from.origin,
+                source: &from.source,
+                stated_by: &from.stated_by,
+            })
+    }
+
+    /// Changes the parameter `key`, say `cache.mtt.log_sets`, to what `text` says.
+    pub fn set(&mut self, key: &str, text: &str) -> Result<(), PresetError> {
+        let place = self.place(key).ok_or_else(|| self.unknown_key("", key))?;
+        let text = text.trim();
+        let value = place.declaration.kind.parse(text);
+        self.change(&place, "", text, value)?;
+        self.provenance[place.index] = Provenance {
+            origin: Origin::User,
+            source: Cow::Borrowed("given for this run"),
+            stated_by: Cow::Borrowed("user"),
+        };
+        Ok(())
+    }
+
+    /// A number that stands for all values, the same on every machine: presets that differ in one
+    /// have different ones. Neither name nor provenance has a part in it.
+    pub fn hash(&self) -> u64 {
+        // FNV-1a, 64 bit.
+        const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+        const PRIME: u64 = 0x0000_0100_0000_01b3;
+        let mut hash = OFFSET;
+        for place in self.places() {
+            let bits = self.value(&place).to_bits().to_le_bytes();
+            for byte in place.key().bytes().chain(bits) {
+                hash = (hash ^ u64::from(byte)).wrapping_mul(PRIME);
+            }
+        }
+        hash
+    }
+
+    fn places(&self) -> impl Iterator<Item = Place> {
+        let all = self.sections().flat_map(|(section, parameters)| {
+            let declarations = parameters.declarations().iter().enumerate();
+            declarations.map(move |(field, declaration)| (section, field, declaration))
+        });
+        all.enumerate()
+            .map(|(index, (section, field, declaration))| Place {
+                index,
+                section,
+                field,
+                declaration,
+            })
+    }
+
+    fn place(&self, key: &str) -> Option<Place> {
+        let (section, name) = key.rsplit_once('.')?;
+        let mut places = self.places();
+        places.find(|place| place.section == section && place.declaration.name == name)
+    }
+
+    fn value(&self, place: &Place) -> Value {
+        let mut sections = self.sections();
+        let section = sections.find(|(name, _)| *name == place.section);
+        let value = section.and_then(|(_, section)| section.get(place.field));
+        value.expect("a place names a section and one of its parameters")
+    }
+
+    /// Stores a value that is of the right type and permitted.
+    fn change(
+        &mut self,
+        place: &Place,
+        file: &str,
+        text: &str,
+        value: Option<Value>,
+    ) -> Result<(), PresetError> {
+        let permitted = value.filter(|&value| place.declaration.range.contains(value));
+        let Some(value) = permitted else {
+            return Err(PresetError::Value {
+                place: prefix(file),
+                key: place.key(),
+                value: text.chars().take(LONGEST_QUOTE).collect(),
+                expected: expected(place.declaration),
+            });
+        };
+        if let Some(section) = self.section_mut(place.section) {
+            section.set(place.field, value);
+        }
+        Ok(())
+    }
+
+    fn unknown_key(&self, file: &str, key: &str) -> PresetError {
+        let keys: Vec<String> = self.places().map(|place| place.key()).collect();
+        PresetError::UnknownKey {
+            place: prefix(file),
+            key: key.chars().take(LONGEST_QUOTE).collect(),
+            near: near::did_you_mean(key, keys.iter().map(String::as_str)),
+        }
+    }
+}
+
+/// Letters of a wrong word that a message repeats at most.
+const LONGEST_QUOTE: usize = 80;
+
+fn prefix(file: &str) -> String {
+    match file {
+        "" => String::new(),
+        file => format!("{file}: "),
+    }
+}
+
+/// What values a parameter may have, for messages.
+fn expected(declaration: &Declaration) -> String {
+    let Declaration {
+        kind, unit, range, ..
+    } = declaration;
+    match (kind, unit) {
+        (Kind::Flag, _) => range.to_string(),
+        (_, &"") => format!("a {kind}: {range}"),
+        _ => format!("a {kind} of {unit}: {range}"),
+    }
+}

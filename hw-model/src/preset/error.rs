@@ -1,0 +1,114 @@
+//! Why a preset, a parameter or a value is refused.
+
+use thiserror::Error;
+
+/// What is wrong with a preset.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum PresetError {
+    /// There is neither a built-in preset nor a file of that name.
+    #[error("no preset '{name}'{near}; built in are {known}, or give the path of a TOML file")]
+    UnknownPreset {
+        /// What was asked for.
+        name: String,
+        /// Names like it, as the end of a sentence.
+        near: String,
+        /// The names that there are.
+        known: String,
+    },
+    /// There is neither a built-in host profile nor a file of that name.
+    #[error(
+        "no host profile '{name}'{near}; built in are {known}, or give the path of a TOML file"
+    )]
+    UnknownHost {
+        /// What was asked for.
+        name: String,
+        /// Names like it, as the end of a sentence.
+        near: String,
+        /// The names that there are.
+        known: String,
+    },
+    /// A file could not be read.
+    #[error("{file}: {reason}")]
+    Unreadable {
+        /// The file.
+        file: String,
+        /// What the operating system says.
+        reason: String,
+    },
+    /// A file is not TOML.
+    #[error("{file}: not TOML: {reason}")]
+    Syntax {
+        /// The file.
+        file: String,
+        /// Where and why.
+        reason: String,
+    },
+    /// There is no parameter of that name.
+    #[error("{place}no parameter '{key}'{near}; `ferroce preset show functional` lists all")]
+    UnknownKey {
+        /// The file, with a colon; empty if there is none.
+        place: String,
+        /// The name.
+        key: String,
+        /// Names like it, as the end of a sentence.
+        near: String,
+    },
+    /// The value of a parameter is not a permitted one.
+    #[error("{place}{key} = {value}: must be {expected}")]
+    Value {
+        /// The file, with a colon; empty if there is none.
+        place: String,
+        /// The parameter.
+        key: String,
+        /// What was given.
+        value: String,
+        /// What would be right.
+        expected: String,
+    },
+    /// A parameter is not written as one.
+    #[error(
+        "{file}: {key}: {reason}; write {{ value = …, origin = \"measured\" | \"data sheet\" | \
+         \"derived\" | \"design\" | \"guess\", source = \"…\" }}"
+    )]
+    Form {
+        /// The file.
+        file: String,
+        /// The parameter.
+        key: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A preset that inherits from none says nothing about a parameter.
+    #[error(
+        "{file}: {key} is missing ({expected}), and {others} more; give all of them, or \
+         `inherits = \"cx5-100g\"` and only the differences"
+    )]
+    Missing {
+        /// The file.
+        file: String,
+        /// The first parameter that is missing.
+        key: String,
+        /// What would be right.
+        expected: String,
+        /// How many are missing besides.
+        others: usize,
+    },
+    /// A host profile says something about the card.
+    #[error("{file}: {key} belongs to the card; a host profile may set {permitted}")]
+    NotOfHost {
+        /// The file.
+        file: String,
+        /// The parameter.
+        key: String,
+        /// What it may set.
+        permitted: String,
+    },
+    /// Presets inherit from each other in a circle, or from too many.
+    #[error("{file}: inherits through more than {limit} files")]
+    TooDeep {
+        /// The file.
+        file: String,
+        /// How many are allowed.
+        limit: usize,
+    },
+}

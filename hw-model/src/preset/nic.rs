@@ -1,0 +1,75 @@
+//! The NIC that a preset describes.
+
+use super::Preset;
+use super::card::ContextCache;
+use crate::cache::CacheShape;
+use crate::config::NicConfig;
+use ferroce_transport::{Config as TransportConfig, Duration, PathMtu};
+
+/// Picoseconds in a nanosecond.
+const PS_PER_NS: f64 = 1000.0;
+
+impl Preset {
+    /// Limits, cache shapes and policy of a NIC function of this preset.
+    pub fn nic_config(&self, qpn_base: u32, mac: [u8; 6]) -> NicConfig {
+        let cache = &self.cache;
+        let limits = &self.limits;
+        NicConfig {
+            qpn_base,
+            mac,
+            processing_units: byte(self.units.count),
+            log_max_qps: byte(limits.log_max_qps),
+            log_max_cqs: byte(limits.log_max_cqs),
+            log_max_srqs: byte(limits.log_max_srqs),
+            log_max_mrs: byte(limits.log_max_mrs),
+            log_max_mtts: byte(limits.log_max_mtts),
+            qpc_cache: shape(&cache.qpc),
+            cqc_cache: shape(&cache.cqc),
+            srqc_cache: shape(&cache.srqc),
+            mpt_cache: shape(&cache.mpt),
+            mtt_cache: shape(&cache.mtt),
+            quantum_packets: self.units.quantum_packets,
+            fetch_blocks: self.datapath.fetch_blocks,
+            fetch_slots: self.datapath.fetch_slots as usize,
+            fetch_receives: cache.receive.wqes,
+            edge_capacity: self.datapath.edge_items as usize,
+            global_atomics: self.pcie.atomic_ops,
+            transport: self.transport_config(),
+        }
+    }
+
+    fn transport_config(&self) -> TransportConfig {
+        let transport = &self.transport;
+        TransportConfig {
+            max_unacknowledged_packets: transport.max_unacknowledged_packets,
+            ack_request_interval: transport.ack_request_interval,
+            ack_coalesce: transport.ack_coalesce,
+            ack_delay: Duration((transport.ack_delay_ns * PS_PER_NS).round() as u64),
+            local_ack_timeout_multiple: transport.local_ack_timeout_multiple,
+            datagram_mtu: self.path_mtu(),
+        }
+    }
+
+    /// Path MTU of the queue pairs, and of datagrams.
+    pub fn path_mtu(&self) -> PathMtu {
+        match self.transport.path_mtu_bytes {
+            ..=256 => PathMtu::Mtu256,
+            257..=512 => PathMtu::Mtu512,
+            513..=1024 => PathMtu::Mtu1024,
+            1025..=2048 => PathMtu::Mtu2048,
+            2049.. => PathMtu::Mtu4096,
+        }
+    }
+}
+
+/// A parameter whose range ends at 255 or below; larger ones are cut to that.
+fn byte(value: u32) -> u8 {
+    u8::try_from(value).unwrap_or(u8::MAX)
+}
+
+fn shape(cache: &ContextCache) -> CacheShape {
+    CacheShape {
+        log_sets: byte(cache.log_sets),
+        ways: byte(cache.ways),
+    }
+}
