@@ -5,11 +5,15 @@
 //!   figures come from. [`perftest`] and [`perftest_json`]: what perftest prints.
 //! - [`builtin`]: the tables of `sim/reference`, which travel in the binary.
 //! - [`wire_limit`]: what the headers leave of a link.
+//! - [`experiment`]: what to run on the model to repeat a measurement.
+//!   [`comparison`]: a table beside what the model says.
 //!
 //! [`parse`] takes any of them and finds out which it is.
 
 pub mod builtin;
+pub mod comparison;
 pub mod csv;
+pub mod experiment;
 pub mod perftest;
 pub mod perftest_json;
 pub mod table;

@@ -2,5 +2,6 @@
 
 pub mod axis;
 pub mod figure;
+pub mod json;
 pub mod labels;
 pub mod svg;
