@@ -21,30 +21,30 @@ pub struct Tlps {
     pub wire_bytes: u64,
 }
 
-/// The largest sizes that were agreed for the link.
+/// The largest sizes that were agreed for the link: powers of two, kept as their logarithms.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    mps_bytes: u64,
-    mrrs_bytes: u64,
-    rcb_bytes: u64,
+    log_mps: u32,
+    log_mrrs: u32,
+    log_rcb: u32,
 }
 
 impl Limits {
     /// Powers of two, as PCIe has them: maximum payload, maximum read request, read completion
     /// boundary. Anything else is rounded up to one.
     pub fn new(mps_bytes: u32, mrrs_bytes: u32, rcb_bytes: u32) -> Self {
-        let power = |bytes: u32, most: u32| u64::from(bytes.clamp(1, most).next_power_of_two());
+        let log = |bytes: u32, most: u32| bytes.clamp(1, most).next_power_of_two().ilog2();
         Self {
-            mps_bytes: power(mps_bytes, 4096),
-            mrrs_bytes: power(mrrs_bytes, 4096),
-            rcb_bytes: power(rcb_bytes, 128),
+            log_mps: log(mps_bytes, 4096),
+            log_mrrs: log(mrrs_bytes, 4096),
+            log_rcb: log(rcb_bytes, 128),
         }
     }
 
     /// Requests of a read of `length` bytes within one page.
     #[inline]
     pub fn read_requests(&self, length: u64) -> Tlps {
-        let count = length.div_ceil(self.mrrs_bytes);
+        let count = shift_ceil(length, self.log_mrrs);
         Tlps {
             count,
             wire_bytes: count * REQUEST_HEADER_BYTES,
@@ -58,12 +58,12 @@ impl Limits {
     /// rules allow.
     #[inline]
     pub fn completions(&self, iova: u64, length: u64) -> Tlps {
-        let offset = iova & (self.rcb_bytes - 1);
-        let full = length / self.mrrs_bytes;
-        let rest = length % self.mrrs_bytes;
-        let mut count = full * (offset + self.mrrs_bytes).div_ceil(self.mps_bytes);
+        let offset = iova & ((1 << self.log_rcb) - 1);
+        let full = length >> self.log_mrrs;
+        let rest = length & ((1 << self.log_mrrs) - 1);
+        let mut count = full * shift_ceil(offset + (1 << self.log_mrrs), self.log_mps);
         if rest > 0 {
-            count += (offset + rest).div_ceil(self.mps_bytes);
+            count += shift_ceil(offset + rest, self.log_mps);
         }
         Tlps {
             count,
@@ -74,7 +74,7 @@ impl Limits {
     /// TLPs of a write of `length` bytes within one page.
     #[inline]
     pub fn writes(&self, length: u64) -> Tlps {
-        let count = length.div_ceil(self.mps_bytes);
+        let count = shift_ceil(length, self.log_mps);
         Tlps {
             count,
             wire_bytes: count * REQUEST_HEADER_BYTES + length,
@@ -87,6 +87,12 @@ impl Limits {
         // The MPS is a multiple of 16 bytes, so that only the last TLP rounds up.
         length.div_ceil(CREDIT_BYTES)
     }
+}
+
+/// `value / 2^log`, rounded up.
+#[inline]
+const fn shift_ceil(value: u64, log: u32) -> u64 {
+    (value + (1 << log) - 1) >> log
 }
 
 /// The pieces of `length` bytes at `iova` that no page boundary cuts: start and length of each.
@@ -110,19 +116,17 @@ pub fn pieces(iova: u64, length: u64) -> impl Iterator<Item = (u64, u64)> {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits {
-        mps_bytes: 256,
-        mrrs_bytes: 512,
-        rcb_bytes: 64,
-    };
+    const MPS_BYTES: u64 = 256;
+    const MRRS_BYTES: u64 = 512;
+    const RCB_BYTES: u64 = 64;
 
-    /// The same numbers, TLP by TLP.
+    /// The same number, TLP by TLP.
     fn completions_one_by_one(iova: u64, length: u64) -> u64 {
         let (mut address, end, mut count) = (iova, iova + length, 0);
         while address < end {
-            let request_end = end.min(address + LIMITS.mrrs_bytes);
+            let request_end = end.min(address + MRRS_BYTES);
             while address < request_end {
-                let most = address - address % LIMITS.rcb_bytes + LIMITS.mps_bytes;
+                let most = address - address % RCB_BYTES + MPS_BYTES;
                 address = request_end.min(most);
                 count += 1;
             }
@@ -132,11 +136,12 @@ mod tests {
 
     #[test]
     fn closed_form_of_completions_is_what_one_by_one_gives() {
+        let limits = Limits::new(256, 512, 64);
         for offset in [0, 1, 4, 63, 64, 65, 200] {
             for length in 1..=2100 {
                 let iova = 0x1000 + offset;
                 assert_eq!(
-                    LIMITS.completions(iova, length).count,
+                    limits.completions(iova, length).count,
                     completions_one_by_one(iova, length),
                     "{length} bytes at {iova:#x}"
                 );
