@@ -1,12 +1,72 @@
 //! Atomic operations of peers on registered memory.
 
+use crate::config::NicConfig;
 use crate::dma::{ATOMIC_BYTES, Dma};
-use crate::host::{DmaAtomic, Host};
+use crate::host::{DmaAtomic, DmaError, Host};
 use crate::memory::{MemoryUnit, count_fault, is_in_host_memory};
 use crate::mpt::Access;
 use crate::protection::ProtectionFault;
 use ferroce_spec::counter::Counter;
-use ferroce_transport::AtomicOperation;
+use ferroce_transport::{AtomicOperation, Duration, Instant};
+
+/// Addresses that are told apart: atomics on the same one wait for each other.
+const LOCKS: usize = 64;
+
+/// The unit that carries atomics out, one after the other on the same address.
+#[derive(Debug)]
+pub struct AtomicsUnit {
+    /// With PCIe AtomicOps; see [`NicConfig::global_atomics`].
+    global: bool,
+    /// What an atomic in the device's own memory takes.
+    device_atomic: Duration,
+    /// By hash of the address: when the last atomic on it is over.
+    locks: [Instant; LOCKS],
+    /// When each atomic that may be under way is over; the oldest one is the next to be over.
+    under_way: Box<[Instant]>,
+    next: usize,
+}
+
+impl AtomicsUnit {
+    /// An idle unit.
+    pub fn new(config: &NicConfig) -> Self {
+        let units = usize::from(config.atomic_units.max(1));
+        Self {
+            global: config.global_atomics,
+            device_atomic: config.device_atomic,
+            locks: [Instant::ZERO; LOCKS],
+            under_way: vec![Instant::ZERO; units].into_boxed_slice(),
+            next: 0,
+        }
+    }
+
+    /// An atomic in host memory: behind those on the same address, and as soon as there is room.
+    fn carry_out<H: Host>(
+        &mut self,
+        iova: u64,
+        operation: DmaAtomic,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<u64, DmaError> {
+        let (lock, unit) = (lock_of(iova), self.next);
+        self.next = (unit + 1) % self.under_way.len();
+        dma.at = dma.at.max(self.locks[lock]).max(self.under_way[unit]);
+        let original = dma.atomic(iova, operation, self.global)?;
+        self.locks[lock] = dma.at;
+        self.under_way[unit] = dma.at;
+        Ok(original)
+    }
+
+    /// An atomic in the device's memory that comes at `at`: when it is over.
+    fn carry_out_on_chip(&mut self, offset: u64, at: Instant) -> Instant {
+        let lock = &mut self.locks[lock_of(offset)];
+        *lock = at.max(*lock) + self.device_atomic;
+        *lock
+    }
+}
+
+/// The lock of an address, a multiple of eight.
+const fn lock_of(address: u64) -> usize {
+    (address / ATOMIC_BYTES as u64) as usize % LOCKS
+}
 
 /// The DMA engine's name of an atomic operation.
 pub fn dma_atomic(operation: AtomicOperation) -> DmaAtomic {
@@ -43,13 +103,15 @@ impl MemoryUnit {
         let address = access.address;
         let entry = self.mpt.check(access, dma)?;
         if !is_in_host_memory(&entry) {
-            return match self.on_chip(&entry, access)? {
+            let (offset, original) = match self.on_chip(&entry, access)? {
                 Some((offset, bytes)) if offset % ATOMIC_BYTES as u64 == 0 => {
-                    Ok(apply(operation, bytes))
+                    (offset, apply(operation, bytes))
                 }
-                Some(_) => Err(ProtectionFault::Alignment { address }),
-                None => Ok(0),
+                Some(_) => return Err(ProtectionFault::Alignment { address }),
+                None => return Ok(0),
             };
+            dma.at = self.atomics.carry_out_on_chip(offset, dma.at);
+            return Ok(original);
         }
         // The virtual address is a multiple of eight; the region or window need not begin at one.
         // A page does, and so an aligned operand does not cross its end.
@@ -57,7 +119,7 @@ impl MemoryUnit {
         if run.iova % ATOMIC_BYTES as u64 != 0 {
             return Err(ProtectionFault::Alignment { address });
         }
-        Ok(dma.atomic(run.iova, operation, self.global_atomics)?)
+        Ok(self.atomics.carry_out(run.iova, operation, dma)?)
     }
 }
 

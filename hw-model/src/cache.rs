@@ -7,6 +7,7 @@
 use crate::dma::Dma;
 use crate::host::{DmaError, Host};
 use ferroce_spec::counter::Counter;
+use ferroce_transport::Instant;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Size and shape of a cache.
@@ -16,6 +17,8 @@ pub struct CacheShape {
     pub log_sets: u8,
     /// Entries in a set.
     pub ways: u8,
+    /// Misses that wait for host memory at once (miss status holding registers); at least one.
+    pub mshrs: u8,
 }
 
 impl CacheShape {
@@ -32,6 +35,8 @@ const EMPTY: u32 = u32::MAX;
 struct Line<T> {
     tag: u32,
     dirty: bool,
+    /// When it has come from host memory: until then a hit waits for the miss in front of it.
+    ready: Instant,
     value: T,
 }
 
@@ -44,6 +49,9 @@ pub struct Cache<T> {
     base: u64,
     hits: Counter,
     misses: Counter,
+    /// When each miss status holding register is free again; the oldest miss has the next one.
+    registers: Box<[Instant]>,
+    next_register: usize,
 }
 
 impl<T: FromBytes + IntoBytes + Immutable + Default + Copy> Cache<T> {
@@ -52,8 +60,10 @@ impl<T: FromBytes + IntoBytes + Immutable + Default + Copy> Cache<T> {
         let empty = Line {
             tag: EMPTY,
             dirty: false,
+            ready: Instant::ZERO,
             value: T::default(),
         };
+        let registers = usize::from(shape.mshrs.max(1));
         Self {
             shape,
             lines: vec![empty; shape.entries()],
@@ -61,6 +71,8 @@ impl<T: FromBytes + IntoBytes + Immutable + Default + Copy> Cache<T> {
             base: 0,
             hits,
             misses,
+            registers: vec![Instant::ZERO; registers].into_boxed_slice(),
+            next_register: 0,
         }
     }
 
@@ -81,12 +93,12 @@ impl<T: FromBytes + IntoBytes + Immutable + Default + Copy> Cache<T> {
         let slot = match self.find(index) {
             Some(slot) => {
                 dma.counters.add(self.hits, 1);
+                dma.at = dma.at.max(self.lines[slot].ready);
                 slot
             }
             None => {
                 dma.counters.add(self.misses, 1);
-                let value = dma.read_value(self.address(index))?;
-                self.place(index, value, dma)?
+                self.fill(index, dma)?
             }
         };
         Ok(&mut self.lines[slot].value)
@@ -120,6 +132,7 @@ impl<T: FromBytes + IntoBytes + Immutable + Default + Copy> Cache<T> {
         self.lines[slot] = Line {
             tag: index,
             dirty: false,
+            ready: dma.at,
             value,
         };
         Ok(())
@@ -157,6 +170,17 @@ impl<T: FromBytes + IntoBytes + Immutable + Default + Copy> Cache<T> {
             .map(|way| start + way)
     }
 
+    /// Reads the entry at `index` from host memory, as soon as a register is free for the miss.
+    #[cold]
+    fn fill<H: Host>(&mut self, index: u32, dma: &mut Dma<'_, H>) -> Result<usize, DmaError> {
+        let register = self.next_register;
+        self.next_register = (register + 1) % self.registers.len();
+        dma.at = dma.at.max(self.registers[register]);
+        let value = dma.read_value(self.address(index))?;
+        self.registers[register] = dma.at;
+        self.place(index, value, dma)
+    }
+
     /// Makes room in the set of `index` and puts `value` there.
     fn place<H: Host>(
         &mut self,
@@ -181,6 +205,7 @@ impl<T: FromBytes + IntoBytes + Immutable + Default + Copy> Cache<T> {
         self.lines[start + way] = Line {
             tag: index,
             dirty: false,
+            ready: dma.at,
             value,
         };
         Ok(start + way)

@@ -29,6 +29,8 @@ pub struct CompletionEntry {
     pub cqe: Cqe,
     /// When the host sees what was written for it before.
     pub after: Instant,
+    /// The WQE has to be read again, at this IOVA, before the CQE can be made.
+    pub wqe: Option<u64>,
 }
 
 /// All completion queues: a cache in front of the CQ context table.

@@ -1,6 +1,7 @@
 //! Every size and limit of a NIC, chosen before it is built.
 
 use crate::cache::CacheShape;
+use crate::wqe_cache::WqeCacheShape;
 use ferroce_transport::{Config as TransportConfig, Duration, PathMtu};
 
 /// Shape and policy of one NIC function.
@@ -40,8 +41,19 @@ pub struct NicConfig {
     pub fetch_slots: usize,
     /// Receive WQEs that one DMA read fetches at most.
     pub fetch_receives: u32,
+    /// The receive engine fetches more receive WQEs of a queue pair as soon as it has fewer than
+    /// this; 0: when it needs one.
+    pub receives_ahead: u32,
+    /// WQEs of requests in flight that are kept for their completion.
+    pub wqe_cache: WqeCacheShape,
     /// Items that wait between two blocks.
     pub edge_capacity: usize,
+    /// Frames that wait for the MAC, those included whose payload is still on its way.
+    pub egress_packets: usize,
+    /// Atomics on different addresses that are under way at once.
+    pub atomic_units: u8,
+    /// What an atomic in the device's own memory takes.
+    pub device_atomic: Duration,
     /// Atomics are PCIe AtomicOps, atomic also with respect to the host's processors. Else they
     /// are a read and a write, atomic among the queue pairs of this function only.
     pub global_atomics: bool,
@@ -72,28 +84,41 @@ impl NicConfig {
             qpc_cache: CacheShape {
                 log_sets: 8,
                 ways: 4,
+                mshrs: u8::MAX,
             },
             cqc_cache: CacheShape {
                 log_sets: 8,
                 ways: 4,
+                mshrs: u8::MAX,
             },
             srqc_cache: CacheShape {
                 log_sets: 7,
                 ways: 4,
+                mshrs: u8::MAX,
             },
             mpt_cache: CacheShape {
                 log_sets: 9,
                 ways: 4,
+                mshrs: u8::MAX,
             },
             mtt_cache: CacheShape {
                 log_sets: 11,
                 ways: 4,
+                mshrs: u8::MAX,
             },
             quantum_packets: 16,
             fetch_blocks: 16,
             fetch_slots: 1,
             fetch_receives: 16,
+            receives_ahead: 0,
+            wqe_cache: WqeCacheShape {
+                entries: 0,
+                mshrs: 1000,
+            },
             edge_capacity: 32,
+            egress_packets: 32,
+            atomic_units: u8::MAX,
+            device_atomic: Duration::ZERO,
             global_atomics: true,
             transport: TransportConfig {
                 max_unacknowledged_packets: 512,

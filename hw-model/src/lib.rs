@@ -17,7 +17,7 @@
 
 #![forbid(unsafe_code)]
 
-mod atomic;
+pub mod atomic;
 pub mod bar;
 pub mod cache;
 mod command;
@@ -68,6 +68,7 @@ mod transmit_path;
 pub mod window;
 pub mod work_queue;
 pub mod wqe;
+pub mod wqe_cache;
 mod wqe_fetch;
 
 pub use config::NicConfig;

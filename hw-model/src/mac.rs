@@ -16,9 +16,9 @@ pub struct Mac<F> {
 
 impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
     /// An idle MAC.
-    pub fn new(edge_capacity: usize) -> Self {
+    pub fn new(edge_capacity: usize, egress_packets: usize) -> Self {
         Self {
-            egress: Edge::new(edge_capacity),
+            egress: Edge::new(egress_packets),
             ingress: Edge::new(edge_capacity),
         }
     }

@@ -1,5 +1,6 @@
 //! Access to registered memory: protection (MPT), translation (MTT), then DMA.
 
+use crate::atomic::AtomicsUnit;
 use crate::device_memory::DeviceMemory;
 use crate::dma::Dma;
 use crate::host::Host;
@@ -30,7 +31,7 @@ pub struct MemoryUnit {
     /// Windows that belong to a queue pair.
     pub bound_windows: BoundWindows,
     /// Atomics are PCIe AtomicOps.
-    pub global_atomics: bool,
+    pub atomics: AtomicsUnit,
 }
 
 impl MemoryUnit {

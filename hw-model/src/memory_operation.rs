@@ -9,6 +9,7 @@ use crate::mpt::Access;
 use crate::queue_pair::{QueuePair, uses_srq};
 use crate::shared_receive_queue::{SharedReceiveQueues, TakeError};
 use crate::window::Binder;
+use crate::work_queue::ReceiveFetch;
 use crate::wqe::SendPayload;
 use ferroce_spec::context::AccessRights;
 use ferroce_spec::counter::Counter;
@@ -25,8 +26,8 @@ pub struct MemoryBlocks<'a, 'd, H: Host> {
     pub srqs: &'a mut SharedReceiveQueues,
     /// The DMA engine.
     pub dma: &'a mut Dma<'d, H>,
-    /// Receive WQEs that one DMA read fetches at most.
-    pub fetch_receives: u32,
+    /// How receive WQEs are fetched.
+    pub receive_fetch: ReceiveFetch,
     /// What has happened to a shared receive queue: its number goes with it.
     pub srq_event: Option<(EventType, u32)>,
 }
@@ -196,7 +197,7 @@ fn invalidate<H: Host>(
 /// Takes a WQE of the queue pair's own receive queue.
 #[inline]
 fn take_own<H: Host>(qp: &mut QueuePair, blocks: &mut MemoryBlocks<'_, '_, H>) -> MemoryAnswer {
-    match qp.receive.take(blocks.fetch_receives, blocks.dma) {
+    match qp.receive.take(blocks.receive_fetch, blocks.dma) {
         Ok(Some(wqe)) => {
             blocks.dma.counters.add(Counter::receive_wqes, 1);
             MemoryAnswer::Receive {

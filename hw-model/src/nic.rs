@@ -1,5 +1,6 @@
 //! One NIC function: owns the blocks and passes items from one to the next.
 
+use crate::atomic::AtomicsUnit;
 use crate::bar::Bar;
 use crate::completion_queue::{CompletionEntry, CompletionQueues};
 use crate::config::NicConfig;
@@ -23,12 +24,14 @@ use crate::shared_receive_queue::SharedReceiveQueues;
 use crate::timers::Timers;
 use crate::timing::{Functional, Stage, Timing, Work};
 use crate::window::BoundWindows;
+use crate::wqe_cache::WqeCache;
 use crate::wqe_fetch::WqeFetch;
 use ferroce_spec::command::ContextTables;
 use ferroce_spec::context::AddressEntry;
 use ferroce_spec::counter::Counter;
 use ferroce_spec::eqe::EventType;
 use ferroce_spec::register::FatalSyndrome;
+use ferroce_spec::wqe::BLOCK_SIZE;
 use ferroce_transport::{Duration, Instant};
 
 /// The only port.
@@ -76,6 +79,7 @@ pub struct Nic<P: Port, T: Timing = Functional> {
     pub(crate) timers: Timers,
     pub(crate) doorbells: Edge<Doorbell>,
     pub(crate) fetch: WqeFetch,
+    pub(crate) wqes: WqeCache,
     pub(crate) units: Vec<ProcessingUnit<P::Frame>>,
     pub(crate) mac: Mac<P::Frame>,
     pub(crate) completion_edge: Edge<CompletionEntry>,
@@ -115,16 +119,17 @@ impl<P: Port, T: Timing> Nic<P, T> {
                 mtt: Mtt::new(config.mtt_cache),
                 device: DeviceMemory::default(),
                 bound_windows: BoundWindows::new(),
-                global_atomics: config.global_atomics,
+                atomics: AtomicsUnit::new(&config),
             },
             scheduler: Scheduler::new(usize::from(units)),
             timers: Timers::default(),
             doorbells: Edge::new(DOORBELLS_PER_TURN),
+            wqes: WqeCache::new(config.wqe_cache),
             fetch: WqeFetch::new(config.fetch_blocks, config.fetch_slots),
             units: (0..units)
                 .map(|number| ProcessingUnit::new(number, capacity))
                 .collect(),
-            mac: Mac::new(capacity),
+            mac: Mac::new(capacity, config.egress_packets.max(1)),
             completion_edge: Edge::new(COMPLETION_CAPACITY),
             event_edge: Edge::new(COMPLETION_CAPACITY),
             holding: Vec::new(),
@@ -367,7 +372,11 @@ impl<P: Port, T: Timing> Nic<P, T> {
                 has_more = false;
                 break;
             };
-            let entry = outcome::completion_entry(qp, &completion);
+            let mut entry = outcome::completion_entry(qp, &completion);
+            if T::IS_TIMED && completion.is_send() && !self.wqes.remove(index, entry.cqe.wqe_index)
+            {
+                entry.wqe = Some(qp.send.address(entry.cqe.wqe_index));
+            }
             let ready = qp.progress.ready.max(now);
             let ready = self
                 .timing
@@ -424,8 +433,13 @@ impl<P: Port, T: Timing> Nic<P, T> {
     #[inline(always)]
     fn write_completions<H: Host>(&mut self, now: Instant, host: &mut H) -> bool {
         let mut worked = false;
-        while let Some(entry) = self.completion_edge.pop(now) {
+        while let Some(mut entry) = self.completion_edge.pop(now) {
             let mut dma = Dma::new(host, &mut self.counters, now);
+            if let Some(iova) = entry.wqe.take() {
+                let ready = read_again(&mut self.wqes, iova, &mut dma);
+                self.completion_edge.push(ready, entry);
+                continue;
+            }
             dma.visible = entry.after;
             if let Some(event) = self.cqs.write(&entry, now, &mut dma) {
                 self.raise(now, event);
@@ -489,4 +503,17 @@ impl<P: Port, T: Timing> Nic<P, T> {
         self.stalled = false;
         self.bar.reset();
     }
+}
+
+/// Reads the WQE at `iova` again; returns when it is there. What it says is known: that it cannot be
+/// read any more changes nothing.
+#[cold]
+fn read_again<H: Host>(wqes: &mut WqeCache, iova: u64, dma: &mut Dma<'_, H>) -> Instant {
+    dma.counters.add(Counter::wqe_refetches, 1);
+    let (register, free_at) = wqes.register();
+    dma.at = dma.at.max(free_at);
+    let mut block = [0; BLOCK_SIZE];
+    let _ = dma.read(iova, &mut block);
+    wqes.occupy(register, dma.at);
+    dma.at
 }

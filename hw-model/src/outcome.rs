@@ -73,7 +73,12 @@ pub fn completion_entry(qp: &mut QueuePair, completion: &Completion) -> Completi
     };
     cqe.word = word;
     let after = qp.progress.visible;
-    CompletionEntry { cqn, cqe, after }
+    CompletionEntry {
+        cqn,
+        cqe,
+        after,
+        wqe: None,
+    }
 }
 
 /// The payload of a packet could not be gathered: tells the transport whose fault it is.

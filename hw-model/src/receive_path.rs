@@ -10,6 +10,7 @@ use crate::nic::{MAX_GIDS, Nic};
 use crate::port::Port;
 use crate::processing_unit::Inbound;
 use crate::timing::{Stage, Timing, Work};
+use crate::work_queue::ReceiveFetch;
 use ferroce_spec::context::AddressEntry;
 use ferroce_spec::counter::Counter;
 use ferroce_spec::register::FatalSyndrome;
@@ -175,7 +176,10 @@ impl<P: Port, T: Timing> Nic<P, T> {
             memory: &mut self.memory,
             srqs: &mut self.srqs,
             dma: &mut dma,
-            fetch_receives: self.config.fetch_receives,
+            receive_fetch: ReceiveFetch {
+                batch: self.config.fetch_receives,
+                ahead: self.config.receives_ahead,
+            },
             srq_event: None,
         };
         self.units[unit].receive(now, qp, inbound, &mut blocks);

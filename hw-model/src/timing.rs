@@ -4,6 +4,12 @@
 //! edge that carries the result to the next block. In the *functional* model every cost is zero;
 //! it is not a second code path.
 
+pub mod clock;
+pub mod server;
+pub mod timed;
+
+pub use timed::Timed;
+
 use ferroce_transport::{Duration, Instant};
 
 /// How far ahead of time a block plans its work. Who comes later and is ready earlier waits no
@@ -31,8 +37,6 @@ pub enum Stage {
     Completion,
     /// An event on its way to its event queue.
     Event,
-    /// An atomic operation of a peer.
-    Atomic,
 }
 
 /// Work that a block does for one item.

@@ -78,10 +78,13 @@ impl<P: Port, T: Timing> Nic<P, T> {
             return false;
         }
         let mut worked = false;
-        while let Some(index) = self
-            .fetch
-            .land(now, &mut self.qps, &self.gids, &mut self.counters)
-        {
+        while let Some(index) = self.fetch.land(
+            now,
+            &mut self.qps,
+            &self.gids,
+            &mut self.wqes,
+            &mut self.counters,
+        ) {
             self.after_command(now, index);
             worked = true;
         }
@@ -110,9 +113,14 @@ impl<P: Port, T: Timing> Nic<P, T> {
         if T::IS_TIMED {
             dma.at = dma.at.max(qp.progress.ready);
         }
-        let mut worked = self
-            .fetch
-            .fetch(now, qp, &self.gids, &mut dma, &mut self.timing);
+        let mut worked = self.fetch.fetch(
+            now,
+            qp,
+            &self.gids,
+            &mut self.wqes,
+            &mut dma,
+            &mut self.timing,
+        );
         worked |= flush_receives(qp);
         worked |= local_operation::carry_out(now, qp, &mut self.memory, &mut dma);
         qp.progress.ready = dma.at;

@@ -4,7 +4,8 @@ use crate::dma::Dma;
 use crate::host::{DmaError, Host};
 use crate::scatter_list::ScatterList;
 use crate::wqe::{SendPayload, SendWqe};
-use ferroce_spec::wqe::{DataSegment, DatagramSegment};
+use ferroce_spec::wqe::{BLOCK_SIZE, DataSegment, DatagramSegment};
+use ferroce_transport::Instant;
 use std::collections::VecDeque;
 use zerocopy::IntoBytes;
 
@@ -32,6 +33,12 @@ impl SendQueue {
             log_blocks,
             ..Self::default()
         }
+    }
+
+    /// IOVA of the block at `index`.
+    pub fn address(&self, index: u32) -> u64 {
+        let slot = u64::from(index & (self.size() - 1));
+        self.base.wrapping_add(slot * BLOCK_SIZE as u64)
     }
 
     /// Blocks that were rung and not fetched.
@@ -134,6 +141,17 @@ pub struct ReceiveWqe {
     pub list: ScatterList,
     /// Whether it comes from a shared receive queue.
     pub shared: Option<SharedOrigin>,
+    /// When it has come from host memory.
+    pub ready: Instant,
+}
+
+/// When and how many receive WQEs of a queue pair are fetched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReceiveFetch {
+    /// As many as one DMA read fetches at most.
+    pub batch: u32,
+    /// As soon as fewer than this are left; 0: when one is needed.
+    pub ahead: u32,
 }
 
 /// The receive queue as the NIC sees it. Indices are free-running, in entries.
@@ -176,19 +194,26 @@ impl ReceiveQueue {
         self.fetched.wrapping_sub(self.prefetched.len() as u32)
     }
 
-    /// Takes the next receive WQE, fetching up to `batch` of them; `None`: there is none.
+    /// Takes the next receive WQE, fetching some as `policy` says; `None`: there is none.
     #[inline]
     pub fn take<H: Host>(
         &mut self,
-        batch: u32,
+        policy: ReceiveFetch,
         dma: &mut Dma<'_, H>,
     ) -> Result<Option<&ReceiveWqe>, DmaError> {
         if self.prefetched.is_empty() {
-            self.fetch(batch, dma)?;
+            self.fetch(policy.batch, dma)?;
         }
         let Some(wqe) = self.prefetched.pop_front() else {
             return Ok(None);
         };
+        dma.at = dma.at.max(wqe.ready);
+        if self.prefetched.len() < policy.ahead as usize {
+            // Nobody waits for these; if they cannot be read, who needs them will see it.
+            let at = dma.at;
+            let _ = self.fetch(policy.batch, dma);
+            dma.at = at;
+        }
         self.in_use.push_back(wqe);
         Ok(self.in_use.back())
     }
@@ -201,6 +226,7 @@ impl ReceiveQueue {
             index,
             list,
             shared: Some(shared),
+            ready: Instant::ZERO,
         });
         index
     }
@@ -269,6 +295,7 @@ impl ReceiveQueue {
                 index: self.fetched,
                 list,
                 shared: None,
+                ready: dma.at,
             });
             self.fetched = self.fetched.wrapping_add(1);
         }

@@ -9,6 +9,7 @@ use crate::queue::Edge;
 use crate::queue_pair::{QueuePair, QueuePairs};
 use crate::timing::{Stage, Timing, Work};
 use crate::wqe::{SendPayload, SendWqe, WqeError, block_count, decode};
+use crate::wqe_cache::WqeCache;
 use ferroce_spec::context::AddressEntry;
 use ferroce_spec::counter::Counter;
 use ferroce_spec::wqe::{BLOCK_SIZE, MAX_BLOCKS};
@@ -63,6 +64,7 @@ impl WqeFetch {
         now: Instant,
         qp: &mut QueuePair,
         gids: &[AddressEntry; MAX_GIDS],
+        wqes: &mut WqeCache,
         dma: &mut Dma<'_, H>,
         timing: &mut T,
     ) -> bool {
@@ -100,7 +102,7 @@ impl WqeFetch {
         };
         let ready = timing.serve(now, arrival, Stage::Fetch, work);
         if ready <= now {
-            accept_batch(now, qp, gids, bytes, dma.counters);
+            accept_batch(now, qp, gids, bytes, wqes, dma.counters);
             return true;
         }
         self.free.pop();
@@ -122,6 +124,7 @@ impl WqeFetch {
         now: Instant,
         qps: &mut QueuePairs,
         gids: &[AddressEntry; MAX_GIDS],
+        wqes: &mut WqeCache,
         counters: &mut Counters,
     ) -> Option<u32> {
         let fetch = self.under_way.pop(now)?;
@@ -131,7 +134,7 @@ impl WqeFetch {
         if let Some(qp) = owner {
             qp.fetching = false;
             let bytes = &self.buffers[fetch.slot][..fetch.blocks as usize * BLOCK_SIZE];
-            accept_batch(now, qp, gids, bytes, counters);
+            accept_batch(now, qp, gids, bytes, wqes, counters);
         }
         Some(fetch.qp)
     }
@@ -165,12 +168,17 @@ fn accept_batch(
     qp: &mut QueuePair,
     gids: &[AddressEntry; MAX_GIDS],
     bytes: &[u8],
+    wqes: &mut WqeCache,
     counters: &mut Counters,
 ) {
     let mut rest = bytes;
     while !rest.is_empty() && qp.transport.can_accept_send() {
+        let index = qp.send.fetched;
         match accept(now, qp, gids, rest) {
-            Ok(used) => rest = &rest[used..],
+            Ok(used) => {
+                wqes.insert(qp.index, index);
+                rest = &rest[used..];
+            }
             // The rest of this WQE was rung but lies behind the batch: next time.
             Err(WqeError::Blocks(b))
                 if usize::from(b) <= MAX_BLOCKS && b > 0 && u32::from(b) <= qp.send.waiting() =>

@@ -38,6 +38,7 @@ fn forgetful(config: &mut ferroce_model::NicConfig) {
     let shape = CacheShape {
         log_sets: 0,
         ways: 1,
+        mshrs: 4,
     };
     (config.qpc_cache, config.cqc_cache, config.srqc_cache) = (shape, shape, shape);
 }

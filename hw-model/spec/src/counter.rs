@@ -84,6 +84,7 @@ counters! {
     srqc_misses, "SRQ contexts read from host memory.";
     pushes_used, "Pushed WQEs that were executed without reading the ring.";
     pushes_ignored, "Pushed WQEs that were dropped: torn, late, not the next one, or not consistent.";
+    wqe_refetches, "Send WQEs read again for their completion, because they had to make room.";
 }
 
 /// Number of counters.

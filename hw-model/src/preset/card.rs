@@ -40,6 +40,8 @@ section! {
     ReceiveCache {
         /// Receive WQEs that one DMA read fetches at most.
         wqes: u32, "WQEs", Range::Between(1.0, 4096.0);
+        /// More are fetched when fewer than this are left; 0: when one is needed.
+        ahead: u32, "WQEs", Range::Between(0.0, 4096.0);
     }
 }
 

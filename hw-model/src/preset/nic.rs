@@ -4,6 +4,8 @@ use super::Preset;
 use super::card::ContextCache;
 use crate::cache::CacheShape;
 use crate::config::NicConfig;
+use crate::timing::clock::ClockDomain;
+use crate::wqe_cache::WqeCacheShape;
 use ferroce_transport::{Config as TransportConfig, Duration, PathMtu};
 
 /// Picoseconds in a nanosecond.
@@ -32,7 +34,16 @@ impl Preset {
             fetch_blocks: self.datapath.fetch_blocks,
             fetch_slots: self.datapath.fetch_slots as usize,
             fetch_receives: cache.receive.wqes,
+            receives_ahead: cache.receive.ahead,
+            wqe_cache: WqeCacheShape {
+                entries: limit(cache.wqe.entries),
+                mshrs: cache.wqe.mshrs,
+            },
             edge_capacity: self.datapath.edge_items as usize,
+            egress_packets: self.datapath.egress_packets as usize,
+            atomic_units: byte(self.datapath.atomic_units),
+            device_atomic: ClockDomain::from_mhz(self.clock.core_mhz)
+                .cycles(self.datapath.atomic_cycles),
             global_atomics: self.pcie.atomic_ops,
             transport: self.transport_config(),
         }
@@ -67,9 +78,16 @@ fn byte(value: u32) -> u8 {
     u8::try_from(value).unwrap_or(u8::MAX)
 }
 
+/// Entries of a cache that has a limit; 0 if the parameter says that it has none.
+fn limit(entries: u32) -> u32 {
+    const NO_LIMIT: u32 = 1_000_000;
+    if entries < NO_LIMIT { entries } else { 0 }
+}
+
 fn shape(cache: &ContextCache) -> CacheShape {
     CacheShape {
         log_sets: byte(cache.log_sets),
         ways: byte(cache.ways),
+        mshrs: byte(cache.mshrs),
     }
 }

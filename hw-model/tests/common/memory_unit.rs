@@ -2,6 +2,8 @@
 
 use super::{TestHost, place};
 use ferroce_model::Counters;
+use ferroce_model::NicConfig;
+use ferroce_model::atomic::AtomicsUnit;
 use ferroce_model::cache::CacheShape;
 use ferroce_model::device_memory::DeviceMemory;
 use ferroce_model::memory::MemoryUnit;
@@ -50,13 +52,14 @@ impl Unit {
         let shape = CacheShape {
             log_sets: 1,
             ways: 2,
+            mshrs: 4,
         };
         let mut memory = MemoryUnit {
             mpt: Mpt::new(shape),
             mtt: Mtt::new(shape),
             device: DeviceMemory::default(),
             bound_windows: BoundWindows::new(),
-            global_atomics: true,
+            atomics: AtomicsUnit::new(&NicConfig::functional(0, [0; 6])),
         };
         memory.mpt.reset(place::MPT, 6);
         memory.mtt.reset(place::MTT, 6);

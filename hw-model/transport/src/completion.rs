@@ -91,6 +91,12 @@ impl Completion {
         }
     }
 
+    /// Whether a send request completed.
+    #[must_use]
+    pub const fn is_send(&self) -> bool {
+        matches!(self, Completion::Send { .. })
+    }
+
     /// A receive WQE that ended without having served a message.
     pub(crate) const fn failed_receive(
         receive: u32,

@@ -1,0 +1,58 @@
+//! A block that works on one item at a time.
+
+use ferroce_transport::{Duration, Instant};
+
+/// When a block is free again.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Server {
+    free_at: Instant,
+}
+
+impl Server {
+    /// Occupies the block for `occupancy` with an item that is there at `at`, and returns when it
+    /// is done.
+    ///
+    /// The block's time is reserved from `now` on: an item that waits for host memory does not
+    /// keep the block from others meanwhile.
+    #[inline]
+    pub fn serve(&mut self, now: Instant, at: Instant, occupancy: Duration) -> Instant {
+        let start = self.free_at.max(now);
+        self.free_at = start + occupancy;
+        start.max(at) + occupancy
+    }
+
+    /// When it could take another item.
+    #[inline]
+    pub const fn free_at(&self) -> Instant {
+        self.free_at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_item_that_comes_later_keeps_no_other_waiting() {
+        let mut block = Server::default();
+        let (now, occupancy) = (Instant::from_ns(100), Duration::from_ns(10));
+        let later = block.serve(now, Instant::from_ns(500), occupancy);
+        assert_eq!(later, Instant::from_ns(510));
+        let next = block.serve(now, now, occupancy);
+        assert_eq!(
+            next,
+            Instant::from_ns(120),
+            "behind ten ns of reserved work"
+        );
+    }
+
+    #[test]
+    fn it_does_no_more_than_it_can() {
+        let mut block = Server::default();
+        let mut done = Instant::ZERO;
+        for _ in 0..1000 {
+            done = block.serve(Instant::ZERO, Instant::from_ns(50), Duration::from_ns(3));
+        }
+        assert_eq!(done, Instant::from_ns(3000));
+    }
+}
