@@ -6,7 +6,7 @@
 //!   thread for applications that do not poll).
 //! - [`fabric`]: who is there on this machine ([`fabric::registry`]), shared-memory rings between
 //!   them ([`fabric::ring`]), and the cable that the model sees ([`fabric::port`]).
-//! - [`reference`]: measured tables that the model is compared with.
+//! - [`reference`]: measured tables that the model is compared with. [`report`]: plots of both.
 //! - [`host`]: name and addresses. [`capture`]: pcapng. [`clock`]: real time for the model.
 //! - The command `ferroce` is in `main.rs` and `cli`.
 //!
@@ -27,6 +27,7 @@ pub mod memory;
 pub mod os;
 pub mod polling;
 pub mod reference;
+pub mod report;
 pub mod shared_memory;
 #[cfg(test)]
 mod test_support;
