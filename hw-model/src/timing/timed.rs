@@ -30,6 +30,11 @@ struct Beats {
 }
 
 impl Beats {
+    fn new(width_bits: u32, domain: ClockDomain) -> Self {
+        let bytes = (width_bits / u8::BITS).max(1);
+        Self { bytes, domain }
+    }
+
     #[inline]
     fn occupancy(&self, bytes: u32) -> Duration {
         self.domain.cycles(bytes.div_ceil(self.bytes))
@@ -41,6 +46,7 @@ impl Beats {
 pub struct Timed {
     core: ClockDomain,
     path: Beats,
+    mac: Beats,
     /// Picoseconds that a byte takes on the wire.
     wire_ps_per_byte: f64,
     transmit_latency: Duration,
@@ -56,6 +62,7 @@ struct Costs {
     fetch: Cost,
     transmit: Cost,
     packetize: Cost,
+    depacketize: Cost,
     receive: Cost,
     completion: Cost,
     event: Cost,
@@ -69,6 +76,7 @@ struct Blocks {
     transmit: Vec<Server>,
     packetize: Server,
     mac: Server,
+    depacketize: Server,
     receive: Vec<Server>,
     completion: Server,
     event: Server,
@@ -78,13 +86,13 @@ impl Timed {
     /// The card of `preset`, idle.
     pub fn new(preset: &Preset) -> Self {
         let core = ClockDomain::from_mhz(preset.clock.core_mhz);
-        let bytes = preset.datapath.width_bits / u8::BITS;
         Self {
             core,
-            path: Beats {
-                bytes: bytes.max(1),
-                domain: core,
-            },
+            path: Beats::new(preset.datapath.width_bits, core),
+            mac: Beats::new(
+                preset.mac.width_bits,
+                ClockDomain::from_mhz(preset.clock.mac_mhz),
+            ),
             wire_ps_per_byte: f64::from(u8::BITS) * 1000.0 / preset.mac.rate_gbps,
             transmit_latency: nanoseconds(preset.mac.transmit_ns),
             receive_latency: nanoseconds(preset.mac.receive_ns),
@@ -108,31 +116,37 @@ pub fn nanoseconds(ns: f64) -> Duration {
 impl Costs {
     fn new(preset: &Preset, core: ClockDomain) -> Self {
         let (units, path) = (&preset.units, &preset.datapath);
-        let pipelined = |latency: u32| Cost {
-            per_item: core.cycles(1),
+        let pipelined = |interval: u32, latency: u32| Cost {
+            per_item: core.cycles(interval),
             per_message: Duration::ZERO,
             latency: core.cycles(latency),
         };
         Self {
-            doorbell: pipelined(path.doorbell_cycles + path.scheduler_cycles),
-            fetch: pipelined(path.fetch_cycles),
+            doorbell: pipelined(
+                path.doorbell_interval_cycles,
+                path.doorbell_cycles + path.scheduler_cycles,
+            ),
+            fetch: pipelined(path.fetch_interval_cycles, path.fetch_cycles),
             transmit: Cost {
                 per_item: core.cycles(units.transmit_cycles),
                 per_message: core.cycles(units.message_cycles),
                 latency: core.cycles(units.latency_cycles + path.lookup_cycles),
             },
-            packetize: Cost {
-                latency: core.cycles(path.packetizer_cycles + path.lookup_cycles),
-                ..Cost::default()
-            },
+            packetize: pipelined(
+                path.packetizer_interval_cycles,
+                path.packetizer_cycles + path.lookup_cycles,
+            ),
+            depacketize: pipelined(path.depacketizer_interval_cycles, path.depacketizer_cycles),
             receive: Cost {
                 per_item: core.cycles(units.receive_cycles),
                 per_message: core.cycles(units.request_cycles),
-                latency: core
-                    .cycles(path.depacketizer_cycles + units.latency_cycles + path.lookup_cycles),
+                latency: core.cycles(units.latency_cycles + path.lookup_cycles),
             },
-            completion: pipelined(path.completion_cycles + path.lookup_cycles),
-            event: pipelined(path.event_cycles),
+            completion: pipelined(
+                path.completion_interval_cycles,
+                path.completion_cycles + path.lookup_cycles,
+            ),
+            event: pipelined(1, path.event_cycles),
         }
     }
 }
@@ -145,6 +159,7 @@ impl Blocks {
             transmit: vec![Server::default(); units],
             packetize: Server::default(),
             mac: Server::default(),
+            depacketize: Server::default(),
             receive: vec![Server::default(); units],
             completion: Server::default(),
             event: Server::default(),
@@ -159,8 +174,12 @@ impl Timing for Timed {
     fn serve(&mut self, now: Instant, at: Instant, stage: Stage, work: Work) -> Instant {
         let (block, cost) = match stage {
             Stage::MacTransmit => return self.transmit(at, work.bytes),
-            // The wire has spread the frames; the MAC keeps up with it.
-            Stage::MacReceive => return at + self.receive_latency,
+            Stage::MacReceive => {
+                // The wire has spread the frames; the MAC keeps up with it.
+                let cost = &self.costs.depacketize;
+                let at = self.core.edge(at + self.receive_latency);
+                return self.blocks.depacketize.serve(now, at, cost.per_item) + cost.latency;
+            }
             Stage::Doorbell => (&mut self.blocks.doorbell, &self.costs.doorbell),
             Stage::Fetch => (&mut self.blocks.fetch, &self.costs.fetch),
             Stage::Transmit(unit) => (
@@ -176,11 +195,13 @@ impl Timing for Timed {
             Stage::Event => (&mut self.blocks.event, &self.costs.event),
         };
         let mut occupancy = cost.per_item;
-        if work.messages > 0 {
-            occupancy = occupancy + cost.per_message;
-        }
-        if matches!(stage, Stage::Packetize) {
-            occupancy = occupancy + self.path.occupancy(work.bytes);
+        match stage {
+            // A fetch brings several WQEs, which are taken apart one after the other.
+            Stage::Fetch => occupancy = Duration(occupancy.0 * u64::from(work.messages)),
+            // Beats of the path, or the packetizer's own pace where that is slower.
+            Stage::Packetize => occupancy = occupancy.max(self.path.occupancy(work.bytes)),
+            _ if work.messages > 0 => occupancy = occupancy + cost.per_message,
+            _ => {}
         }
         block.serve(now, self.core.edge(at), occupancy) + cost.latency
     }
@@ -200,7 +221,9 @@ impl Timed {
     #[inline]
     fn transmit(&mut self, at: Instant, bytes: u32) -> Instant {
         let slot = self.on_wire(bytes.max(MIN_FRAME_BYTES) + WIRE_OVERHEAD_BYTES);
-        let last_bit = self.blocks.mac.serve(at, at, slot);
+        let start = self.mac.domain.edge(at);
+        let slot = slot.max(self.mac.occupancy(bytes));
+        let last_bit = self.blocks.mac.serve(start, start, slot);
         last_bit - self.on_wire(GAP_BYTES) + self.transmit_latency
     }
 }
