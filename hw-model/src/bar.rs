@@ -61,6 +61,7 @@ impl Bar {
         capability.set_log_max_mailbox(LOG_MAX_MAILBOX);
         capability.set_ports(1);
         capability.set_counters(COUNTER_COUNT as u8);
+        capability.set_push_blocks(config.push_blocks);
         capability.set_present(true);
         let mac = config
             .mac

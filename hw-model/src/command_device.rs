@@ -65,7 +65,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
             max_data_segments: MAX_DATA_SEGMENTS as u8,
             max_send_blocks: MAX_BLOCKS as u8,
             processing_units: config.processing_units,
-            max_inline: MAX_INLINE as u16,
+            max_inline: config.max_inline.min(MAX_INLINE as u16),
             max_gids: MAX_GIDS as u16,
             max_rd_atomic: MAX_RD_ATOMIC,
             max_dest_rd_atomic: MAX_RD_ATOMIC,

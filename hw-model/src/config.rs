@@ -2,6 +2,7 @@
 
 use crate::cache::CacheShape;
 use crate::wqe_cache::WqeCacheShape;
+use ferroce_spec::wqe::MAX_INLINE;
 use ferroce_transport::{Config as TransportConfig, Duration, PathMtu};
 
 /// Shape and policy of one NIC function.
@@ -46,6 +47,10 @@ pub struct NicConfig {
     pub receives_ahead: u32,
     /// WQEs of requests in flight that are kept for their completion.
     pub wqe_cache: WqeCacheShape,
+    /// Blocks of the longest push of a send WQE; 0: there are no push pages.
+    pub push_blocks: u8,
+    /// Bytes of the longest inline payload.
+    pub max_inline: u16,
     /// Items that wait between two blocks.
     pub edge_capacity: usize,
     /// Frames that wait for the MAC, those included whose payload is still on its way.
@@ -115,6 +120,8 @@ impl NicConfig {
                 entries: 0,
                 mshrs: 1000,
             },
+            push_blocks: 0,
+            max_inline: MAX_INLINE as u16,
             edge_capacity: 32,
             egress_packets: 32,
             atomic_units: u8::MAX,

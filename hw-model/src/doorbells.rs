@@ -4,10 +4,11 @@ use crate::dma::Dma;
 use crate::host::{Doorbell, Host};
 use crate::nic::Nic;
 use crate::port::Port;
+use crate::push::is_window_of;
 use crate::queue_pair::QueuePair;
 use crate::timing::{Stage, Timing, Work};
 use ferroce_spec::counter::Counter;
-use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
+use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue, SLOTS};
 use ferroce_transport::{Instant, QpState};
 use ferroce_wire::Qpn;
 
@@ -19,6 +20,9 @@ impl<P: Port, T: Timing> Nic<P, T> {
             let Some(doorbell) = host.next_doorbell() else {
                 break;
             };
+            if doorbell.slot >= SLOTS {
+                self.land_push(doorbell, host);
+            }
             let ready = self
                 .timing
                 .serve(now, now, Stage::Doorbell, Work::default());
@@ -67,6 +71,14 @@ impl<P: Port, T: Timing> Nic<P, T> {
                     .arm(now, value.number(), slot, index, solicited, &mut dma)
                     .ok()?;
                 due.into_iter().for_each(|event| self.raise(now, event));
+                Some(())
+            }
+            kind if kind.push_blocks().is_some() => {
+                let qp = self.qps.find(Qpn::new(value.number()))?;
+                let own = self.config.push_blocks > 0 && is_window_of(qp, slot);
+                let slot = own.then_some(qp.context.send_doorbell_slot)?;
+                ring_send_queue(qp, slot, index)?;
+                self.scheduler.activate(qp);
                 Some(())
             }
             _ => None,

@@ -46,7 +46,8 @@ impl DmaAtomic {
 /// A write to BAR2 that has landed: slot number (byte offset / 8) and the 64-bit value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Doorbell {
-    /// Doorbell slot, counted over all doorbell pages.
+    /// Byte offset / 8: a doorbell slot, or behind [`ferroce_spec::doorbell::SLOTS`] a place in a
+    /// push page.
     pub slot: u32,
     /// The newest value that was written; older ones to the same slot may have been overwritten.
     pub value: u64,
@@ -121,4 +122,10 @@ pub trait Host {
 
     /// Takes the next doorbell write that has landed, in no particular order between slots.
     fn next_doorbell(&mut self) -> Option<Doorbell>;
+
+    /// All words of the write that [`Host::next_doorbell`] has given last, when it was more than
+    /// one: a push. Blocks that belong together come as one write, when all have landed.
+    fn pushed(&self) -> &[u64] {
+        &[]
+    }
 }

@@ -56,6 +56,7 @@ pub mod port;
 pub mod preset;
 pub mod processing_unit;
 pub mod protection;
+mod push;
 pub mod queue;
 pub mod queue_pair;
 mod receive_path;

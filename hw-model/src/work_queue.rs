@@ -2,6 +2,7 @@
 
 use crate::dma::Dma;
 use crate::host::{DmaError, Host};
+use crate::push::PushedWqe;
 use crate::scatter_list::ScatterList;
 use crate::wqe::{SendPayload, SendWqe};
 use ferroce_spec::wqe::{BLOCK_SIZE, DataSegment, DatagramSegment};
@@ -20,6 +21,8 @@ pub struct SendQueue {
     pub producer: u32,
     /// Index of the next WQE to fetch.
     pub fetched: u32,
+    /// The WQE that was pushed as the next one, if there is one.
+    pub pushed: Option<Box<PushedWqe>>,
     outstanding: VecDeque<SendWqe>,
     /// Place of the WQE that was asked for last: packets of a message come one after the other.
     cursor: usize,
@@ -114,6 +117,7 @@ impl SendQueue {
     /// Forgets all WQEs and starts at index 0 again (the QP goes to RESET).
     pub fn reset(&mut self) {
         (self.producer, self.fetched, self.cursor) = (0, 0, 0);
+        self.pushed = None;
         self.outstanding.clear();
     }
 }

@@ -5,6 +5,7 @@ use crate::datagram;
 use crate::dma::Dma;
 use crate::host::Host;
 use crate::nic::MAX_GIDS;
+use crate::push::PushedWqe;
 use crate::queue::Edge;
 use crate::queue_pair::{QueuePair, QueuePairs};
 use crate::timing::{Stage, Timing, Work};
@@ -81,16 +82,27 @@ impl WqeFetch {
             self.waiting.push_back(qp.index);
             return false;
         };
-        let blocks = qp
-            .send
-            .waiting()
-            .min((self.buffers[slot].len() / BLOCK_SIZE) as u32);
+        let pushed = match qp.send.pushed.take() {
+            Some(wqe) => next_pushed(qp, wqe, dma.counters),
+            None => None,
+        };
+        let blocks = match &pushed {
+            Some(wqe) => wqe.blocks(),
+            None => qp
+                .send
+                .waiting()
+                .min((self.buffers[slot].len() / BLOCK_SIZE) as u32),
+        };
         let bytes = &mut self.buffers[slot][..blocks as usize * BLOCK_SIZE];
-        dma.counters.add(Counter::wqe_fetches, 1);
-        dma.counters.add(Counter::wqe_blocks, u64::from(blocks));
         // What is fetched already is sent meanwhile: the cursor of the queue pair does not move.
         let start = dma.at;
-        let is_read = read_blocks(qp, bytes, dma);
+        let is_read = match pushed {
+            Some(wqe) => {
+                bytes.copy_from_slice(wqe.bytes());
+                Ok(())
+            }
+            None => read_blocks(qp, bytes, dma),
+        };
         let arrival = std::mem::replace(&mut dma.at, start);
         if is_read.is_err() {
             reject(now, qp, CompletionStatus::LocalQpOperation);
@@ -198,12 +210,31 @@ fn accept_batch(
     }
 }
 
+/// The pushed WQE of a queue pair, if it is the next one and was rung.
+#[cold]
+fn next_pushed(
+    qp: &QueuePair,
+    wqe: Box<PushedWqe>,
+    counters: &mut Counters,
+) -> Option<Box<PushedWqe>> {
+    let is_next = wqe.index() == qp.send.fetched && wqe.blocks() <= qp.send.waiting();
+    let counter = match is_next {
+        true => Counter::pushes_used,
+        false => Counter::pushes_ignored,
+    };
+    counters.add(counter, 1);
+    is_next.then_some(wqe)
+}
+
 /// Reads `bytes` of the ring from the fetch index on, around its end.
 fn read_blocks<H: Host>(
     qp: &QueuePair,
     bytes: &mut [u8],
     dma: &mut Dma<'_, H>,
 ) -> Result<(), crate::host::DmaError> {
+    dma.counters.add(Counter::wqe_fetches, 1);
+    let blocks = (bytes.len() / BLOCK_SIZE) as u64;
+    dma.counters.add(Counter::wqe_blocks, blocks);
     let slot = (qp.send.fetched & (qp.send.size() - 1)) as usize;
     let until_end = (qp.send.size() as usize - slot) * BLOCK_SIZE;
     let split = bytes.len().min(until_end);

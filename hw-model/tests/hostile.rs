@@ -6,6 +6,7 @@ mod common;
 use common::{Machine, REGION_START, cable, connected, place};
 use ferroce_model::Doorbell;
 use ferroce_spec::context::PathMtuCode;
+use ferroce_spec::doorbell::SLOTS;
 use ferroce_spec::register::{BAR0_SIZE, Control, offset};
 use ferroce_spec::wqe::SendOpcode;
 use proptest::prelude::*;
@@ -19,6 +20,26 @@ fn interesting() -> impl Strategy<Value = u64> {
         (0..6u64, 0..0x3_0000u64, 0..100u64)
             .prop_map(|(kind, number, index)| { kind << 56 | number << 32 | index }),
     ]
+}
+
+/// The words of a push to the first QP, with heads that often agree and a first word of a WQE that
+/// often makes sense.
+fn pushed_words() -> impl Strategy<Value = Vec<u64>> {
+    let words = prop::collection::vec(interesting(), 1..40);
+    let first = (0..0x40u64, 0..12u64, 0..18u64, 0..4u64);
+    let head = (0x0f..0x16u64, 0..4u64);
+    (words, first, head, any::<bool>()).prop_map(|(mut words, first, head, whole)| {
+        let value = head.0 << 56 | 0x1_0002 << 32 | head.1;
+        if whole {
+            words.resize((head.0 & 7) as usize * 8, 0);
+        }
+        words.iter_mut().step_by(8).for_each(|word| *word = value);
+        if let Some(word) = words.get_mut(1) {
+            let (opcode, blocks, segments, index) = first;
+            *word = opcode | blocks << 16 | segments << 24 | 1 << 8 | index << 32;
+        }
+        words
+    })
 }
 
 proptest! {
@@ -54,6 +75,20 @@ proptest! {
         let (mut a, _b) = connected(PathMtuCode::MTU_1024);
         for (slot, value) in doorbells {
             a.host.doorbells.push_back(Doorbell { slot, value });
+            a.run(1000);
+        }
+    }
+
+    #[test]
+    fn any_push_is_survived(
+        pushes in prop::collection::vec((0..128u32, pushed_words()), 1..100),
+    ) {
+        let (left, _right) = cable();
+        let mut a = Machine::with(1, left, |config| config.push_blocks = 4);
+        let who = a.identity();
+        a.connect(who, PathMtuCode::MTU_1024);
+        for (place, words) in pushes {
+            a.host.pushes.push_back((SLOTS + place, words));
             a.run(1000);
         }
     }

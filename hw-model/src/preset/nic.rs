@@ -6,6 +6,8 @@ use crate::cache::CacheShape;
 use crate::config::NicConfig;
 use crate::timing::clock::ClockDomain;
 use crate::wqe_cache::WqeCacheShape;
+use ferroce_spec::push;
+use ferroce_spec::wqe::MAX_INLINE;
 use ferroce_transport::{Config as TransportConfig, Duration, PathMtu};
 
 /// Picoseconds in a nanosecond.
@@ -39,6 +41,8 @@ impl Preset {
                 entries: limit(cache.wqe.entries),
                 mshrs: cache.wqe.mshrs,
             },
+            push_blocks: longest_push(self.datapath.push_blocks),
+            max_inline: self.host.max_inline_bytes.min(MAX_INLINE as u32) as u16,
             edge_capacity: self.datapath.edge_items as usize,
             egress_packets: self.datapath.egress_packets as usize,
             atomic_units: byte(self.datapath.atomic_units),
@@ -82,6 +86,12 @@ fn byte(value: u32) -> u8 {
 fn limit(entries: u32) -> u32 {
     const NO_LIMIT: u32 = 1_000_000;
     if entries < NO_LIMIT { entries } else { 0 }
+}
+
+/// Blocks of the longest push: as many as the contract has, and a power of two.
+fn longest_push(blocks: u32) -> u8 {
+    let blocks = byte(blocks).min(push::MAX_BLOCKS as u8);
+    blocks.checked_ilog2().map_or(0, |log| 1 << log)
 }
 
 fn shape(cache: &ContextCache) -> CacheShape {

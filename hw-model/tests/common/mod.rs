@@ -39,6 +39,10 @@ pub const MEMORY_SIZE: usize = 8 << 20;
 pub struct TestHost {
     pub memory: Vec<u8>,
     pub doorbells: VecDeque<Doorbell>,
+    /// Slots and words of writes to push pages; they land behind the doorbells.
+    pub pushes: VecDeque<(u32, Vec<u64>)>,
+    /// The one that has landed last.
+    landed: Vec<u64>,
     pub interrupts: Vec<u16>,
 }
 
@@ -48,6 +52,8 @@ impl TestHost {
         Self {
             memory,
             doorbells: VecDeque::new(),
+            pushes: VecDeque::new(),
+            landed: Vec::new(),
             interrupts: Vec::new(),
         }
     }
@@ -121,7 +127,17 @@ impl Host for TestHost {
     }
 
     fn next_doorbell(&mut self) -> Option<Doorbell> {
-        self.doorbells.pop_front()
+        if let Some(doorbell) = self.doorbells.pop_front() {
+            return Some(doorbell);
+        }
+        let (slot, words) = self.pushes.pop_front()?;
+        self.landed = words;
+        let value = *self.landed.first()?;
+        Some(Doorbell { slot, value })
+    }
+
+    fn pushed(&self) -> &[u64] {
+        &self.landed
     }
 }
 
@@ -511,6 +527,13 @@ impl Machine {
         rts.set_rnr_retry(true);
         rts.set_max_rd_atomic(true);
         self.modify(QpStateCode::RTS, rts, context);
+    }
+
+    /// Takes the QP to RESET.
+    pub fn reset_qp(&mut self) {
+        let (mask, context) = (QpAttributeMask::default(), QpContext::default());
+        self.modify(QpStateCode::RESET, mask, context);
+        self.producer = 0;
     }
 
     /// Who this machine is, for the peer's [`Machine::connect`].
