@@ -18,8 +18,10 @@
 //! |---|---|
 //! | `tlp` | how accesses become TLPs: MPS, MRRS, RCB, page boundaries, headers |
 //! | `link` | rates, DLLP overhead, the two directions |
+//! | `requests` | the way of one request |
 //! | `pool` | tags, completion buffer, credits |
-//! | `spread` | the distribution of host read latency |
+//! | `order` | the order of posted writes |
+//! | `latencies`, `spread` | fixed latencies, and the distribution of host read latency |
 //! | `iommu` | IOTLB and page table walkers |
 //! | `memory` | LLC, DDIO |
 //! | `bench` | pcie-bench: random accesses, their bandwidth and latency |
@@ -29,10 +31,13 @@ pub mod bench;
 mod counters;
 pub mod hosts;
 mod iommu;
+mod latencies;
 mod link;
 mod memory;
+mod order;
 mod parameters;
 mod pool;
+mod requests;
 mod spread;
 mod tlp;
 
@@ -43,10 +48,11 @@ pub use pool::Units;
 
 use ferroce_transport::{Duration, Instant};
 use iommu::Iommu;
+use latencies::Latencies;
 use link::{Lane, Rate};
 use memory::Memory;
-use parameters::ns;
-use pool::{Pool, Shortage};
+use order::Posted;
+use pool::Pool;
 use spread::Spread;
 use tlp::{Limits, Tlps};
 
@@ -58,55 +64,8 @@ const ATOMIC_OPERAND_BYTES: u64 = 16;
 const ATOMIC_RESULT_BYTES: u64 = 8;
 /// Bytes of a register load.
 const MMIO_READ_BYTES: u64 = 4;
-/// Bytes for which [`PcieParameters::mmio_write_ns`] is given.
-const MMIO_WRITE_BYTES: u64 = 8;
-/// Bytes for which [`PcieParameters::read_latency_ns`] and `write_latency_ns` are given.
-const REFERENCE_BYTES: u64 = 64;
 /// A write-combining buffer of a processor; it leaves as one TLP.
 const WRITE_COMBINING_BYTES: u64 = 64;
-
-/// Latencies without what TLPs take on the wire, which is added for each request.
-#[derive(Debug, Clone, Copy)]
-struct Latencies {
-    write: Duration,
-    mmio_write: Duration,
-    mmio_read: Duration,
-    /// From the host's memory back to the device.
-    read_return: Duration,
-    engine_read: Duration,
-    engine_write: Duration,
-    engine_store: Rate,
-    dram: Duration,
-    numa: Duration,
-}
-
-/// The newest posted write of one direction: when it was issued, when it is visible.
-#[derive(Debug, Clone, Copy, Default)]
-struct Posted {
-    at: Instant,
-    visible: Instant,
-}
-
-impl Posted {
-    /// What a request that is issued at `at` must not pass.
-    #[inline]
-    fn before(&self, at: Instant) -> Instant {
-        if at >= self.at {
-            self.visible
-        } else {
-            Instant::ZERO
-        }
-    }
-
-    /// Takes note of a write.
-    #[inline]
-    fn push(&mut self, at: Instant, visible: Instant) {
-        if at >= self.at {
-            self.at = at;
-            self.visible = self.visible.max(visible);
-        }
-    }
-}
 
 /// A PCIe link with a device at one end and a host at the other.
 #[derive(Debug)]
@@ -132,21 +91,8 @@ pub struct Pcie {
 impl Pcie {
     /// An idle link. The same seed gives the same latencies.
     pub fn new(parameters: &Parameters, seed: u64) -> Self {
-        let Parameters {
-            pcie,
-            memory,
-            iommu,
-        } = parameters;
+        let pcie = &parameters.pcie;
         let rate = Rate::from_gbps(tlp_gbps(pcie.generation, pcie.lanes, pcie.mps_bytes));
-        let read_wire = rate.span(tlp::REQUEST_HEADER_BYTES)
-            + rate.span(tlp::COMPLETION_HEADER_BYTES + REFERENCE_BYTES);
-        let spread = Spread::new(
-            seed,
-            ns(pcie.read_latency_ns) - read_wire,
-            ns(pcie.read_jitter_ns),
-            pcie.read_tail_probability,
-            ns(pcie.read_tail_ns),
-        );
         let nonposted = (pcie.nonposted_header_credits < pcie.read_tags).then(|| {
             Pool::new(Units {
                 headers: pcie.nonposted_header_credits,
@@ -156,8 +102,8 @@ impl Pcie {
         Self {
             now: Instant::ZERO,
             limits: Limits::new(pcie.mps_bytes, pcie.mrrs_bytes, pcie.rcb_bytes),
-            latencies: latencies(parameters, rate),
-            spread,
+            latencies: Latencies::new(parameters, rate),
+            spread: latencies::spread(parameters, rate, seed),
             relaxed_ordering: pcie.relaxed_ordering,
             outbound: Lane::new(rate),
             inbound: Lane::new(rate),
@@ -170,8 +116,8 @@ impl Pcie {
                 headers: pcie.posted_header_credits,
                 data: pcie.posted_data_credits,
             }),
-            iommu: Iommu::new(iommu),
-            memory: Memory::new(memory),
+            iommu: Iommu::new(&parameters.iommu),
+            memory: Memory::new(&parameters.memory),
             written: Posted::default(),
             stored: Posted::default(),
             counters: PcieCounters::default(),
@@ -312,194 +258,5 @@ impl Pcie {
     /// When the wire to the host and the wire from the host are free.
     pub fn free_at(&self) -> (Instant, Instant) {
         (self.outbound.free_at(), self.inbound.free_at())
-    }
-
-    /// A request with completions, within one page; returns when they are all there.
-    #[inline]
-    fn nonposted_request(
-        &mut self,
-        at: Instant,
-        iova: u64,
-        length: u64,
-        requests: Tlps,
-        completions: Tlps,
-    ) -> Instant {
-        let now = self.now;
-        let (start, units) = self.take_tags(requests.count, length);
-        let start = self.take_nonposted(start, requests.count);
-        let (begin, sent) = self.outbound.reserve(now, requests);
-        self.counters.outbound_stalled = self.counters.outbound_stalled + (begin - now);
-        let sent = sent.max(start + self.outbound.span(requests.wire_bytes));
-        let translated = self.translate(sent, iova);
-        let back = self.inbound.span(completions.wire_bytes);
-        let (begin, received) = self.inbound.reserve(now, completions);
-        let received = received.max(translated + back);
-        if begin > translated {
-            let stall = begin - translated;
-            self.counters.inbound_stalled = self.counters.inbound_stalled + stall;
-        }
-        let memory = self.memory_latency(iova, true);
-        let latency = self.spread.next() + memory + self.latencies.engine_read;
-        let there = at + (received - now) + latency;
-        // A read does not pass writes: it finds in memory what was written before.
-        let ordered = self.written.before(at) + self.latencies.read_return + back;
-        if ordered > there {
-            let stall = ordered - there;
-            self.counters.read_stalled_ordering = self.counters.read_stalled_ordering + stall;
-        }
-        let done = there.max(ordered) + self.latencies.engine_store.span(length);
-        // Of several TLPs' tags some come back earlier: on average half of the time that the
-        // completions take on the wire.
-        let early = match requests.count {
-            0 | 1 => Duration::ZERO,
-            _ => Duration::from_ps(back.as_ps() / 2),
-        };
-        self.reads.give_back(now + ((done - at) - early), units);
-        done
-    }
-
-    /// Takes tags and completion buffer; returns when they are had.
-    #[inline]
-    fn take_tags(&mut self, count: u64, length: u64) -> (Instant, Units) {
-        let units = Units {
-            headers: count as u32,
-            data: length as u32,
-        };
-        let (start, units, shortage) = self.reads.take(self.now, units);
-        let stall = start - self.now;
-        let counters = &mut self.counters;
-        match shortage {
-            None if stall.is_zero() => {}
-            None | Some(Shortage::Headers) => {
-                counters.read_stalled_no_read_engines =
-                    counters.read_stalled_no_read_engines + stall;
-            }
-            Some(Shortage::Data) => {
-                counters.read_stalled_no_completion_buffer =
-                    counters.read_stalled_no_completion_buffer + stall;
-            }
-        }
-        (start, units)
-    }
-
-    /// Takes non-posted credits, where they can run out; they come back when the host has taken
-    /// the request up.
-    #[inline]
-    fn take_nonposted(&mut self, start: Instant, count: u64) -> Instant {
-        let Some(pool) = &mut self.nonposted else {
-            return start;
-        };
-        let units = Units {
-            headers: count as u32,
-            data: 0,
-        };
-        let (had, units, _) = pool.take(self.now, units);
-        pool.give_back(had.max(start) + self.latencies.read_return, units);
-        let counters = &mut self.counters;
-        counters.read_stalled_no_credits = counters.read_stalled_no_credits + (had - start);
-        had.max(start)
-    }
-
-    /// A posted write in all its pieces; returns when they would be visible if nothing was older.
-    #[inline]
-    fn post(&mut self, at: Instant, iova: u64, length: u64) -> Instant {
-        self.counters.writes += 1;
-        self.counters.write_bytes += length;
-        let mut visible = at;
-        for (start, bytes) in tlp::pieces(iova, length) {
-            let tlps = self.limits.writes(bytes);
-            let sent = self.send_posted(tlps, bytes);
-            let translated = self.translate(sent.at, start);
-            let memory = self.memory_latency(start, false);
-            let latency = self.latencies.write + self.latencies.engine_write + memory;
-            let piece = at + (translated - self.now) + latency;
-            visible = visible.max(piece);
-            self.return_credits(&sent, piece - at);
-        }
-        visible
-    }
-
-    /// Puts posted TLPs on the wire.
-    #[inline]
-    fn send_posted(&mut self, tlps: Tlps, length: u64) -> SentPosted {
-        let units = Units {
-            headers: tlps.count as u32,
-            data: self.limits.data_credits(length) as u32,
-        };
-        let (start, units, _) = self.posted.take(self.now, units);
-        let counters = &mut self.counters;
-        counters.write_stalled_no_credits = counters.write_stalled_no_credits + (start - self.now);
-        let (begin, sent) = self.outbound.reserve(self.now, tlps);
-        counters.outbound_stalled = counters.outbound_stalled + (begin - self.now);
-        SentPosted {
-            at: sent.max(start + self.outbound.span(tlps.wire_bytes)),
-            units,
-        }
-    }
-
-    /// The host has room again when the write has become visible.
-    #[inline]
-    fn return_credits(&mut self, sent: &SentPosted, hold: Duration) {
-        self.posted.give_back(self.now + hold, sent.units);
-    }
-
-    /// A write becomes visible after all older ones.
-    #[inline]
-    fn order(&mut self, at: Instant, visible: Instant) -> Instant {
-        let before = self.written.before(at);
-        let counters = &mut self.counters;
-        counters.write_stalled_ordering = counters.write_stalled_ordering + (before - visible);
-        let visible = visible.max(before);
-        self.written.push(at, visible);
-        visible
-    }
-
-    #[inline]
-    fn translate(&mut self, arrival: Instant, iova: u64) -> Instant {
-        match &mut self.iommu {
-            Some(iommu) => iommu.translate(self.now, arrival, iova),
-            None => arrival,
-        }
-    }
-
-    /// What host memory takes longer than LLC of the near socket.
-    #[inline]
-    fn memory_latency(&mut self, iova: u64, is_read: bool) -> Duration {
-        let hit = match is_read {
-            true => self.memory.read(iova),
-            false => self.memory.write(iova),
-        };
-        match hit {
-            true => self.latencies.numa,
-            false => self.latencies.numa + self.latencies.dram,
-        }
-    }
-}
-
-/// Posted TLPs: when their last byte is on the wire, and their credits.
-#[derive(Debug, Clone, Copy)]
-struct SentPosted {
-    at: Instant,
-    units: Units,
-}
-
-fn latencies(parameters: &Parameters, rate: Rate) -> Latencies {
-    let Parameters { pcie, memory, .. } = parameters;
-    let request = |bytes| rate.span(tlp::REQUEST_HEADER_BYTES + bytes);
-    let completion = |bytes| rate.span(tlp::COMPLETION_HEADER_BYTES + bytes);
-    let read = ns(pcie.read_latency_ns) - request(0) - completion(REFERENCE_BYTES);
-    Latencies {
-        write: ns(pcie.write_latency_ns) - request(REFERENCE_BYTES),
-        mmio_write: ns(pcie.mmio_write_ns) - request(MMIO_WRITE_BYTES),
-        mmio_read: ns(pcie.mmio_read_ns) - request(0) - completion(MMIO_READ_BYTES),
-        read_return: Duration::from_ps(read.as_ps() / 2),
-        engine_read: ns(pcie.engine_read_ns),
-        engine_write: ns(pcie.engine_write_ns),
-        engine_store: Rate::from_gbps(pcie.engine_store_gbps),
-        dram: ns(memory.dram_ns),
-        numa: match memory.remote_socket {
-            true => ns(memory.numa_ns),
-            false => Duration::ZERO,
-        },
     }
 }

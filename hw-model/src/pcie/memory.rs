@@ -16,6 +16,8 @@ const WAYS: usize = 20;
 const WRITE_WAYS: usize = 2;
 /// Tag of a way that nothing has taken yet.
 const EMPTY: u32 = u32::MAX;
+/// Tag of a way whose page has gone to DRAM.
+const PUSHED_OUT: u32 = u32::MAX - 1;
 
 /// The tags of the last-level cache.
 #[derive(Debug)]
@@ -84,9 +86,8 @@ impl Memory {
                 set[WAYS - WRITE_WAYS..].rotate_right(1);
                 set[WAYS - WRITE_WAYS] = page;
             }
-            // Some other page's tag takes the place, so that the page counts as pushed out.
-            (false, Some(way)) => set[way] = EMPTY - 1,
-            (false, None) => {}
+            (false, Some(way)) if set[way] == page => set[way] = PUSHED_OUT,
+            (false, _) => {}
         }
         self.count(ddio && found.is_some())
     }
@@ -117,5 +118,5 @@ impl Memory {
 #[inline]
 fn page(iova: u64) -> u32 {
     let page = iova >> PAGE_SHIFT;
-    ((page ^ (page >> 32)) as u32).min(EMPTY - 2)
+    ((page ^ (page >> 32)) as u32).min(PUSHED_OUT - 1)
 }

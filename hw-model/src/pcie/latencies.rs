@@ -1,0 +1,77 @@
+//! Fixed latencies, as they are once the time of the TLPs on the wire is taken out of them.
+
+use super::MMIO_READ_BYTES;
+use super::link::Rate;
+use super::parameters::{Parameters, ns};
+use super::spread::Spread;
+use super::tlp::{COMPLETION_HEADER_BYTES, REQUEST_HEADER_BYTES};
+use ferroce_transport::Duration;
+
+/// Bytes for which [`super::PcieParameters::mmio_write_ns`] is given.
+const MMIO_WRITE_BYTES: u64 = 8;
+/// Bytes for which [`super::PcieParameters::read_latency_ns`] and `write_latency_ns` are given.
+const REFERENCE_BYTES: u64 = 64;
+
+/// Latencies without what TLPs take on the wire, which is added for each request.
+#[derive(Debug, Clone, Copy)]
+pub struct Latencies {
+    /// Device to host, posted.
+    pub write: Duration,
+    /// Processor to device, posted.
+    pub mmio_write: Duration,
+    /// Processor to device and back.
+    pub mmio_read: Duration,
+    /// From the host's memory back to the device.
+    pub read_return: Duration,
+    /// DMA engine, per read.
+    pub engine_read: Duration,
+    /// DMA engine, per write.
+    pub engine_write: Duration,
+    /// DMA engine, per byte of a read.
+    pub engine_store: Rate,
+    /// What the LLC cannot serve.
+    pub dram: Duration,
+    /// What is on the other socket.
+    pub numa: Duration,
+}
+
+impl Latencies {
+    /// Those of a host, on a link of `rate`.
+    pub fn new(parameters: &Parameters, rate: Rate) -> Self {
+        let Parameters { pcie, memory, .. } = parameters;
+        let request = |bytes| rate.span(REQUEST_HEADER_BYTES + bytes);
+        let completion = |bytes| rate.span(COMPLETION_HEADER_BYTES + bytes);
+        Self {
+            write: ns(pcie.write_latency_ns) - request(REFERENCE_BYTES),
+            mmio_write: ns(pcie.mmio_write_ns) - request(MMIO_WRITE_BYTES),
+            mmio_read: ns(pcie.mmio_read_ns) - request(0) - completion(MMIO_READ_BYTES),
+            read_return: Duration::from_ps(read(parameters, rate).as_ps() / 2),
+            engine_read: ns(pcie.engine_read_ns),
+            engine_write: ns(pcie.engine_write_ns),
+            engine_store: Rate::from_gbps(pcie.engine_store_gbps),
+            dram: ns(memory.dram_ns),
+            numa: match memory.remote_socket {
+                true => ns(memory.numa_ns),
+                false => Duration::ZERO,
+            },
+        }
+    }
+}
+
+/// The distribution of the time that a read takes besides.
+pub fn spread(parameters: &Parameters, rate: Rate, seed: u64) -> Spread {
+    let pcie = &parameters.pcie;
+    Spread::new(
+        seed,
+        read(parameters, rate),
+        ns(pcie.read_jitter_ns),
+        pcie.read_tail_probability,
+        ns(pcie.read_tail_ns),
+    )
+}
+
+fn read(parameters: &Parameters, rate: Rate) -> Duration {
+    let request = rate.span(REQUEST_HEADER_BYTES);
+    let completion = rate.span(COMPLETION_HEADER_BYTES + REFERENCE_BYTES);
+    ns(parameters.pcie.read_latency_ns) - request - completion
+}

@@ -1,0 +1,31 @@
+//! The order of posted writes.
+
+use ferroce_transport::Instant;
+
+/// The newest posted write of one direction: when it was issued, when it is visible.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Posted {
+    at: Instant,
+    visible: Instant,
+}
+
+impl Posted {
+    /// What a request that is issued at `at` must not pass.
+    #[inline]
+    pub fn before(&self, at: Instant) -> Instant {
+        if at >= self.at {
+            self.visible
+        } else {
+            Instant::ZERO
+        }
+    }
+
+    /// Takes note of a write.
+    #[inline]
+    pub fn push(&mut self, at: Instant, visible: Instant) {
+        if at >= self.at {
+            self.at = at;
+            self.visible = self.visible.max(visible);
+        }
+    }
+}

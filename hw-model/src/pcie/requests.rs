@@ -1,0 +1,176 @@
+//! The way of one request over wires, through pools, IOMMU and memory.
+
+use super::Pcie;
+use super::pool::{Shortage, Units};
+use super::tlp::{self, Tlps};
+use ferroce_transport::{Duration, Instant};
+
+/// Posted TLPs: when their last byte is on the wire, and their credits.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SentPosted {
+    pub(super) at: Instant,
+    units: Units,
+}
+
+impl Pcie {
+    /// A request with completions, within one page; returns when they are all there.
+    #[inline]
+    pub(super) fn nonposted_request(
+        &mut self,
+        at: Instant,
+        iova: u64,
+        length: u64,
+        requests: Tlps,
+        completions: Tlps,
+    ) -> Instant {
+        let now = self.now;
+        let (start, units) = self.take_tags(requests.count, length);
+        let start = self.take_nonposted(start, requests.count);
+        let (begin, sent) = self.outbound.reserve(now, requests);
+        self.counters.outbound_stalled = self.counters.outbound_stalled + (begin - now);
+        let sent = sent.max(start + self.outbound.span(requests.wire_bytes));
+        let translated = self.translate(sent, iova);
+        let back = self.inbound.span(completions.wire_bytes);
+        let (begin, received) = self.inbound.reserve(now, completions);
+        let received = received.max(translated + back);
+        if begin > translated {
+            let stall = begin - translated;
+            self.counters.inbound_stalled = self.counters.inbound_stalled + stall;
+        }
+        let memory = self.memory_latency(iova, true);
+        let latency = self.spread.next() + memory + self.latencies.engine_read;
+        let there = at + (received - now) + latency;
+        // A read does not pass writes: it finds in memory what was written before.
+        let ordered = self.written.before(at) + self.latencies.read_return + back;
+        if ordered > there {
+            let stall = ordered - there;
+            self.counters.read_stalled_ordering = self.counters.read_stalled_ordering + stall;
+        }
+        let done = there.max(ordered) + self.latencies.engine_store.span(length);
+        // Of several TLPs' tags some come back earlier: on average half of the time that the
+        // completions take on the wire.
+        let early = match requests.count {
+            0 | 1 => Duration::ZERO,
+            _ => Duration::from_ps(back.as_ps() / 2),
+        };
+        self.reads.give_back(now + ((done - at) - early), units);
+        done
+    }
+
+    /// Takes tags and completion buffer; returns when they are had.
+    #[inline]
+    fn take_tags(&mut self, count: u64, length: u64) -> (Instant, Units) {
+        let units = Units {
+            headers: count as u32,
+            data: length as u32,
+        };
+        let (start, units, shortage) = self.reads.take(self.now, units);
+        let stall = start - self.now;
+        let counters = &mut self.counters;
+        match shortage {
+            None if stall.is_zero() => {}
+            None | Some(Shortage::Headers) => {
+                counters.read_stalled_no_read_engines =
+                    counters.read_stalled_no_read_engines + stall;
+            }
+            Some(Shortage::Data) => {
+                counters.read_stalled_no_completion_buffer =
+                    counters.read_stalled_no_completion_buffer + stall;
+            }
+        }
+        (start, units)
+    }
+
+    /// Takes non-posted credits, where they can run out; they come back when the host has taken
+    /// the request up.
+    #[inline]
+    fn take_nonposted(&mut self, start: Instant, count: u64) -> Instant {
+        let Some(pool) = &mut self.nonposted else {
+            return start;
+        };
+        let units = Units {
+            headers: count as u32,
+            data: 0,
+        };
+        let (had, units, _) = pool.take(self.now, units);
+        pool.give_back(had.max(start) + self.latencies.read_return, units);
+        let counters = &mut self.counters;
+        counters.read_stalled_no_credits = counters.read_stalled_no_credits + (had - start);
+        had.max(start)
+    }
+
+    /// A posted write in all its pieces; returns when they would be visible if nothing was older.
+    #[inline]
+    pub(super) fn post(&mut self, at: Instant, iova: u64, length: u64) -> Instant {
+        self.counters.writes += 1;
+        self.counters.write_bytes += length;
+        let mut visible = at;
+        for (start, bytes) in tlp::pieces(iova, length) {
+            let tlps = self.limits.writes(bytes);
+            let sent = self.send_posted(tlps, bytes);
+            let translated = self.translate(sent.at, start);
+            let memory = self.memory_latency(start, false);
+            let latency = self.latencies.write + self.latencies.engine_write + memory;
+            let piece = at + (translated - self.now) + latency;
+            visible = visible.max(piece);
+            self.return_credits(&sent, piece - at);
+        }
+        visible
+    }
+
+    /// Puts posted TLPs on the wire.
+    #[inline]
+    pub(super) fn send_posted(&mut self, tlps: Tlps, length: u64) -> SentPosted {
+        let units = Units {
+            headers: tlps.count as u32,
+            data: self.limits.data_credits(length) as u32,
+        };
+        let (start, units, _) = self.posted.take(self.now, units);
+        let counters = &mut self.counters;
+        counters.write_stalled_no_credits = counters.write_stalled_no_credits + (start - self.now);
+        let (begin, sent) = self.outbound.reserve(self.now, tlps);
+        counters.outbound_stalled = counters.outbound_stalled + (begin - self.now);
+        SentPosted {
+            at: sent.max(start + self.outbound.span(tlps.wire_bytes)),
+            units,
+        }
+    }
+
+    /// The host has room again when the write has become visible.
+    #[inline]
+    pub(super) fn return_credits(&mut self, sent: &SentPosted, hold: Duration) {
+        self.posted.give_back(self.now + hold, sent.units);
+    }
+
+    /// A write becomes visible after all older ones.
+    #[inline]
+    pub(super) fn order(&mut self, at: Instant, visible: Instant) -> Instant {
+        let before = self.written.before(at);
+        let counters = &mut self.counters;
+        counters.write_stalled_ordering = counters.write_stalled_ordering + (before - visible);
+        let visible = visible.max(before);
+        self.written.push(at, visible);
+        visible
+    }
+
+    #[inline]
+    fn translate(&mut self, arrival: Instant, iova: u64) -> Instant {
+        match &mut self.iommu {
+            Some(iommu) => iommu.translate(self.now, arrival, iova),
+            None => arrival,
+        }
+    }
+
+    /// What host memory takes longer than LLC of the near socket.
+    #[inline]
+    fn memory_latency(&mut self, iova: u64, is_read: bool) -> Duration {
+        let hit = match is_read {
+            true => self.memory.read(iova),
+            false => self.memory.write(iova),
+        };
+        match hit {
+            true => self.latencies.numa,
+            false => self.latencies.numa + self.latencies.dram,
+        }
+    }
+}
