@@ -113,10 +113,10 @@ impl<F: AsRef<[u8]>> ProcessingUnit<F> {
             if self.outbound.is_full() || self.is_busy(now, timing) {
                 return;
             }
-            let next = qp
-                .stalled
-                .pop_front()
-                .or_else(|| qp.transport.poll_transmit(now));
+            let next = match qp.stalled.is_empty() {
+                true => qp.transport.poll_transmit(now),
+                false => qp.stalled.pop_front(),
+            };
             let Some(transmit) = next else {
                 return;
             };
