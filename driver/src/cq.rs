@@ -15,6 +15,7 @@ use ferroce_spec::context::CqContext;
 use ferroce_spec::cqe::{Cqe, CqeOpcode, CqeStatus};
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use parking_lot::{Mutex, MutexGuard};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
@@ -247,6 +248,12 @@ impl CompletionQueue {
     /// Number.
     pub fn number(&self) -> Cqn {
         self.number
+    }
+
+    /// Addresses in this process of the entries, as long as the CQ is not resized: who waits for a
+    /// completion may watch them instead of polling.
+    pub fn entry_addresses(&self) -> Range<usize> {
+        self.rings.current().addresses()
     }
 
     /// Device.

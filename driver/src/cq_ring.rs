@@ -5,6 +5,7 @@ use crate::dma::{DmaBuffer, DmaSpace};
 use crate::error::Error;
 use ferroce_spec::cqe::{Cqe, CqeWord, owner_at};
 use std::mem::offset_of;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -42,6 +43,12 @@ impl CqRing {
 
     pub(crate) fn log_size(&self) -> u32 {
         self.log_size
+    }
+
+    /// Where the entries are in this process.
+    pub(crate) fn addresses(&self) -> Range<usize> {
+        let start = self.buffer.words().as_ptr() as usize;
+        start..start + (Cqe::SIZE << self.log_size)
     }
 
     /// IOVA of the entries.

@@ -70,7 +70,7 @@ pub use dm::DeviceMemory;
 pub use error::{Error, PostError};
 pub use event::{AsyncEvent, AsyncEventHandler, CqHandler};
 pub use identifier::{Cqn, LKey, Qpn, RKey, Srqn};
-pub use mr::{MemoryAccess, MemoryRange, MemoryRegion, Reregistration};
+pub use mr::{MemoryAccess, MemoryRange, MemoryRegion, Reregistration, Translation};
 pub use mw::{MemoryWindow, WindowType};
 pub use pd::ProtectionDomain;
 pub use qp::QueuePair;

@@ -1,6 +1,6 @@
 //! Memory regions: mapped, described page by page in the translation table, and named by a key.
 
-use crate::bus::DmaAccess;
+use crate::bus::{DmaAccess, PAGE_SIZE};
 use crate::device::Device;
 use crate::dm::DeviceMemory;
 use crate::dma::UserMapping;
@@ -122,18 +122,47 @@ enum Backing {
     Null,
 }
 
+/// How the device finds the memory of a region in the I/O virtual address space.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Translation {
+    /// By pages of the size with which the kernel backs the memory.
+    #[default]
+    Kernel,
+    /// By pages of `1 << .0` bytes: 12, 21 or 30. The memory must be mapped in the process as far
+    /// as these pages reach.
+    Pages(u8),
+    /// By adding: the region is one piece there.
+    Direct,
+}
+
 /// Pages of the application.
 struct Pages {
-    _mapping: UserMapping,
-    translation: TranslationRange,
+    mapping: UserMapping,
+    /// None: not translated.
+    table: Option<TranslationRange>,
+    translation: Translation,
     log_page_size: u8,
     writable: bool,
 }
 
 impl Pages {
-    fn new(device: &Arc<Device>, range: &MemoryRange, access: MemoryAccess) -> Result<Self, Error> {
+    fn new(
+        device: &Arc<Device>,
+        range: &MemoryRange,
+        access: MemoryAccess,
+        translation: Translation,
+    ) -> Result<Self, Error> {
         let (address, length) = (range.address, range.length);
-        let log_page_size = log_page_size(address, length, device.limits().page_sizes);
+        let page_sizes = device.limits().page_sizes;
+        let log_page_size = match translation {
+            Translation::Kernel => log_page_size(address, length, page_sizes),
+            Translation::Pages(log) if log < 64 && page_sizes >> log & 1 == 1 => log,
+            Translation::Pages(_) => {
+                let what = "page size of a memory region";
+                return Err(Error::InvalidArgument { what });
+            }
+            Translation::Direct => PAGE_SIZE.trailing_zeros() as u8,
+        };
         let writable = access.writes();
         let dma_access = if writable {
             DmaAccess::ReadWrite
@@ -143,9 +172,11 @@ impl Pages {
         let page_size = 1 << log_page_size;
         let mapping = UserMapping::new(device.space(), address, length, page_size, dma_access)?;
         let pages = mapping.length() as u64 >> log_page_size;
-        let translation = TranslationRange::new(device, mapping.iova(), pages, log_page_size)?;
+        let table = (translation != Translation::Direct)
+            .then(|| TranslationRange::new(device, mapping.iova(), pages, log_page_size));
         Ok(Self {
-            _mapping: mapping,
+            table: table.transpose()?,
+            mapping,
             translation,
             log_page_size,
             writable,
@@ -168,19 +199,34 @@ impl MemoryRegion {
         virtual_address: u64,
         access: MemoryAccess,
     ) -> Result<Arc<Self>, Error> {
-        let device = pd.device();
         let range = MemoryRange {
             address,
             length,
             virtual_address,
         };
+        Self::register_translated(pd, range, access, Translation::Kernel)
+    }
+
+    /// Registers memory, with a say in how the device translates its addresses.
+    ///
+    /// # Errors
+    ///
+    /// As [`MemoryRegion::register`]; [`Error::InvalidArgument`] for a page size that the device
+    /// does not have.
+    pub fn register_translated(
+        pd: &Arc<ProtectionDomain>,
+        range: MemoryRange,
+        access: MemoryAccess,
+        translation: Translation,
+    ) -> Result<Arc<Self>, Error> {
+        let device = pd.device();
         check_range(device, &range)?;
         check_access(access)?;
         Self::create(
             device,
             Region {
                 owner: Owner::new(pd)?,
-                backing: Backing::Application(Pages::new(device, &range, access)?),
+                backing: Backing::Application(Pages::new(device, &range, access, translation)?),
                 range,
                 access,
             },
@@ -324,7 +370,7 @@ impl MemoryRegion {
                 if change.range.is_some() {
                     check_range(&self.device, &range)?;
                 }
-                needed.then(|| Pages::new(&self.device, &range, access))
+                needed.then(|| Pages::new(&self.device, &range, access, pages.translation))
             }
             _ if change.range.is_some() => {
                 let what = "other memory for a region without memory of the application";
@@ -420,8 +466,18 @@ fn place(entry: &mut MemoryEntry, range: &MemoryRange, pages: &Pages) {
     entry.word = word(|word| word.set_log_page_size(pages.log_page_size));
     entry.start = range.virtual_address;
     entry.length = range.length as u64;
-    entry.translation = pages.translation.start();
-    entry.first_page_offset = (range.address & page_mask) as u64;
+    let offset = (range.address & page_mask) as u64;
+    match &pages.table {
+        Some(table) => {
+            entry.translation = table.start();
+            entry.first_page_offset = offset;
+        }
+        None => {
+            entry.word.set_direct(true);
+            entry.translation = pages.mapping.iova() + offset;
+            entry.first_page_offset = 0;
+        }
+    }
 }
 
 fn check_range(device: &Device, range: &MemoryRange) -> Result<(), Error> {

@@ -5,7 +5,7 @@ mod support;
 use ferroce_driver::bus::DmaAccess;
 use ferroce_driver::{
     DeviceMemory, Error, MemoryAccess, MemoryRange, MemoryRegion, MemoryWindow, Reregistration,
-    WindowType,
+    Translation, WindowType,
 };
 use ferroce_spec::command::{CommandStatus, DeviceFeatures};
 use ferroce_spec::context::MemoryEntry;
@@ -243,4 +243,38 @@ fn memory_windows() {
     let pd = device.alloc_pd().expect("first PD");
     let error = MemoryWindow::alloc(&pd, WindowType::One).err();
     assert_eq!(error.map(|error| error.errno()), Some(libc::EOPNOTSUPP));
+}
+
+#[test]
+fn translation_of_choice() {
+    let (fake, device) = open();
+    let pd = device.alloc_pd().expect("first PD");
+    let memory = vec![1u8; 6 << 20];
+    // A whole page of 2 MiB lies inside.
+    let start = (memory.as_ptr() as usize).next_multiple_of(2 << 20) + 0x1234;
+    let range = MemoryRange {
+        address: start,
+        length: 0x2000,
+        virtual_address: 0x7000,
+    };
+    let register = |translation| MemoryRegion::register_translated(&pd, range, WRITE, translation);
+    let paged = register(Translation::Pages(21)).expect("a page size of the device");
+    let now = entry(&fake, &paged);
+    assert_eq!(now.word.log_page_size(), 21);
+    assert_eq!(now.first_page_offset, 0x1234);
+    let page = fake.translation(paged.lkey().0, 0).iova();
+    assert_eq!(page % (2 << 20), 0);
+    assert_eq!(paged.deregister(), Ok(()));
+
+    let direct = register(Translation::Direct).expect("needs no pages");
+    let now = entry(&fake, &direct);
+    assert!(now.word.direct() && now.word.valid());
+    assert_eq!((now.start, now.first_page_offset), (0x7000, 0));
+    assert_eq!(
+        fake.read::<u64>(now.translation & !7),
+        0x0101_0101_0101_0101
+    );
+    for log in [13, 64, 255] {
+        assert!(register(Translation::Pages(log)).is_err(), "{log}");
+    }
 }
