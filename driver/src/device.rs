@@ -48,6 +48,9 @@ pub struct DeviceConfig {
     pub reset_timeout: Duration,
     /// Completion vectors, as far as the device has interrupts.
     pub completion_vectors: u16,
+    /// Pushes only work requests with an inline payload, which the device then sends without any
+    /// DMA read. Else every small one.
+    pub push_inline_only: bool,
 }
 
 impl Default for DeviceConfig {
@@ -56,6 +59,7 @@ impl Default for DeviceConfig {
             command_timeout: COMMAND_TIMEOUT,
             reset_timeout: RESET_TIMEOUT,
             completion_vectors: COMPLETION_VECTORS,
+            push_inline_only: false,
         }
     }
 }
@@ -151,7 +155,7 @@ impl Device {
             limits,
             counters: usize::from(capability.counters()).min(COUNTERS.len()),
             slots: SlotAllocator::new(capability.log_doorbell_pages()),
-            push_windows: PushWindows::new(&*bus, capability),
+            push_windows: PushWindows::new(&*bus, capability, config.push_inline_only),
             pd_numbers: RangeAllocator::new(1..u64::from(limits.max_pds()) + 1),
             xrcd_numbers: RangeAllocator::new(1..u64::from(limits.max_xrc_domains()) + 1),
             device_memory: RangeAllocator::new(0..limits.device_memory_length),

@@ -5,7 +5,7 @@
 //!
 //! - it is the only one that the device has not been told of: a list of them costs the device one
 //!   read, and only the first one could be pushed;
-//! - its WQE is not longer than a push;
+//! - its WQE is not longer than a push, and has an inline payload if only those are wanted;
 //! - no WQE that the device has to fetch from the ring is outstanding, because the device would
 //!   drop the push and fetch both. WQEs that were pushed may be outstanding: it has them already;
 //! - no other thread is pushing through the same window.
@@ -16,6 +16,7 @@ use crate::bus::Bus;
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use ferroce_spec::push::{MAX_BLOCKS, PushWindow, WORDS_PER_BLOCK, blocks_for};
 use ferroce_spec::register::Capability;
+use ferroce_spec::wqe::ControlWord;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use std::sync::atomic::{Ordering, fence};
 pub(crate) struct PushWindows {
     /// Blocks of the longest push; zero: nothing is pushed.
     max_blocks: usize,
+    inline_only: bool,
     windows: Mutex<BTreeMap<u32, Arc<Window>>>,
 }
 
@@ -37,10 +39,11 @@ struct Window {
 
 impl PushWindows {
     /// The windows of a device, as far as the bus reaches them.
-    pub(crate) fn new(bus: &dyn Bus, capability: Capability) -> Self {
+    pub(crate) fn new(bus: &dyn Bus, capability: Capability, inline_only: bool) -> Self {
         let blocks = bus.push_blocks().min(capability.push_blocks().into());
         Self {
             max_blocks: MAX_BLOCKS.min(blocks as usize),
+            inline_only,
             windows: Mutex::default(),
         }
     }
@@ -62,6 +65,7 @@ impl PushWindows {
             window: Arc::clone(window),
             number,
             max_blocks: self.max_blocks,
+            inline_only: self.inline_only,
             fetched_until: 0,
         })
     }
@@ -73,6 +77,7 @@ pub(crate) struct QueuePush {
     window: Arc<Window>,
     number: u32,
     max_blocks: usize,
+    inline_only: bool,
     /// Block index behind the newest WQE that the device has to fetch from the ring.
     fetched_until: u32,
 }
@@ -99,15 +104,17 @@ impl QueuePush {
         is_idle
     }
 
-    /// Pushes the WQE that consists of `words` and ends at `producer`. False: it is too long, or
-    /// the window is in use.
+    /// Pushes the WQE that consists of `words` and ends at `producer`. False: it is not one to be
+    /// pushed, or the window is in use.
     pub(crate) fn push(
         &self,
-        mut words: impl ExactSizeIterator<Item = u64>,
+        mut words: impl ExactSizeIterator<Item = u64> + Clone,
         producer: u32,
     ) -> bool {
         let blocks = blocks_for(words.len());
-        if blocks > self.max_blocks {
+        let control = words.clone().next().unwrap_or_default() as u32;
+        let is_wanted = !self.inline_only || ControlWord::from_bits(control).inline();
+        if blocks > self.max_blocks || !is_wanted {
             return false;
         }
         let Some(mut second_half) = self.window.second_half.try_lock() else {

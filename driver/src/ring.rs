@@ -41,7 +41,11 @@ impl Ring {
     }
 
     /// The `count` words from word `at` on, modulo the size of the ring.
-    pub(crate) fn read(&self, at: usize, count: usize) -> impl ExactSizeIterator<Item = u64> {
+    pub(crate) fn read(
+        &self,
+        at: usize,
+        count: usize,
+    ) -> impl ExactSizeIterator<Item = u64> + Clone {
         let words = self.words();
         let mask = words.len().wrapping_sub(1);
         (0..count).map(move |word| words[at.wrapping_add(word) & mask].load(Ordering::Relaxed))

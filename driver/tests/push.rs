@@ -3,8 +3,8 @@
 mod support;
 
 use ferroce_driver::{
-    AddressVector, Destination, ModifyQp, Qpn, QueuePair, QueuePairConfig, SendData, SendOperation,
-    SendRequest, Service,
+    AddressVector, Destination, DeviceConfig, ModifyQp, Qpn, QueuePair, QueuePairConfig, SendData,
+    SendOperation, SendRequest, Service,
 };
 use ferroce_spec::cqe::CqeOpcode;
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
@@ -12,7 +12,7 @@ use ferroce_spec::push::PushWindow;
 use std::sync::Arc;
 use support::HonestDevice;
 use support::verbs::{
-    Setup, connect, cqe, poll, qp_config, segment, send_queue, setup_of, write_request,
+    Setup, connect, cqe, poll, qp_config, segment, send_queue, setup_of, setup_with, write_request,
 };
 
 /// A device that takes pushes of four blocks, and a connected QP with room for long WQEs.
@@ -276,4 +276,35 @@ fn datagrams_are_pushed_too() {
     assert_eq!(pushes[0].1.len(), 16, "96 bytes");
     let words = pushed_wqe(&pushes[0].1);
     assert_eq!(words[..12], ring(&s, &qp, 0, 12));
+}
+
+/// Goal: a program may want to push inline payloads only.
+#[test]
+fn inline_only_means_that_a_read_is_not_pushed() {
+    let config = DeviceConfig {
+        push_inline_only: true,
+        ..DeviceConfig::default()
+    };
+    let s = setup_with(HonestDevice::with_pushes(4, 4), &config);
+    let qp = large_qp(&s);
+    let request = write_request(1, SendData::ScatterGather(&[]));
+    send_queue(&qp).lock().post(&request).expect("room");
+    assert!(s.fake.take_pushes().is_empty());
+    complete(&s, &qp, 0);
+    inline_write(&qp, 2);
+    assert_eq!(s.fake.take_pushes().len(), 1);
+    assert_eq!(s.fake.take_doorbells().len(), 1);
+}
+
+/// Goal: how long an inline payload may be is what the device says.
+#[test]
+fn the_longest_inline_payload_is_the_devices() {
+    let s = setup_of(HonestDevice::with_max_inline(220));
+    assert_eq!(s.device.capabilities().max_inline_data, 220);
+    let config = QueuePairConfig {
+        max_inline_data: 221,
+        ..qp_config(&s.cq, &s.cq)
+    };
+    assert!(QueuePair::create(&s.pd, &config).is_err());
+    assert_eq!(large_qp(&s).capacity().max_inline_data, 220);
 }

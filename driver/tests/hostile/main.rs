@@ -29,6 +29,7 @@ fn run(seed: u64) -> bool {
         command_timeout: Duration::from_millis(2),
         reset_timeout: Duration::from_millis(2),
         completion_vectors: rng.below(20) as u16,
+        push_inline_only: rng.below(2) == 0,
     };
     let Ok(device) = Device::open_with(hostile.clone(), &config) else {
         return false;

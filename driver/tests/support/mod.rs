@@ -56,6 +56,8 @@ pub struct HonestDevice {
     /// Blocks of the longest push, as the device says and as the bus says.
     pub device_push_blocks: u8,
     pub bus_push_blocks: u32,
+    /// Bytes of the longest inline payload, unless zero.
+    pub max_inline: u16,
     /// Panics when the driver does not keep the contract.
     pub strict: bool,
 }
@@ -125,6 +127,14 @@ impl HonestDevice {
         Arc::new(Self {
             device_push_blocks: device,
             bus_push_blocks: bus,
+            ..Self::noting()
+        })
+    }
+
+    /// A device with short inline payloads.
+    pub fn with_max_inline(max_inline: u16) -> Arc<Self> {
+        Arc::new(Self {
+            max_inline,
             ..Self::noting()
         })
     }
@@ -304,6 +314,9 @@ impl HonestDevice {
                 let mut answer = capabilities();
                 let features = answer.features.bits() & !self.lacks.bits();
                 answer.features = DeviceFeatures::from_bits(features);
+                if self.max_inline != 0 {
+                    answer.max_inline = self.max_inline;
+                }
                 self.write(entry.output_iova, &answer);
             }
             CommandOpcode::SET_CONTEXT_TABLES => {

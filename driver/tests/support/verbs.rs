@@ -5,8 +5,8 @@
 use super::HonestDevice;
 use ferroce_driver::{
     AddressVector, CompletionQueue, CompletionQueueConfig, DataSegment, Destination, Device,
-    InitAttributes, ModifyQp, PathMtu, PostError, ProtectionDomain, QpAccess, Qpn, QueuePair,
-    QueuePairConfig, RKey, ReceiveQueue, ReceiveSource, RemoteAddress, RtrAttributes,
+    DeviceConfig, InitAttributes, ModifyQp, PathMtu, PostError, ProtectionDomain, QpAccess, Qpn,
+    QueuePair, QueuePairConfig, RKey, ReceiveQueue, ReceiveSource, RemoteAddress, RtrAttributes,
     RtsAttributes, SendData, SendOperation, SendQueue, SendRequest, Service, WorkCompletion,
 };
 use ferroce_spec::cqe::{Cqe, CqeOpcode};
@@ -68,7 +68,11 @@ pub fn setup() -> Setup {
 }
 
 pub fn setup_of(fake: Arc<HonestDevice>) -> Setup {
-    let device = Device::open(fake.clone()).expect("an honest device opens");
+    setup_with(fake, &DeviceConfig::default())
+}
+
+pub fn setup_with(fake: Arc<HonestDevice>, config: &DeviceConfig) -> Setup {
+    let device = Device::open_with(fake.clone(), config).expect("an honest device opens");
     let pd = device.alloc_pd().expect("first PD");
     let cq = cq_of(&device, 16);
     let qp = QueuePair::create(&pd, &qp_config(&cq, &cq)).expect("small QP");
