@@ -12,6 +12,7 @@ pub mod error;
 mod file;
 mod near;
 mod nic;
+mod pcie;
 mod section;
 pub mod surroundings;
 #[cfg(test)]

@@ -26,13 +26,13 @@ section! {
         posted_data_credits: u32, "16 B units", range::SOME;
         /// Non-posted header credits of the host.
         nonposted_header_credits: u32, "TLPs", range::SOME;
-        /// Read of 64 B that hits the LLC, from and to the card's DMA engine, idle.
+        /// Read of 64 B that hits the LLC, on an idle link: mean of the usual ones.
         read_latency_ns: f64, "ns", range::NS;
-        /// Scale of the spread of read latency.
+        /// Half of the width of the spread of the usual ones.
         read_jitter_ns: f64, "ns", range::NS;
         /// Probability of a long read.
         read_tail_probability: f64, "", Range::Between(0.0, 1.0);
-        /// What a long read takes longer.
+        /// What the longest read takes longer; all up to it are equally likely.
         read_tail_ns: f64, "ns", range::NS;
         /// Posted write: from the card's DMA engine until a processor can see it.
         write_latency_ns: f64, "ns", range::NS;
@@ -44,8 +44,8 @@ section! {
         engine_read_ns: f64, "ns", range::NS;
         /// DMA engine, per write, on top of the latency of the write.
         engine_write_ns: f64, "ns", range::NS;
-        /// Rate at which the engine's own buffer passes data on (store and forward).
-        engine_gbps: f64, "Gb/s", Range::Between(0.001, 100_000.0);
+        /// Rate at which the engine puts away what a read has brought; 0: passes it on at once.
+        engine_store_gbps: f64, "Gb/s", Range::Between(0.0, 100_000.0);
         /// The card allows writes to overtake writes.
         relaxed_ordering: bool, "", range::FLAG;
         /// Atomics are PCIe AtomicOps; else a read and a write, atomic among this card's only.
@@ -124,7 +124,7 @@ section! {
         interrupt_ns: f64, "ns", range::NS;
         /// Lock and unlock that nobody else wants.
         lock_ns: f64, "ns", range::NS;
-        /// Hand-over of a lock, per thread that waits for it.
+        /// Hand-over of a lock, times log2 of the threads that want it.
         lock_handoff_ns: f64, "ns", range::NS;
         /// Largest inline payload that the provider offers; 0 if none.
         max_inline_bytes: u32, "bytes", Range::Between(0.0, 4096.0);
