@@ -90,14 +90,11 @@ impl Pool {
     /// Says when units that [`Pool::take`] has handed out come back.
     #[inline]
     pub fn give_back(&mut self, until: Instant, units: Units) {
-        let later = self.leases.iter().rev();
-        let later = later.take_while(|lease| lease.until > until).count();
-        let place = self.leases.len() - later;
-        let lease = Lease { until, units };
-        if later == 0 {
-            self.leases.push_back(lease);
-        } else {
-            self.leases.insert(place, lease);
+        let mut place = self.leases.len();
+        self.leases.push_back(Lease { until, units });
+        while place > 0 && self.leases[place - 1].until > until {
+            self.leases.swap(place - 1, place);
+            place -= 1;
         }
     }
 
