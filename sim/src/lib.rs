@@ -6,6 +6,7 @@
 //!   thread for applications that do not poll).
 //! - [`fabric`]: who is there on this machine ([`fabric::registry`]), shared-memory rings between
 //!   them ([`fabric::ring`]), and the cable that the model sees ([`fabric::port`]).
+//! - [`world`]: hosts, NICs and what is between them in simulated time, in one thread.
 //! - [`reference`]: measured tables that the model is compared with. [`report`]: plots of both.
 //! - [`host`]: name and addresses. [`capture`]: pcapng. [`clock`]: real time for the model.
 //! - The command `ferroce` is in `main.rs` and `cli`.
@@ -31,6 +32,7 @@ pub mod report;
 pub mod shared_memory;
 #[cfg(test)]
 mod test_support;
+pub mod world;
 
 pub use error::Error;
 pub use fabric::directory::runtime_directory;

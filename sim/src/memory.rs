@@ -152,7 +152,7 @@ impl MemoryMap {
     }
 
     #[inline]
-    fn readable(&mut self, iova: u64, length: usize) -> Result<usize, DmaError> {
+    pub(crate) fn readable(&mut self, iova: u64, length: usize) -> Result<usize, DmaError> {
         let line = self.cache[cache_index(iova)];
         match line.resolve(iova, length) {
             Some(address) if line.readable => Ok(address),
@@ -161,7 +161,7 @@ impl MemoryMap {
     }
 
     #[inline]
-    fn writable(&mut self, iova: u64, length: usize) -> Result<usize, DmaError> {
+    pub(crate) fn writable(&mut self, iova: u64, length: usize) -> Result<usize, DmaError> {
         let line = self.cache[cache_index(iova)];
         match line.resolve(iova, length) {
             Some(address) if line.writable => Ok(address),

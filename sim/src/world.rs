@@ -1,0 +1,292 @@
+//! The world: hosts, NICs, links and a switch under one clock, in one thread.
+//!
+//! ```text
+//!  threads ── driver ── bus ──► NIC ──► link, switch ──► NIC ──► host memory
+//!     ▲                    MMIO                              posted writes │
+//!     └──────────────────────── wake-up ◄──────────────────────────────────┘
+//! ```
+//!
+//! The world goes from event to event in the order of (time, sequence). The same [`Nic`] as
+//! everywhere does the work; the world says when: a NIC is advanced when its next timer or edge is
+//! due, when a frame arrives that it does not know of yet, and when a doorbell arrives. A host's
+//! programs are [`Thread`]s: each step runs at the thread's own clock, calls the real driver, and
+//! says what the thread waits for. A thread that polls in vain costs nothing: it sleeps until
+//! something becomes visible in its host's memory and wakes on its own polling grid.
+//!
+//! What a NIC writes becomes visible at its time and not before ([`posted`]). Commands take no
+//! simulated time while a thread is inside a step; outside of [`World::run`], each
+//! [`Bus::relax`] lets the devices, not the threads, go on to their next event, so that devices
+//! can be opened and objects created before the run.
+//!
+//! The same seed and the same threads give the same events.
+//!
+//! [`Nic`]: ferroce_model::Nic
+
+mod bus;
+mod config;
+mod counters;
+mod engine;
+mod event_heap;
+mod fabric;
+mod frame;
+mod host;
+pub mod identity;
+mod node;
+mod posted;
+pub mod recorder;
+mod switch;
+mod thread;
+mod watch;
+
+pub use config::{Topology, WorldConfig};
+pub use counters::{HostCounters, LinkCounters};
+pub use recorder::{Activity, Recorder, SharedRecorder, Span};
+pub use thread::{Cpu, Next, Thread, ThreadId, Watch};
+
+use std::sync::Arc;
+
+use ferroce_driver::bus::Bus;
+use ferroce_driver::{AddressVector, Device};
+use ferroce_model::timing::{Functional, Timed, Timing};
+use ferroce_transport::Instant;
+
+use crate::host::HostIdentity;
+use engine::{Engine, Shared, Stop};
+use thread::Clock;
+
+/// GID that the hosts of a world use: the IPv4 address.
+const GID_INDEX: usize = 1;
+/// Hops of a packet in a network with routers.
+const HOP_LIMIT: u8 = 64;
+/// A UDP source port of the dynamic range.
+const UDP_SOURCE_PORT: u16 = 0xc000;
+
+/// Why a world cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No hosts, or more than there are addresses for.
+    #[error("a world has 1 to {limit} hosts, not {hosts}", limit = config::MAX_HOSTS)]
+    Hosts {
+        /// Hosts that were asked for.
+        hosts: usize,
+    },
+    /// A cable has two ends.
+    #[error("{hosts} hosts cannot be joined by one cable")]
+    Cable {
+        /// Hosts that were asked for.
+        hosts: usize,
+    },
+    /// A preset is for a host that does not exist.
+    #[error("there is no host {host}")]
+    NoSuchHost {
+        /// The host.
+        host: usize,
+    },
+    /// The driver cannot bring a device up.
+    #[error("the device of host {host}: {source}")]
+    Device {
+        /// The host.
+        host: usize,
+        /// What the driver says.
+        source: ferroce_driver::Error,
+    },
+}
+
+/// Why a run has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// All threads are done.
+    Done,
+    /// The time is over.
+    Until,
+    /// There is nothing left to happen, and no thread that waits for something.
+    Idle,
+    /// Threads wait for something that will not happen, or go round without time passing.
+    /// [`World::dump`] says more.
+    Stalled,
+}
+
+/// Hosts, NICs and what is between them.
+pub struct World {
+    engine: Arc<dyn Engine>,
+    clock: Arc<Clock>,
+    identities: Vec<HostIdentity>,
+    threads: Vec<Option<Slot>>,
+    alive: usize,
+}
+
+/// A thread and where it runs.
+struct Slot {
+    host: usize,
+    thread: Box<dyn Thread>,
+}
+
+impl World {
+    /// A world after power-on: no device is up, no thread runs, time is zero.
+    ///
+    /// # Errors
+    /// [`Error::Hosts`], [`Error::Cable`], [`Error::NoSuchHost`].
+    pub fn new(config: &WorldConfig) -> Result<Self, Error> {
+        match &config.preset {
+            None => Self::with_cards(config, |_| Functional),
+            Some(_) => Self::with_cards(config, |host| {
+                let preset = config.preset_of(host).expect("all hosts have the first");
+                Timed::new(preset)
+            }),
+        }
+    }
+
+    /// A world whose cards have the clocks that `card` makes for each host.
+    ///
+    /// # Errors
+    /// As [`World::new`].
+    pub fn with_cards<T: Timing + Send + 'static>(
+        config: &WorldConfig,
+        card: impl FnMut(usize) -> T,
+    ) -> Result<Self, Error> {
+        config.check()?;
+        let clock = Arc::new(Clock::default());
+        Ok(Self {
+            engine: Arc::new(Shared::new(config, &clock, card)),
+            clock,
+            identities: (0..config.hosts).map(identity::of_host).collect(),
+            threads: Vec::new(),
+            alive: 0,
+        })
+    }
+
+    /// How many hosts there are.
+    pub fn hosts(&self) -> usize {
+        self.identities.len()
+    }
+
+    /// The bus of a host's NIC, for the driver.
+    ///
+    /// # Panics
+    /// If there is no such host.
+    pub fn bus(&self, host: usize) -> Arc<dyn Bus> {
+        assert!(host < self.hosts(), "there is no host {host}");
+        Arc::clone(&self.engine).bus(host)
+    }
+
+    /// Name, MAC address and GIDs of a host.
+    pub fn identity(&self, host: usize) -> &HostIdentity {
+        &self.identities[host]
+    }
+
+    /// Brings a host's device up and sets its GIDs.
+    ///
+    /// # Errors
+    /// [`Error::Device`].
+    pub fn open(&self, host: usize) -> Result<Arc<Device>, Error> {
+        let device = Device::open(self.bus(host))
+            .and_then(|device| identity::set_gids(&device, self.identity(host)).map(|()| device));
+        device.map_err(|source| Error::Device { host, source })
+    }
+
+    /// The way to another host, for connected queue pairs and address handles.
+    pub fn path(&self, to: usize) -> AddressVector {
+        let identity = self.identity(to);
+        AddressVector {
+            dest_gid: identity.gids[GID_INDEX].gid,
+            dest_mac: identity.mac,
+            source_gid_index: GID_INDEX as u16,
+            hop_limit: HOP_LIMIT,
+            udp_source_port: UDP_SOURCE_PORT,
+            ..AddressVector::default()
+        }
+    }
+
+    /// Lets `thread` run on `host` from now on.
+    pub fn spawn(&mut self, host: usize, thread: Box<dyn Thread>) -> ThreadId {
+        assert!(host < self.hosts(), "there is no host {host}");
+        let id = ThreadId(self.threads.len());
+        self.threads.push(Some(Slot { host, thread }));
+        self.alive += 1;
+        self.engine.add_thread(host);
+        id
+    }
+
+    /// Ends a thread wherever it is, as if its process had been killed.
+    pub fn kill(&mut self, thread: ThreadId) {
+        if self.threads[thread.0].take().is_some() {
+            self.alive -= 1;
+            self.engine.end_thread(thread);
+        }
+    }
+
+    /// The time.
+    pub fn now(&self) -> Instant {
+        self.engine.now()
+    }
+
+    /// Goes from event to event until `until`, or until there is nothing to go on for.
+    pub fn run(&mut self, until: Instant) -> Outcome {
+        let had_threads = self.alive > 0;
+        let mut stepped = None;
+        loop {
+            match self.engine.advance(stepped.take(), until) {
+                Stop::Thread(id, now) => {
+                    let next = self.step(id, now);
+                    if matches!(next, Next::Done) {
+                        self.threads[id.0] = None;
+                        self.alive -= 1;
+                    }
+                    stepped = Some((id, next));
+                }
+                Stop::Until => return Outcome::Until,
+                Stop::Stalled => return Outcome::Stalled,
+                Stop::Idle if self.alive == 0 && had_threads => return Outcome::Done,
+                Stop::Idle if self.alive == 0 => return Outcome::Idle,
+                Stop::Idle => return Outcome::Stalled,
+            }
+            if self.alive == 0 && had_threads {
+                if let Some((id, next)) = stepped {
+                    self.engine.finish(id, next);
+                }
+                return Outcome::Done;
+            }
+        }
+    }
+
+    fn step(&mut self, id: ThreadId, now: Instant) -> Next {
+        let Some(slot) = self.threads.get_mut(id.0).and_then(Option::as_mut) else {
+            return Next::Done;
+        };
+        self.clock.set(now);
+        slot.thread.step(&mut Cpu::new(&self.clock, slot.host, id))
+    }
+
+    /// Counters of a host's NIC, PCIe link and cable.
+    pub fn counters(&self, host: usize) -> HostCounters {
+        self.engine.counters(host)
+    }
+
+    /// Events that were handled so far: a measure of the work, and for tests of determinism.
+    pub fn events(&self) -> u64 {
+        self.engine.events()
+    }
+
+    /// Has everything that happens from now on told to `recorder`.
+    ///
+    /// The recorder must not call the world.
+    pub fn record(&mut self, recorder: Option<SharedRecorder>) {
+        self.clock.record(recorder.clone());
+        self.engine.record(recorder);
+    }
+
+    /// What everybody waits for, for people.
+    pub fn dump(&self) -> String {
+        self.engine.dump()
+    }
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World")
+            .field("now", &self.now())
+            .field("hosts", &self.hosts())
+            .field("threads", &self.alive)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,210 @@
+//! What the driver asks of a NIC of a world.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use ferroce_driver::bus::{Bus, BusError, DmaAccess, DmaMapping, InterruptHandler, PAGE_SIZE};
+use ferroce_model::Doorbell;
+use ferroce_model::timing::Timing;
+use ferroce_spec::doorbell::SLOTS;
+use ferroce_spec::register::{
+    MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED, VECTOR_COUNT, offset,
+};
+use ferroce_transport::Instant;
+
+use super::engine::{Core, Shared};
+use crate::memory::{MapError, Rights};
+use crate::os;
+
+/// IOVAs that the driver may use: everything that 48 bits name, except the first pages.
+const IOVAS: Range<u64> = 0x1_0000..1 << 48;
+/// What a register of a device that does not answer reads as.
+const GONE: u64 = u64::MAX;
+
+/// The bus of one host.
+pub(super) struct WorldBus<T: Timing> {
+    shared: Arc<Shared<T>>,
+    host: usize,
+}
+
+impl<T: Timing> WorldBus<T> {
+    pub fn new(shared: Arc<Shared<T>>, host: usize) -> Self {
+        Self { shared, host }
+    }
+
+    /// The time at which whoever calls is: a thread its own, everybody else that of the world.
+    #[inline]
+    fn time(&self, core: &Core<T>) -> Instant {
+        match core.is_stepping {
+            true => self.shared.clock.now().max(core.now),
+            false => core.now,
+        }
+    }
+
+    /// Writes a register whose effect is waited for: at once. What a command has written is there
+    /// at once too while a thread is in a step, because time does not pass then.
+    fn write_at_once(&self, core: &mut Core<T>, at: u32, value: u32) {
+        let node = &mut core.nodes[self.host];
+        node.nic.write32(at, value);
+        if at == offset::command_queue_doorbell {
+            node.commands = value;
+        }
+        core.advance_nic(self.host);
+        if core.is_stepping {
+            core.nodes[self.host].host.apply(Instant::MAX);
+        }
+    }
+
+    fn write(&self, at: u32, value: u32) {
+        let mut core = self.shared.core.lock();
+        if !is_event_queue_doorbell(at) {
+            return self.write_at_once(&mut core, at, value);
+        }
+        let (now, time) = (core.now, self.time(&core));
+        let arrival = core.nodes[self.host]
+            .host
+            .write_register(now, time, at, value);
+        core.expect_store(self.host, arrival);
+    }
+}
+
+impl<T: Timing + Send + 'static> Bus for WorldBus<T> {
+    fn read32(&self, offset: u32) -> u32 {
+        let core = self.shared.core.lock();
+        let node = &core.nodes[self.host];
+        if node.is_dead {
+            return GONE as u32;
+        }
+        node.nic.read32(self.time(&core), offset)
+    }
+
+    fn write32(&self, offset: u32, value: u32) {
+        self.write(offset & !3, value);
+    }
+
+    fn read64(&self, offset: u32) -> u64 {
+        let core = self.shared.core.lock();
+        let node = &core.nodes[self.host];
+        if node.is_dead {
+            return GONE;
+        }
+        node.nic.read64(self.time(&core), offset)
+    }
+
+    fn write64(&self, offset: u32, value: u64) {
+        self.write(offset & !7, value as u32);
+        self.write((offset & !7) + 4, (value >> 32) as u32);
+    }
+
+    #[inline]
+    fn doorbell(&self, slot: u32, value: u64) {
+        if slot >= SLOTS {
+            return;
+        }
+        let mut core = self.shared.core.lock();
+        let (now, time) = (core.now, self.time(&core));
+        let doorbell = Doorbell { slot, value };
+        let arrival = core.nodes[self.host].host.ring(now, time, doorbell);
+        core.expect_store(self.host, arrival);
+    }
+
+    fn read_device_memory(&self, offset: u64, destination: &mut [u8]) {
+        let mut core = self.shared.core.lock();
+        core.nodes[self.host]
+            .nic
+            .read_device_memory(offset, destination);
+    }
+
+    fn write_device_memory(&self, offset: u64, source: &[u8]) {
+        let mut core = self.shared.core.lock();
+        core.nodes[self.host]
+            .nic
+            .write_device_memory(offset, source);
+    }
+
+    fn map(&self, mapping: &DmaMapping) -> Result<(), BusError> {
+        let DmaMapping {
+            iova,
+            address,
+            length,
+            access,
+        } = *mapping;
+        let page = PAGE_SIZE as u64;
+        let is_aligned = iova % page == 0 && address % PAGE_SIZE == 0 && length % PAGE_SIZE == 0;
+        let end = iova.checked_add(length as u64);
+        let is_inside = iova >= IOVAS.start && end.is_some_and(|end| end <= IOVAS.end);
+        if !is_aligned || !is_inside || length == 0 {
+            return Err(BusError::InvalidMapping);
+        }
+        let (rights, write) = match access {
+            DmaAccess::Read => (Rights::Read, false),
+            DmaAccess::ReadWrite => (Rights::ReadWrite, true),
+        };
+        if !os::memory_is_usable(address, length, write) {
+            return Err(BusError::BadAddress);
+        }
+        let mut core = self.shared.core.lock();
+        core.nodes[self.host]
+            .host
+            .memory
+            .map(iova, address, length as u64, rights)
+            .map_err(map_error)
+    }
+
+    fn unmap(&self, iova: u64, length: usize) -> Result<(), BusError> {
+        let mut core = self.shared.core.lock();
+        let host = &mut core.nodes[self.host].host;
+        host.apply(Instant::MAX);
+        if let Some(pcie) = &mut host.pcie {
+            pcie.invalidate_translations();
+        }
+        host.memory.unmap(iova, length as u64).map_err(map_error)
+    }
+
+    fn iova_range(&self) -> Range<u64> {
+        IOVAS
+    }
+
+    fn set_interrupt_handler(
+        &self,
+        vector: u16,
+        handler: Option<InterruptHandler>,
+    ) -> Result<(), BusError> {
+        let is_masked = handler.is_none();
+        if !self.shared.interrupts[self.host].set_handler(vector, handler) {
+            return Err(BusError::NoSuchVector);
+        }
+        // What the kernel's VFIO driver does to the MSI-X table of a card.
+        let entry = MSIX_TABLE_OFFSET + u32::from(vector) * MSIX_ENTRY_SIZE;
+        let control = if is_masked { MSIX_VECTOR_MASKED } else { 0 };
+        self.write32(entry + MSIX_ENTRY_SIZE - 4, control);
+        Ok(())
+    }
+
+    #[inline]
+    fn relax(&self) {
+        let mut core = self.shared.core.lock();
+        if core.is_stepping {
+            return;
+        }
+        let Some((host, vectors)) = core.relax(self.host) else {
+            return;
+        };
+        let now = core.now;
+        drop(core);
+        self.shared.deliver(now, host, vectors);
+    }
+}
+
+fn is_event_queue_doorbell(at: u32) -> bool {
+    let first = offset::event_queue_doorbell;
+    (first..first + 4 * u32::from(VECTOR_COUNT)).contains(&at)
+}
+
+fn map_error(error: MapError) -> BusError {
+    match error {
+        MapError::BadRange => BusError::InvalidMapping,
+        MapError::Overlap => BusError::AlreadyMapped,
+        MapError::NotMapped => BusError::NotMapped,
+    }
+}

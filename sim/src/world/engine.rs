@@ -1,0 +1,453 @@
+//! From event to event.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use ferroce_driver::bus::Bus;
+use ferroce_model::timing::Timing;
+use ferroce_transport::{Duration, Instant};
+use parking_lot::Mutex;
+
+use super::bus::WorldBus;
+use super::config::WorldConfig;
+use super::counters::HostCounters;
+use super::event_heap::{EventHeap, Moment};
+use super::fabric::Fabric;
+use super::node::Node;
+use super::recorder::SharedRecorder;
+use super::thread::{Clock, Next, ThreadId};
+use crate::interrupts::Interrupts;
+
+/// Events without time passing, and without a NIC doing anything, after which the world stops.
+const MAX_IDLE_EVENTS: u32 = 1 << 20;
+
+/// Why the world does not go on by itself.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Stop {
+    /// A thread has its turn.
+    Thread(ThreadId, Instant),
+    /// The time is over.
+    Until,
+    /// There is nothing to come.
+    Idle,
+    /// Events come without end, and nothing happens.
+    Stalled,
+}
+
+/// The world without the kind of its cards.
+pub(super) trait Engine: Send + Sync {
+    /// Takes back the thread that was stepped, and goes on until something stops it.
+    fn advance(&self, stepped: Option<(ThreadId, Next)>, until: Instant) -> Stop;
+    /// Takes back a thread that was stepped.
+    fn finish(&self, thread: ThreadId, next: Next);
+    fn bus(self: Arc<Self>, host: usize) -> Arc<dyn Bus>;
+    fn add_thread(&self, host: usize);
+    fn end_thread(&self, thread: ThreadId);
+    fn now(&self) -> Instant;
+    fn counters(&self, host: usize) -> HostCounters;
+    fn events(&self) -> u64;
+    fn record(&self, recorder: Option<SharedRecorder>);
+    fn dump(&self) -> String;
+}
+
+/// A thread from outside.
+#[derive(Debug)]
+struct Waiting {
+    host: usize,
+    /// What it waits for; `None` while it is in a step.
+    next: Option<Next>,
+}
+
+/// What one lock protects: everything but the threads' code.
+pub(super) struct Core<T: Timing> {
+    pub now: Instant,
+    pub nodes: Vec<Node<T>>,
+    pub fabric: Fabric,
+    /// NICs, then the interrupts of the hosts.
+    devices: EventHeap,
+    threads: EventHeap,
+    waiting: Vec<Waiting>,
+    sequence: u64,
+    events: u64,
+    idle_events: u32,
+    /// The thread in a step, or an interrupt handler, is running.
+    pub is_stepping: bool,
+}
+
+/// A world that buses share.
+pub(super) struct Shared<T: Timing> {
+    pub core: Mutex<Core<T>>,
+    pub clock: Arc<Clock>,
+    pub interrupts: Vec<Interrupts>,
+}
+
+/// What the devices have come to.
+enum DeviceStop {
+    Thread(usize),
+    Interrupts(usize),
+    Until,
+    Idle,
+    Stalled,
+}
+
+impl<T: Timing> Core<T> {
+    #[inline]
+    fn moment(&mut self, time: Instant) -> Moment {
+        self.sequence += 1;
+        Moment {
+            time,
+            sequence: self.sequence,
+        }
+    }
+
+    /// Goes on until a thread or an interrupt handler has its turn.
+    fn advance(&mut self, until: Instant) -> DeviceStop {
+        loop {
+            let (moment, is_thread, part) = match (self.devices.first(), self.threads.first()) {
+                (None, None) => return DeviceStop::Idle,
+                (Some((moment, part)), None) => (moment, false, part),
+                (None, Some((moment, part))) => (moment, true, part),
+                (Some((device, part)), Some((thread, other))) => match device < thread {
+                    true => (device, false, part),
+                    false => (thread, true, other),
+                },
+            };
+            if moment.time > until {
+                self.now = self.now.max(until);
+                return DeviceStop::Until;
+            }
+            self.pass_to(moment.time);
+            if self.idle_events > MAX_IDLE_EVENTS {
+                return DeviceStop::Stalled;
+            }
+            if is_thread {
+                self.threads.set(part, None);
+                return DeviceStop::Thread(part);
+            }
+            if part >= self.nodes.len() {
+                return DeviceStop::Interrupts(part - self.nodes.len());
+            }
+            self.advance_nic(part);
+        }
+    }
+
+    /// Time passes, or another event comes at the same time.
+    #[inline]
+    fn pass_to(&mut self, time: Instant) {
+        self.events += 1;
+        self.idle_events += 1;
+        if time > self.now {
+            self.now = time;
+            self.idle_events = 0;
+        }
+    }
+
+    /// Lets a NIC handle what is due now.
+    pub fn advance_nic(&mut self, host: usize) {
+        let now = self.now;
+        let node = &mut self.nodes[host];
+        self.fabric.select(host);
+        if node.advance(now, &mut self.fabric).worked {
+            self.idle_events = 0;
+        }
+        let mut own = None;
+        while let Some((to, arrival)) = self.fabric.next_woken() {
+            if to == host {
+                own = Some(arrival.max(now));
+                continue;
+            }
+            let moment = self.moment(arrival.max(now));
+            self.devices.lower(to, moment);
+        }
+        let node = &self.nodes[host];
+        let next = node.next_event(now, &self.fabric, host);
+        let next = match (next, own) {
+            (Some(next), Some(own)) => Some(next.min(own)),
+            (next, own) => next.or(own),
+        };
+        let next = next.map(|next| self.moment(next.max(now)));
+        self.devices.set(host, next);
+        self.notice(host);
+    }
+
+    /// A host may have interrupts on their way, and threads that have something to see.
+    #[inline]
+    fn notice(&mut self, host: usize) {
+        let node = &mut self.nodes[host];
+        let (threads, sequence) = (&mut self.threads, &mut self.sequence);
+        node.host.watchers.take_changes(|thread, time| {
+            *sequence += 1;
+            let sequence = *sequence;
+            threads.lower(thread, Moment { time, sequence });
+        });
+        let part = self.nodes.len() + host;
+        let interrupt = self.nodes[host].host.next_interrupt();
+        if interrupt != self.devices.time_of(part) {
+            let moment = interrupt.map(|time| self.moment(time));
+            self.devices.set(part, moment);
+        }
+    }
+
+    /// Takes the interrupts of a host that are there, and wakes threads that sleep.
+    fn take_interrupts(&mut self, host: usize) -> u64 {
+        let now = self.now;
+        let vectors = self.nodes[host].host.take_interrupts(now);
+        self.nodes[host].host.apply(now);
+        self.notice(host);
+        for thread in 0..self.waiting.len() {
+            let waiting = &self.waiting[thread];
+            if let (true, Some(Next::OnInterrupt { wake_up })) =
+                (waiting.host == host, &waiting.next)
+            {
+                let moment = self.moment_after(*wake_up);
+                self.threads.lower(thread, moment);
+            }
+        }
+        self.is_stepping = true;
+        vectors
+    }
+
+    fn moment_after(&mut self, time: Duration) -> Moment {
+        self.moment(self.now + time)
+    }
+
+    /// A store of a processor is on its way to a NIC.
+    #[inline]
+    pub fn expect_store(&mut self, host: usize, arrival: Instant) {
+        let moment = self.moment(arrival.max(self.now));
+        self.devices.lower(host, moment);
+    }
+
+    /// A thread has ended its step at `clock`.
+    fn finish(&mut self, thread: ThreadId, next: Next, clock: Instant) {
+        self.is_stepping = false;
+        let (thread, now) = (thread.0, self.now);
+        let host = self.waiting[thread].host;
+        let wakes_at = match &next {
+            Next::At(time) => Some((*time).max(clock)),
+            Next::OnWrite {
+                not_before,
+                grid,
+                watch,
+            } => {
+                let turns = ((*not_before).max(clock), *grid, watch.clone());
+                let host = &mut self.nodes[host].host;
+                host.watchers.add(thread, turns, now, &host.posted)
+            }
+            Next::OnInterrupt { .. } | Next::Done => None,
+        };
+        if let Some(time) = wakes_at {
+            let moment = self.moment(time.max(now));
+            self.threads.set(thread, Some(moment));
+        }
+        self.waiting[thread].next = Some(next);
+    }
+
+    /// A thread begins a step.
+    fn begin(&mut self, thread: usize) -> Stop {
+        let now = self.now;
+        let waiting = &mut self.waiting[thread];
+        let was = waiting.next.take();
+        let host = &mut self.nodes[waiting.host].host;
+        if let Some(Next::OnWrite { .. }) = was {
+            host.watchers.remove(thread);
+        }
+        host.apply(now);
+        self.is_stepping = true;
+        Stop::Thread(ThreadId(thread), now)
+    }
+
+    /// The driver of a host waits: the devices go on to their next event, or to the next write
+    /// that the host sees. Returns the host whose interrupts are there.
+    pub fn relax(&mut self, host: usize) -> Option<(usize, u64)> {
+        let visible = self.nodes[host].host.posted.next_visible();
+        let event = self.devices.first();
+        let time = match (event, visible) {
+            (Some((moment, _)), Some(visible)) => moment.time.min(visible),
+            (Some((moment, _)), None) => moment.time,
+            (None, Some(visible)) => visible,
+            (None, None) => {
+                self.idle_events += 1;
+                if self.idle_events > MAX_IDLE_EVENTS && self.nodes[host].has_command(self.now) {
+                    self.give_up(host);
+                }
+                return None;
+            }
+        };
+        self.pass_to(time);
+        let now = self.now;
+        let mut interrupts = None;
+        match event {
+            Some((moment, part)) if moment.time <= now => {
+                match part.checked_sub(self.nodes.len()) {
+                    Some(host) => interrupts = Some((host, self.take_interrupts(host))),
+                    None => self.advance_nic(part),
+                }
+            }
+            _ => {}
+        }
+        self.nodes[host].host.apply(now);
+        interrupts
+    }
+
+    #[cold]
+    fn give_up(&mut self, host: usize) {
+        if !self.nodes[host].is_dead {
+            tracing::error!(
+                host,
+                "the driver waits and nothing can happen: {}",
+                self.dump()
+            );
+            self.nodes[host].is_dead = true;
+        }
+    }
+
+    fn dump(&self) -> String {
+        let mut text = format!("time {} ps, {} events\n", self.now.as_ps(), self.events);
+        for (number, node) in self.nodes.iter().enumerate() {
+            let host = &node.host;
+            // Writing to a string does not fail.
+            let _ = writeln!(
+                text,
+                "host {number}: event {:?}, NIC {:?}, store {:?}, interrupt {:?}, {} posted writes \
+                 (next {:?}), {} frames under way, command {}",
+                self.devices.time_of(number),
+                node.nic.next_timeout(self.now),
+                host.next_store(),
+                host.next_interrupt(),
+                host.posted.len(),
+                host.posted.next_visible(),
+                self.fabric.under_way(number),
+                node.has_command(self.now),
+            );
+        }
+        for (number, waiting) in self.waiting.iter().enumerate() {
+            let _ = writeln!(
+                text,
+                "thread {number} on host {}: wakes {:?}, waits for {:?}",
+                waiting.host,
+                self.threads.time_of(number),
+                waiting.next
+            );
+        }
+        text
+    }
+}
+
+impl<T: Timing> Shared<T> {
+    pub fn new(config: &WorldConfig, clock: &Arc<Clock>, mut card: impl FnMut(usize) -> T) -> Self {
+        let hosts = config.hosts;
+        let core = Core {
+            now: Instant::ZERO,
+            nodes: (0..hosts)
+                .map(|host| Node::new(config, host, card(host)))
+                .collect(),
+            fabric: Fabric::new(config, T::IS_TIMED),
+            devices: EventHeap::new(2 * hosts),
+            threads: EventHeap::default(),
+            waiting: Vec::new(),
+            sequence: 0,
+            events: 0,
+            idle_events: 0,
+            is_stepping: false,
+        };
+        Self {
+            core: Mutex::new(core),
+            clock: Arc::clone(clock),
+            interrupts: (0..hosts).map(|_| Interrupts::default()).collect(),
+        }
+    }
+
+    /// Calls the handlers of a host's interrupts, at the world's time.
+    pub fn deliver(&self, now: Instant, host: usize, vectors: u64) {
+        self.clock.set(now);
+        self.interrupts[host].deliver(vectors);
+        self.core.lock().is_stepping = false;
+    }
+}
+
+impl<T: Timing + Send + 'static> Engine for Shared<T> {
+    fn advance(&self, stepped: Option<(ThreadId, Next)>, until: Instant) -> Stop {
+        let mut core = self.core.lock();
+        if let Some((thread, next)) = stepped {
+            core.finish(thread, next, self.clock.now());
+        }
+        loop {
+            match core.advance(until) {
+                DeviceStop::Thread(thread) => return core.begin(thread),
+                DeviceStop::Until => return Stop::Until,
+                DeviceStop::Idle => return Stop::Idle,
+                DeviceStop::Stalled => {
+                    core.idle_events = 0;
+                    return Stop::Stalled;
+                }
+                DeviceStop::Interrupts(host) => {
+                    let vectors = core.take_interrupts(host);
+                    let now = core.now;
+                    drop(core);
+                    self.deliver(now, host, vectors);
+                    core = self.core.lock();
+                }
+            }
+        }
+    }
+
+    fn finish(&self, thread: ThreadId, next: Next) {
+        self.core.lock().finish(thread, next, self.clock.now());
+    }
+
+    fn bus(self: Arc<Self>, host: usize) -> Arc<dyn Bus> {
+        Arc::new(WorldBus::new(self, host))
+    }
+
+    fn add_thread(&self, host: usize) {
+        let mut core = self.core.lock();
+        let thread = core.waiting.len();
+        let now = core.now;
+        core.waiting.push(Waiting {
+            host,
+            next: Some(Next::At(now)),
+        });
+        core.threads.add_part();
+        let moment = core.moment(now);
+        core.threads.set(thread, Some(moment));
+    }
+
+    fn end_thread(&self, thread: ThreadId) {
+        let mut core = self.core.lock();
+        let host = core.waiting[thread.0].host;
+        core.nodes[host].host.watchers.remove(thread.0);
+        core.threads.set(thread.0, None);
+        core.waiting[thread.0].next = Some(Next::Done);
+    }
+
+    fn now(&self) -> Instant {
+        self.core.lock().now
+    }
+
+    fn counters(&self, host: usize) -> HostCounters {
+        let core = self.core.lock();
+        let node = &core.nodes[host];
+        HostCounters {
+            nic: node.nic.counters().clone(),
+            pcie: node.host.pcie.as_ref().map(|pcie| pcie.counters()),
+            link: core.fabric.counters(host),
+        }
+    }
+
+    fn events(&self) -> u64 {
+        self.core.lock().events
+    }
+
+    fn record(&self, recorder: Option<SharedRecorder>) {
+        let mut core = self.core.lock();
+        core.fabric.record(recorder.clone());
+        for node in &mut core.nodes {
+            node.host.record(recorder.clone());
+        }
+    }
+
+    fn dump(&self) -> String {
+        self.core.lock().dump()
+    }
+}

@@ -1,0 +1,128 @@
+//! Buffers for frames, used again and again.
+
+use zerocopy::{FromZeros, IntoBytes};
+
+/// Longest frame: Ethernet with VLAN, IPv6, UDP, all headers of InfiniBand, the largest MTU, ICRC.
+const CAPACITY: usize = 4352 - 16;
+
+/// A buffer, what is in it, and where it goes.
+#[derive(FromZeros, IntoBytes)]
+#[repr(C)]
+struct Buffer {
+    length: u32,
+    destination: u32,
+    qpn: u32,
+    reserved: u32,
+    bytes: [u8; CAPACITY],
+}
+
+/// A frame on its way.
+pub struct Frame(Box<Buffer>);
+
+impl Frame {
+    /// Where it goes: see `fabric`.
+    #[inline]
+    pub fn destination(&self) -> u32 {
+        self.0.destination
+    }
+
+    /// Queue pair that it is for.
+    #[inline]
+    pub fn qpn(&self) -> u32 {
+        self.0.qpn
+    }
+
+    /// Bytes without the frame check sequence.
+    #[inline]
+    pub fn length(&self) -> u32 {
+        self.0.length
+    }
+}
+
+impl AsRef<[u8]> for Frame {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        &self.0.bytes[..self.0.length as usize]
+    }
+}
+
+impl AsMut<[u8]> for Frame {
+    #[inline]
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.0.bytes[..self.0.length as usize]
+    }
+}
+
+impl std::fmt::Debug for Frame {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Frame")
+            .field("length", &self.0.length)
+            .field("destination", &self.0.destination)
+            .field("qpn", &self.0.qpn)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Buffers that nobody uses; the one used last comes first, because the processor still has it in
+/// its cache.
+#[derive(Debug, Default)]
+pub struct FramePool {
+    free: Vec<Frame>,
+}
+
+impl FramePool {
+    /// A frame of `length` bytes whose content is whatever was there before; `None` if there are
+    /// no frames of that length.
+    #[inline]
+    pub fn take(&mut self, length: usize, destination: u32, qpn: u32) -> Option<Frame> {
+        if length > CAPACITY {
+            return None;
+        }
+        let mut frame = match self.free.pop() {
+            Some(frame) => frame,
+            None => new_frame()?,
+        };
+        frame.0.length = length as u32;
+        frame.0.destination = destination;
+        frame.0.qpn = qpn;
+        Some(frame)
+    }
+
+    /// A frame like another one.
+    pub fn copy(&mut self, frame: &Frame) -> Option<Frame> {
+        let bytes = frame.as_ref();
+        let mut copy = self.take(bytes.len(), frame.destination(), frame.qpn())?;
+        copy.as_mut().copy_from_slice(bytes);
+        Some(copy)
+    }
+
+    /// Takes a frame back.
+    #[inline]
+    pub fn give_back(&mut self, frame: Frame) {
+        self.free.push(frame);
+    }
+}
+
+#[cold]
+fn new_frame() -> Option<Frame> {
+    Buffer::new_box_zeroed().ok().map(Frame)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_used_again() {
+        let mut pool = FramePool::default();
+        let mut frame = pool.take(4300, 3, 7).expect("fits");
+        frame.as_mut().fill(5);
+        let place = frame.as_ref().as_ptr();
+        let copy = pool.copy(&frame).expect("fits");
+        assert_eq!(copy.as_ref(), frame.as_ref());
+        assert_eq!((copy.destination(), copy.qpn()), (3, 7));
+        pool.give_back(frame);
+        assert_eq!(pool.take(60, 1, 2).expect("fits").as_ref().as_ptr(), place);
+        assert!(pool.take(CAPACITY + 1, 1, 2).is_none());
+    }
+}

@@ -1,0 +1,286 @@
+//! A host: memory, PCIe and what processors have sent to the card.
+
+use std::collections::VecDeque;
+
+use ferroce_model::pcie::Pcie;
+use ferroce_model::{DmaAtomic, DmaError, Doorbell, Host, WriteOrder};
+use ferroce_transport::Instant;
+use zerocopy::IntoBytes;
+
+use super::posted::{Kind, PostedWrites};
+use super::recorder::{Activity, SharedRecorder, Span};
+use super::watch::Watchers;
+use crate::memory::MemoryMap;
+
+/// Bytes of a doorbell or a register.
+const STORE_BYTES: u64 = 8;
+/// Bytes that an AtomicOp changes.
+const ATOMIC_BYTES: usize = 8;
+
+/// A host as its card sees it.
+pub struct WorldHost {
+    number: usize,
+    now: Instant,
+    pub memory: MemoryMap,
+    /// Without it, everything is immediate.
+    pub pcie: Option<Box<Pcie>>,
+    pub posted: PostedWrites,
+    pub watchers: Watchers,
+    /// Doorbells on their way to the card, in order.
+    doorbells: VecDeque<(Instant, Doorbell)>,
+    /// Register writes on their way: arrival, offset, value.
+    registers: VecDeque<(Instant, u32, u32)>,
+    /// MSI-X messages on their way, in order.
+    interrupts: VecDeque<(Instant, u16)>,
+    recorder: Option<SharedRecorder>,
+}
+
+impl WorldHost {
+    pub fn new(number: usize, pcie: Option<Pcie>) -> Self {
+        Self {
+            number,
+            now: Instant::ZERO,
+            memory: MemoryMap::default(),
+            pcie: pcie.map(Box::new),
+            posted: PostedWrites::default(),
+            watchers: Watchers::default(),
+            doorbells: VecDeque::new(),
+            registers: VecDeque::new(),
+            interrupts: VecDeque::new(),
+            recorder: None,
+        }
+    }
+
+    /// An event begins.
+    #[inline]
+    pub fn begin(&mut self, now: Instant) {
+        self.now = now;
+        if let Some(pcie) = &mut self.pcie {
+            pcie.begin(now);
+        }
+        self.apply(now);
+    }
+
+    /// Brings to memory what is visible at `now`.
+    #[inline]
+    pub fn apply(&mut self, now: Instant) {
+        self.posted.apply_until(now, &mut self.memory);
+    }
+
+    pub fn record(&mut self, recorder: Option<SharedRecorder>) {
+        self.recorder = recorder;
+    }
+
+    /// A processor rings a doorbell at `at`; returns when the card has it. `now`: time of the
+    /// event.
+    #[inline]
+    pub fn ring(&mut self, now: Instant, at: Instant, doorbell: Doorbell) -> Instant {
+        let arrival = self.store(now, at);
+        self.doorbells.push_back((arrival, doorbell));
+        arrival
+    }
+
+    /// A processor writes a register at `at`; returns when the card has it.
+    pub fn write_register(
+        &mut self,
+        now: Instant,
+        at: Instant,
+        offset: u32,
+        value: u32,
+    ) -> Instant {
+        let arrival = self.store(now, at);
+        self.registers.push_back((arrival, offset, value));
+        arrival
+    }
+
+    /// A store of a processor: when it is at the card. Stores do not overtake each other.
+    #[inline]
+    fn store(&mut self, now: Instant, at: Instant) -> Instant {
+        let arrival = match &mut self.pcie {
+            Some(pcie) => {
+                pcie.begin(now);
+                pcie.mmio_write(at, STORE_BYTES)
+            }
+            None => at,
+        };
+        let last = |queue: Option<Instant>| queue.unwrap_or(Instant::ZERO);
+        let arrival = arrival
+            .max(last(self.doorbells.back().map(|(at, _)| *at)))
+            .max(last(self.registers.back().map(|(at, ..)| *at)));
+        self.tell(Activity::Mmio, at, arrival, STORE_BYTES as usize);
+        arrival
+    }
+
+    /// Takes the next register write that has reached the card.
+    #[inline]
+    pub fn next_register(&mut self) -> Option<(u32, u32)> {
+        let (arrival, offset, value) = *self.registers.front()?;
+        if arrival > self.now {
+            return None;
+        }
+        self.registers.pop_front();
+        Some((offset, value))
+    }
+
+    /// When the next store reaches the card.
+    #[inline]
+    pub fn next_store(&self) -> Option<Instant> {
+        let doorbell = self.doorbells.front().map(|(at, _)| *at);
+        let register = self.registers.front().map(|(at, ..)| *at);
+        match (doorbell, register) {
+            (Some(doorbell), Some(register)) => Some(doorbell.min(register)),
+            (doorbell, register) => doorbell.or(register),
+        }
+    }
+
+    /// When the next MSI-X message is there.
+    #[inline]
+    pub fn next_interrupt(&self) -> Option<Instant> {
+        self.interrupts.front().map(|(at, _)| *at)
+    }
+
+    /// Takes the messages that are there at `now`: a bit for each vector.
+    pub fn take_interrupts(&mut self, now: Instant) -> u64 {
+        let mut vectors = 0;
+        while let Some((at, vector)) = self.interrupts.front() {
+            if *at > now {
+                break;
+            }
+            vectors |= 1u64.checked_shl(u32::from(*vector)).unwrap_or(0);
+            self.interrupts.pop_front();
+        }
+        vectors
+    }
+
+    #[inline]
+    fn tell(&self, activity: Activity, start: Instant, end: Instant, bytes: usize) {
+        if let Some(recorder) = &self.recorder {
+            recorder.lock().record(&Span {
+                host: self.number,
+                activity,
+                start,
+                end,
+                qp: None,
+                bytes: bytes as u32,
+            });
+        }
+    }
+
+    #[inline]
+    fn write(
+        &mut self,
+        (order, kind): (WriteOrder, Kind),
+        iova: u64,
+        bytes: &[u8],
+    ) -> Result<Instant, DmaError> {
+        let address = self.memory.writable(iova, bytes.len())?;
+        let Some(pcie) = &mut self.pcie else {
+            self.watchers.note(order.at, kind, address, bytes.len());
+            return Ok(order.at);
+        };
+        let length = bytes.len() as u64;
+        let visible = match kind {
+            Kind::Data => pcie.write(order.at, iova, length),
+            Kind::Descriptor => pcie.write_ordered(order.at, iova, length),
+        };
+        let visible = visible.max(order.after);
+        self.posted.push(visible, kind, iova, address, bytes);
+        self.watchers.note(visible, kind, address, bytes.len());
+        self.tell(Activity::PcieWrite, order.at, visible, bytes.len());
+        Ok(visible)
+    }
+}
+
+impl Host for WorldHost {
+    #[inline]
+    fn dma_read(
+        &mut self,
+        at: Instant,
+        iova: u64,
+        destination: &mut [u8],
+    ) -> Result<Instant, DmaError> {
+        let length = destination.len();
+        if !self.posted.is_empty() && length > 0 {
+            let address = self.memory.readable(iova, length)?;
+            self.posted
+                .apply_overlapping(address, length, &mut self.memory);
+        }
+        self.memory.read(iova, destination)?;
+        let Some(pcie) = &mut self.pcie else {
+            return Ok(at);
+        };
+        let done = pcie.read(at, iova, length as u64);
+        self.tell(Activity::PcieRead, at, done, length);
+        Ok(done)
+    }
+
+    #[inline]
+    fn dma_write(
+        &mut self,
+        order: WriteOrder,
+        iova: u64,
+        source: &[u8],
+    ) -> Result<Instant, DmaError> {
+        if source.is_empty() {
+            return Ok(order.at.max(order.after));
+        }
+        let visible = self.write((order, Kind::Data), iova, source)?;
+        if self.pcie.is_none() {
+            self.memory.write(iova, source)?;
+        }
+        Ok(visible)
+    }
+
+    #[inline]
+    fn dma_write_descriptor(
+        &mut self,
+        order: WriteOrder,
+        iova: u64,
+        words: &[u64],
+    ) -> Result<Instant, DmaError> {
+        let visible = self.write((order, Kind::Descriptor), iova, words.as_bytes())?;
+        if self.pcie.is_none() {
+            self.memory.write_descriptor(iova, words)?;
+        }
+        Ok(visible)
+    }
+
+    fn dma_atomic(
+        &mut self,
+        at: Instant,
+        iova: u64,
+        operation: DmaAtomic,
+    ) -> Result<(u64, Instant), DmaError> {
+        let address = self.memory.writable(iova, ATOMIC_BYTES)?;
+        self.posted
+            .apply_overlapping(address, ATOMIC_BYTES, &mut self.memory);
+        let original = self.memory.atomic(iova, operation)?;
+        let done = match &mut self.pcie {
+            Some(pcie) => pcie.atomic(at, iova),
+            None => at,
+        };
+        self.watchers.note(done, Kind::Data, address, ATOMIC_BYTES);
+        self.tell(Activity::PcieAtomic, at, done, ATOMIC_BYTES);
+        Ok((original, done))
+    }
+
+    fn interrupt(&mut self, order: WriteOrder, vector: u16) {
+        let arrival = match &mut self.pcie {
+            Some(pcie) => pcie.interrupt(order.at).max(order.after),
+            None => order.at,
+        };
+        self.tell(Activity::Interrupt, order.at, arrival, 0);
+        let place = self.interrupts.partition_point(|(at, _)| *at <= arrival);
+        self.interrupts.insert(place, (arrival, vector));
+    }
+
+    #[inline]
+    fn next_doorbell(&mut self) -> Option<Doorbell> {
+        let (arrival, doorbell) = *self.doorbells.front()?;
+        if arrival > self.now {
+            return None;
+        }
+        self.doorbells.pop_front();
+        Some(doorbell)
+    }
+}

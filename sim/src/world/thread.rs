@@ -1,0 +1,143 @@
+//! Programs of a host: what they do in a step, and what they wait for.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ferroce_transport::{Duration, Instant};
+use parking_lot::Mutex;
+
+use super::recorder::{Activity, SharedRecorder, Span};
+
+/// Number of a thread of a world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ThreadId(pub(super) usize);
+
+/// A thread of a program on a host.
+pub trait Thread {
+    /// Goes on at `cpu.now()`, and says what it waits for then.
+    ///
+    /// Memory is as of the beginning of the step, however much time the step spends. A step that
+    /// shall see what happens meanwhile ends with [`Next::At`] its own time, and goes on.
+    fn step(&mut self, cpu: &mut Cpu<'_>) -> Next;
+}
+
+/// What a thread waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Next {
+    /// For this time, or its own clock if that is later.
+    At(Instant),
+    /// It polls: its next turn is at `not_before`, later ones follow every `grid`. It goes on with
+    /// the first turn that finds something new of what it watches.
+    OnWrite {
+        /// Time of the next turn.
+        not_before: Instant,
+        /// Time of a turn.
+        grid: Duration,
+        /// What it looks at.
+        watch: Watch,
+    },
+    /// It sleeps until the host's next interrupt, whose handlers run at once, and goes on
+    /// `wake_up` after that.
+    OnInterrupt {
+        /// From the interrupt to a thread that runs.
+        wake_up: Duration,
+    },
+    /// For nothing: it ends.
+    Done,
+}
+
+/// What a polling thread looks at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Watch {
+    /// Completions and events: descriptors that the NIC writes.
+    Completions,
+    /// These addresses of this process.
+    Memory(Range<usize>),
+    /// Everything that the NIC writes.
+    Everything,
+}
+
+/// The clock of the thread that runs.
+#[derive(Default)]
+pub(super) struct Clock {
+    now: AtomicU64,
+    recorder: Mutex<Option<SharedRecorder>>,
+}
+
+impl Clock {
+    #[inline]
+    pub(super) fn now(&self) -> Instant {
+        Instant(self.now.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    pub(super) fn set(&self, now: Instant) {
+        self.now.store(now.as_ps(), Ordering::Relaxed);
+    }
+
+    pub(super) fn record(&self, recorder: Option<SharedRecorder>) {
+        *self.recorder.lock() = recorder;
+    }
+}
+
+/// The processor under a thread, during a step.
+pub struct Cpu<'a> {
+    clock: &'a Clock,
+    host: usize,
+    thread: ThreadId,
+}
+
+impl<'a> Cpu<'a> {
+    pub(super) fn new(clock: &'a Clock, host: usize, thread: ThreadId) -> Self {
+        Self {
+            clock,
+            host,
+            thread,
+        }
+    }
+
+    /// The thread's own time. Doorbells that the driver rings are stamped with it.
+    #[inline]
+    pub fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// The thread works for `time`.
+    #[inline]
+    pub fn spend(&mut self, time: Duration) {
+        self.clock.set(self.now() + time);
+    }
+
+    /// The thread works until `time`, if that is later than its own.
+    #[inline]
+    pub fn spend_until(&mut self, time: Instant) {
+        self.clock.set(self.now().max(time));
+    }
+
+    /// As [`Cpu::spend`]; tells a recorder what for.
+    pub fn work(&mut self, activity: Activity, time: Duration, qp: Option<u32>, bytes: u32) {
+        let start = self.now();
+        self.spend(time);
+        if let Some(recorder) = &*self.clock.recorder.lock() {
+            let (host, end) = (self.host, self.now());
+            recorder.lock().record(&Span {
+                host,
+                activity,
+                start,
+                end,
+                qp,
+                bytes,
+            });
+        }
+    }
+
+    /// The host that it is on.
+    pub fn host(&self) -> usize {
+        self.host
+    }
+
+    /// The thread that runs.
+    pub fn thread(&self) -> ThreadId {
+        self.thread
+    }
+}
