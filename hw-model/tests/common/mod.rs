@@ -8,6 +8,7 @@ pub mod objects;
 pub mod requests;
 
 use ferroce_model::port::{Port, Reservation, Route};
+use ferroce_model::timing::{Functional, Timing};
 use ferroce_model::{DmaAtomic, DmaError, Doorbell, Host, Nic, NicConfig, WriteOrder};
 use ferroce_spec::command::{
     ANY_STATE, CommandCompletion, CommandEntry, CommandOpcode, CommandStatus, ContextTables,
@@ -44,6 +45,10 @@ pub struct TestHost {
     /// The one that has landed last.
     landed: Vec<u64>,
     pub interrupts: Vec<u16>,
+    /// How long a read takes, there and back; nothing unless a test says so.
+    pub read_latency: Duration,
+    /// When the host sees the descriptors that were written.
+    pub descriptors: Vec<Instant>,
 }
 
 impl TestHost {
@@ -55,6 +60,8 @@ impl TestHost {
             pushes: VecDeque::new(),
             landed: Vec::new(),
             interrupts: Vec::new(),
+            read_latency: Duration::ZERO,
+            descriptors: Vec::new(),
         }
     }
 
@@ -86,7 +93,7 @@ impl Host for TestHost {
         destination: &mut [u8],
     ) -> Result<Instant, DmaError> {
         destination.copy_from_slice(self.range(iova, destination.len())?);
-        Ok(at)
+        Ok(at + self.read_latency)
     }
 
     fn dma_write(
@@ -105,6 +112,7 @@ impl Host for TestHost {
         iova: u64,
         words: &[u64],
     ) -> Result<Instant, DmaError> {
+        self.descriptors.push(order.at);
         self.dma_write(order, iova, words.as_bytes())
     }
 
@@ -145,6 +153,7 @@ impl Host for TestHost {
 const CABLE_CAPACITY: usize = 64;
 
 type Queue = Rc<RefCell<VecDeque<Vec<u8>>>>;
+type Arrivals = Rc<RefCell<VecDeque<Instant>>>;
 
 /// One end of a cable. Frames to the own address, and to groups that were joined, come back.
 #[derive(Debug)]
@@ -154,15 +163,21 @@ pub struct Cable {
     pub own: Gid,
     pub groups: Vec<Gid>,
     pub link_up: bool,
+    /// How long a frame is on its way. Without it a frame arrives when somebody looks.
+    pub delay: Option<Duration>,
+    /// When the frames of `out` and of `into` arrive, if they have a delay.
+    arrivals: (Arrivals, Arrivals),
     /// Where the frames go that are reserved and not yet sent.
     reserved: VecDeque<Gid>,
 }
 
 impl Cable {
-    fn new(out: &Queue, into: &Queue) -> Self {
+    fn new(out: &Queue, into: &Queue, arrivals: (&Arrivals, &Arrivals)) -> Self {
         Self {
             out: out.clone(),
             into: into.clone(),
+            delay: None,
+            arrivals: (arrivals.0.clone(), arrivals.1.clone()),
             own: Gid::UNSPECIFIED,
             groups: Vec::new(),
             link_up: true,
@@ -174,7 +189,11 @@ impl Cable {
 /// Both ends of a cable.
 pub fn cable() -> (Cable, Cable) {
     let (a, b) = (Queue::default(), Queue::default());
-    (Cable::new(&a, &b), Cable::new(&b, &a))
+    let (at_a, at_b) = (Arrivals::default(), Arrivals::default());
+    (
+        Cable::new(&a, &b, (&at_a, &at_b)),
+        Cable::new(&b, &a, (&at_b, &at_a)),
+    )
 }
 
 impl Port for Cable {
@@ -188,7 +207,10 @@ impl Port for Cable {
         Reservation::Ready(vec![0; length])
     }
 
-    fn transmit(&mut self, _at: Instant, frame: Vec<u8>) {
+    fn transmit(&mut self, at: Instant, frame: Vec<u8>) {
+        if let Some(delay) = self.delay {
+            self.arrivals.0.borrow_mut().push_back(at + delay);
+        }
         let destination = self.reserved.pop_front().expect("reserved before");
         if destination == self.own || self.groups.contains(&destination) {
             self.into.borrow_mut().push_back(frame.clone());
@@ -217,7 +239,9 @@ impl Port for Cable {
     }
 
     fn receive(&mut self, now: Instant) -> Option<(Instant, Vec<u8>)> {
-        Some((now, self.into.borrow_mut().pop_front()?))
+        let frame = self.into.borrow_mut().pop_front()?;
+        let at = self.arrivals.1.borrow_mut().pop_front();
+        Some((at.unwrap_or(now), frame))
     }
 
     fn release(&mut self, _frame: Vec<u8>) {}
@@ -261,8 +285,8 @@ const LOG_TABLE: u8 = 8;
 const LOG_COMMANDS: u32 = 2;
 
 /// A machine: NIC, memory, one end of a cable, and the state of its software.
-pub struct Machine {
-    pub nic: Nic<Cable>,
+pub struct Machine<T: Timing = Functional> {
+    pub nic: Nic<Cable, T>,
     pub host: TestHost,
     pub port: Cable,
     pub now: Instant,
@@ -290,8 +314,16 @@ impl Machine {
         let mac = [2, 0, 0, 0, 0, number];
         let mut config = NicConfig::functional(u32::from(number) << 16, mac);
         change(&mut config);
+        Self::around(number, port, Nic::new(config))
+    }
+}
+
+impl<T: Timing> Machine<T> {
+    /// A machine around a NIC.
+    pub fn around(number: u8, port: Cable, nic: Nic<Cable, T>) -> Self {
+        let mac = [2, 0, 0, 0, 0, number];
         let mut machine = Self {
-            nic: Nic::new(config),
+            nic,
             host: TestHost::new(),
             port,
             now: Instant::from_us(1),
@@ -318,11 +350,11 @@ impl Machine {
     }
 
     /// Runs a command; the value is its result.
-    pub fn command<T: IntoBytes + zerocopy::Immutable>(
+    pub fn command<V: IntoBytes + zerocopy::Immutable>(
         &mut self,
         opcode: CommandOpcode,
         argument: u64,
-        input: &T,
+        input: &V,
     ) -> Result<u64, CommandStatus> {
         let mut completion = CommandCompletion::default();
         completion.set_device_owned(true);
