@@ -47,6 +47,8 @@ pub struct Timed {
     core: ClockDomain,
     path: Beats,
     mac: Beats,
+    /// A frame's first bytes go on before its last have come.
+    cut_through: bool,
     /// Picoseconds that a byte takes on the wire.
     wire_ps_per_byte: f64,
     transmit_latency: Duration,
@@ -93,6 +95,7 @@ impl Timed {
                 preset.mac.width_bits,
                 ClockDomain::from_mhz(preset.clock.mac_mhz),
             ),
+            cut_through: preset.datapath.cut_through,
             wire_ps_per_byte: f64::from(u8::BITS) * 1000.0 / preset.mac.rate_gbps,
             transmit_latency: nanoseconds(preset.mac.transmit_ns),
             receive_latency: nanoseconds(preset.mac.receive_ns),
@@ -176,9 +179,8 @@ impl Timing for Timed {
             Stage::MacTransmit => return self.transmit(at, work.bytes),
             Stage::MacReceive => {
                 // The wire has spread the frames; the MAC keeps up with it.
-                let cost = &self.costs.depacketize;
                 let at = self.core.edge(at + self.receive_latency);
-                return self.blocks.depacketize.serve(now, at, cost.per_item) + cost.latency;
+                return self.pass_through(now, at, stage, work.bytes);
             }
             Stage::Doorbell => (&mut self.blocks.doorbell, &self.costs.doorbell),
             Stage::Fetch => (&mut self.blocks.fetch, &self.costs.fetch),
@@ -186,7 +188,9 @@ impl Timing for Timed {
                 &mut self.blocks.transmit[usize::from(unit)],
                 &self.costs.transmit,
             ),
-            Stage::Packetize => (&mut self.blocks.packetize, &self.costs.packetize),
+            Stage::Packetize => {
+                return self.pass_through(now, self.core.edge(at), stage, work.bytes);
+            }
             Stage::Receive(unit) => (
                 &mut self.blocks.receive[usize::from(unit)],
                 &self.costs.receive,
@@ -198,8 +202,6 @@ impl Timing for Timed {
         match stage {
             // A fetch brings several WQEs, which are taken apart one after the other.
             Stage::Fetch => occupancy = Duration(occupancy.0 * u64::from(work.messages)),
-            // Beats of the path, or the packetizer's own pace where that is slower.
-            Stage::Packetize => occupancy = occupancy.max(self.path.occupancy(work.bytes)),
             _ if work.messages > 0 => occupancy = occupancy + cost.per_message,
             _ => {}
         }
@@ -217,6 +219,23 @@ impl Timing for Timed {
 }
 
 impl Timed {
+    /// A frame of `bytes` through the packetizer or the depacketizer: in beats of the path, or at
+    /// the block's own pace where that is slower. Stored whole, it goes on when its last byte has
+    /// come.
+    #[inline]
+    fn pass_through(&mut self, now: Instant, at: Instant, stage: Stage, bytes: u32) -> Instant {
+        let (block, cost) = match stage {
+            Stage::Packetize => (&mut self.blocks.packetize, &self.costs.packetize),
+            _ => (&mut self.blocks.depacketize, &self.costs.depacketize),
+        };
+        let beats = self.path.occupancy(bytes);
+        let done = block.serve(now, at, cost.per_item.max(beats)) + cost.latency;
+        match self.cut_through {
+            true => done - beats,
+            false => done,
+        }
+    }
+
     /// A frame that is ready at `at`: when its last bit has left the card.
     #[inline]
     fn transmit(&mut self, at: Instant, bytes: u32) -> Instant {
