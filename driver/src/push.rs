@@ -104,6 +104,17 @@ impl QueuePush {
         is_idle
     }
 
+    /// Blocks of the push of a WQE that consists of `words`; zero: it is not one to be pushed.
+    pub(crate) fn blocks(&self, mut words: impl ExactSizeIterator<Item = u64>) -> usize {
+        let blocks = blocks_for(words.len());
+        let control = words.next().unwrap_or_default() as u32;
+        let is_wanted = !self.inline_only || ControlWord::from_bits(control).inline();
+        match blocks <= self.max_blocks && is_wanted {
+            true => blocks,
+            false => 0,
+        }
+    }
+
     /// Pushes the WQE that consists of `words` and ends at `producer`. False: it is not one to be
     /// pushed, or the window is in use.
     pub(crate) fn push(
@@ -111,10 +122,8 @@ impl QueuePush {
         mut words: impl ExactSizeIterator<Item = u64> + Clone,
         producer: u32,
     ) -> bool {
-        let blocks = blocks_for(words.len());
-        let control = words.clone().next().unwrap_or_default() as u32;
-        let is_wanted = !self.inline_only || ControlWord::from_bits(control).inline();
-        if blocks > self.max_blocks || !is_wanted {
+        let blocks = self.blocks(words.clone());
+        if blocks == 0 {
             return false;
         }
         let Some(mut second_half) = self.window.second_half.try_lock() else {

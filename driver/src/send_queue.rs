@@ -215,6 +215,11 @@ impl SendBatch<'_> {
         self.state.post(request)
     }
 
+    /// Blocks of 64 bytes of the push with which the device will be told; zero: the doorbell.
+    pub fn push_blocks(&mut self) -> usize {
+        self.state.push_blocks()
+    }
+
     /// Takes back everything that the device has not been told.
     pub fn abort(mut self) {
         self.state.producer = self.state.rung_producer;
@@ -505,6 +510,22 @@ impl SendState {
 }
 
 impl SendState {
+    fn push_blocks(&mut self) -> usize {
+        let words = (self.newest_size as usize).div_ceil(8);
+        let first = self
+            .producer
+            .wrapping_sub(words.div_ceil(WORDS_PER_BLOCK) as u32);
+        let is_only = self.posted.wrapping_sub(self.rung_posted) == 1;
+        let Some(push) = self.push.as_mut().filter(|_| is_only) else {
+            return 0;
+        };
+        let words = self.ring.read(first as usize * WORDS_PER_BLOCK, words);
+        match push.is_idle(self.shadow.retired_index()) {
+            true => push.blocks(words),
+            false => 0,
+        }
+    }
+
     /// Pushes the newest WQE, which begins at block `first`, if it is the only one of `count` and
     /// the queue is idle. False: ring the doorbell.
     #[inline(never)]

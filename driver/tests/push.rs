@@ -72,6 +72,32 @@ fn complete(s: &Setup, qp: &QueuePair, index: u32) {
     assert_eq!(poll(&s.cq).len(), 1);
 }
 
+/// Goal: who posts can know what telling the device will be.
+#[test]
+fn push_is_foreseen() {
+    let (s, qp) = connected();
+    let foreseen = |length: usize| {
+        let bytes = vec![7; length];
+        let pieces: [&[u8]; 1] = [&bytes];
+        let request = write_request(1, SendData::Inline(&pieces));
+        let mut batch = send_queue(&qp).lock();
+        batch.post(&request).expect("room");
+        batch.push_blocks()
+    };
+    for (length, blocks) in [(1, 1), (76, 2), (188, 4)] {
+        assert_eq!(foreseen(length), blocks, "{length} bytes");
+        assert_eq!(s.fake.take_pushes()[0].1.len(), 8 * blocks);
+    }
+    assert_eq!(foreseen(189), 0, "too long");
+    assert_eq!(s.fake.take_doorbells().len(), 1);
+    assert_eq!(
+        foreseen(1),
+        0,
+        "one that the device has to fetch is outstanding"
+    );
+    assert!(s.fake.take_pushes().is_empty());
+}
+
 /// Goal: a push carries the doorbell in each block, and the words of the WQE as in the ring.
 #[test]
 fn pushes_carry_the_wqe_of_the_ring() {
