@@ -17,6 +17,8 @@ use ferroce_model::host::{DmaAtomic, DmaError};
 /// Regions remembered by the page in which they were last used.
 const CACHE_LINES: usize = 256;
 const CACHE_PAGE_SHIFT: u32 = 12;
+/// What lies behind a mapping as large as this begins at a multiple of it.
+const HUGE_PAGE: u64 = 2 << 20;
 
 /// What the device may do with a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,12 +55,22 @@ pub enum MapError {
     NotMapped,
 }
 
+/// Where an access goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Address in this process, another one in every run.
+    pub address: usize,
+    /// Address in a machine whose memory is filled mapping by mapping: the same in every run.
+    pub physical: u64,
+}
+
 /// A mapped range: IOVAs `start..end`, memory from `address` on.
 #[derive(Debug, Clone, Copy)]
 struct Region {
     start: u64,
     end: u64,
     address: usize,
+    physical: u64,
     readable: bool,
     writable: bool,
 }
@@ -68,16 +80,20 @@ impl Region {
         start: 0,
         end: 0,
         address: 0,
+        physical: 0,
         readable: false,
         writable: false,
     };
 
     /// The memory behind `iova`, if all of `length` bytes are inside.
     #[inline]
-    fn resolve(&self, iova: u64, length: usize) -> Option<usize> {
+    fn resolve(&self, iova: u64, length: usize) -> Option<Place> {
         let offset = iova.wrapping_sub(self.start);
         let size = self.end - self.start;
-        (offset < size && length as u64 <= size - offset).then(|| self.address + offset as usize)
+        (offset < size && length as u64 <= size - offset).then(|| Place {
+            address: self.address + offset as usize,
+            physical: self.physical + offset,
+        })
     }
 }
 
@@ -86,6 +102,8 @@ impl Region {
 pub struct MemoryMap {
     regions: BTreeMap<u64, Region>,
     cache: Box<[Region; CACHE_LINES]>,
+    /// Where the next mapping begins in physical memory.
+    next_physical: u64,
 }
 
 impl Default for MemoryMap {
@@ -93,6 +111,7 @@ impl Default for MemoryMap {
         Self {
             regions: BTreeMap::new(),
             cache: Box::new([Region::NONE; CACHE_LINES]),
+            next_physical: 0,
         }
     }
 }
@@ -128,9 +147,17 @@ impl MemoryMap {
             start: iova,
             end,
             address,
+            physical: self.next_physical,
             readable,
             writable,
         };
+        let alignment = match length {
+            ..HUGE_PAGE => 1 << CACHE_PAGE_SHIFT,
+            _ => HUGE_PAGE,
+        };
+        // A mapping goes, its place does not come again: 64 bits are enough for that.
+        let next = self.next_physical.saturating_add(length);
+        self.next_physical = next.checked_next_multiple_of(alignment).unwrap_or(next);
         self.regions.insert(iova, region);
         Ok(())
     }
@@ -151,20 +178,28 @@ impl MemoryMap {
         Ok(())
     }
 
+    /// Where `length` bytes at `iova` are, if they may be read.
+    ///
+    /// # Errors
+    /// [`DmaError`] if not all of it is mapped for reading.
     #[inline]
-    pub(crate) fn readable(&mut self, iova: u64, length: usize) -> Result<usize, DmaError> {
-        let line = self.cache[cache_index(iova)];
+    pub fn readable(&mut self, iova: u64, length: usize) -> Result<Place, DmaError> {
+        let line = &self.cache[cache_index(iova)];
         match line.resolve(iova, length) {
-            Some(address) if line.readable => Ok(address),
+            Some(place) if line.readable => Ok(place),
             _ => self.look_up(iova, length, |region| region.readable),
         }
     }
 
+    /// Where `length` bytes at `iova` are, if they may be written.
+    ///
+    /// # Errors
+    /// [`DmaError`] if not all of it is mapped for writing.
     #[inline]
-    pub(crate) fn writable(&mut self, iova: u64, length: usize) -> Result<usize, DmaError> {
-        let line = self.cache[cache_index(iova)];
+    pub fn writable(&mut self, iova: u64, length: usize) -> Result<Place, DmaError> {
+        let line = &self.cache[cache_index(iova)];
         match line.resolve(iova, length) {
-            Some(address) if line.writable => Ok(address),
+            Some(place) if line.writable => Ok(place),
             _ => self.look_up(iova, length, |region| region.writable),
         }
     }
@@ -175,7 +210,7 @@ impl MemoryMap {
         iova: u64,
         length: usize,
         has_right: impl FnOnce(&Region) -> bool,
-    ) -> Result<usize, DmaError> {
+    ) -> Result<Place, DmaError> {
         let below = (Bound::Unbounded, Bound::Included(iova));
         let region = self
             .regions
@@ -183,11 +218,11 @@ impl MemoryMap {
             .next_back()
             .map(|(_, region)| *region);
         let region = region.filter(has_right).ok_or(DmaError { iova, length })?;
-        let address = region
+        let place = region
             .resolve(iova, length)
             .ok_or(DmaError { iova, length })?;
         self.cache[cache_index(iova)] = region;
-        Ok(address)
+        Ok(place)
     }
 
     /// Copies from the application's memory.
@@ -199,7 +234,7 @@ impl MemoryMap {
         if destination.is_empty() {
             return Ok(());
         }
-        let address = self.readable(iova, destination.len())? as *const u8;
+        let address = self.readable(iova, destination.len())?.address as *const u8;
         // SAFETY: `map`'s caller promised that the range is readable memory, and the destination
         // is ours. The application may write at the same time, as it may during a real DMA read;
         // what is then copied is a mixture, which nothing here interprets.
@@ -219,7 +254,7 @@ impl MemoryMap {
         if source.is_empty() {
             return Ok(());
         }
-        let address = self.writable(iova, source.len())? as *mut u8;
+        let address = self.writable(iova, source.len())?.address as *mut u8;
         let (head, tail) = source.split_at(tail_start(address as usize, source.len()));
         // SAFETY: `map`'s caller promised that the range is writable memory; the two parts lie
         // inside it. The source is a frame or a buffer of the model, never that memory.
@@ -243,7 +278,7 @@ impl MemoryMap {
         let Some((last, first)) = words.split_last() else {
             return Ok(());
         };
-        let address = self.writable(iova, size_of_val(words))?;
+        let address = self.writable(iova, size_of_val(words))?.address;
         if address % 8 != 0 {
             return Err(refused);
         }
@@ -269,7 +304,7 @@ impl MemoryMap {
             length: LENGTH,
         };
         self.readable(iova, LENGTH)?;
-        let address = self.writable(iova, LENGTH)?;
+        let address = self.writable(iova, LENGTH)?.address;
         if address % LENGTH != 0 {
             return Err(refused);
         }

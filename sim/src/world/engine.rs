@@ -257,6 +257,14 @@ impl<T: Timing> Core<T> {
         Stop::Thread(ThreadId(thread), now)
     }
 
+    /// Nothing goes on for a while: whoever looks at memory sees what is visible.
+    fn pause(&mut self, stop: Stop) -> Stop {
+        let now = self.now;
+        self.idle_events = 0;
+        self.nodes.iter_mut().for_each(|node| node.host.apply(now));
+        stop
+    }
+
     /// The driver of a host waits: the devices go on to their next event, or to the next write
     /// that the host sees. Returns the host whose interrupts are there.
     pub fn relax(&mut self, host: usize) -> Option<(usize, u64)> {
@@ -375,12 +383,9 @@ impl<T: Timing + Send + 'static> Engine for Shared<T> {
         loop {
             match core.advance(until) {
                 DeviceStop::Thread(thread) => return core.begin(thread),
-                DeviceStop::Until => return Stop::Until,
-                DeviceStop::Idle => return Stop::Idle,
-                DeviceStop::Stalled => {
-                    core.idle_events = 0;
-                    return Stop::Stalled;
-                }
+                DeviceStop::Until => return core.pause(Stop::Until),
+                DeviceStop::Idle => return core.pause(Stop::Idle),
+                DeviceStop::Stalled => return core.pause(Stop::Stalled),
                 DeviceStop::Interrupts(host) => {
                     let vectors = core.take_interrupts(host);
                     let now = core.now;
@@ -393,7 +398,9 @@ impl<T: Timing + Send + 'static> Engine for Shared<T> {
     }
 
     fn finish(&self, thread: ThreadId, next: Next) {
-        self.core.lock().finish(thread, next, self.clock.now());
+        let mut core = self.core.lock();
+        core.finish(thread, next, self.clock.now());
+        core.pause(Stop::Idle);
     }
 
     fn bus(self: Arc<Self>, host: usize) -> Arc<dyn Bus> {

@@ -10,7 +10,7 @@ use zerocopy::IntoBytes;
 use super::posted::{Kind, PostedWrites};
 use super::recorder::{Activity, SharedRecorder, Span};
 use super::watch::Watchers;
-use crate::memory::MemoryMap;
+use crate::memory::{MemoryMap, Place};
 
 /// Bytes of a doorbell or a register.
 const STORE_BYTES: u64 = 8;
@@ -173,15 +173,15 @@ impl WorldHost {
         iova: u64,
         bytes: &[u8],
     ) -> Result<Instant, DmaError> {
-        let address = self.memory.writable(iova, bytes.len())?;
+        let Place { address, physical } = self.memory.writable(iova, bytes.len())?;
         let Some(pcie) = &mut self.pcie else {
             self.watchers.note(order.at, kind, address, bytes.len());
             return Ok(order.at);
         };
         let length = bytes.len() as u64;
         let visible = match kind {
-            Kind::Data => pcie.write(order.at, iova, length),
-            Kind::Descriptor => pcie.write_ordered(order.at, iova, length),
+            Kind::Data => pcie.write(order.at, physical, length),
+            Kind::Descriptor => pcie.write_ordered(order.at, physical, length),
         };
         let visible = visible.max(order.after);
         self.posted.push(visible, kind, iova, address, bytes);
@@ -200,16 +200,17 @@ impl Host for WorldHost {
         destination: &mut [u8],
     ) -> Result<Instant, DmaError> {
         let length = destination.len();
-        if !self.posted.is_empty() && length > 0 {
-            let address = self.memory.readable(iova, length)?;
-            self.posted
-                .apply_overlapping(address, length, &mut self.memory);
-        }
-        self.memory.read(iova, destination)?;
         let Some(pcie) = &mut self.pcie else {
-            return Ok(at);
+            return self.memory.read(iova, destination).map(|()| at);
         };
-        let done = pcie.read(at, iova, length as u64);
+        if length == 0 {
+            return Ok(at);
+        }
+        let Place { address, physical } = self.memory.readable(iova, length)?;
+        self.posted
+            .apply_overlapping(address, length, &mut self.memory);
+        self.memory.read(iova, destination)?;
+        let done = pcie.read(at, physical, length as u64);
         self.tell(Activity::PcieRead, at, done, length);
         Ok(done)
     }
@@ -251,12 +252,12 @@ impl Host for WorldHost {
         iova: u64,
         operation: DmaAtomic,
     ) -> Result<(u64, Instant), DmaError> {
-        let address = self.memory.writable(iova, ATOMIC_BYTES)?;
+        let Place { address, physical } = self.memory.writable(iova, ATOMIC_BYTES)?;
         self.posted
             .apply_overlapping(address, ATOMIC_BYTES, &mut self.memory);
         let original = self.memory.atomic(iova, operation)?;
         let done = match &mut self.pcie {
-            Some(pcie) => pcie.atomic(at, iova),
+            Some(pcie) => pcie.atomic(at, physical),
             None => at,
         };
         self.watchers.note(done, Kind::Data, address, ATOMIC_BYTES);

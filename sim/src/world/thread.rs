@@ -21,6 +21,12 @@ pub trait Thread {
     fn step(&mut self, cpu: &mut Cpu<'_>) -> Next;
 }
 
+impl<F: FnMut(&mut Cpu<'_>) -> Next> Thread for F {
+    fn step(&mut self, cpu: &mut Cpu<'_>) -> Next {
+        self(cpu)
+    }
+}
+
 /// What a thread waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
