@@ -1,0 +1,99 @@
+//! The document of the presets shows what the code declares and the files say.
+
+use ferroce_model::preset::{Origin, Preset};
+use std::fmt::Write;
+
+const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/presets/README.md");
+const END: &str = "<!-- end -->";
+
+fn load(name: &str) -> Preset {
+    Preset::load(name).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Goal: the tables of the README are current. Method: print them anew and compare;
+/// `FERROCE_UPDATE=1` writes the file.
+#[test]
+fn tables_of_the_readme_are_those_of_the_code() {
+    let old = std::fs::read_to_string(PATH).expect("the README is beside the presets");
+    let tables = [
+        ("presets", presets()),
+        ("hosts", hosts()),
+        ("parameters", parameters()),
+    ];
+    let fresh = tables.iter().fold(old.clone(), |text, (name, table)| {
+        let begin = format!("<!-- table: {name} -->\n");
+        let (head, rest) = text.split_once(&begin).expect("there is a place for it");
+        let (_, tail) = rest.split_once(END).expect("the place has an end");
+        format!("{head}{begin}{table}{END}{tail}")
+    });
+    if std::env::var_os("FERROCE_UPDATE").is_some() {
+        std::fs::write(PATH, &fresh).expect("the README can be written");
+        return;
+    }
+    for (number, (old, new)) in old.lines().zip(fresh.lines()).enumerate() {
+        let line = number + 1;
+        assert_eq!(old, new, "README.md:{line} (FERROCE_UPDATE=1 mends it)");
+    }
+    assert_eq!(old.lines().count(), fresh.lines().count());
+}
+
+/// Goal: every preset with a host profile that the README names is one.
+#[test]
+fn presets_that_the_readme_names_load() {
+    let text = std::fs::read_to_string(PATH).expect("the README is beside the presets");
+    let rows = text.lines().filter(|line| line.starts_with("| V"));
+    let names: Vec<&str> = rows
+        .flat_map(|row| row.split('`').skip(1).step_by(2))
+        .collect();
+    assert!(names.len() > 20, "{names:?}");
+    for name in names {
+        load(name);
+    }
+}
+
+fn presets() -> String {
+    const ORIGINS: [Origin; 5] = [
+        Origin::Measured,
+        Origin::DataSheet,
+        Origin::Derived,
+        Origin::Design,
+        Origin::Guess,
+    ];
+    let mut table = "| preset | is |".to_owned();
+    for origin in ORIGINS {
+        write!(table, " {origin} |").expect("a string takes all");
+    }
+    table += "\n| --- | --- | --: | --: | --: | --: | --: |\n";
+    for name in Preset::names() {
+        let preset = load(name);
+        write!(table, "| {name} | {} |", preset.about()).expect("a string takes all");
+        for origin in ORIGINS {
+            let count = preset
+                .parameters()
+                .filter(|one| one.origin == origin)
+                .count();
+            write!(table, " {count} |").expect("a string takes all");
+        }
+        table += "\n";
+    }
+    table
+}
+
+fn hosts() -> String {
+    let mut table = "| profile | is |\n| --- | --- |\n".to_owned();
+    for name in Preset::hosts() {
+        let about = Preset::about_host(name).expect("each profile says what it is");
+        writeln!(table, "| {name} | {about} |").expect("a string takes all");
+    }
+    table
+}
+
+fn parameters() -> String {
+    let mut table = "| parameter | unit | permitted | is |\n| --- | --- | --- | --- |\n".to_owned();
+    for parameter in load("functional").parameters() {
+        let (key, declared) = (&parameter.key, parameter.declaration);
+        let (unit, range, doc) = (declared.unit, declared.range, declared.doc);
+        writeln!(table, "| {key} | {unit} | {range} | {doc} |").expect("a string takes all");
+    }
+    table
+}
