@@ -4,6 +4,7 @@ mod counters;
 mod devices;
 mod inject;
 mod library;
+mod preset;
 mod program;
 mod run;
 mod wire;
@@ -43,6 +44,8 @@ enum Command {
     Counters(counters::Counters),
     Inject(inject::Inject),
     #[command(subcommand)]
+    Preset(preset::PresetCommand),
+    #[command(subcommand)]
     Wire(wire::Wire),
 }
 
@@ -54,6 +57,7 @@ impl Cli {
             Command::Devices(devices) => or_complain(devices.execute()),
             Command::Counters(counters) => or_complain(counters.execute()),
             Command::Inject(inject) => or_complain(inject.execute()),
+            Command::Preset(preset) => or_complain(preset.execute()),
             Command::Wire(wire) => wire.execute(),
         }
     }

@@ -1,0 +1,209 @@
+//! `ferroce preset`: what a card and its surroundings are like, and where each figure comes from.
+
+use clap::{Args, Subcommand};
+use ferroce_model::preset::{Parameter, Preset};
+
+/// Show the presets: every parameter of a card, with where its value comes from.
+#[derive(Debug, Subcommand)]
+pub enum PresetCommand {
+    List(List),
+    Show(Show),
+    Diff(Diff),
+}
+
+/// List the presets and the host profiles that can be put behind one, as in cx6-200g@epyc-hdr.
+#[derive(Debug, Args)]
+pub struct List {}
+
+/// Print the parameters of a preset: value, unit, origin and source.
+#[derive(Debug, Args)]
+pub struct Show {
+    /// A preset, or the path of a TOML file; with host profiles behind an @.
+    preset: String,
+    /// Print only parameters whose name begins so: `pcie`, `cache.mtt`.
+    #[arg(default_value = "", hide_default_value = true)]
+    section: String,
+    /// Change a parameter first; can be given several times.
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Print what each parameter is, instead of where its value comes from.
+    #[arg(long)]
+    explain: bool,
+}
+
+/// Print the parameters that two presets do not have in common.
+#[derive(Debug, Args)]
+pub struct Diff {
+    /// A preset, or the path of a TOML file; with host profiles behind an @.
+    left: String,
+    /// Another.
+    right: String,
+}
+
+impl PresetCommand {
+    /// Prints what was asked for.
+    pub fn execute(self) -> Result<(), String> {
+        match self {
+            PresetCommand::List(_) => list(),
+            PresetCommand::Show(show) => show.execute(),
+            PresetCommand::Diff(diff) => diff.execute(),
+        }
+    }
+}
+
+/// Loads a preset, and changes it as `KEY=VALUE` texts say.
+pub fn load(name: &str, changes: &[String]) -> Result<Preset, String> {
+    let mut preset = Preset::load(name).map_err(|error| error.to_string())?;
+    for change in changes {
+        let Some((key, value)) = change.split_once('=') else {
+            return Err(format!("--set {change}: write KEY=VALUE"));
+        };
+        preset
+            .set(key.trim(), value)
+            .map_err(|error| error.to_string())?;
+    }
+    Ok(preset)
+}
+
+fn list() -> Result<(), String> {
+    println!("presets");
+    let mut rows = Vec::new();
+    for name in Preset::names() {
+        rows.push([format!("  {name}"), load(name, &[])?.about().to_owned()]);
+    }
+    print_aligned(&rows);
+    println!("\nhost profiles, to be put behind a preset: cx6-200g@epyc-hdr");
+    let rows: Vec<_> = Preset::hosts()
+        .map(|name| {
+            let about = Preset::about_host(name).unwrap_or_default();
+            [format!("  {name}"), about]
+        })
+        .collect();
+    print_aligned(&rows);
+    Ok(())
+}
+
+impl Show {
+    fn execute(self) -> Result<(), String> {
+        let preset = load(&self.preset, &self.set)?;
+        let row = |parameter: Parameter<'_>| {
+            let [key, value, unit] = value_columns(&parameter);
+            let (origin, source) = match self.explain {
+                true => (String::new(), parameter.declaration.doc.to_owned()),
+                false => (parameter.origin.to_string(), source(&parameter, &preset)),
+            };
+            [key, value, unit, origin, source]
+        };
+        let chosen = |parameter: &Parameter<'_>| is_below(&parameter.key, &self.section);
+        let rows: Vec<_> = preset.parameters().filter(chosen).map(row).collect();
+        if rows.is_empty() {
+            let section = &self.section;
+            return Err(format!(
+                "no parameter of {} begins with {section}",
+                self.preset
+            ));
+        }
+        println!("{}: {}", preset.name(), preset.about());
+        println!("hash {:016x}\n", preset.hash());
+        print_aligned(&rows);
+        Ok(())
+    }
+}
+
+impl Diff {
+    fn execute(self) -> Result<(), String> {
+        let (left, right) = (load(&self.left, &[])?, load(&self.right, &[])?);
+        let heads = ["parameter", left.name(), right.name(), "unit"];
+        let mut rows = vec![heads.map(str::to_owned)];
+        // Presets have the same parameters, in the same order.
+        for (left, right) in left.parameters().zip(right.parameters()) {
+            if left.value != right.value {
+                let [key, value, unit] = value_columns(&left);
+                rows.push([key, value, right.value.to_string(), unit]);
+            }
+        }
+        match rows.len() {
+            1 => println!("{} and {} are the same", left.name(), right.name()),
+            _ => print_aligned(&rows),
+        }
+        Ok(())
+    }
+}
+
+fn value_columns(parameter: &Parameter<'_>) -> [String; 3] {
+    [
+        parameter.key.clone(),
+        parameter.value.to_string(),
+        parameter.declaration.unit.to_owned(),
+    ]
+}
+
+/// The source of a value, with the preset or host profile that states it if it is another.
+fn source(parameter: &Parameter<'_>, preset: &Preset) -> String {
+    let stated_by = parameter.stated_by;
+    match preset.name().split('@').next() {
+        Some(name) if name == stated_by => parameter.source.to_owned(),
+        _ => format!("{stated_by}: {}", parameter.source),
+    }
+}
+
+/// Whether `key` is `section` or lies below it.
+fn is_below(key: &str, section: &str) -> bool {
+    let rest = key.strip_prefix(section);
+    section.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// Prints rows with their columns below each other.
+fn print_aligned<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) {
+    let width = |column: usize| {
+        let widths = rows.iter().map(|row| row[column].chars().count());
+        widths.max().unwrap_or(0)
+    };
+    let widths: [usize; COLUMNS] = std::array::from_fn(width);
+    for row in rows {
+        let columns = row.iter().zip(widths);
+        let columns = columns.filter(|(_, width)| *width > 0);
+        let cells: Vec<String> = columns
+            .map(|(text, width)| format!("{text:width$}"))
+            .collect();
+        println!("{}", cells.join("  ").trim_end());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_section_is_a_whole_part_of_the_name() {
+        assert!(is_below("cache.mtt.ways", ""));
+        assert!(is_below("cache.mtt.ways", "cache"));
+        assert!(is_below("cache.mtt.ways", "cache.mtt.ways"));
+        assert!(!is_below("cache.mtt.ways", "cache.m"));
+        assert!(!is_below("cache.mtt.ways", "pcie"));
+    }
+
+    #[test]
+    fn a_source_names_the_file_that_states_it() {
+        let preset = load("cx6-200g@epyc-hdr", &["pcie.lanes=8".to_owned()]).expect("built in");
+        let find = |key: &str| {
+            let mut parameters = preset.parameters();
+            let found = parameters.find(|parameter| parameter.key == key);
+            source(&found.expect("it is a parameter"), &preset)
+        };
+        assert_eq!(find("pcie.lanes"), "user: given for this run");
+        assert!(find("pcie.rcb_bytes").starts_with("cx5-100g: "));
+        assert!(find("pcie.read_latency_ns").starts_with("epyc-hdr: "));
+        assert!(find("mac.rate_gbps").starts_with("ConnectX-6"));
+    }
+
+    #[test]
+    fn changes_that_are_none_are_refused() {
+        let refusal = |change: &str| load("functional", &[change.to_owned()]).err();
+        assert_eq!(
+            refusal("units.count").as_deref(),
+            Some("--set units.count: write KEY=VALUE")
+        );
+        assert!(refusal("units.count=0").is_some_and(|error| error.contains("1 to 255")));
+    }
+}
