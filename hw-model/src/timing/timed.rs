@@ -42,7 +42,7 @@ impl Beats {
 }
 
 /// A card with clocks.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Timed {
     core: ClockDomain,
     path: Beats,
@@ -58,7 +58,7 @@ pub struct Timed {
 }
 
 /// Costs of the blocks that count cycles.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Costs {
     doorbell: Cost,
     fetch: Cost,
@@ -71,7 +71,7 @@ struct Costs {
 }
 
 /// When each block is free.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Blocks {
     doorbell: Server,
     fetch: Server,
