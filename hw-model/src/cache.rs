@@ -104,6 +104,11 @@ impl<T: FromBytes + IntoBytes + Immutable + Default + Copy> Cache<T> {
         Ok(&mut self.lines[slot].value)
     }
 
+    /// The entry at `index` if it is here: looked at, not used.
+    pub fn peek(&self, index: u32) -> Option<&T> {
+        self.find(index).map(|slot| &self.lines[slot].value)
+    }
+
     /// As [`Cache::get`], for a change: the entry is written back when it leaves.
     #[inline]
     pub fn get_mut<H: Host>(

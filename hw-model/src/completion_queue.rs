@@ -106,6 +106,22 @@ impl CompletionQueues {
         checked(self.cache.get_mut(cqn, dma)?)
     }
 
+    /// CQEs that software has not taken yet, of all queues whose contexts are in the cache.
+    /// `read_record` reads a consumer record.
+    pub fn entries_waiting(&self, mut read_record: impl FnMut(u64) -> Option<u32>) -> u64 {
+        let count = self.created.len() - self.free.len();
+        let created = (0u32..).zip(&self.created).filter(|(_, created)| **created);
+        let contexts = created
+            .take(count)
+            .filter_map(|(cqn, _)| self.cache.peek(cqn));
+        contexts
+            .map(|cq| {
+                let consumer = read_record(cq.consumer_record).unwrap_or(cq.consumer);
+                u64::from(cq.producer.wrapping_sub(consumer))
+            })
+            .sum()
+    }
+
     /// A QP or SRQ uses an existing queue from now on.
     pub fn add_user<H: Host>(&mut self, cqn: u32, dma: &mut Dma<'_, H>) -> Result<(), DmaError> {
         let cq = self.get_mut(cqn, dma)?;

@@ -29,9 +29,9 @@ impl<P: Port, T: Timing> Nic<P, T> {
             self.doorbells.push(ready, doorbell);
         }
         let mut landed = false;
-        while let Some(doorbell) = self.doorbells.pop(now) {
+        while let Some((at, doorbell)) = self.doorbells.pop_ahead() {
             self.counters.add(Counter::doorbells, 1);
-            if self.ring(now, doorbell, host).is_none() {
+            if self.ring(at, doorbell, host).is_none() {
                 self.counters.add(Counter::doorbell_errors, 1);
             }
             landed = true;
@@ -39,15 +39,16 @@ impl<P: Port, T: Timing> Nic<P, T> {
         landed
     }
 
-    /// Handles one doorbell; `None`: it does not belong to its queue.
+    /// Handles one doorbell, which is decoded at `at`; `None`: it does not belong to its queue.
     #[inline(always)]
-    fn ring<H: Host>(&mut self, now: Instant, doorbell: Doorbell, host: &mut H) -> Option<()> {
+    fn ring<H: Host>(&mut self, at: Instant, doorbell: Doorbell, host: &mut H) -> Option<()> {
         let value = DoorbellValue::from_bits(doorbell.value);
         let (slot, index) = (doorbell.slot, value.index());
         match DoorbellKind(value.kind()) {
             DoorbellKind::SEND_QUEUE => {
                 let qp = self.qps.find(Qpn::new(value.number()))?;
                 ring_send_queue(qp, slot, index)?;
+                qp.progress.ready = qp.progress.ready.max(at);
                 self.scheduler.activate(qp);
                 Some(())
             }
@@ -60,17 +61,17 @@ impl<P: Port, T: Timing> Nic<P, T> {
                 Some(())
             }
             DoorbellKind::SHARED_RECEIVE_QUEUE => {
-                let mut dma = Dma::new(host, &mut self.counters, self.now);
+                let mut dma = Dma::new(host, &mut self.counters, at);
                 self.srqs.ring(value.number(), slot, index, &mut dma)
             }
             kind @ (DoorbellKind::CQ_ARM | DoorbellKind::CQ_ARM_SOLICITED) => {
                 let solicited = kind == DoorbellKind::CQ_ARM_SOLICITED;
-                let mut dma = Dma::new(host, &mut self.counters, self.now);
+                let mut dma = Dma::new(host, &mut self.counters, at);
                 let due = self
                     .cqs
-                    .arm(now, value.number(), slot, index, solicited, &mut dma)
+                    .arm(at, value.number(), slot, index, solicited, &mut dma)
                     .ok()?;
-                due.into_iter().for_each(|event| self.raise(now, event));
+                due.into_iter().for_each(|event| self.raise(at, event));
                 Some(())
             }
             kind if kind.push_blocks().is_some() => {
@@ -78,6 +79,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
                 let own = self.config.push_blocks > 0 && is_window_of(qp, slot);
                 let slot = own.then_some(qp.context.send_doorbell_slot)?;
                 ring_send_queue(qp, slot, index)?;
+                qp.progress.ready = qp.progress.ready.max(at);
                 self.scheduler.activate(qp);
                 Some(())
             }

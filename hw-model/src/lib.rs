@@ -48,6 +48,7 @@ pub mod msix;
 pub mod mtt;
 pub mod multicast;
 pub mod nic;
+pub mod observe;
 mod outcome;
 pub mod packetizer;
 pub mod path;

@@ -2,7 +2,7 @@
 
 use crate::port::Port;
 use crate::queue::Edge;
-use crate::timing::{PLANNING_HORIZON, Stage, Timing, Work};
+use crate::timing::{PLANNING_HORIZON, Stage, Timing, Work, horizon};
 use ferroce_transport::Instant;
 
 /// Frames on their way out and in.
@@ -23,7 +23,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
         }
     }
 
-    /// Puts frames that are due on the wire.
+    /// Puts frames on the wire that are due, or will be soon: nothing changes them any more.
     #[inline(always)]
     pub fn transmit<P: Port<Frame = F>, T: Timing>(
         &mut self,
@@ -31,12 +31,13 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
         timing: &mut T,
         port: &mut P,
     ) {
-        while !T::IS_TIMED || timing.free_at(Stage::MacTransmit) <= now + PLANNING_HORIZON {
-            let Some(frame) = self.egress.pop(now) else {
+        let until = horizon::<T>(now);
+        while !T::IS_TIMED || timing.free_at(Stage::MacTransmit) <= until {
+            let Some((ready, frame)) = self.egress.pop_until(until) else {
                 break;
             };
             let work = Work::bytes(frame.as_ref().len() as u32);
-            port.transmit(timing.serve(now, now, Stage::MacTransmit, work), frame);
+            port.transmit(timing.serve(now, ready, Stage::MacTransmit, work), frame);
         }
     }
 
@@ -44,7 +45,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
     pub fn next_transmit<T: Timing>(&self, timing: &T) -> Option<Instant> {
         let free_at = timing.free_at(Stage::MacTransmit);
         let ready = self.egress.next_delivery()?;
-        Some(ready.max(free_at - PLANNING_HORIZON))
+        Some(ready.max(free_at) - PLANNING_HORIZON)
     }
 
     /// Drops what comes from the wire, as far as one turn of [`Mac::receive`] would take it: the

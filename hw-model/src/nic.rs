@@ -16,13 +16,13 @@ use crate::mtt::Mtt;
 use crate::multicast::MulticastTable;
 use crate::outcome;
 use crate::port::Port;
-use crate::processing_unit::ProcessingUnit;
+use crate::processing_unit::{Inbound, ProcessingUnit};
 use crate::queue::Edge;
 use crate::queue_pair::QueuePairs;
 use crate::scheduler::Scheduler;
 use crate::shared_receive_queue::SharedReceiveQueues;
 use crate::timers::Timers;
-use crate::timing::{Functional, Stage, Timing, Work};
+use crate::timing::{Functional, PLANNING_HORIZON, Stage, Timing, Work, horizon};
 use crate::window::BoundWindows;
 use crate::wqe_cache::WqeCache;
 use crate::wqe_fetch::WqeFetch;
@@ -80,7 +80,9 @@ pub struct Nic<P: Port, T: Timing = Functional> {
     pub(crate) doorbells: Edge<Doorbell>,
     pub(crate) fetch: WqeFetch,
     pub(crate) wqes: WqeCache,
-    pub(crate) units: Vec<ProcessingUnit<P::Frame>>,
+    pub(crate) units: Vec<ProcessingUnit>,
+    /// Packets from the depacketizer to the processing units.
+    pub(crate) inbound: Edge<Inbound<P::Frame>>,
     pub(crate) mac: Mac<P::Frame>,
     pub(crate) completion_edge: Edge<CompletionEntry>,
     pub(crate) event_edge: Edge<Event>,
@@ -89,6 +91,12 @@ pub struct Nic<P: Port, T: Timing = Functional> {
     pub(crate) stalled: bool,
     /// The MAC has as many frames to send as it may have: no more are made.
     pub(crate) egress_blocked: bool,
+    /// A processing unit has packets that were not made into frames yet.
+    pub(crate) outbound_waits: bool,
+    /// Registers or commands were handled in this turn.
+    pub(crate) runs_registers: bool,
+    /// When the next item is delivered, as of the last turn; of a timed NIC only.
+    pub(crate) next: Option<Instant>,
 }
 
 impl<P: Port> Nic<P> {
@@ -129,12 +137,16 @@ impl<P: Port, T: Timing> Nic<P, T> {
             units: (0..units)
                 .map(|number| ProcessingUnit::new(number, capacity))
                 .collect(),
+            inbound: Edge::new(capacity),
             mac: Mac::new(capacity, config.egress_packets.max(1)),
             completion_edge: Edge::new(COMPLETION_CAPACITY),
             event_edge: Edge::new(COMPLETION_CAPACITY),
             holding: Vec::new(),
             stalled: false,
             egress_blocked: false,
+            outbound_waits: false,
+            runs_registers: false,
+            next: None,
             config,
         }
     }
@@ -180,31 +192,42 @@ impl<P: Port, T: Timing> Nic<P, T> {
             return None;
         }
         let retry = self.stalled.then(|| now + STALL_RETRY);
-        let inside = T::IS_TIMED.then(|| self.next_delivery()).flatten();
-        [self.timers.next(), self.cqs.next_timeout(), retry, inside]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            self.timers.next(),
+            self.cqs.next_timeout(),
+            retry,
+            self.next,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// When the next item is delivered on an edge, or a block may go on.
     fn next_delivery(&self) -> Option<Instant> {
         let edges = [
-            self.doorbells.next_delivery(),
+            self.inbound.next_delivery(),
             self.fetch.next_delivery(),
-            self.completion_edge.next_delivery(),
+            self.completion_edge
+                .next_delivery()
+                .map(|ready| ready - PLANNING_HORIZON),
             self.event_edge.next_delivery(),
             self.mac.next_transmit(&self.timing),
         ];
-        let units = self.units.iter().enumerate().flat_map(|(number, unit)| {
-            let waits = self.scheduler.len(number) > 0 || !unit.outbound.is_empty();
-            let may_go_on = waits && !self.egress_blocked;
-            [
-                unit.inbound.next_delivery(),
-                may_go_on.then(|| unit.next_turn(&self.timing)),
-            ]
-        });
-        edges.into_iter().chain(units).flatten().min()
+        let units = self.next_unit_turn();
+        edges.into_iter().chain([units]).flatten().min()
+    }
+
+    /// When the next processing unit may go on that has something to send.
+    fn next_unit_turn(&self) -> Option<Instant> {
+        if self.egress_blocked || self.scheduler.is_idle() && !self.outbound_waits {
+            return None;
+        }
+        let waits = |unit: &&ProcessingUnit| {
+            self.scheduler.len(usize::from(unit.number)) > 0 || !unit.outbound.is_empty()
+        };
+        let units = self.units.iter().filter(waits);
+        units.map(|unit| unit.next_turn(&self.timing)).min()
     }
 
     /// Runs all blocks until nothing moves any more, or the budget of this call is spent.
@@ -216,13 +239,22 @@ impl<P: Port, T: Timing> Nic<P, T> {
             self.reset(port);
         }
         for _ in 0..MAX_TURNS {
-            if !self.turn(now, host, port) {
+            let worked = self.turn(now, host, port);
+            progress.worked |= worked;
+            let has_more = !T::IS_TIMED || self.has_more(now);
+            if !worked || !has_more {
                 break;
             }
-            progress.worked = true;
         }
         progress.stalled = self.stalled;
         progress
+    }
+
+    /// Whether another turn would find something to do at `now`: a timed NIC knows without trying.
+    fn has_more(&mut self, now: Instant) -> bool {
+        self.next = self.next_delivery();
+        let timers = [self.next, self.timers.next(), self.cqs.next_timeout()];
+        self.runs_registers || timers.into_iter().flatten().any(|due| due <= now)
     }
 
     /// Gives each block one turn, in the direction of the data. True: something moved.
@@ -240,7 +272,8 @@ impl<P: Port, T: Timing> Nic<P, T> {
             self.mac.discard(now, port);
         }
         worked |= self.land_doorbells(now, host);
-        worked |= self.run_registers(now, host, port);
+        self.runs_registers = self.run_registers(now, host, port);
+        worked |= self.runs_registers;
         if self.bar.fatal != FatalSyndrome::NONE {
             self.mac.ingress.clear(|frame| port.release(frame));
             return worked | self.write_events(now, host);
@@ -419,13 +452,16 @@ impl<P: Port, T: Timing> Nic<P, T> {
         self.settle(now, index);
     }
 
-    pub(crate) fn raise(&mut self, now: Instant, event: Event) {
+    /// Sends an event that happens at `at` on its way.
+    pub(crate) fn raise(&mut self, at: Instant, event: Event) {
         if self.event_edge.is_full() {
             // Software has not emptied its event queue for thousands of events.
             self.bar.stop(FatalSyndrome::EVENT_QUEUE_DMA);
             return;
         }
-        let ready = self.timing.serve(now, now, Stage::Event, Work::default());
+        let ready = self
+            .timing
+            .serve(self.now, at, Stage::Event, Work::default());
         self.event_edge.push(ready, event);
     }
 
@@ -433,8 +469,9 @@ impl<P: Port, T: Timing> Nic<P, T> {
     #[inline(always)]
     fn write_completions<H: Host>(&mut self, now: Instant, host: &mut H) -> bool {
         let mut worked = false;
-        while let Some(mut entry) = self.completion_edge.pop(now) {
-            let mut dma = Dma::new(host, &mut self.counters, now);
+        let until = horizon::<T>(now);
+        while let Some((at, mut entry)) = self.completion_edge.pop_until(until) {
+            let mut dma = Dma::new(host, &mut self.counters, at);
             if let Some(iova) = entry.wqe.take() {
                 let ready = read_again(&mut self.wqes, iova, &mut dma);
                 self.completion_edge.push(ready, entry);
@@ -442,7 +479,8 @@ impl<P: Port, T: Timing> Nic<P, T> {
             }
             dma.visible = entry.after;
             if let Some(event) = self.cqs.write(&entry, now, &mut dma) {
-                self.raise(now, event);
+                let at = dma.at;
+                self.raise(at, event);
             }
             worked = true;
         }
@@ -496,9 +534,9 @@ impl<P: Port, T: Timing> Nic<P, T> {
             .egress
             .clear(|frame| port.transmit(self.now, frame));
         self.mac.ingress.clear(|frame| port.release(frame));
+        self.inbound.clear(|packet| port.release(packet.frame));
         for unit in &mut self.units {
             unit.outbound.clear(drop);
-            unit.inbound.clear(|packet| port.release(packet.frame));
         }
         self.stalled = false;
         self.bar.reset();

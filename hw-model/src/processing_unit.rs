@@ -37,23 +37,20 @@ pub struct Outbound {
     pub transmit: Transmit,
 }
 
-/// One processing unit and the edges around it.
+/// One processing unit and the edge behind it.
 #[derive(Debug)]
-pub struct ProcessingUnit<F> {
+pub struct ProcessingUnit {
     /// Which one it is.
     pub number: u8,
-    /// Packets from the depacketizer.
-    pub inbound: Edge<Inbound<F>>,
     /// Packets to the packetizer.
     pub outbound: Edge<Outbound>,
 }
 
-impl<F: AsRef<[u8]>> ProcessingUnit<F> {
+impl ProcessingUnit {
     /// An idle unit.
     pub fn new(number: u8, edge_capacity: usize) -> Self {
         Self {
             number,
-            inbound: Edge::new(edge_capacity),
             outbound: Edge::new(edge_capacity),
         }
     }
@@ -71,8 +68,8 @@ impl<F: AsRef<[u8]>> ProcessingUnit<F> {
 
     /// Lets `qp` process one packet, with all memory operations that it needs.
     #[inline(always)]
-    pub fn receive<H: Host>(
-        &mut self,
+    pub fn receive<F: AsRef<[u8]>, H: Host>(
+        &self,
         now: Instant,
         qp: &mut QueuePair,
         packet: &Inbound<F>,

@@ -79,6 +79,15 @@ impl<T> Edge<T> {
         self.items.pop_front()
     }
 
+    /// As [`Edge::pop_ahead`], if the item will be there by `until`.
+    #[inline]
+    pub fn pop_until(&mut self, until: Instant) -> Option<(Instant, T)> {
+        match self.items.front() {
+            Some((ready, _)) if *ready <= until => self.items.pop_front(),
+            _ => None,
+        }
+    }
+
     /// As [`Edge::pop`], but leaves an item that `takes` refuses: the block behind pushes back.
     #[inline]
     pub fn pop_if(&mut self, now: Instant, takes: impl FnOnce(&T) -> bool) -> Option<T> {

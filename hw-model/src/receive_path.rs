@@ -23,7 +23,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
     pub(crate) fn receive<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> bool {
         let mut worked = false;
         while !self.completion_edge.is_nearly_full() {
-            if T::IS_TIMED && self.units.iter().any(|unit| unit.inbound.is_full()) {
+            if self.inbound.is_full() {
                 break;
             }
             let Some((at, frame)) = self.mac.ingress.pop_ahead() else {
@@ -44,21 +44,20 @@ impl<P: Port, T: Timing> Nic<P, T> {
                 payload: parsed.payload,
                 frame,
             };
-            // The copies of a multicast datagram are made by one unit.
-            let unit = qp.map_or(0, |index| self.scheduler.unit_of(index));
+            let unit = self.unit_of(&inbound);
             let work = Work {
                 bytes: inbound.payload.len() as u32,
                 messages: u32::from(inbound.headers.bth.opcode.begins_request()),
             };
             let stage = Stage::Receive(self.units[unit].number);
             let ready = self.timing.serve(now, at, stage, work);
-            self.units[unit].inbound.push(ready, inbound);
-            self.process(now, unit, host, port);
+            self.inbound.push(ready, inbound);
+            if !T::IS_TIMED {
+                self.process(now, host, port);
+            }
         }
         if T::IS_TIMED {
-            for unit in 0..self.units.len() {
-                worked |= self.process(now, unit, host, port);
-            }
+            worked |= self.process(now, host, port);
         }
         worked
     }
@@ -102,14 +101,21 @@ impl<P: Port, T: Timing> Nic<P, T> {
         Some(None)
     }
 
-    /// Lets a processing unit work on the packets that have reached it.
+    /// Which processing unit works on a packet. The copies of a multicast datagram are made by one.
+    #[inline]
+    fn unit_of(&self, packet: &Inbound<P::Frame>) -> usize {
+        packet.qp.map_or(0, |index| self.scheduler.unit_of(index))
+    }
+
+    /// Lets the processing units work on the packets that have reached them.
     #[inline(always)]
-    fn process<H: Host>(&mut self, now: Instant, unit: usize, host: &mut H, port: &mut P) -> bool {
+    fn process<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> bool {
         let mut worked = false;
         while !self.completion_edge.is_nearly_full() {
-            let Some(inbound) = self.units[unit].inbound.pop(now) else {
+            let Some(inbound) = self.inbound.pop(now) else {
                 break;
             };
+            let unit = self.unit_of(&inbound);
             match inbound.qp {
                 Some(index) => self.deliver(now, unit, index, &inbound, host),
                 None => self.fan_out(now, unit, &inbound, host),

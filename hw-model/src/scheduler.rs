@@ -8,6 +8,8 @@ use std::collections::VecDeque;
 #[derive(Debug)]
 pub struct Scheduler {
     active: Vec<VecDeque<u32>>,
+    /// Queue pairs in all lists.
+    count: usize,
 }
 
 impl Scheduler {
@@ -15,6 +17,7 @@ impl Scheduler {
     pub fn new(units: usize) -> Self {
         Self {
             active: vec![VecDeque::new(); units.max(1)],
+            count: 0,
         }
     }
 
@@ -31,13 +34,22 @@ impl Scheduler {
             qp.scheduled = true;
             let unit = self.unit_of(qp.index);
             self.active[unit].push_back(qp.index);
+            self.count += 1;
         }
     }
 
     /// Takes the index of the next queue pair of `unit`. It may have been destroyed since.
     #[inline]
     pub fn take_next(&mut self, unit: usize) -> Option<u32> {
-        self.active[unit].pop_front()
+        let index = self.active[unit].pop_front()?;
+        self.count -= 1;
+        Some(index)
+    }
+
+    /// Whether nobody has work.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.count == 0
     }
 
     /// Queue pairs in the list of `unit`.
@@ -49,11 +61,15 @@ impl Scheduler {
     /// Takes a destroyed queue pair out of its list.
     pub fn remove(&mut self, index: u32) {
         let unit = self.unit_of(index);
-        self.active[unit].retain(|active| *active != index);
+        let list = &mut self.active[unit];
+        self.count -= list.len();
+        list.retain(|active| *active != index);
+        self.count += list.len();
     }
 
     /// Forgets everything (reset).
     pub fn clear(&mut self) {
         self.active.iter_mut().for_each(VecDeque::clear);
+        self.count = 0;
     }
 }

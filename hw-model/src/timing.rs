@@ -72,6 +72,16 @@ pub trait Timing: std::fmt::Debug {
     fn free_at(&self, stage: Stage) -> Instant;
 }
 
+/// Until when a block may plan its work at `now`.
+#[inline]
+pub(crate) fn horizon<T: Timing>(now: Instant) -> Instant {
+    if T::IS_TIMED {
+        now + PLANNING_HORIZON
+    } else {
+        now
+    }
+}
+
 /// Nothing costs anything: the model shows what a card does, not when.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Functional;

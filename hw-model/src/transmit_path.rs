@@ -22,8 +22,11 @@ impl<P: Port, T: Timing> Nic<P, T> {
     pub(crate) fn transmit<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> bool {
         let mut worked = false;
         self.stalled = false;
-        for unit in 0..self.units.len() {
-            worked |= self.serve_unit(now, unit, host, port);
+        if !self.scheduler.is_idle() || self.outbound_waits {
+            self.outbound_waits = false;
+            for unit in 0..self.units.len() {
+                worked |= self.serve_unit(now, unit, host, port);
+            }
         }
         self.mac.transmit(now, &mut self.timing, port);
         worked
@@ -172,6 +175,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
                 self.mac.transmit(now, &mut self.timing, port);
             }
             if self.mac.egress.is_full() {
+                self.outbound_waits |= !self.units[unit].outbound.is_empty();
                 break;
             }
             let Some((ready, outbound)) = self.units[unit].outbound.pop_ahead() else {

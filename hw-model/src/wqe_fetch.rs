@@ -159,6 +159,16 @@ impl WqeFetch {
         self.waiting.pop_front()
     }
 
+    /// Fetches that are under way.
+    pub fn under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// Queue pairs that wait for a buffer.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// When the next fetch ends.
     #[inline]
     pub fn next_delivery(&self) -> Option<Instant> {
