@@ -38,7 +38,7 @@ impl Peer {
     pub fn new(world: &World, host: usize, bytes: usize) -> Self {
         let device = world.open(host).expect("the model comes up");
         let pd = device.alloc_pd().expect("first PD");
-        let cq = new_cq(&device, 4096);
+        let cq = new_cq(&device, 1 << 15);
         let memory = Memory::new(bytes);
         let region = register(&pd, &memory);
         Self {
