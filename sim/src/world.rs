@@ -40,7 +40,9 @@ mod watch;
 
 pub use config::{Topology, WorldConfig};
 pub use counters::{HostCounters, LinkCounters};
-pub use recorder::{Activity, Recorder, SharedRecorder, Span};
+pub use recorder::{
+    Activity, FrameSeen, Observation, PcieObservation, Recorder, SharedRecorder, Span,
+};
 pub use thread::{Cpu, Next, Thread, ThreadId, Watch};
 
 use std::sync::Arc;

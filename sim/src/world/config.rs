@@ -72,7 +72,7 @@ impl WorldConfig {
     }
 
     /// The preset of a host; `None` in a functional world.
-    pub(super) fn preset_of(&self, host: usize) -> Option<&Preset> {
+    pub(crate) fn preset_of(&self, host: usize) -> Option<&Preset> {
         let first = self.preset.as_ref()?;
         let own = self.presets.iter().rfind(|(other, _)| *other == host);
         Some(own.map_or(first, |(_, preset)| preset))

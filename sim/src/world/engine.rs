@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ferroce_driver::bus::Bus;
 use ferroce_model::timing::Timing;
-use ferroce_transport::{Duration, Instant};
+use ferroce_transport::Instant;
 use parking_lot::Mutex;
 
 use super::bus::WorldBus;
@@ -16,6 +16,7 @@ use super::fabric::Fabric;
 use super::node::Node;
 use super::recorder::SharedRecorder;
 use super::thread::{Clock, Next, ThreadId};
+use super::watch::Turns;
 use crate::interrupts::Interrupts;
 
 /// Events without time passing, and without a NIC doing anything, after which the world stops.
@@ -50,12 +51,26 @@ pub(super) trait Engine: Send + Sync {
     fn dump(&self) -> String;
 }
 
+/// What a thread is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// It is in a step.
+    Stepping,
+    /// It waits for a time.
+    Waiting,
+    /// It polls.
+    Polling,
+    /// It waits for an interrupt.
+    Sleeping,
+    /// It has ended.
+    Done,
+}
+
 /// A thread from outside.
 #[derive(Debug)]
-struct Waiting {
+struct ThreadEntry {
     host: usize,
-    /// What it waits for; `None` while it is in a step.
-    next: Option<Next>,
+    state: State,
 }
 
 /// What one lock protects: everything but the threads' code.
@@ -66,10 +81,11 @@ pub(super) struct Core<T: Timing> {
     /// NICs, then the interrupts of the hosts.
     devices: EventHeap,
     threads: EventHeap,
-    waiting: Vec<Waiting>,
+    entries: Vec<ThreadEntry>,
     sequence: u64,
     events: u64,
     idle_events: u32,
+    recorder: Option<SharedRecorder>,
     /// The thread in a step, or an interrupt handler, is running.
     pub is_stepping: bool,
 }
@@ -150,6 +166,9 @@ impl<T: Timing> Core<T> {
         if node.advance(now, &mut self.fabric).worked {
             self.idle_events = 0;
         }
+        if let Some(recorder) = &self.recorder {
+            node.observe(now, host, recorder);
+        }
         let mut own = None;
         while let Some((to, arrival)) = self.fabric.next_woken() {
             if to == host {
@@ -194,21 +213,12 @@ impl<T: Timing> Core<T> {
         let vectors = self.nodes[host].host.take_interrupts(now);
         self.nodes[host].host.apply(now);
         self.notice(host);
-        for thread in 0..self.waiting.len() {
-            let waiting = &self.waiting[thread];
-            if let (true, Some(Next::OnInterrupt { wake_up })) =
-                (waiting.host == host, &waiting.next)
-            {
-                let moment = self.moment_after(*wake_up);
-                self.threads.lower(thread, moment);
-            }
+        for (thread, wake_up) in std::mem::take(&mut self.nodes[host].sleepers) {
+            let moment = self.moment(now + wake_up);
+            self.threads.lower(thread, moment);
         }
         self.is_stepping = true;
         vectors
-    }
-
-    fn moment_after(&mut self, time: Duration) -> Moment {
-        self.moment(self.now + time)
     }
 
     /// A store of a processor is on its way to a NIC.
@@ -222,35 +232,48 @@ impl<T: Timing> Core<T> {
     fn finish(&mut self, thread: ThreadId, next: Next, clock: Instant) {
         self.is_stepping = false;
         let (thread, now) = (thread.0, self.now);
-        let host = self.waiting[thread].host;
-        let wakes_at = match &next {
-            Next::At(time) => Some((*time).max(clock)),
+        let node = &mut self.nodes[self.entries[thread].host];
+        let (state, wakes_at) = match next {
+            Next::At(time) => (State::Waiting, Some(time.max(clock))),
             Next::OnWrite {
                 not_before,
                 grid,
                 watch,
             } => {
-                let turns = ((*not_before).max(clock), *grid, watch.clone());
-                let host = &mut self.nodes[host].host;
-                host.watchers.add(thread, turns, now, &host.posted)
+                let turns = Turns {
+                    not_before: not_before.max(clock),
+                    grid,
+                    watch,
+                };
+                let host = &mut node.host;
+                let wakes_at = host.watchers.add(thread, turns, now, &host.posted);
+                (State::Polling, wakes_at)
             }
-            Next::OnInterrupt { .. } | Next::Done => None,
+            Next::OnInterrupt { wake_up } => {
+                node.sleepers.push((thread, wake_up));
+                (State::Sleeping, None)
+            }
+            Next::Done => {
+                node.host.watchers.remove(thread);
+                (State::Done, None)
+            }
         };
         if let Some(time) = wakes_at {
             let moment = self.moment(time.max(now));
             self.threads.set(thread, Some(moment));
         }
-        self.waiting[thread].next = Some(next);
+        self.entries[thread].state = state;
     }
 
     /// A thread begins a step.
+    #[inline]
     fn begin(&mut self, thread: usize) -> Stop {
         let now = self.now;
-        let waiting = &mut self.waiting[thread];
-        let was = waiting.next.take();
-        let host = &mut self.nodes[waiting.host].host;
-        if let Some(Next::OnWrite { .. }) = was {
-            host.watchers.remove(thread);
+        let entry = &mut self.entries[thread];
+        let was = std::mem::replace(&mut entry.state, State::Stepping);
+        let host = &mut self.nodes[entry.host].host;
+        if was == State::Polling {
+            host.watchers.suspend(thread);
         }
         host.apply(now);
         self.is_stepping = true;
@@ -329,13 +352,15 @@ impl<T: Timing> Core<T> {
                 node.has_command(self.now),
             );
         }
-        for (number, waiting) in self.waiting.iter().enumerate() {
+        for (number, entry) in self.entries.iter().enumerate() {
+            let watchers = &self.nodes[entry.host].host.watchers;
             let _ = writeln!(
                 text,
-                "thread {number} on host {}: wakes {:?}, waits for {:?}",
-                waiting.host,
+                "thread {number} on host {}: {:?}, wakes {:?}, has polled {:?}",
+                entry.host,
+                entry.state,
                 self.threads.time_of(number),
-                waiting.next
+                watchers.turns_of(number),
             );
         }
         text
@@ -353,10 +378,11 @@ impl<T: Timing> Shared<T> {
             fabric: Fabric::new(config, T::IS_TIMED),
             devices: EventHeap::new(2 * hosts),
             threads: EventHeap::default(),
-            waiting: Vec::new(),
+            entries: Vec::new(),
             sequence: 0,
             events: 0,
             idle_events: 0,
+            recorder: None,
             is_stepping: false,
         };
         Self {
@@ -409,11 +435,11 @@ impl<T: Timing + Send + 'static> Engine for Shared<T> {
 
     fn add_thread(&self, host: usize) {
         let mut core = self.core.lock();
-        let thread = core.waiting.len();
+        let thread = core.entries.len();
         let now = core.now;
-        core.waiting.push(Waiting {
+        core.entries.push(ThreadEntry {
             host,
-            next: Some(Next::At(now)),
+            state: State::Waiting,
         });
         core.threads.add_part();
         let moment = core.moment(now);
@@ -422,10 +448,12 @@ impl<T: Timing + Send + 'static> Engine for Shared<T> {
 
     fn end_thread(&self, thread: ThreadId) {
         let mut core = self.core.lock();
-        let host = core.waiting[thread.0].host;
-        core.nodes[host].host.watchers.remove(thread.0);
+        let node = core.entries[thread.0].host;
+        let node = &mut core.nodes[node];
+        node.host.watchers.remove(thread.0);
+        node.sleepers.retain(|(sleeper, _)| *sleeper != thread.0);
         core.threads.set(thread.0, None);
-        core.waiting[thread.0].next = Some(Next::Done);
+        core.entries[thread.0].state = State::Done;
     }
 
     fn now(&self) -> Instant {
@@ -452,6 +480,7 @@ impl<T: Timing + Send + 'static> Engine for Shared<T> {
         for node in &mut core.nodes {
             node.host.record(recorder.clone());
         }
+        core.recorder = recorder;
     }
 
     fn dump(&self) -> String {

@@ -13,7 +13,7 @@ use super::config::{Topology, WorldConfig};
 use super::counters::LinkCounters;
 use super::frame::{Frame, FramePool};
 use super::identity;
-use super::recorder::{Activity, SharedRecorder, Span};
+use super::recorder::{Activity, FrameSeen, SharedRecorder, Span};
 use super::switch::Line;
 
 /// Frames on their way to one host at most; who wants to send more, waits.
@@ -117,13 +117,21 @@ impl Fabric {
             self.forward(from, to, at, bytes)
         };
         if let Some(recorder) = &self.recorder {
-            recorder.lock().record(&Span {
+            let mut recorder = recorder.lock();
+            recorder.record(&Span {
                 host: from,
                 activity: Activity::Link,
                 start: at,
                 end: arrival,
                 qp: Some(frame.qpn()),
                 bytes,
+            });
+            recorder.frame(&FrameSeen {
+                from,
+                to,
+                sent: at,
+                arrival,
+                bytes: frame.as_ref(),
             });
         }
         let end = &mut self.ends[to];

@@ -5,12 +5,13 @@ use ferroce_model::pcie::{Parameters, Pcie};
 use ferroce_model::timing::Timing;
 use ferroce_model::{NicConfig, Progress};
 use ferroce_spec::register::offset;
-use ferroce_transport::Instant;
+use ferroce_transport::{Duration, Instant};
 
 use super::config::WorldConfig;
 use super::fabric::Fabric;
 use super::host::WorldHost;
 use super::identity;
+use super::recorder::{Observation, PcieObservation, SharedRecorder};
 
 /// QPN of the first queue pair of each NIC, behind those that have a meaning.
 const FIRST_QPN: u32 = 0x100;
@@ -21,6 +22,8 @@ const MAX_ADVANCES: u32 = 1 << 20;
 pub struct Node<T: Timing> {
     pub nic: Nic<Fabric, T>,
     pub host: WorldHost,
+    /// Threads that wait for an interrupt, and how long they take to wake up.
+    pub sleepers: Vec<(usize, Duration)>,
     /// Commands that the driver has posted, as it wrote it last.
     pub commands: u32,
     /// The device does not answer any more: the driver has waited for it while nothing could
@@ -45,6 +48,7 @@ impl<T: Timing> Node<T> {
         Self {
             nic: Nic::with_timing(nic_config, card),
             host: WorldHost::new(number, pcie),
+            sleepers: Vec::new(),
             commands: 0,
             is_dead: false,
         }
@@ -68,6 +72,36 @@ impl<T: Timing> Node<T> {
             progress.worked = true;
         }
         progress
+    }
+
+    /// Tells a recorder how things are.
+    #[cold]
+    pub fn observe(&mut self, now: Instant, number: usize, recorder: &SharedRecorder) {
+        let mut recorder = recorder.lock();
+        if !recorder.observes() {
+            return;
+        }
+        let (nic, memory) = (&self.nic, &mut self.host.memory);
+        let read_record = |iova| {
+            let mut word = [0; size_of::<u32>()];
+            let read = memory.read(iova, &mut word);
+            read.ok().map(|()| u32::from_ne_bytes(word))
+        };
+        let mut levels = Vec::new();
+        nic.observe(read_record, |level, value| levels.push((level, value)));
+        let pcie = self.host.pcie.as_ref().map(|pcie| PcieObservation {
+            reads: pcie.reads_in_flight(now),
+            posted: pcie.posted_in_flight(now),
+            free_at: pcie.free_at(),
+            counters: pcie.counters(),
+        });
+        recorder.observe(&Observation {
+            host: number,
+            now,
+            levels: &levels,
+            counters: nic.counters(),
+            pcie,
+        });
     }
 
     /// When the NIC is to be advanced again, as far as that is known now.

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use ferroce_model::Counters;
+use ferroce_model::observe::Level;
+use ferroce_model::pcie::{PcieCounters, Units};
 use ferroce_transport::Instant;
 use parking_lot::Mutex;
 
@@ -45,10 +48,65 @@ pub struct Span {
     pub bytes: u32,
 }
 
+/// A frame on its way from one card to another.
+#[derive(Debug, Clone, Copy)]
+pub struct FrameSeen<'a> {
+    /// Host that has sent it.
+    pub from: usize,
+    /// Host that receives it.
+    pub to: usize,
+    /// When its last bit has left the card.
+    pub sent: Instant,
+    /// When its last bit is at the other card.
+    pub arrival: Instant,
+    /// The frame without its frame check sequence. Its ICRC is zero if the world's cards compute
+    /// none.
+    pub bytes: &'a [u8],
+}
+
+/// How a host's card and slot are after an event.
+#[derive(Debug)]
+pub struct Observation<'a> {
+    /// The host.
+    pub host: usize,
+    /// The time of the event.
+    pub now: Instant,
+    /// Queues of the NIC; the same ones in the same order each time.
+    pub levels: &'a [(Level, u64)],
+    /// Counters of the NIC.
+    pub counters: &'a Counters,
+    /// The slot; `None` in a functional world.
+    pub pcie: Option<PcieObservation>,
+}
+
+/// How a PCIe link is after an event.
+#[derive(Debug, Clone, Copy)]
+pub struct PcieObservation {
+    /// Tags and bytes of the completion buffer in use.
+    pub reads: Units,
+    /// Posted credits in use.
+    pub posted: Units,
+    /// When the wire to the host, and that from the host, are free.
+    pub free_at: (Instant, Instant),
+    /// What has gone over the link.
+    pub counters: PcieCounters,
+}
+
 /// Somebody who wants to know.
 pub trait Recorder {
     /// Something has happened, or will.
     fn record(&mut self, span: &Span);
+
+    /// A frame was sent.
+    fn frame(&mut self, _frame: &FrameSeen<'_>) {}
+
+    /// Whether [`Recorder::observe`] is to be called.
+    fn observes(&self) -> bool {
+        false
+    }
+
+    /// A NIC has handled an event.
+    fn observe(&mut self, _observation: &Observation<'_>) {}
 }
 
 /// A recorder that the parts of the world share.
