@@ -6,6 +6,7 @@
 //!   thread for applications that do not poll).
 //! - [`fabric`]: who is there on this machine ([`fabric::registry`]), shared-memory rings between
 //!   them ([`fabric::ring`]), and the cable that the model sees ([`fabric::port`]).
+//! - [`perf`]: perftest's loops in simulated time.
 //! - [`world`]: hosts, NICs and what is between them in simulated time, in one thread.
 //! - [`reference`]: measured tables that the model is compared with. [`report`]: plots of both.
 //! - [`host`]: name and addresses. [`capture`]: pcapng. [`clock`]: real time for the model.
@@ -26,6 +27,7 @@ pub mod in_process;
 pub mod interrupts;
 pub mod memory;
 pub mod os;
+pub mod perf;
 pub mod polling;
 pub mod reference;
 pub mod report;

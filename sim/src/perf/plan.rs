@@ -1,0 +1,434 @@
+//! One message size, with everything filled in that perftest 4.5 would have chosen.
+
+use ferroce_driver::PathMtu;
+
+use crate::perf::error::Error;
+use crate::perf::spec::{
+    Iterations, Operation, PerfSpec, Service, Sharing, Test, Topology, Workload,
+};
+
+/// Send queue of bandwidth tests (`DEF_TX_BW`), receive queue (`DEF_RX_SEND`), and receive queue of
+/// UC and UD, where a message that finds none is lost (`UC_MAX_RX`).
+const SEND_DEPTH: u32 = 128;
+const RECEIVE_DEPTH: u32 = 512;
+const UNRELIABLE_RECEIVE_DEPTH: u32 = 16_000;
+/// Every so many work requests ask for a completion (`DEF_CQ_MOD`), but for larger messages each,
+/// unless all sizes are run (`MSG_SIZE_CQ_MOD_LIMIT`).
+const SIGNAL_EVERY: u32 = 100;
+const SIGNAL_LIMIT: u32 = 8192;
+/// Inline payload of latency tests.
+const INLINE_WRITE: u32 = 220;
+const INLINE_SEND: u32 = 236;
+const INLINE_SEND_UD: u32 = 188;
+/// From so many iterations on, perftest searches no peak.
+const MOST_FOR_PEAK: u64 = 20_000;
+/// Longest message (IBTA: 2^31; half of it leaves room for both halves of a buffer).
+const LONGEST_MESSAGE: u32 = 1 << 30;
+/// Most work requests of a queue that a plan may ask for.
+const DEEPEST: u32 = 1 << 15;
+
+/// One message size, with everything filled in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// The verb.
+    pub operation: Operation,
+    /// Bandwidth or latency.
+    pub test: Test,
+    /// Transport service.
+    pub service: Service,
+    /// Bytes of a message.
+    pub size: u32,
+    /// Messages of each QP, at most.
+    pub iterations: u64,
+    /// A bandwidth test ends when the rate is steady.
+    pub until_steady: bool,
+    /// Threads of a client host.
+    pub threads: u32,
+    /// QPs of each of them.
+    pub qps_per_thread: u32,
+    /// Memory regions of each of them.
+    pub regions_per_thread: u32,
+    /// Send work requests outstanding of a QP (`Batch`, `Window`: of a thread).
+    pub depth: u32,
+    /// Receive work requests of a QP.
+    pub receive_depth: u32,
+    /// Every so many work requests ask for a completion.
+    pub signal_every: u32,
+    /// The longest inline payload.
+    pub inline_limit: u32,
+    /// Path MTU.
+    pub mtu: PathMtu,
+    /// Outstanding READs and atomics of a QP.
+    pub outstanding_reads: u8,
+    /// Both sides send.
+    pub bidirectional: bool,
+    /// The peak is searched.
+    pub with_peak: bool,
+}
+
+impl Plan {
+    /// The plan for messages of `size` bytes.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`].
+    pub fn new(spec: &PerfSpec, size: u32) -> Result<Self, Error> {
+        check(spec, size)?;
+        let (iterations, until_steady) = match spec.iterations {
+            Iterations::Exactly(count) => (count, false),
+            Iterations::UntilSteady(count) => (count, spec.test == Test::Bandwidth),
+        };
+        let least = u32::try_from(iterations).unwrap_or(u32::MAX);
+        let depth = spec.depth.unwrap_or(match spec.test {
+            Test::Bandwidth => SEND_DEPTH,
+            Test::Latency => 1,
+        });
+        let depth = match spec.workload {
+            Workload::Perftest => depth.min(least),
+            Workload::Batch | Workload::Window => depth,
+        };
+        let qps = spec.qps.max(spec.threads);
+        Ok(Self {
+            operation: spec.operation,
+            test: spec.test,
+            service: spec.service,
+            size,
+            iterations,
+            until_steady,
+            threads: spec.threads,
+            qps_per_thread: qps_per_thread(spec, qps),
+            regions_per_thread: (spec.memory_regions / spec.threads).max(1),
+            depth,
+            receive_depth: receive_depth(spec, least),
+            signal_every: signal_every(spec, size).min(depth),
+            inline_limit: inline_limit(spec),
+            mtu: mtu(spec)?,
+            outstanding_reads: outstanding_reads(spec)?,
+            bidirectional: spec.bidirectional,
+            with_peak: iterations <= MOST_FOR_PEAK && spec.threads == 1,
+        })
+    }
+
+    /// Whether post number `index` of `count`, from 0, asks for a completion.
+    #[inline]
+    pub fn is_signaled(&self, index: u64, count: u64) -> bool {
+        let every = u64::from(self.signal_every);
+        index % every == every - 1 || index + 1 == count
+    }
+
+    /// Whether the payload goes into the WQE.
+    pub fn is_inline(&self) -> bool {
+        self.size <= self.inline_limit
+    }
+
+    /// Receives are posted.
+    pub fn has_receives(&self) -> bool {
+        self.operation == Operation::Send
+    }
+
+    /// Half of what is measured is reported.
+    pub fn rounds(&self) -> u32 {
+        match self.operation {
+            Operation::Write | Operation::Send => 2,
+            Operation::Read | Operation::FetchAdd | Operation::CompareSwap => 1,
+        }
+    }
+
+    /// It is an atomic.
+    pub fn is_atomic(&self) -> bool {
+        matches!(self.operation, Operation::FetchAdd | Operation::CompareSwap)
+    }
+}
+
+fn qps_per_thread(spec: &PerfSpec, qps: u32) -> u32 {
+    match spec.topology {
+        Topology::AllToAll {
+            hosts,
+            virtual_machines,
+        } => hosts * virtual_machines,
+        _ => qps / spec.threads,
+    }
+}
+
+fn receive_depth(spec: &PerfSpec, iterations: u32) -> u32 {
+    let default = match spec.service {
+        Service::Rc => RECEIVE_DEPTH,
+        Service::Uc | Service::Ud => UNRELIABLE_RECEIVE_DEPTH,
+    };
+    spec.receive_depth.unwrap_or(default).min(iterations).max(1)
+}
+
+fn signal_every(spec: &PerfSpec, size: u32) -> u32 {
+    let is_large = size > SIGNAL_LIMIT && !spec.all_sizes && spec.service != Service::Ud;
+    match (spec.signal_every, spec.test, spec.workload) {
+        (Some(every), ..) => every,
+        (None, Test::Bandwidth, Workload::Perftest) if !is_large => SIGNAL_EVERY,
+        _ => 1,
+    }
+}
+
+fn inline_limit(spec: &PerfSpec) -> u32 {
+    let default = match (spec.test, spec.operation, spec.service) {
+        (Test::Latency, Operation::Write, _) => INLINE_WRITE,
+        (Test::Latency, Operation::Send, Service::Ud) => INLINE_SEND_UD,
+        (Test::Latency, Operation::Send, _) => INLINE_SEND,
+        _ => 0,
+    };
+    match spec.operation {
+        Operation::Write | Operation::Send => {
+            let wanted = spec.inline_bytes.unwrap_or(default);
+            wanted.min(spec.preset.host.max_inline_bytes)
+        }
+        _ => 0,
+    }
+}
+
+fn mtu(spec: &PerfSpec) -> Result<PathMtu, Error> {
+    let bytes = spec
+        .mtu_bytes
+        .unwrap_or(spec.preset.transport.path_mtu_bytes);
+    (1..=5)
+        .filter_map(PathMtu::from_number)
+        .find(|mtu| mtu.bytes() == bytes)
+        .ok_or_else(|| invalid("--mtu", bytes, "256, 512, 1024, 2048 or 4096"))
+}
+
+fn outstanding_reads(spec: &PerfSpec) -> Result<u8, Error> {
+    let reads = spec.preset.transport.max_outstanding_reads;
+    let reads = spec.outstanding_reads.unwrap_or(reads);
+    u8::try_from(reads)
+        .ok()
+        .filter(|reads| *reads > 0)
+        .ok_or_else(|| invalid("--outstanding-reads", reads, "1 to 255"))
+}
+
+fn invalid(what: &'static str, value: impl ToString, reason: impl Into<String>) -> Error {
+    Error::Invalid {
+        what,
+        value: value.to_string(),
+        reason: reason.into(),
+    }
+}
+
+/// Refuses what makes no sense.
+fn check(spec: &PerfSpec, size: u32) -> Result<(), Error> {
+    check_service(spec)?;
+    check_size(spec, size)?;
+    check_counts(spec)?;
+    check_topology(spec)
+}
+
+fn check_size(spec: &PerfSpec, size: u32) -> Result<(), Error> {
+    let is_atomic = matches!(spec.operation, Operation::FetchAdd | Operation::CompareSwap);
+    if is_atomic && size != 8 {
+        return Err(invalid("--size", size, "an atomic has 8 bytes"));
+    }
+    if size == 0 || size > LONGEST_MESSAGE {
+        let reason = format!("1 to {LONGEST_MESSAGE} bytes");
+        return Err(invalid("--size", size, reason));
+    }
+    let mtu = mtu(spec)?.bytes();
+    if spec.service == Service::Ud && size > mtu {
+        let reason = format!("a datagram has no more than the MTU of {mtu} bytes");
+        return Err(invalid("--size", size, reason));
+    }
+    Ok(())
+}
+
+fn check_service(spec: &PerfSpec) -> Result<(), Error> {
+    let permitted: &[Service] = match spec.operation {
+        Operation::Write => &[Service::Rc, Service::Uc],
+        Operation::Send => &[Service::Rc, Service::Uc, Service::Ud],
+        _ => &[Service::Rc],
+    };
+    if permitted.contains(&spec.service) {
+        return Ok(());
+    }
+    let names: Vec<&str> = permitted.iter().map(|service| service.name()).collect();
+    let reason = format!("this operation has {}", names.join(", "));
+    Err(invalid("--connection", spec.service.name(), reason))
+}
+
+fn check_counts(spec: &PerfSpec) -> Result<(), Error> {
+    let Sharing { threads_per_qp, .. } = spec.sharing;
+    let counts = [
+        ("--qps", spec.qps),
+        ("--mrs", spec.memory_regions),
+        ("--threads", spec.threads),
+        ("--depth", spec.depth.unwrap_or(1)),
+        ("--rx-depth", spec.receive_depth.unwrap_or(1)),
+        ("--signal-every", spec.signal_every.unwrap_or(1)),
+        ("--share", threads_per_qp),
+    ];
+    if let Some((what, _)) = counts.iter().find(|(_, count)| *count == 0) {
+        return Err(invalid(what, 0, "at least 1"));
+    }
+    if let Some(depth) = spec.depth.filter(|depth| *depth > DEEPEST) {
+        return Err(invalid("--depth", depth, format!("at most {DEEPEST}")));
+    }
+    let (Iterations::Exactly(iterations) | Iterations::UntilSteady(iterations)) = spec.iterations;
+    if iterations < 5 {
+        return Err(invalid("--iterations", iterations, "at least 5"));
+    }
+    let (threads, cpus) = (spec.threads, spec.preset.host.cpus);
+    if threads > cpus {
+        let reason = format!("the host of the preset has {cpus} processors (host.cpus)");
+        return Err(invalid("--threads", threads, reason));
+    }
+    if spec.qps > threads && spec.qps % threads != 0 {
+        let reason = format!("a multiple of the {threads} threads");
+        return Err(invalid("--qps", spec.qps, reason));
+    }
+    if spec.test == Test::Latency && (threads > 1 || spec.qps > 1) {
+        return Err(invalid("--threads, --qps", "of a latency test", "1"));
+    }
+    Ok(())
+}
+
+fn check_topology(spec: &PerfSpec) -> Result<(), Error> {
+    let workload = spec.workload;
+    if workload != Workload::Perftest {
+        let one_sided = !matches!(spec.operation, Operation::Send);
+        if spec.test == Test::Latency || !one_sided || spec.bidirectional {
+            let reason = "for bandwidth of WRITE, READ and atomics, not bidirectional";
+            return Err(invalid("--loop", workload.name(), reason));
+        }
+    }
+    if spec.sharing.threads_per_qp > 1 {
+        if workload != Workload::Batch {
+            return Err(invalid("--share", "qp", "needs --loop batch"));
+        }
+        if spec.qps > 1 {
+            return Err(invalid("--qps", spec.qps, "1 with --share qp"));
+        }
+    }
+    match spec.topology {
+        Topology::AllToAll {
+            hosts,
+            virtual_machines,
+        } => {
+            if workload != Workload::Window {
+                return Err(invalid("--hosts", "all", "needs --loop window"));
+            }
+            if hosts < 2 || virtual_machines == 0 {
+                return Err(invalid("--hosts", hosts, "at least 2, and 1 QP to each"));
+            }
+            Ok(())
+        }
+        Topology::Clients(0) => Err(invalid("--hosts", 1, "at least 2")),
+        Topology::Clients(_) if spec.test == Test::Latency || spec.bidirectional => {
+            let reason = "2 for a latency or bidirectional test";
+            Err(invalid("--hosts", "several clients", reason))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ferroce_model::preset::Preset;
+
+    fn spec(operation: Operation, test: Test) -> PerfSpec {
+        let mut preset = Preset::load("functional").expect("built in");
+        preset
+            .set("host.max_inline_bytes", "512")
+            .expect("a parameter");
+        preset.set("host.cpus", "8").expect("a parameter");
+        PerfSpec::new(preset, operation, test)
+    }
+
+    fn plan(spec: &PerfSpec) -> Plan {
+        Plan::new(spec, spec.sizes[0]).expect("legal")
+    }
+
+    #[test]
+    fn defaults_are_those_of_perftest() {
+        let write = plan(&spec(Operation::Write, Test::Bandwidth));
+        assert_eq!(
+            (write.size, write.iterations, write.depth),
+            (65_536, 5000, 128)
+        );
+        assert_eq!(
+            (write.signal_every, write.inline_limit),
+            (1, 0),
+            "large: each"
+        );
+        let all = spec(Operation::Write, Test::Bandwidth).all_sizes();
+        assert_eq!((all.sizes.len(), all.sizes[22]), (23, 8 << 20));
+        assert_eq!(Plan::new(&all, 8 << 20).expect("legal").signal_every, 100);
+        let read = plan(&spec(Operation::Read, Test::Bandwidth));
+        assert_eq!((read.iterations, read.rounds()), (1000, 1));
+        let send = plan(&spec(Operation::Send, Test::Latency));
+        assert_eq!((send.size, send.depth, send.signal_every), (2, 1, 1));
+        assert_eq!((send.inline_limit, send.receive_depth), (236, 512));
+        let latency = plan(&spec(Operation::Write, Test::Latency));
+        assert_eq!((latency.inline_limit, latency.iterations), (220, 1000));
+    }
+
+    #[test]
+    fn queues_are_not_longer_than_the_test() {
+        let mut short = spec(Operation::Send, Test::Bandwidth);
+        short.iterations = Iterations::Exactly(50);
+        let short = plan(&short);
+        assert_eq!(
+            (short.depth, short.receive_depth, short.signal_every),
+            (50, 50, 1)
+        );
+    }
+
+    #[test]
+    fn inline_is_bounded_by_the_preset() {
+        let mut small = spec(Operation::Write, Test::Latency);
+        small
+            .preset
+            .set("host.max_inline_bytes", "60")
+            .expect("a parameter");
+        assert_eq!(plan(&small).inline_limit, 60);
+        small.inline_bytes = Some(10);
+        assert_eq!(plan(&small).inline_limit, 10);
+    }
+
+    #[test]
+    fn completions_are_asked_for_as_perftest_does() {
+        let mut small = spec(Operation::Write, Test::Bandwidth);
+        small.sizes = vec![8];
+        let plan = plan(&small);
+        let signaled: Vec<u64> = (0..450).filter(|&i| plan.is_signaled(i, 450)).collect();
+        assert_eq!(signaled, [99, 199, 299, 399, 449]);
+    }
+
+    #[test]
+    fn nonsense_is_refused_by_name() {
+        let refused = |change: &dyn Fn(&mut PerfSpec), what: &str| {
+            let mut bad = spec(Operation::Write, Test::Bandwidth);
+            change(&mut bad);
+            let error = Plan::new(&bad, bad.sizes[0]).expect_err(what).to_string();
+            assert!(error.starts_with(what), "{error}");
+        };
+        refused(&|s| s.sizes = vec![0], "--size 0");
+        refused(&|s| s.qps = 0, "--qps 0");
+        refused(
+            &|s| s.threads = 9,
+            "--threads 9: the host of the preset has 8",
+        );
+        refused(&|s| s.mtu_bytes = Some(1500), "--mtu 1500: 256, 512");
+        refused(
+            &|s| s.service = Service::Ud,
+            "--connection UD: this operation has RC, UC",
+        );
+        refused(
+            &|s| (s.qps, s.threads) = (3, 2),
+            "--qps 3: a multiple of the 2",
+        );
+        refused(
+            &|s| s.operation = Operation::FetchAdd,
+            "--size 65536: an atomic",
+        );
+        refused(&|s| s.iterations = Iterations::Exactly(1), "--iterations 1");
+        refused(
+            &|s| s.sharing.threads_per_qp = 2,
+            "--share qp: needs --loop batch",
+        );
+        refused(&|s| s.topology = Topology::Clients(0), "--hosts 1");
+    }
+}

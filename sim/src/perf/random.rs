@@ -1,0 +1,70 @@
+//! Random numbers that a seed fixes, the same on every machine.
+
+use std::cell::Cell;
+
+/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
+#[derive(Debug, Clone)]
+pub struct Random(Cell<u64>);
+
+const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
+
+fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+impl Random {
+    /// The numbers of stream `stream` of a seed; streams have nothing to do with each other.
+    pub fn new(seed: u64, stream: u64) -> Self {
+        Self(Cell::new(mix(
+            seed.wrapping_add(mix(stream.wrapping_add(GOLDEN_RATIO)))
+        )))
+    }
+
+    /// Any number.
+    #[inline]
+    pub fn next(&self) -> u64 {
+        let state = self.0.get().wrapping_add(GOLDEN_RATIO);
+        self.0.set(state);
+        mix(state)
+    }
+
+    /// A number below `end`, which is not zero.
+    #[inline]
+    pub fn below(&self, end: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn published_numbers() {
+        let random = Random(Cell::new(1_234_567));
+        let expected = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973];
+        assert_eq!([random.next(), random.next()], expected);
+    }
+
+    #[test]
+    fn streams_differ_and_repeat() {
+        let first = |seed, stream| Random::new(seed, stream).next();
+        assert_eq!(first(1, 2), first(1, 2));
+        assert_ne!(first(1, 2), first(1, 3));
+        assert_ne!(first(1, 2), first(2, 2));
+        assert_ne!(first(1, 2), first(2, 1));
+    }
+
+    #[test]
+    fn numbers_below_a_limit_are_even() {
+        let random = Random::new(3, 0);
+        let mut counts = [0u32; 10];
+        (0..10_000).for_each(|_| counts[random.below(10) as usize] += 1);
+        assert!(
+            counts.iter().all(|count| (850..1150).contains(count)),
+            "{counts:?}"
+        );
+    }
+}

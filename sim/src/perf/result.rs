@@ -1,0 +1,73 @@
+//! What has been measured.
+
+/// A row of a bandwidth test.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BandwidthRow {
+    /// Best bandwidth between any post and any later completion, in MiB/s, as perftest has it.
+    pub peak_mib_per_s: f64,
+    /// Bandwidth in MiB/s (2^20 bytes): first post to last completion.
+    pub average_mib_per_s: f64,
+    /// Messages per microsecond.
+    pub message_rate_mpps: f64,
+    /// Time from the first post to the last completion, in picoseconds.
+    pub elapsed_ps: u64,
+    /// Messages in that time, over all QPs.
+    pub messages: u64,
+}
+
+impl BandwidthRow {
+    /// Bandwidth in decimal gigabits per second.
+    pub fn average_gbps(&self) -> f64 {
+        self.average_mib_per_s * 1_048_576.0 * 8.0 / 1e9
+    }
+}
+
+/// A row of a latency test, in microseconds. WRITE and SEND: half of the round trip.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LatencyRow {
+    /// Least.
+    pub min_us: f64,
+    /// Largest but one, as perftest has it.
+    pub max_us: f64,
+    /// Median.
+    pub typical_us: f64,
+    /// Mean.
+    pub average_us: f64,
+    /// Standard deviation.
+    pub stdev_us: f64,
+    /// 99 % are below.
+    pub p99_us: f64,
+    /// 99.9 % are below.
+    pub p999_us: f64,
+    /// The samples, sorted, in picoseconds of the full round trip.
+    pub samples_ps: Vec<u64>,
+}
+
+/// Figures of one message size.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct PerfRow {
+    /// Bytes of a message.
+    pub size: u32,
+    /// Messages, over all QPs.
+    pub iterations: u64,
+    /// Ended early, because the rate did not change any more.
+    pub ended_early: bool,
+    /// Bandwidth tests.
+    pub bandwidth: Option<BandwidthRow>,
+    /// Latency tests.
+    pub latency: Option<LatencyRow>,
+    /// What each host's card, slot and cable have counted meanwhile: name and value, always in the
+    /// same order. Means and maxima are those since power-on.
+    pub counters: Vec<Vec<(&'static str, u64)>>,
+    /// How long it took, in simulated time, from the first step of a thread to the last.
+    pub simulated_ps: u64,
+    /// Events that the world has handled.
+    pub events: u64,
+}
+
+/// What has been measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PerfResult {
+    /// One row for each size, in order.
+    pub rows: Vec<PerfRow>,
+}

@@ -1,0 +1,300 @@
+//! Runs one message size in a world of its own.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ferroce_transport::{Duration, Instant};
+
+use crate::perf::cpu::Costs;
+use crate::perf::error::Error;
+use crate::perf::plan::Plan;
+use crate::perf::processor::{Core, Program};
+use crate::perf::random::Random;
+use crate::perf::result::{BandwidthRow, PerfRow};
+use crate::perf::setup::Setup;
+use crate::perf::side::Side;
+use crate::perf::spec::{Operation, PerfSpec, Test, Workload};
+use crate::perf::statistics::{Timeline, bandwidth, latency, rate, sum};
+use crate::perf::workload::batch::Goal;
+use crate::perf::workload::{self, Job, Record};
+use crate::world::{Outcome, SharedRecorder, World};
+
+/// Simulated time between two looks at whether somebody wants the run to end.
+const SLICE: Duration = Duration::from_us(200);
+
+/// Where the first thread that fails says why.
+type Failure = Rc<RefCell<Option<Error>>>;
+
+/// A measurement of one size that is about to run.
+struct Run<'a> {
+    spec: &'a PerfSpec,
+    plan: Rc<Plan>,
+    setup: Setup,
+    failure: Failure,
+    goal: Rc<Goal>,
+    clients: Vec<Rc<Record>>,
+    servers: Vec<Rc<Record>>,
+    /// Threads so far: each has random numbers of its own.
+    threads: u64,
+}
+
+/// Measures messages of `size` bytes, until `stop` is set. `recorder` is told everything that
+/// happens from the first step of a thread on.
+///
+/// # Errors
+/// Any [`Error`].
+pub fn run(
+    spec: &PerfSpec,
+    size: u32,
+    stop: &AtomicBool,
+    recorder: Option<SharedRecorder>,
+) -> Result<PerfRow, Error> {
+    let plan = Rc::new(Plan::new(spec, size)?);
+    let setup = Setup::new(spec, &plan)?;
+    let messages = plan.iterations * setup.clients.len() as u64;
+    let mut run = Run {
+        spec,
+        plan,
+        failure: Failure::default(),
+        goal: Goal::new(messages, setup.clients.len()),
+        clients: Vec::new(),
+        servers: Vec::new(),
+        threads: 0,
+        setup,
+    };
+    run.spawn();
+    let before = counters(&run.setup.world);
+    let start = (run.setup.world.now(), run.setup.world.events());
+    run.setup.world.record(recorder);
+    run.go(stop)?;
+    run.row(start, &before)
+}
+
+impl Run<'_> {
+    /// Makes the threads.
+    fn spawn(&mut self) {
+        let (clients, servers) = (self.setup.clients.clone(), self.setup.servers.clone());
+        for (number, side) in clients.iter().enumerate() {
+            let record = self.client(number, side);
+            self.clients.push(record);
+        }
+        for side in &servers {
+            if let Some(record) = self.server(side) {
+                self.servers.push(record);
+            }
+        }
+    }
+
+    fn job(&mut self, side: &Rc<Side>) -> Job {
+        self.threads += 1;
+        let random = Random::new(self.spec.seed, self.threads);
+        Job {
+            core: Core::new(side.thread, Costs::new(&self.spec.preset), random),
+            side: Rc::clone(side),
+            plan: Rc::clone(&self.plan),
+            record: Rc::new(Record::default()),
+        }
+    }
+
+    fn start(
+        &mut self,
+        host: usize,
+        core: &Rc<Core>,
+        body: impl Future<Output = Result<(), Error>> + 'static,
+    ) {
+        let failure = Rc::clone(&self.failure);
+        let body = async move {
+            if let Err(error) = body.await {
+                failure.borrow_mut().get_or_insert(error);
+            }
+        };
+        self.setup.world.spawn(host, Program::new(core, body));
+    }
+
+    /// Starts a thread that measures.
+    fn client(&mut self, number: usize, side: &Rc<Side>) -> Rc<Record> {
+        let job = self.job(side);
+        let (core, record, host) = (Rc::clone(&job.core), Rc::clone(&job.record), side.host);
+        let goal = Rc::clone(&self.goal);
+        match (self.spec.workload, self.plan.test, self.plan.operation) {
+            (Workload::Batch, ..) => {
+                let lock = self.setup.cq_locks[number].clone();
+                self.start(host, &core, async move {
+                    workload::batch::run(&job, &goal, number, lock.as_ref()).await
+                });
+            }
+            (Workload::Window, ..) => {
+                self.start(host, &core, async move {
+                    workload::window::run(&job, &goal).await
+                });
+            }
+            (_, Test::Latency, Operation::Write) => self.start(host, &core, async move {
+                workload::latency::write(&job, false).await
+            }),
+            (_, Test::Latency, Operation::Send) => self.start(host, &core, async move {
+                workload::latency::send(&job, false).await
+            }),
+            (_, Test::Latency, _) => self.start(host, &core, async move {
+                workload::latency::one_by_one(&job).await
+            }),
+            (_, Test::Bandwidth, Operation::Send) if self.plan.bidirectional => {
+                self.start(host, &core, async move {
+                    workload::duplex::run(&job, false).await
+                });
+            }
+            (_, Test::Bandwidth, _) => {
+                self.start(
+                    host,
+                    &core,
+                    async move { workload::bandwidth::run(&job).await },
+                );
+            }
+        }
+        record
+    }
+
+    /// Starts a thread at the other end, if there is anything to do.
+    fn server(&mut self, side: &Rc<Side>) -> Option<Rc<Record>> {
+        let both = self.plan.bidirectional;
+        if self.spec.workload != Workload::Perftest {
+            return None;
+        }
+        let (test, operation) = (self.plan.test, self.plan.operation);
+        let job = self.job(side);
+        let (core, record, host) = (Rc::clone(&job.core), Rc::clone(&job.record), side.host);
+        match (test, operation) {
+            (Test::Latency, Operation::Write) => self.start(host, &core, async move {
+                workload::latency::write(&job, true).await
+            }),
+            (Test::Latency, Operation::Send) => self.start(host, &core, async move {
+                workload::latency::send(&job, true).await
+            }),
+            (Test::Bandwidth, Operation::Send) if both => {
+                self.start(host, &core, async move {
+                    workload::duplex::run(&job, true).await
+                });
+            }
+            (Test::Bandwidth, Operation::Send) => {
+                self.start(
+                    host,
+                    &core,
+                    async move { workload::receive::run(&job).await },
+                );
+            }
+            (Test::Bandwidth, _) if both => {
+                self.start(
+                    host,
+                    &core,
+                    async move { workload::bandwidth::run(&job).await },
+                );
+            }
+            _ => return None,
+        }
+        Some(record)
+    }
+
+    /// Lets time pass until all threads are done.
+    fn go(&mut self, stop: &AtomicBool) -> Result<(), Error> {
+        loop {
+            let until = self.setup.world.now() + SLICE;
+            let outcome = self.setup.world.run(until);
+            if let Some(error) = self.failure.take() {
+                return Err(error);
+            }
+            match outcome {
+                Outcome::Done => return Ok(()),
+                Outcome::Until if stop.load(Ordering::Relaxed) => return Err(Error::Interrupted),
+                Outcome::Until => {}
+                Outcome::Idle | Outcome::Stalled => return Err(self.stalled()),
+            }
+        }
+    }
+
+    fn stalled(&self) -> Error {
+        Error::Stalled {
+            operation: self.plan.operation,
+            size: self.plan.size,
+            dump: self.setup.world.dump(),
+        }
+    }
+
+    fn row(
+        &self,
+        start: (Instant, u64),
+        before: &[Vec<(&'static str, u64)>],
+    ) -> Result<PerfRow, Error> {
+        let plan = &*self.plan;
+        let latency = match plan.test {
+            Test::Bandwidth => None,
+            Test::Latency => {
+                let timeline = self.clients[0].timeline.borrow();
+                latency(&timeline.posted, plan.rounds())
+            }
+        };
+        let bandwidth = match plan.test {
+            Test::Bandwidth => self.bandwidth(),
+            Test::Latency => None,
+        };
+        let world = &self.setup.world;
+        Ok(PerfRow {
+            size: plan.size,
+            iterations: match &bandwidth {
+                Some(row) => row.messages,
+                None => plan.iterations,
+            },
+            ended_early: self.clients.iter().any(|record| record.ended_early.get()),
+            bandwidth,
+            latency,
+            counters: differences(before, &counters(world)),
+            simulated_ps: world.now().saturating_since(start.0).as_ps(),
+            events: world.events() - start.1,
+        })
+    }
+
+    fn bandwidth(&self) -> Option<BandwidthRow> {
+        if self.spec.workload != Workload::Perftest {
+            let (messages, elapsed) = self.goal.figures()?;
+            return Some(rate(self.plan.size, messages, elapsed, 0.0));
+        }
+        let row = |records: &[Rc<Record>]| {
+            let timelines: Vec<Timeline> = records
+                .iter()
+                .map(|record| record.timeline.borrow().clone())
+                .collect();
+            bandwidth(self.plan.size, &timelines, self.plan.with_peak)
+        };
+        let clients = row(&self.clients)?;
+        match self.plan.bidirectional {
+            true => sum(&[clients, row(&self.servers)?]),
+            false => Some(clients),
+        }
+    }
+}
+
+fn counters(world: &World) -> Vec<Vec<(&'static str, u64)>> {
+    (0..world.hosts())
+        .map(|host| world.counters(host).list())
+        .collect()
+}
+
+/// What was counted since; means and maxima stay what they are.
+fn differences(
+    before: &[Vec<(&'static str, u64)>],
+    after: &[Vec<(&'static str, u64)>],
+) -> Vec<Vec<(&'static str, u64)>> {
+    let is_level = |name: &str| name.contains("_avg") || name.contains("_max");
+    let hosts = before.iter().zip(after);
+    hosts
+        .map(|(before, after)| {
+            let pairs = before.iter().zip(after);
+            pairs
+                .map(|(&(name, before), &(_, after))| match is_level(name) {
+                    true => (name, after),
+                    false => (name, after.saturating_sub(before)),
+                })
+                .collect()
+        })
+        .collect()
+}

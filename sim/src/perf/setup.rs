@@ -1,0 +1,471 @@
+//! Hosts, queue pairs and memory of a measurement, connected and ready to run.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use ferroce_driver::{CompletionQueue, Device, ProtectionDomain, QueuePair};
+use ferroce_model::preset::Preset;
+
+use crate::perf::connect::{Peer, connect};
+use crate::perf::error::Error;
+use crate::perf::lock::SpinLock;
+use crate::perf::plan::Plan;
+use crate::perf::processor::Locks;
+use crate::perf::random::Random;
+use crate::perf::region::{Region, RemoteRegion, buffer_bytes};
+use crate::perf::side::{Endpoint, Side, completion_queue, queue_pair};
+use crate::perf::spec::{PageSize, PerfSpec, Service, Topology, Workload};
+use crate::world::{self, World, WorldConfig};
+
+/// Regions at which `Batch` (of a host) and `Window` (of a thread) aim.
+const BATCH_REGION: u64 = 1 << 30;
+const WINDOW_REGION: u64 = 2 << 20;
+/// Local buffers of a thread of `Batch`, of a line or a message each.
+const BATCH_BUFFERS: u64 = 64;
+const LINE: u64 = 64;
+const PAGE: u64 = 4096;
+/// Streams of random numbers: PSNs here, then one for each thread.
+const PSN_STREAM: u64 = 0;
+/// PSNs have 24 bits.
+const PSN_END: u64 = 1 << 24;
+
+/// Hosts and what runs on them.
+pub struct Setup {
+    /// The world.
+    pub world: World,
+    /// Threads that measure.
+    pub clients: Vec<Rc<Side>>,
+    /// Threads at the other end, one for each client, if they have anything to do.
+    pub servers: Vec<Rc<Side>>,
+    /// One for each thread of `servers` and `clients` that shares a QP.
+    pub cq_locks: Vec<Option<Rc<SpinLock>>>,
+}
+
+/// A device that is open.
+struct Node {
+    device: Arc<Device>,
+    pd: Arc<ProtectionDomain>,
+    /// Locks of doorbells that several threads use.
+    doorbells: Vec<Option<Rc<SpinLock>>>,
+    next_doorbell: usize,
+    /// Regions of all threads (`Batch`): theirs, and that at which others aim.
+    regions: [Option<Region>; 2],
+}
+
+struct Builder<'a> {
+    spec: &'a PerfSpec,
+    plan: &'a Plan,
+    world: World,
+    nodes: Vec<Node>,
+    psn: Random,
+}
+
+/// How many hosts take part.
+fn hosts(topology: Topology) -> usize {
+    match topology {
+        Topology::Pair => 2,
+        Topology::Clients(clients) => clients as usize + 1,
+        Topology::AllToAll { hosts, .. } => hosts as usize,
+        Topology::Loopback => 1,
+    }
+}
+
+/// Whether nothing takes time.
+fn is_functional(preset: &Preset) -> bool {
+    preset.name().split('@').next() == Some("functional")
+}
+
+impl Setup {
+    /// Makes and connects everything.
+    ///
+    /// # Errors
+    /// Any [`Error`].
+    pub fn new(spec: &PerfSpec, plan: &Plan) -> Result<Self, Error> {
+        let mut builder = Builder::new(spec, plan)?;
+        let (clients, servers) = match spec.topology {
+            Topology::AllToAll { .. } => (builder.all_to_all()?, Vec::new()),
+            _ => builder.clients_and_servers()?,
+        };
+        let shares_qps = spec.sharing.threads_per_qp > 1;
+        let (clients, cq_locks) = match shares_qps {
+            true => builder.share(clients),
+            false => {
+                let locks = clients.iter().map(|_| None).collect();
+                (clients, locks)
+            }
+        };
+        let setup = Self {
+            world: builder.world,
+            clients: clients.into_iter().map(Rc::new).collect(),
+            servers: servers.into_iter().map(Rc::new).collect(),
+            cq_locks,
+        };
+        if plan.has_receives() {
+            setup.post_receives(plan)?;
+        }
+        Ok(setup)
+    }
+
+    /// Fills the receive queues, before time counts.
+    fn post_receives(&self, plan: &Plan) -> Result<(), Error> {
+        for side in self.servers.iter().chain(&self.clients) {
+            for (index, endpoint) in side.endpoints.iter().enumerate() {
+                let Some(queue) = endpoint.qp.receive_queue() else {
+                    continue;
+                };
+                let mut batch = queue.lock();
+                for count in 0..u64::from(plan.receive_depth) {
+                    let segment = side.receive(plan, index, count);
+                    batch
+                        .post(index as u64, &[segment])
+                        .map_err(|source| Error::Post {
+                            operation: plan.operation,
+                            size: plan.size,
+                            host: side.host,
+                            source,
+                        })?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Builder<'a> {
+    fn new(spec: &'a PerfSpec, plan: &'a Plan) -> Result<Self, Error> {
+        let hosts = hosts(spec.topology);
+        let mut config = match is_functional(&spec.preset) {
+            true => WorldConfig::functional(hosts),
+            false => WorldConfig::timed(spec.preset.clone(), hosts),
+        };
+        config.seed = spec.seed;
+        match spec.switched {
+            Some(true) => config.topology = world::Topology::Switch,
+            Some(false) => config.topology = world::Topology::Cable,
+            None => {}
+        }
+        let world = World::new(&config)?;
+        let nodes = (0..hosts).map(|host| Node::new(&world, spec, plan, host));
+        Ok(Self {
+            nodes: nodes.collect::<Result<_, _>>()?,
+            psn: Random::new(spec.seed, PSN_STREAM),
+            spec,
+            plan,
+            world,
+        })
+    }
+
+    /// Thread `t` of each client is connected with a thread of the server, the last host.
+    fn clients_and_servers(&mut self) -> Result<(Vec<Side>, Vec<Side>), Error> {
+        let server = self.nodes.len() - 1;
+        let clients = match self.spec.topology {
+            Topology::Loopback => 1,
+            _ => server,
+        };
+        let mut pairs = (Vec::new(), Vec::new());
+        for host in 0..clients {
+            let qps = self.plan.threads / self.spec.sharing.threads_per_qp.min(self.plan.threads);
+            for thread in 0..qps {
+                let mut client = self.side(host, thread, true)?;
+                let there = host as u32 * self.plan.threads + thread;
+                let mut target = self.side(server, there, false)?;
+                for index in 0..client.endpoints.len() {
+                    self.join(&mut client, index, &mut target, index)?;
+                }
+                pairs.0.push(client);
+                pairs.1.push(target);
+            }
+        }
+        Ok(pairs)
+    }
+
+    /// Thread `t` of each host is connected with thread `t` of each other.
+    fn all_to_all(&mut self) -> Result<Vec<Side>, Error> {
+        let hosts = self.nodes.len();
+        let threads = self.plan.threads as usize;
+        let mut sides = Vec::new();
+        for host in 0..hosts {
+            for thread in 0..threads {
+                sides.push(Some(self.side(host, thread as u32, true)?));
+            }
+        }
+        let per_peer = self.plan.qps_per_thread as usize / hosts;
+        for thread in 0..threads {
+            for (a, b) in (0..hosts).flat_map(|a| (0..a).map(move |b| (a, b))) {
+                let (one, other) = (a * threads + thread, b * threads + thread);
+                let taken = sides[one].take().zip(sides[other].take());
+                let Some((mut first, mut second)) = taken else {
+                    continue;
+                };
+                for machine in 0..per_peer {
+                    let (to, from) = (machine * hosts + b, machine * hosts + a);
+                    self.join(&mut first, to, &mut second, from)?;
+                }
+                sides[one] = Some(first);
+                sides[other] = Some(second);
+            }
+        }
+        Ok(sides.into_iter().flatten().collect())
+    }
+
+    /// Queues and memory of a thread, not connected yet.
+    fn side(&mut self, host: usize, thread: u32, is_client: bool) -> Result<Side, Error> {
+        let (plan, workload) = (self.plan, self.spec.workload);
+        let depth = plan.depth * self.spec.sharing.threads_per_qp;
+        let qps = plan.qps_per_thread;
+        let device = Arc::clone(&self.nodes[host].device);
+        let most = device.capabilities().max_cqe;
+        let own_cqs = workload == Workload::Window;
+        let send_entries = if own_cqs { depth } else { depth * qps };
+        let receive_entries = match plan.has_receives() {
+            true => plan.receive_depth * qps,
+            false => 1,
+        };
+        let send_cq = completion_queue(&device, send_entries.min(most))?;
+        let receive_cq = completion_queue(&device, receive_entries.min(most))?;
+        let regions = self.regions(host, is_client)?;
+        let mut endpoints = Vec::new();
+        for index in 0..qps {
+            let cq = match own_cqs && index > 0 {
+                true => completion_queue(&device, send_entries.min(most))?,
+                false => Arc::clone(&send_cq),
+            };
+            let qp = queue_pair(&self.nodes[host].pd, plan, depth, &cq, &receive_cq)?;
+            endpoints.push(self.endpoint(host, thread, (index, is_client), qp, cq));
+        }
+        Ok(Side {
+            host,
+            thread,
+            endpoints,
+            send_cq,
+            receive_cq,
+            regions,
+        })
+    }
+
+    fn endpoint(
+        &mut self,
+        host: usize,
+        thread: u32,
+        (index, is_client): (u32, bool),
+        qp: Arc<QueuePair>,
+        send_cq: Arc<CompletionQueue>,
+    ) -> Endpoint {
+        let stride = self.stride();
+        let (qps, index) = (u64::from(self.plan.qps_per_thread), u64::from(index));
+        let (local_base, receive_base) = match self.spec.workload {
+            Workload::Perftest => (index * stride, (qps + index) * stride + self.headroom()),
+            Workload::Batch => (u64::from(thread) * self.batch_bytes(), 0),
+            Workload::Window => (0, 0),
+        };
+        Endpoint {
+            qp,
+            send_cq,
+            psn: self.psn.below(PSN_END) as u32,
+            local_base,
+            receive_base,
+            remote_base: 0,
+            remote: Rc::from([]),
+            datagram: None,
+            is_alone: true,
+            locks: Locks {
+                qp: None,
+                doorbell: match is_client || self.plan.bidirectional {
+                    true => self.nodes[host].doorbell(),
+                    false => None,
+                },
+            },
+        }
+    }
+
+    /// Bytes between the buffers of two QPs.
+    fn stride(&self) -> u64 {
+        buffer_bytes(self.plan.size.into()) + self.headroom()
+    }
+
+    /// What a datagram's GRH needs.
+    fn headroom(&self) -> u64 {
+        match self.plan.service {
+            Service::Ud => LINE,
+            _ => 0,
+        }
+    }
+
+    /// Local buffers of a thread of `Batch`.
+    fn batch_bytes(&self) -> u64 {
+        BATCH_BUFFERS.max(self.plan.depth.into()) * u64::from(self.plan.size).max(LINE)
+    }
+
+    fn regions(&mut self, host: usize, is_client: bool) -> Result<Vec<Region>, Error> {
+        let (plan, spec) = (self.plan, self.spec);
+        let pd = Arc::clone(&self.nodes[host].pd);
+        if plan.is_atomic() && spec.atomics.device_memory && !is_client {
+            let length = match spec.atomics.one_address {
+                true => LINE,
+                false => PAGE,
+            };
+            return Ok(vec![Region::of_card(&pd, length)?]);
+        }
+        let length = match spec.workload {
+            Workload::Perftest => 2 * u64::from(plan.qps_per_thread) * self.stride(),
+            Workload::Window => spec.region_bytes.unwrap_or(WINDOW_REGION),
+            Workload::Batch => {
+                let length = match is_client {
+                    true => self.batch_bytes() * u64::from(plan.threads),
+                    false => spec.region_bytes.unwrap_or(BATCH_REGION),
+                };
+                let page_size = spec.page_size;
+                let region = self.nodes[host].shared_region(is_client, length, page_size)?;
+                return Ok(vec![region]);
+            }
+        };
+        (0..plan.regions_per_thread)
+            .map(|_| Region::new(&pd, length, spec.page_size))
+            .collect()
+    }
+
+    /// Connects QP `here` of one thread with QP `there` of another.
+    fn join(
+        &self,
+        first: &mut Side,
+        here: usize,
+        second: &mut Side,
+        there: usize,
+    ) -> Result<(), Error> {
+        self.aim(first, here, second, there)?;
+        self.aim(second, there, first, here)
+    }
+
+    fn aim(&self, from: &mut Side, here: usize, to: &Side, there: usize) -> Result<(), Error> {
+        let target = &to.endpoints[there];
+        let peer = Peer {
+            path: self.world.path(to.host),
+            qpn: target.qp.number(),
+            psn: target.psn,
+        };
+        let remote: Rc<[RemoteRegion]> = to.regions.iter().map(Region::remote).collect();
+        let is_card = to.regions.iter().any(|region| region.buffer.is_none());
+        let base = match self.spec.atomics.one_address && self.plan.is_atomic() || is_card {
+            true => 0,
+            false => target.receive_base,
+        };
+        let endpoint = &mut from.endpoints[here];
+        connect(&endpoint.qp, endpoint.psn, &peer, self.plan).map_err(Error::driver("QP"))?;
+        endpoint.remote = remote;
+        endpoint.remote_base = base;
+        endpoint.is_alone = false;
+        if self.plan.service == Service::Ud {
+            endpoint.datagram = Some((peer.path, peer.qpn));
+        }
+        Ok(())
+    }
+
+    /// Gives each QP to `threads_per_qp` threads, with locks.
+    fn share(&self, owners: Vec<Side>) -> (Vec<Side>, Vec<Option<Rc<SpinLock>>>) {
+        let mut sides = Vec::new();
+        let mut cq_locks = Vec::new();
+        let threads = self.spec.sharing.threads_per_qp.min(self.plan.threads);
+        for (group, owner) in (0..).zip(owners) {
+            let cq_lock = Rc::new(SpinLock::default());
+            let qp_lock = Rc::new(SpinLock::default());
+            for member in 0..threads {
+                let thread = group * threads + member;
+                let endpoints = owner.endpoints.iter().map(|endpoint| Endpoint {
+                    qp: Arc::clone(&endpoint.qp),
+                    send_cq: Arc::clone(&endpoint.send_cq),
+                    remote: Rc::clone(&endpoint.remote),
+                    local_base: u64::from(thread) * self.batch_bytes(),
+                    locks: Locks {
+                        qp: Some(Rc::clone(&qp_lock)),
+                        doorbell: endpoint.locks.doorbell.clone(),
+                    },
+                    ..*endpoint
+                });
+                sides.push(Side {
+                    thread,
+                    endpoints: endpoints.collect(),
+                    send_cq: Arc::clone(&owner.send_cq),
+                    receive_cq: Arc::clone(&owner.receive_cq),
+                    regions: owner.regions.clone(),
+                    host: owner.host,
+                });
+                cq_locks.push(Some(Rc::clone(&cq_lock)));
+            }
+        }
+        (sides, cq_locks)
+    }
+}
+
+impl Node {
+    fn new(world: &World, spec: &PerfSpec, plan: &Plan, host: usize) -> Result<Self, Error> {
+        let device = world.open(host)?;
+        let pd = device
+            .alloc_pd()
+            .map_err(Error::driver("protection domain"))?;
+        let count = spec
+            .sharing
+            .doorbells
+            .unwrap_or(spec.preset.host.doorbells)
+            .max(1);
+        let threads = spec.threads / spec.sharing.threads_per_qp.min(spec.threads);
+        let shape = (count, threads, plan.qps_per_thread);
+        let lock = |number| is_shared(number, shape).then(|| Rc::new(SpinLock::default()));
+        Ok(Self {
+            device,
+            pd,
+            doorbells: (0..count).map(lock).collect(),
+            next_doorbell: 0,
+            regions: [None, None],
+        })
+    }
+
+    /// The doorbell of the next QP.
+    fn doorbell(&mut self) -> Option<Rc<SpinLock>> {
+        let number = self.next_doorbell;
+        self.next_doorbell = (number + 1) % self.doorbells.len();
+        self.doorbells[number].clone()
+    }
+
+    /// The region of all clients of the host, or of all servers, made for the first of them.
+    fn shared_region(
+        &mut self,
+        is_client: bool,
+        length: u64,
+        page_size: PageSize,
+    ) -> Result<Region, Error> {
+        let place = &mut self.regions[usize::from(is_client)];
+        if let Some(region) = place {
+            return Ok(region.clone());
+        }
+        let region = Region::new(&self.pd, length, page_size)?;
+        *place = Some(region.clone());
+        Ok(region)
+    }
+}
+
+/// Whether several threads use doorbell `number` of `count`, when each of `threads` has `qps` QPs
+/// that take the doorbells in turn.
+fn is_shared(number: u32, (count, threads, qps): (u32, u32, u32)) -> bool {
+    let total = threads * qps;
+    if number >= total {
+        return false;
+    }
+    let last = number + (total - 1 - number) / count * count;
+    number / qps != last / qps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doorbells_that_threads_share() {
+        assert!((0..16).all(|number| !is_shared(number, (16, 16, 1))));
+        let shared = |shape| (0..16).filter(|n| is_shared(*n, shape)).count();
+        assert_eq!(shared((16, 24, 1)), 8);
+        assert_eq!(shared((16, 96, 1)), 16);
+        assert_eq!(shared((16, 1, 64)), 0, "one thread");
+        assert_eq!(shared((16, 2, 16)), 16);
+        assert_eq!(shared((16, 2, 8)), 0);
+    }
+}

@@ -1,0 +1,211 @@
+//! What one simulated thread has: queue pairs, completion queues, memory.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use ferroce_driver::{
+    AddressVector, CompletionQueue, CompletionQueueConfig, DataSegment, Destination, Device,
+    ProtectionDomain, Qpn, QueuePair, QueuePairConfig, ReceiveSource, RemoteAddress, SendData,
+    SendOperation, SendRequest, Service as DriverService,
+};
+
+use crate::perf::connect::Q_KEY;
+use crate::perf::error::Error;
+use crate::perf::plan::Plan;
+use crate::perf::processor::Locks;
+use crate::perf::region::{Region, RemoteRegion, place_of};
+use crate::perf::spec::{Operation, Service};
+
+/// What fetch and add adds, and compare and swap writes (`ATOMIC_ADD_VALUE`, `ATOMIC_SWAP_VALUE`).
+const ADDEND: u64 = 1;
+
+/// A QP of a thread.
+pub struct Endpoint {
+    /// The QP.
+    pub qp: Arc<QueuePair>,
+    /// CQ of its send queue.
+    pub send_cq: Arc<CompletionQueue>,
+    /// First PSN.
+    pub psn: u32,
+    /// Where its messages begin in the thread's regions, and in those of the peer.
+    pub local_base: u64,
+    /// Where received messages begin in the thread's regions.
+    pub receive_base: u64,
+    /// Where it aims.
+    pub remote_base: u64,
+    /// Regions of the peer.
+    pub remote: Rc<[RemoteRegion]>,
+    /// UD: to whom.
+    pub datagram: Option<(AddressVector, Qpn)>,
+    /// Nobody is at the other end.
+    pub is_alone: bool,
+    /// Locks that other threads want, too.
+    pub locks: Locks,
+}
+
+/// What one thread has.
+pub struct Side {
+    /// Its host.
+    pub host: usize,
+    /// Its number on the host.
+    pub thread: u32,
+    /// Its QPs.
+    pub endpoints: Vec<Endpoint>,
+    /// CQ of the send queues, of the first if each has its own.
+    pub send_cq: Arc<CompletionQueue>,
+    /// CQ of the receives.
+    pub receive_cq: Arc<CompletionQueue>,
+    /// Its memory.
+    pub regions: Vec<Region>,
+}
+
+impl Endpoint {
+    /// The operation of a message at `remote`.
+    fn operation(&self, operation: Operation, remote: RemoteAddress) -> SendOperation {
+        match operation {
+            Operation::Write => SendOperation::RdmaWrite(remote),
+            Operation::Read => SendOperation::RdmaRead(remote),
+            Operation::Send => SendOperation::Send,
+            Operation::FetchAdd => SendOperation::FetchAdd {
+                remote,
+                add: ADDEND,
+            },
+            Operation::CompareSwap => SendOperation::CompareSwap {
+                remote,
+                compare: 0,
+                swap: ADDEND,
+            },
+        }
+    }
+}
+
+/// Where a message is and where it goes.
+#[derive(Debug, Clone, Copy)]
+pub struct Message {
+    /// Local memory.
+    pub segment: DataSegment,
+    /// The peer's.
+    pub remote: RemoteAddress,
+}
+
+impl Side {
+    /// Message number `count` of QP `index`, in perftest's order of addresses. Memory regions are
+    /// used in turn.
+    #[inline]
+    pub fn message(&self, plan: &Plan, index: usize, count: u64) -> Message {
+        let endpoint = &self.endpoints[index];
+        let place = place_of(plan.size.into(), count);
+        let local = &self.regions[count as usize % self.regions.len()];
+        let remote = &endpoint.remote[count as usize % endpoint.remote.len()];
+        Message {
+            segment: local.segment(endpoint.local_base + place, plan.size),
+            remote: remote.at(endpoint.remote_base + place),
+        }
+    }
+
+    /// Receive number `count` of QP `index`.
+    #[inline]
+    pub fn receive(&self, plan: &Plan, index: usize, count: u64) -> DataSegment {
+        let place = self.endpoints[index].receive_base + place_of(plan.size.into(), count);
+        let region = &self.regions[count as usize % self.regions.len()];
+        match plan.service {
+            Service::Ud => {
+                let grh = crate::perf::region::GRH;
+                region.segment(place - grh, plan.size + grh as u32)
+            }
+            _ => region.segment(place, plan.size),
+        }
+    }
+
+    /// Calls `post` with the work request of a message.
+    pub fn request<'a>(
+        &'a self,
+        plan: &Plan,
+        index: usize,
+        message: &'a Message,
+        data: SendData<'a>,
+        signaled: bool,
+    ) -> SendRequest<'a> {
+        let endpoint = &self.endpoints[index];
+        let destination = match &endpoint.datagram {
+            Some((path, qpn)) => Destination::Datagram {
+                path,
+                qpn: *qpn,
+                q_key: Q_KEY,
+            },
+            None => Destination::Connected,
+        };
+        SendRequest {
+            wr_id: index as u64,
+            operation: endpoint.operation(plan.operation, message.remote),
+            destination,
+            signaled,
+            solicited: false,
+            fence: false,
+            data,
+        }
+    }
+
+    /// The bytes at `segment`, which lies in the thread's memory.
+    pub fn bytes(&self, segment: &DataSegment) -> Vec<u8> {
+        let buffers = self
+            .regions
+            .iter()
+            .filter_map(|region| region.buffer.as_ref());
+        for buffer in buffers {
+            let place = segment.address.wrapping_sub(buffer.address() as u64) as usize;
+            if place < buffer.length() {
+                return buffer.copy(place, segment.length as usize);
+            }
+        }
+        vec![0; segment.length as usize]
+    }
+}
+
+/// A CQ of `entries` entries.
+///
+/// # Errors
+/// [`Error::Driver`].
+pub fn completion_queue(device: &Arc<Device>, entries: u32) -> Result<Arc<CompletionQueue>, Error> {
+    let config = CompletionQueueConfig {
+        entries,
+        ..CompletionQueueConfig::default()
+    };
+    CompletionQueue::create(device, config).map_err(Error::driver("completion queue"))
+}
+
+/// A QP for `depth` sends outstanding.
+///
+/// # Errors
+/// [`Error::Driver`].
+pub fn queue_pair(
+    pd: &Arc<ProtectionDomain>,
+    plan: &Plan,
+    depth: u32,
+    send_cq: &Arc<CompletionQueue>,
+    receive_cq: &Arc<CompletionQueue>,
+) -> Result<Arc<QueuePair>, Error> {
+    let service = match plan.service {
+        Service::Rc => DriverService::ReliableConnected,
+        Service::Uc => DriverService::UnreliableConnected,
+        Service::Ud => DriverService::UnreliableDatagram,
+    };
+    let max_wr = match plan.has_receives() {
+        true => plan.receive_depth,
+        false => 1,
+    };
+    let config = QueuePairConfig {
+        service,
+        send_cq: Arc::clone(send_cq),
+        receive: ReceiveSource::Own {
+            cq: Arc::clone(receive_cq),
+            max_wr,
+            max_sge: 1,
+        },
+        max_send_wr: depth,
+        max_send_sge: 1,
+        max_inline_data: plan.inline_limit,
+        signal_all: false,
+    };
+    QueuePair::create(pd, &config).map_err(Error::driver("queue pair"))
+}

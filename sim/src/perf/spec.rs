@@ -1,0 +1,253 @@
+//! What is measured.
+
+use ferroce_model::preset::Preset;
+
+/// The verb that is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// RDMA WRITE.
+    Write,
+    /// RDMA READ.
+    Read,
+    /// SEND to posted receives.
+    Send,
+    /// Fetch and add of eight bytes.
+    FetchAdd,
+    /// Compare and swap of eight bytes.
+    CompareSwap,
+}
+
+/// What is measured of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Test {
+    /// Bandwidth and message rate, `ib_*_bw`.
+    Bandwidth,
+    /// Latency, `ib_*_lat`.
+    Latency,
+}
+
+/// Transport service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Service {
+    /// Reliable connection.
+    Rc,
+    /// Unreliable connection.
+    Uc,
+    /// Unreliable datagram.
+    Ud,
+}
+
+impl Service {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rc => "RC",
+            Self::Uc => "UC",
+            Self::Ud => "UD",
+        }
+    }
+}
+
+/// How many messages each QP sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Iterations {
+    /// So many.
+    Exactly(u64),
+    /// At most so many; a bandwidth test ends when the rate does not change any more.
+    UntilSteady(u64),
+}
+
+/// What backs the memory regions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PageSize {
+    /// 4 KiB pages.
+    Small,
+    /// 2 MiB pages.
+    Huge2M,
+    /// 1 GiB pages.
+    Huge1G,
+    /// One physically contiguous piece: no translation at all.
+    Physical,
+}
+
+/// Which hosts there are, and who sends to whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Topology {
+    /// A client and a server.
+    Pair,
+    /// So many clients and one server.
+    Clients(u32),
+    /// So many hosts; each sends to all others. A thread has `virtual_machines` QPs to each.
+    AllToAll {
+        /// Hosts.
+        hosts: u32,
+        /// QPs of a thread to each host.
+        virtual_machines: u32,
+    },
+    /// One host whose QPs are connected to each other.
+    Loopback,
+}
+
+/// How a thread goes through its work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Workload {
+    /// As perftest: fills the send queues, polls a batch, fills again. Addresses cycle through a
+    /// buffer of 4 KiB.
+    Perftest,
+    /// Posts `depth` work requests, each with its doorbell and signaled, waits for all of them,
+    /// posts again; addresses are random in a large region.
+    Batch,
+    /// Keeps a window of `depth` work requests: waits for the oldest, posts another to a random QP
+    /// and a random address of a region of 2 MiB.
+    Window,
+}
+
+impl Workload {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Perftest => "perftest",
+            Self::Batch => "batch",
+            Self::Window => "window",
+        }
+    }
+}
+
+/// What threads share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sharing {
+    /// Threads that share a QP and its CQ; 1: each has its own. (Only [`Workload::Batch`].)
+    pub threads_per_qp: u32,
+    /// Doorbells of the program, which its QPs use in turn; `None`: what the preset says
+    /// (`host.doorbells`).
+    pub doorbells: Option<u32>,
+}
+
+impl Default for Sharing {
+    fn default() -> Self {
+        Self {
+            threads_per_qp: 1,
+            doorbells: None,
+        }
+    }
+}
+
+/// Where atomics go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Atomics {
+    /// All to one address, instead of one after the other.
+    pub one_address: bool,
+    /// To the memory of the card, instead of the host's.
+    pub device_memory: bool,
+}
+
+/// What is measured, completely. [`PerfSpec::new`] is what perftest does without options.
+#[derive(Debug, Clone)]
+pub struct PerfSpec {
+    /// Cards, hosts and links.
+    pub preset: Preset,
+    /// The verb.
+    pub operation: Operation,
+    /// Bandwidth or latency.
+    pub test: Test,
+    /// Bytes of a message, one row each.
+    pub sizes: Vec<u32>,
+    /// These are perftest's `-a`: CQ moderation stays whatever the size.
+    pub all_sizes: bool,
+    /// Messages of each QP.
+    pub iterations: Iterations,
+    /// Transport service.
+    pub service: Service,
+    /// QPs of each client host, over all threads.
+    pub qps: u32,
+    /// Memory regions of each side, over which the messages go in turn.
+    pub memory_regions: u32,
+    /// Their pages.
+    pub page_size: PageSize,
+    /// Threads of each client host.
+    pub threads: u32,
+    /// Send work requests outstanding per QP (`Perftest`) or thread (`Batch`, `Window`); `None`:
+    /// 128 for bandwidth, 1 for latency.
+    pub depth: Option<u32>,
+    /// Receive work requests per QP; `None`: 512.
+    pub receive_depth: Option<u32>,
+    /// Payload up to which messages are inline; `None`: 0 for bandwidth; 220 (WRITE), 236 (SEND) or
+    /// 188 (SEND over UD) for latency, and never more than the preset has.
+    pub inline_bytes: Option<u32>,
+    /// Every so many work requests ask for a completion; `None`: as perftest.
+    pub signal_every: Option<u32>,
+    /// Both sides send.
+    pub bidirectional: bool,
+    /// Path MTU; `None`: the preset's.
+    pub mtu_bytes: Option<u32>,
+    /// Outstanding READs and atomics of a QP; `None`: the preset's.
+    pub outstanding_reads: Option<u32>,
+    /// Hosts.
+    pub topology: Topology,
+    /// A switch between them; `None`: what the preset says.
+    pub switched: Option<bool>,
+    /// How a thread goes through its work.
+    pub workload: Workload,
+    /// Bytes of the region at which `Batch` and `Window` aim; `None`: 1 GiB of each host, 2 MiB of
+    /// each thread.
+    pub region_bytes: Option<u64>,
+    /// What threads share.
+    pub sharing: Sharing,
+    /// Where atomics go.
+    pub atomics: Atomics,
+    /// Seed of everything that is random.
+    pub seed: u64,
+}
+
+impl PerfSpec {
+    /// What perftest does without options: one size, one QP, one thread.
+    pub fn new(preset: Preset, operation: Operation, test: Test) -> Self {
+        let size = match (operation, test) {
+            (Operation::FetchAdd | Operation::CompareSwap, _) => 8,
+            (_, Test::Bandwidth) => 65_536,
+            (_, Test::Latency) => 2,
+        };
+        let iterations = match (operation, test) {
+            (Operation::Write, Test::Bandwidth) => 5000,
+            _ => 1000,
+        };
+        Self {
+            preset,
+            operation,
+            test,
+            sizes: vec![size],
+            all_sizes: false,
+            iterations: Iterations::Exactly(iterations),
+            service: Service::Rc,
+            qps: 1,
+            memory_regions: 1,
+            page_size: PageSize::Small,
+            threads: 1,
+            depth: None,
+            receive_depth: None,
+            inline_bytes: None,
+            signal_every: None,
+            bidirectional: false,
+            mtu_bytes: None,
+            outstanding_reads: None,
+            topology: Topology::Pair,
+            switched: None,
+            workload: Workload::Perftest,
+            region_bytes: None,
+            sharing: Sharing::default(),
+            atomics: Atomics::default(),
+            seed: 1,
+        }
+    }
+
+    /// All powers of two from 2 B to 8 MiB, perftest's `-a`.
+    pub fn all_sizes(mut self) -> Self {
+        let log_last = match self.service {
+            Service::Ud => 12,
+            _ => 23,
+        };
+        self.sizes = (1..=log_last).map(|log| 1 << log).collect();
+        self.all_sizes = true;
+        self
+    }
+}

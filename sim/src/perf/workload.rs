@@ -1,0 +1,140 @@
+//! The loops that threads run.
+//!
+//! - [`bandwidth`], [`receive`], [`duplex`]: `run_iter_bw`, `run_iter_bw_server` and `run_iter_bi` of
+//!   perftest 4.5.
+//! - [`latency`]: `run_iter_lat_write`, `run_iter_lat` and `run_iter_lat_send`.
+//! - [`batch`]: SMART's loop. [`window`]: FaSST's.
+
+pub mod bandwidth;
+pub mod batch;
+pub mod duplex;
+pub mod latency;
+pub mod receive;
+pub mod window;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use ferroce_driver::{CompletionStatus, SendData, WorkCompletion};
+
+use crate::perf::error::Error;
+use crate::perf::plan::Plan;
+use crate::perf::processor::Core;
+use crate::perf::side::{Message, Side};
+use crate::perf::statistics::Timeline;
+
+/// Completions that a loop of bandwidth tests takes at once (`CTX_POLL_BATCH`).
+pub const POLL_BATCH: usize = 16;
+
+/// A thread, and what it has to do.
+pub struct Job {
+    /// The processor.
+    pub core: Rc<Core>,
+    /// Queues and memory.
+    pub side: Rc<Side>,
+    /// What to do.
+    pub plan: Rc<Plan>,
+    /// What is known of it.
+    pub record: Rc<Record>,
+}
+
+/// What is known of a thread's loop.
+#[derive(Debug, Default)]
+pub struct Record {
+    /// When it did what.
+    pub timeline: RefCell<Timeline>,
+    /// It has ended before all its iterations.
+    pub ended_early: Cell<bool>,
+}
+
+impl Job {
+    /// Posts message number `count` of QP `index`.
+    pub async fn post(&self, index: usize, count: u64, signaled: bool) -> Result<(), Error> {
+        let message = self.side.message(&self.plan, index, count);
+        self.post_message(index, &message, signaled).await
+    }
+
+    /// Posts a message on QP `index`.
+    pub async fn post_message(
+        &self,
+        index: usize,
+        message: &Message,
+        signaled: bool,
+    ) -> Result<(), Error> {
+        self.post_marked(index, message, signaled, index as u64)
+            .await
+    }
+
+    /// Posts a message on QP `index` with a `wr_id`.
+    pub async fn post_marked(
+        &self,
+        index: usize,
+        message: &Message,
+        signaled: bool,
+        wr_id: u64,
+    ) -> Result<(), Error> {
+        let (plan, side) = (&*self.plan, &*self.side);
+        let endpoint = &side.endpoints[index];
+        let place = (&*endpoint.qp, &endpoint.locks);
+        let posted = if plan.is_inline() {
+            let bytes = side.bytes(&message.segment);
+            let pieces = [&bytes[..]];
+            let data = SendData::Inline(&pieces);
+            let mut request = side.request(plan, index, message, data, signaled);
+            request.wr_id = wr_id;
+            let length = u64::from(plan.size);
+            self.core
+                .post_send(place, &request, length, plan.size)
+                .await
+        } else {
+            let segments = [message.segment];
+            let data = SendData::ScatterGather(&segments);
+            let mut request = side.request(plan, index, message, data, signaled);
+            request.wr_id = wr_id;
+            self.core.post_send(place, &request, 0, plan.size).await
+        };
+        posted.map_err(|source| self.post_error(source))
+    }
+
+    fn post_error(&self, source: ferroce_driver::PostError) -> Error {
+        Error::Post {
+            operation: self.plan.operation,
+            size: self.plan.size,
+            host: self.side.host,
+            source,
+        }
+    }
+
+    /// Posts receive number `count` of QP `index` again.
+    pub async fn post_receive(&self, index: usize, count: u64) -> Result<(), Error> {
+        let segment = self.side.receive(&self.plan, index, count);
+        let qp = &self.side.endpoints[index].qp;
+        let posted = self.core.post_receive(qp, index as u64, segment).await;
+        posted.map_err(|source| self.post_error(source))
+    }
+
+    /// Fails unless the work request did not.
+    pub fn check(&self, failed: Option<WorkCompletion>) -> Result<(), Error> {
+        failed.map_or(Ok(()), |completion| {
+            Err(Error::Completion {
+                operation: self.plan.operation,
+                size: self.plan.size,
+                host: self.side.host,
+                qpn: completion.qpn.0,
+                status: completion.status,
+            })
+        })
+    }
+
+    /// Now, in picoseconds.
+    pub fn now_ps(&self) -> u64 {
+        self.core.now().as_ps()
+    }
+}
+
+/// Remembers the first completion with an error.
+pub fn note_failure(failed: &mut Option<WorkCompletion>, completion: &WorkCompletion) {
+    if completion.status != CompletionStatus::Success && failed.is_none() {
+        *failed = Some(*completion);
+    }
+}

@@ -1,0 +1,147 @@
+//! SMART's loop (ASPLOS 2024, `test_rdma`): posts a batch of work requests, each with its doorbell
+//! and signaled, waits for all of them, posts the next. Threads may share a QP and its CQ: who
+//! finds completions of another thread credits them to it.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use crate::perf::error::Error;
+use crate::perf::lock::SpinLock;
+use crate::perf::side::Message;
+use crate::perf::workload::{Job, POLL_BATCH, note_failure};
+
+/// A goal that all threads work for.
+#[derive(Debug)]
+pub struct Goal {
+    /// Messages from which on time counts, and with which it ends.
+    warm: u64,
+    end: u64,
+    completed: Cell<u64>,
+    /// When `warm` messages had completed, and how many then, exactly.
+    started: Cell<Option<(u64, u64)>>,
+    ended: Cell<Option<(u64, u64)>>,
+    /// Completions found, by thread.
+    credits: RefCell<Vec<u64>>,
+}
+
+/// A quarter of the messages go before time counts.
+const WARM_PART: u64 = 4;
+
+impl Goal {
+    /// `messages`, in which `threads` have a part.
+    pub fn new(messages: u64, threads: usize) -> Rc<Self> {
+        Rc::new(Self {
+            warm: messages / WARM_PART,
+            end: messages,
+            completed: Cell::new(0),
+            started: Cell::new(None),
+            ended: Cell::new(None),
+            credits: RefCell::new(vec![0; threads]),
+        })
+    }
+
+    /// `count` more have completed.
+    pub fn add(&self, count: u64, now_ps: u64) {
+        let completed = self.completed.get() + count;
+        self.completed.set(completed);
+        if completed >= self.warm && self.started.get().is_none() {
+            self.started.set(Some((completed, now_ps)));
+        }
+        if completed >= self.end && self.ended.get().is_none() {
+            self.ended.set(Some((completed, now_ps)));
+        }
+    }
+
+    /// Nothing more is to be posted.
+    pub fn is_reached(&self) -> bool {
+        self.ended.get().is_some()
+    }
+
+    /// Messages and picoseconds between warm and done.
+    pub fn figures(&self) -> Option<(u64, u64)> {
+        let (start, end) = self.started.get().zip(self.ended.get())?;
+        Some((end.0 - start.0, end.1 - start.1))
+    }
+}
+
+/// Works until the goal is reached; `number` is the thread's among all that have a part in it.
+///
+/// # Errors
+/// [`Error::Post`], [`Error::Completion`].
+pub async fn run(
+    job: &Job,
+    goal: &Goal,
+    number: usize,
+    cq_lock: Option<&Rc<SpinLock>>,
+) -> Result<(), Error> {
+    let depth = u64::from(job.plan.depth);
+    let mut posted = 0;
+    while !goal.is_reached() {
+        for slot in 0..depth {
+            let message = aim(job, slot);
+            let index = slot as usize % job.side.endpoints.len();
+            job.post_marked(index, &message, true, number as u64)
+                .await?;
+        }
+        posted += depth;
+        while goal.credits.borrow()[number] < posted {
+            take(job, goal, cq_lock).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Looks once for completions, whosoever they are.
+async fn take(job: &Job, goal: &Goal, lock: Option<&Rc<SpinLock>>) -> Result<(), Error> {
+    let cq = &job.side.send_cq;
+    let mut failed = None;
+    job.core.acquire(lock).await;
+    let count = job
+        .core
+        .poll(cq, POLL_BATCH, |completion| {
+            note_failure(&mut failed, &completion);
+            goal.credits.borrow_mut()[completion.wr_id as usize] += 1;
+        })
+        .await;
+    job.core.release(lock);
+    job.check(failed)?;
+    goal.add(count as u64, job.now_ps());
+    if count == 0 && lock.is_none() {
+        job.core.wait_for_completion(&[cq]).await;
+    }
+    Ok(())
+}
+
+/// A random place in the thread's part of the region.
+fn aim(job: &Job, slot: u64) -> Message {
+    let size = u64::from(job.plan.size);
+    let endpoint = &job.side.endpoints[0];
+    let remote = &endpoint.remote[0];
+    let part = remote.length / u64::from(job.plan.threads);
+    let start = part * u64::from(job.side.thread);
+    let place = start + job.core.random().below((part / size).max(1)) * size;
+    Message {
+        segment: job.side.regions[0]
+            .segment(endpoint.local_base + slot * size.max(64), size as u32),
+        remote: remote.at(place.min(remote.length - size)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_counts_between_warm_and_done() {
+        let goal = Goal::new(100, 1);
+        goal.add(20, 1000);
+        assert_eq!(goal.figures(), None);
+        goal.add(8, 2000);
+        goal.add(70, 3000);
+        assert!(!goal.is_reached());
+        goal.add(5, 4000);
+        assert!(goal.is_reached());
+        goal.add(5, 9000);
+        assert_eq!(goal.figures(), Some((75, 2000)));
+    }
+}
