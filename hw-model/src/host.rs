@@ -120,6 +120,12 @@ pub trait Host {
     /// The host must not call back into the NIC from here.
     fn interrupt(&mut self, order: WriteOrder, vector: u16);
 
+    /// When the link will have taken all posted writes that it was given so far: the card keeps
+    /// what it receives until then, and takes no more when it has enough.
+    fn posted_until(&self) -> Instant {
+        Instant::ZERO
+    }
+
     /// Takes the next doorbell write that has landed, in no particular order between slots.
     fn next_doorbell(&mut self) -> Option<Doorbell>;
 

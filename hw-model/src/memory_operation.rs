@@ -216,7 +216,7 @@ fn take_shared<H: Host>(
     srqn: u32,
     blocks: &mut MemoryBlocks<'_, '_, H>,
 ) -> MemoryAnswer {
-    match blocks.srqs.take(srqn, blocks.dma) {
+    match blocks.srqs.take(srqn, blocks.receive_fetch, blocks.dma) {
         Ok(taken) => {
             blocks.dma.counters.add(Counter::receive_wqes, 1);
             if taken.reached_limit {

@@ -93,6 +93,8 @@ pub struct Nic<P: Port, T: Timing = Functional> {
     pub(crate) egress_blocked: bool,
     /// A processing unit has packets that were not made into frames yet.
     pub(crate) outbound_waits: bool,
+    /// Until then packets stay in the receive buffer: the host is slow to take what they bring.
+    pub(crate) receive_resumes_at: Instant,
     /// Registers or commands were handled in this turn.
     pub(crate) runs_registers: bool,
     /// When the next item is delivered, as of the last turn; of a timed NIC only.
@@ -145,6 +147,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
             stalled: false,
             egress_blocked: false,
             outbound_waits: false,
+            receive_resumes_at: Instant::ZERO,
             runs_registers: false,
             next: None,
             config,
@@ -206,7 +209,9 @@ impl<P: Port, T: Timing> Nic<P, T> {
     /// When the next item is delivered on an edge, or a block may go on.
     fn next_delivery(&self) -> Option<Instant> {
         let edges = [
-            self.inbound.next_delivery(),
+            self.inbound
+                .next_delivery()
+                .map(|ready| ready.max(self.receive_resumes_at)),
             self.fetch.next_delivery(),
             self.completion_edge
                 .next_delivery()
@@ -220,7 +225,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
 
     /// When the next processing unit may go on that has something to send.
     fn next_unit_turn(&self) -> Option<Instant> {
-        if self.egress_blocked || self.scheduler.is_idle() && !self.outbound_waits {
+        if self.stalled || self.egress_blocked || self.scheduler.is_idle() && !self.outbound_waits {
             return None;
         }
         let waits = |unit: &&ProcessingUnit| {

@@ -14,8 +14,11 @@ use crate::work_queue::ReceiveFetch;
 use ferroce_spec::context::AddressEntry;
 use ferroce_spec::counter::Counter;
 use ferroce_spec::register::FatalSyndrome;
-use ferroce_transport::Instant;
+use ferroce_transport::{Duration, Instant};
 use ferroce_wire::{Extension, Frame, Gid, Qpn};
+
+/// Work of the link to the host for posted writes after which packets stay in the receive buffer.
+const MAX_POSTED_BACKLOG: Duration = Duration::from_us(1);
 
 impl<P: Port, T: Timing> Nic<P, T> {
     /// Frames: depacketizer, then the processing unit of the queue pair.
@@ -112,6 +115,9 @@ impl<P: Port, T: Timing> Nic<P, T> {
     fn process<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> bool {
         let mut worked = false;
         while !self.completion_edge.is_nearly_full() {
+            if T::IS_TIMED && self.is_receive_paused(now, host) {
+                break;
+            }
             let Some(inbound) = self.inbound.pop(now) else {
                 break;
             };
@@ -124,6 +130,13 @@ impl<P: Port, T: Timing> Nic<P, T> {
             worked = true;
         }
         worked
+    }
+
+    /// Whether so much waits for the host that packets stay in the receive buffer.
+    fn is_receive_paused<H: Host>(&mut self, now: Instant, host: &H) -> bool {
+        let resumes_at = host.posted_until() - MAX_POSTED_BACKLOG;
+        self.receive_resumes_at = resumes_at;
+        resumes_at > now
     }
 
     /// Gives a datagram to all queue pairs of a group but the one that sent it.

@@ -5,10 +5,12 @@ use crate::command_device::LOG_MAX_RING;
 use crate::dma::Dma;
 use crate::host::{DmaError, Host};
 use crate::scatter_list::ScatterList;
-use crate::work_queue::SharedOrigin;
+use crate::work_queue::{ReceiveFetch, SharedOrigin};
 use ferroce_spec::context::SrqContext;
 use ferroce_spec::counter::Counter;
 use ferroce_spec::wqe::{DataSegment, LOG_MAX_SHARED_RECEIVE_STRIDE, SharedReceiveSegment};
+use ferroce_transport::Instant;
+use std::collections::VecDeque;
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Base-2 logarithms of the stride: the head and at least one data segment.
@@ -48,11 +50,22 @@ pub struct Taken {
     pub reached_limit: bool,
 }
 
+/// An entry that was fetched ahead.
+#[derive(Debug)]
+struct Fetched {
+    tag: u32,
+    list: ScatterList,
+    /// When it has come from host memory.
+    ready: Instant,
+}
+
 /// All shared receive queues: a cache in front of the SRQ context table.
 #[derive(Debug)]
 pub struct SharedReceiveQueues {
     cache: Cache<SrqContext>,
     slots: Vec<Slot>,
+    /// By number: entries from the consumer index on.
+    fetched: Vec<VecDeque<Fetched>>,
     free: Vec<u32>,
 }
 
@@ -62,6 +75,7 @@ impl SharedReceiveQueues {
         Self {
             cache: Cache::new(shape, Counter::srqc_hits, Counter::srqc_misses),
             slots: Vec::new(),
+            fetched: Vec::new(),
             free: Vec::new(),
         }
     }
@@ -71,6 +85,8 @@ impl SharedReceiveQueues {
         self.cache.reset(base);
         let entries = if base == 0 { 0 } else { 1u32 << log_entries };
         self.slots = vec![Slot::Free; entries as usize];
+        self.fetched.clear();
+        self.fetched.resize_with(entries as usize, VecDeque::new);
         // 0 is nobody's number: where a field may name a queue it means none.
         self.free = (1..entries).rev().collect();
     }
@@ -150,6 +166,7 @@ impl SharedReceiveQueues {
     pub fn destroy(&mut self, srqn: u32) {
         self.cache.invalidate(srqn);
         self.slots[srqn as usize] = Slot::Free;
+        self.fetched[srqn as usize].clear();
         self.free.push(srqn);
     }
 
@@ -173,12 +190,19 @@ impl SharedReceiveQueues {
         Some(())
     }
 
-    /// Takes the next WQE. Its place in the ring is free from then on.
-    pub fn take<H: Host>(&mut self, srqn: u32, dma: &mut Dma<'_, H>) -> Result<Taken, TakeError> {
+    /// Takes the next WQE, fetching some as `policy` says. Its place in the ring is free from then
+    /// on.
+    pub fn take<H: Host>(
+        &mut self,
+        srqn: u32,
+        policy: ReceiveFetch,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<Taken, TakeError> {
         if self.slots.get(srqn as usize) != Some(&Slot::Live) {
             return Err(TakeError::Unusable);
         }
-        match take_entry(&mut self.cache, srqn, dma) {
+        let fetched = &mut self.fetched[srqn as usize];
+        match take_entry(&mut self.cache, srqn, fetched, policy, dma) {
             Ok(Some(taken)) => Ok(taken),
             Ok(None) => Err(TakeError::Empty),
             Err(_) => {
@@ -202,6 +226,8 @@ fn checked(srq: &mut SrqContext) -> Result<&mut SrqContext, DmaError> {
 fn take_entry<H: Host>(
     cache: &mut Cache<SrqContext>,
     srqn: u32,
+    fetched: &mut VecDeque<Fetched>,
+    policy: ReceiveFetch,
     dma: &mut Dma<'_, H>,
 ) -> Result<Option<Taken>, DmaError> {
     let srq = checked(cache.get_mut(srqn, dma)?)?;
@@ -209,16 +235,25 @@ fn take_entry<H: Host>(
     if left == 0 {
         return Ok(None);
     }
-    let slot = u64::from(srq.consumer & ((1 << srq.log_size) - 1));
-    let mut bytes = [0u8; 1 << LOG_MAX_SHARED_RECEIVE_STRIDE];
-    let entry = &mut bytes[..1 << srq.log_stride];
-    dma.read(srq.base.wrapping_add(slot << srq.log_stride), entry)?;
+    if fetched.is_empty() {
+        fetch(srq, fetched, policy.batch, dma)?;
+    }
+    let Some(entry) = fetched.pop_front() else {
+        return Ok(None);
+    };
+    dma.at = dma.at.max(entry.ready);
     srq.consumer = srq.consumer.wrapping_add(1);
+    if fetched.len() < policy.ahead as usize {
+        // Nobody waits for these; if they cannot be read, who needs them will see it.
+        let at = dma.at;
+        let _ = fetch(srq, fetched, policy.batch, dma);
+        dma.at = at;
+    }
     let reached_limit = left - 1 < u32::from(srq.limit);
     if reached_limit {
         srq.limit = 0;
     }
-    let (tag, list) = decode(entry);
+    let Fetched { tag, list, .. } = entry;
     let shared = SharedOrigin {
         srqn,
         tag,
@@ -230,6 +265,40 @@ fn take_entry<H: Host>(
         list,
         reached_limit,
     }))
+}
+
+/// Reads entries behind those that are `fetched`, up to the producer index, the end of the ring, or
+/// `batch`.
+fn fetch<H: Host>(
+    srq: &SrqContext,
+    fetched: &mut VecDeque<Fetched>,
+    batch: u32,
+    dma: &mut Dma<'_, H>,
+) -> Result<(), DmaError> {
+    const MAX_BATCH_BYTES: usize = 4096;
+    let first = srq.consumer.wrapping_add(fetched.len() as u32);
+    let size = 1u32 << srq.log_size;
+    let slot = first & (size - 1);
+    let stride = 1usize << srq.log_stride;
+    let count = srq
+        .producer
+        .wrapping_sub(first)
+        .min(size - slot)
+        .min(batch)
+        .min((MAX_BATCH_BYTES / stride) as u32);
+    if count == 0 {
+        return Ok(());
+    }
+    let mut bytes = [0u8; MAX_BATCH_BYTES];
+    let bytes = &mut bytes[..stride * count as usize];
+    let iova = srq.base.wrapping_add(u64::from(slot) << srq.log_stride);
+    dma.read(iova, bytes)?;
+    for entry in bytes.chunks_exact(stride) {
+        let (tag, list) = decode(entry);
+        let ready = dma.at;
+        fetched.push_back(Fetched { tag, list, ready });
+    }
+    Ok(())
 }
 
 /// Tag and buffers of an entry.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use ferroce_model::pcie::Pcie;
 use ferroce_model::{DmaAtomic, DmaError, Doorbell, Host, WriteOrder};
+use ferroce_spec::push::{MAX_BLOCKS, WORDS_PER_BLOCK};
 use ferroce_transport::Instant;
 use zerocopy::IntoBytes;
 
@@ -14,8 +15,19 @@ use crate::memory::{MemoryMap, Place};
 
 /// Bytes of a doorbell or a register.
 const STORE_BYTES: u64 = 8;
+/// Words of the longest push.
+const MAX_PUSH_WORDS: usize = MAX_BLOCKS * WORDS_PER_BLOCK;
 /// Bytes that an AtomicOp changes.
 const ATOMIC_BYTES: usize = 8;
+
+/// A doorbell on its way to the card.
+#[derive(Debug, Clone, Copy)]
+struct Ring {
+    arrival: Instant,
+    doorbell: Doorbell,
+    /// Words of the push that it is; none if it is a plain doorbell.
+    words: usize,
+}
 
 /// A host as its card sees it.
 pub struct WorldHost {
@@ -27,7 +39,12 @@ pub struct WorldHost {
     pub posted: PostedWrites,
     pub watchers: Watchers,
     /// Doorbells on their way to the card, in order.
-    doorbells: VecDeque<(Instant, Doorbell)>,
+    doorbells: VecDeque<Ring>,
+    /// Words of those that are pushes, one behind the other.
+    words: VecDeque<u64>,
+    /// The push that the card has taken last.
+    pushed: [u64; MAX_PUSH_WORDS],
+    pushed_words: usize,
     /// Register writes on their way: arrival, offset, value.
     registers: VecDeque<(Instant, u32, u32)>,
     /// MSI-X messages on their way, in order.
@@ -45,6 +62,9 @@ impl WorldHost {
             posted: PostedWrites::default(),
             watchers: Watchers::default(),
             doorbells: VecDeque::new(),
+            words: VecDeque::new(),
+            pushed: [0; MAX_PUSH_WORDS],
+            pushed_words: 0,
             registers: VecDeque::new(),
             interrupts: VecDeque::new(),
             recorder: None,
@@ -75,8 +95,28 @@ impl WorldHost {
     /// event.
     #[inline]
     pub fn ring(&mut self, now: Instant, at: Instant, doorbell: Doorbell) -> Instant {
-        let arrival = self.store(now, at);
-        self.doorbells.push_back((arrival, doorbell));
+        let arrival = self.store(now, at, STORE_BYTES);
+        self.doorbells.push_back(Ring {
+            arrival,
+            doorbell,
+            words: 0,
+        });
+        arrival
+    }
+
+    /// A processor pushes `words` to BAR2 from `slot` on, at `at`; returns when the card has them.
+    /// More than the longest push is cut.
+    #[inline]
+    pub fn push(&mut self, now: Instant, at: Instant, slot: u32, words: &[u64]) -> Instant {
+        let words = &words[..words.len().min(MAX_PUSH_WORDS)];
+        let arrival = self.store(now, at, size_of_val(words) as u64);
+        let value = words.first().copied().unwrap_or(0);
+        self.words.extend(words);
+        self.doorbells.push_back(Ring {
+            arrival,
+            doorbell: Doorbell { slot, value },
+            words: words.len(),
+        });
         arrival
     }
 
@@ -88,26 +128,26 @@ impl WorldHost {
         offset: u32,
         value: u32,
     ) -> Instant {
-        let arrival = self.store(now, at);
+        let arrival = self.store(now, at, STORE_BYTES);
         self.registers.push_back((arrival, offset, value));
         arrival
     }
 
     /// A store of a processor: when it is at the card. Stores do not overtake each other.
     #[inline]
-    fn store(&mut self, now: Instant, at: Instant) -> Instant {
+    fn store(&mut self, now: Instant, at: Instant, bytes: u64) -> Instant {
         let arrival = match &mut self.pcie {
             Some(pcie) => {
                 pcie.begin(now);
-                pcie.mmio_write(at, STORE_BYTES)
+                pcie.mmio_write(at, bytes)
             }
             None => at,
         };
         let last = |queue: Option<Instant>| queue.unwrap_or(Instant::ZERO);
         let arrival = arrival
-            .max(last(self.doorbells.back().map(|(at, _)| *at)))
+            .max(last(self.doorbells.back().map(|ring| ring.arrival)))
             .max(last(self.registers.back().map(|(at, ..)| *at)));
-        self.tell(Activity::Mmio, at, arrival, STORE_BYTES as usize);
+        self.tell(Activity::Mmio, at, arrival, bytes as usize);
         arrival
     }
 
@@ -125,7 +165,7 @@ impl WorldHost {
     /// When the next store reaches the card.
     #[inline]
     pub fn next_store(&self) -> Option<Instant> {
-        let doorbell = self.doorbells.front().map(|(at, _)| *at);
+        let doorbell = self.doorbells.front().map(|ring| ring.arrival);
         let register = self.registers.front().map(|(at, ..)| *at);
         match (doorbell, register) {
             (Some(doorbell), Some(register)) => Some(doorbell.min(register)),
@@ -276,12 +316,27 @@ impl Host for WorldHost {
     }
 
     #[inline]
+    fn posted_until(&self) -> Instant {
+        let pcie = self.pcie.as_ref();
+        pcie.map_or(Instant::ZERO, |pcie| pcie.free_at().0)
+    }
+
+    #[inline]
     fn next_doorbell(&mut self) -> Option<Doorbell> {
-        let (arrival, doorbell) = *self.doorbells.front()?;
-        if arrival > self.now {
+        let ring = *self.doorbells.front()?;
+        if ring.arrival > self.now {
             return None;
         }
         self.doorbells.pop_front();
-        Some(doorbell)
+        self.pushed_words = ring.words;
+        for (place, word) in self.pushed.iter_mut().zip(self.words.drain(..ring.words)) {
+            *place = word;
+        }
+        Some(ring.doorbell)
+    }
+
+    #[inline]
+    fn pushed(&self) -> &[u64] {
+        &self.pushed[..self.pushed_words]
     }
 }
