@@ -22,7 +22,8 @@ impl<P: Port, T: Timing> Nic<P, T> {
     pub(crate) fn transmit<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> bool {
         let mut worked = false;
         self.stalled = false;
-        if !self.scheduler.is_idle() || self.outbound_waits {
+        let has_work = !self.scheduler.is_idle() || self.outbound_waits;
+        if has_work && !(T::IS_TIMED && self.is_egress_blocked()) {
             self.outbound_waits = false;
             for unit in 0..self.units.len() {
                 worked |= self.serve_unit(now, unit, host, port);
@@ -176,6 +177,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
             }
             if self.mac.egress.is_full() {
                 self.outbound_waits |= !self.units[unit].outbound.is_empty();
+                self.egress_blocked = true;
                 break;
             }
             let Some((ready, outbound)) = self.units[unit].outbound.pop_ahead() else {
