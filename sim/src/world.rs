@@ -48,7 +48,7 @@ pub use thread::{Cpu, Next, Thread, ThreadId, Watch};
 use std::sync::Arc;
 
 use ferroce_driver::bus::Bus;
-use ferroce_driver::{AddressVector, Device};
+use ferroce_driver::{AddressVector, Device, DeviceConfig};
 use ferroce_model::timing::{Functional, Timed, Timing};
 use ferroce_transport::Instant;
 
@@ -113,6 +113,7 @@ pub struct World {
     engine: Arc<dyn Engine>,
     clock: Arc<Clock>,
     identities: Vec<HostIdentity>,
+    pushes_inline_only: Vec<bool>,
     threads: Vec<Option<Slot>>,
     alive: usize,
 }
@@ -152,6 +153,12 @@ impl World {
             engine: Arc::new(Shared::new(config, &clock, card)),
             clock,
             identities: (0..config.hosts).map(identity::of_host).collect(),
+            pushes_inline_only: (0..config.hosts)
+                .map(|host| {
+                    let preset = config.preset_of(host);
+                    preset.is_some_and(|preset| preset.host.push_inline_only)
+                })
+                .collect(),
             threads: Vec::new(),
             alive: 0,
         })
@@ -181,7 +188,11 @@ impl World {
     /// # Errors
     /// [`Error::Device`].
     pub fn open(&self, host: usize) -> Result<Arc<Device>, Error> {
-        let device = Device::open(self.bus(host))
+        let config = DeviceConfig {
+            push_inline_only: self.pushes_inline_only[host],
+            ..DeviceConfig::default()
+        };
+        let device = Device::open_with(self.bus(host), &config)
             .and_then(|device| identity::set_gids(&device, self.identity(host)).map(|()| device));
         device.map_err(|source| Error::Device { host, source })
     }

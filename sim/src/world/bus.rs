@@ -25,11 +25,17 @@ const GONE: u64 = u64::MAX;
 pub(super) struct WorldBus<T: Timing> {
     shared: Arc<Shared<T>>,
     host: usize,
+    push_blocks: u32,
 }
 
 impl<T: Timing> WorldBus<T> {
     pub fn new(shared: Arc<Shared<T>>, host: usize) -> Self {
-        Self { shared, host }
+        let push_blocks = shared.core.lock().nodes[host].push_blocks;
+        Self {
+            shared,
+            host,
+            push_blocks,
+        }
     }
 
     /// The time at which whoever calls is: a thread its own, everybody else that of the world.
@@ -105,6 +111,18 @@ impl<T: Timing + Send + 'static> Bus for WorldBus<T> {
         let (now, time) = (core.now, self.time(&core));
         let doorbell = Doorbell { slot, value };
         let arrival = core.nodes[self.host].host.ring(now, time, doorbell);
+        core.expect_store(self.host, arrival);
+    }
+
+    fn push_blocks(&self) -> u32 {
+        self.push_blocks
+    }
+
+    #[inline]
+    fn push(&self, slot: u32, words: &[u64]) {
+        let mut core = self.shared.core.lock();
+        let (now, time) = (core.now, self.time(&core));
+        let arrival = core.nodes[self.host].host.push(now, time, slot, words);
         core.expect_store(self.host, arrival);
     }
 

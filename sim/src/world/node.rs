@@ -4,6 +4,7 @@ use ferroce_model::nic::Nic;
 use ferroce_model::pcie::{Parameters, Pcie};
 use ferroce_model::timing::Timing;
 use ferroce_model::{NicConfig, Progress};
+use ferroce_spec::push::MAX_BLOCKS;
 use ferroce_spec::register::offset;
 use ferroce_transport::{Duration, Instant};
 
@@ -22,6 +23,9 @@ const MAX_ADVANCES: u32 = 1 << 20;
 pub struct Node<T: Timing> {
     pub nic: Nic<Fabric, T>,
     pub host: WorldHost,
+    /// Blocks of the longest push that processors can make: none without a mapping that combines
+    /// writes.
+    pub push_blocks: u32,
     /// Threads that wait for an interrupt, and how long they take to wake up.
     pub sleepers: Vec<(usize, Duration)>,
     /// Commands that the driver has posted, as it wrote it last.
@@ -44,10 +48,15 @@ impl<T: Timing> Node<T> {
             .seed
             .wrapping_add(number as u64)
             .wrapping_mul(SEED_STEP);
+        let push_blocks = preset.map_or(0, |preset| match preset.host.write_combining {
+            true => MAX_BLOCKS as u32,
+            false => 0,
+        });
         let pcie = preset.map(|preset| Pcie::new(&Parameters::from(preset), seed));
         Self {
             nic: Nic::with_timing(nic_config, card),
             host: WorldHost::new(number, pcie),
+            push_blocks,
             sleepers: Vec::new(),
             commands: 0,
             is_dead: false,

@@ -5,6 +5,7 @@
 //! not pass writes). Nothing is allocated per write.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use ferroce_transport::Instant;
 use zerocopy::IntoBytes;
@@ -122,11 +123,11 @@ impl PostedWrites {
     }
 
     /// Times, kinds and places of those that become visible after `now`.
-    pub fn after(&self, now: Instant) -> impl Iterator<Item = (Instant, Kind, usize, usize)> {
+    pub fn after(&self, now: Instant) -> impl Iterator<Item = (Instant, Kind, Range<usize>)> {
         let later = self.writes.iter().filter(move |write| write.visible > now);
         later.map(|write| {
-            let length = write.length as usize;
-            (write.visible, write.kind, write.address, length)
+            let range = write.address..write.address + write.length as usize;
+            (write.visible, write.kind, range)
         })
     }
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use ferroce_model::Counters;
-use ferroce_model::observe::Level;
 use ferroce_model::pcie::{PcieCounters, Units};
 use ferroce_transport::Instant;
 use parking_lot::Mutex;
@@ -13,6 +12,8 @@ use parking_lot::Mutex;
 pub enum Activity {
     /// A thread posted a work request.
     Post,
+    /// A thread rang a doorbell, or pushed a WQE.
+    Doorbell,
     /// A thread polled.
     Poll,
     /// A thread did something else.

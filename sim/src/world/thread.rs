@@ -1,7 +1,7 @@
 //! Programs of a host: what they do in a step, and what they wait for.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ferroce_transport::{Duration, Instant};
 use parking_lot::Mutex;
@@ -67,6 +67,7 @@ pub enum Watch {
 #[derive(Default)]
 pub(super) struct Clock {
     now: AtomicU64,
+    is_recorded: AtomicBool,
     recorder: Mutex<Option<SharedRecorder>>,
 }
 
@@ -82,6 +83,8 @@ impl Clock {
     }
 
     pub(super) fn record(&self, recorder: Option<SharedRecorder>) {
+        self.is_recorded
+            .store(recorder.is_some(), Ordering::Relaxed);
         *self.recorder.lock() = recorder;
     }
 }
@@ -124,6 +127,9 @@ impl<'a> Cpu<'a> {
     pub fn work(&mut self, activity: Activity, time: Duration, qp: Option<u32>, bytes: u32) {
         let start = self.now();
         self.spend(time);
+        if !self.clock.is_recorded.load(Ordering::Relaxed) {
+            return;
+        }
         if let Some(recorder) = &*self.clock.recorder.lock() {
             let (host, end) = (self.host, self.now());
             recorder.lock().record(&Span {
