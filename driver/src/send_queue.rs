@@ -526,22 +526,31 @@ impl SendState {
         }
     }
 
-    /// Pushes the newest WQE, which begins at block `first`, if it is the only one of `count` and
-    /// the queue is idle. False: ring the doorbell.
-    #[inline(never)]
-    fn push_newest(&mut self, first: u32, count: u32) -> bool {
+    /// Tells the device of what was posted, with a push if it is to be one.
+    #[cold]
+    fn push_or_ring(&mut self) {
+        let first = self.rung_producer;
+        let is_only = self.posted.wrapping_sub(self.rung_posted) == 1;
+        self.publish();
         let Some(push) = &mut self.push else {
-            return false;
+            return self.doorbell.ring(self.producer);
         };
         let words = (self.newest_size as usize).div_ceil(8);
         let words = self.ring.read(first as usize * WORDS_PER_BLOCK, words);
-        let is_pushed = count == 1
-            && push.is_idle(self.shadow.retired_index())
-            && push.push(words, self.producer);
+        let is_pushed =
+            is_only && push.is_idle(self.shadow.retired_index()) && push.push(words, self.producer);
         if !is_pushed {
             push.rang(self.producer);
+            self.doorbell.ring(self.producer);
         }
-        is_pushed
+    }
+
+    /// Everything posted may complete from now on.
+    #[inline]
+    fn publish(&mut self) {
+        self.rung_producer = self.producer;
+        self.rung_posted = self.posted;
+        self.shadow.publish(self.producer);
     }
 }
 
@@ -551,12 +560,10 @@ impl QueueState for SendState {
         if self.producer == self.rung_producer {
             return;
         }
-        let first = std::mem::replace(&mut self.rung_producer, self.producer);
-        let count = self.posted.wrapping_sub(self.rung_posted);
-        self.rung_posted = self.posted;
-        self.shadow.publish(self.producer);
-        if self.push.is_none() || !self.push_newest(first, count) {
-            self.doorbell.ring(self.producer);
+        if self.push.is_some() {
+            return self.push_or_ring();
         }
+        self.publish();
+        self.doorbell.ring(self.producer);
     }
 }

@@ -74,17 +74,21 @@ impl<P: Port, T: Timing> Nic<P, T> {
                 due.into_iter().for_each(|event| self.raise(at, event));
                 Some(())
             }
-            kind if kind.push_blocks().is_some() => {
-                let qp = self.qps.find(Qpn::new(value.number()))?;
-                let own = self.config.push_blocks > 0 && is_window_of(qp, slot);
-                let slot = own.then_some(qp.context.send_doorbell_slot)?;
-                ring_send_queue(qp, slot, index)?;
-                qp.progress.ready = qp.progress.ready.max(at);
-                self.scheduler.activate(qp);
-                Some(())
-            }
-            _ => None,
+            _ => self.ring_push(at, slot, value),
         }
+    }
+
+    /// Handles the doorbell in front of a push.
+    #[cold]
+    fn ring_push(&mut self, at: Instant, slot: u32, value: DoorbellValue) -> Option<()> {
+        DoorbellKind(value.kind()).push_blocks()?;
+        let qp = self.qps.find(Qpn::new(value.number()))?;
+        let own = self.config.push_blocks > 0 && is_window_of(qp, slot);
+        let slot = own.then_some(qp.context.send_doorbell_slot)?;
+        ring_send_queue(qp, slot, value.index())?;
+        qp.progress.ready = qp.progress.ready.max(at);
+        self.scheduler.activate(qp);
+        Some(())
     }
 }
 

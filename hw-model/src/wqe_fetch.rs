@@ -5,7 +5,6 @@ use crate::datagram;
 use crate::dma::Dma;
 use crate::host::Host;
 use crate::nic::MAX_GIDS;
-use crate::push::PushedWqe;
 use crate::queue::Edge;
 use crate::queue_pair::{QueuePair, QueuePairs};
 use crate::timing::{Stage, Timing, Work};
@@ -82,25 +81,18 @@ impl WqeFetch {
             self.waiting.push_back(qp.index);
             return false;
         };
-        let pushed = match qp.send.pushed.take() {
-            Some(wqe) => next_pushed(qp, wqe, dma.counters),
+        let buffer = &mut self.buffers[slot];
+        let pushed = match qp.send.pushed {
+            Some(_) => take_pushed(qp, buffer, dma.counters),
             None => None,
         };
-        let blocks = match &pushed {
-            Some(wqe) => wqe.blocks(),
-            None => qp
-                .send
-                .waiting()
-                .min((self.buffers[slot].len() / BLOCK_SIZE) as u32),
-        };
-        let bytes = &mut self.buffers[slot][..blocks as usize * BLOCK_SIZE];
+        let most = (buffer.len() / BLOCK_SIZE) as u32;
+        let blocks = pushed.unwrap_or_else(|| qp.send.waiting().min(most));
+        let bytes = &mut buffer[..blocks as usize * BLOCK_SIZE];
         // What is fetched already is sent meanwhile: the cursor of the queue pair does not move.
         let start = dma.at;
         let is_read = match pushed {
-            Some(wqe) => {
-                bytes.copy_from_slice(wqe.bytes());
-                Ok(())
-            }
+            Some(_) => Ok(()),
             None => read_blocks(qp, bytes, dma),
         };
         let arrival = std::mem::replace(&mut dma.at, start);
@@ -220,20 +212,18 @@ fn accept_batch(
     }
 }
 
-/// The pushed WQE of a queue pair, if it is the next one and was rung.
+/// Puts the pushed WQE of a queue pair into `buffer`, if it is the next one and was rung; returns
+/// its blocks.
 #[cold]
-fn next_pushed(
-    qp: &QueuePair,
-    wqe: Box<PushedWqe>,
-    counters: &mut Counters,
-) -> Option<Box<PushedWqe>> {
-    let is_next = wqe.index() == qp.send.fetched && wqe.blocks() <= qp.send.waiting();
-    let counter = match is_next {
-        true => Counter::pushes_used,
-        false => Counter::pushes_ignored,
-    };
-    counters.add(counter, 1);
-    is_next.then_some(wqe)
+fn take_pushed(qp: &mut QueuePair, buffer: &mut [u8], counters: &mut Counters) -> Option<u32> {
+    let wqe = qp.send.pushed.take()?;
+    if wqe.index() != qp.send.fetched || wqe.blocks() > qp.send.waiting() {
+        counters.add(Counter::pushes_ignored, 1);
+        return None;
+    }
+    counters.add(Counter::pushes_used, 1);
+    buffer[..wqe.bytes().len()].copy_from_slice(wqe.bytes());
+    Some(wqe.blocks())
 }
 
 /// Reads `bytes` of the ring from the fetch index on, around its end.
