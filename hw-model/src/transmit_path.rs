@@ -92,7 +92,10 @@ impl<P: Port, T: Timing> Nic<P, T> {
             self.after_command(now, index);
             worked = true;
         }
-        while let Some(index) = self.fetch.next_waiting() {
+        for _ in 0..self.fetch.free() {
+            let Some(index) = self.fetch.next_waiting() else {
+                break;
+            };
             if let Some(qp) = self.qps.get_mut(index) {
                 qp.fetching = false;
             }

@@ -143,12 +143,14 @@ impl WqeFetch {
         Some(fetch.qp)
     }
 
-    /// Takes the next queue pair that waits for a buffer, if there is one now.
+    /// Takes the next queue pair that waits for a buffer.
     pub fn next_waiting(&mut self) -> Option<u32> {
-        if self.free.is_empty() {
-            return None;
-        }
         self.waiting.pop_front()
+    }
+
+    /// Buffers that are free.
+    pub fn free(&self) -> usize {
+        self.free.len()
     }
 
     /// Fetches that are under way.
