@@ -9,6 +9,7 @@
 //! - [`perf`]: perftest's loops in simulated time.
 //! - [`world`]: hosts, NICs and what is between them in simulated time, in one thread.
 //! - [`reference`]: measured tables that the model is compared with. [`report`]: plots of both.
+//!   [`validate`]: what the model must show, and whether it does.
 //! - [`host`]: name and addresses. [`capture`]: pcapng. [`clock`]: real time for the model.
 //! - The command `ferroce` is in `main.rs` and `cli`.
 //!
@@ -34,6 +35,7 @@ pub mod report;
 pub mod shared_memory;
 #[cfg(test)]
 mod test_support;
+pub mod validate;
 pub mod world;
 
 pub use error::Error;

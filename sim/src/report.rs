@@ -1,7 +1,180 @@
 //! The report: plots of model and measurement, and the page that shows them.
+//!
+//! - [`figures`]: which plots there are. [`figure`]: what a plot shows. [`svg`], with [`axis`] and
+//!   [`labels`], draws it; [`page`] puts all of them and the validation into one file.
+//! - [`cache`]: each experiment runs once. [`json`]: for programs.
 
 pub mod axis;
+pub mod cache;
 pub mod figure;
+pub mod figures;
 pub mod json;
 pub mod labels;
+pub mod page;
 pub mod svg;
+
+use std::path::Path;
+use std::{fs, io};
+
+use ferroce_model::preset::Preset;
+
+use crate::reference::experiment::Simulator;
+use crate::validate::{self, Outcome, parallel};
+use cache::Cache;
+use figure::Figure;
+use figures::Recipe;
+use page::{Card, Chapter};
+
+/// What has been made.
+pub struct Report {
+    chapters: Vec<Chapter>,
+    outcomes: Vec<Outcome>,
+    cards: Vec<Card>,
+}
+
+/// One step of the work.
+enum Job {
+    Plot(Recipe),
+    Target(String),
+}
+
+/// What a step gives.
+enum Made {
+    Plot(Recipe, Result<Box<Figure>, String>),
+    Target(Vec<Outcome>),
+}
+
+/// How many steps [`make`] has.
+pub fn count(presets: &[String]) -> usize {
+    jobs(presets).len()
+}
+
+/// Makes the plots about `presets` (all, if there is none) and, for all, the validation; calls
+/// `done` after each step. What is long begins first, results are in the order of the page.
+pub fn make(simulator: &dyn Simulator, presets: &[String], done: impl Fn() + Sync) -> Report {
+    let cache = Cache::new(simulator);
+    let made = parallel::map(&jobs(presets), |job| {
+        let made = match job {
+            Job::Plot(recipe) => Made::Plot(*recipe, recipe.make(&cache).map(Box::new)),
+            Job::Target(id) => {
+                let only = std::slice::from_ref(id);
+                Made::Target(validate::run(&cache, only, |_| {}))
+            }
+        };
+        done();
+        made
+    });
+    let mut report = Report {
+        chapters: Vec::new(),
+        outcomes: Vec::new(),
+        cards: cards(),
+    };
+    made.into_iter().for_each(|made| report.add(made));
+    report
+}
+
+fn jobs(presets: &[String]) -> Vec<Job> {
+    let recipes = figures::all().into_iter();
+    let recipes = recipes
+        .filter(|recipe| recipe.is_about(presets))
+        .map(Job::Plot);
+    let targets = validate::target::all()
+        .into_iter()
+        .map(|target| Job::Target(target.id));
+    recipes
+        .chain(targets.filter(|_| presets.is_empty()))
+        .collect()
+}
+
+fn cards() -> Vec<Card> {
+    let presets = Preset::names().filter_map(|name| Preset::load(name).ok());
+    let card = |preset: Preset| Card {
+        name: preset.name().to_owned(),
+        about: preset.about().to_owned(),
+        hash: preset.hash(),
+    };
+    presets.map(card).collect()
+}
+
+impl Report {
+    fn add(&mut self, made: Made) {
+        match made {
+            Made::Target(outcomes) => self.outcomes.extend(outcomes),
+            Made::Plot(recipe, figure) => {
+                let figure = figure.map(|figure| *figure);
+                let found = self.chapters.iter_mut().find(|c| c.title == recipe.chapter);
+                match found {
+                    Some(chapter) => chapter.figures.push(figure),
+                    None => self.chapters.push(Chapter {
+                        title: recipe.chapter,
+                        figures: vec![figure],
+                    }),
+                }
+            }
+        }
+    }
+
+    /// The plots that could be made.
+    pub fn figures(&self) -> impl Iterator<Item = &Figure> {
+        self.chapters
+            .iter()
+            .flat_map(|chapter| &chapter.figures)
+            .flatten()
+    }
+
+    /// Why others could not.
+    pub fn problems(&self) -> impl Iterator<Item = &str> {
+        let figures = self.chapters.iter().flat_map(|chapter| &chapter.figures);
+        figures.filter_map(|figure| figure.as_ref().err().map(String::as_str))
+    }
+
+    /// Writes `index.html`, and for each plot a picture and its figures, into `folder`.
+    pub fn write(&self, folder: &Path) -> io::Result<()> {
+        fs::create_dir_all(folder)?;
+        for figure in self.figures() {
+            let file = |extension: &str| folder.join(format!("{}.{extension}", figure.id));
+            fs::write(file("svg"), svg::file(figure))?;
+            fs::write(file("csv"), figure.csv())?;
+        }
+        let page = page::page(&self.chapters, &self.outcomes, &self.cards);
+        fs::write(folder.join("index.html"), page)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reference::experiment::tests::Constant;
+
+    const MODEL: Constant = Constant {
+        rate_mpps: 7.0,
+        latency_us: 1.6,
+    };
+
+    #[test]
+    fn every_plot_can_be_made_and_has_a_name_of_its_own() {
+        let report = make(&MODEL, &[], || {});
+        assert_eq!(report.problems().collect::<Vec<_>>(), [""; 0]);
+        let mut names: Vec<_> = report.figures().map(|figure| figure.id.as_str()).collect();
+        assert!(names.len() >= 8, "{names:?}");
+        names.sort_unstable();
+        let count = names.len();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        assert_eq!(report.outcomes.len(), validate::count(&[]));
+        for figure in report.figures() {
+            assert!(
+                !figure.stamp.is_empty() && !figure.caption.is_empty(),
+                "{}",
+                figure.id
+            );
+        }
+    }
+
+    #[test]
+    fn one_preset_has_its_own_plots() {
+        let report = make(&MODEL, &["cx6-200g@epyc-hdr".to_owned()], || {});
+        assert!(report.figures().all(|figure| figure.id.starts_with("cx6")));
+        assert!(report.figures().count() > 2 && report.outcomes.is_empty());
+    }
+}

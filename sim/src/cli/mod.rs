@@ -1,12 +1,15 @@
 //! The command line: what there is to say, and who does it.
 
+mod compare;
 mod counters;
 mod devices;
 mod inject;
 mod library;
 mod preset;
 mod program;
+mod report;
 mod run;
+mod validate;
 mod wire;
 
 use std::process::ExitCode;
@@ -30,6 +33,12 @@ While they run:
   ferroce counters                            what their NICs have counted
   ferroce inject port-down                    pulls their cables
 
+How fast would the card be? Model beside measurement:
+  ferroce compare cx3-40g@xeon-qdr cx3_qdr40_ib_write_bw
+  ferroce compare cx5-100g --measured my_ib_write_bw.txt
+  ferroce validate                            every target
+  ferroce report --out report                 a page with all plots
+
 `ferroce help COMMAND` tells more about each command."
 )]
 pub struct Cli {
@@ -43,6 +52,9 @@ enum Command {
     Devices(devices::Devices),
     Counters(counters::Counters),
     Inject(inject::Inject),
+    Compare(compare::Compare),
+    Report(report::Report),
+    Validate(validate::Validate),
     #[command(subcommand)]
     Preset(preset::PresetCommand),
     #[command(subcommand)]
@@ -57,6 +69,9 @@ impl Cli {
             Command::Devices(devices) => or_complain(devices.execute()),
             Command::Counters(counters) => or_complain(counters.execute()),
             Command::Inject(inject) => or_complain(inject.execute()),
+            Command::Compare(compare) => or_complain(compare.execute()),
+            Command::Report(report) => or_complain(report.execute()),
+            Command::Validate(validate) => validate.execute(),
             Command::Preset(preset) => or_complain(preset.execute()),
             Command::Wire(wire) => wire.execute(),
         }

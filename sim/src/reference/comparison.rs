@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::experiment::{Experiment, Identity, Simulator, not_covered};
+use ferroce_model::preset::Preset;
+
+use super::experiment::{self, Simulator};
 use super::{BandwidthRow, LatencyRow, Rows, Table};
 use crate::report::json::Json;
 
@@ -33,30 +35,35 @@ pub struct Comparison {
     pub table: String,
     /// Latencies rather than bandwidths.
     pub latency: bool,
-    /// Preset, hash and seed.
-    pub identity: Identity,
+    /// Preset as it was run.
+    pub preset: Preset,
     /// By size.
     pub lines: Vec<Line>,
-    /// What is doubtful in the table.
-    pub warnings: Vec<String>,
+    /// What is to be known of table and run.
+    pub notes: Vec<String>,
 }
 
 /// Runs the model as `table` was measured.
 pub fn compare(
     simulator: &dyn Simulator,
-    preset: &str,
+    preset: &Preset,
     table: &Table,
 ) -> Result<Comparison, String> {
-    if let Some(reason) = not_covered(&table.setup) {
-        return Err(format!("{}: {reason}", table.name));
+    let named = |error: String| format!("{}: {error}", table.name);
+    let spec = experiment::repeat(table, preset).map_err(named)?;
+    let model = experiment::run(simulator, &spec).map_err(named)?;
+    let mut notes = table.warnings.clone();
+    if let Some(gbps) = experiment::link_that_differs(&table.setup, preset) {
+        notes.push(format!(
+            "run with a link of {gbps} Gb/s, as the table has it"
+        ));
     }
-    let model = simulator.run(&Experiment::repeat(table, preset))?;
     Ok(Comparison {
         table: table.name.clone(),
         latency: table.is_latency(),
-        identity: simulator.identify(preset)?,
+        preset: spec.preset,
         lines: lines(&table.rows, &model),
-        warnings: table.warnings.clone(),
+        notes,
     })
 }
 
@@ -132,8 +139,8 @@ impl Comparison {
         let mut text = format!(
             "{} on {} ({})\n{:>9}  {:>10} {:>10} {:>8}   {second}: measured, model\n",
             self.table,
-            self.identity.preset,
-            self.identity.hash,
+            self.preset.name(),
+            hash(&self.preset),
             "bytes",
             "measured",
             "model",
@@ -161,8 +168,8 @@ impl Comparison {
             "{unit}; error of {} sizes: median {median:.1} %, largest {max:.1} %",
             self.lines.len()
         );
-        for warning in &self.warnings {
-            let _ = writeln!(text, "note: {warning}");
+        for note in &self.notes {
+            let _ = writeln!(text, "note: {note}");
         }
         text
     }
@@ -185,13 +192,17 @@ impl Comparison {
         });
         Json::Object(vec![
             ("table", self.table.as_str().into()),
-            ("preset", self.identity.preset.as_str().into()),
-            ("preset_hash", self.identity.hash.as_str().into()),
+            ("preset", self.preset.name().into()),
+            ("preset_hash", hash(&self.preset).as_str().into()),
             ("error_median_percent", median.into()),
             ("error_max_percent", max.into()),
             ("sizes", Json::list(lines)),
         ])
     }
+}
+
+fn hash(preset: &Preset) -> String {
+    format!("{:016x}", preset.hash())
 }
 
 /// Four digits that count.
@@ -203,61 +214,48 @@ fn figure(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reference::{Setup, Verb, builtin};
+    use crate::reference::builtin;
+    use crate::reference::experiment::tests::Constant;
 
-    /// A card that is a tenth faster than anything measured.
-    struct Tenth(Table);
-
-    impl Simulator for Tenth {
-        fn run(&self, experiment: &Experiment) -> Result<Rows, String> {
-            assert_eq!(experiment.sizes, self.0.sizes());
-            let mut rows = self.0.rows.clone();
-            match &mut rows {
-                Rows::Bandwidth(rows) => rows.iter_mut().for_each(|row| {
-                    row.average_gbps = row.message_rate_mpps * row.bytes as f64 * 8e-3 * 1.1;
-                }),
-                Rows::Latency(rows) => rows.iter_mut().for_each(|row| {
-                    row.typical_us = row.typical_us.map(|us| us / 1.1);
-                }),
-            }
-            Ok(rows)
-        }
-
-        fn identify(&self, preset: &str) -> Result<Identity, String> {
-            Ok(Identity {
-                preset: preset.to_owned(),
-                ..Identity::default()
-            })
-        }
-    }
+    const MODEL: Constant = Constant {
+        rate_mpps: 7.0,
+        latency_us: 1.1,
+    };
 
     fn compared(name: &str) -> Comparison {
+        let preset = Preset::load("cx3-40g").expect("a built-in preset");
         let table = builtin::find(name).remove(0);
-        compare(&Tenth(table.clone()), "cx5-100g", &table).expect("it can be run")
+        compare(&MODEL, &preset, &table).expect("it can be run")
     }
 
     #[test]
     fn every_size_has_its_error() {
         let bandwidth = compared("cx3_qdr40_ib_write_bw");
         assert_eq!(bandwidth.lines.len(), 23);
-        let (median, max) = bandwidth.summary();
-        assert!(
-            (median - 10.0).abs() < 1e-6 && (max - 10.0).abs() < 1e-6,
-            "{median} {max}"
-        );
+        let line = &bandwidth.lines[5];
+        let error = (7.0 / line.second.expect("rates").0 - 1.0) * 100.0;
+        assert!((line.error_percent() - error).abs() < 1e-6, "{line:?}");
         let latency = compared("cx3_qdr40_ib_write_lat");
+        assert!((latency.lines[0].error_percent() - 12.245).abs() < 0.01);
         let text = latency.text();
-        assert!(text.contains("median 9.1 %, largest 9.1 %"), "{text}");
         assert!(text.contains("8388608") && text.contains("p99"), "{text}");
+        assert!(text.contains("32 Gb/s"), "{text}");
         assert!(latency.json().text().contains("\"measured_us\": 0.98"));
     }
 
     #[test]
-    fn what_the_model_has_not_is_refused_with_the_reason() {
-        let mut table = builtin::find("aws_efa_srd_send_bw_partial").remove(0);
-        let error = compare(&Tenth(table.clone()), "cx5-100g", &table).expect_err("SRD");
-        assert!(error.contains("RC, UC and UD"), "{error}");
-        table.setup = Setup::new(Verb::Write);
-        assert!(compare(&Tenth(table.clone()), "cx5-100g", &table).is_ok());
+    fn the_median_is_the_middle() {
+        let mut comparison = compared("cx3_qdr40_ib_write_lat");
+        let line = |model| Line {
+            bytes: 1,
+            measured: 100.0,
+            model,
+            second: None,
+        };
+        comparison.lines = [90.0, 101.0, 103.0].map(line).to_vec();
+        let (median, max) = comparison.summary();
+        assert!((median - 3.0).abs() < 1e-9 && (max - 10.0).abs() < 1e-9);
+        comparison.lines.push(line(105.0));
+        assert!((comparison.summary().0 - 4.0).abs() < 1e-9);
     }
 }

@@ -1,103 +1,252 @@
 //! What to run on the model to repeat a measurement.
 
-use super::{Rows, Service, Setup, Table, Verb};
+use ferroce_model::preset::Preset;
 
-/// How threads of a host share what belongs to the card.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sharing {
-    /// Each thread has QPs and a doorbell of its own.
-    #[default]
-    Nothing,
-    /// Each thread has QPs of its own; doorbells are as many as the preset's host has.
-    Doorbells,
-    /// All threads post to the same QPs.
-    Qps,
-}
+use super::{BandwidthRow, LatencyRow, Rows, Service, Setup, Table, Verb};
+use crate::perf::{self, Iterations, Operation, PerfResult, PerfRow, PerfSpec, Test};
 
-/// One run of the harness, in perftest's terms.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Experiment {
-    /// Preset with host profile, `cx5-100g@k8s-1ghz`.
-    pub preset: String,
-    /// Parameters of the preset that differ, `mac.rate_gbps` and `1`.
-    pub changes: Vec<(String, String)>,
-    /// Verb, service, MTU, QPs, depth: as the measurement had them; what is not said is
-    /// perftest's default.
-    pub setup: Setup,
-    /// A `_lat` program rather than a `_bw` program.
-    pub latency: bool,
-    /// Message sizes.
-    pub sizes: Vec<u64>,
-    /// Threads of the requester.
-    pub threads: u32,
-    /// What they share.
-    pub sharing: Sharing,
-    /// Memory regions that messages go round.
-    pub mrs: u32,
-    /// Page size of the regions, if not the host's.
-    pub page_bytes: Option<u64>,
-    /// Both QPs are on the same card.
-    pub loopback: bool,
-    /// Seed of all randomness.
-    pub seed: u64,
-}
+/// Messages of one size at most; bandwidth ends as soon as it is steady.
+const BANDWIDTH_ITERATIONS: u64 = 5000;
+
+/// Messages of a latency test, by the size from which it holds: what is long does not vary.
+const LATENCY_ITERATIONS: [(u32, u64); 3] = [(1 << 20, 10), (1 << 16, 50), (0, 1000)];
 
 /// The seed of every run that does not say another.
 pub const SEED: u64 = 1;
 
-impl Experiment {
-    /// One thread, one QP, one region: what perftest does.
-    pub fn new(preset: &str, setup: Setup, latency: bool, sizes: &[u64]) -> Self {
-        Self {
-            preset: preset.to_owned(),
-            changes: Vec::new(),
-            setup,
-            latency,
-            sizes: sizes.to_vec(),
-            threads: 1,
-            sharing: Sharing::Nothing,
-            mrs: 1,
-            page_bytes: None,
-            loopback: false,
-            seed: SEED,
+/// Who runs experiments: the harness, or a test's own.
+pub trait Simulator: Sync {
+    /// Measures what `spec` says.
+    fn run(&self, spec: &PerfSpec) -> Result<PerfResult, String>;
+}
+
+/// [`perf::run`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Harness;
+
+impl Simulator for Harness {
+    fn run(&self, spec: &PerfSpec) -> Result<PerfResult, String> {
+        perf::run(spec).map_err(|error| error.to_string())
+    }
+}
+
+/// What repeats `table` on `preset`.
+pub fn repeat(table: &Table, preset: &Preset) -> Result<PerfSpec, String> {
+    let setup = &table.setup;
+    let test = if table.is_latency() {
+        Test::Latency
+    } else {
+        Test::Bandwidth
+    };
+    let mut preset = preset.clone();
+    if let Some(gbps) = link_that_differs(setup, &preset) {
+        let changed = preset.set("mac.rate_gbps", &gbps.to_string());
+        changed.map_err(|error| error.to_string())?;
+    }
+    let mut spec = PerfSpec::new(preset, operation(setup.verb), test);
+    spec.service = service(setup)?;
+    spec.sizes = sizes(table);
+    spec.all_sizes = spec.sizes.len() > 1;
+    spec.qps = setup.qps.max(1);
+    spec.depth = setup.tx_depth.filter(|_| test == Test::Bandwidth);
+    spec.signal_every = setup.cq_moderation.filter(|_| test == Test::Bandwidth);
+    spec.inline_bytes = setup.max_inline_bytes;
+    spec.bidirectional = setup.bidirectional;
+    spec.mtu_bytes = setup.mtu_bytes;
+    spec.outstanding_reads = setup.outstanding_reads;
+    spec.switched = setup.switched;
+    Ok(spec)
+}
+
+/// The link of the table, if it says so and it is not the preset's: QDR has 32 Gb/s of data.
+pub fn link_that_differs(setup: &Setup, preset: &Preset) -> Option<f64> {
+    setup.link_gbps.filter(|gbps| *gbps != preset.mac.rate_gbps)
+}
+
+fn operation(verb: Verb) -> Operation {
+    match verb {
+        Verb::Write => Operation::Write,
+        Verb::Read => Operation::Read,
+        Verb::Send => Operation::Send,
+        Verb::Atomic => Operation::FetchAdd,
+    }
+}
+
+fn service(setup: &Setup) -> Result<perf::Service, String> {
+    match (setup.service, setup.verb) {
+        (Service::Other, _) => Err("the model has RC, UC and UD only".to_owned()),
+        (Service::Uc, Verb::Read | Verb::Atomic) => {
+            Err("UC has neither READ nor atomics".to_owned())
+        }
+        (Service::Ud, verb) if verb != Verb::Send => Err("UD has SEND only".to_owned()),
+        (Service::Rc, _) => Ok(perf::Service::Rc),
+        (Service::Uc, _) => Ok(perf::Service::Uc),
+        (Service::Ud, _) => Ok(perf::Service::Ud),
+    }
+}
+
+/// Sizes that the harness can send; none of perftest's is longer than a 32-bit number.
+fn sizes(table: &Table) -> Vec<u32> {
+    let sizes = table.sizes().into_iter();
+    sizes.filter_map(|bytes| bytes.try_into().ok()).collect()
+}
+
+/// Runs `spec`, each size for as long as it takes until its figure stands.
+pub fn run(simulator: &dyn Simulator, spec: &PerfSpec) -> Result<Rows, String> {
+    match spec.test {
+        Test::Bandwidth => {
+            let mut spec = spec.clone();
+            spec.iterations = Iterations::UntilSteady(BANDWIDTH_ITERATIONS);
+            let rows = simulator.run(&spec)?.rows;
+            Ok(Rows::Bandwidth(rows.iter().filter_map(bandwidth).collect()))
+        }
+        Test::Latency => {
+            let mut rows = Vec::new();
+            for (from, to, iterations) in classes() {
+                let mut spec = spec.clone();
+                spec.sizes.retain(|size| (from..to).contains(size));
+                spec.iterations = Iterations::Exactly(iterations);
+                if !spec.sizes.is_empty() {
+                    rows.extend(simulator.run(&spec)?.rows.iter().filter_map(latency));
+                }
+            }
+            Ok(Rows::Latency(rows))
+        }
+    }
+}
+
+/// Classes of sizes, the small ones first: from, up to, iterations.
+fn classes() -> impl Iterator<Item = (u32, u32, u64)> {
+    let ends = std::iter::once(u32::MAX).chain(LATENCY_ITERATIONS.map(|(from, _)| from));
+    let classes = LATENCY_ITERATIONS.into_iter().zip(ends);
+    let classes = classes.map(|((from, iterations), to)| (from, to, iterations));
+    classes.collect::<Vec<_>>().into_iter().rev()
+}
+
+fn bandwidth(row: &PerfRow) -> Option<BandwidthRow> {
+    let bandwidth = row.bandwidth.as_ref()?;
+    Some(BandwidthRow {
+        bytes: u64::from(row.size),
+        peak_gbps: Some(bandwidth.peak_mib_per_s * super::table::GBPS_PER_MIBPS),
+        average_gbps: bandwidth.average_gbps(),
+        message_rate_mpps: bandwidth.message_rate_mpps,
+    })
+}
+
+fn latency(row: &PerfRow) -> Option<LatencyRow> {
+    let latency = row.latency.as_ref()?;
+    Some(LatencyRow {
+        bytes: u64::from(row.size),
+        min_us: Some(latency.min_us),
+        max_us: Some(latency.max_us),
+        typical_us: Some(latency.typical_us),
+        average_us: Some(latency.average_us),
+        p99_us: Some(latency.p99_us),
+        p999_us: Some(latency.p999_us),
+    })
+}
+
+/// What a run was made with, in one line: preset, hash, version, seed.
+pub fn stamp(preset: &Preset, seed: u64) -> String {
+    let (card, host) = match preset.name().split_once('@') {
+        Some((card, host)) => (card, host.replace('@', ", ")),
+        None => (preset.name(), "of the preset".to_owned()),
+    };
+    let (hash, version) = (preset.hash(), env!("CARGO_PKG_VERSION"));
+    format!("preset {card} · hash {hash:016x} · host {host} · ferroce {version} · seed {seed}")
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::reference::builtin;
+
+    /// A model whose every rate is `rate` and every latency `latency_us`.
+    #[derive(Clone, Copy, Debug)]
+    pub(crate) struct Constant {
+        pub(crate) rate_mpps: f64,
+        pub(crate) latency_us: f64,
+    }
+
+    impl Simulator for Constant {
+        fn run(&self, spec: &PerfSpec) -> Result<PerfResult, String> {
+            let rows = spec.sizes.iter().map(|size| self.row(spec.test, *size));
+            Ok(PerfResult {
+                rows: rows.collect(),
+            })
         }
     }
 
-    /// What repeats `table` on `preset`.
-    pub fn repeat(table: &Table, preset: &str) -> Self {
-        let sizes = table.sizes();
-        Self::new(preset, table.setup.clone(), table.is_latency(), &sizes)
+    impl Constant {
+        fn row(&self, test: Test, size: u32) -> PerfRow {
+            let mib = self.rate_mpps * f64::from(size) * 1e6 / 1_048_576.0;
+            let bandwidth = perf::BandwidthRow {
+                peak_mib_per_s: mib,
+                average_mib_per_s: mib,
+                message_rate_mpps: self.rate_mpps,
+                elapsed_ps: 1,
+                messages: 1,
+            };
+            let us = self.latency_us;
+            let latency = perf::LatencyRow {
+                min_us: us,
+                max_us: us,
+                typical_us: us,
+                average_us: us,
+                stdev_us: 0.0,
+                p99_us: us,
+                p999_us: us,
+                samples_ps: Vec::new(),
+            };
+            PerfRow {
+                size,
+                iterations: 1,
+                bandwidth: (test == Test::Bandwidth).then_some(bandwidth),
+                latency: (test == Test::Latency).then_some(latency),
+                ..PerfRow::default()
+            }
+        }
     }
-}
 
-/// What a run was made with, for the small print of a plot.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Identity {
-    /// Preset with host profile.
-    pub preset: String,
-    /// Hash of all its values.
-    pub hash: String,
-    /// Data rate of its link, for the line of the wire.
-    pub link_gbps: f64,
-    /// Path MTU if a measurement does not say.
-    pub mtu_bytes: u32,
-}
+    fn spec(name: &str, preset: &str) -> Result<PerfSpec, String> {
+        let preset = Preset::load(preset).expect("a built-in preset");
+        repeat(&builtin::find(name)[0], &preset)
+    }
 
-/// Who runs experiments.
-pub trait Simulator: Sync {
-    /// Runs one; the rows are in the order of the sizes.
-    fn run(&self, experiment: &Experiment) -> Result<Rows, String>;
+    #[test]
+    fn a_table_says_how_it_is_repeated() {
+        let spec = spec("cx5_edr100_ib_vf_send_lat", "cx5-100g").expect("RC SEND");
+        assert_eq!(
+            (spec.operation, spec.test),
+            (Operation::Send, Test::Latency)
+        );
+        assert_eq!((spec.inline_bytes, spec.switched), (Some(0), Some(true)));
+        assert!(spec.all_sizes && spec.sizes.len() == 23);
+        let spec = self::spec("cx3_qdr40_ib_read_bw", "cx3-40g").expect("RC READ");
+        assert_eq!(
+            (spec.preset.mac.rate_gbps, spec.outstanding_reads),
+            (32.0, Some(16))
+        );
+        assert_eq!((spec.depth, spec.mtu_bytes), (Some(128), Some(2048)));
+    }
 
-    /// Describes a preset.
-    fn identify(&self, preset: &str) -> Result<Identity, String>;
-}
+    #[test]
+    fn what_the_model_has_not_is_refused_with_the_reason() {
+        let error = spec("aws_efa_srd_send_bw_partial", "cx5-100g").expect_err("SRD");
+        assert!(error.contains("RC, UC and UD"), "{error}");
+    }
 
-/// What cannot be run on the model at all, and why.
-pub fn not_covered(setup: &Setup) -> Option<&'static str> {
-    match (setup.service, setup.verb) {
-        (Service::Other, _) => Some("the model has RC, UC and UD only"),
-        (Service::Uc, Verb::Read | Verb::Atomic) => Some("UC has neither READ nor atomics"),
-        (Service::Ud, verb) if verb != Verb::Send => Some("UD has SEND only"),
-        _ => None,
+    #[test]
+    fn each_size_is_run_once_and_in_order() {
+        let spec = spec("cx3_qdr40_ib_write_lat", "cx3-40g").expect("RC WRITE");
+        let model = Constant {
+            rate_mpps: 1.0,
+            latency_us: 2.0,
+        };
+        let Ok(Rows::Latency(rows)) = run(&model, &spec) else {
+            panic!("latency");
+        };
+        let sizes: Vec<_> = rows.iter().map(|row| row.bytes as u32).collect();
+        assert_eq!(sizes, spec.sizes);
     }
 }

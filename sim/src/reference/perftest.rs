@@ -86,6 +86,7 @@ impl<'a> Reader<'a> {
             "CQ Moderation" => self.setup.cq_moderation = count,
             "Mtu" => self.setup.mtu_bytes = count,
             "Max inline data" => self.setup.max_inline_bytes = count,
+            "Outstand reads" => self.setup.outstanding_reads = count,
             "Link type" => self.setup.infiniband = value == "IB",
             _ => {}
         }

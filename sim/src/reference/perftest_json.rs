@@ -51,6 +51,7 @@ fn parameter(setup: &mut Setup, pair: &Pair<'_>) {
         "CQ_Moderation" => setup.cq_moderation = count,
         "Mtu" => setup.mtu_bytes = count,
         "Max_inline_data" => setup.max_inline_bytes = count,
+        "Outstand_reads" => setup.outstanding_reads = count,
         "Link_type" => setup.infiniband = pair.value == "IB",
         _ => {}
     }

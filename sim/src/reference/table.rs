@@ -97,6 +97,10 @@ pub struct Setup {
     pub cq_moderation: Option<u32>,
     /// Longest inline payload, if the table says so.
     pub max_inline_bytes: Option<u32>,
+    /// READs and atomics outstanding at once, if the table says so.
+    pub outstanding_reads: Option<u32>,
+    /// A switch between the hosts, or none, if the table says so.
+    pub switched: Option<bool>,
     /// Both sides request at once, and figures are the sum.
     pub bidirectional: bool,
     /// InfiniBand, whose headers are shorter than those of RoCEv2.
@@ -115,6 +119,8 @@ impl Setup {
             tx_depth: None,
             cq_moderation: None,
             max_inline_bytes: None,
+            outstanding_reads: None,
+            switched: None,
             bidirectional: false,
             infiniband: false,
         }

@@ -155,7 +155,7 @@ fn setup(csv: &Csv, verb: Verb) -> Setup {
         .split_once('(')
         .and_then(|(_, rest)| leading_number(rest));
     let inline = format!("{command} {}", note("note"));
-    let inline = after(&inline, "max inline ").or_else(|| after(&inline, "max inline reported "));
+    let inline = after(&inline, "max inline reported ").or_else(|| after(&inline, "max inline "));
     Setup {
         service,
         mtu_bytes: leading_number(note("mtu")).map(|mtu| mtu as u32),
@@ -164,9 +164,27 @@ fn setup(csv: &Csv, verb: Verb) -> Setup {
         tx_depth: leading_number(note("tx_depth")).map(|depth| depth as u32),
         cq_moderation: leading_number(note("cq_moderation")).map(|count| count as u32),
         max_inline_bytes: inline.and_then(leading_number).map(|bytes| bytes as u32),
+        outstanding_reads: after(command, "outstanding reads ")
+            .and_then(leading_number)
+            .map(|count| count as u32),
+        switched: switched(note("topology")),
         bidirectional: command.split_whitespace().any(|word| word == "-b"),
         infiniband: note("link_layer").starts_with("InfiniBand"),
         ..Setup::new(verb)
+    }
+}
+
+/// Whether there was a switch, if `topology` says so.
+fn switched(topology: &str) -> Option<bool> {
+    if topology.contains("switch") {
+        Some(true)
+    } else if ["direct", "back-to-back"]
+        .iter()
+        .any(|word| topology.contains(word))
+    {
+        Some(false)
+    } else {
+        None
     }
 }
 

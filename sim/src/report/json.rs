@@ -11,17 +11,27 @@ pub enum Json {
     Bool(bool),
     /// A number with at most six digits; what is not finite is `null`.
     Number(f64),
+    /// A whole number, with all its digits.
+    Whole(u64),
     /// A string.
     Text(String),
     /// An array.
     List(Vec<Json>),
     /// An object; keys keep their order.
     Object(Vec<(&'static str, Json)>),
+    /// An object whose keys are not known beforehand.
+    Map(Vec<(String, Json)>),
 }
 
 impl From<&str> for Json {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
+    }
+}
+
+impl From<u64> for Json {
+    fn from(value: u64) -> Self {
+        Self::Whole(value)
     }
 }
 
@@ -57,6 +67,7 @@ impl Json {
             Self::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
             Self::Number(value) if value.is_finite() => out.push_str(&short(*value)),
             Self::Number(_) => out.push_str("null"),
+            Self::Whole(value) => out.push_str(&value.to_string()),
             Self::Text(text) => quote(out, text),
             Self::List(values) => {
                 let items = values.iter().map(|value| (None, value));
@@ -64,6 +75,10 @@ impl Json {
             }
             Self::Object(pairs) => {
                 let items = pairs.iter().map(|(key, value)| (Some(*key), value));
+                block(out, depth, ['{', '}'], items);
+            }
+            Self::Map(pairs) => {
+                let items = pairs.iter().map(|(key, value)| (Some(key.as_str()), value));
                 block(out, depth, ['{', '}'], items);
             }
         }
@@ -74,7 +89,7 @@ fn block<'a>(
     out: &mut String,
     depth: usize,
     [open, close]: [char; 2],
-    items: impl ExactSizeIterator<Item = (Option<&'static str>, &'a Json)>,
+    items: impl ExactSizeIterator<Item = (Option<&'a str>, &'a Json)>,
 ) {
     let count = items.len();
     out.push(open);
@@ -128,9 +143,12 @@ mod tests {
             ),
             ("c", f64::NAN.into()),
             ("d", Json::list([])),
+            ("e", u64::MAX.into()),
+            ("f", Json::Map(vec![("g.h".to_owned(), Json::Null)])),
         ]);
         let expected = "{\n  \"a\": 1.5,\n  \"b\": [\n    null,\n    true,\n    \
-                        \"x\\\"\\\\\\n\\u0001\"\n  ],\n  \"c\": null,\n  \"d\": []\n}\n";
+                        \"x\\\"\\\\\\n\\u0001\"\n  ],\n  \"c\": null,\n  \"d\": [],\n  \
+                        \"e\": 18446744073709551615,\n  \"f\": {\n    \"g.h\": null\n  }\n}\n";
         assert_eq!(value.text(), expected);
     }
 }

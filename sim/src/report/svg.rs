@@ -27,6 +27,9 @@ const STRIP_PERCENT: f64 = 40.0;
 /// Errors below it are drawn on a band.
 const STRIP_BAND_PERCENT: f64 = 10.0;
 
+/// Characters of small print that fit into a line.
+const STAMP_CHARACTERS: usize = 112;
+
 /// The figure as an element for a page, which has [`STYLE`] once.
 pub fn element(figure: &Figure) -> String {
     Drawing::new(figure).draw()
@@ -45,6 +48,20 @@ pub fn file(figure: &Figure) -> String {
 pub fn escape(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;");
     text.replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// The small print in lines that fit, cut at commas.
+fn wrapped(stamp: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for part in stamp.split_inclusive(", ") {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + part.chars().count() <= STAMP_CHARACTERS => {
+                line.push_str(part);
+            }
+            _ => lines.push(part.to_owned()),
+        }
+    }
+    lines
 }
 
 struct Drawing<'a> {
@@ -82,7 +99,8 @@ impl<'a> Drawing<'a> {
     }
 
     fn draw(mut self) -> String {
-        let height = self.bottom() + 62.0;
+        let stamp = wrapped(&self.figure.stamp);
+        let height = self.bottom() + 50.0 + 12.0 * stamp.len() as f64;
         let title = escape(&self.figure.title);
         self.line(format!(
             "<svg class=\"plot\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
@@ -99,7 +117,9 @@ impl<'a> Drawing<'a> {
         }
         self.all_series();
         self.labels();
-        self.text(12.0, height - 10.0, "stamp", "", &self.figure.stamp);
+        for (index, line) in stamp.iter().rev().enumerate() {
+            self.text(12.0, height - 10.0 - 12.0 * index as f64, "stamp", "", line);
+        }
         self.out.push_str("</svg>\n");
         self.out
     }
@@ -303,10 +323,10 @@ impl<'a> Drawing<'a> {
                 );
             }
             let class = match series.kind {
-                Kind::Limit => "limit",
-                _ => "line",
+                Kind::Limit => "limit k",
+                _ => "line c",
             };
-            self.line(format!("<path class=\"{class} c{color}\" d=\"{path}\"/>"));
+            self.line(format!("<path class=\"{class}{color}\" d=\"{path}\"/>"));
         }
         let (class, radius) = match series.kind {
             Kind::Measured => (format!("dot c{color}"), 3.6),
@@ -335,7 +355,7 @@ impl<'a> Drawing<'a> {
             };
             let color = series.color % COLORS;
             let class = if series.kind == Kind::Limit {
-                "label limit-label".to_owned()
+                format!("label limit-label k{color}")
             } else {
                 format!("label c{color}")
             };

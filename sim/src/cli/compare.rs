@@ -1,0 +1,87 @@
+//! `ferroce compare`: measured tables beside what the model says.
+
+use std::fs;
+
+use ferroce_model::preset::Preset;
+use ferroce_sim::reference::comparison::{self, Comparison};
+use ferroce_sim::reference::experiment::Harness;
+use ferroce_sim::reference::{self, Table, builtin};
+use ferroce_sim::report::json::Json;
+use ferroce_sim::validate::parallel;
+
+/// Runs the model as a table was measured, and prints both with their error.
+#[derive(Debug, clap::Args)]
+pub struct Compare {
+    /// Preset, perhaps with a host profile: `cx5-100g`, `cx5-100g@k8s-1ghz`
+    #[arg(required_unless_present = "list")]
+    preset: Option<String>,
+    /// Names of tables that travel with the program: `cx3_qdr40_ib_write_bw`
+    tables: Vec<String>,
+    /// What perftest has printed for you, as it is; its JSON; or CSV as in sim/reference
+    #[arg(long, value_name = "FILE")]
+    measured: Vec<String>,
+    /// Prints JSON
+    #[arg(long)]
+    json: bool,
+    /// Lists the tables that travel with the program
+    #[arg(long)]
+    list: bool,
+}
+
+impl Compare {
+    pub fn execute(self) -> Result<(), String> {
+        if self.list {
+            list();
+            return Ok(());
+        }
+        let name = self.preset.as_deref().unwrap_or_default();
+        let preset = Preset::load(name).map_err(|error| error.to_string())?;
+        let tables = self.tables()?;
+        let comparisons = parallel::map(&tables, |table| {
+            comparison::compare(&Harness, &preset, table)
+        });
+        let comparisons = comparisons.into_iter().collect::<Result<Vec<_>, _>>()?;
+        if self.json {
+            print!(
+                "{}",
+                Json::list(comparisons.iter().map(Comparison::json)).text()
+            );
+        } else {
+            let texts: Vec<_> = comparisons.iter().map(Comparison::text).collect();
+            print!("{}", texts.join("\n"));
+        }
+        Ok(())
+    }
+
+    fn tables(&self) -> Result<Vec<Table>, String> {
+        let mut tables = Vec::new();
+        for name in &self.tables {
+            let found = builtin::find(name);
+            if found.is_empty() {
+                return Err(format!(
+                    "no table is called {name}; `ferroce compare --list` names them, and \
+                     `--measured {name}` reads a file"
+                ));
+            }
+            tables.extend(found);
+        }
+        for file in &self.measured {
+            let text = fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
+            let name = file.rsplit('/').next().unwrap_or(file);
+            let read = reference::parse(name, &text).map_err(|error| format!("{file}: {error}"))?;
+            tables.extend(read);
+        }
+        if tables.is_empty() {
+            return Err("no table to compare with: name one, or give --measured FILE".to_owned());
+        }
+        Ok(tables)
+    }
+}
+
+fn list() {
+    for table in builtin::tables() {
+        let kind = if table.is_latency() { "lat" } else { "bw" };
+        let nic = table.note("nic").unwrap_or("");
+        println!("{:<44} {:<6} {kind:<3} {nic}", table.name, table.setup.verb);
+    }
+}

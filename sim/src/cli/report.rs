@@ -1,0 +1,47 @@
+//! `ferroce report`: plots of model and measurement on one page.
+
+use std::path::PathBuf;
+
+use ferroce_model::preset::Preset;
+use ferroce_sim::reference::experiment::Harness;
+use ferroce_sim::report;
+
+use super::validate::Progress;
+
+/// Runs the model for every measured table and writes a page with the plots: `index.html`, which needs
+/// nothing else, and each plot as SVG and CSV.
+#[derive(Debug, clap::Args)]
+pub struct Report {
+    /// Folder for the files; made if it is not there
+    #[arg(long, value_name = "FOLDER")]
+    out: PathBuf,
+    /// Only plots about this card, without the validation
+    #[arg(long, value_name = "NAME")]
+    preset: Vec<String>,
+}
+
+impl Report {
+    pub fn execute(self) -> Result<(), String> {
+        for preset in &self.preset {
+            Preset::load(preset).map_err(|error| error.to_string())?;
+        }
+        let count = report::count(&self.preset);
+        if count == 0 {
+            return Err("no plot is about that preset".to_owned());
+        }
+        let progress = Progress::new(count);
+        let report = report::make(&Harness, &self.preset, || progress.advance());
+        progress.clear();
+        let folder = self.out.display();
+        report
+            .write(&self.out)
+            .map_err(|error| format!("{folder}: {error}"))?;
+        println!("{folder}/index.html, {} plots", report.figures().count());
+        let problems: Vec<_> = report.problems().collect();
+        if problems.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("not drawn:\n  {}", problems.join("\n  ")))
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! `ferroce validate`: what the model must show, and whether it does.
+
+use std::io::{IsTerminal, Write, stderr};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ferroce_sim::reference::experiment::Harness;
+use ferroce_sim::report::json::Json;
+use ferroce_sim::validate::{self, Outcome, Verdict, listing};
+
+/// Runs every target that has been measured on real cards, and says how far the model is from it.
+///
+/// Ends with code 1 if a target is missed without a known cause.
+#[derive(Debug, clap::Args)]
+pub struct Validate {
+    /// Only targets whose number begins so: `V01`, `V04a`
+    #[arg(long, value_name = "ID", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Prints JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Validate {
+    pub fn execute(self) -> ExitCode {
+        let count = validate::count(&self.only);
+        if count == 0 {
+            return super::complain("no target has such a number", super::EXIT_FAILURE);
+        }
+        let progress = Progress::new(count);
+        let outcomes = validate::run(&Harness, &self.only, |_| progress.advance());
+        progress.clear();
+        if self.json {
+            print!("{}", json(&outcomes).text());
+        } else {
+            print!("{}", listing::text(&outcomes));
+        }
+        let is_unexplained = |outcome: &Outcome| {
+            matches!(outcome.verdict, Verdict::Fail(_)) && !validate::is_explained(&outcome.target)
+        };
+        ExitCode::from(u8::from(outcomes.iter().any(is_unexplained)))
+    }
+}
+
+fn json(outcomes: &[Outcome]) -> Json {
+    let (passed, covered) = listing::tally(outcomes);
+    Json::Object(vec![
+        ("passed", (passed as f64).into()),
+        ("covered", (covered as f64).into()),
+        ("targets", Json::list(outcomes.iter().map(Outcome::json))),
+    ])
+}
+
+/// A line on the terminal that says how far it is.
+pub(super) struct Progress {
+    count: usize,
+    done: AtomicUsize,
+    is_shown: bool,
+}
+
+impl Progress {
+    pub(super) fn new(count: usize) -> Self {
+        Self {
+            count,
+            done: AtomicUsize::new(0),
+            is_shown: stderr().is_terminal(),
+        }
+    }
+
+    pub(super) fn advance(&self) {
+        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.is_shown {
+            let filled = 30 * done / self.count.max(1);
+            let (full, empty) = ("█".repeat(filled), "░".repeat(30 - filled.min(30)));
+            let _ = write!(stderr(), "\r{full}{empty} {done} of {}", self.count);
+        }
+    }
+
+    pub(super) fn clear(&self) {
+        if self.is_shown {
+            let _ = write!(stderr(), "\r\x1b[K");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Which plots there are.
+//!
+//! - [`tables`]: perftest's tables: bandwidth, message rate and latency against size.
+//! - [`scaling`]: rates against QPs, regions, threads and depth.
+//! - [`pcie`]: DMA against size and window. [`formulas`]: loss, and datagrams of an FPGA card.
+
+pub mod formulas;
+pub mod pcie;
+pub mod scaling;
+pub mod tables;
+
+use ferroce_model::preset::Preset;
+
+use super::figure::{Figure, Kind, Series};
+use crate::reference::experiment::{SEED, Simulator};
+
+/// A plot that can be made.
+#[derive(Clone, Copy)]
+pub struct Recipe {
+    /// Name of its files.
+    pub id: &'static str,
+    /// Heading of the page under which it stands.
+    pub chapter: &'static str,
+    /// Cards that it is about.
+    pub cards: &'static [&'static str],
+    /// What it shows, as data.
+    pub content: Content,
+}
+
+/// What a plot shows.
+#[derive(Clone, Copy)]
+pub enum Content {
+    /// Tables of perftest beside the model.
+    Tables(tables::Content),
+    /// The rate against one number.
+    Scaling(scaling::Content),
+    /// DMA.
+    Pcie(pcie::Content),
+    /// Neither needs the harness.
+    Formula(fn() -> Result<Figure, String>),
+}
+
+impl Recipe {
+    /// Makes the plot.
+    pub fn make(&self, simulator: &dyn Simulator) -> Result<Figure, String> {
+        let figure = match &self.content {
+            Content::Tables(content) => tables::make(simulator, content),
+            Content::Scaling(content) => scaling::make(simulator, content),
+            Content::Pcie(content) => pcie::make(content),
+            Content::Formula(make) => make(),
+        };
+        let mut figure = figure.map_err(|error| format!("{}: {error}", self.id))?;
+        self.id.clone_into(&mut figure.id);
+        Ok(figure)
+    }
+
+    /// Whether it is about a card that `presets` name; without any, it is.
+    pub fn is_about(&self, presets: &[String]) -> bool {
+        let card = |preset: &String| preset.split('@').next().unwrap_or("").to_owned();
+        presets.is_empty()
+            || presets
+                .iter()
+                .any(|preset| self.cards.contains(&card(preset).as_str()))
+    }
+}
+
+/// Every plot, in the order of the page.
+pub fn all() -> Vec<Recipe> {
+    let parts = [
+        tables::RECIPES,
+        scaling::RECIPES,
+        pcie::RECIPES,
+        formulas::RECIPES,
+    ];
+    parts.concat()
+}
+
+/// A preset by name.
+fn load(name: &str) -> Result<Preset, String> {
+    Preset::load(name).map_err(|error| error.to_string())
+}
+
+/// What a plot was made with: presets with hash, version, seed.
+fn stamp(presets: &[&Preset]) -> String {
+    let mut names: Vec<String> = Vec::new();
+    for preset in presets {
+        let name = format!("{} ({:08x})", preset.name(), preset.hash() >> 32);
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let version = env!("CARGO_PKG_VERSION");
+    format!("{} · ferroce {version} · seed {SEED}", names.join(", "))
+}
+
+fn series(label: &str, color: usize, kind: Kind, points: Vec<(f64, f64)>) -> Series {
+    Series {
+        label: label.to_owned(),
+        color,
+        kind,
+        points,
+    }
+}

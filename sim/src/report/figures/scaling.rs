@@ -1,0 +1,312 @@
+//! Rates against QPs, regions, threads and depth: where state no longer fits on the card.
+
+use super::{Recipe, load, series, stamp};
+use crate::perf::{Operation, PageSize};
+use crate::reference::builtin::Other;
+use crate::reference::experiment::{self, Simulator};
+use crate::reference::{BandwidthRow, Rows};
+use crate::report::figure::{Axis, Figure, Kind};
+use crate::validate::parallel;
+use crate::validate::plan::Perf;
+
+/// What a plot shows.
+#[derive(Clone, Copy)]
+pub struct Content {
+    title: &'static str,
+    subtitle: &'static str,
+    caption: &'static str,
+    x: &'static str,
+    curves: &'static [Curve],
+}
+
+/// A line, and the points that it should meet.
+#[derive(Clone, Copy)]
+struct Curve {
+    label: &'static str,
+    measured: Measured,
+    /// Values of x at which the model is run.
+    at: &'static [u32],
+    /// What is run there.
+    run: fn(u32) -> Perf,
+}
+
+/// Points of one of the files.
+#[derive(Clone, Copy)]
+enum Measured {
+    /// Nobody has measured it.
+    Nothing,
+    /// READs of ConnectX-3 against QPs: the best window of each.
+    QpScaling,
+    /// A policy of a figure of ConnectX-6 against threads.
+    Threads(&'static str, &'static str),
+    /// A figure of ConnectX-6 against work requests outstanding, with 96 threads.
+    Outstanding(&'static str),
+}
+
+const SMART: &str = "cx6-200g@xeon-6240r";
+const SMART_OWN: &str = "cx6-200g@xeon-6240r@uar-per-thread";
+const THREADS: &[u32] = &[1, 8, 16, 24, 32, 48, 64, 96];
+const OUTSTANDING: &[u32] = &[96, 384, 768, 1536, 2304, 3072];
+const COUNTS: &[u32] = &[1, 4, 16, 64, 256, 512, 1024, 2048, 4096, 8192, 16384];
+
+fn own_doorbells(threads: u32) -> Perf {
+    Perf::bandwidth(SMART_OWN, Operation::Read, &[8]).batches(threads, 8)
+}
+
+fn shared_doorbells(threads: u32) -> Perf {
+    Perf::bandwidth(SMART, Operation::Read, &[8]).batches(threads, 8)
+}
+
+fn shared_qp(threads: u32) -> Perf {
+    shared_doorbells(threads).shared_qp()
+}
+
+fn outstanding(operation: Operation, count: u32) -> Perf {
+    Perf::bandwidth(SMART_OWN, operation, &[8]).batches(96, count / 96)
+}
+
+fn apt(qps: u32) -> Perf {
+    let perf = Perf::bandwidth("cx3-40g@apt-fdr", Operation::Read, &[32]);
+    perf.all_to_all(11, 8, qps / 88, 16)
+}
+
+fn cx5(operation: Operation, qps: u32) -> Perf {
+    let threads = qps.min(16);
+    Perf::bandwidth("cx5-100g", operation, &[64]).window(qps, threads, 32)
+}
+
+fn regions(pages: PageSize, count: u32) -> Perf {
+    let perf = Perf::bandwidth("cx5-100g", Operation::Read, &[64]);
+    perf.window(16, 16, 32).regions(count, pages)
+}
+
+const fn curve(
+    label: &'static str,
+    measured: Measured,
+    at: &'static [u32],
+    run: fn(u32) -> Perf,
+) -> Curve {
+    Curve {
+        label,
+        measured,
+        at,
+        run,
+    }
+}
+
+macro_rules! recipe {
+    ($id:literal, $cards:expr, $title:literal, $subtitle:literal, $caption:literal, $x:literal, $curves:expr) => {
+        Recipe {
+            id: $id,
+            chapter: "Many QPs, regions and threads",
+            cards: $cards,
+            content: super::Content::Scaling(Content {
+                title: $title,
+                subtitle: $subtitle,
+                caption: $caption,
+                x: $x,
+                curves: $curves,
+            }),
+        }
+    };
+}
+
+/// The plots.
+pub(super) const RECIPES: &[Recipe] = &[
+    recipe!(
+        "cx3-qps",
+        &["cx3-40g"],
+        "ConnectX-3: READ rate of a host against QPs",
+        "32 B, 11 hosts all to all, 8 threads each; measured: best of three windows (FaSST, OSDI 2016)",
+        "88 QPs still fit on the card, 176 do not: each packet then waits for a QP context from host memory.",
+        "QPs of a host",
+        &[curve(
+            "READ",
+            Measured::QpScaling,
+            &[88, 176, 264, 440, 792],
+            apt
+        )]
+    ),
+    recipe!(
+        "cx5-qps",
+        &["cx5-100g"],
+        "ConnectX-5: READ and WRITE rate against QPs",
+        "64 B, up to 16 threads, 32 outstanding each, next QP at random; the model only",
+        "The cliff is where QP contexts no longer fit into the card's cache. WRITE loses less than READ: its responses are \
+         acknowledgements that can be coalesced, and nobody waits for data.",
+        "QPs",
+        &[
+            curve("WRITE", Measured::Nothing, COUNTS, |qps| cx5(
+                Operation::Write,
+                qps
+            )),
+            curve("READ", Measured::Nothing, COUNTS, |qps| cx5(
+                Operation::Read,
+                qps
+            )),
+        ]
+    ),
+    recipe!(
+        "cx5-regions",
+        &["cx5-100g"],
+        "ConnectX-5: READ rate against memory regions and page size",
+        "64 B, 16 threads and QPs, 32 work requests outstanding each; the model only",
+        "Each region has an MPT entry, each page an MTT entry. With large pages only the MPT misses remain, a region that is \
+         physically contiguous has no MTT entries at all.",
+        "memory regions",
+        &[
+            curve("4 KiB pages", Measured::Nothing, COUNTS, |count| regions(
+                PageSize::Small,
+                count
+            )),
+            curve("2 MiB pages", Measured::Nothing, COUNTS, |count| regions(
+                PageSize::Huge2M,
+                count
+            )),
+            curve("1 GiB pages", Measured::Nothing, COUNTS, |count| regions(
+                PageSize::Huge1G,
+                count
+            )),
+            curve("physical", Measured::Nothing, COUNTS, |count| regions(
+                PageSize::Physical,
+                count
+            )),
+        ]
+    ),
+    recipe!(
+        "cx6-threads",
+        &["cx6-200g"],
+        "ConnectX-6: READ rate against threads",
+        "8 B, 8 outstanding each; what threads share differs (SMART, ASPLOS 2024)",
+        "Shared doorbells and shared QPs are locks of the host; the card is the same.",
+        "threads",
+        &[
+            curve(
+                "own doorbells",
+                Measured::Threads("fig3a", "rdma-read-per-doorbell"),
+                THREADS,
+                own_doorbells
+            ),
+            curve(
+                "16 doorbells",
+                Measured::Threads("fig3a", "rdma-read-per-qp"),
+                THREADS,
+                shared_doorbells
+            ),
+            curve(
+                "one QP",
+                Measured::Threads("fig3a", "rdma-read-shared-qp"),
+                THREADS,
+                shared_qp
+            ),
+        ]
+    ),
+    recipe!(
+        "cx6-outstanding",
+        &["cx6-200g"],
+        "ConnectX-6: rate against work requests outstanding",
+        "8 B, 96 threads with a QP and a doorbell each (SMART, ASPLOS 2024)",
+        "Beyond what the card's WQE cache holds, a response must fetch its work request again.",
+        "work requests outstanding",
+        &[
+            curve(
+                "READ",
+                Measured::Outstanding("fig4a"),
+                OUTSTANDING,
+                |count| outstanding(Operation::Read, count)
+            ),
+            curve(
+                "WRITE",
+                Measured::Outstanding("fig4b"),
+                OUTSTANDING,
+                |count| outstanding(Operation::Write, count)
+            ),
+        ]
+    ),
+];
+
+pub(super) fn make(simulator: &dyn Simulator, content: &Content) -> Result<Figure, String> {
+    let mut figure = Figure {
+        id: String::new(),
+        title: content.title.to_owned(),
+        subtitle: content.subtitle.to_owned(),
+        caption: content.caption.to_owned(),
+        x: Axis::count(content.x),
+        y: Axis::log("M messages/s"),
+        series: Vec::new(),
+        stamp: String::new(),
+    };
+    let mut presets = Vec::new();
+    for (color, curve) in content.curves.iter().enumerate() {
+        let measured = measured(curve.measured);
+        if !measured.is_empty() {
+            figure
+                .series
+                .push(series(curve.label, color, Kind::Measured, measured));
+        }
+        let model = model(simulator, curve)?;
+        figure
+            .series
+            .push(series(curve.label, color, Kind::Model, model));
+        presets.push(load((curve.run)(curve.at[0]).preset)?);
+    }
+    figure.stamp = stamp(&presets.iter().collect::<Vec<_>>());
+    Ok(figure)
+}
+
+fn model(simulator: &dyn Simulator, curve: &Curve) -> Result<Vec<(f64, f64)>, String> {
+    let points = parallel::map(curve.at, |x| {
+        let perf = (curve.run)(*x);
+        let (spec, hosts) = (perf.spec()?, perf.requesting_hosts());
+        let Rows::Bandwidth(rows) = experiment::run(simulator, &spec)? else {
+            return Err("the run has no message rate".to_owned());
+        };
+        let rate = rows.last().map(|row: &BandwidthRow| row.message_rate_mpps);
+        let rate = rate.ok_or("the run has no rows")? / f64::from(hosts);
+        Ok((f64::from(*x), rate))
+    });
+    points.into_iter().collect()
+}
+
+fn measured(measured: Measured) -> Vec<(f64, f64)> {
+    let threads = || Other::ThreadScaling.csv();
+    let points = match measured {
+        Measured::Nothing => Vec::new(),
+        Measured::QpScaling => {
+            let filter = [("machines", "11"), ("op", "READ"), ("bytes", "32")];
+            let csv = Other::QpScaling.csv();
+            csv.series(&filter, "qps_per_nic", "mops_per_machine_mean")
+        }
+        Measured::Threads(figure, policy) => {
+            let filter = [("figure", figure), ("policy", policy)];
+            threads().series(&filter, "threads", "mops")
+        }
+        Measured::Outstanding(figure) => {
+            let filter = [("figure", figure), ("threads", "96")];
+            threads().series(&filter, "outstanding_total", "mops")
+        }
+    };
+    best_of_each(points)
+}
+
+/// Several runs at one x: the best.
+fn best_of_each(mut points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+    points.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
+    points.dedup_by(|next, kept| next.0 == kept.0);
+    points
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn measured_points_are_found() {
+        let qps = measured(Measured::QpScaling);
+        assert_eq!((qps[0], qps[1]), ((88.0, 7.67), (176.0, 2.72)));
+        let threads = measured(Measured::Threads("fig3a", "rdma-read-shared-qp"));
+        assert_eq!((threads.len(), threads[0]), (13, (1.0, 1.903)));
+        let outstanding = measured(Measured::Outstanding("fig4a"));
+        assert!(outstanding.contains(&(768.0, 110.982)), "{outstanding:?}");
+    }
+}

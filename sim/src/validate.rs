@@ -1,0 +1,51 @@
+//! What the model must show, and whether it does: the targets of `validation_targets.csv`.
+//!
+//! - [`target`]: the file. [`plan`]: how a target is measured, as data, and [`experiments`]: the
+//!   table of all plans. [`measure`]: carries them out. [`outcome`]: target beside model;
+//!   [`listing`]: as a table.
+//! - [`datagram_echo`]: frames between two MACs, for the targets of the FPGA card.
+
+pub mod datagram_echo;
+pub mod experiments;
+pub mod listing;
+pub mod measure;
+pub mod outcome;
+pub mod parallel;
+pub mod plan;
+pub mod target;
+
+pub use outcome::{Outcome, Verdict};
+pub use target::Target;
+
+use crate::reference::experiment::Simulator;
+
+/// Carries out the targets whose id begins with one of `only` (all, if there is none), in parallel;
+/// calls `done` after each. Outcomes are in the order of the file.
+pub fn run(
+    simulator: &dyn Simulator,
+    only: &[String],
+    done: impl Fn(&Outcome) + Sync,
+) -> Vec<Outcome> {
+    let targets = target::all();
+    let chosen: Vec<_> = targets.iter().filter(|t| is_chosen(t, only)).collect();
+    parallel::map(&chosen, |target| {
+        let outcome = Outcome::of(simulator, target);
+        done(&outcome);
+        outcome
+    })
+}
+
+/// How many targets [`run`] would carry out.
+pub fn count(only: &[String]) -> usize {
+    let targets = target::all().into_iter();
+    targets.filter(|target| is_chosen(target, only)).count()
+}
+
+/// Whether it is known why `target` is missed.
+pub fn is_explained(target: &Target) -> bool {
+    experiments::cause(&target.id).is_some()
+}
+
+fn is_chosen(target: &Target, only: &[String]) -> bool {
+    only.is_empty() || only.iter().any(|id| target.id.starts_with(id.as_str()))
+}

@@ -1,0 +1,123 @@
+//! Carries out plans.
+
+use ferroce_model::pcie::{Parameters, bench};
+use ferroce_model::preset::Preset;
+
+use super::datagram_echo;
+use super::plan::{Access, Figure, Perf, Run, Slot, Statistic};
+use crate::reference::experiment::{self, Simulator};
+use crate::reference::{BandwidthRow, LatencyRow, Rows};
+
+/// Accesses of a run over PCIe; enough for a 99.9th percentile.
+const PCIE_ACCESSES: u32 = 40_000;
+/// A window that every cache holds.
+const PCIE_WINDOW_BYTES: u64 = 8 << 10;
+/// Share of the best bandwidth that a knee has.
+const KNEE_SHARE: f64 = 0.95;
+
+/// The figure that `run` gives.
+pub fn figure(simulator: &dyn Simulator, run: &Run) -> Result<f64, String> {
+    Ok(match run {
+        Run::Perf(perf, figure) => of_perf(simulator, perf, *figure)?,
+        Run::Knee(perf, depths) => knee(simulator, perf, depths)?,
+        Run::Pcie(slot, access) => of_pcie(&parameters(*slot)?, *access),
+        Run::RemoteSocket(slot) => {
+            let read = Access::Latency(64, PCIE_WINDOW_BYTES, Statistic::Median);
+            let mut far = parameters(*slot)?;
+            far.memory.remote_socket = true;
+            of_pcie(&far, read) - of_pcie(&parameters(*slot)?, read)
+        }
+        Run::Datagrams(preset, datagrams) => datagram_echo::figure(preset, *datagrams)?,
+    })
+}
+
+fn of_perf(simulator: &dyn Simulator, perf: &Perf, figure: Figure) -> Result<f64, String> {
+    let rows = experiment::run(simulator, &perf.spec()?)?;
+    let value = match &rows {
+        Rows::Bandwidth(rows) => of_bandwidth(rows, figure, perf),
+        Rows::Latency(rows) => of_latency(rows, figure),
+    };
+    value.ok_or_else(|| format!("the run has no {figure:?}"))
+}
+
+fn of_bandwidth(rows: &[BandwidthRow], figure: Figure, perf: &Perf) -> Option<f64> {
+    let rate = rows.last()?.message_rate_mpps / f64::from(perf.requesting_hosts());
+    let best = rows.iter().map(|row| row.average_gbps).fold(0.0, f64::max);
+    match figure {
+        Figure::Goodput => {
+            let sum: f64 = rows.iter().map(|row| row.average_gbps).sum();
+            Some(sum / rows.len() as f64)
+        }
+        Figure::KneeBytes => {
+            let reached = rows
+                .iter()
+                .filter(|row| row.average_gbps >= best * KNEE_SHARE);
+            reached.map(|row| row.bytes as f64).min_by(f64::total_cmp)
+        }
+        Figure::Rate => Some(rate),
+        Figure::RateFarthestFrom(expected) => {
+            let distance = |rate: &f64| (rate / expected).ln().abs();
+            let rates = rows.iter().map(|row| row.message_rate_mpps);
+            rates.max_by(|a, b| distance(a).total_cmp(&distance(b)))
+        }
+        Figure::LoopTime => Some(f64::from(perf.threads()) / rate),
+        Figure::Typical | Figure::Mean | Figure::Tail | Figure::Step => None,
+    }
+}
+
+fn of_latency(rows: &[LatencyRow], figure: Figure) -> Option<f64> {
+    let (first, last) = (rows.first()?, rows.last()?);
+    match figure {
+        Figure::Typical => last.typical_us,
+        Figure::Mean => last.average_us,
+        Figure::Tail => Some(last.p99_us? / last.typical_us?),
+        Figure::Step => Some(last.typical_us? - first.typical_us?),
+        Figure::Goodput
+        | Figure::KneeBytes
+        | Figure::Rate
+        | Figure::RateFarthestFrom(_)
+        | Figure::LoopTime => None,
+    }
+}
+
+/// Outstanding work requests at which the rate is highest.
+fn knee(simulator: &dyn Simulator, perf: &Perf, depths: &[u32]) -> Result<f64, String> {
+    let mut best = (0.0, 0);
+    for depth in depths {
+        let rate = of_perf(simulator, &perf.at_depth(*depth), Figure::Rate)?;
+        if rate > best.0 {
+            best = (rate, *depth);
+        }
+    }
+    Ok(f64::from(best.1 * perf.threads()))
+}
+
+/// What is at the ends of a slot.
+pub fn parameters(slot: Slot) -> Result<Parameters, String> {
+    let load = |name| Preset::load(name).map_err(|error| error.to_string());
+    Ok(match slot {
+        Slot::Engine(name) => Parameters::from(&load(name)?),
+        Slot::Command(name) => Parameters::from(&load(name)?).by_command(),
+        Slot::Link(generation, lanes, mps_bytes, mrrs_bytes) => {
+            Parameters::link_alone(generation, lanes, mps_bytes, mrrs_bytes)
+        }
+    })
+}
+
+/// A figure of a slot: ns or Gb/s.
+pub fn of_pcie(host: &Parameters, access: Access) -> f64 {
+    match access {
+        Access::Latency(bytes, window, statistic) => {
+            let latency = bench::latency(host, bytes, window, PCIE_ACCESSES);
+            match statistic {
+                Statistic::Minimum => latency.min,
+                Statistic::Median => latency.median,
+                Statistic::Mean => latency.avg,
+                Statistic::P999 => latency.p999,
+            }
+        }
+        Access::Bandwidth(direction, bytes, window) => {
+            bench::bandwidth(host, direction, bytes, window, PCIE_ACCESSES)
+        }
+    }
+}

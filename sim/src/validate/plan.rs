@@ -1,0 +1,385 @@
+//! How a target is measured, as data.
+
+use ferroce_model::pcie::bench::Direction;
+use ferroce_model::preset::Preset;
+
+use crate::perf::{Operation, PageSize, PerfSpec, Service, Sharing, Test, Topology, Workload};
+
+/// What stands for one target.
+#[derive(Clone, Copy)]
+pub struct Plan {
+    /// The target.
+    pub id: &'static str,
+    /// What is measured for it.
+    pub how: How,
+}
+
+/// Whether a target is measured.
+#[derive(Clone, Copy)]
+pub enum How {
+    /// All points must be close enough.
+    Points(&'static [Point]),
+    /// It is not, and why.
+    NotCovered(&'static str),
+}
+
+/// One figure of the model, and what it must be.
+#[derive(Clone, Copy)]
+pub struct Point {
+    /// What distinguishes it from others of its target; empty if it is the only one.
+    pub label: &'static str,
+    /// Where the figure comes from.
+    pub run: Run,
+    /// What it must be.
+    pub expected: Expected,
+}
+
+/// What a figure must be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Expected {
+    /// The number of this index in the target's reference, within so many percent.
+    Near(usize, f64),
+    /// Within so many powers of two of the number of this index.
+    Octaves(usize, f64),
+    /// This number, which the target does not have, within so many percent.
+    Value(f64, f64),
+    /// Not below the first, not above the second.
+    Band(f64, f64),
+    /// Not below the target's `low`, not above its `high`.
+    TargetBand,
+    /// Not above it.
+    AtMost(f64),
+}
+
+/// Where a figure comes from.
+#[derive(Clone, Copy)]
+pub enum Run {
+    /// A run of the harness, and what is taken from it.
+    Perf(Perf, Figure),
+    /// The depth, of these, at which the message rate is highest, times threads.
+    Knee(Perf, &'static [u32]),
+    /// A PCIe link with a host behind it.
+    Pcie(Slot, Access),
+    /// How much longer a read takes with memory on the other socket, in ns.
+    RemoteSocket(Slot),
+    /// Frames between two MACs.
+    Datagrams(&'static str, Datagrams),
+}
+
+impl Run {
+    /// The preset that it is made with.
+    pub fn preset(&self) -> &'static str {
+        match self {
+            Self::Perf(perf, _) | Self::Knee(perf, _) => perf.preset,
+            Self::Pcie(slot, _) | Self::RemoteSocket(slot) => slot.preset(),
+            Self::Datagrams(preset, _) => preset,
+        }
+    }
+}
+
+/// A PCIe slot with what is at its ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Slot {
+    /// That of a preset, with the card's DMA engine.
+    Engine(&'static str),
+    /// That of a preset, with reads by single commands instead of the DMA engine.
+    Command(&'static str),
+    /// A link alone: generation, lanes, MPS and MRRS in bytes.
+    Link(u32, u32, u32, u32),
+}
+
+impl Slot {
+    fn preset(self) -> &'static str {
+        match self {
+            Self::Engine(preset) | Self::Command(preset) => preset,
+            Self::Link(..) => "a link alone",
+        }
+    }
+}
+
+/// What a device does over PCIe.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Access {
+    /// Reads, one after the other: size, window, and which figure.
+    Latency(u64, u64, Statistic),
+    /// As many as possible: size and window.
+    Bandwidth(Direction, u64, u64),
+}
+
+/// Which figure of a distribution.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Statistic {
+    /// The shortest.
+    Minimum,
+    /// The median.
+    Median,
+    /// The mean.
+    Mean,
+    /// 99.9 % are not longer.
+    P999,
+}
+
+/// What is measured with UDP datagrams between user logic of two cards.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Datagrams {
+    /// Time from user logic to user logic and back.
+    RoundTrip,
+    /// Payload in Gb/s of datagrams of so many bytes.
+    Goodput(u32),
+}
+
+/// What is taken from the rows of a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Figure {
+    /// Mean bandwidth of the sizes, in Gb/s.
+    Goodput,
+    /// Smallest size that has 95 % of the best bandwidth.
+    KneeBytes,
+    /// Message rate of a host at the last size, in M/s.
+    Rate,
+    /// Message rate of the size that is farthest from the value expected, in M/s.
+    RateFarthestFrom(f64),
+    /// Median latency of the last size, in us.
+    Typical,
+    /// Mean latency of the last size, in us.
+    Mean,
+    /// 99th percentile by median of the last size.
+    Tail,
+    /// Median latency of the last size less that of the first, in us.
+    Step,
+    /// Time of a work request in us when each thread has one outstanding: threads by rate.
+    LoopTime,
+}
+
+/// A run of the harness; perftest's defaults, and what differs.
+#[derive(Clone, Copy, Debug)]
+pub struct Perf {
+    /// Preset with host profile.
+    pub preset: &'static str,
+    /// Parameters of the preset that differ.
+    pub changes: &'static [(&'static str, &'static str)],
+    operation: Operation,
+    test: Test,
+    service: Service,
+    sizes: &'static [u32],
+    mtu: Option<u32>,
+    inline: Option<u32>,
+    threads: u32,
+    qps: u32,
+    depth: Option<u32>,
+    topology: Topology,
+    workload: Workload,
+    sharing: Sharing,
+    switched: Option<bool>,
+    regions: u32,
+    pages: PageSize,
+    one_address: bool,
+    device_memory: bool,
+}
+
+impl Perf {
+    /// A bandwidth test.
+    pub const fn bandwidth(
+        preset: &'static str,
+        operation: Operation,
+        sizes: &'static [u32],
+    ) -> Self {
+        Self::new(preset, operation, Test::Bandwidth, sizes)
+    }
+
+    /// A latency test.
+    pub const fn latency(
+        preset: &'static str,
+        operation: Operation,
+        sizes: &'static [u32],
+    ) -> Self {
+        Self::new(preset, operation, Test::Latency, sizes)
+    }
+
+    const fn new(
+        preset: &'static str,
+        operation: Operation,
+        test: Test,
+        sizes: &'static [u32],
+    ) -> Self {
+        Self {
+            preset,
+            changes: &[],
+            operation,
+            test,
+            service: Service::Rc,
+            sizes,
+            mtu: None,
+            inline: None,
+            threads: 1,
+            qps: 1,
+            depth: None,
+            topology: Topology::Pair,
+            workload: Workload::Perftest,
+            sharing: Sharing {
+                threads_per_qp: 1,
+                doorbells: None,
+            },
+            switched: None,
+            regions: 1,
+            pages: PageSize::Small,
+            one_address: false,
+            device_memory: false,
+        }
+    }
+
+    /// With another path MTU.
+    pub const fn mtu(mut self, bytes: u32) -> Self {
+        self.mtu = Some(bytes);
+        self
+    }
+
+    /// With unreliable connections.
+    pub const fn uc(mut self) -> Self {
+        self.service = Service::Uc;
+        self
+    }
+
+    /// With another limit of inline payload.
+    pub const fn inline(mut self, bytes: u32) -> Self {
+        self.inline = Some(bytes);
+        self
+    }
+
+    /// With parameters of the preset changed.
+    pub const fn changed(mut self, changes: &'static [(&'static str, &'static str)]) -> Self {
+        self.changes = changes;
+        self
+    }
+
+    /// With a direct cable.
+    pub const fn direct(mut self) -> Self {
+        self.switched = Some(false);
+        self
+    }
+
+    /// Through a switch.
+    pub const fn switched(mut self) -> Self {
+        self.switched = Some(true);
+        self
+    }
+
+    /// Between QPs of one card.
+    pub const fn loopback(mut self) -> Self {
+        self.topology = Topology::Loopback;
+        self
+    }
+
+    /// With so many threads, each with a QP of its own, which post `depth` work requests and wait
+    /// for them; doorbells are those of the preset.
+    pub const fn batches(mut self, threads: u32, depth: u32) -> Self {
+        self.threads = threads;
+        self.qps = threads;
+        self.depth = Some(depth);
+        self.workload = Workload::Batch;
+        self
+    }
+
+    /// With one QP for all threads.
+    pub const fn shared_qp(mut self) -> Self {
+        self.sharing.threads_per_qp = self.threads;
+        self.qps = 1;
+        self
+    }
+
+    /// Between `hosts` hosts, all to all; each of `threads` threads has `machines` QPs to each and
+    /// keeps `window` work requests outstanding.
+    pub const fn all_to_all(
+        mut self,
+        hosts: u32,
+        threads: u32,
+        machines: u32,
+        window: u32,
+    ) -> Self {
+        self.topology = Topology::AllToAll {
+            hosts,
+            virtual_machines: machines,
+        };
+        self.threads = threads;
+        self.depth = Some(window);
+        self.workload = Workload::Window;
+        self
+    }
+
+    /// With `count` QPs in all, over which each of `threads` threads spreads `window` work requests.
+    pub const fn window(mut self, count: u32, threads: u32, window: u32) -> Self {
+        self.qps = count;
+        self.threads = threads;
+        self.depth = Some(window);
+        self.workload = Workload::Window;
+        self
+    }
+
+    /// With `count` regions of these pages.
+    pub const fn regions(mut self, count: u32, pages: PageSize) -> Self {
+        self.regions = count;
+        self.pages = pages;
+        self
+    }
+
+    /// Atomics of one address.
+    pub const fn one_address(mut self) -> Self {
+        self.one_address = true;
+        self
+    }
+
+    /// Atomics of the card's memory.
+    pub const fn device_memory(mut self) -> Self {
+        self.device_memory = true;
+        self
+    }
+
+    const fn with_depth(mut self, depth: u32) -> Self {
+        self.depth = Some(depth);
+        self
+    }
+
+    /// The same with another depth.
+    pub fn at_depth(self, depth: u32) -> Self {
+        self.with_depth(depth)
+    }
+
+    /// Threads of a client.
+    pub fn threads(&self) -> u32 {
+        self.threads
+    }
+
+    /// Hosts that request, and whose rates the harness adds up.
+    pub fn requesting_hosts(&self) -> u32 {
+        match self.topology {
+            Topology::AllToAll { hosts, .. } | Topology::Clients(hosts) => hosts,
+            Topology::Pair | Topology::Loopback => 1,
+        }
+    }
+
+    /// What the harness is given.
+    pub fn spec(&self) -> Result<PerfSpec, String> {
+        let mut preset = Preset::load(self.preset).map_err(|error| error.to_string())?;
+        for (key, value) in self.changes {
+            preset.set(key, value).map_err(|error| error.to_string())?;
+        }
+        let mut spec = PerfSpec::new(preset, self.operation, self.test);
+        spec.service = self.service;
+        spec.sizes = self.sizes.to_vec();
+        spec.all_sizes = self.workload == Workload::Perftest && self.test == Test::Bandwidth;
+        spec.mtu_bytes = self.mtu;
+        spec.inline_bytes = self.inline;
+        spec.threads = self.threads;
+        spec.qps = self.qps;
+        spec.depth = self.depth;
+        spec.topology = self.topology;
+        spec.workload = self.workload;
+        spec.sharing = self.sharing;
+        spec.switched = self.switched;
+        spec.memory_regions = self.regions;
+        spec.page_size = self.pages;
+        spec.atomics.one_address = self.one_address;
+        spec.atomics.device_memory = self.device_memory;
+        Ok(spec)
+    }
+}
