@@ -346,7 +346,10 @@ fn write_entry<H: Host>(
 ) -> Result<(), WriteError> {
     let size = 1u32 << cq.log_size;
     if cq.producer.wrapping_sub(cq.consumer) >= size {
+        // A card looks in advance, long before the ring is full: the CQE does not wait for this.
+        let at = dma.at;
         cq.consumer = dma.read_value::<u32>(cq.consumer_record)?;
+        dma.at = at;
         if cq.producer.wrapping_sub(cq.consumer) >= size {
             return Err(WriteError);
         }
