@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Upper bound of addresses taken from the machine; more would not fit a GID table anyway.
 const MAX_INTERFACE_ADDRESSES: usize = 64;
@@ -333,6 +333,24 @@ fn is_populate_known() -> bool {
         // SAFETY: an empty range is answered with success, an unknown advice with EINVAL.
         unsafe { libc::madvise(std::ptr::null_mut(), 0, MADV_POPULATE_READ) == 0 }
     })
+}
+
+/// Has an interrupt from the terminal (SIGINT) set a flag, which is returned, instead of ending the
+/// process. The second one ends it.
+pub fn note_interrupt() -> &'static AtomicBool {
+    static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
+    extern "C" fn note(_signal: libc::c_int) {
+        IS_INTERRUPTED.store(true, Ordering::Relaxed);
+    }
+    // SAFETY: all zero is an action without flags and with an empty mask; the handler does what a
+    // signal handler may do.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = note as *const () as usize;
+        action.sa_flags = libc::SA_RESETHAND | libc::SA_RESTART;
+        libc::sigaction(libc::SIGINT, &action, std::ptr::null_mut());
+    }
+    &IS_INTERRUPTED
 }
 
 /// Has `action` called when the process ends by exit() or by returning from main.

@@ -16,6 +16,7 @@ pub mod connect;
 
 pub mod cpu;
 pub mod error;
+pub mod json;
 pub mod lock;
 pub mod plan;
 pub mod processor;
@@ -27,6 +28,8 @@ pub mod setup;
 pub mod side;
 pub mod spec;
 pub mod statistics;
+pub mod sweep;
+pub mod table;
 pub mod workload;
 
 pub use error::Error;

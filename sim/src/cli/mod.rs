@@ -5,6 +5,7 @@ mod counters;
 mod devices;
 mod inject;
 mod library;
+mod perf;
 mod preset;
 mod program;
 mod report;
@@ -52,6 +53,7 @@ enum Command {
     Devices(devices::Devices),
     Counters(counters::Counters),
     Inject(inject::Inject),
+    Perf(Box<perf::Perf>),
     Compare(compare::Compare),
     Report(report::Report),
     Validate(validate::Validate),
@@ -69,6 +71,7 @@ impl Cli {
             Command::Devices(devices) => or_complain(devices.execute()),
             Command::Counters(counters) => or_complain(counters.execute()),
             Command::Inject(inject) => or_complain(inject.execute()),
+            Command::Perf(perf) => perf.execute(),
             Command::Compare(compare) => or_complain(compare.execute()),
             Command::Report(report) => or_complain(report.execute()),
             Command::Validate(validate) => validate.execute(),

@@ -1,0 +1,60 @@
+//! `ferroce perf`: perftest on simulated hosts.
+
+mod arguments;
+mod output;
+mod sweep;
+
+use std::process::ExitCode;
+
+pub use arguments::Perf;
+use ferroce_sim::os;
+use ferroce_sim::perf::Error;
+use ferroce_sim::perf::plan::Plan;
+use ferroce_sim::perf::sweep::{Job, run, workers};
+
+use super::{EXIT_FAILURE, complain};
+use output::Output;
+
+/// Exit code of a program that was interrupted from the terminal, as shells have it.
+const EXIT_INTERRUPTED: u8 = 130;
+
+impl Perf {
+    /// Measures and prints.
+    pub fn execute(self) -> ExitCode {
+        let jobs = match self.jobs() {
+            Ok(jobs) => jobs,
+            Err(error) => return complain(&error, EXIT_FAILURE),
+        };
+        // What makes no sense is refused before anything runs.
+        if let Err(error) = check(&jobs) {
+            return complain(&error.to_string(), EXIT_FAILURE);
+        }
+        let mut output = match Output::new(&jobs, self.json.as_deref()) {
+            Ok(output) => output,
+            Err(error) => return complain(&error, EXIT_FAILURE),
+        };
+        output.begin();
+        let workers = self.jobs.map_or_else(workers, |jobs| jobs as usize);
+        let result = run(&jobs, workers, os::note_interrupt(), &mut output);
+        output.end();
+        match result.map_err(|error| (error.to_string(), code(&error))) {
+            Err((error, code)) => complain(&error, code),
+            Ok(()) => match output.write_json() {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => complain(&error, EXIT_FAILURE),
+            },
+        }
+    }
+}
+
+fn code(error: &Error) -> u8 {
+    match error {
+        Error::Interrupted => EXIT_INTERRUPTED,
+        _ => EXIT_FAILURE,
+    }
+}
+
+fn check(jobs: &[Job]) -> Result<(), Error> {
+    jobs.iter()
+        .try_for_each(|job| Plan::new(&job.spec, job.size).map(|_| ()))
+}

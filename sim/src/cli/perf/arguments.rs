@@ -1,0 +1,428 @@
+//! What `ferroce perf` is told.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use ferroce_sim::perf::{
+    Iterations, Operation, PageSize, PerfSpec, Service, Sharing, Test, Topology, Workload,
+};
+
+use super::super::preset;
+
+/// Run perftest on simulated hosts: the driver, two cards and the link between them, in simulated
+/// time.
+///
+/// Prints perftest's own columns (MB are MiB). The figures are the model's: the same command gives
+/// the same figures, on every machine.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  ferroce perf write_bw --preset cx5-100g -a
+  ferroce perf read_lat --preset cx6-200g@epyc-hdr
+  ferroce perf write_bw --preset irdma-10g -s 64 --sweep qps=1..1024 --json qps.json
+  ferroce perf write_lat --preset cx5-100g --sweep pcie.read_latency_ns=300,400,500
+  ferroce perf read_bw --preset cx6-200g@xeon-6240r -s 8 --loop batch --depth 8 --threads 96
+  ferroce perf read_bw --preset cx3-40g@apt-fdr -s 32 --loop window --hosts 11 --threads 8
+
+`ferroce preset list` shows the presets, `ferroce preset show NAME` what is in them.")]
+pub struct Perf {
+    /// The test
+    #[arg(value_enum)]
+    pub test: TestName,
+
+    /// Card, and with @ the hosts that it is in
+    #[arg(long, value_name = "NAME[@HOST]")]
+    pub preset: String,
+
+    /// Change a parameter of the preset; can be given several times
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+
+    /// All sizes from 2 B to 8 MiB
+    #[arg(short, long, conflicts_with = "size")]
+    pub all: bool,
+
+    /// Bytes of a message, as 64, 4K or 8M
+    #[arg(short, long, value_name = "BYTES", value_parser = bytes)]
+    pub size: Option<u32>,
+
+    /// Messages of each QP; `auto`: until the rate is steady
+    #[arg(short = 'n', long, value_name = "N|auto")]
+    pub iterations: Option<String>,
+
+    /// Transport service
+    #[arg(short, long, value_enum, ignore_case = true, default_value = "RC")]
+    pub connection: Connection,
+
+    /// QPs of the client
+    #[arg(short, long, value_name = "N", default_value_t = 1)]
+    pub qps: u32,
+
+    /// Memory regions of each side, used in turn
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub mrs: u32,
+
+    /// Pages of the memory regions
+    #[arg(long, value_enum, default_value = "4K")]
+    pub page_size: Pages,
+
+    /// Threads of the client, each with its part of the QPs
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub threads: u32,
+
+    /// Work requests outstanding: of a QP, or of a thread with --loop batch and window
+    #[arg(short = 't', long, value_name = "N")]
+    pub depth: Option<u32>,
+
+    /// Receive work requests of a QP
+    #[arg(short, long, value_name = "N")]
+    pub rx_depth: Option<u32>,
+
+    /// Longest payload that goes into the work request, as far as the preset has it
+    #[arg(short = 'I', long, value_name = "BYTES")]
+    pub inline: Option<u32>,
+
+    /// Every so many work requests ask for a completion
+    #[arg(short = 'Q', long, value_name = "N")]
+    pub signal_every: Option<u32>,
+
+    /// Both sides send
+    #[arg(short, long)]
+    pub bidirectional: bool,
+
+    /// Path MTU
+    #[arg(short, long, value_name = "BYTES")]
+    pub mtu: Option<u32>,
+
+    /// READs and atomics outstanding of a QP
+    #[arg(short, long, value_name = "N")]
+    pub outstanding_reads: Option<u32>,
+
+    /// Hosts: all but one are clients of the last; with --loop window all send to all; one host has
+    /// QPs that are connected with each other
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub hosts: u32,
+
+    /// QPs of each thread to each host, with --loop window
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub vms: u32,
+
+    /// A cable between the hosts, whatever the preset says
+    #[arg(long, conflicts_with = "switch")]
+    pub direct: bool,
+
+    /// A switch between the hosts, whatever the preset says
+    #[arg(long)]
+    pub switch: bool,
+
+    /// How a thread goes through its work
+    #[arg(long, value_enum, default_value = "perftest", name = "LOOP")]
+    pub r#loop: Loop,
+
+    /// What threads share: `qp`, `qp=THREADS` or `doorbell=DOORBELLS`; can be given several times
+    #[arg(long, value_name = "WHAT")]
+    pub share: Vec<String>,
+
+    /// Bytes of the region at which --loop batch and window aim
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub region: Option<u32>,
+
+    /// Atomics compare and swap, instead of fetching and adding
+    #[arg(long)]
+    pub compare_swap: bool,
+
+    /// Atomics all go to one address
+    #[arg(long)]
+    pub one_address: bool,
+
+    /// Atomics go to the card's memory
+    #[arg(long)]
+    pub device_memory: bool,
+
+    /// Everything random comes from it
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Run once for each value: `qps=1,2,8`, `qps=1..1024` (doubling), or any parameter of the
+    /// preset; several make all combinations
+    #[arg(long, value_name = "KEY=VALUES")]
+    pub sweep: Vec<String>,
+
+    /// Worlds that run at once; as many as there are processors if not given
+    #[arg(short, long, value_name = "N")]
+    pub jobs: Option<u32>,
+
+    /// Write everything to a file as JSON, `-` for standard output instead of the table
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// perftest's programs, without `ib_`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum TestName {
+    /// Bandwidth of RDMA WRITE
+    WriteBw,
+    /// Bandwidth of RDMA READ
+    ReadBw,
+    /// Bandwidth of SEND
+    SendBw,
+    /// Rate of atomics
+    AtomicBw,
+    /// Latency of RDMA WRITE, half of a round trip
+    WriteLat,
+    /// Latency of RDMA READ
+    ReadLat,
+    /// Latency of SEND, half of a round trip
+    SendLat,
+    /// Latency of atomics
+    AtomicLat,
+}
+
+/// Transport services.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "UPPER")]
+pub enum Connection {
+    /// Reliable connection
+    Rc,
+    /// Unreliable connection
+    Uc,
+    /// Unreliable datagram
+    Ud,
+}
+
+/// Pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Pages {
+    /// 4 KiB
+    #[value(name = "4K")]
+    Small,
+    /// 2 MiB
+    #[value(name = "2M")]
+    Huge2M,
+    /// 1 GiB
+    #[value(name = "1G")]
+    Huge1G,
+    /// None: one piece that needs no translation
+    Physical,
+}
+
+/// Loops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Loop {
+    /// Keeps the send queues full
+    Perftest,
+    /// Posts --depth work requests, each with its doorbell, waits for all, posts again (SMART)
+    Batch,
+    /// Keeps --depth work requests outstanding over all QPs, at random places (FaSST)
+    Window,
+}
+
+/// A number of bytes, with K, M or G behind it.
+pub fn bytes(text: &str) -> Result<u32, String> {
+    let text = text.trim();
+    let (digits, shift) = match text.chars().last() {
+        Some('k' | 'K') => (&text[..text.len() - 1], 10),
+        Some('m' | 'M') => (&text[..text.len() - 1], 20),
+        Some('g' | 'G') => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    let count = digits.parse::<u32>().ok();
+    let bytes = count.and_then(|count| count.checked_mul(1 << shift));
+    bytes.ok_or_else(|| "write a number of bytes below 4G, as 64, 4K or 8M".to_owned())
+}
+
+impl Perf {
+    /// What it stands for, without its sweeps.
+    pub fn spec(&self) -> Result<PerfSpec, String> {
+        let preset = preset::load(&self.preset, &self.set)?;
+        let (operation, test) = self.operation();
+        let mut spec = PerfSpec::new(preset, operation, test);
+        spec.service = match self.connection {
+            Connection::Rc => Service::Rc,
+            Connection::Uc => Service::Uc,
+            Connection::Ud => Service::Ud,
+        };
+        if self.all {
+            if matches!(operation, Operation::FetchAdd | Operation::CompareSwap) {
+                return Err("--all: an atomic has 8 bytes".to_owned());
+            }
+            spec = spec.all_sizes();
+        }
+        if let Some(size) = self.size {
+            spec.sizes = vec![size];
+        }
+        if let Some(text) = &self.iterations {
+            spec.iterations = iterations(text, spec.iterations)?;
+        }
+        spec.qps = self.qps;
+        spec.memory_regions = self.mrs;
+        spec.page_size = match self.page_size {
+            Pages::Small => PageSize::Small,
+            Pages::Huge2M => PageSize::Huge2M,
+            Pages::Huge1G => PageSize::Huge1G,
+            Pages::Physical => PageSize::Physical,
+        };
+        spec.threads = self.threads;
+        spec.depth = self.depth;
+        spec.receive_depth = self.rx_depth;
+        spec.inline_bytes = self.inline;
+        spec.signal_every = self.signal_every;
+        spec.bidirectional = self.bidirectional;
+        spec.mtu_bytes = self.mtu;
+        spec.outstanding_reads = self.outstanding_reads;
+        spec.workload = match self.r#loop {
+            Loop::Perftest => Workload::Perftest,
+            Loop::Batch => Workload::Batch,
+            Loop::Window => Workload::Window,
+        };
+        spec.topology = self.topology()?;
+        spec.switched = (self.direct || self.switch).then_some(self.switch);
+        spec.region_bytes = self.region.map(u64::from);
+        spec.sharing = self.sharing()?;
+        spec.atomics.one_address = self.one_address;
+        spec.atomics.device_memory = self.device_memory;
+        spec.seed = self.seed;
+        Ok(spec)
+    }
+
+    fn operation(&self) -> (Operation, Test) {
+        let atomic = match self.compare_swap {
+            true => Operation::CompareSwap,
+            false => Operation::FetchAdd,
+        };
+        match self.test {
+            TestName::WriteBw => (Operation::Write, Test::Bandwidth),
+            TestName::ReadBw => (Operation::Read, Test::Bandwidth),
+            TestName::SendBw => (Operation::Send, Test::Bandwidth),
+            TestName::AtomicBw => (atomic, Test::Bandwidth),
+            TestName::WriteLat => (Operation::Write, Test::Latency),
+            TestName::ReadLat => (Operation::Read, Test::Latency),
+            TestName::SendLat => (Operation::Send, Test::Latency),
+            TestName::AtomicLat => (atomic, Test::Latency),
+        }
+    }
+
+    fn topology(&self) -> Result<Topology, String> {
+        match (self.hosts, self.r#loop) {
+            (0, _) => Err("--hosts 0: at least 1".to_owned()),
+            (1, _) => Ok(Topology::Loopback),
+            (hosts, Loop::Window) => Ok(Topology::AllToAll {
+                hosts,
+                virtual_machines: self.vms,
+            }),
+            (2, _) => Ok(Topology::Pair),
+            (_, _) if self.direct => Err(format!(
+                "--direct: a cable joins two hosts, not {}",
+                self.hosts
+            )),
+            (hosts, _) => Ok(Topology::Clients(hosts - 1)),
+        }
+    }
+
+    fn sharing(&self) -> Result<Sharing, String> {
+        let mut sharing = Sharing::default();
+        for what in &self.share {
+            let bad = || format!("--share {what}: write qp, qp=THREADS or doorbell=DOORBELLS");
+            let number = |text: &str| text.parse().ok().filter(|n| *n > 0).ok_or_else(bad);
+            match what.split_once('=') {
+                None if what == "qp" => sharing.threads_per_qp = self.threads,
+                Some(("qp", threads)) => sharing.threads_per_qp = number(threads)?,
+                Some(("doorbell", count)) => sharing.doorbells = Some(number(count)?),
+                _ => return Err(bad()),
+            }
+        }
+        Ok(sharing)
+    }
+}
+
+/// A number of messages, or as many as are needed.
+fn iterations(text: &str, default: Iterations) -> Result<Iterations, String> {
+    if text == "auto" {
+        let (Iterations::Exactly(most) | Iterations::UntilSteady(most)) = default;
+        return Ok(Iterations::UntilSteady(most));
+    }
+    let count = text.parse().ok().map(Iterations::Exactly);
+    count.ok_or_else(|| format!("--iterations {text}: write a number, or auto"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    fn parsed(arguments: &str) -> Perf {
+        let all = ["ferroce", "perf"].into_iter().chain(arguments.split(' '));
+        match crate::cli::Cli::try_parse_from(all).expect("legal").command {
+            crate::cli::Command::Perf(perf) => *perf,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn options_become_a_specification() {
+        let line = "read_bw --preset functional -s 4K -n 500 -q 4 --threads 2 --depth 32 -c rc \
+                    --page-size 2M --mtu 1024 --switch --share doorbell=16 --seed 7";
+        let spec = parsed(line).spec().expect("legal");
+        assert_eq!(
+            (spec.operation, spec.test),
+            (Operation::Read, Test::Bandwidth)
+        );
+        assert_eq!(
+            (&spec.sizes[..], spec.qps, spec.threads),
+            (&[4096][..], 4, 2)
+        );
+        assert_eq!(spec.iterations, Iterations::Exactly(500));
+        assert_eq!((spec.depth, spec.mtu_bytes), (Some(32), Some(1024)));
+        assert_eq!(
+            (spec.page_size, spec.switched),
+            (PageSize::Huge2M, Some(true))
+        );
+        assert_eq!((spec.sharing.doorbells, spec.seed), (Some(16), 7));
+    }
+
+    #[test]
+    fn hosts_become_a_topology() {
+        let topology = |rest: &str| {
+            parsed(&format!("write_bw --preset functional {rest}"))
+                .spec()
+                .map(|spec| spec.topology)
+        };
+        assert_eq!(topology("--hosts 1"), Ok(Topology::Loopback));
+        assert_eq!(topology("--hosts 2"), Ok(Topology::Pair));
+        assert_eq!(topology("--hosts 4"), Ok(Topology::Clients(3)));
+        let all = Topology::AllToAll {
+            hosts: 11,
+            virtual_machines: 2,
+        };
+        assert_eq!(topology("--hosts 11 --loop window --vms 2"), Ok(all));
+        assert!(topology("--hosts 3 --direct").is_err());
+    }
+
+    #[test]
+    fn bytes_with_their_units() {
+        assert_eq!(bytes("64"), Ok(64));
+        assert_eq!(bytes("4k"), Ok(4096));
+        assert_eq!(bytes("8M"), Ok(8 << 20));
+        assert_eq!(bytes("1G"), Ok(1 << 30));
+        for bad in ["", "4G", "k", "-1", "1.5M"] {
+            assert!(bytes(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn bad_options_are_named() {
+        for (bad, what) in [
+            ("--share pd", "--share pd: write qp"),
+            ("--share doorbell=0", "--share doorbell=0"),
+            ("-n many", "--iterations many"),
+            ("--set pcie.lanes=3", "pcie.lanes"),
+            ("--set pcie=3", "pcie"),
+            ("--hosts 0", "--hosts 0"),
+        ] {
+            let perf = parsed(&format!("write_bw --preset cx5-100g {bad}"));
+            let error = perf.spec().expect_err(bad);
+            assert!(error.contains(what), "{bad}: {error}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The table while the measurements run, and the JSON file afterwards.
+
+use std::fs;
+use std::io::{IsTerminal, Write, stderr, stdout};
+use std::path::{Path, PathBuf};
+
+use ferroce_sim::perf::PerfRow;
+use ferroce_sim::perf::json::{Measured, document};
+use ferroce_sim::perf::plan::Plan;
+use ferroce_sim::perf::sweep::{Job, Listener};
+use ferroce_sim::perf::table;
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Least width of a column of swept values.
+const LEAST_WIDTH: usize = 6;
+
+/// The bar on standard error.
+const BAR: &str = "{wide_bar} {pos}/{len} {elapsed} ";
+
+/// Prints rows as they come, and keeps them for JSON.
+pub struct Output<'a> {
+    jobs: &'a [Job],
+    rows: Vec<PerfRow>,
+    json: Option<PathBuf>,
+    has_table: bool,
+    /// Width of each column of swept values.
+    widths: Vec<usize>,
+    bar: ProgressBar,
+}
+
+impl<'a> Output<'a> {
+    /// For `jobs`, of which there is at least one.
+    pub fn new(jobs: &'a [Job], json: Option<&Path>) -> Result<Self, String> {
+        if let Some(path) = json.filter(|path| !is_stdout(path)) {
+            // Not after an hour.
+            fs::write(path, "").map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+        Ok(Self {
+            jobs,
+            rows: Vec::new(),
+            has_table: !json.is_some_and(is_stdout),
+            json: json.map(Path::to_owned),
+            widths: widths(jobs),
+            bar: bar(jobs.len()),
+        })
+    }
+
+    /// Prints what comes before the rows.
+    pub fn begin(&self) {
+        let Some(job) = self.jobs.first() else {
+            return;
+        };
+        if let Ok(plan) = Plan::new(&job.spec, job.size) {
+            self.print(table::header(&job.spec, &plan).trim_end());
+            let keys = job.point.iter().map(|(key, _)| key.as_str());
+            let columns = table::columns(plan.test);
+            self.print(&format!("{}{columns}", self.swept(keys)));
+        }
+    }
+
+    /// Prints what comes behind the rows.
+    pub fn end(&self) {
+        self.bar.finish_and_clear();
+        self.print(table::LINE);
+    }
+
+    /// Columns of swept values.
+    fn swept<'t>(&self, values: impl Iterator<Item = &'t str>) -> String {
+        let columns = values.zip(&self.widths);
+        columns
+            .map(|(value, width)| format!(" {value:<width$}"))
+            .collect()
+    }
+
+    /// Prints a line of the table without spoiling the bar.
+    fn print(&self, line: &str) {
+        if self.has_table {
+            self.bar.suspend(|| {
+                // Who does not want to read does not get the rest.
+                let _ = writeln!(stdout(), "{line}").and_then(|()| stdout().flush());
+            });
+        }
+    }
+
+    /// Writes the JSON file, if one is wanted.
+    pub fn write_json(&self) -> Result<(), String> {
+        let Some(path) = &self.json else {
+            return Ok(());
+        };
+        let pairs = self.jobs.iter().zip(&self.rows);
+        let rows: Vec<Measured<'_>> = pairs
+            .map(|(job, row)| Measured {
+                spec: &job.spec,
+                point: &job.point,
+                row,
+            })
+            .collect();
+        let text = document(&rows).text();
+        match is_stdout(path) {
+            true => write!(stdout(), "{text}").map_err(|error| error.to_string()),
+            false => fs::write(path, text).map_err(|error| format!("{}: {error}", path.display())),
+        }
+    }
+}
+
+impl Listener for Output<'_> {
+    fn progress(&mut self) {
+        self.bar.inc(1);
+    }
+
+    fn row(&mut self, index: usize, row: PerfRow) {
+        let values = self.jobs[index]
+            .point
+            .iter()
+            .map(|(_, value)| value.as_str());
+        self.print(&format!("{}{}", self.swept(values), table::row(&row)));
+        self.rows.push(row);
+    }
+}
+
+fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+fn widths(jobs: &[Job]) -> Vec<usize> {
+    let columns = jobs.first().map_or(0, |job| job.point.len());
+    let width = |column: usize| {
+        let texts = jobs.iter().map(|job| &job.point[column]);
+        let longest = texts.map(|(key, value)| key.len().max(value.len())).max();
+        longest.unwrap_or_default().max(LEAST_WIDTH)
+    };
+    (0..columns).map(width).collect()
+}
+
+/// A bar on standard error, if that is a terminal and there is something to wait for.
+fn bar(jobs: usize) -> ProgressBar {
+    if jobs < 2 || !stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template(BAR).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(jobs as u64).with_style(style)
+}

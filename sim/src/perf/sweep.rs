@@ -1,0 +1,164 @@
+//! Many measurements at once: one world for each, on as many processors as there are. Results come
+//! in the order of the jobs, whoever is done first.
+
+use std::collections::BTreeMap;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+
+use crate::perf::error::Error;
+use crate::perf::result::PerfRow;
+use crate::perf::runner;
+use crate::perf::spec::PerfSpec;
+
+/// One size of one specification.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// What is measured.
+    pub spec: PerfSpec,
+    /// Bytes of a message.
+    pub size: u32,
+    /// The values that make it different from the other points of the sweep.
+    pub point: Vec<(String, String)>,
+}
+
+/// What a caller hears.
+pub trait Listener {
+    /// A job is done; jobs come in any order.
+    fn progress(&mut self);
+    /// The row of job number `index`; jobs come in order.
+    fn row(&mut self, index: usize, row: PerfRow);
+}
+
+/// How many jobs run at once.
+pub fn workers() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+/// Runs `jobs`, `workers` at once, until `stop` is set or one fails. Rows that came before the
+/// failure in the order of jobs have been told by then.
+///
+/// # Errors
+/// That of the first job in their order that has failed.
+pub fn run(
+    jobs: &[Job],
+    workers: usize,
+    stop: &AtomicBool,
+    listener: &mut impl Listener,
+) -> Result<(), Error> {
+    let next = AtomicUsize::new(0);
+    let failed = AtomicBool::new(false);
+    let (sender, receiver) = mpsc::channel();
+    thread::scope(|scope| {
+        for _ in 0..workers.clamp(1, jobs.len().max(1)) {
+            let sender = sender.clone();
+            let (next, failed) = (&next, &failed);
+            scope.spawn(move || {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(job) = jobs.get(index) else {
+                        break;
+                    };
+                    if failed.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let result = runner::run(&job.spec, job.size, stop, None);
+                    failed.fetch_or(result.is_err(), Ordering::Relaxed);
+                    // Nobody listens any more: the caller has seen a failure.
+                    if sender.send((index, result)).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        in_order(receiver, listener)
+    })
+}
+
+/// Tells results in order; keeps those that come too early.
+fn in_order(
+    results: mpsc::Receiver<(usize, Result<PerfRow, Error>)>,
+    listener: &mut impl Listener,
+) -> Result<(), Error> {
+    let mut early = BTreeMap::new();
+    let mut next = 0;
+    for (index, result) in results {
+        listener.progress();
+        early.insert(index, result);
+        while let Some(result) = early.remove(&next) {
+            listener.row(next, result?);
+            next += 1;
+        }
+    }
+    // A job before the one that has failed may never have begun.
+    early
+        .into_values()
+        .find_map(Result::err)
+        .map_or(Ok(()), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::spec::{Iterations, Operation, Test};
+    use ferroce_model::preset::Preset;
+
+    #[derive(Default)]
+    struct Seen {
+        done: usize,
+        sizes: Vec<(usize, u32)>,
+    }
+
+    impl Listener for Seen {
+        fn progress(&mut self) {
+            self.done += 1;
+        }
+
+        fn row(&mut self, index: usize, row: PerfRow) {
+            self.sizes.push((index, row.size));
+        }
+    }
+
+    fn jobs(sizes: &[u32]) -> Vec<Job> {
+        let preset = Preset::load("functional").expect("built in");
+        let mut spec = PerfSpec::new(preset, Operation::Write, Test::Bandwidth);
+        spec.iterations = Iterations::Exactly(20);
+        let job = |&size| Job {
+            spec: spec.clone(),
+            size,
+            point: Vec::new(),
+        };
+        sizes.iter().map(job).collect()
+    }
+
+    #[test]
+    fn rows_come_in_the_order_of_jobs() {
+        let sizes = [65_536, 2, 4, 262_144, 8, 16, 131_072, 32];
+        for workers in [1, 4, 100] {
+            let mut seen = Seen::default();
+            run(&jobs(&sizes), workers, &AtomicBool::new(false), &mut seen).expect("they run");
+            let expected: Vec<_> = sizes.into_iter().enumerate().collect();
+            assert_eq!((seen.sizes, seen.done), (expected, sizes.len()));
+        }
+    }
+
+    #[test]
+    fn a_failure_ends_it_and_is_told() {
+        let mut seen = Seen::default();
+        let error = run(&jobs(&[2, 0, 4]), 1, &AtomicBool::new(false), &mut seen);
+        assert!(
+            error
+                .expect_err("size 0")
+                .to_string()
+                .starts_with("--size 0")
+        );
+        assert_eq!(seen.sizes, [(0, 2)]);
+    }
+
+    #[test]
+    fn nothing_to_do() {
+        assert!(run(&[], 3, &AtomicBool::new(false), &mut Seen::default()).is_ok());
+    }
+}

@@ -1,0 +1,258 @@
+//! perftest's columns: the block before them and the rows, as `ib_*_bw` and `ib_*_lat` 4.5 print
+//! them.
+
+use std::fmt::Write;
+
+use crate::perf::plan::Plan;
+use crate::perf::result::{BandwidthRow, LatencyRow, PerfRow};
+use crate::perf::spec::{Operation, PerfSpec, Test, Topology, Workload};
+
+/// `RESULT_LINE`.
+pub const LINE: &str =
+    "---------------------------------------------------------------------------------------";
+/// `RESULT_FMT` and `RESULT_FMT_LAT`.
+const BANDWIDTH_COLUMNS: &str =
+    " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]";
+const LATENCY_COLUMNS: &str = " #bytes #iterations    t_min[usec]    t_max[usec]  \
+     t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   \
+     99.9% percentile[usec] ";
+
+/// What comes before the rows.
+pub fn header(spec: &PerfSpec, plan: &Plan) -> String {
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let _ = write_header(&mut out, spec, plan);
+    out
+}
+
+fn write_header(out: &mut String, spec: &PerfSpec, plan: &Plan) -> std::fmt::Result {
+    let is_bandwidth = plan.test == Test::Bandwidth;
+    writeln!(out, "{LINE}")?;
+    writeln!(out, "                    {}", title(plan))?;
+    writeln!(out, " Dual-port       : OFF\t\tDevice         : ferroce0")?;
+    let qps = plan.threads * plan.qps_per_thread / spec.sharing.threads_per_qp.min(plan.threads);
+    writeln!(out, " Number of qps   : {qps}\t\tTransport type : IB")?;
+    let service = plan.service.name();
+    writeln!(out, " Connection type : {service}\t\tUsing SRQ      : OFF")?;
+    let relaxed = on_off(spec.preset.pcie.relaxed_ordering);
+    writeln!(out, " PCIe relax order: {relaxed}")?;
+    writeln!(out, " ibv_wr* API     : OFF")?;
+    writeln!(out, " TX depth        : {}", plan.depth)?;
+    if plan.has_receives() && plan.bidirectional {
+        writeln!(out, " RX depth        : {}", plan.receive_depth)?;
+    }
+    if is_bandwidth {
+        writeln!(out, " CQ Moderation   : {}", plan.signal_every)?;
+    }
+    writeln!(out, " Mtu             : {}[B]", plan.mtu.bytes())?;
+    writeln!(out, " Link type       : Ethernet")?;
+    writeln!(out, " GID index       : 1")?;
+    match plan.operation {
+        Operation::Write | Operation::Send => {
+            writeln!(out, " Max inline data : {}[B]", plan.inline_limit)?;
+        }
+        _ => writeln!(out, " Outstand reads  : {}", plan.outstanding_reads)?,
+    }
+    writeln!(out, " rdma_cm QPs\t : OFF")?;
+    writeln!(out, " Data ex. method : Simulation")?;
+    writeln!(out, "{LINE}")?;
+    writeln!(out, " {}", provenance(spec))?;
+    if let Some(more) = beyond_perftest(spec, plan) {
+        writeln!(out, " {more}")?;
+    }
+    writeln!(out, "{LINE}")
+}
+
+fn on_off(is_on: bool) -> &'static str {
+    match is_on {
+        true => "ON",
+        false => "OFF",
+    }
+}
+
+/// `testsStr` and what stands around it.
+fn title(plan: &Plan) -> String {
+    let verb = match plan.operation {
+        Operation::Write => "RDMA_Write",
+        Operation::Read => "RDMA_Read",
+        Operation::Send => "Send",
+        Operation::FetchAdd => "Atomic FETCH_AND_ADD",
+        Operation::CompareSwap => "Atomic CMP_AND_SWAP",
+    };
+    let test = match (plan.test, plan.bidirectional) {
+        (Test::Bandwidth, true) => "Bidirectional BW",
+        (Test::Bandwidth, false) => "BW",
+        (Test::Latency, _) => "Latency",
+    };
+    format!("{verb} {test} Test")
+}
+
+/// In which world the figures are true: preset with host profile, hash, seed, version, and what is
+/// modelled.
+pub fn provenance(spec: &PerfSpec) -> String {
+    let (preset, hash) = (spec.preset.name(), spec.preset.hash());
+    let version = env!("CARGO_PKG_VERSION");
+    let modelled = match preset.split('@').next() {
+        Some("functional") => "only what happens is modelled, not when",
+        _ => "modelled: card, PCIe, host memory, link, the application's thread",
+    };
+    let seed = spec.seed;
+    format!("ferroce {version}: preset {preset}, hash {hash:016x}, seed {seed}; {modelled}")
+}
+
+/// What perftest does not have.
+fn beyond_perftest(spec: &PerfSpec, plan: &Plan) -> Option<String> {
+    let mut parts = Vec::new();
+    if plan.threads > 1 {
+        parts.push(format!("{} threads", plan.threads));
+    }
+    match spec.topology {
+        Topology::Pair => {}
+        Topology::Clients(clients) => parts.push(format!("{clients} clients to one server")),
+        Topology::AllToAll { hosts, .. } => parts.push(format!("{hosts} hosts, all to all")),
+        Topology::Loopback => parts.push("loopback on one card".to_owned()),
+    }
+    match spec.workload {
+        Workload::Perftest => {}
+        Workload::Batch => parts.push(format!("batches of {}", plan.depth)),
+        Workload::Window => parts.push(format!("windows of {}", plan.depth)),
+    }
+    if spec.sharing.threads_per_qp > 1 {
+        parts.push(format!(
+            "{} threads share a QP",
+            spec.sharing.threads_per_qp
+        ));
+    }
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// The line of column names.
+pub fn columns(test: Test) -> &'static str {
+    match test {
+        Test::Bandwidth => BANDWIDTH_COLUMNS,
+        Test::Latency => LATENCY_COLUMNS,
+    }
+}
+
+/// A row.
+pub fn row(row: &PerfRow) -> String {
+    let mut line = match (&row.bandwidth, &row.latency) {
+        (Some(figures), _) => bandwidth(row, figures),
+        (_, Some(figures)) => latency(row, figures),
+        _ => format!(" {:<7}    no figures", row.size),
+    };
+    if row.ended_early {
+        line.push_str("   (ended when the rate was steady)");
+    }
+    line
+}
+
+/// `REPORT_FMT`.
+fn bandwidth(row: &PerfRow, figures: &BandwidthRow) -> String {
+    format!(
+        " {:<7}    {:<10}       {:<7.2}            {:<7.2}\t\t   {:<7.6}",
+        row.size,
+        row.iterations,
+        figures.peak_mib_per_s,
+        figures.average_mib_per_s,
+        figures.message_rate_mpps,
+    )
+}
+
+/// `REPORT_FMT_LAT`.
+fn latency(row: &PerfRow, figures: &LatencyRow) -> String {
+    format!(
+        " {:<7} {}          {:<7.2}        {:<7.2}      {:<7.2}  \t       {:<7.2}     \t{:<7.2}\
+         \t\t{:<7.2} \t\t{:<7.2}",
+        row.size,
+        row.iterations,
+        figures.min_us,
+        figures.max_us,
+        figures.typical_us,
+        figures.average_us,
+        figures.stdev_us,
+        figures.p99_us,
+        figures.p999_us,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ferroce_model::preset::Preset;
+
+    const BANDWIDTH: &str = include_str!("../reference/fixtures/ib_write_bw_all.txt");
+    const LATENCY: &str = include_str!("../reference/fixtures/ib_read_lat_all.txt");
+
+    fn lines(text: &str) -> Vec<&str> {
+        text.lines().collect()
+    }
+
+    /// The header of `spec`, and the one that perftest has printed, as far as both have it: up to
+    /// how data are exchanged.
+    fn assert_same_block(spec: &PerfSpec, printed: &str) {
+        let plan = Plan::new(spec, spec.sizes[0]).expect("legal");
+        let ours = header(spec, &plan);
+        let (ours, printed) = (lines(&ours), lines(printed));
+        let end = printed
+            .iter()
+            .position(|line| line.starts_with(" Data ex."))
+            .expect("a line");
+        assert_eq!(ours[..end], printed[..end]);
+    }
+
+    fn spec(operation: Operation, test: Test) -> PerfSpec {
+        let mut preset = Preset::load("functional").expect("built in");
+        preset
+            .set("pcie.relaxed_ordering", "true")
+            .expect("a parameter");
+        let mut spec = PerfSpec::new(preset, operation, test).all_sizes();
+        (spec.mtu_bytes, spec.outstanding_reads) = (Some(4096), Some(16));
+        spec
+    }
+
+    #[test]
+    fn bandwidth_is_printed_as_perftest_prints_it() {
+        assert_same_block(&spec(Operation::Write, Test::Bandwidth), BANDWIDTH);
+        let printed = lines(BANDWIDTH);
+        assert!(printed.contains(&columns(Test::Bandwidth)));
+        let figures = BandwidthRow {
+            peak_mib_per_s: 1813.504,
+            average_mib_per_s: 1711.613,
+            message_rate_mpps: 3.505_383,
+            elapsed_ps: 1,
+            messages: 5000,
+        };
+        let ours = PerfRow {
+            size: 512,
+            iterations: 5000,
+            bandwidth: Some(figures),
+            ..PerfRow::default()
+        };
+        assert!(printed.contains(&row(&ours).as_str()), "{}", row(&ours));
+    }
+
+    #[test]
+    fn latency_is_printed_as_perftest_prints_it() {
+        assert_same_block(&spec(Operation::Read, Test::Latency), LATENCY);
+        let printed = lines(LATENCY);
+        assert!(printed.contains(&columns(Test::Latency)));
+        let figures = LatencyRow {
+            min_us: 0.70,
+            max_us: 29.35,
+            typical_us: 0.81,
+            average_us: 1.01,
+            stdev_us: 1.52,
+            p99_us: 3.52,
+            p999_us: 29.35,
+            samples_ps: Vec::new(),
+        };
+        let ours = PerfRow {
+            size: 16,
+            iterations: 1000,
+            latency: Some(figures),
+            ..PerfRow::default()
+        };
+        assert!(printed.contains(&row(&ours).as_str()), "{}", row(&ours));
+    }
+}
