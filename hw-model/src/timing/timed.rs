@@ -205,7 +205,11 @@ impl Timing for Timed {
             _ if work.messages > 0 => occupancy = occupancy + cost.per_message,
             _ => {}
         }
-        block.serve(now, self.core.edge(at), occupancy) + cost.latency
+        let begin = block.serve(now, self.core.edge(at), occupancy);
+        match stage {
+            Stage::Fetch => begin + cost.latency + (occupancy - cost.per_item),
+            _ => begin + cost.latency,
+        }
     }
 
     #[inline]
@@ -229,10 +233,10 @@ impl Timed {
             _ => (&mut self.blocks.depacketize, &self.costs.depacketize),
         };
         let beats = self.path.occupancy(bytes);
-        let done = block.serve(now, at, cost.per_item.max(beats)) + cost.latency;
+        let begin = block.serve(now, at, cost.per_item.max(beats));
         match self.cut_through {
-            true => done - beats,
-            false => done,
+            true => begin + cost.latency,
+            false => begin + cost.latency + beats,
         }
     }
 
@@ -242,7 +246,7 @@ impl Timed {
         let slot = self.on_wire(bytes.max(MIN_FRAME_BYTES) + WIRE_OVERHEAD_BYTES);
         let start = self.mac.domain.edge(at);
         let slot = slot.max(self.mac.occupancy(bytes));
-        let last_bit = self.blocks.mac.serve(start, start, slot);
+        let last_bit = self.blocks.mac.serve(start, start, slot) + slot;
         last_bit - self.on_wire(GAP_BYTES) + self.transmit_latency
     }
 }
