@@ -33,6 +33,7 @@ use ferroce_spec::eqe::EventType;
 use ferroce_spec::register::FatalSyndrome;
 use ferroce_spec::wqe::BLOCK_SIZE;
 use ferroce_transport::{Duration, Instant};
+use ferroce_wire::Qpn;
 
 /// The only port.
 const PORT_NUMBER: u32 = 1;
@@ -477,10 +478,20 @@ impl<P: Port, T: Timing> Nic<P, T> {
         let until = horizon::<T>(now);
         while let Some((at, mut entry)) = self.completion_edge.pop_until(until) {
             let mut dma = Dma::new(host, &mut self.counters, at);
-            if let Some(iova) = entry.wqe.take() {
-                let ready = read_again(&mut self.wqes, iova, &mut dma);
-                self.completion_edge.push(ready, entry);
-                continue;
+            if T::IS_TIMED {
+                // Completions of one queue pair are written in their order.
+                let qp = self.qps.find(Qpn::new(entry.cqe.qpn));
+                let mut ready = qp.as_ref().map_or(at, |qp| qp.progress.completed.max(at));
+                if let Some(iova) = entry.wqe.take() {
+                    ready = ready.max(read_again(&mut self.wqes, iova, &mut dma));
+                    if let Some(qp) = qp {
+                        qp.progress.completed = ready;
+                    }
+                }
+                if ready > at {
+                    self.completion_edge.push(ready, entry);
+                    continue;
+                }
             }
             dma.visible = entry.after;
             if let Some(event) = self.cqs.write(&entry, now, &mut dma) {

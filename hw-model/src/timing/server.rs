@@ -42,7 +42,7 @@ mod tests {
         let next = block.serve(now, now, occupancy);
         assert_eq!(
             next,
-            Instant::from_ns(120),
+            Instant::from_ns(110),
             "behind ten ns of reserved work"
         );
     }
