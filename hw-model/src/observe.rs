@@ -14,47 +14,52 @@ pub struct Level {
     pub unit: Option<u8>,
 }
 
-impl Level {
-    const fn of_nic(name: &'static str) -> Self {
-        Self { name, unit: None }
-    }
+/// Queues of a NIC, in the order in which they are told.
+const OF_NIC: [&str; 9] = [
+    "doorbells",
+    "fetches",
+    "fetches_waiting",
+    "mac_egress",
+    "mac_ingress",
+    "inbound",
+    "completions",
+    "events",
+    "cq_entries",
+];
+/// Queues of each processing unit: QPs that wait for their turn, packets for the packetizer.
+const OF_UNIT: [&str; 2] = ["ready_qps", "outbound"];
 
-    const fn of_unit(name: &'static str, unit: u8) -> Self {
+/// All that [`Nic::observe`] tells of a NIC with so many processing units, in its order.
+pub fn levels(units: u8) -> impl Iterator<Item = Level> {
+    let of_nic = OF_NIC.map(|name| Level { name, unit: None });
+    let of_units = (0..units).flat_map(|unit| {
         let unit = Some(unit);
-        Self { name, unit }
-    }
+        OF_UNIT.map(|name| Level { name, unit })
+    });
+    of_nic.into_iter().chain(of_units)
 }
 
 impl<P: Port, T: Timing> Nic<P, T> {
-    /// Tells the level of each queue, always in the same order.
+    /// Appends how many items are in each of [`levels`].
     ///
     /// `read_record` reads the 32-bit word at an IOVA of host memory: how far software has come with
     /// a completion queue is only there.
-    pub fn observe(
-        &self,
-        read_record: impl FnMut(u64) -> Option<u32>,
-        mut tell: impl FnMut(Level, u64),
-    ) {
-        let queues = [
-            ("doorbells", self.doorbells.len()),
-            ("fetches", self.fetch.under_way()),
-            ("fetches_waiting", self.fetch.waiting()),
-            ("mac_egress", self.mac.egress.len()),
-            ("mac_ingress", self.mac.ingress.len()),
-            ("inbound", self.inbound.len()),
-            ("completions", self.completion_edge.len()),
-            ("events", self.event_edge.len()),
+    pub fn observe(&self, read_record: impl FnMut(u64) -> Option<u32>, values: &mut Vec<u64>) {
+        let of_nic: [usize; OF_NIC.len() - 1] = [
+            self.doorbells.len(),
+            self.fetch.under_way(),
+            self.fetch.waiting(),
+            self.mac.egress.len(),
+            self.mac.ingress.len(),
+            self.inbound.len(),
+            self.completion_edge.len(),
+            self.event_edge.len(),
         ];
-        for (name, length) in queues {
-            tell(Level::of_nic(name), length as u64);
-        }
+        values.extend(of_nic.map(|length| length as u64));
+        values.push(self.cqs.entries_waiting(read_record));
         for (index, unit) in self.units.iter().enumerate() {
-            let ready = self.scheduler.len(index) as u64;
-            tell(Level::of_unit("ready_qps", unit.number), ready);
-            let outbound = unit.outbound.len() as u64;
-            tell(Level::of_unit("outbound", unit.number), outbound);
+            let of_unit: [usize; OF_UNIT.len()] = [self.scheduler.len(index), unit.outbound.len()];
+            values.extend(of_unit.map(|length| length as u64));
         }
-        let waiting = self.cqs.entries_waiting(read_record);
-        tell(Level::of_nic("cq_entries"), waiting);
     }
 }

@@ -235,12 +235,17 @@ fn take_entry<H: Host>(
     if left == 0 {
         return Ok(None);
     }
+    let counter = match fetched.is_empty() {
+        true => Counter::receive_wqe_misses,
+        false => Counter::receive_wqe_hits,
+    };
     if fetched.is_empty() {
         fetch(srq, fetched, policy.batch, dma)?;
     }
     let Some(entry) = fetched.pop_front() else {
         return Ok(None);
     };
+    dma.counters.add(counter, 1);
     dma.at = dma.at.max(entry.ready);
     srq.consumer = srq.consumer.wrapping_add(1);
     if fetched.len() < policy.ahead as usize {

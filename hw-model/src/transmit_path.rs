@@ -134,6 +134,14 @@ impl<P: Port, T: Timing> Nic<P, T> {
         let (at, quantum) = (dma.at, self.config.quantum_packets);
         let unit = self.scheduler.unit_of(index);
         self.units[unit].transmit(now, at, qp, quantum, &mut self.timing);
+        if T::IS_TIMED {
+            let has_more = !qp.stalled.is_empty() || qp.transport.has_transmit();
+            let counter = match has_more {
+                true => Counter::tx_descheduled,
+                false => Counter::tx_work_done,
+            };
+            self.counters.add(counter, 1);
+        }
         worked |= self.packetize(now, unit, host, port);
         worked |= self.acknowledge_behind(now, index, host, port);
         self.settle(now, index);

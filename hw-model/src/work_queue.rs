@@ -5,6 +5,7 @@ use crate::host::{DmaError, Host};
 use crate::push::PushedWqe;
 use crate::scatter_list::ScatterList;
 use crate::wqe::{SendPayload, SendWqe};
+use ferroce_spec::counter::Counter;
 use ferroce_spec::wqe::{BLOCK_SIZE, DataSegment, DatagramSegment};
 use ferroce_transport::Instant;
 use std::collections::VecDeque;
@@ -205,12 +206,17 @@ impl ReceiveQueue {
         policy: ReceiveFetch,
         dma: &mut Dma<'_, H>,
     ) -> Result<Option<&ReceiveWqe>, DmaError> {
+        let counter = match self.prefetched.is_empty() {
+            true => Counter::receive_wqe_misses,
+            false => Counter::receive_wqe_hits,
+        };
         if self.prefetched.is_empty() {
             self.fetch(policy.batch, dma)?;
         }
         let Some(wqe) = self.prefetched.pop_front() else {
             return Ok(None);
         };
+        dma.counters.add(counter, 1);
         dma.at = dma.at.max(wqe.ready);
         if self.prefetched.len() < policy.ahead as usize {
             // Nobody waits for these; if they cannot be read, who needs them will see it.

@@ -25,6 +25,7 @@ const OPTION_END: u16 = 0;
 const OPTION_APPLICATION: u16 = 4;
 const OPTION_INTERFACE_NAME: u16 = 2;
 const OPTION_TIMESTAMP_RESOLUTION: u16 = 9;
+const OPTION_PACKET_FLAGS: u16 = 2;
 /// Timestamps count units of 10^-9 s.
 const NANOSECONDS: u8 = 9;
 
@@ -83,23 +84,8 @@ impl Capture {
     /// Records a frame, as of now. `carries_icrc`: its last four bytes are valid already.
     pub fn record(&mut self, frame: &[u8], carries_icrc: bool) {
         let time_ns = os::realtime_ns();
-        let start = self.waiting.len();
-        let padded = frame.len().next_multiple_of(4);
-        let length = (32 + padded) as u32;
-        for word in [
-            ENHANCED_PACKET,
-            length,
-            0, // the first interface
-            (time_ns >> 32) as u32,
-            time_ns as u32,
-            frame.len() as u32,
-            frame.len() as u32,
-        ] {
-            self.waiting.extend(word.to_le_bytes());
-        }
-        let data = start + 28;
-        self.waiting.extend(frame);
-        self.waiting.resize(data + padded, 0);
+        let length = begin_packet(&mut self.waiting, 0, time_ns, frame, 0);
+        let data = self.waiting.len() - frame.len().next_multiple_of(4);
         if !carries_icrc {
             write_icrc(&mut self.waiting[data..data + frame.len()]);
         }
@@ -141,6 +127,57 @@ pub fn write_icrc(frame: &mut [u8]) {
     frame[place].copy_from_slice(&icrc.to_le_bytes());
 }
 
+/// Which way a frame went through an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// The interface received it.
+    Inbound,
+    /// The interface sent it.
+    Outbound,
+}
+
+/// The block of a frame at `interface`; `time` in units of the interface's resolution.
+pub fn packet_block(interface: u32, time: u64, direction: Direction, frame: &[u8]) -> Vec<u8> {
+    let flags: u32 = match direction {
+        Direction::Inbound => 1,
+        Direction::Outbound => 2,
+    };
+    let mut options = Vec::new();
+    option(&mut options, OPTION_PACKET_FLAGS, &flags.to_le_bytes());
+    option(&mut options, OPTION_END, b"");
+    let mut block = Vec::with_capacity(frame.len() + 64);
+    let length = begin_packet(&mut block, interface, time, frame, options.len());
+    block.extend(options);
+    block.extend(length.to_le_bytes());
+    block
+}
+
+/// The block of a frame up to its options; returns its whole length, which stands at its end too.
+fn begin_packet(
+    block: &mut Vec<u8>,
+    interface: u32,
+    time: u64,
+    frame: &[u8],
+    options: usize,
+) -> u32 {
+    let padded = frame.len().next_multiple_of(4);
+    let length = (32 + padded + options) as u32;
+    for word in [
+        ENHANCED_PACKET,
+        length,
+        interface,
+        (time >> 32) as u32,
+        time as u32,
+        frame.len() as u32,
+        frame.len() as u32,
+    ] {
+        block.extend(word.to_le_bytes());
+    }
+    block.extend(frame);
+    block.resize(block.len() + padded - frame.len(), 0);
+    length
+}
+
 fn append(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     os::lock_file(file)?;
     let written = file.write_all(bytes);
@@ -150,7 +187,7 @@ fn append(file: &mut File, bytes: &[u8]) -> io::Result<()> {
 
 /// Makes sure that what is appended now belongs to a section with an interface like ours.
 fn begin(file: &mut File) -> io::Result<()> {
-    let ours = preamble();
+    let ours = preamble(&["ferroce0"], NANOSECONDS);
     if file.metadata()?.len() == 0 {
         return file.write_all(&ours);
     }
@@ -180,8 +217,9 @@ fn read_up_to(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(length)
 }
 
-/// Section header and the description of the only interface.
-fn preamble() -> Vec<u8> {
+/// Section header and the descriptions of interfaces whose time stamps count units of
+/// 10^-`resolution` s.
+pub fn preamble(interfaces: &[&str], resolution: u8) -> Vec<u8> {
     let mut section = Vec::new();
     section.extend(BYTE_ORDER_MAGIC.to_le_bytes());
     section.extend(1u16.to_le_bytes()); // version 1.0
@@ -189,15 +227,17 @@ fn preamble() -> Vec<u8> {
     section.extend(u64::MAX.to_le_bytes()); // length of the section: not told
     option(&mut section, OPTION_APPLICATION, b"Ferroce");
     option(&mut section, OPTION_END, b"");
-    let mut interface = Vec::new();
-    interface.extend(LINKTYPE_ETHERNET.to_le_bytes());
-    interface.extend(0u16.to_le_bytes()); // reserved
-    interface.extend(0u32.to_le_bytes()); // no limit of the captured length
-    option(&mut interface, OPTION_INTERFACE_NAME, b"ferroce0");
-    option(&mut interface, OPTION_TIMESTAMP_RESOLUTION, &[NANOSECONDS]);
-    option(&mut interface, OPTION_END, b"");
     let mut bytes = block(SECTION_HEADER, &section);
-    bytes.extend(block(INTERFACE_DESCRIPTION, &interface));
+    for name in interfaces {
+        let mut interface = Vec::new();
+        interface.extend(LINKTYPE_ETHERNET.to_le_bytes());
+        interface.extend(0u16.to_le_bytes()); // reserved
+        interface.extend(0u32.to_le_bytes()); // no limit of the captured length
+        option(&mut interface, OPTION_INTERFACE_NAME, name.as_bytes());
+        option(&mut interface, OPTION_TIMESTAMP_RESOLUTION, &[resolution]);
+        option(&mut interface, OPTION_END, b"");
+        bytes.extend(block(INTERFACE_DESCRIPTION, &interface));
+    }
     bytes
 }
 

@@ -7,6 +7,7 @@
 //! - [`fabric`]: who is there on this machine ([`fabric::registry`]), shared-memory rings between
 //!   them ([`fabric::ring`]), and the cable that the model sees ([`fabric::port`]).
 //! - [`perf`]: perftest's loops in simulated time.
+//! - [`trace`]: where the time of an operation goes, waveforms and captures in simulated time.
 //! - [`world`]: hosts, NICs and what is between them in simulated time, in one thread.
 //! - [`reference`]: measured tables that the model is compared with. [`report`]: plots of both.
 //!   [`validate`]: what the model must show, and whether it does.
@@ -35,6 +36,7 @@ pub mod report;
 pub mod shared_memory;
 #[cfg(test)]
 mod test_support;
+pub mod trace;
 pub mod validate;
 pub mod world;
 

@@ -85,6 +85,10 @@ counters! {
     pushes_used, "Pushed WQEs that were executed without reading the ring.";
     pushes_ignored, "Pushed WQEs that were dropped: torn, late, not the next one, or not consistent.";
     wqe_refetches, "Send WQEs read again for their completion, because they had to make room.";
+    receive_wqe_hits, "Receive WQEs taken that had been fetched before.";
+    receive_wqe_misses, "Receive WQEs taken that had to be fetched first.";
+    tx_descheduled, "Turns that a QP ended with more to send; of a timed model.";
+    tx_work_done, "Turns that a QP ended with nothing left to send; of a timed model.";
 }
 
 /// Number of counters.

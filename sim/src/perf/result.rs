@@ -57,12 +57,15 @@ pub struct PerfRow {
     /// Latency tests.
     pub latency: Option<LatencyRow>,
     /// What each host's card, slot and cable have counted meanwhile: name and value, always in the
-    /// same order. Means and maxima are those since power-on.
+    /// same order. Means and extremes are those since power-on.
     pub counters: Vec<Vec<(&'static str, u64)>>,
     /// How long it took, in simulated time, from the first step of a thread to the last.
     pub simulated_ps: u64,
     /// Events that the world has handled.
     pub events: u64,
+    /// From when to when the last message that was measured took, in picoseconds of simulated time:
+    /// of a latency test, to where the next one is posted; of another, to its completion.
+    pub last_message_ps: Option<(u64, u64)>,
 }
 
 /// What has been measured.

@@ -19,7 +19,8 @@ use crate::perf::spec::{Operation, PerfSpec, Test, Workload};
 use crate::perf::statistics::{Timeline, bandwidth, latency, rate, sum};
 use crate::perf::workload::batch::Goal;
 use crate::perf::workload::{self, Job, Record};
-use crate::world::{Outcome, SharedRecorder, World};
+use crate::trace::{self, SharedTrace};
+use crate::world::{Outcome, World};
 
 /// Simulated time between two looks at whether somebody wants the run to end.
 const SLICE: Duration = Duration::from_us(200);
@@ -40,8 +41,8 @@ struct Run<'a> {
     threads: u64,
 }
 
-/// Measures messages of `size` bytes, until `stop` is set. `recorder` is told everything that
-/// happens from the first step of a thread on.
+/// Measures messages of `size` bytes, until `stop` is set. `trace` is told everything that happens
+/// from the first step of a thread on.
 ///
 /// # Errors
 /// Any [`Error`].
@@ -49,10 +50,10 @@ pub fn run(
     spec: &PerfSpec,
     size: u32,
     stop: &AtomicBool,
-    recorder: Option<SharedRecorder>,
+    trace: Option<&SharedTrace>,
 ) -> Result<PerfRow, Error> {
     let plan = Rc::new(Plan::new(spec, size)?);
-    let setup = Setup::new(spec, &plan)?;
+    let setup = Setup::new(spec, &plan, trace)?;
     let messages = plan.iterations * setup.clients.len() as u64;
     let mut run = Run {
         spec,
@@ -67,8 +68,13 @@ pub fn run(
     run.spawn();
     let before = counters(&run.setup.world);
     let start = (run.setup.world.now(), run.setup.world.events());
-    run.setup.world.record(recorder);
+    if let Some(trace) = trace {
+        trace::start(&mut run.setup.world, trace);
+    }
     run.go(stop)?;
+    if let Some(trace) = trace {
+        trace::stop(&mut run.setup.world, trace);
+    }
     run.row(start, &before)
 }
 
@@ -250,7 +256,20 @@ impl Run<'_> {
             counters: differences(before, &counters(world)),
             simulated_ps: world.now().saturating_since(start.0).as_ps(),
             events: world.events() - start.1,
+            last_message_ps: self.last_message(),
         })
+    }
+
+    /// When the last message that was measured was posted, and when it was over.
+    fn last_message(&self) -> Option<(u64, u64)> {
+        let timeline = self.clients.first()?.timeline.borrow();
+        match (self.plan.test, timeline.posted.as_slice()) {
+            (Test::Latency, [.., start, end]) => Some((*start, *end)),
+            (Test::Bandwidth, [.., start]) => {
+                timeline.completed.last().map(|(_, end)| (*start, *end))
+            }
+            _ => None,
+        }
     }
 
     fn bandwidth(&self) -> Option<BandwidthRow> {
@@ -284,7 +303,11 @@ fn differences(
     before: &[Vec<(&'static str, u64)>],
     after: &[Vec<(&'static str, u64)>],
 ) -> Vec<Vec<(&'static str, u64)>> {
-    let is_level = |name: &str| name.contains("_avg") || name.contains("_max");
+    let is_level = |name: &str| {
+        ["_avg", "_min", "_max"]
+            .iter()
+            .any(|part| name.contains(part))
+    };
     let hosts = before.iter().zip(after);
     hosts
         .map(|(before, after)| {

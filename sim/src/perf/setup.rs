@@ -15,6 +15,7 @@ use crate::perf::random::Random;
 use crate::perf::region::{Region, RemoteRegion, buffer_bytes};
 use crate::perf::side::{Endpoint, Side, completion_queue, queue_pair};
 use crate::perf::spec::{PageSize, PerfSpec, Service, Topology, Workload};
+use crate::trace::{self, SharedTrace};
 use crate::world::{self, World, WorldConfig};
 
 /// Regions at which `Batch` (of a host) and `Window` (of a thread) aim.
@@ -76,12 +77,12 @@ fn is_functional(preset: &Preset) -> bool {
 }
 
 impl Setup {
-    /// Makes and connects everything.
+    /// Makes and connects everything. The cards tell `trace` what their blocks do.
     ///
     /// # Errors
     /// Any [`Error`].
-    pub fn new(spec: &PerfSpec, plan: &Plan) -> Result<Self, Error> {
-        let mut builder = Builder::new(spec, plan)?;
+    pub fn new(spec: &PerfSpec, plan: &Plan, trace: Option<&SharedTrace>) -> Result<Self, Error> {
+        let mut builder = Builder::new(spec, plan, trace)?;
         let (clients, servers) = match spec.topology {
             Topology::AllToAll { .. } => (builder.all_to_all()?, Vec::new()),
             _ => builder.clients_and_servers()?,
@@ -131,21 +132,30 @@ impl Setup {
     }
 }
 
+/// The world in which `spec` is measured.
+pub fn world_config(spec: &PerfSpec) -> WorldConfig {
+    let hosts = hosts(spec.topology);
+    let mut config = match is_functional(&spec.preset) {
+        true => WorldConfig::functional(hosts),
+        false => WorldConfig::timed(spec.preset.clone(), hosts),
+    };
+    config.seed = spec.seed;
+    match spec.switched {
+        Some(true) => config.topology = world::Topology::Switch,
+        Some(false) => config.topology = world::Topology::Cable,
+        None => {}
+    }
+    config
+}
+
 impl<'a> Builder<'a> {
-    fn new(spec: &'a PerfSpec, plan: &'a Plan) -> Result<Self, Error> {
-        let hosts = hosts(spec.topology);
-        let mut config = match is_functional(&spec.preset) {
-            true => WorldConfig::functional(hosts),
-            false => WorldConfig::timed(spec.preset.clone(), hosts),
+    fn new(spec: &'a PerfSpec, plan: &'a Plan, trace: Option<&SharedTrace>) -> Result<Self, Error> {
+        let config = world_config(spec);
+        let world = match trace {
+            Some(trace) => trace::world(&config, trace)?,
+            None => World::new(&config)?,
         };
-        config.seed = spec.seed;
-        match spec.switched {
-            Some(true) => config.topology = world::Topology::Switch,
-            Some(false) => config.topology = world::Topology::Cable,
-            None => {}
-        }
-        let world = World::new(&config)?;
-        let nodes = (0..hosts).map(|host| Node::new(&world, spec, plan, host));
+        let nodes = (0..config.hosts).map(|host| Node::new(&world, spec, plan, host));
         Ok(Self {
             nodes: nodes.collect::<Result<_, _>>()?,
             psn: Random::new(spec.seed, PSN_STREAM),

@@ -70,7 +70,7 @@ impl HostCounters {
     }
 }
 
-fn pcie_list(pcie: &PcieCounters) -> [(&'static str, u64); 25] {
+fn pcie_list(pcie: &PcieCounters) -> [(&'static str, u64); 30] {
     [
         ("pcie_reads", pcie.reads),
         ("pcie_read_bytes", pcie.read_bytes),
@@ -95,16 +95,33 @@ fn pcie_list(pcie: &PcieCounters) -> [(&'static str, u64); 25] {
             pcie.read_stalled_no_completion_buffer.as_ns(),
         ),
         (
+            "pcie_read_stalled_no_credits_ns",
+            pcie.read_stalled_no_credits.as_ns(),
+        ),
+        (
+            "pcie_read_stalled_ordering_ns",
+            pcie.read_stalled_ordering.as_ns(),
+        ),
+        (
             "pcie_write_stalled_no_credits_ns",
             pcie.write_stalled_no_credits.as_ns(),
+        ),
+        (
+            "pcie_write_stalled_ordering_ns",
+            pcie.write_stalled_ordering.as_ns(),
         ),
         ("pcie_outbound_stalled_ns", pcie.outbound_stalled.as_ns()),
         ("pcie_inbound_stalled_ns", pcie.inbound_stalled.as_ns()),
         ("pcie_iotlb_hits", pcie.iotlb_hits),
         ("pcie_iotlb_misses", pcie.iotlb_misses),
+        (
+            "pcie_iommu_stalled_no_walker_ns",
+            pcie.iommu_stalled_no_walker.as_ns(),
+        ),
         ("pcie_llc_hits", pcie.llc_hits),
         ("pcie_llc_misses", pcie.llc_misses),
         ("pcie_read_latency_avg_ns", pcie.read_latency_avg().as_ns()),
+        ("pcie_read_latency_min_ns", pcie.read_latency_min.as_ns()),
         ("pcie_read_latency_max_ns", pcie.read_latency_max.as_ns()),
     ]
 }

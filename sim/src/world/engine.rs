@@ -226,6 +226,9 @@ impl<T: Timing> Core<T> {
     pub fn expect_store(&mut self, host: usize, arrival: Instant) {
         let moment = self.moment(arrival.max(self.now));
         self.devices.lower(host, moment);
+        if let Some(recorder) = &self.recorder {
+            self.nodes[host].observe(self.now, host, recorder);
+        }
     }
 
     /// A thread has ended its step at `clock`.
@@ -477,8 +480,12 @@ impl<T: Timing + Send + 'static> Engine for Shared<T> {
     fn record(&self, recorder: Option<SharedRecorder>) {
         let mut core = self.core.lock();
         core.fabric.record(recorder.clone());
-        for node in &mut core.nodes {
+        let now = core.now;
+        for (number, node) in core.nodes.iter_mut().enumerate() {
             node.host.record(recorder.clone());
+            if let Some(recorder) = &recorder {
+                node.observe(now, number, recorder);
+            }
         }
         core.recorder = recorder;
     }

@@ -97,7 +97,7 @@ impl<T: Timing> Node<T> {
             read.ok().map(|()| u32::from_ne_bytes(word))
         };
         let mut levels = Vec::new();
-        nic.observe(read_record, |level, value| levels.push((level, value)));
+        nic.observe(read_record, &mut levels);
         let pcie = self.host.pcie.as_ref().map(|pcie| PcieObservation {
             reads: pcie.reads_in_flight(now),
             posted: pcie.posted_in_flight(now),

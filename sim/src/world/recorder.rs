@@ -72,8 +72,10 @@ pub struct Observation<'a> {
     pub host: usize,
     /// The time of the event.
     pub now: Instant,
-    /// Queues of the NIC; the same ones in the same order each time.
-    pub levels: &'a [(Level, u64)],
+    /// How many items there are in the queues of the NIC, which [`levels`] names.
+    ///
+    /// [`levels`]: ferroce_model::observe::levels
+    pub levels: &'a [u64],
     /// Counters of the NIC.
     pub counters: &'a Counters,
     /// The slot; `None` in a functional world.
