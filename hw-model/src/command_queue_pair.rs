@@ -9,7 +9,7 @@ use crate::nic::Nic;
 use crate::path::Path;
 use crate::port::Port;
 use crate::queue_pair::{
-    completion_queues, has_receive_queue, has_send_queue, service_of, uses_srq,
+    StaticContext, completion_queues, has_receive_queue, has_send_queue, service_of, uses_srq,
 };
 use crate::timing::Timing;
 use ferroce_spec::command::{CommandEntry, CommandStatus, ModifyQp};
@@ -28,15 +28,16 @@ impl<P: Port, T: Timing> Nic<P, T> {
         host: &mut H,
     ) -> Result<u64, Failure> {
         let context: QpContext = self.input(entry, host)?;
-        check_new_qp(&context)?;
-        if let Some(cqn) = completion_queues(&context).find(|cqn| !self.cqs.exists(*cqn)) {
-            let is_send = has_send_queue(&context) && cqn == context.send_cqn;
+        let known = StaticContext::from(&context);
+        check_new_qp(&context, &known)?;
+        if let Some(cqn) = completion_queues(&known).find(|cqn| !self.cqs.exists(*cqn)) {
+            let is_send = has_send_queue(&known) && cqn == context.send_cqn;
             return Err(Failure::parameter(match is_send {
                 true => core::mem::offset_of!(QpContext, send_cqn),
                 false => core::mem::offset_of!(QpContext, receive_cqn),
             }));
         }
-        let srqn = uses_srq(&context).then_some(context.srqn);
+        let srqn = uses_srq(&known).then_some(context.srqn);
         if srqn.is_some_and(|srqn| !self.srqs.exists(srqn)) {
             return Err(Failure::parameter(core::mem::offset_of!(QpContext, srqn)));
         }
@@ -45,7 +46,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
         let Some(qpn) = self.qps.create(context, self.config.transport, &mut dma)? else {
             return Err(Failure::new(CommandStatus::NO_RESOURCES));
         };
-        for cqn in completion_queues(&context) {
+        for cqn in completion_queues(&known) {
             self.cqs.add_user(cqn, &mut dma)?;
         }
         if let Some(srqn) = srqn {
@@ -174,7 +175,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
 }
 
 /// Refuses a QP context that no QP can have.
-fn check_new_qp(context: &QpContext) -> Result<(), Failure> {
+fn check_new_qp(context: &QpContext, known: &StaticContext) -> Result<(), Failure> {
     if service_of(context.service).is_none() {
         return Err(Failure::new(CommandStatus::NOT_SUPPORTED));
     }
@@ -183,10 +184,10 @@ fn check_new_qp(context: &QpContext) -> Result<(), Failure> {
         is_target && context.xrcd == 0,
         core::mem::offset_of!(QpContext, xrcd),
     )?;
-    if has_send_queue(context) {
+    if has_send_queue(known) {
         check_send_queue(context)?;
     }
-    if has_receive_queue(context) {
+    if has_receive_queue(known) {
         check_receive_queue(context)?;
     }
     Ok(())

@@ -48,7 +48,7 @@ pub fn aim(qp: &mut QueuePair, request: Option<u32>, gids: &[AddressEntry; MAX_G
     };
     let path = datagram.path;
     let is_same = |last: &AddressPath| last.as_bytes() == path.as_bytes();
-    if qp.path.is_some() && qp.datagram_path.as_ref().is_some_and(is_same) {
+    if qp.path.is_some() && qp.datagram_path.as_deref().is_some_and(is_same) {
         return true;
     }
     let source = gids.get(usize::from(path.source_gid_index));
@@ -57,7 +57,10 @@ pub fn aim(qp: &mut QueuePair, request: Option<u32>, gids: &[AddressEntry; MAX_G
     };
     new.identification = qp.path.as_ref().map_or(0, |old| old.identification);
     qp.path = Some(new);
-    qp.datagram_path = Some(path);
+    match &mut qp.datagram_path {
+        Some(last) => **last = path,
+        None => qp.datagram_path = Some(Box::new(path)),
+    }
     true
 }
 

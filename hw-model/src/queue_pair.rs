@@ -6,7 +6,7 @@ use crate::host::{DmaError, Host};
 use crate::path::Path;
 use crate::work_queue::{ReceiveQueue, SendQueue};
 use ferroce_spec::context::{
-    AccessRights, PathMtuCode, QpContext, QpStateCode, RetryAttributes, ServiceCode,
+    AccessRights, PathMtuCode, QpContext, QpShape, QpStateCode, RetryAttributes, ServiceCode,
 };
 use ferroce_spec::counter::Counter;
 use ferroce_spec::wqe::AddressPath;
@@ -21,8 +21,8 @@ pub struct QueuePair {
     pub qpn: Qpn,
     /// Its entry in the QP context table.
     pub index: u32,
-    /// The context as commands have set it; [`QueuePair::image`] has the changing parts.
-    pub context: QpContext,
+    /// What commands have set; [`QueuePair::image`] has the changing parts too.
+    pub context: StaticContext,
     /// The protocol state machine.
     pub transport: Qp,
     /// Send queue.
@@ -32,7 +32,7 @@ pub struct QueuePair {
     /// Headers below the transport; known from RTR on, or from the first datagram on.
     pub path: Option<Path>,
     /// UD: what `path` was made of.
-    pub datagram_path: Option<AddressPath>,
+    pub datagram_path: Option<Box<AddressPath>>,
     /// Whether it stands in the scheduler's list.
     pub scheduled: bool,
     /// An ACK that waits for company is to leave behind the requests that were rung.
@@ -47,6 +47,84 @@ pub struct QueuePair {
     pub fetching: bool,
     /// How far in simulated time its parts have come.
     pub progress: TimeProgress,
+}
+
+/// The part of a QP context that changes by commands only, and that no other part of the queue pair
+/// knows: there are many queue pairs, most of them idle.
+#[derive(Debug, Clone, Copy)]
+pub struct StaticContext {
+    /// Transport service.
+    pub service: ServiceCode,
+    /// Processing unit that runs it.
+    pub processing_unit: u8,
+    /// Protection domain.
+    pub pd: u32,
+    /// CQ of the send queue.
+    pub send_cqn: u32,
+    /// CQ of the receive queue.
+    pub receive_cqn: u32,
+    /// IOVA of the send queue's ring.
+    send_base: u64,
+    /// IOVA of the receive queue's ring.
+    receive_base: u64,
+    /// Sizes of the rings.
+    pub shape: QpShape,
+    /// Shared receive queue, when used.
+    pub srqn: u32,
+    /// BAR2 slot of the send queue.
+    pub send_doorbell_slot: u32,
+    /// BAR2 slot of the receive queue.
+    pub receive_doorbell_slot: u32,
+    /// Index of the P_Key.
+    p_key_index: u32,
+    /// XRC domain.
+    pub xrcd: u32,
+    /// Path to the peer (RC, UC).
+    pub path: AddressPath,
+}
+
+impl From<&QpContext> for StaticContext {
+    fn from(context: &QpContext) -> Self {
+        Self {
+            service: context.service,
+            processing_unit: context.processing_unit,
+            pd: context.pd,
+            send_cqn: context.send_cqn,
+            receive_cqn: context.receive_cqn,
+            send_base: context.send_base,
+            receive_base: context.receive_base,
+            shape: context.shape,
+            srqn: context.srqn,
+            send_doorbell_slot: context.send_doorbell_slot,
+            receive_doorbell_slot: context.receive_doorbell_slot,
+            p_key_index: context.p_key_index,
+            xrcd: context.xrcd,
+            path: context.path,
+        }
+    }
+}
+
+impl StaticContext {
+    /// The whole context, as far as known here.
+    fn widened(&self) -> QpContext {
+        QpContext {
+            service: self.service,
+            processing_unit: self.processing_unit,
+            pd: self.pd,
+            send_cqn: self.send_cqn,
+            receive_cqn: self.receive_cqn,
+            send_base: self.send_base,
+            receive_base: self.receive_base,
+            shape: self.shape,
+            srqn: self.srqn,
+            send_doorbell_slot: self.send_doorbell_slot,
+            receive_doorbell_slot: self.receive_doorbell_slot,
+            p_key_index: self.p_key_index,
+            xrcd: self.xrcd,
+            path: self.path,
+            ..QpContext::default()
+        }
+    }
 }
 
 /// How far in simulated time the parts of a queue pair have come: one packet of it does not pass
@@ -66,7 +144,7 @@ pub struct TimeProgress {
 }
 
 impl QueuePair {
-    fn new(qpn: Qpn, index: u32, context: QpContext, config: Config) -> Self {
+    fn new(qpn: Qpn, index: u32, context: StaticContext, config: Config) -> Self {
         let shape = context.shape;
         let mut send = SendQueue::default();
         if has_send_queue(&context) {
@@ -175,31 +253,31 @@ impl QueuePair {
             receive_producer: self.receive.producer,
             receive_consumer: self.receive.consumer(),
             message_sequence: self.transport.msn().value(),
-            ..self.context
+            ..self.context.widened()
         }
     }
 }
 
 /// Whether such a queue pair has a send queue.
-pub fn has_send_queue(context: &QpContext) -> bool {
+pub fn has_send_queue(context: &StaticContext) -> bool {
     context.service != ServiceCode::XRC_TARGET
 }
 
 /// Whether such a queue pair has a receive queue of its own.
-pub fn has_receive_queue(context: &QpContext) -> bool {
+pub fn has_receive_queue(context: &StaticContext) -> bool {
     let is_xrc = [ServiceCode::XRC_INITIATOR, ServiceCode::XRC_TARGET].contains(&context.service);
     !is_xrc && !context.shape.uses_srq()
 }
 
 /// Whether such a queue pair takes its receives from the shared receive queue of its context.
 #[inline]
-pub fn uses_srq(context: &QpContext) -> bool {
+pub fn uses_srq(context: &StaticContext) -> bool {
     let is_xrc = [ServiceCode::XRC_INITIATOR, ServiceCode::XRC_TARGET].contains(&context.service);
     !is_xrc && context.shape.uses_srq()
 }
 
 /// The CQs that such a queue pair uses.
-pub fn completion_queues(context: &QpContext) -> impl Iterator<Item = u32> + use<> {
+pub fn completion_queues(context: &StaticContext) -> impl Iterator<Item = u32> + use<> {
     let receives = match context.service {
         ServiceCode::XRC_INITIATOR | ServiceCode::XRC_TARGET => None,
         _ => Some(context.receive_cqn),
@@ -298,7 +376,8 @@ impl QueuePairs {
             return Err(error);
         }
         let qpn = Qpn::new(self.base + index);
-        self.slots[index as usize] = Some(Box::new(QueuePair::new(qpn, index, context, config)));
+        let qp = QueuePair::new(qpn, index, StaticContext::from(&context), config);
+        self.slots[index as usize] = Some(Box::new(qp));
         Ok(Some(qpn))
     }
 

@@ -449,6 +449,12 @@ impl<T: Timing> Machine<T> {
         self.cqn = self
             .command(CommandOpcode::CREATE_CQ, 0, &cq)
             .expect("room") as u32;
+        self.qpn = self.create_connectable_qp().expect("room");
+        self.key = self.create_region(all_rights()).expect("room");
+    }
+
+    /// A queue pair in RESET that uses the machine's CQ and rings.
+    pub fn create_connectable_qp(&mut self) -> Result<u32, CommandStatus> {
         let mut shape = QpShape::default();
         shape.set_log_send_blocks(LOG_BLOCKS);
         shape.set_log_receives(LOG_RECEIVES);
@@ -464,10 +470,8 @@ impl<T: Timing> Machine<T> {
             receive_doorbell_slot: RECEIVE_SLOT,
             ..QpContext::default()
         };
-        self.qpn = self
-            .command(CommandOpcode::CREATE_QP, 0, &qp)
-            .expect("room") as u32;
-        self.key = self.create_region(all_rights()).expect("room");
+        self.command(CommandOpcode::CREATE_QP, 0, &qp)
+            .map(|qpn| qpn as u32)
     }
 
     /// A region of 4 KiB pages over all of [`place::DATA`], at address 0x1000_0000.
