@@ -31,20 +31,30 @@ impl CacheShape {
 /// Tag of a line without an entry.
 const EMPTY: u32 = u32::MAX;
 
+/// What a look-up needs to know of a line. Those of a set lie in one line of the processor's cache
+/// or two, whatever the size of the entries.
 #[derive(Debug, Clone, Copy)]
-struct Line<T> {
+struct Key {
     tag: u32,
     dirty: bool,
     /// When it has come from host memory: until then a hit waits for the miss in front of it.
     ready: Instant,
-    value: T,
+}
+
+impl Key {
+    const NONE: Self = Self {
+        tag: EMPTY,
+        dirty: false,
+        ready: Instant::ZERO,
+    };
 }
 
 /// A cache of entries of type `T`, which lie one behind the other in host memory.
 #[derive(Debug)]
 pub struct Cache<T> {
     shape: CacheShape,
-    lines: Vec<Line<T>>,
+    keys: Vec<Key>,
+    values: Vec<T>,
     victims: Vec<u8>,
     base: u64,
     hits: Counter,
@@ -57,16 +67,11 @@ pub struct Cache<T> {
 impl<T: FromBytes + IntoBytes + Immutable + Default + Copy> Cache<T> {
     /// An empty cache, counting in `hits` and `misses`.
     pub fn new(shape: CacheShape, hits: Counter, misses: Counter) -> Self {
-        let empty = Line {
-            tag: EMPTY,
-            dirty: false,
-            ready: Instant::ZERO,
-            value: T::default(),
-        };
         let registers = usize::from(shape.mshrs.max(1));
         Self {
             shape,
-            lines: vec![empty; shape.entries()],
+            keys: vec![Key::NONE; shape.entries()],
+            values: vec![T::default(); shape.entries()],
             victims: vec![0; 1 << shape.log_sets],
             base: 0,
             hits,
@@ -84,29 +89,35 @@ impl<T: FromBytes + IntoBytes + Immutable + Default + Copy> Cache<T> {
 
     /// Entries that it can hold.
     pub fn capacity(&self) -> usize {
-        self.lines.len()
+        self.keys.len()
     }
 
     /// The entry at `index`, read from host memory if it is not here.
     #[inline]
     pub fn get<H: Host>(&mut self, index: u32, dma: &mut Dma<'_, H>) -> Result<&mut T, DmaError> {
-        let slot = match self.find(index) {
+        let slot = self.look_up(index, dma)?;
+        Ok(&mut self.values[slot])
+    }
+
+    /// Where the entry at `index` is, now that it is here.
+    #[inline]
+    fn look_up<H: Host>(&mut self, index: u32, dma: &mut Dma<'_, H>) -> Result<usize, DmaError> {
+        match self.find(index) {
             Some(slot) => {
                 dma.counters.add(self.hits, 1);
-                dma.at = dma.at.max(self.lines[slot].ready);
-                slot
+                dma.at = dma.at.max(self.keys[slot].ready);
+                Ok(slot)
             }
             None => {
                 dma.counters.add(self.misses, 1);
-                self.fill(index, dma)?
+                self.fill(index, dma)
             }
-        };
-        Ok(&mut self.lines[slot].value)
+        }
     }
 
     /// The entry at `index` if it is here: looked at, not used.
     pub fn peek(&self, index: u32) -> Option<&T> {
-        self.find(index).map(|slot| &self.lines[slot].value)
+        self.find(index).map(|slot| &self.values[slot])
     }
 
     /// As [`Cache::get`], for a change: the entry is written back when it leaves.
@@ -116,10 +127,9 @@ impl<T: FromBytes + IntoBytes + Immutable + Default + Copy> Cache<T> {
         index: u32,
         dma: &mut Dma<'_, H>,
     ) -> Result<&mut T, DmaError> {
-        self.get(index, dma)?;
-        let slot = self.find(index).expect("get has just placed it");
-        self.lines[slot].dirty = true;
-        Ok(&mut self.lines[slot].value)
+        let slot = self.look_up(index, dma)?;
+        self.keys[slot].dirty = true;
+        Ok(&mut self.values[slot])
     }
 
     /// Puts a new entry into cache and host memory.
@@ -134,25 +144,20 @@ impl<T: FromBytes + IntoBytes + Immutable + Default + Copy> Cache<T> {
             Some(slot) => slot,
             None => self.place(index, value, dma)?,
         };
-        self.lines[slot] = Line {
-            tag: index,
-            dirty: false,
-            ready: dma.at,
-            value,
-        };
+        self.set(slot, index, value, dma.at);
         Ok(())
     }
 
     /// Drops the entry at `index` without writing it back.
     pub fn invalidate(&mut self, index: u32) {
         if let Some(slot) = self.find(index) {
-            self.lines[slot].tag = EMPTY;
+            self.keys[slot].tag = EMPTY;
         }
     }
 
     /// Drops all entries without writing them back.
     pub fn invalidate_all(&mut self) {
-        self.lines.iter_mut().for_each(|line| line.tag = EMPTY);
+        self.keys.iter_mut().for_each(|key| key.tag = EMPTY);
     }
 
     fn address(&self, index: u32) -> u64 {
@@ -169,9 +174,9 @@ impl<T: FromBytes + IntoBytes + Immutable + Default + Copy> Cache<T> {
     #[inline]
     fn find(&self, index: u32) -> Option<usize> {
         let start = self.set_start(index);
-        let set = &self.lines[start..start + self.shape.ways as usize];
+        let set = &self.keys[start..start + self.shape.ways as usize];
         set.iter()
-            .position(|line| line.tag == index)
+            .position(|key| key.tag == index)
             .map(|way| start + way)
     }
 
@@ -194,8 +199,8 @@ impl<T: FromBytes + IntoBytes + Immutable + Default + Copy> Cache<T> {
         dma: &mut Dma<'_, H>,
     ) -> Result<usize, DmaError> {
         let start = self.set_start(index);
-        let set = &self.lines[start..start + self.shape.ways as usize];
-        let way = match set.iter().position(|line| line.tag == EMPTY) {
+        let set = &self.keys[start..start + self.shape.ways as usize];
+        let way = match set.iter().position(|key| key.tag == EMPTY) {
             Some(way) => way,
             None => {
                 let victim = &mut self.victims[start / self.shape.ways as usize];
@@ -203,16 +208,21 @@ impl<T: FromBytes + IntoBytes + Immutable + Default + Copy> Cache<T> {
                 usize::from(*victim)
             }
         };
-        let line = self.lines[start + way];
-        if line.tag != EMPTY && line.dirty {
-            dma.write_value(self.address(line.tag), &line.value)?;
+        let slot = start + way;
+        let key = self.keys[slot];
+        if key.tag != EMPTY && key.dirty {
+            dma.write_value(self.address(key.tag), &self.values[slot])?;
         }
-        self.lines[start + way] = Line {
+        self.set(slot, index, value, dma.at);
+        Ok(slot)
+    }
+
+    fn set(&mut self, slot: usize, index: u32, value: T, ready: Instant) {
+        self.keys[slot] = Key {
             tag: index,
             dirty: false,
-            ready: dma.at,
-            value,
+            ready,
         };
-        Ok(start + way)
+        self.values[slot] = value;
     }
 }
