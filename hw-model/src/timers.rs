@@ -1,26 +1,42 @@
 //! When each queue pair, or CQ, wants to be woken: an indexed binary heap.
 //!
-//! A timer moves with nearly every packet, so that entries are changed in place; there is never
-//! more than one entry for a queue pair.
+//! A timer moves with nearly every packet, mostly to a later time, or is cleared. Then its entry
+//! stays where it is, too early, until it comes to the front: only the first entry is always right.
+//! There is never more than one entry for a queue pair.
 
 use ferroce_transport::Instant;
 
-/// Position of a queue pair without a timer.
+/// Position of a queue pair without an entry.
 const NOWHERE: u32 = u32::MAX;
+/// Deadline of a queue pair without a timer.
+const NEVER: Instant = Instant::MAX;
+
+/// A timer.
+#[derive(Debug, Clone, Copy)]
+struct Timer {
+    deadline: Instant,
+    /// Where its entry stands.
+    position: u32,
+}
 
 /// Timers of all queue pairs, by index in the QP context table.
 #[derive(Debug, Default)]
 pub struct Timers {
+    /// Entries, none of which is later than the deadline of its timer.
     heap: Vec<(Instant, u32)>,
-    position: Vec<u32>,
+    timers: Vec<Timer>,
 }
 
 impl Timers {
     /// No timers, for `queue_pairs` queue pairs.
     pub fn new(queue_pairs: usize) -> Self {
+        let none = Timer {
+            deadline: NEVER,
+            position: NOWHERE,
+        };
         Self {
             heap: Vec::new(),
-            position: vec![NOWHERE; queue_pairs],
+            timers: vec![none; queue_pairs],
         }
     }
 
@@ -33,31 +49,36 @@ impl Timers {
     /// Whether `index` has a timer.
     #[inline]
     pub fn is_set(&self, index: u32) -> bool {
-        self.position
+        self.timers
             .get(index as usize)
-            .is_some_and(|at| *at != NOWHERE)
+            .is_some_and(|timer| timer.deadline != NEVER)
     }
 
     /// Sets, moves or clears the timer of queue pair `index`.
     #[inline]
     pub fn set(&mut self, index: u32, deadline: Option<Instant>) {
-        let position = self.position[index as usize];
-        match (position, deadline) {
-            (NOWHERE, None) => {}
-            (NOWHERE, Some(deadline)) => {
+        let deadline = deadline.unwrap_or(NEVER);
+        let timer = &mut self.timers[index as usize];
+        if timer.deadline != deadline {
+            timer.deadline = deadline;
+            let at = timer.position;
+            self.update(index, at, deadline);
+        }
+    }
+
+    #[inline]
+    fn update(&mut self, index: u32, at: u32, deadline: Instant) {
+        match self.heap.get_mut(at as usize) {
+            None => {
                 self.heap.push((deadline, index));
-                self.position[index as usize] = self.heap.len() as u32 - 1;
                 self.rise(self.heap.len() - 1);
             }
-            (at, Some(deadline)) => {
-                let old = core::mem::replace(&mut self.heap[at as usize].0, deadline);
-                if deadline < old {
-                    self.rise(at as usize);
-                } else if deadline > old {
-                    self.sink(at as usize);
-                }
+            Some((entry, _)) if deadline < *entry => {
+                *entry = deadline;
+                self.rise(at as usize);
             }
-            (at, None) => self.remove(at as usize),
+            Some(_) if at == 0 => self.correct_first(),
+            Some(_) => {}
         }
     }
 
@@ -68,49 +89,71 @@ impl Timers {
         if deadline > now {
             return None;
         }
-        self.remove(0);
+        self.timers[index as usize].deadline = NEVER;
+        self.correct_first();
         Some(index)
     }
 
-    fn remove(&mut self, at: usize) {
-        let (_, index) = self.heap.swap_remove(at);
-        self.position[index as usize] = NOWHERE;
-        if at < self.heap.len() {
-            self.position[self.heap[at].1 as usize] = at as u32;
-            self.rise(at);
-            self.sink(at);
+    /// Moves the entries in front to where they belong, until the first one is right.
+    #[inline]
+    fn correct_first(&mut self) {
+        while let Some((entry, index)) = self.heap.first_mut() {
+            let deadline = self.timers[*index as usize].deadline;
+            if deadline == NEVER {
+                self.remove_first();
+            } else if deadline > *entry {
+                *entry = deadline;
+                self.sink();
+            } else {
+                return;
+            }
         }
     }
 
+    fn remove_first(&mut self) {
+        let (_, index) = self.heap.swap_remove(0);
+        self.timers[index as usize].position = NOWHERE;
+        if !self.heap.is_empty() {
+            self.sink();
+        }
+    }
+
+    /// Brings the entry at `at` up to where it belongs.
     fn rise(&mut self, mut at: usize) {
+        let entry = self.heap[at];
         while at > 0 {
             let parent = (at - 1) / 2;
-            if self.heap[parent] <= self.heap[at] {
+            if self.heap[parent] <= entry {
                 break;
             }
-            self.swap(at, parent);
+            self.place(at, self.heap[parent]);
             at = parent;
         }
+        self.place(at, entry);
     }
 
-    fn sink(&mut self, mut at: usize) {
+    /// Brings the first entry down to where it belongs.
+    fn sink(&mut self) {
+        let mut at = 0;
+        let entry = self.heap[at];
         loop {
             let children = 2 * at + 1..(2 * at + 3).min(self.heap.len());
             let Some(least) = children.min_by_key(|child| self.heap[*child]) else {
                 break;
             };
-            if self.heap[at] <= self.heap[least] {
+            if entry <= self.heap[least] {
                 break;
             }
-            self.swap(at, least);
+            self.place(at, self.heap[least]);
             at = least;
         }
+        self.place(at, entry);
     }
 
-    fn swap(&mut self, a: usize, b: usize) {
-        self.heap.swap(a, b);
-        self.position[self.heap[a].1 as usize] = a as u32;
-        self.position[self.heap[b].1 as usize] = b as u32;
+    #[inline]
+    fn place(&mut self, at: usize, entry: (Instant, u32)) {
+        self.heap[at] = entry;
+        self.timers[entry.1 as usize].position = at as u32;
     }
 }
 
@@ -133,6 +176,8 @@ mod tests {
             let value = (deadline % 5 != 0).then_some(Instant(deadline));
             timers.set(index, value);
             expected[index as usize] = value;
+            assert_eq!(timers.next(), expected.iter().flatten().min().copied());
+            assert_eq!(timers.is_set(index), value.is_some());
         }
         let mut left: Vec<_> = (0..COUNT)
             .filter_map(|i| expected[i as usize].map(|t| (t, i)))
