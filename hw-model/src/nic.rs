@@ -113,7 +113,11 @@ impl<P: Port, T: Timing> Nic<P, T> {
     /// A function after power-on whose blocks take the time that `timing` says.
     pub fn with_timing(config: NicConfig, timing: T) -> Self {
         let capacity = config.edge_capacity;
-        let units = config.processing_units.max(1);
+        // Without time, units do their work one after the other: one does it all.
+        let units = match T::IS_TIMED {
+            true => config.processing_units.max(1),
+            false => 1,
+        };
         Self {
             timing,
             now: Instant::ZERO,

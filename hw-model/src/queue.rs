@@ -3,6 +3,9 @@
 use ferroce_transport::Instant;
 use std::collections::VecDeque;
 
+/// Items for which an edge has memory from the beginning.
+const FIRST_CAPACITY: usize = 32;
+
 /// A bounded queue of items, each with the instant at which it is delivered.
 ///
 /// Items leave in the order of that instant, and those of the same instant in the order in which
@@ -15,11 +18,12 @@ pub struct Edge<T> {
 
 impl<T> Edge<T> {
     /// An empty edge for at most `capacity` items.
+    ///
+    /// It takes memory as it needs: a ring with room for thousands of items that holds a few would
+    /// sweep the processor's cache.
     pub fn new(capacity: usize) -> Self {
-        Self {
-            capacity,
-            items: VecDeque::with_capacity(capacity),
-        }
+        let items = VecDeque::with_capacity(capacity.min(FIRST_CAPACITY));
+        Self { capacity, items }
     }
 
     /// Items that it holds at most.

@@ -47,6 +47,11 @@ impl<P: Port, T: Timing> Nic<P, T> {
                 payload: parsed.payload,
                 frame,
             };
+            if !T::IS_TIMED {
+                // It would be taken off the edge at once.
+                self.process_one(now, inbound, host, port);
+                continue;
+            }
             let unit = self.unit_of(&inbound);
             let work = Work {
                 bytes: inbound.payload.len() as u32,
@@ -62,9 +67,6 @@ impl<P: Port, T: Timing> Nic<P, T> {
                 }
             }
             self.inbound.push(ready, inbound);
-            if !T::IS_TIMED {
-                self.process(now, host, port);
-            }
         }
         if T::IS_TIMED {
             worked |= self.process(now, host, port);
@@ -128,15 +130,27 @@ impl<P: Port, T: Timing> Nic<P, T> {
             let Some(inbound) = self.inbound.pop(now) else {
                 break;
             };
-            let unit = self.unit_of(&inbound);
-            match inbound.qp {
-                Some(index) => self.deliver(now, unit, index, &inbound, host),
-                None => self.fan_out(now, unit, &inbound, host),
-            }
-            port.release(inbound.frame);
+            self.process_one(now, inbound, host, port);
             worked = true;
         }
         worked
+    }
+
+    /// Lets a processing unit work on a packet.
+    #[inline(always)]
+    fn process_one<H: Host>(
+        &mut self,
+        now: Instant,
+        inbound: Inbound<P::Frame>,
+        host: &mut H,
+        port: &mut P,
+    ) {
+        let unit = self.unit_of(&inbound);
+        match inbound.qp {
+            Some(index) => self.deliver(now, unit, index, &inbound, host),
+            None => self.fan_out(now, unit, &inbound, host),
+        }
+        port.release(inbound.frame);
     }
 
     /// Whether so much waits for the host that packets stay in the receive buffer.
@@ -209,8 +223,10 @@ impl<P: Port, T: Timing> Nic<P, T> {
             srq_event: None,
         };
         self.units[unit].receive(now, qp, inbound, &mut blocks);
-        qp.progress.ready = blocks.dma.at;
-        qp.progress.visible = blocks.dma.visible;
+        if T::IS_TIMED {
+            qp.progress.ready = blocks.dma.at;
+            qp.progress.visible = blocks.dma.visible;
+        }
         if let Some((kind, number)) = blocks.srq_event {
             let eqn = ASYNC_EQN;
             self.raise(now, Event { eqn, kind, number });

@@ -24,7 +24,10 @@ impl Scheduler {
     /// The processing unit to which the queue pair at `index` is pinned.
     #[inline]
     pub fn unit_of(&self, index: u32) -> usize {
-        index as usize % self.active.len()
+        match self.active.len() {
+            1 => 0,
+            units => index as usize % units,
+        }
     }
 
     /// Puts a queue pair at the end of the list of its unit, once.

@@ -130,7 +130,9 @@ impl<P: Port, T: Timing> Nic<P, T> {
         );
         worked |= flush_receives(qp);
         worked |= local_operation::carry_out(now, qp, &mut self.memory, &mut dma);
-        qp.progress.ready = dma.at;
+        if T::IS_TIMED {
+            qp.progress.ready = dma.at;
+        }
         let (at, quantum) = (dma.at, self.config.quantum_packets);
         let unit = self.scheduler.unit_of(index);
         self.units[unit].transmit(now, at, qp, quantum, &mut self.timing);
@@ -218,10 +220,13 @@ impl<P: Port, T: Timing> Nic<P, T> {
             match packetized {
                 Packetized::Frame(frame) => {
                     let work = Work::bytes(frame.as_ref().len() as u32);
-                    let departure = self.timing.serve(now, dma.at, Stage::Packetize, work);
-                    // Packets of one queue pair leave in their order.
-                    qp.progress.departure = departure.max(qp.progress.departure);
-                    self.mac.egress.push(qp.progress.departure, frame);
+                    let mut departure = self.timing.serve(now, dma.at, Stage::Packetize, work);
+                    if T::IS_TIMED {
+                        // Packets of one queue pair leave in their order.
+                        qp.progress.departure = departure.max(qp.progress.departure);
+                        departure = qp.progress.departure;
+                    }
+                    self.mac.egress.push(departure, frame);
                     outcome::packet_left(now, qp, &transmit);
                     worked = true;
                 }
