@@ -12,6 +12,8 @@ pub struct Mac<F> {
     pub egress: Edge<F>,
     /// Frames to the depacketizer.
     pub ingress: Edge<F>,
+    /// When the last frame was received.
+    received: Instant,
 }
 
 impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
@@ -20,6 +22,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
         Self {
             egress: Edge::new(egress_packets),
             ingress: Edge::new(edge_capacity),
+            received: Instant::ZERO,
         }
     }
 
@@ -74,7 +77,9 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
             };
             let work = Work::bytes(frame.as_ref().len() as u32);
             let ready = timing.serve(now, at, Stage::MacReceive, work);
-            self.ingress.push(ready, frame);
+            // A frame does not pass the one in front of it, however short it is.
+            self.received = ready.max(self.received);
+            self.ingress.push(self.received, frame);
             received = true;
         }
         received
