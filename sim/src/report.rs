@@ -44,16 +44,36 @@ enum Made {
     Target(Vec<Outcome>),
 }
 
-/// How many steps [`make`] has.
-pub fn count(presets: &[String]) -> usize {
-    jobs(presets).len()
+/// Which plots are wanted; without any word, all of them and the validation.
+#[derive(Clone, Debug, Default)]
+pub struct Choice {
+    /// Those about these cards.
+    pub presets: Vec<String>,
+    /// Those with these names.
+    pub plots: Vec<String>,
 }
 
-/// Makes the plots about `presets` (all, if there is none) and, for all, the validation; calls
-/// `done` after each step. What is long begins first, results are in the order of the page.
-pub fn make(simulator: &dyn Simulator, presets: &[String], done: impl Fn() + Sync) -> Report {
+impl Choice {
+    fn has(&self, recipe: &Recipe) -> bool {
+        let is_named = self.plots.iter().any(|plot| plot == recipe.id);
+        recipe.is_about(&self.presets) && (self.plots.is_empty() || is_named)
+    }
+
+    fn is_all(&self) -> bool {
+        self.presets.is_empty() && self.plots.is_empty()
+    }
+}
+
+/// How many steps [`make`] has.
+pub fn count(choice: &Choice) -> usize {
+    jobs(choice).len()
+}
+
+/// Makes the plots of `choice`, over all cores; calls `done` after each step. Results are in the
+/// order of the page.
+pub fn make(simulator: &dyn Simulator, choice: &Choice, done: impl Fn() + Sync) -> Report {
     let cache = Cache::new(simulator);
-    let made = parallel::map(&jobs(presets), |job| {
+    let made = parallel::map(&jobs(choice), |job| {
         let made = match job {
             Job::Plot(recipe) => Made::Plot(*recipe, recipe.make(&cache).map(Box::new)),
             Job::Target(id) => {
@@ -73,16 +93,13 @@ pub fn make(simulator: &dyn Simulator, presets: &[String], done: impl Fn() + Syn
     report
 }
 
-fn jobs(presets: &[String]) -> Vec<Job> {
+fn jobs(choice: &Choice) -> Vec<Job> {
     let recipes = figures::all().into_iter();
-    let recipes = recipes
-        .filter(|recipe| recipe.is_about(presets))
-        .map(Job::Plot);
-    let targets = validate::target::all()
-        .into_iter()
-        .map(|target| Job::Target(target.id));
+    let recipes = recipes.filter(|recipe| choice.has(recipe)).map(Job::Plot);
+    let targets = validate::target::all().into_iter();
+    let targets = targets.filter(|_| choice.is_all());
     recipes
-        .chain(targets.filter(|_| presets.is_empty()))
+        .chain(targets.map(|target| Job::Target(target.id)))
         .collect()
 }
 
@@ -153,7 +170,7 @@ mod tests {
 
     #[test]
     fn every_plot_can_be_made_and_has_a_name_of_its_own() {
-        let report = make(&MODEL, &[], || {});
+        let report = make(&MODEL, &Choice::default(), || {});
         assert_eq!(report.problems().collect::<Vec<_>>(), [""; 0]);
         let mut names: Vec<_> = report.figures().map(|figure| figure.id.as_str()).collect();
         assert!(names.len() >= 8, "{names:?}");
@@ -173,7 +190,11 @@ mod tests {
 
     #[test]
     fn one_preset_has_its_own_plots() {
-        let report = make(&MODEL, &["cx6-200g@epyc-hdr".to_owned()], || {});
+        let choice = Choice {
+            presets: vec!["cx6-200g@epyc-hdr".to_owned()],
+            plots: Vec::new(),
+        };
+        let report = make(&MODEL, &choice, || {});
         assert!(report.figures().all(|figure| figure.id.starts_with("cx6")));
         assert!(report.figures().count() > 2 && report.outcomes.is_empty());
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use ferroce_model::preset::Preset;
 use ferroce_sim::reference::experiment::Harness;
-use ferroce_sim::report;
+use ferroce_sim::report::{self, Choice};
 
 use super::validate::Progress;
 
@@ -18,6 +18,9 @@ pub struct Report {
     /// Only plots about this card, without the validation
     #[arg(long, value_name = "NAME")]
     preset: Vec<String>,
+    /// Only this plot, by the name of its files
+    #[arg(long, value_name = "NAME")]
+    plot: Vec<String>,
 }
 
 impl Report {
@@ -25,12 +28,16 @@ impl Report {
         for preset in &self.preset {
             Preset::load(preset).map_err(|error| error.to_string())?;
         }
-        let count = report::count(&self.preset);
+        let choice = Choice {
+            presets: self.preset,
+            plots: self.plot,
+        };
+        let count = report::count(&choice);
         if count == 0 {
-            return Err("no plot is about that preset".to_owned());
+            return Err("there is no such plot".to_owned());
         }
         let progress = Progress::new(count);
-        let report = report::make(&Harness, &self.preset, || progress.advance());
+        let report = report::make(&Harness, &choice, || progress.advance());
         progress.clear();
         let folder = self.out.display();
         report

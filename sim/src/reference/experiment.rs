@@ -5,8 +5,15 @@ use ferroce_model::preset::Preset;
 use super::{BandwidthRow, LatencyRow, Rows, Service, Setup, Table, Verb};
 use crate::perf::{self, Iterations, Operation, PerfResult, PerfRow, PerfSpec, Test};
 
-/// Messages of one size at most; bandwidth ends as soon as it is steady.
-const BANDWIDTH_ITERATIONS: u64 = 5000;
+/// Messages of a bandwidth test, by the size from which it holds: at least a millisecond of a
+/// link of 100 Gb/s. Small messages end as soon as their rate is steady.
+const BANDWIDTH_ITERATIONS: [(u32, u64); 5] = [
+    (4 << 20, 16),
+    (1 << 20, 64),
+    (1 << 18, 150),
+    (1 << 16, 500),
+    (0, 5000),
+];
 
 /// Messages of a latency test, by the size from which it holds: what is long does not vary.
 const LATENCY_ITERATIONS: [(u32, u64); 3] = [(1 << 20, 10), (1 << 16, 50), (0, 1000)];
@@ -93,34 +100,43 @@ fn sizes(table: &Table) -> Vec<u32> {
 
 /// Runs `spec`, each size for as long as it takes until its figure stands.
 pub fn run(simulator: &dyn Simulator, spec: &PerfSpec) -> Result<Rows, String> {
-    match spec.test {
-        Test::Bandwidth => {
-            let mut spec = spec.clone();
-            spec.iterations = Iterations::UntilSteady(BANDWIDTH_ITERATIONS);
-            let rows = simulator.run(&spec)?.rows;
-            Ok(Rows::Bandwidth(rows.iter().filter_map(bandwidth).collect()))
-        }
-        Test::Latency => {
-            let mut rows = Vec::new();
-            for (from, to, iterations) in classes() {
-                let mut spec = spec.clone();
-                spec.sizes.retain(|size| (from..to).contains(size));
-                spec.iterations = Iterations::Exactly(iterations);
-                if !spec.sizes.is_empty() {
-                    rows.extend(simulator.run(&spec)?.rows.iter().filter_map(latency));
-                }
-            }
-            Ok(Rows::Latency(rows))
-        }
-    }
+    let rows = run_classes(simulator, spec)?;
+    Ok(match spec.test {
+        Test::Bandwidth => Rows::Bandwidth(rows.iter().filter_map(bandwidth).collect()),
+        Test::Latency => Rows::Latency(rows.iter().filter_map(latency).collect()),
+    })
 }
 
-/// Classes of sizes, the small ones first: from, up to, iterations.
-fn classes() -> impl Iterator<Item = (u32, u32, u64)> {
-    let ends = std::iter::once(u32::MAX).chain(LATENCY_ITERATIONS.map(|(from, _)| from));
-    let classes = LATENCY_ITERATIONS.into_iter().zip(ends);
-    let classes = classes.map(|((from, iterations), to)| (from, to, iterations));
-    classes.collect::<Vec<_>>().into_iter().rev()
+fn run_classes(simulator: &dyn Simulator, spec: &PerfSpec) -> Result<Vec<PerfRow>, String> {
+    let iterations: &[(u32, u64)] = match spec.test {
+        Test::Bandwidth => &BANDWIDTH_ITERATIONS,
+        Test::Latency => &LATENCY_ITERATIONS,
+    };
+    let mut rows = Vec::new();
+    for (from, to, count) in classes(iterations).into_iter().rev() {
+        let mut spec = spec.clone();
+        spec.sizes.retain(|size| (from..to).contains(size));
+        spec.iterations = match spec.test {
+            // A receiver counts messages: none may be missing.
+            Test::Bandwidth if from == 0 && spec.operation != Operation::Send => {
+                Iterations::UntilSteady(count)
+            }
+            Test::Bandwidth | Test::Latency => Iterations::Exactly(count),
+        };
+        if !spec.sizes.is_empty() {
+            rows.extend(simulator.run(&spec)?.rows);
+        }
+    }
+    Ok(rows)
+}
+
+/// Classes of sizes, the large ones first: from, up to, iterations.
+fn classes(iterations: &[(u32, u64)]) -> Vec<(u32, u32, u64)> {
+    let ends = std::iter::once(u32::MAX).chain(iterations.iter().map(|(from, _)| *from));
+    let classes = iterations.iter().zip(ends);
+    classes
+        .map(|((from, count), to)| (*from, to, *count))
+        .collect()
 }
 
 fn bandwidth(row: &PerfRow) -> Option<BandwidthRow> {

@@ -49,7 +49,10 @@ impl Recipe {
             Content::Pcie(content) => pcie::make(content),
             Content::Formula(make) => make(),
         };
-        let mut figure = figure.map_err(|error| format!("{}: {error}", self.id))?;
+        // A dump of everything that waits is of no use on a page.
+        let first = |error: String| error.lines().next().unwrap_or("").to_owned();
+        let figure = figure.map_err(|error| format!("{}: {}", self.id, first(error)));
+        let mut figure = figure?;
         self.id.clone_into(&mut figure.id);
         Ok(figure)
     }

@@ -172,6 +172,7 @@ pub struct Perf {
     sharing: Sharing,
     switched: Option<bool>,
     regions: u32,
+    region_bytes: Option<u64>,
     pages: PageSize,
     one_address: bool,
     device_memory: bool,
@@ -222,6 +223,7 @@ impl Perf {
             },
             switched: None,
             regions: 1,
+            region_bytes: None,
             pages: PageSize::Small,
             one_address: false,
             device_memory: false,
@@ -315,9 +317,15 @@ impl Perf {
         self
     }
 
-    /// With `count` regions of these pages.
-    pub const fn regions(mut self, count: u32, pages: PageSize) -> Self {
+    /// With `count` regions of `bytes` bytes.
+    pub const fn regions(mut self, count: u32, bytes: u64) -> Self {
         self.regions = count;
+        self.region_bytes = Some(bytes);
+        self
+    }
+
+    /// With regions of these pages.
+    pub const fn pages(mut self, pages: PageSize) -> Self {
         self.pages = pages;
         self
     }
@@ -377,6 +385,7 @@ impl Perf {
         spec.sharing = self.sharing;
         spec.switched = self.switched;
         spec.memory_regions = self.regions;
+        spec.region_bytes = self.region_bytes;
         spec.page_size = self.pages;
         spec.atomics.one_address = self.one_address;
         spec.atomics.device_memory = self.device_memory;

@@ -47,7 +47,9 @@ const SMART: &str = "cx6-200g@xeon-6240r";
 const SMART_OWN: &str = "cx6-200g@xeon-6240r@uar-per-thread";
 const THREADS: &[u32] = &[1, 8, 16, 24, 32, 48, 64, 96];
 const OUTSTANDING: &[u32] = &[96, 384, 768, 1536, 2304, 3072];
-const COUNTS: &[u32] = &[1, 4, 16, 64, 256, 512, 1024, 2048, 4096, 8192, 16384];
+const COUNTS: &[u32] = &[1, 4, 16, 64, 256, 1024, 2048, 4096, 8192, 16384];
+const REGIONS: &[u32] = &[16, 64, 256, 1024, 2048, 4096, 8192, 16384];
+const KIB: &[u32] = &[64, 1024, 4096, 16384, 65536, 262_144, 1_048_576];
 
 fn own_doorbells(threads: u32) -> Perf {
     Perf::bandwidth(SMART_OWN, Operation::Read, &[8]).batches(threads, 8)
@@ -75,9 +77,16 @@ fn cx5(operation: Operation, qps: u32) -> Perf {
     Perf::bandwidth("cx5-100g", operation, &[64]).window(qps, threads, 32)
 }
 
-fn regions(pages: PageSize, count: u32) -> Perf {
+fn regions(count: u32) -> Perf {
     let perf = Perf::bandwidth("cx5-100g", Operation::Read, &[64]);
-    perf.window(16, 16, 32).regions(count, pages)
+    perf.window(16, 16, 32).regions(count, 4096)
+}
+
+fn pages(pages: PageSize, kib: u32) -> Perf {
+    let perf = Perf::bandwidth("cx5-100g", Operation::Read, &[64]);
+    perf.batches(16, 32)
+        .regions(1, u64::from(kib) << 10)
+        .pages(pages)
 }
 
 const fn curve(
@@ -149,27 +158,36 @@ pub(super) const RECIPES: &[Recipe] = &[
     recipe!(
         "cx5-regions",
         &["cx5-100g"],
-        "ConnectX-5: READ rate against memory regions and page size",
-        "64 B, 16 threads and QPs, 32 work requests outstanding each; the model only",
-        "Each region has an MPT entry, each page an MTT entry. With large pages only the MPT misses remain, a region that is \
-         physically contiguous has no MTT entries at all.",
+        "ConnectX-5: READ rate against memory regions",
+        "64 B, 16 threads and QPs, 32 outstanding each, regions of 4 KiB; the model only",
+        "Each region has an MPT entry and here one page. The cliff is where they no longer fit into the card's caches.",
         "memory regions",
+        &[curve("READ", Measured::Nothing, REGIONS, regions)]
+    ),
+    recipe!(
+        "cx5-pages",
+        &["cx5-100g"],
+        "ConnectX-5: READ rate against size of the region, by page size",
+        "64 B at random places of one region, 16 threads and QPs, 32 outstanding each; the model only",
+        "Each page has an MTT entry: 4 KiB pages run out of the card's cache first, larger ones later or never. A region that is \
+         physically contiguous has no entries at all. From the size of the last-level cache on, host memory is slower, too.",
+        "size of the region, KiB",
         &[
-            curve("4 KiB pages", Measured::Nothing, COUNTS, |count| regions(
+            curve("4 KiB pages", Measured::Nothing, KIB, |kib| pages(
                 PageSize::Small,
-                count
+                kib
             )),
-            curve("2 MiB pages", Measured::Nothing, COUNTS, |count| regions(
+            curve("2 MiB pages", Measured::Nothing, KIB, |kib| pages(
                 PageSize::Huge2M,
-                count
+                kib
             )),
-            curve("1 GiB pages", Measured::Nothing, COUNTS, |count| regions(
+            curve("1 GiB pages", Measured::Nothing, KIB, |kib| pages(
                 PageSize::Huge1G,
-                count
+                kib
             )),
-            curve("physical", Measured::Nothing, COUNTS, |count| regions(
+            curve("physical", Measured::Nothing, KIB, |kib| pages(
                 PageSize::Physical,
-                count
+                kib
             )),
         ]
     ),
