@@ -31,6 +31,8 @@ pub struct CompletionEntry {
     pub after: Instant,
     /// The WQE has to be read again, at this IOVA, before the CQE can be made.
     pub wqe: Option<u64>,
+    /// It has its place behind the earlier completions of its queue pair.
+    pub in_order: bool,
 }
 
 /// All completion queues: a cache in front of the CQ context table.

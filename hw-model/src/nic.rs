@@ -482,15 +482,16 @@ impl<P: Port, T: Timing> Nic<P, T> {
         let until = horizon::<T>(now);
         while let Some((at, mut entry)) = self.completion_edge.pop_until(until) {
             let mut dma = Dma::new(host, &mut self.counters, at);
-            if T::IS_TIMED {
+            if T::IS_TIMED && !entry.in_order {
+                entry.in_order = true;
+                let mut ready = at;
+                if let Some(iova) = entry.wqe {
+                    ready = read_again(&mut self.wqes, iova, &mut dma);
+                }
                 // Completions of one queue pair are written in their order.
-                let qp = self.qps.find(Qpn::new(entry.cqe.qpn));
-                let mut ready = qp.as_ref().map_or(at, |qp| qp.progress.completed.max(at));
-                if let Some(iova) = entry.wqe.take() {
-                    ready = ready.max(read_again(&mut self.wqes, iova, &mut dma));
-                    if let Some(qp) = qp {
-                        qp.progress.completed = ready;
-                    }
+                if let Some(qp) = self.qps.find(Qpn::new(entry.cqe.qpn)) {
+                    ready = ready.max(qp.progress.completed);
+                    qp.progress.completed = ready;
                 }
                 if ready > at {
                     self.completion_edge.push(ready, entry);

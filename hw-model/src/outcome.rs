@@ -78,6 +78,7 @@ pub fn completion_entry(qp: &mut QueuePair, completion: &Completion) -> Completi
         cqe,
         after,
         wqe: None,
+        in_order: false,
     }
 }
 
