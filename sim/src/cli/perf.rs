@@ -3,6 +3,7 @@
 mod arguments;
 mod output;
 mod sweep;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -28,6 +29,13 @@ impl Perf {
         // What makes no sense is refused before anything runs.
         if let Err(error) = check(&jobs) {
             return complain(&error.to_string(), EXIT_FAILURE);
+        }
+        if self.trace.is_wanted() {
+            let all_messages = self.iterations.is_some();
+            return match self.trace.execute(&jobs, all_messages, os::note_interrupt()) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => complain(&error, EXIT_FAILURE),
+            };
         }
         let mut output = match Output::new(&jobs, self.json.as_deref()) {
             Ok(output) => output,

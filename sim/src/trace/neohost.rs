@@ -292,6 +292,26 @@ pub fn table(hosts: &[Counted<'_>]) -> String {
     text
 }
 
+/// Our own counters of several hosts beside each other, but for those that are zero everywhere.
+pub fn own_table(hosts: &[Vec<(&'static str, u64)>]) -> String {
+    let mut text = String::from("Ours, without those that are zero:\n");
+    let names = hosts.first().map_or(&[][..], Vec::as_slice);
+    for (index, (name, _)) in names.iter().enumerate() {
+        let values: Vec<u64> = hosts
+            .iter()
+            .filter_map(|values| values.get(index).map(|(_, value)| *value))
+            .collect();
+        if values.iter().any(|value| *value != 0) {
+            let _ = write!(text, "{name:<63}");
+            for value in values {
+                let _ = write!(text, " {value:>22}");
+            }
+            text.push('\n');
+        }
+    }
+    text
+}
+
 /// The list as a table of a document.
 pub fn markdown() -> String {
     let mut text = String::from("| unit | counter | ours |\n| --- | --- | --- |\n");

@@ -8,6 +8,7 @@ use ferroce_sim::perf::{
 };
 
 use super::super::preset;
+use super::trace::TraceArgs;
 
 /// Run perftest on simulated hosts: the driver, two cards and the link between them, in simulated
 /// time.
@@ -19,6 +20,7 @@ use super::super::preset;
 Examples:
   ferroce perf write_bw --preset cx5-100g -a
   ferroce perf read_lat --preset cx6-200g@epyc-hdr
+  ferroce perf write_lat --preset cx5-100g -s 1K --explain
   ferroce perf write_bw --preset irdma-10g -s 64 --sweep qps=1..1024 --json qps.json
   ferroce perf write_lat --preset cx5-100g --sweep pcie.read_latency_ns=300,400,500
   ferroce perf read_bw --preset cx6-200g@xeon-6240r -s 8 --loop batch --depth 8 --threads 96
@@ -155,6 +157,10 @@ pub struct Perf {
     /// Write everything to a file as JSON, `-` for standard output instead of the table
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+
+    /// What is looked at closely.
+    #[command(flatten)]
+    pub trace: TraceArgs,
 }
 
 /// perftest's programs, without `ib_`.

@@ -1,0 +1,150 @@
+//! `ferroce perf` that looks closely: explanation, waveform, capture, counters.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use clap::Args;
+use ferroce_sim::perf::plan::Plan;
+use ferroce_sim::perf::setup::world_config;
+use ferroce_sim::perf::sweep::Job;
+use ferroce_sim::perf::{Iterations, PerfRow, PerfSpec, Test, runner, table};
+use ferroce_sim::trace::explain::Explanation;
+use ferroce_sim::trace::neohost::{self, Counted};
+use ferroce_sim::trace::packets::Packets;
+use ferroce_sim::trace::waveform::Waveform;
+use ferroce_sim::trace::{SharedTrace, Trace};
+use ferroce_transport::Instant;
+
+/// Messages of a trace, unless somebody says how many: caches are full by then.
+const MESSAGES: u64 = 16;
+
+/// What is looked at closely.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Traces, of one size")]
+pub struct TraceArgs {
+    /// Tell where each nanosecond of one message went that is alone and finds its contexts cached
+    #[arg(long)]
+    explain: bool,
+
+    /// Write queues, busy blocks, PCIe and caches over time to a file for GTKWave or Surfer (FST)
+    #[arg(long, value_name = "FILE")]
+    waveform: Option<PathBuf>,
+
+    /// Write all frames to a file for Wireshark, with simulated time stamps (pcapng)
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+
+    /// Print what cards and slots have counted, under the names of NVIDIA NeoHost, then under ours
+    #[arg(long)]
+    counters: bool,
+}
+
+impl TraceArgs {
+    /// Whether anything was asked for.
+    pub fn is_wanted(&self) -> bool {
+        self.explain || self.waveform.is_some() || self.pcap.is_some() || self.counters
+    }
+
+    /// Whether a few messages are enough, or all that files should hold.
+    fn is_short(&self) -> bool {
+        self.explain || self.waveform.is_some() || self.pcap.is_some()
+    }
+
+    /// Measures the only one of `jobs`, and looks closely. `all_messages`: as many as the
+    /// specification says.
+    pub fn execute(
+        &self,
+        jobs: &[Job],
+        all_messages: bool,
+        stop: &AtomicBool,
+    ) -> Result<(), String> {
+        let [job] = jobs else {
+            return Err("a trace is of one size, without --all and --sweep".to_owned());
+        };
+        let mut spec = job.spec.clone();
+        if self.is_short() && !all_messages {
+            spec.iterations = Iterations::Exactly(MESSAGES);
+        }
+        if self.explain {
+            alone(&mut spec)?;
+        }
+        let plan = Plan::new(&spec, job.size).map_err(|error| error.to_string())?;
+        let trace = self.trace(&spec)?.shared();
+        let row = runner::run(&spec, job.size, stop, Some(&trace));
+        let finished = trace.lock().finish();
+        let row = row.map_err(|error| error.to_string())?;
+        finished?;
+        println!("{}", table::header(&spec, &plan).trim_end());
+        println!("{}", table::columns(plan.test));
+        println!("{}", table::row(&row));
+        println!("{}", table::LINE);
+        if self.explain {
+            explain(&row, &trace, plan.test)?;
+        }
+        if self.counters {
+            print_counters(&row, &spec);
+        }
+        Ok(())
+    }
+
+    fn trace(&self, spec: &PerfSpec) -> Result<Trace, String> {
+        let config = world_config(spec);
+        let named = |path: &Path, error: String| format!("{}: {error}", path.display());
+        let waveform = self.waveform.as_deref().map(|path| {
+            Waveform::create(path, &config).map_err(|error| named(path, error.to_string()))
+        });
+        let packets = self.pcap.as_deref().map(|path| {
+            Packets::create(path, config.hosts).map_err(|error| named(path, error.to_string()))
+        });
+        Ok(Trace {
+            keeps_steps: self.explain,
+            waveform: waveform.transpose()?,
+            packets: packets.transpose()?,
+            ..Trace::default()
+        })
+    }
+}
+
+/// One message at a time, and nothing else.
+fn alone(spec: &mut PerfSpec) -> Result<(), String> {
+    if world_config(spec).preset.is_none() {
+        return Err("--explain: nothing takes time in this preset".to_owned());
+    }
+    spec.qps = 1;
+    spec.threads = 1;
+    spec.memory_regions = 1;
+    spec.bidirectional = false;
+    if spec.test == Test::Bandwidth {
+        spec.depth = Some(1);
+        spec.signal_every = Some(1);
+    }
+    Ok(())
+}
+
+fn explain(row: &PerfRow, trace: &SharedTrace, test: Test) -> Result<(), String> {
+    let (start, end) = row
+        .last_message_ps
+        .ok_or("--explain: at least two messages are needed")?;
+    let steps = &trace.lock().steps;
+    let explanation = Explanation::new(steps, 0, Instant(start), Instant(end));
+    let what = match test {
+        Test::Latency => "from its post to the next one's",
+        Test::Bandwidth => "from its post to its completion",
+    };
+    println!("\nThe last message, {what}; host 0 measures:\n\n{explanation}");
+    Ok(())
+}
+
+fn print_counters(row: &PerfRow, spec: &PerfSpec) {
+    let hosts: Vec<Counted<'_>> = row
+        .counters
+        .iter()
+        .map(|values| Counted {
+            values,
+            time_ps: row.simulated_ps,
+            preset: &spec.preset,
+        })
+        .collect();
+    println!("\nNames of NVIDIA NeoHost:\n{}", neohost::table(&hosts));
+    println!("{}", neohost::own_table(&row.counters));
+}
