@@ -3,7 +3,9 @@
 //! All threads that want the lock look at its cache line. Whoever gets it next fetches the line
 //! from the last holder while the others try to read it, so that a hand-over takes the longer the
 //! more there are: `lock_handoff_ns` times the base-2 logarithm of the threads that want the lock,
-//! last holder and new one included. A lock that the same thread has held before costs `lock_ns`.
+//! last holder and new one included. What the lock guards is in the last holder's cache, too: that
+//! of a QP or a CQ takes another hand-over; that of a doorbell guards nothing in memory. A lock
+//! that the same thread has held before costs `lock_ns`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -21,6 +23,8 @@ const LEAST_WAIT: Duration = Duration::from_ns(10);
 /// A spin lock; threads get it in the order in which they ask.
 #[derive(Debug, Default)]
 pub struct SpinLock {
+    /// What it guards lies in memory.
+    guards_memory: bool,
     is_held: Cell<bool>,
     /// When its last holder gave it up, which may lie ahead of the world's time.
     free_at: Cell<Instant>,
@@ -30,6 +34,19 @@ pub struct SpinLock {
 }
 
 impl SpinLock {
+    /// The lock of a queue, which lies in memory.
+    pub fn of_queue() -> Self {
+        Self {
+            guards_memory: true,
+            ..Self::default()
+        }
+    }
+
+    /// The lock of a register of the card.
+    pub fn of_register() -> Self {
+        Self::default()
+    }
+
     /// Waits for the lock, and for the hand-over.
     pub async fn acquire(&self, core: &Core, thread: u32) {
         core.catch_up().await;
@@ -66,7 +83,11 @@ impl SpinLock {
         let last = self.last_holder.get();
         let is_elsewhere = last.is_some_and(|last| last != thread && !waiting.contains(&last));
         let wanting = 1 + waiting.len() as u64 + u64::from(is_elsewhere);
-        Duration::from_ps(handoff.as_ps().saturating_mul(log2(wanting)) >> FRACTION)
+        let line = Duration::from_ps(handoff.as_ps().saturating_mul(log2(wanting)) >> FRACTION);
+        match self.guards_memory && last.is_some_and(|last| last != thread) {
+            true => line + handoff,
+            false => line,
+        }
     }
 
     /// Gives the lock up at the loop's own time.
@@ -112,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_hand_over_takes_the_longer_the_more_want_the_lock() {
-        let lock = SpinLock::default();
+        let lock = SpinLock::of_register();
         let handoff = Duration::from_ns(100);
         assert_eq!(lock.hand_over(handoff, 1), Duration::ZERO, "nobody had it");
         lock.last_holder.set(Some(1));

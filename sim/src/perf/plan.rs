@@ -62,6 +62,8 @@ pub struct Plan {
     pub outstanding_reads: u8,
     /// Both sides send.
     pub bidirectional: bool,
+    /// All messages aim at one address.
+    pub one_address: bool,
     /// The peak is searched.
     pub with_peak: bool,
 }
@@ -104,6 +106,7 @@ impl Plan {
             mtu: mtu(spec)?,
             outstanding_reads: outstanding_reads(spec)?,
             bidirectional: spec.bidirectional,
+            one_address: is_atomic(spec.operation) && spec.atomics.one_address,
             with_peak: iterations <= MOST_FOR_PEAK && spec.threads == 1,
         })
     }
@@ -135,8 +138,12 @@ impl Plan {
 
     /// It is an atomic.
     pub fn is_atomic(&self) -> bool {
-        matches!(self.operation, Operation::FetchAdd | Operation::CompareSwap)
+        is_atomic(self.operation)
     }
+}
+
+fn is_atomic(operation: Operation) -> bool {
+    matches!(operation, Operation::FetchAdd | Operation::CompareSwap)
 }
 
 fn qps_per_thread(spec: &PerfSpec, qps: u32) -> u32 {
@@ -218,8 +225,7 @@ fn check(spec: &PerfSpec, size: u32) -> Result<(), Error> {
 }
 
 fn check_size(spec: &PerfSpec, size: u32) -> Result<(), Error> {
-    let is_atomic = matches!(spec.operation, Operation::FetchAdd | Operation::CompareSwap);
-    if is_atomic && size != 8 {
+    if is_atomic(spec.operation) && size != 8 {
         return Err(invalid("--size", size, "an atomic has 8 bytes"));
     }
     if size == 0 || size > LONGEST_MESSAGE {

@@ -49,6 +49,8 @@ pub struct Locks {
 pub struct Core {
     /// Number of the thread on its host.
     thread: u32,
+    /// It is the only one: nobody else's stores go to the card between its own.
+    is_alone: bool,
     costs: Costs,
     random: Random,
     now: Cell<Instant>,
@@ -58,10 +60,12 @@ pub struct Core {
 }
 
 impl Core {
-    /// The processor of a host's thread, with these costs, which `random` spreads.
-    pub fn new(thread: u32, costs: Costs, random: Random) -> Rc<Self> {
+    /// The processor of a host's thread, maybe its only one, with these costs, which `random`
+    /// spreads.
+    pub fn new((thread, is_alone): (u32, bool), costs: Costs, random: Random) -> Rc<Self> {
         Rc::new(Self {
             thread,
+            is_alone,
             costs,
             random,
             now: Cell::new(Instant::ZERO),
@@ -165,11 +169,20 @@ impl Core {
         let posted = batch.post(request);
         let cost = self.costs.doorbell_of(batch.push_blocks() as u64);
         self.acquire(locks.doorbell.as_ref()).await;
-        self.work(Activity::Post, cost, number, 0).await;
+        self.work(Activity::Doorbell, cost, number, 0).await;
+        self.line_up().await;
         drop(batch);
         self.release(locks.doorbell.as_ref());
         self.release(locks.qp.as_ref());
         posted
+    }
+
+    /// Stores of a host reach its card in the order in which they are made: before this thread's
+    /// next one come those that others make earlier.
+    async fn line_up(&self) {
+        if !self.is_alone {
+            self.catch_up().await;
+        }
     }
 
     /// Waits for a lock, if there is one.
@@ -236,8 +249,12 @@ impl Core {
         }
     }
 
-    /// Polls have found all of `cqs` empty: waits until one is not.
+    /// Polls have found `cqs` empty, one after the other: waits until one is not.
     pub async fn wait_for_completion(&self, cqs: &[&CompletionQueue]) {
+        // The first may have got something while the next one was polled.
+        if cqs.iter().any(|cq| !cq.is_empty()) {
+            return;
+        }
         let watch = match cqs {
             [only] => Watch::Memory(only.entry_addresses()),
             _ => Watch::Completions,

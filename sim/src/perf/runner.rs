@@ -1,6 +1,6 @@
 //! Runs one message size in a world of its own.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,6 +37,8 @@ struct Run<'a> {
     goal: Rc<Goal>,
     clients: Vec<Rc<Record>>,
     servers: Vec<Rc<Record>>,
+    /// Messages of each QP of a client, of which its server hears.
+    counts: Vec<Rc<Cell<u64>>>,
     /// Threads so far: each has random numbers of its own.
     threads: u64,
 }
@@ -62,6 +64,7 @@ pub fn run(
         goal: Goal::new(messages, setup.clients.len()),
         clients: Vec::new(),
         servers: Vec::new(),
+        counts: Vec::new(),
         threads: 0,
         setup,
     };
@@ -82,25 +85,32 @@ impl Run<'_> {
     /// Makes the threads.
     fn spawn(&mut self) {
         let (clients, servers) = (self.setup.clients.clone(), self.setup.servers.clone());
+        let count = self.plan.iterations;
+        self.counts = clients.iter().map(|_| Rc::new(Cell::new(count))).collect();
         for (number, side) in clients.iter().enumerate() {
             let record = self.client(number, side);
             self.clients.push(record);
         }
-        for side in &servers {
-            if let Some(record) = self.server(side) {
+        for (number, side) in servers.iter().enumerate() {
+            if let Some(record) = self.server(number, side) {
                 self.servers.push(record);
             }
         }
     }
 
-    fn job(&mut self, side: &Rc<Side>) -> Job {
+    fn job(&mut self, number: usize, side: &Rc<Side>) -> Job {
         self.threads += 1;
         let random = Random::new(self.spec.seed, self.threads);
         Job {
-            core: Core::new(side.thread, Costs::new(&self.spec.preset), random),
+            core: Core::new(
+                (side.thread, self.plan.threads == 1),
+                Costs::new(&self.spec.preset),
+                random,
+            ),
             side: Rc::clone(side),
             plan: Rc::clone(&self.plan),
             record: Rc::new(Record::default()),
+            count: Rc::clone(&self.counts[number]),
         }
     }
 
@@ -121,7 +131,7 @@ impl Run<'_> {
 
     /// Starts a thread that measures.
     fn client(&mut self, number: usize, side: &Rc<Side>) -> Rc<Record> {
-        let job = self.job(side);
+        let job = self.job(number, side);
         let (core, record, host) = (Rc::clone(&job.core), Rc::clone(&job.record), side.host);
         let goal = Rc::clone(&self.goal);
         match (self.spec.workload, self.plan.test, self.plan.operation) {
@@ -162,13 +172,13 @@ impl Run<'_> {
     }
 
     /// Starts a thread at the other end, if there is anything to do.
-    fn server(&mut self, side: &Rc<Side>) -> Option<Rc<Record>> {
+    fn server(&mut self, number: usize, side: &Rc<Side>) -> Option<Rc<Record>> {
         let both = self.plan.bidirectional;
         if self.spec.workload != Workload::Perftest {
             return None;
         }
         let (test, operation) = (self.plan.test, self.plan.operation);
-        let job = self.job(side);
+        let job = self.job(number, side);
         let (core, record, host) = (Rc::clone(&job.core), Rc::clone(&job.record), side.host);
         match (test, operation) {
             (Test::Latency, Operation::Write) => self.start(host, &core, async move {
@@ -219,10 +229,24 @@ impl Run<'_> {
     }
 
     fn stalled(&self) -> Error {
+        let mut dump = self.setup.world.dump();
+        for side in self.setup.clients.iter().chain(&self.setup.servers) {
+            let cqs = side.endpoints.iter().map(|endpoint| &endpoint.send_cq);
+            let waiting = cqs
+                .chain([&side.receive_cq])
+                .filter(|cq| !cq.is_empty())
+                .count();
+            if waiting > 0 {
+                let (host, thread) = (side.host, side.thread);
+                dump.push_str(&format!(
+                    "thread {thread} of host {host}: {waiting} CQs have completions that it has not seen\n"
+                ));
+            }
+        }
         Error::Stalled {
             operation: self.plan.operation,
             size: self.plan.size,
-            dump: self.setup.world.dump(),
+            dump,
         }
     }
 

@@ -309,12 +309,16 @@ impl<'a> Builder<'a> {
     fn regions(&mut self, host: usize, is_client: bool) -> Result<Vec<Region>, Error> {
         let (plan, spec) = (self.plan, self.spec);
         let pd = Arc::clone(&self.nodes[host].pd);
+        if plan.one_address && !is_client {
+            let node = &mut self.nodes[host];
+            return Ok(vec![node.shared_region(
+                false,
+                LINE,
+                target_memory(spec),
+            )?]);
+        }
         if plan.is_atomic() && spec.atomics.device_memory && !is_client {
-            let length = match spec.atomics.one_address {
-                true => LINE,
-                false => PAGE,
-            };
-            return Ok(vec![Region::of_card(&pd, length)?]);
+            return Ok(vec![Region::of_card(&pd, PAGE)?]);
         }
         let length = match spec.workload {
             Workload::Perftest => 2 * u64::from(plan.qps_per_thread) * self.stride(),
@@ -325,7 +329,8 @@ impl<'a> Builder<'a> {
                     false => spec.region_bytes.unwrap_or(BATCH_REGION),
                 };
                 let page_size = spec.page_size;
-                let region = self.nodes[host].shared_region(is_client, length, page_size)?;
+                let memory = RegionMemory::Host(page_size);
+                let region = self.nodes[host].shared_region(is_client, length, memory)?;
                 return Ok(vec![region]);
             }
         };
@@ -355,7 +360,7 @@ impl<'a> Builder<'a> {
         };
         let remote: Rc<[RemoteRegion]> = to.regions.iter().map(Region::remote).collect();
         let is_card = to.regions.iter().any(|region| region.buffer.is_none());
-        let base = match self.spec.atomics.one_address && self.plan.is_atomic() || is_card {
+        let base = match self.plan.one_address || is_card {
             true => 0,
             false => target.receive_base,
         };
@@ -376,8 +381,8 @@ impl<'a> Builder<'a> {
         let mut cq_locks = Vec::new();
         let threads = self.spec.sharing.threads_per_qp.min(self.plan.threads);
         for (group, owner) in (0..).zip(owners) {
-            let cq_lock = Rc::new(SpinLock::default());
-            let qp_lock = Rc::new(SpinLock::default());
+            let cq_lock = Rc::new(SpinLock::of_queue());
+            let qp_lock = Rc::new(SpinLock::of_queue());
             for member in 0..threads {
                 let thread = group * threads + member;
                 let endpoints = owner.endpoints.iter().map(|endpoint| Endpoint {
@@ -419,7 +424,11 @@ impl Node {
             .max(1);
         let threads = spec.threads / spec.sharing.threads_per_qp.min(spec.threads);
         let shape = (count, threads, plan.qps_per_thread);
-        let lock = |number| is_shared(number, shape).then(|| Rc::new(SpinLock::default()));
+        let shares_qps = spec.sharing.threads_per_qp > 1;
+        let lock = |number| {
+            let is_shared = shares_qps || is_shared(number, shape);
+            is_shared.then(|| Rc::new(SpinLock::of_register()))
+        };
         Ok(Self {
             device,
             pd,
@@ -441,15 +450,33 @@ impl Node {
         &mut self,
         is_client: bool,
         length: u64,
-        page_size: PageSize,
+        memory: RegionMemory,
     ) -> Result<Region, Error> {
         let place = &mut self.regions[usize::from(is_client)];
         if let Some(region) = place {
             return Ok(region.clone());
         }
-        let region = Region::new(&self.pd, length, page_size)?;
+        let region = match memory {
+            RegionMemory::Host(page_size) => Region::new(&self.pd, length, page_size)?,
+            RegionMemory::Card => Region::of_card(&self.pd, length)?,
+        };
         *place = Some(region.clone());
         Ok(region)
+    }
+}
+
+/// Where a region is.
+#[derive(Debug, Clone, Copy)]
+enum RegionMemory {
+    Host(PageSize),
+    Card,
+}
+
+/// Where that is at which atomics aim.
+fn target_memory(spec: &PerfSpec) -> RegionMemory {
+    match spec.atomics.device_memory {
+        true => RegionMemory::Card,
+        false => RegionMemory::Host(spec.page_size),
     }
 }
 

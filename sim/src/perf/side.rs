@@ -99,7 +99,10 @@ impl Side {
         let remote = &endpoint.remote[count as usize % endpoint.remote.len()];
         Message {
             segment: local.segment(endpoint.local_base + place, plan.size),
-            remote: remote.at(endpoint.remote_base + place),
+            remote: remote.at(match plan.one_address {
+                true => endpoint.remote_base,
+                false => endpoint.remote_base + place,
+            }),
         }
     }
 

@@ -36,6 +36,8 @@ pub struct Job {
     pub plan: Rc<Plan>,
     /// What is known of it.
     pub record: Rc<Record>,
+    /// Messages of each QP, as the thread that sends them has it; it may end early.
+    pub count: Rc<Cell<u64>>,
 }
 
 /// What is known of a thread's loop.

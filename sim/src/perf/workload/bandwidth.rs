@@ -96,12 +96,14 @@ pub async fn run(job: &Job) -> Result<(), Error> {
     Ok(())
 }
 
-/// Posts no more than up to the next work request of each QP that asks for a completion.
+/// Posts no more than up to the next work request of each QP that asks for a completion. There is
+/// one more, so that a peer that receives hears of it in time.
 fn stop(job: &Job, progress: &mut Progress) {
     let most = progress.posted.iter().max().copied().unwrap_or_default();
-    let last = most.next_multiple_of(job.plan.signal_every.into());
+    let last = (most + 1).next_multiple_of(job.plan.signal_every.into());
     if last < progress.count {
         progress.count = last;
+        job.count.set(last);
         job.record.ended_early.set(true);
     }
 }

@@ -10,10 +10,9 @@ use crate::perf::workload::{Job, POLL_BATCH, note_failure};
 pub async fn run(job: &Job) -> Result<(), Error> {
     let plan = &*job.plan;
     let qps = job.side.endpoints.len();
-    let total = plan.iterations * qps as u64;
     let mut received = 0;
     let mut posted = vec![u64::from(plan.receive_depth); qps];
-    while received < total {
+    while received < job.count.get() * qps as u64 {
         let mut failed = None;
         let mut found = Vec::new();
         let cq = &job.side.receive_cq;
