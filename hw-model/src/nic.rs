@@ -416,8 +416,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
                 break;
             };
             let mut entry = outcome::completion_entry(qp, &completion);
-            if T::IS_TIMED && completion.is_send() && !self.wqes.remove(index, entry.cqe.wqe_index)
-            {
+            if T::IS_TIMED && completion.is_send() && self.wqes.is_limited() {
                 entry.wqe = Some(qp.send.address(entry.cqe.wqe_index));
             }
             let ready = qp.progress.ready.max(now);
@@ -485,11 +484,14 @@ impl<P: Port, T: Timing> Nic<P, T> {
             if T::IS_TIMED && !entry.in_order {
                 entry.in_order = true;
                 let mut ready = at;
-                if let Some(iova) = entry.wqe {
-                    ready = read_again(&mut self.wqes, iova, &mut dma);
-                }
-                // Completions of one queue pair are written in their order.
                 if let Some(qp) = self.qps.find(Qpn::new(entry.cqe.qpn)) {
+                    if let Some(iova) = entry.wqe {
+                        let index = entry.cqe.wqe_index;
+                        if !self.wqes.remove(qp.index, index) {
+                            ready = read_again(&mut self.wqes, iova, &mut dma);
+                        }
+                    }
+                    // Completions of one queue pair are written in their order.
                     ready = ready.max(qp.progress.completed);
                     qp.progress.completed = ready;
                 }
