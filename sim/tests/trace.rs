@@ -15,7 +15,7 @@ use ferroce_sim::trace::path::{What, parts};
 use ferroce_sim::trace::waveform::Waveform;
 use ferroce_sim::trace::{Trace, neohost};
 use ferroce_transport::Instant;
-use ferroce_wire::Frame;
+use ferroce_wire::check::Checker;
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
 use trace_support::{Signals, TemporaryDirectory, counter, run, spec};
@@ -155,7 +155,7 @@ fn a_waveform_shows_what_the_counters_have_counted() {
 }
 
 /// Method: capture, and read the capture with another crate: each frame is there twice, in the
-/// order of time, with a valid ICRC.
+/// order of time, and clean as `ferroce wire check` has it, with a valid ICRC.
 #[test]
 fn a_capture_has_each_frame_at_both_ends() {
     let directory = TemporaryDirectory::new("packets");
@@ -180,10 +180,13 @@ fn a_capture_has_each_frame_at_both_ends() {
         assert_eq!(count(2), counted("link_sent_frames"), "host {host}");
     }
     let mut frames: BTreeMap<&[u8], u32> = BTreeMap::new();
+    let mut checker = Checker::default();
     for seen in &sightings {
-        assert!(Frame::parse(&seen.bytes).expect("RoCEv2").icrc_is_valid());
+        checker.feed(&seen.bytes);
         *frames.entry(&seen.bytes).or_default() += 1;
     }
+    assert!(checker.is_clean(), "{checker:?}");
+    assert_eq!(checker.roce_frames(), sightings.len() as u64);
     assert!(frames.values().all(|count| *count == 2), "{frames:?}");
     let (start, end) = row.last_message_ps.expect("measured");
     let inside = sightings
@@ -250,4 +253,22 @@ fn counters_of_neohost_are_all_known() {
         let exists = row.counters[0].iter().any(|(own, _)| own == name);
         assert!(exists, "there is no counter {name}");
     }
+}
+
+/// Method: print the table anew and compare. `FERROCE_UPDATE=1` writes the file.
+#[test]
+fn the_document_has_the_table_of_the_code() {
+    const BEGIN: &str = "<!-- table: ferroce_sim::trace::neohost::markdown -->\n";
+    const END: &str = "<!-- end -->";
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/trace/README.md");
+    let text = std::fs::read_to_string(path).expect("part of the sources");
+    let (before, rest) = text.split_once(BEGIN).expect("a place for the table");
+    let (table, behind) = rest.split_once(END).expect("its end");
+    let ours = neohost::markdown();
+    if std::env::var_os("FERROCE_UPDATE").is_some() {
+        let text = [before, BEGIN, &ours, END, behind].concat();
+        std::fs::write(path, text).expect("writable");
+        return;
+    }
+    assert_eq!(table, ours, "FERROCE_UPDATE=1 mends {path}");
 }

@@ -148,3 +148,39 @@ fn print_counters(row: &PerfRow, spec: &PerfSpec) {
     println!("\nNames of NVIDIA NeoHost:\n{}", neohost::table(&hosts));
     println!("{}", neohost::own_table(&row.counters));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ferroce_model::preset::Preset;
+    use ferroce_sim::perf::Operation;
+
+    fn execute(preset: &str, sizes: &[u32]) -> Result<(), String> {
+        let preset = Preset::load(preset).expect("built in");
+        let spec = PerfSpec::new(preset, Operation::Read, Test::Latency);
+        let jobs: Vec<Job> = sizes
+            .iter()
+            .map(|&size| Job {
+                spec: spec.clone(),
+                size,
+                point: Vec::new(),
+            })
+            .collect();
+        let arguments = TraceArgs {
+            explain: true,
+            waveform: None,
+            pcap: None,
+            counters: true,
+        };
+        arguments.execute(&jobs, false, &AtomicBool::new(false))
+    }
+
+    #[test]
+    fn one_size_of_a_card_with_clocks_is_traced() {
+        execute("irdma-10g", &[64]).expect("it can be explained");
+        let refused = execute("irdma-10g", &[64, 128]).expect_err("two sizes");
+        assert!(refused.contains("one size"), "{refused}");
+        let refused = execute("functional", &[64]).expect_err("no time");
+        assert!(refused.contains("nothing takes time"), "{refused}");
+    }
+}
