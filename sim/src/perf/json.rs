@@ -57,7 +57,21 @@ fn specification(spec: &PerfSpec, size: u32) -> Json {
             "until_steady",
             Json::Bool(matches!(spec.iterations, Iterations::UntilSteady(_))),
         ),
+        (
+            "switched",
+            Json::Bool(spec.switched.unwrap_or(spec.preset.link.switched)),
+        ),
         ("threads_per_qp", number(spec.sharing.threads_per_qp)),
+        (
+            "doorbells",
+            number(spec.sharing.doorbells.unwrap_or(spec.preset.host.doorbells)),
+        ),
+        (
+            "region_bytes",
+            spec.region_bytes.map_or(Json::Null, Json::Whole),
+        ),
+        ("one_address", Json::Bool(spec.atomics.one_address)),
+        ("device_memory", Json::Bool(spec.atomics.device_memory)),
     ];
     // A row exists, so that there is a plan.
     if let Ok(plan) = Plan::new(spec, size) {

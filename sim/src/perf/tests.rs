@@ -1,8 +1,19 @@
 //! The whole harness, with presets that take time and one that does not.
 
+use std::sync::atomic::AtomicBool;
+
 use ferroce_model::preset::Preset;
 
+use super::json::{Measured, document};
+use super::sweep::{Job, Listener};
 use super::*;
+
+const ALL: [Operation; 4] = [
+    Operation::Write,
+    Operation::Read,
+    Operation::Send,
+    Operation::FetchAdd,
+];
 
 fn spec(preset: &str, operation: Operation, test: Test, size: u32) -> PerfSpec {
     let mut spec = PerfSpec::new(Preset::load(preset).expect("built in"), operation, test);
@@ -12,18 +23,21 @@ fn spec(preset: &str, operation: Operation, test: Test, size: u32) -> PerfSpec {
 }
 
 fn row(spec: &PerfSpec) -> PerfRow {
-    run(spec)
-        .unwrap_or_else(|error| panic!("{error}"))
-        .rows
-        .remove(0)
+    let result = run(spec).unwrap_or_else(|error| panic!("{error}"));
+    result.rows.into_iter().next().expect("one size")
 }
 
-const ALL: [Operation; 4] = [
-    Operation::Write,
-    Operation::Read,
-    Operation::Send,
-    Operation::FetchAdd,
-];
+fn rate(spec: &PerfSpec) -> f64 {
+    row(spec)
+        .bandwidth
+        .expect("a bandwidth test")
+        .message_rate_mpps
+}
+
+fn counter(row: &PerfRow, host: usize, name: &str) -> u64 {
+    let found = row.counters[host].iter().find(|(other, _)| *other == name);
+    found.expect("a counter of that name").1
+}
 
 #[test]
 fn every_test_runs_on_the_functional_preset() {
@@ -39,18 +53,242 @@ fn every_test_runs_on_the_functional_preset() {
 #[test]
 fn every_test_runs_on_a_card() {
     for operation in ALL {
-        let rate = row(&spec("cx5-100g", operation, Test::Bandwidth, 8))
-            .bandwidth
-            .expect("figures");
-        let latency = row(&spec("cx5-100g", operation, Test::Latency, 8))
-            .latency
-            .expect("figures");
-        println!(
-            "{operation:?}: {rate:?} {} {} {}",
-            latency.min_us, latency.typical_us, latency.max_us
-        );
-        assert!((0.3..20.0).contains(&rate.message_rate_mpps), "{rate:?}");
+        let rate = rate(&spec("cx5-100g", operation, Test::Bandwidth, 8));
+        assert!((0.3..20.0).contains(&rate), "{operation:?}: {rate}");
+        let latency = row(&spec("cx5-100g", operation, Test::Latency, 8));
+        let latency = latency.latency.expect("figures");
         assert!((0.5..5.0).contains(&latency.typical_us), "{latency:?}");
         assert!(latency.min_us <= latency.typical_us && latency.typical_us <= latency.max_us);
+        assert_eq!(latency.samples_ps.len(), 199);
     }
+}
+
+/// Goal: what was counted in the row is the row's work, not that of setting up. Method: 200 WRITEs
+/// of 8 B in one packet each, every one asking for an ACK at the latest by the end.
+#[test]
+fn counters_are_those_of_the_row() {
+    let row = row(&spec("cx5-100g", Operation::Write, Test::Bandwidth, 8));
+    assert_eq!(counter(&row, 0, "doorbells"), 200);
+    assert_eq!(counter(&row, 0, "cqes"), 2, "one for each hundred");
+    assert_eq!(counter(&row, 1, "rx_frames"), 200);
+    assert_eq!(counter(&row, 0, "commands"), 0);
+    assert_eq!(counter(&row, 0, "local_ack_timeouts"), 0);
+}
+
+#[test]
+fn a_message_rate_is_one_over_the_cost_of_a_post() {
+    let mut slow = spec("cx5-100g", Operation::Write, Test::Bandwidth, 8);
+    slow.iterations = Iterations::Exactly(2000);
+    slow.preset.set("host.post_ns", "400").expect("a parameter");
+    slow.preset
+        .set("host.doorbell_ns", "100")
+        .expect("a parameter");
+    slow.preset
+        .set("host.write_combining", "false")
+        .expect("a parameter");
+    slow.preset.set("host.jitter_ns", "0").expect("a parameter");
+    // The polls between the posts take their part.
+    let rate = rate(&slow);
+    assert!((1.9..=2.0).contains(&rate), "{rate}");
+}
+
+#[test]
+fn all_services_and_both_directions() {
+    for service in [Service::Rc, Service::Uc, Service::Ud] {
+        for both in [false, true] {
+            let mut send = spec("cx5-100g", Operation::Send, Test::Bandwidth, 512);
+            (send.service, send.bidirectional) = (service, both);
+            let expected = if both { 400 } else { 200 };
+            assert_eq!(row(&send).iterations, expected, "{service:?} {both}");
+        }
+        let mut send = spec("cx5-100g", Operation::Send, Test::Latency, 512);
+        send.service = service;
+        assert!(row(&send).latency.is_some());
+    }
+    for (operation, service) in [
+        (Operation::Write, Service::Uc),
+        (Operation::Write, Service::Rc),
+        (Operation::Read, Service::Rc),
+    ] {
+        let mut both = spec("cx5-100g", operation, Test::Bandwidth, 4096);
+        (both.service, both.bidirectional) = (service, true);
+        assert_eq!(row(&both).iterations, 400);
+    }
+}
+
+#[test]
+fn regions_pages_queues_and_hosts() {
+    for page_size in [
+        PageSize::Small,
+        PageSize::Huge2M,
+        PageSize::Huge1G,
+        PageSize::Physical,
+    ] {
+        let mut pages = spec("cx5-100g", Operation::Read, Test::Bandwidth, 4096);
+        pages.page_size = page_size;
+        (pages.qps, pages.memory_regions, pages.threads) = (4, 4, 2);
+        let row = row(&pages);
+        assert_eq!(row.iterations, 800);
+        let lookups = counter(&row, 1, "mtt_hits") + counter(&row, 1, "mtt_misses");
+        assert_eq!(
+            lookups == 0,
+            page_size == PageSize::Physical,
+            "{page_size:?}"
+        );
+    }
+    for topology in [Topology::Loopback, Topology::Clients(3)] {
+        let mut hosts = spec("cx5-100g", Operation::Write, Test::Bandwidth, 64);
+        hosts.topology = topology;
+        assert!(rate(&hosts) > 1.0);
+    }
+}
+
+#[test]
+fn a_switch_takes_its_time() {
+    let mut near = spec("cx5-100g", Operation::Write, Test::Latency, 8);
+    near.switched = Some(false);
+    let mut far = near.clone();
+    far.switched = Some(true);
+    let typical = |spec: &PerfSpec| row(spec).latency.expect("figures").typical_us;
+    let switch_us = near.preset.link.switch_ns / 1000.0;
+    let difference = typical(&far) - typical(&near);
+    assert!(difference >= 0.9 * switch_us, "{difference} of {switch_us}");
+}
+
+#[test]
+fn batches_with_queues_and_doorbells_that_threads_share() {
+    let mut own = spec("cx6-200g@xeon-6240r", Operation::Read, Test::Bandwidth, 8);
+    (own.workload, own.threads, own.depth) = (Workload::Batch, 8, Some(8));
+    own.region_bytes = Some(1 << 20);
+    let mut doorbell = own.clone();
+    doorbell.sharing.doorbells = Some(1);
+    let mut queue = own.clone();
+    queue.sharing.threads_per_qp = 8;
+    let (own, doorbell, queue) = (rate(&own), rate(&doorbell), rate(&queue));
+    assert!(
+        own > 3.0 * doorbell && doorbell > 1.5 * queue,
+        "{own} {doorbell} {queue}"
+    );
+}
+
+#[test]
+fn windows_over_all_hosts() {
+    let mut window = spec("cx3-40g@apt-fdr", Operation::Read, Test::Bandwidth, 32);
+    (window.workload, window.threads, window.depth) = (Workload::Window, 2, Some(4));
+    window.topology = Topology::AllToAll {
+        hosts: 3,
+        virtual_machines: 2,
+    };
+    let row = row(&window);
+    assert_eq!(row.counters.len(), 3);
+    let served: Vec<u64> = (0..3)
+        .map(|host| counter(&row, host, "rx_frames"))
+        .collect();
+    let (least, most) = (served.iter().min(), served.iter().max());
+    assert!(
+        least.zip(most).is_some_and(|(l, m)| 2 * l > *m),
+        "{served:?}"
+    );
+}
+
+#[test]
+fn one_address_is_slower_than_many() {
+    let mut many = spec("cx5-100g", Operation::FetchAdd, Test::Bandwidth, 8);
+    (many.qps, many.threads) = (4, 4);
+    let mut one = many.clone();
+    one.atomics.one_address = true;
+    let (many, one) = (rate(&many), rate(&one));
+    assert!(one < many, "{one} {many}");
+    let mut card = spec("cx5-100g", Operation::FetchAdd, Test::Bandwidth, 8);
+    (card.qps, card.threads) = (4, 4);
+    (card.atomics.one_address, card.atomics.device_memory) = (true, true);
+    assert!(rate(&card) > one);
+}
+
+#[test]
+fn a_steady_rate_ends_the_test_early() {
+    for operation in [Operation::Write, Operation::Send] {
+        let mut exact = spec("cx5-100g", operation, Test::Bandwidth, 4096);
+        exact.iterations = Iterations::Exactly(4000);
+        let mut auto = exact.clone();
+        auto.iterations = Iterations::UntilSteady(1_000_000);
+        let (exact, auto) = (row(&exact), row(&auto));
+        assert!(
+            auto.ended_early && auto.iterations < 100_000,
+            "{}",
+            auto.iterations
+        );
+        let rate = |row: &PerfRow| row.bandwidth.as_ref().expect("figures").message_rate_mpps;
+        assert!((rate(&auto) / rate(&exact) - 1.0).abs() < 0.02);
+    }
+}
+
+/// Goal: threads that can never go on end the run, with a message. Method: datagrams find fewer
+/// receives than there are messages, and the server takes its time to post more.
+#[test]
+fn who_waits_for_ever_is_told_so() {
+    let mut lost = spec("cx5-100g", Operation::Send, Test::Bandwidth, 512);
+    (lost.service, lost.receive_depth) = (Service::Ud, Some(4));
+    lost.preset
+        .set("host.post_receive_ns", "5000")
+        .expect("a parameter");
+    let error = run(&lost).expect_err("messages are lost").to_string();
+    assert!(error.contains("the threads wait for ever"), "{error}");
+    assert!(error.contains("thread 1 on host 1"), "{error}");
+}
+
+#[derive(Default)]
+struct Rows(Vec<PerfRow>);
+
+impl Listener for Rows {
+    fn progress(&mut self) {}
+
+    fn row(&mut self, _: usize, row: PerfRow) {
+        self.0.push(row);
+    }
+}
+
+#[test]
+fn the_same_bytes_of_json_ten_times() {
+    let mut spec = spec("cx6-200g@xeon-6240r", Operation::Read, Test::Bandwidth, 8);
+    (spec.workload, spec.threads, spec.depth) = (Workload::Batch, 24, Some(4));
+    spec.iterations = Iterations::Exactly(20);
+    spec.region_bytes = Some(1 << 20);
+    let job = |size| Job {
+        spec: spec.clone(),
+        size,
+        point: vec![("size".to_owned(), format!("{size}"))],
+    };
+    let jobs = [8, 64, 512].map(job);
+    let text = |workers| {
+        let mut rows = Rows::default();
+        let never = AtomicBool::new(false);
+        sweep::run(&jobs, workers, &never, &mut rows).expect("they run");
+        let pairs = jobs.iter().zip(&rows.0);
+        let measured = pairs.map(|(job, row)| Measured {
+            spec: &job.spec,
+            point: &job.point,
+            row,
+        });
+        document(&measured.collect::<Vec<_>>()).text()
+    };
+    let first = text(1);
+    assert!(first.contains("\"message_rate_mpps\"") && first.contains("\"qpc_hits\""));
+    for workers in [1, 1, 1, 2, 2, 2, 3, 3, 3] {
+        assert!(text(workers) == first, "{workers} workers");
+    }
+    let mut other = jobs[0].spec.clone();
+    other.seed = 2;
+    assert_ne!(row(&other).bandwidth, row(&jobs[0].spec).bandwidth);
+}
+
+#[test]
+fn the_table_is_one_that_our_reader_of_perftest_understands() {
+    let spec = spec("cx5-100g", Operation::Write, Test::Latency, 8);
+    let plan = plan::Plan::new(&spec, 8).expect("legal");
+    let (header, row) = (table::header(&spec, &plan), row(&spec));
+    let columns = table::columns(Test::Latency);
+    let text = format!("{header}{columns}\n{}\n{}\n", table::row(&row), table::LINE);
+    let tables = crate::reference::perftest::parse("ib_write_lat", &text).expect("a table");
+    assert_eq!(tables.len(), 1);
 }
