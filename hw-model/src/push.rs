@@ -1,5 +1,6 @@
-//! Push windows of BAR2: a send WQE that has come with its doorbell waits here for its turn.
+//! Push windows of BAR2: send WQEs that have come with their doorbell wait here for their turn.
 
+use crate::counters::Counters;
 use crate::host::{Doorbell, Host};
 use crate::nic::Nic;
 use crate::port::Port;
@@ -20,6 +21,8 @@ pub struct PushedWqe {
     index: u32,
     blocks: u32,
     bytes: [u8; push::MAX_BLOCKS * BLOCK_SIZE],
+    /// The one behind it.
+    next: Option<Box<Self>>,
 }
 
 impl PushedWqe {
@@ -50,12 +53,8 @@ impl PushedWqe {
             index: control.index,
             blocks,
             bytes,
+            next: None,
         })
-    }
-
-    /// Producer index of its first block.
-    pub fn index(&self) -> u32 {
-        self.index
     }
 
     /// Basic blocks that it has in the ring.
@@ -67,6 +66,83 @@ impl PushedWqe {
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.blocks as usize * BLOCK_SIZE]
     }
+}
+
+/// Pushed WQEs of one queue pair that are kept, each right behind the other: as many as arrive while
+/// one WQE is read from host memory.
+const MAX_KEPT: usize = 8;
+
+/// Pushed WQEs of one queue pair, in their order. Most queue pairs have none: a list of one word.
+#[derive(Debug, Default)]
+pub struct PushedWqes(Option<Box<PushedWqe>>);
+
+impl PushedWqes {
+    /// Whether there are none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.0 = None;
+    }
+
+    /// Drops all: they do not begin where the WQE before them ends.
+    pub fn ignore(&mut self, counters: &mut Counters) {
+        while self.pop().is_some() {
+            counters.add(Counter::pushes_ignored, 1);
+        }
+    }
+
+    /// Keeps `wqe`, if it comes right behind the last one, or behind all that was rung, up to
+    /// `producer`. False: it is dropped.
+    fn keep(&mut self, wqe: PushedWqe, producer: u32) -> bool {
+        let (mut place, mut end, mut kept) = (&mut self.0, producer, 0);
+        while let Some(earlier) = place {
+            end = earlier.index.wrapping_add(earlier.blocks);
+            kept += 1;
+            place = &mut earlier.next;
+        }
+        let is_kept = wqe.index == end && kept < MAX_KEPT;
+        if is_kept {
+            *place = Some(Box::new(wqe));
+        }
+        is_kept
+    }
+
+    fn pop(&mut self) -> Option<Box<PushedWqe>> {
+        let mut first = self.0.take()?;
+        self.0 = first.next.take();
+        Some(first)
+    }
+
+    /// What comes next in a queue whose WQEs from `fetched` on, `rung` blocks, are to be fetched.
+    pub fn next(&mut self, fetched: u32, rung: u32, counters: &mut Counters) -> NextWqes {
+        while let Some(first) = &self.0 {
+            let ahead = first.index.wrapping_sub(fetched);
+            if ahead as i32 > 0 {
+                return NextWqes::InRing(ahead);
+            }
+            let is_whole = ahead == 0 && first.blocks <= rung;
+            let Some(wqe) = self.pop().filter(|_| is_whole) else {
+                counters.add(Counter::pushes_ignored, 1);
+                continue;
+            };
+            counters.add(Counter::pushes_used, 1);
+            return NextWqes::Pushed(wqe);
+        }
+        NextWqes::InRing(u32::MAX)
+    }
+}
+
+/// Where the WQE that is next to be executed lies.
+#[derive(Debug)]
+pub enum NextWqes {
+    /// It was pushed.
+    Pushed(Box<PushedWqe>),
+    /// In the ring; the next pushed one lies so many blocks behind.
+    InRing(u32),
 }
 
 /// Whether `slot`, counted over all of BAR2, is the first one of a block of the push window of a
@@ -86,7 +162,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
         }
     }
 
-    /// `None`: the WQE is not one that could be executed next.
+    /// `None`: the WQE is not one to be kept.
     fn keep_pushed(&mut self, doorbell: Doorbell, words: &[u64]) -> Option<()> {
         let longest = usize::from(self.config.push_blocks) * WORDS_PER_BLOCK;
         let is_whole = starts_half(doorbell.slot) && words.first() == Some(&doorbell.value);
@@ -99,12 +175,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
             return None;
         }
         let wqe = PushedWqe::new(words, qp.transport.service())?;
-        if wqe.index != qp.send.fetched {
-            return None;
-        }
-        if qp.send.pushed.replace(Box::new(wqe)).is_some() {
-            self.counters.add(Counter::pushes_ignored, 1);
-        }
-        Some(())
+        let producer = qp.send.producer;
+        qp.send.pushed.keep(wqe, producer).then_some(())
     }
 }

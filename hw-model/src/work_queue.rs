@@ -2,7 +2,7 @@
 
 use crate::dma::Dma;
 use crate::host::{DmaError, Host};
-use crate::push::PushedWqe;
+use crate::push::PushedWqes;
 use crate::scatter_list::ScatterList;
 use crate::wqe::{SendPayload, SendWqe};
 use ferroce_spec::counter::Counter;
@@ -22,8 +22,8 @@ pub struct SendQueue {
     pub producer: u32,
     /// Index of the next WQE to fetch.
     pub fetched: u32,
-    /// The WQE that was pushed as the next one, if there is one.
-    pub pushed: Option<Box<PushedWqe>>,
+    /// WQEs that were pushed and are still to be executed.
+    pub pushed: PushedWqes,
     outstanding: VecDeque<SendWqe>,
     /// Place of the WQE that was asked for last: packets of a message come one after the other.
     cursor: usize,
@@ -118,7 +118,7 @@ impl SendQueue {
     /// Forgets all WQEs and starts at index 0 again (the QP goes to RESET).
     pub fn reset(&mut self) {
         (self.producer, self.fetched, self.cursor) = (0, 0, 0);
-        self.pushed = None;
+        self.pushed.clear();
         self.outstanding.clear();
     }
 }

@@ -5,6 +5,7 @@ use crate::datagram;
 use crate::dma::Dma;
 use crate::host::Host;
 use crate::nic::MAX_GIDS;
+use crate::push::NextWqes;
 use crate::queue::Edge;
 use crate::queue_pair::{QueuePair, QueuePairs};
 use crate::timing::{Stage, Timing, Work};
@@ -82,18 +83,18 @@ impl WqeFetch {
             return false;
         };
         let buffer = &mut self.buffers[slot];
-        let pushed = match qp.send.pushed {
-            Some(_) => take_pushed(qp, buffer, dma.counters),
-            None => None,
-        };
         let most = (buffer.len() / BLOCK_SIZE) as u32;
-        let blocks = pushed.unwrap_or_else(|| qp.send.waiting().min(most));
+        let mut blocks = qp.send.waiting().min(most);
+        let mut is_pushed = false;
+        if !qp.send.pushed.is_empty() {
+            (blocks, is_pushed) = take_pushed(qp, blocks, buffer, dma.counters);
+        }
         let bytes = &mut buffer[..blocks as usize * BLOCK_SIZE];
         // What is fetched already is sent meanwhile: the cursor of the queue pair does not move.
         let start = dma.at;
-        let is_read = match pushed {
-            Some(_) => Ok(()),
-            None => read_blocks(qp, bytes, dma),
+        let is_read = match is_pushed {
+            true => Ok(()),
+            false => read_blocks(qp, bytes, dma),
         };
         let arrival = std::mem::replace(&mut dma.at, start);
         if is_read.is_err() {
@@ -199,6 +200,7 @@ fn accept_batch(
             Err(WqeError::Blocks(b))
                 if usize::from(b) <= MAX_BLOCKS && b > 0 && u32::from(b) <= qp.send.waiting() =>
             {
+                qp.send.pushed.ignore(counters);
                 break;
             }
             Err(error) => {
@@ -214,18 +216,23 @@ fn accept_batch(
     }
 }
 
-/// Puts the pushed WQE of a queue pair into `buffer`, if it is the next one and was rung; returns
-/// its blocks.
+/// Puts the next WQE of a queue pair into `buffer` if it was pushed. Returns the blocks to fetch, at
+/// most `blocks`, and whether they are there.
 #[cold]
-fn take_pushed(qp: &mut QueuePair, buffer: &mut [u8], counters: &mut Counters) -> Option<u32> {
-    let wqe = qp.send.pushed.take()?;
-    if wqe.index() != qp.send.fetched || wqe.blocks() > qp.send.waiting() {
-        counters.add(Counter::pushes_ignored, 1);
-        return None;
+fn take_pushed(
+    qp: &mut QueuePair,
+    blocks: u32,
+    buffer: &mut [u8],
+    counters: &mut Counters,
+) -> (u32, bool) {
+    let (fetched, rung) = (qp.send.fetched, qp.send.waiting());
+    match qp.send.pushed.next(fetched, rung, counters) {
+        NextWqes::Pushed(wqe) => {
+            buffer[..wqe.bytes().len()].copy_from_slice(wqe.bytes());
+            (wqe.blocks(), true)
+        }
+        NextWqes::InRing(before) => (blocks.min(before), false),
     }
-    counters.add(Counter::pushes_used, 1);
-    buffer[..wqe.bytes().len()].copy_from_slice(wqe.bytes());
-    Some(wqe.blocks())
 }
 
 /// Reads `bytes` of the ring from the fetch index on, around its end.

@@ -308,6 +308,57 @@ fn a_push_that_is_not_next_is_ignored() {
     assert_eq!(counts(&a), [0, 1, 1]);
 }
 
+/// Goal: pushes that come while the one before is not yet executed wait for it, a few at a time;
+/// what comes behind them is fetched.
+#[test]
+fn pushes_wait_for_each_other() {
+    let (mut a, mut b) = connected(4);
+    for index in 0..20u8 {
+        let place = u64::from(index);
+        write_ring(
+            &mut a,
+            index.into(),
+            &write_wqe(index.into(), &b, place, &[0x80 + index]),
+        );
+        let words = push_of(
+            &a,
+            &write_wqe(index.into(), &b, place, &[index]),
+            u32::from(index) + 1,
+        );
+        push(&mut a, words);
+    }
+    run_both(&mut a, &mut b, 20);
+    assert_eq!(successes(&mut a), (0..20).collect::<Vec<_>>());
+    let pushed = (0..20).filter(|place| b.data(*place, 1)[0] == *place as u8);
+    assert_eq!(pushed.collect::<Vec<_>>(), (0..8).collect::<Vec<_>>());
+    assert_eq!(counts(&a), [8, 12, 1]);
+}
+
+/// Goal: a push that begins inside of the WQE before it is dropped, and the queue works on.
+/// Method: both are rung before the QP may send.
+#[test]
+fn a_push_inside_of_another_wqe_is_dropped() {
+    let (left, right) = cable();
+    let mut a = Machine::with(1, left, |config| config.push_blocks = 4);
+    let mut b = Machine::new(2, right);
+    let wqe = write_wqe(0, &b, 0, &[0x77; 60]);
+    assert_eq!(blocks_of(&wqe), 2);
+    write_ring(&mut a, 0, &wqe);
+    let doorbell = DoorbellValue::new(DoorbellKind::SEND_QUEUE, a.qpn, 1);
+    a.ring(SEND_SLOT, doorbell);
+    a.run(1);
+    let words = push_of(&a, &write_wqe(1, &b, 0, b"wrong"), 2);
+    push(&mut a, words);
+    a.run(1);
+    let (who_a, who_b) = (a.identity(), b.identity());
+    b.connect(who_a, PathMtuCode::MTU_1024);
+    a.connect(who_b, PathMtuCode::MTU_1024);
+    run_both(&mut a, &mut b, 10);
+    assert_eq!(successes(&mut a), [0]);
+    assert_eq!(b.data(0, 60), [0x77; 60]);
+    assert_eq!(counts(&a), [0, 1, 2]);
+}
+
 /// Goal: a push that comes when its WQE was executed does nothing.
 #[test]
 fn a_late_push_is_not_executed_again() {
