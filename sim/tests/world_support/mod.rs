@@ -148,6 +148,7 @@ pub fn register(pd: &Arc<ProtectionDomain>, memory: &[AtomicU64]) -> Arc<MemoryR
         remote_write: true,
         remote_read: true,
         remote_atomic: true,
+        window_bind: true,
         ..MemoryAccess::default()
     };
     let address = memory.as_ptr().expose_provenance();
@@ -166,7 +167,7 @@ pub fn new_qp(
         receive,
         max_send_wr: DEPTH,
         max_send_sge: 1,
-        max_inline_data: 0,
+        max_inline_data: 64,
         signal_all: false,
     };
     QueuePair::create(pd, &config).expect("small QP")
