@@ -25,8 +25,15 @@ const ATOMIC_BYTES: usize = 8;
 struct Ring {
     arrival: Instant,
     doorbell: Doorbell,
-    /// Words of the push that it is; none if it is a plain doorbell.
-    words: usize,
+    /// Which push it is; `None` if it is a plain doorbell.
+    push: Option<usize>,
+}
+
+/// What is pushed.
+#[derive(Debug, Default)]
+struct Push {
+    words: [u64; MAX_PUSH_WORDS],
+    length: usize,
 }
 
 /// A host as its card sees it.
@@ -40,11 +47,11 @@ pub struct WorldHost {
     pub watchers: Watchers,
     /// Doorbells on their way to the card, in order.
     doorbells: VecDeque<Ring>,
-    /// Words of those that are pushes, one behind the other.
-    words: VecDeque<u64>,
-    /// The push that the card has taken last.
-    pushed: [u64; MAX_PUSH_WORDS],
-    pushed_words: usize,
+    /// Room for pushes, and which of it is free.
+    pushes: Vec<Push>,
+    free_pushes: Vec<usize>,
+    /// What the card has taken last, if it was a push.
+    pushed: Option<usize>,
     /// Register writes on their way: arrival, offset, value.
     registers: VecDeque<(Instant, u32, u32)>,
     /// MSI-X messages on their way, in order.
@@ -62,9 +69,9 @@ impl WorldHost {
             posted: PostedWrites::default(),
             watchers: Watchers::default(),
             doorbells: VecDeque::new(),
-            words: VecDeque::new(),
-            pushed: [0; MAX_PUSH_WORDS],
-            pushed_words: 0,
+            pushes: Vec::new(),
+            free_pushes: Vec::new(),
+            pushed: None,
             registers: VecDeque::new(),
             interrupts: VecDeque::new(),
             recorder: None,
@@ -96,28 +103,47 @@ impl WorldHost {
     #[inline]
     pub fn ring(&mut self, now: Instant, at: Instant, doorbell: Doorbell) -> Instant {
         let arrival = self.store(now, at, STORE_BYTES);
-        self.doorbells.push_back(Ring {
+        self.send(Ring {
             arrival,
             doorbell,
-            words: 0,
+            push: None,
         });
         arrival
     }
 
     /// A processor pushes `words` to BAR2 from `slot` on, at `at`; returns when the card has them.
     /// More than the longest push is cut.
-    #[inline]
     pub fn push(&mut self, now: Instant, at: Instant, slot: u32, words: &[u64]) -> Instant {
         let words = &words[..words.len().min(MAX_PUSH_WORDS)];
         let arrival = self.store(now, at, size_of_val(words) as u64);
+        let place = self.free_pushes.pop().unwrap_or_else(|| {
+            self.pushes.push(Push::default());
+            self.pushes.len() - 1
+        });
+        let push = &mut self.pushes[place];
+        push.words[..words.len()].copy_from_slice(words);
+        push.length = words.len();
         let value = words.first().copied().unwrap_or(0);
-        self.words.extend(words);
-        self.doorbells.push_back(Ring {
+        self.send(Ring {
             arrival,
             doorbell: Doorbell { slot, value },
-            words: words.len(),
+            push: Some(place),
         });
         arrival
+    }
+
+    /// Puts a doorbell on its way. Those of other processors, whose clocks differ, may be behind
+    /// it.
+    #[inline]
+    fn send(&mut self, ring: Ring) {
+        match self.doorbells.back() {
+            Some(last) if last.arrival > ring.arrival => {
+                let later = |other: &Ring| other.arrival <= ring.arrival;
+                let place = self.doorbells.partition_point(later);
+                self.doorbells.insert(place, ring);
+            }
+            _ => self.doorbells.push_back(ring),
+        }
     }
 
     /// A processor writes a register at `at`; returns when the card has it.
@@ -129,11 +155,12 @@ impl WorldHost {
         value: u32,
     ) -> Instant {
         let arrival = self.store(now, at, STORE_BYTES);
-        self.registers.push_back((arrival, offset, value));
+        let place = self.registers.partition_point(|(at, ..)| *at <= arrival);
+        self.registers.insert(place, (arrival, offset, value));
         arrival
     }
 
-    /// A store of a processor: when it is at the card. Stores do not overtake each other.
+    /// A store of a processor: when it is at the card.
     #[inline]
     fn store(&mut self, now: Instant, at: Instant, bytes: u64) -> Instant {
         let arrival = match &mut self.pcie {
@@ -143,10 +170,6 @@ impl WorldHost {
             }
             None => at,
         };
-        let last = |queue: Option<Instant>| queue.unwrap_or(Instant::ZERO);
-        let arrival = arrival
-            .max(last(self.doorbells.back().map(|ring| ring.arrival)))
-            .max(last(self.registers.back().map(|(at, ..)| *at)));
         self.tell(Activity::Mmio, at, arrival, bytes as usize);
         arrival
     }
@@ -323,20 +346,19 @@ impl Host for WorldHost {
 
     #[inline]
     fn next_doorbell(&mut self) -> Option<Doorbell> {
-        let ring = *self.doorbells.front()?;
-        if ring.arrival > self.now {
+        if self.doorbells.front()?.arrival > self.now {
             return None;
         }
-        self.doorbells.pop_front();
-        self.pushed_words = ring.words;
-        for (place, word) in self.pushed.iter_mut().zip(self.words.drain(..ring.words)) {
-            *place = word;
+        let ring = self.doorbells.pop_front()?;
+        if let Some(last) = std::mem::replace(&mut self.pushed, ring.push) {
+            self.free_pushes.push(last);
         }
         Some(ring.doorbell)
     }
 
     #[inline]
     fn pushed(&self) -> &[u64] {
-        &self.pushed[..self.pushed_words]
+        let push = self.pushed.map(|place| &self.pushes[place]);
+        push.map_or(&[], |push| &push.words[..push.length])
     }
 }
