@@ -10,7 +10,7 @@
 //!            .processor   what the programs do
 //! ```
 //!
-//! Busy signals are exact. Levels, tags and credits are as of the last event of the NIC.
+//! Busy lines are exact to a cycle of the clock. Levels, tags and credits are as of the last event of the NIC.
 
 use std::io::{BufWriter, Seek, Write};
 use std::path::Path;
