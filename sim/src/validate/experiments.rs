@@ -8,6 +8,7 @@ use ferroce_model::pcie::bench::Direction;
 use super::plan::{
     Access, Datagrams, Expected, Figure, How, Perf, Plan, Point, Run, Slot, Statistic,
 };
+use crate::perf::PageSize;
 use crate::perf::Operation::{FetchAdd, Read, Send, Write};
 
 use Expected::{AtMost, Band, Near, Octaves, TargetBand, Value};
@@ -65,11 +66,13 @@ const fn write_latency(preset: &'static str, size: &'static [u32]) -> Run {
 /// READs or WRITEs of 8 bytes by SMART's threads.
 const fn smart(operation: crate::perf::Operation, threads: u32, depth: u32) -> Perf {
     Perf::bandwidth(SMART_OWN_DOORBELLS, operation, &[8]).batches(threads, depth)
+        .pages(PageSize::Huge2M)
 }
 
-/// READs of 32 bytes between 11 hosts of 8 threads each.
+/// READs of 32 bytes between 11 hosts of 8 threads each, in huge pages, as rdma_bench has them.
 const fn fasst(machines: u32) -> Run {
-    let perf = Perf::bandwidth(APT, Read, &[32]).all_to_all(11, 8, machines, 16);
+    let perf = Perf::bandwidth(APT, Read, &[32]).all_to_all(11, 8, machines, 16)
+        .pages(PageSize::Huge2M);
     Run::Perf(perf, Rate)
 }
 
