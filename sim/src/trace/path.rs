@@ -2,7 +2,7 @@
 //!
 //! Much is done at once; only what the operation has waited for is told. At each moment that is
 //! the step whose result came last of all that the next step could have waited for: who can cause
-//! what, [`causes`] says. Where a block was busy with something else, the operation has waited for
+//! what, `causes` says. Where a block was busy with something else, the operation has waited for
 //! that. The parts follow each other without a gap, so that they add up to the whole.
 
 use ferroce_model::timing::Stage;
