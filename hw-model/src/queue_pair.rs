@@ -63,10 +63,6 @@ pub struct StaticContext {
     pub send_cqn: u32,
     /// CQ of the receive queue.
     pub receive_cqn: u32,
-    /// IOVA of the send queue's ring.
-    send_base: u64,
-    /// IOVA of the receive queue's ring.
-    receive_base: u64,
     /// Sizes of the rings.
     pub shape: QpShape,
     /// Shared receive queue, when used.
@@ -91,8 +87,6 @@ impl From<&QpContext> for StaticContext {
             pd: context.pd,
             send_cqn: context.send_cqn,
             receive_cqn: context.receive_cqn,
-            send_base: context.send_base,
-            receive_base: context.receive_base,
             shape: context.shape,
             srqn: context.srqn,
             send_doorbell_slot: context.send_doorbell_slot,
@@ -113,8 +107,6 @@ impl StaticContext {
             pd: self.pd,
             send_cqn: self.send_cqn,
             receive_cqn: self.receive_cqn,
-            send_base: self.send_base,
-            receive_base: self.receive_base,
             shape: self.shape,
             srqn: self.srqn,
             send_doorbell_slot: self.send_doorbell_slot,
@@ -144,16 +136,17 @@ pub struct TimeProgress {
 }
 
 impl QueuePair {
-    fn new(qpn: Qpn, index: u32, context: StaticContext, config: Config) -> Self {
+    fn new(qpn: Qpn, index: u32, image: &QpContext, config: Config) -> Self {
+        let context = StaticContext::from(image);
         let shape = context.shape;
         let mut send = SendQueue::default();
         if has_send_queue(&context) {
-            send = SendQueue::new(context.send_base, shape.log_send_blocks());
+            send = SendQueue::new(image.send_base, shape.log_send_blocks());
         }
         let mut receive = ReceiveQueue::default();
         if has_receive_queue(&context) {
             let (entries, stride) = (shape.log_receives(), shape.log_receive_stride());
-            receive = ReceiveQueue::new(context.receive_base, entries, stride);
+            receive = ReceiveQueue::new(image.receive_base, entries, stride);
         }
         let service = service_of(context.service).unwrap_or(Service::ReliableConnected);
         Self {
@@ -248,6 +241,8 @@ impl QueuePair {
             max_rd_atomic: attributes.max_rd_atomic,
             max_dest_rd_atomic: attributes.max_dest_rd_atomic,
             draining: u8::from(self.transport.is_draining()),
+            send_base: self.send.base,
+            receive_base: self.receive.base,
             send_producer: self.send.producer,
             send_fetched: self.send.fetched,
             receive_producer: self.receive.producer,
@@ -376,7 +371,7 @@ impl QueuePairs {
             return Err(error);
         }
         let qpn = Qpn::new(self.base + index);
-        let qp = QueuePair::new(qpn, index, StaticContext::from(&context), config);
+        let qp = QueuePair::new(qpn, index, &context, config);
         self.slots[index as usize] = Some(Box::new(qp));
         Ok(Some(qpn))
     }
