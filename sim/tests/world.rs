@@ -442,3 +442,27 @@ fn worlds_that_cannot_be_are_refused() {
     let message = World::new(&elsewhere).expect_err("two hosts").to_string();
     assert_eq!(message, "there is no host 2");
 }
+
+#[test]
+fn a_card_reaches_itself_without_its_transceivers() {
+    let latency = |changes: &[(&str, &str)]| {
+        let mut preset = preset();
+        for (key, value) in ROUND.iter().chain(changes) {
+            preset.set(key, value).expect("in range");
+        }
+        let mut world = World::new(&WorldConfig::timed(preset, 1)).expect("small");
+        let mut peer = Peer::new(&world, 0, 4096);
+        peer.add_qp();
+        connect(&world, &peer.qps[0], 0, &peer.qps[0], PathMtu::Mtu1024);
+        peer.set_word(1, 5);
+        let begin = world.now();
+        let write = SendOperation::RdmaWrite(peer.remote(0));
+        post(&peer.qps[0], 1, write, peer.segment(8, 8));
+        completions(&mut world, 0, &peer.cq, 1, Duration::from_ps(1));
+        assert_eq!(peer.word(0), 5);
+        world.now() - begin
+    };
+    let near = latency(&[]);
+    let far = latency(&[("mac.transmit_ns", "900"), ("link.cable_ns", "5000")]);
+    assert_eq!(near, far);
+}

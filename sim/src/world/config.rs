@@ -10,7 +10,7 @@ pub(super) const MAX_HOSTS: usize = 1 << 16;
 /// What is between the hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Topology {
-    /// A cable from one host to the other. A single host has a loopback plug.
+    /// A cable from one host to the other, or none: a single host reaches itself.
     Cable,
     /// A switch with a port for each host.
     Switch,

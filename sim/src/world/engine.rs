@@ -162,7 +162,7 @@ impl<T: Timing> Core<T> {
     pub fn advance_nic(&mut self, host: usize) {
         let now = self.now;
         let node = &mut self.nodes[host];
-        self.fabric.select(host);
+        self.fabric.select(now, host);
         if node.advance(now, &mut self.fabric).worked {
             self.idle_events = 0;
         }

@@ -38,6 +38,7 @@ struct Group {
 
 /// All ports and what is between them.
 pub struct Fabric {
+    now: Instant,
     current: usize,
     ends: Vec<End>,
     topology: Topology,
@@ -58,6 +59,7 @@ impl Fabric {
             ..End::default()
         };
         Self {
+            now: Instant::ZERO,
             current: 0,
             ends: (0..config.hosts).map(end).collect(),
             topology: config.topology,
@@ -70,9 +72,10 @@ impl Fabric {
         }
     }
 
-    /// Whose port it is from now on.
+    /// An event at `now` begins; whose port it is meanwhile.
     #[inline]
-    pub fn select(&mut self, host: usize) {
+    pub fn select(&mut self, now: Instant, host: usize) {
+        self.now = now;
         self.current = host;
     }
 
@@ -108,8 +111,8 @@ impl Fabric {
         let from = self.current;
         let bytes = frame.length();
         let (arrival, waited) = if to == from {
-            // Inside of the card, or through a loopback plug.
-            (at, Duration::ZERO)
+            let arrival = self.ends[from].line.turn_round(at);
+            (arrival.max(self.now), Duration::ZERO)
         } else if self.topology == Topology::Cable {
             let arrival = self.ends[from].line.pass(at);
             (arrival, Duration::ZERO)

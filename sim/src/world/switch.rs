@@ -13,6 +13,8 @@ const LEAST_BYTES: u32 = 60;
 #[derive(Debug, Clone, Default)]
 pub struct Line {
     cable: Duration,
+    /// MAC, PCS and transceiver of the card, out and in.
+    transceivers: Duration,
     switch: Duration,
     /// Time of a byte on the wire, in 2^-20 ps.
     per_byte: u64,
@@ -28,6 +30,7 @@ impl Line {
         let ns = |ns: f64| Duration::from_ps((ns * 1000.0).round() as u64);
         preset.map_or_else(Self::default, |preset| Self {
             cable: ns(preset.link.cable_ns),
+            transceivers: ns(preset.mac.transmit_ns) + ns(preset.mac.receive_ns),
             switch: ns(preset.link.switch_ns),
             per_byte: (8000.0 / preset.mac.rate_gbps * f64::from(1 << Self::FRACTION_BITS)).round()
                 as u64,
@@ -46,6 +49,13 @@ impl Line {
     #[inline]
     pub fn pass(&self, at: Instant) -> Instant {
         at + self.cable
+    }
+
+    /// When a frame's last bit is back, which would leave the card at `at` but is for the card
+    /// itself: it turns round before it gets to the transceivers.
+    #[inline]
+    pub fn turn_round(&self, at: Instant) -> Instant {
+        at - self.transceivers
     }
 
     /// Sends a frame that comes from the line `from` on to this line's host. Its last bit leaves
@@ -75,6 +85,7 @@ mod tests {
     fn line(cable_ns: u64, switch_ns: u64, ns_per_byte: u64) -> Line {
         Line {
             cable: Duration::from_ns(cable_ns),
+            transceivers: Duration::ZERO,
             switch: Duration::from_ns(switch_ns),
             per_byte: (ns_per_byte * 1000) << Line::FRACTION_BITS,
             free_at: Instant::ZERO,
