@@ -1,11 +1,13 @@
 //! One message size, with everything filled in that perftest 4.5 would have chosen.
 
+mod check;
+
 use ferroce_driver::PathMtu;
 
 use crate::perf::error::Error;
-use crate::perf::spec::{
-    Iterations, Operation, PerfSpec, Service, Sharing, Test, Topology, Workload,
-};
+use crate::perf::spec::{Iterations, Operation, PerfSpec, Service, Test, Topology, Workload};
+
+use check::{check, invalid};
 
 /// Send queue of bandwidth tests (`DEF_TX_BW`), receive queue (`DEF_RX_SEND`), and receive queue of
 /// UC and UD, where a message that finds none is lost (`UC_MAX_RX`).
@@ -22,10 +24,6 @@ const INLINE_SEND: u32 = 236;
 const INLINE_SEND_UD: u32 = 188;
 /// From so many iterations on, perftest searches no peak.
 const MOST_FOR_PEAK: u64 = 20_000;
-/// Longest message (IBTA: 2^31; half of it leaves room for both halves of a buffer).
-const LONGEST_MESSAGE: u32 = 1 << 30;
-/// Most work requests of a queue that a plan may ask for.
-const DEEPEST: u32 = 1 << 15;
 
 /// One message size, with everything filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -206,127 +204,6 @@ fn outstanding_reads(spec: &PerfSpec) -> Result<u8, Error> {
         .ok()
         .filter(|reads| *reads > 0)
         .ok_or_else(|| invalid("--outstanding-reads", reads, "1 to 255"))
-}
-
-fn invalid(what: &'static str, value: impl ToString, reason: impl Into<String>) -> Error {
-    Error::Invalid {
-        what,
-        value: value.to_string(),
-        reason: reason.into(),
-    }
-}
-
-/// Refuses what makes no sense.
-fn check(spec: &PerfSpec, size: u32) -> Result<(), Error> {
-    check_service(spec)?;
-    check_size(spec, size)?;
-    check_counts(spec)?;
-    check_topology(spec)
-}
-
-fn check_size(spec: &PerfSpec, size: u32) -> Result<(), Error> {
-    if is_atomic(spec.operation) && size != 8 {
-        return Err(invalid("--size", size, "an atomic has 8 bytes"));
-    }
-    if size == 0 || size > LONGEST_MESSAGE {
-        let reason = format!("1 to {LONGEST_MESSAGE} bytes");
-        return Err(invalid("--size", size, reason));
-    }
-    let mtu = mtu(spec)?.bytes();
-    if spec.service == Service::Ud && size > mtu {
-        let reason = format!("a datagram has no more than the MTU of {mtu} bytes");
-        return Err(invalid("--size", size, reason));
-    }
-    Ok(())
-}
-
-fn check_service(spec: &PerfSpec) -> Result<(), Error> {
-    let permitted: &[Service] = match spec.operation {
-        Operation::Write => &[Service::Rc, Service::Uc],
-        Operation::Send => &[Service::Rc, Service::Uc, Service::Ud],
-        _ => &[Service::Rc],
-    };
-    if permitted.contains(&spec.service) {
-        return Ok(());
-    }
-    let names: Vec<&str> = permitted.iter().map(|service| service.name()).collect();
-    let reason = format!("this operation has {}", names.join(", "));
-    Err(invalid("--connection", spec.service.name(), reason))
-}
-
-fn check_counts(spec: &PerfSpec) -> Result<(), Error> {
-    let Sharing { threads_per_qp, .. } = spec.sharing;
-    let counts = [
-        ("--qps", spec.qps),
-        ("--mrs", spec.memory_regions),
-        ("--threads", spec.threads),
-        ("--depth", spec.depth.unwrap_or(1)),
-        ("--rx-depth", spec.receive_depth.unwrap_or(1)),
-        ("--signal-every", spec.signal_every.unwrap_or(1)),
-        ("--share", threads_per_qp),
-    ];
-    if let Some((what, _)) = counts.iter().find(|(_, count)| *count == 0) {
-        return Err(invalid(what, 0, "at least 1"));
-    }
-    if let Some(depth) = spec.depth.filter(|depth| *depth > DEEPEST) {
-        return Err(invalid("--depth", depth, format!("at most {DEEPEST}")));
-    }
-    let (Iterations::Exactly(iterations) | Iterations::UntilSteady(iterations)) = spec.iterations;
-    if iterations < 5 {
-        return Err(invalid("--iterations", iterations, "at least 5"));
-    }
-    let (threads, cpus) = (spec.threads, spec.preset.host.cpus);
-    if threads > cpus {
-        let reason = format!("the host of the preset has {cpus} processors (host.cpus)");
-        return Err(invalid("--threads", threads, reason));
-    }
-    if spec.qps > threads && spec.qps % threads != 0 {
-        let reason = format!("a multiple of the {threads} threads");
-        return Err(invalid("--qps", spec.qps, reason));
-    }
-    if spec.test == Test::Latency && (threads > 1 || spec.qps > 1) {
-        return Err(invalid("--threads, --qps", "of a latency test", "1"));
-    }
-    Ok(())
-}
-
-fn check_topology(spec: &PerfSpec) -> Result<(), Error> {
-    let workload = spec.workload;
-    if workload != Workload::Perftest {
-        let one_sided = !matches!(spec.operation, Operation::Send);
-        if spec.test == Test::Latency || !one_sided || spec.bidirectional {
-            let reason = "for bandwidth of WRITE, READ and atomics, not bidirectional";
-            return Err(invalid("--loop", workload.name(), reason));
-        }
-    }
-    if spec.sharing.threads_per_qp > 1 {
-        if workload != Workload::Batch {
-            return Err(invalid("--share", "qp", "needs --loop batch"));
-        }
-        if spec.qps > 1 {
-            return Err(invalid("--qps", spec.qps, "1 with --share qp"));
-        }
-    }
-    match spec.topology {
-        Topology::AllToAll {
-            hosts,
-            virtual_machines,
-        } => {
-            if workload != Workload::Window {
-                return Err(invalid("--hosts", "all", "needs --loop window"));
-            }
-            if hosts < 2 || virtual_machines == 0 {
-                return Err(invalid("--hosts", hosts, "at least 2, and 1 QP to each"));
-            }
-            Ok(())
-        }
-        Topology::Clients(0) => Err(invalid("--hosts", 1, "at least 2")),
-        Topology::Clients(_) if spec.test == Test::Latency || spec.bidirectional => {
-            let reason = "2 for a latency or bidirectional test";
-            Err(invalid("--hosts", "several clients", reason))
-        }
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]

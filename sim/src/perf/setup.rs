@@ -1,9 +1,11 @@
 //! Hosts, queue pairs and memory of a measurement, connected and ready to run.
 
+mod node;
+
 use std::rc::Rc;
 use std::sync::Arc;
 
-use ferroce_driver::{CompletionQueue, Device, ProtectionDomain, QueuePair};
+use ferroce_driver::{CompletionQueue, QueuePair};
 use ferroce_model::preset::Preset;
 
 use crate::perf::connect::{Peer, connect};
@@ -14,9 +16,11 @@ use crate::perf::processor::Locks;
 use crate::perf::random::Random;
 use crate::perf::region::{Region, RemoteRegion, buffer_bytes};
 use crate::perf::side::{Endpoint, Side, completion_queue, queue_pair};
-use crate::perf::spec::{PageSize, PerfSpec, Service, Topology, Workload};
+use crate::perf::spec::{PerfSpec, Service, Topology, Workload};
 use crate::trace::{self, SharedTrace};
 use crate::world::{self, World, WorldConfig};
+
+use node::{Node, RegionMemory, target_memory};
 
 /// Regions at which `Batch` (of a host) and `Window` (of a thread) aim.
 const BATCH_REGION: u64 = 1 << 30;
@@ -40,17 +44,6 @@ pub struct Setup {
     pub servers: Vec<Rc<Side>>,
     /// One for each thread of `servers` and `clients` that shares a QP.
     pub cq_locks: Vec<Option<Rc<SpinLock>>>,
-}
-
-/// A device that is open.
-struct Node {
-    device: Arc<Device>,
-    pd: Arc<ProtectionDomain>,
-    /// Locks of doorbells that several threads use.
-    doorbells: Vec<Option<Rc<SpinLock>>>,
-    next_doorbell: usize,
-    /// Regions of all threads (`Batch`): theirs, and that at which others aim.
-    regions: [Option<Region>; 2],
 }
 
 struct Builder<'a> {
@@ -408,101 +401,5 @@ impl<'a> Builder<'a> {
             }
         }
         (sides, cq_locks)
-    }
-}
-
-impl Node {
-    fn new(world: &World, spec: &PerfSpec, plan: &Plan, host: usize) -> Result<Self, Error> {
-        let device = world.open(host)?;
-        let pd = device
-            .alloc_pd()
-            .map_err(Error::driver("protection domain"))?;
-        let count = spec
-            .sharing
-            .doorbells
-            .unwrap_or(spec.preset.host.doorbells)
-            .max(1);
-        let threads = spec.threads / spec.sharing.threads_per_qp.min(spec.threads);
-        let shape = (count, threads, plan.qps_per_thread);
-        let shares_qps = spec.sharing.threads_per_qp > 1;
-        let lock = |number| {
-            let is_shared = shares_qps || is_shared(number, shape);
-            is_shared.then(|| Rc::new(SpinLock::of_register()))
-        };
-        Ok(Self {
-            device,
-            pd,
-            doorbells: (0..count).map(lock).collect(),
-            next_doorbell: 0,
-            regions: [None, None],
-        })
-    }
-
-    /// The doorbell of the next QP.
-    fn doorbell(&mut self) -> Option<Rc<SpinLock>> {
-        let number = self.next_doorbell;
-        self.next_doorbell = (number + 1) % self.doorbells.len();
-        self.doorbells[number].clone()
-    }
-
-    /// The region of all clients of the host, or of all servers, made for the first of them.
-    fn shared_region(
-        &mut self,
-        is_client: bool,
-        length: u64,
-        memory: RegionMemory,
-    ) -> Result<Region, Error> {
-        let place = &mut self.regions[usize::from(is_client)];
-        if let Some(region) = place {
-            return Ok(region.clone());
-        }
-        let region = match memory {
-            RegionMemory::Host(page_size) => Region::new(&self.pd, length, page_size)?,
-            RegionMemory::Card => Region::of_card(&self.pd, length)?,
-        };
-        *place = Some(region.clone());
-        Ok(region)
-    }
-}
-
-/// Where a region is.
-#[derive(Debug, Clone, Copy)]
-enum RegionMemory {
-    Host(PageSize),
-    Card,
-}
-
-/// Where that is at which atomics aim.
-fn target_memory(spec: &PerfSpec) -> RegionMemory {
-    match spec.atomics.device_memory {
-        true => RegionMemory::Card,
-        false => RegionMemory::Host(spec.page_size),
-    }
-}
-
-/// Whether several threads use doorbell `number` of `count`, when each of `threads` has `qps` QPs
-/// that take the doorbells in turn.
-fn is_shared(number: u32, (count, threads, qps): (u32, u32, u32)) -> bool {
-    let total = threads * qps;
-    if number >= total {
-        return false;
-    }
-    let last = number + (total - 1 - number) / count * count;
-    number / qps != last / qps
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn doorbells_that_threads_share() {
-        assert!((0..16).all(|number| !is_shared(number, (16, 16, 1))));
-        let shared = |shape| (0..16).filter(|n| is_shared(*n, shape)).count();
-        assert_eq!(shared((16, 24, 1)), 8);
-        assert_eq!(shared((16, 96, 1)), 16);
-        assert_eq!(shared((16, 1, 64)), 0, "one thread");
-        assert_eq!(shared((16, 2, 16)), 16);
-        assert_eq!(shared((16, 2, 8)), 0);
     }
 }

@@ -63,7 +63,10 @@ pub fn run(
                     if failed.load(Ordering::Relaxed) {
                         break;
                     }
-                    let result = runner::run(&job.spec, job.size, stop, None);
+                    let result = match stop.load(Ordering::Relaxed) {
+                        true => Err(Error::Interrupted),
+                        false => runner::run(&job.spec, job.size, stop, None),
+                    };
                     failed.fetch_or(result.is_err(), Ordering::Relaxed);
                     // Nobody listens any more: the caller has seen a failure.
                     if sender.send((index, result)).is_err() {
@@ -155,6 +158,14 @@ mod tests {
                 .starts_with("--size 0")
         );
         assert_eq!(seen.sizes, [(0, 2)]);
+    }
+
+    #[test]
+    fn who_stops_it_is_heard() {
+        let mut seen = Seen::default();
+        let error = run(&jobs(&[2, 4]), 1, &AtomicBool::new(true), &mut seen);
+        assert!(matches!(error, Err(Error::Interrupted)));
+        assert!(seen.sizes.is_empty());
     }
 
     #[test]

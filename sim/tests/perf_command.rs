@@ -1,0 +1,154 @@
+//! `ferroce perf` as a command: what it prints, and how it ends.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
+
+const FERROCE: &str = env!("CARGO_BIN_EXE_ferroce");
+
+fn perf(arguments: &str) -> Output {
+    let output = Command::new(FERROCE)
+        .arg("perf")
+        .args(arguments.split_whitespace())
+        .output();
+    output.expect("the command starts")
+}
+
+fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).expect("UTF-8")
+}
+
+/// The first columns of the rows.
+fn rows(text: &str) -> Vec<&str> {
+    let rows = text.lines().skip_while(|line| !line.contains("#bytes"));
+    rows.skip(1)
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|first| !first.starts_with('-'))
+        .collect()
+}
+
+#[test]
+fn tables_of_a_functional_and_of_a_timed_card() {
+    for preset in ["functional", "irdma-10g", "cx5-100g"] {
+        for test in ["write_bw", "send_lat", "atomic_lat"] {
+            let output = perf(&format!("{test} --preset {preset} -n 50"));
+            assert!(output.status.success(), "{output:?}");
+            let text = stdout(&output);
+            assert_eq!(rows(text).len(), 1, "{text}");
+            assert!(text.contains(&format!("preset {preset}, hash ")), "{text}");
+        }
+    }
+}
+
+#[test]
+fn rows_come_in_the_order_of_the_sweep() {
+    let output = perf("write_bw --preset cx5-100g -n 50 -j 4 --sweep size=256K,2,64K,8,1K");
+    assert_eq!(rows(stdout(&output)), ["256K", "2", "64K", "8", "1K"]);
+    let output =
+        perf("read_bw --preset cx5-100g -s 8 -n 50 --sweep qps=1..4 --sweep mtu=1024,4096");
+    assert_eq!(rows(stdout(&output)), ["1", "1", "2", "2", "4", "4"]);
+    let text = stdout(&output);
+    let columns = text
+        .lines()
+        .find(|line| line.contains("#bytes"))
+        .expect("column names");
+    assert!(columns.starts_with(" qps    mtu    #bytes"), "{columns}");
+}
+
+#[test]
+fn all_sizes_are_those_of_perftest() {
+    let output = perf("write_lat --preset functional -a -n 5");
+    let sizes: Vec<String> = (1..=23).map(|log| (1u32 << log).to_string()).collect();
+    assert_eq!(rows(stdout(&output)), sizes);
+}
+
+/// Goal: neither what the kernel gives a process nor the number of worlds at once has a part in
+/// the figures.
+#[test]
+fn json_is_the_same_in_every_process() {
+    let json = |jobs: u32| {
+        let run = perf(&format!(
+            "send_bw --preset cx5-100g -n 100 --sweep size=64,4K --json - -j {jobs}"
+        ));
+        assert!(run.status.success(), "{run:?}");
+        run.stdout
+    };
+    let first = json(1);
+    assert!(first.starts_with(b"{\n  \"program\": \"ferroce perf\""));
+    for jobs in [1, 2, 2] {
+        assert!(json(jobs) == first, "{jobs} worlds at once");
+    }
+}
+
+#[test]
+fn bad_input_is_refused_by_name() {
+    for (bad, words) in [
+        ("--preset cx9-800g", "cx9-800g"),
+        ("--preset cx5-100g --set pcie.lane=16", "pcie.lane"),
+        (
+            "--preset cx5-100g --mtu 1500",
+            "--mtu 1500: 256, 512, 1024, 2048 or 4096",
+        ),
+        (
+            "--preset cx5-100g -c UD",
+            "--connection UD: this operation has RC, UC",
+        ),
+        ("--preset cx5-100g --sweep pigs=1..2", "--sweep pigs"),
+        (
+            "--preset cx5-100g --sweep qps",
+            "--sweep qps: write KEY=VALUES",
+        ),
+        (
+            "--preset cx5-100g --threads 100000",
+            "--threads 100000: the host",
+        ),
+        (
+            "--preset cx5-100g --json /no/such/folder/x",
+            "/no/such/folder/x",
+        ),
+    ] {
+        let output = perf(&format!("write_bw {bad}"));
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{bad}: {error}");
+        assert!(error.contains(words), "{bad}: {error}");
+        assert!(output.stdout.is_empty(), "{bad}: nothing has run");
+    }
+}
+
+/// Goal: an interrupt from the terminal ends a sweep soon, in order. Method: the first row says
+/// that it runs; there are far more points than anybody would wait for.
+#[test]
+fn an_interrupt_ends_a_sweep() {
+    let mut child = Command::new(FERROCE)
+        .args(["perf", "write_bw", "--preset", "cx5-100g", "-n", "20"])
+        .args([
+            "--sweep",
+            "seed=1..1G",
+            "--sweep",
+            "qps=1..4",
+            "--sweep",
+            "size=2..4K",
+        ])
+        .args([
+            "--sweep",
+            "mtu=256..4096",
+            "--sweep",
+            "depth=1..128",
+            "-j",
+            "2",
+        ])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let mut lines = lines.map_while(Result::ok);
+    lines
+        .find(|line| line.contains("#bytes"))
+        .expect("column names");
+    lines.next().expect("a row");
+    let id = child.id().to_string();
+    let kill = Command::new("kill").args(["-INT", &id]).status();
+    assert!(kill.expect("kill(1)").success());
+    let rest = lines.count();
+    let status = child.wait().expect("it ends");
+    assert_eq!(status.code(), Some(130), "{rest} more lines");
+}
