@@ -129,8 +129,6 @@ pub struct TimeProgress {
     pub visible: Instant,
     /// When its last packet is ready for the MAC.
     pub departure: Instant,
-    /// When the last packet for it is there for its processing unit.
-    pub arrival: Instant,
     /// When its last completion is written that had to wait for its WQE.
     pub completed: Instant,
 }

@@ -58,14 +58,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
                 messages: u32::from(inbound.headers.bth.opcode.begins_request()),
             };
             let stage = Stage::Receive(self.units[unit].number);
-            let mut ready = self.timing.serve(now, at, stage, work);
-            if T::IS_TIMED {
-                // Packets of one queue pair are processed in their order.
-                if let Some(qp) = qp.and_then(|index| self.qps.get_mut(index)) {
-                    ready = ready.max(qp.progress.arrival);
-                    qp.progress.arrival = ready;
-                }
-            }
+            let ready = self.timing.serve(now, at, stage, work);
             self.inbound.push(ready, inbound);
         }
         if T::IS_TIMED {
