@@ -4,7 +4,8 @@
 #   make demo     unmodified ib_write_bw between two processes
 #   make test     every test, also those that drive programs from Debian
 #   make soak     random verbs programs of two processes, 10,000 seeds; what takes long of the rest
-#   make bench    speed of this machine's build: ICRC off and on, one and several QPs and threads
+#   make bench    speed of this machine's build: ICRC off and on, one and several QPs and threads; of
+#                 the simulation in simulated time
 #   make install PREFIX=/usr/local
 #
 # Packages that are missing are installed through apt-get (as root or with sudo), and named.
@@ -45,6 +46,7 @@ soak: build
 bench: build
 	@scripts/install-packages $(BENCH_PACKAGES)
 	@scripts/bench $(RELEASE)/ferroce
+	$(CARGO) bench --locked -p ferroce-sim --bench world
 
 install: build
 	install -D -m 755 $(RELEASE)/ferroce $(DESTDIR)$(PREFIX)/bin/ferroce

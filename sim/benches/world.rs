@@ -1,7 +1,7 @@
-//! How fast the world simulates: data packets per second of processor time, both NICs and
-//! everything between them included, on one core.
+//! How fast the world simulates: data packets per second of one core, all NICs and everything
+//! between them included; set-up is not.
 //!
-//! `cargo bench -p ferroce-sim --bench world [-- WORD]` runs what has WORD in its name.
+//! `cargo bench -p ferroce-sim --bench world [-- cards|pairs|nics]`
 
 #[path = "../tests/world_support/mod.rs"]
 mod world_support;
@@ -11,9 +11,10 @@ use std::sync::Arc;
 
 use ferroce_driver::{PathMtu, SendOperation};
 use ferroce_model::preset::Preset;
+use ferroce_model::queue_pair::QueuePair;
 use ferroce_sim::world::{Outcome, World, WorldConfig};
 use ferroce_transport::{Duration, Instant};
-use world_support::{Flow, Peer, Stream, join};
+use world_support::{Flow, Peer, Stream, join, new_cq};
 
 /// What is simulated.
 struct Case {
@@ -23,98 +24,101 @@ struct Case {
     qps: usize,
     bytes: usize,
     path_mtu: PathMtu,
+    /// Messages under way, of each queue pair.
     depth: u64,
     /// Data packets, over all hosts.
     packets: u64,
 }
 
 const LARGE: Case = Case {
-    name: "write 1 MiB, MTU 4096",
+    name: "WRITE 1 MiB",
     preset: Some("cx5-100g"),
     hosts: 2,
     qps: 1,
     bytes: 1 << 20,
-    path_mtu: PathMtu::Mtu4096,
+    path_mtu: PathMtu::Mtu1024,
     depth: 4,
     packets: 1_000_000,
 };
-const MTU_1024: Case = Case {
-    name: "write 1 MiB, MTU 1024",
-    path_mtu: PathMtu::Mtu1024,
-    ..LARGE
-};
 const SMALL: Case = Case {
-    name: "write 64 B",
+    name: "WRITE 64 B",
     bytes: 64,
     depth: 64,
+    packets: 500_000,
+    ..LARGE
+};
+const MEDIUM: Case = Case {
+    name: "WRITE 64 KiB",
+    bytes: 1 << 16,
+    depth: 16,
     ..LARGE
 };
 
-const CASES: &[Case] = &[
+/// Cards of 100 and of 10 Gb/s, large and small messages, and without time.
+const CARDS: &[Case] = &[
     LARGE,
-    MTU_1024,
     Case {
-        name: "write 1 MiB, MTU 4096, functional",
-        preset: None,
+        path_mtu: PathMtu::Mtu4096,
         ..LARGE
-    },
-    Case {
-        name: "write 1 MiB, MTU 1024, 10 GbE card",
-        preset: Some("irdma-10g"),
-        ..MTU_1024
     },
     SMALL,
     Case {
-        name: "write 64 B, functional",
+        preset: Some("irdma-10g"),
+        ..LARGE
+    },
+    Case {
+        preset: Some("cx4lx-10g"),
+        ..LARGE
+    },
+    Case {
+        preset: None,
+        ..LARGE
+    },
+    Case {
         preset: None,
         ..SMALL
     },
-    Case {
-        name: "write 64 B, 8 QPs",
-        qps: 8,
-        ..SMALL
-    },
-    Case {
-        name: "write 64 B, 100 QPs",
-        qps: 100,
-        depth: 8,
-        ..SMALL
-    },
-    Case {
-        name: "write 64 B, 10000 QPs",
-        qps: 10_000,
-        depth: 1,
-        ..SMALL
-    },
-    Case {
-        name: "write 4 KiB, 2 NICs",
-        bytes: 4096,
-        depth: 16,
-        ..LARGE
-    },
-    Case {
-        name: "write 4 KiB, 16 NICs",
-        bytes: 4096,
-        depth: 16,
-        hosts: 16,
-        ..LARGE
-    },
-    Case {
-        name: "write 4 KiB, 64 NICs",
-        bytes: 4096,
-        depth: 16,
-        hosts: 64,
-        ..LARGE
-    },
 ];
+const QUEUE_PAIRS: [usize; 5] = [1, 10, 100, 1000, 10_000];
+const NICS: [usize; 4] = [2, 4, 16, 64];
+/// Messages of all queue pairs of a NIC that are under way, where there are many.
+const UNDER_WAY: usize = 64;
 
 fn main() {
     let word = std::env::args().skip(1).find(|word| !word.starts_with('-'));
-    for case in CASES {
-        if word.as_ref().is_none_or(|word| case.name.contains(word)) {
-            measure(case);
+    let runs = |group: &str| {
+        word.as_ref()
+            .is_none_or(|word| group.contains(word.as_str()))
+    };
+    println!(
+        "an idle queue pair: {} bytes of the NIC's memory",
+        size_of::<QueuePair>()
+    );
+    if runs("cards") {
+        CARDS.iter().for_each(measure);
+    }
+    if runs("queue pairs") {
+        for qps in QUEUE_PAIRS {
+            for case in [MEDIUM, SMALL] {
+                let depth = (UNDER_WAY / qps).max(1) as u64;
+                measure(&Case { qps, depth, ..case });
+            }
         }
     }
+    if runs("nics") {
+        for hosts in NICS {
+            measure(&Case { hosts, ..MEDIUM });
+        }
+    }
+}
+
+/// Time that this thread has had a processor, in seconds: others may want it too.
+fn processor_time() -> f64 {
+    let statistics = std::fs::read_to_string("/proc/thread-self/schedstat");
+    let ns: Option<f64> = statistics
+        .ok()
+        .and_then(|text| text.split(' ').next()?.parse().ok());
+    ns.expect("Linux counts it") * 1e-9
 }
 
 fn measure(case: &Case) {
@@ -129,6 +133,11 @@ fn measure(case: &Case) {
     let mut peers: Vec<_> = (0..case.hosts)
         .map(|host| Peer::new(&world, host, case.bytes.max(1 << 16)))
         .collect();
+    for peer in &mut peers {
+        // As large as needed: who goes through a larger one sweeps the processor's cache.
+        let entries = (case.qps as u64 * case.depth).max(128);
+        peer.cq = new_cq(&peer.device, entries as u32);
+    }
     for pair in peers.chunks_exact_mut(2) {
         let [one, other] = pair else { continue };
         for _ in 0..case.qps {
@@ -154,40 +163,35 @@ fn measure(case: &Case) {
         world.spawn(one.host, Box::new(stream));
     }
     let (begin, events) = (world.now(), world.events());
-    let start = processor_ns();
+    let start = processor_time();
     let outcome = world.run(begin + Duration::from_ms(100_000));
-    let real = (processor_ns() - start) * 1e-9;
+    let real = processor_time() - start;
     assert_eq!(outcome, Outcome::Done, "{}: {}", case.name, world.dump());
     let end = finished.iter().map(|time| *time.borrow()).max();
     let simulated = (end.unwrap_or(Instant::ZERO) - begin).as_ps() as f64 * 1e-12;
     let packets = messages * per_message * (case.hosts as u64 / 2);
     let bits = 8.0 * messages as f64 * case.bytes as f64;
-    println!(
-        "{:36} {:9.0} packets/s {:7.1} ns/packet {:5.2} events/packet {:8.0} ops/s \
-         simulated {:6.2} Gb/s, slow-down {:7.2}",
-        case.name,
-        packets as f64 / real,
-        1e9 * real / packets as f64,
-        (world.events() - events) as f64 / packets as f64,
-        messages as f64 * (case.hosts as f64 / 2.0) / real,
-        if simulated > 0.0 {
-            bits / simulated / 1e9
-        } else {
-            0.0
-        },
-        if simulated > 0.0 {
+    let real_time = match simulated {
+        0.0 => "takes no time".to_owned(),
+        _ => format!(
+            "{:6.2} Gb/s, {:7.2} times slower than real",
+            bits / simulated / 1e9,
             real / simulated
-        } else {
-            0.0
-        },
+        ),
+    };
+    println!(
+        "{:10} {:2} NICs {:5} QPs {:12} MTU {:4}: {:5.0} ns a packet, {:8.0} packets/s, {:8.0} messages/s, \
+         {:4.2} events a packet, {real_time}",
+        case.preset.unwrap_or("functional"),
+        case.hosts,
+        case.qps,
+        case.name,
+        mtu_bytes(case.path_mtu),
+        1e9 * real / packets as f64,
+        packets as f64 / real,
+        messages as f64 * (case.hosts as f64 / 2.0) / real,
+        (world.events() - events) as f64 / packets as f64,
     );
-}
-
-/// Time that this thread has had a processor, in nanoseconds, so that other programs count less.
-fn processor_ns() -> f64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
-    let first = text.split_whitespace().next().expect("three numbers");
-    first.parse().expect("a number")
 }
 
 fn mtu_bytes(path_mtu: PathMtu) -> usize {
