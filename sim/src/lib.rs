@@ -9,7 +9,7 @@
 //! - [`perf`]: perftest's loops in simulated time.
 //! - [`trace`]: where the time of an operation goes, waveforms and captures in simulated time.
 //! - [`world`]: hosts, NICs and what is between them in simulated time, in one thread.
-//! - [`reference`]: measured tables that the model is compared with. [`report`]: plots of both.
+//! - [`mod@reference`]: measured tables that the model is compared with. [`report`]: plots of both.
 //!   [`validate`]: what the model must show, and whether it does.
 //! - [`host`]: name and addresses. [`capture`]: pcapng. [`clock`]: real time for the model.
 //! - The command `ferroce` is in `main.rs` and `cli`.

@@ -3,7 +3,7 @@
 use ferroce_model::preset::Preset;
 
 use super::{BandwidthRow, LatencyRow, Rows, Service, Setup, Table, Verb};
-use crate::perf::{self, Iterations, Operation, PerfResult, PerfRow, PerfSpec, Test};
+use crate::perf::{self, Iterations, Operation, PerfResult, PerfRow, PerfSpec, Test, Topology};
 
 /// Messages of a bandwidth test, by the size from which it holds: at least a millisecond of a
 /// link of 100 Gb/s. Small messages end as soon as their rate is steady.
@@ -17,6 +17,11 @@ const BANDWIDTH_ITERATIONS: [(u32, u64); 5] = [
 
 /// Messages of a latency test, by the size from which it holds: what is long does not vary.
 const LATENCY_ITERATIONS: [(u32, u64); 3] = [(1 << 20, 10), (1 << 16, 50), (0, 1000)];
+
+/// Messages of all threads together.
+const THREADS_MESSAGES: u64 = 40_000;
+/// How often each of many threads fills its queue at least.
+const QUEUES_PER_THREAD: u64 = 12;
 
 /// The seed of every run that does not say another.
 pub const SEED: u64 = 1;
@@ -115,6 +120,7 @@ fn run_classes(simulator: &dyn Simulator, spec: &PerfSpec) -> Result<Vec<PerfRow
     let mut rows = Vec::new();
     for (from, to, count) in classes(iterations).into_iter().rev() {
         let mut spec = spec.clone();
+        let count = for_each_thread(&spec, count);
         spec.sizes.retain(|size| (from..to).contains(size));
         spec.iterations = match spec.test {
             // A receiver counts messages: none may be missing.
@@ -128,6 +134,20 @@ fn run_classes(simulator: &dyn Simulator, spec: &PerfSpec) -> Result<Vec<PerfRow
         }
     }
     Ok(rows)
+}
+
+/// Threads share the work; each still fills and empties its queues several times.
+fn for_each_thread(spec: &PerfSpec, count: u64) -> u64 {
+    let hosts = match spec.topology {
+        Topology::AllToAll { hosts, .. } | Topology::Clients(hosts) => hosts,
+        Topology::Pair | Topology::Loopback => 1,
+    };
+    let threads = u64::from(spec.threads * hosts);
+    if threads == 1 {
+        return count;
+    }
+    let depth = u64::from(spec.depth.unwrap_or(1));
+    (THREADS_MESSAGES / threads).max(depth * QUEUES_PER_THREAD)
 }
 
 /// Classes of sizes, the large ones first: from, up to, iterations.

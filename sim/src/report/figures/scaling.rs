@@ -2,9 +2,9 @@
 
 use super::{Recipe, load, series, stamp};
 use crate::perf::{Operation, PageSize};
+use crate::reference::Rows;
 use crate::reference::builtin::Other;
 use crate::reference::experiment::{self, Simulator};
-use crate::reference::{BandwidthRow, Rows};
 use crate::report::figure::{Axis, Figure, Kind};
 use crate::validate::parallel;
 use crate::validate::plan::Perf;
@@ -49,14 +49,18 @@ const THREADS: &[u32] = &[1, 8, 16, 24, 32, 48, 64, 96];
 const OUTSTANDING: &[u32] = &[96, 384, 768, 1536, 2304, 3072];
 const COUNTS: &[u32] = &[1, 4, 16, 64, 256, 1024, 2048, 4096, 8192, 16384];
 const REGIONS: &[u32] = &[16, 64, 256, 1024, 2048, 4096, 8192, 16384];
-const KIB: &[u32] = &[64, 1024, 4096, 16384, 65536, 262_144, 1_048_576];
+const KIB: &[u32] = &[64, 1024, 4096, 16384, 65536, 262_144, 524_288, 1_048_576];
 
 fn own_doorbells(threads: u32) -> Perf {
-    Perf::bandwidth(SMART_OWN, Operation::Read, &[8]).batches(threads, 8)
+    Perf::bandwidth(SMART_OWN, Operation::Read, &[8])
+        .batches(threads, 8)
+        .pages(PageSize::Huge2M)
 }
 
 fn shared_doorbells(threads: u32) -> Perf {
-    Perf::bandwidth(SMART, Operation::Read, &[8]).batches(threads, 8)
+    Perf::bandwidth(SMART, Operation::Read, &[8])
+        .batches(threads, 8)
+        .pages(PageSize::Huge2M)
 }
 
 fn shared_qp(threads: u32) -> Perf {
@@ -64,17 +68,20 @@ fn shared_qp(threads: u32) -> Perf {
 }
 
 fn outstanding(operation: Operation, count: u32) -> Perf {
-    Perf::bandwidth(SMART_OWN, operation, &[8]).batches(96, count / 96)
+    Perf::bandwidth(SMART_OWN, operation, &[8])
+        .batches(96, count / 96)
+        .pages(PageSize::Huge2M)
 }
 
 fn apt(qps: u32) -> Perf {
     let perf = Perf::bandwidth("cx3-40g@apt-fdr", Operation::Read, &[32]);
-    perf.all_to_all(11, 8, qps / 88, 16)
+    perf.all_to_all(11, 8, qps / 88, 16).pages(PageSize::Huge2M)
 }
 
 fn cx5(operation: Operation, qps: u32) -> Perf {
     let threads = qps.min(16);
-    Perf::bandwidth("cx5-100g", operation, &[64]).window(qps, threads, 32)
+    let perf = Perf::bandwidth("cx5-100g", operation, &[64]);
+    perf.all_to_all(2, threads, qps / threads, 32)
 }
 
 fn regions(count: u32) -> Perf {
@@ -140,7 +147,7 @@ pub(super) const RECIPES: &[Recipe] = &[
         "cx5-qps",
         &["cx5-100g"],
         "ConnectX-5: READ and WRITE rate against QPs",
-        "64 B, up to 16 threads, 32 outstanding each, next QP at random; the model only",
+        "64 B, both ways, up to 16 threads, 32 outstanding each, next QP at random; the model only",
         "The cliff is where QP contexts no longer fit into the card's cache. WRITE loses less than READ: its responses are \
          acknowledgements that can be coalesced, and nobody waits for data.",
         "QPs",
@@ -262,7 +269,12 @@ pub(super) fn make(simulator: &dyn Simulator, content: &Content) -> Result<Figur
                 .series
                 .push(series(curve.label, color, Kind::Measured, measured));
         }
-        let model = model(simulator, curve)?;
+        let (model, problem) = model(simulator, curve)?;
+        if let Some(problem) = problem {
+            figure
+                .caption
+                .push_str(&format!(" Points are missing: {problem}."));
+        }
         figure
             .series
             .push(series(curve.label, color, Kind::Model, model));
@@ -272,18 +284,37 @@ pub(super) fn make(simulator: &dyn Simulator, content: &Content) -> Result<Figur
     Ok(figure)
 }
 
-fn model(simulator: &dyn Simulator, curve: &Curve) -> Result<Vec<(f64, f64)>, String> {
-    let points = parallel::map(curve.at, |x| {
-        let perf = (curve.run)(*x);
-        let (spec, hosts) = (perf.spec()?, perf.requesting_hosts());
-        let Rows::Bandwidth(rows) = experiment::run(simulator, &spec)? else {
-            return Err("the run has no message rate".to_owned());
-        };
-        let rate = rows.last().map(|row: &BandwidthRow| row.message_rate_mpps);
-        let rate = rate.ok_or("the run has no rows")? / f64::from(hosts);
-        Ok((f64::from(*x), rate))
+/// The points that can be run, and why one cannot; an error if none can.
+type Model = (Vec<(f64, f64)>, Option<String>);
+
+fn model(simulator: &dyn Simulator, curve: &Curve) -> Result<Model, String> {
+    let results = parallel::map(curve.at, |x| {
+        Ok((f64::from(*x), rate(simulator, curve, *x)?))
     });
-    points.into_iter().collect()
+    let mut points = Vec::new();
+    let mut problem: Option<String> = None;
+    for result in results {
+        match result {
+            Ok(point) => points.push(point),
+            Err(error) => problem = Some(error),
+        }
+    }
+    match (points.is_empty(), problem) {
+        (true, Some(error)) => Err(error),
+        (_, problem) => {
+            let first = |error: String| error.lines().next().unwrap_or("").to_owned();
+            Ok((points, problem.map(first)))
+        }
+    }
+}
+
+fn rate(simulator: &dyn Simulator, curve: &Curve, x: u32) -> Result<f64, String> {
+    let perf = (curve.run)(x);
+    let Rows::Bandwidth(rows) = experiment::run(simulator, &perf.spec()?)? else {
+        return Err("the run has no message rate".to_owned());
+    };
+    let last = rows.last().ok_or("the run has no rows")?;
+    Ok(last.message_rate_mpps / f64::from(perf.requesting_hosts()))
 }
 
 fn measured(measured: Measured) -> Vec<(f64, f64)> {
