@@ -34,7 +34,8 @@ While they run:
   ferroce counters                            what their NICs have counted
   ferroce inject port-down                    pulls their cables
 
-How fast would the card be? Model beside measurement:
+How fast would the card be? perftest in simulated time; model beside measurement:
+  ferroce perf write_bw --preset cx5-100g -a
   ferroce compare cx3-40g@xeon-qdr cx3_qdr40_ib_write_bw
   ferroce compare cx5-100g --measured my_ib_write_bw.txt
   ferroce validate                            every target
