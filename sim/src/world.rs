@@ -13,7 +13,7 @@
 //! says what the thread waits for. A thread that polls in vain costs nothing: it sleeps until
 //! something becomes visible in its host's memory and wakes on its own polling grid.
 //!
-//! What a NIC writes becomes visible at its time and not before ([`posted`]). Commands take no
+//! What a NIC writes becomes visible at its time and not before (`posted`). Commands take no
 //! simulated time while a thread is inside a step; outside of [`World::run`], each
 //! [`Bus::relax`] lets the devices, not the threads, go on to their next event, so that devices
 //! can be opened and objects created before the run.
@@ -24,7 +24,9 @@
 
 mod bus;
 mod config;
+mod core;
 mod counters;
+mod dump;
 mod engine;
 mod event_heap;
 mod fabric;

@@ -12,7 +12,8 @@ use ferroce_spec::register::{
 };
 use ferroce_transport::Instant;
 
-use super::engine::{Core, Shared};
+use super::core::Core;
+use super::engine::Shared;
 use crate::memory::{MapError, Rights};
 use crate::os;
 

@@ -1,6 +1,5 @@
-//! From event to event.
+//! The world without the kind of its cards, and what buses and threads share of it.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use ferroce_driver::bus::Bus;
@@ -10,17 +9,11 @@ use parking_lot::Mutex;
 
 use super::bus::WorldBus;
 use super::config::WorldConfig;
+use super::core::{Core, DeviceStop, State, ThreadEntry};
 use super::counters::HostCounters;
-use super::event_heap::{EventHeap, Moment};
-use super::fabric::Fabric;
-use super::node::Node;
 use super::recorder::SharedRecorder;
 use super::thread::{Clock, Next, ThreadId};
-use super::watch::Turns;
 use crate::interrupts::Interrupts;
-
-/// Events without time passing, and without a NIC doing anything, after which the world stops.
-const MAX_IDLE_EVENTS: u32 = 1 << 20;
 
 /// Why the world does not go on by itself.
 #[derive(Debug, Clone, Copy)]
@@ -51,45 +44,6 @@ pub(super) trait Engine: Send + Sync {
     fn dump(&self) -> String;
 }
 
-/// What a thread is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// It is in a step.
-    Stepping,
-    /// It waits for a time.
-    Waiting,
-    /// It polls.
-    Polling,
-    /// It waits for an interrupt.
-    Sleeping,
-    /// It has ended.
-    Done,
-}
-
-/// A thread from outside.
-#[derive(Debug)]
-struct ThreadEntry {
-    host: usize,
-    state: State,
-}
-
-/// What one lock protects: everything but the threads' code.
-pub(super) struct Core<T: Timing> {
-    pub now: Instant,
-    pub nodes: Vec<Node<T>>,
-    pub fabric: Fabric,
-    /// NICs, then the interrupts of the hosts.
-    devices: EventHeap,
-    threads: EventHeap,
-    entries: Vec<ThreadEntry>,
-    sequence: u64,
-    events: u64,
-    idle_events: u32,
-    recorder: Option<SharedRecorder>,
-    /// The thread in a step, or an interrupt handler, is running.
-    pub is_stepping: bool,
-}
-
 /// A world that buses share.
 pub(super) struct Shared<T: Timing> {
     pub core: Mutex<Core<T>>,
@@ -97,301 +51,12 @@ pub(super) struct Shared<T: Timing> {
     pub interrupts: Vec<Interrupts>,
 }
 
-/// What the devices have come to.
-enum DeviceStop {
-    Thread(usize),
-    Interrupts(usize),
-    Until,
-    Idle,
-    Stalled,
-}
-
-impl<T: Timing> Core<T> {
-    #[inline]
-    fn moment(&mut self, time: Instant) -> Moment {
-        self.sequence += 1;
-        Moment {
-            time,
-            sequence: self.sequence,
-        }
-    }
-
-    /// Goes on until a thread or an interrupt handler has its turn.
-    fn advance(&mut self, until: Instant) -> DeviceStop {
-        loop {
-            let (moment, is_thread, part) = match (self.devices.first(), self.threads.first()) {
-                (None, None) => return DeviceStop::Idle,
-                (Some((moment, part)), None) => (moment, false, part),
-                (None, Some((moment, part))) => (moment, true, part),
-                (Some((device, part)), Some((thread, other))) => match device < thread {
-                    true => (device, false, part),
-                    false => (thread, true, other),
-                },
-            };
-            if moment.time > until {
-                self.now = self.now.max(until);
-                return DeviceStop::Until;
-            }
-            self.pass_to(moment.time);
-            if self.idle_events > MAX_IDLE_EVENTS {
-                return DeviceStop::Stalled;
-            }
-            if is_thread {
-                self.threads.set(part, None);
-                return DeviceStop::Thread(part);
-            }
-            if part >= self.nodes.len() {
-                return DeviceStop::Interrupts(part - self.nodes.len());
-            }
-            self.advance_nic(part);
-        }
-    }
-
-    /// Time passes, or another event comes at the same time.
-    #[inline]
-    fn pass_to(&mut self, time: Instant) {
-        self.events += 1;
-        self.idle_events += 1;
-        if time > self.now {
-            self.now = time;
-            self.idle_events = 0;
-        }
-    }
-
-    /// Lets a NIC handle what is due now.
-    pub fn advance_nic(&mut self, host: usize) {
-        let now = self.now;
-        let node = &mut self.nodes[host];
-        self.fabric.select(now, host);
-        if node.advance(now, &mut self.fabric).worked {
-            self.idle_events = 0;
-        }
-        if let Some(recorder) = &self.recorder {
-            node.observe(now, host, recorder);
-        }
-        let mut own = None;
-        while let Some((to, arrival)) = self.fabric.next_woken() {
-            if to == host {
-                own = Some(arrival.max(now));
-                continue;
-            }
-            let moment = self.moment(arrival.max(now));
-            self.devices.lower(to, moment);
-        }
-        let node = &self.nodes[host];
-        let next = node.next_event(now, &self.fabric, host);
-        let next = match (next, own) {
-            (Some(next), Some(own)) => Some(next.min(own)),
-            (next, own) => next.or(own),
-        };
-        let next = next.map(|next| self.moment(next.max(now)));
-        self.devices.set(host, next);
-        self.notice(host);
-    }
-
-    /// A host may have interrupts on their way, and threads that have something to see.
-    #[inline]
-    fn notice(&mut self, host: usize) {
-        let node = &mut self.nodes[host];
-        let (threads, sequence) = (&mut self.threads, &mut self.sequence);
-        node.host.watchers.take_changes(|thread, time| {
-            *sequence += 1;
-            let sequence = *sequence;
-            threads.lower(thread, Moment { time, sequence });
-        });
-        let part = self.nodes.len() + host;
-        let interrupt = self.nodes[host].host.next_interrupt();
-        if interrupt != self.devices.time_of(part) {
-            let moment = interrupt.map(|time| self.moment(time));
-            self.devices.set(part, moment);
-        }
-    }
-
-    /// Takes the interrupts of a host that are there, and wakes threads that sleep.
-    fn take_interrupts(&mut self, host: usize) -> u64 {
-        let now = self.now;
-        let vectors = self.nodes[host].host.take_interrupts(now);
-        self.nodes[host].host.apply(now);
-        self.notice(host);
-        for (thread, wake_up) in std::mem::take(&mut self.nodes[host].sleepers) {
-            let moment = self.moment(now + wake_up);
-            self.threads.lower(thread, moment);
-        }
-        self.is_stepping = true;
-        vectors
-    }
-
-    /// A store of a processor is on its way to a NIC.
-    #[inline]
-    pub fn expect_store(&mut self, host: usize, arrival: Instant) {
-        let moment = self.moment(arrival.max(self.now));
-        self.devices.lower(host, moment);
-        if let Some(recorder) = &self.recorder {
-            self.nodes[host].observe(self.now, host, recorder);
-        }
-    }
-
-    /// A thread has ended its step at `clock`.
-    fn finish(&mut self, thread: ThreadId, next: Next, clock: Instant) {
-        self.is_stepping = false;
-        let (thread, now) = (thread.0, self.now);
-        let node = &mut self.nodes[self.entries[thread].host];
-        let (state, wakes_at) = match next {
-            Next::At(time) => (State::Waiting, Some(time.max(clock))),
-            Next::OnWrite {
-                not_before,
-                grid,
-                watch,
-            } => {
-                let turns = Turns {
-                    not_before: not_before.max(clock),
-                    grid,
-                    watch,
-                };
-                let host = &mut node.host;
-                let wakes_at = host.watchers.add(thread, turns, now, &host.posted);
-                (State::Polling, wakes_at)
-            }
-            Next::OnInterrupt { wake_up } => {
-                node.sleepers.push((thread, wake_up));
-                (State::Sleeping, None)
-            }
-            Next::Done => {
-                node.host.watchers.remove(thread);
-                (State::Done, None)
-            }
-        };
-        if let Some(time) = wakes_at {
-            let moment = self.moment(time.max(now));
-            self.threads.set(thread, Some(moment));
-        }
-        self.entries[thread].state = state;
-    }
-
-    /// A thread begins a step.
-    #[inline]
-    fn begin(&mut self, thread: usize) -> Stop {
-        let now = self.now;
-        let entry = &mut self.entries[thread];
-        let was = std::mem::replace(&mut entry.state, State::Stepping);
-        let host = &mut self.nodes[entry.host].host;
-        if was == State::Polling {
-            host.watchers.suspend(thread);
-        }
-        host.apply(now);
-        self.is_stepping = true;
-        Stop::Thread(ThreadId(thread), now)
-    }
-
-    /// Nothing goes on for a while: whoever looks at memory sees what is visible.
-    fn pause(&mut self, stop: Stop) -> Stop {
-        let now = self.now;
-        self.idle_events = 0;
-        self.nodes.iter_mut().for_each(|node| node.host.apply(now));
-        stop
-    }
-
-    /// The driver of a host waits: the devices go on to their next event, or to the next write
-    /// that the host sees. Returns the host whose interrupts are there.
-    pub fn relax(&mut self, host: usize) -> Option<(usize, u64)> {
-        let visible = self.nodes[host].host.posted.next_visible();
-        let event = self.devices.first();
-        let time = match (event, visible) {
-            (Some((moment, _)), Some(visible)) => moment.time.min(visible),
-            (Some((moment, _)), None) => moment.time,
-            (None, Some(visible)) => visible,
-            (None, None) => {
-                self.idle_events += 1;
-                if self.idle_events > MAX_IDLE_EVENTS && self.nodes[host].has_command(self.now) {
-                    self.give_up(host);
-                }
-                return None;
-            }
-        };
-        self.pass_to(time);
-        let now = self.now;
-        let mut interrupts = None;
-        match event {
-            Some((moment, part)) if moment.time <= now => {
-                match part.checked_sub(self.nodes.len()) {
-                    Some(host) => interrupts = Some((host, self.take_interrupts(host))),
-                    None => self.advance_nic(part),
-                }
-            }
-            _ => {}
-        }
-        self.nodes[host].host.apply(now);
-        interrupts
-    }
-
-    #[cold]
-    fn give_up(&mut self, host: usize) {
-        if !self.nodes[host].is_dead {
-            tracing::error!(
-                host,
-                "the driver waits and nothing can happen: {}",
-                self.dump()
-            );
-            self.nodes[host].is_dead = true;
-        }
-    }
-
-    fn dump(&self) -> String {
-        let mut text = format!("time {} ps, {} events\n", self.now.as_ps(), self.events);
-        for (number, node) in self.nodes.iter().enumerate() {
-            let host = &node.host;
-            // Writing to a string does not fail.
-            let _ = writeln!(
-                text,
-                "host {number}: event {:?}, NIC {:?}, store {:?}, interrupt {:?}, {} posted writes \
-                 (next {:?}), {} frames under way, command {}",
-                self.devices.time_of(number),
-                node.nic.next_timeout(self.now),
-                host.next_store(),
-                host.next_interrupt(),
-                host.posted.len(),
-                host.posted.next_visible(),
-                self.fabric.under_way(number),
-                node.has_command(self.now),
-            );
-        }
-        for (number, entry) in self.entries.iter().enumerate() {
-            let watchers = &self.nodes[entry.host].host.watchers;
-            let _ = writeln!(
-                text,
-                "thread {number} on host {}: {:?}, wakes {:?}, has polled {:?}",
-                entry.host,
-                entry.state,
-                self.threads.time_of(number),
-                watchers.turns_of(number),
-            );
-        }
-        text
-    }
-}
-
 impl<T: Timing> Shared<T> {
-    pub fn new(config: &WorldConfig, clock: &Arc<Clock>, mut card: impl FnMut(usize) -> T) -> Self {
-        let hosts = config.hosts;
-        let core = Core {
-            now: Instant::ZERO,
-            nodes: (0..hosts)
-                .map(|host| Node::new(config, host, card(host)))
-                .collect(),
-            fabric: Fabric::new(config, T::IS_TIMED),
-            devices: EventHeap::new(2 * hosts),
-            threads: EventHeap::default(),
-            entries: Vec::new(),
-            sequence: 0,
-            events: 0,
-            idle_events: 0,
-            recorder: None,
-            is_stepping: false,
-        };
+    pub fn new(config: &WorldConfig, clock: &Arc<Clock>, card: impl FnMut(usize) -> T) -> Self {
         Self {
-            core: Mutex::new(core),
+            core: Mutex::new(Core::new(config, card)),
             clock: Arc::clone(clock),
-            interrupts: (0..hosts).map(|_| Interrupts::default()).collect(),
+            interrupts: (0..config.hosts).map(|_| Interrupts::default()).collect(),
         }
     }
 

@@ -1,0 +1,43 @@
+//! What everybody in the world waits for, for people.
+
+use std::fmt::Write as _;
+
+use ferroce_model::timing::Timing;
+
+use super::core::Core;
+
+impl<T: Timing> Core<T> {
+    /// The state of all parts.
+    pub fn dump(&self) -> String {
+        let mut text = format!("time {} ps, {} events\n", self.now.as_ps(), self.events);
+        for (number, node) in self.nodes.iter().enumerate() {
+            let host = &node.host;
+            // Writing to a string does not fail.
+            let _ = writeln!(
+                text,
+                "host {number}: event {:?}, NIC {:?}, store {:?}, interrupt {:?}, {} posted writes \
+                 (next {:?}), {} frames under way, command {}",
+                self.devices.time_of(number),
+                node.nic.next_timeout(self.now),
+                host.next_store(),
+                host.next_interrupt(),
+                host.posted.len(),
+                host.posted.next_visible(),
+                self.fabric.under_way(number),
+                node.has_command(self.now),
+            );
+        }
+        for (number, entry) in self.entries.iter().enumerate() {
+            let watchers = &self.nodes[entry.host].host.watchers;
+            let _ = writeln!(
+                text,
+                "thread {number} on host {}: {:?}, wakes {:?}, has polled {:?}",
+                entry.host,
+                entry.state,
+                self.threads.time_of(number),
+                watchers.turns_of(number),
+            );
+        }
+        text
+    }
+}
