@@ -213,18 +213,20 @@ impl<P: Port, T: Timing> Nic<P, T> {
 
     /// When the next item is delivered on an edge, or a block may go on.
     fn next_delivery(&self) -> Option<Instant> {
+        // Who makes completions waits while many of them wait; an event waits for software.
+        let completes = !self.completion_edge.is_nearly_full();
+        let inbound = self.inbound.next_delivery().filter(|_| completes);
         let edges = [
-            self.inbound
-                .next_delivery()
-                .map(|ready| ready.max(self.receive_resumes_at)),
+            inbound.map(|ready| ready.max(self.receive_resumes_at)),
             self.fetch.next_delivery(),
             self.completion_edge
                 .next_delivery()
                 .map(|ready| ready - PLANNING_HORIZON),
-            self.event_edge.next_delivery(),
+            self.event_edge
+                .next_delivery_if(|event| self.events.has_room(event.eqn)),
             self.mac.next_transmit(&self.timing),
         ];
-        let units = self.next_unit_turn();
+        let units = completes.then(|| self.next_unit_turn()).flatten();
         edges.into_iter().chain([units]).flatten().min()
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A parameter is declared once, in [`card`] or [`surroundings`]: name, type, unit, permitted
 //! values and what it is. From this come the typed fields (`preset.pcie.read_latency_ns`), the flat
-//! list ([`Preset::parameters`]), the file format ([`file`]) and the documents. Presets are TOML files;
+//! list ([`Preset::parameters`]), the file format ([`mod@file`]) and the documents. Presets are TOML files;
 //! those of the project are built in. A *host profile* says only what is around a card, so that one
 //! card can be put into several measured machines: `cx6-200g@xeon-6240r`.
 

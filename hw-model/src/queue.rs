@@ -118,6 +118,13 @@ impl<T> Edge<T> {
         self.items.front().map(|(ready, _)| *ready)
     }
 
+    /// As [`Edge::next_delivery`], unless the block behind refuses the next item.
+    #[inline]
+    pub fn next_delivery_if(&self, takes: impl FnOnce(&T) -> bool) -> Option<Instant> {
+        let (ready, item) = self.items.front()?;
+        takes(item).then_some(*ready)
+    }
+
     /// Forgets everything (reset), giving the items to `dispose`.
     pub fn clear(&mut self, mut dispose: impl FnMut(T)) {
         self.items.drain(..).for_each(|(_, item)| dispose(item));
