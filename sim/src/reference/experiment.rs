@@ -3,7 +3,9 @@
 use ferroce_model::preset::Preset;
 
 use super::{BandwidthRow, LatencyRow, Rows, Service, Setup, Table, Verb};
-use crate::perf::{self, Iterations, Operation, PerfResult, PerfRow, PerfSpec, Test, Topology};
+use crate::perf::{
+    self, Iterations, Operation, PerfResult, PerfRow, PerfSpec, Test, Topology, Workload,
+};
 
 /// Messages of a bandwidth test, by the size from which it holds: at least a millisecond of a
 /// link of 100 Gb/s. Small messages end as soon as their rate is steady.
@@ -22,6 +24,9 @@ const LATENCY_ITERATIONS: [(u32, u64); 3] = [(1 << 20, 10), (1 << 16, 50), (0, 1
 const THREADS_MESSAGES: u64 = 40_000;
 /// How often each of many threads fills its queue at least.
 const QUEUES_PER_THREAD: u64 = 12;
+
+/// The same of each of very many QPs.
+const QUEUES_PER_QP: u64 = 3;
 
 /// The seed of every run that does not say another.
 pub const SEED: u64 = 1;
@@ -136,18 +141,27 @@ fn run_classes(simulator: &dyn Simulator, spec: &PerfSpec) -> Result<Vec<PerfRow
     Ok(rows)
 }
 
-/// Threads share the work; each still fills and empties its queues several times.
+/// Threads, and QPs that are filled in turn, share the work; each still fills and empties its queues several times.
 fn for_each_thread(spec: &PerfSpec, count: u64) -> u64 {
     let hosts = match spec.topology {
         Topology::AllToAll { hosts, .. } | Topology::Clients(hosts) => hosts,
         Topology::Pair | Topology::Loopback => 1,
     };
-    let threads = u64::from(spec.threads * hosts);
+    let qps = match spec.workload {
+        Workload::Perftest => spec.qps,
+        Workload::Batch | Workload::Window => 1,
+    };
+    let threads = u64::from((spec.threads * hosts).max(qps));
     if threads == 1 {
         return count;
     }
     let depth = u64::from(spec.depth.unwrap_or(1));
-    (THREADS_MESSAGES / threads).max(depth * QUEUES_PER_THREAD)
+    let rounds = if qps > spec.threads {
+        QUEUES_PER_QP
+    } else {
+        QUEUES_PER_THREAD
+    };
+    (THREADS_MESSAGES / threads).max(depth * rounds)
 }
 
 /// Classes of sizes, the large ones first: from, up to, iterations.

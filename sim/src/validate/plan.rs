@@ -317,6 +317,14 @@ impl Perf {
         self
     }
 
+    /// With `count` QPs of `depth` in all, which `threads` threads fill in turn.
+    pub const fn queue_pairs(mut self, count: u32, threads: u32, depth: u32) -> Self {
+        self.qps = count;
+        self.threads = threads;
+        self.depth = Some(depth);
+        self
+    }
+
     /// With `count` regions of `bytes` bytes.
     pub const fn regions(mut self, count: u32, bytes: u64) -> Self {
         self.regions = count;
