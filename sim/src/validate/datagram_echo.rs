@@ -3,7 +3,7 @@
 //!
 //! This is how VNx was measured (Xilinx/xup_vitis_network_example, Alveo U280): kernels at 300 MHz
 //! that send, count and send back. Clock, width, MAC and wire are the preset's; the UDP stack is
-//! not ours, and [`stack_cycles`] says what is known of it.
+//! not ours, and `stack_cycles` says what is known of it.
 
 use ferroce_model::preset::Preset;
 use ferroce_model::timing::clock::ClockDomain;
