@@ -7,8 +7,8 @@ use ferroce_spec::wqe::{MAX_BLOCKS, MAX_DATA_SEGMENTS, MAX_INLINE};
 
 /// Context tables as this driver sizes them, as base-2 logarithms; smaller when the device
 /// allows less. The memory is taken from the system when it is first touched.
-const LOG_QPS: u8 = 14;
-const LOG_CQS: u8 = 14;
+const LOG_QPS: u8 = 16;
+const LOG_CQS: u8 = 16;
 const LOG_SRQS: u8 = 12;
 const LOG_MRS: u8 = 17;
 const LOG_MTTS: u8 = 22;

@@ -127,7 +127,7 @@ section! {
         cut_through: bool, "", range::FLAG;
         /// 64-byte blocks of a WQE that a doorbell can carry (BlueFlame); 0 if none.
         push_blocks: u32, "blocks", Range::Between(0.0, 64.0);
-        /// Several CQEs may share one 64-byte write.
+        /// Several CQEs may share one 64-byte write. Not modelled yet: no effect.
         cqe_compression: bool, "", range::FLAG;
         /// Occupancy of the atomics unit per atomic.
         atomic_cycles: u32, "cycles", range::CYCLES;
