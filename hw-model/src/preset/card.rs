@@ -159,9 +159,9 @@ section! {
 section! {
     /// Interrupt moderation.
     Interrupt {
-        /// Events that one interrupt reports at least, unless time is up; 1 is no moderation.
+        /// Events that one interrupt reports at least, unless time is up; 1 is none. Not modelled yet.
         moderation_count: u32, "events", range::SOME;
-        /// How long an event waits for company.
+        /// How long an event waits for company. Not modelled yet: CQs have moderation of their own.
         moderation_ns: f64, "ns", range::NS;
     }
 }
