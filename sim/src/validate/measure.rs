@@ -80,16 +80,17 @@ fn of_latency(rows: &[LatencyRow], figure: Figure) -> Option<f64> {
     }
 }
 
-/// Outstanding work requests at which the rate is highest.
+/// Most outstanding work requests at which the rate still has [`KNEE_SHARE`] of the best.
 fn knee(simulator: &dyn Simulator, perf: &Perf, depths: &[u32]) -> Result<f64, String> {
-    let mut best = (0.0, 0);
+    let mut rates = Vec::new();
     for depth in depths {
         let rate = of_perf(simulator, &perf.at_depth(*depth), Figure::Rate)?;
-        if rate > best.0 {
-            best = (rate, *depth);
-        }
+        rates.push((*depth, rate));
     }
-    Ok(f64::from(best.1 * perf.threads()))
+    let best = rates.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
+    let held = rates.iter().filter(|(_, rate)| *rate >= best * KNEE_SHARE);
+    let depth = held.map(|(depth, _)| *depth).max().unwrap_or(0);
+    Ok(f64::from(depth * perf.threads()))
 }
 
 /// What is at the ends of a slot.

@@ -56,7 +56,7 @@ pub enum Expected {
 pub enum Run {
     /// A run of the harness, and what is taken from it.
     Perf(Perf, Figure),
-    /// The depth, of these, at which the message rate is highest, times threads.
+    /// The largest depth, of these, that still has 95 % of the best message rate, times threads.
     Knee(Perf, &'static [u32]),
     /// A PCIe link with a host behind it.
     Pcie(Slot, Access),
