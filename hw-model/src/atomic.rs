@@ -63,9 +63,11 @@ impl AtomicsUnit {
     }
 }
 
-/// The lock of an address, a multiple of eight.
+/// The lock of an address. Fibonacci hashing: addresses at the same place of different pages, as
+/// those of different queue pairs often are, have different locks.
 const fn lock_of(address: u64) -> usize {
-    (address / ATOMIC_BYTES as u64) as usize % LOCKS
+    let hash = address.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (hash >> (u64::BITS - LOCKS.ilog2())) as usize
 }
 
 /// The DMA engine's name of an atomic operation.

@@ -129,7 +129,7 @@ section! {
         push_blocks: u32, "blocks", Range::Between(0.0, 64.0);
         /// Several CQEs may share one 64-byte write. Not modelled yet: no effect.
         cqe_compression: bool, "", range::FLAG;
-        /// Occupancy of the atomics unit per atomic.
+        /// How long an atomic in the card's own memory keeps its address.
         atomic_cycles: u32, "cycles", range::CYCLES;
         /// Atomics on different addresses that may wait for host memory at once.
         atomic_units: u32, "atomics", range::SOME;
