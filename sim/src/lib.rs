@@ -27,6 +27,7 @@ pub mod function;
 pub mod host;
 pub mod in_process;
 pub mod interrupts;
+mod mapping;
 pub mod memory;
 pub mod os;
 pub mod perf;

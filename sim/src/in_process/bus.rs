@@ -3,20 +3,17 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use ferroce_driver::bus::{Bus, BusError, DmaAccess, DmaMapping, InterruptHandler, PAGE_SIZE};
+use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use ferroce_spec::register::{MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED};
 
 use super::{GONE, InProcess, MAX_DIRECT};
-use crate::memory::{MapError, Rights};
-use crate::{os, polling};
+use crate::{mapping, polling};
 
 /// Polls after arming a CQ that do not count as polling: the program looks once more and sleeps.
 const POLLS_AFTER_ARMING: u32 = 2;
 /// A background thread that sleeps longer than this must be told when the application polls.
 const LONG_SLEEP_PS: u64 = 5_000_000_000;
-/// IOVAs that the driver may use: everything that 48 bits name, except the first pages.
-const IOVAS: Range<u64> = 0x1_0000..1 << 48;
 
 impl Bus for InProcess {
     fn read32(&self, offset: u32) -> u32 {
@@ -105,32 +102,13 @@ impl Bus for InProcess {
         if self.is_foreign() {
             return Err(BusError::Disconnected);
         }
-        let DmaMapping {
-            iova,
-            address,
-            length,
-            access,
-        } = *mapping;
-        let page = PAGE_SIZE as u64;
-        let is_aligned = iova % page == 0 && address % PAGE_SIZE == 0 && length % PAGE_SIZE == 0;
-        let end = iova.checked_add(length as u64);
-        let is_inside = iova >= IOVAS.start && end.is_some_and(|end| end <= IOVAS.end);
-        if !is_aligned || !is_inside || length == 0 {
-            return Err(BusError::InvalidMapping);
-        }
-        let (rights, write) = match access {
-            DmaAccess::Read => (Rights::Read, false),
-            DmaAccess::ReadWrite => (Rights::ReadWrite, true),
-        };
-        if !os::memory_is_usable(address, length, write) {
-            return Err(BusError::BadAddress);
-        }
+        let rights = mapping::rights_of(mapping)?;
         let mut model = self.model.lock();
         model
             .host
             .memory
-            .map(iova, address, length as u64, rights)
-            .map_err(map_error)
+            .map(mapping.iova, mapping.address, mapping.length as u64, rights)
+            .map_err(BusError::from)
     }
 
     fn unmap(&self, iova: u64, length: usize) -> Result<(), BusError> {
@@ -142,11 +120,11 @@ impl Bus for InProcess {
             .host
             .memory
             .unmap(iova, length as u64)
-            .map_err(map_error)
+            .map_err(BusError::from)
     }
 
     fn iova_range(&self) -> Range<u64> {
-        IOVAS
+        mapping::IOVAS
     }
 
     fn set_interrupt_handler(
@@ -198,13 +176,5 @@ impl Bus for InProcess {
                 .wake_background(self.place, self.clock.ticks());
         }
         polling::after_poll(self, worked, now);
-    }
-}
-
-fn map_error(error: MapError) -> BusError {
-    match error {
-        MapError::BadRange => BusError::InvalidMapping,
-        MapError::Overlap => BusError::AlreadyMapped,
-        MapError::NotMapped => BusError::NotMapped,
     }
 }

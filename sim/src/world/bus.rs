@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use ferroce_driver::bus::{Bus, BusError, DmaAccess, DmaMapping, InterruptHandler, PAGE_SIZE};
+use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
 use ferroce_model::Doorbell;
 use ferroce_model::timing::Timing;
 use ferroce_spec::doorbell::SLOTS;
@@ -14,11 +14,8 @@ use ferroce_transport::Instant;
 
 use super::core::Core;
 use super::engine::Shared;
-use crate::memory::{MapError, Rights};
-use crate::os;
+use crate::mapping;
 
-/// IOVAs that the driver may use: everything that 48 bits name, except the first pages.
-const IOVAS: Range<u64> = 0x1_0000..1 << 48;
 /// What a register of a device that does not answer reads as.
 const GONE: u64 = u64::MAX;
 
@@ -142,32 +139,13 @@ impl<T: Timing + Send + 'static> Bus for WorldBus<T> {
     }
 
     fn map(&self, mapping: &DmaMapping) -> Result<(), BusError> {
-        let DmaMapping {
-            iova,
-            address,
-            length,
-            access,
-        } = *mapping;
-        let page = PAGE_SIZE as u64;
-        let is_aligned = iova % page == 0 && address % PAGE_SIZE == 0 && length % PAGE_SIZE == 0;
-        let end = iova.checked_add(length as u64);
-        let is_inside = iova >= IOVAS.start && end.is_some_and(|end| end <= IOVAS.end);
-        if !is_aligned || !is_inside || length == 0 {
-            return Err(BusError::InvalidMapping);
-        }
-        let (rights, write) = match access {
-            DmaAccess::Read => (Rights::Read, false),
-            DmaAccess::ReadWrite => (Rights::ReadWrite, true),
-        };
-        if !os::memory_is_usable(address, length, write) {
-            return Err(BusError::BadAddress);
-        }
+        let rights = mapping::rights_of(mapping)?;
         let mut core = self.shared.core.lock();
         core.nodes[self.host]
             .host
             .memory
-            .map(iova, address, length as u64, rights)
-            .map_err(map_error)
+            .map(mapping.iova, mapping.address, mapping.length as u64, rights)
+            .map_err(BusError::from)
     }
 
     fn unmap(&self, iova: u64, length: usize) -> Result<(), BusError> {
@@ -177,11 +155,13 @@ impl<T: Timing + Send + 'static> Bus for WorldBus<T> {
         if let Some(pcie) = &mut host.pcie {
             pcie.invalidate_translations();
         }
-        host.memory.unmap(iova, length as u64).map_err(map_error)
+        host.memory
+            .unmap(iova, length as u64)
+            .map_err(BusError::from)
     }
 
     fn iova_range(&self) -> Range<u64> {
-        IOVAS
+        mapping::IOVAS
     }
 
     fn set_interrupt_handler(
@@ -218,12 +198,4 @@ impl<T: Timing + Send + 'static> Bus for WorldBus<T> {
 fn is_event_queue_doorbell(at: u32) -> bool {
     let first = offset::event_queue_doorbell;
     (first..first + 4 * u32::from(VECTOR_COUNT)).contains(&at)
-}
-
-fn map_error(error: MapError) -> BusError {
-    match error {
-        MapError::BadRange => BusError::InvalidMapping,
-        MapError::Overlap => BusError::AlreadyMapped,
-        MapError::NotMapped => BusError::NotMapped,
-    }
 }

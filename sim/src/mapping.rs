@@ -1,0 +1,50 @@
+//! What each bus to a model asks of a DMA mapping before the model sees it.
+
+use std::ops::Range;
+
+use ferroce_driver::bus::{BusError, DmaAccess, DmaMapping, PAGE_SIZE};
+
+use crate::memory::{MapError, Rights};
+use crate::os;
+
+/// IOVAs that the driver may use: everything that 48 bits name, except the first pages.
+pub const IOVAS: Range<u64> = 0x1_0000..1 << 48;
+
+/// What the device may do with the memory of a mapping, if there can be such a mapping.
+///
+/// # Errors
+/// [`BusError::InvalidMapping`] if it is empty, not aligned or outside of [`IOVAS`],
+/// [`BusError::BadAddress`] if this process does not have the memory, or not with these rights.
+pub fn rights_of(mapping: &DmaMapping) -> Result<Rights, BusError> {
+    let DmaMapping {
+        iova,
+        address,
+        length,
+        access,
+    } = *mapping;
+    let page = PAGE_SIZE as u64;
+    let is_aligned = iova % page == 0 && address % PAGE_SIZE == 0 && length % PAGE_SIZE == 0;
+    let end = iova.checked_add(length as u64);
+    let is_inside = iova >= IOVAS.start && end.is_some_and(|end| end <= IOVAS.end);
+    if !is_aligned || !is_inside || length == 0 {
+        return Err(BusError::InvalidMapping);
+    }
+    let (rights, write) = match access {
+        DmaAccess::Read => (Rights::Read, false),
+        DmaAccess::ReadWrite => (Rights::ReadWrite, true),
+    };
+    match os::memory_is_usable(address, length, write) {
+        true => Ok(rights),
+        false => Err(BusError::BadAddress),
+    }
+}
+
+impl From<MapError> for BusError {
+    fn from(error: MapError) -> Self {
+        match error {
+            MapError::BadRange => BusError::InvalidMapping,
+            MapError::Overlap => BusError::AlreadyMapped,
+            MapError::NotMapped => BusError::NotMapped,
+        }
+    }
+}
