@@ -6,6 +6,7 @@ use crate::host::{DmaAtomic, DmaError, Host};
 use crate::memory::{MemoryUnit, count_fault, is_in_host_memory};
 use crate::mpt::Access;
 use crate::protection::ProtectionFault;
+use crate::registers::Registers;
 use ferroce_spec::counter::Counter;
 use ferroce_transport::{AtomicOperation, Duration, Instant};
 
@@ -21,21 +22,18 @@ pub struct AtomicsUnit {
     device_atomic: Duration,
     /// By hash of the address: when the last atomic on it is over.
     locks: [Instant; LOCKS],
-    /// When each atomic that may be under way is over; the oldest one is the next to be over.
-    under_way: Box<[Instant]>,
-    next: usize,
+    /// For the atomics that are under way.
+    registers: Registers,
 }
 
 impl AtomicsUnit {
     /// An idle unit.
     pub fn new(config: &NicConfig) -> Self {
-        let units = usize::from(config.atomic_units.max(1));
         Self {
             global: config.global_atomics,
             device_atomic: config.device_atomic,
             locks: [Instant::ZERO; LOCKS],
-            under_way: vec![Instant::ZERO; units].into_boxed_slice(),
-            next: 0,
+            registers: Registers::new(usize::from(config.atomic_units)),
         }
     }
 
@@ -46,12 +44,12 @@ impl AtomicsUnit {
         operation: DmaAtomic,
         dma: &mut Dma<'_, H>,
     ) -> Result<u64, DmaError> {
-        let (lock, unit) = (lock_of(iova), self.next);
-        self.next = (unit + 1) % self.under_way.len();
-        dma.at = dma.at.max(self.locks[lock]).max(self.under_way[unit]);
+        let lock = lock_of(iova);
+        let (register, at) = self.registers.take(dma.at);
+        dma.at = at.max(self.locks[lock]);
         let original = dma.atomic(iova, operation, self.global)?;
         self.locks[lock] = dma.at;
-        self.under_way[unit] = dma.at;
+        self.registers.hold(register, dma.at);
         Ok(original)
     }
 

@@ -6,6 +6,7 @@
 
 use crate::dma::Dma;
 use crate::host::{DmaError, Host};
+use crate::registers::Registers;
 use ferroce_spec::counter::Counter;
 use ferroce_transport::Instant;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -59,15 +60,13 @@ pub struct Cache<T> {
     base: u64,
     hits: Counter,
     misses: Counter,
-    /// When each miss status holding register is free again; the oldest miss has the next one.
-    registers: Box<[Instant]>,
-    next_register: usize,
+    /// Miss status holding registers.
+    registers: Registers,
 }
 
 impl<T: FromBytes + IntoBytes + Immutable + Default + Copy> Cache<T> {
     /// An empty cache, counting in `hits` and `misses`.
     pub fn new(shape: CacheShape, hits: Counter, misses: Counter) -> Self {
-        let registers = usize::from(shape.mshrs.max(1));
         Self {
             shape,
             keys: vec![Key::NONE; shape.entries()],
@@ -76,8 +75,7 @@ impl<T: FromBytes + IntoBytes + Immutable + Default + Copy> Cache<T> {
             base: 0,
             hits,
             misses,
-            registers: vec![Instant::ZERO; registers].into_boxed_slice(),
-            next_register: 0,
+            registers: Registers::new(usize::from(shape.mshrs)),
         }
     }
 
@@ -183,11 +181,10 @@ impl<T: FromBytes + IntoBytes + Immutable + Default + Copy> Cache<T> {
     /// Reads the entry at `index` from host memory, as soon as a register is free for the miss.
     #[cold]
     fn fill<H: Host>(&mut self, index: u32, dma: &mut Dma<'_, H>) -> Result<usize, DmaError> {
-        let register = self.next_register;
-        self.next_register = (register + 1) % self.registers.len();
-        dma.at = dma.at.max(self.registers[register]);
+        let (register, at) = self.registers.take(dma.at);
+        dma.at = at;
         let value = dma.read_value(self.address(index))?;
-        self.registers[register] = dma.at;
+        self.registers.hold(register, dma.at);
         self.place(index, value, dma)
     }
 

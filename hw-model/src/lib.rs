@@ -61,6 +61,7 @@ mod push;
 pub mod queue;
 pub mod queue_pair;
 mod receive_path;
+pub mod registers;
 pub mod scatter_list;
 pub mod scheduler;
 pub mod shared_receive_queue;

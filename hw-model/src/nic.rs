@@ -573,10 +573,10 @@ impl<P: Port, T: Timing> Nic<P, T> {
 #[cold]
 fn read_again<H: Host>(wqes: &mut WqeCache, iova: u64, dma: &mut Dma<'_, H>) -> Instant {
     dma.counters.add(Counter::wqe_refetches, 1);
-    let (register, free_at) = wqes.register();
-    dma.at = dma.at.max(free_at);
+    let (register, at) = wqes.registers.take(dma.at);
+    dma.at = at;
     let mut block = [0; BLOCK_SIZE];
     let _ = dma.read(iova, &mut block);
-    wqes.occupy(register, dma.at);
+    wqes.registers.hold(register, dma.at);
     dma.at
 }

@@ -1,7 +1,7 @@
 //! The WQEs of requests in flight: a card keeps as many as it has room for. A request whose WQE had
 //! to make room is completed after its WQE has been read once more.
 
-use ferroce_transport::Instant;
+use crate::registers::Registers;
 
 /// How many WQEs are kept, and how many of the others are read again at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,9 +30,8 @@ const EMPTY: u64 = u64::MAX;
 pub struct WqeCache {
     sets: Vec<[u64; WAYS]>,
     victims: Vec<u8>,
-    /// When each register for a WQE that is read again is free.
-    registers: Box<[Instant]>,
-    next_register: usize,
+    /// For WQEs that are read again.
+    pub registers: Registers,
 }
 
 impl WqeCache {
@@ -42,8 +41,7 @@ impl WqeCache {
         Self {
             sets: vec![[EMPTY; WAYS]; sets],
             victims: vec![0; sets],
-            registers: vec![Instant::ZERO; shape.mshrs.max(1) as usize].into_boxed_slice(),
-            next_register: 0,
+            registers: Registers::new(shape.mshrs as usize),
         }
     }
 
@@ -83,19 +81,6 @@ impl WqeCache {
             }
             None => false,
         }
-    }
-
-    /// Gives the register for a WQE that is to be read again; it is free from the instant that is
-    /// returned on. [`WqeCache::occupy`] says until when it is used.
-    pub fn register(&mut self) -> (usize, Instant) {
-        let register = self.next_register;
-        self.next_register = (register + 1) % self.registers.len();
-        (register, self.registers[register])
-    }
-
-    /// A register is in use until `until`.
-    pub fn occupy(&mut self, register: usize, until: Instant) {
-        self.registers[register] = until;
     }
 
     fn place(&self, qp: u32, index: u32) -> (u64, usize) {
