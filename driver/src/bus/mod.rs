@@ -1,4 +1,4 @@
-//! The bus: everything between the driver and the device, in fourteen methods.
+//! The bus: everything between the driver and the device, in a few methods.
 
 #[expect(
     unsafe_code,
@@ -184,6 +184,20 @@ pub trait Bus: Send + Sync {
         vector: u16,
         handler: Option<InterruptHandler>,
     ) -> Result<(), BusError>;
+
+    /// Reads PCI configuration space. `offset` is a multiple of 4.
+    ///
+    /// `None`: the bus has no configuration space, or cannot read it there.
+    fn config_read(&self, offset: u32) -> Option<u32> {
+        let _ = offset;
+        None
+    }
+
+    /// Bytes of BAR `bar` (0, 2 or 4) as the bus has found it. `None`: the bus cannot tell.
+    fn region_size(&self, bar: u32) -> Option<u64> {
+        let _ = bar;
+        None
+    }
 
     /// Called whenever the driver waits for the device: each empty poll of a CQ, each turn of
     /// waiting for a command or a register.
