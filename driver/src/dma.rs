@@ -17,13 +17,14 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 const HUGE_PAGE_SIZE: u64 = 2 << 20;
 
 /// The function's I/O virtual address space: its allocator, and the bus that maps it.
-pub(crate) struct DmaSpace {
+pub struct DmaSpace {
     bus: Arc<dyn Bus>,
     allocator: RangeAllocator,
 }
 
 impl DmaSpace {
-    pub(crate) fn new(bus: Arc<dyn Bus>) -> Arc<Self> {
+    /// The whole IOVA range of `bus`. One bus has one space: two would give out the same IOVAs.
+    pub fn new(bus: Arc<dyn Bus>) -> Arc<Self> {
         let range = bus.iova_range();
         // Page 0 is never used, so that an IOVA that nobody has set finds nothing.
         let start = range.start.max(1).next_multiple_of(PAGE_SIZE as u64);
@@ -83,7 +84,7 @@ fn alignment_for(length: usize) -> u64 {
 
 /// Zeroed, page-aligned memory of the driver, mapped for DMA in both directions. Pages are taken
 /// from the system when they are first touched.
-pub(crate) struct DmaBuffer {
+pub struct DmaBuffer {
     address: NonNull<AtomicU64>,
     length: usize,
     iova: u64,
@@ -103,7 +104,7 @@ impl DmaBuffer {
     ///
     /// [`Error::NoResources`] without memory or IOVA space, [`Error::Bus`] when it cannot be
     /// mapped.
-    pub(crate) fn new(space: &Arc<DmaSpace>, length: usize) -> Result<Self, Error> {
+    pub fn new(space: &Arc<DmaSpace>, length: usize) -> Result<Self, Error> {
         let length = length
             .max(1)
             .checked_next_multiple_of(PAGE_SIZE)
@@ -130,13 +131,13 @@ impl DmaBuffer {
     }
 
     /// IOVA of the first byte.
-    pub(crate) fn iova(&self) -> u64 {
+    pub fn iova(&self) -> u64 {
         self.iova
     }
 
     /// The buffer as words. The device may change any of them at any time.
     #[inline]
-    pub(crate) fn words(&self) -> &[AtomicU64] {
+    pub fn words(&self) -> &[AtomicU64] {
         // SAFETY: `address` is aligned to a page and valid for `length` bytes until the drop of
         // `self`. The memory was zeroed, which is a valid AtomicU64. This process touches it
         // through atomics only; what the device does to it is a store by another agent, seen
@@ -149,7 +150,7 @@ impl DmaBuffer {
     /// # Panics
     ///
     /// When it does not fit: an error of the driver itself.
-    pub(crate) fn store<T: IntoBytes + Immutable>(&self, offset: usize, value: &T) {
+    pub fn store<T: IntoBytes + Immutable>(&self, offset: usize, value: &T) {
         let bytes = value.as_bytes();
         let words = &self.words()[offset / 8..][..bytes.len().div_ceil(8)];
         for (word, chunk) in words.iter().zip(bytes.chunks(8)) {
@@ -164,7 +165,7 @@ impl DmaBuffer {
     /// # Panics
     ///
     /// When it does not lie inside: an error of the driver itself.
-    pub(crate) fn load<T: FromBytes + IntoBytes>(&self, offset: usize) -> T {
+    pub fn load<T: FromBytes + IntoBytes>(&self, offset: usize) -> T {
         let mut value = T::new_zeroed();
         let bytes = value.as_mut_bytes();
         let words = &self.words()[offset / 8..][..bytes.len().div_ceil(8)];

@@ -67,6 +67,7 @@ pub use completion::{CompletionOpcode, CompletionStatus, WorkCompletion};
 pub use cq::{CompletionQueue, CompletionQueueConfig, Poller};
 pub use device::{Device, DeviceConfig};
 pub use dm::DeviceMemory;
+pub use dma::{DmaBuffer, DmaSpace};
 pub use error::{Error, PostError};
 pub use event::{AsyncEvent, AsyncEventHandler, CqHandler};
 pub use identifier::{Cqn, LKey, Qpn, RKey, Srqn};
