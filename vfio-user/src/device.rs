@@ -1,0 +1,75 @@
+//! What a served device answers.
+
+use std::sync::Arc;
+
+use crate::dma::{DmaMap, DmaMessages};
+use crate::error::Errno;
+use crate::irq::{IrqAction, IrqInfo};
+use crate::region::RegionInfo;
+
+/// What the device is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// Regions that it has, also those of size zero. For PCI: [`crate::region::COUNT`].
+    pub regions: u32,
+    /// Kinds of interrupts. For PCI: [`crate::irq::COUNT`].
+    pub irqs: u32,
+    /// It obeys a reset.
+    pub resettable: bool,
+    /// It is a PCI device.
+    pub pci: bool,
+}
+
+/// A device that a [`crate::Server`] offers.
+///
+/// All calls come from one thread, in the order in which the client sent what causes them. What
+/// takes long holds up the client, but not the DMA messages of other threads. A method that returns
+/// an errno has changed nothing.
+pub trait Device {
+    /// What the device is. Does not change.
+    fn info(&self) -> DeviceInfo;
+
+    /// The region `index`, smaller than [`DeviceInfo::regions`]. `None`: there is no such region,
+    /// which the client sees as one of size zero.
+    fn region(&self, index: u32) -> Option<RegionInfo>;
+
+    /// The interrupts `index`, smaller than [`DeviceInfo::irqs`]. `None`: there are none of this
+    /// kind, which the client sees as a count of zero.
+    fn irqs(&self, index: u32) -> Option<IrqInfo>;
+
+    /// Reads from a region. `data` is not empty and inside of the region.
+    fn read(&self, region: u32, offset: u64, data: &mut [u8]) -> Result<(), Errno>;
+
+    /// Writes to a region. `data` is not empty and inside of the region.
+    fn write(&self, region: u32, offset: u64, data: &[u8]) -> Result<(), Errno>;
+
+    /// From now on the device may reach memory of the client. The range is not empty and does not
+    /// wrap around. A range that overlaps an older one is refused with `EEXIST`.
+    fn map(&self, map: DmaMap) -> Result<(), Errno>;
+
+    /// From now on, and before this returns, the device reaches none of the memory in the range,
+    /// which may cover several mappings. `ENOENT`: nothing is mapped in it. `EINVAL`: it would cut
+    /// a mapping in two.
+    fn unmap(&self, iova: u64, length: u64) -> Result<(), Errno>;
+
+    /// Unmaps everything.
+    fn unmap_all(&self);
+
+    /// Changes how interrupts are sent. Every vector in `action` is smaller than
+    /// [`IrqInfo::count`].
+    fn set_irqs(&self, index: u32, action: IrqAction) -> Result<(), Errno>;
+
+    /// Resets the device.
+    fn reset(&self) -> Result<(), Errno>;
+
+    /// A client has connected and agreed on a version; the first call. `dma` reaches its memory by
+    /// messages and fails with `ENOTCONN` after it has gone.
+    ///
+    /// A thread that waits for `dma` must not hold a lock that a register access needs: a QEMU
+    /// client answers DMA messages only between its register accesses. Neither should
+    /// [`Device::read`] and [`Device::write`] wait for it themselves.
+    fn connected(&self, dma: Arc<DmaMessages>);
+
+    /// The client has gone; the last call. The device forgets all mappings and interrupts.
+    fn disconnected(&self);
+}

@@ -1,0 +1,68 @@
+//! Why a request or a connection failed.
+
+use std::io;
+
+/// The number by which Linux names a failure; what an error reply carries.
+pub use rustix::io::Errno;
+
+/// Why a request to the peer has no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// The peer refused.
+    #[error("the peer refused: {0}")]
+    Refused(Errno),
+    /// The peer has not answered in time. Whether it has obeyed is not known.
+    #[error("the peer did not answer in time")]
+    Timeout,
+    /// The connection has ended.
+    #[error("the connection has ended")]
+    Disconnected,
+    /// The peer's answer is not one to this request: what is wrong with it.
+    #[error("the peer's answer is malformed: {0}")]
+    Malformed(&'static str),
+    /// The request itself cannot be sent: what is wrong with it.
+    #[error("the request cannot be sent: {0}")]
+    Invalid(&'static str),
+}
+
+impl RequestError {
+    /// The errno that says the same.
+    pub fn errno(self) -> Errno {
+        match self {
+            Self::Refused(errno) => errno,
+            Self::Timeout => Errno::TIMEDOUT,
+            Self::Disconnected => Errno::NOTCONN,
+            Self::Malformed(_) => Errno::PROTO,
+            Self::Invalid(_) => Errno::INVAL,
+        }
+    }
+}
+
+/// Why there is no connection to a server.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The socket cannot be reached.
+    #[error("the socket cannot be reached: {0}")]
+    Socket(#[from] io::Error),
+    /// The server and this client have no version of the protocol in common, or the server did not
+    /// answer when asked.
+    #[error("the server does not agree on a version of vfio-user: {0}")]
+    Version(RequestError),
+    /// The server does not describe its device.
+    #[error("the server does not describe its device: {0}")]
+    DeviceInfo(RequestError),
+}
+
+/// The errno of an error reply: one that the peer left out, or that does not exist, is `EIO`.
+pub(crate) fn errno_from_wire(number: u32) -> Errno {
+    const ERRNO_MAX: u32 = 4095; // include/linux/err.h, MAX_ERRNO
+    match i32::try_from(number) {
+        Ok(errno) if (1..=ERRNO_MAX).contains(&number) => Errno::from_raw_os_error(errno),
+        _ => Errno::IO,
+    }
+}
+
+/// How an errno stands in an error reply.
+pub(crate) fn errno_to_wire(errno: Errno) -> u32 {
+    errno.raw_os_error().unsigned_abs()
+}
