@@ -62,6 +62,7 @@ impl Bar {
         capability.set_ports(1);
         capability.set_counters(COUNTER_COUNT as u8);
         capability.set_push_blocks(config.push_blocks);
+        capability.set_polled_doorbells(config.polled_doorbells);
         capability.set_present(true);
         let mac = config
             .mac
@@ -143,7 +144,7 @@ impl Bar {
             offset::command_queue_log_size => self.commands.log_size,
             offset::command_queue_consumer => self.commands.consumer,
             // Write-only registers read as zero.
-            offset::command_queue_doorbell => 0,
+            offset::command_queue_doorbell | offset::wake => 0,
             _ if event_queue_of(at).is_some() => 0,
             _ => UNMAPPED_READ,
         }

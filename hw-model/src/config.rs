@@ -1,6 +1,7 @@
 //! Every size and limit of a NIC, chosen before it is built.
 
 use crate::cache::CacheShape;
+use crate::event_queue::InterruptModeration;
 use crate::wqe_cache::WqeCacheShape;
 use ferroce_spec::wqe::MAX_INLINE;
 use ferroce_transport::{Config as TransportConfig, Duration, PathMtu};
@@ -49,6 +50,8 @@ pub struct NicConfig {
     pub wqe_cache: WqeCacheShape,
     /// Blocks of the longest push of a send WQE; 0: there are no push pages.
     pub push_blocks: u8,
+    /// The doorbell pages are memory that the bus polls: software has to count and to wake.
+    pub polled_doorbells: bool,
     /// Bytes of the longest inline payload.
     pub max_inline: u16,
     /// Items that wait between two blocks.
@@ -62,6 +65,8 @@ pub struct NicConfig {
     /// Atomics are PCIe AtomicOps, atomic also with respect to the host's processors. Else they
     /// are a read and a write, atomic among the queue pairs of this function only.
     pub global_atomics: bool,
+    /// How long events wait for company before an interrupt announces them; of a timed NIC only.
+    pub interrupt_moderation: InterruptModeration,
     /// Policy of the transport.
     pub transport: TransportConfig,
 }
@@ -121,12 +126,14 @@ impl NicConfig {
                 mshrs: 1000,
             },
             push_blocks: 0,
+            polled_doorbells: false,
             max_inline: MAX_INLINE as u16,
             edge_capacity: 32,
             egress_packets: 32,
             atomic_units: u8::MAX,
             device_atomic: Duration::ZERO,
             global_atomics: true,
+            interrupt_moderation: InterruptModeration::NONE,
             transport: TransportConfig {
                 max_unacknowledged_packets: 512,
                 ack_request_interval: 32,

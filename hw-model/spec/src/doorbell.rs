@@ -3,10 +3,21 @@
 //! A user context maps one or more pages of 4 KiB. A page is a dense array of 8-byte slots; every
 //! queue has a slot of its own, so that a newer doorbell of the same queue replaces an older one
 //! and never one of another queue. Slots are counted over all pages: slot `s` is at byte `8 * s`
-//! of BAR2. The first [`RESERVED_SLOTS`] slots of a page belong to the page itself; slot 0 of a
-//! page is its summary: software that shares the page with a polling device (vfio-user) counts it
-//! up after each doorbell, a card ignores it. Behind the doorbell pages lie the push pages:
-//! [`crate::push`].
+//! of BAR2. The first [`RESERVED_SLOTS`] slots of a page belong to the page itself. Behind the
+//! doorbell pages lie the push pages: [`crate::push`].
+//!
+//! A model in another process (vfio-user) sees no write to a page: the page is memory that both
+//! share, and the model polls it. It then sets `Capability.polled_doorbells`, and software, after
+//! each doorbell and in this order,
+//!
+//! 1. adds one to the page's [`PAGE_SUMMARY_SLOT`] and to the [`FUNCTION_SUMMARY_SLOT`], so that
+//!    the device need not look at each slot;
+//! 2. reads the [`SLEEPING_SLOT`], and if it is not zero writes the register `wake`.
+//!
+//! Additions and the read are sequentially consistent. The device replaces a doorbell that it takes
+//! by zero, which is no doorbell, so that the same value rung again is seen again; before it sleeps
+//! it sets [`SLEEPING_SLOT`] and looks at the function's summary once more. A card knows nothing of
+//! all this.
 
 use crate::layout::word;
 
@@ -26,6 +37,12 @@ pub const SLOT_SIZE: u32 = 8;
 pub const SLOTS_PER_PAGE: u32 = PAGE_SIZE / SLOT_SIZE;
 /// Slots at the start of each page that no queue may use: one cache line.
 pub const RESERVED_SLOTS: u32 = 8;
+/// Slot of each page that counts the doorbells of the page.
+pub const PAGE_SUMMARY_SLOT: u32 = 0;
+/// Slot of the first page that counts the doorbells of the function.
+pub const FUNCTION_SUMMARY_SLOT: u32 = 1;
+/// Slot of the first page that is not zero while the device sleeps.
+pub const SLEEPING_SLOT: u32 = 2;
 /// Slots in all doorbell pages.
 pub const SLOTS: u32 = PAGES * SLOTS_PER_PAGE;
 

@@ -27,7 +27,7 @@ pub const DEVICE_ID: u16 = 0xf10a;
 /// Version of this contract, major part: a driver refuses a card with another one.
 pub const CONTRACT_MAJOR: u16 = 1;
 /// Version of this contract, minor part: grows when something is added compatibly.
-pub const CONTRACT_MINOR: u16 = 2;
+pub const CONTRACT_MINOR: u16 = 3;
 /// Bytes of BAR4, the device's own memory: for memory regions near the port, and for software
 /// to read and write.
 pub const BAR4_SIZE: u32 = 256 << 10;
@@ -160,6 +160,8 @@ registers! {
         "Commands posted so far, modulo 2^32: rings the command queue's doorbell.";
     0x050 command_queue_consumer: RO<u32>, reset 0,
         "Commands completed so far, modulo 2^32.";
+    0x054 wake: WO<u32>, reset 0,
+        "Any write wakes a device that polls its doorbell pages and sleeps.";
     0x100 event_queue_doorbell: [WO<EventQueueDoorbell>; 16], reset 0,
         "Consumer index of event queue n, and whether it may interrupt.";
     block {
@@ -179,7 +181,8 @@ registers! {
         command_queue_log_size: RW<u32>,
         command_queue_doorbell: WO<u32>,
         command_queue_consumer: RO<u32>,
-        _reserved_054: [u32; 43],
+        wake: WO<u32>,
+        _reserved_058: [u32; 42],
         event_queue_doorbell: [WO<EventQueueDoorbell>; 16],
     }
 }
@@ -199,6 +202,9 @@ word! {
         [39:32] counters, set_counters: u8, "64-bit counters at 0x1000.";
         [47:40] push_blocks, set_push_blocks: u8,
             "64-byte blocks of the longest push: 1, 2 or 4. Zero: BAR2 has no push pages.";
+        flag [62] polled_doorbells, set_polled_doorbells,
+            "The doorbell pages are memory that the device polls: software counts doorbells, and \
+             wakes the device when it sleeps. Never set by a card.";
         flag [63] present, set_present, "Always one.";
     }
 }

@@ -4,14 +4,13 @@ use super::Preset;
 use super::card::ContextCache;
 use crate::cache::CacheShape;
 use crate::config::NicConfig;
+use crate::event_queue::InterruptModeration;
 use crate::timing::clock::ClockDomain;
+use crate::timing::timed::nanoseconds;
 use crate::wqe_cache::WqeCacheShape;
 use ferroce_spec::push;
 use ferroce_spec::wqe::MAX_INLINE;
-use ferroce_transport::{Config as TransportConfig, Duration, PathMtu};
-
-/// Picoseconds in a nanosecond.
-const PS_PER_NS: f64 = 1000.0;
+use ferroce_transport::{Config as TransportConfig, PathMtu};
 
 impl Preset {
     /// Limits, cache shapes and policy of a NIC function of this preset.
@@ -42,6 +41,7 @@ impl Preset {
                 mshrs: cache.wqe.mshrs,
             },
             push_blocks: longest_push(self.datapath.push_blocks),
+            polled_doorbells: false,
             max_inline: self.host.max_inline_bytes.min(MAX_INLINE as u32) as u16,
             edge_capacity: self.datapath.edge_items as usize,
             egress_packets: self.datapath.egress_packets as usize,
@@ -49,6 +49,10 @@ impl Preset {
             device_atomic: ClockDomain::from_mhz(self.clock.core_mhz)
                 .cycles(self.datapath.atomic_cycles),
             global_atomics: self.pcie.atomic_ops,
+            interrupt_moderation: InterruptModeration {
+                count: self.interrupt.moderation_count,
+                time: nanoseconds(self.interrupt.moderation_ns),
+            },
             transport: self.transport_config(),
         }
     }
@@ -59,7 +63,7 @@ impl Preset {
             max_unacknowledged_packets: transport.max_unacknowledged_packets,
             ack_request_interval: transport.ack_request_interval,
             ack_coalesce: transport.ack_coalesce,
-            ack_delay: Duration((transport.ack_delay_ns * PS_PER_NS).round() as u64),
+            ack_delay: nanoseconds(transport.ack_delay_ns),
             local_ack_timeout_multiple: transport.local_ack_timeout_multiple,
             datagram_mtu: self.path_mtu(),
         }
