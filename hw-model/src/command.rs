@@ -142,7 +142,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
             CommandOpcode::NOP => Ok(entry.argument),
             CommandOpcode::QUERY_DEVICE => self.query_device(entry, host),
             CommandOpcode::SET_CONTEXT_TABLES => self.set_context_tables(entry, host),
-            CommandOpcode::SET_ADDRESS => self.set_address(entry, host),
+            CommandOpcode::SET_ADDRESS => self.set_address(entry, host, port),
             CommandOpcode::QUERY_ADDRESS => self.query_address(entry, host),
             CommandOpcode::CREATE_EQ => self.create_eq(entry, host),
             CommandOpcode::QUERY_EQ => self.query_eq(entry, host),

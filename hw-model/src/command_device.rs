@@ -13,6 +13,7 @@ use ferroce_spec::command::{
 use ferroce_spec::context::{AddressEntry, EqContext, LOG_PAGE_SIZES, PathMtuCode};
 use ferroce_spec::register::{BAR4_SIZE, VECTOR_COUNT};
 use ferroce_spec::wqe::{MAX_BLOCKS, MAX_DATA_SEGMENTS, MAX_INLINE, MAX_MESSAGE_LENGTH};
+use ferroce_wire::Gid;
 
 /// Text of the firmware version, padded with zeros.
 const FIRMWARE_VERSION: [u8; 16] = *b"0.1.0-model\0\0\0\0\0";
@@ -126,11 +127,13 @@ impl<P: Port, T: Timing> Nic<P, T> {
         &mut self,
         entry: &CommandEntry,
         host: &mut H,
+        port: &mut P,
     ) -> Result<u64, Failure> {
         let address: AddressEntry = self.input(entry, host)?;
         match self.gids.get_mut(entry.argument as usize) {
             Some(slot) => {
                 *slot = address;
+                port.set_gid(entry.argument as usize, Gid(address.gid));
                 self.qps.forget_datagram_paths();
                 Ok(0)
             }

@@ -67,6 +67,11 @@ pub trait Port {
     /// Frames to the multicast `group` are no longer wanted.
     fn leave(&mut self, _group: Gid) {}
 
+    /// Entry `index` of the GID table is `gid` from now on; unspecified: there is none.
+    ///
+    /// A real cable need not know; a fabric inside one host finds a NIC by its addresses.
+    fn set_gid(&mut self, _index: usize, _gid: Gid) {}
+
     /// Whether the link is up. While it is down nothing is sent or received.
     fn link_is_up(&self) -> bool {
         true

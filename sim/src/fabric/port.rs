@@ -512,6 +512,10 @@ impl Port for FabricPort {
     }
 
     #[inline]
+    fn set_gid(&mut self, index: usize, gid: Gid) {
+        self.registry.set_gid(self.place.number(), index, gid);
+    }
+
     fn link_is_up(&self) -> bool {
         !self.injected.is_port_down()
     }
@@ -608,6 +612,10 @@ mod tests {
             ..there
         };
         assert!(matches!(one.reserve(&wrong_host, 64), Reservation::NoRoute));
+        // A driver elsewhere (vfio-user) gives a function its addresses later.
+        other.set_gid(3, stranger);
+        assert!(send(&mut one, &wrong_host, b"to a new address"));
+        assert!(send(&mut one, &there, b"and to the old one"));
         let special = Route {
             qpn: Qpn::new(1),
             ..there

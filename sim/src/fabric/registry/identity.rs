@@ -120,6 +120,20 @@ impl Registry {
         words_to_gid(high, low)
     }
 
+    /// Changes one of a place's own addresses; there is room for [`MAX_GIDS`].
+    ///
+    /// Who looks meanwhile may see half of it, and not find the host for a moment.
+    pub fn set_gid(&self, place: u8, index: usize, gid: Gid) {
+        if index >= MAX_GIDS {
+            return;
+        }
+        let word = |offset| self.memory.word(place_offset(place) + offset);
+        let (high, low) = gid_to_words(gid);
+        word(field::GIDS + 16 * index).store(high, Ordering::Relaxed);
+        word(field::GIDS + 16 * index + 8).store(low, Ordering::Relaxed);
+        word(field::GID_COUNT).fetch_max(index as u64 + 1, Ordering::Release);
+    }
+
     /// Whether the host of a place owns an address.
     pub fn owns_gid(&self, place: u8, gid: Gid) -> bool {
         (0..self.gid_count(place)).any(|index| self.gid(place, index) == gid)
