@@ -4,9 +4,13 @@
 //! atomic words only, because the device changes it at any time. [`UserMapping`] is memory of the
 //! application, which the driver itself never touches.
 
-use crate::bus::{Bus, BusError, DmaAccess, DmaMapping, PAGE_SIZE};
+mod pages;
+
+use self::pages::Pages;
+use crate::bus::{Bus, BusError, DmaAccess, DmaFile, DmaMapping, PAGE_SIZE};
 use crate::error::Error;
 use crate::range::RangeAllocator;
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,6 +45,7 @@ impl DmaSpace {
         length: usize,
         access: DmaAccess,
         alignment: u64,
+        file: Option<DmaFile>,
     ) -> Result<u64, Error> {
         let length64 = length as u64;
         let iova = self
@@ -52,6 +57,7 @@ impl DmaSpace {
             address,
             length,
             access,
+            file,
         };
         match self.bus.map(&mapping) {
             Ok(()) => Ok(iova),
@@ -85,9 +91,12 @@ fn alignment_for(length: usize) -> u64 {
 /// Zeroed, page-aligned memory of the driver, mapped for DMA in both directions. Pages are taken
 /// from the system when they are first touched.
 pub struct DmaBuffer {
+    /// First byte of `pages`.
     address: NonNull<AtomicU64>,
     length: usize,
     iova: u64,
+    /// Never dropped while the device may write it.
+    pages: ManuallyDrop<Pages>,
     space: Arc<DmaSpace>,
 }
 
@@ -105,29 +114,30 @@ impl DmaBuffer {
     /// [`Error::NoResources`] without memory or IOVA space, [`Error::Bus`] when it cannot be
     /// mapped.
     pub fn new(space: &Arc<DmaSpace>, length: usize) -> Result<Self, Error> {
+        let no_memory = Error::NoResources { what: "memory" };
         let length = length
             .max(1)
             .checked_next_multiple_of(PAGE_SIZE)
-            .ok_or(Error::NoResources { what: "memory" })?;
-        let address = allocate_pages(length).ok_or(Error::NoResources { what: "memory" })?;
-        let mapped = space.map(
-            address.as_ptr() as usize,
+            .ok_or(no_memory)?;
+        let mut pages = Pages::new(space.bus.buffer_memory(), length).map_err(|error| {
+            tracing::warn!(length, %error, "no memory for a buffer");
+            no_memory
+        })?;
+        let iova = space.map(
+            pages.address().as_ptr() as usize,
             length,
             DmaAccess::ReadWrite,
             alignment_for(length),
-        );
-        match mapped {
-            Ok(iova) => Ok(Self {
-                address,
-                length,
-                iova,
-                space: Arc::clone(space),
-            }),
-            Err(error) => {
-                free_pages(address, length);
-                Err(error)
-            }
-        }
+            pages.file(),
+        )?;
+        pages.close_file();
+        Ok(Self {
+            address: pages.address(),
+            length,
+            iova,
+            pages: ManuallyDrop::new(pages),
+            space: Arc::clone(space),
+        })
     }
 
     /// IOVA of the first byte.
@@ -138,10 +148,10 @@ impl DmaBuffer {
     /// The buffer as words. The device may change any of them at any time.
     #[inline]
     pub fn words(&self) -> &[AtomicU64] {
-        // SAFETY: `address` is aligned to a page and valid for `length` bytes until the drop of
-        // `self`. The memory was zeroed, which is a valid AtomicU64. This process touches it
-        // through atomics only; what the device does to it is a store by another agent, seen
-        // word by word.
+        // SAFETY: the pages are aligned and valid for `length` bytes until the drop of `self`.
+        // The memory was zeroed, which is a valid AtomicU64. This process touches it through
+        // atomics only; what the device does to it is a store by another agent, seen word by
+        // word.
         unsafe { std::slice::from_raw_parts(self.address.as_ptr(), self.length / 8) }
     }
 
@@ -181,37 +191,9 @@ impl Drop for DmaBuffer {
     fn drop(&mut self) {
         // Memory that the device may still write is never given back to the system.
         if self.space.unmap(self.iova, self.length).is_ok() {
-            free_pages(self.address, self.length);
+            // SAFETY: dropped here only, and `self` is not used any more.
+            unsafe { ManuallyDrop::drop(&mut self.pages) };
         }
-    }
-}
-
-fn allocate_pages(length: usize) -> Option<NonNull<AtomicU64>> {
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // A child of fork must not get a copy-on-write share of memory that a device writes: the
-    // parent would go on with pages that the device does not know. With MADV_WIPEONFORK the child
-    // sees zeros, so that an inherited object finds an empty queue rather than no memory.
-    //
-    // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no existing
-    // memory, and the advice applies to the new mapping only.
-    unsafe {
-        let address = libc::mmap(std::ptr::null_mut(), length, protection, flags, -1, 0);
-        if address == libc::MAP_FAILED {
-            return None;
-        }
-        if libc::madvise(address, length, libc::MADV_WIPEONFORK) != 0 {
-            libc::madvise(address, length, libc::MADV_DONTFORK);
-        }
-        NonNull::new(address.cast())
-    }
-}
-
-fn free_pages(address: NonNull<AtomicU64>, length: usize) {
-    // SAFETY: `address` and `length` are one mapping of `allocate_pages`; its only owner gives it
-    // up here, and the device does not reach it any more.
-    unsafe {
-        libc::munmap(address.as_ptr().cast(), length);
     }
 }
 
@@ -248,7 +230,7 @@ impl UserMapping {
             .ok_or(invalid)?;
         let mapped_length = end - start;
         let alignment = alignment_for(mapped_length).max(page_size as u64);
-        let iova = space.map(start, mapped_length, access, alignment)?;
+        let iova = space.map(start, mapped_length, access, alignment, None)?;
         Ok(Self {
             iova,
             length: mapped_length,
@@ -271,34 +253,5 @@ impl Drop for UserMapping {
     fn drop(&mut self) {
         // A failure has been logged; the IOVA range stays reserved then.
         self.space.unmap(self.iova, self.length).ok();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Goal: fork leaves the pages to the parent. Method: the child says what it sees, the parent
-    /// looks again.
-    #[test]
-    fn a_child_of_fork_sees_zeros() {
-        let address = allocate_pages(PAGE_SIZE).expect("one page");
-        // SAFETY: the page is valid and zeroed, and freed below only.
-        let word = unsafe { address.as_ref() };
-        word.store(5, Ordering::Relaxed);
-        // SAFETY: the child calls only _exit, which is allowed in the child of a process with
-        // threads; the parent waits for that child.
-        let status = unsafe {
-            let child = libc::fork();
-            if child == 0 {
-                libc::_exit(word.load(Ordering::Relaxed) as i32);
-            }
-            let mut status = -1;
-            assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
-            status
-        };
-        assert_eq!(status, 0, "the child has seen the parent's page");
-        assert_eq!(word.load(Ordering::Relaxed), 5);
-        free_pages(address, PAGE_SIZE);
     }
 }

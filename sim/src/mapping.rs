@@ -21,6 +21,7 @@ pub fn rights_of(mapping: &DmaMapping) -> Result<Rights, BusError> {
         address,
         length,
         access,
+        file: _,
     } = *mapping;
     let page = PAGE_SIZE as u64;
     let is_aligned = iova % page == 0 && address % PAGE_SIZE == 0 && length % PAGE_SIZE == 0;

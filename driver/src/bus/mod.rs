@@ -1,12 +1,31 @@
 //! The bus: everything between the driver and the device, in a few methods.
 
+mod address;
+#[expect(unsafe_code, reason = "words of a mapped BAR")]
+pub(crate) mod doorbell_pages;
+#[expect(unsafe_code, reason = "system calls for eventfds, epoll and signals")]
+pub(crate) mod eventfds;
 #[expect(
     unsafe_code,
     reason = "a fake device's access to the memory that is mapped for it"
 )]
 pub mod fake;
+#[expect(unsafe_code, reason = "a handler of fork, and what it does to memory")]
+pub(crate) mod fork;
+#[expect(unsafe_code, reason = "system calls that make a file in memory")]
+pub(crate) mod memfd;
+mod open;
+pub mod pci;
+#[expect(unsafe_code, reason = "mmap of files")]
+pub(crate) mod shared_mapping;
+#[expect(unsafe_code, reason = "ioctls of VFIO, and words of mapped BARs")]
+pub mod vfio;
+
+pub use address::{AddressError, DeviceAddress};
+pub use open::{OpenError, open};
 
 use std::ops::Range;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 
 /// What the device may do with mapped memory.
@@ -31,6 +50,30 @@ pub struct DmaMapping {
     pub length: usize,
     /// What the device may do.
     pub access: DmaAccess,
+    /// The file that is mapped at `address`, if that is memory which another process could map:
+    /// [`BufferMemory::Shared`].
+    pub file: Option<DmaFile>,
+}
+
+/// Where in a file the memory of a mapping is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DmaFile {
+    /// Open until [`Bus::map`] has returned, no longer.
+    pub descriptor: RawFd,
+    /// Byte of the file that is the first of the mapping.
+    pub offset: u64,
+}
+
+/// What memory the driver takes for its own buffers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum BufferMemory {
+    /// Of this process alone; takes pages when they are touched.
+    #[default]
+    Private,
+    /// As a file in memory ([`DmaMapping::file`]), which another process can map.
+    Shared,
+    /// As `Private`; mapping it takes all pages, so large buffers should be few, large pages.
+    Pinned,
 }
 
 /// Granularity of DMA mappings, in bytes.
@@ -58,7 +101,21 @@ pub enum BusError {
     /// The memory does not exist in this process, or does not allow the access.
     #[error("the memory does not exist or does not allow the access")]
     BadAddress,
-    /// No more mappings or no more pinned memory (VFIO: `dma_entry_limit`, `RLIMIT_MEMLOCK`).
+    /// This process may not pin so much memory.
+    #[error(
+        "cannot pin {wanted} bytes for DMA on top of {pinned}: RLIMIT_MEMLOCK allows {limit}. \
+         Raise it: `ulimit -l unlimited` in the shell (root may), `NAME - memlock unlimited` in \
+         /etc/security/limits.conf, or LimitMEMLOCK=infinity in the systemd unit"
+    )]
+    MemoryLockLimit {
+        /// Bytes that are mapped.
+        pinned: u64,
+        /// Bytes more that were to be mapped.
+        wanted: u64,
+        /// The limit, in bytes.
+        limit: u64,
+    },
+    /// No more mappings or no more memory (VFIO: `dma_entry_limit`).
     #[error("no more memory can be mapped for DMA")]
     LimitReached,
     /// The device has no such interrupt vector.
@@ -80,7 +137,7 @@ impl BusError {
             Self::AlreadyMapped => libc::EEXIST,
             Self::NotMapped => libc::ENOENT,
             Self::BadAddress => libc::EFAULT,
-            Self::LimitReached => libc::ENOMEM,
+            Self::LimitReached | Self::MemoryLockLimit { .. } => libc::ENOMEM,
             Self::NoSuchVector => libc::EINVAL,
             Self::Disconnected => libc::EIO,
             Self::Os(errno) => errno,
@@ -149,6 +206,11 @@ pub trait Bus: Send + Sync {
     /// Writes the device's own memory (BAR4) from byte `offset` on. What lies beyond its end is
     /// dropped.
     fn write_device_memory(&self, offset: u64, source: &[u8]);
+
+    /// The memory that the driver should take for its own buffers, if it is to be fast.
+    fn buffer_memory(&self) -> BufferMemory {
+        BufferMemory::Private
+    }
 
     /// Makes memory of this process visible to the device.
     ///

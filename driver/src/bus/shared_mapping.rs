@@ -1,0 +1,77 @@
+//! Files mapped into this process and shared with whoever else maps them: a device, or its model.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::{self, NonNull};
+
+use super::fork::WipedOnFork;
+
+/// A mapping of a file, readable and writable, which children made by fork do not inherit.
+#[derive(Debug)]
+pub(crate) struct SharedMapping {
+    /// Forgotten before the memory goes.
+    wiped: Option<WipedOnFork>,
+    address: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: the mapping is only an address and a length that nobody else unmaps; whoever accesses
+// the memory says why that may happen on any thread.
+unsafe impl Send for SharedMapping {}
+// SAFETY: as above.
+unsafe impl Sync for SharedMapping {}
+
+impl SharedMapping {
+    /// Maps `length` bytes of `file` from byte `offset` on, both multiples of the page size.
+    ///
+    /// # Errors
+    ///
+    /// What mmap says.
+    pub(crate) fn new(file: BorrowedFd, offset: u64, length: usize) -> io::Result<Self> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let offset = libc::off_t::try_from(offset)
+            .map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory,
+        // and the advice applies to the new mapping only.
+        let address = unsafe {
+            let file = file.as_raw_fd();
+            let flags = libc::MAP_SHARED;
+            let address = libc::mmap(ptr::null_mut(), length, protection, flags, file, offset);
+            if address == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+            if libc::madvise(address, length, libc::MADV_DONTFORK) != 0 {
+                let error = io::Error::last_os_error();
+                libc::munmap(address, length);
+                return Err(error);
+            }
+            address
+        };
+        let address = NonNull::new(address.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        Ok(Self {
+            wiped: Some(WipedOnFork::new(address.as_ptr() as usize, length)),
+            address,
+            length,
+        })
+    }
+
+    /// First byte; the memory is valid as long as `self` lives.
+    pub(crate) fn address(&self) -> NonNull<u8> {
+        self.address
+    }
+
+    /// Bytes.
+    pub(crate) fn length(&self) -> usize {
+        self.length
+    }
+}
+
+impl Drop for SharedMapping {
+    fn drop(&mut self) {
+        self.wiped = None;
+        // SAFETY: address and length are one mapping of `new`, whose only owner gives it up here.
+        unsafe {
+            libc::munmap(self.address.as_ptr().cast(), self.length);
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Zeroed pages for buffers of the driver.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::AtomicU64;
+
+use super::HUGE_PAGE_SIZE;
+use crate::bus::shared_mapping::SharedMapping;
+use crate::bus::{BufferMemory, DmaFile, memfd};
+
+/// Memory of its own, of one of the kinds that a bus wants. Pages are taken from the system when
+/// they are first touched; a child made by fork sees zeros.
+#[derive(Debug)]
+pub(super) enum Pages {
+    Private(PrivateMapping),
+    Shared {
+        mapping: SharedMapping,
+        /// Open until the memory is mapped for the device.
+        file: Option<OwnedFd>,
+    },
+}
+
+impl Pages {
+    /// `length` bytes, a multiple of the page size and not zero.
+    pub(super) fn new(kind: BufferMemory, length: usize) -> io::Result<Self> {
+        match kind {
+            BufferMemory::Private => Ok(Self::Private(PrivateMapping::new(length)?)),
+            BufferMemory::Pinned => {
+                let mapping = PrivateMapping::new(length)?;
+                mapping.prefer_huge_pages();
+                Ok(Self::Private(mapping))
+            }
+            BufferMemory::Shared => {
+                let file = memfd::create(length)?;
+                Ok(Self::Shared {
+                    mapping: SharedMapping::new(file.as_fd(), 0, length)?,
+                    file: Some(file),
+                })
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn address(&self) -> NonNull<AtomicU64> {
+        match self {
+            Self::Private(mapping) => mapping.address,
+            Self::Shared { mapping, .. } => mapping.address().cast(),
+        }
+    }
+
+    /// The file behind the pages.
+    pub(super) fn file(&self) -> Option<DmaFile> {
+        match self {
+            Self::Shared {
+                file: Some(file), ..
+            } => Some(DmaFile {
+                descriptor: file.as_raw_fd(),
+                offset: 0,
+            }),
+            _ => None,
+        }
+    }
+
+    /// Closes the file: many buffers would need many descriptors, of which a process has few.
+    pub(super) fn close_file(&mut self) {
+        if let Self::Shared { file, .. } = self {
+            *file = None;
+        }
+    }
+}
+
+/// Anonymous memory.
+#[derive(Debug)]
+pub(super) struct PrivateMapping {
+    address: NonNull<AtomicU64>,
+    length: usize,
+}
+
+impl PrivateMapping {
+    /// A large one begins at a huge page.
+    fn new(length: usize) -> io::Result<Self> {
+        if length < HUGE_PAGE_SIZE as usize {
+            return Self::anywhere(length);
+        }
+        let too_long = || io::Error::from_raw_os_error(libc::ENOMEM);
+        let padded = length.checked_add(HUGE_PAGE_SIZE as usize);
+        let mapping = Self::anywhere(padded.ok_or_else(too_long)?)?;
+        Ok(mapping.trim(length))
+    }
+
+    fn anywhere(length: usize) -> io::Result<Self> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // A child of fork must not get a copy-on-write share of memory that a device writes: the
+        // parent would go on with pages that the device does not know. With MADV_WIPEONFORK the
+        // child sees zeros, so that an inherited object finds an empty queue rather than no memory.
+        //
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no existing
+        // memory, and the advice applies to the new mapping only.
+        let address = unsafe {
+            let address = libc::mmap(ptr::null_mut(), length, protection, flags, -1, 0);
+            if address == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+            if libc::madvise(address, length, libc::MADV_WIPEONFORK) != 0 {
+                libc::madvise(address, length, libc::MADV_DONTFORK);
+            }
+            address
+        };
+        let address = NonNull::new(address.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        Ok(Self { address, length })
+    }
+
+    /// Gives back what lies before the first huge page and behind `length` bytes from there.
+    fn trim(self, length: usize) -> Self {
+        let start = self.address.as_ptr() as usize;
+        let first = start.next_multiple_of(HUGE_PAGE_SIZE as usize);
+        let (before, end) = (first - start, start + self.length);
+        let behind = end - (first + length);
+        let pages = self.address.as_ptr().cast::<u8>();
+        // SAFETY: both ranges lie in the mapping, which is one huge page longer than `length`, and
+        // are not used: nobody has seen the mapping yet.
+        let address = unsafe {
+            if before > 0 {
+                libc::munmap(pages.cast(), before);
+            }
+            if behind > 0 {
+                libc::munmap(pages.add(before + length).cast(), behind);
+            }
+            NonNull::new_unchecked(pages.add(before).cast())
+        };
+        std::mem::forget(self);
+        Self { address, length }
+    }
+
+    fn prefer_huge_pages(&self) {
+        if self.length >= HUGE_PAGE_SIZE as usize {
+            // SAFETY: advice on a mapping of our own. That it is refused, when the kernel has no
+            // transparent huge pages, costs only time.
+            unsafe {
+                let address = self.address.as_ptr().cast();
+                libc::madvise(address, self.length, libc::MADV_HUGEPAGE);
+            }
+        }
+    }
+}
+
+impl Drop for PrivateMapping {
+    fn drop(&mut self) {
+        // SAFETY: address and length are one mapping, whose only owner gives it up here.
+        unsafe {
+            libc::munmap(self.address.as_ptr().cast(), self.length);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bus::PAGE_SIZE;
+    use std::sync::atomic::Ordering;
+
+    const KINDS: [BufferMemory; 3] = [
+        BufferMemory::Private,
+        BufferMemory::Shared,
+        BufferMemory::Pinned,
+    ];
+
+    /// Goal: fork leaves the pages to the parent. Method: the child says what it sees and writes
+    /// something else, the parent looks again.
+    #[test]
+    fn a_child_of_fork_sees_zeros() {
+        for kind in KINDS {
+            let pages = Pages::new(kind, PAGE_SIZE).expect("one page");
+            // SAFETY: the page is valid and zeroed, and freed below only.
+            let word = unsafe { pages.address().as_ref() };
+            word.store(5, Ordering::Relaxed);
+            // SAFETY: the child calls only what is allowed in the child of a process with threads;
+            // the parent waits for that child.
+            let status = unsafe {
+                let child = libc::fork();
+                if child == 0 {
+                    let seen = word.swap(7, Ordering::Relaxed);
+                    libc::_exit(seen as i32);
+                }
+                let mut status = -1;
+                assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+                status
+            };
+            assert_eq!(status, 0, "{kind:?}: the child has seen the parent's page");
+            assert_eq!(word.load(Ordering::Relaxed), 5, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn large_buffers_begin_at_a_huge_page() {
+        let huge = HUGE_PAGE_SIZE as usize;
+        for kind in [BufferMemory::Private, BufferMemory::Pinned] {
+            for length in [huge, huge + PAGE_SIZE, 3 * huge] {
+                let pages = Pages::new(kind, length).expect("memory");
+                assert_eq!(pages.address().as_ptr() as usize % huge, 0);
+                for offset in [0, length / 8 - 1] {
+                    // SAFETY: the word is inside of the mapping.
+                    let word = unsafe { pages.address().add(offset).as_ref() };
+                    assert_eq!(word.swap(1, Ordering::Relaxed), 0);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn shared_pages_are_those_of_the_file() {
+        let mut pages = Pages::new(BufferMemory::Shared, 2 * PAGE_SIZE).expect("memory");
+        let Pages::Shared {
+            file: Some(file), ..
+        } = &pages
+        else {
+            panic!("no file");
+        };
+        let other = SharedMapping::new(file.as_fd(), 0, 2 * PAGE_SIZE).expect("a mapping");
+        assert_eq!(pages.file().map(|file| file.offset), Some(0));
+        pages.close_file();
+        assert_eq!(pages.file(), None);
+        // SAFETY: both words are inside of their mappings.
+        let (one, two) = unsafe {
+            let words = PAGE_SIZE / 8;
+            let two = other.address().cast::<AtomicU64>().add(words);
+            (pages.address().add(words).as_ref(), two.as_ref())
+        };
+        one.store(9, Ordering::Relaxed);
+        assert_eq!(two.load(Ordering::Relaxed), 9);
+    }
+}
