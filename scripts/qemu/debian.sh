@@ -1,0 +1,88 @@
+# shellcheck shell=bash disable=SC2154 # variables of the files before
+# Unpacks Debian packages of trixie and trixie-backports into a folder of their own, without installing
+# them and without root. Sourced after lib.sh.
+#
+# apt gets a state of its own with an empty list of installed packages, so that it resolves and checks
+# (signatures included) what a tree needs, whatever release this machine runs.
+
+debian_suite=trixie
+debian_update_limit_s=120
+debian_download_limit_s=600
+debian_unpack_limit_s=120
+
+# The mirror that this machine uses; FERROCE_DEBIAN_MIRROR if that one has no trixie-backports.
+debian_mirror() {
+    local mirror=${FERROCE_DEBIAN_MIRROR:-}
+    [ -n "$mirror" ] ||
+        mirror=$(sed -n 's/^URIs: *\([^ ]*\).*/\1/p' /etc/apt/sources.list.d/debian.sources 2>/dev/null | head -n 1)
+    echo "${mirror:-http://deb.debian.org/debian}"
+}
+
+debian_keyring() {
+    local keyring
+    for keyring in /usr/share/keyrings/debian-archive-keyring.{gpg,pgp}; do
+        [ ! -e "$keyring" ] || break
+    done
+    echo "$keyring"
+}
+
+# apt-get or apt-cache with the state of $cache/apt.
+debian_apt() { # LIMIT_S apt-get|apt-cache ARGUMENT...
+    local limit_s=$1 program=$2 state=$cache/apt
+    shift 2
+    timeout "$limit_s" "$program" -q -o Dir::State="$state" -o Dir::State::status="$state/status" \
+        -o Dir::Cache="$state/cache" -o Dir::Etc::SourceList="$state/sources.list" \
+        -o Dir::Etc::SourceParts=/dev/null -o Dir::Etc::Preferences=/dev/null \
+        -o Dir::Etc::PreferencesParts=/dev/null -o APT::Architecture=amd64 -o APT::Architectures=amd64 \
+        -o APT::Sandbox::User= -o APT::Install-Recommends=false -o Acquire::Languages=none \
+        -o Acquire::Retries=2 -o Acquire::http::Timeout=20 "$@"
+}
+
+debian_errors() { # LOG
+    grep -E '^(E|Err|W):?' "$1" | head -n 4
+}
+
+# Reads the package lists, once in the life of a script.
+debian_update() {
+    local state=$cache/apt mirror keyring
+    [ -z "${debian_updated:-}" ] || return 0
+    mirror=$(debian_mirror)
+    keyring=$(debian_keyring)
+    mkdir -p "$state/lists/partial" "$state/cache/archives/partial"
+    : >"$state/status"
+    printf 'deb [signed-by=%s] %s %s main\n' "$keyring" "$mirror" "$debian_suite" \
+        "$keyring" "$mirror" "$debian_suite-backports" >"$state/sources.list"
+    if ! debian_apt "$debian_update_limit_s" apt-get update --error-on=any >"$state/update.log" 2>&1; then
+        debian_errors "$state/update.log" >&2
+        fail "cannot read the package lists of $mirror ($debian_suite and $debian_suite-backports):" \
+            "no network, another mirror needed (FERROCE_DEBIAN_MIRROR=URL), or debian-archive-keyring too old"
+    fi
+    debian_updated=yes
+}
+
+# The packages of the list and what they depend on, unpacked into the folder TREE.
+debian_tree() { # TREE PACKAGE...
+    local tree=$1 archives=$cache/apt/cache/archives package
+    shift
+    debian_update
+    rm -rf "$tree" "$tree.part" "$archives"
+    mkdir -p "$tree.part" "$archives/partial"
+    debian_apt "$debian_download_limit_s" apt-get -y --download-only install "$@" >"$tree.log" 2>&1 || {
+        debian_errors "$tree.log" >&2
+        fail "cannot fetch $*"
+    }
+    for package in "$archives"/*.deb; do
+        timeout "$debian_unpack_limit_s" dpkg-deb -x "$package" "$tree.part"
+    done
+    rm -rf "$archives" "$tree.part"/usr/share/{doc,man,locale,info,lintian}
+    mv "$tree.part" "$tree"
+}
+
+# One package alone, without what it depends on, into the folder of today.
+debian_download() { # PACKAGE
+    debian_update
+    debian_apt "$debian_download_limit_s" apt-get download "$1" >"$cache/apt/download.log" 2>&1 || {
+        debian_errors "$cache/apt/download.log" >&2
+        fail "cannot fetch $1"
+    }
+}

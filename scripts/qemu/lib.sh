@@ -1,0 +1,41 @@
+# shellcheck shell=bash
+# What all scripts of this folder share: where things are, how they speak, how they end. Sourced.
+
+project=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+# Everything that is fetched or built for a virtual machine; `rm -rf` of it is always safe.
+cache=${FERROCE_QEMU_CACHE:-$project/target/qemu}
+
+say() {
+    printf 'ferroce: %s\n' "$*"
+}
+
+fail() {
+    printf 'ferroce: %s\n' "$*" >&2
+    exit 1
+}
+
+# Is WHAT built from these VALUES already? Otherwise it has to be built, and stamped after that.
+stamped() { # WHAT VALUE...
+    local what=$1
+    shift
+    [ -e "$cache/$what.stamp" ] && [ "$(cat "$cache/$what.stamp")" = "$*" ]
+}
+
+stamp() { # WHAT VALUE...
+    local what=$1
+    shift
+    printf '%s\n' "$*" >"$cache/$what.stamp"
+}
+
+# Ends a process that this script started, by its id, and waits for it; harmless when it is gone.
+end_process() { # PID
+    local pid=$1 tries=0
+    [ -n "$pid" ] || return 0
+    kill "$pid" 2>/dev/null || true
+    while kill -0 "$pid" 2>/dev/null && [ "$tries" -lt 30 ]; do
+        tries=$((tries + 1))
+        sleep 0.1
+    done
+    kill -KILL "$pid" 2>/dev/null || true
+    wait "$pid" 2>/dev/null || true
+}
