@@ -1,40 +1,37 @@
 //! The client: a device that somebody else offers.
 
-use std::ops::Range;
+mod dma;
+mod irqs;
+mod memory;
+
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::capabilities::Capabilities;
+use zerocopy::IntoBytes;
+
+use crate::capabilities::{self, Capabilities};
 use crate::device::DeviceInfo;
-use crate::dma::DmaRange;
-use crate::error::{ConnectError, Errno, RequestError};
+use crate::error::{ConnectError, RequestError};
 use crate::irq::IrqInfo;
 use crate::limit;
-use crate::region::RegionInfo;
+use crate::message::{
+    Command, DeviceInfoFields, IrqInfoFields, RegionAccess, RegionInfoFields, split,
+};
+use crate::queue::Queue;
+use crate::region::{self, RegionInfo};
+use crate::requester::{Reply, Requester, receive_all};
+use crate::session::{DEVICE_FLAG_PCI, DEVICE_FLAG_RESET};
+use crate::socket::Socket;
 
-/// Memory of the client that the server reaches by DMA messages.
-///
-/// Called on a thread of the client's own. Errnos are the reply: `ENODEV` for what is not mapped.
-pub trait ClientMemory: Send + Sync {
-    /// Reads memory for the device.
-    fn read(&self, iova: u64, data: &mut [u8]) -> Result<(), Errno>;
-    /// Writes memory for the device.
-    fn write(&self, iova: u64, data: &[u8]) -> Result<(), Errno>;
-}
+pub use dma::ClientBacking;
+pub use memory::ClientMemory;
 
-/// How the server reaches memory that the client maps.
-#[derive(Debug, Clone, Copy)]
-pub enum ClientBacking<'a> {
-    /// By mapping the file from this offset on.
-    Mmap(BorrowedFd<'a>, u64),
-    /// By `pread` and `pwrite` of the file from this offset on; made for `/proc/self/mem`.
-    FileIo(BorrowedFd<'a>, u64),
-    /// By DMA messages, which [`ClientMemory`] answers.
-    Messages,
-}
+/// What is wrong with a reply that lacks fields.
+const SHORT: RequestError = RequestError::Malformed("it is too short");
 
 /// How a client behaves.
 #[derive(Debug, Clone, Copy)]
@@ -53,8 +50,19 @@ impl Default for ClientOptions {
 
 /// A connection to a server. Any thread may use it; requests of several threads are outstanding
 /// at the same time, and are executed in the order in which they were sent.
+///
+/// It ends on drop. The child of a `fork` shares the socket, but has none of the threads: it must
+/// neither use nor drop the client.
 #[derive(Debug)]
-pub struct Client {}
+pub struct Client {
+    socket: Arc<Socket>,
+    requester: Arc<Requester>,
+    commands: Arc<Queue>,
+    threads: Vec<JoinHandle<()>>,
+    options: ClientOptions,
+    server: Capabilities,
+    info: DeviceInfo,
+}
 
 impl Client {
     /// Connects to the server at `path` and agrees on a version.
@@ -68,115 +76,219 @@ impl Client {
         memory: Arc<dyn ClientMemory>,
         options: ClientOptions,
     ) -> Result<Self, ConnectError> {
-        let _ = (stream, memory, options);
-        Err(ConnectError::Version(RequestError::Disconnected))
+        let socket = Arc::new(Socket::new(stream, limit::MESSAGE_FDS_MAX)?);
+        let mut client = Self {
+            requester: Arc::new(Requester::new(Arc::clone(&socket))),
+            commands: Arc::default(),
+            threads: Vec::new(),
+            options,
+            server: Capabilities::UNSTATED,
+            info: DeviceInfo {
+                regions: 0,
+                irqs: 0,
+                resettable: false,
+                pci: false,
+            },
+            socket,
+        };
+        client.start_threads(memory)?;
+        client.server = client.agree().map_err(ConnectError::Version)?;
+        client.info = client.ask_info().map_err(ConnectError::DeviceInfo)?;
+        Ok(client)
+    }
+
+    fn start_threads(&mut self, memory: Arc<dyn ClientMemory>) -> Result<(), ConnectError> {
+        let (socket, commands) = (Arc::clone(&self.socket), Arc::clone(&self.commands));
+        let answer = thread::Builder::new()
+            .name("vfio-user-dma".to_owned())
+            .spawn(move || memory::answer_all(&*memory, &socket, &commands))?;
+        self.threads.push(answer);
+        let (socket, commands) = (Arc::clone(&self.socket), Arc::clone(&self.commands));
+        let requester = Arc::clone(&self.requester);
+        let receive = thread::Builder::new()
+            .name("vfio-user-recv".to_owned())
+            .spawn(move || receive_all(&socket, &requester, &commands))?;
+        self.threads.push(receive);
+        Ok(())
+    }
+
+    /// Exchanges `VERSION` messages.
+    fn agree(&self) -> Result<Capabilities, RequestError> {
+        let body = capabilities::encode(capabilities::MINOR, &Capabilities::SUPPORTED);
+        let reply = self.request(Command::VERSION, [&body, &[]], &[])?;
+        let (version, server) = capabilities::decode(&reply.body)
+            .map_err(|_| RequestError::Malformed("its capabilities cannot be read"))?;
+        if version.major.get() != capabilities::MAJOR || version.minor.get() > capabilities::MINOR {
+            return Err(RequestError::Malformed("it is of an unknown version"));
+        }
+        Ok(server)
+    }
+
+    fn ask_info(&self) -> Result<DeviceInfo, RequestError> {
+        let request = DeviceInfoFields {
+            argsz: (size_of::<DeviceInfoFields>() as u32).into(),
+            ..DeviceInfoFields::default()
+        };
+        let parts = [request.as_bytes(), &[]];
+        let reply = self.request(Command::DEVICE_GET_INFO, parts, &[])?;
+        let (fields, _) = split::<DeviceInfoFields>(&reply.body).map_err(|_| SHORT)?;
+        let flags = fields.flags.get();
+        Ok(DeviceInfo {
+            regions: fields.regions.get(),
+            irqs: fields.irqs.get(),
+            resettable: flags & DEVICE_FLAG_RESET != 0,
+            pci: flags & DEVICE_FLAG_PCI != 0,
+        })
+    }
+
+    fn request(
+        &self,
+        command: Command,
+        parts: [&[u8]; 2],
+        fds: &[BorrowedFd],
+    ) -> Result<Reply, RequestError> {
+        self.requester
+            .request(command, parts, fds, self.options.timeout)
     }
 
     /// What the device is.
     pub fn device_info(&self) -> DeviceInfo {
-        DeviceInfo {
-            regions: 0,
-            irqs: 0,
-            resettable: false,
-            pci: false,
-        }
+        self.info
     }
 
     /// What the server has said that it takes.
     pub fn server_capabilities(&self) -> Capabilities {
-        Capabilities::UNSTATED
+        self.server
     }
 
     /// Describes a region, with the memory behind it.
     pub fn region_info(&self, region: u32) -> Result<RegionInfo, RequestError> {
-        let _ = region;
-        Err(RequestError::Disconnected)
+        // The first answer says how long the whole one is.
+        let first = self.ask_region(region, region::FIXED_SIZE)?;
+        let (fields, _) = split::<RegionInfoFields>(&first.body).map_err(|_| SHORT)?;
+        let needed = fields.argsz.get();
+        let mut reply = if needed > region::FIXED_SIZE {
+            self.ask_region(region, needed.min(limit::REGION_INFO_SIZE_MAX))?
+        } else {
+            first
+        };
+        let file = reply.fds.pop();
+        RegionInfo::decode(region, &reply.body, file).map_err(RequestError::Malformed)
+    }
+
+    fn ask_region(&self, region: u32, argsz: u32) -> Result<Reply, RequestError> {
+        let request = RegionInfoFields {
+            argsz: argsz.into(),
+            index: region.into(),
+            ..RegionInfoFields::default()
+        };
+        let parts = [request.as_bytes(), &[]];
+        self.request(Command::DEVICE_GET_REGION_INFO, parts, &[])
     }
 
     /// Describes interrupts.
     pub fn irq_info(&self, index: u32) -> Result<IrqInfo, RequestError> {
-        let _ = index;
-        Err(RequestError::Disconnected)
+        let request = IrqInfoFields {
+            argsz: (size_of::<IrqInfoFields>() as u32).into(),
+            index: index.into(),
+            ..IrqInfoFields::default()
+        };
+        let parts = [request.as_bytes(), &[]];
+        let reply = self.request(Command::DEVICE_GET_IRQ_INFO, parts, &[])?;
+        let (fields, _) = split::<IrqInfoFields>(&reply.body).map_err(|_| SHORT)?;
+        if fields.index.get() != index {
+            return Err(RequestError::Malformed("it describes other interrupts"));
+        }
+        Ok(IrqInfo {
+            flags: fields.flags.get(),
+            count: fields.count.get(),
+        })
     }
 
-    /// Reads from a region.
+    /// Most bytes of data in one message to the server.
+    fn data_size_max(&self) -> usize {
+        self.server
+            .max_data_xfer_size
+            .min(limit::DATA_TRANSFER_SIZE_MAX)
+    }
+
+    /// Reads from a region. More than the server allows at a time becomes several reads.
     pub fn read(&self, region: u32, offset: u64, data: &mut [u8]) -> Result<(), RequestError> {
-        let _ = (region, offset, data);
-        Err(RequestError::Disconnected)
+        let mut offset = offset;
+        for chunk in data.chunks_mut(self.data_size_max()) {
+            let access = access(region, offset, chunk.len());
+            let reply = self.request(Command::REGION_READ, [access.as_bytes(), &[]], &[])?;
+            match split::<RegionAccess>(&reply.body) {
+                Ok((answered, bytes))
+                    if answered.as_bytes() == access.as_bytes() && bytes.len() == chunk.len() =>
+                {
+                    chunk.copy_from_slice(bytes);
+                }
+                _ => return Err(RequestError::Malformed("it is not the data asked for")),
+            }
+            offset = offset.wrapping_add(chunk.len() as u64);
+        }
+        Ok(())
     }
 
-    /// Writes to a region; returns when the device has it.
+    /// Writes to a region; returns when the device has it. More than the server allows at a time
+    /// becomes several writes.
     pub fn write(&self, region: u32, offset: u64, data: &[u8]) -> Result<(), RequestError> {
-        let _ = (region, offset, data);
-        Err(RequestError::Disconnected)
+        let mut offset = offset;
+        for chunk in data.chunks(self.data_size_max()) {
+            let access = access(region, offset, chunk.len());
+            let reply = self.request(Command::REGION_WRITE, [access.as_bytes(), chunk], &[])?;
+            if reply.body != access.as_bytes() {
+                return Err(RequestError::Malformed("it is not for the data written"));
+            }
+            offset = offset.wrapping_add(chunk.len() as u64);
+        }
+        Ok(())
     }
 
     /// Writes to a region; returns when it has been sent. No errno of the device comes back. It
     /// reaches the device before every later request.
     pub fn write_posted(&self, region: u32, offset: u64, data: &[u8]) -> Result<(), RequestError> {
-        let _ = (region, offset, data);
-        Err(RequestError::Disconnected)
-    }
-
-    /// Lets the device reach memory.
-    pub fn dma_map(&self, range: DmaRange, backing: ClientBacking) -> Result<(), RequestError> {
-        let _ = (range, backing);
-        Err(RequestError::Disconnected)
-    }
-
-    /// Takes memory back; when this returns, the device reaches it no more.
-    pub fn dma_unmap(&self, iova: u64, length: u64) -> Result<(), RequestError> {
-        let _ = (iova, length);
-        Err(RequestError::Disconnected)
-    }
-
-    /// Takes all memory back.
-    pub fn dma_unmap_all(&self) -> Result<(), RequestError> {
-        Err(RequestError::Disconnected)
-    }
-
-    /// Connects eventfds to vectors from `start` on; `None` takes a vector's eventfd away.
-    pub fn connect_irqs(
-        &self,
-        index: u32,
-        start: u32,
-        events: &[Option<BorrowedFd>],
-    ) -> Result<(), RequestError> {
-        let _ = (index, start, events);
-        Err(RequestError::Disconnected)
-    }
-
-    /// Takes all eventfds of a kind away.
-    pub fn disable_irqs(&self, index: u32) -> Result<(), RequestError> {
-        let _ = index;
-        Err(RequestError::Disconnected)
-    }
-
-    /// Has the device send vectors (a loopback test).
-    pub fn trigger_irqs(&self, index: u32, vectors: Range<u32>) -> Result<(), RequestError> {
-        let _ = (index, vectors);
-        Err(RequestError::Disconnected)
-    }
-
-    /// Masks vectors.
-    pub fn mask_irqs(&self, index: u32, vectors: Range<u32>) -> Result<(), RequestError> {
-        let _ = (index, vectors);
-        Err(RequestError::Disconnected)
-    }
-
-    /// Unmasks vectors.
-    pub fn unmask_irqs(&self, index: u32, vectors: Range<u32>) -> Result<(), RequestError> {
-        let _ = (index, vectors);
-        Err(RequestError::Disconnected)
+        let mut offset = offset;
+        for chunk in data.chunks(self.data_size_max()) {
+            let access = access(region, offset, chunk.len());
+            self.requester
+                .post(Command::REGION_WRITE, [access.as_bytes(), chunk])?;
+            offset = offset.wrapping_add(chunk.len() as u64);
+        }
+        Ok(())
     }
 
     /// Resets the device.
     pub fn reset(&self) -> Result<(), RequestError> {
-        Err(RequestError::Disconnected)
+        self.request(Command::DEVICE_RESET, [&[], &[]], &[])?;
+        Ok(())
     }
 
     /// Whether the server is still there, as far as known.
     pub fn is_connected(&self) -> bool {
-        false
+        self.requester.is_connected()
+    }
+}
+
+/// The fields of an access to a region.
+fn access(region: u32, offset: u64, length: usize) -> RegionAccess {
+    RegionAccess {
+        offset: offset.into(),
+        region: region.into(),
+        // At most `limit::DATA_TRANSFER_SIZE_MAX`.
+        count: (length as u32).into(),
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.socket.shut_down();
+        for thread in self.threads.drain(..) {
+            // A thread that has panicked has said so already. The last owner may be `memory`.
+            if thread.thread().id() != thread::current().id() {
+                let _ = thread.join();
+            }
+        }
     }
 }

@@ -22,11 +22,12 @@ pub struct DeviceInfo {
 
 /// A device that a [`crate::Server`] offers.
 ///
-/// All calls come from one thread, in the order in which the client sent what causes them. What
+/// What the first three methods say does not change; they are called when a client comes. All calls
+/// come from one thread, in the order in which the client sent what causes them. What
 /// takes long holds up the client, but not the DMA messages of other threads. A method that returns
 /// an errno has changed nothing.
 pub trait Device {
-    /// What the device is. Does not change.
+    /// What the device is.
     fn info(&self) -> DeviceInfo;
 
     /// The region `index`, smaller than [`DeviceInfo::regions`]. `None`: there is no such region,
@@ -43,13 +44,15 @@ pub trait Device {
     /// Writes to a region. `data` is not empty and inside of the region.
     fn write(&self, region: u32, offset: u64, data: &[u8]) -> Result<(), Errno>;
 
-    /// From now on the device may reach memory of the client. The range is not empty and does not
-    /// wrap around. A range that overlaps an older one is refused with `EEXIST`.
+    /// From now on the device may reach memory of the client. The range consists of whole pages, is
+    /// not empty and does not wrap around. More mappings than the server has stated (`max_dma_maps`)
+    /// are refused with `ENOSPC`. A range that overlaps an older one is refused with `EEXIST`.
     fn map(&self, map: DmaMap) -> Result<(), Errno>;
 
-    /// From now on, and before this returns, the device reaches none of the memory in the range,
-    /// which may cover several mappings. `ENOENT`: nothing is mapped in it. `EINVAL`: it would cut
-    /// a mapping in two.
+    /// When this returns, the device reaches none of the memory in the range any more. The range is
+    /// not empty, may cover several mappings, and may cover none: a QEMU guest with an IOMMU unmaps
+    /// what it has not mapped, and VFIO in the kernel takes that for success. `EINVAL`: it would
+    /// cut a mapping in two.
     fn unmap(&self, iova: u64, length: u64) -> Result<(), Errno>;
 
     /// Unmaps everything.
@@ -62,7 +65,7 @@ pub trait Device {
     /// Resets the device.
     fn reset(&self) -> Result<(), Errno>;
 
-    /// A client has connected and agreed on a version; the first call. `dma` reaches its memory by
+    /// A client has connected and agreed on a version; before all of the above. `dma` reaches its memory by
     /// messages and fails with `ENOTCONN` after it has gone.
     ///
     /// A thread that waits for `dma` must not hold a lock that a register access needs: a QEMU

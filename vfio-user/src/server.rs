@@ -1,18 +1,29 @@
 //! The server: one device for one client after the other.
 
+use std::fs;
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+
+use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::capabilities::Capabilities;
 use crate::device::Device;
 use crate::limit;
+use crate::queue::Queue;
+use crate::requester::{Requester, receive_all};
+use crate::session::Session;
+use crate::socket::Socket;
 use crate::stop::Stop;
 
 /// What a server offers.
 #[derive(Debug, Clone, Copy)]
 pub struct ServerOptions {
-    /// Stated in its `VERSION` reply, and held.
+    /// Stated in its `VERSION` reply, and held; at most [`Capabilities::SUPPORTED`].
+    /// `max_dma_maps` is for the device to hold.
     pub capabilities: Capabilities,
 }
 
@@ -22,7 +33,6 @@ impl Default for ServerOptions {
             capabilities: Capabilities {
                 max_msg_fds: 8,
                 max_data_xfer_size: limit::DATA_TRANSFER_SIZE_MAX,
-                write_multiple: true,
                 ..Capabilities::UNSTATED
             },
         }
@@ -46,8 +56,17 @@ impl Server {
 
     /// [`Server::bind`] with other options.
     pub fn bind_with(path: &Path, options: ServerOptions) -> io::Result<Self> {
+        let listener = match UnixListener::bind(path) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_stale(path) => {
+                fs::remove_file(path)?;
+                UnixListener::bind(path)?
+            }
+            result => result?,
+        };
+        // A client may go between `poll` and `accept`.
+        listener.set_nonblocking(true)?;
         Ok(Self {
-            listener: UnixListener::bind(path)?,
+            listener,
             path: path.to_path_buf(),
             options,
         })
@@ -56,9 +75,56 @@ impl Server {
     /// Serves `device` to one client after the other until `stop`. A second client waits until the
     /// first has gone.
     pub fn serve(&self, device: &dyn Device, stop: &Stop) -> io::Result<()> {
-        let _ = (&self.listener, &self.path, self.options, device, stop);
-        Err(io::ErrorKind::Unsupported.into())
+        while let Some(stream) = self.accept(stop)? {
+            // What fails here is the connection; the next client may have more luck.
+            if let Err(error) = serve_connection(stream, device, self.options, stop) {
+                tracing::warn!(%error, "a vfio-user client could not be served");
+            }
+        }
+        Ok(())
     }
+
+    /// The next client. `None`: stopped.
+    fn accept(&self, stop: &Stop) -> io::Result<Option<UnixStream>> {
+        loop {
+            let stopped = stop.event();
+            let mut events = [
+                PollFd::new(&self.listener, PollFlags::IN),
+                PollFd::new(&stopped, PollFlags::IN),
+            ];
+            rustix::io::retry_on_intr(|| poll(&mut events, None))?;
+            if !events[1].revents().is_empty() {
+                return Ok(None);
+            }
+            match self.listener.accept() {
+                Ok((stream, _)) => return Ok(Some(stream)),
+                Err(error) if is_of_one_client(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Somebody else may have removed it.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// A socket that nobody listens on.
+fn is_stale(path: &Path) -> bool {
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    is_socket && UnixStream::connect(path).is_err_and(refused)
+}
+
+/// An `accept` that failed because of the client, which has gone again.
+fn is_of_one_client(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted
+    )
 }
 
 /// Serves `device` on a connection that exists already, until the client goes or `stop`.
@@ -68,6 +134,29 @@ pub fn serve_connection(
     options: ServerOptions,
     stop: &Stop,
 ) -> io::Result<()> {
-    let _ = (stream, device, options, stop);
-    Err(io::ErrorKind::Unsupported.into())
+    let capabilities = options.capabilities.supported();
+    let socket = Arc::new(Socket::new(stream, capabilities.max_msg_fds)?);
+    stop.watch(&socket);
+    let requester = Arc::new(Requester::new(Arc::clone(&socket)));
+    let commands = Queue::default();
+    thread::scope(|scope| {
+        let receive = || receive_all(&socket, &requester, &commands);
+        thread::Builder::new()
+            .name("vfio-user-recv".to_owned())
+            .spawn_scoped(scope, receive)?;
+        // Also when the device panics, or `scope` would wait for the other thread for ever.
+        let _end = End(&socket, &commands);
+        Session::new(device, &socket, &requester, capabilities).run(&commands);
+        Ok(())
+    })
+}
+
+/// Ends a connection on drop.
+struct End<'a>(&'a Socket, &'a Queue);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.shut_down();
+        self.1.close();
+    }
 }

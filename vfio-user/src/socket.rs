@@ -1,0 +1,221 @@
+//! The socket: one message with its file descriptors after the other.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::net::Shutdown;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use parking_lot::Mutex;
+use rustix::io::retry_on_intr;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::error::{Errno, errno_to_wire};
+use crate::limit;
+use crate::message::{FLAG_ERROR, HEADER_SIZE, Header, Message, TYPE_REPLY};
+
+/// Space for the file descriptors of one `sendmsg` or `recvmsg`.
+const CONTROL_SIZE: usize = rustix::cmsg_space!(ScmRights(limit::MESSAGE_FDS_MAX));
+
+/// Why there are no more messages.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Ended {
+    #[error("the peer has closed the connection")]
+    Closed,
+    #[error("the peer has closed the connection inside of a message")]
+    Truncated,
+    #[error("the peer announces a message of {0} bytes; 16 to {max} are possible",
+            max = limit::MESSAGE_SIZE_MAX)]
+    Size(u32),
+    #[error("the socket failed: {0}")]
+    Socket(#[from] Errno),
+}
+
+/// A connection. One thread receives; any thread sends.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    stream: UnixStream,
+    /// Held while a message is sent, so that it stays in one piece.
+    sending: Mutex<()>,
+    /// Most file descriptors of one message, as this side has stated.
+    fds_max: usize,
+}
+
+impl Socket {
+    /// Takes over a connection. Messages may bring `fds_max` file descriptors.
+    pub(crate) fn new(stream: UnixStream, fds_max: usize) -> io::Result<Self> {
+        stream.set_nonblocking(false)?;
+        stream.set_write_timeout(Some(limit::SEND_TIMEOUT))?;
+        Ok(Self {
+            stream,
+            sending: Mutex::new(()),
+            fds_max: fds_max.min(limit::MESSAGE_FDS_MAX),
+        })
+    }
+
+    /// The next message. Waits until there is one, or [`Socket::shut_down`].
+    pub(crate) fn receive(&self) -> Result<Message, Ended> {
+        let mut header = [0; HEADER_SIZE];
+        let mut fds = Vec::new();
+        let mut lost_fds = None;
+        let mut filled = 0;
+        while filled < HEADER_SIZE {
+            let part = &mut header[filled..];
+            match self.receive_with_fds(part, &mut fds, &mut lost_fds)? {
+                0 if filled == 0 => return Err(Ended::Closed),
+                0 => return Err(Ended::Truncated),
+                count => filled += count,
+            }
+        }
+        let header = Header::read_from_bytes(&header).map_err(|_| Ended::Truncated)?;
+        let size = header.size.get();
+        let body_size = match usize::try_from(size) {
+            Ok(size) if (HEADER_SIZE..=limit::MESSAGE_SIZE_MAX).contains(&size) => {
+                size - HEADER_SIZE
+            }
+            _ => return Err(Ended::Size(size)),
+        };
+        Ok(Message {
+            header,
+            body: self.receive_body(body_size)?,
+            fds,
+            lost_fds,
+        })
+    }
+
+    /// Receives part of a header, with the file descriptors that come with it.
+    fn receive_with_fds(
+        &self,
+        part: &mut [u8],
+        fds: &mut Vec<OwnedFd>,
+        lost_fds: &mut Option<Errno>,
+    ) -> Result<usize, Errno> {
+        let mut control = [MaybeUninit::uninit(); CONTROL_SIZE];
+        let mut control = RecvAncillaryBuffer::new(&mut control);
+        let received = retry_on_intr(|| {
+            let part = &mut [IoSliceMut::new(part)];
+            rustix::net::recvmsg(&self.stream, part, &mut control, RecvFlags::CMSG_CLOEXEC)
+        })?;
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(sent) = message {
+                fds.extend(sent);
+            }
+        }
+        if fds.len() > self.fds_max {
+            fds.truncate(self.fds_max); // closes the others
+            *lost_fds = Some(Errno::TOOBIG);
+        } else if received.flags.contains(ReturnFlags::CTRUNC) {
+            // The kernel has dropped some: no room in `control`, or in this process's table.
+            let table_is_full = fds.len() < limit::MESSAGE_FDS_MAX;
+            let reason = if table_is_full {
+                Errno::MFILE
+            } else {
+                Errno::TOOBIG
+            };
+            *lost_fds = Some(reason);
+        }
+        Ok(received.bytes)
+    }
+
+    /// Receives what follows a header. File descriptors that come with it are dropped: they belong
+    /// to the header.
+    fn receive_body(&self, size: usize) -> Result<Vec<u8>, Ended> {
+        let mut body = vec![0; size];
+        let mut filled = 0;
+        while filled < size {
+            let part = &mut body[filled..];
+            let (count, _) =
+                retry_on_intr(|| rustix::net::recv(&self.stream, &mut *part, RecvFlags::empty()))?;
+            if count == 0 {
+                return Err(Ended::Truncated);
+            }
+            filled += count;
+        }
+        Ok(body)
+    }
+
+    /// Sends a message: `header` and, as its body, `parts`. At most
+    /// [`limit::MESSAGE_FDS_MAX`] file descriptors.
+    ///
+    /// A failure ends the connection, because part of the message may have been sent.
+    pub(crate) fn send(
+        &self,
+        header: &Header,
+        parts: [&[u8]; 2],
+        fds: &[BorrowedFd],
+    ) -> Result<(), Errno> {
+        debug_assert_eq!(
+            header.size.get() as usize,
+            HEADER_SIZE + parts[0].len() + parts[1].len()
+        );
+        let _guard = self.sending.lock();
+        self.send_locked(header, parts, fds)
+            .inspect_err(|_| self.shut_down())
+    }
+
+    fn send_locked(
+        &self,
+        header: &Header,
+        parts: [&[u8]; 2],
+        fds: &[BorrowedFd],
+    ) -> Result<(), Errno> {
+        let mut slices = [
+            IoSlice::new(header.as_bytes()),
+            IoSlice::new(parts[0]),
+            IoSlice::new(parts[1]),
+        ];
+        let mut left = &mut slices[..];
+        let mut control = [MaybeUninit::uninit(); CONTROL_SIZE];
+        let mut control = SendAncillaryBuffer::new(&mut control);
+        if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
+            return Err(Errno::TOOBIG);
+        }
+        loop {
+            let count = retry_on_intr(|| {
+                rustix::net::sendmsg(&self.stream, left, &mut control, SendFlags::NOSIGNAL)
+            })?;
+            // They went with the first byte.
+            control.clear();
+            IoSlice::advance_slices(&mut left, count);
+            if left.iter().all(|slice| slice.is_empty()) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Replies to a command, if it wants a reply: success with `parts`.
+    pub(crate) fn reply(
+        &self,
+        command: &Header,
+        parts: [&[u8]; 2],
+        fds: &[BorrowedFd],
+    ) -> Result<(), Errno> {
+        if !command.wants_reply() {
+            return Ok(());
+        }
+        let size = parts[0].len() + parts[1].len();
+        let header = Header::new(command.id.get(), command.command(), TYPE_REPLY, size);
+        self.send(&header, parts, fds)
+    }
+
+    /// Replies to a command, if it wants a reply: failure.
+    pub(crate) fn reply_error(&self, command: &Header, errno: Errno) -> Result<(), Errno> {
+        if !command.wants_reply() {
+            return Ok(());
+        }
+        let flags = TYPE_REPLY | FLAG_ERROR;
+        let mut header = Header::new(command.id.get(), command.command(), flags, 0);
+        header.error = errno_to_wire(errno).into();
+        self.send(&header, [&[], &[]], &[])
+    }
+
+    /// Ends the connection for both sides and all threads.
+    pub(crate) fn shut_down(&self) {
+        // Fails only when it has ended already.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
