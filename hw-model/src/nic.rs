@@ -128,7 +128,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
             cqs: CompletionQueues::new(config.cqc_cache),
             srqs: SharedReceiveQueues::new(config.srqc_cache),
             multicast: MulticastTable::default(),
-            events: EventQueues::default(),
+            events: EventQueues::new(config.interrupt_moderation),
             memory: MemoryUnit {
                 mpt: Mpt::new(config.mpt_cache),
                 mtt: Mtt::new(config.mtt_cache),
@@ -203,12 +203,19 @@ impl<P: Port, T: Timing> Nic<P, T> {
         [
             self.timers.next(),
             self.cqs.next_timeout(),
+            self.next_interrupt(),
             retry,
             self.next,
         ]
         .into_iter()
         .flatten()
         .min()
+    }
+
+    /// When an interrupt is due for events that wait for company.
+    #[inline]
+    fn next_interrupt(&self) -> Option<Instant> {
+        T::IS_TIMED.then(|| self.events.next_timeout()).flatten()
     }
 
     /// When the next item is delivered on an edge, or a block may go on.
@@ -265,7 +272,12 @@ impl<P: Port, T: Timing> Nic<P, T> {
     /// Whether another turn would find something to do at `now`: a timed NIC knows without trying.
     fn has_more(&mut self, now: Instant) -> bool {
         self.next = self.next_delivery();
-        let timers = [self.next, self.timers.next(), self.cqs.next_timeout()];
+        let timers = [
+            self.next,
+            self.timers.next(),
+            self.cqs.next_timeout(),
+            self.next_interrupt(),
+        ];
         self.runs_registers || timers.into_iter().flatten().any(|due| due <= now)
     }
 
@@ -527,6 +539,10 @@ impl<P: Port, T: Timing> Nic<P, T> {
             }
             worked = true;
         }
+        if T::IS_TIMED {
+            let mut dma = Dma::new(host, &mut self.counters, now);
+            worked |= self.events.expire(now, &mut self.bar.msix, &mut dma);
+        }
         worked
     }
 
@@ -546,7 +562,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
         self.memory.device.reset();
         self.memory.bound_windows.clear();
         self.multicast.clear().for_each(|group| port.leave(group));
-        self.events = EventQueues::default();
+        self.events.clear();
         self.scheduler.clear();
         self.fetch.clear();
         self.holding.clear();

@@ -159,9 +159,9 @@ section! {
 section! {
     /// Interrupt moderation.
     Interrupt {
-        /// Events that one interrupt reports at least, unless time is up; 1 is none. Not modelled yet.
+        /// Events that one interrupt reports at least, unless time is up; 1: each has its own.
         moderation_count: u32, "events", range::SOME;
-        /// How long an event waits for company. Not modelled yet: CQs have moderation of their own.
+        /// How long an event waits for company before its interrupt; moderation of a CQ comes before.
         moderation_ns: f64, "ns", range::NS;
     }
 }
