@@ -4,7 +4,8 @@
 //!   perftest would choose.
 //! - [`setup`]: hosts, queue pairs and memory, made of [`side`] (what a thread has), [`region`],
 //!   [`buffer`] and [`connect`].
-//! - [`workload`]: the loops, as simulated threads. [`processor`]: that under each. [`cpu`]:
+//! - [`workload`]: the loops, as simulated threads. [`processor`]: that under each. [`queue`]: what
+//!   they poll or sleep on. [`cpu`]:
 //!   what a call of the driver costs it. [`lock`]: what it costs when threads share a QP, a CQ or
 //!   a doorbell.
 //! - [`runner`]: runs one size. [`sweep`]: many specifications at once, on all processors.
@@ -20,6 +21,7 @@ pub mod json;
 pub mod lock;
 pub mod plan;
 pub mod processor;
+pub mod queue;
 pub mod random;
 pub mod region;
 pub mod result;

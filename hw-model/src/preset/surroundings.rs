@@ -120,7 +120,7 @@ section! {
         poll_miss_ns: f64, "ns", range::NS;
         /// One turn of a loop that waits for a byte in memory.
         memory_poll_ns: f64, "ns", range::NS;
-        /// From MSI-X write to a thread that runs. `ferroce perf` has no tests that sleep yet.
+        /// From the MSI-X message to a thread that runs and knows of its event.
         interrupt_ns: f64, "ns", range::NS;
         /// Lock and unlock that nobody else wants.
         lock_ns: f64, "ns", range::NS;

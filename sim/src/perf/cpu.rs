@@ -10,6 +10,8 @@
 //! | post of a receive | `post_receive_ns`, with its doorbell |
 //! | poll | `poll_hit_ns` per completion, or `poll_miss_ns` |
 //! | a look at memory | `memory_poll_ns` |
+//! | arming a CQ for an event | `doorbell_ns` |
+//! | sleep until an event | `interrupt_ns` behind the MSI-X message; nothing if the event is there |
 //! | a lock that others want | [`crate::perf::lock`] |
 
 use ferroce_model::preset::Preset;
@@ -39,6 +41,8 @@ pub struct Costs {
     pub poll_miss: Duration,
     /// One turn of a loop that looks at memory.
     pub memory_poll: Duration,
+    /// From MSI-X message to the thread that slept.
+    pub wake_up: Duration,
     /// Lock that nobody else wants.
     pub lock: Duration,
     /// Hand-over of a lock, per thread that waits.
@@ -65,6 +69,7 @@ impl Costs {
             poll_hit: duration(host.poll_hit_ns),
             poll_miss: duration(host.poll_miss_ns),
             memory_poll: duration(host.memory_poll_ns),
+            wake_up: duration(host.interrupt_ns),
             lock: duration(host.lock_ns),
             handoff: duration(host.lock_handoff_ns),
             jitter: duration(host.jitter_ns),
@@ -124,6 +129,7 @@ mod tests {
             poll_hit: ns(20),
             poll_miss: ns(10),
             memory_poll: ns(2),
+            wake_up: ns(4000),
             lock: ns(15),
             handoff: ns(100),
             jitter: ns(8),

@@ -95,6 +95,7 @@ fn planned(plan: &Plan) -> Vec<(&'static str, Json)> {
         ("mtu", number(plan.mtu.bytes())),
         ("outstanding_reads", number(plan.outstanding_reads)),
         ("bidirectional", Json::Bool(plan.bidirectional)),
+        ("events", Json::Bool(plan.events)),
     ]
 }
 

@@ -58,6 +58,8 @@ pub struct Plan {
     pub mtu: PathMtu,
     /// Outstanding READs and atomics of a QP.
     pub outstanding_reads: u8,
+    /// Threads sleep until there is an event of their CQ.
+    pub events: bool,
     /// Both sides send.
     pub bidirectional: bool,
     /// All messages aim at one address.
@@ -103,6 +105,7 @@ impl Plan {
             inline_limit: inline_limit(spec),
             mtu: mtu(spec)?,
             outstanding_reads: outstanding_reads(spec)?,
+            events: spec.events,
             bidirectional: spec.bidirectional,
             one_address: is_atomic(spec.operation) && spec.atomics.one_address,
             with_peak: iterations <= MOST_FOR_PEAK && spec.threads == 1,
@@ -313,5 +316,9 @@ mod tests {
             "--share qp: needs --loop batch",
         );
         refused(&|s| s.topology = Topology::Clients(0), "--hosts 1");
+        refused(
+            &|s| (s.events, s.test) = (true, Test::Latency),
+            "--events of write_lat: it looks at memory",
+        );
     }
 }

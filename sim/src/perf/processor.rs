@@ -18,6 +18,7 @@ use ferroce_transport::{Duration, Instant};
 
 use crate::perf::cpu::Costs;
 use crate::perf::lock::SpinLock;
+use crate::perf::queue::Queue;
 use crate::perf::random::Random;
 use crate::world::{Activity, Cpu, Next, Thread, Watch};
 
@@ -233,19 +234,58 @@ impl Core {
         count
     }
 
+    /// As [`Core::poll`], behind an event if the loop sleeps on the queue: arms it before.
+    pub async fn take(&self, queue: &Queue, max: usize, each: impl FnMut(WorkCompletion)) -> usize {
+        if queue.sleeps() && !queue.has_more() {
+            self.sleep_on(&[queue]).await;
+        }
+        let count = self.poll(queue, max, each).await;
+        queue.note_poll(count, max);
+        count
+    }
+
     /// Looks for up to `max` completions until there is one.
     pub async fn poll_until_hit(
         &self,
-        cq: &CompletionQueue,
+        queue: &Queue,
         max: usize,
         mut each: impl FnMut(WorkCompletion),
     ) -> usize {
         loop {
-            let count = self.poll(cq, max, &mut each).await;
+            let count = self.take(queue, max, &mut each).await;
             if count > 0 {
                 return count;
             }
-            self.wait_for_completion(&[cq]).await;
+            if !queue.sleeps() {
+                self.wait_for_completion(&[queue]).await;
+            }
+        }
+    }
+
+    /// Sleeps until there is an event of one of `queues`, and arms those that have had one:
+    /// `ibv_get_cq_event`, `ibv_ack_cq_events` and `ibv_req_notify_cq`.
+    pub async fn sleep_on(&self, queues: &[&Queue]) {
+        self.catch_up().await;
+        let mut has_slept = false;
+        let events = loop {
+            let events: Vec<_> = queues.iter().filter(|queue| queue.take_events()).collect();
+            if !events.is_empty() {
+                break events;
+            }
+            // Interrupts of others wake nobody: whose events there are is seen at once.
+            let wake_up = Duration::ZERO;
+            self.ask(Request::Wait(Next::OnInterrupt { wake_up })).await;
+            has_slept = true;
+        };
+        if has_slept {
+            let cost = self.costs.wake_up;
+            self.work(Activity::WakeUp, cost, None, 0).await;
+        }
+        for queue in events {
+            self.work(Activity::Doorbell, self.costs.doorbell, None, 0)
+                .await;
+            self.line_up().await;
+            queue.arm(false);
         }
     }
 

@@ -5,7 +5,7 @@ mod node;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use ferroce_driver::{CompletionQueue, QueuePair};
+use ferroce_driver::QueuePair;
 use ferroce_model::preset::Preset;
 
 use crate::perf::connect::{Peer, connect};
@@ -13,9 +13,10 @@ use crate::perf::error::Error;
 use crate::perf::lock::SpinLock;
 use crate::perf::plan::Plan;
 use crate::perf::processor::Locks;
+use crate::perf::queue::Queue;
 use crate::perf::random::Random;
 use crate::perf::region::{Region, RemoteRegion, buffer_bytes};
-use crate::perf::side::{Endpoint, Side, completion_queue, queue_pair};
+use crate::perf::side::{Endpoint, Side, queue_pair};
 use crate::perf::spec::{PerfSpec, Service, Topology, Workload};
 use crate::trace::{self, SharedTrace};
 use crate::world::{self, World, WorldConfig};
@@ -224,16 +225,16 @@ impl<'a> Builder<'a> {
             true => plan.receive_depth * qps,
             false => 1,
         };
-        let send_cq = completion_queue(&device, send_entries.min(most))?;
-        let receive_cq = completion_queue(&device, receive_entries.min(most))?;
+        let send_cq = Queue::new(&device, send_entries.min(most), plan.events)?;
+        let receive_cq = Queue::new(&device, receive_entries.min(most), plan.events)?;
         let regions = self.regions(host, is_client)?;
         let mut endpoints = Vec::new();
         for index in 0..qps {
             let cq = match own_cqs && index > 0 {
-                true => completion_queue(&device, send_entries.min(most))?,
-                false => Arc::clone(&send_cq),
+                true => Queue::new(&device, send_entries.min(most), false)?,
+                false => send_cq.clone(),
             };
-            let qp = queue_pair(&self.nodes[host].pd, plan, depth, &cq, &receive_cq)?;
+            let qp = queue_pair(&self.nodes[host].pd, plan, depth, cq.cq(), receive_cq.cq())?;
             endpoints.push(self.endpoint(host, thread, (index, is_client), qp, cq));
         }
         Ok(Side {
@@ -252,7 +253,7 @@ impl<'a> Builder<'a> {
         thread: u32,
         (index, is_client): (u32, bool),
         qp: Arc<QueuePair>,
-        send_cq: Arc<CompletionQueue>,
+        send_cq: Queue,
     ) -> Endpoint {
         let stride = self.stride();
         let (qps, index) = (u64::from(self.plan.qps_per_thread), u64::from(index));
@@ -380,7 +381,7 @@ impl<'a> Builder<'a> {
                 let thread = group * threads + member;
                 let endpoints = owner.endpoints.iter().map(|endpoint| Endpoint {
                     qp: Arc::clone(&endpoint.qp),
-                    send_cq: Arc::clone(&endpoint.send_cq),
+                    send_cq: endpoint.send_cq.clone(),
                     remote: Rc::clone(&endpoint.remote),
                     local_base: u64::from(thread) * self.batch_bytes(),
                     locks: Locks {
@@ -392,8 +393,8 @@ impl<'a> Builder<'a> {
                 sides.push(Side {
                     thread,
                     endpoints: endpoints.collect(),
-                    send_cq: Arc::clone(&owner.send_cq),
-                    receive_cq: Arc::clone(&owner.receive_cq),
+                    send_cq: owner.send_cq.clone(),
+                    receive_cq: owner.receive_cq.clone(),
                     regions: owner.regions.clone(),
                     host: owner.host,
                 });

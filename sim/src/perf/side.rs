@@ -4,15 +4,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use ferroce_driver::{
-    AddressVector, CompletionQueue, CompletionQueueConfig, DataSegment, Destination, Device,
-    ProtectionDomain, Qpn, QueuePair, QueuePairConfig, ReceiveSource, RemoteAddress, SendData,
-    SendOperation, SendRequest, Service as DriverService,
+    AddressVector, CompletionQueue, DataSegment, Destination, ProtectionDomain, Qpn, QueuePair,
+    QueuePairConfig, ReceiveSource, RemoteAddress, SendData, SendOperation, SendRequest,
+    Service as DriverService,
 };
 
 use crate::perf::connect::Q_KEY;
 use crate::perf::error::Error;
 use crate::perf::plan::Plan;
 use crate::perf::processor::Locks;
+use crate::perf::queue::Queue;
 use crate::perf::region::{Region, RemoteRegion, place_of};
 use crate::perf::spec::{Operation, Service};
 
@@ -24,7 +25,7 @@ pub struct Endpoint {
     /// The QP.
     pub qp: Arc<QueuePair>,
     /// CQ of its send queue.
-    pub send_cq: Arc<CompletionQueue>,
+    pub send_cq: Queue,
     /// First PSN.
     pub psn: u32,
     /// Where its messages begin in the thread's regions, and in those of the peer.
@@ -52,9 +53,9 @@ pub struct Side {
     /// Its QPs.
     pub endpoints: Vec<Endpoint>,
     /// CQ of the send queues, of the first if each has its own.
-    pub send_cq: Arc<CompletionQueue>,
+    pub send_cq: Queue,
     /// CQ of the receives.
-    pub receive_cq: Arc<CompletionQueue>,
+    pub receive_cq: Queue,
     /// Its memory.
     pub regions: Vec<Region>,
 }
@@ -163,18 +164,6 @@ impl Side {
         }
         vec![0; segment.length as usize]
     }
-}
-
-/// A CQ of `entries` entries.
-///
-/// # Errors
-/// [`Error::Driver`].
-pub fn completion_queue(device: &Arc<Device>, entries: u32) -> Result<Arc<CompletionQueue>, Error> {
-    let config = CompletionQueueConfig {
-        entries,
-        ..CompletionQueueConfig::default()
-    };
-    CompletionQueue::create(device, config).map_err(Error::driver("completion queue"))
 }
 
 /// A QP for `depth` sends outstanding.

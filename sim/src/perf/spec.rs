@@ -176,6 +176,8 @@ pub struct PerfSpec {
     pub inline_bytes: Option<u32>,
     /// Every so many work requests ask for a completion; `None`: as perftest.
     pub signal_every: Option<u32>,
+    /// Threads sleep until there is an event of their CQ, instead of polling.
+    pub events: bool,
     /// Both sides send.
     pub bidirectional: bool,
     /// Path MTU; `None`: the preset's.
@@ -227,6 +229,7 @@ impl PerfSpec {
             receive_depth: None,
             inline_bytes: None,
             signal_every: None,
+            events: false,
             bidirectional: false,
             mtu_bytes: None,
             outstanding_reads: None,

@@ -292,3 +292,100 @@ fn the_table_is_one_that_our_reader_of_perftest_understands() {
     let tables = crate::reference::perftest::parse("ib_write_lat", &text).expect("a table");
     assert_eq!(tables.len(), 1);
 }
+
+/// A card whose times do not spread, so that runs can be subtracted.
+fn steady(preset: &str, operation: Operation, test: Test) -> PerfSpec {
+    let mut spec = spec(preset, operation, test, 8);
+    for (key, value) in [
+        ("host.jitter_ns", "0"),
+        ("pcie.read_jitter_ns", "0"),
+        ("pcie.read_tail_probability", "0"),
+    ] {
+        spec.preset.set(key, value).expect("a parameter");
+    }
+    spec
+}
+
+fn typical_ns(spec: &PerfSpec) -> f64 {
+    row(spec).latency.expect("a latency test").typical_us * 1000.0
+}
+
+/// Goal: a thread that sleeps sees its completion later by what lies between, and by nothing else.
+/// Method: the same READs polled for, slept for without cost of the wake-up, and with it.
+#[test]
+fn a_thread_that_sleeps_waits_for_event_interrupt_and_wake_up() {
+    for operation in [Operation::Read, Operation::FetchAdd] {
+        let polled = steady("cx5-100g", operation, Test::Latency);
+        let (host, clock) = (&polled.preset.host, &polled.preset.clock);
+        let (doorbell_ns, poll_ns) = (host.doorbell_ns, host.poll_miss_ns);
+        let event_ns = f64::from(polled.preset.datapath.event_cycles) * 1000.0 / clock.core_mhz;
+        let mut slept = polled.clone();
+        slept.events = true;
+        slept.preset.set("host.interrupt_ns", "0").expect("legal");
+        let mut woken = slept.clone();
+        woken
+            .preset
+            .set("host.interrupt_ns", "3000")
+            .expect("legal");
+        let [polled, slept, woken] = [&polled, &slept, &woken].map(typical_ns);
+        assert!(
+            (woken - slept - 3000.0).abs() < 10.0,
+            "{operation:?}: {woken} {slept}"
+        );
+        // EQE and MSI-X follow the CQE as far behind as the event stage takes, then comes arming;
+        // who polls sees the CQE a part of a turn late.
+        let stages = slept - polled - doorbell_ns;
+        let sum = event_ns - poll_ns..event_ns + 20.0;
+        assert!(sum.contains(&stages), "{operation:?}: {stages} {sum:?}");
+    }
+}
+
+#[test]
+fn moderation_makes_events_wait_and_saves_interrupts() {
+    let mut alone = steady("cx5-100g", Operation::Read, Test::Latency);
+    alone.events = true;
+    let mut waits = alone.clone();
+    for (key, value) in [("moderation_count", "4"), ("moderation_ns", "5000")] {
+        let key = format!("interrupt.{key}");
+        waits.preset.set(&key, value).expect("a parameter");
+    }
+    let (first, second) = (typical_ns(&alone), typical_ns(&waits));
+    assert!((second - first - 5000.0).abs() < 10.0, "{first} {second}");
+    // Four threads with a CQ each, whose events share an event queue.
+    let of_four = |preset: &Preset| {
+        let mut four = alone.clone();
+        four.preset = preset.clone();
+        (four.test, four.threads, four.qps) = (Test::Bandwidth, 4, 4);
+        (four.depth, four.signal_every) = (Some(16), Some(1));
+        let row = row(&four);
+        (counter(&row, 0, "interrupts"), counter(&row, 0, "eqes"))
+    };
+    let (each, shared) = (of_four(&alone.preset), of_four(&waits.preset));
+    assert!(
+        4 * shared.0 <= shared.1 + 4 && shared.0 < each.0 / 2,
+        "{each:?} {shared:?}"
+    );
+}
+
+#[test]
+fn all_tests_that_can_sleep_end() {
+    for operation in ALL {
+        for (threads, both) in [(1, false), (1, true), (3, false)] {
+            let mut sleeps = spec("cx5-100g", operation, Test::Bandwidth, 8);
+            (sleeps.events, sleeps.bidirectional) = (true, both);
+            (sleeps.threads, sleeps.qps) = (threads, 2 * threads);
+            for every in [Some(1), None] {
+                sleeps.signal_every = every;
+                let sent = u64::from(sleeps.qps) * 200 * (1 + u64::from(both));
+                assert_eq!(
+                    row(&sleeps).iterations,
+                    sent,
+                    "{operation:?} {threads} {both}"
+                );
+            }
+        }
+    }
+    let mut functional = spec("functional", Operation::Send, Test::Latency, 8);
+    functional.events = true;
+    assert_eq!(row(&functional).iterations, 200);
+}

@@ -155,6 +155,7 @@ fn name(kind: Kind, bytes: u32, before: Option<Kind>, after: Option<Kind>) -> St
         Kind::Host(Activity::Post) => "posts".to_owned(),
         Kind::Host(Activity::Doorbell) => "rings, or pushes the WQE".to_owned(),
         Kind::Host(Activity::Poll) => "polls".to_owned(),
+        Kind::Host(Activity::WakeUp) => "interrupt handler, wake-up of the thread".to_owned(),
         Kind::Host(Activity::Compute) => "looks at memory, computes".to_owned(),
         Kind::Host(Activity::Mmio) if bytes > DOORBELL_BYTES => format!("MMIO: pushed WQE{size}"),
         Kind::Host(Activity::Mmio) => "MMIO: doorbell".to_owned(),

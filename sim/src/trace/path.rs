@@ -169,12 +169,15 @@ const SLACK: Duration = Duration::from_ns(8);
 
 /// Whether `effect` may have waited for the result of `cause`; `None`: a processor went on.
 fn causes(cause: Kind, effect: Option<Kind>) -> bool {
-    use Activity::{Compute, Interrupt, Link, Mmio, PcieAtomic, PcieRead, PcieWrite, Poll, Post};
+    use Activity::{
+        Compute, Interrupt, Link, Mmio, PcieAtomic, PcieRead, PcieWrite, Poll, Post, WakeUp,
+    };
     use Kind::{Card, Host};
     use Stage::{
         Completion, Doorbell, Event, Fetch, MacReceive, MacTransmit, Packetize, Receive, Transmit,
     };
     match effect {
+        Some(Host(WakeUp)) => cause == Host(Interrupt),
         None | Some(Host(Post | Activity::Doorbell | Poll | Compute)) => {
             cause.is_processor() || matches!(cause, Host(PcieWrite | Interrupt))
         }

@@ -17,8 +17,8 @@ pub enum Kind {
 impl Kind {
     /// Whether a processor does it.
     pub fn is_processor(self) -> bool {
-        use Activity::{Compute, Doorbell, Poll, Post};
-        matches!(self, Self::Host(Post | Doorbell | Poll | Compute))
+        use Activity::{Compute, Doorbell, Poll, Post, WakeUp};
+        matches!(self, Self::Host(Post | Doorbell | Poll | Compute | WakeUp))
     }
 }
 

@@ -18,6 +18,8 @@ pub enum Activity {
     Poll,
     /// A thread did something else.
     Compute,
+    /// A thread was woken: from the interrupt until it ran.
+    WakeUp,
     /// A store of a processor was on its way to the card.
     Mmio,
     /// The card read host memory.

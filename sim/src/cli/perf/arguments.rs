@@ -88,6 +88,10 @@ pub struct Perf {
     #[arg(short = 'Q', long, value_name = "N")]
     pub signal_every: Option<u32>,
 
+    /// Sleep until there is an event of the CQ, instead of polling
+    #[arg(short, long)]
+    pub events: bool,
+
     /// Both sides send
     #[arg(short, long)]
     pub bidirectional: bool,
@@ -274,6 +278,7 @@ impl Perf {
         spec.receive_depth = self.rx_depth;
         spec.inline_bytes = self.inline;
         spec.signal_every = self.signal_every;
+        spec.events = self.events;
         spec.bidirectional = self.bidirectional;
         spec.mtu_bytes = self.mtu;
         spec.outstanding_reads = self.outstanding_reads;

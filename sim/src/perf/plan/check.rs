@@ -29,6 +29,7 @@ pub(super) fn check(spec: &PerfSpec, size: u32) -> Result<(), Error> {
     check_service(spec)?;
     check_size(spec, size)?;
     check_counts(spec)?;
+    check_events(spec)?;
     check_topology(spec)
 }
 
@@ -96,6 +97,24 @@ fn check_counts(spec: &PerfSpec) -> Result<(), Error> {
         return Err(invalid("--threads, --qps", "of a latency test", "1"));
     }
     Ok(())
+}
+
+fn check_events(spec: &PerfSpec) -> Result<(), Error> {
+    if !spec.events {
+        return Ok(());
+    }
+    if (spec.test, spec.operation) == (Test::Latency, Operation::Write) {
+        let reason = "it looks at memory, where no event tells of a WRITE; send_lat, read_lat and atomic_lat sleep";
+        return Err(invalid("--events", "of write_lat", reason));
+    }
+    match spec.workload {
+        Workload::Perftest => Ok(()),
+        other => Err(invalid(
+            "--loop",
+            other.name(),
+            "polls; --events needs --loop perftest",
+        )),
+    }
 }
 
 fn check_topology(spec: &PerfSpec) -> Result<(), Error> {

@@ -50,8 +50,11 @@ pub async fn run(job: &Job, is_server: bool) -> Result<(), Error> {
                 .push((done, job.now_ps()));
         }
         if arrived.is_empty() && done == finished_before {
-            let cqs = [&*job.side.receive_cq, &*job.side.send_cq];
-            job.core.wait_for_completion(&cqs).await;
+            let (receives, sends) = (&job.side.receive_cq, &job.side.send_cq);
+            match plan.events {
+                true => job.core.sleep_on(&[receives, sends]).await,
+                false => job.core.wait_for_completion(&[receives, sends]).await,
+            }
         }
     }
     Ok(())

@@ -146,7 +146,7 @@ impl HostLines {
                 Activity::Link => self.on_cable,
                 Activity::Post | Activity::Doorbell => self.processor[0],
                 Activity::Poll => self.processor[1],
-                Activity::Compute => self.processor[2],
+                Activity::Compute | Activity::WakeUp => self.processor[2],
             },
         })
     }
