@@ -99,6 +99,7 @@ impl Client {
 
     fn start_threads(&mut self, memory: Arc<dyn ClientMemory>) -> Result<(), ConnectError> {
         let (socket, commands) = (Arc::clone(&self.socket), Arc::clone(&self.commands));
+        let told = Arc::clone(&memory);
         let answer = thread::Builder::new()
             .name("vfio-user-dma".to_owned())
             .spawn(move || memory::answer_all(&*memory, &socket, &commands))?;
@@ -107,7 +108,10 @@ impl Client {
         let requester = Arc::clone(&self.requester);
         let receive = thread::Builder::new()
             .name("vfio-user-recv".to_owned())
-            .spawn(move || receive_all(&socket, &requester, &commands))?;
+            .spawn(move || {
+                receive_all(&socket, &requester, &commands);
+                told.disconnected();
+            })?;
         self.threads.push(receive);
         Ok(())
     }

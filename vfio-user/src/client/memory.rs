@@ -17,6 +17,9 @@ pub trait ClientMemory: Send + Sync {
     fn read(&self, iova: u64, data: &mut [u8]) -> Result<(), Errno>;
     /// Writes memory for the device.
     fn write(&self, iova: u64, data: &[u8]) -> Result<(), Errno>;
+    /// The connection has ended, also by the drop of the client. Called once, after the last
+    /// request has failed.
+    fn disconnected(&self) {}
 }
 
 /// Answers the server's commands until there are no more.
