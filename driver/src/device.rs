@@ -513,6 +513,17 @@ fn identify(bus: &dyn Bus) -> Result<Capability, Error> {
     Ok(capability)
 }
 
+/// MAC address of the port of a device that need not be open; nothing of its state changes.
+///
+/// # Errors
+///
+/// [`Error::NotFerroce`], [`Error::WrongVersion`], [`Error::BadAnswer`]: it is not one of ours.
+pub fn port_mac(bus: &dyn Bus) -> Result<[u8; 6], Error> {
+    identify(bus)?;
+    let [_, _, mac @ ..] = mmio::PORT_MAC.read(bus).to_be_bytes();
+    Ok(mac)
+}
+
 fn reset(bus: &dyn Bus, timeout: Duration) -> Result<(), Error> {
     let mut control = Control::default();
     control.set_reset(true);

@@ -65,7 +65,7 @@ pub use batch::{Batch, QueueState};
 pub use capabilities::Capabilities;
 pub use completion::{CompletionOpcode, CompletionStatus, WorkCompletion};
 pub use cq::{CompletionQueue, CompletionQueueConfig, Poller};
-pub use device::{Device, DeviceConfig};
+pub use device::{Device, DeviceConfig, port_mac};
 pub use dm::DeviceMemory;
 pub use dma::{DmaBuffer, DmaSpace};
 pub use error::{Error, PostError};

@@ -1,24 +1,26 @@
 //! Who this host is on the fabric, also before anything is opened.
 
 use crate::errno::Errno;
-use ferroce_sim::host::{HostIdentity, devices_from_environment};
+use ferroce_sim::devices;
+use ferroce_sim::host::HostIdentity;
 use std::sync::OnceLock;
 
-/// The devices of the host that this process plays, looked up once.
+/// The devices of this process, looked up once.
 ///
 /// # Errors
-/// `EINVAL` when the environment asks for something that cannot be.
+/// `EINVAL` when the environment asks for something that cannot be; what opening a card answers.
 pub fn identities() -> Result<&'static [HostIdentity], Errno> {
-    static IDENTITIES: OnceLock<Option<Vec<HostIdentity>>> = OnceLock::new();
-    let found = IDENTITIES.get_or_init(|| {
-        crate::log::start();
-        let devices = devices_from_environment()
-            .and_then(|count| (0..count).map(HostIdentity::of_device).collect());
-        devices
-            .inspect_err(|error| tracing::error!(%error, "cannot tell which host this is"))
-            .ok()
-    });
-    found.as_deref().ok_or(Errno::INVALID)
+    static FOUND: OnceLock<Vec<HostIdentity>> = OnceLock::new();
+    if let Some(found) = FOUND.get() {
+        return Ok(found);
+    }
+    crate::log::start();
+    // A failure is not kept: a card that another process uses may be free the next time.
+    let found = devices::identities().map_err(|error| {
+        tracing::error!(%error, "cannot tell which RDMA devices there are");
+        Errno(error.errno())
+    })?;
+    Ok(FOUND.get_or_init(|| found))
 }
 
 /// Index of a network interface of the machine; 0: none of that name.

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use ferroce_driver::bus::OpenError;
+
 /// Why this process cannot take part in the fabric.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -50,8 +52,19 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// The device cannot be reached.
+    #[error(transparent)]
+    Bus(#[from] OpenError),
+    /// What was reached is not a device of ours.
+    #[error("{address}: {reason}")]
+    NotOurs {
+        /// How it was reached.
+        address: String,
+        /// What it says of itself.
+        reason: String,
+    },
     /// The environment asks for fewer devices.
-    #[error("there is no ferroce{device}, FERROCE_DEVICES is {count}")]
+    #[error("there is no ferroce{device}, this process has {count} devices")]
     NoSuchDevice {
         /// The device.
         device: u8,
@@ -66,6 +79,14 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// The wire that leads out of the fabric cannot be opened.
+    #[error("port {wire}: {source}")]
+    Uplink {
+        /// As the user gave it.
+        wire: String,
+        /// What is in the way.
+        source: io::Error,
+    },
     /// Another thread was opening the device at the moment of a fork.
     #[error("the process forked while another thread was opening the device")]
     OpeningInterrupted,
@@ -79,13 +100,14 @@ impl Error {
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
-            Self::File { source, .. } | Self::Thread(source) => {
+            Self::File { source, .. } | Self::Thread(source) | Self::Uplink { source, .. } => {
                 source.raw_os_error().unwrap_or(libc::EIO)
             }
             Self::Directory { .. } => libc::EACCES,
             Self::Layout { .. } => libc::EPROTO,
             Self::Full(_) | Self::OpeningInterrupted => libc::EAGAIN,
-            Self::NoSuchDevice { .. } => libc::ENODEV,
+            Self::NoSuchDevice { .. } | Self::NotOurs { .. } => libc::ENODEV,
+            Self::Bus(error) => error.errno(),
             Self::Environment { .. } | Self::Capture { .. } => libc::EINVAL,
         }
     }

@@ -1,11 +1,12 @@
-//! A NIC function of this process: a place in the fabric, the model, its bus and its thread.
+//! A NIC function that this process uses: one of its own (a place in the fabric, the model, its bus
+//! and its thread), or one behind a socket or in a slot of the machine.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ferroce_driver::bus::Bus;
+use ferroce_driver::bus::{self, Bus, DeviceAddress};
 use ferroce_model::NicConfig;
 use ferroce_wire::{Gid, Mac};
 use parking_lot::Mutex;
@@ -17,7 +18,8 @@ use crate::fabric::directory::runtime_directory;
 use crate::fabric::port::FabricPort;
 use crate::fabric::registry::{Identity, Registry};
 use crate::in_process::InProcess;
-use crate::{background, fork, host, os};
+use crate::neighbours::Neighbours;
+use crate::{background, devices, fork, os};
 
 pub use crate::host::{GidEntry, HostIdentity, MAX_DEVICES};
 
@@ -48,7 +50,7 @@ impl Options {
     /// What the environment asks for, for one of the devices: see `ferroce run --help`.
     ///
     /// # Errors
-    /// [`Error::Environment`], [`Error::NoSuchDevice`], [`Error::Directory`].
+    /// [`Error::Environment`], [`Error::Directory`].
     pub fn from_environment(device: u8) -> Result<Self, Error> {
         let capture = std::env::var_os("FERROCE_CAPTURE").filter(|path| !path.is_empty());
         Ok(Self {
@@ -72,14 +74,29 @@ fn icrc_from_environment() -> Result<bool, Error> {
     }
 }
 
-/// A NIC function. It leaves the fabric when the last holder lets go of it.
-#[derive(Debug)]
+/// A NIC function. It leaves the fabric, or is given back, when the last holder lets go of it.
 pub struct Function {
     fork_generation: u32,
-    bus: Arc<InProcess>,
+    bus: Arc<dyn Bus>,
     host: HostIdentity,
-    registry: &'static Registry,
+    neighbours: Neighbours,
+    model: Option<Model>,
+}
+
+/// The model of a function in this process.
+#[derive(Debug)]
+struct Model {
+    bus: Arc<InProcess>,
     thread: Option<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for Function {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Function")
+            .field("host", &self.host)
+            .field("model", &self.model)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Function {
@@ -104,7 +121,10 @@ impl Function {
         if let Some(function) = current.get(index).and_then(shared) {
             return Ok(function);
         }
-        let function = Self::open_with(&Options::from_environment(device)?)?;
+        let function = match devices::address_of(device)? {
+            DeviceAddress::InProcess => Self::open_with(&Options::from_environment(device)?)?,
+            address => Self::open_card(&address, device)?,
+        };
         if current.iter().all(Option::is_none) {
             os::at_exit(linger_at_exit);
         }
@@ -137,16 +157,38 @@ impl Function {
                 .collect(),
             capture: capture.as_ref().map_or(0, Capture::identity),
         })?;
+        let neighbours = Neighbours::from_environment(Some(registry))?;
         let config = NicConfig::functional(place.first_qpn().value(), options.host.mac);
         let port = FabricPort::new(place, &clock, options.icrc, capture);
         let bus = Arc::new(InProcess::new(config, port, clock));
         let thread = background::start(bus.clone()).map_err(Error::Thread)?;
         Ok(Arc::new(Self {
             fork_generation: fork::generation(),
-            bus,
+            bus: bus.clone(),
             host: options.host.clone(),
-            registry,
-            thread: Some(thread),
+            neighbours,
+            model: Some(Model {
+                bus,
+                thread: Some(thread),
+            }),
+        }))
+    }
+
+    /// A function that is not in this process.
+    fn open_card(address: &DeviceAddress, device: u8) -> Result<Arc<Self>, Error> {
+        let bus = bus::open(address)?;
+        let mac = ferroce_driver::port_mac(&*bus).map_err(|error| Error::NotOurs {
+            address: address.to_string(),
+            reason: error.to_string(),
+        })?;
+        // A model behind a socket is on the fabric of this machine, where its peers are found.
+        let registry = runtime_directory().and_then(|directory| Registry::open(&directory));
+        Ok(Arc::new(Self {
+            fork_generation: fork::generation(),
+            bus,
+            host: HostIdentity::of_card(device, mac)?,
+            neighbours: Neighbours::from_environment(registry.ok())?,
+            model: None,
         }))
     }
 
@@ -155,23 +197,35 @@ impl Function {
         self.bus.clone()
     }
 
+    /// The model, of a function in this process.
+    pub fn in_process(&self) -> Option<&Arc<InProcess>> {
+        self.model.as_ref().map(|model| &model.bus)
+    }
+
     /// The host that this function is on.
     pub fn host(&self) -> &HostIdentity {
         &self.host
     }
 
-    /// The MAC address under which a GID is reached; None if nobody on the fabric has it.
+    /// The MAC address under which a GID is reached; None if nobody answers for it.
     pub fn resolve_mac(&self, gid: [u8; 16]) -> Option<[u8; 6]> {
-        host::resolve_mac(&self.host, self.registry, gid)
+        self.neighbours.resolve_mac(&self.host, gid)
+    }
+
+    /// Lets the last ACKs leave before the function or the process goes.
+    fn linger(&self) {
+        if let Some(model) = &self.model {
+            model.bus.linger();
+        }
     }
 }
 
-impl Drop for Function {
+impl Drop for Model {
     fn drop(&mut self) {
         let Some(thread) = self.thread.take() else {
             return;
         };
-        if self.fork_generation != fork::generation() {
+        if self.bus.is_foreign() {
             // The thread is the parent's; here it does not exist.
             std::mem::forget(thread);
             return;
@@ -199,7 +253,7 @@ extern "C" fn linger_at_exit() {
         current.iter().filter_map(shared).collect()
     });
     for function in functions {
-        function.bus.linger();
+        function.linger();
         // Not dropped here: other threads may still use it until the process is gone.
         std::mem::forget(function);
     }

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use ferroce_wire::{Gid, Mac};
 
 use crate::error::Error;
-use crate::fabric::registry::{MAX_GIDS, MAX_HOST_NAME, PLACES, Registry};
+use crate::fabric::registry::{MAX_GIDS, MAX_HOST_NAME};
 use crate::os;
 
 /// Devices that a host can have.
@@ -52,16 +52,9 @@ impl HostIdentity {
     /// `ferroce0` has the host's addresses, each further device one of its own.
     ///
     /// # Errors
-    /// [`Error::Environment`] if a variable cannot be understood, [`Error::NoSuchDevice`].
+    /// [`Error::Environment`] if a variable cannot be understood.
     pub fn of_device(device: u8) -> Result<Self, Error> {
-        let count = devices_from_environment()?;
-        if device >= count {
-            return Err(Error::NoSuchDevice { device, count });
-        }
-        let addresses = match variable("FERROCE_ADDRESS") {
-            Some(text) => Some(parse_addresses(&text)?).filter(|_| device == 0),
-            None => None,
-        };
+        let addresses = addresses_from_environment(device)?;
         match variable("FERROCE_HOST") {
             Some(name) => Self::named_device(&name, device, addresses),
             None => Ok(Self::machine(device, addresses)),
@@ -102,6 +95,25 @@ impl HostIdentity {
             name.to_owned(),
             device,
             derived_mac(hash),
+            addresses.collect(),
+        ))
+    }
+
+    /// A card in this host, whose port has the address `mac`. It has the link-local address of its
+    /// MAC, and the first card those of `FERROCE_ADDRESS`: no interface of the machine is behind
+    /// it from which it could have others.
+    ///
+    /// # Errors
+    /// [`Error::Environment`] if the variable cannot be understood.
+    pub fn of_card(device: u8, mac: [u8; 6]) -> Result<Self, Error> {
+        let addresses = addresses_from_environment(device)?.unwrap_or_default();
+        let addresses = addresses
+            .into_iter()
+            .map(|address| ("lo".to_owned(), address));
+        Ok(Self::new(
+            host_name(),
+            device,
+            Mac(mac),
             addresses.collect(),
         ))
     }
@@ -183,25 +195,6 @@ pub fn device_name(device: u8) -> String {
     format!("ferroce{device}")
 }
 
-/// The MAC address under which a GID is reached: our own, that of a host on the fabric, or for a
-/// link-local GID the one that it was made of.
-pub fn resolve_mac(host: &HostIdentity, registry: &Registry, gid: [u8; 16]) -> Option<[u8; 6]> {
-    if host.gids.iter().any(|entry| entry.gid == gid) {
-        return Some(host.mac);
-    }
-    let gid = Gid(gid);
-    let owner = (1..PLACES as u8)
-        .filter(|place| registry.owns_gid(*place, gid) && registry.is_alive(*place))
-        .find_map(|place| registry.occupant(place));
-    if let Some(owner) = owner {
-        return Some(owner.identity.mac.0);
-    }
-    let [.., a, b, c, 0xff, 0xfe, d, e, f] = gid.0 else {
-        return None;
-    };
-    gid.is_link_local().then_some([a ^ 2, b, c, d, e, f])
-}
-
 /// The addresses of `FERROCE_ADDRESS`, separated by commas.
 ///
 /// # Errors
@@ -236,7 +229,13 @@ fn is_usable(address: IpAddr) -> bool {
     }
 }
 
-fn variable(name: &str) -> Option<String> {
+/// The addresses that the environment gives to a device: only the first one gets any.
+fn addresses_from_environment(device: u8) -> Result<Option<Vec<IpAddr>>, Error> {
+    let addresses = variable("FERROCE_ADDRESS").map(|text| parse_addresses(&text));
+    Ok(addresses.transpose()?.filter(|_| device == 0))
+}
+
+pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
@@ -353,21 +352,5 @@ mod tests {
         for bad in ["", "10.0.0", "10.0.0.1,", "0.0.0.0", "224.0.0.1", "fe80::1"] {
             assert!(parse_addresses(bad).is_err(), "{bad:?}");
         }
-    }
-
-    #[test]
-    fn link_local_addresses_resolve_without_asking_anybody() {
-        let directory = crate::test_support::temporary_directory("resolve");
-        let registry = Registry::open(directory.path()).expect("new");
-        let host = HostIdentity::named("a", None).expect("a name");
-        assert_eq!(
-            resolve_mac(&host, registry, host.gids[1].gid),
-            Some(host.mac)
-        );
-        let other = Mac([2, 1, 2, 3, 4, 5]);
-        let gid = Gid::link_local(other).0;
-        assert_eq!(resolve_mac(&host, registry, gid), Some(other.0));
-        let unknown = Gid::from_ipv4(Ipv4Addr::new(192, 0, 2, 99)).0;
-        assert_eq!(resolve_mac(&host, registry, unknown), None);
     }
 }

@@ -14,6 +14,7 @@ use ferroce_transport::Instant;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::clock::{Clock, Ticks};
+use crate::doorbells::polled::PageTaker;
 use crate::doorbells::{Doorbells, Taker};
 use crate::fabric::port::{FRESH_NS, FabricPort};
 use crate::fabric::registry::{MAX_COUNTERS, Registry};
@@ -22,6 +23,7 @@ use crate::memory::MemoryMap;
 use crate::{fork, os};
 
 mod bus;
+mod served;
 
 /// Doorbells that wait under the lock; more go through the bitmap.
 const MAX_DIRECT: usize = 64;
@@ -38,8 +40,12 @@ const GONE: u64 = u64::MAX;
 #[derive(Debug)]
 struct ProcessHost {
     memory: MemoryMap,
+    /// What is mapped while the device may not be bus master; `memory` is empty meanwhile.
+    parked: Option<MemoryMap>,
     doorbells: Arc<Doorbells>,
     taker: Taker,
+    /// Doorbells of another process.
+    pages: Option<PageTaker>,
     /// Slots written while the lock was held.
     direct: Vec<u32>,
     /// Vectors raised since the lock was taken, a bit each.
@@ -89,7 +95,10 @@ impl Host for ProcessHost {
 
     #[inline]
     fn interrupt(&mut self, _order: WriteOrder, vector: u16) {
-        self.raised |= 1u64.checked_shl(u32::from(vector)).unwrap_or(0);
+        // An interrupt is a write to memory, too.
+        if self.parked.is_none() {
+            self.raised |= 1u64.checked_shl(u32::from(vector)).unwrap_or(0);
+        }
     }
 
     #[inline]
@@ -97,7 +106,11 @@ impl Host for ProcessHost {
         let slot = self
             .direct
             .pop()
-            .or_else(|| self.taker.next(&self.doorbells))?;
+            .or_else(|| self.taker.next(&self.doorbells));
+        let Some(slot) = slot else {
+            let (slot, value) = self.pages.as_mut()?.next()?;
+            return Some(Doorbell { slot, value });
+        };
         Some(Doorbell {
             slot,
             value: self.doorbells.value(slot),
@@ -143,6 +156,8 @@ pub struct InProcess {
     /// Polls that are still expected before the program sleeps.
     polls_after_arming: AtomicU32,
     is_stopping: AtomicBool,
+    /// Another process uses the function: doorbells may come through shared pages.
+    is_served: bool,
 }
 
 impl InProcess {
@@ -151,10 +166,13 @@ impl InProcess {
         let doorbells = Arc::new(Doorbells::new());
         let registry = port.place().registry();
         let place = port.place().number();
+        let is_served = config.polled_doorbells;
         let host = ProcessHost {
             memory: MemoryMap::default(),
+            parked: None,
             doorbells: doorbells.clone(),
             taker: Taker::default(),
+            pages: None,
             direct: Vec::with_capacity(MAX_DIRECT),
             raised: 0,
         };
@@ -178,12 +196,13 @@ impl InProcess {
             wake_at: AtomicU64::new(0),
             polls_after_arming: AtomicU32::new(0),
             is_stopping: AtomicBool::new(false),
+            is_served,
         }
     }
 
     /// Whether this is a child made by fork: the function is the parent's.
     #[inline]
-    fn is_foreign(&self) -> bool {
+    pub fn is_foreign(&self) -> bool {
         self.fork_generation != fork::generation()
     }
 
@@ -192,6 +211,11 @@ impl InProcess {
     pub fn is_polled(&self, now: Ticks) -> bool {
         let heartbeat = self.registry.heartbeat(self.place).load(Ordering::Relaxed);
         now.since(Ticks(heartbeat)) < self.fresh_ticks
+    }
+
+    /// Whether another process uses the function.
+    pub fn is_served(&self) -> bool {
+        self.is_served
     }
 
     /// The clock.
@@ -346,8 +370,12 @@ impl InProcess {
     /// The background thread is about to sleep: whether there is nothing to do, so that it may.
     /// Also publishes the counters and forgets dead peers.
     pub fn may_sleep(&self) -> Option<bool> {
-        let mut model = self.model.try_lock()?;
-        let has_work = model.has_work() || !self.doorbells.is_empty();
+        // Another process does not look again after leaving the model, as this one would.
+        let mut model = match self.is_served {
+            true => self.model.lock(),
+            false => self.model.try_lock()?,
+        };
+        let has_work = model.has_work() || !self.doorbells.is_empty() || !model.fall_asleep();
         model.port.prune();
         self.publish_counters(&model.nic);
         Some(!has_work)
@@ -376,6 +404,9 @@ impl InProcess {
     /// The background thread is awake.
     pub fn woke(&self) {
         self.wake_at.store(0, Ordering::SeqCst);
+        if self.is_served {
+            self.model.lock().wake_up();
+        }
     }
 
     /// When the background thread was last woken by somebody.

@@ -6,19 +6,22 @@
 //!   thread for applications that do not poll).
 //! - [`fabric`]: who is there on this machine ([`fabric::registry`]), shared-memory rings between
 //!   them ([`fabric::ring`]), and the cable that the model sees ([`fabric::port`]).
+//! - [`uplink`]: wires that lead out of the fabric: taps, QEMU's sockets, UDP, captures.
 //! - [`perf`]: perftest's loops in simulated time.
 //! - [`trace`]: where the time of an operation goes, waveforms and captures in simulated time.
 //! - [`world`]: hosts, NICs and what is between them in simulated time, in one thread.
 //! - [`mod@reference`]: measured tables that the model is compared with. [`report`]: plots of both.
 //!   [`validate`]: what the model must show, and whether it does.
-//! - [`host`]: name and addresses. [`capture`]: pcapng. [`clock`]: real time for the model.
+//! - [`devices`]: which NICs a program has. [`host`]: name and addresses. [`neighbours`]: who has an
+//!   address. [`capture`]: pcapng. [`clock`]: real time for the model.
 //! - The command `ferroce` is in `main.rs` and `cli`.
 //!
-//! `unsafe` is in three files: [`memory`], [`shared_memory`] and [`os`].
+//! `unsafe` is in [`memory`], [`shared_memory`] and [`os`] only.
 
 pub mod background;
 pub mod capture;
 pub mod clock;
+pub mod devices;
 pub mod doorbells;
 pub mod error;
 pub mod fabric;
@@ -29,6 +32,7 @@ pub mod in_process;
 pub mod interrupts;
 mod mapping;
 pub mod memory;
+pub mod neighbours;
 pub mod os;
 pub mod perf;
 pub mod polling;
@@ -38,6 +42,7 @@ pub mod shared_memory;
 #[cfg(test)]
 mod test_support;
 pub mod trace;
+pub mod uplink;
 pub mod validate;
 pub mod world;
 

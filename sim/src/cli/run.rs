@@ -7,6 +7,7 @@ use std::process::{Command, ExitCode};
 
 use clap::{Args, ValueEnum};
 use ferroce_sim::capture::Capture;
+use ferroce_sim::devices;
 use ferroce_sim::host::{HostIdentity, parse_addresses, parse_devices};
 use ferroce_sim::runtime_directory;
 
@@ -24,10 +25,12 @@ Examples:
   ferroce run --capture rdma.pcapng -- ibv_rc_pingpong -g 1
   ferroce run --host a -- PROGRAM         on a host of its own, with an address of its own
   ferroce run --devices 2 -- ibv_devices  with ferroce0 and ferroce1
+  ferroce run --device vfio:0000:01:00.0 -- ibv_devinfo   on the card
 
 Environment (what the options set; programs may also be given it directly):
-  FERROCE_HOST, FERROCE_ADDRESS, FERROCE_DEVICES, FERROCE_CAPTURE, FERROCE_ICRC,
-  FERROCE_PART_ID
+  FERROCE_HOST, FERROCE_ADDRESS, FERROCE_DEVICE, FERROCE_DEVICES, FERROCE_CAPTURE,
+  FERROCE_ICRC, FERROCE_PART_ID
+  FERROCE_NEIGHBOURS  who else is on the wire of a card: IP=MAC, separated by commas
   FERROCE_DIR    where programs meet; /dev/shm/ferroce-UID if not set
   FERROCE_LOG    what to tell on standard error: error, warn, info, debug, or a filter")]
 pub struct Run {
@@ -43,6 +46,12 @@ pub struct Run {
     /// has an address of its own: 127.0.0.2 is that of ferroce1, unless the host has a name
     #[arg(long, value_name = "N")]
     devices: Option<String>,
+
+    /// Use a card, or a model in another process, instead of a model in the program: vfio:BDF,
+    /// vfio-user:SOCKET; several, separated by commas, become ferroce0, ferroce1. One process can
+    /// use a function at a time
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["devices", "host", "capture", "icrc"])]
+    device: Option<String>,
 
     /// Append every frame that it sends or receives to a pcapng file
     #[arg(long, value_name = "FILE")]
@@ -116,6 +125,10 @@ impl Run {
         if let Some(text) = &self.devices {
             parse_devices(text).map_err(|error| error.to_string())?;
             environment.push(("FERROCE_DEVICES", text.into()));
+        }
+        if let Some(text) = &self.device {
+            let devices = devices::parse(text).map_err(|error| error.to_string())?;
+            environment.push(("FERROCE_DEVICE", devices::format(&devices)?.into()));
         }
         if let Some(path) = &self.capture {
             // The program may change its folder before it opens the device.
