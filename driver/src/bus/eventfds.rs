@@ -1,0 +1,295 @@
+//! Interrupts that arrive as eventfds: one for each vector, and a thread that calls the handlers.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use parking_lot::RwLock;
+
+use super::fork::ForkMark;
+use super::{BusError, InterruptHandler};
+
+/// What the thread is told by the eventfd that ends it; no vector has this number.
+const STOP: u64 = u64::MAX;
+/// Events taken from the kernel at once.
+const BATCH: usize = 16;
+
+/// The eventfds of all vectors of a device. Dropping it ends the thread.
+pub(crate) struct EventFds {
+    vectors: Vec<File>,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    fork: ForkMark,
+}
+
+/// What the thread needs.
+struct Shared {
+    epoll: OwnedFd,
+    stop: File,
+    handlers: RwLock<Vec<Option<InterruptHandler>>>,
+}
+
+impl EventFds {
+    /// Eventfds for `count` vectors, without handlers, and the thread that waits for them.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system says: no more descriptors, no more threads.
+    pub(crate) fn new(count: usize) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            epoll: epoll()?,
+            stop: eventfd()?,
+            handlers: RwLock::new(vec![None; count]),
+        });
+        watch(shared.epoll.as_fd(), shared.stop.as_fd(), STOP)?;
+        let vectors = (0..count as u64)
+            .map(|vector| {
+                let file = eventfd()?;
+                watch(shared.epoll.as_fd(), file.as_fd(), vector)?;
+                Ok(file)
+            })
+            .collect::<io::Result<Vec<_>>>()?;
+        let files = vectors
+            .iter()
+            .map(File::try_clone)
+            .collect::<io::Result<Vec<_>>>()?;
+        let waiting = shared.clone();
+        let thread = with_signals_blocked(|| {
+            std::thread::Builder::new()
+                .name("ferroce-irq".to_owned())
+                .spawn(move || waiting.run(&files))
+        })?;
+        Ok(Self {
+            vectors,
+            shared,
+            thread: Some(thread),
+            fork: ForkMark::new(),
+        })
+    }
+
+    /// Number of vectors.
+    pub(crate) fn count(&self) -> usize {
+        self.vectors.len()
+    }
+
+    /// The eventfd of each vector.
+    pub(crate) fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.vectors.iter().map(File::as_fd)
+    }
+
+    /// What [`Bus::set_interrupt_handler`](super::Bus::set_interrupt_handler) does.
+    pub(crate) fn set_handler(
+        &self,
+        vector: u16,
+        handler: Option<InterruptHandler>,
+    ) -> Result<(), BusError> {
+        if self.fork.is_foreign() {
+            return Err(BusError::Disconnected);
+        }
+        // The old handler is dropped after the lock is back: it may own what has a lock itself.
+        let _old = match self.shared.handlers.write().get_mut(usize::from(vector)) {
+            Some(place) => std::mem::replace(place, handler),
+            None => return Err(BusError::NoSuchVector),
+        };
+        Ok(())
+    }
+}
+
+impl Drop for EventFds {
+    fn drop(&mut self) {
+        // In a child of fork there is no such thread; its descriptors are the parent's too.
+        if self.fork.is_foreign() {
+            std::mem::forget(self.thread.take());
+            return;
+        }
+        let _old = std::mem::take(&mut *self.shared.handlers.write());
+        // An eventfd takes any number below its limit; this is the only write to it.
+        (&self.shared.stop).write_all(&1u64.to_ne_bytes()).ok();
+        if let Some(thread) = self.thread.take() {
+            // A handler may have held the last reference to the bus: its own thread ends by itself.
+            if thread.thread().id() != std::thread::current().id() {
+                thread.join().ok();
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Calls handlers until the end is signalled or the kernel refuses to wait.
+    fn run(&self, files: &[File]) {
+        loop {
+            let fired = match wait(self.epoll.as_fd()) {
+                Ok(fired) => fired,
+                Err(error) => {
+                    tracing::error!(%error, "interrupts can no longer be waited for");
+                    return;
+                }
+            };
+            for vector in fired {
+                if vector == STOP {
+                    return;
+                }
+                self.deliver(vector as usize, files);
+            }
+        }
+    }
+
+    fn deliver(&self, vector: usize, files: &[File]) {
+        let Some(mut file) = files.get(vector) else {
+            return;
+        };
+        // Reading takes all interrupts since the last time as one, as MSI-X itself may merge them.
+        // It fails only when there is none.
+        let mut count = [0; 8];
+        if file.read_exact(&mut count).is_err() {
+            return;
+        }
+        // Not called under the lock: a handler may set handlers.
+        let handler = self.handlers.read().get(vector).cloned().flatten();
+        if let Some(handler) = handler {
+            handler();
+        }
+    }
+}
+
+fn owned(descriptor: libc::c_int) -> io::Result<OwnedFd> {
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the callers pass what a system call has just returned as a new descriptor, which
+    // nobody else knows.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+fn eventfd() -> io::Result<File> {
+    // SAFETY: a system call without pointers.
+    let descriptor = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+    owned(descriptor).map(File::from)
+}
+
+fn epoll() -> io::Result<OwnedFd> {
+    // SAFETY: a system call without pointers.
+    owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })
+}
+
+fn watch(epoll: BorrowedFd<'_>, file: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+    let mut event = libc::epoll_event {
+        events: libc::EPOLLIN as u32,
+        u64: token,
+    };
+    // SAFETY: both descriptors are open during the call, and the kernel only reads `event`.
+    let result = unsafe {
+        libc::epoll_ctl(
+            epoll.as_raw_fd(),
+            libc::EPOLL_CTL_ADD,
+            file.as_raw_fd(),
+            &raw mut event,
+        )
+    };
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Waits, without a limit, for the next events; returns their tokens.
+fn wait(epoll: BorrowedFd<'_>) -> io::Result<Vec<u64>> {
+    let mut events = [libc::epoll_event { events: 0, u64: 0 }; BATCH];
+    loop {
+        // SAFETY: `events` has room for BATCH events, and outlives the call.
+        let count = unsafe {
+            libc::epoll_wait(
+                epoll.as_raw_fd(),
+                events.as_mut_ptr(),
+                BATCH as libc::c_int,
+                -1,
+            )
+        };
+        if let Ok(count) = usize::try_from(count) {
+            return Ok(events.iter().take(count).map(|event| event.u64).collect());
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// Runs `action` with every signal blocked in this thread; a thread started inside inherits that,
+/// so that the application's signal handlers never run on a thread of ours.
+pub(crate) fn with_signals_blocked<T>(action: impl FnOnce() -> T) -> T {
+    // SAFETY: both sets are initialised by the calls that they are passed to before they are read.
+    let saved = unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        let mut saved: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut saved);
+        saved
+    };
+    let result = action();
+    // SAFETY: `saved` is the mask that was in force before.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const saved, std::ptr::null_mut()) };
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    /// Longer than any machine needs; only a failing test waits so long.
+    const TIMEOUT: Duration = Duration::from_secs(30);
+
+    fn signal(events: &EventFds, vector: usize) {
+        let mut file = &events.vectors[vector];
+        file.write_all(&1u64.to_ne_bytes()).expect("an eventfd");
+    }
+
+    /// Goal: an interrupt reaches the handler of its vector and no other. Method: a channel per
+    /// vector; the eventfds are written as the kernel would.
+    #[test]
+    fn each_vector_calls_its_handler() {
+        let events = EventFds::new(3).expect("eventfds");
+        let (sender, receiver) = mpsc::channel();
+        for vector in 0..3 {
+            let sender = sender.clone();
+            let handler: InterruptHandler = Arc::new(move || sender.send(vector).expect("open"));
+            events
+                .set_handler(vector, Some(handler))
+                .expect("it exists");
+        }
+        for vector in [2, 0, 1, 0] {
+            signal(&events, vector);
+            assert_eq!(receiver.recv_timeout(TIMEOUT), Ok(vector as u16));
+        }
+        assert_eq!(events.set_handler(3, None), Err(BusError::NoSuchVector));
+        events.set_handler(1, None).expect("it exists");
+        signal(&events, 1);
+        signal(&events, 2);
+        assert_eq!(receiver.recv_timeout(TIMEOUT), Ok(2), "1 has no handler");
+        assert_eq!(events.files().count(), events.count());
+    }
+
+    /// Goal: no deadlock when a handler gives up the last reference. Method: the handler owns the
+    /// eventfds and drops them.
+    #[test]
+    fn a_handler_may_drop_everything() {
+        let events = Arc::new(EventFds::new(1).expect("eventfds"));
+        let (sender, receiver) = mpsc::channel();
+        let held = parking_lot::Mutex::new(Some(events.clone()));
+        let handler: InterruptHandler = Arc::new(move || {
+            if let Some(events) = held.lock().take() {
+                drop(events);
+                sender.send(()).expect("open");
+            }
+        });
+        events.set_handler(0, Some(handler)).expect("it exists");
+        let file = events.vectors[0].try_clone().expect("a descriptor");
+        drop(events);
+        (&file).write_all(&1u64.to_ne_bytes()).expect("an eventfd");
+        assert_eq!(receiver.recv_timeout(TIMEOUT), Ok(()));
+    }
+}

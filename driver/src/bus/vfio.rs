@@ -1,0 +1,332 @@
+//! The bus to a PCI function behind the kernel's VFIO driver: a card, or a model that QEMU shows to
+//! a virtual machine.
+//!
+//! The function is opened by its own device node and iommufd if the kernel has them, else with its
+//! whole IOMMU group (type 1, version 2). Registers and doorbells are mapped BARs, DMA mappings are
+//! pinned memory behind the IOMMU, MSI-X vectors are eventfds for which one thread waits.
+//!
+//! # One process, one function
+//!
+//! The kernel hands a function to one process at a time, and to no child of it: [`Vfio::open`] in
+//! another process fails with [`VfioOpenError::Busy`], and in a child made by fork the function
+//! that its parent opened looks like a card that was pulled out. Several processes need several
+//! functions.
+//!
+//! # What it does not do
+//!
+//! Pushes ([`Bus::push`]): vfio-pci maps BARs uncached, not write-combining, so that a block of 64
+//! bytes would leave as eight writes; [`Bus::push_blocks`] is zero. Groups are refused in VFIO's
+//! mode without an IOMMU.
+
+mod card;
+mod error;
+mod inspect;
+mod interrupts;
+mod iommu;
+mod mappings;
+mod memlock;
+mod region;
+#[cfg(test)]
+mod tests;
+mod type1_info;
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ferroce_spec::doorbell::{DOORBELL_PAGES_SIZE, SLOT_SIZE, SLOTS};
+use ferroce_spec::register::{Capability, MAGIC, VECTOR_COUNT, offset};
+
+pub use error::{NodeOwner, VfioOpenError};
+
+use self::card::Card;
+use self::mappings::Mappings;
+use self::region::Region;
+use super::doorbell_pages::DoorbellPages;
+use super::eventfds::EventFds;
+use super::fork::ForkMark;
+use super::pci::{Bdf, Roots};
+use super::{BufferMemory, Bus, BusError, DmaMapping, InterruptHandler};
+
+/// Offset of the command register in configuration space, and of its bits (PCI 3.0, 6.2.2).
+const COMMAND: u64 = 4;
+const MEMORY_SPACE: u16 = 1 << 1;
+const BUS_MASTER: u16 = 1 << 2;
+/// What a function that does not answer reads as.
+const GONE: u32 = u32::MAX;
+/// Empty polls after which a model in another process is given the processor.
+const POLLS_BEFORE_YIELD: u32 = 20;
+
+/// A PCI function in the hands of this process.
+///
+/// Dropping it stops its interrupts and DMA, resets it and gives it back to the kernel.
+pub struct Vfio {
+    fork: ForkMark,
+    bdf: Bdf,
+    /// Whether the device polls its doorbell pages: a model.
+    is_polled: bool,
+    empty_polls: AtomicU32,
+    // Regions and eventfds hold the card open, so they go before it.
+    doorbells: Option<DoorbellPages>,
+    bar0: Region,
+    bar2: Region,
+    bar4: Region,
+    config: Region,
+    events: EventFds,
+    card: Card,
+    // The last owner of the IOMMU's address space: what is pinned stays so until the card is gone.
+    mappings: Mappings,
+}
+
+impl std::fmt::Debug for Vfio {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Vfio")
+            .field("bdf", &self.bdf)
+            .field("is_polled", &self.is_polled)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Vfio {
+    /// Opens the function `bdf`, resets it and lets it access memory.
+    ///
+    /// # Errors
+    ///
+    /// Any [`VfioOpenError`]: its text says what is wrong and what to do.
+    pub fn open(bdf: Bdf) -> Result<Self, VfioOpenError> {
+        let roots = Roots::system();
+        let candidate = inspect::inspect(&roots, bdf)?;
+        let (card, iommu) = card::take(&roots, &candidate)?;
+        let mappings = Mappings::new(iommu);
+        let mappings = mappings.map_err(kernel(bdf, "describe its IOMMU"))?;
+        Self::start(bdf, card, mappings)
+    }
+
+    fn start(bdf: Bdf, card: Card, mappings: Mappings) -> Result<Self, VfioOpenError> {
+        let open = kernel(bdf, "open its regions");
+        let config = card.config().map_err(&open)?;
+        card.reset();
+        // After the reset, which may clear it; and before BARs are touched, which fault without.
+        enable(bdf, &config)?;
+        let bar0 = card.bar(0).map_err(&open)?;
+        let bar2 = card.bar(2).map_err(&open)?;
+        let bar4 = card.bar(4).map_err(&open)?;
+        let events = connect(bdf, &card)?;
+        let is_polled = polls_doorbells(&bar0);
+        let doorbells = bar2
+            .map_start(u64::from(DOORBELL_PAGES_SIZE))
+            .map(|mapping| DoorbellPages::new(mapping, is_polled));
+        tracing::debug!(
+            %bdf,
+            bar0 = bar0.size(), bar0_mapped = bar0.is_mapped(),
+            bar2 = bar2.size(), doorbells_mapped = doorbells.is_some(),
+            bar4 = bar4.size(), bar4_mapped = bar4.is_mapped(),
+            vectors = events.count(), is_polled,
+            "the card is open"
+        );
+        Ok(Self {
+            fork: ForkMark::new(),
+            bdf,
+            is_polled,
+            empty_polls: AtomicU32::new(0),
+            doorbells,
+            bar0,
+            bar2,
+            bar4,
+            config,
+            events,
+            card,
+            mappings,
+        })
+    }
+
+    /// The function's address.
+    pub fn bdf(&self) -> Bdf {
+        self.bdf
+    }
+}
+
+impl Drop for Vfio {
+    fn drop(&mut self) {
+        if self.fork.is_foreign() {
+            return;
+        }
+        let command: u16 = self.config.read(COMMAND);
+        self.config.write(COMMAND, command & !BUS_MASTER);
+        if self.events.count() > 0 {
+            if let Err(error) = self.card.device().disable_msix() {
+                tracing::debug!(%error, "MSI-X was not switched off");
+            }
+        }
+        self.card.reset();
+    }
+}
+
+/// Makes an error of the operating system one of opening.
+fn kernel(bdf: Bdf, what: &'static str) -> impl Fn(io::Error) -> VfioOpenError {
+    move |error| VfioOpenError::kernel(bdf, what, &error)
+}
+
+/// Lets the function answer accesses and make its own.
+fn enable(bdf: Bdf, config: &Region) -> Result<(), VfioOpenError> {
+    if config.read::<u32>(0) == GONE {
+        let error = io::Error::other("its configuration space reads as all ones: it is gone");
+        return Err(VfioOpenError::kernel(bdf, "enable it", &error));
+    }
+    let command: u16 = config.read(COMMAND);
+    let wanted = command | MEMORY_SPACE | BUS_MASTER;
+    config.write(COMMAND, wanted);
+    let found: u16 = config.read(COMMAND);
+    if found & wanted != wanted {
+        let error = format!("its command register reads {found:#06x} after {wanted:#06x}");
+        return Err(VfioOpenError::kernel(
+            bdf,
+            "enable it",
+            &io::Error::other(error),
+        ));
+    }
+    Ok(())
+}
+
+/// Connects every vector of the function to an eventfd. A function without MSI-X gets none.
+fn connect(bdf: Bdf, card: &Card) -> Result<EventFds, VfioOpenError> {
+    let count = card.vectors().min(VECTOR_COUNT.into());
+    let events = EventFds::new(count as usize).map_err(kernel(bdf, "make eventfds"))?;
+    if count == 0 {
+        tracing::warn!(%bdf, "the function has no MSI-X vectors: completions must be polled for");
+        return Ok(events);
+    }
+    let device = card.device().as_raw_fd();
+    interrupts::connect(device, events.files()).map_err(kernel(bdf, "connect its interrupts"))?;
+    Ok(events)
+}
+
+/// Whether the function says, credibly, that it polls its doorbell pages.
+fn polls_doorbells(bar0: &Region) -> bool {
+    let capability = Capability::from_bits(bar0.read(offset::capability.into()));
+    let is_ours = bar0.read::<u32>(offset::magic.into()) == MAGIC && capability.present();
+    is_ours && capability.polled_doorbells()
+}
+
+impl Bus for Vfio {
+    #[inline]
+    fn read32(&self, offset: u32) -> u32 {
+        match self.fork.is_foreign() {
+            true => GONE,
+            false => self.bar0.read(offset.into()),
+        }
+    }
+
+    #[inline]
+    fn write32(&self, offset: u32, value: u32) {
+        if !self.fork.is_foreign() {
+            self.bar0.write(offset.into(), value);
+        }
+    }
+
+    #[inline]
+    fn read64(&self, offset: u32) -> u64 {
+        match self.fork.is_foreign() {
+            true => u64::MAX,
+            false => self.bar0.read(offset.into()),
+        }
+    }
+
+    #[inline]
+    fn write64(&self, offset: u32, value: u64) {
+        if !self.fork.is_foreign() {
+            self.bar0.write(offset.into(), value);
+        }
+    }
+
+    #[inline]
+    fn doorbell(&self, slot: u32, value: u64) {
+        if self.fork.is_foreign() {
+            return;
+        }
+        match &self.doorbells {
+            Some(pages) => {
+                pages.ring(slot, value, || self.write32(offset::wake, 1));
+                if self.is_polled {
+                    self.empty_polls.store(0, Ordering::Relaxed);
+                }
+            }
+            None if slot < SLOTS => {
+                let place = u64::from(slot) * u64::from(SLOT_SIZE);
+                self.bar2.write(place, value);
+            }
+            None => {}
+        }
+    }
+
+    fn read_device_memory(&self, offset: u64, destination: &mut [u8]) {
+        match self.fork.is_foreign() {
+            true => destination.fill(u8::MAX),
+            false => self.bar4.read_bytes(offset, destination),
+        }
+    }
+
+    fn write_device_memory(&self, offset: u64, source: &[u8]) {
+        if !self.fork.is_foreign() {
+            self.bar4.write_bytes(offset, source);
+        }
+    }
+
+    fn buffer_memory(&self) -> BufferMemory {
+        BufferMemory::Pinned
+    }
+
+    fn map(&self, mapping: &DmaMapping) -> Result<(), BusError> {
+        match self.fork.is_foreign() {
+            true => Err(BusError::Disconnected),
+            false => self.mappings.map(mapping),
+        }
+    }
+
+    fn unmap(&self, iova: u64, length: usize) -> Result<(), BusError> {
+        match self.fork.is_foreign() {
+            true => Err(BusError::Disconnected),
+            false => self.mappings.unmap(iova, length),
+        }
+    }
+
+    fn iova_range(&self) -> Range<u64> {
+        self.mappings.range()
+    }
+
+    fn set_interrupt_handler(
+        &self,
+        vector: u16,
+        handler: Option<InterruptHandler>,
+    ) -> Result<(), BusError> {
+        self.events.set_handler(vector, handler)
+    }
+
+    fn config_read(&self, offset: u32) -> Option<u32> {
+        let is_inside = u64::from(offset) + 4 <= self.config.size();
+        let is_ours = !self.fork.is_foreign();
+        (offset % 4 == 0 && is_inside && is_ours).then(|| self.config.read(offset.into()))
+    }
+
+    fn region_size(&self, bar: u32) -> Option<u64> {
+        match bar {
+            0 => Some(self.bar0.size()),
+            2 => Some(self.bar2.size()),
+            4 => Some(self.bar4.size()),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn relax(&self) {
+        std::hint::spin_loop();
+        // A card works while the processor spins. A model may need this very processor.
+        if self.is_polled {
+            let polls = self.empty_polls.fetch_add(1, Ordering::Relaxed);
+            if polls >= POLLS_BEFORE_YIELD {
+                std::thread::yield_now();
+            }
+        }
+    }
+}

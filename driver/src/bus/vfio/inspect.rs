@@ -1,0 +1,115 @@
+//! What can be said about a card from sysfs and the device nodes, before the kernel is asked to
+//! hand it over: most refusals are found here, where they can be explained.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::error::{NodeOwner, VfioOpenError};
+use crate::bus::pci::{Bdf, FERROCE, Function, Roots, is_vfio};
+
+/// A card that nothing visible speaks against.
+#[derive(Debug)]
+pub(super) struct Candidate {
+    pub(super) bdf: Bdf,
+    /// Its folder in sysfs.
+    pub(super) path: PathBuf,
+    /// Its IOMMU group.
+    pub(super) group: u32,
+    /// Its own device node, if it can be opened by itself, without its group.
+    pub(super) device_node: Option<PathBuf>,
+}
+
+/// Looks at the function `bdf`.
+///
+/// # Errors
+///
+/// Every [`VfioOpenError`] that needs no attempt to open it.
+pub(super) fn inspect(roots: &Roots, bdf: Bdf) -> Result<Candidate, VfioOpenError> {
+    let function = find(roots, bdf)?;
+    let Some(group) = function.iommu_group() else {
+        let has_iommu = roots.has_iommu();
+        return Err(VfioOpenError::NoIommuGroup { bdf, has_iommu });
+    };
+    if roots.is_noiommu_group(group) {
+        return Err(VfioOpenError::UnsafeNoIommu { bdf });
+    }
+    let driver = function.driver();
+    if !driver.as_deref().is_some_and(is_vfio) {
+        return Err(VfioOpenError::NotBound { bdf, driver });
+    }
+    let others = spoilers(roots, bdf, group);
+    if !others.is_empty() {
+        return Err(VfioOpenError::GroupNotViable { bdf, group, others });
+    }
+    Ok(Candidate {
+        bdf,
+        group,
+        device_node: device_node(roots, &function),
+        path: function.path,
+    })
+}
+
+fn find(roots: &Roots, bdf: Bdf) -> Result<Function, VfioOpenError> {
+    let cards = || roots.cards().iter().map(|card| card.bdf).collect();
+    match roots.function(bdf) {
+        Some(function) if function.id == FERROCE => Ok(function),
+        Some(function) => Err(VfioOpenError::NotFerroce {
+            bdf,
+            found: function.id,
+            cards: cards(),
+        }),
+        None => Err(VfioOpenError::NoSuchDevice {
+            bdf,
+            cards: cards(),
+        }),
+    }
+}
+
+/// The other functions of the group that a driver of the host has.
+pub(super) fn spoilers(roots: &Roots, bdf: Bdf, group: u32) -> Vec<(Bdf, String)> {
+    roots
+        .group_members(group)
+        .iter()
+        .filter(|member| member.bdf != bdf && member.spoils_group())
+        .filter_map(|member| Some((member.bdf, member.driver()?)))
+        .collect()
+}
+
+/// The node of the device itself, if it and iommufd are there.
+fn device_node(roots: &Roots, function: &Function) -> Option<PathBuf> {
+    let name = function.vfio_device()?;
+    let node = roots.dev.join("vfio/devices").join(name);
+    (node.exists() && roots.dev.join("iommu").exists()).then_some(node)
+}
+
+/// Explains why a device node could not be opened.
+pub(super) fn explain_node(
+    roots: &Roots,
+    bdf: Bdf,
+    path: &Path,
+    module: &'static str,
+    error: &io::Error,
+) -> VfioOpenError {
+    let path = path.to_owned();
+    match error.raw_os_error() {
+        Some(libc::ENOENT) => VfioOpenError::NoNode { path, module },
+        Some(libc::EACCES | libc::EPERM) => match std::fs::metadata(&path) {
+            Ok(metadata) => VfioOpenError::NoPermission {
+                bdf,
+                path,
+                owner: NodeOwner {
+                    user: metadata.uid(),
+                    group: metadata.gid(),
+                    mode: metadata.mode() & 0o7777,
+                },
+            },
+            Err(_) => VfioOpenError::NoNode { path, module },
+        },
+        Some(libc::EBUSY) => VfioOpenError::Busy {
+            bdf,
+            holders: roots.holders(&path),
+        },
+        _ => VfioOpenError::kernel(bdf, "open its device node", error),
+    }
+}
