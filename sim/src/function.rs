@@ -44,6 +44,8 @@ pub struct Options {
     pub icrc: bool,
     /// Where its frames are recorded.
     pub capture: Option<PathBuf>,
+    /// Whether its driver is in another process, and rings doorbells in pages that both share.
+    pub is_served: bool,
 }
 
 impl Options {
@@ -58,6 +60,7 @@ impl Options {
             host: HostIdentity::of_device(device)?,
             icrc: icrc_from_environment()?,
             capture: capture.map(PathBuf::from),
+            is_served: false,
         })
     }
 }
@@ -158,7 +161,12 @@ impl Function {
             capture: capture.as_ref().map_or(0, Capture::identity),
         })?;
         let neighbours = Neighbours::from_environment(Some(registry))?;
-        let config = NicConfig::functional(place.first_qpn().value(), options.host.mac);
+        let config = NicConfig {
+            polled_doorbells: options.is_served,
+            // Its memory is a file to us: no instruction of ours is atomic there.
+            global_atomics: !options.is_served,
+            ..NicConfig::functional(place.first_qpn().value(), options.host.mac)
+        };
         let port = FabricPort::new(place, &clock, options.icrc, capture);
         let bus = Arc::new(InProcess::new(config, port, clock));
         let thread = background::start(bus.clone()).map_err(Error::Thread)?;
