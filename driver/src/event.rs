@@ -79,6 +79,8 @@ pub(crate) struct Dispatch {
     qps: Mutex<BTreeSet<u32>>,
     srqs: Mutex<BTreeSet<u32>>,
     on_async: Mutex<Option<AsyncEventHandler>>,
+    /// That the device has stopped or is gone was reported.
+    end_is_reported: AtomicBool,
     /// Events that name no object of ours, or nothing known.
     skipped: AtomicU64,
 }
@@ -91,6 +93,7 @@ impl Dispatch {
             qps: Mutex::default(),
             srqs: Mutex::default(),
             on_async: Mutex::default(),
+            end_is_reported: AtomicBool::new(false),
             skipped: AtomicU64::new(0),
         })
     }
@@ -196,10 +199,25 @@ impl Dispatch {
             EventType::PORT_ERROR => AsyncEvent::PortError,
             EventType::DEVICE_FATAL => {
                 self.health.mark_dead();
+                self.end_is_reported.store(true, Ordering::Relaxed);
                 AsyncEvent::DeviceFatal
             }
             _ => return None,
         })
+    }
+
+    /// The device is gone: says so, once, and wakes all who wait for completions, which will not
+    /// come.
+    fn device_gone(&self) {
+        self.health.mark_dead();
+        if self.end_is_reported.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        self.call_async(AsyncEvent::DeviceFatal);
+        let cqs: Vec<u32> = self.cqs.lock().keys().copied().collect();
+        for number in cqs {
+            self.completion(number);
+        }
     }
 
     fn call_async(&self, event: AsyncEvent) {
@@ -331,6 +349,10 @@ impl EventQueue {
         }
         if budget == 0 {
             tracing::warn!(vector = self.number, "interrupts without end");
+        }
+        // What it had reported before it went was served above.
+        if self.bus.is_gone() {
+            self.dispatch.device_gone();
         }
     }
 

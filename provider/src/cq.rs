@@ -84,6 +84,18 @@ impl Cq {
         Ok(self.queue.modify_moderation(count, period_us)?)
     }
 
+    /// For a poll that has found nothing.
+    ///
+    /// # Errors
+    /// `EIO` when the device has stopped or is gone: nothing will come any more.
+    #[inline]
+    pub fn check_device(&self) -> Result<(), Errno> {
+        match self.queue.device().is_dead() {
+            true => Err(Errno::IO),
+            false => Ok(()),
+        }
+    }
+
     /// Destroys the queue and purges the events that nobody has read.
     ///
     /// # Errors

@@ -33,6 +33,12 @@ impl DoorbellPages {
         }
     }
 
+    /// Number of slots.
+    #[inline]
+    pub(crate) fn slots(&self) -> u32 {
+        self.slots
+    }
+
     /// Rings doorbell `slot`; `wake` writes the register of that name. A slot that is not mapped
     /// is dropped.
     ///

@@ -1,8 +1,9 @@
 //! Files in memory, for buffers that another process maps.
 
 use std::ffi::CStr;
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 const NAME: &CStr = c"ferroce-dma";
 
@@ -41,13 +42,29 @@ fn open(flags: libc::c_uint) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(file) })
 }
 
+/// Whether the file has `length` bytes at least and nobody can take any away.
+pub(crate) fn cannot_shrink_below(file: BorrowedFd, length: u64) -> bool {
+    // SAFETY: only asks for the seals of a file.
+    let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
+    // Files that cannot be sealed answer with an error.
+    let is_sealed = seals >= 0 && seals & libc::F_SEAL_SHRINK != 0;
+    let size = file
+        .try_clone_to_owned()
+        .and_then(|file| File::from(file).metadata());
+    is_sealed && size.is_ok_and(|size| size.len() >= length)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsFd;
 
     #[test]
     fn the_length_is_sealed() {
         let file = create(8192).expect("a file in memory");
+        assert!(cannot_shrink_below(file.as_fd(), 8192));
+        assert!(!cannot_shrink_below(file.as_fd(), 8193));
+        assert!(!cannot_shrink_below(io::stdin().as_fd(), 0));
         for length in [4096, 16_384] {
             // SAFETY: only asks for another length of a file of this test.
             let result = unsafe { libc::ftruncate(file.as_raw_fd(), length) };

@@ -12,6 +12,7 @@ pub(crate) mod eventfds;
 pub mod fake;
 #[expect(unsafe_code, reason = "a handler of fork, and what it does to memory")]
 pub(crate) mod fork;
+pub(crate) mod idle;
 #[expect(unsafe_code, reason = "system calls that make a file in memory")]
 pub(crate) mod memfd;
 mod open;
@@ -20,6 +21,7 @@ pub mod pci;
 pub(crate) mod shared_mapping;
 #[expect(unsafe_code, reason = "ioctls of VFIO, and words of mapped BARs")]
 pub mod vfio;
+pub mod vfio_user;
 
 pub use address::{AddressError, DeviceAddress};
 pub use open::{OpenError, open};
@@ -259,6 +261,14 @@ pub trait Bus: Send + Sync {
     fn region_size(&self, bar: u32) -> Option<u64> {
         let _ = bar;
         None
+    }
+
+    /// Whether the device is gone for good: a card that was pulled out, a model whose process has
+    /// ended, or the parent's device in the child of a fork. Every interrupt handler is called once
+    /// when that happens (but not in the child), for threads that sleep until the device does
+    /// something.
+    fn is_gone(&self) -> bool {
+        false
     }
 
     /// Called whenever the driver waits for the device: each empty poll of a CQ, each turn of

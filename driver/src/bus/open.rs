@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use super::vfio::{Vfio, VfioOpenError};
+use super::vfio_user::{VfioUser, VfioUserError};
 use super::{Bus, DeviceAddress};
 
 /// Why a device cannot be reached.
@@ -10,9 +12,12 @@ pub enum OpenError {
     /// It is a model in this process, which whoever has the model opens.
     #[error("`in-process` names the model of this process, which is not opened by its name")]
     InProcess,
-    /// This driver cannot reach such a device.
-    #[error("this driver has no bus to {0}")]
-    NoBus(DeviceAddress),
+    /// The card cannot be opened.
+    #[error(transparent)]
+    Vfio(#[from] VfioOpenError),
+    /// The model behind the socket cannot be opened.
+    #[error(transparent)]
+    VfioUser(#[from] VfioUserError),
 }
 
 impl OpenError {
@@ -20,7 +25,8 @@ impl OpenError {
     pub fn errno(&self) -> i32 {
         match self {
             Self::InProcess => libc::EINVAL,
-            Self::NoBus(_) => libc::ENODEV,
+            Self::Vfio(error) => error.errno(),
+            Self::VfioUser(error) => error.errno(),
         }
     }
 }
@@ -33,8 +39,7 @@ impl OpenError {
 pub fn open(address: &DeviceAddress) -> Result<Arc<dyn Bus>, OpenError> {
     match address {
         DeviceAddress::InProcess => Err(OpenError::InProcess),
-        DeviceAddress::VfioUser(_) | DeviceAddress::Vfio(_) => {
-            Err(OpenError::NoBus(address.clone()))
-        }
+        DeviceAddress::Vfio(bdf) => Ok(Arc::new(Vfio::open(*bdf)?)),
+        DeviceAddress::VfioUser(path) => Ok(Arc::new(VfioUser::open(path)?)),
     }
 }

@@ -38,7 +38,10 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
         }
         // SAFETY: the poller is kept in `polling` or dropped here.
         let mut poller = unsafe { body.lock() };
-        let current = poller.next().ok_or(Errno::NO_ENTRY)?;
+        let Some(current) = poller.next() else {
+            body.check_device()?;
+            return Err(Errno::NO_ENTRY);
+        };
         // SAFETY: the CQ is alive, and this thread has the lock.
         unsafe {
             show(cq, &current);

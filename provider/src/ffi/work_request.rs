@@ -250,6 +250,9 @@ pub(super) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mu
                 slot = slot.add(1);
             }
         });
+        if count == 0 {
+            cq.check_device()?;
+        }
         Ok(c_int::try_from(count).unwrap_or(c_int::MAX))
     });
     polled.unwrap_or_else(|errno| {

@@ -1,0 +1,25 @@
+//! What a thread does that polls for a device in another process and finds nothing.
+
+use std::cell::Cell;
+
+/// Empty polls before a thread lets others run: with fewer processors than threads, the device may
+/// be waiting for this one.
+const POLLS_BEFORE_YIELD: u32 = 20;
+
+thread_local! {
+    static EMPTY_POLLS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Spins for a moment, and yields now and then.
+#[inline]
+pub(crate) fn after_empty_poll() {
+    // A thread that is going, without its thread-local storage, yields.
+    let polls = EMPTY_POLLS.try_with(|polls| {
+        polls.set((polls.get() + 1) % POLLS_BEFORE_YIELD);
+        polls.get()
+    });
+    match polls {
+        Ok(1..) => std::hint::spin_loop(),
+        _ => std::thread::yield_now(),
+    }
+}

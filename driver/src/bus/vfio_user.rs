@@ -1,0 +1,309 @@
+//! A model in another process, over vfio-user.
+//!
+//! Registers and the device's own memory are messages to the server. Doorbells are stores to pages
+//! that both processes share, where the server offers them. The driver's rings are files that the
+//! server maps; the application's memory stays what it is, and the server reads and writes it
+//! through `/proc/self/mem`. Interrupts are eventfds.
+//!
+//! A server that ends, or does not answer for [`REQUEST_TIMEOUT`], is a card that was pulled out:
+//! registers read as all ones, nothing can be mapped, and every interrupt handler is called once so
+//! that whoever sleeps looks at the device again.
+
+mod connect;
+mod error;
+mod link;
+#[expect(unsafe_code, reason = "system calls on memory of the application")]
+mod memory;
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ferroce_spec::register::offset;
+use ferroce_vfio_user::region::{BAR0, BAR2, BAR4, CONFIG};
+use ferroce_vfio_user::{Client, ClientBacking, DmaRange, Errno, RequestError};
+
+use self::link::Link;
+use self::memory::ApplicationMemory;
+use super::doorbell_pages::DoorbellPages;
+use super::fork::ForkMark;
+use super::{
+    BufferMemory, Bus, BusError, DmaAccess, DmaMapping, InterruptHandler, PAGE_SIZE, idle,
+};
+
+pub use error::VfioUserError;
+
+/// How long a request waits for the server. Then the server is taken for dead.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// IOVAs that the driver may use: everything that 48 bits name, except the first pages.
+const IOVAS: Range<u64> = 0x1_0000..1 << 48;
+
+/// The bus to a model behind a socket.
+pub struct VfioUser {
+    /// `None` only while it is dropped.
+    client: Option<Client>,
+    link: Arc<Link>,
+    application: ApplicationMemory,
+    /// The server does not read and write files.
+    needs_messages: AtomicBool,
+    /// `None`: doorbells are messages.
+    doorbells: Option<DoorbellPages>,
+    region_sizes: [u64; 3],
+    fork: ForkMark,
+}
+
+impl VfioUser {
+    /// One request, or the error of a device that is gone.
+    fn request<T>(
+        &self,
+        request: impl FnOnce(&Client) -> Result<T, RequestError>,
+    ) -> Result<T, RequestError> {
+        let Some(client) = self.client.as_ref().filter(|_| !self.is_gone()) else {
+            return Err(RequestError::Disconnected);
+        };
+        let result = request(client);
+        if matches!(result, Err(RequestError::Timeout)) {
+            self.link.give_up();
+        }
+        result
+    }
+
+    fn read(&self, region: u32, offset: u64, data: &mut [u8]) -> bool {
+        match self.request(|client| client.read(region, offset, data)) {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::debug!(region, offset, %error, "cannot be read");
+                false
+            }
+        }
+    }
+
+    /// Writes and waits until the device has it, because a doorbell that is a store could overtake
+    /// the message.
+    fn write(&self, region: u32, offset: u64, data: &[u8]) {
+        if let Err(error) = self.request(|client| client.write(region, offset, data)) {
+            tracing::debug!(region, offset, %error, "cannot be written");
+        }
+    }
+
+    /// Writes without waiting.
+    fn post(&self, region: u32, offset: u64, data: &[u8]) {
+        if let Err(error) = self.request(|client| client.write_posted(region, offset, data)) {
+            tracing::debug!(region, offset, %error, "cannot be written");
+        }
+    }
+
+    fn wake(&self) {
+        self.post(BAR0, offset::wake.into(), &1u32.to_le_bytes());
+    }
+
+    fn map_file(&self, mapping: &DmaMapping) -> Result<(), RequestError> {
+        let range = range_of(mapping);
+        if let Some(file) = mapping.file {
+            return self.request(|client| {
+                memory::with_file(file.descriptor, |descriptor| {
+                    client.dma_map(range, ClientBacking::Mmap(descriptor, file.offset))
+                })
+            });
+        }
+        let by_messages = || self.request(|client| client.dma_map(range, ClientBacking::Messages));
+        let needs_messages = self.needs_messages.load(Ordering::Relaxed);
+        let Some(file) = self.application.file().filter(|_| !needs_messages) else {
+            return by_messages();
+        };
+        let offset = mapping.address as u64;
+        let by_file =
+            self.request(|client| client.dma_map(range, ClientBacking::FileIo(file, offset)));
+        match by_file {
+            Err(RequestError::Refused(Errno::INVAL | Errno::NOTSUP | Errno::NODEV)) => {
+                by_messages()?;
+                tracing::warn!("the server cannot read and write files: DMA is by messages");
+                self.needs_messages.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            result => result,
+        }
+    }
+}
+
+impl Bus for VfioUser {
+    fn read32(&self, offset: u32) -> u32 {
+        let mut data = [0; 4];
+        match self.read(BAR0, offset.into(), &mut data) {
+            true => u32::from_le_bytes(data),
+            false => u32::MAX,
+        }
+    }
+
+    fn write32(&self, offset: u32, value: u32) {
+        let data = value.to_le_bytes();
+        match is_doorbell(offset) {
+            true => self.post(BAR0, offset.into(), &data),
+            false => self.write(BAR0, offset.into(), &data),
+        }
+    }
+
+    fn read64(&self, offset: u32) -> u64 {
+        let mut data = [0; 8];
+        match self.read(BAR0, offset.into(), &mut data) {
+            true => u64::from_le_bytes(data),
+            false => u64::MAX,
+        }
+    }
+
+    fn write64(&self, offset: u32, value: u64) {
+        self.write(BAR0, offset.into(), &value.to_le_bytes());
+    }
+
+    #[inline]
+    fn doorbell(&self, slot: u32, value: u64) {
+        match &self.doorbells {
+            Some(pages) if slot < pages.slots() => pages.ring(slot, value, || self.wake()),
+            _ => self.post(BAR2, u64::from(slot) * 8, &value.to_le_bytes()),
+        }
+    }
+
+    fn read_device_memory(&self, offset: u64, destination: &mut [u8]) {
+        let [.., size] = self.region_sizes;
+        let inside = size.saturating_sub(offset).min(destination.len() as u64);
+        let (inside, outside) = destination.split_at_mut(inside as usize);
+        outside.fill(u8::MAX);
+        if !inside.is_empty() && !self.read(BAR4, offset, inside) {
+            inside.fill(u8::MAX);
+        }
+    }
+
+    fn write_device_memory(&self, offset: u64, source: &[u8]) {
+        let [.., size] = self.region_sizes;
+        let inside = size.saturating_sub(offset).min(source.len() as u64);
+        if inside > 0 {
+            self.write(BAR4, offset, &source[..inside as usize]);
+        }
+    }
+
+    fn buffer_memory(&self) -> BufferMemory {
+        BufferMemory::Shared
+    }
+
+    fn map(&self, mapping: &DmaMapping) -> Result<(), BusError> {
+        check(mapping)?;
+        if mapping.file.is_none() && !memory::is_usable(mapping) {
+            return Err(BusError::BadAddress);
+        }
+        if self.is_gone() {
+            return Err(BusError::Disconnected);
+        }
+        self.link.add(mapping)?;
+        self.map_file(mapping).map_err(|error| {
+            self.link.remove(mapping.iova, mapping.length).ok();
+            bus_error(error)
+        })
+    }
+
+    fn unmap(&self, iova: u64, length: usize) -> Result<(), BusError> {
+        if self.fork.is_foreign() {
+            return Err(BusError::Disconnected);
+        }
+        let unmapped = self.request(|client| client.dma_unmap(iova, length as u64));
+        match unmapped {
+            Ok(()) => {}
+            // Who ends the connection gives up the client's memory with it.
+            Err(RequestError::Disconnected) if self.link.has_ended() => {}
+            Err(error) => return Err(bus_error(error)),
+        }
+        self.link.remove(iova, length)
+    }
+
+    fn iova_range(&self) -> Range<u64> {
+        IOVAS
+    }
+
+    fn set_interrupt_handler(
+        &self,
+        vector: u16,
+        handler: Option<InterruptHandler>,
+    ) -> Result<(), BusError> {
+        // All vectors are connected as long as the bus lives.
+        self.link.events().set_handler(vector, handler)
+    }
+
+    fn config_read(&self, offset: u32) -> Option<u32> {
+        let mut data = [0; 4];
+        self.read(CONFIG, offset.into(), &mut data)
+            .then(|| u32::from_le_bytes(data))
+    }
+
+    fn region_size(&self, bar: u32) -> Option<u64> {
+        let index = [BAR0, BAR2, BAR4]
+            .iter()
+            .position(|&region| region == bar)?;
+        Some(self.region_sizes[index])
+    }
+
+    fn is_gone(&self) -> bool {
+        self.fork.is_foreign() || self.link.is_gone()
+    }
+
+    #[inline]
+    fn relax(&self) {
+        idle::after_empty_poll();
+    }
+}
+
+impl Drop for VfioUser {
+    fn drop(&mut self) {
+        // The child of a fork has none of the client's threads, and the socket is the parent's.
+        if self.fork.is_foreign() {
+            std::mem::forget(self.client.take());
+        }
+        self.link.close();
+    }
+}
+
+/// Registers that are doorbells: what they say is repeated by memory, or checked again by the
+/// device, so it does no harm that a later store to a doorbell page overtakes them.
+fn is_doorbell(offset: u32) -> bool {
+    let event_queues = offset::event_queue_doorbell
+        ..offset::event_queue_doorbell + 4 * u32::from(ferroce_spec::register::VECTOR_COUNT);
+    offset == offset::command_queue_doorbell
+        || offset == offset::wake
+        || event_queues.contains(&offset)
+}
+
+fn range_of(mapping: &DmaMapping) -> DmaRange {
+    DmaRange {
+        iova: mapping.iova,
+        length: mapping.length as u64,
+        readable: true,
+        writable: mapping.access == DmaAccess::ReadWrite,
+    }
+}
+
+fn check(mapping: &DmaMapping) -> Result<(), BusError> {
+    let page = PAGE_SIZE as u64;
+    let length = mapping.length as u64;
+    let is_aligned =
+        mapping.iova % page == 0 && mapping.address as u64 % page == 0 && length % page == 0;
+    let end = mapping.iova.checked_add(length);
+    let is_inside = mapping.iova >= IOVAS.start && end.is_some_and(|end| end <= IOVAS.end);
+    match is_aligned && is_inside && length > 0 {
+        true => Ok(()),
+        false => Err(BusError::InvalidMapping),
+    }
+}
+
+fn bus_error(error: RequestError) -> BusError {
+    match error {
+        RequestError::Refused(errno) => match errno {
+            Errno::EXIST => BusError::AlreadyMapped,
+            Errno::INVAL => BusError::InvalidMapping,
+            Errno::NOENT => BusError::NotMapped,
+            Errno::FAULT => BusError::BadAddress,
+            Errno::NOMEM | Errno::NOSPC | Errno::MFILE | Errno::NFILE => BusError::LimitReached,
+            errno => BusError::Os(errno.raw_os_error()),
+        },
+        RequestError::Disconnected => BusError::Disconnected,
+        error => BusError::Os(error.errno().raw_os_error()),
+    }
+}

@@ -1,0 +1,217 @@
+//! What the threads of the connection know of the bus: whether it still stands, what is mapped,
+//! and whom to wake.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use ferroce_vfio_user::{ClientMemory, Errno};
+use parking_lot::Mutex;
+
+use super::memory;
+use crate::bus::eventfds::EventFds;
+use crate::bus::{BusError, DmaAccess, DmaMapping};
+
+/// The server is there, as far as is known.
+const CONNECTED: u8 = 0;
+/// The connection has ended.
+const ENDED: u8 = 1;
+/// The server was given up: it did not answer. It may still use the memory that it has.
+const GIVEN_UP: u8 = 2;
+
+/// The connection, as its threads see it.
+pub(super) struct Link {
+    state: AtomicU8,
+    stream: UnixStream,
+    events: EventFds,
+    /// By IOVA. Held during an access by DMA message, so that unmapping waits for it.
+    mappings: Mutex<BTreeMap<u64, DmaMapping>>,
+}
+
+impl Link {
+    pub(super) fn new(stream: UnixStream, events: EventFds) -> Self {
+        Self {
+            state: AtomicU8::new(CONNECTED),
+            stream,
+            events,
+            mappings: Mutex::default(),
+        }
+    }
+
+    pub(super) fn events(&self) -> &EventFds {
+        &self.events
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.state.load(Ordering::Acquire) != CONNECTED
+    }
+
+    /// Whether the server has ended the connection, so that it has no memory of ours any more.
+    pub(super) fn has_ended(&self) -> bool {
+        self.state.load(Ordering::Acquire) == ENDED
+    }
+
+    /// The server does not answer: there is no use in asking it again.
+    pub(super) fn give_up(&self) {
+        if self.lose(GIVEN_UP) {
+            tracing::error!("the vfio-user server does not answer");
+            self.wake_all();
+        }
+        // It shall notice when it comes back.
+        self.stream.shutdown(Shutdown::Both).ok();
+    }
+
+    /// The bus is closed by its owner, which nobody has to be woken for.
+    pub(super) fn close(&self) {
+        self.lose(ENDED);
+    }
+
+    /// Whether it was there until now.
+    fn lose(&self, state: u8) -> bool {
+        let (acquire, release) = (Ordering::Acquire, Ordering::AcqRel);
+        self.state
+            .compare_exchange(CONNECTED, state, release, acquire)
+            .is_ok()
+    }
+
+    /// Calls every interrupt handler, for threads that sleep until the device does something.
+    fn wake_all(&self) {
+        for file in self.events.files() {
+            match file.try_clone_to_owned() {
+                // It cannot overflow: nobody writes such numbers.
+                Ok(file) => drop(File::from(file).write_all(&1u64.to_ne_bytes())),
+                Err(error) => tracing::error!(%error, "cannot wake who waits for the device"),
+            }
+        }
+    }
+
+    pub(super) fn add(&self, mapping: &DmaMapping) -> Result<(), BusError> {
+        let mut mappings = self.mappings.lock();
+        let end = mapping.iova + mapping.length as u64;
+        let before = mappings.range(..end).next_back();
+        if before.is_some_and(|(iova, other)| iova + other.length as u64 > mapping.iova) {
+            return Err(BusError::AlreadyMapped);
+        }
+        mappings.insert(
+            mapping.iova,
+            DmaMapping {
+                file: None,
+                ..*mapping
+            },
+        );
+        Ok(())
+    }
+
+    pub(super) fn remove(&self, iova: u64, length: usize) -> Result<(), BusError> {
+        let mut mappings = self.mappings.lock();
+        match mappings.get(&iova) {
+            Some(mapping) if mapping.length == length => {
+                mappings.remove(&iova);
+                Ok(())
+            }
+            _ => Err(BusError::NotMapped),
+        }
+    }
+
+    /// Calls `access` with the address and the range of the data of each piece that a mapping
+    /// holds.
+    fn for_each_piece(
+        &self,
+        iova: u64,
+        length: usize,
+        rights: DmaAccess,
+        mut access: impl FnMut(usize, std::ops::Range<usize>) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let mappings = self.mappings.lock();
+        let mut done = 0;
+        while done < length {
+            let at = iova.checked_add(done as u64).ok_or(Errno::INVAL)?;
+            let (start, mapping) = mappings.range(..=at).next_back().ok_or(Errno::NODEV)?;
+            let offset = (at - start) as usize;
+            let piece = mapping.length.saturating_sub(offset).min(length - done);
+            if piece == 0 {
+                return Err(Errno::NODEV);
+            }
+            if rights == DmaAccess::ReadWrite && mapping.access == DmaAccess::Read {
+                return Err(Errno::ACCESS);
+            }
+            access(mapping.address + offset, done..done + piece)?;
+            done += piece;
+        }
+        Ok(())
+    }
+}
+
+impl ClientMemory for Link {
+    fn read(&self, iova: u64, data: &mut [u8]) -> Result<(), Errno> {
+        self.for_each_piece(iova, data.len(), DmaAccess::Read, |address, piece| {
+            memory::read(address, &mut data[piece])
+        })
+    }
+
+    fn write(&self, iova: u64, data: &[u8]) -> Result<(), Errno> {
+        self.for_each_piece(iova, data.len(), DmaAccess::ReadWrite, |address, piece| {
+            memory::write(address, &data[piece])
+        })
+    }
+
+    fn disconnected(&self) {
+        if self.lose(ENDED) {
+            tracing::error!("the vfio-user server has ended the connection");
+            self.wake_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bus::PAGE_SIZE;
+
+    fn link() -> Link {
+        let (stream, _) = UnixStream::pair().expect("sockets");
+        Link::new(stream, EventFds::new(1).expect("an eventfd"))
+    }
+
+    /// Goal: DMA messages reach mapped memory across the border of two mappings, and nothing else.
+    #[test]
+    fn messages_reach_what_is_mapped() {
+        let link = link();
+        let mut pages = vec![0u8; 3 * PAGE_SIZE];
+        let address = (pages.as_mut_ptr() as usize).next_multiple_of(PAGE_SIZE);
+        let mapping = |iova, page: usize, access| DmaMapping {
+            iova,
+            address: address + page * PAGE_SIZE,
+            length: PAGE_SIZE,
+            access,
+            file: None,
+        };
+        let page = PAGE_SIZE as u64;
+        // In the other order than in memory, so that IOVAs and not addresses decide.
+        link.add(&mapping(page, 1, DmaAccess::ReadWrite))
+            .expect("free");
+        link.add(&mapping(2 * page, 0, DmaAccess::ReadWrite))
+            .expect("free");
+        link.add(&mapping(4 * page, 0, DmaAccess::Read))
+            .expect("free");
+        let overlapping = mapping(page, 0, DmaAccess::Read);
+        assert_eq!(link.add(&overlapping), Err(BusError::AlreadyMapped));
+
+        link.write(2 * page - 2, &[1, 2, 3, 4]).expect("mapped");
+        let mut back = [0; 4];
+        link.read(2 * page - 2, &mut back).expect("mapped");
+        assert_eq!(back, [1, 2, 3, 4]);
+        link.read(4 * page, &mut back).expect("mapped for reading");
+        assert_eq!(back, [3, 4, 0, 0]);
+        assert_eq!(link.write(4 * page, &[9]), Err(Errno::ACCESS));
+        assert_eq!(link.read(3 * page - 1, &mut back), Err(Errno::NODEV));
+        assert_eq!(link.read(0, &mut back), Err(Errno::NODEV));
+
+        assert_eq!(link.remove(page, 2 * PAGE_SIZE), Err(BusError::NotMapped));
+        link.remove(page, PAGE_SIZE).expect("mapped");
+        assert_eq!(link.read(page, &mut back), Err(Errno::NODEV));
+    }
+}
