@@ -6,6 +6,7 @@
 #   make soak     random verbs programs of two processes, 10,000 seeds; what takes long of the rest
 #   make bench    speed of this machine's build: ICRC off and on, one and several QPs and threads; of
 #                 the simulation in simulated time
+#   make qemu-vfio  the model as a PCI device of a virtual machine: the same programs through kernel VFIO
 #   make install PREFIX=/usr/local
 #
 # Packages that are missing are installed through apt-get (as root or with sudo), and named.
@@ -21,7 +22,7 @@ DEMO_PACKAGES := perftest
 BENCH_PACKAGES := perftest libibverbs-dev
 TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs ucx-utils tshark binutils iproute2
 
-.PHONY: all build demo test soak bench install packages clean
+.PHONY: all build demo test soak bench qemu-vfio install packages clean
 
 all: build
 
@@ -47,6 +48,9 @@ bench: build
 	@scripts/install-packages $(BENCH_PACKAGES)
 	@scripts/bench $(RELEASE)/ferroce
 	$(CARGO) bench --locked -p ferroce-sim --bench world
+
+qemu-vfio: build
+	@scripts/qemu-vfio $(RELEASE)
 
 install: build
 	install -D -m 755 $(RELEASE)/ferroce $(DESTDIR)$(PREFIX)/bin/ferroce

@@ -54,7 +54,7 @@ debian_update() {
         "$keyring" "$mirror" "$debian_suite-backports" >"$state/sources.list"
     if ! debian_apt "$debian_update_limit_s" apt-get update --error-on=any >"$state/update.log" 2>&1; then
         debian_errors "$state/update.log" >&2
-        fail "cannot read the package lists of $mirror ($debian_suite and $debian_suite-backports):" \
+        cannot "cannot read the package lists of $mirror ($debian_suite and $debian_suite-backports):" \
             "no network, another mirror needed (FERROCE_DEBIAN_MIRROR=URL), or debian-archive-keyring too old"
     fi
     debian_updated=yes
@@ -69,7 +69,7 @@ debian_tree() { # TREE PACKAGE...
     mkdir -p "$tree.part" "$archives/partial"
     debian_apt "$debian_download_limit_s" apt-get -y --download-only install "$@" >"$tree.log" 2>&1 || {
         debian_errors "$tree.log" >&2
-        fail "cannot fetch $*"
+        cannot "cannot fetch $*"
     }
     for package in "$archives"/*.deb; do
         timeout "$debian_unpack_limit_s" dpkg-deb -x "$package" "$tree.part"
@@ -83,6 +83,6 @@ debian_download() { # PACKAGE
     debian_update
     debian_apt "$debian_download_limit_s" apt-get download "$1" >"$cache/apt/download.log" 2>&1 || {
         debian_errors "$cache/apt/download.log" >&2
-        fail "cannot fetch $1"
+        cannot "cannot fetch $1"
     }
 }

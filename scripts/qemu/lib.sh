@@ -14,6 +14,12 @@ fail() {
     exit 1
 }
 
+# This machine cannot do it, which says nothing about the project; status 77 is for callers that go on.
+cannot() {
+    printf 'ferroce: CANNOT: %s\n' "$*" >&2
+    exit 77
+}
+
 # Is WHAT built from these VALUES already? Otherwise it has to be built, and stamped after that.
 stamped() { # WHAT VALUE...
     local what=$1

@@ -28,6 +28,13 @@ run_from_tree() { # TREE PROGRAM-BELOW-usr ARGUMENT...
         "$tree/usr/$program" "$@"
 }
 
+# Does a program of this machine run in the guest? Its libraries must not be newer than Debian's.
+runs_in_guest() { # FILE
+    local found
+    found=$("$guest_tree/usr/lib64/ld-linux-x86-64.so.2" \
+        --library-path "$guest_tree/usr/lib/x86_64-linux-gnu" --list "$1" 2>&1) && ! grep 'not found' <<<"$found"
+}
+
 # The shared libraries that a program needs, found in the guest's tree; "not found" stays in the list.
 guest_libraries() { # FILE...
     local file
