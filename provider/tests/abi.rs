@@ -187,7 +187,7 @@ fn layouts_equal_those_of_the_installed_header() {
         let check = &checks[index.parse::<usize>().expect("an index")];
         assert_eq!(
             check.expected,
-            measured.parse().expect("a size"),
+            measured.parse::<usize>().expect("a size"),
             "{}",
             check.name
         );
