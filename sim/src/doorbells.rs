@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ferroce_spec::doorbell::SLOTS;
 use zerocopy::FromZeros;
 
+pub mod polled;
+
 const BITS: usize = 64;
 const WORDS: usize = SLOTS as usize / BITS;
 const GROUPS: usize = WORDS / BITS;

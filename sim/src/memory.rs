@@ -3,6 +3,9 @@
 //! As behind a real IOMMU the device reaches only what was mapped, with the rights that were
 //! given. Unlike there, pages are not pinned: memory that the application unmaps while it is
 //! still registered is gone, and a DMA access to it ends as the application's own access would.
+//!
+//! A function that serves another process maps memory of two kinds: what both processes share, which
+//! is memory of this process, too, and [`RemoteMemory`].
 #![expect(
     unsafe_code,
     reason = "DMA copies from and to addresses that the driver mapped"
@@ -10,9 +13,16 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 use ferroce_model::host::{DmaAtomic, DmaError};
+
+pub use remote::RemoteMemory;
+use remote::RemoteRegion;
+
+mod remote;
+mod scattered;
 
 /// Regions remembered by the page in which they were last used.
 const CACHE_LINES: usize = 256;
@@ -53,6 +63,17 @@ pub enum MapError {
     /// No mapping has exactly this range.
     #[error("no mapping has this range")]
     NotMapped,
+}
+
+/// Why a range was not unmapped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum UnmapError {
+    /// Nothing is mapped there.
+    #[error("nothing is mapped in this range")]
+    NotMapped,
+    /// It begins or ends inside a mapping.
+    #[error("the range would cut a mapping in two")]
+    Cut,
 }
 
 /// Where an access goes.
@@ -101,6 +122,7 @@ impl Region {
 #[derive(Debug)]
 pub struct MemoryMap {
     regions: BTreeMap<u64, Region>,
+    remote: BTreeMap<u64, RemoteRegion>,
     cache: Box<[Region; CACHE_LINES]>,
     /// Where the next mapping begins in physical memory.
     next_physical: u64,
@@ -110,6 +132,7 @@ impl Default for MemoryMap {
     fn default() -> Self {
         Self {
             regions: BTreeMap::new(),
+            remote: BTreeMap::new(),
             cache: Box::new([Region::NONE; CACHE_LINES]),
             next_physical: 0,
         }
@@ -137,8 +160,7 @@ impl MemoryMap {
         if length == 0 || address == 0 || isize::try_from(last).is_err() {
             return Err(MapError::BadRange);
         }
-        let before = self.regions.range(..end).next_back();
-        if before.is_some_and(|(_, region)| region.end > iova) {
+        if self.is_mapped(iova, end) {
             return Err(MapError::Overlap);
         }
         let readable = rights.allow_read();
@@ -160,6 +182,87 @@ impl MemoryMap {
         self.next_physical = next.checked_next_multiple_of(alignment).unwrap_or(next);
         self.regions.insert(iova, region);
         Ok(())
+    }
+
+    /// Gives the device access to memory that this process cannot map: what lies from `offset` on.
+    ///
+    /// Each access costs what `memory` takes for it, and atomic operations are atomic only towards
+    /// this device.
+    ///
+    /// # Errors
+    /// [`MapError::BadRange`], [`MapError::Overlap`].
+    pub fn map_remote(
+        &mut self,
+        iova: u64,
+        length: u64,
+        rights: Rights,
+        memory: Arc<dyn RemoteMemory>,
+        offset: u64,
+    ) -> Result<(), MapError> {
+        let end = iova.checked_add(length).ok_or(MapError::BadRange)?;
+        offset.checked_add(length).ok_or(MapError::BadRange)?;
+        if length == 0 {
+            return Err(MapError::BadRange);
+        }
+        if self.is_mapped(iova, end) {
+            return Err(MapError::Overlap);
+        }
+        let region = RemoteRegion {
+            start: iova,
+            end,
+            offset,
+            memory,
+            readable: rights.allow_read(),
+            writable: rights.allow_write(),
+        };
+        self.remote.insert(iova, region);
+        Ok(())
+    }
+
+    /// Whether any IOVA of `start..end` is mapped.
+    fn is_mapped(&self, start: u64, end: u64) -> bool {
+        let local = self.regions.range(..end).next_back();
+        let remote = self.remote.range(..end).next_back();
+        local.is_some_and(|(_, region)| region.end > start)
+            || remote.is_some_and(|(_, region)| region.end > start)
+    }
+
+    /// Takes the device's access away to all mappings in a range, of either kind.
+    ///
+    /// # Errors
+    /// [`UnmapError`]; everything is mapped as before then.
+    pub fn unmap_range(&mut self, iova: u64, length: u64) -> Result<(), UnmapError> {
+        let end = iova.checked_add(length).ok_or(UnmapError::NotMapped)?;
+        let local = self.regions.range(..end).map(|(start, r)| (*start, r.end));
+        let remote = self.remote.range(..end).map(|(start, r)| (*start, r.end));
+        // Mappings do not overlap: from the end backwards, until one ends before the range.
+        let in_range = |(_, region_end): &(u64, u64)| *region_end > iova;
+        let local: Vec<_> = local.rev().take_while(in_range).collect();
+        let remote: Vec<_> = remote.rev().take_while(in_range).collect();
+        let mut all = local.iter().chain(&remote).peekable();
+        all.peek().ok_or(UnmapError::NotMapped)?;
+        if all.any(|(start, region_end)| *start < iova || *region_end > end) {
+            return Err(UnmapError::Cut);
+        }
+        for (start, _) in local {
+            self.regions.remove(&start);
+        }
+        for (start, _) in remote {
+            self.remote.remove(&start);
+        }
+        for line in self.cache.iter_mut() {
+            if line.start < end && line.end > iova {
+                *line = Region::NONE;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes all access away.
+    pub fn unmap_all(&mut self) {
+        self.regions.clear();
+        self.remote.clear();
+        self.cache.fill(Region::NONE);
     }
 
     /// Takes the device's access away; the range must be one that was mapped.
@@ -234,7 +337,10 @@ impl MemoryMap {
         if destination.is_empty() {
             return Ok(());
         }
-        let address = self.readable(iova, destination.len())?.address as *const u8;
+        let Ok(place) = self.readable(iova, destination.len()) else {
+            return self.read_scattered(iova, destination);
+        };
+        let address = place.address as *const u8;
         // SAFETY: `map`'s caller promised that the range is readable memory, and the destination
         // is ours. The application may write at the same time, as it may during a real DMA read;
         // what is then copied is a mixture, which nothing here interprets.
@@ -254,14 +360,12 @@ impl MemoryMap {
         if source.is_empty() {
             return Ok(());
         }
-        let address = self.writable(iova, source.len())?.address as *mut u8;
-        let (head, tail) = source.split_at(tail_start(address as usize, source.len()));
-        // SAFETY: `map`'s caller promised that the range is writable memory; the two parts lie
-        // inside it. The source is a frame or a buffer of the model, never that memory.
-        unsafe {
-            std::ptr::copy_nonoverlapping(head.as_ptr(), address, head.len());
-            store_last(address.add(head.len()), tail);
-        }
+        let Ok(place) = self.writable(iova, source.len()) else {
+            return self.write_scattered(iova, source);
+        };
+        // SAFETY: `map`'s caller promised that the range is writable memory. The source is a frame
+        // or a buffer of the model, never that memory.
+        unsafe { store_all(place.address as *mut u8, source) };
         Ok(())
     }
 
@@ -278,7 +382,10 @@ impl MemoryMap {
         let Some((last, first)) = words.split_last() else {
             return Ok(());
         };
-        let address = self.writable(iova, size_of_val(words))?.address;
+        let Ok(place) = self.writable(iova, size_of_val(words)) else {
+            return self.write_descriptor_scattered(iova, words);
+        };
+        let address = place.address;
         if address % 8 != 0 {
             return Err(refused);
         }
@@ -293,7 +400,8 @@ impl MemoryMap {
     }
 
     /// Changes eight bytes of the application's memory by an instruction of this processor, so
-    /// that it is atomic with what the application's threads and other devices do to them.
+    /// that it is atomic with what the application's threads and other devices do to them. In
+    /// [`RemoteMemory`] it is not: there it is a read and a write.
     ///
     /// # Errors
     /// [`DmaError`] if they are not mapped for reading and writing, or not aligned.
@@ -303,8 +411,11 @@ impl MemoryMap {
             iova,
             length: LENGTH,
         };
-        self.readable(iova, LENGTH)?;
-        let address = self.writable(iova, LENGTH)?.address;
+        let readable = self.readable(iova, LENGTH);
+        let (Ok(_), Ok(place)) = (readable, self.writable(iova, LENGTH)) else {
+            return self.atomic_remote(iova, operation);
+        };
+        let address = place.address;
         if address % LENGTH != 0 {
             return Err(refused);
         }
@@ -316,6 +427,43 @@ impl MemoryMap {
                 .compare_exchange(compare, swap, Ordering::SeqCst, Ordering::SeqCst)
                 .unwrap_or_else(|original| original),
         })
+    }
+}
+
+/// Copies out of a region, from `iova` on. All of it is inside and may be read.
+fn copy_out(region: &Region, iova: u64, destination: &mut [u8]) {
+    let Some(place) = region.resolve(iova, destination.len()) else {
+        return;
+    };
+    // SAFETY: as in `MemoryMap::read`.
+    unsafe {
+        std::ptr::copy_nonoverlapping(
+            place.address as *const u8,
+            destination.as_mut_ptr(),
+            destination.len(),
+        );
+    }
+}
+
+/// Copies into a region, from `iova` on. All of it is inside and may be written.
+fn copy_in(region: &Region, iova: u64, source: &[u8]) {
+    if let Some(place) = region.resolve(iova, source.len()) {
+        // SAFETY: as in `MemoryMap::write`.
+        unsafe { store_all(place.address as *mut u8, source) };
+    }
+}
+
+/// Stores at least one byte, the last ones last.
+///
+/// # Safety
+/// `address` must be valid for writes of `source.len()` bytes, and not overlap `source`.
+#[inline]
+unsafe fn store_all(address: *mut u8, source: &[u8]) {
+    let (head, tail) = source.split_at(tail_start(address as usize, source.len()));
+    // SAFETY: valid by this function's contract; the two parts lie inside.
+    unsafe {
+        std::ptr::copy_nonoverlapping(head.as_ptr(), address, head.len());
+        store_last(address.add(head.len()), tail);
     }
 }
 
@@ -363,183 +511,4 @@ unsafe fn store_last(address: *mut u8, bytes: &[u8]) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const IOVA: u64 = 0x10_0000;
-
-    /// 8-byte aligned memory and its address.
-    fn memory(words: usize) -> (Vec<AtomicU64>, usize) {
-        let memory: Vec<AtomicU64> = (0..words).map(|_| AtomicU64::new(0)).collect();
-        let address = memory.as_ptr().expose_provenance();
-        (memory, address)
-    }
-
-    #[test]
-    fn every_length_and_alignment_arrives_whole() {
-        let (target, address) = memory(8);
-        let mut map = MemoryMap::default();
-        map.map(IOVA, address, 64, Rights::ReadWrite).expect("free");
-        let pattern: Vec<u8> = (1..=64).collect();
-        for offset in 0..16 {
-            for length in 0..=48 {
-                for word in &target {
-                    word.store(0, Ordering::Relaxed);
-                }
-                map.write(IOVA + offset, &pattern[..length])
-                    .expect("mapped");
-                let mut all = [0xff; 64];
-                map.read(IOVA, &mut all).expect("mapped");
-                let start = offset as usize;
-                assert_eq!(all[start..start + length], pattern[..length]);
-                assert!(
-                    all[..start]
-                        .iter()
-                        .chain(&all[start + length..])
-                        .all(|b| *b == 0)
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn bounds_and_rights_are_kept() {
-        let (_target, address) = memory(8);
-        let mut map = MemoryMap::default();
-        map.map(IOVA, address, 32, Rights::Read).expect("free");
-        map.map(IOVA + 32, address + 32, 32, Rights::Write)
-            .expect("free");
-        let mut byte = [0];
-        assert!(map.read(IOVA + 31, &mut byte).is_ok());
-        assert!(map.read(IOVA + 32, &mut byte).is_err(), "write only");
-        assert!(map.write(IOVA, &byte).is_err(), "read only");
-        assert!(map.write(IOVA + 63, &byte).is_ok());
-        assert!(map.write(IOVA + 64, &byte).is_err(), "behind the end");
-        assert!(map.write(IOVA - 1, &byte).is_err(), "before the start");
-        assert!(
-            map.read(IOVA + 16, &mut [0; 32]).is_err(),
-            "over the end of one region"
-        );
-        assert!(map.read(u64::MAX, &mut [0; 2]).is_err());
-        assert_eq!(
-            map.map(IOVA + 60, address, 8, Rights::Read),
-            Err(MapError::Overlap)
-        );
-        assert_eq!(
-            map.map(IOVA - 4, address, 5, Rights::Read),
-            Err(MapError::Overlap)
-        );
-        assert_eq!(
-            map.map(u64::MAX, address, 8, Rights::Read),
-            Err(MapError::BadRange)
-        );
-        assert_eq!(
-            map.map(1 << 40, address, 0, Rights::Read),
-            Err(MapError::BadRange)
-        );
-        assert_eq!(
-            map.map(1 << 40, usize::MAX, 2, Rights::Read),
-            Err(MapError::BadRange)
-        );
-    }
-
-    #[test]
-    fn nothing_is_reached_after_unmap() {
-        let (_target, address) = memory(8);
-        let mut map = MemoryMap::default();
-        map.map(IOVA, address, 64, Rights::ReadWrite).expect("free");
-        map.write(IOVA, &[1; 64]).expect("mapped, and cached now");
-        assert_eq!(map.unmap(IOVA, 32), Err(MapError::NotMapped));
-        map.unmap(IOVA, 64).expect("mapped");
-        assert!(map.write(IOVA, &[1; 64]).is_err());
-        assert!(map.write_descriptor(IOVA, &[1]).is_err());
-    }
-
-    #[test]
-    fn descriptors_are_words() {
-        let (target, address) = memory(4);
-        let mut map = MemoryMap::default();
-        map.map(IOVA, address, 32, Rights::ReadWrite).expect("free");
-        map.write_descriptor(IOVA + 8, &[11, 22, 33])
-            .expect("mapped");
-        let words: Vec<u64> = target
-            .iter()
-            .map(|word| word.load(Ordering::Acquire))
-            .collect();
-        assert_eq!(words, [0, 11, 22, 33]);
-        assert!(map.write_descriptor(IOVA + 4, &[1]).is_err(), "not aligned");
-        assert!(
-            map.write_descriptor(IOVA + 24, &[1, 2]).is_err(),
-            "over the end"
-        );
-    }
-
-    #[test]
-    fn atomics_need_both_rights_and_alignment() {
-        let (target, address) = memory(8);
-        let mut map = MemoryMap::default();
-        map.map(IOVA, address, 32, Rights::ReadWrite).expect("free");
-        map.map(IOVA + 32, address + 32, 16, Rights::Read)
-            .expect("free");
-        map.map(IOVA + 48, address + 48, 16, Rights::Write)
-            .expect("free");
-        let add = DmaAtomic::FetchAdd { add: 5 };
-        target[1].store(u64::MAX, Ordering::Relaxed);
-        assert_eq!(map.atomic(IOVA + 8, add), Ok(u64::MAX), "and wraps");
-        assert_eq!(map.atomic(IOVA + 8, add), Ok(4));
-        let swap = |compare| DmaAtomic::CompareSwap { compare, swap: 77 };
-        assert_eq!(map.atomic(IOVA + 8, swap(8)), Ok(9));
-        assert_eq!(target[1].load(Ordering::Relaxed), 9, "it was another");
-        assert_eq!(map.atomic(IOVA + 8, swap(9)), Ok(9));
-        assert_eq!(target[1].load(Ordering::Relaxed), 77);
-        for refused in [4, 28, 32, 48, 64] {
-            assert!(map.atomic(IOVA + refused, add).is_err(), "{refused}");
-        }
-        // Aligned for the device, not for this processor.
-        map.map(1 << 40, address + 4, 16, Rights::ReadWrite)
-            .expect("free");
-        assert!(map.atomic(1 << 40, add).is_err());
-    }
-
-    #[test]
-    fn atomics_of_the_device_and_of_this_processor_do_not_lose_each_other() {
-        const ROUNDS: u64 = 20_000;
-        let (target, address) = memory(1);
-        std::thread::scope(|scope| {
-            for _ in 0..2 {
-                scope.spawn(|| {
-                    let mut map = MemoryMap::default();
-                    map.map(IOVA, address, 8, Rights::ReadWrite).expect("free");
-                    for _ in 0..ROUNDS {
-                        map.atomic(IOVA, DmaAtomic::FetchAdd { add: 1 })
-                            .expect("mapped");
-                    }
-                });
-            }
-            for _ in 0..ROUNDS {
-                target[0].fetch_add(1 << 32, Ordering::Relaxed);
-            }
-        });
-        let total = target[0].load(Ordering::Relaxed);
-        assert_eq!(total, 2 * ROUNDS + (ROUNDS << 32));
-    }
-
-    #[test]
-    fn cached_accesses_take_nanoseconds() {
-        const ROUNDS: u32 = 200_000;
-        let (_target, address) = memory(4096 / 8);
-        let mut map = MemoryMap::default();
-        map.map(IOVA, address, 4096, Rights::ReadWrite)
-            .expect("free");
-        let start = std::time::Instant::now();
-        for round in 0..ROUNDS {
-            let iova = IOVA + u64::from(round % 500) * 8;
-            map.write(iova, &u64::from(round).to_ne_bytes())
-                .expect("mapped");
-        }
-        let each_ns = start.elapsed().as_nanos() / u128::from(ROUNDS);
-        println!("8-byte DMA write: {each_ns} ns");
-        // Generous: a loaded machine and an unoptimised build must pass.
-        assert!(each_ns < 2_000);
-    }
-}
+mod tests;

@@ -10,6 +10,24 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+
+pub mod foreign;
+
+/// A file of memory, all zero, whose size nobody can change: others who map it cannot take it away
+/// from under this process.
+///
+/// # Errors
+/// That of the system.
+pub fn sealed_file(name: &str, length: u64) -> io::Result<File> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = File::from(memfd_create(name, flags)?);
+    file.set_len(length)?;
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    fcntl_add_seals(&file, seals)?;
+    Ok(file)
+}
+
 static NEXT_MAPPING: AtomicU32 = AtomicU32::new(1);
 
 /// A shared mapping of a whole file.

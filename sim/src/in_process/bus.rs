@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
-use ferroce_spec::register::{MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED};
+use ferroce_spec::register::{self, MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED};
 
 use super::{GONE, InProcess, MAX_DIRECT};
 use crate::{mapping, polling};
@@ -21,6 +21,9 @@ impl Bus for InProcess {
     }
 
     fn write32(&self, offset: u32, value: u32) {
+        if offset == register::offset::wake && self.is_served {
+            return self.wake();
+        }
         self.write(|nic| nic.write32(offset, value));
     }
 
@@ -105,8 +108,7 @@ impl Bus for InProcess {
         let rights = mapping::rights_of(mapping)?;
         let mut model = self.model.lock();
         model
-            .host
-            .memory
+            .mappings()
             .map(mapping.iova, mapping.address, mapping.length as u64, rights)
             .map_err(BusError::from)
     }
@@ -117,8 +119,7 @@ impl Bus for InProcess {
         }
         self.model
             .lock()
-            .host
-            .memory
+            .mappings()
             .unmap(iova, length as u64)
             .map_err(BusError::from)
     }

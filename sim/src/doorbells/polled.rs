@@ -1,0 +1,319 @@
+//! Doorbell pages that another process writes: contract 1.3, `ferroce_spec::doorbell`.
+//!
+//! Nobody tells this process of a store to memory that both share. So software counts doorbells, by
+//! page and for the whole function, and the model compares the counts with those that it saw last.
+//! Whoever has the pages can write anything into them; that costs the model some looking, never
+//! more: one call of [`PageTaker::next`] looks through the pages once at most.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ferroce_spec::doorbell::{
+    DOORBELL_PAGES_SIZE, FUNCTION_SUMMARY_SLOT, PAGE_SIZE, PAGE_SUMMARY_SLOT, PAGES,
+    RESERVED_SLOTS, SLEEPING_SLOT, SLOT_SIZE, SLOTS_PER_PAGE,
+};
+
+use crate::shared_memory::{Mapping, sealed_file};
+
+/// Looks at the pages in use before all pages are looked at: between the two additions of a thread
+/// that rings for the first time on a page, another thread's may hide its page.
+const PARTIAL_LOOKS: u32 = 16;
+
+/// The doorbell pages of one client.
+#[derive(Debug)]
+pub struct DoorbellPages {
+    file: Arc<OwnedFd>,
+    memory: Mapping,
+}
+
+impl DoorbellPages {
+    /// New pages, all zero. Nobody who has the file can change its size.
+    ///
+    /// # Errors
+    /// That of the system.
+    pub fn new() -> io::Result<Self> {
+        let size = DOORBELL_PAGES_SIZE as usize;
+        let file = sealed_file("ferroce doorbells", size as u64)?;
+        let memory = Mapping::new(&file, size)?;
+        Ok(Self {
+            file: Arc::new(file.into()),
+            memory,
+        })
+    }
+
+    /// What a client maps.
+    pub fn file(&self) -> &Arc<OwnedFd> {
+        &self.file
+    }
+
+    /// Says that the device sleeps, or that it does not.
+    pub fn set_sleeping(&self, sleeps: bool) {
+        let flag = self.memory.word((SLEEPING_SLOT * SLOT_SIZE) as usize);
+        flag.store(u64::from(sleeps), Ordering::SeqCst);
+    }
+
+    /// The value of a slot, as a read over PCIe finds it.
+    pub fn value(&self, slot: u32) -> u64 {
+        let offset = (slot * SLOT_SIZE) as usize;
+        self.memory.word(offset).load(Ordering::Acquire)
+    }
+
+    fn page_summary(&self, page: u32) -> u64 {
+        let offset = page * PAGE_SIZE + PAGE_SUMMARY_SLOT * SLOT_SIZE;
+        self.memory.word(offset as usize).load(Ordering::SeqCst)
+    }
+
+    fn function_summary(&self) -> u64 {
+        let offset = FUNCTION_SUMMARY_SLOT * SLOT_SIZE;
+        self.memory.word(offset as usize).load(Ordering::SeqCst)
+    }
+
+    /// Takes the doorbell of a slot, if there is one.
+    fn take(&self, slot: u32) -> Option<u64> {
+        let word = self.memory.word((slot * SLOT_SIZE) as usize);
+        if word.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        Some(word.swap(0, Ordering::AcqRel)).filter(|value| *value != 0)
+    }
+}
+
+/// The model's view of [`DoorbellPages`]: what it saw last, and how far it has looked.
+#[derive(Debug)]
+pub struct PageTaker {
+    pages: Arc<DoorbellPages>,
+    function_summary: u64,
+    page_summaries: Box<[u64; PAGES as usize]>,
+    /// Pages that ever had a doorbell lie below.
+    used_pages: u32,
+    partial_looks: u32,
+    must_look_at_all: bool,
+    /// Pages yet to be compared: `next_page..end_page`.
+    next_page: u32,
+    end_page: u32,
+    /// Slots yet to be looked at.
+    next_slot: u32,
+    end_slot: u32,
+}
+
+impl PageTaker {
+    /// Takes from `pages`, which nobody has written yet.
+    pub fn new(pages: Arc<DoorbellPages>) -> Self {
+        Self {
+            pages,
+            function_summary: 0,
+            page_summaries: Box::new([0; PAGES as usize]),
+            used_pages: 1,
+            partial_looks: 0,
+            must_look_at_all: false,
+            next_page: 0,
+            end_page: 0,
+            next_slot: 0,
+            end_slot: 0,
+        }
+    }
+
+    /// The pages.
+    pub fn pages(&self) -> &Arc<DoorbellPages> {
+        &self.pages
+    }
+
+    /// The next doorbell: its slot and its value.
+    #[inline]
+    pub fn next(&mut self) -> Option<(u32, u64)> {
+        let is_idle = self.next_slot == self.end_slot && self.next_page == self.end_page;
+        if is_idle && !self.begin() {
+            return None;
+        }
+        self.take()
+    }
+
+    fn take(&mut self) -> Option<(u32, u64)> {
+        loop {
+            while self.next_slot < self.end_slot {
+                let slot = self.next_slot;
+                self.next_slot += 1;
+                if let Some(value) = self.pages.take(slot) {
+                    return Some((slot, value));
+                }
+            }
+            let page = self.next_changed_page()?;
+            self.next_slot = page * SLOTS_PER_PAGE + RESERVED_SLOTS;
+            self.end_slot = (page + 1) * SLOTS_PER_PAGE;
+        }
+    }
+
+    /// Begins to look through the pages, if a doorbell was counted. Whether it was.
+    fn begin(&mut self) -> bool {
+        let summary = self.pages.function_summary();
+        if summary == self.function_summary && !self.must_look_at_all {
+            return false;
+        }
+        self.function_summary = summary;
+        self.partial_looks += 1;
+        let looks_at_all = self.must_look_at_all || self.partial_looks > PARTIAL_LOOKS;
+        if looks_at_all {
+            self.partial_looks = 0;
+            self.must_look_at_all = false;
+        }
+        self.next_page = 0;
+        self.end_page = if looks_at_all { PAGES } else { self.used_pages };
+        true
+    }
+
+    fn next_changed_page(&mut self) -> Option<u32> {
+        while self.next_page < self.end_page {
+            let page = self.next_page;
+            self.next_page += 1;
+            let summary = self.pages.page_summary(page);
+            let seen = &mut self.page_summaries[page as usize];
+            if *seen != summary {
+                *seen = summary;
+                self.used_pages = self.used_pages.max(page + 1);
+                return Some(page);
+            }
+        }
+        None
+    }
+
+    /// Before the device sleeps, with its flag set: whether no doorbell waits.
+    pub fn is_quiet(&mut self) -> bool {
+        let summaries = (0..PAGES).map(|page| self.pages.page_summary(page));
+        let has_changed = summaries
+            .zip(self.page_summaries.iter())
+            .any(|(now, seen)| now != *seen);
+        self.must_look_at_all |= has_changed;
+        let is_idle = self.next_slot == self.end_slot && self.next_page == self.end_page;
+        is_idle && !has_changed && self.pages.function_summary() == self.function_summary
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::sync::atomic::AtomicBool;
+    use std::time::{Duration, Instant};
+
+    /// Rings as software does.
+    fn ring(pages: &DoorbellPages, slot: u32, value: u64) {
+        let word = |slot: u32| pages.memory.word((slot * SLOT_SIZE) as usize);
+        word(slot).store(value, Ordering::Release);
+        let page = slot / SLOTS_PER_PAGE * SLOTS_PER_PAGE;
+        word(page + PAGE_SUMMARY_SLOT).fetch_add(1, Ordering::SeqCst);
+        word(FUNCTION_SUMMARY_SLOT).fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn new() -> (Arc<DoorbellPages>, PageTaker) {
+        let pages = Arc::new(DoorbellPages::new().expect("memory"));
+        (pages.clone(), PageTaker::new(pages))
+    }
+
+    /// Everything that waits; several looks.
+    fn take_all(taker: &mut PageTaker) -> Vec<(u32, u64)> {
+        let mut taken = Vec::new();
+        loop {
+            taken.extend(std::iter::from_fn(|| taker.next()));
+            if taker.is_quiet() {
+                return taken;
+            }
+        }
+    }
+
+    #[test]
+    fn each_doorbell_comes_once_and_the_same_value_comes_again() {
+        let (pages, mut taker) = new();
+        assert_eq!(taker.next(), None);
+        assert!(taker.is_quiet());
+        for _ in 0..3 {
+            ring(&pages, 8, 77);
+            assert_eq!(taker.next(), Some((8, 77)));
+            assert_eq!(taker.next(), None);
+        }
+        let slots = [9, 511, 512 + 8, 300 * 512 + 100, PAGES * 512 - 1];
+        for slot in slots {
+            ring(&pages, slot, u64::from(slot));
+        }
+        assert!(!taker.is_quiet());
+        let taken = take_all(&mut taker);
+        let expected = slots.map(|slot| (slot, u64::from(slot)));
+        assert_eq!(taken, expected);
+        assert!(taker.is_quiet());
+    }
+
+    #[test]
+    fn reserved_slots_are_no_doorbells() {
+        let (pages, mut taker) = new();
+        for slot in [3, 7, 512 + 1, 512 + 7] {
+            ring(&pages, slot, 1);
+        }
+        assert_eq!(take_all(&mut taker), []);
+        pages.set_sleeping(true);
+        assert_eq!(pages.value(SLEEPING_SLOT), 1);
+        pages.set_sleeping(false);
+        assert_eq!(pages.value(SLEEPING_SLOT), 0);
+    }
+
+    #[test]
+    fn a_page_whose_doorbell_was_counted_by_half_is_found_before_sleeping() {
+        let (pages, mut taker) = new();
+        let word = |slot: u32| pages.memory.word((slot * SLOT_SIZE) as usize);
+        word(40 * 512 + 9).store(5, Ordering::Release);
+        word(40 * 512).fetch_add(1, Ordering::SeqCst);
+        assert_eq!(taker.next(), None, "not counted for the function");
+        assert!(!taker.is_quiet());
+        assert_eq!(taker.next(), Some((40 * 512 + 9, 5)));
+        assert_eq!(take_all(&mut taker), []);
+    }
+
+    #[test]
+    fn counting_without_ringing_does_not_keep_the_model() {
+        let (pages, mut taker) = new();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    ring(&pages, 7, 0);
+                }
+            });
+            for _ in 0..1000 {
+                assert_eq!(taker.next(), None);
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+    }
+
+    #[test]
+    fn nothing_is_lost_between_threads() {
+        const ROUNDS: u64 = 20_000;
+        let (pages, mut taker) = new();
+        let slots = [8, 9, 511, 70 * 512 + 8];
+        std::thread::scope(|scope| {
+            for slot in slots {
+                let pages = &pages;
+                scope.spawn(move || (1..=ROUNDS).for_each(|value| ring(pages, slot, value)));
+            }
+            let mut last = [0; 4];
+            let deadline = Instant::now() + Duration::from_secs(60);
+            while last != [ROUNDS; 4] && Instant::now() < deadline {
+                for (slot, value) in take_all(&mut taker) {
+                    let index = slots.iter().position(|s| *s == slot).expect("known");
+                    assert!(value > last[index], "in order");
+                    last[index] = value;
+                }
+            }
+            assert_eq!(last, [ROUNDS; 4]);
+        });
+        assert!(take_all(&mut taker).is_empty());
+    }
+
+    #[test]
+    fn the_file_keeps_its_size() {
+        let (pages, _) = new();
+        let file = File::from(pages.file().try_clone().expect("a descriptor"));
+        assert!(file.set_len(0).is_err());
+        assert!(file.set_len(1 << 30).is_err());
+    }
+}

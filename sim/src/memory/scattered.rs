@@ -1,0 +1,169 @@
+//! Accesses that are not inside one mapping of this process's memory: they go over the end of one
+//! mapping into the next, as behind an IOMMU that is fed page by page, or to remote memory.
+
+use std::sync::atomic::{Ordering, fence};
+
+use ferroce_model::host::{DmaAtomic, DmaError};
+use zerocopy::IntoBytes;
+
+use super::remote::RemoteRegion;
+use super::{MemoryMap, Region, copy_in, copy_out};
+
+/// What an access does with the memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Read,
+    Write,
+}
+
+/// A mapping of either kind.
+#[derive(Debug, Clone, Copy)]
+enum Piece<'a> {
+    Local(&'a Region),
+    Remote(&'a RemoteRegion),
+}
+
+impl Piece<'_> {
+    fn end(&self) -> u64 {
+        match self {
+            Self::Local(region) => region.end,
+            Self::Remote(region) => region.end,
+        }
+    }
+
+    fn allows(&self, access: Access) -> bool {
+        match (self, access) {
+            (Self::Local(region), Access::Read) => region.readable,
+            (Self::Local(region), Access::Write) => region.writable,
+            (Self::Remote(region), Access::Read) => region.readable,
+            (Self::Remote(region), Access::Write) => region.writable,
+        }
+    }
+}
+
+impl MemoryMap {
+    /// The mapping in which `iova` lies.
+    fn piece_at(&self, iova: u64) -> Option<Piece<'_>> {
+        let local = self.regions.range(..=iova).next_back();
+        let local = local.map(|(_, region)| Piece::Local(region));
+        let remote = self.remote.range(..=iova).next_back();
+        let remote = remote.map(|(_, region)| Piece::Remote(region));
+        [local, remote]
+            .into_iter()
+            .flatten()
+            .find(|piece| iova < piece.end())
+    }
+
+    /// The mapping in which `iova` lies and how many bytes of an access are inside, at most
+    /// `length`, if it allows the access.
+    fn part_at(&self, iova: u64, length: usize, access: Access) -> Option<(Piece<'_>, usize)> {
+        let piece = self.piece_at(iova).filter(|piece| piece.allows(access))?;
+        let inside = (piece.end() - iova).min(length as u64);
+        Some((piece, inside as usize))
+    }
+
+    /// Whether all of an access is mapped. Its parts are never more than its bytes.
+    fn covers(&self, iova: u64, length: usize, access: Access) -> bool {
+        let mut done = 0;
+        while done < length {
+            let part = iova
+                .checked_add(done as u64)
+                .and_then(|at| self.part_at(at, length - done, access));
+            match part {
+                Some((_, inside)) => done += inside,
+                None => return false,
+            }
+        }
+        true
+    }
+
+    #[cold]
+    pub(super) fn read_scattered(&self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError> {
+        let length = destination.len();
+        let refused = DmaError { iova, length };
+        if !self.covers(iova, length, Access::Read) {
+            return Err(refused);
+        }
+        let (mut at, mut rest) = (iova, destination);
+        while !rest.is_empty() {
+            let (piece, inside) = self.part_at(at, rest.len(), Access::Read).ok_or(refused)?;
+            let (part, behind) = rest.split_at_mut(inside);
+            match piece {
+                Piece::Local(region) => copy_out(region, at, part),
+                Piece::Remote(region) => region.read(at, part).map_err(|_| refused)?,
+            }
+            at = at.wrapping_add(inside as u64);
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    pub(super) fn write_scattered(&self, iova: u64, source: &[u8]) -> Result<(), DmaError> {
+        let length = source.len();
+        let refused = DmaError { iova, length };
+        if !self.covers(iova, length, Access::Write) {
+            return Err(refused);
+        }
+        let (mut at, mut rest) = (iova, source);
+        while !rest.is_empty() {
+            let (piece, inside) = self.part_at(at, rest.len(), Access::Write).ok_or(refused)?;
+            let (part, behind) = rest.split_at(inside);
+            match piece {
+                Piece::Local(region) => copy_in(region, at, part),
+                Piece::Remote(region) => region.write(at, part).map_err(|_| refused)?,
+            }
+            at = at.wrapping_add(inside as u64);
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    /// All words but the last in one piece, then the last, by which the reader knows that the
+    /// others are there.
+    #[cold]
+    pub(super) fn write_descriptor_scattered(
+        &self,
+        iova: u64,
+        words: &[u64],
+    ) -> Result<(), DmaError> {
+        let length = size_of_val(words);
+        let refused = DmaError { iova, length };
+        let Some((last, first)) = words.split_last() else {
+            return Ok(());
+        };
+        if iova % size_of::<u64>() as u64 != 0 || !self.covers(iova, length, Access::Write) {
+            return Err(refused);
+        }
+        self.write_scattered(iova, first.as_bytes())?;
+        fence(Ordering::Release);
+        let behind = iova + size_of_val(first) as u64;
+        self.write_scattered(behind, last.as_bytes())
+    }
+
+    /// Reads, changes and writes: atomic only towards this device, which holds its lock.
+    #[cold]
+    pub(super) fn atomic_remote(&self, iova: u64, operation: DmaAtomic) -> Result<u64, DmaError> {
+        const LENGTH: usize = size_of::<u64>();
+        let refused = DmaError {
+            iova,
+            length: LENGTH,
+        };
+        let piece = self.part_at(iova, LENGTH, Access::Read);
+        let Some((Piece::Remote(region), LENGTH)) = piece.filter(|_| iova % 8 == 0) else {
+            return Err(refused);
+        };
+        if !region.writable {
+            return Err(refused);
+        }
+        let mut bytes = [0; LENGTH];
+        region.read(iova, &mut bytes).map_err(|_| refused)?;
+        let original = u64::from_ne_bytes(bytes);
+        let changed = operation.apply(original);
+        if changed != original {
+            let bytes = changed.to_ne_bytes();
+            region.write(iova, &bytes).map_err(|_| refused)?;
+        }
+        Ok(original)
+    }
+}
