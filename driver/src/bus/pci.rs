@@ -190,6 +190,12 @@ impl Roots {
         self.dev.join(format!("vfio/{group}"))
     }
 
+    /// The node of the function itself, if the kernel has such nodes.
+    pub fn device_node(&self, function: &Function) -> Option<PathBuf> {
+        let node = self.dev.join("vfio/devices").join(function.vfio_device()?);
+        node.exists().then_some(node)
+    }
+
     /// Processes that have `node` open, as far as this one may see that.
     pub fn holders(&self, node: &Path) -> Vec<u32> {
         let Ok(entries) = fs::read_dir(&self.proc) else {

@@ -1,15 +1,19 @@
 //! The command line: what there is to say, and who does it.
 
+mod bind;
 mod compare;
 mod counters;
+mod device;
 mod devices;
 mod inject;
 mod library;
 mod perf;
 mod preset;
 mod program;
+mod reg;
 mod report;
 mod run;
+mod selftest;
 mod validate;
 mod wire;
 
@@ -41,6 +45,10 @@ How fast would the card be? perftest in simulated time; model beside measurement
   ferroce validate                            every target
   ferroce report --out report                 a page with all plots
 
+The first bitstream:
+  ferroce selftest --device vfio:0000:01:00.0 what works, and what to look at where it does not
+  ferroce reg dump --device vfio:0000:01:00.0 its registers by name
+
 `ferroce help COMMAND` tells more about each command."
 )]
 pub struct Cli {
@@ -54,10 +62,15 @@ enum Command {
     Devices(devices::Devices),
     Counters(counters::Counters),
     Inject(inject::Inject),
+    Bind(bind::Bind),
+    Unbind(bind::Unbind),
     Perf(Box<perf::Perf>),
     Compare(compare::Compare),
     Report(report::Report),
     Validate(validate::Validate),
+    #[command(name = "selftest")]
+    SelfTest(selftest::SelfTest),
+    Reg(reg::Reg),
     #[command(subcommand)]
     Preset(preset::PresetCommand),
     #[command(subcommand)]
@@ -72,10 +85,14 @@ impl Cli {
             Command::Devices(devices) => or_complain(devices.execute()),
             Command::Counters(counters) => or_complain(counters.execute()),
             Command::Inject(inject) => or_complain(inject.execute()),
+            Command::Bind(bind) => or_complain(bind.execute()),
+            Command::Unbind(unbind) => or_complain(unbind.execute()),
             Command::Perf(perf) => perf.execute(),
             Command::Compare(compare) => or_complain(compare.execute()),
             Command::Report(report) => or_complain(report.execute()),
             Command::Validate(validate) => validate.execute(),
+            Command::SelfTest(selftest) => selftest.execute(),
+            Command::Reg(reg) => or_complain(reg.execute()),
             Command::Preset(preset) => or_complain(preset.execute()),
             Command::Wire(wire) => wire.execute(),
         }

@@ -78,9 +78,8 @@ pub(super) fn spoilers(roots: &Roots, bdf: Bdf, group: u32) -> Vec<(Bdf, String)
 
 /// The node of the device itself, if it and iommufd are there.
 fn device_node(roots: &Roots, function: &Function) -> Option<PathBuf> {
-    let name = function.vfio_device()?;
-    let node = roots.dev.join("vfio/devices").join(name);
-    (node.exists() && roots.dev.join("iommu").exists()).then_some(node)
+    let has_iommufd = roots.dev.join("iommu").exists();
+    roots.device_node(function).filter(|_| has_iommufd)
 }
 
 /// Explains why a device node could not be opened.

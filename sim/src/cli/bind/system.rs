@@ -1,0 +1,89 @@
+//! What binding changes in the machine, behind a trait: tests have a machine of files.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::chown;
+use std::path::Path;
+use std::process::Command;
+
+use ferroce_driver::bus::pci::Roots;
+use ferroce_sim::os;
+
+/// A machine that can be changed.
+pub trait System {
+    /// Where its sysfs and its device nodes are.
+    fn roots(&self) -> &Roots;
+
+    /// Whether this process may change it.
+    fn is_root(&self) -> bool;
+
+    /// Tells the user something.
+    fn tell(&self, line: &str);
+
+    /// Writes a file of sysfs.
+    fn write(&self, path: &Path, text: &str) -> io::Result<()>;
+
+    /// Loads a kernel module.
+    fn load_module(&self, name: &str) -> io::Result<()>;
+
+    /// Number of the user `name`.
+    fn user_id(&self, name: &str) -> Result<u32, String>;
+
+    /// Gives a file to a user.
+    fn set_owner(&self, path: &Path, user: u32) -> io::Result<()>;
+}
+
+/// This machine.
+#[derive(Debug)]
+pub struct Machine {
+    roots: Roots,
+}
+
+impl Machine {
+    /// This machine.
+    pub fn new() -> Self {
+        Self {
+            roots: Roots::system(),
+        }
+    }
+}
+
+impl System for Machine {
+    fn roots(&self) -> &Roots {
+        &self.roots
+    }
+
+    fn is_root(&self) -> bool {
+        os::user_id() == 0
+    }
+
+    fn tell(&self, line: &str) {
+        println!("{line}");
+    }
+
+    fn write(&self, path: &Path, text: &str) -> io::Result<()> {
+        fs::write(path, text)
+    }
+
+    fn load_module(&self, name: &str) -> io::Result<()> {
+        let output = Command::new("modprobe").arg(name).output()?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&output.stderr);
+        Err(io::Error::other(text.trim().to_owned()))
+    }
+
+    fn user_id(&self, name: &str) -> Result<u32, String> {
+        // id(1) knows all users: those of the directory service too.
+        let output = Command::new("id").args(["-u", "--", name]).output();
+        let output = output.map_err(|error| format!("cannot run id: {error}"))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let number = text.trim().parse();
+        number.map_err(|_| format!("there is no user `{name}`"))
+    }
+
+    fn set_owner(&self, path: &Path, user: u32) -> io::Result<()> {
+        chown(path, Some(user), None)
+    }
+}
