@@ -17,6 +17,8 @@ pub mod client;
 pub mod device;
 pub mod dma;
 pub mod error;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod irq;
 pub mod limit;
 mod message;

@@ -208,6 +208,8 @@ fn check(command: Command, message: Message) -> Result<Reply, RequestError> {
 }
 
 /// Receives until the connection ends: replies go to who waits for them, commands into the queue.
+///
+/// Commands that have come before the end may still be executed and replied to.
 pub(crate) fn receive_all(socket: &Socket, requester: &Requester, commands: &Queue) {
     let ended = loop {
         match socket.receive() {
@@ -223,7 +225,6 @@ pub(crate) fn receive_all(socket: &Socket, requester: &Requester, commands: &Que
     if let Some(ended) = ended {
         tracing::debug!(%ended, "vfio-user connection ended");
     }
-    socket.shut_down();
     requester.disconnect();
     commands.close();
 }

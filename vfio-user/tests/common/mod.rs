@@ -1,6 +1,8 @@
 //! A device and a client's memory for the tests, and servers of that device.
 #![allow(dead_code, reason = "each test uses some of it")]
 
+pub mod raw;
+
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;

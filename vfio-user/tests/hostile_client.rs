@@ -1,0 +1,496 @@
+//! Clients that send what they should not, or go in the middle of it. The server answers each
+//! message once, keeps in step, and keeps nothing.
+
+mod common;
+
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use common::raw::{
+    self, Access, DMA_MAP, GET_INFO, GET_REGION_INFO, NO_REPLY, REGION_READ, REGION_WRITE, Raw,
+    Reply, SET_IRQS, VERSION, WRITE_MULTI, conversation, marker,
+};
+use common::{BAR0_SIZE, Call, PATIENCE, Served, TestDevice, TestMemory, event};
+use ferroce_vfio_user::{
+    Capabilities, Client, ClientBacking, ClientOptions, DmaRange, Server, ServerOptions, Stop, irq,
+    region,
+};
+use parking_lot::{Mutex, MutexGuard};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+const EINVAL: u32 = 22;
+const E2BIG: u32 = 7;
+const ENOTSUP: u32 = 95;
+
+/// One test at a time, so that file descriptors can be counted.
+fn alone() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    LOCK.lock()
+}
+
+/// Open file descriptors of this process.
+fn fd_count() -> usize {
+    std::fs::read_dir("/proc/self/fd").expect("procfs").count()
+}
+
+fn options() -> ServerOptions {
+    ServerOptions {
+        capabilities: Capabilities::SUPPORTED,
+    }
+}
+
+/// Sends messages, hangs up, and takes what the server replies until it hangs up too.
+fn converse(messages: &[Raw]) -> Vec<Reply> {
+    let (mut served, stream) = Served::new(options());
+    for message in messages {
+        message.send(&stream);
+    }
+    let replies = raw::replies(&stream);
+    served.wait_for_end();
+    let calls = served.device.calls();
+    let connected = calls
+        .iter()
+        .filter(|&call| *call == Call::Connected)
+        .count();
+    let disconnected = calls
+        .iter()
+        .filter(|&call| *call == Call::Disconnected)
+        .count();
+    assert_eq!(connected, disconnected);
+    assert!(connected <= 1);
+    replies
+}
+
+#[test]
+fn a_conversation_without_fault() {
+    let _alone = alone();
+    let replies = converse(&conversation());
+    let ids: Vec<u16> = replies.iter().map(|reply| reply.id).collect();
+    assert_eq!(
+        ids,
+        [
+            1,
+            2,
+            3,
+            4,
+            5,
+            6,
+            7,
+            8,
+            9,
+            10,
+            11,
+            12,
+            13,
+            14,
+            16,
+            17,
+            raw::MARKER_ID
+        ]
+    );
+    for reply in &replies {
+        assert_eq!((reply.flags, reply.errno), (1, 0), "{reply:?}");
+    }
+    assert!(replies[16].is_of_marker());
+    assert_eq!(replies[14].body, 2_u64.to_le_bytes(), "both writes");
+}
+
+#[test]
+fn each_fault_has_its_errno() {
+    let _alone = alone();
+    let read =
+        |offset, region, count| Raw::access(2, REGION_READ, 0, offset, region, Access::Read(count));
+    let mut too_many = 1_u64.to_le_bytes().to_vec();
+    too_many.extend([0; 12]);
+    too_many.extend([9, 0, 0, 0]);
+    too_many.extend([0; 8]);
+    let faults = [
+        (ENOTSUP, "unknown command", Raw::new(2, 99, 0, &[1; 40])),
+        (ENOTSUP, "command 0", Raw::new(2, 0, 0, &[])),
+        (ENOTSUP, "device feature", Raw::new(2, 16, 0, &[0; 16])),
+        (ENOTSUP, "region IO fds", Raw::new(2, 6, 0, &[0; 16])),
+        (
+            ENOTSUP,
+            "DMA read from the client",
+            Raw::new(2, 11, 0, &[0; 16]),
+        ),
+        (EINVAL, "second VERSION", Raw::version(2)),
+        (
+            EINVAL,
+            "file descriptors for nothing",
+            read(0, 0, 4).with_fds(1),
+        ),
+        (
+            E2BIG,
+            "too many file descriptors",
+            read(0, 0, 4).with_fds(17),
+        ),
+        (E2BIG, "far too many", read(0, 0, 4).with_fds(200)),
+        (EINVAL, "type 2", Raw::new(2, GET_INFO, 2, &[16, 0, 0, 0])),
+        (
+            EINVAL,
+            "short info",
+            Raw::fields(2, GET_INFO, &[16, 0, 0], &[]),
+        ),
+        (
+            EINVAL,
+            "small argsz",
+            Raw::fields(2, GET_INFO, &[15, 0, 0, 0], &[]),
+        ),
+        (
+            EINVAL,
+            "small argsz",
+            Raw::fields(2, GET_REGION_INFO, &[31, 0, 0, 0], &[0, 0]),
+        ),
+        (
+            EINVAL,
+            "no such region",
+            Raw::fields(2, GET_REGION_INFO, &[32, 0, 9, 0], &[0, 0]),
+        ),
+        (EINVAL, "no such region", read(0, u32::MAX, 4)),
+        (EINVAL, "empty region", read(0, 1, 4)),
+        (EINVAL, "beyond the end", read(BAR0_SIZE, 0, 1)),
+        (EINVAL, "wraps", read(u64::MAX, 0, 2)),
+        (EINVAL, "nothing", read(0, 0, 0)),
+        (E2BIG, "4 GiB", read(0, 0, u32::MAX)),
+        (
+            EINVAL,
+            "no data",
+            Raw::access(2, REGION_WRITE, 0, 0, 0, Access::Read(4)),
+        ),
+        (
+            EINVAL,
+            "no such irqs",
+            Raw::fields(2, SET_IRQS, &[20, 0x21, 5, 0, 0], &[]),
+        ),
+        (
+            EINVAL,
+            "no such vector",
+            Raw::fields(2, SET_IRQS, &[20, 0x21, 2, 8, 1], &[]),
+        ),
+        (
+            EINVAL,
+            "all vectors and one",
+            Raw::fields(2, SET_IRQS, &[20, 0x24, 2, 1, u32::MAX], &[]),
+        ),
+        (
+            EINVAL,
+            "empty mapping",
+            Raw::fields(2, DMA_MAP, &[32, 3], &[0, 0, 0]),
+        ),
+        (
+            EINVAL,
+            "two files",
+            Raw::fields(2, DMA_MAP, &[32, 3], &[0, 0, 4096]).with_fds(2),
+        ),
+        (
+            EINVAL,
+            "unknown unmap",
+            Raw::fields(2, raw::DMA_UNMAP, &[24, 4], &[0, 4096]),
+        ),
+        (
+            EINVAL,
+            "all and a range",
+            Raw::fields(2, raw::DMA_UNMAP, &[24, 2], &[0, 4096]),
+        ),
+        (
+            ENOTSUP,
+            "dirty pages",
+            Raw::fields(2, raw::DMA_UNMAP, &[24, 1], &[0, 4096]),
+        ),
+        (
+            EINVAL,
+            "9 bytes of 8",
+            Raw::new(2, WRITE_MULTI, 0, &too_many),
+        ),
+        (
+            EINVAL,
+            "more than there is",
+            Raw::new(2, WRITE_MULTI, 0, &[0xff; 32]),
+        ),
+    ];
+    for (errno, why, fault) in faults {
+        let replies = converse(&[Raw::version(1), fault.clone(), marker()]);
+        assert_eq!(replies.len(), 3, "{why}: {replies:?}");
+        let reply = &replies[1];
+        assert_eq!(
+            (reply.id, reply.flags, reply.errno),
+            (2, 0x21, errno),
+            "{why}"
+        );
+        assert!(reply.body.is_empty(), "{why}");
+        assert!(replies[2].is_of_marker(), "{why}");
+        // The same without reply: nothing comes back, and nothing is out of step.
+        let mut posted = fault;
+        posted.bytes[8] |= NO_REPLY as u8;
+        let replies = converse(&[Raw::version(1), posted, marker()]);
+        assert_eq!(replies.len(), 2, "{why}");
+        assert!(replies[1].is_of_marker(), "{why}");
+    }
+}
+
+#[test]
+fn nothing_comes_before_the_version() {
+    let _alone = alone();
+    let replies = converse(&conversation()[1..4]);
+    let errnos: Vec<u32> = replies.iter().map(|reply| reply.errno).collect();
+    assert_eq!(errnos, [EINVAL; 3]);
+    for body in [
+        &[1, 0, 0, 0][..],
+        &[0, 0, 0],
+        &[0, 0, 0, 0, b'{'],
+        &[0, 0, 0, 0, b'{', 0],
+    ] {
+        // After a refused VERSION there may come a better one.
+        let wrong = Raw::new(1, VERSION, 0, body);
+        let replies = converse(&[wrong, Raw::version(2), marker()]);
+        assert_eq!((replies[0].id, replies[0].errno), (1, EINVAL), "{body:?}");
+        assert!(replies[2].is_of_marker());
+    }
+    let plain = Raw::new(1, VERSION, 0, &[0, 0, 9, 0]);
+    let replies = converse(&[plain, marker()]);
+    assert_eq!(
+        replies[0].body[..4],
+        [0, 0, 1, 0],
+        "version 0.1, for one without JSON"
+    );
+    assert!(replies[1].is_of_marker());
+}
+
+#[test]
+fn write_multi_only_if_both_know_it() {
+    let _alone = alone();
+    let multi = conversation().swap_remove(15);
+    let without = Raw::new(1, VERSION, 0, b"\0\0\x01\0{}\0");
+    let replies = converse(&[without, multi.clone(), marker()]);
+    assert!(!String::from_utf8_lossy(&replies[0].body).contains("write_multiple"));
+    assert_eq!(replies[1].errno, ENOTSUP);
+    assert!(replies[2].is_of_marker());
+}
+
+#[test]
+fn an_impossible_size_ends_the_connection() {
+    let _alone = alone();
+    for size in [0_u32, 15, 2 << 20, u32::MAX] {
+        let mut wrong = marker();
+        wrong.bytes[4..8].copy_from_slice(&size.to_le_bytes());
+        let replies = converse(&[Raw::version(1), marker(), wrong, marker()]);
+        assert_eq!(replies.len(), 2, "size {size}");
+        assert!(replies[1].is_of_marker());
+    }
+}
+
+#[test]
+fn a_client_that_goes_anywhere() {
+    let _alone = alone();
+    let before = fd_count();
+    let whole = conversation();
+    for cut_message in 0..whole.len() {
+        for length in 0..whole[cut_message].bytes.len() {
+            let mut part = whole[..=cut_message].to_vec();
+            part[cut_message].bytes.truncate(length);
+            let replies = converse(&part);
+            let wanted = whole[..cut_message]
+                .iter()
+                .filter(|message| message.bytes[8] == 0);
+            assert_eq!(
+                replies.len(),
+                wanted.count(),
+                "cut at {cut_message}:{length}"
+            );
+        }
+    }
+    assert_eq!(fd_count(), before, "file descriptors are left");
+}
+
+#[test]
+fn each_bit_the_wrong_way_round() {
+    let _alone = alone();
+    let before = fd_count();
+    let whole = conversation();
+    for (index, message) in whole[..whole.len() - 1].iter().enumerate() {
+        for bit in 0..message.bytes.len() * 8 {
+            let mut flipped = whole.clone();
+            flipped[index].bytes[bit / 8] ^= 1 << (bit % 8);
+            let replies = converse(&flipped);
+            let in_size = (4..8).contains(&(bit / 8));
+            // Without VERSION nothing else is executed.
+            if !in_size && index > 0 {
+                let last = replies.last().expect("a reply");
+                assert!(last.is_of_marker(), "message {index}, bit {bit}: {last:?}");
+            }
+        }
+    }
+    assert_eq!(fd_count(), before, "file descriptors are left");
+}
+
+/// A message with any command, flags, body and file descriptors, but with its right length.
+fn any_message() -> impl Strategy<Value = Raw> {
+    let flags = prop_oneof![6 => Just(0), 1 => Just(NO_REPLY), 1 => any::<u32>()];
+    let byte = prop_oneof![3 => Just(0_u8), 2 => 0..40_u8, 1 => any::<u8>()];
+    let word = vec(byte, 4).prop_map(|bytes| bytes.try_into().expect("four"));
+    let word = prop_oneof![4 => word, 1 => (0..40_u32).prop_map(u32::to_le_bytes)];
+    let body = vec(word, 0..14).prop_map(|words| words.concat());
+    let fds = prop_oneof![6 => Just(0_usize), 2 => 1..4_usize, 1 => 15..20_usize];
+    (any::<u16>(), 0..20_u16, flags, body, fds).prop_map(|(id, command, flags, body, fds)| {
+        Raw::new(id, command, flags, &body).with_fds(fds)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_message_is_answered_once_and_in_order(messages in vec(any_message(), 0..30)) {
+        let _alone = alone();
+        let before = fd_count();
+        let mut sent = vec![Raw::version(1)];
+        sent.extend(messages);
+        sent.push(marker());
+        let wanted: Vec<u16> = sent
+            .iter()
+            .filter(|message| message.bytes[8] & 0xf != 1 && message.bytes[8] & 0x10 == 0)
+            .map(|message| u16::from_le_bytes([message.bytes[0], message.bytes[1]]))
+            .collect();
+        let replies = converse(&sent);
+        let ids: Vec<u16> = replies.iter().map(|reply| reply.id).collect();
+        prop_assert_eq!(ids, wanted);
+        prop_assert_eq!(fd_count(), before);
+    }
+
+    #[test]
+    fn any_bytes(version in any::<bool>(), bytes in vec(any::<u8>(), 0..300), fds in 0..20_usize) {
+        let _alone = alone();
+        let before = fd_count();
+        let noise = Raw { bytes, fds };
+        if version {
+            converse(&[Raw::version(1), noise]);
+        } else {
+            converse(&[noise]);
+        }
+        prop_assert_eq!(fd_count(), before);
+    }
+}
+
+#[test]
+fn a_flood_of_posted_writes_is_bounded_and_complete() {
+    let _alone = alone();
+    let (served, stream) = Served::new(options());
+    let options = ClientOptions { timeout: PATIENCE };
+    let client = Client::from_stream(stream, TestMemory::new(0), options).expect("connect");
+    for count in 0..50_000_u32 {
+        client
+            .write_posted(region::BAR0, 0x60, &count.to_le_bytes())
+            .expect("sent sometime");
+    }
+    let mut word = [0; 4];
+    client.read(region::BAR0, 0x60, &mut word).expect("read");
+    assert_eq!(u32::from_le_bytes(word), 49_999);
+    drop(client);
+    drop(served);
+}
+
+/// Uses a client until its connection is cut from outside; everything it gets is an answer or an
+/// error.
+fn use_until_cut(client: &Client, seed: u64) {
+    let range = DmaRange {
+        iova: (seed % 7) * 0x1000,
+        length: 0x1000,
+        readable: true,
+        writable: true,
+    };
+    let event = event();
+    let fds = [Some(std::os::fd::AsFd::as_fd(&event))];
+    let mut word = [0; 8];
+    while client.is_connected() {
+        let _ = client.read(region::BAR0, 0x10, &mut word);
+        let _ = client.write_posted(region::BAR0, 0x18, &word);
+        let _ = client.dma_map(range, ClientBacking::Messages);
+        let _ = client.connect_irqs(irq::MSIX, (seed % 8) as u32, &fds);
+        let _ = client.region_info(region::BAR2);
+        let _ = client.dma_unmap(range.iova, range.length);
+    }
+}
+
+#[test]
+fn clients_that_are_killed() {
+    const CLIENTS: u64 = 200;
+    let _alone = alone();
+    let before = fd_count();
+    let path =
+        std::env::temp_dir().join(format!("ferroce-vfio-user-killed-{}", std::process::id()));
+    let server = Server::bind(&path).expect("bind");
+    let device = TestDevice::default();
+    let stop = Stop::new().expect("eventfd");
+    let finished = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            server
+                .serve(&device, &stop)
+                .expect("no client ends the server");
+        });
+        // The device reaches the memory of whoever is there.
+        scope.spawn(|| {
+            let mut data = [0; 3000];
+            while !finished.load(Ordering::Relaxed) {
+                let messages = device.messages.lock().clone();
+                match messages {
+                    Some(messages) => {
+                        let _ = messages.read(0x100, &mut data);
+                        let _ = messages.write(0x200, &data);
+                    }
+                    None => thread::yield_now(),
+                }
+            }
+        });
+        for seed in 0..CLIENTS {
+            let stream = UnixStream::connect(&path).expect("the server is there");
+            let knife = stream.try_clone().expect("duplicate");
+            let options = ClientOptions { timeout: PATIENCE };
+            // Cut at 0 to 2 ms, sometimes before or within the exchange of versions.
+            let delay = Duration::from_micros(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) % 2000);
+            thread::scope(|scope| {
+                scope.spawn(move || {
+                    thread::sleep(delay);
+                    let _ = knife.shutdown(std::net::Shutdown::Both);
+                });
+                let memory = TestMemory::new(1 << 16);
+                if let Ok(client) = Client::from_stream(stream, memory, options) {
+                    thread::scope(|scope| {
+                        scope.spawn(|| use_until_cut(&client, seed));
+                        scope.spawn(|| use_until_cut(&client, seed + 1));
+                    });
+                }
+            });
+        }
+        let client = Client::connect(&path, TestMemory::new(1 << 16)).expect("connect");
+        let mut word = [0; 4];
+        client
+            .read(region::BAR0, 0x50, &mut word)
+            .expect("the server works");
+        assert_eq!(word, [0x50, 0x51, 0x52, 0x53]);
+        assert!(
+            device.maps.lock().is_empty(),
+            "nothing is left of the others"
+        );
+        finished.store(true, Ordering::Relaxed);
+        drop(client);
+        stop.stop();
+    });
+    drop(server);
+    let calls = device.calls();
+    let connected = calls
+        .iter()
+        .filter(|&call| *call == Call::Connected)
+        .count();
+    let disconnected = calls
+        .iter()
+        .filter(|&call| *call == Call::Disconnected)
+        .count();
+    assert_eq!(connected, disconnected);
+    drop((device, stop));
+    assert_eq!(fd_count(), before, "file descriptors are left");
+}
