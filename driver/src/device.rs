@@ -489,6 +489,9 @@ struct StopOnDrop {
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
+        if self.bus.is_gone() {
+            return;
+        }
         if let Err(error) = reset(&*self.bus, self.timeout) {
             tracing::warn!(%error, "the device was not reset");
         }
@@ -551,6 +554,9 @@ fn wait_for(
     let deadline = Instant::now() + timeout;
     let mut turn = 0u32;
     loop {
+        if bus.is_gone() {
+            return Err(Error::DeviceDead);
+        }
         if done() {
             return Ok(());
         }

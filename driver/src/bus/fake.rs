@@ -3,9 +3,12 @@
 //! A fake device is a [`Bus`](super::Bus) of safe code; this is the part of it that needs a
 //! pointer: reading and writing what the driver has mapped, by IOVA.
 
+use super::shared_mapping::SharedMapping;
 use super::{BusError, DmaAccess, DmaMapping, PAGE_SIZE};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The memory that is mapped for a fake device.
@@ -13,6 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct FakeMemory {
     /// Mappings by IOVA. Held during an access, so that unmapping waits for it.
     mappings: Mutex<BTreeMap<u64, DmaMapping>>,
+    /// Files that are mapped for the device, by IOVA.
+    files: Mutex<BTreeMap<u64, SharedMapping>>,
 }
 
 impl FakeMemory {
@@ -40,6 +45,32 @@ impl FakeMemory {
         Ok(())
     }
 
+    /// Maps a file for the device, as one in another process does.
+    ///
+    /// # Errors
+    ///
+    /// What mmap says, or the errno of [`FakeMemory::map`].
+    pub fn map_file(
+        &self,
+        iova: u64,
+        file: BorrowedFd,
+        offset: u64,
+        length: usize,
+    ) -> io::Result<()> {
+        let memory = SharedMapping::new(file, offset, length)?;
+        let mapping = DmaMapping {
+            iova,
+            address: memory.address().as_ptr() as usize,
+            length,
+            access: DmaAccess::ReadWrite,
+            file: None,
+        };
+        self.map(&mapping)
+            .map_err(|error| io::Error::from_raw_os_error(error.errno()))?;
+        self.files.lock().insert(iova, memory);
+        Ok(())
+    }
+
     /// What [`Bus::unmap`](super::Bus::unmap) does.
     ///
     /// # Errors
@@ -50,6 +81,7 @@ impl FakeMemory {
         match mappings.get(&iova) {
             Some(mapping) if mapping.length == length => {
                 mappings.remove(&iova);
+                self.files.lock().remove(&iova);
                 Ok(())
             }
             _ => Err(BusError::NotMapped),

@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use ferroce_spec::doorbell::{BAR2_SIZE, DOORBELL_PAGES_SIZE};
 use ferroce_spec::register::{
@@ -37,6 +38,15 @@ impl VfioUser {
     ///
     /// Any [`VfioUserError`].
     pub fn open(path: &Path) -> Result<Self, VfioUserError> {
+        Self::open_with(path, REQUEST_TIMEOUT)
+    }
+
+    /// Connects to the server at `path`, which has `timeout` for the answer to each request.
+    ///
+    /// # Errors
+    ///
+    /// Any [`VfioUserError`].
+    pub fn open_with(path: &Path, timeout: Duration) -> Result<Self, VfioUserError> {
         let stream = UnixStream::connect(path).map_err(|source| VfioUserError::Connect {
             path: path.to_owned(),
             source,
@@ -45,9 +55,7 @@ impl VfioUser {
         let control = stream.try_clone().map_err(system("a descriptor"))?;
         let link = Arc::new(Link::new(control, events));
         let memory: Arc<dyn ClientMemory> = link.clone();
-        let options = ClientOptions {
-            timeout: REQUEST_TIMEOUT,
-        };
+        let options = ClientOptions { timeout };
         // Its threads are not for signals of the application.
         let client = with_signals_blocked(|| Client::from_stream(stream, memory, options));
         let client = client.map_err(|source| VfioUserError::Agree {
