@@ -10,6 +10,7 @@ const UNSAFE_PLACES: &[&str] = &[
     "driver/src/bus/",
     "driver/src/mmio.rs",
     "driver/src/dma.rs",
+    "driver/src/dma/",
     "provider/src/ffi/",
     "tests/client/src/",
     "sim/src/memory.rs",
