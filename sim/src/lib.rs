@@ -12,6 +12,7 @@
 //! - [`world`]: hosts, NICs and what is between them in simulated time, in one thread.
 //! - [`mod@reference`]: measured tables that the model is compared with. [`report`]: plots of both.
 //!   [`validate`]: what the model must show, and whether it does.
+//! - [`selftest`]: the staged check of a device on any bus. [`registers`]: its registers by name.
 //! - [`devices`]: which NICs a program has. [`host`]: name and addresses. [`neighbours`]: who has an
 //!   address. [`capture`]: pcapng. [`clock`]: real time for the model.
 //! - The command `ferroce` is in `main.rs` and `cli`.
@@ -37,7 +38,9 @@ pub mod os;
 pub mod perf;
 pub mod polling;
 pub mod reference;
+pub mod registers;
 pub mod report;
+pub mod selftest;
 pub mod shared_memory;
 #[cfg(test)]
 mod test_support;

@@ -1,0 +1,63 @@
+//! The option `--device`, and the device that it names.
+
+use std::sync::Arc;
+
+use clap::Args;
+use ferroce_driver::bus::{self, Bus, DeviceAddress};
+use ferroce_sim::devices;
+use ferroce_sim::function::{Function, Options};
+
+/// Which device.
+#[derive(Debug, Args)]
+pub struct DeviceArgument {
+    /// The device: in-process, vfio-user:SOCKET or vfio:BDF; without it the first of
+    /// FERROCE_DEVICE, or a model in this process
+    #[arg(long, value_name = "ADDRESS", global = true)]
+    device: Option<String>,
+}
+
+/// An opened device that the driver has not brought up.
+pub struct OpenedDevice {
+    name: String,
+    bus: Arc<dyn Bus>,
+    /// The model and its thread, of a device in this process.
+    _function: Option<Arc<Function>>,
+}
+
+impl DeviceArgument {
+    /// Opens the device.
+    pub fn open(&self) -> Result<OpenedDevice, String> {
+        let address = match &self.device {
+            Some(text) => text.parse().map_err(|error| format!("--device: {error}"))?,
+            None => devices::address_of(0).map_err(|error| error.to_string())?,
+        };
+        let name = address.to_string();
+        if address == DeviceAddress::InProcess {
+            let options = Options::from_environment(0).map_err(|error| error.to_string())?;
+            let function = Function::open_with(&options).map_err(|error| error.to_string())?;
+            return Ok(OpenedDevice {
+                name,
+                bus: function.bus(),
+                _function: Some(function),
+            });
+        }
+        let bus = bus::open(&address).map_err(|error| error.to_string())?;
+        Ok(OpenedDevice {
+            name,
+            bus,
+            _function: None,
+        })
+    }
+}
+
+impl OpenedDevice {
+    /// Its address.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The way to it.
+    pub fn bus(&self) -> Arc<dyn Bus> {
+        Arc::clone(&self.bus)
+    }
+}

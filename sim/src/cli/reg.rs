@@ -1,0 +1,259 @@
+//! `ferroce reg`: registers by name, from the contract's table.
+
+use std::io::{Write, stdout};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::{Args, Subcommand};
+use ferroce_driver::bus::Bus;
+use ferroce_sim::registers::{self, Place};
+use ferroce_spec::register::{
+    COUNTERS_OFFSET, Capability, MSIX_TABLE_OFFSET, RegisterAccess, offset,
+};
+
+use super::device::{DeviceArgument, OpenedDevice};
+
+/// Reads between two looks at the clock of the machine are at least this far apart.
+const INTERVAL_MS: u64 = 100;
+
+/// Read and write registers of a device by their names.
+///
+/// Nothing is reset and nothing is enabled, but opening a card through VFIO resets it. A device has
+/// one user at a time: while a program uses it, use `ferroce counters`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ferroce reg list
+  ferroce reg dump --device vfio:0000:01:00.0
+  ferroce reg get status
+  ferroce reg get 0x2000                       any dword of BAR0
+  ferroce reg set control 0x2                  resets the function
+  ferroce reg set event_queue_doorbell[3] 0x80000000
+  ferroce reg watch clock --interval 500 --count 4")]
+pub struct Reg {
+    #[command(subcommand)]
+    action: Action,
+
+    #[command(flatten)]
+    device: DeviceArgument,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List registers and counters: offset, width, access, meaning. Needs no device
+    List,
+    /// Read one
+    Get {
+        /// Its name, an element as in event_queue_doorbell[3], or an offset in BAR0
+        name: String,
+    },
+    /// Write one, and read it back
+    Set {
+        /// Its name, an element as in event_queue_doorbell[3], or an offset in BAR0
+        name: String,
+        /// 10, 0x0a or 0b1010
+        value: String,
+        /// Also if it is read-only, or has no name
+        #[arg(long)]
+        force: bool,
+    },
+    /// Read all, with the names of their bits
+    Dump {
+        /// Also counters that are zero
+        #[arg(long)]
+        all: bool,
+    },
+    /// Read one again and again, and print it when it changes
+    Watch {
+        /// Its name, an element as in event_queue_doorbell[3], or an offset in BAR0
+        name: String,
+        /// Milliseconds between two reads
+        #[arg(long, value_name = "MS", default_value_t = INTERVAL_MS)]
+        interval: u64,
+        /// Ends after so many reads
+        #[arg(long, value_name = "N")]
+        count: Option<u64>,
+    },
+}
+
+impl Reg {
+    /// Does what was asked for. What is wrong with the words is said before the device is opened.
+    pub fn execute(self) -> Result<(), String> {
+        match self.action {
+            Action::List => list(),
+            Action::Get { name } => {
+                let place = find(&name)?;
+                let device = self.device.open()?;
+                show(&place, place.read(&*device.bus()));
+            }
+            Action::Set { name, value, force } => {
+                let place = find(&name)?;
+                let value = check(&place, &value, force)?;
+                let device = self.device.open()?;
+                set(&place, value, &device);
+            }
+            Action::Dump { all } => dump(&*self.device.open()?.bus(), all),
+            Action::Watch {
+                name,
+                interval,
+                count,
+            } => {
+                let place = find(&name)?;
+                let device = self.device.open()?;
+                watch(
+                    &place,
+                    &*device.bus(),
+                    Duration::from_millis(interval),
+                    count,
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+fn find(name: &str) -> Result<Place, String> {
+    registers::find(name).map_err(|error| error.to_string())
+}
+
+fn access_name(access: RegisterAccess) -> &'static str {
+    match access {
+        RegisterAccess::ReadOnly => "RO",
+        RegisterAccess::ReadWrite => "RW",
+        RegisterAccess::WriteOnly => "WO",
+    }
+}
+
+fn list() {
+    println!("offset  bits        name                       meaning");
+    let mut arrays = Vec::new();
+    for place in registers::all() {
+        let name = match place.name.split_once('[') {
+            // One line for an array.
+            Some((name, _)) if arrays.contains(&name.to_owned()) => continue,
+            Some((name, _)) => {
+                arrays.push(name.to_owned());
+                let elements =
+                    registers::all().filter(|other| other.name.starts_with(&format!("{name}[")));
+                format!("{name}[{}]", elements.count())
+            }
+            None => place.name.clone(),
+        };
+        println!(
+            "{:#06x}  {:4} {:2}     {name:26} {}",
+            place.offset,
+            8 * place.width,
+            access_name(place.access),
+            place.meaning
+        );
+        for bits in place.word.iter().flat_map(|word| word.bits) {
+            let range = if bits.high > bits.low {
+                format!("{}:{}", bits.high, bits.low)
+            } else {
+                bits.low.to_string()
+            };
+            println!("{:18} {range:>6} {:26} {}", "", bits.name, bits.meaning);
+        }
+    }
+}
+
+fn show(place: &Place, value: u64) {
+    let decoded = match place.access {
+        RegisterAccess::WriteOnly => "write-only: reads as zero".to_owned(),
+        _ => place.decode(value),
+    };
+    let text = format!(
+        "{:26} {:18}  {decoded}",
+        place.name,
+        place.hexadecimal(value)
+    );
+    println!("{}", text.trim_end());
+}
+
+/// The value to write, if it may be written.
+fn check(place: &Place, text: &str, force: bool) -> Result<u64, String> {
+    let value = registers::parse_number(text)
+        .ok_or_else(|| format!("{text:?} is not a number such as 10, 0x0a or 0b1010"))?;
+    if !place.holds(value) {
+        let bits = 8 * place.width;
+        return Err(format!(
+            "{} has {bits} bits, {value:#x} does not fit",
+            place.name
+        ));
+    }
+    let why = if place.access == RegisterAccess::ReadOnly {
+        "is read-only: the device ignores a write"
+    } else if place.meaning.is_empty() {
+        "has no name: who knows what a write does there"
+    } else {
+        return Ok(value);
+    };
+    if force {
+        eprintln!("ferroce: {} {why}", place.name);
+        return Ok(value);
+    }
+    Err(format!(
+        "{} {why}; --force writes it all the same",
+        place.name
+    ))
+}
+
+fn set(place: &Place, value: u64, device: &OpenedDevice) {
+    let bus = device.bus();
+    place.write(&*bus, value);
+    let read = place.read(&*bus);
+    show(place, read);
+    if place.access == RegisterAccess::ReadWrite && read != value {
+        eprintln!(
+            "ferroce: {} was written as {}; it is as shown now",
+            place.name,
+            place.hexadecimal(value)
+        );
+    }
+}
+
+fn dump(bus: &dyn Bus, all: bool) {
+    let capability = Capability::from_bits(bus.read64(offset::capability));
+    // A device that is gone has no fewer counters for that: they read as all ones.
+    let counters = match capability.bits() {
+        u64::MAX => MSIX_TABLE_OFFSET,
+        _ => COUNTERS_OFFSET + 8 * u32::from(capability.counters()),
+    };
+    let mut zeros = 0;
+    for place in registers::all() {
+        let is_counter = place.offset >= COUNTERS_OFFSET;
+        if place.access == RegisterAccess::WriteOnly || is_counter && place.offset >= counters {
+            continue;
+        }
+        let value = place.read(bus);
+        if is_counter && value == 0 && !all {
+            zeros += 1;
+        } else {
+            show(&place, value);
+        }
+    }
+    if zeros > 0 {
+        println!("{zeros} counters are zero; --all shows them");
+    }
+}
+
+fn watch(place: &Place, bus: &dyn Bus, interval: Duration, count: Option<u64>) {
+    let start = Instant::now();
+    let mut last = None;
+    let mut reads = 0u64;
+    loop {
+        let value = place.read(bus);
+        if last != Some(value) {
+            print!("{:10.3} s  ", start.elapsed().as_secs_f64());
+            show(place, value);
+            // Whoever watches wants it now, also through a pipe.
+            let _ = stdout().flush();
+        }
+        last = Some(value);
+        reads += 1;
+        if count.is_some_and(|count| reads >= count) {
+            return;
+        }
+        thread::sleep(interval);
+    }
+}

@@ -1,0 +1,110 @@
+//! `ferroce selftest`: the staged check of a device.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use ferroce_sim::selftest::{self, Patience, Report, STAGES, Verdict};
+
+use super::device::DeviceArgument;
+use super::{EXIT_FAILURE, complain};
+
+/// Check a device stage by stage: what an engineer runs on the first bitstream.
+///
+/// From configuration space and registers to queue pairs that carry data to themselves. Each stage
+/// says what it proves and what it has found, and when it fails, what to look at; stages that need
+/// it are then left out. The device is reset; nobody else may use it meanwhile.
+///
+/// Ends with code 0 if every stage has passed, 1 if one has not, 125 if the device cannot be opened.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ferroce selftest                               the model in this process
+  ferroce selftest --device vfio:0000:01:00.0    a card that `ferroce bind` has bound
+  ferroce selftest --device vfio-user:/run/ferroce0.sock --stage dma,interrupts
+  ferroce selftest --list                        the stages")]
+pub struct SelfTest {
+    #[command(flatten)]
+    device: DeviceArgument,
+
+    /// Only these stages, and those that they need
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    stage: Vec<String>,
+
+    /// Also writes the results to a file, as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// Only lists the stages
+    #[arg(long)]
+    list: bool,
+}
+
+impl SelfTest {
+    pub fn execute(self) -> ExitCode {
+        if self.list {
+            list();
+            return ExitCode::SUCCESS;
+        }
+        match self.check() {
+            Ok(true) => ExitCode::SUCCESS,
+            Ok(false) => ExitCode::FAILURE,
+            Err(error) => complain(&error, EXIT_FAILURE),
+        }
+    }
+
+    /// Runs the stages; whether all is well.
+    fn check(&self) -> Result<bool, String> {
+        let stages = selftest::select(&self.stage).map_err(|error| error.to_string())?;
+        let device = self.device.open()?;
+        println!("{}\n", device.name());
+        let reports = selftest::run(device.bus(), &stages, &Patience::default(), |report| {
+            println!("{}", selftest::text(report));
+        });
+        println!("{}", summary(&reports));
+        if let Some(path) = &self.json {
+            let json = selftest::json(device.name(), &reports).text();
+            fs::write(path, json).map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+        Ok(reports.iter().all(|report| report.verdict.is_good()))
+    }
+}
+
+fn list() {
+    for stage in STAGES {
+        println!("{:14} {}", stage.name, stage.proves);
+        if !stage.needs.is_empty() {
+            println!("{:14} needs {}", "", stage.needs.join(", "));
+        }
+    }
+}
+
+/// One line that says how many stages have ended how, and which have not passed.
+fn summary(reports: &[Report]) -> String {
+    let names = |is_meant: fn(&Verdict) -> bool| {
+        let chosen = reports.iter().filter(|report| is_meant(&report.verdict));
+        chosen.map(|report| report.stage.name).collect::<Vec<_>>()
+    };
+    let passed = names(|verdict| matches!(verdict, Verdict::Passed)).len();
+    let mut text = format!("{passed} of {} stages passed", reports.len());
+    for (word, chosen) in [
+        (
+            "failed",
+            names(|verdict| matches!(verdict, Verdict::Failed(_))),
+        ),
+        (
+            "skipped",
+            names(|verdict| matches!(verdict, Verdict::Skipped(_))),
+        ),
+        (
+            "not applicable",
+            names(|verdict| matches!(verdict, Verdict::NotApplicable(_))),
+        ),
+    ] {
+        if !chosen.is_empty() {
+            text += &format!("; {word}: {}", chosen.join(", "));
+        }
+    }
+    text
+}

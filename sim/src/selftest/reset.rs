@@ -1,0 +1,130 @@
+//! Stage `reset`: it ends, and leaves what the contract says.
+
+use std::time::Duration;
+
+use ferroce_driver::bus::Bus;
+use ferroce_spec::counter::COUNTERS;
+use ferroce_spec::register::{
+    COUNTERS_OFFSET, Capability, Control, REGISTERS, Register, RegisterAccess, Status, offset,
+};
+
+use super::bench::Bench;
+use super::hint;
+use super::outcome::{Failure, Outcome};
+
+/// Resets, one after the other.
+const RESETS: u32 = 16;
+/// What the contract allows.
+const LONGEST: Duration = Duration::from_secs(1);
+/// Registers that a reset leaves as they are, whatever value they have.
+const KEPT: [u32; 4] = [
+    offset::contract_version,
+    offset::hardware_revision,
+    offset::capability,
+    offset::port_mac,
+];
+
+pub(super) fn run(bench: &mut Bench) -> Outcome {
+    let bus = bench.bus.clone();
+    let kept = KEPT.map(|at| bus.read64(at & !7));
+    let mut longest = Duration::ZERO;
+    for _ in 0..RESETS {
+        bus.write64(offset::command_queue_base, 0x5a5a_5a5a_5a5a_5a40);
+        bus.write32(offset::command_queue_log_size, 5);
+        longest = longest.max(reset(bench)?);
+        check_registers(&*bus)?;
+        check_counters(&*bus)?;
+        if KEPT.map(|at| bus.read64(at & !7)) != kept {
+            return Err(Failure::new("a reset has changed an identity register")
+                .look_at(
+                    "contract_version, hardware_revision, capability, port_mac: constants, or \
+                          loaded once after configuration",
+                )
+                .into());
+        }
+    }
+    bench.figure("resets", RESETS);
+    bench.figure("longest_us", longest.as_secs_f64() * 1e6);
+    if longest > LONGEST {
+        bench.note(format!(
+            "a reset took {longest:?}; the contract allows one second"
+        ));
+    }
+    Ok(())
+}
+
+/// Resets the function; how long that took.
+pub(super) fn reset(bench: &Bench) -> Result<Duration, Failure> {
+    let bus = &*bench.bus;
+    let mut control = Control::default();
+    control.set_reset(true);
+    bus.write32(offset::control, control.bits());
+    let is_done = || {
+        let control = Control::from_bits(bus.read32(offset::control));
+        !control.reset() && Status::from_bits(bus.read32(offset::status)).ready()
+    };
+    bench.wait(bench.patience.register, is_done).ok_or_else(|| {
+        let (control, status) = (bus.read32(offset::control), bus.read32(offset::status));
+        Failure::new(format!(
+            "the reset has not ended within {:?}: control reads {control:#x}, status {status:#x}",
+            bench.patience.register
+        ))
+        .look_at_all(hint::of_read(control.into(), 4))
+        .look_at(
+            "what the reset waits for: DMA reads whose completion never comes (is there a \
+             completion time-out?), a PLL that does not lock, a block that never says that it is \
+             idle",
+        )
+    })
+}
+
+fn check_registers(bus: &dyn Bus) -> Result<(), Failure> {
+    let is_checked = |register: &&Register| {
+        register.access != RegisterAccess::WriteOnly
+            && register.offset != offset::clock
+            && !KEPT.contains(&register.offset)
+    };
+    for register in REGISTERS.iter().filter(is_checked) {
+        let (expected, ignored) = if register.offset == offset::status {
+            let mut ready = Status::default();
+            ready.set_ready(true);
+            let mut link = Status::default();
+            link.set_link_up(true);
+            (ready.bits().into(), u64::from(link.bits()))
+        } else {
+            (register.reset, 0)
+        };
+        let value = match register.width {
+            8 => bus.read64(register.offset),
+            _ => bus.read32(register.offset).into(),
+        };
+        if value & !ignored != expected {
+            return Err(Failure::new(format!(
+                "after a reset {} reads {value:#x}, not {expected:#x}",
+                register.name
+            ))
+            .look_at(
+                "does the reset of the function (control.reset) reach this register, or only \
+                      the reset of PCIe?",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// All counters are forgotten; what others send to the port may be counted again already.
+fn check_counters(bus: &dyn Bus) -> Result<(), Failure> {
+    let capability = Capability::from_bits(bus.read64(offset::capability));
+    let known = COUNTERS.iter().take(capability.counters().into());
+    for (index, counter) in (0..).zip(known) {
+        let value = bus.read64(COUNTERS_OFFSET + 8 * index);
+        if value != 0 && !counter.name.starts_with("rx_") {
+            return Err(Failure::new(format!(
+                "after a reset the counter {} reads {value}",
+                counter.name
+            ))
+            .look_at("the reset of the counters; a block that goes on working after the reset"));
+        }
+    }
+    Ok(())
+}
