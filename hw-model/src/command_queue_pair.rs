@@ -115,6 +115,9 @@ impl<P: Port, T: Timing> Nic<P, T> {
         if matches!(transition, Transition::Reset) {
             qp.reset_queues();
         }
+        if matches!(transition, Transition::Rtr { .. }) {
+            port.queue_pair_ready(qp.qpn);
+        }
         if let Some(path) = path {
             qp.path = Some(path);
             qp.context.path = input.context.path;

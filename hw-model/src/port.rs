@@ -72,6 +72,11 @@ pub trait Port {
     /// A real cable need not know; a fabric inside one host finds a NIC by its addresses.
     fn set_gid(&mut self, _index: usize, _gid: Gid) {}
 
+    /// A queue pair can receive from now on.
+    ///
+    /// A real cable need not know; a capture that is replayed waits for it.
+    fn queue_pair_ready(&mut self, _qpn: Qpn) {}
+
     /// Whether the link is up. While it is down nothing is sent or received.
     fn link_is_up(&self) -> bool {
         true
