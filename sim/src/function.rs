@@ -19,6 +19,7 @@ use crate::fabric::port::FabricPort;
 use crate::fabric::registry::{Identity, Registry};
 use crate::in_process::InProcess;
 use crate::neighbours::Neighbours;
+use crate::uplink::{Uplink, UplinkSpec};
 use crate::{background, devices, fork, os};
 
 pub use crate::host::{GidEntry, HostIdentity, MAX_DEVICES};
@@ -44,6 +45,8 @@ pub struct Options {
     pub icrc: bool,
     /// Where its frames are recorded.
     pub capture: Option<PathBuf>,
+    /// The wire that leads out of the fabric of this machine.
+    pub port: Option<UplinkSpec>,
     /// Whether its driver is in another process, and rings doorbells in pages that both share.
     pub is_served: bool,
 }
@@ -60,6 +63,7 @@ impl Options {
             host: HostIdentity::of_device(device)?,
             icrc: icrc_from_environment()?,
             capture: capture.map(PathBuf::from),
+            port: UplinkSpec::from_environment(device)?,
             is_served: false,
         })
     }
@@ -160,14 +164,19 @@ impl Function {
                 .collect(),
             capture: capture.as_ref().map_or(0, Capture::identity),
         })?;
-        let neighbours = Neighbours::from_environment(Some(registry))?;
+        let uplink = options
+            .port
+            .as_ref()
+            .map(|spec| Uplink::open(spec, &place, Mac(options.host.mac), &clock))
+            .transpose()?;
+        let neighbours = Neighbours::from_environment(Some(registry), uplink.clone())?;
         let config = NicConfig {
             polled_doorbells: options.is_served,
             // Its memory is a file to us: no instruction of ours is atomic there.
             global_atomics: !options.is_served,
             ..NicConfig::functional(place.first_qpn().value(), options.host.mac)
         };
-        let port = FabricPort::new(place, &clock, options.icrc, capture);
+        let port = FabricPort::new(place, &clock, options.icrc, capture).with_uplink(uplink);
         let bus = Arc::new(InProcess::new(config, port, clock));
         let thread = background::start(bus.clone()).map_err(Error::Thread)?;
         Ok(Arc::new(Self {
@@ -195,7 +204,7 @@ impl Function {
             fork_generation: fork::generation(),
             bus,
             host: HostIdentity::of_card(device, mac)?,
-            neighbours: Neighbours::from_environment(registry.ok())?,
+            neighbours: Neighbours::from_environment(registry.ok(), None)?,
             model: None,
         }))
     }

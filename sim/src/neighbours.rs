@@ -2,15 +2,18 @@
 //!
 //! A kernel driver would ask the kernel's neighbour table. We have no network interface there, so
 //! we ask, in this order: ourselves, the functions on the fabric of this machine, what the user has
-//! said (`FERROCE_NEIGHBOURS`), the uplink, and the address itself, if it was made of a MAC.
+//! said (`FERROCE_NEIGHBOURS`), the address itself, if it was made of a MAC, and who is at the other
+//! end of the uplink.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use ferroce_wire::{Gid, Mac};
 
 use crate::error::Error;
 use crate::fabric::registry::{PLACES, Registry};
 use crate::host::HostIdentity;
+use crate::uplink::Uplink;
 
 /// Entries of `FERROCE_NEIGHBOURS`.
 const MAX_NEIGHBOURS: usize = 256;
@@ -20,19 +23,24 @@ const MAX_NEIGHBOURS: usize = 256;
 pub struct Neighbours {
     registry: Option<&'static Registry>,
     told: Vec<(Gid, Mac)>,
+    uplink: Option<Arc<Uplink>>,
 }
 
 impl Neighbours {
-    /// Those on the fabric whose register this is, if there is one, and those that
-    /// `FERROCE_NEIGHBOURS` tells of.
+    /// Those on the fabric whose register this is, if there is one, those that
+    /// `FERROCE_NEIGHBOURS` tells of, and those on the wire that leads out of the fabric.
     ///
     /// # Errors
     /// [`Error::Environment`] naming what is not a neighbour.
-    pub fn from_environment(registry: Option<&'static Registry>) -> Result<Self, Error> {
+    pub fn from_environment(
+        registry: Option<&'static Registry>,
+        uplink: Option<Arc<Uplink>>,
+    ) -> Result<Self, Error> {
         let told = std::env::var("FERROCE_NEIGHBOURS").unwrap_or_default();
         Ok(Self {
             registry,
             told: parse(&told)?,
+            uplink,
         })
     }
 
@@ -42,8 +50,10 @@ impl Neighbours {
             return Some(host.mac);
         }
         let gid = Gid(gid);
-        let mac = self.on_fabric(gid).or_else(|| self.told(gid));
-        mac.or_else(|| embedded_mac(gid)).map(|mac| mac.0)
+        let known = self.on_fabric(gid).or_else(|| self.told(gid));
+        let mac = known.or_else(|| embedded_mac(gid));
+        mac.or_else(|| self.uplink.as_ref()?.resolve_mac(gid))
+            .map(|mac| mac.0)
     }
 
     fn on_fabric(&self, gid: Gid) -> Option<Mac> {
@@ -113,6 +123,7 @@ mod tests {
         let neighbours = Neighbours {
             registry: Some(registry),
             told: parse("192.0.2.98=02:00:00:00:00:0a").expect("one"),
+            uplink: None,
         };
         let host = HostIdentity::named("a", None).expect("a name");
         let resolve = |gid: Gid| neighbours.resolve_mac(&host, gid.0);

@@ -10,6 +10,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+pub mod network;
+
 /// Upper bound of addresses taken from the machine; more would not fit a GID table anyway.
 const MAX_INTERFACE_ADDRESSES: usize = 64;
 

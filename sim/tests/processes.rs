@@ -44,6 +44,7 @@ fn options(directory: &Path) -> Options {
         host: HostIdentity::named("a", None).expect("a name"),
         icrc: false,
         capture: None,
+        port: None,
         is_served: false,
     }
 }

@@ -1,7 +1,7 @@
 //! `ferroce counters`: what the NICs of running programs have counted.
 
 use clap::Args;
-use ferroce_sim::fabric::registry::Registry;
+use ferroce_sim::fabric::registry::{Registry, UplinkCounter};
 use ferroce_sim::host::device_name;
 use ferroce_sim::runtime_directory;
 use ferroce_spec::counter::COUNTERS;
@@ -13,6 +13,8 @@ use super::devices::program_name;
 ///
 /// A program brings its counters up to date every few hundred turns of its NIC, and when it
 /// becomes idle.
+///
+/// Those of uplink_... are of its wire out of this machine (see `ferroce run --port`).
 ///
 /// The last two are not the NIC's: how often the thread that serves a program while it does not
 /// poll got a processor more than 100 ms too late (the machine is overloaded, or the program was
@@ -53,7 +55,11 @@ impl Counters {
                 ("late_wakeups", registry.late_wakeups(occupant.place)),
                 ("max_late_us", registry.max_late_us(occupant.place)),
             ];
-            for (name, value) in of_the_nic.chain(of_the_host) {
+            let of_the_wire = UplinkCounter::ALL.map(|counter| {
+                let value = registry.uplink_counter(occupant.place, counter);
+                (counter.name(), value)
+            });
+            for (name, value) in of_the_nic.chain(of_the_wire).chain(of_the_host) {
                 let value = value.load(Ordering::Relaxed);
                 if value != 0 || self.all {
                     println!("  {name:24} {value:>16}");

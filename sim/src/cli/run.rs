@@ -10,6 +10,7 @@ use ferroce_sim::capture::Capture;
 use ferroce_sim::devices;
 use ferroce_sim::host::{HostIdentity, parse_addresses, parse_devices};
 use ferroce_sim::runtime_directory;
+use ferroce_sim::uplink::{SEPARATOR, UplinkSpec};
 
 use super::{EXIT_FAILURE, complain, library, program};
 
@@ -25,11 +26,12 @@ Examples:
   ferroce run --capture rdma.pcapng -- ibv_rc_pingpong -g 1
   ferroce run --host a -- PROGRAM         on a host of its own, with an address of its own
   ferroce run --devices 2 -- ibv_devices  with ferroce0 and ferroce1
+  ferroce run --host a --port udp:192.0.2.1:4792,192.0.2.2:4792 -- PROGRAM   between machines
   ferroce run --device vfio:0000:01:00.0 -- ibv_devinfo   on the card
 
 Environment (what the options set; programs may also be given it directly):
   FERROCE_HOST, FERROCE_ADDRESS, FERROCE_DEVICE, FERROCE_DEVICES, FERROCE_CAPTURE,
-  FERROCE_ICRC, FERROCE_PART_ID
+  FERROCE_ICRC, FERROCE_PART_ID, FERROCE_PORT (wires of several devices: separated by ;)
   FERROCE_NEIGHBOURS  who else is on the wire of a card: IP=MAC, separated by commas
   FERROCE_DIR    where programs meet; /dev/shm/ferroce-UID if not set
   FERROCE_LOG    what to tell on standard error: error, warn, info, debug, or a filter")]
@@ -52,6 +54,28 @@ pub struct Run {
     /// use a function at a time
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["devices", "host", "capture", "icrc"])]
     device: Option<String>,
+
+    /// Where the cable leads: shm, tap:NAME, qemu-dgram:LOCAL,REMOTE, qemu-stream:[listen:]PATH,
+    /// udp:LOCAL,REMOTE or pcap-replay:FILE
+    ///
+    /// shm is the fabric of this machine alone. With any other wire, frames for programs of this
+    /// machine still go by shared memory, and all others leave by the wire, on which we answer ARP,
+    /// IPv6 neighbour discovery and ping. Only one program can have a wire at a time. Given
+    /// several times: the wires of ferroce0, ferroce1, ...
+    ///
+    ///   tap:NAME       an interface of the kernel, made if we may
+    ///   qemu-dgram:    Unix datagram sockets: QEMU's -netdev dgram, the other way round
+    ///   qemu-stream:   a Unix stream socket: QEMU's -netdev stream
+    ///   udp:           ADDRESS:PORT of both ends: Ferroce on another machine, with these ends
+    ///                  the other way round
+    ///   pcap-replay:   the frames of a capture that are for us come in; what we send is lost
+    #[arg(
+        long,
+        value_name = "WIRE",
+        verbatim_doc_comment,
+        conflicts_with = "device"
+    )]
+    port: Vec<String>,
 
     /// Append every frame that it sends or receives to a pcapng file
     #[arg(long, value_name = "FILE")]
@@ -130,6 +154,9 @@ impl Run {
             let devices = devices::parse(text).map_err(|error| error.to_string())?;
             environment.push(("FERROCE_DEVICE", devices::format(&devices)?.into()));
         }
+        if !self.port.is_empty() {
+            environment.push(("FERROCE_PORT", wires(&self.port)?.into()));
+        }
         if let Some(path) = &self.capture {
             // The program may change its folder before it opens the device.
             let path = std::path::absolute(path).map_err(|error| error.to_string())?;
@@ -155,6 +182,22 @@ impl Run {
         }
         Ok(environment)
     }
+}
+
+/// The wires of the devices, for a program that may change its folder before it opens them.
+fn wires(texts: &[String]) -> Result<String, String> {
+    let wire = |text: &String| {
+        let refused = |error: &dyn std::fmt::Display| format!("--port {text}: {error}");
+        match UplinkSpec::parse(text).map_err(|error| refused(&error))? {
+            Some(spec) => {
+                let spec = spec.absolute().map_err(|error| refused(&error))?;
+                Ok(spec.to_string())
+            }
+            None => Ok(text.clone()),
+        }
+    };
+    let wires: Result<Vec<_>, String> = texts.iter().map(wire).collect();
+    Ok(wires?.join(&SEPARATOR.to_string()))
 }
 
 /// Our library first: whoever is asked first for a symbol answers.
@@ -193,6 +236,10 @@ mod tests {
             "on",
             "--part-id",
             "0x1017",
+            "--port",
+            "shm",
+            "--port",
+            "qemu-dgram:/a,/b",
             "p",
             "-a",
         ]);
@@ -201,6 +248,7 @@ mod tests {
             ("FERROCE_ADDRESS", "10.1.2.3"),
             ("FERROCE_HOST", "a"),
             ("FERROCE_DEVICES", "2"),
+            ("FERROCE_PORT", "shm;qemu-dgram:/a,/b"),
             ("FERROCE_ICRC", "on"),
             ("FERROCE_PART_ID", "1017"),
         ];
@@ -219,6 +267,8 @@ mod tests {
             ["--host", ""],
             ["--devices", "0"],
             ["--devices", "9"],
+            ["--port", "eth0"],
+            ["--port", "udp:10.0.0.1"],
         ] {
             assert!(
                 parsed(&[bad[0], bad[1], "p"]).environment().is_err(),

@@ -1,6 +1,7 @@
 //! The fabric inside one machine: who is there, and the wire between them.
 
 pub mod directory;
+pub mod frame;
 pub mod port;
 pub mod registry;
 pub mod ring;

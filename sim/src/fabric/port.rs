@@ -1,4 +1,5 @@
-//! The cable of a function: shared-memory rings to and from the other functions of this machine.
+//! The cable of a function: shared-memory rings to and from the other functions of this machine, and
+//! the wire that leads out of it, if it has one.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -6,13 +7,16 @@ use ferroce_model::port::{Port, Reservation, Route};
 use ferroce_transport::Instant;
 use ferroce_wire::{Gid, Qpn};
 
+use super::frame::Frame;
 use super::registry::{Injected, PLACES, Place, Registry, places};
-use super::ring::{Frame, MAX_FRAME, Receiver, RingName, Sender};
+use super::ring::{self, MAX_FRAME, Receiver, RingName, Sender};
 use crate::capture::Capture;
 use crate::clock::{Clock, Ticks};
 use multicast::Multicast;
+use uplink::UplinkEnd;
 
 mod multicast;
+mod uplink;
 
 /// A process that polled within this time is not woken: it will look before a wake-up could work.
 pub const FRESH_NS: u64 = 20_000;
@@ -109,6 +113,7 @@ pub struct FabricPort {
     announce_epoch: u32,
     injected: Injected,
     multicast: Multicast,
+    uplink: Option<Box<UplinkEnd>>,
     computes_icrc: bool,
     capture: Option<Capture>,
 }
@@ -135,6 +140,7 @@ impl FabricPort {
             announce_epoch: 0,
             injected: Injected::default(),
             multicast: Multicast::default(),
+            uplink: None,
             computes_icrc: icrc || capture.is_some(),
             capture,
         }
@@ -150,6 +156,9 @@ impl FabricPort {
     pub fn begin(&mut self, now: Ticks) {
         self.now = now;
         self.injected = self.registry.injected(self.place.number());
+        if let Some(uplink) = &mut self.uplink {
+            uplink.begin();
+        }
         let epoch = self
             .registry
             .announce_epoch(self.place.number())
@@ -197,9 +206,12 @@ impl FabricPort {
         self.injected.is_device_fatal()
     }
 
-    /// Whether a frame waits, or something was injected since the model last ran.
+    /// Whether a frame waits, or something was injected since the model last ran, or the link of
+    /// the uplink has changed.
     pub fn has_work(&self) -> bool {
-        self.registry.injected(self.place.number()) != self.injected || self.has_frame()
+        self.registry.injected(self.place.number()) != self.injected
+            || self.has_frame()
+            || self.uplink.as_ref().is_some_and(|uplink| uplink.has_work())
     }
 
     /// Whether a frame waits.
@@ -325,7 +337,7 @@ impl FabricPort {
 
     /// Puts a frame into the ring that it was reserved in.
     #[inline]
-    fn hand_over(&mut self, frame: Frame) {
+    fn hand_over(&mut self, frame: ring::Frame) {
         let to = frame.place();
         let peer = &mut self.peers[usize::from(to)];
         if let Some(ring) = &mut peer.ring {
@@ -361,9 +373,44 @@ impl FabricPort {
         self.check_at = check_at;
     }
 
+    /// Takes the next frame out of the rings, each of which has its turn.
+    #[inline]
+    fn receive_from_ring(&mut self) -> Option<ring::Frame> {
+        // The uplink has its turn, too.
+        if self.burst == BURST && self.uplink_has_frame() {
+            self.pass_turn();
+            return None;
+        }
+        // Once around, and once more the first ring if only its burst was over.
+        for _ in 0..=self.incoming.len() {
+            let ring = self.incoming.get_mut(self.cursor)?;
+            if self.burst < BURST {
+                if let Some(frame) = ring.receive() {
+                    self.burst += 1;
+                    if self.capture.is_some() {
+                        self.record_received(&frame);
+                    }
+                    return Some(frame);
+                }
+            }
+            self.pass_turn();
+        }
+        None
+    }
+
+    #[inline]
+    fn pass_turn(&mut self) {
+        self.burst = 0;
+        self.cursor = if self.cursor + 1 < self.incoming.len() {
+            self.cursor + 1
+        } else {
+            0
+        };
+    }
+
     /// Records a frame that came in, unless it was recorded in the same file when it was sent.
     #[cold]
-    fn record_received(&mut self, frame: &Frame) {
+    fn record_received(&mut self, frame: &ring::Frame) {
         if let Some(capture) = &mut self.capture {
             if self.registry.capture(frame.place()) != capture.identity() {
                 capture.record(frame.as_ref(), frame.carries_icrc());
@@ -412,8 +459,11 @@ impl Port for FabricPort {
     fn reserve(&mut self, route: &Route, length: usize) -> Reservation<Frame> {
         // The special QPs 0 and 1 are nobody's.
         let to = (route.qpn.value() >> 16) as u8;
-        if to == 0 || length > MAX_FRAME {
+        if length > MAX_FRAME {
             return Reservation::NoRoute;
+        }
+        if to == 0 {
+            return self.reserve_on_uplink(route.gid, length);
         }
         if route.qpn == Qpn::MULTICAST && route.gid.is_multicast() {
             return self.reserve_multicast(route.gid, length);
@@ -422,7 +472,7 @@ impl Port for FabricPort {
         let peer = &self.peers[usize::from(to)];
         let is_known = peer.generation == generation && peer.gid == route.gid;
         if !is_known && !self.connect(to, generation, Some(route.gid)) {
-            return Reservation::NoRoute;
+            return self.reserve_on_uplink(route.gid, length);
         }
         let peer = &mut self.peers[usize::from(to)];
         let Some(ring) = &mut peer.ring else {
@@ -431,7 +481,7 @@ impl Port for FabricPort {
         match ring.reserve(length) {
             Some(frame) => {
                 peer.pause = None;
-                Reservation::Ready(frame)
+                Reservation::Ready(Frame::Ring(frame))
             }
             None => self.full(to),
         }
@@ -442,47 +492,40 @@ impl Port for FabricPort {
         if let Some(capture) = &mut self.capture {
             capture.record(frame.as_ref(), true);
         }
-        if frame.place() == 0 {
-            self.transmit_multicast(frame);
-        } else {
-            self.hand_over(frame);
+        match frame {
+            Frame::Ring(frame) if frame.place() == 0 => self.transmit_multicast(frame),
+            Frame::Ring(frame) => self.hand_over(frame),
+            Frame::Uplink(buffer) => self.transmit_on_uplink(buffer),
         }
     }
 
     fn cancel(&mut self, frame: Frame) {
-        if frame.place() == 0 {
-            self.cancel_multicast(frame);
-        } else if let Some(ring) = &mut self.peers[usize::from(frame.place())].ring {
-            ring.cancel(frame);
+        match frame {
+            Frame::Ring(frame) if frame.place() == 0 => self.cancel_multicast(frame),
+            Frame::Ring(frame) => {
+                if let Some(ring) = &mut self.peers[usize::from(frame.place())].ring {
+                    ring.cancel(frame);
+                }
+            }
+            Frame::Uplink(buffer) => self.release_to_uplink(buffer),
         }
     }
 
     #[inline]
     fn receive(&mut self, now: Instant) -> Option<(Instant, Frame)> {
-        // Once around, and once more the first ring if only its burst was over.
-        for _ in 0..=self.incoming.len() {
-            let ring = self.incoming.get_mut(self.cursor)?;
-            if self.burst < BURST {
-                if let Some(frame) = ring.receive() {
-                    self.burst += 1;
-                    if self.capture.is_some() {
-                        self.record_received(&frame);
-                    }
-                    return Some((now, frame));
-                }
-            }
-            self.burst = 0;
-            self.cursor = if self.cursor + 1 < self.incoming.len() {
-                self.cursor + 1
-            } else {
-                0
-            };
-        }
-        None
+        let frame = match self.receive_from_ring() {
+            Some(frame) => Frame::Ring(frame),
+            None => Frame::Uplink(self.receive_from_uplink()?),
+        };
+        Some((now, frame))
     }
 
     #[inline]
     fn release(&mut self, frame: Frame) {
+        let frame = match frame {
+            Frame::Ring(frame) => frame,
+            Frame::Uplink(buffer) => return self.release_to_uplink(buffer),
+        };
         let current = self.incoming.get_mut(self.cursor);
         if let Some(ring) = current.filter(|ring| ring.owns(&frame)) {
             ring.release(frame);
@@ -498,7 +541,10 @@ impl Port for FabricPort {
 
     #[inline]
     fn carries_icrc(&self, frame: &Frame) -> bool {
-        frame.carries_icrc()
+        match frame {
+            Frame::Ring(frame) => frame.carries_icrc(),
+            Frame::Uplink(_) => true,
+        }
     }
 
     fn join(&mut self, group: Gid) {
@@ -511,13 +557,19 @@ impl Port for FabricPort {
         self.place.leave_group(group);
     }
 
-    #[inline]
     fn set_gid(&mut self, index: usize, gid: Gid) {
         self.registry.set_gid(self.place.number(), index, gid);
     }
 
+    fn queue_pair_ready(&mut self, qpn: Qpn) {
+        if let Some(uplink) = &self.uplink {
+            uplink.queue_pair_ready(qpn);
+        }
+    }
+
+    #[inline]
     fn link_is_up(&self) -> bool {
-        !self.injected.is_port_down()
+        !self.injected.is_port_down() && self.uplink.as_ref().is_none_or(|uplink| uplink.is_up())
     }
 }
 

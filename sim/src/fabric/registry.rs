@@ -27,11 +27,13 @@ mod identity;
 mod injection;
 mod layout;
 mod signals;
+mod uplink_counters;
 
 pub use groups::{PlaceSet, places};
 pub use identity::{Identity, Occupant};
 pub use injection::{Injected, Injection};
 pub use layout::{ANNOUNCE_WORDS, MAX_COUNTERS, MAX_GIDS, MAX_GROUPS, MAX_HOST_NAME, PLACES};
+pub use uplink_counters::UplinkCounter;
 
 const FILE_NAME: &str = "registry";
 /// How long a process waits for another one that is just claiming a place.

@@ -45,6 +45,7 @@ impl Meeting {
             host: HostIdentity::named_device(host, device, None).expect("a name"),
             icrc: false,
             capture: None,
+            port: None,
             is_served: false,
         }
     }

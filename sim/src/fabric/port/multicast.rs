@@ -1,11 +1,13 @@
-//! Frames to multicast groups: a copy for every function that has joined, also for our own.
+//! Frames to multicast groups: a copy for every function that has joined, also for our own, and one
+//! for the wire that leads out of this machine.
 
 use ferroce_model::port::Reservation;
 use ferroce_wire::Gid;
 
 use super::FabricPort;
+use crate::fabric::frame::Frame;
 use crate::fabric::registry::{PlaceSet, places};
-use crate::fabric::ring::{Frame, Sender, Staging};
+use crate::fabric::ring::{self, Sender, Staging};
 
 /// Groups whose members are remembered.
 const MAX_KNOWN: usize = 64;
@@ -25,7 +27,11 @@ impl FabricPort {
     pub(super) fn reserve_multicast(&mut self, group: Gid, length: usize) -> Reservation<Frame> {
         let members = self.members(group);
         if members == PlaceSet::default() {
-            return Reservation::NoRoute;
+            // Whether somebody has joined elsewhere is not known here.
+            return self.reserve_on_uplink(group, length);
+        }
+        if self.uplink_is_full() {
+            return Reservation::Full;
         }
         let staged = self.multicast.staging.as_ref().map_or(0, Staging::taken);
         if places(members).any(|to| self.holds_up(to, staged + 1)) {
@@ -45,7 +51,9 @@ impl FabricPort {
             .staging
             .as_mut()
             .and_then(|staging| staging.reserve(group, length));
-        frame.map_or(Reservation::Full, Reservation::Ready)
+        frame.map_or(Reservation::Full, |frame| {
+            Reservation::Ready(Frame::Ring(frame))
+        })
     }
 
     /// Whether to wait for a member that has no room for `frames`: senders slow down to the slowest
@@ -62,7 +70,7 @@ impl FabricPort {
 
     /// Copies a frame into the ring of each member. Where there is no room its copy is lost.
     #[cold]
-    pub(super) fn transmit_multicast(&mut self, frame: Frame) {
+    pub(super) fn transmit_multicast(&mut self, frame: ring::Frame) {
         let Some(staging) = &self.multicast.staging else {
             return;
         };
@@ -70,11 +78,12 @@ impl FabricPort {
         for to in places(self.members(group)) {
             self.copy_to(to, frame.as_ref());
         }
+        self.copy_to_uplink(group, frame.as_ref());
         self.cancel_multicast(frame);
     }
 
     /// Gives a frame back, sent or not.
-    pub(super) fn cancel_multicast(&mut self, frame: Frame) {
+    pub(super) fn cancel_multicast(&mut self, frame: ring::Frame) {
         if let Some(staging) = &mut self.multicast.staging {
             staging.release(frame);
         }

@@ -1,0 +1,34 @@
+//! Frames as the model holds them: in a ring of this machine, or in a buffer of a wire that leads
+//! out of it.
+
+use super::ring;
+use crate::uplink::Buffer;
+
+/// A frame, owned by whoever has this.
+#[derive(Debug)]
+pub enum Frame {
+    /// In a slot of a ring.
+    Ring(ring::Frame),
+    /// In a buffer of the uplink.
+    Uplink(Box<Buffer>),
+}
+
+impl AsRef<[u8]> for Frame {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Self::Ring(frame) => frame.as_ref(),
+            Self::Uplink(buffer) => buffer.bytes(),
+        }
+    }
+}
+
+impl AsMut<[u8]> for Frame {
+    #[inline]
+    fn as_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Ring(frame) => frame.as_mut(),
+            Self::Uplink(buffer) => buffer.bytes_mut(),
+        }
+    }
+}

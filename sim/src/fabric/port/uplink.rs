@@ -1,0 +1,116 @@
+//! The wire of a function that leads out of this machine: everything goes there that is for nobody
+//! here.
+
+use std::sync::Arc;
+
+use ferroce_model::port::Reservation;
+use ferroce_wire::{Gid, Qpn};
+
+use super::FabricPort;
+use crate::fabric::frame::Frame;
+use crate::uplink::{Buffer, Uplink, station};
+
+/// The uplink as the model's threads see it.
+#[derive(Debug)]
+pub(super) struct UplinkEnd {
+    uplink: Arc<Uplink>,
+    /// Whether it was up when the model last began to run.
+    is_up: bool,
+}
+
+impl UplinkEnd {
+    #[inline]
+    pub(super) fn begin(&mut self) {
+        self.is_up = self.uplink.is_up();
+    }
+
+    /// Whether a frame waits, or the link has changed since the model last ran.
+    pub(super) fn has_work(&self) -> bool {
+        self.uplink.has_frame() || self.uplink.is_up() != self.is_up
+    }
+
+    pub(super) fn queue_pair_ready(&self, qpn: Qpn) {
+        self.uplink.queue_pair_ready(qpn);
+    }
+
+    #[inline]
+    pub(super) fn is_up(&self) -> bool {
+        self.is_up
+    }
+}
+
+impl FabricPort {
+    /// Gives the port a wire that leads out of this machine.
+    #[must_use]
+    pub fn with_uplink(mut self, uplink: Option<Arc<Uplink>>) -> Self {
+        // Others may damage what travels there.
+        self.computes_icrc |= uplink.is_some();
+        self.uplink = uplink.map(|uplink| {
+            let is_up = uplink.is_up();
+            Box::new(UplinkEnd { uplink, is_up })
+        });
+        self
+    }
+
+    /// A frame to an address that nobody on this machine has.
+    pub(super) fn reserve_on_uplink(&self, gid: Gid, length: usize) -> Reservation<Frame> {
+        match &self.uplink {
+            Some(end) if leaves(gid) => match end.uplink.reserve(length) {
+                Reservation::Ready(buffer) => Reservation::Ready(Frame::Uplink(buffer)),
+                Reservation::Full => Reservation::Full,
+                Reservation::NoRoute => Reservation::NoRoute,
+            },
+            _ => Reservation::NoRoute,
+        }
+    }
+
+    /// Whether the uplink has no room for another frame now.
+    pub(super) fn uplink_is_full(&self) -> bool {
+        self.uplink.as_ref().is_some_and(|end| end.uplink.is_full())
+    }
+
+    /// A copy of a frame to a group, for its members elsewhere.
+    pub(super) fn copy_to_uplink(&self, group: Gid, bytes: &[u8]) {
+        if let Some(end) = self.uplink.as_ref().filter(|_| leaves(group)) {
+            if let Reservation::Ready(mut buffer) = end.uplink.reserve(bytes.len()) {
+                buffer.bytes_mut().copy_from_slice(bytes);
+                end.uplink.transmit(buffer);
+            }
+        }
+    }
+
+    pub(super) fn transmit_on_uplink(&self, buffer: Box<Buffer>) {
+        if let Some(end) = &self.uplink {
+            end.uplink.transmit(buffer);
+        }
+    }
+
+    /// Whether a frame came in on the uplink.
+    #[inline]
+    pub(super) fn uplink_has_frame(&self) -> bool {
+        let uplink = self.uplink.as_ref();
+        uplink.is_some_and(|end| end.uplink.has_frame())
+    }
+
+    /// Takes the next frame that came in on the uplink.
+    #[inline]
+    pub(super) fn receive_from_uplink(&mut self) -> Option<Box<Buffer>> {
+        let end = self.uplink.as_ref()?;
+        let buffer = end.uplink.receive()?;
+        if let Some(capture) = &mut self.capture {
+            capture.record(buffer.bytes(), true);
+        }
+        Some(buffer)
+    }
+
+    pub(super) fn release_to_uplink(&self, buffer: Box<Buffer>) {
+        if let Some(end) = &self.uplink {
+            end.uplink.release(buffer);
+        }
+    }
+}
+
+/// Whether frames to an address may leave this machine.
+fn leaves(gid: Gid) -> bool {
+    gid.is_multicast() || station::is_on_wire(gid)
+}

@@ -1,0 +1,60 @@
+//! What the wire of a function that leads out of the fabric has counted.
+
+use std::sync::atomic::AtomicU64;
+
+use super::Registry;
+use super::layout::{field, place_offset};
+
+/// One of these counters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UplinkCounter {
+    /// Frames sent, also ARP and the like.
+    Sent,
+    /// Frames that could not be sent: nobody was there, or there was no room for long.
+    SentLost,
+    /// RoCE frames received for the model.
+    Received,
+    /// RoCE frames lost because the model did not take them in time.
+    ReceivedLost,
+    /// Frames received that are not for us, or too long.
+    Ignored,
+    /// Answers to ARP, neighbour discovery and ping.
+    Answered,
+    /// How often the link went down.
+    LinkDowns,
+}
+
+impl UplinkCounter {
+    /// All of them, in the order of their places.
+    pub const ALL: [Self; 7] = [
+        Self::Sent,
+        Self::SentLost,
+        Self::Received,
+        Self::ReceivedLost,
+        Self::Ignored,
+        Self::Answered,
+        Self::LinkDowns,
+    ];
+
+    /// Its name for people.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sent => "uplink_tx_frames",
+            Self::SentLost => "uplink_tx_lost",
+            Self::Received => "uplink_rx_frames",
+            Self::ReceivedLost => "uplink_rx_lost",
+            Self::Ignored => "uplink_rx_ignored",
+            Self::Answered => "uplink_answers",
+            Self::LinkDowns => "uplink_link_downs",
+        }
+    }
+}
+
+impl Registry {
+    /// A counter of the wire of the function at a place.
+    pub fn uplink_counter(&self, place: u8, counter: UplinkCounter) -> &AtomicU64 {
+        let offset = place_offset(place) + field::UPLINK_COUNTERS;
+        self.memory.word(offset + 8 * counter as usize)
+    }
+}

@@ -1,0 +1,148 @@
+//! Buffers for frames of a wire that leads out of the fabric, and the queue of those that came in.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::fabric::ring::MAX_FRAME;
+
+/// Bytes of a buffer: one that is longer than any frame of ours shows that a frame was too long.
+pub const CAPACITY: usize = MAX_FRAME + 2;
+/// Buffers that are kept for later use.
+const MAX_POOLED: usize = 256;
+/// Frames that wait for the model; more are lost, as in a switch.
+pub const MAX_WAITING: usize = 1024;
+
+/// A frame of a wire, owned by whoever has this.
+pub struct Buffer {
+    length: usize,
+    bytes: [u8; CAPACITY],
+}
+
+impl Buffer {
+    /// Makes it `length` bytes long, at most [`CAPACITY`].
+    pub fn set_length(&mut self, length: usize) {
+        self.length = length.min(CAPACITY);
+    }
+
+    /// The frame.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    /// The frame, to be written.
+    #[inline]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[..self.length]
+    }
+
+    /// All bytes, for a frame that is about to come in.
+    pub fn whole(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+}
+
+impl std::fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buffer of {} bytes", self.length)
+    }
+}
+
+/// Buffers that are not in use.
+#[derive(Debug, Default)]
+pub struct Pool(Mutex<Vec<Box<Buffer>>>);
+
+impl Pool {
+    /// A buffer of `length` bytes with any content.
+    pub fn take(&self, length: usize) -> Box<Buffer> {
+        let used = self.0.lock().pop();
+        let mut buffer = used.unwrap_or_else(|| {
+            Box::new(Buffer {
+                length: 0,
+                bytes: [0; CAPACITY],
+            })
+        });
+        buffer.set_length(length);
+        buffer
+    }
+
+    /// Takes one back.
+    pub fn give_back(&self, buffer: Box<Buffer>) {
+        let mut free = self.0.lock();
+        if free.len() < MAX_POOLED {
+            free.push(buffer);
+        }
+    }
+}
+
+/// Frames that came in and wait for the model.
+#[derive(Debug, Default)]
+pub struct Incoming {
+    frames: Mutex<VecDeque<Box<Buffer>>>,
+    waiting: AtomicUsize,
+}
+
+impl Incoming {
+    /// Adds a frame; gives it back if there is no room.
+    pub fn push(&self, frame: Box<Buffer>) -> Result<(), Box<Buffer>> {
+        let mut frames = self.frames.lock();
+        if frames.len() >= MAX_WAITING {
+            return Err(frame);
+        }
+        frames.push_back(frame);
+        // With the fence of the waker: a model that is about to sleep sees this, or is woken.
+        self.waiting.store(frames.len(), Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Takes the oldest frame.
+    #[inline]
+    pub fn pop(&self) -> Option<Box<Buffer>> {
+        if self.is_empty() {
+            return None;
+        }
+        let mut frames = self.frames.lock();
+        let frame = frames.pop_front();
+        self.waiting.store(frames.len(), Ordering::SeqCst);
+        frame
+    }
+
+    /// Whether no frame waits.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.waiting.load(Ordering::SeqCst) == 0
+    }
+
+    /// Whether half of the room is taken.
+    pub fn is_half_full(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) >= MAX_WAITING / 2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_wait_in_order_and_not_for_ever_many() {
+        let (pool, incoming) = (Pool::default(), Incoming::default());
+        for number in 0..MAX_WAITING {
+            let mut frame = pool.take(8);
+            frame
+                .bytes_mut()
+                .copy_from_slice(&(number as u64).to_le_bytes());
+            assert!(incoming.push(frame).is_ok());
+        }
+        let refused = incoming.push(pool.take(8));
+        pool.give_back(refused.expect_err("no room"));
+        for number in 0..MAX_WAITING {
+            let frame = incoming.pop().expect("it waits");
+            assert_eq!(frame.bytes(), (number as u64).to_le_bytes());
+            pool.give_back(frame);
+        }
+        assert!(incoming.is_empty() && incoming.pop().is_none());
+        assert_eq!(pool.0.lock().len(), MAX_POOLED);
+    }
+}

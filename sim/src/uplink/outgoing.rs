@@ -1,0 +1,178 @@
+//! The sending side of a wire: frames that wait for room, and what happens when it fails.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use super::Shared;
+use super::buffer::Buffer;
+use super::wire::{Health, Transmit, WireError};
+use crate::fabric::registry::UplinkCounter;
+
+/// Frames that wait for room on the wire. The NIC has no more on their way at a time.
+const MAX_BACKLOG: usize = 128;
+/// A wire that takes nothing for so long loses what waits: the model must not stand still.
+const MAX_PAUSE: Duration = Duration::from_millis(100);
+/// Looks in a row without bad news after which a wire whose other end cannot be seen counts as up.
+const QUIET_CHECKS: u32 = 2;
+
+/// What is to be sent, and through what.
+#[derive(Debug, Default)]
+pub struct Outgoing {
+    wire: Option<Box<dyn Transmit>>,
+    backlog: VecDeque<Box<Buffer>>,
+    /// Since when the wire takes nothing.
+    stuck_since: Option<Instant>,
+    /// Whether somebody was at the other end since the wire was opened. Before, it is only
+    /// waited for.
+    has_met: bool,
+    quiet_checks: u32,
+}
+
+impl Outgoing {
+    /// A wire was opened.
+    pub fn open(&mut self, wire: Box<dyn Transmit>) {
+        *self = Self {
+            wire: Some(wire),
+            backlog: std::mem::take(&mut self.backlog),
+            ..Self::default()
+        };
+    }
+
+    /// Whether there is no wire: it broke, or has not been opened yet.
+    pub fn is_closed(&self) -> bool {
+        self.wire.is_none()
+    }
+
+    /// Whether frames wait for room.
+    pub fn has_backlog(&self) -> bool {
+        !self.backlog.is_empty()
+    }
+
+    /// Whether another frame would have to wait.
+    pub fn is_full(&mut self, shared: &Shared) -> bool {
+        if self.has_backlog() {
+            self.drain(shared);
+        }
+        self.has_backlog()
+    }
+
+    /// Sends a frame, or has it wait. Only frames that were reserved before the wire was full do.
+    pub fn send(&mut self, shared: &Shared, frame: Box<Buffer>) {
+        let was_empty = self.backlog.is_empty();
+        if self.backlog.len() < MAX_BACKLOG {
+            self.backlog.push_back(frame);
+        } else {
+            self.lose(shared, frame);
+        }
+        self.drain(shared);
+        if was_empty && self.has_backlog() {
+            // It tries again soon, if nobody else does.
+            shared.kick();
+        }
+    }
+
+    /// Sends what waits, as far as there is room.
+    pub fn drain(&mut self, shared: &Shared) {
+        let Some(wire) = &mut self.wire else {
+            return self.lose_all(shared);
+        };
+        while let Some(frame) = self.backlog.pop_front() {
+            match wire.send(frame.bytes()) {
+                Ok(()) => {
+                    self.stuck_since = None;
+                    shared.end.count(UplinkCounter::Sent, 1);
+                    shared.pool.give_back(frame);
+                }
+                Err(WireError::Busy) => {
+                    self.backlog.push_front(frame);
+                    let since = *self.stuck_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() > MAX_PAUSE {
+                        self.lose_all(shared);
+                    }
+                    return;
+                }
+                Err(WireError::Lost) => lose(shared, frame),
+                Err(WireError::Absent(error)) => {
+                    lose(shared, frame);
+                    self.quiet_checks = 0;
+                    if self.has_met {
+                        shared.set_link(false, &error.to_string());
+                    }
+                }
+                Err(WireError::Broken(error)) => {
+                    lose(shared, frame);
+                    return self.close(shared, &error.to_string());
+                }
+            }
+        }
+    }
+
+    /// The wire broke.
+    pub fn close(&mut self, shared: &Shared, reason: &str) {
+        self.wire = None;
+        self.lose_all(shared);
+        shared.set_link(false, reason);
+        shared.kick();
+    }
+
+    /// Something came from the other end.
+    pub fn met(&mut self, shared: &Shared) {
+        self.has_met = true;
+        shared.set_link(true, "");
+    }
+
+    /// The other end was found to be away, by whoever receives.
+    pub fn missed(&mut self, shared: &Shared, reason: &str) {
+        self.quiet_checks = 0;
+        if self.has_met {
+            shared.set_link(false, reason);
+        }
+    }
+
+    /// Looks after the wire: sends what was left, and finds out whether somebody is at its other
+    /// end. True: everybody on the wire should be told where we are, so that it shows.
+    pub fn look_after(&mut self, shared: &Shared) -> bool {
+        self.drain(shared);
+        let is_down = !shared.is_up.load(std::sync::atomic::Ordering::SeqCst);
+        let Some(wire) = &mut self.wire else {
+            return false;
+        };
+        match wire.flush().and_then(|()| wire.check()) {
+            Ok(Health::Sound) => {
+                self.has_met = true;
+                shared.set_link(true, "");
+                is_down
+            }
+            Ok(Health::Unknown) if is_down => {
+                self.quiet_checks += 1;
+                if self.quiet_checks > QUIET_CHECKS {
+                    shared.set_link(true, "");
+                }
+                true
+            }
+            Ok(Health::Unknown) | Err(WireError::Busy | WireError::Lost) => false,
+            Err(WireError::Absent(error)) => {
+                self.missed(shared, &error.to_string());
+                false
+            }
+            Err(WireError::Broken(error)) => {
+                self.close(shared, &error.to_string());
+                false
+            }
+        }
+    }
+
+    fn lose(&mut self, shared: &Shared, frame: Box<Buffer>) {
+        lose(shared, frame);
+    }
+
+    fn lose_all(&mut self, shared: &Shared) {
+        self.backlog.drain(..).for_each(|frame| lose(shared, frame));
+        self.stuck_since = None;
+    }
+}
+
+fn lose(shared: &Shared, frame: Box<Buffer>) {
+    shared.end.count(UplinkCounter::SentLost, 1);
+    shared.pool.give_back(frame);
+}

@@ -1,0 +1,203 @@
+//! Frames of a capture, in their order, as fast as the model takes them.
+//!
+//! Only those for us come in: to our MAC address, to one of our addresses, or to a group. The
+//! first one waits until a queue pair can receive, each further one for its own queue pair, for a
+//! moment. What we send goes nowhere and is counted as lost.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use ferroce_wire::{Frame, Gid, Mac, Qpn};
+use parking_lot::{Condvar, Mutex};
+use pcap_file::DataLink;
+use pcap_file::pcap::PcapReader;
+use pcap_file::pcapng::{Block, PcapNgReader};
+
+use super::{NearEnd, Shared, reader};
+use crate::fabric::registry::UplinkCounter;
+use crate::fabric::ring::MAX_FRAME;
+
+/// How long a frame waits for its queue pair once another one can receive.
+const MAX_HOLD: Duration = Duration::from_millis(500);
+/// How often a replay that waits looks whether it has to end.
+const WAIT: Duration = Duration::from_millis(50);
+/// While the model has much to do.
+const PAUSE: Duration = Duration::from_micros(200);
+/// Queue pairs that are remembered as able to receive.
+const MAX_READY: usize = 65_536;
+/// Stations of the capture that are remembered.
+const MAX_STATIONS: usize = 256;
+
+/// Holds frames back until somebody can receive them.
+#[derive(Debug, Default)]
+pub struct Gate {
+    ready: Mutex<Vec<Qpn>>,
+    opened: Condvar,
+}
+
+impl Gate {
+    /// A queue pair can receive.
+    pub fn open_for(&self, qpn: Qpn) {
+        let mut ready = self.ready.lock();
+        if ready.len() < MAX_READY && !ready.contains(&qpn) {
+            ready.push(qpn);
+        }
+        self.opened.notify_all();
+    }
+
+    /// Waits for a turn. Whether `qpn` can receive, and whether any can.
+    fn wait(&self, qpn: Qpn, time: Duration) -> (bool, bool) {
+        let mut ready = self.ready.lock();
+        if !ready.contains(&qpn) {
+            self.opened.wait_for(&mut ready, time);
+        }
+        (ready.contains(&qpn), !ready.is_empty())
+    }
+}
+
+/// A capture whose frames come in.
+#[derive(Debug)]
+pub struct Replay {
+    path: PathBuf,
+}
+
+impl Replay {
+    /// Reads the capture once: it must be one, and its stations are our neighbours.
+    ///
+    /// # Errors
+    /// `InvalidData` if it is no capture of Ethernet, or has no frame for us.
+    pub fn open(path: &Path, shared: &Shared) -> io::Result<Self> {
+        let mut stations: Vec<(Gid, Mac)> = Vec::new();
+        let (mut frames, mut ours) = (0u64, 0u64);
+        for_each_frame(path, &mut |bytes| {
+            frames += 1;
+            if let Some(frame) = for_us(&shared.end, bytes) {
+                ours += 1;
+                let station = (frame.ip.source_gid(), frame.ethernet.source);
+                if stations.len() < MAX_STATIONS && !stations.contains(&station) {
+                    stations.push(station);
+                }
+            }
+            true
+        })?;
+        if ours == 0 {
+            let reason = format!(
+                "none of its {frames} frames is RoCE for {} or one of our addresses; give us the \
+                 captured ones with --address",
+                shared.end.mac
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+        }
+        for (gid, mac) in stations {
+            shared.neighbours.learn(gid, mac);
+        }
+        Ok(Self {
+            path: path.to_owned(),
+        })
+    }
+
+    /// Hands the frames over.
+    pub fn run(self, shared: &Shared) {
+        let replayed = for_each_frame(&self.path, &mut |bytes| {
+            if let Some(frame) = for_us(&shared.end, bytes) {
+                hold(shared, frame.headers.bth.dest_qp);
+                deliver(shared, bytes);
+            }
+            !shared.is_stopping()
+        });
+        match replayed {
+            Ok(()) => tracing::info!("the capture has been replayed"),
+            Err(error) => tracing::warn!(%error, "the replay ends here"),
+        }
+    }
+}
+
+/// Waits until the queue pair of a frame can receive.
+fn hold(shared: &Shared, qpn: Qpn) {
+    let mut since = Instant::now();
+    while !shared.is_stopping() {
+        match shared.gate.wait(qpn, WAIT) {
+            (true, _) => return,
+            // A multicast frame, or one to a queue pair that is missing: the model counts it.
+            (false, true) if since.elapsed() > MAX_HOLD || qpn == Qpn::MULTICAST => return,
+            (false, true) => {}
+            (false, false) => since = Instant::now(),
+        }
+    }
+}
+
+/// Hands a frame over as soon as the model has room.
+fn deliver(shared: &Shared, bytes: &[u8]) {
+    while shared.incoming.is_half_full() && !shared.is_stopping() {
+        shared.end.wake();
+        std::thread::sleep(PAUSE);
+    }
+    let mut frame = shared.pool.take(bytes.len());
+    frame.bytes_mut().copy_from_slice(bytes);
+    if shared.incoming.push(frame).is_ok() {
+        shared.end.count(UplinkCounter::Received, 1);
+        shared.end.wake();
+    }
+}
+
+/// The frame, if it is RoCE for us.
+fn for_us<'a>(end: &NearEnd, bytes: &'a [u8]) -> Option<Frame<'a>> {
+    if bytes.len() > MAX_FRAME || !reader::is_roce(bytes) {
+        return None;
+    }
+    let frame = Frame::parse(bytes).ok()?;
+    let to = frame.ethernet.destination;
+    let gid = frame.ip.destination_gid();
+    let is_ours = to == end.mac || end.owns(gid) || gid.is_multicast();
+    let is_own = frame.ethernet.source == end.mac || end.owns(frame.ip.source_gid());
+    (is_ours && !is_own).then_some(frame)
+}
+
+/// Calls `action` with each whole Ethernet frame of a capture until it answers false.
+fn for_each_frame(path: &Path, action: &mut dyn FnMut(&[u8]) -> bool) -> io::Result<()> {
+    let invalid = |error: pcap_file::PcapError| {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("no capture, or a damaged one: {error}"),
+        )
+    };
+    let mut magic = [0; 4];
+    io::Read::read_exact(&mut File::open(path)?, &mut magic)?;
+    let file = io::BufReader::new(File::open(path)?);
+    if magic == [0x0a, 0x0d, 0x0d, 0x0a] {
+        let mut reader = PcapNgReader::new(file).map_err(invalid)?;
+        while let Some(block) = reader.next_block() {
+            let goes_on = match block.map_err(invalid)? {
+                Block::EnhancedPacket(packet) => action(&packet.data),
+                Block::SimplePacket(packet) => action(&packet.data),
+                Block::InterfaceDescription(interface) => {
+                    check_link(interface.linktype)?;
+                    true
+                }
+                _ => true,
+            };
+            if !goes_on {
+                break;
+            }
+        }
+    } else {
+        let mut reader = PcapReader::new(file).map_err(invalid)?;
+        check_link(reader.header().datalink)?;
+        while let Some(packet) = reader.next_packet() {
+            if !action(&packet.map_err(invalid)?.data) {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_link(link: DataLink) -> io::Result<()> {
+    if link == DataLink::ETHERNET {
+        return Ok(());
+    }
+    let reason = format!("a capture of {link:?}, not of Ethernet");
+    Err(io::Error::new(io::ErrorKind::InvalidData, reason))
+}

@@ -1,0 +1,77 @@
+//! UDP: one frame per datagram, between machines, or with QEMU's `-netdev dgram` of type inet.
+
+use std::io;
+use std::net::UdpSocket;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use super::spec::Endpoint;
+use super::wire::{Health, Receive, Transmit, Wire, WireError};
+
+/// Binds our end; only what comes from the other one is received.
+///
+/// # Errors
+/// Those of the resolver and of the socket, naming the end that is meant.
+pub fn open(local: &Endpoint, remote: &Endpoint) -> io::Result<Wire> {
+    let name = |end: &Endpoint| {
+        let text = end.to_string();
+        move |error: io::Error| io::Error::new(error.kind(), format!("{text}: {error}"))
+    };
+    let socket = UdpSocket::bind(local.resolve().map_err(name(local))?).map_err(name(local))?;
+    let peer = remote.resolve().map_err(name(remote))?;
+    socket.connect(peer).map_err(name(remote))?;
+    socket.set_nonblocking(true)?;
+    Ok(Wire {
+        transmit: Box::new(Sender {
+            socket: socket.try_clone()?,
+        }),
+        receive: Box::new(Receiver { socket }),
+    })
+}
+
+/// What an error means. That nobody listens is told by ICMP, to whatever call comes next.
+fn wire_error(error: io::Error) -> WireError {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused
+        | io::ErrorKind::HostUnreachable
+        | io::ErrorKind::NetworkUnreachable
+        | io::ErrorKind::NetworkDown
+        | io::ErrorKind::PermissionDenied => WireError::Absent(error),
+        _ => match error.raw_os_error() {
+            // Memory for a moment.
+            Some(libc::ENOBUFS) => WireError::Busy,
+            // A path with a smaller MTU on which nobody may fragment.
+            Some(libc::EMSGSIZE) => WireError::Lost,
+            _ => WireError::of_io(error),
+        },
+    }
+}
+
+#[derive(Debug)]
+struct Sender {
+    socket: UdpSocket,
+}
+
+impl Transmit for Sender {
+    fn send(&mut self, frame: &[u8]) -> Result<(), WireError> {
+        self.socket.send(frame).map(drop).map_err(wire_error)
+    }
+
+    fn check(&mut self) -> Result<Health, WireError> {
+        Ok(Health::Unknown)
+    }
+}
+
+#[derive(Debug)]
+struct Receiver {
+    socket: UdpSocket,
+}
+
+impl Receive for Receiver {
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    fn receive(&mut self, buffer: &mut [u8]) -> Result<usize, WireError> {
+        self.socket.recv(buffer).map_err(wire_error)
+    }
+}
