@@ -58,8 +58,8 @@ pub trait Device {
     /// Unmaps everything.
     fn unmap_all(&self);
 
-    /// Changes how interrupts are sent. Every vector in `action` is smaller than
-    /// [`IrqInfo::count`].
+    /// Changes how interrupts are sent, of a kind that has vectors. Every vector in `action` is
+    /// smaller than [`IrqInfo::count`].
     fn set_irqs(&self, index: u32, action: IrqAction) -> Result<(), Errno>;
 
     /// Resets the device.

@@ -171,7 +171,7 @@ pub fn client_input(bytes: &[u8]) {
             let _ = theirs.shutdown(Shutdown::Both);
         });
         let options = ClientOptions {
-            timeout: Duration::from_millis(20),
+            timeout: Duration::from_millis(4),
         };
         if let Ok(client) = Client::from_stream(ours, Arc::new(Zeros), options) {
             use_all(&client);

@@ -83,7 +83,9 @@ impl IrqAction {
     ) -> Result<Self, Errno> {
         let flags = set.flags.get();
         let (start, count) = (set.start.get(), set.count.get());
-        let end = start.checked_add(count).filter(|&end| end <= vectors);
+        let end = start.checked_add(count);
+        // Also for no vectors, as the kernel does it (`vfio_set_irqs_validate_and_prepare`).
+        let end = end.filter(|&end| start < vectors && end <= vectors);
         let range = start..end.ok_or(Errno::INVAL)?;
         if flags & !(DATA_MASK | ACTION_TYPES) != 0 {
             return Err(Errno::INVAL);
@@ -182,6 +184,19 @@ mod tests {
         assert!(matches!(trigger, Ok(IrqAction::Trigger(v)) if v == [2, 4]));
         assert!(matches!(decode(0x09, 7, 1, &[], 0), Ok(IrqAction::Mask(v)) if v == [7]));
         assert!(matches!(decode(0x12, 0, 1, &[1], 0), Ok(IrqAction::Unmask(v)) if v == [0]));
+    }
+
+    #[test]
+    fn what_is_not_there_cannot_be_disabled() {
+        let set = IrqSet {
+            argsz: 20.into(),
+            flags: 0x21.into(),
+            index: INTX.into(),
+            start: 0.into(),
+            count: 0.into(),
+        };
+        let refused = IrqAction::decode(&set, &[], Vec::new(), 0);
+        assert_eq!(refused.err(), Some(Errno::INVAL));
     }
 
     #[test]
