@@ -7,6 +7,7 @@
 //! - [`fabric`]: who is there on this machine ([`fabric::registry`]), shared-memory rings between
 //!   them ([`fabric::ring`]), and the cable that the model sees ([`fabric::port`]).
 //! - [`uplink`]: wires that lead out of the fabric: taps, QEMU's sockets, UDP, captures.
+//! - [`serve`]: functions for other processes, over vfio-user.
 //! - [`perf`]: perftest's loops in simulated time.
 //! - [`trace`]: where the time of an operation goes, waveforms and captures in simulated time.
 //! - [`world`]: hosts, NICs and what is between them in simulated time, in one thread.
@@ -41,6 +42,7 @@ pub mod reference;
 pub mod registers;
 pub mod report;
 pub mod selftest;
+pub mod serve;
 pub mod shared_memory;
 #[cfg(test)]
 mod test_support;

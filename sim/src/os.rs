@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 pub mod network;
+pub mod service;
 
 /// Upper bound of addresses taken from the machine; more would not fit a GID table anyway.
 const MAX_INTERFACE_ADDRESSES: usize = 64;

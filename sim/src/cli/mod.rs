@@ -14,6 +14,7 @@ mod reg;
 mod report;
 mod run;
 mod selftest;
+mod serve;
 mod validate;
 mod wire;
 
@@ -38,6 +39,9 @@ While they run:
   ferroce counters                            what their NICs have counted
   ferroce inject port-down                    pulls their cables
 
+A NIC for a virtual machine, or for any program that speaks vfio-user:
+  ferroce serve --socket /tmp/nic
+
 How fast would the card be? perftest in simulated time; model beside measurement:
   ferroce perf write_bw --preset cx5-100g -a
   ferroce compare cx3-40g@xeon-qdr cx3_qdr40_ib_write_bw
@@ -59,6 +63,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Run),
+    Serve(serve::Serve),
     Devices(devices::Devices),
     Counters(counters::Counters),
     Inject(inject::Inject),
@@ -82,6 +87,7 @@ impl Cli {
     pub fn execute(self) -> ExitCode {
         match self.command {
             Command::Run(run) => run.execute(),
+            Command::Serve(serve) => or_complain(serve.execute()),
             Command::Devices(devices) => or_complain(devices.execute()),
             Command::Counters(counters) => or_complain(counters.execute()),
             Command::Inject(inject) => or_complain(inject.execute()),

@@ -69,6 +69,11 @@ impl InProcess {
         }
     }
 
+    /// Nobody on the fabric finds the function by an address any more, until software gives it one.
+    pub fn forget_addresses(&self) {
+        self.registry.forget_gids(self.place);
+    }
+
     /// Software has seen that the device sleeps: takes its doorbells, and has the background thread
     /// look for more.
     pub fn wake(&self) {

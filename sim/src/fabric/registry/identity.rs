@@ -134,6 +134,12 @@ impl Registry {
         word(field::GID_COUNT).fetch_max(index as u64 + 1, Ordering::Release);
     }
 
+    /// Forgets a place's own addresses.
+    pub fn forget_gids(&self, place: u8) {
+        let count = self.memory.word(place_offset(place) + field::GID_COUNT);
+        count.store(0, Ordering::Release);
+    }
+
     /// Whether the host of a place owns an address.
     pub fn owns_gid(&self, place: u8, gid: Gid) -> bool {
         (0..self.gid_count(place)).any(|index| self.gid(place, index) == gid)

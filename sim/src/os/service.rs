@@ -1,0 +1,68 @@
+//! What a process needs that serves others until it is told to end.
+
+use std::io;
+use std::time::Duration;
+
+/// Signals that ask a process to end.
+const TERMINATION: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+
+/// Keeps the signals that ask this process to end until [`Termination::wait`] takes them.
+#[derive(Debug)]
+pub struct Termination {
+    signals: libc::sigset_t,
+}
+
+impl Termination {
+    /// For this thread and those that it starts from now on.
+    #[must_use]
+    pub fn keep() -> Self {
+        // SAFETY: the set is initialised by sigemptyset before it is read.
+        let signals = unsafe {
+            let mut signals: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&raw mut signals);
+            for signal in TERMINATION {
+                libc::sigaddset(&raw mut signals, signal);
+            }
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signals, std::ptr::null_mut());
+            signals
+        };
+        Self { signals }
+    }
+
+    /// Waits for one of them, at most so long. Whether it came.
+    #[must_use]
+    pub fn wait(&self, at_most: Duration) -> bool {
+        let time = libc::timespec {
+            tv_sec: at_most.as_secs() as libc::time_t,
+            tv_nsec: libc::c_long::from(at_most.subsec_nanos() as i32),
+        };
+        // SAFETY: the kernel only reads the set and the time; no siginfo is asked for.
+        let signal = unsafe {
+            libc::sigtimedwait(
+                &raw const self.signals,
+                std::ptr::null_mut(),
+                &raw const time,
+            )
+        };
+        signal > 0
+    }
+}
+
+/// Lets this process have as many open files as it may.
+///
+/// # Errors
+/// That of the system.
+pub fn raise_descriptor_limit() -> io::Result<()> {
+    // SAFETY: the kernel writes into `limit`, which is ours, and then only reads it.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        limit.rlim_cur = limit.rlim_max;
+        if libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
