@@ -25,6 +25,7 @@ mod interrupts;
 mod iommu;
 mod mappings;
 mod memlock;
+mod presence;
 mod region;
 #[cfg(test)]
 mod tests;
@@ -33,21 +34,23 @@ mod type1_info;
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
 
 use ferroce_spec::doorbell::{DOORBELL_PAGES_SIZE, SLOT_SIZE, SLOTS};
 use ferroce_spec::register::{Capability, MAGIC, VECTOR_COUNT, offset};
+use vfio_bindings::bindings::vfio::{VFIO_PCI_MSIX_IRQ_INDEX, VFIO_PCI_REQ_IRQ_INDEX};
 
 pub use error::{NodeOwner, VfioOpenError};
 
 use self::card::Card;
 use self::mappings::Mappings;
+use self::presence::Presence;
 use self::region::Region;
 use super::doorbell_pages::DoorbellPages;
 use super::eventfds::EventFds;
 use super::fork::ForkMark;
 use super::pci::{Bdf, Roots};
-use super::{BufferMemory, Bus, BusError, DmaMapping, InterruptHandler};
+use super::{BufferMemory, Bus, BusError, DmaMapping, InterruptHandler, idle};
 
 /// Offset of the command register in configuration space, and of its bits (PCI 3.0, 6.2.2).
 const COMMAND: u64 = 4;
@@ -55,8 +58,6 @@ const MEMORY_SPACE: u16 = 1 << 1;
 const BUS_MASTER: u16 = 1 << 2;
 /// What a function that does not answer reads as.
 const GONE: u32 = u32::MAX;
-/// Empty polls after which a model in another process is given the processor.
-const POLLS_BEFORE_YIELD: u32 = 20;
 
 /// A PCI function in the hands of this process.
 ///
@@ -66,7 +67,6 @@ pub struct Vfio {
     bdf: Bdf,
     /// Whether the device polls its doorbell pages: a model.
     is_polled: bool,
-    empty_polls: AtomicU32,
     // Regions and eventfds hold the card open, so they go before it.
     doorbells: Option<DoorbellPages>,
     bar0: Region,
@@ -74,6 +74,9 @@ pub struct Vfio {
     bar4: Region,
     config: Region,
     events: EventFds,
+    /// MSI-X vectors; the eventfds after them are for the bus itself.
+    vectors: u16,
+    presence: Arc<Presence>,
     card: Card,
     // The last owner of the IOMMU's address space: what is pinned stays so until the card is gone.
     mappings: Mappings,
@@ -112,7 +115,9 @@ impl Vfio {
         let bar0 = card.bar(0).map_err(&open)?;
         let bar2 = card.bar(2).map_err(&open)?;
         let bar4 = card.bar(4).map_err(&open)?;
-        let events = connect(bdf, &card)?;
+        let (events, vectors) = connect(bdf, &card)?;
+        let presence = Presence::new(&events, vectors.into()).map_err(&open)?;
+        listen_for_requests(&card, &events, vectors, &presence);
         let is_polled = polls_doorbells(&bar0);
         let doorbells = bar2
             .map_start(u64::from(DOORBELL_PAGES_SIZE))
@@ -122,23 +127,32 @@ impl Vfio {
             bar0 = bar0.size(), bar0_mapped = bar0.is_mapped(),
             bar2 = bar2.size(), doorbells_mapped = doorbells.is_some(),
             bar4 = bar4.size(), bar4_mapped = bar4.is_mapped(),
-            vectors = events.count(), is_polled,
+            vectors, is_polled,
             "the card is open"
         );
         Ok(Self {
             fork: ForkMark::new(),
             bdf,
             is_polled,
-            empty_polls: AtomicU32::new(0),
             doorbells,
             bar0,
             bar2,
             bar4,
             config,
             events,
+            vectors,
+            presence,
             card,
             mappings,
         })
+    }
+
+    /// A register reads as all ones, as those of a card that was pulled out do.
+    #[cold]
+    fn suspect(&self) {
+        if self.bar0.read::<u32>(offset::magic.into()) == GONE {
+            self.presence.lose("its registers read as all ones");
+        }
     }
 
     /// The function's address.
@@ -154,7 +168,7 @@ impl Drop for Vfio {
         }
         let command: u16 = self.config.read(COMMAND);
         self.config.write(COMMAND, command & !BUS_MASTER);
-        if self.events.count() > 0 {
+        if self.vectors > 0 {
             if let Err(error) = self.card.device().disable_msix() {
                 tracing::debug!(%error, "MSI-X was not switched off");
             }
@@ -189,17 +203,40 @@ fn enable(bdf: Bdf, config: &Region) -> Result<(), VfioOpenError> {
     Ok(())
 }
 
-/// Connects every vector of the function to an eventfd. A function without MSI-X gets none.
-fn connect(bdf: Bdf, card: &Card) -> Result<EventFds, VfioOpenError> {
-    let count = card.vectors().min(VECTOR_COUNT.into());
-    let events = EventFds::new(count as usize).map_err(kernel(bdf, "make eventfds"))?;
+/// Connects every vector of the function to an eventfd, and says how many there are; behind them
+/// is one eventfd more. A function without MSI-X gets none.
+fn connect(bdf: Bdf, card: &Card) -> Result<(EventFds, u16), VfioOpenError> {
+    let vectors = u16::try_from(card.vectors()).map_or(VECTOR_COUNT, |all| all.min(VECTOR_COUNT));
+    let count = usize::from(vectors);
+    let events = EventFds::new(count + 1).map_err(kernel(bdf, "make eventfds"))?;
     if count == 0 {
         tracing::warn!(%bdf, "the function has no MSI-X vectors: completions must be polled for");
-        return Ok(events);
+        return Ok((events, vectors));
     }
     let device = card.device().as_raw_fd();
-    interrupts::connect(device, events.files()).map_err(kernel(bdf, "connect its interrupts"))?;
-    Ok(events)
+    let connected =
+        interrupts::connect(device, VFIO_PCI_MSIX_IRQ_INDEX, events.files().take(count));
+    connected.map_err(kernel(bdf, "connect its interrupts"))?;
+    Ok((events, vectors))
+}
+
+/// Has the kernel say when it wants the card back, because somebody unbinds it or pulls it out: it
+/// then waits until this process has closed it.
+fn listen_for_requests(card: &Card, events: &EventFds, vectors: u16, presence: &Arc<Presence>) {
+    if !card.can_be_asked_for() {
+        return;
+    }
+    let losing = presence.clone();
+    let handler = move || losing.lose("the kernel wants it back");
+    let device = card.device().as_raw_fd();
+    let file = events.files().skip(vectors.into());
+    let connected = events
+        .set_handler(vectors, Some(Arc::new(handler)))
+        .map_err(io::Error::other)
+        .and_then(|()| interrupts::connect(device, VFIO_PCI_REQ_IRQ_INDEX, file));
+    if let Err(error) = connected {
+        tracing::debug!(%error, "who wants the card back will have to wait");
+    }
 }
 
 /// Whether the function says, credibly, that it polls its doorbell pages.
@@ -212,10 +249,14 @@ fn polls_doorbells(bar0: &Region) -> bool {
 impl Bus for Vfio {
     #[inline]
     fn read32(&self, offset: u32) -> u32 {
-        match self.fork.is_foreign() {
-            true => GONE,
-            false => self.bar0.read(offset.into()),
+        if self.fork.is_foreign() {
+            return GONE;
         }
+        let value = self.bar0.read(offset.into());
+        if value == GONE {
+            self.suspect();
+        }
+        value
     }
 
     #[inline]
@@ -227,10 +268,14 @@ impl Bus for Vfio {
 
     #[inline]
     fn read64(&self, offset: u32) -> u64 {
-        match self.fork.is_foreign() {
-            true => u64::MAX,
-            false => self.bar0.read(offset.into()),
+        if self.fork.is_foreign() {
+            return u64::MAX;
         }
+        let value = self.bar0.read(offset.into());
+        if value == u64::MAX {
+            self.suspect();
+        }
+        value
     }
 
     #[inline]
@@ -248,9 +293,6 @@ impl Bus for Vfio {
         match &self.doorbells {
             Some(pages) => {
                 pages.ring(slot, value, || self.write32(offset::wake, 1));
-                if self.is_polled {
-                    self.empty_polls.store(0, Ordering::Relaxed);
-                }
             }
             None if slot < SLOTS => {
                 let place = u64::from(slot) * u64::from(SLOT_SIZE);
@@ -300,7 +342,14 @@ impl Bus for Vfio {
         vector: u16,
         handler: Option<InterruptHandler>,
     ) -> Result<(), BusError> {
-        self.events.set_handler(vector, handler)
+        match vector < self.vectors {
+            true => self.events.set_handler(vector, handler),
+            false => Err(BusError::NoSuchVector),
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        self.fork.is_foreign() || self.presence.is_gone()
     }
 
     fn config_read(&self, offset: u32) -> Option<u32> {
@@ -320,13 +369,10 @@ impl Bus for Vfio {
 
     #[inline]
     fn relax(&self) {
-        std::hint::spin_loop();
         // A card works while the processor spins. A model may need this very processor.
-        if self.is_polled {
-            let polls = self.empty_polls.fetch_add(1, Ordering::Relaxed);
-            if polls >= POLLS_BEFORE_YIELD {
-                std::thread::yield_now();
-            }
+        match self.is_polled {
+            true => idle::after_empty_poll(),
+            false => std::hint::spin_loop(),
         }
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use iommufd_ioctls::IommuFd;
 use vfio_bindings::bindings::vfio::{
     VFIO_PCI_BAR0_REGION_INDEX, VFIO_PCI_CONFIG_REGION_INDEX, VFIO_PCI_MSIX_IRQ_INDEX,
-    VFIO_REGION_INFO_FLAG_MMAP,
+    VFIO_PCI_REQ_IRQ_INDEX, VFIO_REGION_INFO_FLAG_MMAP,
 };
 use vfio_ioctls::{VfioContainer, VfioDevice, VfioError, VfioIommufd, VfioRegionInfoCap};
 
@@ -196,6 +196,12 @@ impl Card {
     pub(super) fn vectors(&self) -> u32 {
         let info = self.device.get_irq_info(VFIO_PCI_MSIX_IRQ_INDEX);
         info.map_or(0, |info| info.count)
+    }
+
+    /// Whether the kernel can say that it wants the card back.
+    pub(super) fn can_be_asked_for(&self) -> bool {
+        let info = self.device.get_irq_info(VFIO_PCI_REQ_IRQ_INDEX);
+        info.is_some_and(|info| info.count > 0)
     }
 
     /// Resets the function, if it can be reset.

@@ -1,11 +1,11 @@
-//! Connecting MSI-X vectors to eventfds.
+//! Connecting interrupts to eventfds.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 use ferroce_spec::register::VECTOR_COUNT;
 use vfio_bindings::bindings::vfio::{
-    VFIO_IRQ_SET_ACTION_TRIGGER, VFIO_IRQ_SET_DATA_EVENTFD, VFIO_PCI_MSIX_IRQ_INDEX, vfio_irq_set,
+    VFIO_IRQ_SET_ACTION_TRIGGER, VFIO_IRQ_SET_DATA_EVENTFD, vfio_irq_set,
 };
 
 use super::iommu::vfio_ioctl;
@@ -21,19 +21,21 @@ struct Connections {
     files: [RawFd; MAX_VECTORS],
 }
 
-/// Switches MSI-X on, with as many vectors as there are `files`, each connected to its file.
+/// Switches the interrupts `index` of a device on (`VFIO_PCI_*_IRQ_INDEX`), as many as there are
+/// `files`, each connected to its file.
 ///
 /// # Errors
 ///
 /// What the kernel says; also, when it has fewer interrupts left than that.
 pub(super) fn connect<'a>(
     device: RawFd,
+    index: u32,
     files: impl Iterator<Item = BorrowedFd<'a>>,
 ) -> io::Result<()> {
     let mut connections = Connections {
         header: vfio_irq_set {
             flags: VFIO_IRQ_SET_DATA_EVENTFD | VFIO_IRQ_SET_ACTION_TRIGGER,
-            index: VFIO_PCI_MSIX_IRQ_INDEX,
+            index,
             ..Default::default()
         },
         files: [-1; MAX_VECTORS],

@@ -1,0 +1,89 @@
+//! Whether the card is still there.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::bus::eventfds::EventFds;
+
+/// Whether the card is still there, and whom to wake when it goes.
+pub(super) struct Presence {
+    is_gone: AtomicBool,
+    /// The eventfds of all vectors.
+    wakers: Vec<File>,
+}
+
+impl Presence {
+    /// A card that is there; `count` of `events` are its vectors.
+    ///
+    /// # Errors
+    ///
+    /// No more descriptors.
+    pub(super) fn new(events: &EventFds, count: usize) -> io::Result<Arc<Self>> {
+        let wakers = events
+            .files()
+            .take(count)
+            .map(|file| file.try_clone_to_owned().map(File::from))
+            .collect::<io::Result<_>>()?;
+        Ok(Arc::new(Self {
+            is_gone: AtomicBool::new(false),
+            wakers,
+        }))
+    }
+
+    /// Whether it has gone.
+    #[inline]
+    pub(super) fn is_gone(&self) -> bool {
+        self.is_gone.load(Ordering::Acquire)
+    }
+
+    /// The card goes, or has gone: once, every interrupt handler is called, for threads that sleep
+    /// until the card does something.
+    #[cold]
+    pub(super) fn lose(&self, why: &str) {
+        if self.is_gone.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        tracing::error!("the card is given up: {why}");
+        for mut waker in &self.wakers {
+            // An eventfd takes any number below its limit.
+            waker.write_all(&1u64.to_ne_bytes()).ok();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    /// Longer than any machine needs; only a failing test waits so long.
+    const TIMEOUT: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn every_vector_is_called_once_when_the_card_goes() {
+        let events = EventFds::new(3).expect("eventfds");
+        let presence = Presence::new(&events, 2).expect("descriptors");
+        let (sender, receiver) = mpsc::channel();
+        for vector in 0..3 {
+            let sender = sender.clone();
+            let handler = Arc::new(move || sender.send(vector).expect("open"));
+            events
+                .set_handler(vector, Some(handler))
+                .expect("it exists");
+        }
+        assert!(!presence.is_gone());
+        presence.lose("a test");
+        let mut called: Vec<_> = (0..2)
+            .map(|_| receiver.recv_timeout(TIMEOUT).ok())
+            .collect();
+        called.sort_unstable();
+        assert_eq!(called, [Some(0), Some(1)]);
+        assert!(presence.is_gone());
+        presence.lose("a test");
+        drop(events);
+        assert!(receiver.try_recv().is_err(), "once is enough");
+    }
+}
