@@ -29,7 +29,14 @@ fn root() -> PathBuf {
 /// Every Rust file below the crates' `src` folders, with its path from the root.
 fn sources() -> Vec<(String, String)> {
     let mut found = Vec::new();
-    let crates = ["hw-model", "driver", "sim", "provider", "tests"];
+    let crates = [
+        "hw-model",
+        "driver",
+        "sim",
+        "provider",
+        "tests",
+        "vfio-user",
+    ];
     let mut folders: Vec<_> = crates.iter().map(|name| root().join(name)).collect();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder)

@@ -3,38 +3,18 @@
 
 mod common;
 
-use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::Duration;
-
 use common::raw::{
     self, Access, DMA_MAP, GET_INFO, GET_REGION_INFO, NO_REPLY, REGION_READ, REGION_WRITE, Raw,
     Reply, SET_IRQS, VERSION, WRITE_MULTI, conversation, marker,
 };
-use common::{BAR0_SIZE, Call, PATIENCE, Served, TestDevice, TestMemory, event};
-use ferroce_vfio_user::{
-    Capabilities, Client, ClientBacking, ClientOptions, DmaRange, Server, ServerOptions, Stop, irq,
-    region,
-};
-use parking_lot::{Mutex, MutexGuard};
+use common::{BAR0_SIZE, Call, Served, alone, fd_count};
+use ferroce_vfio_user::{Capabilities, ServerOptions};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 const EINVAL: u32 = 22;
 const E2BIG: u32 = 7;
 const ENOTSUP: u32 = 95;
-
-/// One test at a time, so that file descriptors can be counted.
-fn alone() -> MutexGuard<'static, ()> {
-    static LOCK: Mutex<()> = Mutex::new(());
-    LOCK.lock()
-}
-
-/// Open file descriptors of this process.
-fn fd_count() -> usize {
-    std::fs::read_dir("/proc/self/fd").expect("procfs").count()
-}
 
 fn options() -> ServerOptions {
     ServerOptions {
@@ -373,124 +353,4 @@ proptest! {
         }
         prop_assert_eq!(fd_count(), before);
     }
-}
-
-#[test]
-fn a_flood_of_posted_writes_is_bounded_and_complete() {
-    let _alone = alone();
-    let (served, stream) = Served::new(options());
-    let options = ClientOptions { timeout: PATIENCE };
-    let client = Client::from_stream(stream, TestMemory::new(0), options).expect("connect");
-    for count in 0..50_000_u32 {
-        client
-            .write_posted(region::BAR0, 0x60, &count.to_le_bytes())
-            .expect("sent sometime");
-    }
-    let mut word = [0; 4];
-    client.read(region::BAR0, 0x60, &mut word).expect("read");
-    assert_eq!(u32::from_le_bytes(word), 49_999);
-    drop(client);
-    drop(served);
-}
-
-/// Uses a client until its connection is cut from outside; everything it gets is an answer or an
-/// error.
-fn use_until_cut(client: &Client, seed: u64) {
-    let range = DmaRange {
-        iova: (seed % 7) * 0x1000,
-        length: 0x1000,
-        readable: true,
-        writable: true,
-    };
-    let event = event();
-    let fds = [Some(std::os::fd::AsFd::as_fd(&event))];
-    let mut word = [0; 8];
-    while client.is_connected() {
-        let _ = client.read(region::BAR0, 0x10, &mut word);
-        let _ = client.write_posted(region::BAR0, 0x18, &word);
-        let _ = client.dma_map(range, ClientBacking::Messages);
-        let _ = client.connect_irqs(irq::MSIX, (seed % 8) as u32, &fds);
-        let _ = client.region_info(region::BAR2);
-        let _ = client.dma_unmap(range.iova, range.length);
-    }
-}
-
-#[test]
-fn clients_that_are_killed() {
-    const CLIENTS: u64 = 200;
-    let _alone = alone();
-    let before = fd_count();
-    let path =
-        std::env::temp_dir().join(format!("ferroce-vfio-user-killed-{}", std::process::id()));
-    let server = Server::bind(&path).expect("bind");
-    let device = TestDevice::default();
-    let stop = Stop::new().expect("eventfd");
-    let finished = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            server
-                .serve(&device, &stop)
-                .expect("no client ends the server");
-        });
-        // The device reaches the memory of whoever is there.
-        scope.spawn(|| {
-            let mut data = [0; 3000];
-            while !finished.load(Ordering::Relaxed) {
-                let messages = device.messages.lock().clone();
-                match messages {
-                    Some(messages) => {
-                        let _ = messages.read(0x100, &mut data);
-                        let _ = messages.write(0x200, &data);
-                    }
-                    None => thread::yield_now(),
-                }
-            }
-        });
-        for seed in 0..CLIENTS {
-            let stream = UnixStream::connect(&path).expect("the server is there");
-            let knife = stream.try_clone().expect("duplicate");
-            let options = ClientOptions { timeout: PATIENCE };
-            // Cut at 0 to 2 ms, sometimes before or within the exchange of versions.
-            let delay = Duration::from_micros(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) % 2000);
-            thread::scope(|scope| {
-                scope.spawn(move || {
-                    thread::sleep(delay);
-                    let _ = knife.shutdown(std::net::Shutdown::Both);
-                });
-                let memory = TestMemory::new(1 << 16);
-                if let Ok(client) = Client::from_stream(stream, memory, options) {
-                    thread::scope(|scope| {
-                        scope.spawn(|| use_until_cut(&client, seed));
-                        scope.spawn(|| use_until_cut(&client, seed + 1));
-                    });
-                }
-            });
-        }
-        let client = Client::connect(&path, TestMemory::new(1 << 16)).expect("connect");
-        let mut word = [0; 4];
-        client
-            .read(region::BAR0, 0x50, &mut word)
-            .expect("the server works");
-        assert_eq!(word, [0x50, 0x51, 0x52, 0x53]);
-        assert!(
-            device.maps.lock().is_empty(),
-            "nothing is left of the others"
-        );
-        finished.store(true, Ordering::Relaxed);
-        drop(client);
-        stop.stop();
-    });
-    drop(server);
-    let calls = device.calls();
-    let connected = calls
-        .iter()
-        .filter(|&call| *call == Call::Connected)
-        .count();
-    let disconnected = calls
-        .iter()
-        .filter(|&call| *call == Call::Disconnected)
-        .count();
-    assert_eq!(connected, disconnected);
-    drop((device, stop));
-    assert_eq!(fd_count(), before, "file descriptors are left");
 }

@@ -4,12 +4,15 @@
 mod common;
 
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 use common::raw::{self, Raw, framed, record};
-use common::{PATIENCE, TestMemory};
+use common::{PATIENCE, Served, TestMemory};
 use ferroce_vfio_user::{
-    Client, ClientOptions, ConnectError, Errno, RequestError, fuzz, irq, region,
+    Client, ClientMemory, ClientOptions, ConnectError, Errno, RequestError, ServerOptions, fuzz,
+    irq, region,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -160,6 +163,36 @@ fn commands_of_the_server_are_answered_once() {
         }
         assert!(client.is_connected());
     });
+}
+
+/// Memory that only counts how often the connection has ended.
+#[derive(Default)]
+struct Ends(AtomicU32);
+
+impl ClientMemory for Ends {
+    fn read(&self, _iova: u64, _data: &mut [u8]) -> Result<(), Errno> {
+        Err(Errno::NODEV)
+    }
+
+    fn write(&self, _iova: u64, _data: &[u8]) -> Result<(), Errno> {
+        Err(Errno::NODEV)
+    }
+
+    fn disconnected(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn the_memory_hears_once_of_the_end() {
+    let (served, stream) = Served::new(ServerOptions::default());
+    let ends = Arc::new(Ends::default());
+    let options = ClientOptions { timeout: PATIENCE };
+    let client = Client::from_stream(stream, ends.clone(), options).expect("connect");
+    drop(served);
+    assert_eq!(client.reset(), Err(RequestError::Disconnected));
+    drop(client);
+    assert_eq!(ends.0.load(Ordering::SeqCst), 1);
 }
 
 #[test]
