@@ -7,6 +7,7 @@
 #   make bench    speed of this machine's build: ICRC off and on, one and several QPs and threads; of
 #                 the simulation in simulated time
 #   make qemu-vfio  the model as a PCI device of a virtual machine: the same programs through kernel VFIO
+#   make qemu-roce  the model against the RoCE of the Linux kernel in a virtual machine
 #   make install PREFIX=/usr/local
 #
 # Packages that are missing are installed through apt-get (as root or with sudo), and named.
@@ -22,7 +23,7 @@ DEMO_PACKAGES := perftest
 BENCH_PACKAGES := perftest libibverbs-dev
 TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs ucx-utils tshark binutils iproute2
 
-.PHONY: all build demo test soak bench qemu-vfio install packages clean
+.PHONY: all build demo test soak bench qemu-vfio qemu-roce install packages clean
 
 all: build
 
@@ -51,6 +52,9 @@ bench: build
 
 qemu-vfio: build
 	@scripts/qemu-vfio $(RELEASE)
+
+qemu-roce: build
+	@scripts/qemu-roce $(RELEASE)
 
 install: build
 	install -D -m 755 $(RELEASE)/ferroce $(DESTDIR)$(PREFIX)/bin/ferroce
