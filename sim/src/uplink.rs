@@ -14,7 +14,9 @@
 //! - [`station`]: ARP, neighbour discovery, ping. [`neighbours`]: what was learnt by them.
 //!
 //! A wire breaks: its other end goes away, its tap is deleted. Then the link of the port is down,
-//! what is sent is lost and counted, and the reader tries to repair it, at a bounded rate.
+//! what is sent is lost and counted, and the reader tries to repair it, at a bounded rate. Before
+//! the other end was there for the first time the link counts as up: who comes first has to wait
+//! for the other with a program that looks at its port.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -229,7 +231,6 @@ impl Uplink {
         } else {
             let mut opener = Opener::new(spec)?;
             let wire = open_patiently(&mut opener)?;
-            shared.is_up = AtomicBool::new(wire.is_some());
             let receive = wire.map(|Wire { transmit, receive }| {
                 shared.outgoing.get_mut().open(transmit);
                 receive

@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use crate::fabric::ring::MAX_FRAME;
 
@@ -11,7 +12,7 @@ use crate::fabric::ring::MAX_FRAME;
 pub const CAPACITY: usize = MAX_FRAME + 2;
 /// Buffers that are kept for later use.
 const MAX_POOLED: usize = 256;
-/// Frames that wait for the model; more are lost, as in a switch.
+/// Frames that wait for the model.
 pub const MAX_WAITING: usize = 1024;
 
 /// A frame of a wire, owned by whoever has this.
@@ -82,6 +83,7 @@ impl Pool {
 pub struct Incoming {
     frames: Mutex<VecDeque<Box<Buffer>>>,
     waiting: AtomicUsize,
+    has_room: Condvar,
 }
 
 impl Incoming {
@@ -97,6 +99,15 @@ impl Incoming {
         Ok(())
     }
 
+    /// Waits until the queue is no more than half full, at most for `time`: the frames wait in the
+    /// wire meanwhile.
+    pub fn wait_for_room(&self, time: Duration) {
+        let mut frames = self.frames.lock();
+        if frames.len() > MAX_WAITING / 2 {
+            self.has_room.wait_for(&mut frames, time);
+        }
+    }
+
     /// Takes the oldest frame.
     #[inline]
     pub fn pop(&self) -> Option<Box<Buffer>> {
@@ -106,6 +117,9 @@ impl Incoming {
         let mut frames = self.frames.lock();
         let frame = frames.pop_front();
         self.waiting.store(frames.len(), Ordering::SeqCst);
+        if frames.len() == MAX_WAITING / 2 {
+            self.has_room.notify_one();
+        }
         frame
     }
 
@@ -115,9 +129,9 @@ impl Incoming {
         self.waiting.load(Ordering::SeqCst) == 0
     }
 
-    /// Whether half of the room is taken.
-    pub fn is_half_full(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) >= MAX_WAITING / 2
+    /// Whether there is no room for another frame.
+    pub fn is_full(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) >= MAX_WAITING
     }
 }
 

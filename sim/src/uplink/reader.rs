@@ -18,6 +18,9 @@ use crate::os::network;
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// How soon it looks again while frames wait for room, or an application polls that may stop.
 const SHORT_WAIT_MS: i32 = 1;
+/// How long frames stay in the wire because the model takes none. Then they are lost, as in a
+/// switch: ARP behind them must not wait for ever.
+const MAX_PAUSE: Duration = Duration::from_millis(100);
 /// Frames received between two looks at everything else.
 const BURST: u32 = 64;
 /// UDP's number in an IP header.
@@ -196,6 +199,10 @@ fn sort(shared: &Shared, frame: Box<Buffer>) -> bool {
 
 /// Hands a frame to the model, if there is room.
 fn deliver(shared: &Shared, frame: Box<Buffer>) -> bool {
+    if shared.incoming.is_full() {
+        shared.end.wake();
+        shared.incoming.wait_for_room(MAX_PAUSE);
+    }
     match shared.incoming.push(frame) {
         Ok(()) => {
             shared.end.count(UplinkCounter::Received, 1);

@@ -23,8 +23,6 @@ use crate::fabric::ring::MAX_FRAME;
 const MAX_HOLD: Duration = Duration::from_millis(500);
 /// How often a replay that waits looks whether it has to end.
 const WAIT: Duration = Duration::from_millis(50);
-/// While the model has much to do.
-const PAUSE: Duration = Duration::from_micros(200);
 /// Queue pairs that are remembered as able to receive.
 const MAX_READY: usize = 65_536;
 /// Stations of the capture that are remembered.
@@ -130,9 +128,9 @@ fn hold(shared: &Shared, qpn: Qpn) {
 
 /// Hands a frame over as soon as the model has room.
 fn deliver(shared: &Shared, bytes: &[u8]) {
-    while shared.incoming.is_half_full() && !shared.is_stopping() {
+    while shared.incoming.is_full() && !shared.is_stopping() {
         shared.end.wake();
-        std::thread::sleep(PAUSE);
+        shared.incoming.wait_for_room(WAIT);
     }
     let mut frame = shared.pool.take(bytes.len());
     frame.bytes_mut().copy_from_slice(bytes);

@@ -7,6 +7,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use super::spec::Endpoint;
 use super::wire::{Health, Receive, Transmit, Wire, WireError};
 
+/// Bytes asked for as buffers of the socket.
+const SOCKET_BUFFER: usize = 8 << 20;
+
 /// Binds our end; only what comes from the other one is received.
 ///
 /// # Errors
@@ -20,12 +23,23 @@ pub fn open(local: &Endpoint, remote: &Endpoint) -> io::Result<Wire> {
     let peer = remote.resolve().map_err(name(remote))?;
     socket.connect(peer).map_err(name(remote))?;
     socket.set_nonblocking(true)?;
+    enlarge(&socket);
     Ok(Wire {
         transmit: Box::new(Sender {
             socket: socket.try_clone()?,
         }),
         receive: Box::new(Receiver { socket }),
     })
+}
+
+/// Nobody slows down who sends by UDP: what comes in a burst has to wait in the socket. An ordinary
+/// user gets as much as net.core.rmem_max and wmem_max permit.
+fn enlarge(socket: &UdpSocket) {
+    use rustix::net::sockopt;
+    if sockopt::set_socket_recv_buffer_size_force(socket, SOCKET_BUFFER).is_err() {
+        let _ = sockopt::set_socket_recv_buffer_size(socket, SOCKET_BUFFER);
+    }
+    let _ = sockopt::set_socket_send_buffer_size(socket, SOCKET_BUFFER);
 }
 
 /// What an error means. That nobody listens is told by ICMP, to whatever call comes next.
