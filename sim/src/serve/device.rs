@@ -23,8 +23,6 @@ use crate::in_process::InProcess;
 struct Session {
     memory: ClientMemory,
     events: Events,
-    /// None: there is no memory for them, and doorbells come as messages.
-    pages: Option<Arc<DoorbellPages>>,
     doorbells: MessageDoorbells,
 }
 
@@ -33,6 +31,9 @@ struct Session {
 pub struct ServedDevice {
     function: Arc<InProcess>,
     config: RefCell<ConfigSpace>,
+    /// Of the client, or of the next one: those of the last one are still in its hands. None: there
+    /// is no memory for them, and doorbells come as messages.
+    pages: RefCell<Option<Arc<DoorbellPages>>>,
     session: RefCell<Option<Session>>,
 }
 
@@ -42,11 +43,23 @@ impl ServedDevice {
         function.set_bus_master(false);
         // Those are the driver's to choose.
         function.forget_addresses();
-        Self {
+        let device = Self {
             function,
             config: RefCell::new(ConfigSpace::new(mac)),
+            pages: RefCell::new(None),
             session: RefCell::new(None),
+        };
+        device.renew_pages();
+        device
+    }
+
+    fn renew_pages(&self) {
+        let pages = DoorbellPages::new().map(Arc::new);
+        if let Err(error) = &pages {
+            tracing::warn!(%error, "no memory for doorbell pages: doorbells come as messages");
         }
+        *self.pages.borrow_mut() = pages.ok();
+        self.function.set_doorbell_pages(self.pages.borrow().clone());
     }
 
     fn with_session<T>(
@@ -70,10 +83,9 @@ impl ServedDevice {
     }
 
     fn doorbell_pages(&self) -> Option<RegionMmap> {
-        let session = self.session.borrow();
-        let pages = session.as_ref()?.pages.as_ref()?;
+        let pages = self.pages.borrow();
         Some(RegionMmap {
-            file: pages.file().clone(),
+            file: pages.as_ref()?.file().clone(),
             offset: 0,
             areas: vec![0..u64::from(DOORBELL_PAGES_SIZE)],
         })
@@ -124,9 +136,7 @@ impl Device for ServedDevice {
                 data.fill(u8::MAX);
             }
             region::BAR0 => bar::read_registers(&self.function, offset, data),
-            region::BAR2 => self.with_session(|_, session| {
-                bar::read_doorbells(session.pages.as_deref(), offset, data);
-            })?,
+            region::BAR2 => bar::read_doorbells(self.pages.borrow().as_deref(), offset, data),
             region::BAR4 => self.function.read_device_memory(offset, data),
             _ => return Err(Errno::INVAL),
         }
@@ -178,16 +188,9 @@ impl Device for ServedDevice {
     }
 
     fn connected(&self, dma: Arc<DmaMessages>) {
-        let pages = DoorbellPages::new().map(Arc::new);
-        if let Err(error) = &pages {
-            tracing::warn!(%error, "no memory for doorbell pages: doorbells come as messages");
-        }
-        let pages = pages.ok();
-        self.function.set_doorbell_pages(pages.clone());
         *self.session.borrow_mut() = Some(Session {
             memory: ClientMemory::new(dma),
             events: Events::default(),
-            pages,
             doorbells: MessageDoorbells::default(),
         });
     }
@@ -199,7 +202,7 @@ impl Device for ServedDevice {
             session.memory.unmap_all(&self.function);
             session.events.disconnect_all(&self.function);
         }
-        self.function.set_doorbell_pages(None);
+        self.renew_pages();
         self.function.reset();
         self.function.reset_vectors();
         self.function.forget_addresses();
