@@ -247,6 +247,12 @@ impl Function {
         link_name(&self.path.join("iommu_group"))?.parse().ok()
     }
 
+    /// Whether it may be in an IOMMU group as soon as a driver is bound to it: Linux before 6.15
+    /// reads then which IOMMU it is behind, if the IOMMU's own driver is a module.
+    pub fn may_get_group(&self, roots: &Roots) -> bool {
+        self.driver().is_none() && roots.has_iommu()
+    }
+
     /// Name of its VFIO device, `vfioN`, in a kernel with VFIO device nodes.
     pub fn vfio_device(&self) -> Option<String> {
         let entry = fs::read_dir(self.path.join("vfio-dev")).ok()?.next()?;

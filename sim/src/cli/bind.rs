@@ -86,6 +86,9 @@ fn list(roots: &Roots) -> Vec<String> {
 fn line(roots: &Roots, card: &Function) -> String {
     let bdf = card.bdf;
     let Some(group) = card.iommu_group() else {
+        if card.may_get_group(roots) {
+            return format!("{bdf}  bound to no driver; for programs: ferroce bind {bdf}");
+        }
         return format!("{bdf}  no IOMMU: cannot be used");
     };
     let driver = card.driver();

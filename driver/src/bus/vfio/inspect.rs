@@ -27,14 +27,18 @@ pub(super) struct Candidate {
 /// Every [`VfioOpenError`] that needs no attempt to open it.
 pub(super) fn inspect(roots: &Roots, bdf: Bdf) -> Result<Candidate, VfioOpenError> {
     let function = find(roots, bdf)?;
+    let driver = function.driver();
     let Some(group) = function.iommu_group() else {
-        let has_iommu = roots.has_iommu();
-        return Err(VfioOpenError::NoIommuGroup { bdf, has_iommu });
+        return Err(if function.may_get_group(roots) {
+            VfioOpenError::NotBound { bdf, driver }
+        } else {
+            let has_iommu = roots.has_iommu();
+            VfioOpenError::NoIommuGroup { bdf, has_iommu }
+        });
     };
     if roots.is_noiommu_group(group) {
         return Err(VfioOpenError::UnsafeNoIommu { bdf });
     }
-    let driver = function.driver();
     if !driver.as_deref().is_some_and(is_vfio) {
         return Err(VfioOpenError::NotBound { bdf, driver });
     }

@@ -114,6 +114,13 @@ fn without_an_iommu_it_is_not_opened() {
     // An IOMMU that covers other devices only.
     machine.add("0000:02:00.0", OTHER, None, Some(13));
     refusal(&machine, CARD, &["does not cover it"]);
+    // A group may come with the driver.
+    machine.add("0000:03:00.0", FERROCE, None, None);
+    refusal(
+        &machine,
+        "0000:03:00.0",
+        &["no driver", "ferroce bind 0000:03:00.0"],
+    );
     // The kernel's mode that pretends.
     let pretending = self::machine();
     pretending.write(

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ferroce_driver::bus::pci::{Bdf, FERROCE, Function, is_vfio};
+use ferroce_driver::bus::pci::{Bdf, FERROCE, Function, Roots, is_vfio};
 use ferroce_driver::bus::vfio::VfioOpenError;
 
 use super::holders;
@@ -57,11 +57,9 @@ impl<'a> Steps<'a> {
     /// Gives the function to VFIO, and its device nodes to `user`.
     pub fn bind(&self, user: Option<&str>) -> Result<(), String> {
         let bdf = self.function.bdf;
-        let roots = self.system.roots();
-        let Some(group) = self.function.iommu_group() else {
-            let has_iommu = roots.has_iommu();
-            return Err(VfioOpenError::NoIommuGroup { bdf, has_iommu }.to_string());
-        };
+        if self.function.iommu_group().is_none() && !self.function.may_get_group(self.roots()) {
+            return Err(self.no_group());
+        }
         self.require_root("bind", user)?;
         let user = user.map(|name| self.system.user_id(name).map(|id| (name, id)));
         let user = user.transpose()?;
@@ -74,9 +72,11 @@ impl<'a> Steps<'a> {
                 self.hand_over(driver.as_deref())?;
             }
         }
-        self.warn_of_neighbours(group);
-        if let Some((name, id)) = user {
-            self.give_nodes(group, name, id)?;
+        if let Some(group) = self.function.iommu_group() {
+            self.warn_of_neighbours(group);
+            if let Some((name, id)) = user {
+                self.give_nodes(group, name, id)?;
+            }
         }
         if !self.dry_run {
             self.tell(&format!(
@@ -107,7 +107,7 @@ impl<'a> Steps<'a> {
             return Ok(());
         };
         // The kernel would wait, for ever if need be, until they close it.
-        let holders = holders(self.system.roots(), &self.function);
+        let holders = holders(self.roots(), &self.function);
         if !holders.is_empty() {
             return Err(VfioOpenError::Busy { bdf, holders }.to_string());
         }
@@ -133,6 +133,16 @@ impl<'a> Steps<'a> {
         Ok(())
     }
 
+    fn roots(&self) -> &Roots {
+        self.system.roots()
+    }
+
+    fn no_group(&self) -> String {
+        let has_iommu = self.roots().has_iommu();
+        let bdf = self.function.bdf;
+        VfioOpenError::NoIommuGroup { bdf, has_iommu }.to_string()
+    }
+
     fn require_root(&self, command: &str, user: Option<&str>) -> Result<(), String> {
         if self.dry_run || self.system.is_root() {
             return Ok(());
@@ -150,7 +160,7 @@ impl<'a> Steps<'a> {
     }
 
     fn load_modules(&self) -> Result<(), String> {
-        let sys = &self.system.roots().sys;
+        let sys = &self.roots().sys;
         for (module, path) in MODULES {
             if sys.join(path).exists() {
                 continue;
@@ -206,6 +216,9 @@ impl<'a> Steps<'a> {
         // Fails if nobody wants it, as before.
         self.write_bdf("let the kernel choose a driver", self.probe_path())
             .ok();
+        if self.function.iommu_group().is_none() {
+            return Err(self.no_group());
+        }
         let reason = result
             .err()
             .unwrap_or_else(|| "it gave no reason".to_owned());
@@ -216,7 +229,7 @@ impl<'a> Steps<'a> {
     }
 
     fn warn_of_neighbours(&self, group: u32) {
-        let members = self.system.roots().group_members(group);
+        let members = self.roots().group_members(group);
         let spoilers = members
             .iter()
             .filter(|member| member.bdf != self.function.bdf && member.spoils_group());
@@ -232,7 +245,7 @@ impl<'a> Steps<'a> {
 
     /// Lets a user open the function.
     fn give_nodes(&self, group: u32, name: &str, id: u32) -> Result<(), String> {
-        let roots = self.system.roots();
+        let roots = self.roots();
         let nodes = [
             Some(roots.group_node(group)),
             roots.device_node(&self.function),
@@ -268,7 +281,7 @@ impl<'a> Steps<'a> {
     }
 
     fn probe_path(&self) -> PathBuf {
-        self.system.roots().sys.join("bus/pci/drivers_probe")
+        self.roots().sys.join("bus/pci/drivers_probe")
     }
 
     fn write_bdf(&self, what: &str, path: PathBuf) -> Result<(), String> {

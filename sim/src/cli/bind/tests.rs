@@ -22,6 +22,8 @@ struct FakeMachine {
     is_root: bool,
     /// Whether vfio-pci takes what it is offered.
     vfio_takes: Cell<bool>,
+    /// The IOMMU group that a function without one gets when it is bound.
+    late_group: Cell<Option<u32>>,
     /// Whether there are modules to load.
     has_modules: Cell<bool>,
     said: RefCell<Vec<String>>,
@@ -40,6 +42,7 @@ impl FakeMachine {
             root,
             is_root: true,
             vfio_takes: Cell::new(true),
+            late_group: Cell::new(None),
             has_modules: Cell::new(true),
             said: RefCell::default(),
             owners: RefCell::default(),
@@ -61,16 +64,21 @@ impl FakeMachine {
         attribute("device", format!("0x{:04x}\n", id.1));
         attribute("driver_override", "(null)\n".to_owned());
         if let Some(group) = group {
-            let members = format!("sys/kernel/iommu_groups/{group}/devices");
-            let members = self.root.join(members);
-            fs::create_dir_all(&members).expect("a folder");
-            symlink(&function, members.join(bdf)).expect("a link");
-            let group = members.parent().expect("it has one");
-            symlink(group, function.join("iommu_group")).expect("a link");
+            self.join(bdf, group);
         }
         if let Some(driver) = driver {
             self.attach(bdf, driver);
         }
+    }
+
+    fn join(&self, bdf: &str, group: u32) {
+        let function = self.function(bdf);
+        let members = format!("sys/kernel/iommu_groups/{group}/devices");
+        let members = self.root.join(members);
+        fs::create_dir_all(&members).expect("a folder");
+        symlink(&function, members.join(bdf)).expect("a link");
+        let group = members.parent().expect("it has one");
+        symlink(group, function.join("iommu_group")).expect("a link");
     }
 
     fn function(&self, bdf: &str) -> PathBuf {
@@ -89,9 +97,13 @@ impl FakeMachine {
     /// What Linux does when `bdf` is written to drivers_probe: the named driver gets it, or else
     /// the one that knows it.
     fn probe(&self, bdf: &str) {
+        if let Some(group) = self.late_group.take() {
+            self.join(bdf, group);
+        }
+        let has_group = self.function(bdf).join("iommu_group").exists();
         let named = fs::read_to_string(self.function(bdf).join("driver_override"));
         match named.expect("it is there").trim() {
-            "vfio-pci" if self.vfio_takes.get() => self.attach(bdf, "vfio-pci"),
+            "vfio-pci" if self.vfio_takes.get() && has_group => self.attach(bdf, "vfio-pci"),
             "vfio-pci" => {}
             _ => self.attach(bdf, "ferroce_kernel"),
         }
@@ -315,7 +327,12 @@ fn refusals_say_what_to_do() {
         .bind(function(NEIGHBOUR))
         .expect_err("it is not ours");
     check(&error, &["8086:1572", "1172:f10a"]);
-    machine.add("0000:02:00.0", (0x1172, 0xf10a), None, None);
+    machine.add(
+        "0000:02:00.0",
+        (0x1172, 0xf10a),
+        Some("ferroce_kernel"),
+        None,
+    );
     let error = machine
         .bind(function("0000:02:00.0"))
         .expect_err("no IOMMU");
@@ -326,6 +343,29 @@ fn refusals_say_what_to_do() {
     let error = machine.unbind(false).expect_err("not root");
     check(&error, &["sudo ferroce unbind 0000:01:00.0 ("]);
     assert_eq!(machine.driver(CARD).as_deref(), Some("ferroce_kernel"));
+}
+
+/// Goal: the group is looked for again after binding. Method: a kernel that gives it then, and one
+/// that does not.
+#[test]
+fn an_iommu_group_may_come_with_the_driver() {
+    let machine = FakeMachine::new(None);
+    machine.add("0000:02:00.0", (0x1172, 0xf10a), None, None);
+    machine.late_group.set(Some(12));
+    machine.bind(function("0000:02:00.0")).expect("it comes");
+    assert_eq!(machine.driver("0000:02:00.0").as_deref(), Some("vfio-pci"));
+
+    machine.add("0000:03:00.0", (0x1172, 0xf10a), None, None);
+    let error = machine
+        .bind(function("0000:03:00.0"))
+        .expect_err("it does not come");
+    check(&error, &["no IOMMU group", "does not cover it"]);
+    let driver = machine.driver("0000:03:00.0");
+    assert_eq!(
+        driver.as_deref(),
+        Some("ferroce_kernel"),
+        "the kernel's choice"
+    );
 }
 
 #[test]
@@ -390,7 +430,12 @@ fn a_card_in_use_is_not_taken_away() {
 #[test]
 fn the_list_says_what_can_be_done() {
     let machine = FakeMachine::new(Some("vfio-pci"));
-    machine.add("0000:02:00.0", (0x1172, 0xf10a), None, None);
+    machine.add(
+        "0000:02:00.0",
+        (0x1172, 0xf10a),
+        Some("ferroce_kernel"),
+        None,
+    );
     machine.add(
         "0000:03:00.0",
         (0x1172, 0xf10a),
