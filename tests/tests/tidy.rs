@@ -15,6 +15,7 @@ const UNSAFE_PLACES: &[&str] = &[
     "tests/client/src/",
     "sim/src/memory.rs",
     "sim/src/shared_memory.rs",
+    "sim/src/shared_memory/",
     "sim/src/os.rs",
     "sim/src/os/",
 ];
