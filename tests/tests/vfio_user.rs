@@ -1,0 +1,134 @@
+//! Programs on devices of another process: `ferroce serve` on one side, `ferroce run --device` on
+//! the other.
+
+use std::fs;
+use std::time::Duration;
+
+use ferroce_tests::{PROCESS_TIMEOUT, Pair, Process, Scratch, wait_until};
+
+/// How long a server may take until its functions can be used.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long a program may go on when its device is gone, on a machine that is busy with other
+/// tests. It notices at once that the connection has ended.
+const END_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A server with two functions.
+struct Served<'a> {
+    scratch: &'a Scratch,
+    process: Process,
+}
+
+impl<'a> Served<'a> {
+    fn start(scratch: &'a Scratch) -> Self {
+        let socket = scratch.path("nic").to_string_lossy().into_owned();
+        let command = scratch.ferroce(&["serve", "--socket", &socket, "--functions", "2"]);
+        let process = Process::start(command, scratch, "serve", PROCESS_TIMEOUT);
+        wait_until("both functions are served", START_TIMEOUT, || {
+            let output = fs::read_to_string(scratch.path("serve")).unwrap_or_default();
+            output.matches("ready vfio-user:").count() == 2
+        });
+        Self { scratch, process }
+    }
+
+    /// The name of a function.
+    fn device(&self, function: u32) -> String {
+        let socket = self.scratch.path(&format!("nic.{function}"));
+        format!("vfio-user:{}", socket.display())
+    }
+
+    /// Starts a pair of programs: each has a function of its own.
+    fn start_pair(&self, program: &str, arguments: &[&str]) -> ferroce_tests::RunningPair<'a> {
+        let (one, other) = (self.device(0), self.device(1));
+        let pair = Pair {
+            program,
+            arguments,
+            options: &[],
+        };
+        pair.start(self.scratch, &["--device", &one], &["--device", &other])
+    }
+}
+
+/// Goal: verbs work over the socket as they do in the process: services, operations, polling and
+/// events, payload in memory of the program. Method: programs one after the other on the same two
+/// functions, so that each finds what the one before has left.
+#[test]
+fn programs_talk_over_served_functions() {
+    let scratch = Scratch::new();
+    let mut served = Served::start(&scratch);
+    let programs: [(&str, &[&str]); 10] = [
+        ("ibv_rc_pingpong", &["-g", "0", "-c", "-n", "200"]),
+        ("ibv_rc_pingpong", &["-g", "0", "-c", "-e", "-n", "100"]),
+        ("ibv_uc_pingpong", &["-g", "0", "-c", "-n", "100"]),
+        (
+            "ibv_ud_pingpong",
+            &["-g", "0", "-c", "-s", "1000", "-n", "100"],
+        ),
+        ("ibv_srq_pingpong", &["-g", "0", "-c", "-n", "200"]),
+        ("ib_write_bw", &["-F", "-n", "200", "-q", "4"]),
+        ("ib_write_lat", &["-F", "-n", "100"]),
+        ("ib_read_bw", &["-F", "-n", "100"]),
+        ("ib_send_lat", &["-F", "-n", "100", "-e"]),
+        ("ib_atomic_lat", &["-F", "-n", "100"]),
+    ];
+    for (program, arguments) in programs {
+        served.start_pair(program, arguments).finish();
+    }
+    assert!(served.process.is_running());
+}
+
+/// Goal: a function behind a socket and one of a process are on the same fabric.
+#[test]
+fn a_served_function_talks_to_one_of_a_process() {
+    let scratch = Scratch::new();
+    let served = Served::start(&scratch);
+    let pair = Pair {
+        program: "ib_write_bw",
+        arguments: &["-F", "-n", "200", "-x", "0"],
+        options: &[],
+    };
+    pair.start(&scratch, &["--device", &served.device(0)], &[])
+        .finish();
+}
+
+/// Fails the test unless a program has ended by itself, with an error.
+fn expect_failure(mut process: Process) {
+    process.hurry(END_TIMEOUT);
+    let ended = process.wait();
+    let status = ended.status.expect("a program without a device hangs");
+    assert_ne!(status.code(), Some(0), "{}", ended.output);
+    assert!(status.code().is_some(), "a signal: {status}");
+}
+
+/// Goal: programs end with an error when their device is gone, whether they poll or sleep. Method:
+/// SIGKILL of the server in the midst of traffic.
+#[test]
+fn programs_end_when_their_server_is_killed() {
+    let scratch = Scratch::new();
+    let programs: [(&str, &[&str]); 3] = [
+        ("ib_write_bw", &["-F", "-D", "60"]),
+        ("ib_send_bw", &["-F", "-n", "2000000", "-e"]),
+        ("ibv_rc_pingpong", &["-g", "0", "-e", "-n", "100000000"]),
+    ];
+    for (program, arguments) in programs {
+        let mut served = Served::start(&scratch);
+        let pair = served.start_pair(program, arguments);
+        let pid = served.process.id();
+        wait_until(&format!("{program} moves data"), START_TIMEOUT, || {
+            scratch.counter(pid, "tx_frames") > 100
+        });
+        served.process.kill();
+        expect_failure(pair.client);
+        expect_failure(pair.server);
+    }
+}
+
+/// Goal: what is wrong is said.
+#[test]
+fn a_device_that_is_not_there_is_named() {
+    let scratch = Scratch::new();
+    let nobody = format!("vfio-user:{}", scratch.path("nobody").display());
+    let command = scratch.run(&["--device", &nobody], "ibv_devinfo", &[]);
+    let ended = scratch.finish(command);
+    assert!(!ended.succeeded());
+    assert!(ended.output.contains("ferroce serve --socket"), "{ended:?}");
+}
