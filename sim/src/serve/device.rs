@@ -59,7 +59,8 @@ impl ServedDevice {
             tracing::warn!(%error, "no memory for doorbell pages: doorbells come as messages");
         }
         *self.pages.borrow_mut() = pages.ok();
-        self.function.set_doorbell_pages(self.pages.borrow().clone());
+        self.function
+            .set_doorbell_pages(self.pages.borrow().clone());
     }
 
     fn with_session<T>(

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use ferroce_driver::bus::Bus;
 use ferroce_driver::{
     AddressVector, AsyncEvent, CompletionQueue, CompletionQueueConfig, DataSegment, Destination,
     Device, GidEntry, InitAttributes, MemoryAccess, MemoryRegion, ModifyQp, PathMtu,
@@ -80,14 +81,22 @@ pub struct Node {
     pub events: Arc<AtomicU32>,
     /// What the device and its port have reported.
     pub reports: Arc<Mutex<Vec<AsyncEvent>>>,
-    pub function: Arc<Function>,
+    pub host: HostIdentity,
+    /// Of a model in this process.
+    pub function: Option<Arc<Function>>,
 }
 
 impl Node {
     pub fn new(options: &Options) -> Self {
         let function = Function::open_with(options).expect("a place is free");
-        let device = Device::open(function.bus()).expect("the model comes up");
-        for (index, entry) in (0..).zip(&function.host().gids) {
+        let host = function.host().clone();
+        Self::over(function.bus(), host, Some(function))
+    }
+
+    /// A process whose device, with the addresses of `host`, is behind a bus.
+    pub fn over(bus: Arc<dyn Bus>, host: HostIdentity, function: Option<Arc<Function>>) -> Self {
+        let device = Device::open(bus).expect("the model comes up");
+        for (index, entry) in (0..).zip(&host.gids) {
             let entry = GidEntry {
                 gid: entry.gid,
                 mac: entry.mac,
@@ -123,6 +132,7 @@ impl Node {
             memory,
             events,
             reports,
+            host,
             function,
         }
     }
@@ -174,8 +184,11 @@ impl Node {
     }
 
     pub fn connect(&self, to: &Node) {
-        let dest_gid = to.function.host().gids[1].gid;
-        let dest_mac = self.function.resolve_mac(dest_gid);
+        let dest_gid = to.host.gids[1].gid;
+        let dest_mac = match &self.function {
+            Some(function) => function.resolve_mac(dest_gid),
+            None => Some(to.host.mac),
+        };
         let access = QpAccess {
             remote_write: true,
             remote_read: true,
