@@ -88,10 +88,12 @@ impl RegionInfo {
         fields.argsz = needed.into();
         fields.flags = (fields.flags.get() | FLAG_MMAP | FLAG_CAPS).into();
         fields.offset = mmap.offset.into();
+        // Also where they are left out: QEMU refuses a region that has capabilities nowhere, before
+        // it looks whether they are all there (11.1, vfio_user_device_io_get_region_info).
+        fields.cap_offset = FIXED_SIZE.into();
         if argsz < needed {
             return fields.as_bytes().to_vec();
         }
-        fields.cap_offset = FIXED_SIZE.into();
         [fields.as_bytes(), &sparse].concat()
     }
 
@@ -245,7 +247,7 @@ mod tests {
         let fields = RegionInfoFields::read_from_bytes(&body).expect("fixed part");
         assert_eq!(fields.argsz.get(), 32 + 16 + 32);
         assert_eq!(fields.flags.get(), 0xf);
-        assert_eq!(fields.cap_offset.get(), 0);
+        assert_eq!(fields.cap_offset.get(), FIXED_SIZE);
     }
 
     #[test]
