@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
@@ -26,6 +27,8 @@ pub(super) struct Mappings {
     /// How much memory this process may pin, if that is limited.
     memory_limit: fn() -> Option<u64>,
     live: Mutex<Live>,
+    /// That RLIMIT_MEMLOCK is too small was said.
+    limit_is_explained: AtomicBool,
 }
 
 /// Mappings that exist or are being made.
@@ -53,6 +56,7 @@ impl Mappings {
             limit: entries,
             memory_limit: memlock::limit,
             live: Mutex::default(),
+            limit_is_explained: AtomicBool::new(false),
         })
     }
 
@@ -131,11 +135,11 @@ impl Mappings {
     fn explain(&self, error: &io::Error, pinned: u64, wanted: u64) -> BusError {
         match error.raw_os_error() {
             Some(libc::ENOMEM) => match (self.memory_limit)() {
-                Some(limit) => BusError::MemoryLockLimit {
+                Some(limit) => self.explain_limit(BusError::MemoryLockLimit {
                     pinned,
                     wanted,
                     limit,
-                },
+                }),
                 None => BusError::LimitReached,
             },
             Some(libc::ENOSPC) => BusError::LimitReached,
@@ -144,6 +148,14 @@ impl Mappings {
             Some(libc::EINVAL) => BusError::InvalidMapping,
             _ => os(error),
         }
+    }
+
+    /// Says it once by itself: all that most programs tell of it is an errno.
+    fn explain_limit(&self, error: BusError) -> BusError {
+        if !self.limit_is_explained.swap(true, Ordering::Relaxed) {
+            tracing::error!("{error}");
+        }
+        error
     }
 }
 
