@@ -144,7 +144,7 @@ impl DmaMessages {
 
     /// Reads the client's memory, in as many messages as it takes.
     ///
-    /// Waits at most [`crate::limit::REQUEST_TIMEOUT`] for each. After an errno, `data` holds
+    /// Waits at most [`crate::limit::DMA_MESSAGE_TIMEOUT`] for each. After an errno, `data` holds
     /// anything.
     pub fn read(&self, iova: u64, data: &mut [u8]) -> Result<(), Errno> {
         for (chunk, iova) in data.chunks_mut(self.size_max).zip(self.addresses(iova)) {
@@ -155,7 +155,7 @@ impl DmaMessages {
 
     /// Writes the client's memory, in as many messages as it takes.
     ///
-    /// Waits at most [`crate::limit::REQUEST_TIMEOUT`] for each. After an errno, any part may have
+    /// Waits at most [`crate::limit::DMA_MESSAGE_TIMEOUT`] for each. After an errno, any part may have
     /// been written.
     pub fn write(&self, iova: u64, data: &[u8]) -> Result<(), Errno> {
         for (chunk, iova) in data.chunks(self.size_max).zip(self.addresses(iova)) {
@@ -180,7 +180,7 @@ impl DmaMessages {
             count: (data.len() as u64).into(),
         };
         let parts = [access.as_bytes(), &[]];
-        let timeout = limit::REQUEST_TIMEOUT;
+        let timeout = limit::DMA_MESSAGE_TIMEOUT;
         let reply = self
             .requester
             .request(Command::DMA_READ, parts, &[], timeout)?;
@@ -201,7 +201,7 @@ impl DmaMessages {
             count: (data.len() as u64).into(),
         };
         let parts = [access.as_bytes(), data];
-        let timeout = limit::REQUEST_TIMEOUT;
+        let timeout = limit::DMA_MESSAGE_TIMEOUT;
         let reply = self
             .requester
             .request(Command::DMA_WRITE, parts, &[], timeout)?;

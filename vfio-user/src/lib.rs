@@ -16,6 +16,7 @@ pub mod capabilities;
 pub mod client;
 pub mod device;
 pub mod dma;
+mod door;
 pub mod error;
 #[doc(hidden)]
 pub mod fuzz;

@@ -24,6 +24,13 @@ pub const DMA_MESSAGE_SIZE_MAX: usize = 64 * 1024;
 /// How long a request waits for its reply: what QEMU waits.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long a DMA message waits for its reply. Shorter than [`REQUEST_TIMEOUT`], so that a client
+/// whose register access waits for the DMA still gets an answer to it.
+pub const DMA_MESSAGE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long a client that comes while another one is served may take to say its version.
+pub const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// How long the peer may leave its socket full before the connection ends.
 pub const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 

@@ -7,17 +7,23 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::capabilities::Capabilities;
 use crate::device::Device;
+use crate::door::Door;
+use crate::error::Errno;
 use crate::limit;
 use crate::queue::Queue;
 use crate::requester::{Requester, receive_all};
 use crate::session::Session;
 use crate::socket::Socket;
 use crate::stop::Stop;
+
+/// How long a server that is short of something waits before it tries again.
+const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 
 /// What a server offers.
 #[derive(Debug, Clone, Copy)]
@@ -72,36 +78,58 @@ impl Server {
         })
     }
 
-    /// Serves `device` to one client after the other until `stop`. A second client waits until the
-    /// first has gone.
+    /// Serves `device` to one client after the other until `stop`. A client that comes while
+    /// another one is there is told so (`EBUSY`) and turned away.
     pub fn serve(&self, device: &dyn Device, stop: &Stop) -> io::Result<()> {
-        while let Some(stream) = self.accept(stop)? {
-            // What fails here is the connection; the next client may have more luck.
-            if let Err(error) = serve_connection(stream, device, self.options, stop) {
-                tracing::warn!(%error, "a vfio-user client could not be served");
+        let door = Door::default();
+        let closing = Stop::new()?;
+        thread::scope(|scope| {
+            let admit = || door.admit_all(|| self.accept(stop, &closing));
+            thread::Builder::new()
+                .name("vfio-user-door".to_owned())
+                .spawn_scoped(scope, admit)?;
+            // Also when the device panics, or `scope` would wait for the other thread for ever.
+            let _close = Close(&closing);
+            while let Some(stream) = door.next()? {
+                // What fails here is the connection; the next client may have more luck.
+                if let Err(error) = serve_connection(stream, device, self.options, stop) {
+                    tracing::warn!(%error, "a vfio-user client could not be served");
+                }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
-    /// The next client. `None`: stopped.
-    fn accept(&self, stop: &Stop) -> io::Result<Option<UnixStream>> {
+    /// The next connection. `None`: stopped.
+    fn accept(&self, stop: &Stop, closing: &Stop) -> io::Result<Option<UnixStream>> {
         loop {
-            let stopped = stop.event();
+            let (stopped, closed) = (stop.event(), closing.event());
             let mut events = [
-                PollFd::new(&self.listener, PollFlags::IN),
                 PollFd::new(&stopped, PollFlags::IN),
+                PollFd::new(&closed, PollFlags::IN),
+                PollFd::new(&self.listener, PollFlags::IN),
             ];
             rustix::io::retry_on_intr(|| poll(&mut events, None))?;
-            if !events[1].revents().is_empty() {
+            if events[..2].iter().any(|event| !event.revents().is_empty()) {
                 return Ok(None);
             }
             match self.listener.accept() {
                 Ok((stream, _)) => return Ok(Some(stream)),
                 Err(error) if is_of_one_client(&error) => {}
+                // Clients that go give back what is short.
+                Err(error) if is_shortage(&error) => thread::sleep(SHORTAGE_PAUSE),
                 Err(error) => return Err(error),
             }
         }
+    }
+}
+
+/// Stops on drop.
+struct Close<'a>(&'a Stop);
+
+impl Drop for Close<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
     }
 }
 
@@ -125,6 +153,12 @@ fn is_of_one_client(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted
     )
+}
+
+/// An `accept` that failed because of something that this process or the system is short of.
+fn is_shortage(error: &io::Error) -> bool {
+    let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+    Errno::from_io_error(error).is_some_and(|errno| shortages.contains(&errno))
 }
 
 /// Serves `device` on a connection that exists already, until the client goes or `stop`.

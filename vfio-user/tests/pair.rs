@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -329,7 +330,7 @@ fn one_client_after_the_other_until_the_stop() {
     let stop = Stop::new().expect("eventfd");
     thread::scope(|scope| {
         let serving = scope.spawn(|| server.serve(&device, &stop));
-        for _ in 0..3 {
+        for _ in 0..50 {
             let client = Client::connect(&path, TestMemory::new(0)).expect("connect");
             client
                 .dma_map(range(0, 0x1000), ClientBacking::Messages)
@@ -337,6 +338,15 @@ fn one_client_after_the_other_until_the_stop() {
             drop(client);
         }
         let last = Client::connect(&path, TestMemory::new(0)).expect("connect");
+        for _ in 0..2 {
+            let second = Client::connect(&path, TestMemory::new(0)).expect_err("it is in use");
+            let busy = RequestError::Refused(Errno::BUSY);
+            assert!(matches!(second, ConnectError::Version(error) if error == busy));
+        }
+        // One that says nothing is turned away too.
+        let mut silent = UnixStream::connect(&path).expect("accepted");
+        assert_eq!(silent.read(&mut [0]).expect("end of the stream"), 0);
+        last.reset().expect("the first is still served");
         assert!(
             device.maps.lock().is_empty(),
             "the device has forgotten the others"
@@ -363,6 +373,6 @@ fn one_client_after_the_other_until_the_stop() {
         .iter()
         .filter(|&call| *call == Call::Disconnected)
         .count();
-    assert_eq!((connections, ends), (4, 4));
+    assert_eq!((connections, ends), (51, 51));
     std::fs::remove_dir(&folder).expect("empty");
 }
