@@ -108,7 +108,7 @@ impl Host for ProcessHost {
             .pop()
             .or_else(|| self.taker.next(&self.doorbells));
         let Some(slot) = slot else {
-            let (slot, value) = self.pages.as_mut()?.next()?;
+            let (slot, value) = self.pages.as_mut()?.next_doorbell()?;
             return Some(Doorbell { slot, value });
         };
         Some(Doorbell {

@@ -52,7 +52,8 @@ fn a_client_finds_the_function_on_the_bus() {
 
     let bar2 = hand.client.region_info(region::BAR2).expect("answered");
     let mmap = bar2.mmap.expect("doorbell pages can be mapped");
-    assert_eq!(mmap.areas, [0..u64::from(DOORBELL_PAGES_SIZE)]);
+    assert_eq!(mmap.areas.len(), 1);
+    assert_eq!(mmap.areas[0], 0..u64::from(DOORBELL_PAGES_SIZE));
     let file = File::from(mmap.file.try_clone().expect("a descriptor"));
     assert!(file.set_len(0).is_err(), "nobody cuts it off");
 }

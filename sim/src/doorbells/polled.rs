@@ -3,7 +3,7 @@
 //! Nobody tells this process of a store to memory that both share. So software counts doorbells, by
 //! page and for the whole function, and the model compares the counts with those that it saw last.
 //! Whoever has the pages can write anything into them; that costs the model some looking, never
-//! more: one call of [`PageTaker::next`] looks through the pages once at most.
+//! more: one call of [`PageTaker::next_doorbell`] looks through the pages once at most.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,14 +12,10 @@ use std::sync::atomic::Ordering;
 
 use ferroce_spec::doorbell::{
     DOORBELL_PAGES_SIZE, FUNCTION_SUMMARY_SLOT, PAGE_SIZE, PAGE_SUMMARY_SLOT, PAGES,
-    RESERVED_SLOTS, SLEEPING_SLOT, SLOT_SIZE, SLOTS_PER_PAGE,
+    RESERVED_SLOTS, SLEEPING_SLOT, SLOT_SIZE, SLOTS, SLOTS_PER_PAGE,
 };
 
 use crate::shared_memory::{Mapping, sealed_file};
-
-/// Looks at the pages in use before all pages are looked at: between the two additions of a thread
-/// that rings for the first time on a page, another thread's may hide its page.
-const PARTIAL_LOOKS: u32 = 16;
 
 /// The doorbell pages of one client.
 #[derive(Debug)]
@@ -86,9 +82,10 @@ pub struct PageTaker {
     pages: Arc<DoorbellPages>,
     function_summary: u64,
     page_summaries: Box<[u64; PAGES as usize]>,
+    /// Doorbells of all pages that were counted, as far as they were seen.
+    counted: u64,
     /// Pages that ever had a doorbell lie below.
     used_pages: u32,
-    partial_looks: u32,
     must_look_at_all: bool,
     /// Pages yet to be compared: `next_page..end_page`.
     next_page: u32,
@@ -105,8 +102,8 @@ impl PageTaker {
             pages,
             function_summary: 0,
             page_summaries: Box::new([0; PAGES as usize]),
+            counted: 0,
             used_pages: 1,
-            partial_looks: 0,
             must_look_at_all: false,
             next_page: 0,
             end_page: 0,
@@ -122,12 +119,15 @@ impl PageTaker {
 
     /// The next doorbell: its slot and its value.
     #[inline]
-    pub fn next(&mut self) -> Option<(u32, u64)> {
-        let is_idle = self.next_slot == self.end_slot && self.next_page == self.end_page;
-        if is_idle && !self.begin() {
+    pub fn next_doorbell(&mut self) -> Option<(u32, u64)> {
+        if self.is_idle() && !self.begin() {
             return None;
         }
         self.take()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.next_slot == self.end_slot && self.next_page == self.end_page
     }
 
     fn take(&mut self) -> Option<(u32, u64)> {
@@ -152,30 +152,45 @@ impl PageTaker {
             return false;
         }
         self.function_summary = summary;
-        self.partial_looks += 1;
-        let looks_at_all = self.must_look_at_all || self.partial_looks > PARTIAL_LOOKS;
-        if looks_at_all {
-            self.partial_looks = 0;
-            self.must_look_at_all = false;
-        }
         self.next_page = 0;
-        self.end_page = if looks_at_all { PAGES } else { self.used_pages };
+        self.end_page = self.used_pages;
+        if std::mem::take(&mut self.must_look_at_all) {
+            self.end_page = PAGES;
+        }
         true
     }
 
     fn next_changed_page(&mut self) -> Option<u32> {
-        while self.next_page < self.end_page {
+        loop {
+            if self.next_page == self.end_page {
+                // Pages count before the function does: if they have counted less, there is one
+                // that was not in use. (If as much, one of those in use may have counted what the
+                // function has not, and hide it until that has happened, too.)
+                let missing = self.function_summary.wrapping_sub(self.counted) as i64;
+                if self.end_page == PAGES || missing <= 0 {
+                    return None;
+                }
+                self.end_page = PAGES;
+            }
             let page = self.next_page;
             self.next_page += 1;
             let summary = self.pages.page_summary(page);
             let seen = &mut self.page_summaries[page as usize];
             if *seen != summary {
+                self.counted = self.counted.wrapping_add(summary.wrapping_sub(*seen));
                 *seen = summary;
                 self.used_pages = self.used_pages.max(page + 1);
                 return Some(page);
             }
         }
-        None
+    }
+
+    /// Takes all doorbells and forgets them (reset). Whoever rings meanwhile is not waited for.
+    pub fn forget(&mut self) {
+        let doorbells = std::iter::from_fn(|| self.next_doorbell());
+        doorbells.take(SLOTS as usize).for_each(drop);
+        // A program that was ended between its two additions does not count any more.
+        self.counted = self.function_summary;
     }
 
     /// Before the device sleeps, with its flag set: whether no doorbell waits.
@@ -185,8 +200,7 @@ impl PageTaker {
             .zip(self.page_summaries.iter())
             .any(|(now, seen)| now != *seen);
         self.must_look_at_all |= has_changed;
-        let is_idle = self.next_slot == self.end_slot && self.next_page == self.end_page;
-        is_idle && !has_changed && self.pages.function_summary() == self.function_summary
+        self.is_idle() && !has_changed && self.pages.function_summary() == self.function_summary
     }
 }
 
@@ -215,7 +229,7 @@ mod tests {
     fn take_all(taker: &mut PageTaker) -> Vec<(u32, u64)> {
         let mut taken = Vec::new();
         loop {
-            taken.extend(std::iter::from_fn(|| taker.next()));
+            taken.extend(std::iter::from_fn(|| taker.next_doorbell()));
             if taker.is_quiet() {
                 return taken;
             }
@@ -225,12 +239,12 @@ mod tests {
     #[test]
     fn each_doorbell_comes_once_and_the_same_value_comes_again() {
         let (pages, mut taker) = new();
-        assert_eq!(taker.next(), None);
+        assert_eq!(taker.next_doorbell(), None);
         assert!(taker.is_quiet());
         for _ in 0..3 {
             ring(&pages, 8, 77);
-            assert_eq!(taker.next(), Some((8, 77)));
-            assert_eq!(taker.next(), None);
+            assert_eq!(taker.next_doorbell(), Some((8, 77)));
+            assert_eq!(taker.next_doorbell(), None);
         }
         let slots = [9, 511, 512 + 8, 300 * 512 + 100, PAGES * 512 - 1];
         for slot in slots {
@@ -262,9 +276,9 @@ mod tests {
         let word = |slot: u32| pages.memory.word((slot * SLOT_SIZE) as usize);
         word(40 * 512 + 9).store(5, Ordering::Release);
         word(40 * 512).fetch_add(1, Ordering::SeqCst);
-        assert_eq!(taker.next(), None, "not counted for the function");
+        assert_eq!(taker.next_doorbell(), None, "not counted for the function");
         assert!(!taker.is_quiet());
-        assert_eq!(taker.next(), Some((40 * 512 + 9, 5)));
+        assert_eq!(taker.next_doorbell(), Some((40 * 512 + 9, 5)));
         assert_eq!(take_all(&mut taker), []);
     }
 
@@ -279,7 +293,7 @@ mod tests {
                 }
             });
             for _ in 0..1000 {
-                assert_eq!(taker.next(), None);
+                assert_eq!(taker.next_doorbell(), None);
             }
             done.store(true, Ordering::Relaxed);
         });

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use ferroce_spec::doorbell::SLOTS;
 use ferroce_spec::register::{Control, MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED};
 use ferroce_spec::register::{VECTOR_COUNT, offset};
 
@@ -40,9 +39,7 @@ impl Model {
         self.host.direct.clear();
         while self.host.taker.next(&self.host.doorbells).is_some() {}
         if let Some(taker) = &mut self.host.pages {
-            // Whoever rings meanwhile is not waited for.
-            let taken = std::iter::from_fn(|| taker.next());
-            taken.take(SLOTS as usize).for_each(drop);
+            taker.forget();
         }
     }
 }

@@ -88,7 +88,7 @@ impl ServedDevice {
         Some(RegionMmap {
             file: pages.as_ref()?.file().clone(),
             offset: 0,
-            areas: vec![0..u64::from(DOORBELL_PAGES_SIZE)],
+            areas: std::iter::once(0..u64::from(DOORBELL_PAGES_SIZE)).collect(),
         })
     }
 }
