@@ -184,22 +184,32 @@ impl Node {
     }
 
     pub fn connect(&self, to: &Node) {
+        self.initialise();
+        self.connect_initialised(to);
+    }
+
+    /// To INIT, where receives can be posted before anything comes in.
+    pub fn initialise(&self) {
+        let init = InitAttributes {
+            p_key_index: 0,
+            port: 1,
+            access: QpAccess {
+                remote_write: true,
+                remote_read: true,
+                remote_atomic: true,
+            },
+        };
+        self.qp.modify(&ModifyQp::ToInit(init)).expect("from RESET");
+    }
+
+    /// From INIT to RTS.
+    pub fn connect_initialised(&self, to: &Node) {
         let dest_gid = to.host.gids[1].gid;
         let dest_mac = match &self.function {
             Some(function) => function.resolve_mac(dest_gid),
             None => Some(to.host.mac),
         };
-        let access = QpAccess {
-            remote_write: true,
-            remote_read: true,
-            remote_atomic: true,
-        };
         let transitions = [
-            ModifyQp::ToInit(InitAttributes {
-                p_key_index: 0,
-                port: 1,
-                access,
-            }),
             ModifyQp::ToRtr(RtrAttributes {
                 path_mtu: PathMtu::Mtu4096,
                 dest_qpn: to.qp.number(),

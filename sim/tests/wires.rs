@@ -1,0 +1,310 @@
+//! Functions on different fabrics, as on different machines: everything between them goes over a wire.
+
+mod common;
+
+use std::net::UdpSocket;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use common::{BUFFER, Meeting, Node, PATIENCE};
+use ferroce_driver::{AsyncEvent, CompletionStatus, SendOperation};
+use ferroce_sim::fabric::registry::{Registry, UplinkCounter};
+use ferroce_sim::function::Options;
+use ferroce_sim::uplink::UplinkSpec;
+
+fn on_wire(meeting: &Meeting, host: &str, wire: &str) -> Options {
+    Options {
+        port: UplinkSpec::parse(wire).expect("legal"),
+        ..meeting.options(host)
+    }
+}
+
+/// A counter of the wire of the only function on a fabric.
+fn counter(meeting: &Meeting, counter: UplinkCounter) -> u64 {
+    let registry = Registry::open(&meeting.0).expect("it is there");
+    let [occupant] = &registry.occupants()[..] else {
+        panic!("one function")
+    };
+    let word = registry.uplink_counter(occupant.place, counter);
+    word.load(Ordering::Relaxed)
+}
+
+/// Two connected functions, and the fabric of each.
+struct Connected {
+    near: Node,
+    far: Node,
+    fabrics: [Meeting; 2],
+}
+
+impl Connected {
+    fn new(name: &str, near: &str, far: &str) -> Self {
+        let fabrics = ["near", "far"].map(|side| Meeting::new(&format!("{name}-{side}")));
+        let near = Node::new(&on_wire(&fabrics[0], "a", near));
+        let far = Node::new(&on_wire(&fabrics[1], "b", far));
+        near.connect(&far);
+        far.connect(&near);
+        Self { near, far, fabrics }
+    }
+
+    fn write_and_read(&self, length: usize) {
+        let (near, far) = (&self.near, &self.far);
+        near.fill(1);
+        near.post(SendOperation::RdmaWrite(far.remote()), length);
+        let done = near.wait_beside(Some(far));
+        assert_eq!(done.status, CompletionStatus::Success);
+        assert!(far.holds(length, 1));
+        far.fill(2);
+        near.post(SendOperation::RdmaRead(far.remote()), length);
+        let done = near.wait_beside(Some(far));
+        assert_eq!(done.status, CompletionStatus::Success);
+        assert!(near.holds(length, 2));
+    }
+}
+
+fn sockets(meeting: &Meeting) -> [String; 2] {
+    ["a", "b"].map(|name| meeting.0.join(name).display().to_string())
+}
+
+#[test]
+fn rdma_over_unix_datagrams() {
+    let meeting = Meeting::new("wire-datagrams");
+    let [a, b] = sockets(&meeting);
+    let (near, far) = (format!("qemu-dgram:{a},{b}"), format!("qemu-dgram:{b},{a}"));
+    let pair = Connected::new("datagrams", &near, &far);
+    pair.write_and_read(BUFFER);
+    let sent = counter(&pair.fabrics[0], UplinkCounter::Sent);
+    assert!(sent > 256, "{sent} frames; 1 MiB has 256");
+}
+
+#[test]
+fn rdma_over_a_stream() {
+    let meeting = Meeting::new("wire-stream");
+    let [path, _] = sockets(&meeting);
+    let (near, far) = (
+        format!("qemu-stream:listen:{path}"),
+        format!("qemu-stream:{path}"),
+    );
+    Connected::new("stream", &near, &far).write_and_read(BUFFER);
+}
+
+#[test]
+fn rdma_over_udp() {
+    let port = || {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        socket.local_addr().expect("bound").port()
+    };
+    let (a, b) = (port(), port());
+    let (near, far) = (
+        format!("udp:127.0.0.1:{a},127.0.0.1:{b}"),
+        format!("udp:127.0.0.1:{b},127.0.0.1:{a}"),
+    );
+    Connected::new("udp", &near, &far).write_and_read(BUFFER);
+}
+
+/// Goal: a passive target is woken by what comes in on a wire. Method: it does not poll.
+#[test]
+fn a_target_that_never_polls_is_served() {
+    let meeting = Meeting::new("wire-passive");
+    let [a, b] = sockets(&meeting);
+    let (near, far) = (format!("qemu-dgram:{a},{b}"), format!("qemu-dgram:{b},{a}"));
+    let pair = Connected::new("passive", &near, &far);
+    for round in 1..=50 {
+        pair.near.fill(round);
+        pair.near
+            .post(SendOperation::RdmaWrite(pair.far.remote()), 5000);
+        assert_eq!(pair.near.wait().status, CompletionStatus::Success);
+        assert!(pair.far.holds(5000, round));
+    }
+}
+
+#[test]
+fn functions_of_one_machine_do_not_use_the_wire() {
+    let meeting = Meeting::new("wire-local");
+    let [a, b] = sockets(&meeting);
+    let far = UnixDatagram::bind(&b).expect("a new name");
+    let near = Node::new(&on_wire(&meeting, "a", &format!("qemu-dgram:{a},{b}")));
+    let other = Node::new(&meeting.options("b"));
+    near.connect(&other);
+    other.connect(&near);
+    near.fill(1);
+    near.post(SendOperation::RdmaWrite(other.remote()), BUFFER);
+    assert_eq!(
+        near.wait_beside(Some(&other)).status,
+        CompletionStatus::Success
+    );
+    assert!(other.holds(BUFFER, 1));
+    far.set_nonblocking(true).expect("a socket");
+    let mut buffer = [0; 100];
+    // ARP and neighbour discovery tell where we are; RoCE is UDP.
+    while let Ok(length) = far.recv(&mut buffer) {
+        let is_arp = buffer[12..14] == [0x08, 0x06];
+        let is_icmpv6 = buffer[12..14] == [0x86, 0xdd] && buffer[20] == 58;
+        assert!(is_arp || is_icmpv6, "{:x?}", &buffer[..length]);
+    }
+}
+
+/// Goal: an application learns that the other end has gone, and that it has come back.
+#[test]
+fn the_port_follows_the_other_end() {
+    let meeting = Meeting::new("wire-port");
+    let [a, b] = sockets(&meeting);
+    let (near, far) = (format!("qemu-dgram:{a},{b}"), format!("qemu-dgram:{b},{a}"));
+    let Connected {
+        near: node,
+        far: peer,
+        fabrics,
+    } = Connected::new("port", &near, &far);
+    assert!(node.device.link_is_up());
+    drop(peer);
+    node.expect_reports(&[AsyncEvent::PortError]);
+    assert!(!node.device.link_is_up());
+    let _peer = Node::new(&on_wire(&fabrics[1], "b", &far));
+    node.expect_reports(&[AsyncEvent::PortActive]);
+    assert!(node.device.link_is_up());
+    assert_eq!(counter(&fabrics[0], UplinkCounter::LinkDowns), 1);
+}
+
+/// A wire that damages and loses frames.
+struct BadWire {
+    is_stopping: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl BadWire {
+    /// Frames from one socket go to another one.
+    fn between(directions: [(&Path, &Path); 2]) -> Self {
+        let is_stopping = Arc::new(AtomicBool::new(false));
+        let threads = directions.map(|(from, to)| {
+            let socket = UnixDatagram::bind(from).expect("a new name");
+            let time = Some(Duration::from_millis(20));
+            socket.set_read_timeout(time).expect("a socket");
+            let (stop, to) = (is_stopping.clone(), to.to_owned());
+            std::thread::spawn(move || carry(&socket, &to, &stop))
+        });
+        Self {
+            is_stopping,
+            threads: threads.into(),
+        }
+    }
+}
+
+fn carry(socket: &UnixDatagram, to: &Path, stop: &AtomicBool) {
+    let mut buffer = [0; 5000];
+    let mut random = 1u32;
+    while !stop.load(Ordering::Relaxed) {
+        let Ok(length) = socket.recv(&mut buffer) else {
+            continue;
+        };
+        // Numerical Recipes' generator. Every n-th frame would hit the same packet of each retry.
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        // ARP is left alone, short as it is.
+        if length > 60 && (random >> 16) % 53 == 0 {
+            continue;
+        }
+        if length > 60 && (random >> 16) % 37 == 0 {
+            // Payload, or the ICRC of a frame without any: nothing but the ICRC shows it.
+            buffer[length - 3] ^= 0x10;
+        }
+        let _ = socket.send_to(&buffer[..length], to);
+    }
+}
+
+impl Drop for BadWire {
+    fn drop(&mut self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[test]
+fn damage_is_noticed_and_repaired() {
+    let meeting = Meeting::new("wire-damage");
+    let path = |name: &str| meeting.0.join(name);
+    let [a, b, to_a, to_b] = ["a", "b", "to-a", "to-b"].map(path);
+    let _wire = BadWire::between([(&to_b, &b), (&to_a, &a)]);
+    let near = format!("qemu-dgram:{},{}", a.display(), to_b.display());
+    let far = format!("qemu-dgram:{},{}", b.display(), to_a.display());
+    let pair = Connected::new("damage", &near, &far);
+    pair.write_and_read(BUFFER / 4);
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let (counters, is_there) = pair.fabrics[1].ferroce(&["counters"]);
+        assert!(is_there, "{counters}");
+        if counters.contains("rx_icrc_errors") {
+            break;
+        }
+        assert!(Instant::now() < deadline, "no damaged frame in {counters}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Goal: a capture brings to a receiver what its peer sent, without the peer. Method: record what
+/// comes in, and give it to a function with the same addresses and QPN, the first of its fabric.
+#[test]
+fn a_capture_is_replayed() {
+    const LENGTH: usize = 10_000;
+    let meeting = Meeting::new("wire-replay");
+    let [a, b] = sockets(&meeting);
+    let file = meeting.0.join("recorded.pcapng");
+    let fabrics = ["near", "far", "again"].map(|side| Meeting::new(&format!("replay-{side}")));
+    let near = Node::new(&on_wire(&fabrics[0], "a", &format!("qemu-dgram:{a},{b}")));
+    // A capture waits until a queue pair is in RTR, and nobody repeats what finds no receive.
+    let receive = |node: &Node| {
+        node.initialise();
+        let queue = node.qp.receive_queue().expect("its own");
+        for number in 0..3 {
+            queue.post(number, &[node.segment(LENGTH)]).expect("room");
+        }
+    };
+    let far = Node::new(&Options {
+        capture: Some(file.clone()),
+        ..on_wire(&fabrics[1], "b", &format!("qemu-dgram:{b},{a}"))
+    });
+    receive(&far);
+    near.connect(&far);
+    far.connect_initialised(&near);
+    for byte in 1..=3 {
+        near.fill(byte);
+        near.post(SendOperation::Send, LENGTH);
+        assert_eq!(near.wait().status, CompletionStatus::Success);
+        assert_eq!(far.wait().byte_length as usize, LENGTH);
+    }
+    drop(far);
+
+    let replay = format!("pcap-replay:{}", file.display());
+    let again = Node::new(&on_wire(&fabrics[2], "b", &replay));
+    receive(&again);
+    again.connect_initialised(&near);
+    for number in 0..3 {
+        let received = again.wait();
+        assert_eq!(received.status, CompletionStatus::Success);
+        assert_eq!(
+            (received.wr_id, received.byte_length as usize),
+            (number, LENGTH)
+        );
+    }
+    assert!(again.holds(LENGTH, 3));
+    // Our ACKs go nowhere.
+    let deadline = Instant::now() + PATIENCE;
+    while counter(&fabrics[2], UplinkCounter::SentLost) == 0 {
+        assert!(Instant::now() < deadline, "no ACK was counted");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Goal: a capture that has nothing for us is refused, with advice.
+#[test]
+fn a_capture_of_strangers_is_refused() {
+    let meeting = Meeting::new("wire-strangers");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/pingpong_rc.pcap");
+    let wire = format!("pcap-replay:{}", file.display());
+    let refused = ferroce_sim::function::Function::open_with(&on_wire(&meeting, "a", &wire));
+    let message = refused.expect_err("nothing for us").to_string();
+    assert!(message.contains("--address"), "{message}");
+}
