@@ -22,6 +22,7 @@ mod command_ring;
 mod commands;
 mod config_space;
 mod counters;
+mod datagrams;
 mod device_memory;
 mod dma;
 mod doorbells;
@@ -210,8 +211,9 @@ fn run_stage(stage: &'static Stage, before: &[Report], bench: &mut Bench) -> Rep
         stage.needs.contains(&report.stage.name) && !has_result
     };
     let start = Instant::now();
-    let verdict = match before.iter().find(is_missing) {
-        Some(report) => Verdict::Skipped(report.stage.name),
+    let missing = before.iter().find(is_missing);
+    let verdict = match bench.gone_since.or(missing.map(|report| report.stage.name)) {
+        Some(name) => Verdict::Skipped(name),
         None => verdict_of(stage, bench),
     };
     let (figures, notes) = bench.take_findings();
@@ -227,9 +229,14 @@ fn run_stage(stage: &'static Stage, before: &[Report], bench: &mut Bench) -> Rep
 fn verdict_of(stage: &Stage, bench: &mut Bench) -> Verdict {
     // A device must not be able to make the check itself fall over; if one can, that is a result.
     match catch_unwind(AssertUnwindSafe(|| (stage.run)(bench))) {
+        // Where all ones are right, a device that is gone passes.
+        Ok(Ok(())) if bench.is_gone() => {
+            let failure = Failure::new("nothing was wrong before");
+            Verdict::Failed(bench.explain(stage.name, failure))
+        }
         Ok(Ok(())) => Verdict::Passed,
         Ok(Err(Stop::NotApplicable(why))) => Verdict::NotApplicable(why),
-        Ok(Err(Stop::Failed(failure))) => Verdict::Failed(failure),
+        Ok(Err(Stop::Failed(failure))) => Verdict::Failed(bench.explain(stage.name, failure)),
         Err(_) => Verdict::Failed(
             Failure::new("the check itself has failed (see the message above)")
                 .look_at("an answer of the device for which self-test or driver has no case: a bug, please report it"),

@@ -8,7 +8,7 @@ use ferroce_driver::{
     AddressVector, CompletionQueue, CompletionStatus, Device, ProtectionDomain, WorkCompletion,
 };
 use ferroce_spec::counter::{COUNTERS, Counter};
-use ferroce_spec::register::COUNTERS_OFFSET;
+use ferroce_spec::register::{COUNTERS_OFFSET, UNMAPPED_READ, offset};
 
 use super::hint;
 use super::observed::Observed;
@@ -66,6 +66,10 @@ pub(super) struct Bench {
     pub opened: Option<Opened>,
     pub bus: Arc<dyn Bus>,
     pub patience: Patience,
+    /// The device has answered once.
+    pub was_there: bool,
+    /// The stage in which it stopped to.
+    pub gone_since: Option<&'static str>,
     figures: Vec<Figure>,
     notes: Vec<String>,
 }
@@ -76,6 +80,8 @@ impl Bench {
             opened: None,
             bus,
             patience: patience.clone(),
+            was_there: false,
+            gone_since: None,
             figures: Vec::new(),
             notes: Vec::new(),
         }
@@ -92,6 +98,29 @@ impl Bench {
     /// Something odd that is no failure.
     pub fn note(&mut self, text: impl Into<String>) {
         self.notes.push(text.into());
+    }
+
+    /// Whether the device has answered before and does not any more.
+    pub fn is_gone(&self) -> bool {
+        let is_silent = |register| self.bus.read32(register) == UNMAPPED_READ;
+        let registers = [offset::magic, offset::contract_version, offset::status];
+        self.was_there && registers.into_iter().all(is_silent)
+    }
+
+    /// The failure of a stage; if the device is gone meanwhile, that is the cause.
+    pub fn explain(&mut self, stage: &'static str, failure: Failure) -> Failure {
+        if !self.is_gone() {
+            return failure;
+        }
+        self.gone_since = Some(stage);
+        Failure::new(format!(
+            "{}; the device is gone now: all registers read as all ones",
+            failure.what
+        ))
+        .look_at(
+            "what has made it go: link down (dmesg: AER, Surprise Down), power, a new bitstream; of \
+             a model, whether its process has ended",
+        )
     }
 
     /// What the stage has found.

@@ -65,7 +65,7 @@ pub enum Verdict {
     Passed,
     /// It has not.
     Failed(Failure),
-    /// It was not tried, because the named stage has failed or was skipped.
+    /// It was not tried, because the named stage has failed or was not tried.
     Skipped(&'static str),
     /// Bus or device do not have what it is about; why.
     NotApplicable(String),
@@ -177,7 +177,11 @@ pub fn text(report: &Report) -> String {
         Verdict::Passed => {}
         Verdict::NotApplicable(why) => paragraph(&mut out, "because", why),
         Verdict::Skipped(need) => {
-            paragraph(&mut out, "because", &format!("it needs the stage {need}"));
+            paragraph(
+                &mut out,
+                "because",
+                &format!("the stage {need} has not passed"),
+            );
         }
         Verdict::Failed(failure) => {
             paragraph(&mut out, "failed", &failure.what);
@@ -253,7 +257,10 @@ fn report_json(report: &Report) -> Json {
     match &report.verdict {
         Verdict::Passed => {}
         Verdict::NotApplicable(why) => pairs.push(("because", why.as_str().into())),
-        Verdict::Skipped(need) => pairs.push(("needs", (*need).into())),
+        Verdict::Skipped(need) => pairs.push((
+            "because",
+            format!("the stage {need} has not passed").as_str().into(),
+        )),
         Verdict::Failed(failure) => {
             pairs.push(("failure", failure.what.as_str().into()));
             pairs.push(("look_at", texts(&failure.look_at)));

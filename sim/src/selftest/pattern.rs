@@ -13,7 +13,7 @@ use ferroce_driver::{
 pub const GUARD_LENGTH: usize = 128;
 /// What stands there.
 const GUARD: u8 = 0xa5;
-/// How far moved data are recognised.
+/// How far displaced data are recognised.
 const SHIFT_MAX: usize = 16;
 
 /// Page-aligned memory of this process, registered.
@@ -171,10 +171,12 @@ impl Memory {
 
 /// By how many bytes the data from `first` on are displaced, if that is what is wrong.
 fn shift(found: &[u8], wanted: &[u8], first: usize) -> Option<i64> {
-    let compared = 16.min(found.len() - first);
-    if compared < 4 {
-        return None;
-    }
+    // So few that displaced data which end early are recognised, too.
+    let compared = match found.len() - first {
+        ..4 => return None,
+        4..16 => 4,
+        _ => 8,
+    };
     let piece = &found[first..first + compared];
     let candidates = first.saturating_sub(SHIFT_MAX)..=first + SHIFT_MAX;
     candidates
@@ -227,11 +229,11 @@ impl Damage {
             } => {
                 let how = match kind {
                     Kind::Missing => "was not written".to_owned(),
-                    Kind::Shifted(by) => format!(
-                        "holds what belongs {} bytes {}",
-                        by.abs(),
-                        if by > 0 { "before" } else { "behind" }
-                    ),
+                    Kind::Shifted(by) => {
+                        let direction = if by > 0 { "before" } else { "behind" };
+                        let bytes = if by.abs() == 1 { "byte" } else { "bytes" };
+                        format!("holds what belongs {} {bytes} {direction} it", by.abs())
+                    }
                     Kind::Other => format!("is {found:#04x}, not {expected:#04x}"),
                 };
                 format!("byte {first} {how} ({count} bytes are wrong)")
@@ -310,7 +312,7 @@ mod tests {
 
     #[test]
     fn displaced_data_are_recognised() {
-        let wanted: Vec<u8> = (0..64).map(|index| index as u8 * 7 + 3).collect();
+        let wanted: Vec<u8> = (0..64u8).map(|index| index.wrapping_mul(7)).collect();
         let mut found = wanted.clone();
         found[20..40].copy_from_slice(&wanted[16..36]);
         assert_eq!(shift(&found, &wanted, 20), Some(4));
