@@ -1,0 +1,86 @@
+//! What can be wrong with a card.
+
+use ferroce_spec::counter::Counter;
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing.
+    None,
+    // Configuration space.
+    NotEnumerated,
+    OtherDevice,
+    NoBusMaster,
+    NoMemoryDecoding,
+    NoMsix,
+    MsixElsewhere,
+    CapabilityLoop,
+    NoBarAddress,
+    SmallDoorbellBar,
+    // Register block.
+    /// Reads of BAR0 are all ones.
+    Gone,
+    /// The same, after so many reads.
+    GoneAfter(u64),
+    BigEndian,
+    OtherContract,
+    NoMac,
+    /// The 2nd half of a 64-bit read is that of another register.
+    ReadHalves,
+    /// Now and then a read is wrong.
+    MarginalLink,
+    /// Bits of `command_queue_base` that read as one.
+    StuckAtOne(u64),
+    StuckAtZero(u64),
+    UpperWritesLost,
+    WritableIdentity,
+    /// Address bit 11 is not decoded.
+    AliasedRegisters,
+    ResetNeverEnds,
+    ResetForgetsNothing,
+    CountersSurviveReset,
+    ClockStands,
+    ClockCycles,
+    ClockGoesBack,
+    // Command queue.
+    CommandDoorbellLost,
+    CommandReadsLost,
+    CommandWritesLost,
+    WrongByteOrder,
+    NeverEnabled,
+    // DMA.
+    DmaRefused,
+    /// A write that goes on behind a 4 KiB boundary is lost there.
+    WritesEndAtPage,
+    /// A read that goes on behind a 4 KiB boundary reads zeros there.
+    ReadsEndAtPage,
+    /// Writes are rounded up to dwords.
+    NoByteEnables,
+    /// Writes of payload longer than this lose what follows.
+    WritesEndAfter(usize),
+    /// Unaligned writes land this far off.
+    Misaligned,
+    // Interrupts.
+    VectorDead(u16),
+    VectorSwapped(u16, u16),
+    InterruptsTwice,
+    // Doorbells.
+    DoorbellPageDead(u32),
+    DoorbellPagesAliased,
+    // Wire.
+    NoLoopback,
+    CorruptFrames,
+    /// One frame in so many is lost.
+    LossyLoopback(u32),
+    /// The same, of reliable connections only.
+    LossyReliable(u32),
+    // Counters and memory.
+    CounterStands(Counter),
+    CounterTwice(Counter),
+    DeviceMemoryAliased,
+    DeviceMemoryDwords,
+    /// Registers read as random numbers.
+    Random(u64),
+    /// Everything that the device writes to host memory is random.
+    RandomDma(u64),
+}
