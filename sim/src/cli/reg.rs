@@ -13,7 +13,7 @@ use ferroce_spec::register::{
 
 use super::device::{DeviceArgument, OpenedDevice};
 
-/// Reads between two looks at the clock of the machine are at least this far apart.
+/// Milliseconds between two reads, unless the user says otherwise.
 const INTERVAL_MS: u64 = 100;
 
 /// Read and write registers of a device by their names.
@@ -85,6 +85,7 @@ impl Reg {
                 let place = find(&name)?;
                 let device = self.device.open()?;
                 show(&place, place.read(&*device.bus()));
+                check_presence(&*device.bus())?;
             }
             Action::Set { name, value, force } => {
                 let place = find(&name)?;
@@ -92,7 +93,11 @@ impl Reg {
                 let device = self.device.open()?;
                 set(&place, value, &device);
             }
-            Action::Dump { all } => dump(&*self.device.open()?.bus(), all),
+            Action::Dump { all } => {
+                let device = self.device.open()?;
+                dump(&*device.bus(), all);
+                check_presence(&*device.bus())?;
+            }
             Action::Watch {
                 name,
                 interval,
@@ -105,7 +110,7 @@ impl Reg {
                     &*device.bus(),
                     Duration::from_millis(interval),
                     count,
-                );
+                )?;
             }
         }
         Ok(())
@@ -237,7 +242,12 @@ fn dump(bus: &dyn Bus, all: bool) {
     }
 }
 
-fn watch(place: &Place, bus: &dyn Bus, interval: Duration, count: Option<u64>) {
+fn watch(
+    place: &Place,
+    bus: &dyn Bus,
+    interval: Duration,
+    count: Option<u64>,
+) -> Result<(), String> {
     let start = Instant::now();
     let mut last = None;
     let mut reads = 0u64;
@@ -248,12 +258,21 @@ fn watch(place: &Place, bus: &dyn Bus, interval: Duration, count: Option<u64>) {
             show(place, value);
             // Whoever watches wants it now, also through a pipe.
             let _ = stdout().flush();
+            check_presence(bus)?;
         }
         last = Some(value);
         reads += 1;
         if count.is_some_and(|count| reads >= count) {
-            return;
+            return Ok(());
         }
         thread::sleep(interval);
     }
+}
+
+/// A device that is there never has a capability of all ones.
+fn check_presence(bus: &dyn Bus) -> Result<(), String> {
+    if bus.read64(offset::capability) == u64::MAX {
+        return Err("the device does not answer: every register reads as all ones".to_owned());
+    }
+    Ok(())
 }

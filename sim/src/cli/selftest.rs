@@ -1,6 +1,7 @@
 //! `ferroce selftest`: the staged check of a device.
 
-use std::fs;
+use std::fs::File;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -57,15 +58,22 @@ impl SelfTest {
     /// Runs the stages; whether all is well.
     fn check(&self) -> Result<bool, String> {
         let stages = selftest::select(&self.stage).map_err(|error| error.to_string())?;
+        // A file that cannot be written is said before the device is touched.
+        let file = self.json.as_ref().map(|path| {
+            let file = File::create(path);
+            file.map_err(|error| format!("{}: {error}", path.display()))
+        });
+        let file = file.transpose()?;
         let device = self.device.open()?;
         println!("{}\n", device.name());
         let reports = selftest::run(device.bus(), &stages, &Patience::default(), |report| {
             println!("{}", selftest::text(report));
         });
         println!("{}", summary(&reports));
-        if let Some(path) = &self.json {
+        if let Some(mut file) = file {
             let json = selftest::json(device.name(), &reports).text();
-            fs::write(path, json).map_err(|error| format!("{}: {error}", path.display()))?;
+            let written = file.write_all(json.as_bytes());
+            written.map_err(|error| format!("the results cannot be written: {error}"))?;
         }
         Ok(reports.iter().all(|report| report.verdict.is_good()))
     }
