@@ -343,8 +343,11 @@ impl InProcess {
             model.port.check_all(self.clock.ticks());
             self.check_at
                 .store(model.port.check_at().0, Ordering::Relaxed);
-            let has_work = model.has_work() || !self.doorbells.is_empty();
+            let mut has_work = model.has_work();
             drop(model);
+            // Who rang while we held the lock has left its mark, and relies on us.
+            fence(Ordering::SeqCst);
+            has_work |= !self.doorbells.is_empty();
             let now = self.clock.now().as_ps();
             let time_ns = limit_ns.min(self.next_run().saturating_sub(now) / 1000);
             if !has_work && time_ns > 0 {
@@ -375,10 +378,13 @@ impl InProcess {
             true => self.model.lock(),
             false => self.model.try_lock()?,
         };
-        let has_work = model.has_work() || !self.doorbells.is_empty() || !model.fall_asleep();
+        let has_work = model.has_work() || !model.fall_asleep();
         model.port.prune();
         self.publish_counters(&model.nic);
-        Some(!has_work)
+        drop(model);
+        // Who rang while we held the lock has left its mark, and relies on us.
+        fence(Ordering::SeqCst);
+        Some(!has_work && self.doorbells.is_empty())
     }
 
     /// The word on which the background thread sleeps.
@@ -457,7 +463,21 @@ impl InProcess {
             return GONE;
         }
         let model = self.model.lock();
-        read(&model.nic, self.clock.now())
+        let value = read(&model.nic, self.clock.now());
+        self.unlock(model);
+        value
+    }
+
+    /// Gives the lock back after something other than a run of the model: does what somebody has
+    /// left to the holder.
+    #[inline]
+    fn unlock(&self, model: MutexGuard<'_, Model>) {
+        drop(model);
+        fence(Ordering::SeqCst);
+        if !self.doorbells.is_empty() {
+            self.try_run();
+            self.tell_background();
+        }
     }
 
     /// Writes registers, and lets the model do what they ask for.
@@ -469,5 +489,53 @@ impl InProcess {
         write(&mut model.nic);
         self.run(model);
         self.tell_background();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::registry::Identity;
+    use crate::test_support::temporary_directory;
+    use ferroce_driver::bus::Bus;
+    use ferroce_wire::Mac;
+
+    /// Goal: a doorbell is not lost because the model was held for something else than to run it.
+    /// Method: it is rung while each of the holders is inside.
+    #[test]
+    fn who_holds_the_model_does_what_was_left_to_it() {
+        let directory = temporary_directory("left");
+        let registry = Registry::open(directory.path()).expect("usable");
+        let identity = Identity {
+            host: "test".to_owned(),
+            device: 0,
+            mac: Mac([2, 0, 0, 0, 0, 1]),
+            gids: Vec::new(),
+            capture: 0,
+        };
+        let clock = Clock::start();
+        let place = registry.claim(&identity).expect("free");
+        let port = FabricPort::new(place, &clock, false, None);
+        let config = NicConfig::functional(0x1_0000, [2, 0, 0, 0, 0, 1]);
+        let function = InProcess::new(config, port, clock);
+        let ring = || function.doorbell(9, 1);
+
+        function.read(|_, _| {
+            ring();
+            assert!(!function.doorbells.is_empty(), "left behind");
+            0
+        });
+        assert!(function.doorbells.is_empty(), "after a register was read");
+        function.with_mappings(|_| ring());
+        assert!(function.doorbells.is_empty(), "after a mapping");
+        function.write(|_| ring());
+        assert!(
+            function.doorbells.is_empty(),
+            "after a register was written"
+        );
+        let model = function.model.lock();
+        ring();
+        drop(model);
+        assert_eq!(function.may_sleep(), Some(false), "after nobody");
     }
 }

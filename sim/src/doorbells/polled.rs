@@ -283,6 +283,17 @@ mod tests {
     }
 
     #[test]
+    fn a_page_that_nobody_rang_before_is_found_at_once() {
+        let (pages, mut taker) = new();
+        for page in [0, PAGES - 1, 40] {
+            let slot = page * SLOTS_PER_PAGE + 9;
+            ring(&pages, slot, 1);
+            assert_eq!(taker.next_doorbell(), Some((slot, 1)));
+            assert_eq!(taker.next_doorbell(), None);
+        }
+    }
+
+    #[test]
     fn counting_without_ringing_does_not_keep_the_model() {
         let (pages, mut taker) = new();
         let done = AtomicBool::new(false);

@@ -89,16 +89,18 @@ impl Bus for InProcess {
         if self.is_foreign() {
             return destination.fill(GONE as u8);
         }
-        self.model
-            .lock()
-            .nic
-            .read_device_memory(offset, destination);
+        let mut model = self.model.lock();
+        model.nic.read_device_memory(offset, destination);
+        self.unlock(model);
     }
 
     fn write_device_memory(&self, offset: u64, source: &[u8]) {
-        if !self.is_foreign() {
-            self.model.lock().nic.write_device_memory(offset, source);
+        if self.is_foreign() {
+            return;
         }
+        let mut model = self.model.lock();
+        model.nic.write_device_memory(offset, source);
+        self.unlock(model);
     }
 
     fn map(&self, mapping: &DmaMapping) -> Result<(), BusError> {
@@ -107,21 +109,22 @@ impl Bus for InProcess {
         }
         let rights = mapping::rights_of(mapping)?;
         let mut model = self.model.lock();
-        model
-            .mappings()
-            .map(mapping.iova, mapping.address, mapping.length as u64, rights)
-            .map_err(BusError::from)
+        let result =
+            model
+                .mappings()
+                .map(mapping.iova, mapping.address, mapping.length as u64, rights);
+        self.unlock(model);
+        result.map_err(BusError::from)
     }
 
     fn unmap(&self, iova: u64, length: usize) -> Result<(), BusError> {
         if self.is_foreign() {
             return Err(BusError::Disconnected);
         }
-        self.model
-            .lock()
-            .mappings()
-            .unmap(iova, length as u64)
-            .map_err(BusError::from)
+        let mut model = self.model.lock();
+        let result = model.mappings().unmap(iova, length as u64);
+        self.unlock(model);
+        result.map_err(BusError::from)
     }
 
     fn iova_range(&self) -> Range<u64> {

@@ -52,7 +52,10 @@ impl InProcess {
 
     /// Changes the mappings. When it returns the device uses the new ones only.
     pub fn with_mappings<T>(&self, change: impl FnOnce(&mut MemoryMap) -> T) -> T {
-        change(self.model.lock().mappings())
+        let mut model = self.model.lock();
+        let result = change(model.mappings());
+        self.unlock(model);
+        result
     }
 
     /// Whether the device may read and write memory, and interrupt (PCI command register, bit 2).
@@ -64,6 +67,7 @@ impl InProcess {
             (false, None) => host.parked = Some(std::mem::take(&mut host.memory)),
             (_, parked) => host.parked = parked,
         }
+        self.unlock(model);
     }
 
     /// Nobody on the fabric finds the function by an address any more, until software gives it one.
