@@ -1,0 +1,1 @@
+//! Keeps the time of a program that runs in a simulated world.

@@ -1,0 +1,55 @@
+//! What a simulated world and the programs that run in its time share.
+//!
+//! ```text
+//!   program                                             world
+//!   ┌───────────────┐   ThreadPage (shared memory)   ┌──────────────┐
+//!   │ runs          │ ── stores, request, clock ───► │ goes on      │
+//!   │               │ ◄── clock, interrupts ──────── │              │
+//!   └───────────────┘   one of the two has the turn  └──────────────┘
+//! ```
+//!
+//! The world runs the threads of all programs as if they were coroutines: at any time either the
+//! world or exactly one thread goes on. A thread that has its turn runs at the speed of the machine
+//! until it needs to know what the world has done meanwhile. Its clock is the simulated one: it
+//! advances by what calls cost, not by what they take. What it stores to its card is collected in
+//! its page, each store with the time at which it is made, and the world carries it out when the
+//! turn ends.
+//!
+//! So the order of everything is that of simulated time, whatever the machine does meanwhile.
+//!
+//! - [`page`]: the pages, and how the turn is passed on.
+//! - [`request`]: what a thread asks for when it gives its turn up.
+//! - [`store`]: what it has stored.
+//! - [`control`]: the socket over which programs join.
+//! - [`table`]: what the library in a program offers to the others in it.
+
+pub mod control;
+pub mod map;
+pub mod page;
+pub mod request;
+pub mod store;
+pub mod table;
+
+/// Version of everything here; both sides have the same one or do not talk.
+pub const VERSION: u32 = 1;
+
+/// Most programs of a world.
+pub const MAX_PROGRAMS: usize = 64;
+/// Most threads of a program at a time.
+pub const MAX_THREADS: usize = 64;
+
+/// Picoseconds of a nanosecond.
+pub const PS_PER_NS: u64 = 1000;
+/// Picoseconds of a cycle of the virtual time stamp counter: it runs at 1 GHz.
+pub const PS_PER_CYCLE: u64 = 1000;
+/// What `CLOCK_REALTIME` says when the clock of a world is at zero: 2025-01-01T00:00:00Z, in
+/// seconds.
+pub const REALTIME_EPOCH_S: u64 = 1_735_689_600;
+/// What `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME` say when the clock of a world is at zero, in
+/// seconds.
+pub const MONOTONIC_EPOCH_S: u64 = 1000;
+/// From a write to a stream socket until the other program can read it.
+pub const STREAM_LATENCY_PS: u64 = 20_000_000;
+/// How far a thread may be ahead of its card when it stores to it. What the PCIe link carries
+/// meanwhile waits behind stores that have not been made yet: a few nanoseconds each.
+pub const MOST_AHEAD_PS: u64 = 500_000;

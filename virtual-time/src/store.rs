@@ -1,0 +1,193 @@
+//! What a thread has stored during its turn: to its card, and to streams.
+//!
+//! A store is a head (kind, number of words, slot), the time at which it was made, and words. The
+//! list has room for [`WORDS`]; a thread whose list is full gives its turn up first.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Words of the list.
+pub const WORDS: usize = 384;
+/// Words in front of those of a store.
+const HEAD_WORDS: usize = 2;
+/// Most words of one store: a push of eight blocks.
+pub const MAX_STORE_WORDS: usize = 64;
+
+/// What kind of store it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum StoreKind {
+    /// A doorbell: slot, and a word with its value.
+    Doorbell,
+    /// A push from `slot` on: its words.
+    Push,
+    /// A register of BAR0 at offset `slot`: its value.
+    Register,
+    /// The thread listens on port `slot`.
+    Listen,
+    /// It connects to port `slot`.
+    Connect,
+    /// It has sent: the stream, and how many bytes.
+    Send,
+    /// It has received: the stream, and how many bytes.
+    Receive,
+    /// It sends no more on a stream, or has closed it.
+    Close,
+}
+
+const KINDS: [StoreKind; 8] = [
+    StoreKind::Doorbell,
+    StoreKind::Push,
+    StoreKind::Register,
+    StoreKind::Listen,
+    StoreKind::Connect,
+    StoreKind::Send,
+    StoreKind::Receive,
+    StoreKind::Close,
+];
+
+/// A store, as it is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Store {
+    /// What it is.
+    pub kind: StoreKind,
+    /// Doorbell slot, register or port.
+    pub slot: u32,
+    /// When it was made.
+    pub at_ps: u64,
+    /// How many words it has.
+    pub length: usize,
+    /// They.
+    pub words: [u64; MAX_STORE_WORDS],
+}
+
+impl Store {
+    /// Its words.
+    pub fn words(&self) -> &[u64] {
+        &self.words[..self.length]
+    }
+}
+
+/// The list.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Stores {
+    length: AtomicU32,
+    words: [AtomicU64; WORDS],
+}
+
+impl Stores {
+    /// Whether there is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.length.load(Ordering::Relaxed) == 0
+    }
+
+    /// Forgets all.
+    #[inline]
+    pub fn clear(&self) {
+        self.length.store(0, Ordering::Relaxed);
+    }
+
+    /// Adds a store. False: there is no room for it, or it has more than [`MAX_STORE_WORDS`].
+    #[inline]
+    pub fn add(&self, kind: StoreKind, slot: u32, at_ps: u64, words: &[u64]) -> bool {
+        let start = self.length.load(Ordering::Relaxed) as usize;
+        let end = start + HEAD_WORDS + words.len();
+        if end > WORDS || words.len() > MAX_STORE_WORDS {
+            return false;
+        }
+        let head = (kind as u64) << 48 | (words.len() as u64) << 32 | u64::from(slot);
+        self.words[start].store(head, Ordering::Relaxed);
+        self.words[start + 1].store(at_ps, Ordering::Relaxed);
+        for (cell, word) in self.words[start + HEAD_WORDS..].iter().zip(words) {
+            cell.store(*word, Ordering::Relaxed);
+        }
+        self.length.store(end as u32, Ordering::Relaxed);
+        true
+    }
+
+    /// The stores, oldest first. A list that makes no sense ends where it begins to.
+    pub fn iter(&self) -> impl Iterator<Item = Store> {
+        let length = (self.length.load(Ordering::Relaxed) as usize).min(WORDS);
+        let mut place = 0;
+        std::iter::from_fn(move || {
+            let head = self.word(place, length)?;
+            let at_ps = self.word(place + 1, length)?;
+            let count = (head >> 32) as usize & 0xffff;
+            let kind = *KINDS.get((head >> 48) as usize)?;
+            if count > MAX_STORE_WORDS {
+                return None;
+            }
+            let mut words = [0; MAX_STORE_WORDS];
+            for (offset, word) in words[..count].iter_mut().enumerate() {
+                *word = self.word(place + HEAD_WORDS + offset, length)?;
+            }
+            place += HEAD_WORDS + count;
+            Some(Store {
+                kind,
+                slot: head as u32,
+                at_ps,
+                length: count,
+                words,
+            })
+        })
+    }
+
+    fn word(&self, place: usize, length: usize) -> Option<u64> {
+        (place < length).then(|| self.words[place].load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list() -> Stores {
+        Stores {
+            length: AtomicU32::new(0),
+            words: [const { AtomicU64::new(0) }; WORDS],
+        }
+    }
+
+    #[test]
+    fn stores_come_out_as_they_went_in() {
+        let stores = list();
+        assert!(stores.add(StoreKind::Doorbell, 17, 1000, &[5]));
+        assert!(stores.add(StoreKind::Push, 4096, 2000, &[1; 64]));
+        assert!(stores.add(StoreKind::Listen, 18515, 3000, &[]));
+        let read: Vec<Store> = stores.iter().collect();
+        let kinds: Vec<_> = read.iter().map(|s| (s.kind, s.slot, s.at_ps)).collect();
+        assert_eq!(
+            kinds,
+            [
+                (StoreKind::Doorbell, 17, 1000),
+                (StoreKind::Push, 4096, 2000),
+                (StoreKind::Listen, 18515, 3000),
+            ]
+        );
+        assert_eq!(read[0].words(), [5]);
+        assert_eq!(read[1].words(), [1; 64]);
+        assert!(read[2].words().is_empty());
+    }
+
+    #[test]
+    fn a_full_list_takes_no_more_and_keeps_what_it_has() {
+        let stores = list();
+        let count = (0..).take_while(|_| stores.add(StoreKind::Doorbell, 1, 1, &[1]));
+        let count = count.count();
+        assert_eq!(count, WORDS / 3);
+        assert_eq!(stores.iter().count(), count);
+        assert!(!stores.add(StoreKind::Push, 0, 0, &[0; MAX_STORE_WORDS + 1]));
+    }
+
+    #[test]
+    fn nonsense_ends_the_list() {
+        let stores = list();
+        assert!(stores.add(StoreKind::Doorbell, 1, 1, &[1]));
+        stores.length.store(u32::MAX, Ordering::Relaxed);
+        stores.words[3].store(99 << 48, Ordering::Relaxed);
+        assert_eq!(stores.iter().count(), 1);
+        stores.words[3].store(0xffff << 32, Ordering::Relaxed);
+        assert_eq!(stores.iter().count(), 1);
+    }
+}
