@@ -62,7 +62,15 @@ impl VfioUser {
             path: path.to_owned(),
             source,
         })?;
-        match Function::set_up(&client, link.events()) {
+        let function =
+            Function::set_up(&client, link.events()).and_then(|function| match link.open() {
+                true => Ok(function),
+                false => Err(VfioUserError::Request {
+                    what: "stay",
+                    source: RequestError::Disconnected,
+                }),
+            });
+        match function {
             Ok(function) => Ok(Self {
                 client: Some(client),
                 link,

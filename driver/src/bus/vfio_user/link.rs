@@ -15,12 +15,14 @@ use super::memory;
 use crate::bus::eventfds::EventFds;
 use crate::bus::{BusError, DmaAccess, DmaMapping};
 
+/// The bus comes up: nobody uses it yet.
+const OPENING: u8 = 0;
 /// The server is there, as far as is known.
-const CONNECTED: u8 = 0;
+const CONNECTED: u8 = 1;
 /// The connection has ended.
-const ENDED: u8 = 1;
+const ENDED: u8 = 2;
 /// The server was given up: it did not answer. It may still use the memory that it has.
-const GIVEN_UP: u8 = 2;
+const GIVEN_UP: u8 = 3;
 
 /// The connection, as its threads see it.
 pub(super) struct Link {
@@ -34,7 +36,7 @@ pub(super) struct Link {
 impl Link {
     pub(super) fn new(stream: UnixStream, events: EventFds) -> Self {
         Self {
-            state: AtomicU8::new(CONNECTED),
+            state: AtomicU8::new(OPENING),
             stream,
             events,
             mappings: Mutex::default(),
@@ -43,6 +45,14 @@ impl Link {
 
     pub(super) fn events(&self) -> &EventFds {
         &self.events
+    }
+
+    /// The bus is up. False: the server has gone meanwhile.
+    pub(super) fn open(&self) -> bool {
+        let (acquire, release) = (Ordering::Acquire, Ordering::AcqRel);
+        self.state
+            .compare_exchange(OPENING, CONNECTED, release, acquire)
+            .is_ok()
     }
 
     pub(super) fn is_gone(&self) -> bool {
@@ -69,12 +79,11 @@ impl Link {
         self.lose(ENDED);
     }
 
-    /// Whether it was there until now.
+    /// Whether somebody used it until now.
     fn lose(&self, state: u8) -> bool {
         let (acquire, release) = (Ordering::Acquire, Ordering::AcqRel);
-        self.state
-            .compare_exchange(CONNECTED, state, release, acquire)
-            .is_ok()
+        let lose = |before| matches!(before, OPENING | CONNECTED).then_some(state);
+        self.state.fetch_update(release, acquire, lose) == Ok(CONNECTED)
     }
 
     /// Calls every interrupt handler, for threads that sleep until the device does something.
