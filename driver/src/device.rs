@@ -14,6 +14,7 @@ use crate::mmio;
 use crate::push::{PushWindows, QueuePush};
 use crate::range::RangeAllocator;
 use crate::translation::TranslationTable;
+use crate::use_count::{Lease, UseCount};
 use ferroce_spec::command::{
     CommandOpcode, ContextTables, DeviceCapabilities, ModifyQp, MulticastGroup,
 };
@@ -82,6 +83,8 @@ pub struct Device {
     xrcd_numbers: RangeAllocator,
     /// Bytes of the device's own memory.
     device_memory: RangeAllocator,
+    /// Memory regions with a mapping of their own, of which the bus may have few.
+    mapped_regions: UseCount,
     key_variant: AtomicU8,
     /// Held while a number is created or destroyed and while driver and CQs learn of it, so that
     /// a number that the device gives out again is never mistaken for the one before.
@@ -159,6 +162,7 @@ impl Device {
             pd_numbers: RangeAllocator::new(1..u64::from(limits.max_pds()) + 1),
             xrcd_numbers: RangeAllocator::new(1..u64::from(limits.max_xrc_domains()) + 1),
             device_memory: RangeAllocator::new(0..limits.device_memory_length),
+            mapped_regions: UseCount::default(),
             key_variant: AtomicU8::new(0),
             numbering: Mutex::new(()),
             health,
@@ -274,6 +278,14 @@ impl Device {
 
     pub(crate) fn translation_table(&self) -> &TranslationTable {
         &self.tables.mtt
+    }
+
+    /// A mapping for a memory region, as long as there are some.
+    pub(crate) fn lease_mapping(&self) -> Result<Lease, Error> {
+        let what = "memory regions";
+        self.mapped_regions
+            .acquire_below(self.capabilities.max_mr)
+            .ok_or(Error::NoResources { what })
     }
 
     /// A key variant that differs from the last ones, so that a stale key is noticed.
@@ -633,6 +645,9 @@ fn describe(
     answer: &DeviceCapabilities,
     event_queues: u16,
 ) -> Capabilities {
+    let described = limits.capabilities(answer);
+    // Queues need mappings, too.
+    let mapped_regions = bus.mapping_limit().map_or(u32::MAX, |limit| limit / 2);
     let identity = mmio::DEVICE_ID.read(bus);
     let [_, _, mac @ ..] = mmio::PORT_MAC.read(bus).to_be_bytes();
     Capabilities {
@@ -642,7 +657,8 @@ fn describe(
         port_mac: mac,
         ports: capability.ports().max(1),
         completion_vectors: event_queues.saturating_sub(1).max(1),
-        ..limits.capabilities(answer)
+        max_mr: described.max_mr.min(mapped_regions),
+        ..described
     }
 }
 

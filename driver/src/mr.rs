@@ -138,6 +138,7 @@ pub enum Translation {
 /// Pages of the application.
 struct Pages {
     mapping: UserMapping,
+    _lease: Lease,
     /// None: not translated.
     table: Option<TranslationRange>,
     translation: Translation,
@@ -170,6 +171,7 @@ impl Pages {
             DmaAccess::Read
         };
         let page_size = 1 << log_page_size;
+        let lease = device.lease_mapping()?;
         let mapping = UserMapping::new(device.space(), address, length, page_size, dma_access)?;
         let pages = mapping.length() as u64 >> log_page_size;
         let table = (translation != Translation::Direct)
@@ -177,6 +179,7 @@ impl Pages {
         Ok(Self {
             table: table.transpose()?,
             mapping,
+            _lease: lease,
             translation,
             log_page_size,
             writable,

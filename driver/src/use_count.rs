@@ -17,9 +17,14 @@ pub(crate) struct Lease(Arc<AtomicU32>);
 impl UseCount {
     /// Becomes a user. `None` when the object is closed (or has 2^31 users).
     pub(crate) fn acquire(&self) -> Option<Lease> {
+        self.acquire_below(CLOSED - 1)
+    }
+
+    /// Becomes one of at most `limit` users.
+    pub(crate) fn acquire_below(&self, limit: u32) -> Option<Lease> {
         self.0
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |count| {
-                (count & CLOSED == 0 && count < CLOSED - 1).then_some(count + 1)
+                (count & CLOSED == 0 && count < limit).then_some(count + 1)
             })
             .ok()
             .map(|_| Lease(Arc::clone(&self.0)))

@@ -233,6 +233,11 @@ pub trait Bus: Send + Sync {
     /// Any [`BusError`]; the device may still touch the memory then.
     fn unmap(&self, iova: u64, length: usize) -> Result<(), BusError>;
 
+    /// Mappings that there can be at a time. `None`: as many as there is memory for.
+    fn mapping_limit(&self) -> Option<u32> {
+        None
+    }
+
     /// I/O virtual addresses that mappings may use.
     fn iova_range(&self) -> Range<u64>;
 

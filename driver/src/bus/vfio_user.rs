@@ -215,6 +215,11 @@ impl Bus for VfioUser {
         self.link.remove(iova, length)
     }
 
+    fn mapping_limit(&self) -> Option<u32> {
+        let limit = self.client.as_ref()?.server_capabilities().max_dma_maps;
+        u32::try_from(limit).ok()
+    }
+
     fn iova_range(&self) -> Range<u64> {
         IOVAS
     }
