@@ -23,7 +23,7 @@ pub use error::PresetError;
 pub use section::Declaration;
 pub use value::{Kind, Range, Value};
 
-use card::{Caches, Clock, Datapath, Interrupt, Limits, Mac, Transport, Units};
+use card::{Caches, Clock, Datapath, Identity, Interrupt, Limits, Mac, Transport, Units};
 use section::Section;
 use std::borrow::Cow;
 use std::fmt;
@@ -170,6 +170,8 @@ preset! {
     host: Host = { "host" => host };
     /// How many objects there can be.
     limits: Limits = { "limits" => limits };
+    /// What software takes the card for.
+    identity: Identity = { "identity" => identity };
 }
 
 /// Where a parameter is: index over all of them, section, index in the section.

@@ -4,6 +4,14 @@ use super::section::{range, section};
 use super::value::Range;
 
 section! {
+    /// What software takes the card for.
+    Identity {
+        /// `vendor_part_id` of verbs. perftest and others choose by it how they post.
+        part_id: u32, "", Range::Between(0.0, 65535.0);
+    }
+}
+
+section! {
     /// Clock domains; times in cycles are rounded up to whole ones.
     Clock {
         /// Clock of all blocks between the PCIe core and the MAC.
