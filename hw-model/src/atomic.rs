@@ -7,11 +7,13 @@ use crate::memory::{MemoryUnit, count_fault, is_in_host_memory};
 use crate::mpt::Access;
 use crate::protection::ProtectionFault;
 use crate::registers::Registers;
+use crate::timing::server::Server;
 use ferroce_spec::counter::Counter;
-use ferroce_transport::{AtomicOperation, Duration, Instant};
+use ferroce_transport::{AtomicOperation, Duration};
 
-/// Addresses that are told apart: atomics on the same one wait for each other.
-const LOCKS: usize = 64;
+/// Addresses that are told apart: atomics on the same one wait for each other. So many that those
+/// which are under way at once seldom share a lock: a card compares addresses.
+const LOCKS: usize = 4096;
 
 /// The unit that carries atomics out, one after the other on the same address.
 #[derive(Debug)]
@@ -20,8 +22,8 @@ pub struct AtomicsUnit {
     global: bool,
     /// What an atomic in the device's own memory takes.
     device_atomic: Duration,
-    /// By hash of the address: when the last atomic on it is over.
-    locks: [Instant; LOCKS],
+    /// By hash of the address: one atomic at a time.
+    locks: Box<[Server]>,
     /// For the atomics that are under way.
     registers: Registers,
 }
@@ -32,7 +34,7 @@ impl AtomicsUnit {
         Self {
             global: config.global_atomics,
             device_atomic: config.device_atomic,
-            locks: [Instant::ZERO; LOCKS],
+            locks: vec![Server::default(); LOCKS].into_boxed_slice(),
             registers: Registers::new(usize::from(config.atomic_units)),
         }
     }
@@ -44,20 +46,20 @@ impl AtomicsUnit {
         operation: DmaAtomic,
         dma: &mut Dma<'_, H>,
     ) -> Result<u64, DmaError> {
-        let lock = lock_of(iova);
-        let (register, at) = self.registers.take(dma.at);
-        dma.at = at.max(self.locks[lock]);
+        let lease = self.registers.take(dma.begun, dma.at);
+        let lock = &mut self.locks[lock_of(iova)];
+        dma.at = lock.wait(dma.begun, lease.at);
+        let start = dma.at;
         let original = dma.atomic(iova, operation, self.global)?;
-        self.locks[lock] = dma.at;
-        self.registers.hold(register, dma.at);
+        lock.serve(dma.begun, start, dma.at - start);
+        self.registers.give_back(lease, dma.at);
         Ok(original)
     }
 
-    /// An atomic in the device's memory that comes at `at`: when it is over.
-    fn carry_out_on_chip(&mut self, offset: u64, at: Instant) -> Instant {
+    /// An atomic in the device's memory: moves the flow to when it is over.
+    fn carry_out_on_chip<H: Host>(&mut self, offset: u64, dma: &mut Dma<'_, H>) {
         let lock = &mut self.locks[lock_of(offset)];
-        *lock = at.max(*lock) + self.device_atomic;
-        *lock
+        dma.at = lock.serve(dma.begun, dma.at, self.device_atomic) + self.device_atomic;
     }
 }
 
@@ -110,7 +112,7 @@ impl MemoryUnit {
                 Some(_) => return Err(ProtectionFault::Alignment { address }),
                 None => return Ok(0),
             };
-            dma.at = self.atomics.carry_out_on_chip(offset, dma.at);
+            self.atomics.carry_out_on_chip(offset, dma);
             return Ok(original);
         }
         // The virtual address is a multiple of eight; the region or window need not begin at one.

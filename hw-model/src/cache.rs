@@ -140,7 +140,7 @@ impl<T: FromBytes + IntoBytes + Immutable + Default + Copy> Cache<T> {
         dma.write_value(self.address(index), &value)?;
         let slot = match self.find(index) {
             Some(slot) => slot,
-            None => self.place(index, value, dma)?,
+            None => self.place(index, value, dma.at, dma)?,
         };
         self.set(slot, index, value, dma.at);
         Ok(())
@@ -181,18 +181,19 @@ impl<T: FromBytes + IntoBytes + Immutable + Default + Copy> Cache<T> {
     /// Reads the entry at `index` from host memory, as soon as a register is free for the miss.
     #[cold]
     fn fill<H: Host>(&mut self, index: u32, dma: &mut Dma<'_, H>) -> Result<usize, DmaError> {
-        let (register, at) = self.registers.take(dma.at);
-        dma.at = at;
+        let lease = self.registers.take(dma.begun, dma.at);
+        dma.at = lease.at;
         let value = dma.read_value(self.address(index))?;
-        self.registers.hold(register, dma.at);
-        self.place(index, value, dma)
+        let ready = self.registers.give_back(lease, dma.at);
+        self.place(index, value, ready, dma)
     }
 
-    /// Makes room in the set of `index` and puts `value` there.
+    /// Makes room in the set of `index` and puts `value` there, which others have from `ready` on.
     fn place<H: Host>(
         &mut self,
         index: u32,
         value: T,
+        ready: Instant,
         dma: &mut Dma<'_, H>,
     ) -> Result<usize, DmaError> {
         let start = self.set_start(index);
@@ -210,7 +211,7 @@ impl<T: FromBytes + IntoBytes + Immutable + Default + Copy> Cache<T> {
         if key.tag != EMPTY && key.dirty {
             dma.write_value(self.address(key.tag), &self.values[slot])?;
         }
-        self.set(slot, index, value, dma.at);
+        self.set(slot, index, value, ready);
         Ok(slot)
     }
 

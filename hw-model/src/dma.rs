@@ -22,6 +22,8 @@ pub struct Dma<'a, H: Host> {
     pub host: &'a mut H,
     /// The function's counters.
     pub counters: &'a mut Counters,
+    /// Time of the event from which the flow comes.
+    pub begun: Instant,
     /// When what has been read so far is there.
     pub at: Instant,
     /// When the host sees what this flow has written so far.
@@ -32,9 +34,16 @@ impl<'a, H: Host> Dma<'a, H> {
     /// A flow of accesses that begins at `at`.
     #[inline]
     pub fn new(host: &'a mut H, counters: &'a mut Counters, at: Instant) -> Self {
+        Self::planned(host, counters, at, at)
+    }
+
+    /// A flow of accesses that begins at `at`, as an event at `now` has planned.
+    #[inline]
+    pub fn planned(host: &'a mut H, counters: &'a mut Counters, now: Instant, at: Instant) -> Self {
         Self {
             host,
             counters,
+            begun: now,
             at,
             visible: Instant::ZERO,
         }

@@ -494,7 +494,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
         let mut worked = false;
         let until = horizon::<T>(now);
         while let Some((at, mut entry)) = self.completion_edge.pop_until(until) {
-            let mut dma = Dma::new(host, &mut self.counters, at);
+            let mut dma = Dma::planned(host, &mut self.counters, now, at);
             if T::IS_TIMED && !entry.in_order {
                 entry.in_order = true;
                 let mut ready = at;
@@ -589,10 +589,10 @@ impl<P: Port, T: Timing> Nic<P, T> {
 #[cold]
 fn read_again<H: Host>(wqes: &mut WqeCache, iova: u64, dma: &mut Dma<'_, H>) -> Instant {
     dma.counters.add(Counter::wqe_refetches, 1);
-    let (register, at) = wqes.registers.take(dma.at);
-    dma.at = at;
+    let lease = wqes.registers.take(dma.begun, dma.at);
+    dma.at = lease.at;
     let mut block = [0; BLOCK_SIZE];
     let _ = dma.read(iova, &mut block);
-    wqes.registers.hold(register, dma.at);
+    wqes.registers.give_back(lease, dma.at);
     dma.at
 }

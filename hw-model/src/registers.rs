@@ -4,6 +4,9 @@ use ferroce_transport::Instant;
 
 /// A number of registers, each in use until an instant. They are given in turn: the one that was
 /// given first is the next to be free.
+///
+/// As the time of any block, that of a register is reserved from the event on that wants it. A flow
+/// that has to wait for something else first does not keep the register from others meanwhile.
 #[derive(Debug)]
 pub struct Registers {
     free_at: Box<[Instant]>,
@@ -19,19 +22,37 @@ impl Registers {
         }
     }
 
-    /// Gives the next register, and when it is free for who wants it at `at`.
+    /// Gives the next register to a flow that has begun at `now` and wants it at `at`.
     #[inline]
-    pub fn take(&mut self, at: Instant) -> (usize, Instant) {
+    pub fn take(&mut self, now: Instant, at: Instant) -> Lease {
         let register = self.next;
         self.next = (register + 1) % self.free_at.len();
-        (register, at.max(self.free_at[register]))
+        let reserved = self.free_at[register].max(now);
+        Lease {
+            register,
+            reserved,
+            at: at.max(reserved),
+        }
     }
 
-    /// The register is in use until `until`.
+    /// The flow is done with the register at `until`. Returns when the register is free: `until`, if
+    /// the flow had to wait for nothing else.
     #[inline]
-    pub fn hold(&mut self, register: usize, until: Instant) {
-        self.free_at[register] = until;
+    pub fn give_back(&mut self, lease: Lease, until: Instant) -> Instant {
+        let free_at = lease.reserved + (until - lease.at);
+        self.free_at[lease.register] = free_at;
+        free_at
     }
+}
+
+/// A register that was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lease {
+    register: usize,
+    /// From when on its time is reserved.
+    reserved: Instant,
+    /// When the flow has it.
+    pub at: Instant,
 }
 
 #[cfg(test)]
@@ -42,11 +63,20 @@ mod tests {
     fn who_comes_when_all_are_in_use_waits_for_the_oldest() {
         let mut registers = Registers::new(2);
         for until in [7, 9] {
-            let (register, at) = registers.take(Instant(5));
-            assert_eq!(at, Instant(5));
-            registers.hold(register, Instant(until));
+            let lease = registers.take(Instant(5), Instant(5));
+            assert_eq!(lease.at, Instant(5));
+            assert_eq!(registers.give_back(lease, Instant(until)), Instant(until));
         }
-        assert_eq!(registers.take(Instant(6)).1, Instant(7));
-        assert_eq!(registers.take(Instant(20)).1, Instant(20));
+        assert_eq!(registers.take(Instant(6), Instant(6)).at, Instant(7));
+        assert_eq!(registers.take(Instant(20), Instant(20)).at, Instant(20));
+    }
+
+    #[test]
+    fn who_wants_it_later_keeps_nobody_waiting_until_then() {
+        let mut registers = Registers::new(1);
+        let later = registers.take(Instant(5), Instant(500));
+        assert_eq!(later.at, Instant(500));
+        assert_eq!(registers.give_back(later, Instant(510)), Instant(15));
+        assert_eq!(registers.take(Instant(6), Instant(6)).at, Instant(15));
     }
 }

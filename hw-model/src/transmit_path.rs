@@ -208,7 +208,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
                 qp.stalled.push_back(transmit);
                 continue;
             }
-            let mut dma = Dma::new(host, &mut self.counters, ready);
+            let mut dma = Dma::planned(host, &mut self.counters, now, ready);
             let leaves = self.bar.link_up
                 && (!qp.is_datagram() || datagram::aim(qp, transmit.request, &self.gids));
             let srqn = shared_queue_of(&transmit.payload);

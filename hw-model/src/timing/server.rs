@@ -22,6 +22,12 @@ impl Server {
         start.max(at)
     }
 
+    /// When the service of an item that is there at `at` would begin.
+    #[inline]
+    pub fn wait(&self, now: Instant, at: Instant) -> Instant {
+        self.free_at.max(now).max(at)
+    }
+
     /// When it could take another item.
     #[inline]
     pub const fn free_at(&self) -> Instant {
