@@ -394,9 +394,21 @@ impl QueuePairs {
     }
 
     /// Looks the context of the queue pair at `index` up, as each packet does.
+    ///
+    /// `changes`: a packet changes PSNs and indices, so that the context is written back when it
+    /// makes room. What is written then is what the last command has left; the model keeps the rest
+    /// on the chip.
     #[inline]
-    pub fn touch<H: Host>(&mut self, index: u32, dma: &mut Dma<'_, H>) -> Result<(), DmaError> {
-        self.cache.get(index, dma).map(drop)
+    pub fn touch<H: Host>(
+        &mut self,
+        index: u32,
+        changes: bool,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<(), DmaError> {
+        match changes {
+            true => self.cache.get_mut(index, dma).map(drop),
+            false => self.cache.get(index, dma).map(drop),
+        }
     }
 
     /// Writes the context of the queue pair at `index` as it stands now.

@@ -194,7 +194,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
         host: &mut H,
     ) {
         let mut dma = Dma::new(host, &mut self.counters, now);
-        if self.qps.touch(index, &mut dma).is_err() {
+        if self.qps.touch(index, T::IS_TIMED, &mut dma).is_err() {
             self.bar.stop(FatalSyndrome::CONTEXT_TABLE_DMA);
             return;
         }

@@ -109,7 +109,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
     #[inline(always)]
     fn serve<H: Host>(&mut self, now: Instant, index: u32, host: &mut H, port: &mut P) -> bool {
         let mut dma = Dma::new(host, &mut self.counters, now);
-        if self.qps.touch(index, &mut dma).is_err() {
+        if self.qps.touch(index, T::IS_TIMED, &mut dma).is_err() {
             self.bar.stop(FatalSyndrome::CONTEXT_TABLE_DMA);
             return false;
         }
