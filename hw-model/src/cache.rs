@@ -118,6 +118,14 @@ impl<T: FromBytes + IntoBytes + Immutable + Default + Copy> Cache<T> {
         self.find(index).map(|slot| &self.values[slot])
     }
 
+    /// For how long the entry at `index` cannot even be asked for: it is not here, and all registers
+    /// are in use. `None`: it can be asked for soon enough.
+    #[inline]
+    pub fn blocked_until(&self, index: u32, until: Instant) -> Option<Instant> {
+        let free_at = self.registers.free_at();
+        (free_at > until && self.find(index).is_none()).then_some(free_at)
+    }
+
     /// As [`Cache::get`], for a change: the entry is written back when it leaves.
     #[inline]
     pub fn get_mut<H: Host>(

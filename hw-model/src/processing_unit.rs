@@ -44,6 +44,8 @@ pub struct ProcessingUnit {
     pub number: u8,
     /// Packets to the packetizer.
     pub outbound: Edge<Outbound>,
+    /// Until then its next queue pair cannot have its context.
+    pub resumes_at: Instant,
 }
 
 impl ProcessingUnit {
@@ -52,6 +54,7 @@ impl ProcessingUnit {
         Self {
             number,
             outbound: Edge::new(edge_capacity),
+            resumes_at: Instant::ZERO,
         }
     }
 
@@ -63,7 +66,11 @@ impl ProcessingUnit {
 
     /// When it is no longer busy.
     pub fn next_turn<T: Timing>(&self, timing: &T) -> Instant {
-        timing.free_at(Stage::Transmit(self.number)) - PLANNING_HORIZON
+        let free_at = timing.free_at(Stage::Transmit(self.number)) - PLANNING_HORIZON;
+        match self.outbound.is_empty() {
+            true => free_at.max(self.resumes_at),
+            false => free_at,
+        }
     }
 
     /// Lets `qp` process one packet, with all memory operations that it needs.

@@ -118,6 +118,12 @@ impl<T> Edge<T> {
         self.items.front().map(|(ready, _)| *ready)
     }
 
+    /// The next item, which stays where it is.
+    #[inline]
+    pub fn front(&self) -> Option<&T> {
+        self.items.front().map(|(_, item)| item)
+    }
+
     /// As [`Edge::next_delivery`], unless the block behind refuses the next item.
     #[inline]
     pub fn next_delivery_if(&self, takes: impl FnOnce(&T) -> bool) -> Option<Instant> {

@@ -411,6 +411,13 @@ impl QueuePairs {
         }
     }
 
+    /// When the context of the queue pair at `index` can be asked for, if that is after `until`:
+    /// who needs it waits, instead of asking for those of the next ones too.
+    #[inline]
+    pub fn blocked_until(&self, index: u32, until: Instant) -> Option<Instant> {
+        self.cache.blocked_until(index, until)
+    }
+
     /// Writes the context of the queue pair at `index` as it stands now.
     pub fn store<H: Host>(&mut self, index: u32, dma: &mut Dma<'_, H>) -> Result<(), DmaError> {
         let Some(qp) = self.slots.get(index as usize).and_then(Option::as_deref) else {

@@ -9,7 +9,7 @@ use crate::multicast::MAX_QPS_PER_GROUP;
 use crate::nic::{MAX_GIDS, Nic};
 use crate::port::Port;
 use crate::processing_unit::Inbound;
-use crate::timing::{Stage, Timing, Work};
+use crate::timing::{PLANNING_HORIZON, Stage, Timing, Work};
 use crate::work_queue::ReceiveFetch;
 use ferroce_spec::context::AddressEntry;
 use ferroce_spec::counter::Counter;
@@ -117,7 +117,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
     fn process<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> bool {
         let mut worked = false;
         while !self.completion_edge.is_nearly_full() {
-            if T::IS_TIMED && self.is_receive_paused(now, host) {
+            if T::IS_TIMED && (self.is_receive_paused(now, host) || self.is_packet_blocked(now)) {
                 break;
             }
             let Some(inbound) = self.inbound.pop(now) else {
@@ -151,6 +151,17 @@ impl<P: Port, T: Timing> Nic<P, T> {
         let resumes_at = host.posted_until() - MAX_POSTED_BACKLOG;
         self.receive_resumes_at = resumes_at;
         resumes_at > now
+    }
+
+    /// Whether the next packet waits for the context of its queue pair, and all with it.
+    fn is_packet_blocked(&mut self, now: Instant) -> bool {
+        let next = self.inbound.front().and_then(|packet| packet.qp);
+        let until = now + PLANNING_HORIZON;
+        let blocked = next.and_then(|index| self.qps.blocked_until(index, until));
+        if let Some(free_at) = blocked {
+            self.receive_resumes_at = self.receive_resumes_at.max(free_at - PLANNING_HORIZON);
+        }
+        blocked.is_some()
     }
 
     /// Gives a datagram to all queue pairs of a group but the one that sent it.

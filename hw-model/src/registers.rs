@@ -35,6 +35,12 @@ impl Registers {
         }
     }
 
+    /// When the next register is free.
+    #[inline]
+    pub fn free_at(&self) -> Instant {
+        self.free_at[self.next]
+    }
+
     /// The flow is done with the register at `until`. Returns when the register is free: `until`, if
     /// the flow had to wait for nothing else.
     #[inline]

@@ -41,6 +41,12 @@ impl Scheduler {
         }
     }
 
+    /// The index of the next queue pair of `unit`, which stays where it is.
+    #[inline]
+    pub fn next(&self, unit: usize) -> Option<u32> {
+        self.active[unit].front().copied()
+    }
+
     /// Takes the index of the next queue pair of `unit`. It may have been destroyed since.
     #[inline]
     pub fn take_next(&mut self, unit: usize) -> Option<u32> {

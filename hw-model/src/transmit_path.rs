@@ -11,7 +11,7 @@ use crate::packetizer::{Packetized, packetize};
 use crate::port::Port;
 use crate::processing_unit::Outbound;
 use crate::queue_pair::QueuePair;
-use crate::timing::{Stage, Timing, Work};
+use crate::timing::{PLANNING_HORIZON, Stage, Timing, Work};
 use ferroce_spec::counter::Counter;
 use ferroce_spec::register::FatalSyndrome;
 use ferroce_transport::{Instant, Payload, QpState};
@@ -50,6 +50,9 @@ impl<P: Port, T: Timing> Nic<P, T> {
             if self.completion_edge.is_nearly_full() || self.is_paused(now, unit) {
                 break;
             }
+            if T::IS_TIMED && self.is_context_blocked(now, unit) {
+                break;
+            }
             let Some(index) = self.scheduler.take_next(unit) else {
                 break;
             };
@@ -62,6 +65,19 @@ impl<P: Port, T: Timing> Nic<P, T> {
     #[inline]
     fn is_paused(&mut self, now: Instant, unit: usize) -> bool {
         T::IS_TIMED && (self.is_egress_blocked() || self.units[unit].is_busy(now, &self.timing))
+    }
+
+    /// Whether the next queue pair of a processing unit waits for its context, and the unit with it.
+    #[inline]
+    fn is_context_blocked(&mut self, now: Instant, unit: usize) -> bool {
+        let next = self.scheduler.next(unit);
+        let until = now + PLANNING_HORIZON;
+        let blocked = next.and_then(|index| self.qps.blocked_until(index, until));
+        self.units[unit].resumes_at = match blocked {
+            Some(free_at) => free_at - PLANNING_HORIZON,
+            None => Instant::ZERO,
+        };
+        blocked.is_some()
     }
 
     /// Whether the MAC has enough to send. Once it has, it stays so until half of it has left.
