@@ -6,6 +6,7 @@ use crate::nic::Nic;
 use crate::port::Port;
 use crate::push::is_window_of;
 use crate::queue_pair::QueuePair;
+use crate::scheduler::Scheduler;
 use crate::timing::{Stage, Timing, Work};
 use ferroce_spec::counter::Counter;
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue, SLOTS};
@@ -48,8 +49,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
             DoorbellKind::SEND_QUEUE => {
                 let qp = self.qps.find(Qpn::new(value.number()))?;
                 ring_send_queue(qp, slot, index)?;
-                qp.progress.ready = qp.progress.ready.max(at);
-                self.scheduler.activate(qp);
+                give_turn::<T>(&mut self.scheduler, qp, at);
                 Some(())
             }
             DoorbellKind::RECEIVE_QUEUE => {
@@ -86,9 +86,18 @@ impl<P: Port, T: Timing> Nic<P, T> {
         let own = self.config.push_blocks > 0 && is_window_of(qp, slot);
         let slot = own.then_some(qp.context.send_doorbell_slot)?;
         ring_send_queue(qp, slot, value.index())?;
-        qp.progress.ready = qp.progress.ready.max(at);
-        self.scheduler.activate(qp);
+        give_turn::<T>(&mut self.scheduler, qp, at);
         Some(())
+    }
+}
+
+/// Gives a turn to a queue pair whose doorbell is decoded at `at`.
+#[inline]
+fn give_turn<T: Timing>(scheduler: &mut Scheduler, qp: &mut QueuePair, at: Instant) {
+    qp.progress.ready = qp.progress.ready.max(at);
+    // With nothing to do but to wait for WQEs that are being fetched, it needs none.
+    if !T::IS_TIMED || qp.has_work() || qp.acknowledge_behind {
+        scheduler.activate(qp);
     }
 }
 

@@ -204,6 +204,15 @@ impl QueuePair {
         }
     }
 
+    /// Whether all that it has to do is to have WQEs fetched.
+    #[inline]
+    pub fn has_only_sends_to_fetch(&self) -> bool {
+        let sends = self.send.waiting() > 0 && !self.fetching;
+        let rests = self.stalled.is_empty() && !self.transport.has_transmit();
+        let runs = self.transport.state() == QpState::Rts && !self.transport.has_local();
+        runs && sends && rests && !self.acknowledge_behind && self.transport.can_accept_send()
+    }
+
     /// Starts the rings anew (RESET).
     pub fn reset_queues(&mut self) {
         self.send.reset();

@@ -56,6 +56,9 @@ impl<P: Port, T: Timing> Nic<P, T> {
             let Some(index) = self.scheduler.take_next(unit) else {
                 break;
             };
+            if T::IS_TIMED && self.waits_for_buffer(index) {
+                continue;
+            }
             worked |= self.serve(now, index, host, port);
         }
         worked
@@ -78,6 +81,20 @@ impl<P: Port, T: Timing> Nic<P, T> {
             None => Instant::ZERO,
         };
         blocked.is_some()
+    }
+
+    /// Whether a queue pair, which has its turn, can do nothing but wait for a buffer for its WQEs.
+    #[inline]
+    fn waits_for_buffer(&mut self, index: u32) -> bool {
+        let Some(qp) = self.qps.get_mut(index) else {
+            return false;
+        };
+        let waits = self.fetch.free() == 0 && qp.has_only_sends_to_fetch();
+        if waits {
+            qp.scheduled = false;
+            self.fetch.await_buffer(qp);
+        }
+        waits
     }
 
     /// Whether the MAC has enough to send. Once it has, it stays so until half of it has left.

@@ -78,8 +78,7 @@ impl WqeFetch {
             return false;
         }
         let Some(slot) = self.free.last().copied() else {
-            qp.fetching = true;
-            self.waiting.push_back(qp.index);
+            self.await_buffer(qp);
             return false;
         };
         let buffer = &mut self.buffers[slot];
@@ -120,6 +119,12 @@ impl WqeFetch {
         };
         self.under_way.push(ready, fetch);
         true
+    }
+
+    /// Lets a queue pair wait until a buffer is free.
+    pub fn await_buffer(&mut self, qp: &mut QueuePair) {
+        qp.fetching = true;
+        self.waiting.push_back(qp.index);
     }
 
     /// Hands the WQEs of a fetch that has ended to the transport; returns the index of their queue
