@@ -83,6 +83,11 @@ impl PushedWqes {
         self.0.is_none()
     }
 
+    /// Whether there is one, of `blocks` blocks at most.
+    pub fn first_fits(&self, blocks: u32) -> bool {
+        self.0.as_ref().is_some_and(|first| first.blocks <= blocks)
+    }
+
     /// Forgets all.
     pub fn clear(&mut self) {
         self.0 = None;

@@ -221,8 +221,8 @@ fn accept_batch(
     }
 }
 
-/// Puts the next WQE of a queue pair into `buffer` if it was pushed. Returns the blocks to fetch, at
-/// most `blocks`, and whether they are there.
+/// Puts the next WQEs of a queue pair into `buffer` if they were pushed, as many as there are and
+/// have room. Returns the blocks to fetch, at most `blocks`, and whether they are there.
 #[cold]
 fn take_pushed(
     qp: &mut QueuePair,
@@ -230,14 +230,23 @@ fn take_pushed(
     buffer: &mut [u8],
     counters: &mut Counters,
 ) -> (u32, bool) {
-    let (fetched, rung) = (qp.send.fetched, qp.send.waiting());
-    match qp.send.pushed.next(fetched, rung, counters) {
-        NextWqes::Pushed(wqe) => {
-            buffer[..wqe.bytes().len()].copy_from_slice(wqe.bytes());
-            (wqe.blocks(), true)
+    let mut taken = 0;
+    while taken == 0 || qp.send.pushed.first_fits(blocks - taken) {
+        let (fetched, rung) = (
+            qp.send.fetched.wrapping_add(taken),
+            qp.send.waiting() - taken,
+        );
+        match qp.send.pushed.next(fetched, rung, counters) {
+            NextWqes::Pushed(wqe) => {
+                let place = &mut buffer[taken as usize * BLOCK_SIZE..];
+                place[..wqe.bytes().len()].copy_from_slice(wqe.bytes());
+                taken += wqe.blocks();
+            }
+            NextWqes::InRing(before) if taken == 0 => return (blocks.min(before), false),
+            NextWqes::InRing(_) => break,
         }
-        NextWqes::InRing(before) => (blocks.min(before), false),
     }
+    (taken, true)
 }
 
 /// Reads `bytes` of the ring from the fetch index on, around its end.
