@@ -335,16 +335,6 @@ const CAUSES: &[(&str, &str)] = &[
         "loopback turns round before the transceivers, but passes packetizer, depacketizer and receive buffer as every \
          packet does; a card may have a shorter way inside",
     ),
-    (
-        "V12a",
-        "the knee and depths 8 and 16 are met; beyond them the model falls less far than the card: a WQE that is no longer on \
-         the card costs one PCIe read in the model. What it costs on the card is not published",
-    ),
-    (
-        "V12b",
-        "on the card WRITEs lose 30 % from depth 8 to 16, as READs do; in the model READs lose 17 % and WRITEs 4 %. What \
-         the card looks up again for a WRITE is not published",
-    ),
 ];
 
 #[cfg(test)]
