@@ -33,7 +33,9 @@ impl State {
     /// A client that comes after another one has gone is admitted, also when the server has not
     /// yet noticed: the kernel has.
     fn has_room(&self) -> bool {
-        self.waiting.is_none() && self.served.as_ref().is_none_or(has_hung_up)
+        [&self.waiting, &self.served]
+            .into_iter()
+            .all(|stream| stream.as_ref().is_none_or(has_hung_up))
     }
 }
 
@@ -68,6 +70,7 @@ impl Door {
         if !state.has_room() {
             return Some(stream);
         }
+        // Whoever was there before has hung up.
         state.waiting = Some(stream);
         self.changed.notify_one();
         None
@@ -110,5 +113,23 @@ fn turn_away(stream: UnixStream) {
             // It is turned away with or without reply.
             let _ = socket.reply_error(&message.header, Errno::BUSY);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_waits_and_hangs_up_keeps_nobody_out() {
+        let door = Door::default();
+        let client = || UnixStream::pair().expect("sockets");
+        let (impatient, server_end) = client();
+        assert!(door.admit(server_end).is_none());
+        drop(impatient);
+        let (_patient, server_end) = client();
+        assert!(door.admit(server_end).is_none(), "nobody is there");
+        let (_second, server_end) = client();
+        assert!(door.admit(server_end).is_some(), "one is there");
     }
 }

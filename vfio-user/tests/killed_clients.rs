@@ -53,6 +53,16 @@ fn use_until_cut(client: &Client, seed: u64) {
     }
 }
 
+/// Ends the threads of a test on drop: also when it fails, or `scope` would wait for them for ever.
+struct Ending<'a>(&'a AtomicBool, &'a Stop);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+        self.1.stop();
+    }
+}
+
 #[test]
 fn clients_that_are_killed() {
     const CLIENTS: u64 = 200;
@@ -65,6 +75,7 @@ fn clients_that_are_killed() {
     let stop = Stop::new().expect("eventfd");
     let finished = AtomicBool::new(false);
     thread::scope(|scope| {
+        let ending = Ending(&finished, &stop);
         scope.spawn(|| {
             server
                 .serve(&device, &stop)
@@ -114,9 +125,7 @@ fn clients_that_are_killed() {
             device.maps.lock().is_empty(),
             "nothing is left of the others"
         );
-        finished.store(true, Ordering::Relaxed);
-        drop(client);
-        stop.stop();
+        drop((client, ending));
     });
     drop(server);
     let calls = device.calls();
