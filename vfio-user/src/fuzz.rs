@@ -3,8 +3,9 @@
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
+use std::panic::resume_unwind;
 use std::sync::Arc;
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -134,15 +135,16 @@ pub fn server_input(bytes: &[u8]) {
     };
     let stop = Stop::new().expect(NO_FDS);
     thread::scope(|scope| {
-        scope.spawn(|| {
+        let reader = scope.spawn(|| {
             let mut replies = Vec::new();
             let _ = (&theirs).read_to_end(&mut replies);
         });
-        scope.spawn(|| {
+        let writer = scope.spawn(|| {
             let _ = (&theirs).write_all(bytes);
             let _ = theirs.shutdown(Shutdown::Write);
         });
         serve_connection(ours, &device, options, &stop).expect("a good socket");
+        join([reader, writer]);
     });
 }
 
@@ -166,7 +168,7 @@ impl ClientMemory for Zeros {
 pub fn client_input(bytes: &[u8]) {
     let (ours, theirs) = UnixStream::pair().expect(NO_FDS);
     thread::scope(|scope| {
-        scope.spawn(|| {
+        let server = scope.spawn(|| {
             let _ = send_chunks(&theirs, bytes);
             let _ = theirs.shutdown(Shutdown::Both);
         });
@@ -176,7 +178,16 @@ pub fn client_input(bytes: &[u8]) {
         if let Ok(client) = Client::from_stream(ours, Arc::new(Zeros), options) {
             use_all(&client);
         }
+        join([server]);
     });
+}
+
+/// Waits for the ends of threads. `scope` waits for what they do only; what they then still hold
+/// looks like a leak to the fuzzer.
+fn join<const COUNT: usize>(threads: [ScopedJoinHandle<'_, ()>; COUNT]) {
+    for thread in threads {
+        thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+    }
 }
 
 fn send_chunks(mut stream: &UnixStream, mut bytes: &[u8]) -> std::io::Result<()> {

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -175,12 +176,15 @@ pub fn serve_connection(
     let commands = Queue::default();
     thread::scope(|scope| {
         let receive = || receive_all(&socket, &requester, &commands);
-        thread::Builder::new()
+        let receiver = thread::Builder::new()
             .name("vfio-user-recv".to_owned())
             .spawn_scoped(scope, receive)?;
         // Also when the device panics, or `scope` would wait for the other thread for ever.
-        let _end = End(&socket, &commands);
+        let end = End(&socket, &commands);
         Session::new(device, &socket, &requester, capabilities).run(&commands);
+        drop(end);
+        // `scope` waits for what a thread does, not for its end.
+        receiver.join().unwrap_or_else(|panic| resume_unwind(panic));
         Ok(())
     })
 }
