@@ -6,11 +6,13 @@ use crate::errno::Errno;
 use crate::event::{EventQueue, Source, Subject};
 use crate::ffi::abi::*;
 use crate::ffi::{Generation, ProcessLock};
+use crate::identity;
 use crate::use_count::{Lease, UseCount};
 use crate::xrc::DomainsByFile;
 use ferroce_driver::{AsyncEvent, Cqn, Device, GidEntry, Qpn, Srqn};
 use ferroce_sim::function::Function;
 use ferroce_sim::host::HostIdentity;
+use ferroce_sim::timed::processor::Processor;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -42,6 +44,7 @@ struct Listeners {
 /// The opened NIC.
 pub struct Adapter {
     generation: Generation,
+    processor: Option<Arc<Processor>>,
     device: Arc<Device>,
     function: Arc<Function>,
     listeners: Arc<Mutex<Listeners>>,
@@ -77,7 +80,7 @@ impl Adapter {
             tracing::error!(%error, "cannot open the NIC");
             Errno(error.errno())
         })?;
-        let device = Device::open(function.bus())?;
+        let device = Device::open_with(function.bus(), &function.device_config())?;
         for (index, entry) in (0..).zip(&function.host().gids) {
             device.set_gid(
                 index,
@@ -93,6 +96,7 @@ impl Adapter {
         device.set_event_handler(Some(Arc::new(move |event| dispatch(&told, event))));
         Ok(Arc::new(Self {
             generation: Generation::current(),
+            processor: function.timed().map(|bus| Arc::clone(bus.processor())),
             device,
             function,
             listeners,
@@ -105,6 +109,17 @@ impl Adapter {
     pub fn device(&self) -> Result<&Arc<Device>, Errno> {
         self.check()?;
         Ok(&self.device)
+    }
+
+    /// What calls cost in simulated time; `None`: they cost what they take.
+    #[inline]
+    pub fn processor(&self) -> Option<&Arc<Processor>> {
+        self.processor.as_ref()
+    }
+
+    /// `vendor_part_id`.
+    pub fn part_id(&self) -> u32 {
+        identity::part_id(self.function.part_id())
     }
 
     /// Fails in a child of the process that opened the NIC.

@@ -11,6 +11,8 @@ use ferroce_driver::{
     AddressVector, DataSegment, Destination, Qpn, SendBatch, SendData, SendOperation, SendRequest,
     Srqn,
 };
+use ferroce_sim::timed::processor::Processor;
+use std::sync::Arc;
 
 /// A work request whose data have not come yet.
 #[derive(Clone, Copy)]
@@ -76,13 +78,17 @@ pub struct Builder {
     target: Target,
     early: Option<Early>,
     failure: Option<Errno>,
+    processor: Option<Arc<Processor>>,
 }
 
 impl Builder {
-    /// A section of a QP whose work requests name their destination (UD, XRC), or do not.
-    pub fn new(addressed: bool) -> Self {
+    /// A section of a QP whose work requests name their destination (UD, XRC), or do not. What is
+    /// posted costs time on `processor`.
+    #[inline]
+    pub fn new(addressed: bool, processor: Option<&Arc<Processor>>) -> Self {
         Self {
             addressed,
+            processor: processor.cloned(),
             ..Self::default()
         }
     }
@@ -153,8 +159,9 @@ impl Builder {
         if self.addressed {
             self.target = Target::Unnamed;
         }
-        if let Err(error) = posted {
-            self.fail(error.into());
+        match posted {
+            Ok(()) => charge(self.processor.as_ref(), data),
+            Err(error) => self.fail(error.into()),
         }
     }
 
@@ -190,6 +197,17 @@ impl Builder {
             }
         }
     }
+}
+
+/// A work request with these data was posted.
+#[inline]
+pub fn charge(processor: Option<&Arc<Processor>>, data: SendData<'_>) {
+    let Some(processor) = processor else { return };
+    let inline = match data {
+        SendData::Inline(pieces) => pieces.iter().map(|piece| piece.len() as u64).sum(),
+        SendData::ScatterGather(_) => 0,
+    };
+    processor.post(inline);
 }
 
 /// A work request with `enum ibv_send_flags` taken apart.

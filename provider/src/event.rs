@@ -96,6 +96,11 @@ impl EventQueue {
         self.fd.number()
     }
 
+    /// Whether no event waits.
+    pub fn is_empty(&self) -> bool {
+        self.events.lock().is_empty()
+    }
+
     /// Appends an event.
     pub fn push(&self, subject: Subject) {
         // Under the lock, so that an event that comes while its object is destroyed is seen by the

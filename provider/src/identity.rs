@@ -32,11 +32,13 @@ pub const PORT_SPEED_100MBPS: u64 = 1000;
 /// The port's only P_Key: full member of the default partition.
 pub const P_KEY: u16 = 0xffff;
 
-/// `vendor_part_id` after the user's wish.
-pub fn part_id() -> u32 {
+/// `vendor_part_id` after the user's wish, else that of the card that is modelled, if it is a
+/// certain one.
+pub fn part_id(modelled: Option<u32>) -> u32 {
     std::env::var("FERROCE_PART_ID")
         .ok()
         .and_then(|text| parse_part_id(&text))
+        .or(modelled)
         .unwrap_or(DEFAULT_PART_ID)
 }
 
@@ -55,7 +57,11 @@ pub fn as_int(value: u32) -> i32 {
 }
 
 /// Attributes of the device.
-pub fn device_attributes(capabilities: &Capabilities, host: &HostIdentity) -> ibv_device_attr {
+pub fn device_attributes(
+    capabilities: &Capabilities,
+    host: &HostIdentity,
+    part_id: u32,
+) -> ibv_device_attr {
     let mut attr = zeroed_device_attr();
     copy_text(&mut attr.fw_ver, &capabilities.firmware_version);
     attr.node_guid = u64::from_ne_bytes(host.node_guid);
@@ -63,7 +69,7 @@ pub fn device_attributes(capabilities: &Capabilities, host: &HostIdentity) -> ib
     attr.max_mr_size = capabilities.max_mr_size;
     attr.page_size_cap = capabilities.page_sizes;
     attr.vendor_id = VENDOR_ID;
-    attr.vendor_part_id = part_id();
+    attr.vendor_part_id = part_id;
     attr.hw_ver = capabilities.hardware_version;
     attr.max_qp = as_int(capabilities.max_qp);
     attr.max_qp_wr = as_int(capabilities.max_qp_wr);
@@ -118,9 +124,10 @@ fn capability_flags(capabilities: &Capabilities) -> u32 {
 pub fn device_attributes_ex(
     capabilities: &Capabilities,
     host: &HostIdentity,
+    part_id: u32,
 ) -> ibv_device_attr_ex {
     let mut attr = zeroed_device_attr_ex();
-    attr.orig_attr = device_attributes(capabilities, host);
+    attr.orig_attr = device_attributes(capabilities, host, part_id);
     attr.device_cap_flags_ex = u64::from(attr.orig_attr.device_cap_flags);
     attr.phys_port_cnt_ex = 1;
     attr.completion_timestamp_mask = u64::MAX;

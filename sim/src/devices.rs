@@ -5,6 +5,7 @@ use ferroce_driver::bus::DeviceAddress;
 use crate::error::Error;
 use crate::function::Function;
 use crate::host::{HostIdentity, MAX_DEVICES, devices_from_environment, variable};
+use crate::timed;
 
 /// How each device is reached: what `FERROCE_DEVICE` lists, or as many models in this process as
 /// `FERROCE_DEVICES` says.
@@ -34,11 +35,15 @@ pub fn address_of(device: u8) -> Result<DeviceAddress, Error> {
     Ok(devices.swap_remove(usize::from(device)))
 }
 
-/// Who each device is. A card is asked for its MAC address, which takes opening it.
+/// Who each device is. A card is asked for its MAC address, which takes opening it. In a simulated
+/// world there is one, that of the program's host, which the program gets by joining.
 ///
 /// # Errors
 /// As [`Function::open_device`].
 pub fn identities() -> Result<Vec<HostIdentity>, Error> {
+    if let Some(world) = timed::Membership::from_environment()? {
+        return Ok(vec![world.identity()]);
+    }
     let identity = |(device, address)| match address {
         DeviceAddress::InProcess => HostIdentity::of_device(device),
         _ => Function::open_device(device).map(|function| function.host().clone()),

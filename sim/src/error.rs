@@ -4,6 +4,9 @@ use std::io;
 use std::path::PathBuf;
 
 use ferroce_driver::bus::OpenError;
+use ferroce_driver::bus::vfio_user::VfioUserError;
+
+use crate::timed::library::JoinError;
 
 /// Why this process cannot take part in the fabric.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +66,22 @@ pub enum Error {
         /// What it says of itself.
         reason: String,
     },
+    /// The program cannot join its simulated world.
+    #[error("FERROCE_WORLD={socket}: {source}", socket = .socket.display())]
+    World {
+        /// The world's control socket.
+        socket: PathBuf,
+        /// Why not.
+        source: JoinError,
+    },
+    /// The card of the program's host in its simulated world cannot be opened.
+    #[error("FERROCE_WORLD={socket}: {source}", socket = .socket.display())]
+    WorldCard {
+        /// The world's control socket.
+        socket: PathBuf,
+        /// Why not.
+        source: VfioUserError,
+    },
     /// The environment asks for fewer devices.
     #[error("there is no ferroce{device}, this process has {count} devices")]
     NoSuchDevice {
@@ -108,6 +127,8 @@ impl Error {
             Self::Full(_) | Self::OpeningInterrupted => libc::EAGAIN,
             Self::NoSuchDevice { .. } | Self::NotOurs { .. } => libc::ENODEV,
             Self::Bus(error) => error.errno(),
+            Self::World { source, .. } => source.errno(),
+            Self::WorldCard { source, .. } => source.errno(),
             Self::Environment { .. } | Self::Capture { .. } => libc::EINVAL,
         }
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use ferroce_driver::DeviceConfig;
 use ferroce_driver::bus::{self, Bus, DeviceAddress};
 use ferroce_model::NicConfig;
 use ferroce_wire::{Gid, Mac};
@@ -19,6 +20,7 @@ use crate::fabric::port::FabricPort;
 use crate::fabric::registry::{Identity, Registry};
 use crate::in_process::InProcess;
 use crate::neighbours::Neighbours;
+use crate::timed::{Membership, bus::TimedBus};
 use crate::uplink::{Uplink, UplinkSpec};
 use crate::{background, devices, fork, os};
 
@@ -88,6 +90,14 @@ pub struct Function {
     host: HostIdentity,
     neighbours: Neighbours,
     model: Option<Model>,
+    timed: Option<Timed>,
+}
+
+/// The card of a host of a simulated world.
+#[derive(Debug)]
+struct Timed {
+    membership: Membership,
+    bus: Arc<TimedBus>,
 }
 
 /// The model of a function in this process.
@@ -128,9 +138,12 @@ impl Function {
         if let Some(function) = current.get(index).and_then(shared) {
             return Ok(function);
         }
-        let function = match devices::address_of(device)? {
-            DeviceAddress::InProcess => Self::open_with(&Options::from_environment(device)?)?,
-            address => Self::open_card(&address, device)?,
+        let function = match Membership::from_environment()? {
+            Some(world) => Self::open_timed(world, device)?,
+            None => match devices::address_of(device)? {
+                DeviceAddress::InProcess => Self::open_with(&Options::from_environment(device)?)?,
+                address => Self::open_card(&address, device)?,
+            },
         };
         if current.iter().all(Option::is_none) {
             os::at_exit(linger_at_exit);
@@ -188,6 +201,23 @@ impl Function {
                 bus,
                 thread: Some(thread),
             }),
+            timed: None,
+        }))
+    }
+
+    /// The card of this program's host in a simulated world.
+    fn open_timed(membership: Membership, device: u8) -> Result<Arc<Self>, Error> {
+        if device > 0 {
+            return Err(Error::NoSuchDevice { device, count: 1 });
+        }
+        let bus = Arc::new(membership.open_card()?);
+        Ok(Arc::new(Self {
+            fork_generation: fork::generation(),
+            bus: bus.clone(),
+            host: membership.identity(),
+            neighbours: Neighbours::of_world(membership.neighbours()),
+            model: None,
+            timed: Some(Timed { membership, bus }),
         }))
     }
 
@@ -206,6 +236,7 @@ impl Function {
             host: HostIdentity::of_card(device, mac)?,
             neighbours: Neighbours::from_environment(registry.ok(), None)?,
             model: None,
+            timed: None,
         }))
     }
 
@@ -217,6 +248,24 @@ impl Function {
     /// The model, of a function in this process.
     pub fn in_process(&self) -> Option<&Arc<InProcess>> {
         self.model.as_ref().map(|model| &model.bus)
+    }
+
+    /// The bus, of a function in a simulated world.
+    pub fn timed(&self) -> Option<&Arc<TimedBus>> {
+        self.timed.as_ref().map(|timed| &timed.bus)
+    }
+
+    /// How the driver shall bring it up.
+    pub fn device_config(&self) -> DeviceConfig {
+        match &self.timed {
+            Some(timed) => timed.membership.device_config(),
+            None => DeviceConfig::default(),
+        }
+    }
+
+    /// `vendor_part_id`, if the card is the model of a certain one.
+    pub fn part_id(&self) -> Option<u32> {
+        self.timed.as_ref()?.membership.part_id()
     }
 
     /// The host that this function is on.
@@ -233,6 +282,9 @@ impl Function {
     fn linger(&self) {
         if let Some(model) = &self.model {
             model.bus.linger();
+        }
+        if let Some(timed) = &self.timed {
+            timed.bus.linger();
         }
     }
 }

@@ -46,6 +46,7 @@ pub mod serve;
 pub mod shared_memory;
 #[cfg(test)]
 mod test_support;
+pub mod timed;
 pub mod trace;
 pub mod uplink;
 pub mod validate;

@@ -44,6 +44,14 @@ impl Neighbours {
         })
     }
 
+    /// Those in a simulated world, and nobody else.
+    pub fn of_world(hosts: Vec<(Gid, Mac)>) -> Self {
+        Self {
+            told: hosts,
+            ..Self::default()
+        }
+    }
+
     /// The MAC address under which `host` reaches a GID; `None` when nobody answers for it.
     pub fn resolve_mac(&self, host: &HostIdentity, gid: [u8; 16]) -> Option<[u8; 6]> {
         if host.gids.iter().any(|entry| entry.gid == gid) {

@@ -49,4 +49,11 @@ pub struct TimeTable {
     pub wait: extern "C" fn(wait: &Wait) -> u64,
     /// What to call for interrupts. A null function: nothing.
     pub set_interrupts: extern "C" fn(Option<InterruptFunction>, context: *mut c_void),
+    /// True: until the same with false, what the thread does is no part of the program. It has the
+    /// time of the machine, its blocking calls are as they are, and threads that it starts are not
+    /// simulated. Nests.
+    pub outside: extern "C" fn(bool),
+    /// Changes whenever the thread has done something that the library sees and that is no call of
+    /// this table: it has read the time, used a socket, slept.
+    pub activity: extern "C" fn() -> u64,
 }

@@ -8,8 +8,9 @@
 use super::boundary::{last_errno, status};
 use super::handle::Handle;
 use super::objects::{Channel, Context, Cq, Qp};
+use crate::adapter::Adapter;
 use crate::errno::Errno;
-use crate::event::Subject;
+use crate::event::{EventQueue, Subject};
 use crate::ffi::abi::*;
 use crate::srq::Srq;
 use libc::{c_int, c_uint, c_void, pthread_cond_t, pthread_mutex_t};
@@ -32,6 +33,7 @@ pub unsafe extern "C" fn ibv_get_cq_event(
         if fd < 0 {
             return -1;
         }
+        sleep_on_channel(channel, fd);
         // SAFETY: reads eight bytes into a local.
         if unsafe { libc::read(fd, (&raw mut count).cast(), size_of::<u64>()) } != 8 {
             return -1;
@@ -55,6 +57,7 @@ pub unsafe extern "C" fn ibv_get_async_event(
         if fd < 0 {
             return -1;
         }
+        sleep_on_context(context, fd);
         // SAFETY: reads eight bytes into a local.
         if unsafe { libc::read(fd, (&raw mut count).cast(), size_of::<u64>()) } != 8 {
             return -1;
@@ -86,6 +89,40 @@ extern "C" fn context_fd(context: *mut ibv_context) -> c_int {
         context.adapter.check()?;
         Ok(context.events.fd())
     })
+}
+
+/// In simulated time, waits until there is something to read.
+#[inline(never)]
+extern "C" fn sleep_on_channel(channel: *mut ibv_comp_channel, fd: c_int) {
+    let _ = super::boundary::guard(|| {
+        // SAFETY: the program passes a channel of this library.
+        let channel = unsafe { Handle::<ibv_comp_channel, Channel>::borrow(channel)? };
+        sleep_until_event(&channel.adapter, &channel.events, fd);
+        Ok(())
+    });
+}
+
+/// The same for the async events of a context.
+#[inline(never)]
+extern "C" fn sleep_on_context(context: *mut ibv_context, fd: c_int) {
+    let _ = super::boundary::guard(|| {
+        // SAFETY: the program passes a context of this library.
+        let context = unsafe { Context::borrow(context)? };
+        sleep_until_event(&context.adapter, &context.events, fd);
+        Ok(())
+    });
+}
+
+fn sleep_until_event(adapter: &Adapter, events: &EventQueue, fd: c_int) {
+    let Some(processor) = adapter.processor() else {
+        return;
+    };
+    // SAFETY: a system call without pointers.
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+    match flags & libc::O_NONBLOCK {
+        0 => processor.sleep_until(|| !events.is_empty()),
+        _ => processor.catch_up(),
+    }
 }
 
 #[inline(never)]

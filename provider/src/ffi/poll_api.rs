@@ -25,6 +25,14 @@ unsafe fn show(cq: *mut ibv_cq_ex, completion: &WorkCompletion) {
     }
 }
 
+/// A look at a CQ has found a completion, or none.
+#[inline]
+fn charge(cq: &Cq, found: bool) {
+    if let Some(processor) = cq.adapter.processor() {
+        processor.polled(&cq.queue, usize::from(found));
+    }
+}
+
 unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
     let found = guard(|| {
         // SAFETY: the program passes a CQ of this library and its own struct.
@@ -33,12 +41,17 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
         if attr.is_some_and(|attr| attr.comp_mask != 0) {
             return Err(Errno::INVALID);
         }
+        if let Some(processor) = body.adapter.processor() {
+            processor.before_poll(&body.queue);
+        }
         if body.queue.is_empty() {
             body.queue.relax();
         }
         // SAFETY: the poller is kept in `polling` or dropped here.
         let mut poller = unsafe { body.lock() };
-        let Some(current) = poller.next() else {
+        let found = poller.next();
+        charge(body, found.is_some());
+        let Some(current) = found else {
             body.check_device()?;
             return Err(Errno::NO_ENTRY);
         };
@@ -62,6 +75,7 @@ unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
             .as_mut()
             .ok_or(Errno::INVALID)?;
         polling.current = polling.poller.next().ok_or(Errno::NO_ENTRY)?;
+        charge(body, true);
         // SAFETY: the CQ is alive.
         unsafe { show(cq, &polling.current) };
         Ok(())

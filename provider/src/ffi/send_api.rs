@@ -75,7 +75,10 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
         // SAFETY: this thread has just taken the lock.
         *unsafe { qp.posting.get() } = Some(Posting {
             batch,
-            builder: Builder::new(qp.addressing != Addressing::Connected),
+            builder: Builder::new(
+                qp.addressing != Addressing::Connected,
+                qp.adapter.processor(),
+            ),
         });
         Ok(())
     });

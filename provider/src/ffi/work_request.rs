@@ -5,7 +5,7 @@ use super::boundary::{guard, set_errno, status};
 use super::handle::Handle;
 use super::objects::{Cq, Mw, Qp};
 use super::request::{binding, datagram, piece, remote, scatter_list, with_pieces};
-use crate::builder::request;
+use crate::builder::{charge, request};
 use crate::cq::to_wc;
 use crate::errno::Errno;
 use crate::ffi::abi::*;
@@ -15,7 +15,9 @@ use ferroce_driver::{
     DataSegment, Destination, PostError, RKey, SendBatch, SendData, SendOperation, Srqn,
     WorkCompletion,
 };
+use ferroce_sim::timed::processor::Processor;
 use libc::c_int;
+use std::sync::Arc;
 
 /// Operation of a work request.
 ///
@@ -83,15 +85,15 @@ unsafe fn post_one(qp: &Qp, batch: &mut SendBatch<'_>, wr: &ibv_send_wr) -> Resu
     // SAFETY: by the contract; of a UD QP that member of the union is written.
     unsafe {
         match qp.addressing {
-            Addressing::Connected => post_to(batch, Destination::Connected, wr),
+            Addressing::Connected => post_to(qp, batch, Destination::Connected, wr),
             Addressing::Datagram => {
                 let ud = wr.wr.ud;
                 let target = datagram(qp, ud.ah, ud.remote_qpn, ud.remote_qkey)?;
-                post_to(batch, target.destination(), wr)
+                post_to(qp, batch, target.destination(), wr)
             }
             Addressing::Xrc => {
                 let srqn = Srqn(wr.qp_type);
-                post_to(batch, Destination::Xrc { srqn }, wr)
+                post_to(qp, batch, Destination::Xrc { srqn }, wr)
             }
         }
     }
@@ -103,6 +105,7 @@ unsafe fn post_one(qp: &Qp, batch: &mut SendBatch<'_>, wr: &ibv_send_wr) -> Resu
 /// As for [`post_one`].
 #[inline]
 unsafe fn post_to(
+    qp: &Qp,
     batch: &mut SendBatch<'_>,
     destination: Destination<'_>,
     wr: &ibv_send_wr,
@@ -114,7 +117,9 @@ unsafe fn post_to(
     let list = unsafe { scatter_list(wr.sg_list, count)? };
     let mut post = |data: SendData<'_>| {
         let request = request(wr.wr_id, wr.send_flags, operation, destination, data);
-        Ok(batch.post(&request)?)
+        batch.post(&request)?;
+        charge(qp.adapter.processor(), data);
+        Ok(())
     };
     if wr.send_flags & IBV_SEND_INLINE == 0 {
         return post(SendData::ScatterGather(list));
@@ -163,6 +168,7 @@ pub(super) unsafe extern "C" fn post_send(
 /// `next` is a list of work requests that ends with null, with readable scatter lists.
 #[inline]
 unsafe fn post_receives(
+    processor: Option<&Arc<Processor>>,
     next: &mut *mut ibv_recv_wr,
     mut post: impl FnMut(u64, &[DataSegment]) -> Result<(), PostError>,
 ) -> Result<(), Errno> {
@@ -172,6 +178,9 @@ unsafe fn post_receives(
         // SAFETY: by the contract.
         let list = unsafe { scatter_list(wr.sg_list, count)? };
         post(wr.wr_id, list)?;
+        if let Some(processor) = processor {
+            processor.post_receive();
+        }
         *next = wr.next;
     }
     Ok(())
@@ -190,8 +199,9 @@ pub(super) unsafe extern "C" fn post_recv(
         let qp = unsafe { Handle::<ibv_qp_ex, Qp>::borrow(qp)? };
         qp.adapter.check()?;
         let mut batch = qp.pair.receive_queue().ok_or(Errno::INVALID)?.lock();
+        let post = |wr_id, list: &[DataSegment]| batch.post(wr_id, list);
         // SAFETY: the program's list.
-        unsafe { post_receives(&mut next, |wr_id, list| batch.post(wr_id, list)) }
+        unsafe { post_receives(qp.adapter.processor(), &mut next, post) }
     });
     // SAFETY: `bad_wr` is the program's.
     unsafe { finish(result, next, bad_wr) }
@@ -209,8 +219,9 @@ pub(super) unsafe extern "C" fn post_srq_recv(
         let srq = unsafe { Handle::<ibv_srq, Srq>::borrow(srq)? };
         srq.adapter.check()?;
         let mut batch = srq.queue.lock();
+        let post = |wr_id, list: &[DataSegment]| batch.post(wr_id, list);
         // SAFETY: the program's list.
-        unsafe { post_receives(&mut next, |wr_id, list| batch.post(wr_id, list)) }
+        unsafe { post_receives(srq.adapter.processor(), &mut next, post) }
     });
     // SAFETY: `bad_wr` is the program's.
     unsafe { finish(result, next, bad_wr) }
@@ -241,6 +252,9 @@ pub(super) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mu
         if max != 0 && wc.is_null() {
             return Err(Errno::INVALID);
         }
+        if let Some(processor) = cq.adapter.processor() {
+            processor.before_poll(&cq.queue);
+        }
         let mut slot = wc;
         let count = cq.queue.poll(max, |completion: WorkCompletion| {
             // SAFETY: the driver calls this `max` times at most, and the program's array has `max`
@@ -250,6 +264,9 @@ pub(super) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mu
                 slot = slot.add(1);
             }
         });
+        if let Some(processor) = cq.adapter.processor() {
+            processor.polled(&cq.queue, count);
+        }
         if count == 0 {
             cq.check_device()?;
         }

@@ -1,15 +1,27 @@
-//! Finds the verbs library that belongs to this command.
+//! Finds the libraries that belong to this command.
 
 use std::path::{Path, PathBuf};
 
-/// File name of the library: the SONAME that programs ask for.
-const NAME: &str = "libibverbs.so.1";
+/// File name of the verbs library: the SONAME that programs ask for.
+const VERBS: &str = "libibverbs.so.1";
+/// File name of the library that keeps simulated time.
+const TIME: &str = "libferroce_time.so";
+
+/// The verbs library.
+pub fn verbs() -> Result<PathBuf, String> {
+    find(VERBS)
+}
+
+/// The library that keeps simulated time.
+pub fn time() -> Result<PathBuf, String> {
+    find(TIME)
+}
 
 /// The library beside this command: in the build tree, or installed below the same prefix.
-pub fn find() -> Result<PathBuf, String> {
+fn find(name: &str) -> Result<PathBuf, String> {
     let executable = std::env::current_exe().map_err(|error| format!("who am I? {error}"))?;
     let folder = executable.parent().unwrap_or(Path::new("/"));
-    let candidates = candidates(folder);
+    let candidates = candidates(folder, name);
     let found = candidates.iter().find(|path| path.is_file());
     let library = found.ok_or_else(|| {
         let tried: Vec<String> = candidates
@@ -17,11 +29,11 @@ pub fn find() -> Result<PathBuf, String> {
             .map(|path| format!("  {}", path.display()))
             .collect();
         let tried = tried.join("\n");
-        format!("{NAME} is missing; `make` builds it, `make install` installs it. Tried:\n{tried}")
+        format!("{name} is missing; `make` builds it, `make install` installs it. Tried:\n{tried}")
     })?;
     let library = library
         .canonicalize()
-        .map_err(|error| format!("{NAME}: {error}"))?;
+        .map_err(|error| format!("{name}: {error}"))?;
     // ld.so splits LD_PRELOAD at these, and knows no way to quote them.
     if library.to_string_lossy().contains([':', ' ']) {
         let path = library.display();
@@ -32,10 +44,10 @@ pub fn find() -> Result<PathBuf, String> {
     Ok(library)
 }
 
-fn candidates(folder: &Path) -> Vec<PathBuf> {
+fn candidates(folder: &Path, name: &str) -> Vec<PathBuf> {
     let places = ["lib", "../lib/ferroce", "../lib"];
     places
         .iter()
-        .map(|place| folder.join(place).join(NAME))
+        .map(|place| folder.join(place).join(name))
         .collect()
 }

@@ -1,8 +1,10 @@
 //! `ferroce run`: a program with our verbs library in place of the system's.
 
-use std::ffi::OsString;
+mod timed;
+
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use clap::{Args, ValueEnum};
@@ -13,6 +15,9 @@ use ferroce_sim::runtime_directory;
 use ferroce_sim::uplink::{SEPARATOR, UplinkSpec};
 
 use super::{EXIT_FAILURE, complain, library, program};
+
+/// Variables of the environment.
+type Variables = Vec<(&'static str, OsString)>;
 
 /// Run a program on the model.
 ///
@@ -28,6 +33,8 @@ Examples:
   ferroce run --devices 2 -- ibv_devices  with ferroce0 and ferroce1
   ferroce run --host a --port udp:192.0.2.1:4792,192.0.2.2:4792 -- PROGRAM   between machines
   ferroce run --device vfio:0000:01:00.0 -- ibv_devinfo   on the card
+  ferroce run --timed cx5-100g -- ib_write_lat &
+  ferroce run --timed cx5-100g -- ib_write_lat 127.0.0.1  how fast the card would be
 
 Environment (what the options set; programs may also be given it directly):
   FERROCE_HOST, FERROCE_ADDRESS, FERROCE_DEVICE, FERROCE_DEVICES, FERROCE_CAPTURE,
@@ -89,6 +96,9 @@ pub struct Run {
     #[arg(long, value_name = "HEX")]
     part_id: Option<String>,
 
+    #[command(flatten)]
+    timed: timed::Timed,
+
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     program: Vec<OsString>,
@@ -103,14 +113,6 @@ enum Switch {
 impl Run {
     /// Becomes the program; comes back only if that fails.
     pub fn execute(self) -> ExitCode {
-        let prepared = self.environment().and_then(|environment| {
-            runtime_directory().map_err(|error| error.to_string())?;
-            Ok((environment, library::find()?))
-        });
-        let (environment, library) = match prepared {
-            Ok(prepared) => prepared,
-            Err(error) => return complain(&error, EXIT_FAILURE),
-        };
         let (name, arguments) = match self.program.split_first() {
             Some(parts) => parts,
             None => return complain("no program given", EXIT_FAILURE),
@@ -120,21 +122,38 @@ impl Run {
             Ok(path) => path,
             Err(refusal) => return complain(&refusal.message, refusal.code),
         };
+        let (environment, libraries) = match self.prepare() {
+            Ok(prepared) => prepared,
+            Err(error) => return complain(&error, EXIT_FAILURE),
+        };
         let error = Command::new(&path)
             .arg0(name)
             .args(arguments)
             .envs(environment)
             .env(
                 "LD_PRELOAD",
-                preload(&library, std::env::var_os("LD_PRELOAD")),
+                preload(&libraries, std::env::var_os("LD_PRELOAD")),
             )
             .exec();
         complain(&format!("{}: {error}", path.display()), 126)
     }
 
+    /// The variables for the program, and the libraries to load before it. A world of its own is
+    /// there then.
+    fn prepare(&self) -> Result<(Variables, Vec<PathBuf>), String> {
+        let mut environment = self.environment()?;
+        runtime_directory().map_err(|error| error.to_string())?;
+        let mut libraries = vec![library::verbs()?];
+        if let Some(world) = self.timed.socket()? {
+            environment.push(("FERROCE_WORLD", world.into()));
+            libraries.insert(0, library::time()?);
+        }
+        Ok((environment, libraries))
+    }
+
     /// The variables that the options stand for.
-    fn environment(&self) -> Result<Vec<(&'static str, OsString)>, String> {
-        let mut environment: Vec<(&'static str, OsString)> = Vec::new();
+    fn environment(&self) -> Result<Variables, String> {
+        let mut environment = Variables::new();
         if let Some(text) = &self.address {
             parse_addresses(text).map_err(|error| error.to_string())?;
             environment.push(("FERROCE_ADDRESS", text.into()));
@@ -200,14 +219,11 @@ fn wires(texts: &[String]) -> Result<String, String> {
     Ok(wires?.join(&SEPARATOR.to_string()))
 }
 
-/// Our library first: whoever is asked first for a symbol answers.
-fn preload(library: &Path, existing: Option<OsString>) -> OsString {
-    let mut list = library.as_os_str().to_owned();
-    if let Some(existing) = existing.filter(|list| !list.is_empty()) {
-        list.push(":");
-        list.push(existing);
-    }
-    list
+/// Our libraries first: whoever is asked first for a symbol answers.
+fn preload(libraries: &[PathBuf], existing: Option<OsString>) -> OsString {
+    let mut parts: Vec<OsString> = libraries.iter().map(OsString::from).collect();
+    parts.extend(existing.filter(|list| !list.is_empty()));
+    parts.join(OsStr::new(":"))
 }
 
 #[cfg(test)]
@@ -279,9 +295,9 @@ mod tests {
 
     #[test]
     fn what_was_preloaded_stays_preloaded() {
-        let library = Path::new("/l/libibverbs.so.1");
-        assert_eq!(preload(library, None), "/l/libibverbs.so.1");
-        let both = preload(library, Some("/x.so /y.so".into()));
-        assert_eq!(both, "/l/libibverbs.so.1:/x.so /y.so");
+        let libraries = ["/l/libferroce_time.so", "/l/libibverbs.so.1"].map(PathBuf::from);
+        assert_eq!(preload(&libraries[1..], None), "/l/libibverbs.so.1");
+        let all = preload(&libraries, Some("/x.so /y.so".into()));
+        assert_eq!(all, "/l/libferroce_time.so:/l/libibverbs.so.1:/x.so /y.so");
     }
 }

@@ -197,7 +197,11 @@ pub unsafe extern "C" fn ibv_query_device(
         // SAFETY: the program's context and struct.
         let (context, attr) = unsafe { (Context::borrow(context)?, attr.as_mut()) };
         let device = context.adapter.device()?;
-        let attributes = identity::device_attributes(device.capabilities(), context.adapter.host());
+        let attributes = identity::device_attributes(
+            device.capabilities(),
+            context.adapter.host(),
+            context.adapter.part_id(),
+        );
         *attr.ok_or(Errno::INVALID)? = attributes;
         Ok(())
     })
@@ -218,8 +222,11 @@ pub(in super::super) unsafe extern "C" fn query_device_ex(
             return Err(Errno::INVALID);
         }
         let device = context.adapter.device()?;
-        let attributes =
-            identity::device_attributes_ex(device.capabilities(), context.adapter.host());
+        let attributes = identity::device_attributes_ex(
+            device.capabilities(),
+            context.adapter.host(),
+            context.adapter.part_id(),
+        );
         // SAFETY: the program's struct has `size` bytes.
         unsafe { super::copy_sized(attr, &attributes, size) }
     })

@@ -1,0 +1,147 @@
+//! `ferroce run --timed`: the simulated world in which a program runs, found or started.
+
+use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use clap::Args;
+use ferroce_model::preset::Preset;
+use ferroce_sim::timed::control::is_alive;
+use ferroce_sim::{os, runtime_directory};
+
+use super::super::preset;
+
+/// How long a world may take to start.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How a program has simulated time.
+#[derive(Debug, Args)]
+pub struct Timed {
+    /// Run the program in simulated time, on a host with the card of this preset. The first program
+    /// starts a world of two hosts, the next one joins it; it ends with the last one. Prints on
+    /// standard error what is modelled
+    #[arg(long, value_name = "NAME[@HOST]", conflicts_with_all = Timed::NOT_BESIDE)]
+    timed: Option<String>,
+
+    /// Run the program in simulated time, in the world whose socket this is: see `ferroce world`
+    #[arg(long, value_name = "SOCKET", conflicts_with = "timed",
+          conflicts_with_all = Timed::NOT_BESIDE)]
+    world: Option<PathBuf>,
+
+    /// Change a parameter of the preset; can be given several times
+    #[arg(long, value_name = "KEY=VALUE", requires = "timed")]
+    set: Vec<String>,
+
+    /// What chance depends on: the same seed gives the same figures
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "timed")]
+    seed: u64,
+
+    /// Do not move the data of messages, only the time that they take. Programs that look at what
+    /// they receive will not find it
+    #[arg(long, requires = "timed")]
+    elide_payload: bool,
+}
+
+impl Timed {
+    /// A host of a world has its own name, addresses and card.
+    const NOT_BESIDE: [&'static str; 7] = [
+        "host", "address", "devices", "device", "port", "capture", "icrc",
+    ];
+
+    /// The socket of the world, which is there; `None`: the time is that of the machine.
+    pub fn socket(&self) -> Result<Option<PathBuf>, String> {
+        if let Some(socket) = &self.world {
+            // The program may change its folder before it joins.
+            let socket = std::path::absolute(socket).map_err(|error| error.to_string())?;
+            return match is_alive(&socket) {
+                true => Ok(Some(socket)),
+                false => Err(format!(
+                    "--world {}: no world listens there; `ferroce world` starts one",
+                    socket.display()
+                )),
+            };
+        }
+        let Some(name) = &self.timed else {
+            return Ok(None);
+        };
+        let preset = preset::load(name, &self.set)?;
+        eprintln!("{}", self.provenance(&preset));
+        self.found_or_started(name, &preset).map(Some)
+    }
+
+    /// In which world the figures of the program are true.
+    fn provenance(&self, preset: &Preset) -> String {
+        let payload = match self.elide_payload {
+            true => ", data of messages elided",
+            false => "",
+        };
+        format!(
+            "ferroce {}: simulated time: preset {}, hash {:016x}, seed {}; modelled: card, PCIe, \
+             host memory, link, what verbs cost the program; its own code takes no time{payload}",
+            env!("CARGO_PKG_VERSION"),
+            preset.name(),
+            preset.hash(),
+            self.seed,
+        )
+    }
+
+    /// The world of this user that is like this; there is one for each preset, seed and so on.
+    fn found_or_started(&self, name: &str, preset: &Preset) -> Result<PathBuf, String> {
+        let directory = runtime_directory().map_err(|error| error.to_string())?;
+        let mut hasher = DefaultHasher::new();
+        (preset.hash(), self.seed, self.elide_payload).hash(&mut hasher);
+        let socket = directory.join(format!("world-{:016x}", hasher.finish()));
+        let lock = socket.with_extension("lock");
+        let lock = File::create(&lock).map_err(|error| format!("{}: {error}", lock.display()))?;
+        // Two programs that start at the same time start one world.
+        os::lock_file(&lock).map_err(|error| format!("cannot lock: {error}"))?;
+        if !is_alive(&socket) {
+            self.start(name, &socket)?;
+        }
+        Ok(socket)
+    }
+
+    /// Starts a world, and waits until it can be joined.
+    fn start(&self, name: &str, socket: &Path) -> Result<(), String> {
+        let ferroce = std::env::current_exe().map_err(|error| format!("who am I? {error}"))?;
+        // A shell in between, so that the world is no child of the program: programs wait for
+        // children. Interrupts from the terminal are for the programs.
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "\"$@\" &", "sh"]).arg(ferroce);
+        command.args(["world", "--once", "--preset", name]);
+        command.arg("--socket").arg(socket);
+        command.args(["--seed", &self.seed.to_string()]);
+        for change in &self.set {
+            command.args(["--set", change]);
+        }
+        if self.elide_payload {
+            command.arg("--elide-payload");
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        command.env_remove("LD_PRELOAD").process_group(0);
+        let failed = |error: std::io::Error| format!("cannot start a world: {error}");
+        let mut shell = command.spawn().map_err(failed)?;
+        let output = shell.stdout.take().expect("it is piped");
+        shell.wait().map_err(failed)?;
+        let (sender, receiver) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut line = String::new();
+            let read = BufReader::new(output).read_line(&mut line);
+            // Nobody listens any more when it is too late.
+            let _ = sender.send(read.map(|_| line));
+        });
+        match receiver.recv_timeout(START_TIMEOUT) {
+            Ok(Ok(line)) if !line.is_empty() => Ok(()),
+            Ok(_) => Err("the world has not started".to_owned()),
+            Err(_) => Err(format!(
+                "the world has not started within {} s",
+                START_TIMEOUT.as_secs()
+            )),
+        }
+    }
+}

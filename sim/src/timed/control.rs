@@ -1,0 +1,83 @@
+//! Whether there is a world behind a control socket.
+
+use std::path::Path;
+use std::time::Duration;
+
+use ferroce_virtual_time::control::{Message, Refusal};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv,
+    send, socket_with,
+};
+
+/// How long a world has for its answer. It may be busy with a program that has the turn.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// The version that no world has.
+const NO_VERSION: u32 = 0;
+
+/// Whether a world listens at `control` that takes programs.
+pub fn is_alive(control: &Path) -> bool {
+    matches!(asked(control), Ok(Some(Refusal::Version)))
+}
+
+/// Asks as a program of a version that there never was.
+fn asked(control: &Path) -> Result<Option<Refusal>, Errno> {
+    let socket = socket_with(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    connect(&socket, &SocketAddrUnix::new(control)?)?;
+    let question = Message::Join {
+        version: NO_VERSION,
+        pid: std::process::id(),
+    };
+    send(&socket, &question.to_bytes(), SendFlags::NOSIGNAL)?;
+    let timeout = Timespec::try_from(TIMEOUT).map_err(|_| Errno::INVAL)?;
+    let mut ready = [PollFd::new(&socket, PollFlags::IN)];
+    if poll(&mut ready, Some(&timeout))? == 0 {
+        return Err(Errno::TIMEDOUT);
+    }
+    let mut answer = [0; Message::LENGTH];
+    let (_, length) = recv(&socket, &mut answer[..], RecvFlags::empty())?;
+    match answer.get(..length).and_then(Message::of_bytes) {
+        Some(Message::Refused { reason }) => Ok(Some(reason)),
+        _ => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{accept, bind, listen};
+
+    #[test]
+    fn a_world_is_one_that_answers() {
+        let directory = crate::test_support::temporary_directory("control");
+        let path = directory.path().join("world");
+        assert!(!is_alive(&path), "nobody is there");
+        let family = AddressFamily::UNIX;
+        let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+        let socket = socket_with(family, kind, flags, None).expect("a socket");
+        bind(&socket, &SocketAddrUnix::new(&path).expect("short")).expect("free");
+        listen(&socket, 4).expect("bound");
+        let world = std::thread::spawn(move || {
+            for answers in [true, false] {
+                let program = accept(&socket).expect("a program");
+                let mut question = [0; Message::LENGTH];
+                recv(&program, &mut question[..], RecvFlags::empty()).expect("a question");
+                let reason = Refusal::Version;
+                let answer = Message::Refused { reason }.to_bytes();
+                if answers {
+                    send(&program, &answer, SendFlags::NOSIGNAL).expect("it listens");
+                }
+            }
+        });
+        assert!(is_alive(&path));
+        assert!(!is_alive(&path), "it hangs up");
+        world.join().expect("no panic");
+        assert!(!is_alive(&path), "it has ended");
+    }
+}

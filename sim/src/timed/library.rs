@@ -1,0 +1,171 @@
+//! The library in this process that keeps simulated time, behind safe functions.
+
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ferroce_virtual_time::VERSION;
+use ferroce_virtual_time::page::ProgramPage;
+use ferroce_virtual_time::request::Wait;
+use ferroce_virtual_time::store::StoreKind;
+use ferroce_virtual_time::table::{InterruptFunction, TimeTable};
+
+use crate::os::time_library::time_table;
+
+/// The library, in a program that has joined a world.
+#[derive(Debug, Clone, Copy)]
+pub struct Library {
+    table: &'static TimeTable,
+    program: &'static ProgramPage,
+}
+
+/// Why a program cannot join its world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum JoinError {
+    /// The library is not there.
+    #[error("the program was not started by `ferroce run --timed` or `ferroce run --world`")]
+    NoLibrary,
+    /// The libraries are of two builds.
+    #[error("libferroce_time.so and libibverbs.so.1 are of different versions of Ferroce")]
+    LibraryVersion,
+    /// Nobody listens at the socket.
+    #[error("the world has ended")]
+    NoWorld,
+    /// The world is of another build.
+    #[error("the world is of another version of Ferroce")]
+    WorldVersion,
+    /// All hosts are taken.
+    #[error(
+        "every host of the world has a program already: one program can be on a host at a time"
+    )]
+    NoHost,
+    /// No room for another thread.
+    #[error("the program has too many threads")]
+    NoThread,
+    /// Something else.
+    #[error("the world cannot be joined (errno {0})")]
+    Os(i32),
+}
+
+impl JoinError {
+    fn of_errno(errno: i32) -> Self {
+        match errno {
+            libc::ENOENT | libc::ECONNREFUSED | libc::ECONNRESET => Self::NoWorld,
+            libc::EPROTO => Self::WorldVersion,
+            libc::EUSERS => Self::NoHost,
+            libc::EAGAIN => Self::NoThread,
+            errno => Self::Os(errno),
+        }
+    }
+
+    /// The errno that says the same.
+    pub fn errno(self) -> i32 {
+        match self {
+            Self::NoLibrary | Self::NoWorld => libc::ENODEV,
+            Self::LibraryVersion | Self::WorldVersion => libc::EPROTO,
+            Self::NoHost => libc::EUSERS,
+            Self::NoThread => libc::EAGAIN,
+            Self::Os(errno) => errno,
+        }
+    }
+}
+
+impl Library {
+    /// Joins the world that `FERROCE_WORLD` names, if this program has not done so yet.
+    ///
+    /// # Errors
+    /// Any [`JoinError`].
+    pub fn join() -> Result<Self, JoinError> {
+        let table = time_table().ok_or(JoinError::NoLibrary)?;
+        if table.version != VERSION {
+            return Err(JoinError::LibraryVersion);
+        }
+        match (table.join)() {
+            0 => {}
+            errno => return Err(JoinError::of_errno(errno)),
+        }
+        let program = (table.program)().ok_or(JoinError::NoWorld)?;
+        Ok(Self { table, program })
+    }
+
+    /// What this program knows of its world.
+    #[inline]
+    pub fn program(&self) -> &'static ProgramPage {
+        self.program
+    }
+
+    /// The host that it is on.
+    pub fn host(&self) -> u32 {
+        get(&self.program.host)
+    }
+
+    /// Whether the world has ended.
+    #[inline]
+    pub fn has_ended(&self) -> bool {
+        get(&self.program.has_ended) != 0
+    }
+
+    /// The calling thread's time, in picoseconds.
+    #[inline]
+    pub fn now_ps(&self) -> u64 {
+        (self.table.now_ps)()
+    }
+
+    /// The calling thread computes for so long.
+    #[inline]
+    pub fn spend_ps(&self, time: u64) {
+        (self.table.spend_ps)(time);
+    }
+
+    /// The calling thread makes a store, now.
+    #[inline]
+    pub fn store(&self, kind: StoreKind, slot: u32, words: &[u64]) {
+        (self.table.store)(kind, slot, words.as_ptr(), words.len());
+    }
+
+    /// Memory becomes what it is now.
+    #[inline]
+    pub fn catch_up(&self) {
+        (self.table.catch_up)();
+    }
+
+    /// The card gets the stores that it has not seen.
+    #[inline]
+    pub fn flush(&self) {
+        (self.table.flush)();
+    }
+
+    /// Waits; returns the answer.
+    #[inline]
+    pub fn wait(&self, wait: &Wait) -> u64 {
+        (self.table.wait)(wait)
+    }
+
+    /// Changes whenever the calling thread has done something else than calling this library.
+    #[inline]
+    pub fn activity(&self) -> u64 {
+        (self.table.activity)()
+    }
+
+    /// Has `function` called for interrupts, in the thread that finds them.
+    pub fn on_interrupts(&self, function: InterruptFunction) {
+        (self.table.set_interrupts)(Some(function), ptr::null_mut());
+    }
+
+    /// Does something that is no part of the program: it has the time of the machine, and threads
+    /// that it starts are not simulated.
+    pub fn outside<R>(&self, action: impl FnOnce() -> R) -> R {
+        struct Back(&'static TimeTable);
+        impl Drop for Back {
+            fn drop(&mut self) {
+                (self.0.outside)(false);
+            }
+        }
+        (self.table.outside)(true);
+        let _back = Back(self.table);
+        action()
+    }
+}
+
+fn get(cell: &AtomicU32) -> u32 {
+    cell.load(Ordering::Relaxed)
+}

@@ -1,0 +1,79 @@
+//! A program's place in a simulated world.
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+use ferroce_driver::DeviceConfig;
+use ferroce_wire::{Gid, Mac};
+
+use super::bus::TimedBus;
+use super::library::Library;
+use crate::error::Error;
+use crate::host::HostIdentity;
+use crate::world::identity;
+
+/// That this program is on a host of a world.
+#[derive(Debug, Clone)]
+pub struct Membership {
+    library: Library,
+    socket: PathBuf,
+}
+
+impl Membership {
+    /// Joins the world whose control socket `FERROCE_WORLD` names, if this program has not done so
+    /// yet. `None`: it names none, and the program has the time of the machine.
+    ///
+    /// # Errors
+    /// [`Error::World`].
+    pub fn from_environment() -> Result<Option<Self>, Error> {
+        let socket = std::env::var_os("FERROCE_WORLD").filter(|path| !path.is_empty());
+        let Some(socket) = socket.map(PathBuf::from) else {
+            return Ok(None);
+        };
+        match Library::join() {
+            Ok(library) => Ok(Some(Self { library, socket })),
+            Err(source) => Err(Error::World { socket, source }),
+        }
+    }
+
+    /// Name and addresses of the host.
+    pub fn identity(&self) -> HostIdentity {
+        identity::of_host(self.library.host() as usize)
+    }
+
+    /// All addresses of all hosts.
+    pub fn neighbours(&self) -> Vec<(Gid, Mac)> {
+        let hosts = self.library.program().hosts.load(Ordering::Relaxed);
+        let entries = |host: u32| {
+            let entries = identity::of_host(host as usize).gids.into_iter();
+            entries.map(|entry| (Gid(entry.gid), Mac(entry.mac)))
+        };
+        (0..hosts).flat_map(entries).collect()
+    }
+
+    /// The bus to the host's card.
+    ///
+    /// # Errors
+    /// [`Error::WorldCard`].
+    pub fn open_card(&self) -> Result<TimedBus, Error> {
+        TimedBus::open(self.library, &self.socket).map_err(|source| Error::WorldCard {
+            socket: self.socket.clone(),
+            source,
+        })
+    }
+
+    /// How the driver of such a card brings it up.
+    pub fn device_config(&self) -> DeviceConfig {
+        let push_inline_only = &self.library.program().push_inline_only;
+        DeviceConfig {
+            push_inline_only: push_inline_only.load(Ordering::Relaxed) != 0,
+            ..DeviceConfig::default()
+        }
+    }
+
+    /// `vendor_part_id` of the card, if the world knows it.
+    pub fn part_id(&self) -> Option<u32> {
+        let part_id = self.library.program().part_id.load(Ordering::Relaxed);
+        (part_id != 0).then_some(part_id)
+    }
+}

@@ -1,0 +1,205 @@
+//! What verbs cost a program in simulated time, and what it does when polls find nothing.
+//!
+//! The same calls cost the same as in the loops of [`crate::perf`]. A thread that polls the same
+//! queues in vain, twice in a row and with nothing in between, waits for the next write of the card
+//! instead, and goes on with the turn of its loop that finds it.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ferroce_driver::CompletionQueue;
+use ferroce_transport::Duration;
+use ferroce_virtual_time::page::CostsPage;
+use ferroce_virtual_time::request::{Look, Wait};
+
+use super::library::Library;
+use crate::perf::cpu::Costs;
+use crate::perf::random::Random;
+
+/// Queues that a thread polls in turn, at most; with more, each poll is made.
+const MAX_QUEUES: usize = 1024;
+
+/// The processor under the calling thread.
+#[derive(Debug)]
+pub struct Processor {
+    library: Library,
+    costs: Costs,
+    seed: u64,
+}
+
+/// What a thread has done last.
+#[derive(Debug)]
+struct Recent {
+    random: Random,
+    /// Queues that were found empty, with nothing in between.
+    empty: Vec<u32>,
+    /// What [`Library::activity`] was then.
+    activity: u64,
+    /// The last poll has waited, so that it is on the grid of its loop.
+    has_waited: bool,
+}
+
+/// Threads that have called verbs: each has random numbers of its own.
+static THREADS: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    static RECENT: RefCell<Option<Recent>> = const { RefCell::new(None) };
+}
+
+impl Processor {
+    /// The processor of a program that has joined a world.
+    pub fn new(library: Library) -> Self {
+        let page = &library.program().costs;
+        Self {
+            costs: costs_of(page),
+            seed: page.seed.load(Ordering::Relaxed),
+            library,
+        }
+    }
+
+    /// Calls `action` with what the thread has done last. A thread that is going, without its
+    /// thread-local storage, costs nothing.
+    fn recent<R>(&self, action: impl FnOnce(&mut Recent) -> R) -> Option<R> {
+        let call = |recent: &RefCell<Option<Recent>>| {
+            // Taken while it is used: an interrupt handler may come here from inside.
+            let mut own = recent.take().unwrap_or_else(|| self.first());
+            let result = action(&mut own);
+            recent.replace(Some(own));
+            result
+        };
+        RECENT.try_with(call).ok()
+    }
+
+    #[cold]
+    fn first(&self) -> Recent {
+        let host = u64::from(self.library.host());
+        let thread = THREADS.fetch_add(1, Ordering::Relaxed);
+        Recent {
+            random: Random::new(self.seed, 1 + host + (thread << 16)),
+            empty: Vec::new(),
+            activity: 0,
+            has_waited: false,
+        }
+    }
+
+    /// Something that is no empty poll costs `mean`.
+    #[inline]
+    fn work(&self, mean: Duration) {
+        let time = self.recent(|recent| {
+            recent.empty.clear();
+            self.costs.spread(mean, &recent.random)
+        });
+        self.library.spend_ps(time.unwrap_or(mean).as_ps());
+    }
+
+    /// A send work request was written to its queue, with so many bytes of inline payload.
+    #[inline]
+    pub fn post(&self, inline: u64) {
+        self.work(self.costs.post_of(inline));
+    }
+
+    /// A receive was written to its queue.
+    #[inline]
+    pub fn post_receive(&self) {
+        self.work(self.costs.post_receive);
+    }
+
+    /// A doorbell, or a push of so many blocks.
+    #[inline]
+    pub fn ring(&self, blocks: u64) {
+        self.work(self.costs.doorbell_of(blocks));
+    }
+
+    /// The thread is about to poll `cq`: memory becomes what it is now, or what it is when the poll
+    /// will find something.
+    #[inline]
+    pub fn before_poll(&self, cq: &CompletionQueue) {
+        self.library.catch_up();
+        if cq.is_empty() {
+            self.before_empty_poll(cq);
+        }
+    }
+
+    fn before_empty_poll(&self, cq: &CompletionQueue) {
+        let activity = self.library.activity();
+        let wait = self.recent(|recent| {
+            recent.has_waited = false;
+            if recent.activity != activity {
+                recent.empty.clear();
+                recent.activity = activity;
+            }
+            if !recent.empty.contains(&cq.number().0) {
+                return None;
+            }
+            recent.has_waited = true;
+            let queues = recent.empty.len() as u64;
+            let grid = crate::perf::cpu::times(self.costs.poll_miss, queues);
+            Some(Wait::OnWrite {
+                grid_ps: grid.as_ps(),
+                look: Look::Everything,
+            })
+        });
+        if let Some(wait) = wait.flatten() {
+            self.library.wait(&wait);
+        }
+    }
+
+    /// A poll of `cq` has found so many.
+    #[inline]
+    pub fn polled(&self, cq: &CompletionQueue, count: usize) {
+        let mean = self.costs.poll_of(count as u64);
+        if count > 0 {
+            return self.work(mean);
+        }
+        let time = self.recent(|recent| {
+            if recent.has_waited {
+                // One turn of its loop, as those that it has left out.
+                return mean;
+            }
+            let number = cq.number().0;
+            if recent.empty.len() < MAX_QUEUES && !recent.empty.contains(&number) {
+                recent.empty.push(number);
+            }
+            self.costs.spread(mean, &recent.random)
+        });
+        self.library.spend_ps(time.unwrap_or(mean).as_ps());
+    }
+
+    /// What is there now is seen.
+    pub fn catch_up(&self) {
+        self.library.catch_up();
+    }
+
+    /// Sleeps until `is_there` says that an event has come.
+    pub fn sleep_until(&self, mut is_there: impl FnMut() -> bool) {
+        self.library.catch_up();
+        let mut has_slept = false;
+        while !is_there() && !self.library.has_ended() {
+            // Interrupts of others wake nobody: whose events there are is seen at once.
+            self.library.wait(&Wait::OnInterrupt { wake_up_ps: 0 });
+            has_slept = true;
+        }
+        if has_slept {
+            self.work(self.costs.wake_up);
+        }
+    }
+}
+
+fn costs_of(page: &CostsPage) -> Costs {
+    let time = |cell: &AtomicU64| Duration::from_ps(cell.load(Ordering::Relaxed));
+    Costs {
+        post: time(&page.post_ps),
+        doorbell: time(&page.doorbell_ps),
+        push_block: time(&page.push_block_ps),
+        inline_block: time(&page.inline_block_ps),
+        post_receive: time(&page.post_receive_ps),
+        poll_hit: time(&page.poll_hit_ps),
+        poll_miss: time(&page.poll_miss_ps),
+        memory_poll: time(&page.memory_poll_ps),
+        wake_up: time(&page.wake_up_ps),
+        // Threads that wait for each other's locks are not simulated.
+        lock: Duration::ZERO,
+        handoff: Duration::ZERO,
+        jitter: time(&page.jitter_ps),
+    }
+}
