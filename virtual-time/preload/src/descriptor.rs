@@ -1,0 +1,188 @@
+//! What a file descriptor is, asked of the kernel each time: descriptors are copied, passed on and
+//! closed in more ways than one can watch.
+
+use std::ffi::{CStr, c_int};
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{CWD, OFlags, fcntl_getfl, fcntl_setfl, fstat, readlinkat_raw};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{SocketType, getpeername, getsockname, sockopt};
+
+use crate::streams::name::Connection;
+
+/// How long something that is there in simulated time may take to be there in real time.
+const PATIENCE_MS: i32 = 5000;
+
+/// A descriptor of the program.
+#[derive(Debug, Clone, Copy)]
+pub struct Descriptor(BorrowedFd<'static>);
+
+/// What makes a descriptor ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The program itself: the handler of an interrupt or a timer.
+    Event,
+    /// Somebody else.
+    Other,
+}
+
+impl Descriptor {
+    /// That of this number. `None`: it is none.
+    #[inline]
+    pub fn new(number: c_int) -> Option<Self> {
+        if number < 0 {
+            return None;
+        }
+        // SAFETY: it is used for system calls only, which say so when it is not open.
+        #[expect(unsafe_code, reason = "a number that the program calls a descriptor")]
+        let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+        Some(Self(borrowed))
+    }
+
+    /// The address of a TCP socket.
+    fn local(self) -> Option<SocketAddr> {
+        let local: SocketAddr = getsockname(self.0).ok()?.try_into().ok()?;
+        (sockopt::socket_type(self.0) == Ok(SocketType::STREAM)).then_some(local)
+    }
+
+    /// Whether it is a TCP socket.
+    pub fn is_tcp(self) -> bool {
+        self.local().is_some()
+    }
+
+    /// Its connection, if it is a TCP socket that has one.
+    #[inline]
+    pub fn connection(self) -> Option<Connection> {
+        let local = self.local()?;
+        let peer: SocketAddr = getpeername(self.0).ok()??.try_into().ok()?;
+        Some(Connection::new(local, peer))
+    }
+
+    /// The connection of a TCP socket that is about to have one with `peer`.
+    pub fn connection_to(self, peer: SocketAddr) -> Option<Connection> {
+        Some(Connection::new(self.local()?, peer))
+    }
+
+    /// The port of a TCP socket that listens.
+    pub fn listening_port(self) -> Option<u16> {
+        let local = self.local()?;
+        (sockopt::socket_acceptconn(self.0) == Ok(true)).then_some(local.port())
+    }
+
+    /// The program wants calls to fail rather than to wait.
+    pub fn is_nonblocking(self) -> bool {
+        fcntl_getfl(self.0).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
+    }
+
+    /// How long the program wants a receive to last at most.
+    pub fn receive_time_limit(self) -> Option<Duration> {
+        sockopt::socket_timeout(self.0, sockopt::Timeout::Recv).unwrap_or(None)
+    }
+
+    /// Which of `wanted` it is ready for, in real time, after `limit_ms` at most; negative:
+    /// after any time.
+    pub fn ready_within(self, wanted: PollFlags, limit_ms: i32) -> PollFlags {
+        let mut polled = [PollFd::new(&self.0, wanted)];
+        let limit = (limit_ms >= 0).then(|| Timespec {
+            tv_sec: i64::from(limit_ms / 1000),
+            tv_nsec: i64::from(limit_ms % 1000) * 1_000_000,
+        });
+        match retry_on_intr(|| poll(&mut polled, limit.as_ref())) {
+            Ok(0) | Err(_) => PollFlags::empty(),
+            Ok(_) => polled[0].revents(),
+        }
+    }
+
+    /// Which of `wanted` it is ready for.
+    #[inline]
+    pub fn ready(self, wanted: PollFlags) -> PollFlags {
+        self.ready_within(wanted, 0)
+    }
+
+    /// Waits for what has been sent already, and the kernel may still carry. False: it does not
+    /// come.
+    pub fn await_input(self) -> bool {
+        !self.ready_within(PollFlags::IN, PATIENCE_MS).is_empty()
+    }
+
+    /// Waits in real time until something can be sent.
+    pub fn await_output(self) -> bool {
+        !self.ready_within(PollFlags::OUT, PATIENCE_MS).is_empty()
+    }
+
+    /// Adds to the counter of an eventfd.
+    pub fn add_to_counter(self, count: u64) {
+        // A counter that is full is readable.
+        let _ = rustix::io::write(self.0, &count.to_ne_bytes());
+    }
+
+    /// Sets the counter of an eventfd to zero.
+    pub fn clear_counter(self) {
+        if !self.ready(PollFlags::IN).is_empty() {
+            let mut count = [0; 8];
+            // Nobody else reads meanwhile.
+            let _ = rustix::io::read(self.0, &mut count);
+        }
+    }
+
+    /// Its number.
+    #[inline]
+    pub fn number(self) -> c_int {
+        self.0.as_raw_fd()
+    }
+
+    /// What makes it ready.
+    pub fn kind(self) -> Kind {
+        let mut path = [0; 40];
+        let mut name = [0; 32];
+        let Some(path) = self.path_in_proc("fd", &mut path) else {
+            return Kind::Other;
+        };
+        let length = readlinkat_raw(CWD, path, &mut name[..]).unwrap_or(0);
+        match name.get(..length).unwrap_or(&[]) {
+            b"anon_inode:[eventfd]" | b"anon_inode:[timerfd]" | b"anon_inode:[eventpoll]" => {
+                Kind::Event
+            }
+            _ => Kind::Other,
+        }
+    }
+
+    /// Its file in this folder of `/proc/self`.
+    pub fn path_in_proc<'a>(self, folder: &str, path: &'a mut [u8]) -> Option<&'a CStr> {
+        let mut rest = &mut *path;
+        write!(rest, "/proc/self/{folder}/{}\0", self.number()).ok()?;
+        CStr::from_bytes_until_nul(path).ok()
+    }
+
+    /// Whether another descriptor below `limit` is of the same socket.
+    pub fn has_copies(self, limit: c_int) -> bool {
+        let identity = |file: Self| fstat(file.0).map(|status| (status.st_dev, status.st_ino));
+        let Ok(own) = identity(self) else {
+            return false;
+        };
+        (0..limit)
+            .filter(|number| *number != self.number())
+            .filter_map(Self::new)
+            .any(|other| identity(other) == Ok(own))
+    }
+
+    /// Why the last connection attempt has failed.
+    pub fn connect_error(self) -> Result<(), c_int> {
+        let error = sockopt::socket_error(self.0).and_then(|error| error);
+        error.map_err(Errno::raw_os_error)
+    }
+
+    /// As the program may say: whether calls fail rather than wait.
+    pub fn set_nonblocking(self, is_nonblocking: bool) {
+        if let Ok(flags) = fcntl_getfl(self.0) {
+            let mut flags = flags;
+            flags.set(OFlags::NONBLOCK, is_nonblocking);
+            // A descriptor that has flags takes these.
+            let _ = fcntl_setfl(self.0, flags);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Reading and writing descriptors of any kind.
+//!
+//! What is ready is read at once. A thread that would wait for the program's own doing (events,
+//! timers) waits in simulated time; one that would wait for anything else is outside of the world
+//! meanwhile.
+
+#![expect(unsafe_code, reason = "functions of libc, and the program's buffers")]
+
+use std::ffi::{c_int, c_void};
+
+use libc::{iovec, size_t, ssize_t};
+use rustix::event::PollFlags;
+
+use crate::descriptor::{Descriptor, Kind};
+use crate::own::{Ended, Own};
+use crate::streams::{set_up, transfer};
+use crate::{ready, real, timers};
+
+/// Receives from a descriptor into `parts`; `real` does so whatever it is.
+pub fn input(fd: c_int, parts: &[iovec], flags: c_int, real: impl FnOnce() -> ssize_t) -> ssize_t {
+    let (Some(own), Some(descriptor)) = (Own::enter(), Descriptor::new(fd)) else {
+        return real();
+    };
+    match set_up::known_connection(descriptor) {
+        Some(connection) => transfer::receive(&own, (descriptor, connection), parts, flags, real),
+        None => wait_for_input(&own, descriptor, flags & libc::MSG_DONTWAIT != 0, real),
+    }
+}
+
+/// Sends `parts` to a descriptor; `real` does so whatever it is.
+pub fn output(fd: c_int, parts: &[iovec], flags: c_int, real: impl FnOnce() -> ssize_t) -> ssize_t {
+    let (Some(own), Some(descriptor)) = (Own::enter(), Descriptor::new(fd)) else {
+        return real();
+    };
+    match set_up::known_connection(descriptor) {
+        Some(connection) => transfer::transmit(&own, (descriptor, connection), parts, flags),
+        None => real(),
+    }
+}
+
+/// Waits until there is something to read, and reads it: `real` does.
+pub fn wait_for_input(
+    own: &Own,
+    descriptor: Descriptor,
+    is_nonblocking: bool,
+    real: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    if !descriptor.ready(PollFlags::IN).is_empty() {
+        return real();
+    }
+    own.catch_up();
+    if is_nonblocking || descriptor.is_nonblocking() {
+        let result = real();
+        if result < 0 {
+            let errno = real::errno();
+            own.spend_fruitless();
+            real::set_errno(errno);
+        }
+        return result;
+    }
+    match descriptor.kind() {
+        Kind::Event => match ready::wait_for_event(own, descriptor) {
+            Ended::Interrupted { .. } => real::failed_size(libc::EINTR),
+            _ => real(),
+        },
+        Kind::Other => own.outside(real),
+    }
+}
+
+/// `read` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, length: size_t) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    let real = || unsafe { real::read(fd, buffer, length) };
+    input(fd, &[part(buffer, length)], 0, real)
+}
+
+/// `read` of libc, as `_FORTIFY_SOURCE` calls it with the size of the buffer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __read_chk(
+    fd: c_int,
+    buffer: *mut c_void,
+    length: size_t,
+    room: size_t,
+) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    let real = || unsafe { real::__read_chk(fd, buffer, length, room) };
+    match length > room {
+        true => real(),
+        false => input(fd, &[part(buffer, length)], 0, real),
+    }
+}
+
+/// `readv` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    let real = || unsafe { real::readv(fd, parts, count) };
+    // SAFETY: the caller's arguments.
+    match unsafe { array(parts, count) } {
+        Some(parts) => input(fd, parts, 0, real),
+        None => real(),
+    }
+}
+
+/// `write` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, length: size_t) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    let real = || unsafe { real::write(fd, buffer, length) };
+    output(fd, &[part(buffer, length)], 0, real)
+}
+
+/// `writev` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    let real = || unsafe { real::writev(fd, parts, count) };
+    // SAFETY: the caller's arguments.
+    match unsafe { array(parts, count) } {
+        Some(parts) => output(fd, parts, 0, real),
+        None => real(),
+    }
+}
+
+/// `close` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn close(fd: c_int) -> c_int {
+    if let (Some(own), Some(descriptor)) = (Own::enter(), Descriptor::new(fd)) {
+        set_up::before_close(&own, descriptor);
+        timers::before_close(descriptor);
+    }
+    // SAFETY: no pointers.
+    unsafe { real::close(fd) }
+}
+
+/// A buffer as the only part of a message.
+pub fn part(buffer: *const c_void, length: size_t) -> iovec {
+    iovec {
+        iov_base: buffer.cast_mut(),
+        iov_len: length,
+    }
+}
+
+/// Parts of a message, as C has them. `None`: the kernel is to say what is wrong with them.
+///
+/// # Safety
+/// `parts` is null, or has `count` entries, if that is no more than are allowed.
+unsafe fn array<'a>(parts: *const iovec, count: c_int) -> Option<&'a [iovec]> {
+    let count = usize::try_from(count).ok()?;
+    if parts.is_null() || count > libc::UIO_MAXIOV as usize {
+        return None;
+    }
+    // SAFETY: by the contract.
+    Some(unsafe { std::slice::from_raw_parts(parts, count) })
+}

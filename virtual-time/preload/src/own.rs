@@ -1,0 +1,159 @@
+//! The calling thread, as calls see it that wait on its behalf.
+
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use ferroce_virtual_time::page::{NEVER_PS, ProgramPage};
+use ferroce_virtual_time::request::Wait;
+use ferroce_virtual_time::store::StoreKind;
+
+use rustix::process::getpid;
+
+use crate::turn::Inside;
+use crate::{real, session, timers};
+
+/// What a call costs that finds nothing: without it a program that asks again and again would
+/// never see time pass.
+const FRUITLESS_PS: u64 = 100_000;
+/// The world's answer when a wait has ended with nothing of what was waited for.
+const NOTHING: u64 = u64::MAX;
+
+/// A thread in simulated time, inside a call of the program.
+///
+/// While there is one, what the thread calls is real.
+#[derive(Debug)]
+pub struct Own(Inside);
+
+/// How a wait has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// With what was waited for, and the world's answer.
+    Answered(u64),
+    /// With the time up to which it was to last at most, or with nothing.
+    TimedOut,
+    /// With the signal of a timer, whose handler has run.
+    Interrupted {
+        /// The program wants calls to go on after this signal (`SA_RESTART`).
+        restarts: bool,
+    },
+    /// With the world: from here on time is that of the machine.
+    NoWorld,
+}
+
+impl Own {
+    /// The calling thread. `None`: what it calls is real.
+    #[inline]
+    pub fn enter() -> Option<Self> {
+        Inside::enter().map(Self)
+    }
+
+    /// Its clock.
+    #[inline]
+    pub fn now_ps(&self) -> u64 {
+        self.0.now_ps()
+    }
+
+    /// It computes.
+    pub fn spend(&self, time_ps: u64) {
+        self.0.spend(time_ps);
+    }
+
+    /// The call has found nothing.
+    pub fn spend_fruitless(&self) {
+        self.spend(FRUITLESS_PS);
+    }
+
+    /// The world catches up with the thread.
+    pub fn catch_up(&self) {
+        self.0.catch_up();
+    }
+
+    /// Tells the world something.
+    pub fn store(&self, kind: StoreKind, slot: u32, words: &[u64]) {
+        self.0.store(kind, slot, words);
+    }
+
+    /// Waits, at most until `deadline_ps` of the thread's clock.
+    pub fn wait(&self, wait: &Wait, deadline_ps: u64) -> Ended {
+        let signals = timers::delivered();
+        self.limit(deadline_ps);
+        let answer = self.0.wait(wait);
+        self.limit(NEVER_PS);
+        if session::has_ended() {
+            return Ended::NoWorld;
+        }
+        if timers::delivered() != signals {
+            let restarts = timers::last_restarts();
+            return Ended::Interrupted { restarts };
+        }
+        match answer {
+            NOTHING => Ended::TimedOut,
+            answer => Ended::Answered(answer),
+        }
+    }
+
+    /// The thread gets its turn back at `deadline_ps` at the latest, and when a timer is due.
+    pub fn limit(&self, deadline_ps: u64) {
+        timers::limit(self.0.page(), deadline_ps);
+    }
+
+    /// Makes a call that may take any real time: the world goes on meanwhile.
+    pub fn outside<T>(&self, call: impl FnOnce() -> T) -> T {
+        let mut errno = 0;
+        let result = self.0.outside(|| {
+            let result = call();
+            errno = real::errno();
+            result
+        });
+        real::set_errno(errno);
+        result
+    }
+
+    /// From an interrupt to a thread that runs.
+    pub fn wake_up_ps(&self) -> u64 {
+        let program: Option<&ProgramPage> = session::pages().map(|pages| &pages.program);
+        program.map_or(0, |program| {
+            program.costs.wake_up_ps.load(Ordering::Relaxed)
+        })
+    }
+}
+
+/// The process that has joined.
+static PROCESS: AtomicI32 = AtomicI32::new(0);
+
+/// The program has joined.
+pub fn note_process() {
+    PROCESS.store(getpid().as_raw_nonzero().get(), Ordering::Relaxed);
+}
+
+/// Whether this is the process that has joined, and not a child that uses its memory for a while
+/// (`vfork`).
+pub fn is_own_process() -> bool {
+    PROCESS.load(Ordering::Relaxed) == getpid().as_raw_nonzero().get()
+}
+
+/// Picoseconds of a time that C states in seconds and `fraction`, each of `unit_ps`. `None`: it
+/// makes no sense.
+pub fn picoseconds(seconds: i64, fraction: i64, unit_ps: u64) -> Option<u64> {
+    const SECOND_PS: u64 = 1_000_000_000_000;
+    let fraction = u64::try_from(fraction).ok()?;
+    if fraction.checked_mul(unit_ps)? >= SECOND_PS {
+        return None;
+    }
+    let seconds = u64::try_from(seconds).ok()?.saturating_mul(SECOND_PS);
+    Some(seconds.saturating_add(fraction * unit_ps))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_converted_or_refused() {
+        assert_eq!(picoseconds(1, 5, 1000), Some(1_000_000_005_000));
+        assert_eq!(picoseconds(0, 999_999, 1_000_000), Some(999_999_000_000));
+        assert_eq!(picoseconds(0, 1_000_000, 1_000_000), None);
+        assert_eq!(picoseconds(0, -1, 1000), None);
+        assert_eq!(picoseconds(-1, 0, 1000), None);
+        assert_eq!(picoseconds(i64::MAX, 0, 1000), Some(u64::MAX));
+    }
+}

@@ -1,0 +1,126 @@
+//! The functions behind those that this library puts in front of libc's.
+//!
+//! They are looked up when they are called first. Code of this library calls these, or makes its
+//! system calls itself (`rustix`): libc's names lead back here.
+
+#![expect(unsafe_code, reason = "functions of libc, found by name")]
+
+use std::ffi::{CStr, c_int, c_uint, c_void};
+
+use libc::{
+    clockid_t, epoll_event, fd_set, iovec, itimerspec, itimerval, msghdr, nfds_t, pollfd,
+    pthread_cond_t, pthread_mutex_t, pthread_t, sem_t, sigevent, sigset_t, size_t, sockaddr,
+    socklen_t, ssize_t, timespec, timeval,
+};
+
+use crate::next::Next;
+
+/// `timer_t` of libc.
+pub type TimerId = *mut c_void;
+
+/// Says why a call has failed, and returns what such a call returns.
+#[cold]
+pub fn failed(errno: c_int) -> c_int {
+    set_errno(errno);
+    -1
+}
+
+/// Sets what [`errno`] returns.
+pub fn set_errno(errno: c_int) {
+    // SAFETY: the cell is the calling thread's own.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// As [`failed`], for calls that return a number of bytes.
+#[cold]
+pub fn failed_size(errno: c_int) -> ssize_t {
+    failed(errno) as ssize_t
+}
+
+/// Why the last call has failed.
+pub fn errno() -> c_int {
+    // SAFETY: the cell is the calling thread's own.
+    unsafe { *libc::__errno_location() }
+}
+
+/// A name as C writes it.
+const fn name(bytes: &'static str) -> &'static CStr {
+    match CStr::from_bytes_with_nul(bytes.as_bytes()) {
+        Ok(name) => name,
+        Err(_) => c"",
+    }
+}
+
+macro_rules! functions {
+    ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {$(
+        /// The function of libc of this name.
+        ///
+        /// # Safety
+        /// As that function.
+        #[inline]
+        pub unsafe fn $name($($argument: $type),*) -> $result {
+            type Function = unsafe extern "C" fn($($type),*) -> $result;
+            const NAME: &CStr = name(concat!(stringify!($name), "\0"));
+            static NEXT: Next = Next::new(NAME);
+            let address = NEXT.address();
+            if address.is_null() {
+                return failed(libc::ENOSYS) as $result;
+            }
+            // SAFETY: libc's function of this name has this type; the caller keeps its contract.
+            unsafe { std::mem::transmute::<*mut c_void, Function>(address)($($argument),*) }
+        }
+    )*};
+}
+
+functions! {
+    fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int;
+    fn listen(fd: c_int, backlog: c_int) -> c_int;
+    fn accept4(fd: c_int, address: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int;
+    fn shutdown(fd: c_int, how: c_int) -> c_int;
+    fn close(fd: c_int) -> c_int;
+    fn read(fd: c_int, buffer: *mut c_void, length: size_t) -> ssize_t;
+    fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t;
+    fn recv(fd: c_int, buffer: *mut c_void, length: size_t, flags: c_int) -> ssize_t;
+    fn recvfrom(fd: c_int, buffer: *mut c_void, length: size_t, flags: c_int, address: *mut sockaddr, address_length: *mut socklen_t) -> ssize_t;
+    fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t;
+    fn write(fd: c_int, buffer: *const c_void, length: size_t) -> ssize_t;
+    fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t;
+    fn send(fd: c_int, buffer: *const c_void, length: size_t, flags: c_int) -> ssize_t;
+    fn sendto(fd: c_int, buffer: *const c_void, length: size_t, flags: c_int, address: *const sockaddr, address_length: socklen_t) -> ssize_t;
+    fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
+    fn poll(descriptors: *mut pollfd, count: nfds_t, timeout_ms: c_int) -> c_int;
+    fn ppoll(descriptors: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+    fn select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval) -> c_int;
+    fn pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+    fn epoll_wait(fd: c_int, events: *mut epoll_event, count: c_int, timeout_ms: c_int) -> c_int;
+    fn epoll_pwait2(fd: c_int, events: *mut epoll_event, count: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+    fn epoll_pwait(fd: c_int, events: *mut epoll_event, count: c_int, timeout_ms: c_int, mask: *const sigset_t) -> c_int;
+    fn sleep(seconds: c_uint) -> c_uint;
+    fn usleep(microseconds: c_uint) -> c_int;
+    fn nanosleep(time: *const timespec, rest: *mut timespec) -> c_int;
+    fn clock_nanosleep(clock: clockid_t, flags: c_int, time: *const timespec, rest: *mut timespec) -> c_int;
+    fn alarm(seconds: c_uint) -> c_uint;
+    fn setitimer(which: c_int, new: *const itimerval, old: *mut itimerval) -> c_int;
+    fn getitimer(which: c_int, value: *mut itimerval) -> c_int;
+    fn timer_create(clock: clockid_t, event: *mut sigevent, timer: *mut TimerId) -> c_int;
+    fn timer_settime(timer: TimerId, flags: c_int, new: *const itimerspec, old: *mut itimerspec) -> c_int;
+    fn timer_gettime(timer: TimerId, value: *mut itimerspec) -> c_int;
+    fn timer_getoverrun(timer: TimerId) -> c_int;
+    fn timer_delete(timer: TimerId) -> c_int;
+    fn timerfd_create(clock: clockid_t, flags: c_int) -> c_int;
+    fn timerfd_settime(fd: c_int, flags: c_int, new: *const itimerspec, old: *mut itimerspec) -> c_int;
+    fn timerfd_gettime(fd: c_int, value: *mut itimerspec) -> c_int;
+    fn sem_wait(semaphore: *mut sem_t) -> c_int;
+    fn sem_timedwait(semaphore: *mut sem_t, time: *const timespec) -> c_int;
+    fn sem_clockwait(semaphore: *mut sem_t, clock: clockid_t, time: *const timespec) -> c_int;
+    fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int;
+    fn pthread_mutex_timedlock(mutex: *mut pthread_mutex_t, time: *const timespec) -> c_int;
+    fn pthread_cond_wait(condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t) -> c_int;
+    fn pthread_cond_timedwait(condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, time: *const timespec) -> c_int;
+    fn pthread_cond_clockwait(condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const timespec) -> c_int;
+    fn pthread_join(thread: pthread_t, result: *mut *mut c_void) -> c_int;
+    fn __read_chk(fd: c_int, buffer: *mut c_void, length: size_t, room: size_t) -> ssize_t;
+    fn __poll_chk(descriptors: *mut pollfd, count: nfds_t, timeout_ms: c_int, room: size_t) -> c_int;
+    fn __ppoll_chk(descriptors: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t, room: size_t) -> c_int;
+    fn __recv_chk(fd: c_int, buffer: *mut c_void, length: size_t, room: size_t, flags: c_int) -> ssize_t;
+}

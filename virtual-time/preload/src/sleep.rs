@@ -1,0 +1,147 @@
+//! Sleeping.
+
+#![expect(unsafe_code, reason = "functions of libc")]
+
+use std::ffi::{c_int, c_uint};
+
+use ferroce_virtual_time::page::NEVER_PS;
+use ferroce_virtual_time::request::Wait;
+use ferroce_virtual_time::{MONOTONIC_EPOCH_S, PS_PER_NS, REALTIME_EPOCH_S};
+use libc::{clockid_t, timespec};
+
+use crate::own::{Ended, Own, picoseconds};
+use crate::real;
+
+const PS_PER_US: u64 = 1_000_000;
+const PS_PER_S: u64 = 1_000_000_000_000;
+
+/// Sleeps until `end_ps`. How much of it is left after a signal.
+fn sleep_until(own: &Own, end_ps: u64) -> u64 {
+    let wait = Wait::At { time_ps: end_ps };
+    while own.now_ps() < end_ps {
+        match own.wait(&wait, NEVER_PS) {
+            Ended::Interrupted { .. } => return end_ps.saturating_sub(own.now_ps()),
+            Ended::NoWorld => return 0,
+            Ended::Answered(_) | Ended::TimedOut => {}
+        }
+    }
+    0
+}
+
+fn sleep_for(own: &Own, time_ps: u64) -> u64 {
+    sleep_until(own, own.now_ps().saturating_add(time_ps))
+}
+
+/// Picoseconds of a time. `None`: there is none, or it makes no sense.
+///
+/// # Safety
+/// The time is the caller's, or null.
+pub unsafe fn read_time(time: *const timespec) -> Option<u64> {
+    // SAFETY: by the contract.
+    let time = unsafe { time.as_ref() }?;
+    picoseconds(time.tv_sec, time.tv_nsec, PS_PER_NS)
+}
+
+/// A time of `time_ps`, rounded up.
+pub fn timespec_of(time_ps: u64) -> timespec {
+    let nanoseconds = time_ps.div_ceil(PS_PER_NS);
+    timespec {
+        tv_sec: (nanoseconds / 1_000_000_000) as libc::time_t,
+        tv_nsec: (nanoseconds % 1_000_000_000) as _,
+    }
+}
+
+/// What a clock says, in seconds, when that of the world is at zero. `None`: it is not simulated.
+pub fn epoch_s(clock: clockid_t) -> Option<u64> {
+    match clock {
+        libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_ALARM | libc::CLOCK_TAI => {
+            Some(REALTIME_EPOCH_S)
+        }
+        libc::CLOCK_MONOTONIC | libc::CLOCK_BOOTTIME | libc::CLOCK_BOOTTIME_ALARM => {
+            Some(MONOTONIC_EPOCH_S)
+        }
+        _ => None,
+    }
+}
+
+/// When the clock of the world is what a program calls `time` of `clock`; times before its zero are
+/// zero. `None`: that makes no sense, or the clock is not simulated.
+///
+/// # Safety
+/// The time is the caller's, or null.
+pub unsafe fn read_absolute(clock: clockid_t, time: *const timespec) -> Option<u64> {
+    // SAFETY: by the contract.
+    let time = unsafe { time.as_ref() }?;
+    let epoch_s = i64::try_from(epoch_s(clock)?).ok()?;
+    match time.tv_sec.checked_sub(epoch_s) {
+        Some(seconds @ 0..) => picoseconds(seconds, time.tv_nsec, PS_PER_NS),
+        _ => Some(0),
+    }
+}
+
+/// `sleep` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sleep(seconds: c_uint) -> c_uint {
+    let Some(own) = Own::enter() else {
+        // SAFETY: no pointers.
+        return unsafe { real::sleep(seconds) };
+    };
+    let left_ps = sleep_for(&own, u64::from(seconds) * PS_PER_S);
+    left_ps.div_ceil(PS_PER_S) as c_uint
+}
+
+/// `usleep` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn usleep(microseconds: c_uint) -> c_int {
+    let Some(own) = Own::enter() else {
+        // SAFETY: no pointers.
+        return unsafe { real::usleep(microseconds) };
+    };
+    match sleep_for(&own, u64::from(microseconds) * PS_PER_US) {
+        0 => 0,
+        _ => real::failed(libc::EINTR),
+    }
+}
+
+/// `nanosleep` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nanosleep(time: *const timespec, rest: *mut timespec) -> c_int {
+    // SAFETY: the caller's times.
+    match unsafe { clock_nanosleep(libc::CLOCK_REALTIME, 0, time, rest) } {
+        0 => 0,
+        errno => real::failed(errno),
+    }
+}
+
+/// `clock_nanosleep` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clock_nanosleep(
+    clock: clockid_t,
+    flags: c_int,
+    time: *const timespec,
+    rest: *mut timespec,
+) -> c_int {
+    let is_absolute = flags & libc::TIMER_ABSTIME != 0;
+    // SAFETY: the caller's time.
+    let (absolute_ps, relative_ps) = unsafe { (read_absolute(clock, time), read_time(time)) };
+    let time_ps = match is_absolute {
+        true => absolute_ps,
+        false => relative_ps.filter(|_| epoch_s(clock).is_some()),
+    };
+    let (Some(own), Some(time_ps)) = (Own::enter(), time_ps) else {
+        // SAFETY: the caller's arguments.
+        return unsafe { real::clock_nanosleep(clock, flags, time, rest) };
+    };
+    let left_ps = match is_absolute {
+        true => sleep_until(&own, time_ps),
+        false => sleep_for(&own, time_ps),
+    };
+    if left_ps == 0 {
+        return 0;
+    }
+    if !is_absolute && !rest.is_null() {
+        // SAFETY: the caller's time.
+        unsafe { rest.write(timespec_of(left_ps)) };
+    }
+    libc::EINTR
+}

@@ -1,0 +1,223 @@
+//! TCP between the programs of a world, in simulated time.
+//!
+//! The bytes go through the kernel, at once. When they arrive is up to the world: whoever has
+//! written tells it how many ([`StoreKind::Send`]), and whoever reads waits until it says that they
+//! are there ([`Wait::OnStream`]), takes them, and tells it ([`StoreKind::Receive`]). A thread that
+//! has its turn never waits in the kernel for another program of the world, which may have to get
+//! its own turn first.
+//!
+//! - [`name`]: how both ends call a direction.
+//! - [`known`]: the connections that are within the world.
+//! - [`set_up`]: how they come and go.
+//! - [`transfer`]: what goes over them.
+//!
+//! Connections to other programs are as any other descriptor: see [`crate::files`].
+//!
+//! [`StoreKind::Send`]: ferroce_virtual_time::store::StoreKind::Send
+//! [`StoreKind::Receive`]: ferroce_virtual_time::store::StoreKind::Receive
+//! [`Wait::OnStream`]: ferroce_virtual_time::request::Wait::OnStream
+
+#![expect(unsafe_code, reason = "functions of libc, and the program's buffers")]
+
+use std::ffi::{c_int, c_void};
+
+use libc::{iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
+
+use crate::descriptor::Descriptor;
+use crate::files::{input, output, part};
+use crate::own::Own;
+use crate::real;
+
+mod known;
+pub mod name;
+pub mod set_up;
+pub mod transfer;
+
+/// The parts of a message, as C has them.
+///
+/// # Safety
+/// The message is the caller's, or null.
+unsafe fn parts_of<'a>(message: *const msghdr) -> &'a [iovec] {
+    // SAFETY: by the contract.
+    match unsafe { message.as_ref() } {
+        Some(message) if !message.msg_iov.is_null() => {
+            // SAFETY: that many parts, by the contract of C.
+            unsafe { std::slice::from_raw_parts(message.msg_iov, message.msg_iovlen) }
+        }
+        _ => &[],
+    }
+}
+
+/// `connect` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
+    // SAFETY: the caller's arguments.
+    let real = || unsafe { real::connect(fd, address, length) };
+    match (Own::enter(), Descriptor::new(fd)) {
+        (Some(own), Some(descriptor)) if descriptor.is_tcp() => {
+            // SAFETY: the caller's address.
+            let peer = unsafe { set_up::address_of(address, length) };
+            set_up::connect(&own, descriptor, peer, real)
+        }
+        _ => real(),
+    }
+}
+
+/// `listen` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
+    let own = Own::enter();
+    // SAFETY: no pointers.
+    let result = unsafe { real::listen(fd, backlog) };
+    if let (Some(own), Some(descriptor), 0) = (own, Descriptor::new(fd), result) {
+        set_up::announce(&own, descriptor);
+    }
+    result
+}
+
+/// `accept` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn accept(
+    fd: c_int,
+    address: *mut sockaddr,
+    length: *mut socklen_t,
+) -> c_int {
+    // SAFETY: the caller's arguments.
+    unsafe { accept4(fd, address, length, 0) }
+}
+
+/// `accept4` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn accept4(
+    fd: c_int,
+    address: *mut sockaddr,
+    length: *mut socklen_t,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: the caller's arguments.
+    let real = || unsafe { real::accept4(fd, address, length, flags) };
+    match (Own::enter(), Descriptor::new(fd)) {
+        (Some(own), Some(descriptor)) => set_up::accept(&own, descriptor, real),
+        _ => real(),
+    }
+}
+
+/// `shutdown` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
+    let own = Own::enter();
+    let connection = Descriptor::new(fd).and_then(set_up::known_connection);
+    // SAFETY: no pointers.
+    let result = unsafe { real::shutdown(fd, how) };
+    if let (Some(own), Some(connection), 0) = (own, connection, result) {
+        if how != libc::SHUT_RD {
+            set_up::end_outgoing(&own, connection);
+        }
+    }
+    result
+}
+
+/// `recv` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn recv(
+    fd: c_int,
+    buffer: *mut c_void,
+    length: size_t,
+    flags: c_int,
+) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    let real = || unsafe { real::recv(fd, buffer, length, flags) };
+    input(fd, &[part(buffer, length)], flags, real)
+}
+
+/// `recv` of libc, as `_FORTIFY_SOURCE` calls it with the size of the buffer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __recv_chk(
+    fd: c_int,
+    buffer: *mut c_void,
+    length: size_t,
+    room: size_t,
+    flags: c_int,
+) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    let real = || unsafe { real::__recv_chk(fd, buffer, length, room, flags) };
+    match length > room {
+        true => real(),
+        false => input(fd, &[part(buffer, length)], flags, real),
+    }
+}
+
+/// `recvfrom` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn recvfrom(
+    fd: c_int,
+    buffer: *mut c_void,
+    length: size_t,
+    flags: c_int,
+    address: *mut sockaddr,
+    address_length: *mut socklen_t,
+) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    let real = || unsafe { real::recvfrom(fd, buffer, length, flags, address, address_length) };
+    // Of a connection the kernel does not say where its bytes come from, either.
+    input(fd, &[part(buffer, length)], flags, real)
+}
+
+/// `recvmsg` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    let real = || unsafe { real::recvmsg(fd, message, flags) };
+    // SAFETY: the caller's message.
+    let parts = unsafe { parts_of(message) };
+    let mut was_stream = true;
+    let result = input(fd, parts, flags, || {
+        was_stream = false;
+        real()
+    });
+    // SAFETY: the caller's message.
+    if let (true, Some(message)) = (was_stream && result >= 0, unsafe { message.as_mut() }) {
+        message.msg_namelen = 0;
+        message.msg_controllen = 0;
+        message.msg_flags = 0;
+    }
+    result
+}
+
+/// `send` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn send(
+    fd: c_int,
+    buffer: *const c_void,
+    length: size_t,
+    flags: c_int,
+) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    let real = || unsafe { real::send(fd, buffer, length, flags) };
+    output(fd, &[part(buffer, length)], flags, real)
+}
+
+/// `sendto` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sendto(
+    fd: c_int,
+    buffer: *const c_void,
+    length: size_t,
+    flags: c_int,
+    address: *const sockaddr,
+    address_length: socklen_t,
+) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    let real = || unsafe { real::sendto(fd, buffer, length, flags, address, address_length) };
+    output(fd, &[part(buffer, length)], flags, real)
+}
+
+/// `sendmsg` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: the caller's arguments.
+    let real = || unsafe { real::sendmsg(fd, message, flags) };
+    // SAFETY: the caller's message.
+    let parts = unsafe { parts_of(message) };
+    output(fd, parts, flags, real)
+}

@@ -1,0 +1,246 @@
+//! How connections come and go.
+
+#![expect(unsafe_code, reason = "addresses as C has them")]
+
+use std::ffi::c_int;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use ferroce_virtual_time::STREAM_LATENCY_PS;
+use ferroce_virtual_time::page::NEVER_PS;
+use ferroce_virtual_time::request::Wait;
+use ferroce_virtual_time::store::StoreKind;
+use libc::{sockaddr, socklen_t, ssize_t};
+use rustix::event::PollFlags;
+
+use super::known::KNOWN;
+use super::name::Connection;
+use crate::descriptor::Descriptor;
+use crate::own::{Ended, Own};
+use crate::{files, own, real, session};
+
+/// How long the kernel may take for a connection on one machine before it counts as one to
+/// somewhere else.
+const LOCAL_MS: i32 = 20;
+/// The world's answer: somebody in it listens there.
+const LISTENS: u64 = 1;
+/// Descriptors that are looked through for copies.
+const MAX_DESCRIPTORS: c_int = 1024;
+
+/// For each port, a bit: the world knows that this program listens there.
+static ANNOUNCED: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
+/// For each port: connections that the world has granted and nobody has accepted.
+static GRANTED: [AtomicU32; 65536] = [const { AtomicU32::new(0) }; 65536];
+
+/// The connection of a descriptor, if it is one within the world.
+#[inline]
+pub fn known_connection(descriptor: Descriptor) -> Option<Connection> {
+    if !session::is_joined() {
+        return None;
+    }
+    let connection = descriptor.connection()?;
+    KNOWN.contains(connection.outgoing).then_some(connection)
+}
+
+/// An address as C has it. `None`: none of the Internet.
+///
+/// # Safety
+/// `address` has `length` bytes, or is null.
+pub unsafe fn address_of(address: *const sockaddr, length: socklen_t) -> Option<SocketAddr> {
+    if address.is_null() || (length as usize) < size_of::<libc::sa_family_t>() {
+        return None;
+    }
+    // SAFETY: the address has a family.
+    let family = unsafe { address.cast::<libc::sa_family_t>().read_unaligned() };
+    match c_int::from(family) {
+        libc::AF_INET if length as usize >= size_of::<libc::sockaddr_in>() => {
+            // SAFETY: long enough.
+            let address = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
+            let ip = Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr));
+            let port = u16::from_be(address.sin_port);
+            Some(SocketAddr::new(specified(ip.into()), port))
+        }
+        libc::AF_INET6 if length as usize >= size_of::<libc::sockaddr_in6>() => {
+            // SAFETY: long enough.
+            let address = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() };
+            let ip = Ipv6Addr::from(address.sin6_addr.s6_addr);
+            let port = u16::from_be(address.sin6_port);
+            Some(SocketAddr::new(specified(ip.into()), port))
+        }
+        _ => None,
+    }
+}
+
+/// Where a connection to an address goes: without an address it goes to this machine.
+fn specified(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
+        specified => specified,
+    }
+}
+
+/// Connects; `real` does so in the kernel.
+pub fn connect(
+    own: &Own,
+    descriptor: Descriptor,
+    peer: Option<SocketAddr>,
+    real: impl FnOnce() -> c_int,
+) -> c_int {
+    let waits = !descriptor.is_nonblocking();
+    let result = match waits {
+        true => connect_patiently(own, descriptor, real),
+        false => real(),
+    };
+    let is_under_way = result < 0 && real::errno() == libc::EINPROGRESS;
+    let Some(peer) = peer.filter(|_| result == 0 || is_under_way) else {
+        return result;
+    };
+    let connection = descriptor
+        .connection()
+        .or_else(|| descriptor.connection_to(peer));
+    let Some(connection) = connection else {
+        return result;
+    };
+    own.store(StoreKind::Connect, peer.port().into(), &[]);
+    let round_trip_ps = if waits { 2 * STREAM_LATENCY_PS } else { 0 };
+    let time_ps = own.now_ps().saturating_add(round_trip_ps);
+    let mut listens = false;
+    // Signals may come before the time does.
+    loop {
+        match own.wait(&Wait::At { time_ps }, NEVER_PS) {
+            Ended::Answered(answer) => listens |= answer == LISTENS,
+            Ended::NoWorld => break,
+            Ended::TimedOut | Ended::Interrupted { .. } => {}
+        }
+        if own.now_ps() >= time_ps {
+            break;
+        }
+    }
+    if listens {
+        declare(own, connection);
+    }
+    if is_under_way {
+        real::set_errno(libc::EINPROGRESS);
+    }
+    result
+}
+
+/// Connects without holding the world up: within a machine it takes no time, elsewhere it may.
+fn connect_patiently(own: &Own, descriptor: Descriptor, real: impl FnOnce() -> c_int) -> c_int {
+    descriptor.set_nonblocking(true);
+    let result = real();
+    let errno = real::errno();
+    let mut outcome = if result < 0 { Err(errno) } else { Ok(()) };
+    if outcome == Err(libc::EINPROGRESS) {
+        let wait = |limit_ms| descriptor.ready_within(PollFlags::OUT, limit_ms);
+        if wait(LOCAL_MS).is_empty() {
+            // Until the kernel has come to an end, as it does.
+            own.outside(|| wait(-1));
+        }
+        outcome = descriptor.connect_error();
+    }
+    descriptor.set_nonblocking(false);
+    match outcome {
+        Ok(()) => 0,
+        Err(errno) => real::failed(errno),
+    }
+}
+
+/// Tells the world of a connection within it.
+fn declare(own: &Own, connection: Connection) {
+    if KNOWN.add(connection.outgoing) {
+        own.store(StoreKind::Send, 0, &[connection.outgoing.0, 0]);
+    }
+}
+
+/// Tells the world where a socket listens, if it does.
+pub fn announce(own: &Own, descriptor: Descriptor) {
+    if let Some(port) = descriptor.listening_port() {
+        GRANTED[usize::from(port)].store(0, Ordering::Relaxed);
+        announced(port).fetch_or(bit(port), Ordering::Relaxed);
+        own.store(StoreKind::Listen, port.into(), &[]);
+    }
+}
+
+fn announced(port: u16) -> &'static AtomicU64 {
+    &ANNOUNCED[usize::from(port) / 64]
+}
+
+fn bit(port: u16) -> u64 {
+    1 << (port % 64)
+}
+
+/// The port of a socket that listens, of which the world knows from now on.
+pub fn known_port(own: &Own, descriptor: Descriptor) -> Option<u16> {
+    let port = descriptor.listening_port()?;
+    if announced(port).load(Ordering::Relaxed) & bit(port) == 0 {
+        // It listened before the program joined.
+        announce(own, descriptor);
+    }
+    Some(port)
+}
+
+/// Waits for a connection to a port, until `deadline_ps` at most. It stays until it is accepted.
+pub fn wait_connection(own: &Own, port: u16, deadline_ps: u64) -> Ended {
+    let granted = &GRANTED[usize::from(port)];
+    if granted.load(Ordering::Relaxed) > 0 {
+        return Ended::Answered(1);
+    }
+    let ended = own.wait(&Wait::OnConnection { port }, deadline_ps);
+    if let Ended::Answered(_) = ended {
+        granted.fetch_add(1, Ordering::Relaxed);
+    }
+    ended
+}
+
+/// Accepts a connection; `real` does so in the kernel.
+pub fn accept(own: &Own, descriptor: Descriptor, real: impl Fn() -> c_int) -> c_int {
+    let Some(port) = known_port(own, descriptor) else {
+        let real = || real() as ssize_t;
+        return files::wait_for_input(own, descriptor, false, real) as c_int;
+    };
+    let is_nonblocking = descriptor.is_nonblocking();
+    let deadline_ps = if is_nonblocking {
+        own.now_ps()
+    } else {
+        NEVER_PS
+    };
+    loop {
+        match wait_connection(own, port, deadline_ps) {
+            Ended::Answered(_) => break,
+            Ended::Interrupted { restarts: false } => return real::failed(libc::EINTR),
+            Ended::NoWorld => return real(),
+            Ended::TimedOut | Ended::Interrupted { restarts: true } => {}
+        }
+        if is_nonblocking {
+            own.spend_fruitless();
+            return real::failed(libc::EAGAIN);
+        }
+    }
+    GRANTED[usize::from(port)].fetch_sub(1, Ordering::Relaxed);
+    descriptor.await_input();
+    let accepted = real();
+    if let Some(connection) = Descriptor::new(accepted).and_then(Descriptor::connection) {
+        declare(own, connection);
+    }
+    accepted
+}
+
+/// The program sends no more.
+pub fn end_outgoing(own: &Own, connection: Connection) {
+    own.store(StoreKind::Close, 0, &[connection.outgoing.0]);
+}
+
+/// A descriptor is about to be closed.
+pub fn before_close(own: &Own, descriptor: Descriptor) {
+    let Some(connection) = known_connection(descriptor) else {
+        return;
+    };
+    if descriptor.has_copies(MAX_DESCRIPTORS) || !own::is_own_process() {
+        return;
+    }
+    KNOWN.remove(connection.outgoing);
+    end_outgoing(own, connection);
+    own.store(StoreKind::Close, 0, &[connection.incoming.0]);
+}

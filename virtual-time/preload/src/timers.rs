@@ -1,0 +1,102 @@
+//! Timers of the program: signals and events at simulated times.
+//!
+//! A timer that is due is handled by the first thread whose clock has passed it: the time of the
+//! earliest is among those that end a wait of a thread ([`limit`]). All of this is done while the
+//! thread has its turn, and may be done in signal handlers.
+//!
+//! - [`table`]: the timers.
+//! - [`interval`]: `alarm` and `setitimer`.
+//! - [`posix`]: `timer_create` and what belongs to it.
+//! - [`descriptors`]: `timerfd_create` and what belongs to it.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use ferroce_virtual_time::MAX_THREADS;
+use ferroce_virtual_time::page::ThreadPage;
+
+use crate::descriptor::Descriptor;
+use crate::{session, signals, thread};
+
+mod descriptors;
+mod interval;
+mod posix;
+mod table;
+
+use table::TIMERS;
+
+/// What has been raised in a thread.
+struct Raised {
+    count: AtomicU32,
+    restarts: AtomicBool,
+}
+
+static RAISED: [Raised; MAX_THREADS] = [const {
+    Raised {
+        count: AtomicU32::new(0),
+        restarts: AtomicBool::new(true),
+    }
+}; MAX_THREADS];
+
+/// The page of the calling thread, and its place among those of the program.
+fn own_page() -> Option<(&'static ThreadPage, usize)> {
+    let page = thread::state().page()?;
+    let first = std::ptr::from_ref(&session::pages()?.threads).addr();
+    let place = std::ptr::from_ref(page).addr().checked_sub(first)? / size_of::<ThreadPage>();
+    Some((page, place))
+}
+
+fn raised() -> Option<&'static Raised> {
+    RAISED.get(own_page()?.1)
+}
+
+/// How many signals have been raised in the calling thread and had handlers.
+pub fn delivered() -> u32 {
+    raised().map_or(0, |raised| raised.count.load(Ordering::Relaxed))
+}
+
+/// Whether the last of them lets calls go on.
+pub fn last_restarts() -> bool {
+    raised().is_none_or(|raised| raised.restarts.load(Ordering::Relaxed))
+}
+
+/// The thread goes on at `deadline_ps` at the latest, or when a timer is due.
+pub fn limit(page: &ThreadPage, deadline_ps: u64) {
+    let deadline_ps = TIMERS.next_due_ps().min(deadline_ps);
+    page.deadline_ps.store(deadline_ps, Ordering::Relaxed);
+}
+
+/// Handles the timers that are due. Called when the thread's clock has passed its deadline.
+pub fn after_turn() {
+    let Some((page, place)) = own_page() else {
+        return;
+    };
+    while let Some(due) = TIMERS.take_due(page.clock_ps.load(Ordering::Relaxed)) {
+        limit(page, u64::MAX);
+        if due.signal == 0 {
+            continue;
+        }
+        if let (Some(raised), true) = (RAISED.get(place), signals::has_handler(due.signal)) {
+            raised
+                .restarts
+                .store(signals::restarts(due.signal), Ordering::Relaxed);
+            raised.count.fetch_add(1, Ordering::Relaxed);
+        }
+        let information = due.timer.map(|timer| {
+            let overruns = i32::try_from(due.times.saturating_sub(1)).unwrap_or(i32::MAX);
+            signals::of_timer(due.signal, timer, overruns, due.value)
+        });
+        signals::raise(due.signal, information.as_ref());
+    }
+    limit(page, u64::MAX);
+}
+
+/// The program has joined a world: what it has set in real time goes on in simulated time.
+pub fn begin() {
+    TIMERS.clear();
+    interval::take_over();
+}
+
+/// A descriptor is about to be closed.
+pub fn before_close(descriptor: Descriptor) {
+    descriptors::before_close(descriptor);
+}

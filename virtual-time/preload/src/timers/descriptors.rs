@@ -1,0 +1,91 @@
+//! `timerfd_create` and what belongs to it.
+//!
+//! What the program gets is an eventfd, to whose counter the timer adds when it is due: reading it
+//! and waiting for it are the same.
+
+#![expect(unsafe_code, reason = "functions of libc")]
+
+use std::ffi::c_int;
+
+use libc::{clockid_t, itimerspec};
+use rustix::event::{EventfdFlags, eventfd};
+use std::os::fd::IntoRawFd;
+
+use super::posix;
+use super::table::{Action, TIMERS};
+use crate::descriptor::Descriptor;
+use crate::own::Own;
+use crate::real;
+use crate::sleep::epoch_s;
+
+/// `timerfd_create` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn timerfd_create(clock: clockid_t, flags: c_int) -> c_int {
+    let known = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
+    let is_simulated = epoch_s(clock).is_some() && flags & !known == 0;
+    let Some(_own) = Own::enter().filter(|_| is_simulated) else {
+        // SAFETY: no pointers.
+        return unsafe { real::timerfd_create(clock, flags) };
+    };
+    let mut kind = EventfdFlags::empty();
+    kind.set(EventfdFlags::CLOEXEC, flags & libc::TFD_CLOEXEC != 0);
+    kind.set(EventfdFlags::NONBLOCK, flags & libc::TFD_NONBLOCK != 0);
+    let descriptor = match eventfd(0, kind) {
+        Ok(descriptor) => descriptor,
+        Err(error) => return real::failed(error.raw_os_error()),
+    };
+    let fd = descriptor.into_raw_fd();
+    let action = Action {
+        signal: 0,
+        value: 0,
+        fd,
+    };
+    if TIMERS.add(clock, action).is_none() {
+        // SAFETY: it is ours, and nobody knows it.
+        unsafe { rustix::io::close(fd) };
+        return real::failed(libc::EMFILE);
+    }
+    fd
+}
+
+/// `timerfd_settime` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn timerfd_settime(
+    fd: c_int,
+    flags: c_int,
+    new: *const itimerspec,
+    old: *mut itimerspec,
+) -> c_int {
+    let (Some(own), Some(timer)) = (Own::enter(), TIMERS.of_descriptor(fd)) else {
+        // SAFETY: the caller's arguments.
+        return unsafe { real::timerfd_settime(fd, flags, new, old) };
+    };
+    if let Some(descriptor) = Descriptor::new(fd) {
+        descriptor.clear_counter();
+    }
+    let is_absolute = flags & libc::TFD_TIMER_ABSTIME != 0;
+    // SAFETY: the caller's times.
+    match unsafe { posix::set(&own, timer, is_absolute, (new, old)) } {
+        true => 0,
+        false => real::failed(libc::EINVAL),
+    }
+}
+
+/// `timerfd_gettime` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn timerfd_gettime(fd: c_int, value: *mut itimerspec) -> c_int {
+    let (Some(own), Some(timer)) = (Own::enter(), TIMERS.of_descriptor(fd)) else {
+        // SAFETY: the caller's arguments.
+        return unsafe { real::timerfd_gettime(fd, value) };
+    };
+    // SAFETY: the caller's place for the time.
+    unsafe { value.write(posix::value_of(&own, timer)) };
+    0
+}
+
+/// A descriptor is about to be closed.
+pub fn before_close(descriptor: Descriptor) {
+    if let Some(timer) = TIMERS.of_descriptor(descriptor.number()) {
+        timer.free();
+    }
+}

@@ -1,0 +1,180 @@
+//! `timer_create` and what belongs to it.
+//!
+//! Simulated are timers that send a signal or nothing. A timer that starts a thread
+//! (`SIGEV_THREAD`) is real.
+
+#![expect(unsafe_code, reason = "functions of libc")]
+
+use std::ffi::{c_int, c_void};
+
+use ferroce_virtual_time::page::NEVER_PS;
+use libc::{clockid_t, itimerspec, sigevent};
+
+use super::interval;
+use super::table::{Action, TIMERS, Timer};
+use crate::own::Own;
+use crate::real::{self, TimerId};
+use crate::sleep::{epoch_s, read_absolute, read_time, timespec_of};
+
+/// What the program gets for its timers lies in here; it is never read or written.
+static NAMES: [u8; 256] = [0; 256];
+
+/// What the program calls the timer at a place.
+fn name_of(place: usize) -> TimerId {
+    let name: *const u8 = NAMES.as_ptr().wrapping_add(place);
+    name.cast_mut().cast::<c_void>()
+}
+
+/// The timer of this name, and its place. `None`: it is real.
+fn timer_of(name: TimerId) -> Option<(usize, &'static Timer)> {
+    let place = name.addr().checked_sub(NAMES.as_ptr().addr())?;
+    Some((place, TIMERS.get(place)?))
+}
+
+/// How a timer stands.
+pub fn value_of(own: &Own, timer: &Timer) -> itimerspec {
+    itimerspec {
+        it_interval: timespec_of(timer.state().1),
+        it_value: timespec_of(interval::left_ps(timer, own.now_ps())),
+    }
+}
+
+/// Sets a timer as C says. False: that makes no sense.
+///
+/// # Safety
+/// The times are the caller's, or null.
+pub unsafe fn set(
+    own: &Own,
+    timer: &Timer,
+    is_absolute: bool,
+    (new, old): (*const itimerspec, *mut itimerspec),
+) -> bool {
+    // SAFETY: by the contract.
+    let Some(times) = (unsafe { new.as_ref() }) else {
+        return false;
+    };
+    // SAFETY: a part of it.
+    let (time_ps, period_ps) =
+        unsafe { (read_time(&times.it_value), read_time(&times.it_interval)) };
+    let (Some(time_ps), Some(period_ps)) = (time_ps, period_ps) else {
+        return false;
+    };
+    // SAFETY: the caller's time, or null.
+    if let Some(old) = unsafe { old.as_mut() } {
+        *old = value_of(own, timer);
+    }
+    match is_absolute && time_ps > 0 {
+        true => {
+            // SAFETY: a part of the caller's time.
+            let due_ps = unsafe { read_absolute(timer.clock(), &times.it_value) };
+            timer.set(due_ps.unwrap_or(NEVER_PS), period_ps);
+            own.limit(NEVER_PS);
+            // It may be due already.
+            own.spend(0);
+        }
+        false => interval::set(own, timer, time_ps, period_ps),
+    }
+    true
+}
+
+/// `timer_create` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn timer_create(
+    clock: clockid_t,
+    event: *mut sigevent,
+    timer: *mut TimerId,
+) -> c_int {
+    // SAFETY: the caller's structure, or null.
+    let action = match unsafe { event.as_ref() } {
+        None => Some((libc::SIGALRM, None)),
+        Some(event) if event.sigev_notify == libc::SIGEV_NONE => Some((0, None)),
+        Some(event)
+            if [libc::SIGEV_SIGNAL, libc::SIGEV_THREAD_ID].contains(&event.sigev_notify) =>
+        {
+            let value = event.sigev_value.sival_ptr.addr() as u64;
+            Some((event.sigev_signo, Some(value)))
+        }
+        Some(_) => None,
+    };
+    let own = Own::enter().filter(|_| epoch_s(clock).is_some());
+    let (Some(_own), Some((signal, value))) = (own, action) else {
+        // SAFETY: the caller's arguments.
+        return unsafe { real::timer_create(clock, event, timer) };
+    };
+    let action = Action {
+        signal,
+        value: 0,
+        fd: -1,
+    };
+    let Some(place) = TIMERS.add(clock, action) else {
+        return real::failed(libc::EAGAIN);
+    };
+    if let Some(added) = TIMERS.get(place) {
+        // Without anything to send along it is the timer's number.
+        added.set_value(value.unwrap_or(place as u64));
+    }
+    // SAFETY: the caller's place for the name.
+    unsafe { timer.write(name_of(place)) };
+    0
+}
+
+/// `timer_settime` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn timer_settime(
+    timer: TimerId,
+    flags: c_int,
+    new: *const itimerspec,
+    old: *mut itimerspec,
+) -> c_int {
+    match (Own::enter(), timer_of(timer)) {
+        (Some(own), Some((_, timer))) => {
+            let is_absolute = flags & libc::TIMER_ABSTIME != 0;
+            // SAFETY: the caller's times.
+            match unsafe { set(&own, timer, is_absolute, (new, old)) } {
+                true => 0,
+                false => real::failed(libc::EINVAL),
+            }
+        }
+        (None, Some(_)) => real::failed(libc::EINVAL),
+        // SAFETY: the caller's arguments.
+        (_, None) => unsafe { real::timer_settime(timer, flags, new, old) },
+    }
+}
+
+/// `timer_gettime` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn timer_gettime(timer: TimerId, value: *mut itimerspec) -> c_int {
+    match (Own::enter(), timer_of(timer)) {
+        (Some(own), Some((_, timer))) => {
+            // SAFETY: the caller's place for the time.
+            unsafe { value.write(value_of(&own, timer)) };
+            0
+        }
+        (None, Some(_)) => real::failed(libc::EINVAL),
+        // SAFETY: the caller's arguments.
+        (_, None) => unsafe { real::timer_gettime(timer, value) },
+    }
+}
+
+/// `timer_getoverrun` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn timer_getoverrun(timer: TimerId) -> c_int {
+    match timer_of(timer) {
+        Some((_, timer)) => timer.overruns(),
+        // SAFETY: the caller's argument.
+        None => unsafe { real::timer_getoverrun(timer) },
+    }
+}
+
+/// `timer_delete` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn timer_delete(timer: TimerId) -> c_int {
+    match timer_of(timer) {
+        Some((_, timer)) => {
+            timer.free();
+            0
+        }
+        // SAFETY: the caller's argument.
+        None => unsafe { real::timer_delete(timer) },
+    }
+}

@@ -1,0 +1,535 @@
+//! A world without cards: it lets programs take turns, carries bytes between them, and does what
+//! they ask for with stores of its own kind.
+//!
+//! It is written from the description of the pages, not from the real world's code, so that a test
+//! against it is one of the description.
+
+#![allow(
+    unsafe_code,
+    dead_code,
+    clippy::unwrap_used,
+    reason = "tests: writes into the memory of programs; not every test uses everything"
+)]
+
+use std::collections::{HashMap, VecDeque};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use ferroce_virtual_time::control::Message;
+use ferroce_virtual_time::map::SharedPages;
+use ferroce_virtual_time::page::{NEVER_PS, ThreadPage, Turn};
+use ferroce_virtual_time::request::{Look, Wait};
+use ferroce_virtual_time::store::{Store, StoreKind};
+use ferroce_virtual_time::{STREAM_LATENCY_PS, VERSION};
+use rustix::io::IoSlice;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
+    SocketFlags, SocketType, accept_with, bind, listen, recv, send, sendmsg, socket_with,
+};
+
+pub mod run;
+
+/// A register that does not exist: writes a byte to the program's memory. Words: address, value,
+/// picoseconds from now.
+pub const WRITE: u32 = 1;
+/// Another: an interrupt. Words: vectors, picoseconds from now.
+pub const INTERRUPT: u32 = 2;
+/// What a turn of a loop that looks at memory costs.
+pub const MEMORY_POLL_PS: u64 = 1000;
+/// From an interrupt to a thread that runs.
+pub const WAKE_UP_PS: u64 = 3_000_000;
+/// The signal for a thread that does nothing but run.
+pub const PROBE_SIGNAL: i32 = 48;
+/// Real time after which it is sent.
+const PROBE_AFTER: Duration = Duration::from_millis(20);
+/// Real time after which a test has failed.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// What a thread is doing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Doing {
+    Waiting(Wait),
+    Outside,
+    Ended,
+}
+
+struct Thread {
+    program: usize,
+    number: usize,
+    tid: i32,
+    doing: Doing,
+    /// It has announced a connection in its last turn, to a port on which somebody listens.
+    has_connected: bool,
+    /// When something has been written that it looks at.
+    seen_ps: u64,
+}
+
+struct Program {
+    connection: OwnedFd,
+    pages: SharedPages,
+    pid: u32,
+    threads: usize,
+    interrupts: u64,
+    interrupted_ps: u64,
+    has_ended: bool,
+}
+
+#[derive(Default)]
+struct StreamState {
+    arrivals: VecDeque<(u64, u64)>,
+    received: u64,
+    closed_ps: Option<u64>,
+}
+
+impl StreamState {
+    /// When there is something to read, and how much there is at `now_ps`.
+    fn readable(&self, now_ps: u64) -> Option<(u64, u64)> {
+        let mut total = 0;
+        let mut first = None;
+        for (at_ps, bytes) in &self.arrivals {
+            total += bytes;
+            if total > self.received && first.is_none() {
+                first = Some(*at_ps);
+            }
+        }
+        let Some(first_ps) = first else {
+            return self.closed_ps.map(|closed_ps| (closed_ps, 0));
+        };
+        let at_ps = first_ps.max(now_ps);
+        let there: u64 = self
+            .arrivals
+            .iter()
+            .filter(|(t, _)| *t <= at_ps)
+            .map(|(_, n)| n)
+            .sum();
+        Some((at_ps, there - self.received))
+    }
+}
+
+#[derive(Debug)]
+enum Event {
+    Write {
+        program: usize,
+        address: u64,
+        value: u8,
+    },
+    Interrupt {
+        program: usize,
+        vectors: u64,
+    },
+}
+
+/// The world; it ends when it is dropped.
+pub struct FakeWorld {
+    path: PathBuf,
+    stops: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl FakeWorld {
+    /// A world in which time begins when so many programs have joined.
+    pub fn new(programs: usize) -> Self {
+        static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("ferroce-fake-world-{}-{count}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_file(&path);
+        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(family, kind, flags, None).expect("a socket");
+        bind(&socket, &SocketAddrUnix::new(&path).expect("a path")).expect("bound");
+        listen(&socket, 16).expect("listening");
+        let stops = Arc::new(AtomicBool::new(false));
+        let core = Core {
+            socket,
+            expected: programs,
+            stops: Arc::clone(&stops),
+            programs: Vec::new(),
+            threads: Vec::new(),
+            streams: HashMap::new(),
+            ports: HashMap::new(),
+            events: Vec::new(),
+            now_ps: 0,
+        };
+        let thread = Some(std::thread::spawn(move || core.run()));
+        Self {
+            path,
+            stops,
+            thread,
+        }
+    }
+
+    /// Its control socket.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for FakeWorld {
+    fn drop(&mut self) {
+        self.stops.store(true, Ordering::Relaxed);
+        let result = self.thread.take().unwrap().join();
+        let _ = std::fs::remove_file(&self.path);
+        if !std::thread::panicking() {
+            result.expect("the world has no fault");
+        }
+    }
+}
+
+struct Core {
+    socket: OwnedFd,
+    expected: usize,
+    stops: Arc<AtomicBool>,
+    programs: Vec<Program>,
+    threads: Vec<Thread>,
+    streams: HashMap<u64, StreamState>,
+    /// Connections that are on their way, for each port that is listened to.
+    ports: HashMap<u16, VecDeque<u64>>,
+    events: Vec<(u64, Event)>,
+    now_ps: u64,
+}
+
+impl Core {
+    fn run(mut self) {
+        let begun = Instant::now();
+        while !self.stops.load(Ordering::Relaxed) {
+            assert!(
+                begun.elapsed() < LIMIT,
+                "the test takes too long: {}",
+                self.dump()
+            );
+            self.serve();
+            let has_begun = self.programs.len() >= self.expected;
+            if !has_begun || !self.step() {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        }
+    }
+
+    fn dump(&self) -> String {
+        let threads = self
+            .threads
+            .iter()
+            .map(|t| format!("{}: {:?}", t.number, t.doing));
+        format!("{} ps, {:?}", self.now_ps, threads.collect::<Vec<_>>())
+    }
+
+    /// Programs and threads that come and go.
+    fn serve(&mut self) {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        while let Ok(connection) = accept_with(&self.socket, flags) {
+            self.programs.push(Program {
+                connection,
+                pages: SharedPages::map(SharedPages::create().unwrap()).unwrap(),
+                pid: 0,
+                threads: 0,
+                interrupts: 0,
+                interrupted_ps: NEVER_PS,
+                has_ended: false,
+            });
+        }
+        for place in 0..self.programs.len() {
+            while !self.programs[place].has_ended {
+                let mut bytes = [0; Message::LENGTH];
+                let connection = self.programs[place].connection.as_fd();
+                match recv(connection, &mut bytes, RecvFlags::DONTWAIT) {
+                    Ok((0, _)) | Err(rustix::io::Errno::CONNRESET) => self.end_program(place),
+                    Ok(_) => self.answer(place, Message::of_bytes(&bytes).expect("a message")),
+                    Err(_) => break,
+                }
+            }
+        }
+    }
+
+    fn end_program(&mut self, place: usize) {
+        self.programs[place].has_ended = true;
+        for thread in self.threads.iter_mut().filter(|t| t.program == place) {
+            thread.doing = Doing::Ended;
+        }
+    }
+
+    fn answer(&mut self, place: usize, message: Message) {
+        match message {
+            Message::Join { version, pid } => {
+                assert_eq!(version, VERSION);
+                let file = SharedPages::create().unwrap();
+                let pages = SharedPages::map(&file).unwrap();
+                let program = &pages.pages().program;
+                program.version.store(VERSION, Ordering::Relaxed);
+                program
+                    .costs
+                    .memory_poll_ps
+                    .store(MEMORY_POLL_PS, Ordering::Relaxed);
+                program
+                    .costs
+                    .wake_up_ps
+                    .store(WAKE_UP_PS, Ordering::Relaxed);
+                let own = &mut self.programs[place];
+                own.pages = pages;
+                own.pid = pid;
+                let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+                let mut ancillary = SendAncillaryBuffer::new(&mut space);
+                let files = [file.as_fd()];
+                assert!(ancillary.push(SendAncillaryMessage::ScmRights(&files)));
+                let bytes = Message::Joined { host: place as u32 }.to_bytes();
+                let parts = [IoSlice::new(&bytes)];
+                sendmsg(&own.connection, &parts, &mut ancillary, SendFlags::empty()).unwrap();
+            }
+            Message::Thread { tid } => {
+                let program = &mut self.programs[place];
+                let number = program.threads;
+                program.threads += 1;
+                let page = &program.pages.pages().threads[number];
+                page.reset(tid);
+                page.clock_ps.store(self.now_ps, Ordering::Relaxed);
+                self.threads.push(Thread {
+                    program: place,
+                    number,
+                    tid: tid as i32,
+                    doing: Doing::Waiting(Wait::At {
+                        time_ps: self.now_ps,
+                    }),
+                    has_connected: false,
+                    seen_ps: NEVER_PS,
+                });
+                let answer = Message::ThreadNumber {
+                    number: number as u32,
+                };
+                send(&program.connection, &answer.to_bytes(), SendFlags::empty()).unwrap();
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn page(&self, place: usize) -> &ThreadPage {
+        let thread = &self.threads[place];
+        &self.programs[thread.program].pages.pages().threads[thread.number]
+    }
+
+    /// When a thread goes on, and with which answer.
+    fn wakes(&self, place: usize) -> Option<(u64, u64)> {
+        let thread = &self.threads[place];
+        let Doing::Waiting(wait) = &thread.doing else {
+            return None;
+        };
+        let page = self.page(place);
+        let clock_ps = page.clock_ps.load(Ordering::Relaxed);
+        let found = match wait {
+            Wait::At { time_ps } => Some((*time_ps, u64::from(thread.has_connected))),
+            Wait::External => Some((clock_ps, 0)),
+            Wait::Return => Some((self.now_ps, 0)),
+            Wait::OnInterrupt { wake_up_ps } => {
+                let at_ps = self.programs[thread.program].interrupted_ps;
+                (at_ps != NEVER_PS).then(|| (at_ps + wake_up_ps, 0))
+            }
+            Wait::OnStream { stream } => self.streams.get(stream)?.readable(clock_ps),
+            Wait::OnConnection { port } => {
+                let first = self.ports.get(port).and_then(VecDeque::front);
+                first.map(|at_ps| (*at_ps, 1))
+            }
+            Wait::OnWrite { grid_ps, .. } => (thread.seen_ps != NEVER_PS).then(|| {
+                let turns = thread.seen_ps.saturating_sub(clock_ps).div_ceil(*grid_ps);
+                (clock_ps + turns * grid_ps, 0)
+            }),
+            Wait::End => None,
+        };
+        let deadline_ps = page.deadline_ps.load(Ordering::Relaxed);
+        let found = found.map(|(at_ps, answer)| (at_ps.max(clock_ps), answer));
+        match found {
+            Some((at_ps, _)) if at_ps <= deadline_ps => found,
+            _ if deadline_ps == NEVER_PS => None,
+            _ => Some((deadline_ps.max(clock_ps), u64::MAX)),
+        }
+    }
+
+    /// Does the next thing. False: there is none.
+    fn step(&mut self) -> bool {
+        for place in 0..self.threads.len() {
+            if self.threads[place].doing == Doing::Outside && self.page(place).turn() == Turn::World
+            {
+                self.take_turn_back(place);
+            }
+        }
+        let next = (0..self.threads.len())
+            .filter_map(|place| Some((self.wakes(place)?, place)))
+            .min_by_key(|((at_ps, _), place)| (*at_ps, *place));
+        let event = (0..self.events.len()).min_by_key(|place| self.events[*place].0);
+        if let Some(event) = event {
+            let at_ps = self.events[event].0;
+            if next.is_none_or(|((wakes_ps, _), _)| at_ps <= wakes_ps) {
+                let (_, event) = self.events.remove(event);
+                self.now_ps = self.now_ps.max(at_ps);
+                self.happen(event);
+                return true;
+            }
+        }
+        let Some(((at_ps, answer), place)) = next else {
+            return false;
+        };
+        self.now_ps = self.now_ps.max(at_ps);
+        self.give_turn(place, at_ps, answer);
+        true
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Write {
+                program,
+                address,
+                value,
+            } => {
+                let local = [value];
+                let pid = rustix::process::Pid::from_raw(self.programs[program].pid as i32);
+                write_memory(pid.unwrap().as_raw_nonzero().get(), address, &local);
+                for thread in self.threads.iter_mut().filter(|t| t.program == program) {
+                    let Doing::Waiting(Wait::OnWrite { look, .. }) = &thread.doing else {
+                        continue;
+                    };
+                    let sees = match look {
+                        Look::Memory(range) => range.contains(&address),
+                        Look::Everything => true,
+                        Look::Completions => false,
+                    };
+                    if sees {
+                        thread.seen_ps = thread.seen_ps.min(self.now_ps);
+                    }
+                }
+            }
+            Event::Interrupt { program, vectors } => {
+                let program = &mut self.programs[program];
+                program.interrupts |= vectors;
+                program.interrupted_ps = program.interrupted_ps.min(self.now_ps);
+            }
+        }
+    }
+
+    fn give_turn(&mut self, place: usize, at_ps: u64, answer: u64) {
+        let program = self.threads[place].program;
+        let interrupts = std::mem::take(&mut self.programs[program].interrupts);
+        self.programs[program].interrupted_ps = NEVER_PS;
+        let doing = self.threads[place].doing.clone();
+        if let (Doing::Waiting(Wait::OnConnection { port }), 1) = (&doing, answer) {
+            self.ports.get_mut(port).unwrap().pop_front();
+        }
+        let page = self.page(place);
+        page.clock_ps.store(at_ps, Ordering::Relaxed);
+        page.begun_ps.store(at_ps, Ordering::Relaxed);
+        page.quiet_until_ps.store(at_ps, Ordering::Relaxed);
+        page.answer.store(answer, Ordering::Relaxed);
+        page.interrupts.store(interrupts, Ordering::Relaxed);
+        page.stores.clear();
+        page.pass(Turn::Thread);
+        self.threads[place].seen_ps = NEVER_PS;
+        if doing == Doing::Waiting(Wait::External) {
+            self.threads[place].doing = Doing::Outside;
+            return;
+        }
+        let begun = Instant::now();
+        let mut probe = PROBE_AFTER;
+        while self
+            .page(place)
+            .wait_while(Turn::Thread, 1000, Duration::from_millis(5))
+            == Turn::Thread
+        {
+            self.serve();
+            if self.threads[place].doing == Doing::Ended {
+                return;
+            }
+            if begun.elapsed() > probe {
+                probe *= 2;
+                let (pid, tid) = (self.programs[program].pid as i32, self.threads[place].tid);
+                // SAFETY: a signal for a thread that handles it.
+                unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, PROBE_SIGNAL) };
+            }
+            assert!(
+                begun.elapsed() < LIMIT,
+                "a turn takes too long: {}",
+                self.dump()
+            );
+        }
+        self.take_turn_back(place);
+    }
+
+    fn take_turn_back(&mut self, place: usize) {
+        let program = self.threads[place].program;
+        let page = self.page(place);
+        let stores: Vec<Store> = page.stores.iter().collect();
+        let wait = page.request.get().expect("a request");
+        page.stores.clear();
+        self.threads[place].has_connected = false;
+        for store in stores {
+            self.take_store(place, program, &store);
+        }
+        self.threads[place].doing = match wait {
+            Wait::End => Doing::Ended,
+            wait => Doing::Waiting(wait),
+        };
+    }
+
+    fn take_store(&mut self, place: usize, program: usize, store: &Store) {
+        let words = store.words();
+        let arrival_ps = store.at_ps + STREAM_LATENCY_PS;
+        match store.kind {
+            StoreKind::Listen => {
+                self.ports.insert(store.slot as u16, VecDeque::new());
+            }
+            StoreKind::Connect => {
+                if let Some(port) = self.ports.get_mut(&(store.slot as u16)) {
+                    port.push_back(arrival_ps);
+                    self.threads[place].has_connected = true;
+                }
+            }
+            StoreKind::Send => {
+                let stream = self.streams.entry(words[0]).or_default();
+                if words[1] > 0 {
+                    stream.arrivals.push_back((arrival_ps, words[1]));
+                }
+            }
+            StoreKind::Receive => self.streams.get_mut(&words[0]).unwrap().received += words[1],
+            StoreKind::Close => {
+                let stream = self.streams.entry(words[0]).or_default();
+                stream.closed_ps.get_or_insert(arrival_ps);
+            }
+            StoreKind::Register if store.slot == WRITE => {
+                let (address, value) = (words[0], words[1] as u8);
+                let event = Event::Write {
+                    program,
+                    address,
+                    value,
+                };
+                self.events.push((store.at_ps + words[2], event));
+            }
+            StoreKind::Register if store.slot == INTERRUPT => {
+                let vectors = words[0];
+                let event = Event::Interrupt { program, vectors };
+                self.events.push((store.at_ps + words[1], event));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn write_memory(pid: i32, address: u64, bytes: &[u8]) {
+    let local = libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    };
+    let remote = libc::iovec {
+        iov_base: std::ptr::without_provenance_mut(address as usize),
+        iov_len: bytes.len(),
+    };
+    // SAFETY: reads a local; the other process is not ours.
+    let written =
+        unsafe { libc::process_vm_writev(pid, &raw const local, 1, &raw const remote, 1, 0) };
+    assert_eq!(
+        written,
+        bytes.len() as isize,
+        "{}",
+        std::io::Error::last_os_error()
+    );
+}
