@@ -1,1 +1,48 @@
 //! Keeps the time of a program that runs in a simulated world.
+//!
+//! The library is loaded in front of all others (`LD_PRELOAD`). It does nothing until the verbs
+//! library asks for the devices ([`table`]): then the program joins the world that `FERROCE_WORLD`
+//! names, and from there on all clocks that it can read are the simulated one, and all calls that
+//! wait do so in simulated time.
+//!
+//! - [`thread`]: what the library knows of each thread.
+//! - [`session`]: how the program and its threads join and leave.
+//! - [`turn`]: how a thread gives its turn up and gets it back.
+//! - [`clock`]: reading the time; [`libc_time`], [`vdso`] and [`tsc`]: the ways in which programs do.
+//! - [`spawn`]: other programs have the time of the machine.
+//! - [`cpuinfo`]: the file that states the frequency of the time stamp counter.
+//!
+//! On x86-64 the time stamp counter is simulated, too. On other machines it is not: programs that
+//! read it without the C library see the time of the machine.
+//!
+//! # Rules for this library
+//!
+//! Most of it may run in a signal handler of the program: no allocation, no lock that the
+//! interrupted thread could hold, no system call through the C library (which may be this one).
+//! Nothing panics: the program would end without a word.
+
+mod clock;
+mod cpuinfo;
+mod descriptor;
+mod faults;
+mod files;
+mod libc_time;
+mod next;
+mod os;
+mod own;
+mod ready;
+mod real;
+mod session;
+mod signals;
+mod sleep;
+mod spawn;
+mod spin;
+mod streams;
+mod table;
+mod thread;
+mod threads;
+mod timers;
+#[cfg(target_arch = "x86_64")]
+mod tsc;
+mod turn;
+mod vdso;

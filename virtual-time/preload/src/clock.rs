@@ -1,0 +1,112 @@
+//! Reading the time.
+use std::sync::atomic::Ordering;
+
+use ferroce_virtual_time::page::ThreadPage;
+use ferroce_virtual_time::{PS_PER_CYCLE, PS_PER_NS};
+
+use crate::os;
+use crate::session;
+use crate::thread::{ThreadState, state};
+use crate::turn::Inside;
+
+/// So many time reads with nothing in between are free; each one more takes [`READ_PS`].
+pub const FREE_READS: u32 = 15;
+const NS_PER_S: u64 = 1_000_000_000;
+/// A microsecond.
+const READ_PS: u64 = 1_000_000;
+/// The longest time for which a thread that only reads the time does not look what has changed.
+const LONGEST_LOOK_PS: u64 = 1_000_000_000;
+
+/// The clock of the calling thread for one of the program's time reads. `None`: its time is that of
+/// the machine.
+#[inline]
+pub fn read_ps() -> Option<u64> {
+    if !session::is_joined() {
+        return None;
+    }
+    let state = state();
+    match state.page() {
+        Some(page) if state.is_outermost() && session::is_running() => {
+            Some(read_page_ps(state, page))
+        }
+        _ => read_elsewhere_ps(state),
+    }
+}
+
+/// [`read_ps`] where the clock is not simply the one of the page.
+#[cold]
+fn read_elsewhere_ps(state: &ThreadState) -> Option<u64> {
+    if state.is_real() {
+        return None;
+    }
+    match state.page() {
+        // A thread that is new to the world.
+        None => Inside::enter().map(|inside| inside.now_ps()),
+        Some(_) => Some(elsewhere_ps()),
+    }
+}
+
+#[inline]
+fn read_page_ps(state: &ThreadState, page: &ThreadPage) -> u64 {
+    let calls = page.calls.load(Ordering::Relaxed);
+    page.calls.store(calls + 1, Ordering::Relaxed);
+    let now_ps = page.clock_ps.load(Ordering::Relaxed);
+    let reads = state.reads.get();
+    if reads < FREE_READS {
+        state.reads.set(reads + 1);
+        return now_ps;
+    }
+    let now_ps = now_ps + READ_PS;
+    page.clock_ps.store(now_ps, Ordering::Relaxed);
+    if reads == FREE_READS {
+        state.reads.set(reads + 1);
+        state.reads_since_ps.set(now_ps);
+        state.look_ps.set(now_ps + READ_PS);
+    }
+    let is_due = now_ps >= page.deadline_ps.load(Ordering::Relaxed);
+    if is_due || now_ps >= state.look_ps.get() {
+        look(state, now_ps);
+    }
+    now_ps
+}
+
+/// A thread that does nothing but read the time lets the world catch up now and then: something
+/// else may end its loop. The longer it does, the more seldom.
+#[cold]
+fn look(state: &ThreadState, now_ps: u64) {
+    let (reads, since_ps) = (state.reads.get(), state.reads_since_ps.get());
+    let next_ps = (now_ps.saturating_sub(since_ps) / 8).clamp(READ_PS, LONGEST_LOOK_PS);
+    os::keeping_errno(|| {
+        if let Some(inside) = Inside::enter() {
+            inside.catch_up();
+            inside.deliver_signals();
+        }
+    });
+    state.reads.set(reads);
+    state.reads_since_ps.set(since_ps);
+    state.look_ps.set(now_ps + next_ps);
+}
+
+/// The clock where no world drives it: it stands before there is one, and goes on with real time
+/// after its end, so that nobody waits for ever.
+#[cold]
+pub fn elsewhere_ps() -> u64 {
+    let state = state();
+    let Some(page) = state.page() else { return 0 };
+    let clock_ps = page.clock_ps.load(Ordering::Relaxed);
+    let since_ns = session::ended_at_ns().map_or(0, |ended| real_ns().saturating_sub(ended));
+    clock_ps.saturating_add(since_ns.saturating_mul(PS_PER_NS))
+}
+
+/// Time of the machine, from some moment on.
+pub fn real_ns() -> u64 {
+    let time = os::clock_gettime(libc::CLOCK_MONOTONIC);
+    time.map_or(0, |time| {
+        time.tv_sec as u64 * NS_PER_S + time.tv_nsec as u64
+    })
+}
+
+/// What the time stamp counter says at a time.
+pub const fn cycles(clock_ps: u64) -> u64 {
+    clock_ps / PS_PER_CYCLE
+}

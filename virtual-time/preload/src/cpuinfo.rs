@@ -1,0 +1,192 @@
+//! `/proc/cpuinfo`, which states the frequency of the time stamp counter.
+//!
+//! perftest trusts it if what it measures is near. A program of a world sees one processor with the
+//! frequency of the world's counter; the rest is what the kernel says.
+#![expect(unsafe_code, reason = "exported functions of the C library")]
+
+use std::ffi::{CStr, c_char, c_int};
+use std::io::Write;
+use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
+
+use libc::{FILE, mode_t};
+use rustix::fs::{MemfdFlags, Mode, OFlags, SeekFrom, memfd_create, seek};
+use rustix::io::read;
+
+use crate::next::next;
+use crate::os::set_errno;
+use crate::session;
+use crate::thread::state;
+
+const PATH: &CStr = c"/proc/cpuinfo";
+/// Bytes of the kernel's file that are looked at: the first processor is in there.
+const READ_BYTES: usize = 1 << 14;
+
+/// The file, if it is to be another than the kernel's.
+///
+/// # Safety
+/// `path` is null or a C string.
+#[inline]
+unsafe fn replacement(path: *const c_char) -> Option<OwnedFd> {
+    if !session::is_joined() || path.is_null() || state().is_real() {
+        return None;
+    }
+    // SAFETY: by the contract.
+    let is_it = unsafe { CStr::from_ptr(path) } == PATH;
+    if is_it { file().ok() } else { None }
+}
+
+/// A file with the text for the program.
+fn file() -> std::io::Result<OwnedFd> {
+    let mut buffer = vec![0; READ_BYTES];
+    let kernel = rustix::fs::open(PATH, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut length = 0;
+    loop {
+        match read(&kernel, &mut buffer[length..])? {
+            0 => break,
+            count => length += count,
+        }
+    }
+    let text = one_processor(&String::from_utf8_lossy(&buffer[..length]));
+    let file = std::fs::File::from(memfd_create("cpuinfo", MemfdFlags::CLOEXEC)?);
+    (&file).write_all(text.as_bytes())?;
+    seek(file.as_fd(), SeekFrom::Start(0))?;
+    Ok(file.into())
+}
+
+/// The first processor of the kernel's text, as that of a world.
+fn one_processor(text: &str) -> String {
+    let lines = text.lines().take_while(|line| !line.trim().is_empty());
+    let mut result = String::with_capacity(text.len());
+    for line in lines {
+        let name = line.split(':').next().unwrap_or(line).trim_end();
+        let value = match name {
+            "cpu MHz" => Some("1000.000"),
+            "siblings" | "cpu cores" => Some("1"),
+            _ => None,
+        };
+        match (value, line.split_once(':')) {
+            (Some(value), Some((head, _))) => {
+                result.push_str(head);
+                result.push_str(": ");
+                result.push_str(value);
+            }
+            _ => result.push_str(line),
+        }
+        result.push('\n');
+    }
+    result.push('\n');
+    result
+}
+
+type Open = unsafe extern "C" fn(*const c_char, c_int, mode_t) -> c_int;
+type OpenAt = unsafe extern "C" fn(c_int, *const c_char, c_int, mode_t) -> c_int;
+type OpenFile = unsafe extern "C" fn(*const c_char, *const c_char) -> *mut FILE;
+
+/// # Safety
+/// `path` is null or a C string.
+unsafe fn open_with(real: Option<Open>, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    // SAFETY: by the contract.
+    if let Some(file) = unsafe { replacement(path) } {
+        return file.into_raw_fd();
+    }
+    match real {
+        // SAFETY: by the contract.
+        Some(real) => unsafe { real(path, flags, mode) },
+        None => {
+            set_errno(libc::ENOSYS);
+            -1
+        }
+    }
+}
+
+/// # Safety
+/// As [`open_with`].
+unsafe fn open_at_with(
+    real: Option<OpenAt>,
+    folder: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mode: mode_t,
+) -> c_int {
+    // SAFETY: by the contract.
+    if let Some(file) = unsafe { replacement(path) } {
+        return file.into_raw_fd();
+    }
+    match real {
+        // SAFETY: by the contract.
+        Some(real) => unsafe { real(folder, path, flags, mode) },
+        None => {
+            set_errno(libc::ENOSYS);
+            -1
+        }
+    }
+}
+
+/// # Safety
+/// Both are C strings.
+unsafe fn open_file_with(
+    real: Option<OpenFile>,
+    path: *const c_char,
+    mode: *const c_char,
+) -> *mut FILE {
+    // SAFETY: by the contract.
+    if let Some(file) = unsafe { replacement(path) } {
+        // SAFETY: the descriptor is given away; by the contract.
+        return unsafe { libc::fdopen(file.into_raw_fd(), mode) };
+    }
+    match real {
+        // SAFETY: by the contract.
+        Some(real) => unsafe { real(path, mode) },
+        None => {
+            set_errno(libc::ENOSYS);
+            std::ptr::null_mut()
+        }
+    }
+}
+
+// The C library's functions have the mode only if there may be a new file. On the machines that
+// there are, to take an argument that was not given is to take any number.
+macro_rules! wrap_open {
+    ($($name:ident, $text:literal;)*) => {$(
+        /// # Safety
+        /// As that of the C library.
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+            // SAFETY: by the contract.
+            unsafe { open_with(next!($text as Open), path, flags, mode) }
+        }
+    )*};
+}
+wrap_open!(open, c"open"; open64, c"open64"; __open_2, c"__open_2"; __open64_2, c"__open64_2";);
+
+macro_rules! wrap_openat {
+    ($($name:ident, $text:literal;)*) => {$(
+        /// # Safety
+        /// As that of the C library.
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(
+            folder: c_int,
+            path: *const c_char,
+            flags: c_int,
+            mode: mode_t,
+        ) -> c_int {
+            // SAFETY: by the contract.
+            unsafe { open_at_with(next!($text as OpenAt), folder, path, flags, mode) }
+        }
+    )*};
+}
+wrap_openat!(openat, c"openat"; openat64, c"openat64";);
+wrap_openat!(__openat_2, c"__openat_2"; __openat64_2, c"__openat64_2";);
+
+macro_rules! wrap_fopen {
+    ($($name:ident, $text:literal;)*) => {$(
+        /// # Safety
+        /// As that of the C library.
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(path: *const c_char, mode: *const c_char) -> *mut FILE {
+            // SAFETY: by the contract.
+            unsafe { open_file_with(next!($text as OpenFile), path, mode) }
+        }
+    )*};
+}
+wrap_fopen!(fopen, c"fopen"; fopen64, c"fopen64";);

@@ -1,0 +1,359 @@
+//! How the program and its threads join and leave the world.
+//!
+//! One connection for the program; it is the world's sign that the program lives, and the other way
+//! round. Threads ask over it for their pages, one after the other.
+#![expect(
+    unsafe_code,
+    reason = "hooks of the C library for forks and ends of threads"
+)]
+
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use ferroce_virtual_time::control::{Message, Refusal};
+use ferroce_virtual_time::map::SharedPages;
+use ferroce_virtual_time::page::{ProgramPages, ThreadPage, Turn};
+use ferroce_virtual_time::request::Wait;
+use ferroce_virtual_time::{MAX_THREADS, VERSION};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, IoSliceMut, retry_on_intr};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
+    SocketFlags, SocketType, connect, recvmsg, send, socket_with,
+};
+use rustix::process::getpid;
+use rustix::thread::{gettid, sched_yield};
+
+use crate::clock::real_ns;
+use crate::thread::{ThreadState, state};
+#[cfg(target_arch = "x86_64")]
+use crate::tsc;
+use crate::{faults, spin, turn, vdso};
+
+const NOT_JOINED: u32 = 0;
+const JOINING: u32 = 1;
+const JOINED: u32 = 2;
+
+/// Whether the program has joined.
+static STAGE: AtomicU32 = AtomicU32::new(NOT_JOINED);
+/// Not zero: the program has joined, and the world goes on.
+pub static IS_RUNNING: AtomicU32 = AtomicU32::new(0);
+/// Real time at which the world ended. Zero: it has not.
+static ENDED_AT_NS: AtomicU64 = AtomicU64::new(0);
+/// The pages of the program, mapped until the process ends.
+static PAGES: AtomicPtr<ProgramPages> = AtomicPtr::new(std::ptr::null_mut());
+/// The connection; negative: none.
+static CONNECTION: AtomicI32 = AtomicI32::new(-1);
+/// Not zero: a thread talks over the connection.
+static IS_BUSY: AtomicU32 = AtomicU32::new(0);
+/// Threads that have a page.
+static THREADS: AtomicU32 = AtomicU32::new(0);
+/// Whose end is told; zero: not made yet. One more than the key of the C library.
+static KEY: AtomicU32 = AtomicU32::new(0);
+
+/// Whether the program has joined a world, be it that it has ended.
+#[inline(always)]
+pub fn is_joined() -> bool {
+    STAGE.load(Ordering::Relaxed) == JOINED
+}
+
+/// Whether the world has ended.
+#[inline(always)]
+pub fn has_ended() -> bool {
+    ENDED_AT_NS.load(Ordering::Relaxed) != 0
+}
+
+/// Whether the program is in a world that goes on.
+#[inline(always)]
+pub fn is_running() -> bool {
+    IS_RUNNING.load(Ordering::Relaxed) != 0
+}
+
+/// When the world ended, in real time.
+pub fn ended_at_ns() -> Option<u64> {
+    let ended = ENDED_AT_NS.load(Ordering::Relaxed);
+    (ended != 0).then_some(ended)
+}
+
+/// The world has ended: whoever waits for it goes on, in real time.
+#[cold]
+pub fn end() {
+    // Whoever was first has set it.
+    let _ = ENDED_AT_NS.compare_exchange(0, real_ns(), Ordering::Relaxed, Ordering::Relaxed);
+    IS_RUNNING.store(0, Ordering::Relaxed);
+}
+
+/// The pages of the program. `None`: it has not joined.
+pub fn pages() -> Option<&'static ProgramPages> {
+    // SAFETY: null, or a mapping that stays until the process ends.
+    unsafe { PAGES.load(Ordering::Acquire).as_ref() }
+}
+
+/// Threads of the program that have joined and not left.
+pub fn thread_count() -> u32 {
+    THREADS.load(Ordering::Relaxed)
+}
+
+/// Joins the world that `FERROCE_WORLD` names, and takes a turn.
+///
+/// # Errors
+/// Why not. `ENODEV`: there is no such variable.
+pub fn join() -> Result<(), Errno> {
+    loop {
+        match STAGE.compare_exchange(NOT_JOINED, JOINING, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => break,
+            Err(JOINED) if has_ended() => return Err(Errno::CONNRESET),
+            Err(JOINED) => {
+                // The calling thread takes its turn.
+                drop(turn::Inside::enter());
+                return Ok(());
+            }
+            // Another thread joins just now.
+            Err(_) => sched_yield(),
+        }
+    }
+    let state = state();
+    state.enter();
+    let joined = connect_to_world().and_then(|()| {
+        let page = request_page(state)?;
+        take_time();
+        IS_RUNNING.store(1, Ordering::Relaxed);
+        STAGE.store(JOINED, Ordering::Release);
+        match turn::wait_for_turn(page) {
+            true => Ok(()),
+            false => Err(Errno::CONNRESET),
+        }
+    });
+    if STAGE.load(Ordering::Relaxed) == JOINING {
+        forget_connection();
+        STAGE.store(NOT_JOINED, Ordering::Release);
+    }
+    state.leave();
+    joined
+}
+
+/// From here on the program has simulated time.
+fn take_time() {
+    static HOOKS: std::sync::Once = std::sync::Once::new();
+    HOOKS.call_once(|| {
+        // SAFETY: a function without arguments. Without it children of a fork would be wrong about
+        // the time; there is no memory then, and nothing else to be done.
+        unsafe { libc::pthread_atfork(None, None, Some(forget_all)) };
+    });
+    faults::install();
+    vdso::replace();
+    #[cfg(target_arch = "x86_64")]
+    tsc::prepare();
+    spin::install();
+    take_thread_time();
+}
+
+/// So has the calling thread.
+fn take_thread_time() {
+    faults::unblock();
+    #[cfg(target_arch = "x86_64")]
+    tsc::arm();
+}
+
+fn connect_to_world() -> Result<(), Errno> {
+    let path = std::env::var_os("FERROCE_WORLD").ok_or(Errno::NODEV)?;
+    let address = SocketAddrUnix::new(path.as_os_str())?;
+    let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+    let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    retry_on_intr(|| connect(&socket, &address))?;
+    let pid = getpid().as_raw_nonzero().get() as u32;
+    let version = VERSION;
+    let (answer, file) = exchange(socket.as_fd(), Message::Join { version, pid })?;
+    match answer {
+        Message::Joined { .. } => {}
+        Message::Refused { reason } => return Err(errno_of(reason)),
+        _ => return Err(Errno::PROTO),
+    }
+    let pages = SharedPages::map(file.ok_or(Errno::PROTO)?)
+        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::PROTO))?;
+    let pages: &'static SharedPages = Box::leak(Box::new(pages));
+    if pages.pages().program.version.load(Ordering::Relaxed) != VERSION {
+        return Err(Errno::PROTO);
+    }
+    PAGES.store(
+        std::ptr::from_ref(pages.pages()).cast_mut(),
+        Ordering::Release,
+    );
+    ENDED_AT_NS.store(0, Ordering::Relaxed);
+    CONNECTION.store(socket.into_raw_fd(), Ordering::Release);
+    Ok(())
+}
+
+fn errno_of(reason: Refusal) -> Errno {
+    match reason {
+        Refusal::Version => Errno::PROTO,
+        Refusal::NoHost => Errno::USERS,
+        Refusal::NoThread => Errno::AGAIN,
+    }
+}
+
+/// Says something to the world and gets its answer, and a file that comes with it.
+fn exchange(socket: BorrowedFd, message: Message) -> Result<(Message, Option<OwnedFd>), Errno> {
+    retry_on_intr(|| send(socket, &message.to_bytes(), SendFlags::NOSIGNAL))?;
+    let mut bytes = [0; Message::LENGTH];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let received = retry_on_intr(|| {
+        let buffer = &mut [IoSliceMut::new(&mut bytes)];
+        recvmsg(socket, buffer, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
+    })?;
+    let file = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+        _ => None,
+    });
+    match Message::of_bytes(bytes.get(..received.bytes).unwrap_or(&[])) {
+        Some(message) => Ok((message, file)),
+        None if received.bytes == 0 => Err(Errno::CONNRESET),
+        None => Err(Errno::PROTO),
+    }
+}
+
+/// The calling thread gets a page and its first turn. `None`: it cannot, and stays outside of the
+/// world; or the world has ended.
+#[cold]
+pub fn join_thread(state: &ThreadState) -> Option<&'static ThreadPage> {
+    match request_page(state) {
+        Ok(page) => begin_thread(page).then_some(page),
+        Err(_) => {
+            state.enter_real();
+            None
+        }
+    }
+}
+
+/// The calling thread, which has this page, gets its first turn. False: the world has ended.
+pub fn begin_thread(page: &ThreadPage) -> bool {
+    take_thread_time();
+    turn::wait_for_turn(page)
+}
+
+/// The calling thread gets a page.
+pub fn request_page(state: &ThreadState) -> Result<&'static ThreadPage, Errno> {
+    let pages = pages().ok_or(Errno::NOTCONN)?;
+    let tid = gettid().as_raw_nonzero().get() as u32;
+    while IS_BUSY.swap(1, Ordering::Acquire) != 0 {
+        sched_yield();
+    }
+    let connection = CONNECTION.load(Ordering::Acquire);
+    let answer = match connection {
+        // SAFETY: the connection stays open until the process ends.
+        0.. => exchange(
+            unsafe { BorrowedFd::borrow_raw(connection) },
+            Message::Thread { tid },
+        ),
+        _ => Err(Errno::NOTCONN),
+    };
+    IS_BUSY.store(0, Ordering::Release);
+    let number = match answer?.0 {
+        Message::ThreadNumber { number } if (number as usize) < MAX_THREADS => number as usize,
+        Message::Refused { reason } => return Err(errno_of(reason)),
+        _ => return Err(Errno::PROTO),
+    };
+    let page = &pages.threads[number];
+    state.set_page(Some(page));
+    THREADS.fetch_add(1, Ordering::Relaxed);
+    watch_end_of_thread();
+    Ok(page)
+}
+
+/// Whether there is no world any more.
+#[cold]
+pub fn is_world_gone() -> bool {
+    if pages().is_none_or(|pages| pages.program.has_ended.load(Ordering::Relaxed) != 0) {
+        return true;
+    }
+    let connection = CONNECTION.load(Ordering::Acquire);
+    if connection < 0 {
+        return true;
+    }
+    // SAFETY: the connection stays open until the process ends.
+    let connection = unsafe { BorrowedFd::borrow_raw(connection) };
+    let mut polled = [PollFd::new(&connection, PollFlags::empty())];
+    let at_once = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    poll(&mut polled, Some(&at_once)).is_ok_and(|ready| {
+        ready > 0
+            && polled[0]
+                .revents()
+                .intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
+    })
+}
+
+/// The C library calls when the thread ends.
+fn watch_end_of_thread() {
+    let mut key = KEY.load(Ordering::Relaxed);
+    if key == 0 {
+        let mut made: libc::pthread_key_t = 0;
+        // SAFETY: writes the key; the function takes what is stored under it.
+        if unsafe { libc::pthread_key_create(&raw mut made, Some(end_thread)) } != 0 {
+            // No more keys: the world notices the end of the program only.
+            return;
+        }
+        key = made + 1;
+        if let Err(earlier) = KEY.compare_exchange(0, key, Ordering::Relaxed, Ordering::Relaxed) {
+            // SAFETY: nobody else knows this key.
+            unsafe { libc::pthread_key_delete(made) };
+            key = earlier;
+        }
+    }
+    // SAFETY: the key exists; any value but null has the function called.
+    unsafe { libc::pthread_setspecific(key - 1, std::ptr::without_provenance(1)) };
+}
+
+extern "C" fn end_thread(_: *mut c_void) {
+    leave(state());
+}
+
+/// The thread has ended, or the program: what it still does is real.
+fn leave(state: &ThreadState) {
+    let Some(page) = state.page() else { return };
+    if page.turn() == Turn::Thread {
+        page.request.set(&Wait::End);
+        page.pass(Turn::World);
+    }
+    THREADS.fetch_sub(1, Ordering::Relaxed);
+    state.set_page(None);
+    state.enter_real();
+}
+
+/// In a child of a fork: it is no part of the world.
+extern "C" fn forget_all() {
+    #[cfg(target_arch = "x86_64")]
+    tsc::disarm();
+    let was_joined = is_joined();
+    forget_connection();
+    IS_RUNNING.store(0, Ordering::Relaxed);
+    STAGE.store(NOT_JOINED, Ordering::Release);
+    if was_joined {
+        vdso::restore();
+    }
+    IS_BUSY.store(0, Ordering::Relaxed);
+    THREADS.store(0, Ordering::Relaxed);
+    state().forget();
+}
+
+fn forget_connection() {
+    let connection = CONNECTION.swap(-1, Ordering::AcqRel);
+    if connection >= 0 {
+        // SAFETY: the descriptor is this library's own, and nobody finds it any more.
+        unsafe { rustix::io::close(connection) };
+    }
+    PAGES.store(std::ptr::null_mut(), Ordering::Release);
+}
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_EXIT: extern "C" fn() = at_exit;
+
+extern "C" fn at_exit() {
+    leave(state());
+}

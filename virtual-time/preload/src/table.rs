@@ -1,0 +1,121 @@
+//! What this library offers to the verbs library of the program.
+#![expect(unsafe_code, reason = "an exported symbol, and words by their address")]
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use ferroce_virtual_time::VERSION;
+use ferroce_virtual_time::page::ProgramPage;
+use ferroce_virtual_time::request::Wait;
+use ferroce_virtual_time::store::{MAX_STORE_WORDS, StoreKind};
+use ferroce_virtual_time::table::{InterruptFunction, TimeTable};
+
+use crate::clock;
+use crate::session;
+use crate::thread::state;
+use crate::turn::Inside;
+
+static TABLE: TimeTable = TimeTable {
+    version: VERSION,
+    join,
+    program,
+    now_ps,
+    spend_ps,
+    store,
+    catch_up,
+    flush,
+    wait,
+    set_interrupts,
+    outside,
+    activity,
+};
+
+/// The table.
+#[unsafe(no_mangle)]
+pub extern "C" fn ferroce_time_v1() -> &'static TimeTable {
+    &TABLE
+}
+
+extern "C" fn outside(is_outside: bool) {
+    match is_outside {
+        true => state().enter_real(),
+        false => state().leave_real(),
+    }
+}
+
+extern "C" fn activity() -> u64 {
+    state().other_calls()
+}
+
+extern "C" fn join() -> i32 {
+    match session::join() {
+        Ok(()) => 0,
+        Err(error) => error.raw_os_error(),
+    }
+}
+
+extern "C" fn program() -> Option<&'static ProgramPage> {
+    session::pages().map(|pages| &pages.program)
+}
+
+extern "C" fn now_ps() -> u64 {
+    match Inside::enter_for_verbs() {
+        Some(inside) => inside.now_ps(),
+        None => clock::elsewhere_ps(),
+    }
+}
+
+extern "C" fn spend_ps(time_ps: u64) {
+    if let Some(inside) = Inside::enter_for_verbs() {
+        inside.spend(time_ps);
+    }
+}
+
+extern "C" fn store(kind: StoreKind, slot: u32, words: *const u64, count: usize) {
+    let mut copy = [0; MAX_STORE_WORDS];
+    if count > MAX_STORE_WORDS || words.is_null() {
+        return;
+    }
+    // SAFETY: the caller has `count` words there; they fit.
+    unsafe { copy.as_mut_ptr().copy_from_nonoverlapping(words, count) };
+    if let Some(inside) = Inside::enter_for_verbs() {
+        inside.store(kind, slot, &copy[..count]);
+    }
+}
+
+extern "C" fn catch_up() {
+    if let Some(inside) = Inside::enter_for_verbs() {
+        inside.catch_up();
+    }
+}
+
+extern "C" fn flush() {
+    if let Some(inside) = Inside::enter_for_verbs() {
+        inside.flush();
+    }
+}
+
+extern "C" fn wait(wait: &Wait) -> u64 {
+    Inside::enter_for_verbs().map_or(0, |inside| inside.wait(wait))
+}
+
+/// Address of the function for interrupts; zero: none.
+static FUNCTION: AtomicUsize = AtomicUsize::new(0);
+static CONTEXT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+
+extern "C" fn set_interrupts(function: Option<InterruptFunction>, context: *mut c_void) {
+    FUNCTION.store(0, Ordering::SeqCst);
+    CONTEXT.store(context, Ordering::SeqCst);
+    let address = function.map_or(0, |function| function as usize);
+    FUNCTION.store(address, Ordering::SeqCst);
+}
+
+/// Interrupts have come.
+pub fn interrupt(vectors: u64) {
+    let address = FUNCTION.load(Ordering::SeqCst);
+    // SAFETY: zero, which is `None`, or what was an `InterruptFunction`.
+    let function: Option<InterruptFunction> = unsafe { std::mem::transmute(address) };
+    if let Some(function) = function {
+        function(CONTEXT.load(Ordering::SeqCst), vectors);
+    }
+}

@@ -1,0 +1,120 @@
+//! Threads that the program starts.
+//!
+//! A new thread has its page before the one that has started it goes on: so the world knows of it
+//! at the same simulated time in every run. What is started outside of the world stays outside.
+#![expect(unsafe_code, reason = "an exported function of the C library")]
+
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use libc::{pthread_attr_t, pthread_t};
+use rustix::thread::futex;
+
+use crate::next::next;
+use crate::session;
+use crate::thread::state;
+
+type Routine = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
+type Create =
+    unsafe extern "C" fn(*mut pthread_t, *const pthread_attr_t, Routine, *mut c_void) -> c_int;
+
+/// How long the one that starts a thread waits for it.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// What a thread gets from the one that has started it.
+struct Start {
+    routine: Routine,
+    argument: *mut c_void,
+    /// It is no part of the world.
+    is_real: bool,
+    /// The clock of the one that has started it.
+    since_ps: u64,
+    /// Not zero: it has its page, or does without.
+    is_known: Arc<AtomicU32>,
+}
+
+/// # Safety
+/// As that of the C library.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_create(
+    thread: *mut pthread_t,
+    attributes: *const pthread_attr_t,
+    routine: Routine,
+    argument: *mut c_void,
+) -> c_int {
+    let Some(real) = next!(c"pthread_create" as Create) else {
+        return libc::ENOSYS;
+    };
+    if !session::is_running() {
+        // SAFETY: by the contract.
+        return unsafe { real(thread, attributes, routine, argument) };
+    }
+    let is_known = Arc::new(AtomicU32::new(0));
+    let start = Box::into_raw(Box::new(Start {
+        routine,
+        argument,
+        is_real: !state().is_outermost(),
+        since_ps: state()
+            .page()
+            .map_or(0, |page| page.clock_ps.load(Ordering::Relaxed)),
+        is_known: Arc::clone(&is_known),
+    }));
+    // SAFETY: by the contract; the new thread owns `start`.
+    let result = unsafe { real(thread, attributes, begin, start.cast()) };
+    if result != 0 {
+        // SAFETY: there is no thread that owns it.
+        drop(unsafe { Box::from_raw(start) });
+        return result;
+    }
+    if state().is_outermost() {
+        wait_for(&is_known);
+    }
+    0
+}
+
+/// Waits until the world knows of the new thread. Without a world that answers, not for ever.
+fn wait_for(is_known: &AtomicU32) {
+    let limit = futex::Timespec {
+        tv_sec: LIMIT.as_secs() as i64,
+        tv_nsec: 0,
+    };
+    while is_known.load(Ordering::Acquire) == 0 {
+        let flags = futex::Flags::PRIVATE;
+        match futex::wait(is_known, flags, 0, Some(&limit)) {
+            Err(rustix::io::Errno::TIMEDOUT) => return,
+            _ if session::has_ended() => return,
+            _ => {}
+        }
+    }
+}
+
+extern "C-unwind" fn begin(start: *mut c_void) -> *mut c_void {
+    // SAFETY: given to this thread alone by `pthread_create`.
+    let start = unsafe { Box::from_raw(start.cast::<Start>()) };
+    let state = state();
+    if start.is_real {
+        state.enter_real();
+        #[cfg(target_arch = "x86_64")]
+        crate::tsc::disarm();
+    }
+    state.enter();
+    let page = match start.is_real {
+        true => None,
+        false => session::request_page(state).ok(),
+    };
+    start.is_known.store(1, Ordering::Release);
+    // Who does not wait any more is not woken.
+    let _ = futex::wake(&start.is_known, futex::Flags::PRIVATE, 1);
+    if let Some(page) = page {
+        session::begin_thread(page);
+        // It does not begin before it has been started.
+        page.clock_ps.fetch_max(start.since_ps, Ordering::Relaxed);
+    }
+    state.leave();
+    let Start {
+        routine, argument, ..
+    } = *start;
+    routine(argument)
+}

@@ -1,0 +1,470 @@
+//! Replaces instructions of the program by jumps.
+//!
+//! ```text
+//!   site:  rdtsc            →   jmp trampoline          trampoline:  lea rsp, [rsp - 128]
+//!          shl rdx, 32          (rest of the bytes)                  call stub
+//!          or  rax, rdx         or  rax, rdx                         lea rsp, [rsp + 128]
+//!                                                                    shl rdx, 32
+//!                                                                    jmp site + 6
+//! ```
+//!
+//! A jump has five bytes, which is more than most instructions: those behind it move to the
+//! trampoline. That is done only if they mean the same there, and if nothing jumps to them: no
+//! direct branch of the same mapping. Indirect ones cannot be seen; compilers do not end the
+//! expression that reads the counter between its halves.
+//!
+//! Only the thread that has the turn rewrites, so that no other thread of the world runs meanwhile.
+//! No memory is allocated.
+#![expect(unsafe_code, reason = "rewrites code")]
+
+use std::ffi::c_void;
+use std::ops::Range;
+use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::read;
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
+
+/// Bytes of `jmp rel32`.
+const JUMP_BYTES: usize = 5;
+/// Most bytes of an instruction.
+const INSTRUCTION_BYTES: usize = 15;
+/// Most bytes that move: an instruction more than the jump needs.
+const MOVED_BYTES: usize = JUMP_BYTES - 1 + INSTRUCTION_BYTES;
+/// Below the stack pointer functions may keep data.
+const RED_ZONE: i32 = 128;
+/// How far a short branch reaches, and an instruction more.
+const SHORT_REACH: usize = 128 + 2 * INSTRUCTION_BYTES;
+/// Most bytes of a trampoline.
+const TRAMPOLINE_BYTES: usize = 128;
+/// Bytes of a region of trampolines.
+const REGION_BYTES: usize = 1 << 16;
+/// Most regions.
+const REGIONS: usize = 16;
+/// How far from code the trampolines may be.
+const REACH: usize = 1 << 30;
+/// Most sites that are rewritten.
+const SITES: usize = 1024;
+const PAGE: usize = ferroce_virtual_time::page::PAGE_SIZE;
+
+/// Memory for trampolines: where it is, and how much of it is used. Zero: none yet.
+struct Region {
+    start: AtomicUsize,
+    used: AtomicUsize,
+}
+
+static TRAMPOLINES: [Region; REGIONS] = [const {
+    Region {
+        start: AtomicUsize::new(0),
+        used: AtomicUsize::new(0),
+    }
+}; REGIONS];
+
+/// A site that has been looked at.
+struct Site {
+    /// Where it is. Zero: no site.
+    at: AtomicUsize,
+    /// Bytes that have moved. Zero: it cannot be rewritten.
+    length: AtomicUsize,
+    /// Bytes at its beginning that have not moved but are replaced.
+    skip: AtomicUsize,
+    /// Where those behind them are now.
+    copy: AtomicUsize,
+}
+
+static KNOWN: [Site; SITES] = [const {
+    Site {
+        at: AtomicUsize::new(0),
+        length: AtomicUsize::new(0),
+        skip: AtomicUsize::new(0),
+        copy: AtomicUsize::new(0),
+    }
+}; SITES];
+static KNOWN_COUNT: AtomicUsize = AtomicUsize::new(0);
+
+fn known() -> impl Iterator<Item = &'static Site> {
+    let count = KNOWN_COUNT.load(Ordering::Acquire).min(SITES);
+    KNOWN[..count].iter()
+}
+
+/// Once for the program: tables of the decoder are made, which takes memory.
+pub fn prepare() {
+    let mut decoder = Decoder::with_ip(64, &[0x0f, 0x31], 0, DecoderOptions::NONE);
+    debug_assert_eq!(decoder.decode().code(), Code::Rdtsc);
+}
+
+/// Whether the instruction at an address has been replaced.
+pub fn is_replaced(at: usize) -> bool {
+    known().any(|site| {
+        site.at.load(Ordering::Relaxed) == at && site.length.load(Ordering::Relaxed) > 0
+    })
+}
+
+/// Where the instruction is now that was at an address: elsewhere if it has moved.
+pub fn relocated(address: usize) -> usize {
+    for site in known() {
+        let [at, length, skip, copy] = [&site.at, &site.length, &site.skip, &site.copy]
+            .map(|cell| cell.load(Ordering::Relaxed));
+        if address > at && address >= at + skip && address < at + length {
+            return copy + (address - at - skip);
+        }
+    }
+    address
+}
+
+/// Has the program call `stub` at `at`, instead of the first `skip` bytes there and before the
+/// rest; `after` is executed when it returns. `None`: that is not possible. Otherwise the address
+/// of what followed.
+///
+/// `stub` has to leave all registers alone that the replaced bytes do.
+pub fn redirect(at: usize, skip: usize, stub: usize, after: &[u8]) -> Option<usize> {
+    if let Some(site) = known().find(|site| site.at.load(Ordering::Relaxed) == at) {
+        let copy = site.copy.load(Ordering::Relaxed);
+        return (copy != 0).then_some(copy);
+    }
+    let number = KNOWN_COUNT.load(Ordering::Relaxed);
+    let site = KNOWN.get(number)?;
+    let rewritten = rewrite(at, skip, stub, after);
+    let (length, copy) = rewritten.unwrap_or((0, 0));
+    site.at.store(at, Ordering::Relaxed);
+    site.length.store(length, Ordering::Relaxed);
+    site.skip.store(skip, Ordering::Relaxed);
+    site.copy.store(copy, Ordering::Relaxed);
+    KNOWN_COUNT.store(number + 1, Ordering::Release);
+    rewritten.map(|(_, copy)| copy)
+}
+
+/// Returns how many bytes have moved, and where they are.
+fn rewrite(at: usize, skip: usize, stub: usize, after: &[u8]) -> Option<(usize, usize)> {
+    let text = Text::around(at)?;
+    let mut trampoline = Assembly::default();
+    // lea rsp, [rsp - 128]; call [rip + to the address of the stub]; lea rsp, [rsp + 128]
+    trampoline.bytes(&[0x48, 0x8d, 0x64, 0x24, 0x80])?;
+    trampoline.bytes(&[0xff, 0x15])?;
+    let call = trampoline.length;
+    trampoline.bytes(&[0; 4])?;
+    trampoline.bytes(&[0x48, 0x8d, 0xa4, 0x24])?;
+    trampoline.bytes(&RED_ZONE.to_le_bytes())?;
+    trampoline.bytes(after)?;
+    let start = allocate(at, TRAMPOLINE_BYTES)?.expose_provenance();
+    let copy = start + trampoline.length;
+    let length = text.move_instructions(at, skip, start, &mut trampoline)?;
+    if text.has_branch_to(at + 1..at + length) {
+        return None;
+    }
+    trampoline.jump(start, at + length)?;
+    let pointer = trampoline.length;
+    let to_pointer = (pointer - call - 4) as i32;
+    trampoline.code[call..call + 4].copy_from_slice(&to_pointer.to_le_bytes());
+    trampoline.bytes(&stub.to_le_bytes())?;
+
+    let mut jump = Assembly::default();
+    jump.jump(at, start)?;
+    while jump.length < length {
+        // int3: nobody comes here.
+        jump.bytes(&[0xcc])?;
+    }
+    // SAFETY: the room has been allocated for this trampoline.
+    unsafe {
+        with_exposed_provenance_mut::<u8>(start)
+            .copy_from_nonoverlapping(trampoline.code.as_ptr(), trampoline.length);
+    }
+    text.write(at, &jump.code[..length])
+        .then_some((length, copy))
+}
+
+/// Code that is put together.
+#[derive(Debug)]
+struct Assembly {
+    code: [u8; TRAMPOLINE_BYTES],
+    length: usize,
+}
+
+impl Default for Assembly {
+    fn default() -> Self {
+        Self {
+            code: [0; TRAMPOLINE_BYTES],
+            length: 0,
+        }
+    }
+}
+
+impl Assembly {
+    fn bytes(&mut self, bytes: &[u8]) -> Option<()> {
+        let end = self.length + bytes.len();
+        self.code.get_mut(self.length..end)?.copy_from_slice(bytes);
+        self.length = end;
+        Some(())
+    }
+
+    /// A jump at the end of this code, which begins at `start`.
+    fn jump(&mut self, start: usize, to: usize) -> Option<()> {
+        let next = start + self.length + JUMP_BYTES;
+        let distance = i32::try_from(to.wrapping_sub(next) as isize).ok()?;
+        self.bytes(&[0xe9])?;
+        self.bytes(&distance.to_le_bytes())
+    }
+}
+
+/// Room for code that can be reached from `near` by a jump, writable and executable. It is never
+/// given back.
+pub fn allocate(near: usize, length: usize) -> Option<*mut u8> {
+    let length = length.next_multiple_of(16);
+    for region in &TRAMPOLINES {
+        let mut start = region.start.load(Ordering::Relaxed);
+        if start == 0 {
+            start = map_near(near)?.expose_provenance();
+            region.start.store(start, Ordering::Relaxed);
+        }
+        let used = region.used.load(Ordering::Relaxed);
+        if start.abs_diff(near) < REACH && used + length <= REGION_BYTES {
+            region.used.store(used + length, Ordering::Relaxed);
+            return Some(with_exposed_provenance_mut(start + used));
+        }
+    }
+    None
+}
+
+/// Maps a region below or above an address.
+fn map_near(near: usize) -> Option<*mut c_void> {
+    let step = 16 * REGION_BYTES;
+    let base = near & !(REGION_BYTES - 1);
+    let below = (1..REACH / step).map(|count| base.checked_sub(count * step));
+    let above = (1..REACH / step).map(|count| base.checked_add(count * step));
+    below.chain(above).flatten().find_map(|address| {
+        let hint = with_exposed_provenance_mut::<c_void>(address);
+        let protection = ProtFlags::READ | ProtFlags::WRITE | ProtFlags::EXEC;
+        let flags = MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE;
+        // SAFETY: replaces no mapping. Kernels that do not know the flag take the address as a
+        // hint; what is too far away then is not used.
+        let mapped = unsafe { mmap_anonymous(hint, REGION_BYTES, protection, flags) }.ok()?;
+        (mapped.addr().abs_diff(near) < REACH).then_some(mapped)
+    })
+}
+
+/// A mapping of code from a file.
+#[derive(Debug)]
+struct Text {
+    start: usize,
+    code: &'static [u8],
+    is_writable: bool,
+}
+
+impl Text {
+    /// That of an address.
+    fn around(address: usize) -> Option<Self> {
+        let file = open(
+            c"/proc/self/maps",
+            OFlags::RDONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
+        .ok()?;
+        let mut line = [0; 128];
+        let mut length = 0;
+        let mut buffer = [0; 2048];
+        loop {
+            let count = read(&file, &mut buffer[..]).ok()?;
+            if count == 0 {
+                return None;
+            }
+            for byte in &buffer[..count] {
+                if *byte != b'\n' {
+                    // What is cut off is a part of the name.
+                    if let Some(cell) = line.get_mut(length) {
+                        *cell = *byte;
+                        length += 1;
+                    }
+                    continue;
+                }
+                if let Some(text) = Self::of_line(&line[..length], address) {
+                    return text.filter(|text| text.code.len() > 2 * MOVED_BYTES);
+                }
+                length = 0;
+            }
+        }
+    }
+
+    /// `None`: another mapping. `Some(None)`: it is no code from a file.
+    fn of_line(line: &[u8], address: usize) -> Option<Option<Self>> {
+        let line = std::str::from_utf8(line).ok()?;
+        let mut words = line.split_ascii_whitespace();
+        let (start, end) = words.next()?.split_once('-')?;
+        let start = usize::from_str_radix(start, 16).ok()?;
+        let end = usize::from_str_radix(end, 16).ok()?;
+        if !(start..end).contains(&address) {
+            return None;
+        }
+        let access = words.next()?.as_bytes();
+        let inode = words.nth(2)?;
+        let is_code = access.first() == Some(&b'r')
+            && access.get(2) == Some(&b'x')
+            && access.get(3) == Some(&b'p')
+            && inode != "0";
+        if !is_code {
+            return Some(None);
+        }
+        // SAFETY: a mapping of code that is readable and being executed; only this module writes
+        // to it, and not while the slice is read.
+        let code =
+            unsafe { std::slice::from_raw_parts(with_exposed_provenance(start), end - start) };
+        let is_writable = access.get(1) == Some(&b'w');
+        Some(Some(Self {
+            start,
+            code,
+            is_writable,
+        }))
+    }
+
+    fn decoder(&self, from: usize) -> Option<Decoder<'static>> {
+        let code = self.code.get(from.checked_sub(self.start)?..)?;
+        let length = code.len().min(2 * SHORT_REACH + MOVED_BYTES);
+        Some(Decoder::with_ip(
+            64,
+            &code[..length],
+            from as u64,
+            DecoderOptions::NONE,
+        ))
+    }
+
+    /// Copies the instructions behind the first `skip` bytes that the jump needs the room of.
+    /// Returns where they end, from `at` on. `None`: one of them does not mean the same elsewhere.
+    fn move_instructions(
+        &self,
+        at: usize,
+        skip: usize,
+        start: usize,
+        to: &mut Assembly,
+    ) -> Option<usize> {
+        let mut decoder = self.decoder(at + skip)?;
+        let mut length = skip;
+        let mut has_returned = false;
+        while length < JUMP_BYTES {
+            let instruction = decoder.decode();
+            let bytes = self.bytes(at + length, instruction.len())?;
+            let is_padding = matches!(
+                instruction.code(),
+                Code::Nopw | Code::Nopd | Code::Nopq | Code::Int3 | Code::Nop_rm16 | Code::Nop_rm32
+            );
+            if has_returned && !is_padding {
+                return None;
+            }
+            match instruction.flow_control() {
+                FlowControl::Next => {}
+                FlowControl::Return => has_returned = true,
+                FlowControl::Interrupt if is_padding && has_returned => {}
+                _ => return None,
+            }
+            let place = to.length;
+            to.bytes(bytes)?;
+            if instruction.is_ip_rel_memory_operand() {
+                let offsets = decoder.get_constant_offsets(&instruction);
+                if offsets.displacement_size() != 4 {
+                    return None;
+                }
+                let next = (start + to.length) as u64;
+                let target = instruction.ip_rel_memory_address();
+                let distance = i32::try_from(target.wrapping_sub(next) as i64).ok()?;
+                let field = place + offsets.displacement_offset();
+                to.code
+                    .get_mut(field..field + 4)?
+                    .copy_from_slice(&distance.to_le_bytes());
+            }
+            length += instruction.len();
+        }
+        Some(length)
+    }
+
+    fn bytes(&self, at: usize, length: usize) -> Option<&'static [u8]> {
+        let from = at.checked_sub(self.start)?;
+        (length > 0).then_some(self.code.get(from..from + length)?)
+    }
+
+    /// Whether a direct branch leads to one of these addresses.
+    fn has_branch_to(&self, moved: Range<usize>) -> bool {
+        self.has_long_branch_to(&moved) || self.has_short_branch_to(&moved)
+    }
+
+    /// Any four bytes behind a fitting operation code count, be it in the middle of an instruction:
+    /// it is most unlikely that they are an address of the few by chance.
+    fn has_long_branch_to(&self, moved: &Range<usize>) -> bool {
+        let targets = |place: usize, length: usize| {
+            let bytes = self.code.get(place + length - 4..place + length);
+            let distance = bytes.and_then(|bytes| bytes.try_into().ok());
+            distance.is_some_and(|distance| {
+                let next = self.start + place + length;
+                moved.contains(&next.wrapping_add_signed(i32::from_le_bytes(distance) as isize))
+            })
+        };
+        let is_branch = |(place, pair): (usize, &[u8])| match pair {
+            [0xe8 | 0xe9, _] => targets(place, 5),
+            [0x0f, 0x80..=0x8f] => targets(place, 6),
+            _ => false,
+        };
+        self.code.windows(2).enumerate().any(is_branch)
+    }
+
+    /// Short branches are looked for in what the decoder finds in front of the site, begun at
+    /// several places, as far as it meets the site, and behind it.
+    fn has_short_branch_to(&self, moved: &Range<usize>) -> bool {
+        let at = moved.start - 1;
+        let first = at.saturating_sub(SHORT_REACH).max(self.start);
+        let in_front = (first..at).any(|from| self.runs_to(from, at, moved) == Some(true));
+        let behind = self.runs_to(moved.end, moved.end + SHORT_REACH, moved);
+        in_front || behind == Some(true)
+    }
+
+    /// Whether there is a branch to `moved` among the instructions from one address on. `None`:
+    /// there is none at `to`.
+    fn runs_to(&self, from: usize, to: usize, moved: &Range<usize>) -> Option<bool> {
+        let mut decoder = self.decoder(from)?;
+        let mut has_branch = false;
+        let mut instruction = Instruction::default();
+        while (decoder.ip() as usize) < to && decoder.can_decode() {
+            decoder.decode_out(&mut instruction);
+            let is_branch = matches!(
+                instruction.op0_kind(),
+                OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64
+            );
+            has_branch |= is_branch && moved.contains(&(instruction.near_branch_target() as usize));
+        }
+        // Behind the site it does not matter where the last one ends.
+        (decoder.ip() as usize == to || from >= moved.end).then_some(has_branch)
+    }
+
+    /// Writes code. False: the kernel does not allow it.
+    fn write(&self, at: usize, code: &[u8]) -> bool {
+        let start = at & !(PAGE - 1);
+        let length = (at + code.len()).next_multiple_of(PAGE) - start;
+        let pages = with_exposed_provenance_mut::<c_void>(start);
+        let protect = |flags| {
+            // SAFETY: pages of the mapping, which stay executable all the time.
+            self.is_writable || unsafe { mprotect(pages, length, flags) }.is_ok()
+        };
+        let usual = MprotectFlags::READ | MprotectFlags::EXEC;
+        if !protect(usual | MprotectFlags::WRITE) {
+            return false;
+        }
+        let offset = at % size_of::<u64>();
+        let word = with_exposed_provenance_mut::<u64>(at - offset);
+        if offset + code.len() <= size_of::<u64>() {
+            // SAFETY: an aligned word of the mapping, which is writable now. It is replaced in one
+            // go, for a thread of the program that does not belong to the world.
+            unsafe {
+                let mut bytes = word.read().to_ne_bytes();
+                bytes[offset..offset + code.len()].copy_from_slice(code);
+                AtomicU64::from_ptr(word).store(u64::from_ne_bytes(bytes), Ordering::SeqCst);
+            }
+        } else {
+            // SAFETY: bytes of the mapping, which is writable now.
+            unsafe {
+                with_exposed_provenance_mut::<u8>(at)
+                    .copy_from_nonoverlapping(code.as_ptr(), code.len());
+            }
+        }
+        // If it fails the pages stay writable.
+        protect(usual);
+        true
+    }
+}

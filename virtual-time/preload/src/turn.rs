@@ -1,0 +1,195 @@
+//! How a thread gives its turn up and gets it back.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use ferroce_virtual_time::MOST_AHEAD_PS;
+use ferroce_virtual_time::page::{ThreadPage, Turn};
+use ferroce_virtual_time::request::Wait;
+use ferroce_virtual_time::store::StoreKind;
+
+use crate::thread::{ThreadState, state};
+use crate::{os, session, table, timers};
+
+/// How often a thread looks whether it has got the turn before it sleeps.
+const LOOKS: u32 = 400;
+/// How long it sleeps before it looks whether there still is a world.
+const SLEEP: Duration = Duration::from_millis(100);
+
+/// A thread of the world that is in a call of this library. What it calls meanwhile is real.
+#[derive(Debug)]
+pub struct Inside {
+    state: &'static ThreadState,
+    page: &'static ThreadPage,
+}
+
+impl Inside {
+    /// A call begins. A thread that is new to the world joins it, which may take until it gets a
+    /// turn.
+    ///
+    /// `None`: the call is to be a real one. The program has not joined, or the world has ended, or
+    /// the thread does not belong to it, or it is this library that calls.
+    #[inline]
+    pub fn enter() -> Option<Self> {
+        if !session::is_running() {
+            return None;
+        }
+        let state = state();
+        if !state.is_outermost() {
+            return None;
+        }
+        state.enter();
+        let page = state.page().or_else(|| session::join_thread(state));
+        if page.is_none() {
+            state.leave();
+        }
+        let inside = Self { state, page: page? };
+        inside.count();
+        Some(inside)
+    }
+
+    /// A call of the verbs library begins, be it from inside of another one.
+    ///
+    /// `None` as for [`Self::enter`], or the thread does not have the turn.
+    pub fn enter_for_verbs() -> Option<Self> {
+        let state = state();
+        let page = match state.page() {
+            Some(page) if session::is_running() && page.turn() == Turn::Thread => page,
+            Some(_) => return None,
+            None => Self::enter()?.page,
+        };
+        state.enter();
+        state.count_verbs();
+        let inside = Self { state, page };
+        inside.count();
+        Some(inside)
+    }
+
+    /// Its page.
+    pub fn page(&self) -> &'static ThreadPage {
+        self.page
+    }
+
+    /// Its clock.
+    #[inline]
+    pub fn now_ps(&self) -> u64 {
+        self.page.clock_ps.load(Ordering::Relaxed)
+    }
+
+    /// It has done something.
+    #[inline]
+    pub fn count(&self) {
+        let calls = self.page.calls.load(Ordering::Relaxed);
+        self.page.calls.store(calls + 1, Ordering::Relaxed);
+        self.state.end_reads();
+    }
+
+    /// It computes for so long. Signals that come due are delivered.
+    #[inline]
+    pub fn spend(&self, time_ps: u64) {
+        let now_ps = self.now_ps().saturating_add(time_ps);
+        self.page.clock_ps.store(now_ps, Ordering::Relaxed);
+        self.deliver_signals();
+    }
+
+    /// It stores to its card, or to a stream, at its own time.
+    pub fn store(&self, kind: StoreKind, slot: u32, words: &[u64]) {
+        let begun_ps = self.page.begun_ps.load(Ordering::Relaxed);
+        if self.now_ps() > begun_ps.saturating_add(MOST_AHEAD_PS) {
+            self.hand_over();
+        }
+        let is_added = self.page.stores.add(kind, slot, self.now_ps(), words);
+        if !is_added {
+            self.hand_over();
+            // The list is empty now. A store that does not fit is none that the card has.
+            self.page.stores.add(kind, slot, self.now_ps(), words);
+        }
+    }
+
+    /// Lets the world catch up, unless it is known that nothing has changed.
+    #[inline]
+    pub fn catch_up(&self) {
+        let now_ps = self.now_ps();
+        let is_quiet = now_ps < self.page.quiet_until_ps.load(Ordering::Relaxed)
+            && self.page.stores.is_empty();
+        if is_quiet || now_ps == self.page.begun_ps.load(Ordering::Relaxed) {
+            return;
+        }
+        self.hand_over();
+    }
+
+    /// As [`Self::catch_up`]; the world has seen all stores afterwards.
+    pub fn flush(&self) {
+        match self.page.stores.is_empty() {
+            true => self.catch_up(),
+            false => self.hand_over(),
+        }
+    }
+
+    /// Lets the world catch up.
+    fn hand_over(&self) {
+        let time_ps = self.now_ps();
+        self.wait(&Wait::At { time_ps });
+    }
+
+    /// Gives the turn up; returns the answer when it is back, and zero when the world has ended.
+    ///
+    /// Functions for interrupts and handlers of signals that came due run before it returns.
+    pub fn wait(&self, wait: &Wait) -> u64 {
+        self.page.request.set(wait);
+        if !self.page.pass(Turn::World) || !wait_for_turn(self.page) {
+            return 0;
+        }
+        let answer = self.page.answer.load(Ordering::Relaxed);
+        let vectors = self.page.interrupts.swap(0, Ordering::Relaxed);
+        if vectors != 0 {
+            table::interrupt(vectors);
+        }
+        self.deliver_signals();
+        answer
+    }
+
+    /// Calls a function that waits for something of which the world knows nothing. The world goes
+    /// on meanwhile.
+    pub fn outside<T>(&self, call: impl FnOnce() -> T) -> T {
+        // From its next turn on the world does not wait for the thread.
+        self.wait(&Wait::External);
+        let result = call();
+        os::keeping_errno(|| self.wait(&Wait::Return));
+        result
+    }
+
+    /// Signals of timers that are due: their handlers may call anything.
+    pub fn deliver_signals(&self) {
+        if self.now_ps() < self.page.deadline_ps.load(Ordering::Relaxed) {
+            return;
+        }
+        let depth = self.state.suspend();
+        timers::after_turn();
+        self.state.resume(depth);
+    }
+}
+
+impl Drop for Inside {
+    #[inline]
+    fn drop(&mut self) {
+        self.state.leave();
+    }
+}
+
+/// Waits until the thread of this page has the turn. False: the world has ended.
+pub fn wait_for_turn(page: &ThreadPage) -> bool {
+    loop {
+        match page.wait_while(Turn::World, LOOKS, SLEEP) {
+            Turn::Thread => return true,
+            Turn::Ended => {
+                session::end();
+                return false;
+            }
+            Turn::World if session::is_world_gone() => {
+                page.end();
+            }
+            Turn::World => {}
+        }
+    }
+}

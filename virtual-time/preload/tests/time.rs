@@ -1,0 +1,173 @@
+//! The library in programs of a world that does nothing but give turns.
+
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#![allow(
+    unsafe_code,
+    reason = "the programs call C, read the counter, and fail on purpose"
+)]
+
+mod common;
+
+use std::io::Read;
+use std::process::Stdio;
+use std::time::Duration;
+
+use common::guest::start;
+use common::world::World;
+use common::{Output, finish, with_library};
+
+const EPOCH_S: f64 = 1_735_689_600.0;
+
+/// Runs a program in a world of its own.
+fn run(name: &str) -> Output {
+    let world = World::start(name);
+    let output = finish(start(name, Some(&world)));
+    assert_eq!(output.code, Some(0), "{output:?}");
+    output
+}
+
+#[test]
+fn all_clocks_are_those_of_the_world() {
+    let output = run("clock");
+    let clock_ns = 5_000_123_456_f64;
+    assert_eq!(output.number("now_ps"), 5_000_123_456_789.0);
+    for name in ["realtime_ns", "coarse_ns", "std_ns", "vdso_ns"] {
+        assert_eq!(output.number(name), EPOCH_S * 1e9 + clock_ns, "{name}");
+    }
+    for name in ["monotonic_ns", "boottime_ns"] {
+        assert_eq!(output.number(name), 1000.0 * 1e9 + clock_ns, "{name}");
+    }
+    assert_eq!(
+        output.number("gettimeofday_us"),
+        EPOCH_S * 1e6 + 5_000_123.0
+    );
+    assert_eq!(output.number("time_s"), EPOCH_S + 5.0);
+    assert_eq!(output.number("cpu_is_real"), 1.0);
+    assert_eq!(output.number("later_ps"), 7e12);
+}
+
+#[test]
+fn the_counter_traps_once_for_each_site() {
+    let output = run("tsc");
+    assert_eq!(output.number("traps"), 2.0);
+}
+
+#[test]
+fn perftest_measures_exactly_1000_mhz() {
+    let output = run("mhz");
+    // The first one is one of the 15 that are free.
+    assert_eq!(output.number("reads"), 14.0);
+    // The first sample has a few free reads. perftest takes what is stated if it is within 2 %.
+    assert!((output.number("mhz") - 1000.0).abs() < 0.1, "{output:?}");
+    assert_eq!(output.number("processors"), 1.0);
+    assert_eq!(output.number("stated"), 1000.0);
+    assert_eq!(output.number("fopen"), 1.0);
+}
+
+#[test]
+fn the_state_of_the_processor_survives() {
+    assert_eq!(run("state").number("traps"), 1.0);
+}
+
+#[test]
+fn other_programs_have_real_time() {
+    let output = run("exec");
+    assert_eq!(output.number("spawned_is_real"), 1.0);
+    assert_eq!(output.number("piped_is_real"), 1.0);
+    assert_eq!(output.number("system"), 3.0);
+    assert!(output.number("still_simulated") < 2e9);
+    assert_eq!(output.number("executed"), 1.0);
+}
+
+#[test]
+fn a_child_of_a_fork_has_real_time() {
+    let output = run("fork");
+    assert_eq!(output.number("child"), 3.0);
+    assert!(output.number("parent") < 2e9);
+}
+
+#[test]
+fn handlers_of_the_program_are_called() {
+    let output = run("fault");
+    assert_eq!(output.number("earlier_is_default"), 1.0);
+    assert_eq!(output.number("faults"), 1.0);
+    assert_eq!(output.number("in_handler"), 1e6);
+    assert_eq!(output.number("masked"), 1e6);
+}
+
+#[test]
+fn a_fault_without_handler_ends_the_program() {
+    let world = World::start("crash");
+    let output = finish(start("crash", Some(&world)));
+    assert_eq!(output.signal, Some(libc::SIGSEGV));
+}
+
+#[test]
+fn threads_take_turns() {
+    let output = run("threads");
+    assert_eq!(output.number("own"), 5e6);
+    assert_eq!(output.number("first"), 1e9);
+    assert_eq!(output.number("then"), 9e6);
+    assert_eq!(output.number("outside_is_real"), 1.0);
+    assert!(output.number("after") >= 12e6);
+}
+
+/// Starts a program, waits until it says that it waits, and ends the world.
+fn end_world_of(name: &str) -> Output {
+    let world = World::start(name);
+    let mut child = start(name, Some(&world));
+    let mut first = [0; 8];
+    let output = child.stdout.as_mut().expect("a pipe");
+    output.read_exact(&mut first).expect("waits 1");
+    assert_eq!(&first, b"waits 1\n");
+    std::thread::sleep(Duration::from_millis(50));
+    world.kill();
+    let output = finish(child);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert_eq!(output.number("goes_on"), 1.0);
+    output
+}
+
+#[test]
+fn a_program_that_waits_survives_the_end_of_its_world() {
+    let output = end_world_of("blocked");
+    assert_eq!(output.number("again"), f64::from(libc::ECONNRESET));
+}
+
+#[test]
+fn a_program_that_reads_the_time_survives_the_end_of_its_world() {
+    end_world_of("reading");
+}
+
+#[test]
+fn without_a_world_nothing_is_simulated() {
+    let output = finish(start("nobody", None));
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert_eq!(output.number("join"), f64::from(libc::ENODEV));
+    assert_eq!(output.number("is_real"), 1.0);
+    assert_eq!(output.number("now_ps"), 0.0);
+    assert_eq!(output.number("program"), 0.0);
+}
+
+#[test]
+fn any_program_runs_with_the_library() {
+    let mut shell = with_library("sh");
+    shell.args([
+        "-c",
+        "ls / | head -n 3 && date +%s && sleep 0.01 && echo $((6 * 7))",
+    ]);
+    shell.stderr(Stdio::inherit());
+    let output = shell.output().expect("started");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && text.ends_with("42\n"),
+        "{output:?}"
+    );
+}
+
+/// `cargo test -p ferroce-preload --release --test time -- --ignored --nocapture`
+#[test]
+#[ignore = "prints what things cost"]
+fn costs() {
+    println!("{}", run("costs").text);
+}
