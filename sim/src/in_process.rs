@@ -495,17 +495,16 @@ impl InProcess {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doorbells::polled::DoorbellPages;
     use crate::fabric::registry::Identity;
     use crate::test_support::temporary_directory;
     use ferroce_driver::bus::Bus;
+    use ferroce_spec::doorbell::SLEEPING_SLOT;
     use ferroce_wire::Mac;
+    use std::path::Path;
 
-    /// Goal: a doorbell is not lost because the model was held for something else than to run it.
-    /// Method: it is rung while each of the holders is inside.
-    #[test]
-    fn who_holds_the_model_does_what_was_left_to_it() {
-        let directory = temporary_directory("left");
-        let registry = Registry::open(directory.path()).expect("usable");
+    fn function(directory: &Path, is_served: bool) -> InProcess {
+        let registry = Registry::open(directory).expect("usable");
         let identity = Identity {
             host: "test".to_owned(),
             device: 0,
@@ -516,8 +515,19 @@ mod tests {
         let clock = Clock::start();
         let place = registry.claim(&identity).expect("free");
         let port = FabricPort::new(place, &clock, false, None);
-        let config = NicConfig::functional(0x1_0000, [2, 0, 0, 0, 0, 1]);
-        let function = InProcess::new(config, port, clock);
+        let config = NicConfig {
+            polled_doorbells: is_served,
+            ..NicConfig::functional(0x1_0000, identity.mac.0)
+        };
+        InProcess::new(config, port, clock)
+    }
+
+    /// Goal: a doorbell is not lost because the model was held for something else than to run it.
+    /// Method: it is rung while each of the holders is inside.
+    #[test]
+    fn who_holds_the_model_does_what_was_left_to_it() {
+        let directory = temporary_directory("left");
+        let function = function(directory.path(), false);
         let ring = || function.doorbell(9, 1);
 
         function.read(|_, _| {
@@ -537,5 +547,18 @@ mod tests {
         ring();
         drop(model);
         assert_eq!(function.may_sleep(), Some(false), "after nobody");
+    }
+    /// Goal: the first doorbell on new pages is not lost. Method: the background thread falls
+    /// asleep before there are pages, as it does when nobody uses the function yet.
+    #[test]
+    fn a_device_that_sleeps_when_it_gets_pages_says_so() {
+        let directory = temporary_directory("new-pages");
+        let function = function(directory.path(), true);
+        assert_eq!(function.may_sleep(), Some(true));
+        let pages = Arc::new(DoorbellPages::new().expect("memory"));
+        function.set_doorbell_pages(Some(pages.clone()));
+        assert_eq!(pages.value(SLEEPING_SLOT), 1);
+        function.wake();
+        assert_eq!(pages.value(SLEEPING_SLOT), 0);
     }
 }

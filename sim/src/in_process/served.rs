@@ -47,7 +47,13 @@ impl Model {
 impl InProcess {
     /// From now on doorbells come through these pages, too, which are new; or no longer.
     pub fn set_doorbell_pages(&self, pages: Option<Arc<DoorbellPages>>) {
-        self.model.lock().host.pages = pages.map(PageTaker::new);
+        let mut model = self.model.lock();
+        if let Some(pages) = &pages {
+            // The background thread may have fallen asleep before there were any.
+            pages.set_sleeping(true);
+        }
+        model.host.pages = pages.map(PageTaker::new);
+        self.unlock(model);
     }
 
     /// Changes the mappings. When it returns the device uses the new ones only.
