@@ -13,7 +13,7 @@ use crate::turn::Inside;
 pub const FREE_READS: u32 = 15;
 const NS_PER_S: u64 = 1_000_000_000;
 /// A microsecond.
-const READ_PS: u64 = 1_000_000;
+pub const READ_PS: u64 = 1_000_000;
 /// The longest time for which a thread that only reads the time does not look what has changed.
 const LONGEST_LOOK_PS: u64 = 1_000_000_000;
 

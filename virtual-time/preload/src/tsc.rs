@@ -14,7 +14,7 @@
 )]
 
 pub mod rewrite;
-mod stub;
+pub(crate) mod stub;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

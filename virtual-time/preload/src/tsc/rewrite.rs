@@ -37,6 +37,8 @@ const MOVED_BYTES: usize = JUMP_BYTES - 1 + INSTRUCTION_BYTES;
 const RED_ZONE: i32 = 128;
 /// How far a short branch reaches, and an instruction more.
 const SHORT_REACH: usize = 128 + 2 * INSTRUCTION_BYTES;
+/// After so many bytes a decoder that has begun in the middle of an instruction is in step.
+const LEAD_BYTES: usize = 256;
 /// Most bytes of a trampoline.
 const TRAMPOLINE_BYTES: usize = 128;
 /// Bytes of a region of trampolines.
@@ -160,19 +162,26 @@ fn rewrite(at: usize, skip: usize, stub: usize, after: &[u8]) -> Option<(usize, 
     trampoline.code[call..call + 4].copy_from_slice(&to_pointer.to_le_bytes());
     trampoline.bytes(&stub.to_le_bytes())?;
 
-    let mut jump = Assembly::default();
-    jump.jump(at, start)?;
-    while jump.length < length {
-        // int3: nobody comes here.
-        jump.bytes(&[0xcc])?;
-    }
     // SAFETY: the room has been allocated for this trampoline.
     unsafe {
         with_exposed_provenance_mut::<u8>(start)
             .copy_from_nonoverlapping(trampoline.code.as_ptr(), trampoline.length);
     }
-    text.write(at, &jump.code[..length])
-        .then_some((length, copy))
+    text.write_jump(at, length, start)?;
+    Some((length, copy))
+}
+
+/// Replaces instructions, at least five bytes, by a jump to what is in their place. False: something
+/// jumps between them, or it is not possible.
+pub fn replace(at: usize, length: usize, to: usize) -> bool {
+    let replaced = || {
+        let text = Text::around(at).filter(|_| length >= JUMP_BYTES)?;
+        if text.has_branch_to(at + 1..at + length) {
+            return None;
+        }
+        text.write_jump(at, length, to)
+    };
+    replaced().is_some()
 }
 
 /// Code that is put together.
@@ -319,7 +328,7 @@ impl Text {
 
     fn decoder(&self, from: usize) -> Option<Decoder<'static>> {
         let code = self.code.get(from.checked_sub(self.start)?..)?;
-        let length = code.len().min(2 * SHORT_REACH + MOVED_BYTES);
+        let length = code.len().min(LEAD_BYTES + 2 * SHORT_REACH + MOVED_BYTES);
         Some(Decoder::with_ip(
             64,
             &code[..length],
@@ -406,11 +415,12 @@ impl Text {
     }
 
     /// Short branches are looked for in what the decoder finds in front of the site, begun at
-    /// several places, as far as it meets the site, and behind it.
+    /// several places far enough away to have found the beginnings of instructions, and behind it.
     fn has_short_branch_to(&self, moved: &Range<usize>) -> bool {
         let at = moved.start - 1;
-        let first = at.saturating_sub(SHORT_REACH).max(self.start);
-        let in_front = (first..at).any(|from| self.runs_to(from, at, moved) == Some(true));
+        let first = at.saturating_sub(SHORT_REACH + LEAD_BYTES).max(self.start);
+        let last = (first + INSTRUCTION_BYTES).min(at);
+        let in_front = (first..=last).any(|from| self.runs_to(from, at, moved) == Some(true));
         let behind = self.runs_to(moved.end, moved.end + SHORT_REACH, moved);
         in_front || behind == Some(true)
     }
@@ -427,10 +437,23 @@ impl Text {
                 instruction.op0_kind(),
                 OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64
             );
-            has_branch |= is_branch && moved.contains(&(instruction.near_branch_target() as usize));
+            let is_near = instruction.ip() as usize + SHORT_REACH >= moved.start;
+            let target = instruction.near_branch_target() as usize;
+            has_branch |= is_branch && is_near && moved.contains(&target);
         }
         // Behind the site it does not matter where the last one ends.
         (decoder.ip() as usize == to || from >= moved.end).then_some(has_branch)
+    }
+
+    /// Writes a jump over instructions. `None`: the kernel does not allow it, or it is too far.
+    fn write_jump(&self, at: usize, length: usize, to: usize) -> Option<()> {
+        let mut jump = Assembly::default();
+        jump.jump(at, to)?;
+        while jump.length < length {
+            // int3: nobody comes here.
+            jump.bytes(&[0xcc])?;
+        }
+        self.write(at, &jump.code[..length]).then_some(())
     }
 
     /// Writes code. False: the kernel does not allow it.
@@ -466,5 +489,48 @@ impl Text {
         // If it fails the pages stay writable.
         protect(usual);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    /// Maps the code of a program, and returns where `rdtsc` stands in there.
+    fn sites_of(path: &str) -> Option<Vec<usize>> {
+        let file = std::fs::File::open(path).ok()?;
+        let bytes = std::fs::read(path).ok()?;
+        let protection = ProtFlags::READ | ProtFlags::EXEC;
+        // SAFETY: a new mapping of a file that nobody changes.
+        let mapped = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                bytes.len(),
+                protection,
+                MapFlags::PRIVATE,
+                file.as_fd(),
+                0,
+            )
+        };
+        let start = mapped.expect("mapped").expose_provenance();
+        let is_site = |(place, pair): (usize, &[u8])| (pair == [0x0f, 0x31]).then_some(start + place);
+        let sites = bytes.windows(2).enumerate().filter_map(is_site);
+        Some(sites.collect())
+    }
+
+    /// All sites of perftest can be rewritten, if it is installed.
+    #[test]
+    fn sites_of_perftest() {
+        prepare();
+        for name in ["ib_write_bw", "ib_write_lat", "ib_send_bw", "ib_read_lat", "ib_atomic_bw"] {
+            let Some(sites) = sites_of(&format!("/usr/bin/{name}")) else {
+                continue;
+            };
+            let rewritten = sites.iter().filter(|at| redirect(**at, 2, 1, &[]).is_some());
+            let rewritten = rewritten.count();
+            println!("{name}: {rewritten} of {}", sites.len());
+            assert_eq!(rewritten, sites.len(), "{name}");
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! The code that stands for `rdtsc`.
 //!
-//! It may change `rax` and `rdx` and nothing else, flags included. The usual case, in which the
-//! clock is that of the page and the reads are few, does without a call; all others save the whole
-//! state of the processor.
+//! It may change `rax` and `rdx` and nothing else, flags included. The usual cases of
+//! [`crate::clock::read_ps`], in which no signal is due and the world need not catch up, are done
+//! without a call; all others save the whole state of the processor.
 #![expect(unsafe_code, reason = "assembly")]
 
 use std::arch::global_asm;
@@ -13,12 +13,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ferroce_virtual_time::PS_PER_CYCLE;
 use ferroce_virtual_time::page::ThreadPage;
 
-use crate::clock::FREE_READS;
+use crate::clock::{FREE_READS, READ_PS};
 use crate::session::IS_RUNNING;
 use crate::thread::ThreadState;
 
 /// Bytes of the state that `xsave` writes. Zero: the processor has no `xsave`.
-static SAVE_BYTES: AtomicU64 = AtomicU64::new(0);
+pub(crate) static SAVE_BYTES: AtomicU64 = AtomicU64::new(0);
 
 unsafe extern "C" {
     /// Not to be called as a function of C.
@@ -48,10 +48,11 @@ global_asm!(
     "cmp dword ptr [rdx + {depth}], 0",
     "jne 2f",
     "cmp dword ptr [rdx + {reads}], {free_reads}",
-    "jae 2f",
+    "jae 4f",
     "inc dword ptr [rdx + {reads}]",
-    "inc qword ptr [rcx + {calls}]",
     "mov rax, qword ptr [rcx + {clock}]",
+    "5:",
+    "inc qword ptr [rcx + {calls}]",
     "xor edx, edx",
     "mov ecx, {ps_per_cycle}",
     "div rcx",
@@ -66,6 +67,17 @@ global_asm!(
     "mov rcx, qword ptr [rsp]",
     "lea rsp, [rsp + 16]",
     "ret",
+    // Many reads: time goes on with each, up to where there may be something to be done.
+    "4:",
+    "je 2f",
+    "mov rax, qword ptr [rcx + {clock}]",
+    "add rax, {read_ps}",
+    "cmp rax, qword ptr [rcx + {deadline}]",
+    "jae 2f",
+    "cmp rax, qword ptr [rdx + {look}]",
+    "jae 2f",
+    "mov qword ptr [rcx + {clock}], rax",
+    "jmp 5b",
     "2:",
     "push rbx",
     "push rbp",
@@ -118,7 +130,10 @@ global_asm!(
     page = const ThreadState::PAGE_OFFSET,
     depth = const ThreadState::DEPTH_OFFSET,
     reads = const ThreadState::READS_OFFSET,
+    look = const offset_of!(ThreadState, look_ps),
     free_reads = const FREE_READS,
+    read_ps = const READ_PS,
+    deadline = const offset_of!(ThreadPage, deadline_ps),
     calls = const offset_of!(ThreadPage, calls),
     clock = const offset_of!(ThreadPage, clock_ps),
     ps_per_cycle = const PS_PER_CYCLE,
