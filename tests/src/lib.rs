@@ -1,6 +1,10 @@
 //! What the tests across crates share: running foreign programs under `ferroce run`, in pairs,
 //! with a time-out for each process.
 
+mod served;
+
+pub use served::Served;
+
 use std::fs::{self, File};
 use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, chown};

@@ -1,51 +1,30 @@
 //! Programs on devices of another process: `ferroce serve` on one side, `ferroce run --device` on
 //! the other.
 
-use std::fs;
 use std::time::Duration;
 
-use ferroce_tests::{PROCESS_TIMEOUT, Pair, Process, Scratch, wait_until};
+use ferroce_tests::{Pair, Process, RunningPair, Scratch, Served, wait_until};
 
-/// How long a server may take until its functions can be used.
+/// How long a program may take until it moves data.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a program may go on when its device is gone, on a machine that is busy with other
 /// tests. It notices at once that the connection has ended.
 const END_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A server with two functions.
-struct Served<'a> {
+/// Starts a pair of programs, each on a function of its own.
+fn start_pair<'a>(
     scratch: &'a Scratch,
-    process: Process,
-}
-
-impl<'a> Served<'a> {
-    fn start(scratch: &'a Scratch) -> Self {
-        let socket = scratch.path("nic").to_string_lossy().into_owned();
-        let command = scratch.ferroce(&["serve", "--socket", &socket, "--functions", "2"]);
-        let process = Process::start(command, scratch, "serve", PROCESS_TIMEOUT);
-        wait_until("both functions are served", START_TIMEOUT, || {
-            let output = fs::read_to_string(scratch.path("serve")).unwrap_or_default();
-            output.matches("ready vfio-user:").count() == 2
-        });
-        Self { scratch, process }
-    }
-
-    /// The name of a function.
-    fn device(&self, function: u32) -> String {
-        let socket = self.scratch.path(&format!("nic.{function}"));
-        format!("vfio-user:{}", socket.display())
-    }
-
-    /// Starts a pair of programs: each has a function of its own.
-    fn start_pair(&self, program: &str, arguments: &[&str]) -> ferroce_tests::RunningPair<'a> {
-        let (one, other) = (self.device(0), self.device(1));
-        let pair = Pair {
-            program,
-            arguments,
-            options: &[],
-        };
-        pair.start(self.scratch, &["--device", &one], &["--device", &other])
-    }
+    served: &Served,
+    program: &str,
+    arguments: &[&str],
+) -> RunningPair<'a> {
+    let pair = Pair {
+        program,
+        arguments,
+        options: &[],
+    };
+    let (one, other) = (served.device(0), served.device(1));
+    pair.start(scratch, &["--device", &one], &["--device", &other])
 }
 
 /// Goal: verbs work over the socket as they do in the process: services, operations, polling and
@@ -54,7 +33,7 @@ impl<'a> Served<'a> {
 #[test]
 fn programs_talk_over_served_functions() {
     let scratch = Scratch::new();
-    let mut served = Served::start(&scratch);
+    let mut served = Served::start(&scratch, 2);
     let programs: [(&str, &[&str]); 10] = [
         ("ibv_rc_pingpong", &["-g", "0", "-c", "-n", "200"]),
         ("ibv_rc_pingpong", &["-g", "0", "-c", "-e", "-n", "100"]),
@@ -71,7 +50,7 @@ fn programs_talk_over_served_functions() {
         ("ib_atomic_lat", &["-F", "-n", "100"]),
     ];
     for (program, arguments) in programs {
-        served.start_pair(program, arguments).finish();
+        start_pair(&scratch, &served, program, arguments).finish();
     }
     assert!(served.process.is_running());
 }
@@ -80,7 +59,7 @@ fn programs_talk_over_served_functions() {
 #[test]
 fn a_served_function_talks_to_one_of_a_process() {
     let scratch = Scratch::new();
-    let served = Served::start(&scratch);
+    let served = Served::start(&scratch, 2);
     let pair = Pair {
         program: "ib_write_bw",
         arguments: &["-F", "-n", "200", "-x", "0"],
@@ -110,8 +89,8 @@ fn programs_end_when_their_server_is_killed() {
         ("ibv_rc_pingpong", &["-g", "0", "-e", "-n", "100000000"]),
     ];
     for (program, arguments) in programs {
-        let mut served = Served::start(&scratch);
-        let pair = served.start_pair(program, arguments);
+        let mut served = Served::start(&scratch, 2);
+        let pair = start_pair(&scratch, &served, program, arguments);
         let pid = served.process.id();
         wait_until(&format!("{program} moves data"), START_TIMEOUT, || {
             scratch.counter(pid, "tx_frames") > 100
