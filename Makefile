@@ -23,6 +23,10 @@ DEMO_PACKAGES := perftest
 BENCH_PACKAGES := perftest libibverbs-dev
 TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs ucx-utils tshark binutils iproute2
 
+# The conformance suite's files that `make test` runs a second time, over a socket: all but the long
+# one. `make soak` runs that, too.
+VFIO_USER_TESTS := $(filter-out random,$(basename $(notdir $(wildcard tests/client/tests/*.rs))))
+
 .PHONY: all build demo test soak bench qemu-vfio qemu-roce install packages clean
 
 all: build
@@ -31,7 +35,6 @@ build:
 	@scripts/install-packages $(BUILD_PACKAGES)
 	$(CARGO) build --release --locked
 	@provider/link.sh $(RELEASE)/libferroce_provider.a $(RELEASE)/lib
-	@cp -f $(RELEASE)/libferroce_time.so $(RELEASE)/lib/
 
 demo: build
 	@scripts/install-packages $(DEMO_PACKAGES)
@@ -40,10 +43,13 @@ demo: build
 test: build
 	@scripts/install-packages $(TEST_PACKAGES)
 	$(CARGO) test --locked --workspace --quiet -- --test-threads=2
+	FERROCE_TEST_BUS=vfio-user $(CARGO) test --locked --workspace --quiet $(VFIO_USER_TESTS:%=--test %) -- --test-threads=2
 
 soak: build
 	@scripts/install-packages $(TEST_PACKAGES)
 	FERROCE_SEEDS=$(SEEDS) $(CARGO) test --locked -p ferroce-verbs-client --test random
+	FERROCE_TEST_BUS=vfio-user $(CARGO) test --locked -p ferroce-verbs-client -- --test-threads=2
+	$(CARGO) test --locked -p ferroce-sim --test serve_driver -- --ignored
 	$(CARGO) test --locked -p ferroce-tests -- --ignored --test-threads=2
 
 bench: build
@@ -61,7 +67,6 @@ install: build
 	install -D -m 755 $(RELEASE)/ferroce $(DESTDIR)$(PREFIX)/bin/ferroce
 	install -D -m 755 $(LIBRARY) $(DESTDIR)$(PREFIX)/lib/ferroce/libibverbs.so.1
 	ln -sf libibverbs.so.1 $(DESTDIR)$(PREFIX)/lib/ferroce/libibverbs.so
-	install -D -m 755 $(RELEASE)/lib/libferroce_time.so $(DESTDIR)$(PREFIX)/lib/ferroce/libferroce_time.so
 
 clean:
 	$(CARGO) clean

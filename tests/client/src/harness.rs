@@ -3,10 +3,16 @@
 use std::env;
 use std::time::Duration;
 
-use ferroce_tests::{Process, Scratch};
+use ferroce_tests::{Process, Scratch, Served};
 
 /// Set in the process that really runs a test.
 const INSIDE: &str = "FERROCE_TEST_INSIDE";
+/// The bus over which the tests reach the device; without it, they have the model in them.
+const BUS: &str = "FERROCE_TEST_BUS";
+/// The address of the first served function, for it takes none of the machine.
+const ADDRESS: &str = "192.0.2.1";
+/// How a line begins that says why a test was left out.
+const LEFT_OUT: &str = "left out:";
 /// How long one test may run.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -23,6 +29,16 @@ macro_rules! verbs_tests {
             }
         )*
     };
+}
+
+/// Whether a test has to be left out because the device has one client at a time, so that a child
+/// cannot open it beside its parent. Says so.
+pub fn is_for_one_client() -> bool {
+    let is_served = env::var_os("FERROCE_DEVICE").is_some();
+    if is_served {
+        println!("{LEFT_OUT} a served function has one client at a time");
+    }
+    is_served
 }
 
 /// Runs `body`, in a process of its own under `ferroce run` with these options. `name` is that of
@@ -42,9 +58,36 @@ pub fn under_ferroce(name: &str, options: &[&str], body: impl FnOnce()) {
         "--include-ignored",
         "--test-threads=1",
     ];
+    let served = serve(&scratch, options);
+    let devices = served.as_ref().map(Served::devices);
+    let options = match &devices {
+        Some(devices) => &["--device", devices],
+        None => options,
+    };
     let mut command = scratch.run(options, &program, &arguments);
+    if served.is_some() {
+        command.env("FERROCE_ADDRESS", ADDRESS);
+    }
     command.env(INSIDE, "1").env("RUST_BACKTRACE", "0");
     let ended = Process::start(command, &scratch, "output", TIMEOUT).wait();
     let passed = ended.succeeded() && ended.output.contains("1 passed");
     assert!(passed, "{name}: {:?}\n{}", ended.status, ended.output);
+    let lines = ended.output.lines();
+    for reason in lines.filter_map(|line| line.find(LEFT_OUT).map(|at| &line[at..])) {
+        println!("{name}: {reason}");
+    }
+}
+
+/// A server with as many functions as `options` ask for, if the tests are to run over one.
+fn serve<'a>(scratch: &'a Scratch, options: &[&str]) -> Option<Served<'a>> {
+    let functions = match options {
+        [] => 1,
+        ["--devices", count] => count.parse().expect("a number of devices"),
+        _ => panic!("{options:?} mean nothing for a served function"),
+    };
+    match env::var(BUS).as_deref() {
+        Err(_) => None,
+        Ok("vfio-user") => Some(Served::start(scratch, functions)),
+        Ok(other) => panic!("{BUS}={other}: it would be vfio-user"),
+    }
 }
