@@ -190,3 +190,17 @@ macro_rules! wrap_fopen {
     )*};
 }
 wrap_fopen!(fopen, c"fopen"; fopen64, c"fopen64";);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_one_processor_of_the_worlds_frequency() {
+        let kernel = "processor\t: 0\nmodel name\t: a: b\ncpu MHz\t\t: 2596.122\nsiblings\t: 2\n\n\
+            processor\t: 1\ncpu MHz\t\t: 2596.122\n\n";
+        let expected =
+            "processor\t: 0\nmodel name\t: a: b\ncpu MHz\t\t: 1000.000\nsiblings\t: 1\n\n";
+        assert_eq!(one_processor(kernel), expected);
+    }
+}

@@ -9,9 +9,9 @@ use std::arch::asm;
 /// # Safety
 /// As the call demands.
 #[inline]
-pub unsafe fn system_call(number: libc::c_long, arguments: [usize; 3]) -> isize {
+pub unsafe fn system_call(number: libc::c_long, arguments: [usize; 4]) -> isize {
     let result: isize;
-    let [first, second, third] = arguments;
+    let [first, second, third, fourth] = arguments;
     // SAFETY: by the contract.
     #[cfg(target_arch = "x86_64")]
     unsafe {
@@ -21,6 +21,7 @@ pub unsafe fn system_call(number: libc::c_long, arguments: [usize; 3]) -> isize 
             in("rdi") first,
             in("rsi") second,
             in("rdx") third,
+            in("r10") fourth,
             lateout("rcx") _,
             lateout("r11") _,
             options(nostack),
@@ -35,6 +36,7 @@ pub unsafe fn system_call(number: libc::c_long, arguments: [usize; 3]) -> isize 
             inlateout("x0") first => result,
             in("x1") second,
             in("x2") third,
+            in("x3") fourth,
             options(nostack),
         );
     }
@@ -47,7 +49,7 @@ pub fn clock_gettime(clock: libc::clockid_t) -> Result<libc::timespec, i32> {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    let arguments = [clock as usize, (&raw mut time).addr(), 0];
+    let arguments = [clock as usize, (&raw mut time).addr(), 0, 0];
     // SAFETY: writes `time`.
     match unsafe { system_call(libc::SYS_clock_gettime, arguments) } {
         0 => Ok(time),
@@ -68,4 +70,38 @@ pub fn keeping_errno<T>(run: impl FnOnce() -> T) -> T {
     let result = run();
     set_errno(before);
     result
+}
+
+/// As long as it lives no signal interrupts the calling thread.
+#[derive(Debug)]
+pub struct SignalsBlocked {
+    /// The signals that were blocked before, as the kernel has them.
+    before: u64,
+}
+
+impl SignalsBlocked {
+    /// Blocks all.
+    pub fn new() -> Self {
+        let mut blocked = Self { before: 0 };
+        let all = u64::MAX;
+        set_mask(&all, &mut blocked.before);
+        blocked
+    }
+}
+
+impl Drop for SignalsBlocked {
+    fn drop(&mut self) {
+        set_mask(&self.before, &mut 0);
+    }
+}
+
+fn set_mask(new: &u64, before: &mut u64) {
+    let arguments = [
+        libc::SIG_SETMASK as usize,
+        std::ptr::from_ref(new).addr(),
+        std::ptr::from_mut(before).addr(),
+        size_of::<u64>(),
+    ];
+    // SAFETY: concerns the calling thread; reads and writes the two.
+    unsafe { system_call(libc::SYS_rt_sigprocmask, arguments) };
 }

@@ -14,14 +14,16 @@
 )]
 
 pub mod rewrite;
-pub(crate) mod stub;
+mod stub;
+
+pub use stub::SAVE_BYTES;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::{c_int, siginfo_t, ucontext_t};
 
 use crate::clock::{self, cycles};
-use crate::os::{self, system_call};
+use crate::os::{self, SignalsBlocked, system_call};
 use crate::session;
 use crate::thread::state;
 
@@ -94,14 +96,14 @@ pub fn disarm() {
 }
 
 fn set_mode(mode: c_int) {
-    let arguments = [libc::PR_SET_TSC as usize, mode as usize, 0];
+    let arguments = [libc::PR_SET_TSC as usize, mode as usize, 0, 0];
     // SAFETY: concerns the calling thread. Where it fails the counter stays that of the machine.
     unsafe { system_call(libc::SYS_prctl, arguments) };
 }
 
 fn is_armed() -> bool {
     let mut mode: c_int = 0;
-    let arguments = [libc::PR_GET_TSC as usize, (&raw mut mode).addr(), 0];
+    let arguments = [libc::PR_GET_TSC as usize, (&raw mut mode).addr(), 0, 0];
     // SAFETY: writes `mode`.
     unsafe { system_call(libc::SYS_prctl, arguments) };
     mode == libc::PR_TSC_SIGSEGV
@@ -155,32 +157,38 @@ pub unsafe fn handle(info: *const siginfo_t, context: *mut ucontext_t) -> bool {
     // SAFETY: by the contract. The program may see the registers only when the handler returns.
     let registers = unsafe { &mut (*context).uc_mcontext.gregs };
     let at = registers[libc::REG_RIP as usize] as usize;
-    let Some(read) = Read::at(at) else {
-        // Another thread has replaced the instruction meanwhile: the jump is executed now.
-        return rewrite::is_replaced(at);
+    let read = {
+        // A handler of the program may come to the same site.
+        let _blocked = SignalsBlocked::new();
+        let Some(read) = Read::at(at) else {
+            // It has been rewritten meanwhile: the jump is executed now.
+            return rewrite::is_replaced(at);
+        };
+        if state().is_outermost() && state().page().is_some() && session::is_running() {
+            rewrite_site(at, read);
+        }
+        read
     };
     TRAPS.fetch_add(1, Ordering::Relaxed);
-    os::keeping_errno(|| {
-        let counter = read_counter();
-        registers[libc::REG_RAX as usize] = (counter & 0xffff_ffff) as i64;
-        registers[libc::REG_RDX as usize] = (counter >> 32) as i64;
-        if read == Read::Rdtscp {
-            registers[libc::REG_RCX as usize] = 0;
-        }
-        let state = state();
-        if state.is_outermost() && state.page().is_some() && session::is_running() {
-            let stub = stub::address();
-            let after: &[u8] = match read {
-                Read::Rdtsc => &[],
-                // mov ecx, 0, which leaves the flags alone.
-                Read::Rdtscp => &[0xb9, 0, 0, 0, 0],
-            };
-            if stub != 0 {
-                rewrite::redirect(at, read.length(), stub, after);
-            }
-        }
-        let next = at + read.length();
-        registers[libc::REG_RIP as usize] = rewrite::relocated(next) as i64;
-    });
+    let counter = os::keeping_errno(read_counter);
+    registers[libc::REG_RAX as usize] = (counter & 0xffff_ffff) as i64;
+    registers[libc::REG_RDX as usize] = (counter >> 32) as i64;
+    if read == Read::Rdtscp {
+        registers[libc::REG_RCX as usize] = 0;
+    }
+    let next = at + read.length();
+    registers[libc::REG_RIP as usize] = rewrite::relocated(next) as i64;
     true
+}
+
+/// The next time the site does not trap, if that is possible.
+fn rewrite_site(at: usize, read: Read) {
+    let after: &[u8] = match read {
+        Read::Rdtsc => &[],
+        // mov ecx, 0, which leaves the flags alone.
+        Read::Rdtscp => &[0xb9, 0, 0, 0, 0],
+    };
+    if stub::address() != 0 {
+        rewrite::redirect(at, read.length(), stub::address(), after);
+    }
 }

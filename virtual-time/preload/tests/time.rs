@@ -14,6 +14,9 @@ use std::time::Duration;
 
 use common::guest::start;
 use common::world::World;
+use ferroce_virtual_time::MOST_AHEAD_PS;
+use ferroce_virtual_time::control::Refusal;
+
 use common::{Output, finish, with_library};
 
 const EPOCH_S: f64 = 1_735_689_600.0;
@@ -76,6 +79,7 @@ fn other_programs_have_real_time() {
     assert_eq!(output.number("piped_is_real"), 1.0);
     assert_eq!(output.number("system"), 3.0);
     assert!(output.number("still_simulated") < 2e9);
+    assert_eq!(output.number("still_armed"), 1.0);
     assert_eq!(output.number("executed"), 1.0);
 }
 
@@ -147,6 +151,70 @@ fn without_a_world_nothing_is_simulated() {
     assert_eq!(output.number("is_real"), 1.0);
     assert_eq!(output.number("now_ps"), 0.0);
     assert_eq!(output.number("program"), 0.0);
+}
+
+#[test]
+fn a_refused_program_has_real_time() {
+    for (refusal, errno) in [
+        (Refusal::Version, libc::EPROTO),
+        (Refusal::NoHost, libc::EUSERS),
+        (Refusal::NoThread, libc::EAGAIN),
+    ] {
+        let world = World::start_with("refused", Some(refusal));
+        let output = finish(start("refused", Some(&world)));
+        assert_eq!(output.code, Some(0), "{output:?}");
+        assert_eq!(output.number("join"), f64::from(errno));
+        assert_eq!(output.number("again"), f64::from(errno));
+        assert_eq!(output.number("is_real"), 1.0);
+    }
+}
+
+#[test]
+fn stores_come_with_their_times_and_not_far_ahead() {
+    let world = World::start("stores");
+    let output = finish(start("stores", Some(&world)));
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let ahead_ps = MOST_AHEAD_PS;
+    assert_eq!(output.number("now_ps"), (ahead_ps + 1) as f64);
+    let seen = world.seen();
+    let first: Vec<_> = seen.stores[..3]
+        .iter()
+        .map(|(turn, begun_ps, store)| (*turn, *begun_ps, store.slot, store.at_ps))
+        .collect();
+    let expected = [
+        (1, 0, 1, 0),
+        (1, 0, 2, ahead_ps),
+        (2, ahead_ps + 1, 3, ahead_ps + 1),
+    ];
+    assert_eq!(first, expected);
+    // 128 doorbells fit the list.
+    let turns = (3..203).map(|number| if number < 3 + 128 { 3 } else { 4 });
+    let others = seen.stores[3..].iter().map(|(turn, _, _)| *turn);
+    assert!(others.eq(turns), "{:?}", seen.stores);
+    let slots = seen.stores[3..]
+        .iter()
+        .map(|(_, _, store)| (store.slot, store.words[0]));
+    assert!(slots.eq((0..200).map(|slot| (100 + slot, u64::from(slot)))));
+    // One for what was too far ahead, one for each flush, one for the full list; the world may see
+    // the end of the program before its last turn.
+    assert!((4..=5).contains(&seen.turns), "{} turns", seen.turns);
+}
+
+#[test]
+fn who_only_reads_the_time_looks_now_and_then() {
+    let world = World::start("looks");
+    let output = finish(start("looks", Some(&world)));
+    assert_eq!(output.code, Some(0), "{output:?}");
+    // Each millisecond, and more often at the beginning.
+    let turns = world.seen().turns;
+    assert!((1000..1100).contains(&turns), "{turns} turns");
+}
+
+#[test]
+fn signals_come_at_any_moment() {
+    let output = run("storm");
+    assert!(output.number("signals") > 100.0, "{output:?}");
+    assert_eq!(output.number("backwards"), 0.0, "{output:?}");
 }
 
 #[test]

@@ -27,6 +27,8 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::io::read;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
 
+use crate::os::SignalsBlocked;
+
 /// Bytes of `jmp rel32`.
 const JUMP_BYTES: usize = 5;
 /// Most bytes of an instruction.
@@ -469,6 +471,7 @@ impl Text {
         if !protect(usual | MprotectFlags::WRITE) {
             return false;
         }
+        let _blocked = SignalsBlocked::new();
         let offset = at % size_of::<u64>();
         let word = with_exposed_provenance_mut::<u64>(at - offset);
         if offset + code.len() <= size_of::<u64>() {
@@ -514,7 +517,8 @@ mod tests {
             )
         };
         let start = mapped.expect("mapped").expose_provenance();
-        let is_site = |(place, pair): (usize, &[u8])| (pair == [0x0f, 0x31]).then_some(start + place);
+        let is_site =
+            |(place, pair): (usize, &[u8])| (pair == [0x0f, 0x31]).then_some(start + place);
         let sites = bytes.windows(2).enumerate().filter_map(is_site);
         Some(sites.collect())
     }
@@ -523,11 +527,19 @@ mod tests {
     #[test]
     fn sites_of_perftest() {
         prepare();
-        for name in ["ib_write_bw", "ib_write_lat", "ib_send_bw", "ib_read_lat", "ib_atomic_bw"] {
+        for name in [
+            "ib_write_bw",
+            "ib_write_lat",
+            "ib_send_bw",
+            "ib_read_lat",
+            "ib_atomic_bw",
+        ] {
             let Some(sites) = sites_of(&format!("/usr/bin/{name}")) else {
                 continue;
             };
-            let rewritten = sites.iter().filter(|at| redirect(**at, 2, 1, &[]).is_some());
+            let rewritten = sites
+                .iter()
+                .filter(|at| redirect(**at, 2, 1, &[]).is_some());
             let rewritten = rewritten.count();
             println!("{name}: {rewritten} of {}", sites.len());
             assert_eq!(rewritten, sites.len(), "{name}");

@@ -18,7 +18,7 @@ use crate::session::IS_RUNNING;
 use crate::thread::ThreadState;
 
 /// Bytes of the state that `xsave` writes. Zero: the processor has no `xsave`.
-pub(crate) static SAVE_BYTES: AtomicU64 = AtomicU64::new(0);
+pub static SAVE_BYTES: AtomicU64 = AtomicU64::new(0);
 
 unsafe extern "C" {
     /// Not to be called as a function of C.

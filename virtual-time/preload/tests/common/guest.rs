@@ -7,8 +7,10 @@ use std::io::Write;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use ferroce_virtual_time::MOST_AHEAD_PS;
 use ferroce_virtual_time::page::NEVER_PS;
 use ferroce_virtual_time::request::{Look, Wait};
+use ferroce_virtual_time::store::StoreKind;
 use ferroce_virtual_time::table::{GetTable, SYMBOL, TimeTable};
 
 use super::with_library;
@@ -54,6 +56,10 @@ fn run(name: &str) {
         "threads" => threads(),
         "state" => state(),
         "nobody" => nobody(),
+        "refused" => refused(),
+        "stores" => stores(),
+        "looks" => looks(),
+        "storm" => storm(),
         other => panic!("no program {other}"),
     }
 }
@@ -324,7 +330,15 @@ fn exec() {
         say("piped_is_real", u8::from(real.abs_diff(says) < 30));
         say("system", libc::system(c"exit 3".as_ptr()) >> 8);
     }
+    // An attempt that fails leaves everything as it was.
+    let failed = std::os::unix::process::CommandExt::exec(&mut Command::new("/nowhere/at/all"));
+    assert_eq!(failed.kind(), std::io::ErrorKind::NotFound);
     say("still_simulated", rdtsc());
+    let traps_before = traps();
+    say("still_armed", {
+        rdtscp();
+        traps() - traps_before
+    });
     // SAFETY: the process ends here.
     unsafe {
         let name = c"/bin/echo".as_ptr();
@@ -538,4 +552,92 @@ fn nobody() {
     (table.spend_ps)(1);
     say("now_ps", (table.now_ps)());
     say("program", u8::from((table.program)().is_some()));
+}
+
+/// The world does not want the program.
+fn refused() {
+    let table = table();
+    say("join", (table.join)());
+    say("again", (table.join)());
+    let real = real_ns(libc::CLOCK_REALTIME);
+    let says = now_ns(libc::CLOCK_REALTIME);
+    say("is_real", u8::from(real.abs_diff(says) < 5_000_000_000));
+}
+
+/// Stores near and far ahead of the card, and more than the list takes.
+fn stores() {
+    let table = join();
+    let store = |slot: u32, words: &[u64]| {
+        (table.store)(StoreKind::Doorbell, slot, words.as_ptr(), words.len());
+    };
+    store(1, &[11]);
+    (table.spend_ps)(MOST_AHEAD_PS);
+    store(2, &[22]);
+    (table.spend_ps)(1);
+    store(3, &[33]);
+    (table.flush)();
+    for slot in 0..200 {
+        store(100 + slot, &[u64::from(slot)]);
+    }
+    (table.flush)();
+    // There is nothing to be seen: no turn is given up.
+    (table.flush)();
+    (table.catch_up)();
+    say("now_ps", (table.now_ps)());
+}
+
+/// Reads the time for a simulated second.
+fn looks() {
+    join();
+    let before = micros();
+    while micros() < before + 1_000_000 {}
+    say("done", 1);
+}
+
+static SIGNALS: AtomicU32 = AtomicU32::new(0);
+static BACKWARDS: AtomicU32 = AtomicU32::new(0);
+
+/// Signals at any moment, with handlers that read the time.
+fn storm() {
+    extern "C" fn handler(_: c_int) {
+        let before = rdtsc();
+        now_ns(libc::CLOCK_MONOTONIC);
+        let after = rdtscp().0;
+        BACKWARDS.fetch_add(u32::from(after < before), Ordering::Relaxed);
+        SIGNALS.fetch_add(1, Ordering::Relaxed);
+    }
+    let table = join();
+    // SAFETY: a handler that does what handlers may; the child ends by `_exit`.
+    let child = unsafe {
+        libc::signal(libc::SIGUSR1, handler as *const () as usize);
+        let parent = libc::getpid();
+        let child = libc::fork();
+        if child == 0 {
+            for _ in 0..2000 {
+                libc::kill(parent, libc::SIGUSR1);
+                libc::syscall(libc::SYS_nanosleep, &[0_u64, 50_000], 0);
+            }
+            libc::_exit(0);
+        }
+        child
+    };
+    let mut last = 0;
+    let mut rounds = 0;
+    let has_ended = || {
+        // SAFETY: no pointer is written to.
+        unsafe { libc::waitpid(child, std::ptr::null_mut(), libc::WNOHANG) != 0 }
+    };
+    while rounds % 64 != 0 || !has_ended() {
+        rounds += 1;
+        let time_ps = (table.now_ps)() + 1_000_000;
+        (table.wait)(&Wait::At { time_ps });
+        for _ in 0..20 {
+            let now = rdtsc();
+            BACKWARDS.fetch_add(u32::from(now < last), Ordering::Relaxed);
+            last = now;
+        }
+    }
+    say("signals", SIGNALS.load(Ordering::Relaxed));
+    say("backwards", BACKWARDS.load(Ordering::Relaxed));
+    say("traps", traps());
 }

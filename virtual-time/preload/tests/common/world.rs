@@ -4,16 +4,17 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ferroce_virtual_time::VERSION;
-use ferroce_virtual_time::control::Message;
+use ferroce_virtual_time::control::{Message, Refusal};
 use ferroce_virtual_time::map::SharedPages;
 use ferroce_virtual_time::page::{ThreadPage, Turn};
 use ferroce_virtual_time::request::Wait;
+use ferroce_virtual_time::store::Store;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
@@ -23,16 +24,31 @@ use rustix::net::{
 /// How long to wait for the turn before looking at the connection.
 const STEP: Duration = Duration::from_millis(1);
 
+/// What the world has seen of its program.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// How often it has given a turn.
+    pub turns: u32,
+    /// The stores, each with the turn in which it came, and when that turn began.
+    pub stores: Vec<(u32, u64, Store)>,
+}
+
 /// A world for one program at a time. It ends when it is dropped.
 pub struct World {
     path: PathBuf,
     has_ended: Arc<AtomicBool>,
+    seen: Arc<Mutex<Seen>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl World {
     /// Starts one.
     pub fn start(name: &str) -> Self {
+        Self::start_with(name, None)
+    }
+
+    /// Starts one that refuses programs.
+    pub fn start_with(name: &str, refusal: Option<Refusal>) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let file = format!("ferroce-{}-{count}-{name}", std::process::id());
@@ -45,17 +61,20 @@ impl World {
         listen(&socket, 4).expect("listens");
         let has_ended = Arc::new(AtomicBool::new(false));
         let sign = Arc::clone(&has_ended);
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let log = Arc::clone(&seen);
         let thread = std::thread::spawn(move || {
             while !sign.load(Ordering::Relaxed) {
                 if is_readable(&socket, STEP) {
                     let connection = accept(&socket).expect("a program");
-                    Program::new(connection, &sign).serve();
+                    Program::new(connection, &sign, &log, refusal).serve();
                 }
             }
         });
         Self {
             path,
             has_ended,
+            seen,
             thread: Some(thread),
         }
     }
@@ -63,6 +82,11 @@ impl World {
     /// The control socket.
     pub fn path(&self) -> &PathBuf {
         &self.path
+    }
+
+    /// What it has seen up to now.
+    pub fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().expect("the world did not panic")
     }
 
     /// It ends without a word, as if it had been killed.
@@ -107,6 +131,7 @@ struct Thread {
 struct Program<'a> {
     connection: OwnedFd,
     world_has_ended: &'a AtomicBool,
+    seen: &'a Mutex<Seen>,
     pages: SharedPages,
     threads: Vec<Thread>,
     count: usize,
@@ -115,7 +140,12 @@ struct Program<'a> {
 }
 
 impl<'a> Program<'a> {
-    fn new(connection: OwnedFd, world_has_ended: &'a AtomicBool) -> Self {
+    fn new(
+        connection: OwnedFd,
+        world_has_ended: &'a AtomicBool,
+        seen: &'a Mutex<Seen>,
+        refusal: Option<Refusal>,
+    ) -> Self {
         let file = SharedPages::create().expect("memory");
         let pages = SharedPages::map(&file).expect("mapped");
         pages
@@ -126,6 +156,7 @@ impl<'a> Program<'a> {
         let mut program = Self {
             connection,
             world_has_ended,
+            seen,
             pages,
             threads: Vec::new(),
             count: 0,
@@ -137,6 +168,11 @@ impl<'a> Program<'a> {
             return program;
         };
         assert_eq!(version, VERSION);
+        if let Some(reason) = refusal {
+            let refused = Message::Refused { reason };
+            program.send(refused, &mut SendAncillaryBuffer::default());
+            return program;
+        }
         let files = [file.as_fd()];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -230,6 +266,13 @@ impl<'a> Program<'a> {
             }
         }
         let page = self.page(number);
+        {
+            let mut seen = self.seen.lock().expect("no panic");
+            seen.turns += 1;
+            let turn = seen.turns;
+            let stores = page.stores.iter().map(|store| (turn, clock_ps, store));
+            seen.stores.extend(stores);
+        }
         let clock_ps = page.clock_ps.load(Ordering::Relaxed);
         let deadline_ps = page.deadline_ps.load(Ordering::Relaxed);
         let at_ps = match page.request.get().expect("a request") {
