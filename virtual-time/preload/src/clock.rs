@@ -50,14 +50,13 @@ fn read_elsewhere_ps(state: &ThreadState) -> Option<u64> {
 fn read_page_ps(state: &ThreadState, page: &ThreadPage) -> u64 {
     let calls = page.calls.load(Ordering::Relaxed);
     page.calls.store(calls + 1, Ordering::Relaxed);
-    let now_ps = page.clock_ps.load(Ordering::Relaxed);
     let reads = state.reads.get();
     if reads < FREE_READS {
         state.reads.set(reads + 1);
-        return now_ps;
+        return page.clock_ps.load(Ordering::Relaxed);
     }
-    let now_ps = now_ps + READ_PS;
-    page.clock_ps.store(now_ps, Ordering::Relaxed);
+    // A handler that comes in between may move the clock, too.
+    let now_ps = page.clock_ps.fetch_add(READ_PS, Ordering::Relaxed) + READ_PS;
     if reads == FREE_READS {
         state.reads.set(reads + 1);
         state.reads_since_ps.set(now_ps);

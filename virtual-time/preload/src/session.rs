@@ -142,6 +142,7 @@ fn take_time() {
         // the time; there is no memory then, and nothing else to be done.
         unsafe { libc::pthread_atfork(None, None, Some(forget_all)) };
     });
+    turn::prepare();
     faults::install();
     vdso::replace();
     #[cfg(target_arch = "x86_64")]

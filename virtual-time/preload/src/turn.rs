@@ -1,18 +1,22 @@
 //! How a thread gives its turn up and gets it back.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use ferroce_virtual_time::MOST_AHEAD_PS;
-use ferroce_virtual_time::page::{ThreadPage, Turn};
+use ferroce_virtual_time::page::{NEVER_PS, ThreadPage, Turn};
 use ferroce_virtual_time::request::Wait;
 use ferroce_virtual_time::store::StoreKind;
+use rustix::thread::sched_getaffinity;
 
 use crate::thread::{ThreadState, state};
 use crate::{os, session, table, timers};
 
-/// How often a thread looks whether it has got the turn before it sleeps.
+/// How often a thread looks whether it has got the turn before it sleeps, if there is another
+/// processor on which it could be given back.
 const LOOKS: u32 = 400;
+/// How often it does so.
+static LOOKS_NOW: AtomicU32 = AtomicU32::new(LOOKS);
 /// How long it sleeps before it looks whether there still is a world.
 const SLEEP: Duration = Duration::from_millis(100);
 
@@ -87,8 +91,10 @@ impl Inside {
     /// It computes for so long. Signals that come due are delivered.
     #[inline]
     pub fn spend(&self, time_ps: u64) {
-        let now_ps = self.now_ps().saturating_add(time_ps);
-        self.page.clock_ps.store(now_ps, Ordering::Relaxed);
+        // A handler that comes in between may move the clock, too.
+        self.page
+            .clock_ps
+            .fetch_add(time_ps.min(NEVER_PS >> 4), Ordering::Relaxed);
         self.deliver_signals();
     }
 
@@ -177,10 +183,17 @@ impl Drop for Inside {
     }
 }
 
+/// Finds out whether it helps to look for the turn before one sleeps.
+pub fn prepare() {
+    let is_alone = sched_getaffinity(None).is_ok_and(|set| set.count() == 1);
+    LOOKS_NOW.store(if is_alone { 0 } else { LOOKS }, Ordering::Relaxed);
+}
+
 /// Waits until the thread of this page has the turn. False: the world has ended.
 pub fn wait_for_turn(page: &ThreadPage) -> bool {
+    let looks = LOOKS_NOW.load(Ordering::Relaxed);
     loop {
-        match page.wait_while(Turn::World, LOOKS, SLEEP) {
+        match page.wait_while(Turn::World, looks, SLEEP) {
             Turn::Thread => return true,
             Turn::Ended => {
                 session::end();

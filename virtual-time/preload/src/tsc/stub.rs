@@ -76,7 +76,9 @@ global_asm!(
     "jae 2f",
     "cmp rax, qword ptr [rdx + {look}]",
     "jae 2f",
-    "mov qword ptr [rcx + {clock}], rax",
+    // In one instruction: a handler that comes in between may move the clock, too.
+    "add qword ptr [rcx + {clock}], {read_ps}",
+    "mov rax, qword ptr [rcx + {clock}]",
     "jmp 5b",
     "2:",
     "push rbx",
