@@ -1,16 +1,21 @@
 //! Keeps the time of a program that runs in a simulated world.
 //!
 //! The library is loaded in front of all others (`LD_PRELOAD`). It does nothing until the verbs
-//! library asks for the devices ([`table`]): then the program joins the world that `FERROCE_WORLD`
-//! names, and from there on all clocks that it can read are the simulated one, and all calls that
-//! wait do so in simulated time.
+//! library asks for the devices: then the program joins the world that `FERROCE_WORLD` names, and
+//! from there on all clocks that it can read are the simulated one, and all calls that wait do so
+//! in simulated time.
 //!
-//! - [`thread`]: what the library knows of each thread.
-//! - [`session`]: how the program and its threads join and leave.
-//! - [`turn`]: how a thread gives its turn up and gets it back.
-//! - [`clock`]: reading the time; [`libc_time`], [`vdso`] and [`tsc`]: the ways in which programs do.
-//! - [`spawn`]: other programs have the time of the machine.
-//! - [`cpuinfo`]: the file that states the frequency of the time stamp counter.
+//! - `table`: what the verbs library calls.
+//! - `session`: how the program and its threads join and leave; `threads`: those that it starts;
+//!   `thread`: what is known of each.
+//! - `turn`: how a thread gives its turn up and gets it back.
+//! - `clock`: reading the time; `libc_time`, `vdso` and `tsc`: the ways in which programs do;
+//!   `cpuinfo`: the file that states the frequency of the time stamp counter.
+//! - `sleep`, `timers`, `waits`, `ready`: waiting for a time, a signal, a thread, a descriptor.
+//! - `streams`, `files`: TCP between the programs of a world.
+//! - `spin`: programs that wait for a change of memory without a call.
+//! - `spawn`: other programs have the time of the machine; `faults`: the signal that the time stamp
+//!   counter needs is still the program's, too.
 //!
 //! On x86-64 the time stamp counter is simulated, too. On other machines it is not: programs that
 //! read it without the C library see the time of the machine.
