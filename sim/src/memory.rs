@@ -83,6 +83,8 @@ pub struct Place {
     pub address: usize,
     /// Address in a machine whose memory is filled mapping by mapping: the same in every run.
     pub physical: u64,
+    /// It is [`RemoteMemory`]; `address` is then where its owner says that it is.
+    pub is_remote: bool,
 }
 
 /// A mapped range: IOVAs `start..end`, memory from `address` on.
@@ -114,6 +116,7 @@ impl Region {
         (offset < size && length as u64 <= size - offset).then(|| Place {
             address: self.address + offset as usize,
             physical: self.physical + offset,
+            is_remote: false,
         })
     }
 }
@@ -169,19 +172,24 @@ impl MemoryMap {
             start: iova,
             end,
             address,
-            physical: self.next_physical,
+            physical: self.next_physical(length),
             readable,
             writable,
         };
+        self.regions.insert(iova, region);
+        Ok(())
+    }
+
+    /// Where a new mapping begins in physical memory.
+    fn next_physical(&mut self, length: u64) -> u64 {
         let alignment = match length {
             ..HUGE_PAGE => 1 << CACHE_PAGE_SHIFT,
             _ => HUGE_PAGE,
         };
         // A mapping goes, its place does not come again: 64 bits are enough for that.
         let next = self.next_physical.saturating_add(length);
-        self.next_physical = next.checked_next_multiple_of(alignment).unwrap_or(next);
-        self.regions.insert(iova, region);
-        Ok(())
+        let next = next.checked_next_multiple_of(alignment).unwrap_or(next);
+        std::mem::replace(&mut self.next_physical, next)
     }
 
     /// Gives the device access to memory that this process cannot map: what lies from `offset` on.
@@ -211,6 +219,7 @@ impl MemoryMap {
             start: iova,
             end,
             offset,
+            physical: self.next_physical(length),
             memory,
             readable: rights.allow_read(),
             writable: rights.allow_write(),

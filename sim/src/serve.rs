@@ -2,7 +2,8 @@
 //!
 //! - [`config_space`]: PCI configuration space. [`bar`]: accesses that come as messages.
 //! - [`client_memory`]: what the client has mapped for DMA; [`client_file`]: files of which it is.
-//! - [`interrupts`]: eventfds of the MSI-X vectors. [`device`]: what each message does.
+//! - [`interrupts`]: eventfds of the MSI-X vectors. [`device`]: what each message does, to a
+//!   [`model`].
 //!
 //! One client at a time uses a function. When it goes, however it goes, its mappings and its
 //! interrupts go with it, and the next client finds the function as after power-on.
@@ -16,6 +17,7 @@ pub mod client_memory;
 pub mod config_space;
 pub mod device;
 pub mod interrupts;
+pub mod model;
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -157,7 +159,8 @@ pub fn socket_path(path: &Path, number: u8, count: u8) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn bind(path: &Path) -> Result<Server, ServeError> {
+/// Listens on the socket of a function.
+pub(crate) fn bind(path: &Path) -> Result<Server, ServeError> {
     let refused = |reason: String| ServeError::Socket {
         path: path.to_path_buf(),
         reason,

@@ -36,6 +36,7 @@ pub mod identity;
 mod node;
 mod posted;
 pub mod recorder;
+mod served;
 mod switch;
 mod thread;
 mod watch;
@@ -55,6 +56,7 @@ use ferroce_model::timing::{Functional, Timed, Timing};
 use ferroce_transport::Instant;
 
 use crate::host::HostIdentity;
+use crate::serve::model::ServedModel;
 use engine::{Engine, Shared, Stop};
 use thread::Clock;
 
@@ -101,13 +103,31 @@ pub enum Error {
 pub enum Outcome {
     /// All threads are done.
     Done,
-    /// The time is over.
+    /// The time is over, or a thread wants it to be: [`Cpu::leave`].
     Until,
     /// There is nothing left to happen, and no thread that waits for something.
     Idle,
     /// Threads wait for something that will not happen, or go round without time passing.
     /// [`World::dump`] says more.
     Stalled,
+}
+
+/// Wakes threads that wait for nothing that the world knows: [`Next::Parked`].
+#[derive(Clone)]
+pub struct Waker(Arc<dyn Engine>);
+
+impl Waker {
+    /// Lets a thread that is parked go on at `at`, or at its own time if that is later. A thread
+    /// that is not parked goes on as it would have.
+    pub fn wake(&self, thread: ThreadId, at: Instant) {
+        self.0.wake(thread, at);
+    }
+}
+
+impl std::fmt::Debug for Waker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Waker").finish_non_exhaustive()
+    }
 }
 
 /// Hosts, NICs and what is between them.
@@ -180,6 +200,12 @@ impl World {
         Arc::clone(&self.engine).bus(host)
     }
 
+    /// A host's NIC, to be served to another process.
+    pub(crate) fn served(&self, host: usize) -> Arc<dyn ServedModel> {
+        assert!(host < self.hosts(), "there is no host {host}");
+        Arc::clone(&self.engine).served(host)
+    }
+
     /// Name, MAC address and GIDs of a host.
     pub fn identity(&self, host: usize) -> &HostIdentity {
         &self.identities[host]
@@ -230,6 +256,21 @@ impl World {
         }
     }
 
+    /// Wakes threads that are parked, also from inside a step.
+    pub fn waker(&self) -> Waker {
+        Waker(Arc::clone(&self.engine))
+    }
+
+    /// Lets a thread that is parked go on at `at`: [`Waker::wake`].
+    pub fn wake(&self, thread: ThreadId, at: Instant) {
+        self.engine.wake(thread, at);
+    }
+
+    /// When something happens next. `None`: nothing is going to happen.
+    pub fn next_event(&self) -> Option<Instant> {
+        self.engine.next_event()
+    }
+
     /// The time.
     pub fn now(&self) -> Instant {
         self.engine.now()
@@ -241,11 +282,20 @@ impl World {
         let mut stepped = None;
         loop {
             match self.engine.advance(stepped.take(), until) {
-                Stop::Thread(id, now) => {
-                    let next = self.step(id, now);
+                Stop::Thread {
+                    thread: id,
+                    now,
+                    quiet_until,
+                } => {
+                    self.clock.begin(now, quiet_until);
+                    let next = self.step(id);
                     if matches!(next, Next::Done) {
                         self.threads[id.0] = None;
                         self.alive -= 1;
+                    }
+                    if self.clock.take_leave() {
+                        self.engine.finish(id, next);
+                        return Outcome::Until;
                     }
                     stepped = Some((id, next));
                 }
@@ -264,11 +314,10 @@ impl World {
         }
     }
 
-    fn step(&mut self, id: ThreadId, now: Instant) -> Next {
+    fn step(&mut self, id: ThreadId) -> Next {
         let Some(slot) = self.threads.get_mut(id.0).and_then(Option::as_mut) else {
             return Next::Done;
         };
-        self.clock.set(now);
         slot.thread.step(&mut Cpu::new(&self.clock, slot.host, id))
     }
 

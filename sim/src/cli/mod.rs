@@ -17,10 +17,12 @@ mod selftest;
 mod serve;
 mod validate;
 mod wire;
+mod world;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
 
 /// Exit code of a failure of ours, as env(1) and timeout(1) have it.
 const EXIT_FAILURE: u8 = 125;
@@ -64,6 +66,7 @@ pub struct Cli {
 enum Command {
     Run(run::Run),
     Serve(serve::Serve),
+    World(world::World),
     Devices(devices::Devices),
     Counters(counters::Counters),
     Inject(inject::Inject),
@@ -88,6 +91,7 @@ impl Cli {
         match self.command {
             Command::Run(run) => run.execute(),
             Command::Serve(serve) => or_complain(serve.execute()),
+            Command::World(world) => or_complain(world.execute()),
             Command::Devices(devices) => or_complain(devices.execute()),
             Command::Counters(counters) => or_complain(counters.execute()),
             Command::Inject(inject) => or_complain(inject.execute()),
@@ -103,6 +107,18 @@ impl Cli {
             Command::Wire(wire) => wire.execute(),
         }
     }
+}
+
+/// Tells on standard error what goes wrong while nobody looks, or what FERROCE_LOG asks for.
+fn log() {
+    const DEFAULT_FILTER: &str = "warn";
+    let wanted = std::env::var("FERROCE_LOG").unwrap_or_else(|_| DEFAULT_FILTER.into());
+    let filter = EnvFilter::try_new(wanted).unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .without_time()
+        .try_init();
 }
 
 fn or_complain(result: Result<(), String>) -> ExitCode {

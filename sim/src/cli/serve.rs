@@ -10,7 +10,6 @@ use ferroce_sim::os::service::{Termination, raise_descriptor_limit};
 use ferroce_sim::serve::{ServedFunction, Serving, socket_path};
 use ferroce_sim::uplink::UplinkSpec;
 use ferroce_wire::Mac;
-use tracing_subscriber::EnvFilter;
 
 /// The preset that needs no simulated time.
 const FUNCTIONAL: &str = "functional";
@@ -73,7 +72,7 @@ pub struct Serve {
 impl Serve {
     /// Serves until it is told to end.
     pub fn execute(self) -> Result<(), String> {
-        log();
+        super::log();
         if self.preset != FUNCTIONAL {
             return Err(format!(
                 "--preset {}: a served model takes no simulated time, so that only {FUNCTIONAL} \
@@ -136,16 +135,4 @@ fn announce(functions: &[ServedFunction]) -> std::io::Result<()> {
         )?;
     }
     output.flush()
-}
-
-/// Tells on standard error what goes wrong while nobody looks, or what FERROCE_LOG asks for.
-fn log() {
-    const DEFAULT_FILTER: &str = "warn";
-    let wanted = std::env::var("FERROCE_LOG").unwrap_or_else(|_| DEFAULT_FILTER.into());
-    let filter = EnvFilter::try_new(wanted).unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .without_time()
-        .try_init();
 }

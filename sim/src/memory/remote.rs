@@ -24,6 +24,7 @@ pub(super) struct RemoteRegion {
     pub start: u64,
     pub end: u64,
     pub offset: u64,
+    pub physical: u64,
     pub memory: Arc<dyn RemoteMemory>,
     pub readable: bool,
     pub writable: bool,

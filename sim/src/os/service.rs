@@ -16,12 +16,18 @@ impl Termination {
     /// For this thread and those that it starts from now on.
     #[must_use]
     pub fn keep() -> Self {
+        Self::keep_with(&[])
+    }
+
+    /// As [`Termination::keep`], and other signals, for [`Termination::next`].
+    #[must_use]
+    pub fn keep_with(others: &[libc::c_int]) -> Self {
         // SAFETY: the set is initialised by sigemptyset before it is read.
         let signals = unsafe {
             let mut signals: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&raw mut signals);
-            for signal in TERMINATION {
-                libc::sigaddset(&raw mut signals, signal);
+            for signal in TERMINATION.iter().chain(others) {
+                libc::sigaddset(&raw mut signals, *signal);
             }
             libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signals, std::ptr::null_mut());
             signals
@@ -29,9 +35,16 @@ impl Termination {
         Self { signals }
     }
 
-    /// Waits for one of them, at most so long. Whether it came.
+    /// Waits for a signal that asks the process to end, at most so long. Whether it came.
     #[must_use]
     pub fn wait(&self, at_most: Duration) -> bool {
+        let signal = self.next(at_most);
+        signal.is_some_and(|signal| TERMINATION.contains(&signal))
+    }
+
+    /// Waits for a signal that was kept, at most so long.
+    #[must_use]
+    pub fn next(&self, at_most: Duration) -> Option<libc::c_int> {
         let time = libc::timespec {
             tv_sec: at_most.as_secs() as libc::time_t,
             tv_nsec: libc::c_long::from(at_most.subsec_nanos() as i32),
@@ -44,7 +57,7 @@ impl Termination {
                 &raw const time,
             )
         };
-        signal > 0
+        (signal > 0).then_some(signal)
     }
 }
 

@@ -1,18 +1,17 @@
 //! Accesses to the BARs that come as messages.
 
-use ferroce_driver::bus::Bus;
 use ferroce_spec::doorbell::{
     DOORBELL_PAGES_SIZE, RESERVED_SLOTS, SLOT_SIZE, SLOTS, SLOTS_PER_PAGE,
 };
 
+use super::model::ServedModel;
 use crate::doorbells::polled::DoorbellPages;
-use crate::in_process::InProcess;
 
 const WORD: usize = size_of::<u32>();
 const LONG_WORD: usize = size_of::<u64>();
 
 /// Reads registers. Accesses of 4 and 8 bytes at a multiple of their size read each register whole.
-pub fn read_registers(function: &InProcess, offset: u64, destination: &mut [u8]) {
+pub fn read_registers(function: &dyn ServedModel, offset: u64, destination: &mut [u8]) {
     let (mut at, mut rest) = (offset, destination);
     while !rest.is_empty() {
         let length = part(at, rest.len());
@@ -30,7 +29,7 @@ pub fn read_registers(function: &InProcess, offset: u64, destination: &mut [u8])
 }
 
 /// Writes registers. What is less than a register replaces a part of what the register reads as.
-pub fn write_registers(function: &InProcess, offset: u64, source: &[u8]) {
+pub fn write_registers(function: &dyn ServedModel, offset: u64, source: &[u8]) {
     let (mut at, mut rest) = (offset, source);
     while !rest.is_empty() {
         let length = part(at, rest.len());
@@ -76,7 +75,7 @@ pub struct MessageDoorbells {
 impl MessageDoorbells {
     /// Rings what is written. Stores that are neither a doorbell nor half of one have no effect,
     /// as on a card.
-    pub fn write(&mut self, function: &InProcess, offset: u64, source: &[u8]) {
+    pub fn write(&mut self, function: &dyn ServedModel, offset: u64, source: &[u8]) {
         let unit = if source.len() == WORD {
             WORD
         } else {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ferroce_vfio_user::{DmaBacking, DmaMap, DmaMessages, Errno};
 
 use super::client_file::{ClientFile, ClientFiles};
-use crate::in_process::InProcess;
+use super::model::ServedModel;
 use crate::memory::{MapError, MemoryMap, RemoteMemory, Rights, UnmapError};
 
 /// Mappings that a client may have at a time; as many as VFIO allows (`dma_entry_limit`).
@@ -64,7 +64,7 @@ impl ClientMemory {
     /// # Errors
     /// `EINVAL`, `EEXIST`, `EACCES`, `ENOSPC` (too many), `ENOMEM` (too much), `EFAULT` (the file
     /// was cut off).
-    pub fn map(&mut self, function: &InProcess, map: DmaMap) -> Result<(), Errno> {
+    pub fn map(&mut self, function: &dyn ServedModel, map: DmaMap) -> Result<(), Errno> {
         let DmaMap {
             iova,
             length,
@@ -101,7 +101,10 @@ impl ClientMemory {
         };
         let range = (iova, length);
         function
-            .with_mappings(|map| self.insert(map, range, rights, (file.as_ref(), offset)))
+            .with_mappings(false, |map| {
+                self.insert(map, range, rights, (file.as_ref(), offset))
+            })
+            .ok_or(Errno::IO)?
             .map_err(errno_of)?;
         let held = Held {
             length,
@@ -136,11 +139,17 @@ impl ClientMemory {
     ///
     /// # Errors
     /// `EINVAL`: it would cut a mapping in two.
-    pub fn unmap(&mut self, function: &InProcess, iova: u64, length: u64) -> Result<(), Errno> {
-        match function.with_mappings(|map| map.unmap_range(iova, length)) {
-            Ok(()) => {}
-            Err(UnmapError::NotMapped) => return Ok(()),
-            Err(UnmapError::Cut) => return Err(Errno::INVAL),
+    pub fn unmap(
+        &mut self,
+        function: &dyn ServedModel,
+        iova: u64,
+        length: u64,
+    ) -> Result<(), Errno> {
+        match function.with_mappings(true, |map| map.unmap_range(iova, length)) {
+            Some(Ok(())) => {}
+            Some(Err(UnmapError::NotMapped)) => return Ok(()),
+            Some(Err(UnmapError::Cut)) => return Err(Errno::INVAL),
+            None => return Err(Errno::IO),
         }
         let end = iova.saturating_add(length);
         let gone: Vec<u64> = self.held.range(iova..end).map(|(at, _)| *at).collect();
@@ -153,8 +162,8 @@ impl ClientMemory {
     }
 
     /// Takes everything away.
-    pub fn unmap_all(&mut self, function: &InProcess) {
-        function.with_mappings(MemoryMap::unmap_all);
+    pub fn unmap_all(&mut self, function: &dyn ServedModel) {
+        function.change_mappings(true, &mut MemoryMap::unmap_all);
         self.held.clear();
         self.bytes = 0;
     }

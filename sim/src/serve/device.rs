@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use ferroce_driver::bus::Bus;
 use ferroce_spec::doorbell::{BAR2_SIZE, DOORBELL_PAGES_SIZE};
 use ferroce_spec::register::{BAR0_SIZE, BAR4_SIZE, VECTOR_COUNT};
 use ferroce_vfio_user::{
@@ -15,8 +14,8 @@ use super::bar::{self, MessageDoorbells};
 use super::client_memory::ClientMemory;
 use super::config_space::{self, ConfigSpace, Request};
 use super::interrupts::Events;
+use super::model::ServedModel;
 use crate::doorbells::polled::DoorbellPages;
-use crate::in_process::InProcess;
 
 /// What one client has done to the function.
 #[derive(Debug)]
@@ -29,7 +28,7 @@ struct Session {
 /// A served function.
 #[derive(Debug)]
 pub struct ServedDevice {
-    function: Arc<InProcess>,
+    function: Arc<dyn ServedModel>,
     config: RefCell<ConfigSpace>,
     /// Of the client, or of the next one: those of the last one are still in its hands. None: there
     /// is no memory for them, and doorbells come as messages.
@@ -39,7 +38,7 @@ pub struct ServedDevice {
 
 impl ServedDevice {
     /// A function whose port has the address `mac`, and that nobody uses yet.
-    pub fn new(function: Arc<InProcess>, mac: [u8; 6]) -> Self {
+    pub fn new(function: Arc<dyn ServedModel>, mac: [u8; 6]) -> Self {
         function.set_bus_master(false);
         // Those are the driver's to choose.
         function.forget_addresses();
@@ -54,6 +53,9 @@ impl ServedDevice {
     }
 
     fn renew_pages(&self) {
+        if !self.function.polls_doorbells() {
+            return;
+        }
         let pages = DoorbellPages::new().map(Arc::new);
         if let Err(error) = &pages {
             tracing::warn!(%error, "no memory for doorbell pages: doorbells come as messages");
@@ -65,11 +67,11 @@ impl ServedDevice {
 
     fn with_session<T>(
         &self,
-        action: impl FnOnce(&InProcess, &mut Session) -> T,
+        action: impl FnOnce(&dyn ServedModel, &mut Session) -> T,
     ) -> Result<T, Errno> {
         let mut session = self.session.borrow_mut();
         let session = session.as_mut().ok_or(Errno::NOTCONN)?;
-        Ok(action(&self.function, session))
+        Ok(action(&*self.function, session))
     }
 
     fn write_config(&self, offset: u64, data: &[u8]) {
@@ -136,7 +138,7 @@ impl Device for ServedDevice {
             region::BAR0 | region::BAR2 | region::BAR4 if !config.is_memory_enabled() => {
                 data.fill(u8::MAX);
             }
-            region::BAR0 => bar::read_registers(&self.function, offset, data),
+            region::BAR0 => bar::read_registers(&*self.function, offset, data),
             region::BAR2 => bar::read_doorbells(self.pages.borrow().as_deref(), offset, data),
             region::BAR4 => self.function.read_device_memory(offset, data),
             _ => return Err(Errno::INVAL),
@@ -153,7 +155,7 @@ impl Device for ServedDevice {
         match region {
             // Nobody answers, and a write is posted: nobody learns of it.
             region::BAR0 | region::BAR2 | region::BAR4 if !is_enabled => {}
-            region::BAR0 => bar::write_registers(&self.function, offset, data),
+            region::BAR0 => bar::write_registers(&*self.function, offset, data),
             region::BAR2 => self.with_session(|function, session| {
                 session.doorbells.write(function, offset, data);
             })?,
@@ -200,8 +202,8 @@ impl Device for ServedDevice {
         // First nothing more is read or written, then the function forgets why it should.
         self.function.set_bus_master(false);
         if let Some(mut session) = self.session.borrow_mut().take() {
-            session.memory.unmap_all(&self.function);
-            session.events.disconnect_all(&self.function);
+            session.memory.unmap_all(&*self.function);
+            session.events.disconnect_all(&*self.function);
         }
         self.renew_pages();
         self.function.reset();

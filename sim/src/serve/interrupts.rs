@@ -3,14 +3,14 @@
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-use ferroce_driver::bus::{Bus, InterruptHandler};
+use ferroce_driver::bus::InterruptHandler;
 use ferroce_spec::register::{
     MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED, VECTOR_COUNT,
 };
 use ferroce_vfio_user::{Errno, IrqAction};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::in_process::InProcess;
+use super::model::ServedModel;
 
 /// What /proc calls an eventfd.
 const EVENTFD: &[u8] = b"anon_inode:[eventfd]";
@@ -26,7 +26,7 @@ impl Events {
     ///
     /// # Errors
     /// `EINVAL`: there is no such vector, or what was handed over is no eventfd.
-    pub fn set(&mut self, function: &InProcess, action: IrqAction) -> Result<(), Errno> {
+    pub fn set(&mut self, function: &dyn ServedModel, action: IrqAction) -> Result<(), Errno> {
         match action {
             IrqAction::Disable => {
                 self.disconnect_all(function);
@@ -48,7 +48,7 @@ impl Events {
 
     fn connect(
         &mut self,
-        function: &InProcess,
+        function: &dyn ServedModel,
         start: u32,
         events: Vec<Option<OwnedFd>>,
     ) -> Result<(), Errno> {
@@ -65,7 +65,7 @@ impl Events {
 
     fn connect_one(
         &mut self,
-        function: &InProcess,
+        function: &dyn ServedModel,
         vector: usize,
         event: Option<OwnedFd>,
     ) -> Result<(), Errno> {
@@ -81,7 +81,7 @@ impl Events {
     }
 
     /// Forgets all eventfds. No interrupt is sent afterwards, but one that has begun may be.
-    pub fn disconnect_all(&mut self, function: &InProcess) {
+    pub fn disconnect_all(&mut self, function: &dyn ServedModel) {
         for vector in 0..self.events.len() {
             let _ = self.connect_one(function, vector, None);
         }
@@ -107,7 +107,7 @@ fn signal(event: &OwnedFd) {
     }
 }
 
-fn mask(function: &InProcess, vectors: &[u32], control: u32) -> Result<(), Errno> {
+fn mask(function: &dyn ServedModel, vectors: &[u32], control: u32) -> Result<(), Errno> {
     if vectors.iter().any(|v| *v >= u32::from(VECTOR_COUNT)) {
         return Err(Errno::INVAL);
     }

@@ -17,10 +17,10 @@ const MAX_ARRIVALS: usize = 1 << 12;
 /// From a write to the other program.
 const LATENCY: Duration = Duration(STREAM_LATENCY_PS);
 
-/// What a thread that wants to read finds.
+/// What a thread finds that wants to read, or to accept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readable {
-    /// So many bytes; none: the stream has ended.
+    /// So many bytes; none: the stream has ended. Or a connection.
     Bytes(u64),
     /// Nothing before this time.
     At(Instant),
@@ -79,6 +79,8 @@ impl Stream {
 /// A port on which somebody listens.
 #[derive(Debug, Default)]
 struct Port {
+    /// The program that listens.
+    listener: Option<u64>,
     /// Connections that have not been accepted: when they arrive.
     arrivals: VecDeque<Instant>,
     waiter: Option<ThreadId>,
@@ -92,16 +94,21 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// A program listens: older connections to the port were to somebody else.
-    ///
-    /// # Errors
-    /// [`TooMany`].
-    pub fn listen(&mut self, port: u16) -> Result<(), TooMany> {
-        self.ports.entry(port).or_default().arrivals.clear();
-        Ok(())
+    /// Program `listener` listens: older connections to the port were to somebody else.
+    pub fn listen(&mut self, port: u16, listener: u64) {
+        let port = self.ports.entry(port).or_default();
+        if port.listener.replace(listener) != Some(listener) {
+            port.arrivals.clear();
+        }
     }
 
-    /// A program connects.
+    /// Whether a program listens.
+    pub fn listens(&self, port: u16) -> bool {
+        let port = self.ports.get(&port);
+        port.is_some_and(|port| port.listener.is_some())
+    }
+
+    /// A program connects. Where no program of the world listens nothing arrives.
     ///
     /// # Errors
     /// [`TooMany`].
@@ -110,7 +117,10 @@ impl Streams {
         port: u16,
         now: Instant,
     ) -> Result<Option<(ThreadId, Instant)>, TooMany> {
-        let port = self.ports.entry(port).or_default();
+        let port = self.ports.get_mut(&port);
+        let Some(port) = port.filter(|port| port.listener.is_some()) else {
+            return Ok(None);
+        };
         if port.arrivals.len() >= MAX_STREAMS {
             return Err(TooMany);
         }
@@ -120,24 +130,22 @@ impl Streams {
         Ok(port.waiter.take().map(|waiter| (waiter, arrival)))
     }
 
-    /// Takes a connection that has arrived. `None`: that at which the next one does.
-    ///
-    /// # Errors
-    /// When the next one arrives, if one is under way.
-    pub fn accept(&mut self, port: u16, now: Instant) -> Result<(), Option<Instant>> {
+    /// Takes a connection that has arrived.
+    pub fn accept(&mut self, port: u16, now: Instant) -> Readable {
         let arrivals = &mut self.ports.entry(port).or_default().arrivals;
-        match arrivals.front() {
-            Some(at) if *at <= now => {
+        match arrivals.front().copied() {
+            Some(at) if at <= now => {
                 arrivals.pop_front();
-                Ok(())
+                Readable::Bytes(1)
             }
-            next => Err(next.copied()),
+            Some(at) => Readable::At(at),
+            None => Readable::Unknown,
         }
     }
 
-    /// `thread` waits for a connection.
-    pub fn await_connection(&mut self, port: u16, thread: ThreadId) {
-        self.ports.entry(port).or_default().waiter = Some(thread);
+    /// A thread waits for a connection, or nobody does.
+    pub fn await_connection(&mut self, port: u16, thread: Option<ThreadId>) {
+        self.ports.entry(port).or_default().waiter = thread;
     }
 
     fn stream(&mut self, number: u64) -> Result<&mut Stream, TooMany> {
@@ -190,12 +198,7 @@ impl Streams {
     }
 
     /// Program `closer` writes no more, or reads no more.
-    pub fn close(
-        &mut self,
-        number: u64,
-        closer: u64,
-        now: Instant,
-    ) -> Option<(ThreadId, Instant)> {
+    pub fn close(&mut self, number: u64, closer: u64, now: Instant) -> Option<(ThreadId, Instant)> {
         let stream = self.streams.get_mut(&number)?;
         if stream.sender != Some(closer) {
             self.streams.remove(&number);
@@ -221,15 +224,17 @@ impl Streams {
         Ok(stream.readable(now))
     }
 
-    /// `thread` waits for something to read.
-    pub fn await_bytes(&mut self, number: u64, thread: ThreadId) {
+    /// A thread waits for something to read, or nobody does.
+    pub fn await_bytes(&mut self, number: u64, thread: Option<ThreadId>) {
         if let Some(stream) = self.streams.get_mut(&number) {
-            stream.waiter = Some(thread);
+            stream.waiter = thread;
         }
     }
 
-    /// A program has gone: what it wrote ends, what it read is nobody's.
+    /// A program has gone: what it wrote ends, what it read is nobody's, and nobody listens where
+    /// it did.
     pub fn forget(&mut self, program: u64, now: Instant) -> Vec<(ThreadId, Instant)> {
+        self.ports.retain(|_, port| port.listener != Some(program));
         let numbers: Vec<u64> = self.streams.keys().copied().collect();
         let mut woken = Vec::new();
         for number in numbers {
@@ -251,10 +256,5 @@ impl Streams {
         }
         woken.sort_unstable();
         woken
-    }
-
-    /// How many streams there are.
-    pub fn len(&self) -> usize {
-        self.streams.len()
     }
 }

@@ -21,9 +21,11 @@ const GONE: u64 = u64::MAX;
 
 /// The bus of one host.
 pub(super) struct WorldBus<T: Timing> {
-    shared: Arc<Shared<T>>,
-    host: usize,
+    pub shared: Arc<Shared<T>>,
+    pub host: usize,
     push_blocks: u32,
+    /// Whoever asks is in another process, and takes no time for it.
+    is_served: bool,
 }
 
 impl<T: Timing> WorldBus<T> {
@@ -33,6 +35,15 @@ impl<T: Timing> WorldBus<T> {
             shared,
             host,
             push_blocks,
+            is_served: false,
+        }
+    }
+
+    /// For a client in another process: what it asks for takes no simulated time.
+    pub fn into_served(self) -> Self {
+        Self {
+            is_served: true,
+            ..self
         }
     }
 
@@ -47,14 +58,14 @@ impl<T: Timing> WorldBus<T> {
 
     /// Writes a register whose effect is waited for: at once. What a command has written is there
     /// at once too while a thread is in a step, because time does not pass then.
-    fn write_at_once(&self, core: &mut Core<T>, at: u32, value: u32) {
+    pub fn write_at_once(&self, core: &mut Core<T>, at: u32, value: u32) {
         let node = &mut core.nodes[self.host];
         node.nic.write32(at, value);
         if at == offset::command_queue_doorbell {
             node.commands = value;
         }
         core.advance_nic(self.host);
-        if core.is_stepping {
+        if core.is_stepping || self.is_served {
             core.nodes[self.host].host.apply(Instant::MAX);
         }
     }
@@ -143,7 +154,7 @@ impl<T: Timing + Send + 'static> Bus for WorldBus<T> {
         let mut core = self.shared.core.lock();
         core.nodes[self.host]
             .host
-            .memory
+            .mappings(false)
             .map(mapping.iova, mapping.address, mapping.length as u64, rights)
             .map_err(BusError::from)
     }
@@ -151,11 +162,7 @@ impl<T: Timing + Send + 'static> Bus for WorldBus<T> {
     fn unmap(&self, iova: u64, length: usize) -> Result<(), BusError> {
         let mut core = self.shared.core.lock();
         let host = &mut core.nodes[self.host].host;
-        host.apply(Instant::MAX);
-        if let Some(pcie) = &mut host.pcie {
-            pcie.invalidate_translations();
-        }
-        host.memory
+        host.mappings(true)
             .unmap(iova, length as u64)
             .map_err(BusError::from)
     }

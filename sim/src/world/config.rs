@@ -32,6 +32,9 @@ pub struct WorldConfig {
     pub topology: Topology,
     /// Whether frames carry an ICRC, which costs real time only.
     pub icrc: bool,
+    /// Of long payload in the memory of other processes only the last bytes are moved. Times are
+    /// the same.
+    pub elide_payload: bool,
 }
 
 impl WorldConfig {
@@ -44,6 +47,7 @@ impl WorldConfig {
             seed: 1,
             topology: topology(hosts, false),
             icrc: false,
+            elide_payload: false,
         }
     }
 

@@ -26,6 +26,8 @@ pub(super) enum State {
     Polling,
     /// It waits for an interrupt.
     Sleeping,
+    /// It waits for somebody to wake it.
+    Parked,
     /// It has ended.
     Done,
 }
@@ -35,6 +37,8 @@ pub(super) enum State {
 pub(super) struct ThreadEntry {
     pub host: usize,
     pub state: State,
+    /// Its own time when its last step ended: it does not go on before.
+    pub clock: Instant,
 }
 
 /// What one lock protects: everything but the threads' code.
@@ -190,7 +194,8 @@ impl<T: Timing> Core<T> {
         self.nodes[host].host.apply(now);
         self.notice(host);
         for (thread, wake_up) in std::mem::take(&mut self.nodes[host].sleepers) {
-            let moment = self.moment(now + wake_up);
+            let clock = self.entries[thread].clock;
+            let moment = self.moment((now + wake_up).max(clock));
             self.threads.lower(thread, moment);
         }
         self.is_stepping = true;
@@ -207,8 +212,29 @@ impl<T: Timing> Core<T> {
         }
     }
 
-    /// A thread has ended its step at `clock`.
-    pub fn finish(&mut self, thread: ThreadId, next: Next, clock: Instant) {
+    /// Somebody wakes a thread that is parked.
+    pub fn wake(&mut self, thread: ThreadId, at: Instant) {
+        let Some(entry) = self.entries.get(thread.0) else {
+            return;
+        };
+        if entry.state == State::Parked {
+            let moment = self.moment(at.max(entry.clock).max(self.now));
+            self.threads.lower(thread.0, moment);
+        }
+    }
+
+    /// When the next event is.
+    pub fn next_event(&self) -> Option<Instant> {
+        let device = self.devices.first().map(|(moment, _)| moment.time);
+        let thread = self.threads.first().map(|(moment, _)| moment.time);
+        match (device, thread) {
+            (Some(device), Some(thread)) => Some(device.min(thread)),
+            (device, thread) => device.or(thread),
+        }
+    }
+
+    /// A thread has ended its step at `clock`, and goes on at `deadline` at the latest.
+    pub fn finish(&mut self, thread: ThreadId, next: Next, clock: Instant, deadline: Instant) {
         self.is_stepping = false;
         let (thread, now) = (thread.0, self.now);
         let node = &mut self.nodes[self.entries[thread].host];
@@ -232,16 +258,27 @@ impl<T: Timing> Core<T> {
                 node.sleepers.push((thread, wake_up));
                 (State::Sleeping, None)
             }
+            Next::Parked => (State::Parked, None),
             Next::Done => {
                 node.host.watchers.remove(thread);
                 (State::Done, None)
             }
         };
+        let deadline = match state {
+            State::Done => None,
+            _ => (deadline < Instant::MAX).then(|| deadline.max(clock)),
+        };
+        let wakes_at = match (wakes_at, deadline) {
+            (Some(time), Some(deadline)) => Some(time.min(deadline)),
+            (time, deadline) => time.or(deadline),
+        };
         if let Some(time) = wakes_at {
             let moment = self.moment(time.max(now));
             self.threads.set(thread, Some(moment));
         }
-        self.entries[thread].state = state;
+        let entry = &mut self.entries[thread];
+        entry.state = state;
+        entry.clock = clock;
     }
 
     /// A thread begins a step.
@@ -250,13 +287,26 @@ impl<T: Timing> Core<T> {
         let now = self.now;
         let entry = &mut self.entries[thread];
         let was = std::mem::replace(&mut entry.state, State::Stepping);
-        let host = &mut self.nodes[entry.host].host;
-        if was == State::Polling {
-            host.watchers.suspend(thread);
+        let node = &mut self.nodes[entry.host];
+        let host = &mut node.host;
+        match was {
+            State::Polling => host.watchers.suspend(thread),
+            // Its deadline has come first.
+            State::Sleeping => node.sleepers.retain(|(sleeper, _)| *sleeper != thread),
+            _ => {}
         }
         host.apply(now);
+        let visible = host.posted.next_visible();
+        let quiet_until = match (self.next_event(), visible) {
+            (Some(event), Some(visible)) => event.min(visible),
+            (event, visible) => event.or(visible).unwrap_or(Instant::MAX),
+        };
         self.is_stepping = true;
-        Stop::Thread(ThreadId(thread), now)
+        Stop::Thread {
+            thread: ThreadId(thread),
+            now,
+            quiet_until,
+        }
     }
 
     /// Nothing goes on for a while: whoever looks at memory sees what is visible.

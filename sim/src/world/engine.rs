@@ -14,12 +14,17 @@ use super::counters::HostCounters;
 use super::recorder::SharedRecorder;
 use super::thread::{Clock, Next, ThreadId};
 use crate::interrupts::Interrupts;
+use crate::serve::model::ServedModel;
 
 /// Why the world does not go on by itself.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Stop {
-    /// A thread has its turn.
-    Thread(ThreadId, Instant),
+    /// A thread has its turn; nothing else happens on its host before `quiet_until`.
+    Thread {
+        thread: ThreadId,
+        now: Instant,
+        quiet_until: Instant,
+    },
     /// The time is over.
     Until,
     /// There is nothing to come.
@@ -35,8 +40,12 @@ pub(super) trait Engine: Send + Sync {
     /// Takes back a thread that was stepped.
     fn finish(&self, thread: ThreadId, next: Next);
     fn bus(self: Arc<Self>, host: usize) -> Arc<dyn Bus>;
+    fn served(self: Arc<Self>, host: usize) -> Arc<dyn ServedModel>;
     fn add_thread(&self, host: usize);
     fn end_thread(&self, thread: ThreadId);
+    /// Lets a thread go on that is parked.
+    fn wake(&self, thread: ThreadId, at: Instant);
+    fn next_event(&self) -> Option<Instant>;
     fn now(&self) -> Instant;
     fn counters(&self, host: usize) -> HostCounters;
     fn events(&self) -> u64;
@@ -72,7 +81,7 @@ impl<T: Timing + Send + 'static> Engine for Shared<T> {
     fn advance(&self, stepped: Option<(ThreadId, Next)>, until: Instant) -> Stop {
         let mut core = self.core.lock();
         if let Some((thread, next)) = stepped {
-            core.finish(thread, next, self.clock.now());
+            core.finish(thread, next, self.clock.now(), self.clock.deadline());
         }
         loop {
             match core.advance(until) {
@@ -93,12 +102,16 @@ impl<T: Timing + Send + 'static> Engine for Shared<T> {
 
     fn finish(&self, thread: ThreadId, next: Next) {
         let mut core = self.core.lock();
-        core.finish(thread, next, self.clock.now());
+        core.finish(thread, next, self.clock.now(), self.clock.deadline());
         core.pause(Stop::Idle);
     }
 
     fn bus(self: Arc<Self>, host: usize) -> Arc<dyn Bus> {
         Arc::new(WorldBus::new(self, host))
+    }
+
+    fn served(self: Arc<Self>, host: usize) -> Arc<dyn ServedModel> {
+        Arc::new(WorldBus::new(self, host).into_served())
     }
 
     fn add_thread(&self, host: usize) {
@@ -108,6 +121,7 @@ impl<T: Timing + Send + 'static> Engine for Shared<T> {
         core.entries.push(ThreadEntry {
             host,
             state: State::Waiting,
+            clock: now,
         });
         core.threads.add_part();
         let moment = core.moment(now);
@@ -122,6 +136,14 @@ impl<T: Timing + Send + 'static> Engine for Shared<T> {
         node.sleepers.retain(|(sleeper, _)| *sleeper != thread.0);
         core.threads.set(thread.0, None);
         core.entries[thread.0].state = State::Done;
+    }
+
+    fn wake(&self, thread: ThreadId, at: Instant) {
+        self.core.lock().wake(thread, at);
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        self.core.lock().next_event()
     }
 
     fn now(&self) -> Instant {

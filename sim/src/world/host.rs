@@ -19,6 +19,10 @@ const STORE_BYTES: u64 = 8;
 const MAX_PUSH_WORDS: usize = MAX_BLOCKS * WORDS_PER_BLOCK;
 /// Bytes that an AtomicOp changes.
 const ATOMIC_BYTES: usize = 8;
+/// Payload of which only the end is moved, if payload is elided, is longer than this.
+const ELIDED_BYTES: usize = 128;
+/// The end that is moved: what programs look at.
+const MOVED_BYTES: usize = 64;
 
 /// A doorbell on its way to the card.
 #[derive(Debug, Clone, Copy)]
@@ -41,6 +45,10 @@ pub struct WorldHost {
     number: usize,
     now: Instant,
     pub memory: MemoryMap,
+    /// What is mapped while the card may not be bus master; `memory` is empty meanwhile.
+    parked: Option<MemoryMap>,
+    /// Of long payload in the memory of another process only the end is moved.
+    elides_payload: bool,
     /// Without it, everything is immediate.
     pub pcie: Option<Box<Pcie>>,
     pub posted: PostedWrites,
@@ -60,11 +68,13 @@ pub struct WorldHost {
 }
 
 impl WorldHost {
-    pub fn new(number: usize, pcie: Option<Pcie>) -> Self {
+    pub fn new(number: usize, pcie: Option<Pcie>, elides_payload: bool) -> Self {
         Self {
             number,
             now: Instant::ZERO,
             memory: MemoryMap::default(),
+            parked: None,
+            elides_payload,
             pcie: pcie.map(Box::new),
             posted: PostedWrites::default(),
             watchers: Watchers::default(),
@@ -96,6 +106,49 @@ impl WorldHost {
 
     pub fn record(&mut self, recorder: Option<SharedRecorder>) {
         self.recorder = recorder;
+    }
+
+    /// The mappings, which are about to change. `is_removal`: what is on its way reaches memory
+    /// before.
+    pub fn mappings(&mut self, is_removal: bool) -> &mut MemoryMap {
+        if is_removal {
+            self.apply(Instant::MAX);
+            if let Some(pcie) = &mut self.pcie {
+                pcie.invalidate_translations();
+            }
+        }
+        self.parked.as_mut().unwrap_or(&mut self.memory)
+    }
+
+    /// Whether the card may read and write memory, and interrupt (PCI command register, bit 2).
+    pub fn set_bus_master(&mut self, is_allowed: bool) {
+        match (is_allowed, self.parked.take()) {
+            (true, Some(parked)) => self.memory = parked,
+            (false, None) => {
+                self.apply(Instant::MAX);
+                self.parked = Some(std::mem::take(&mut self.memory));
+            }
+            (_, parked) => self.parked = parked,
+        }
+    }
+
+    /// What is on its way to the card, and its interrupts, get lost.
+    pub fn forget_stores(&mut self) {
+        for ring in self.doorbells.drain(..) {
+            self.free_pushes.extend(ring.push);
+        }
+        self.free_pushes.extend(self.pushed.take());
+        self.registers.clear();
+        self.interrupts.clear();
+    }
+
+    /// How many of `length` bytes at `place` are not moved: those in front.
+    #[inline]
+    fn elided(&self, place: &Place, length: usize) -> usize {
+        match self.elides_payload && place.is_remote && length > ELIDED_BYTES {
+            true => length - MOVED_BYTES,
+            false => 0,
+        }
     }
 
     /// A processor rings a doorbell at `at`; returns when the card has it. `now`: time of the
@@ -236,7 +289,14 @@ impl WorldHost {
         iova: u64,
         bytes: &[u8],
     ) -> Result<Instant, DmaError> {
-        let Place { address, physical } = self.memory.writable(iova, bytes.len())?;
+        let place = self.memory.place_to_write(iova, bytes.len())?;
+        let elided = match kind {
+            Kind::Data => self.elided(&place, bytes.len()),
+            Kind::Descriptor => 0,
+        };
+        let Place {
+            address, physical, ..
+        } = place;
         let Some(pcie) = &mut self.pcie else {
             self.watchers.note(order.at, kind, address, bytes.len());
             return Ok(order.at);
@@ -247,7 +307,8 @@ impl WorldHost {
             Kind::Descriptor => pcie.write_ordered(order.at, physical, length),
         };
         let visible = visible.max(order.after);
-        self.posted.push(visible, kind, iova, address, bytes);
+        let moved = (iova + elided as u64, address + elided);
+        self.posted.push(visible, kind, moved, &bytes[elided..]);
         self.watchers.note(visible, kind, address, bytes.len());
         self.tell(Activity::PcieWrite, order.at, visible, bytes.len());
         Ok(visible)
@@ -263,17 +324,22 @@ impl Host for WorldHost {
         destination: &mut [u8],
     ) -> Result<Instant, DmaError> {
         let length = destination.len();
-        let Some(pcie) = &mut self.pcie else {
+        if self.pcie.is_none() {
             return self.memory.read(iova, destination).map(|()| at);
-        };
+        }
         if length == 0 {
             return Ok(at);
         }
-        let Place { address, physical } = self.memory.readable(iova, length)?;
+        let place = self.memory.place_to_read(iova, length)?;
         self.posted
-            .apply_overlapping(address, length, &mut self.memory);
-        self.memory.read(iova, destination)?;
-        let done = pcie.read(at, physical, length as u64);
+            .apply_overlapping(place.address, length, &mut self.memory);
+        let elided = self.elided(&place, length);
+        self.memory
+            .read(iova + elided as u64, &mut destination[elided..])?;
+        let done = match &mut self.pcie {
+            Some(pcie) => pcie.read(at, place.physical, length as u64),
+            None => at,
+        };
         self.tell(Activity::PcieRead, at, done, length);
         Ok(done)
     }
@@ -315,7 +381,9 @@ impl Host for WorldHost {
         iova: u64,
         operation: DmaAtomic,
     ) -> Result<(u64, Instant), DmaError> {
-        let Place { address, physical } = self.memory.writable(iova, ATOMIC_BYTES)?;
+        let Place {
+            address, physical, ..
+        } = self.memory.place_to_write(iova, ATOMIC_BYTES)?;
         self.posted
             .apply_overlapping(address, ATOMIC_BYTES, &mut self.memory);
         let original = self.memory.atomic(iova, operation)?;
@@ -329,6 +397,9 @@ impl Host for WorldHost {
     }
 
     fn interrupt(&mut self, order: WriteOrder, vector: u16) {
+        if self.parked.is_some() {
+            return;
+        }
         let arrival = match &mut self.pcie {
             Some(pcie) => pcie.interrupt(order.at).max(order.after),
             None => order.at,
@@ -342,6 +413,12 @@ impl Host for WorldHost {
     fn posted_until(&self) -> Instant {
         let pcie = self.pcie.as_ref();
         pcie.map_or(Instant::ZERO, |pcie| pcie.free_at().0)
+    }
+
+    #[inline]
+    fn requested_until(&self) -> Instant {
+        let pcie = self.pcie.as_ref();
+        pcie.map_or(Instant::ZERO, |pcie| pcie.free_at().1)
     }
 
     #[inline]

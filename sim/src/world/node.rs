@@ -55,7 +55,7 @@ impl<T: Timing> Node<T> {
         let pcie = preset.map(|preset| Pcie::new(&Parameters::from(preset), seed));
         Self {
             nic: Nic::with_timing(nic_config, card),
-            host: WorldHost::new(number, pcie),
+            host: WorldHost::new(number, pcie, config.elide_payload),
             push_blocks,
             sleepers: Vec::new(),
             commands: 0,

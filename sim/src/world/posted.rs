@@ -133,7 +133,13 @@ impl PostedWrites {
 
     /// Takes a write of `bytes` to `iova`, which is memory at `address`.
     #[inline]
-    pub fn push(&mut self, visible: Instant, kind: Kind, iova: u64, address: usize, bytes: &[u8]) {
+    pub fn push(
+        &mut self,
+        visible: Instant,
+        kind: Kind,
+        (iova, address): (u64, usize),
+        bytes: &[u8],
+    ) {
         let mut offset = 0;
         while offset < bytes.len() {
             let piece = &bytes[offset..bytes.len().min(offset + LARGE)];
@@ -218,8 +224,11 @@ impl PostedWrites {
             Kind::Data => memory.write(write.iova, &words.as_bytes()[..length]),
             Kind::Descriptor => memory.write_descriptor(write.iova, &words[..length / 8]),
         };
-        // What is on its way is brought to memory before a mapping goes.
-        debug_assert!(result.is_ok(), "a posted write lost its memory: {result:?}");
+        // What is on its way is brought to memory before a mapping goes, but the process whose
+        // memory it is may have ended.
+        if let Err(error) = result {
+            tracing::debug!(%error, "a posted write lost its memory");
+        }
         slots.free.push(write.slot);
     }
 }
@@ -269,7 +278,8 @@ mod tests {
         fn push(&mut self, visible: u64, word: usize, bytes: &[u8]) {
             let address = self.memory.as_ptr().addr() + 8 * word;
             let (visible, iova) = (Instant(visible), IOVA + 8 * word as u64);
-            self.posted.push(visible, Kind::Data, iova, address, bytes);
+            self.posted
+                .push(visible, Kind::Data, (iova, address), bytes);
         }
 
         fn word(&self, word: usize) -> u64 {

@@ -48,6 +48,8 @@ pub enum Next {
         /// From the interrupt to a thread that runs.
         wake_up: Duration,
     },
+    /// For whoever knows what it waits for: [`super::Waker::wake`].
+    Parked,
     /// For nothing: it ends.
     Done,
 }
@@ -67,6 +69,12 @@ pub enum Watch {
 #[derive(Default)]
 pub(super) struct Clock {
     now: AtomicU64,
+    /// When the thread goes on at the latest, whatever it waits for.
+    deadline: AtomicU64,
+    /// Nothing that the thread does not cause becomes visible to it before.
+    quiet_until: AtomicU64,
+    /// The thread wants the run to end with its step.
+    is_leaving: AtomicBool,
     is_recorded: AtomicBool,
     recorder: Mutex<Option<SharedRecorder>>,
 }
@@ -80,6 +88,31 @@ impl Clock {
     #[inline]
     pub(super) fn set(&self, now: Instant) {
         self.now.store(now.as_ps(), Ordering::Relaxed);
+    }
+
+    /// A step begins, of a thread to which nothing happens before `quiet_until`.
+    #[inline]
+    pub(super) fn begin(&self, now: Instant, quiet_until: Instant) {
+        self.set(now);
+        self.quiet_until
+            .store(quiet_until.as_ps(), Ordering::Relaxed);
+        self.deadline.store(Instant::MAX.as_ps(), Ordering::Relaxed);
+    }
+
+    /// The deadline that the thread has set during its step.
+    #[inline]
+    pub(super) fn deadline(&self) -> Instant {
+        Instant(self.deadline.load(Ordering::Relaxed))
+    }
+
+    /// Whether the thread wants the run to end.
+    #[inline]
+    pub(super) fn take_leave(&self) -> bool {
+        let is_leaving = self.is_leaving.load(Ordering::Relaxed);
+        if is_leaving {
+            self.is_leaving.store(false, Ordering::Relaxed);
+        }
+        is_leaving
     }
 
     pub(super) fn record(&self, recorder: Option<SharedRecorder>) {
@@ -121,6 +154,23 @@ impl<'a> Cpu<'a> {
     #[inline]
     pub fn spend_until(&mut self, time: Instant) {
         self.clock.set(self.now().max(time));
+    }
+
+    /// Until when nothing becomes visible to the thread but what it causes itself: no event of the
+    /// world, no write of the card. As of the beginning of the step, and rather too early.
+    pub fn quiet_until(&self) -> Instant {
+        Instant(self.clock.quiet_until.load(Ordering::Relaxed))
+    }
+
+    /// Whatever the thread says that it waits for at the end of this step: at `time` it goes on, or
+    /// at its own time if that is later.
+    pub fn set_deadline(&mut self, time: Instant) {
+        self.clock.deadline.store(time.as_ps(), Ordering::Relaxed);
+    }
+
+    /// [`super::World::run`] ends with this step.
+    pub fn leave(&mut self) {
+        self.clock.is_leaving.store(true, Ordering::Relaxed);
     }
 
     /// As [`Cpu::spend`]; tells a recorder what for.

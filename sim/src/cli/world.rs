@@ -1,0 +1,94 @@
+//! `ferroce world`: a simulated world that programs join.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use ferroce_sim::os::service::{Termination, raise_descriptor_limit};
+use ferroce_sim::timed::TimedWorld;
+use ferroce_sim::world::WorldConfig;
+
+use super::preset;
+
+/// How often it is looked whether the world has ended by itself.
+const SUPERVISION_PERIOD: Duration = Duration::from_millis(100);
+
+/// Simulate hosts for programs that join from other processes: `ferroce run --world PATH`.
+///
+/// The programs run as they are, and their time is that of the simulation. When they can join, a
+/// line says so. SIGINT and SIGTERM end the world; SIGUSR1 has it print what everybody waits for.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ferroce world --preset cx5-100g --socket /tmp/world
+  ferroce run --world /tmp/world -- ib_write_lat
+  ferroce run --world /tmp/world -- ib_write_lat 127.0.0.1
+
+Programs get hosts in the order in which they join; a host is free again when its program has ended.
+`ferroce run --timed PRESET` starts a world of two hosts by itself.
+
+Environment: FERROCE_LOG as for `ferroce run`")]
+pub struct World {
+    /// Card, and with @ the hosts that it is in
+    #[arg(long, value_name = "NAME[@HOST]")]
+    preset: String,
+
+    /// Change a parameter of the preset; can be given several times
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+
+    /// The socket to which programs come; those of the cards are PATH.nic.0, PATH.nic.1, ...
+    #[arg(long, value_name = "PATH")]
+    socket: PathBuf,
+
+    /// Hosts; a cable joins two, unless the preset has a switch
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
+    hosts: u16,
+
+    /// Seed of everything random
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// Move only the last bytes of long messages: faster, and times are the same
+    #[arg(long)]
+    elide_payload: bool,
+
+    /// End when the last program has ended
+    #[arg(long)]
+    once: bool,
+}
+
+impl World {
+    /// Simulates until it is told to end.
+    pub fn execute(self) -> Result<(), String> {
+        super::log();
+        let preset = preset::load(&self.preset, &self.set)?;
+        let termination = Termination::keep_with(&[libc::SIGUSR1]);
+        raise_descriptor_limit().map_err(|error| format!("open files: {error}"))?;
+        let name = preset.name().to_owned();
+        let config = WorldConfig {
+            seed: self.seed,
+            elide_payload: self.elide_payload,
+            ..WorldConfig::timed(preset, usize::from(self.hosts))
+        };
+        let world = TimedWorld::start(config, &self.socket, self.once);
+        let world = world.map_err(|error| error.to_string())?;
+        self.announce(&name).map_err(|error| error.to_string())?;
+        while !world.has_ended() {
+            match termination.next(SUPERVISION_PERIOD) {
+                None => {}
+                Some(libc::SIGUSR1) => world.dump(),
+                Some(_) => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn announce(&self, preset: &str) -> std::io::Result<()> {
+        let mut output = std::io::stdout().lock();
+        let (socket, hosts) = (self.socket.display(), self.hosts);
+        writeln!(output, "world {socket} hosts {hosts} preset {preset}")?;
+        output.flush()
+    }
+}

@@ -1,0 +1,198 @@
+//! Lets the world go on: as fast as it can, in the time of the machine, or not at all.
+//!
+//! Long times in which nothing happens are skipped, unless somebody may still come: as long as a
+//! host has no program, or a thread waits for something of which the world knows nothing, they pass
+//! as on the machine. Otherwise watchdogs and retries would be over before that somebody is there.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration as RealDuration, Instant as RealInstant};
+
+use ferroce_transport::{Duration, Instant};
+use ferroce_virtual_time::page::Turn;
+
+use super::program::Program;
+use super::remote_thread::{Common, Outsider, RemoteThread};
+use super::shared::{Event, Shared};
+use super::streams::Streams;
+use crate::world::{Outcome, World};
+
+/// Time that the world goes on in one piece.
+const SLICE: Duration = Duration::from_ms(1);
+/// Idle times longer than this are not skipped while somebody may come.
+const PACED: Duration = Duration::from_ms(1);
+/// How often outsiders are looked after while nothing happens.
+const OUTSIDER_PERIOD: RealDuration = RealDuration::from_millis(1);
+/// With nothing to come, and nobody to come: after so long that is said.
+const DEADLOCK_PATIENCE: RealDuration = RealDuration::from_secs(5);
+/// Waiting for whatever comes.
+const LONG: RealDuration = RealDuration::from_secs(1);
+
+/// The world, and who is in it.
+pub struct Conductor {
+    world: World,
+    common: Rc<Common>,
+    shared: Arc<Shared>,
+    /// Whether each host has a program.
+    is_taken: Vec<bool>,
+    idle_since: Option<RealInstant>,
+    has_explained: bool,
+}
+
+impl Conductor {
+    /// Of a new world.
+    pub fn new(world: World, shared: &Arc<Shared>) -> Self {
+        Self {
+            common: Rc::new(Common {
+                shared: Arc::clone(shared),
+                waker: world.waker(),
+                streams: RefCell::new(Streams::default()),
+                outsiders: RefCell::default(),
+                places: RefCell::default(),
+            }),
+            shared: Arc::clone(shared),
+            is_taken: vec![false; world.hosts()],
+            idle_since: None,
+            has_explained: false,
+            world,
+        }
+    }
+
+    /// Goes on until the world is to end.
+    pub fn run(mut self) {
+        loop {
+            for event in self.shared.take_events() {
+                self.handle(event);
+            }
+            if self.shared.is_stopping() {
+                break;
+            }
+            self.shared.dump_if_wanted(|| self.dump());
+            self.look_after_outsiders();
+            self.go_on();
+        }
+        let places = self.common.places.borrow();
+        places.iter().for_each(|place| place.program.end());
+    }
+
+    fn handle(&mut self, event: Event) {
+        self.idle_since = None;
+        match event {
+            Event::Thread(program, number) => self.add(program, number),
+            Event::Gone(program) => self.remove(&program),
+            Event::Access => {}
+        }
+    }
+
+    fn add(&mut self, program: Arc<Program>, number: usize) {
+        if program.is_over() {
+            return;
+        }
+        self.is_taken[program.host] = true;
+        let bus = self.world.bus(program.host);
+        let thread = RemoteThread::new(&self.common, Arc::clone(&program), number, bus);
+        let thread = self.world.spawn(program.host, Box::new(thread));
+        self.common.places.borrow_mut().push(Outsider {
+            thread,
+            program,
+            number,
+        });
+    }
+
+    fn remove(&mut self, program: &Arc<Program>) {
+        let is_other = |place: &Outsider| place.program.id != program.id;
+        let mut places = self.common.places.borrow_mut();
+        for place in places.iter().filter(|place| !is_other(place)) {
+            self.world.kill(place.thread);
+        }
+        places.retain(is_other);
+        self.is_taken[program.host] = places
+            .iter()
+            .any(|place| place.program.host == program.host);
+        self.common.outsiders.borrow_mut().retain(is_other);
+        let now = self.world.now();
+        let woken = self.common.streams.borrow_mut().forget(program.id, now);
+        for (thread, at) in woken {
+            self.world.wake(thread, at);
+        }
+        self.shared.take_interrupts(program.host);
+    }
+
+    /// Those who are back get a turn.
+    fn look_after_outsiders(&mut self) {
+        let now = self.world.now();
+        for outsider in &*self.common.outsiders.borrow() {
+            if outsider.program.page(outsider.number).turn() != Turn::Thread {
+                self.world.wake(outsider.thread, now);
+            }
+        }
+    }
+
+    fn go_on(&mut self) {
+        let now = self.world.now();
+        let Some(next) = self.world.next_event() else {
+            return self.wait_for_anything();
+        };
+        self.idle_since = None;
+        let gap = next.saturating_since(now);
+        let outcome = match self.is_paced() {
+            true if gap > PACED => self.pace(now, next),
+            _ => self.world.run(next.max(now) + SLICE),
+        };
+        if outcome == Outcome::Stalled && self.world.next_event().is_some() {
+            self.explain("its threads go round without time passing");
+        }
+    }
+
+    /// Lets an idle time pass as on the machine, until something comes up.
+    fn pace(&mut self, now: Instant, next: Instant) -> Outcome {
+        let begun = RealInstant::now();
+        let gap = RealDuration::from_nanos(next.saturating_since(now).as_ps() / 1000);
+        self.shared.wait(gap.min(self.patience()));
+        let passed = Duration::from_ns(begun.elapsed().as_nanos() as u64);
+        self.world.run(next.min(now + passed))
+    }
+
+    /// How long may be waited without a look at outsiders.
+    fn patience(&self) -> RealDuration {
+        match self.common.outsiders.borrow().is_empty() {
+            true => LONG,
+            false => OUTSIDER_PERIOD,
+        }
+    }
+
+    fn is_paced(&self) -> bool {
+        let has_outsiders = !self.common.outsiders.borrow().is_empty();
+        has_outsiders || self.is_taken.iter().any(|is_taken| !is_taken)
+    }
+
+    fn wait_for_anything(&mut self) {
+        let since = *self.idle_since.get_or_insert_with(RealInstant::now);
+        if !self.is_paced() && since.elapsed() > DEADLOCK_PATIENCE {
+            self.explain("all its threads wait for something that will not happen");
+        }
+        self.shared.wait(self.patience());
+    }
+
+    /// Says once what is wrong.
+    fn explain(&mut self, what: &str) {
+        if !std::mem::replace(&mut self.has_explained, true) {
+            eprint!("ferroce world: {what}\n{}", self.dump());
+        }
+    }
+
+    fn dump(&self) -> String {
+        let mut text = self.world.dump();
+        for place in &*self.common.places.borrow() {
+            let Program { host, pid, .. } = *place.program;
+            let (thread, number) = (place.thread, place.number);
+            text.push_str(&format!(
+                "{thread:?}: process {pid} on host {host}, page {number}\n"
+            ));
+        }
+        let outsiders = self.common.outsiders.borrow();
+        text.push_str(&format!("{} threads are outside\n", outsiders.len()));
+        text
+    }
+}

@@ -1,0 +1,432 @@
+//! A thread of another process, as a thread of the world.
+//!
+//! A step hands the thread its turn, waits until the thread gives it back, carries out what it has
+//! stored meanwhile, and tells the world what it waits for. What it waits for may need a second
+//! look when the world has come to the thread's own time: whether there is something to read is
+//! answered then, without the thread.
+//!
+//! What a page says is checked: a program whose pages make no sense is sent away.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration as RealDuration, Instant as RealInstant};
+
+use ferroce_driver::bus::Bus;
+use ferroce_spec::doorbell::{BAR2_SIZE, SLOT_SIZE};
+use ferroce_spec::register::BAR0_SIZE;
+use ferroce_transport::{Duration, Instant};
+use ferroce_virtual_time::page::{NEVER_PS, ThreadPage, Turn};
+use ferroce_virtual_time::request::{Look, Wait};
+use ferroce_virtual_time::store::{Store, StoreKind};
+
+use super::program::Program;
+use super::shared::{Event, Shared};
+use super::stall::Stall;
+use super::streams::{Readable, Streams};
+use crate::world::{Cpu, Next, Thread, ThreadId, Waker, Watch};
+
+/// Looks at a page before waiting for it in the kernel.
+const LOOKS: u32 = 400;
+/// First time limit of a wait in the kernel; the next ones are longer, up to the last.
+const FIRST_LIMIT: RealDuration = RealDuration::from_millis(1);
+const LAST_LIMIT: RealDuration = RealDuration::from_millis(20);
+/// No clock of a thread is later: what is, is nonsense. About 53 days.
+const MAX_CLOCK_PS: u64 = 1 << 62;
+/// Longest turn of a polling loop, and longest way from an interrupt to a thread: ten seconds.
+const MAX_COST_PS: u64 = 10_000_000_000_000;
+/// Answer to who waits for a stream or a connection, if something else has come first.
+const NOTHING: u64 = u64::MAX;
+
+/// A thread that the world does not wait for, although it has its turn.
+pub struct Outsider {
+    pub thread: ThreadId,
+    pub program: Arc<Program>,
+    pub number: usize,
+}
+
+/// What all threads of a world use.
+pub struct Common {
+    pub shared: Arc<Shared>,
+    pub waker: Waker,
+    pub streams: RefCell<Streams>,
+    pub outsiders: RefCell<Vec<Outsider>>,
+    /// Threads that have a place in the world.
+    pub places: RefCell<Vec<Outsider>>,
+}
+
+/// What the thread waits for, as far as the world does not know it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Goal {
+    /// Its turn.
+    Turn,
+    /// An interrupt, unless one is there.
+    Interrupt { wake_up: Duration },
+    /// The same, and it sleeps already.
+    Sleep,
+    /// Something to read.
+    Stream(u64),
+    /// A connection.
+    Connection(u16),
+    /// It is outside.
+    Return,
+}
+
+/// Why a program is sent away.
+#[derive(Debug, thiserror::Error)]
+enum Nonsense {
+    #[error("it asks for what does not exist")]
+    Request,
+    #[error("its clock is at {0} ps")]
+    Clock(u64),
+    #[error("a call costs it {0} ps")]
+    Cost(u64),
+    #[error("it stores to {kind:?} {slot:#x}")]
+    Store { kind: StoreKind, slot: u32 },
+    #[error(transparent)]
+    Streams(#[from] super::streams::TooMany),
+}
+
+/// A thread of another process.
+pub struct RemoteThread {
+    common: Rc<Common>,
+    program: Arc<Program>,
+    number: usize,
+    bus: Arc<dyn Bus>,
+    goal: Goal,
+    deadline: Instant,
+    answer: u64,
+    has_explained: bool,
+}
+
+/// How a wait for a thread has ended.
+enum Back {
+    Turn,
+    Outside,
+    Ended,
+}
+
+impl RemoteThread {
+    /// The thread of a program that has page `number`, and the bus of its host.
+    pub fn new(
+        common: &Rc<Common>,
+        program: Arc<Program>,
+        number: usize,
+        bus: Arc<dyn Bus>,
+    ) -> Self {
+        Self {
+            common: Rc::clone(common),
+            program,
+            number,
+            bus,
+            goal: Goal::Turn,
+            deadline: Instant::MAX,
+            answer: 0,
+            has_explained: false,
+        }
+    }
+
+    /// Gives the thread its turn, and waits for it. Returns what it waits for then.
+    fn run(&mut self, cpu: &mut Cpu<'_>) -> Next {
+        let program = Arc::clone(&self.program);
+        let page = program.page(self.number);
+        let now = cpu.now();
+        page.clock_ps.store(now.as_ps(), Ordering::Relaxed);
+        page.begun_ps.store(now.as_ps(), Ordering::Relaxed);
+        let quiet_until = cpu.quiet_until().as_ps();
+        page.quiet_until_ps.store(quiet_until, Ordering::Relaxed);
+        let vectors = self.common.shared.take_interrupts(self.program.host);
+        page.interrupts.store(vectors, Ordering::Relaxed);
+        page.answer.store(self.answer, Ordering::Relaxed);
+        self.goal = Goal::Turn;
+        self.answer = 0;
+        if !page.pass(Turn::Thread) {
+            return self.end(cpu);
+        }
+        match self.await_turn(page) {
+            Back::Turn => self.take_back(cpu, page),
+            Back::Outside => {
+                self.explain();
+                self.go_outside(cpu)
+            }
+            Back::Ended => self.end(cpu),
+        }
+    }
+
+    /// Says once why the world goes on without the thread.
+    fn explain(&mut self) {
+        if !std::mem::replace(&mut self.has_explained, true) {
+            let Program { host, pid, .. } = *self.program;
+            let tid = self.program.page(self.number).tid.load(Ordering::Relaxed);
+            let stall = Stall::new(pid, tid, RealInstant::now());
+            eprintln!(
+                "ferroce world: process {pid} on host {host} waits for something of which its \
+                 world knows nothing, and time goes on without it: {stall}"
+            );
+        }
+    }
+
+    fn await_turn(&self, page: &ThreadPage) -> Back {
+        let mut limit = FIRST_LIMIT;
+        let mut stall = None;
+        let mut looks = LOOKS;
+        loop {
+            match page.wait_while(Turn::Thread, looks, limit) {
+                Turn::World => return Back::Turn,
+                Turn::Ended => return Back::Ended,
+                Turn::Thread => {}
+            }
+            looks = 0;
+            limit = (limit * 2).min(LAST_LIMIT);
+            let now = RealInstant::now();
+            let stall = stall.get_or_insert_with(|| {
+                let tid = page.tid.load(Ordering::Relaxed);
+                Stall::new(self.program.pid, tid, now)
+            });
+            let calls = page.calls.load(Ordering::Relaxed);
+            if stall.is_outside(calls, now) && page.turn() == Turn::Thread {
+                return Back::Outside;
+            }
+            if self.common.shared.is_stopping() {
+                return Back::Ended;
+            }
+            self.common.shared.dump_if_wanted(|| {
+                let (host, pid) = (self.program.host, self.program.pid);
+                format!("waiting for a thread of process {pid} on host {host}: {stall}\n")
+            });
+        }
+    }
+
+    /// The thread has given its turn back.
+    fn take_back(&mut self, cpu: &mut Cpu<'_>, page: &ThreadPage) -> Next {
+        match self.carry_out(cpu, page) {
+            Ok(next) => {
+                if self.common.shared.has_events() {
+                    cpu.leave();
+                }
+                next
+            }
+            Err(nonsense) => {
+                let Program { host, pid, .. } = *self.program;
+                eprintln!(
+                    "ferroce world: process {pid} on host {host} makes no sense: {nonsense}; it \
+                     gets no more turns"
+                );
+                self.program.end();
+                self.common.shared.tell(Event::Gone(self.program.clone()));
+                self.end(cpu)
+            }
+        }
+    }
+
+    fn carry_out(&mut self, cpu: &mut Cpu<'_>, page: &ThreadPage) -> Result<Next, Nonsense> {
+        let clock = page.clock_ps.load(Ordering::Relaxed);
+        if clock > MAX_CLOCK_PS {
+            return Err(Nonsense::Clock(clock));
+        }
+        let clock = Instant(clock).max(cpu.now());
+        for store in page.stores.iter() {
+            cpu.spend_until(Instant(store.at_ps).min(clock));
+            self.store(cpu.now(), &store)?;
+        }
+        page.stores.clear();
+        cpu.spend_until(clock);
+        let wait = page.request.get().ok_or(Nonsense::Request)?;
+        self.deadline = Instant(page.deadline_ps.load(Ordering::Relaxed));
+        if self.deadline.as_ps() < NEVER_PS {
+            cpu.set_deadline(self.deadline);
+        }
+        let cost = |ps: u64| match ps <= MAX_COST_PS {
+            true => Ok(Duration(ps)),
+            false => Err(Nonsense::Cost(ps)),
+        };
+        Ok(match wait {
+            Wait::At { time_ps } if time_ps > MAX_CLOCK_PS => Next::Parked,
+            Wait::At { time_ps } => Next::At(Instant(time_ps)),
+            Wait::OnWrite { grid_ps, look } => Next::OnWrite {
+                not_before: clock,
+                grid: cost(grid_ps)?,
+                watch: match look {
+                    Look::Everything => Watch::Everything,
+                    Look::Completions => Watch::Completions,
+                    Look::Memory(range) => {
+                        let address = |address| usize::try_from(address).unwrap_or(usize::MAX);
+                        Watch::Memory(address(range.start)..address(range.end))
+                    }
+                },
+            },
+            Wait::OnInterrupt { wake_up_ps } => {
+                let wake_up = cost(wake_up_ps)?;
+                self.aim(Goal::Interrupt { wake_up }, clock)
+            }
+            Wait::OnStream { stream } => self.aim(Goal::Stream(stream), clock),
+            Wait::OnConnection { port } => self.aim(Goal::Connection(port), clock),
+            Wait::External => {
+                // It has its turn back, and keeps it as long as it likes.
+                page.pass(Turn::Thread);
+                self.go_outside(cpu)
+            }
+            Wait::Return => Next::At(clock),
+            Wait::End => self.end(cpu),
+        })
+    }
+
+    /// Looks for `goal` when the world has come to the thread's time.
+    fn aim(&mut self, goal: Goal, clock: Instant) -> Next {
+        self.goal = goal;
+        Next::At(clock)
+    }
+
+    /// Carries out what the thread has stored.
+    fn store(&mut self, now: Instant, store: &Store) -> Result<(), Nonsense> {
+        let Store { kind, slot, .. } = *store;
+        let nonsense = || Nonsense::Store { kind, slot };
+        let word = |place: usize| store.words().get(place).copied().ok_or_else(nonsense);
+        let port = || u16::try_from(slot).map_err(|_| nonsense());
+        let program = self.program.id;
+        let mut streams = self.common.streams.borrow_mut();
+        let woken = match kind {
+            StoreKind::Doorbell => {
+                self.bus.doorbell(slot, word(0)?);
+                None
+            }
+            StoreKind::Push => {
+                let end = u64::from(slot) + store.words().len() as u64;
+                if store.words().is_empty() || end > u64::from(BAR2_SIZE / SLOT_SIZE) {
+                    return Err(nonsense());
+                }
+                self.bus.push(slot, store.words());
+                None
+            }
+            StoreKind::Register => {
+                if slot % 4 != 0 || slot >= BAR0_SIZE {
+                    return Err(nonsense());
+                }
+                self.bus.write32(slot, word(0)? as u32);
+                None
+            }
+            StoreKind::Listen => {
+                streams.listen(port()?, program);
+                None
+            }
+            StoreKind::Connect => {
+                self.answer = u64::from(streams.listens(port()?));
+                streams.connect(port()?, now)?
+            }
+            StoreKind::Send => streams.send(word(0)?, program, (now, word(1)?))?,
+            StoreKind::Receive => {
+                streams.receive(word(0)?, program, word(1)?)?;
+                None
+            }
+            StoreKind::Close => streams.close(word(0)?, program, now),
+        };
+        if let Some((thread, at)) = woken {
+            self.common.waker.wake(thread, at);
+        }
+        Ok(())
+    }
+
+    /// The world goes on without the thread.
+    fn go_outside(&mut self, cpu: &mut Cpu<'_>) -> Next {
+        self.goal = Goal::Return;
+        let outsider = Outsider {
+            thread: cpu.thread(),
+            program: Arc::clone(&self.program),
+            number: self.number,
+        };
+        self.common.outsiders.borrow_mut().push(outsider);
+        // Whether time is to be paced has to be thought over.
+        cpu.leave();
+        // It comes back by itself.
+        cpu.set_deadline(Instant::MAX);
+        Next::Parked
+    }
+
+    /// Whether there is what the thread wants to read, or to accept: then it has its answer.
+    fn look(&mut self, cpu: &mut Cpu<'_>, readable: Readable) -> Option<Next> {
+        match readable {
+            Readable::Bytes(bytes) => self.answer = bytes,
+            _ if self.deadline <= cpu.now() => self.answer = NOTHING,
+            Readable::At(at) => return Some(self.wait_for(cpu, Next::At(at))),
+            Readable::Unknown => return Some(self.wait_for(cpu, Next::Parked)),
+        }
+        None
+    }
+
+    /// The deadline holds on.
+    fn wait_for(&self, cpu: &mut Cpu<'_>, next: Next) -> Next {
+        if self.deadline.as_ps() < NEVER_PS {
+            cpu.set_deadline(self.deadline);
+        }
+        next
+    }
+
+    fn end(&mut self, cpu: &Cpu<'_>) -> Next {
+        let thread = cpu.thread();
+        self.program.remove_thread(self.number);
+        let mut places = self.common.places.borrow_mut();
+        places.retain(|place| place.thread != thread);
+        Next::Done
+    }
+}
+
+impl Thread for RemoteThread {
+    fn step(&mut self, cpu: &mut Cpu<'_>) -> Next {
+        if self.program.is_over() {
+            return self.end(cpu);
+        }
+        let (program, thread) = (self.program.id, cpu.thread());
+        match self.goal {
+            Goal::Turn | Goal::Sleep => {}
+            Goal::Interrupt { wake_up } => {
+                let has_interrupts = self.common.shared.has_interrupts(self.program.host);
+                if self.deadline > cpu.now() && !has_interrupts {
+                    self.goal = Goal::Sleep;
+                    return self.wait_for(cpu, Next::OnInterrupt { wake_up });
+                }
+            }
+            Goal::Stream(stream) => {
+                let mut streams = self.common.streams.borrow_mut();
+                // Which streams there are was checked when it was asked for first.
+                let readable = streams.readable(stream, program, cpu.now());
+                let readable = readable.unwrap_or(Readable::Bytes(0));
+                drop(streams);
+                let next = self.look(cpu, readable);
+                let waiter = next.as_ref().map(|_| thread);
+                self.common.streams.borrow_mut().await_bytes(stream, waiter);
+                if let Some(next) = next {
+                    return next;
+                }
+            }
+            Goal::Connection(port) => {
+                let readable = self.common.streams.borrow_mut().accept(port, cpu.now());
+                let next = self.look(cpu, readable);
+                let waiter = next.as_ref().map(|_| thread);
+                self.common
+                    .streams
+                    .borrow_mut()
+                    .await_connection(port, waiter);
+                if let Some(next) = next {
+                    return next;
+                }
+            }
+            Goal::Return => {
+                let program = Arc::clone(&self.program);
+                let page = program.page(self.number);
+                match page.turn() {
+                    // Somebody has woken it too early.
+                    Turn::Thread => return Next::Parked,
+                    Turn::World => {}
+                    Turn::Ended => return self.end(cpu),
+                }
+                self.goal = Goal::Turn;
+                let mut outsiders = self.common.outsiders.borrow_mut();
+                outsiders.retain(|outsider| outsider.thread != thread);
+                drop(outsiders);
+                return self.take_back(cpu, page);
+            }
+        }
+        self.run(cpu)
+    }
+}

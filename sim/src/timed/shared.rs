@@ -1,0 +1,130 @@
+//! What the threads of a world's own process share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::program::Program;
+
+/// What the world has to know.
+#[derive(Debug)]
+pub enum Event {
+    /// A thread of a program waits for its first turn; the number of its page.
+    Thread(Arc<Program>, usize),
+    /// A program has gone.
+    Gone(Arc<Program>),
+    /// Somebody has used a card.
+    Access,
+}
+
+/// Between the sockets and the world.
+#[derive(Debug)]
+pub struct Shared {
+    events: Mutex<Vec<Event>>,
+    changed: Condvar,
+    has_events: AtomicBool,
+    is_stopping: AtomicBool,
+    wants_dump: AtomicBool,
+    /// Interrupts of each host that no program has seen yet: a bit for each vector.
+    interrupts: Vec<AtomicU64>,
+}
+
+impl Shared {
+    /// Of a world with so many hosts.
+    pub fn new(hosts: usize) -> Self {
+        Self {
+            events: Mutex::default(),
+            changed: Condvar::new(),
+            has_events: AtomicBool::new(false),
+            is_stopping: AtomicBool::new(false),
+            wants_dump: AtomicBool::new(false),
+            interrupts: (0..hosts).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    /// Tells the world.
+    pub fn tell(&self, event: Event) {
+        let mut events = self.events.lock();
+        if !(matches!(event, Event::Access) && matches!(events.last(), Some(Event::Access))) {
+            events.push(event);
+        }
+        self.has_events.store(true, Ordering::SeqCst);
+        self.changed.notify_all();
+    }
+
+    /// Whether there is something that the world has not heard.
+    #[inline]
+    pub fn has_events(&self) -> bool {
+        self.has_events.load(Ordering::Relaxed)
+    }
+
+    /// What the world has to know.
+    pub fn take_events(&self) -> Vec<Event> {
+        let mut events = self.events.lock();
+        self.has_events.store(false, Ordering::SeqCst);
+        std::mem::take(&mut events)
+    }
+
+    /// Waits until there is something that the world has to know, or for `limit`.
+    pub fn wait(&self, limit: Duration) {
+        let mut events = self.events.lock();
+        if !self.has_events() && !self.is_stopping() && !self.wants_dump() {
+            self.changed.wait_for(&mut events, limit);
+        }
+    }
+
+    /// Ends the world.
+    pub fn stop(&self) {
+        let _events = self.events.lock();
+        self.is_stopping.store(true, Ordering::SeqCst);
+        self.has_events.store(true, Ordering::SeqCst);
+        self.changed.notify_all();
+    }
+
+    /// Whether the world is to end.
+    pub fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::SeqCst)
+    }
+
+    /// Has the state of the world printed.
+    pub fn ask_for_dump(&self) {
+        let _events = self.events.lock();
+        self.wants_dump.store(true, Ordering::SeqCst);
+        self.has_events.store(true, Ordering::SeqCst);
+        self.changed.notify_all();
+    }
+
+    /// Whether somebody wants to know the state of the world.
+    pub fn wants_dump(&self) -> bool {
+        self.wants_dump.load(Ordering::SeqCst)
+    }
+
+    /// Prints what `dump` says, if somebody wants to know.
+    pub fn dump_if_wanted(&self, dump: impl FnOnce() -> String) {
+        if self.wants_dump() {
+            self.wants_dump.store(false, Ordering::SeqCst);
+            eprint!("ferroce world: {}", dump());
+        }
+    }
+
+    /// A card has sent interrupts.
+    pub fn add_interrupts(&self, host: usize, vectors: u64) {
+        self.interrupts[host].fetch_or(vectors, Ordering::Relaxed);
+    }
+
+    /// Whether a host has interrupts that nobody has seen.
+    pub fn has_interrupts(&self, host: usize) -> bool {
+        self.interrupts[host].load(Ordering::Relaxed) != 0
+    }
+
+    /// Takes a host's interrupts.
+    #[inline]
+    pub fn take_interrupts(&self, host: usize) -> u64 {
+        match self.has_interrupts(host) {
+            true => self.interrupts[host].swap(0, Ordering::Relaxed),
+            false => 0,
+        }
+    }
+}
