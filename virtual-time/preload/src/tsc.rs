@@ -164,12 +164,15 @@ pub unsafe fn handle(info: *const siginfo_t, context: *mut ucontext_t) -> bool {
             // It has been rewritten meanwhile: the jump is executed now.
             return rewrite::is_replaced(at);
         };
-        if state().is_outermost() && state().page().is_some() && session::is_running() {
-            rewrite_site(at, read);
+        TRAPS.fetch_add(1, Ordering::Relaxed);
+        let may_rewrite = state().is_outermost() && state().page().is_some();
+        if may_rewrite && session::is_running() && rewrite_site(at, read) {
+            // The jump is executed now: on the program's own stack, which has room for all that a
+            // read of the time may lead to.
+            return true;
         }
         read
     };
-    TRAPS.fetch_add(1, Ordering::Relaxed);
     let counter = os::keeping_errno(read_counter);
     registers[libc::REG_RAX as usize] = (counter & 0xffff_ffff) as i64;
     registers[libc::REG_RDX as usize] = (counter >> 32) as i64;
@@ -181,14 +184,13 @@ pub unsafe fn handle(info: *const siginfo_t, context: *mut ucontext_t) -> bool {
     true
 }
 
-/// The next time the site does not trap, if that is possible.
-fn rewrite_site(at: usize, read: Read) {
+/// From now on the site does not trap. False: that is not possible.
+fn rewrite_site(at: usize, read: Read) -> bool {
     let after: &[u8] = match read {
         Read::Rdtsc => &[],
         // mov ecx, 0, which leaves the flags alone.
         Read::Rdtscp => &[0xb9, 0, 0, 0, 0],
     };
-    if stub::address() != 0 {
-        rewrite::redirect(at, read.length(), stub::address(), after);
-    }
+    let stub = stub::address();
+    stub != 0 && rewrite::redirect(at, read.length(), stub, after).is_some()
 }

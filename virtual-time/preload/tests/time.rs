@@ -218,6 +218,13 @@ fn signals_come_at_any_moment() {
 }
 
 #[test]
+fn a_small_stack_for_signals_is_enough() {
+    let used = run("small_stack").number("used");
+    // What C libraries recommend (`SIGSTKSZ`) has been 8192 for long; most of it is the kernel's.
+    assert!(used > 0.0 && used < 8192.0, "{used} bytes");
+}
+
+#[test]
 fn any_program_runs_with_the_library() {
     let mut shell = with_library("sh");
     shell.args([

@@ -274,7 +274,7 @@ impl Text {
         .ok()?;
         let mut line = [0; 128];
         let mut length = 0;
-        let mut buffer = [0; 2048];
+        let mut buffer = [0; 512];
         loop {
             let count = read(&file, &mut buffer[..]).ok()?;
             if count == 0 {

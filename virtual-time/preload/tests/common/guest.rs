@@ -60,6 +60,7 @@ fn run(name: &str) {
         "stores" => stores(),
         "looks" => looks(),
         "storm" => storm(),
+        "small_stack" => small_stack(),
         other => panic!("no program {other}"),
     }
 }
@@ -640,4 +641,44 @@ fn storm() {
     say("signals", SIGNALS.load(Ordering::Relaxed));
     say("backwards", BACKWARDS.load(Ordering::Relaxed));
     say("traps", traps());
+}
+
+/// A program whose signal handlers have a small stack of their own, as those of Rust and Go do.
+fn small_stack() {
+    extern "C" fn handler(_: c_int) {
+        FAULTS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(9) };
+    }
+    const BYTES: usize = 1 << 16;
+    const PATTERN: u8 = 0x5a;
+    let mut stack = vec![PATTERN; BYTES];
+    // SAFETY: the stack stays until the program ends; the handler does what handlers may.
+    unsafe {
+        let mut description: libc::stack_t = std::mem::zeroed();
+        description.ss_sp = stack.as_mut_ptr().cast();
+        description.ss_size = BYTES;
+        assert_eq!(
+            libc::sigaltstack(&raw const description, std::ptr::null_mut()),
+            0
+        );
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as *const () as usize;
+        action.sa_flags = libc::SA_ONSTACK;
+        assert_eq!(
+            libc::sigaction(libc::SIGSEGV, &raw const action, std::ptr::null_mut()),
+            0
+        );
+    }
+    let table = join();
+    (table.spend_ps)(1_000_000);
+    rdtsc();
+    // This one traps while the world has to be asked.
+    for _ in 0..20 {
+        now_ns(libc::CLOCK_MONOTONIC);
+    }
+    rdtscp();
+    assert_eq!(traps(), 2);
+    let unused = stack.iter().take_while(|byte| **byte == PATTERN).count();
+    say("used", BYTES - unused);
 }
