@@ -126,6 +126,12 @@ pub trait Host {
         Instant::ZERO
     }
 
+    /// When the link will have brought all that reads have asked for so far: the card asks for no
+    /// more when enough is on its way.
+    fn requested_until(&self) -> Instant {
+        Instant::ZERO
+    }
+
     /// Takes the next doorbell write that has landed, in no particular order between slots.
     fn next_doorbell(&mut self) -> Option<Doorbell>;
 

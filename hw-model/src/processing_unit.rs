@@ -44,7 +44,7 @@ pub struct ProcessingUnit {
     pub number: u8,
     /// Packets to the packetizer.
     pub outbound: Edge<Outbound>,
-    /// Until then its next queue pair cannot have its context.
+    /// Until then its next queue pair cannot have its context, or enough payload is on its way.
     pub resumes_at: Instant,
 }
 

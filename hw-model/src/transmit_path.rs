@@ -14,7 +14,11 @@ use crate::queue_pair::QueuePair;
 use crate::timing::{PLANNING_HORIZON, Stage, Timing, Work};
 use ferroce_spec::counter::Counter;
 use ferroce_spec::register::FatalSyndrome;
-use ferroce_transport::{Instant, Payload, QpState};
+use ferroce_transport::{Duration, Instant, Payload, QpState};
+
+/// Work of the link from the host for reads after which processing units ask for no more payload:
+/// a small read, as for a translation, waits behind it.
+const MAX_READ_BACKLOG: Duration = Duration::from_us(1);
 
 impl<P: Port, T: Timing> Nic<P, T> {
     /// Queue pairs that have work: WQE fetch, transport, packetizer, MAC.
@@ -50,7 +54,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
             if self.completion_edge.is_nearly_full() || self.is_paused(now, unit) {
                 break;
             }
-            if T::IS_TIMED && self.is_context_blocked(now, unit) {
+            if T::IS_TIMED && self.is_held_up(now, unit, host) {
                 break;
             }
             let Some(index) = self.scheduler.take_next(unit) else {
@@ -70,17 +74,18 @@ impl<P: Port, T: Timing> Nic<P, T> {
         T::IS_TIMED && (self.is_egress_blocked() || self.units[unit].is_busy(now, &self.timing))
     }
 
-    /// Whether the next queue pair of a processing unit waits for its context, and the unit with it.
+    /// Whether a processing unit waits for the context of its next queue pair, or until enough of
+    /// the payload that was asked for has come.
     #[inline]
-    fn is_context_blocked(&mut self, now: Instant, unit: usize) -> bool {
+    fn is_held_up<H: Host>(&mut self, now: Instant, unit: usize, host: &H) -> bool {
         let next = self.scheduler.next(unit);
         let until = now + PLANNING_HORIZON;
-        let blocked = next.and_then(|index| self.qps.blocked_until(index, until));
-        self.units[unit].resumes_at = match blocked {
-            Some(free_at) => free_at - PLANNING_HORIZON,
-            None => Instant::ZERO,
-        };
-        blocked.is_some()
+        let context = next.and_then(|index| self.qps.blocked_until(index, until));
+        let context = context.map_or(Instant::ZERO, |free_at| free_at - PLANNING_HORIZON);
+        let payload = host.requested_until() - MAX_READ_BACKLOG;
+        let resumes_at = context.max(payload);
+        self.units[unit].resumes_at = resumes_at;
+        resumes_at > now
     }
 
     /// Whether a queue pair, which has its turn, can do nothing but wait for a buffer for its WQEs.
