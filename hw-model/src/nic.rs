@@ -430,10 +430,15 @@ impl<P: Port, T: Timing> Nic<P, T> {
                 break;
             };
             let mut entry = outcome::completion_entry(qp, &completion);
-            if T::IS_TIMED && completion.is_send() && self.wqes.is_limited() {
-                entry.wqe = Some(qp.send.address(entry.cqe.wqe_index));
+            let mut ready = qp.progress.ready.max(now);
+            if T::IS_TIMED && completion.is_send() {
+                if self.wqes.is_limited() {
+                    entry.wqe = Some(qp.send.address(entry.cqe.wqe_index));
+                }
+                if qp.is_unreliable() {
+                    ready = ready.max(qp.progress.departure);
+                }
             }
-            let ready = qp.progress.ready.max(now);
             let ready = self
                 .timing
                 .serve(now, ready, Stage::Completion, Work::default());

@@ -172,6 +172,11 @@ impl QueuePair {
         self.context.service == ServiceCode::UNRELIABLE_DATAGRAM
     }
 
+    /// Whether a request of it is complete when its last packet leaves.
+    pub fn is_unreliable(&self) -> bool {
+        self.is_datagram() || self.context.service == ServiceCode::UNRELIABLE_CONNECTED
+    }
+
     /// Whether it has a send queue.
     pub fn has_send_queue(&self) -> bool {
         has_send_queue(&self.context)
