@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use ferroce_virtual_time::page::{NEVER_PS, ProgramPage};
+use ferroce_virtual_time::page::{CostsPage, NEVER_PS};
 use ferroce_virtual_time::request::Wait;
 use ferroce_virtual_time::store::StoreKind;
 
@@ -110,11 +110,23 @@ impl Own {
 
     /// From an interrupt to a thread that runs.
     pub fn wake_up_ps(&self) -> u64 {
-        let program: Option<&ProgramPage> = session::pages().map(|pages| &pages.program);
-        program.map_or(0, |program| {
-            program.costs.wake_up_ps.load(Ordering::Relaxed)
-        })
+        costs().map_or(0, |costs| costs.wake_up_ps.load(Ordering::Relaxed))
     }
+
+    /// A turn of a loop that looks at memory.
+    pub fn memory_poll_ps(&self) -> u64 {
+        costs().map_or(0, |costs| costs.memory_poll_ps.load(Ordering::Relaxed))
+    }
+
+    /// What tells the thread from the others of the program.
+    pub fn page_address(&self) -> usize {
+        std::ptr::from_ref(self.0.page()).addr()
+    }
+}
+
+/// What calls cost.
+fn costs() -> Option<&'static CostsPage> {
+    session::pages().map(|pages| &pages.program.costs)
 }
 
 /// The process that has joined.

@@ -74,6 +74,7 @@ macro_rules! functions {
 
 functions! {
     fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int;
+    fn sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int;
     fn listen(fd: c_int, backlog: c_int) -> c_int;
     fn accept4(fd: c_int, address: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int;
     fn shutdown(fd: c_int, how: c_int) -> c_int;

@@ -39,3 +39,23 @@ fn inherit(fd: i32) -> String {
     rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty()).expect("a descriptor");
     std::os::fd::AsRawFd::as_raw_fd(&fd).to_string()
 }
+
+#[test]
+fn alarms_go_off_at_their_times() {
+    assert_eq!(alone("alarms", &[]), "well\n");
+}
+
+#[test]
+fn descriptors_are_waited_for_in_simulated_time() {
+    assert_eq!(alone("polls", &[]), "well\n");
+}
+
+#[test]
+fn loops_that_look_at_memory_wait_exactly() {
+    let program = compile("spins");
+    let ends = [(); 3].map(|()| {
+        let world = FakeWorld::new(1);
+        Running::start(&world, &program, &["100"]).finish()
+    });
+    assert!(ends.iter().all(|end| *end == ends[0]), "{ends:?}");
+}

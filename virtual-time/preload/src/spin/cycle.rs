@@ -1,0 +1,316 @@
+//! Loops that do nothing but look.
+
+use iced_x86::{Code, FlowControl, Instruction, Mnemonic, OpKind, Register};
+
+use super::registers::Registers;
+
+/// Most instructions of a turn.
+pub const MAX_INSTRUCTIONS: usize = 32;
+/// Turns that are watched until two are equal: registers may hold something older at first.
+const MAX_TURNS: u32 = 4;
+/// What lies so close above the stack pointer is the thread's own.
+const STACK_BYTES: u64 = 8 << 20;
+
+/// An instruction of a turn.
+#[derive(Debug, Clone, Copy)]
+pub struct Step {
+    /// It, decoded.
+    pub instruction: Instruction,
+    /// Its bytes, of which the first [`Instruction::len`] count.
+    pub bytes: [u8; 15],
+    /// The address from which it loads.
+    pub load: Option<u64>,
+}
+
+/// How far the proof is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// It goes on with the next instruction.
+    More,
+    /// It is made.
+    Proven,
+    /// It cannot be made.
+    Failed,
+}
+
+/// The instructions since the thread was at the first of them.
+#[derive(Debug)]
+pub struct Cycle {
+    steps: [Option<Step>; MAX_INSTRUCTIONS],
+    length: usize,
+    first: Registers,
+    turns: u32,
+}
+
+impl Cycle {
+    /// Nothing yet.
+    pub const fn new() -> Self {
+        Self {
+            steps: [None; MAX_INSTRUCTIONS],
+            length: 0,
+            first: Registers::ZERO,
+            turns: 0,
+        }
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.length = 0;
+        self.turns = 0;
+    }
+
+    /// The instructions of a turn.
+    pub fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.steps[..self.length].iter().flatten()
+    }
+
+    /// How many there are.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// That at a place.
+    pub fn step(&self, place: usize) -> Option<&Step> {
+        self.steps.get(place)?.as_ref()
+    }
+
+    /// The thread is about to execute an instruction, with these registers.
+    pub fn add(
+        &mut self,
+        (instruction, bytes): (Instruction, [u8; 15]),
+        registers: &Registers,
+    ) -> Progress {
+        let ip = instruction.ip();
+        match self.step(0).map(|step| step.instruction.ip()) {
+            Some(first) if self.length > 0 && first == ip => {
+                if self.first == *registers {
+                    return Progress::Proven;
+                }
+                self.turns += 1;
+                self.length = 0;
+                if self.turns >= MAX_TURNS {
+                    return Progress::Failed;
+                }
+            }
+            // A loop within the loop.
+            _ if self.steps().any(|step| step.instruction.ip() == ip) => return Progress::Failed,
+            _ => {}
+        }
+        if self.length == 0 {
+            self.first = *registers;
+        }
+        if !is_pure(&instruction) || self.length == MAX_INSTRUCTIONS {
+            return Progress::Failed;
+        }
+        let load = load_operand(&instruction).and_then(|operand| {
+            instruction.virtual_address(operand, 0, |register, _, _| registers.get(register))
+        });
+        self.steps[self.length] = Some(Step {
+            instruction,
+            bytes,
+            load,
+        });
+        self.length += 1;
+        Progress::More
+    }
+
+    /// The places of instructions at which a look may be counted, the best first: those that load
+    /// what is not the thread's own stack, in the order of their addresses.
+    pub fn looks(&self) -> impl Iterator<Item = usize> {
+        let stack = self.first.get(Register::RSP).unwrap_or(0);
+        let rank = move |step: &Step| {
+            let load = step.load?;
+            let is_own = load.wrapping_sub(stack) < STACK_BYTES;
+            Some((is_own, step.instruction.ip()))
+        };
+        let mut last = None;
+        std::iter::from_fn(move || {
+            let ranked = self.steps().enumerate();
+            let ranked = ranked.filter_map(|(place, step)| Some((rank(step)?, place)));
+            let next = ranked
+                .filter(|(rank, _)| last.is_none_or(|last| *rank > last))
+                .min()?;
+            last = Some(next.0);
+            Some(next.1)
+        })
+    }
+
+    /// Whether only one instruction of it looks at memory.
+    pub fn has_one_load(&self) -> bool {
+        let loads = self
+            .steps()
+            .filter(|step| load_operand(&step.instruction).is_some());
+        loads.count() == 1
+    }
+}
+
+/// The operand through which an instruction that is pure loads.
+pub fn load_operand(instruction: &Instruction) -> Option<u32> {
+    if matches!(instruction.mnemonic(), Mnemonic::Lea | Mnemonic::Nop) {
+        return None;
+    }
+    (0..instruction.op_count()).find(|operand| instruction.op_kind(*operand) == OpKind::Memory)
+}
+
+/// Whether all that an instruction does is to change general registers and flags, by what they
+/// contain and by what it loads.
+fn is_pure(instruction: &Instruction) -> bool {
+    if instruction.has_lock_prefix() || instruction.has_rep_prefix() && !is_pause(instruction) {
+        return false;
+    }
+    match instruction.flow_control() {
+        FlowControl::Next => {}
+        FlowControl::ConditionalBranch => {
+            return instruction.is_jcc_short_or_near();
+        }
+        FlowControl::UnconditionalBranch => return instruction.is_jmp_short_or_near(),
+        _ => return false,
+    }
+    let changes_first = match instruction.mnemonic() {
+        Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Bt => false,
+        Mnemonic::Nop | Mnemonic::Pause | Mnemonic::Lfence | Mnemonic::Endbr64 => return true,
+        Mnemonic::Cdqe | Mnemonic::Cwde => return true,
+        Mnemonic::Mov
+        | Mnemonic::Movzx
+        | Mnemonic::Movsx
+        | Mnemonic::Movsxd
+        | Mnemonic::Movbe
+        | Mnemonic::Lea
+        | Mnemonic::And
+        | Mnemonic::Or
+        | Mnemonic::Xor
+        | Mnemonic::Add
+        | Mnemonic::Sub
+        | Mnemonic::Shl
+        | Mnemonic::Shr
+        | Mnemonic::Sar
+        | Mnemonic::Not
+        | Mnemonic::Neg
+        | Mnemonic::Bswap
+        | Mnemonic::Sete
+        | Mnemonic::Setne => true,
+        _ => return false,
+    };
+    let are_general = (0..instruction.op_count()).all(|operand| {
+        instruction.op_kind(operand) != OpKind::Register
+            || is_general(instruction.op_register(operand))
+    });
+    let keeps_memory = !changes_first || instruction.op_kind(0) == OpKind::Register;
+    let keeps_stack = !changes_first || instruction.op_register(0).full_register() != Register::RSP;
+    are_general && keeps_memory && keeps_stack
+}
+
+fn is_general(register: Register) -> bool {
+    register.is_gpr()
+}
+
+fn is_pause(instruction: &Instruction) -> bool {
+    instruction.code() == Code::Pause
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use iced_x86::{Decoder, DecoderOptions};
+
+    /// The instructions of some code.
+    pub fn decode(at: u64, code: &[u8]) -> Vec<(Instruction, [u8; 15])> {
+        let mut decoder = Decoder::with_ip(64, code, at, DecoderOptions::NONE);
+        let mut decoded = Vec::new();
+        while decoder.can_decode() {
+            let start = decoder.position();
+            let instruction = decoder.decode();
+            let mut bytes = [0; 15];
+            let own = &code[start..start + instruction.len()];
+            bytes[..own.len()].copy_from_slice(own);
+            decoded.push((instruction, bytes));
+        }
+        decoded
+    }
+
+    /// `ib_write_lat`'s: cmpl [r14+0x1f4], 3; je out; movzx eax, byte [rbp]; cmp al, sil; jne.
+    pub const WRITE_LAT: &[u8] = &[
+        0x41, 0x83, 0xbe, 0xf4, 0x01, 0x00, 0x00, 0x03, 0x0f, 0x84, 0x7a, 0xfe, 0xff, 0xff, 0x0f,
+        0xb6, 0x45, 0x00, 0x40, 0x38, 0xf0, 0x75, 0xe9,
+    ];
+
+    fn registers(rbp: u64, r14: u64, rax: u64) -> Registers {
+        let mut general = [0; 16];
+        (general[0], general[4], general[5], general[14]) = (rax, 0x7ff0_0000_0000, rbp, r14);
+        Registers::new(general, 0)
+    }
+
+    #[test]
+    fn the_loop_of_write_lat_is_proven() {
+        let code = decode(0x21c68, WRITE_LAT);
+        let mut cycle = Cycle::new();
+        // Begun behind the load, with something older in rax.
+        for (turn, rax) in [5, 0].into_iter().enumerate() {
+            let registers = registers(0x5000, 0x7ff0_0000_1000, rax);
+            let rest = code[3..].iter().chain(&code[..3]);
+            for step in rest {
+                assert_eq!(cycle.add(*step, &registers), Progress::More, "{turn}");
+            }
+        }
+        let registers = registers(0x5000, 0x7ff0_0000_1000, 0);
+        assert_eq!(cycle.add(code[3], &registers), Progress::Proven);
+        assert_eq!(cycle.length(), 5);
+        let looks: Vec<_> = cycle.looks().collect();
+        // The byte comes before the state, which is on the stack.
+        assert_eq!(looks, [4, 2]);
+        assert_eq!(cycle.step(4).expect("there").load, Some(0x5000));
+        assert!(!cycle.has_one_load());
+    }
+
+    #[test]
+    fn loops_that_do_more_are_not() {
+        let bad: [&[u8]; 9] = [
+            &[0x89, 0x08],             // mov [rax], ecx
+            &[0xff, 0x00],             // inc dword [rax]
+            &[0x50],                   // push rax
+            &[0xe8, 0, 0, 0, 0],       // call
+            &[0xff, 0xe0],             // jmp rax
+            &[0xf0, 0x0f, 0xb1, 0x0a], // lock cmpxchg [rdx], ecx
+            &[0x0f, 0x05],             // syscall
+            &[0x83, 0xc4, 0x08],       // add rsp, 8
+            &[0x0f, 0x10, 0x00],       // movups xmm0, [rax]
+        ];
+        for code in bad {
+            let decoded = decode(0x1000, code);
+            assert!(
+                !is_pure(&decoded[0].0),
+                "{}",
+                decoded[0].0.mnemonic() as u32
+            );
+        }
+        let good: [&[u8]; 6] = [
+            &[0xf3, 0x90],                   // pause
+            &[0x80, 0x38, 0x00],             // cmp byte [rax], 0
+            &[0x48, 0x8b, 0x05, 0, 1, 0, 0], // mov rax, [rip+0x100]
+            &[0x85, 0x01],                   // test [rcx], eax
+            &[0x75, 0xfe],                   // jne
+            &[0x48, 0x8d, 0x40, 0x01],       // lea rax, [rax+1]
+        ];
+        for code in good {
+            assert!(is_pure(&decode(0x1000, code)[0].0), "{code:x?}");
+        }
+    }
+
+    #[test]
+    fn loops_that_count_are_not() {
+        let code = decode(0x1000, &[0x48, 0xff, 0xc8, 0x75, 0xfb]); // dec rax; jne
+        let add = decode(0x1000, &[0x48, 0x83, 0xe8, 0x01, 0x75, 0xfa]); // sub rax, 1; jne
+        let mut cycle = Cycle::new();
+        assert_eq!(cycle.add(code[0], &registers(0, 0, 9)), Progress::Failed);
+        cycle.clear();
+        let mut progress = Progress::More;
+        for rax in (0..10).rev() {
+            for step in &add {
+                if progress == Progress::More {
+                    progress = cycle.add(*step, &registers(0, 0, rax));
+                }
+            }
+        }
+        assert_eq!(progress, Progress::Failed);
+    }
+}

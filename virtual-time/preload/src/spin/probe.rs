@@ -1,0 +1,268 @@
+//! Single-stepping a thread that does not call.
+
+#![expect(unsafe_code, reason = "signal handlers that read and change registers")]
+
+use std::cell::UnsafeCell;
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+use std::ptr::{null_mut, with_exposed_provenance, with_exposed_provenance_mut};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+
+use ferroce_virtual_time::page::{PAGE_SIZE, Turn};
+use iced_x86::{Decoder, DecoderOptions, Instruction};
+use libc::{mcontext_t, siginfo_t, ucontext_t};
+
+use super::PROBE_SIGNAL;
+use super::copy::{Copy, MAX_BYTES};
+use super::cycle::{Cycle, Progress};
+use super::look::{MAX_LOOPS, Place, reserve, wait_for_change, watched};
+use super::registers::Registers;
+use crate::os::keeping_errno;
+use crate::own::Own;
+use crate::thread::state;
+use crate::tsc::rewrite;
+use crate::{real, session};
+
+/// The processor stops after each instruction.
+const TRAP_FLAG: i64 = 0x100;
+/// Bytes of a jump.
+const JUMP_BYTES: usize = 5;
+/// Most bytes of an instruction.
+const INSTRUCTION_BYTES: usize = 15;
+/// Instructions after which a thread is let go.
+const MAX_STEPS: u32 = 1000;
+
+/// What is found out about the thread that has the turn.
+#[derive(Debug)]
+struct Probe {
+    cycle: Cycle,
+    steps: u32,
+    /// The loop is proven; the thread is on its way to this instruction of it.
+    target: Option<usize>,
+    /// What the program wants done at `SIGTRAP`.
+    program_action: MaybeUninit<libc::sigaction>,
+}
+
+/// Not zero: the thread of this number is being probed, and it alone uses [`PROBE`].
+static PROBED: AtomicI32 = AtomicI32::new(0);
+static PROBE: Shared = Shared(UnsafeCell::new(Probe {
+    cycle: Cycle::new(),
+    steps: 0,
+    target: None,
+    program_action: MaybeUninit::uninit(),
+}));
+
+/// Where loops look that have been copied, or cannot be.
+static TRIED: [AtomicUsize; MAX_LOOPS] = [const { AtomicUsize::new(0) }; MAX_LOOPS];
+static TRIED_COUNT: AtomicUsize = AtomicUsize::new(0);
+
+struct Shared(UnsafeCell<Probe>);
+
+// SAFETY: used by the thread that `PROBED` names only, in handlers that do not interrupt one another
+// there: the signals are blocked in them.
+unsafe impl Sync for Shared {}
+
+/// Once for the program, when it joins.
+pub fn install() {
+    static IS_INSTALLED: AtomicBool = AtomicBool::new(false);
+    if IS_INSTALLED.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    // Tables of the decoder are made, which takes memory.
+    let mut decoder = Decoder::with_ip(64, &[0x90], 0, DecoderOptions::NONE);
+    let _ = decoder.decode();
+    set_handler(PROBE_SIGNAL, on_probe, libc::SA_RESTART, null_mut());
+}
+
+type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
+
+fn set_handler(signal: c_int, handler: Handler, flags: c_int, old: *mut libc::sigaction) {
+    // SAFETY: zero is a value of all its fields.
+    let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
+    action.sa_sigaction = handler as *const () as usize;
+    action.sa_flags = libc::SA_SIGINFO | flags;
+    // SAFETY: the handler does only what handlers may; locals.
+    unsafe {
+        libc::sigaddset(&raw mut action.sa_mask, PROBE_SIGNAL);
+        real::sigaction(signal, &raw const action, old);
+    }
+}
+
+fn thread_number() -> c_int {
+    rustix::thread::gettid().as_raw_nonzero().get()
+}
+
+/// The world asks what the thread is doing.
+extern "C" fn on_probe(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
+    let state = state();
+    let has_turn = state.page().is_some_and(|page| page.turn() == Turn::Thread);
+    if !has_turn || !state.is_outermost() || !session::is_running() {
+        return;
+    }
+    let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+    let own = thread_number();
+    if PROBED.compare_exchange(0, own, success, failure).is_err() {
+        return;
+    }
+    keeping_errno(|| {
+        // SAFETY: the context of the handler, and the probe belongs to this thread.
+        let (context, probe) = unsafe { (&mut *context.cast::<ucontext_t>(), &mut *PROBE.0.get()) };
+        probe.cycle.clear();
+        probe.steps = 0;
+        probe.target = None;
+        let old = probe.program_action.as_mut_ptr();
+        set_handler(libc::SIGTRAP, on_step, libc::SA_NODEFER, old);
+        probe.go_on(&mut context.uc_mcontext);
+    });
+}
+
+/// The thread has executed an instruction.
+extern "C" fn on_step(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
+    if PROBED.load(Ordering::Acquire) != thread_number() {
+        return;
+    }
+    keeping_errno(|| {
+        // SAFETY: the context of the handler, and the probe belongs to this thread.
+        let (context, probe) = unsafe { (&mut *context.cast::<ucontext_t>(), &mut *PROBE.0.get()) };
+        probe.go_on(&mut context.uc_mcontext);
+    });
+}
+
+fn instruction_pointer(context: &mcontext_t) -> u64 {
+    context.gregs[libc::REG_RIP as usize] as u64
+}
+
+impl Probe {
+    /// The thread is about to execute an instruction.
+    fn go_on(&mut self, context: &mut mcontext_t) {
+        self.steps += 1;
+        let ip = instruction_pointer(context);
+        let registers = Registers::of_context(context);
+        if self.target.is_none() {
+            let progress = instruction_at(ip).map(|found| self.cycle.add(found, &registers));
+            match progress {
+                Some(Progress::More) => {}
+                // A loop that does not look waits for nothing but a signal.
+                Some(Progress::Proven) => self.target = self.choose(),
+                Some(Progress::Failed) | None => return self.end(context),
+            }
+            if progress == Some(Progress::Proven) && self.target.is_none() {
+                // A loop that does not look waits for nothing but a signal.
+                return self.end(context);
+            }
+        }
+        let step = self.target.and_then(|target| self.cycle.step(target));
+        match step {
+            Some(step) if step.instruction.ip() == ip => self.wait(context, &registers),
+            _ if self.steps > MAX_STEPS => self.end(context),
+            _ => context.gregs[libc::REG_EFL as usize] |= TRAP_FLAG,
+        }
+    }
+
+    /// The instruction at which looks will be counted: one that the jump to a copy fits at, else
+    /// the best.
+    fn choose(&self) -> Option<usize> {
+        let fits = |place: &usize| self.jump_length(*place).is_some();
+        self.cycle
+            .looks()
+            .find(fits)
+            .or_else(|| self.cycle.looks().next())
+    }
+
+    /// How many bytes a jump at this instruction replaces. `None`: some that the loop leads to
+    /// when it ends, or that it does not itself execute in this order.
+    fn jump_length(&self, place: usize) -> Option<usize> {
+        let at = self.cycle.step(place)?.instruction.ip();
+        let mut length = 0;
+        for next in place..place + self.cycle.length() {
+            let step = self.cycle.step(next % self.cycle.length())?;
+            if step.instruction.ip() != at + length as u64 {
+                return None;
+            }
+            length += step.instruction.len();
+            if length >= JUMP_BYTES {
+                break;
+            }
+        }
+        let replaced = at + 1..at + length as u64;
+        let is_way_out = self.cycle.steps().any(|step| {
+            let target = step.instruction.near_branch_target();
+            replaced.contains(&target)
+        });
+        (length >= JUMP_BYTES && !is_way_out).then_some(length)
+    }
+
+    /// The thread is where it looks, and has been there with the same registers: it waits. Later
+    /// looks are made in a copy of the loop, if there can be one.
+    fn wait(&mut self, context: &mut mcontext_t, registers: &Registers) {
+        let Some(target) = self.target else {
+            return self.end(context);
+        };
+        let place = match (self.cycle.has_one_load(), self.cycle.step(target)) {
+            (true, Some(step)) => Place::of(&step.instruction),
+            _ => None,
+        };
+        if let Some(body) = self.move_loop(target, place) {
+            context.gregs[libc::REG_RIP as usize] = body as i64;
+        }
+        let look = watched(place, registers);
+        self.end(context);
+        // From here on the probe may be somebody else's.
+        if let Some(own) = Own::enter() {
+            wait_for_change(&own, look);
+        }
+    }
+
+    /// Makes a copy of the loop and has the program use it. Returns where to go on behind its first
+    /// look.
+    fn move_loop(&self, target: usize, place: Option<Place>) -> Option<u64> {
+        let length = self.jump_length(target)?;
+        let at = usize::try_from(self.cycle.step(target)?.instruction.ip()).ok()?;
+        let is_tried = |cell: &AtomicUsize| cell.load(Ordering::Relaxed) == at;
+        if TRIED.iter().any(is_tried) {
+            return None;
+        }
+        let tried = TRIED_COUNT.fetch_add(1, Ordering::Relaxed);
+        TRIED.get(tried)?.store(at, Ordering::Relaxed);
+        let call = reserve(place)?;
+        let room = rewrite::allocate(at, MAX_BYTES)?.expose_provenance();
+        let copy = Copy::new(&self.cycle, target, room as u64, call)?;
+        let code = copy.code();
+        // SAFETY: the room has been allocated for this copy, which is no longer than that.
+        unsafe {
+            with_exposed_provenance_mut::<u8>(room)
+                .copy_from_nonoverlapping(code.as_ptr(), code.len());
+        }
+        rewrite::replace(at, length, room).then(|| copy.body())
+    }
+
+    /// The thread is let go.
+    fn end(&mut self, context: &mut mcontext_t) {
+        context.gregs[libc::REG_EFL as usize] &= !TRAP_FLAG;
+        // SAFETY: what was installed when the probe began.
+        unsafe { real::sigaction(libc::SIGTRAP, self.program_action.as_ptr(), null_mut()) };
+        PROBED.store(0, Ordering::Release);
+    }
+}
+
+/// The instruction at an address that is about to be executed, and its bytes.
+fn instruction_at(ip: u64) -> Option<(Instruction, [u8; INSTRUCTION_BYTES])> {
+    let address = usize::try_from(ip).ok()?;
+    let to_page_end = PAGE_SIZE - address % PAGE_SIZE;
+    // What is behind the end of the page is there if the instruction goes on there.
+    [to_page_end.min(INSTRUCTION_BYTES), INSTRUCTION_BYTES]
+        .into_iter()
+        .find_map(|length| decode(address, length))
+}
+
+fn decode(address: usize, length: usize) -> Option<(Instruction, [u8; INSTRUCTION_BYTES])> {
+    let mut bytes = [0; INSTRUCTION_BYTES];
+    let code = with_exposed_provenance::<u8>(address);
+    // SAFETY: the processor is about to execute what is there, so far as the instruction goes; the
+    // rest is on the same page.
+    unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(code, length) };
+    let code = bytes.get(..length)?;
+    let mut decoder = Decoder::with_ip(64, code, address as u64, DecoderOptions::NONE);
+    let instruction = decoder.decode();
+    (!instruction.is_invalid()).then_some((instruction, bytes))
+}
