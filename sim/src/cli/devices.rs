@@ -60,9 +60,14 @@ impl Devices {
             .map(|identity| identity.map(Device::of_this_host))
             .collect::<Result<_, _>>()
             .map_err(|error| error.to_string())?;
-        for occupant in &occupants {
-            if !devices.iter().any(|device| device.is_used_by(occupant)) {
-                devices.push(Device::of(occupant));
+        for occupant in occupants.iter().rev() {
+            let listed = devices
+                .iter_mut()
+                .find(|device| device.is_used_by(occupant));
+            match listed {
+                // A served function has the addresses that its client's driver has given it.
+                Some(device) => device.gids.clone_from(&occupant.identity.gids),
+                None => devices.push(Device::of(occupant)),
             }
         }
         let this = devices[0].host.clone();
