@@ -431,12 +431,7 @@ fn blocked() {
     let before = now_ns(libc::CLOCK_MONOTONIC);
     while now_ns(libc::CLOCK_MONOTONIC) < before + 1_000_000 {}
     (table.wait)(&Wait::OnInterrupt { wake_up_ps: 0 });
-    (table.store)(
-        ferroce_virtual_time::store::StoreKind::Doorbell,
-        0,
-        [1].as_ptr(),
-        1,
-    );
+    (table.store)(StoreKind::Doorbell, 0, [1].as_ptr(), 1);
     say("goes_on", 1);
     say("again", (table.join)());
 }
