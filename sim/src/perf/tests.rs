@@ -206,6 +206,32 @@ fn one_address_is_slower_than_many() {
 }
 
 #[test]
+fn atomics_of_more_queue_pairs_are_not_slower() {
+    let mut few = spec("cx5-100g", Operation::FetchAdd, Test::Bandwidth, 8);
+    few.iterations = Iterations::Exactly(500);
+    (few.qps, few.threads) = (8, 8);
+    let mut many = few.clone();
+    (many.qps, many.threads) = (16, 16);
+    let (few, many) = (rate(&few), rate(&many));
+    assert!(many > 0.9 * few, "{few} {many}");
+}
+
+/// Goal: the read of a translation does not wait behind the payload of all packets that could be
+/// sent. Method: a slot that is slower than the wire, and twice as many pages as the card keeps.
+#[test]
+fn translations_are_read_beside_the_payload() {
+    for operation in [Operation::Write, Operation::Read] {
+        let time = |size| {
+            let mut spec = spec("cx3-40g@gen2-qdr", operation, Test::Latency, size);
+            spec.iterations = Iterations::Exactly(5);
+            typical_ns(&spec)
+        };
+        let (fits, does_not) = (time(2 << 20), time(8 << 20));
+        assert!(does_not < 4.2 * fits, "{operation:?}: {fits} {does_not}");
+    }
+}
+
+#[test]
 fn a_steady_rate_ends_the_test_early() {
     for operation in [Operation::Write, Operation::Send] {
         let mut exact = spec("cx5-100g", operation, Test::Bandwidth, 4096);
