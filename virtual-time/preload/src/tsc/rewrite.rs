@@ -96,7 +96,8 @@ fn known() -> impl Iterator<Item = &'static Site> {
 /// Once for the program: tables of the decoder are made, which takes memory.
 pub fn prepare() {
     let mut decoder = Decoder::with_ip(64, &[0x0f, 0x31], 0, DecoderOptions::NONE);
-    debug_assert_eq!(decoder.decode().code(), Code::Rdtsc);
+    let code = decoder.decode().code();
+    debug_assert_eq!(code, Code::Rdtsc);
 }
 
 /// Whether the instruction at an address has been replaced.
@@ -124,20 +125,33 @@ pub fn relocated(address: usize) -> usize {
 ///
 /// `stub` has to leave all registers alone that the replaced bytes do.
 pub fn redirect(at: usize, skip: usize, stub: usize, after: &[u8]) -> Option<usize> {
-    if let Some(site) = known().find(|site| site.at.load(Ordering::Relaxed) == at) {
-        let copy = site.copy.load(Ordering::Relaxed);
-        return (copy != 0).then_some(copy);
-    }
     let number = KNOWN_COUNT.load(Ordering::Relaxed);
-    let site = KNOWN.get(number)?;
+    let mut site = KNOWN.get(number);
+    if let Some(known) = known().find(|site| site.at.load(Ordering::Relaxed) == at) {
+        let copy = known.copy.load(Ordering::Relaxed);
+        if copy == 0 || is_jump(at) {
+            return (copy != 0).then_some(copy);
+        }
+        // Something else has been mapped there since.
+        site = Some(known);
+    }
+    let site = site?;
     let rewritten = rewrite(at, skip, stub, after);
     let (length, copy) = rewritten.unwrap_or((0, 0));
     site.at.store(at, Ordering::Relaxed);
     site.length.store(length, Ordering::Relaxed);
     site.skip.store(skip, Ordering::Relaxed);
     site.copy.store(copy, Ordering::Relaxed);
-    KNOWN_COUNT.store(number + 1, Ordering::Release);
+    if std::ptr::eq(site, &raw const KNOWN[number.min(SITES - 1)]) {
+        KNOWN_COUNT.store(number + 1, Ordering::Release);
+    }
     rewritten.map(|(_, copy)| copy)
+}
+
+/// Whether there is a jump at an address of code.
+fn is_jump(at: usize) -> bool {
+    // SAFETY: the byte belongs to an instruction that is being executed.
+    unsafe { with_exposed_provenance::<u8>(at).read_volatile() == 0xe9 }
 }
 
 /// Returns how many bytes have moved, and where they are.
@@ -498,51 +512,186 @@ impl Text {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
     use std::os::fd::AsFd;
+    use std::sync::{Mutex, MutexGuard, PoisonError};
 
-    /// Maps the code of a program, and returns where `rdtsc` stands in there.
-    fn sites_of(path: &str) -> Option<Vec<usize>> {
-        let file = std::fs::File::open(path).ok()?;
-        let bytes = std::fs::read(path).ok()?;
+    const RDTSC: [u8; 2] = [0x0f, 0x31];
+    /// shl rdx, 32
+    const SHIFT: [u8; 4] = [0x48, 0xc1, 0xe2, 0x20];
+    const NOP: u8 = 0x90;
+    /// Where the code lies in its mapping.
+    const PLACE: usize = 1024;
+
+    /// As in a program, one thread rewrites at a time.
+    fn alone() -> MutexGuard<'static, ()> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        prepare();
+        ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Maps a file as code, somewhere or at a place.
+    fn map(file: &std::fs::File, length: usize, at: Option<usize>) -> usize {
+        let fixed = at.map_or(MapFlags::empty(), |_| MapFlags::FIXED);
+        let address = with_exposed_provenance_mut(at.unwrap_or(0));
         let protection = ProtFlags::READ | ProtFlags::EXEC;
-        // SAFETY: a new mapping of a file that nobody changes.
-        let mapped = unsafe {
-            rustix::mm::mmap(
-                std::ptr::null_mut(),
-                bytes.len(),
-                protection,
-                MapFlags::PRIVATE,
-                file.as_fd(),
-                0,
-            )
-        };
-        let start = mapped.expect("mapped").expose_provenance();
-        let is_site =
-            |(place, pair): (usize, &[u8])| (pair == [0x0f, 0x31]).then_some(start + place);
-        let sites = bytes.windows(2).enumerate().filter_map(is_site);
-        Some(sites.collect())
+        let flags = MapFlags::PRIVATE | fixed;
+        // SAFETY: a new mapping, or one in place of an earlier one of the same test.
+        let mapped =
+            unsafe { rustix::mm::mmap(address, length, protection, flags, file.as_fd(), 0) };
+        mapped.expect("mapped").expose_provenance()
+    }
+
+    /// A file with this code among instructions that do nothing.
+    fn file(code: &[u8]) -> std::fs::File {
+        let mut bytes = vec![NOP; 2 * PAGE];
+        bytes[PLACE..PLACE + code.len()].copy_from_slice(code);
+        let name = rustix::fs::memfd_create("code", rustix::fs::MemfdFlags::CLOEXEC);
+        let mut file = std::fs::File::from(name.expect("memory"));
+        file.write_all(&bytes).expect("room");
+        file
+    }
+
+    /// The address of this code.
+    fn code(code: &[u8]) -> usize {
+        map(&file(code), 2 * PAGE, None) + PLACE
+    }
+
+    fn bytes_at(address: usize, length: usize) -> Vec<u8> {
+        // SAFETY: the tests ask for what they have mapped.
+        unsafe { std::slice::from_raw_parts(with_exposed_provenance(address), length) }.to_vec()
+    }
+
+    /// Where the jump at an address leads to.
+    fn target(at: usize) -> usize {
+        let bytes = bytes_at(at, JUMP_BYTES);
+        assert_eq!(bytes[0], 0xe9);
+        let distance = i32::from_le_bytes(bytes[1..].try_into().expect("four bytes"));
+        (at + JUMP_BYTES).wrapping_add_signed(distance as isize)
+    }
+
+    #[test]
+    fn what_follows_moves_and_goes_on_behind() {
+        let _alone = alone();
+        let at = code(&[&RDTSC[..], &SHIFT, &[NOP]].concat());
+        let copy = redirect(at, 2, 0x1234_5678, &[0xb9, 0, 0, 0, 0]).expect("rewritten");
+        assert_eq!(bytes_at(copy, 4), SHIFT);
+        assert_eq!(target(copy + 4), at + 6);
+        assert_eq!(bytes_at(at + 5, 2), [0xcc, NOP]);
+        let start = target(at);
+        let expected = [
+            &[0x48, 0x8d, 0x64, 0x24, 0x80, 0xff, 0x15][..],
+            &22_i32.to_le_bytes(),
+            &[0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0, 0xb9, 0, 0, 0, 0],
+        ]
+        .concat();
+        assert_eq!(bytes_at(start, expected.len()), expected);
+        let pointer = start + 11 + 22;
+        assert_eq!(bytes_at(pointer, 8), 0x1234_5678_usize.to_le_bytes());
+        assert_eq!(pointer, copy + 4 + JUMP_BYTES);
+        assert!(is_replaced(at));
+        assert_eq!([at, at + 2, at + 6].map(relocated), [at, copy, at + 6]);
+        assert_eq!(redirect(at, 2, 1, &[]), Some(copy), "it is known");
+    }
+
+    #[test]
+    fn addresses_relative_to_the_instruction_are_adjusted() {
+        let _alone = alone();
+        // mov rcx, [rip + 256]
+        let at = code(&[&RDTSC[..], &[0x48, 0x8b, 0x0d, 0, 1, 0, 0]].concat());
+        let copy = redirect(at, 2, 1, &[]).expect("rewritten");
+        let moved = bytes_at(copy, 7);
+        let distance = i32::from_le_bytes(moved[3..].try_into().expect("four bytes"));
+        let meant = (copy + 7).wrapping_add_signed(distance as isize);
+        assert_eq!(
+            (&moved[..3], meant),
+            (&[0x48, 0x8b, 0x0d][..], at + 9 + 256)
+        );
+    }
+
+    #[test]
+    fn instructions_that_branch_stay() {
+        let _alone = alone();
+        let call = [0xe8, 0, 0, 0, 0];
+        let jump = [0x75, 0x10, NOP, NOP];
+        let indirect = [0xff, 0xe0, NOP, NOP];
+        for follow in [&call[..], &jump, &indirect] {
+            let at = code(&[&RDTSC[..], follow].concat());
+            assert_eq!(redirect(at, 2, 1, &[]), None, "{follow:x?}");
+            assert_eq!(bytes_at(at, 2), RDTSC);
+            assert!(!is_replaced(at));
+        }
+        // The end of a function may move, if there is padding behind it.
+        let at = code(&[&RDTSC[..], &[0xc3, NOP, NOP]].concat());
+        assert!(redirect(at, 2, 1, &[]).is_some());
+        let at = code(&[&RDTSC[..], &[0xc3, 0x55, 0x53]].concat());
+        assert_eq!(redirect(at, 2, 1, &[]), None);
+    }
+
+    #[test]
+    fn what_is_jumped_to_stays() {
+        let _alone = alone();
+        let site = [&RDTSC[..], &SHIFT].concat();
+        // jne to the shift, from behind; jmp to it, from in front; a long jump, a long condition.
+        let behind = [&site[..], &[0x75, (-6_i8) as u8]].concat();
+        let at = code(&behind);
+        assert_eq!(redirect(at, 2, 1, &[]), None);
+        let at = code(&[&[0xeb, 0x02][..], &site].concat()) + 2;
+        assert_eq!(redirect(at, 2, 1, &[]), None);
+        let at = code(&[&[0xe9, 2, 0, 0, 0][..], &site].concat()) + 5;
+        assert_eq!(redirect(at, 2, 1, &[]), None);
+        let at = code(&[&[0x0f, 0x84, 2, 0, 0, 0][..], &site].concat()) + 6;
+        assert_eq!(redirect(at, 2, 1, &[]), None);
+        // Loops that come back to the site itself are no harm.
+        let at = code(&[&site[..], &[0x75, (-8_i8) as u8]].concat());
+        assert!(redirect(at, 2, 1, &[]).is_some());
+    }
+
+    #[test]
+    fn another_library_at_the_same_place_is_another_site() {
+        let _alone = alone();
+        let code = file(&[&RDTSC[..], &SHIFT].concat());
+        let start = map(&code, 2 * PAGE, None);
+        let at = start + PLACE;
+        let copy = redirect(at, 2, 1, &[]).expect("rewritten");
+        let other = file(&[&RDTSC[..], &[NOP, NOP, NOP]].concat());
+        map(&other, 2 * PAGE, Some(start));
+        let other_copy = redirect(at, 2, 1, &[]).expect("rewritten");
+        assert_ne!(copy, other_copy);
+        assert_eq!(bytes_at(other_copy, 3), [NOP; 3]);
+        assert_eq!(relocated(at + 2), other_copy);
+    }
+
+    #[test]
+    fn code_that_is_no_file_stays() {
+        let _alone = alone();
+        let at = allocate(redirect as *const () as usize, 64).expect("room");
+        // SAFETY: the room is this test's.
+        unsafe { at.copy_from_nonoverlapping([&RDTSC[..], &SHIFT].concat().as_ptr(), 6) };
+        assert_eq!(redirect(at.expose_provenance(), 2, 1, &[]), None);
+        assert!(!replace(at.expose_provenance(), 6, at.expose_provenance()));
     }
 
     /// All sites of perftest can be rewritten, if it is installed.
     #[test]
     fn sites_of_perftest() {
-        prepare();
-        for name in [
-            "ib_write_bw",
-            "ib_write_lat",
-            "ib_send_bw",
-            "ib_read_lat",
-            "ib_atomic_bw",
-        ] {
-            let Some(sites) = sites_of(&format!("/usr/bin/{name}")) else {
+        let _alone = alone();
+        for name in ["ib_write_bw", "ib_write_lat", "ib_send_bw", "ib_read_lat"] {
+            let path = format!("/usr/bin/{name}");
+            let (Ok(bytes), Ok(file)) = (std::fs::read(&path), std::fs::File::open(&path)) else {
                 continue;
             };
-            let rewritten = sites
-                .iter()
-                .filter(|at| redirect(**at, 2, 1, &[]).is_some());
-            let rewritten = rewritten.count();
-            println!("{name}: {rewritten} of {}", sites.len());
-            assert_eq!(rewritten, sites.len(), "{name}");
+            let start = map(&file, bytes.len(), None);
+            let sites = bytes
+                .windows(2)
+                .enumerate()
+                .filter(|(_, pair)| *pair == RDTSC);
+            for (place, _) in sites {
+                assert!(
+                    redirect(start + place, 2, 1, &[]).is_some(),
+                    "{name} {place:x}"
+                );
+            }
         }
     }
 }
