@@ -37,6 +37,7 @@ pub mod memory;
 pub mod neighbours;
 pub mod os;
 pub mod perf;
+pub mod perftest;
 pub mod polling;
 pub mod reference;
 pub mod registers;

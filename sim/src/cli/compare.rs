@@ -66,16 +66,20 @@ impl Compare {
             tables.extend(found);
         }
         for file in &self.measured {
-            let text = fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
-            let name = file.rsplit('/').next().unwrap_or(file);
-            let read = reference::parse(name, &text).map_err(|error| format!("{file}: {error}"))?;
-            tables.extend(read);
+            tables.extend(tables_of_file(file)?);
         }
         if tables.is_empty() {
             return Err("no table to compare with: name one, or give --measured FILE".to_owned());
         }
         Ok(tables)
     }
+}
+
+/// What somebody has measured.
+pub(super) fn tables_of_file(file: &str) -> Result<Vec<Table>, String> {
+    let text = fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
+    let name = file.rsplit('/').next().unwrap_or(file);
+    reference::parse(name, &text).map_err(|error| format!("{file}: {error}"))
 }
 
 fn list() {

@@ -8,6 +8,7 @@ mod devices;
 mod inject;
 mod library;
 mod perf;
+mod perftest;
 mod preset;
 mod program;
 mod reg;
@@ -46,6 +47,8 @@ A NIC for a virtual machine, or for any program that speaks vfio-user:
 
 How fast would the card be? perftest in simulated time; model beside measurement:
   ferroce perf write_bw --preset cx5-100g -a
+  ferroce perftest write_lat --preset cx5-100g -a      the same by the real ib_write_lat
+  ferroce run --timed cx5-100g -- ib_send_lat -a       any program
   ferroce compare cx3-40g@xeon-qdr cx3_qdr40_ib_write_bw
   ferroce compare cx5-100g --measured my_ib_write_bw.txt
   ferroce validate                            every target
@@ -73,6 +76,7 @@ enum Command {
     Bind(bind::Bind),
     Unbind(bind::Unbind),
     Perf(Box<perf::Perf>),
+    Perftest(Box<perftest::Perftest>),
     Compare(compare::Compare),
     Report(report::Report),
     Validate(validate::Validate),
@@ -98,6 +102,7 @@ impl Cli {
             Command::Bind(bind) => or_complain(bind.execute()),
             Command::Unbind(unbind) => or_complain(unbind.execute()),
             Command::Perf(perf) => perf.execute(),
+            Command::Perftest(perftest) => perftest.execute(),
             Command::Compare(compare) => or_complain(compare.execute()),
             Command::Report(report) => or_complain(report.execute()),
             Command::Validate(validate) => validate.execute(),

@@ -14,7 +14,7 @@ use ferroce_sim::perf::plan::Plan;
 use ferroce_sim::perf::sweep::{Job, run, workers};
 
 use super::{EXIT_FAILURE, complain};
-use output::Output;
+pub use output::Output;
 
 /// Exit code of a program that was interrupted from the terminal, as shells have it.
 const EXIT_INTERRUPTED: u8 = 130;

@@ -52,19 +52,24 @@ pub fn compare(
     let named = |error: String| format!("{}: {error}", table.name);
     let spec = experiment::repeat(table, preset).map_err(named)?;
     let model = experiment::run(simulator, &spec).map_err(named)?;
-    let mut notes = table.warnings.clone();
+    let mut comparison = beside(&spec.preset, table, &model);
     if let Some(gbps) = experiment::link_that_differs(&table.setup, preset) {
-        notes.push(format!(
+        comparison.notes.push(format!(
             "run with a link of {gbps} Gb/s, as the table has it"
         ));
     }
-    Ok(Comparison {
+    Ok(comparison)
+}
+
+/// Puts figures that were obtained with `preset` beside `table`.
+pub fn beside(preset: &Preset, table: &Table, model: &Rows) -> Comparison {
+    Comparison {
         table: table.name.clone(),
         latency: table.is_latency(),
-        preset: spec.preset,
-        lines: lines(&table.rows, &model),
-        notes,
-    })
+        preset: preset.clone(),
+        lines: lines(&table.rows, model),
+        notes: table.warnings.clone(),
+    }
 }
 
 /// Sizes that both have.

@@ -110,11 +110,15 @@ fn sizes(table: &Table) -> Vec<u32> {
 
 /// Runs `spec`, each size for as long as it takes until its figure stands.
 pub fn run(simulator: &dyn Simulator, spec: &PerfSpec) -> Result<Rows, String> {
-    let rows = run_classes(simulator, spec)?;
-    Ok(match spec.test {
+    Ok(figures(spec.test, &run_classes(simulator, spec)?))
+}
+
+/// The figures of rows, in the units of tables.
+pub fn figures(test: Test, rows: &[PerfRow]) -> Rows {
+    match test {
         Test::Bandwidth => Rows::Bandwidth(rows.iter().filter_map(bandwidth).collect()),
         Test::Latency => Rows::Latency(rows.iter().filter_map(latency).collect()),
-    })
+    }
 }
 
 fn run_classes(simulator: &dyn Simulator, spec: &PerfSpec) -> Result<Vec<PerfRow>, String> {

@@ -51,17 +51,30 @@ impl<'a> Output<'a> {
             return;
         };
         if let Ok(plan) = Plan::new(&job.spec, job.size) {
-            self.print(table::header(&job.spec, &plan).trim_end());
-            let keys = job.point.iter().map(|(key, _)| key.as_str());
-            let columns = table::columns(plan.test);
-            self.print(&format!("{}{columns}", self.swept(keys)));
+            self.begin_with(table::header(&job.spec, &plan).trim_end());
         }
+    }
+
+    /// As [`Output::begin`], with a header of the caller's.
+    pub fn begin_with(&self, header: &str) {
+        let Some(job) = self.jobs.first() else {
+            return;
+        };
+        self.print(header);
+        let keys = job.point.iter().map(|(key, _)| key.as_str());
+        let columns = table::columns(job.spec.test);
+        self.print(&format!("{}{columns}", self.swept(keys)));
     }
 
     /// Prints what comes behind the rows.
     pub fn end(&self) {
         self.bar.finish_and_clear();
         self.print(table::LINE);
+    }
+
+    /// Whether people read it.
+    pub fn has_table(&self) -> bool {
+        self.has_table
     }
 
     /// Columns of swept values.

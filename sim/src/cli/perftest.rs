@@ -1,0 +1,192 @@
+//! `ferroce perftest`: Debian's perftest, unmodified, in simulated time.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use ferroce_model::preset::Preset;
+use ferroce_sim::perf::sweep::{Job, Listener};
+use ferroce_sim::perf::table::LINE;
+use ferroce_sim::perf::{PerfRow, PerfSpec};
+use ferroce_sim::perftest::{RealPerftest, command};
+use ferroce_sim::reference::experiment::{self, Harness, Simulator};
+use ferroce_sim::reference::{Table, Verb, builtin, comparison};
+
+use super::compare::tables_of_file;
+use super::perf::{Output, Perf};
+use super::{EXIT_FAILURE, complain};
+
+/// Run the real perftest in simulated time: unmodified ib_write_bw and its kin, two processes, with
+/// the verbs library and the driver of this project, on modelled cards.
+///
+/// The options are those of `ferroce perf`, which runs the same loops without the programs; the
+/// figures are what perftest itself has printed.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ferroce perftest write_bw --preset cx5-100g -a --elide-payload
+  ferroce perftest send_bw --preset cx4lx-10g -a --against cx4lx_10g_roce_send_bw
+  ferroce perftest write_lat --preset cx5-100g -a --beside
+  ferroce perftest write_bw --preset cx5-100g -- --use_old_post_send")]
+pub struct Perftest {
+    /// What is measured.
+    #[command(flatten)]
+    perf: Perf,
+
+    /// Put a measured table beside the figures: a name of `ferroce compare --list`, or a file with
+    /// what perftest has printed; can be given several times
+    #[arg(long, value_name = "TABLE|FILE")]
+    against: Vec<String>,
+
+    /// Put the figures of `ferroce perf` beside those of perftest
+    #[arg(long)]
+    beside: bool,
+
+    /// Do not move payload: only what is shorter than 128 bytes, and the end of what is longer
+    #[arg(long)]
+    elide_payload: bool,
+
+    /// What else perftest is told
+    #[arg(last = true, value_name = "OPTION")]
+    extra: Vec<String>,
+}
+
+/// What the figures are of.
+const MODELLED: &str = "modelled: card, PCIe, host memory, link, what verbs cost; other code of the \
+                        program takes no time";
+
+impl Perftest {
+    /// Measures and prints.
+    pub fn execute(self) -> ExitCode {
+        match self.measure() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => complain(&error, EXIT_FAILURE),
+        }
+    }
+
+    fn measure(&self) -> Result<(), String> {
+        if self.perf.trace.is_wanted() {
+            return Err("--explain, --trace and the like belong to `ferroce perf`".to_owned());
+        }
+        let tables = self.tables()?;
+        let jobs = self.perf.jobs()?;
+        // What perftest does not have is refused before anything runs.
+        for points in runs(&jobs) {
+            command::runs(&points[0].spec)?;
+        }
+        let mut output = Output::new(&jobs, self.perf.json.as_deref())?;
+        let ferroce = std::env::current_exe().map_err(|error| format!("who am I? {error}"))?;
+        let real = RealPerftest {
+            ferroce,
+            elide_payload: self.elide_payload,
+            extra: self.extra.clone(),
+        };
+        output.begin_with(&self.header(&jobs)?);
+        let mut measured = Vec::new();
+        let mut index = 0;
+        for points in runs(&jobs) {
+            let rows = real.run(&points[0].spec)?.rows;
+            for row in &rows {
+                output.progress();
+                output.row(index, row.clone());
+                index += 1;
+            }
+            measured.push((points[0].spec.clone(), rows));
+        }
+        output.end();
+        if output.has_table() {
+            self.print_comparisons(&tables, &measured)?;
+        }
+        output.write_json()
+    }
+
+    /// What is run, and on what.
+    fn header(&self, jobs: &[Job]) -> Result<String, String> {
+        let spec = &jobs.first().ok_or("nothing to measure")?.spec;
+        let run = command::runs(spec)?.swap_remove(0);
+        let line = [&[run.program], &run.arguments[..], &self.extra[..]]
+            .concat()
+            .join(" ");
+        let stamp = experiment::stamp(&spec.preset, spec.seed);
+        let payload = match self.elide_payload {
+            true => "payload is not moved: time only",
+            false => "payload is moved",
+        };
+        Ok(format!(
+            "{LINE}\n {line}\n {stamp}\n {payload}; {MODELLED}\n{LINE}"
+        ))
+    }
+
+    fn print_comparisons(
+        &self,
+        tables: &[Table],
+        measured: &[(PerfSpec, Vec<PerfRow>)],
+    ) -> Result<(), String> {
+        for (spec, rows) in measured {
+            let figures = experiment::figures(spec.test, rows);
+            for table in tables {
+                let mut beside = comparison::beside(&spec.preset, table, &figures);
+                beside.notes.extend(difference(table, spec));
+                print!("\n{}", beside.text());
+            }
+            if self.beside {
+                print!("\n{}", beside_harness(&spec.preset, spec, rows)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn tables(&self) -> Result<Vec<Table>, String> {
+        let mut tables = Vec::new();
+        for name in &self.against {
+            match builtin::find(name) {
+                found if found.is_empty() => tables.extend(tables_of_file(name)?),
+                found => tables.extend(found),
+            }
+        }
+        Ok(tables)
+    }
+}
+
+/// The jobs of each specification: its sizes.
+fn runs(jobs: &[Job]) -> impl Iterator<Item = &[Job]> {
+    jobs.chunk_by(|one, next| one.point == next.point)
+}
+
+/// What the table was measured with and this run was not.
+fn difference(table: &Table, spec: &PerfSpec) -> Option<String> {
+    let verb = table.setup.verb;
+    let runs = command::runs(spec).ok()?;
+    let program = &runs.first()?.program;
+    (Verb::find(program) != Some(verb))
+        .then(|| format!("the table is of {verb}, this is {program}"))
+}
+
+/// The figures of the harness, and by how much perftest is above them.
+fn beside_harness(preset: &Preset, spec: &PerfSpec, rows: &[PerfRow]) -> Result<String, String> {
+    let harness = Harness.run(spec)?.rows;
+    let mut text = format!(
+        "perftest and `ferroce perf` on {}\n{:>9}  {:>12} {:>12} {:>9}\n",
+        preset.name(),
+        "bytes",
+        "perftest",
+        "ferroce perf",
+        "differ",
+    );
+    for (real, model) in rows.iter().zip(&harness) {
+        let (real_figure, model_figure) = (figure(real), figure(model));
+        text.push_str(&format!(
+            "{:>9}  {real_figure:>12.3} {model_figure:>12.3} {:>+8.2}%\n",
+            real.size,
+            (real_figure / model_figure - 1.0) * 100.0
+        ));
+    }
+    text.push_str("typical latency in us, or average bandwidth in Gb/s\n");
+    Ok(text)
+}
+
+/// Typical latency in us, or average bandwidth in Gb/s.
+fn figure(row: &PerfRow) -> f64 {
+    let bandwidth = row.bandwidth.as_ref().map(|row| row.average_gbps());
+    let latency = row.latency.as_ref().map(|row| row.typical_us);
+    bandwidth.or(latency).unwrap_or(f64::NAN)
+}

@@ -1,0 +1,116 @@
+//! The real perftest, unmodified, in simulated time.
+//!
+//! [`RealPerftest`] measures what a [`PerfSpec`] says as [`perf::run`] does, but with Debian's
+//! programs: it starts a world, the server and the client in it, and reads the table that the
+//! client prints. So whatever can be done with the harness can be done with the real programs.
+//!
+//! - [`command`]: a specification as command lines of perftest.
+//! - [`pair`]: the world and the two programs, each with a time limit.
+//!
+//! [`perf::run`]: crate::perf::run
+
+pub mod command;
+pub mod pair;
+
+use std::path::PathBuf;
+
+use crate::perf::{BandwidthRow, LatencyRow, PerfResult, PerfRow, PerfSpec};
+use crate::reference::experiment::Simulator;
+use crate::reference::table::GBPS_PER_MIBPS;
+use crate::reference::{self, Rows};
+use pair::Pair;
+
+/// Microseconds of a message at one message per microsecond, in picoseconds.
+const PS_PER_US: f64 = 1e6;
+
+/// Debian's perftest in worlds of its own.
+#[derive(Debug, Clone)]
+pub struct RealPerftest {
+    /// The `ferroce` command.
+    pub ferroce: PathBuf,
+    /// Payload is not moved.
+    pub elide_payload: bool,
+    /// What else perftest is told.
+    pub extra: Vec<String>,
+}
+
+impl Simulator for RealPerftest {
+    fn run(&self, spec: &PerfSpec) -> Result<PerfResult, String> {
+        let mut rows = Vec::new();
+        for run in command::runs(spec)? {
+            let output = Pair::new(self, spec, &run)?.run()?;
+            rows.extend(read(&run.program, &output)?);
+        }
+        for row in &mut rows {
+            row.iterations = command::iterations(spec);
+        }
+        // Sizes of `-a` that nobody asked for.
+        rows.retain(|row| spec.sizes.contains(&row.size));
+        if rows.len() != spec.sizes.len() {
+            let (wanted, found) = (spec.sizes.len(), rows.len());
+            return Err(format!("perftest has printed {found} of {wanted} sizes"));
+        }
+        Ok(PerfResult { rows })
+    }
+}
+
+/// The rows that perftest has printed.
+fn read(program: &str, output: &str) -> Result<Vec<PerfRow>, String> {
+    let tables = reference::perftest::parse(program, output)
+        .map_err(|error| format!("what {program} has printed: {error}\n{output}"))?;
+    let rows = tables.iter().flat_map(|table| match &table.rows {
+        Rows::Bandwidth(rows) => rows.iter().map(bandwidth).collect::<Vec<_>>(),
+        Rows::Latency(rows) => rows.iter().map(latency).collect(),
+    });
+    Ok(rows.collect())
+}
+
+fn bandwidth(row: &reference::BandwidthRow) -> PerfRow {
+    PerfRow {
+        size: row.bytes as u32,
+        bandwidth: Some(BandwidthRow {
+            peak_mib_per_s: row.peak_gbps.unwrap_or(0.0) / GBPS_PER_MIBPS,
+            average_mib_per_s: row.average_gbps / GBPS_PER_MIBPS,
+            message_rate_mpps: row.message_rate_mpps,
+            elapsed_ps: (PS_PER_US / row.message_rate_mpps) as u64,
+            messages: 1,
+        }),
+        ..PerfRow::default()
+    }
+}
+
+fn latency(row: &reference::LatencyRow) -> PerfRow {
+    let or_typical = |figure: Option<f64>| figure.unwrap_or(row.value_us());
+    PerfRow {
+        size: row.bytes as u32,
+        latency: Some(LatencyRow {
+            min_us: or_typical(row.min_us),
+            max_us: or_typical(row.max_us),
+            typical_us: row.value_us(),
+            average_us: or_typical(row.average_us),
+            stdev_us: 0.0,
+            p99_us: or_typical(row.p99_us),
+            p999_us: or_typical(row.p999_us),
+            samples_ps: Vec::new(),
+        }),
+        ..PerfRow::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_what_perftest_has_printed() {
+        let text = "                    RDMA_Write BW Test\n \
+                    #bytes     #iterations    BW peak[MiB/sec]    BW average[MiB/sec]   MsgRate[Mpps]\n \
+                    64         5000             120.00             100.00             1.638400\n";
+        let rows = read("ib_write_bw", text).expect("a table");
+        let row = rows[0].bandwidth.as_ref().expect("bandwidth");
+        assert_eq!((rows[0].size, row.message_rate_mpps), (64, 1.6384));
+        assert!((row.average_mib_per_s - 100.0).abs() < 1e-6);
+        assert!((row.peak_mib_per_s - 120.0).abs() < 1e-6);
+        assert!(read("ib_write_bw", "Couldn't connect to 127.0.0.1:1\n").is_err());
+    }
+}
