@@ -56,4 +56,6 @@ pub struct TimeTable {
     /// Changes whenever the thread has done something that the library sees and that is no call of
     /// this table: it has read the time, used a socket, slept.
     pub activity: extern "C" fn() -> u64,
+    /// From now on the card may write to so many bytes from this address on.
+    pub card_memory: extern "C" fn(start: usize, length: usize),
 }

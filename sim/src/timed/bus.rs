@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ferroce_driver::bus::vfio_user::{VfioUser, VfioUserError};
-use ferroce_driver::bus::{BufferMemory, Bus, BusError, DmaMapping, InterruptHandler};
+use ferroce_driver::bus::{BufferMemory, Bus, BusError, DmaAccess, DmaMapping, InterruptHandler};
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use ferroce_spec::push::WORDS_PER_BLOCK;
 use ferroce_spec::register::{
@@ -162,7 +162,12 @@ impl Bus for TimedBus {
     }
 
     fn map(&self, mapping: &DmaMapping) -> Result<(), BusError> {
-        self.at_the_card(|card| card.map(mapping))
+        let result = self.at_the_card(|card| card.map(mapping));
+        if result.is_ok() && mapping.access == DmaAccess::ReadWrite {
+            self.library
+                .note_card_memory(mapping.address, mapping.length);
+        }
+        result
     }
 
     fn unmap(&self, iova: u64, length: usize) -> Result<(), BusError> {

@@ -151,6 +151,11 @@ impl Library {
         (self.table.set_interrupts)(Some(function), ptr::null_mut());
     }
 
+    /// From now on the card may write to this memory.
+    pub fn note_card_memory(&self, start: usize, length: usize) {
+        (self.table.card_memory)(start, length);
+    }
+
     /// Does something that is no part of the program: it has the time of the machine, and threads
     /// that it starts are not simulated.
     pub fn outside<R>(&self, action: impl FnOnce() -> R) -> R {

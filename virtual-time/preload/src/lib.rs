@@ -51,3 +51,4 @@ mod timers;
 mod tsc;
 mod turn;
 mod vdso;
+mod waits;

@@ -98,7 +98,6 @@ functions! {
     fn epoll_pwait(fd: c_int, events: *mut epoll_event, count: c_int, timeout_ms: c_int, mask: *const sigset_t) -> c_int;
     fn sleep(seconds: c_uint) -> c_uint;
     fn usleep(microseconds: c_uint) -> c_int;
-    fn nanosleep(time: *const timespec, rest: *mut timespec) -> c_int;
     fn clock_nanosleep(clock: clockid_t, flags: c_int, time: *const timespec, rest: *mut timespec) -> c_int;
     fn alarm(seconds: c_uint) -> c_uint;
     fn setitimer(which: c_int, new: *const itimerval, old: *mut itimerval) -> c_int;
@@ -112,10 +111,10 @@ functions! {
     fn timerfd_settime(fd: c_int, flags: c_int, new: *const itimerspec, old: *mut itimerspec) -> c_int;
     fn timerfd_gettime(fd: c_int, value: *mut itimerspec) -> c_int;
     fn sem_wait(semaphore: *mut sem_t) -> c_int;
-    fn sem_timedwait(semaphore: *mut sem_t, time: *const timespec) -> c_int;
     fn sem_clockwait(semaphore: *mut sem_t, clock: clockid_t, time: *const timespec) -> c_int;
     fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int;
-    fn pthread_mutex_timedlock(mutex: *mut pthread_mutex_t, time: *const timespec) -> c_int;
+    fn pthread_mutex_clocklock(mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const timespec) -> c_int;
+    fn pause() -> c_int;
     fn pthread_cond_wait(condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t) -> c_int;
     fn pthread_cond_timedwait(condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, time: *const timespec) -> c_int;
     fn pthread_cond_clockwait(condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const timespec) -> c_int;

@@ -17,11 +17,15 @@
 use crate::{own, timers};
 
 #[cfg(target_arch = "x86_64")]
+mod card_memory;
+#[cfg(target_arch = "x86_64")]
 mod copy;
 #[cfg(target_arch = "x86_64")]
 mod cycle;
 #[cfg(target_arch = "x86_64")]
 mod look;
+#[cfg(target_arch = "x86_64")]
+mod place;
 #[cfg(target_arch = "x86_64")]
 mod probe;
 #[cfg(target_arch = "x86_64")]
@@ -35,6 +39,14 @@ pub fn install() {
     probe::install();
     #[cfg(not(target_arch = "x86_64"))]
     crate::signals::ignore(PROBE_SIGNAL);
+}
+
+/// From now on the card may write to so many bytes from this address on.
+pub fn note_card_memory(start: usize, length: usize) {
+    #[cfg(target_arch = "x86_64")]
+    card_memory::CARD_MEMORY.add(start, length);
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (start, length);
 }
 
 /// What the world sends to a thread that has had its turn for long without a call.

@@ -28,6 +28,7 @@ static TABLE: TimeTable = TimeTable {
     set_interrupts,
     outside,
     activity,
+    card_memory,
 };
 
 /// The table.
@@ -45,6 +46,10 @@ extern "C" fn outside(is_outside: bool) {
 
 extern "C" fn activity() -> u64 {
     state().other_calls()
+}
+
+extern "C" fn card_memory(start: usize, length: usize) {
+    crate::spin::note_card_memory(start, length);
 }
 
 extern "C" fn join() -> i32 {

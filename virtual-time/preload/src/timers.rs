@@ -59,6 +59,11 @@ pub fn last_restarts() -> bool {
     raised().is_none_or(|raised| raised.restarts.load(Ordering::Relaxed))
 }
 
+/// When the next timer is due.
+pub fn next_due_ps() -> u64 {
+    TIMERS.next_due_ps()
+}
+
 /// The thread goes on at `deadline_ps` at the latest, or when a timer is due.
 pub fn limit(page: &ThreadPage, deadline_ps: u64) {
     let deadline_ps = TIMERS.next_due_ps().min(deadline_ps);

@@ -59,3 +59,8 @@ fn loops_that_look_at_memory_wait_exactly() {
     });
     assert!(ends.iter().all(|end| *end == ends[0]), "{ends:?}");
 }
+
+#[test]
+fn threads_wait_for_one_another() {
+    assert_eq!(alone("threads", &[]), "well\n");
+}

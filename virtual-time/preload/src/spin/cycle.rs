@@ -134,14 +134,6 @@ impl Cycle {
             Some(next.1)
         })
     }
-
-    /// Whether only one instruction of it looks at memory.
-    pub fn has_one_load(&self) -> bool {
-        let loads = self
-            .steps()
-            .filter(|step| load_operand(&step.instruction).is_some());
-        loads.count() == 1
-    }
 }
 
 /// The operand through which an instruction that is pure loads.
@@ -198,6 +190,16 @@ fn is_pure(instruction: &Instruction) -> bool {
     let keeps_memory = !changes_first || instruction.op_kind(0) == OpKind::Register;
     let keeps_stack = !changes_first || instruction.op_register(0).full_register() != Register::RSP;
     are_general && keeps_memory && keeps_stack
+}
+
+/// The register that an instruction changes that is pure.
+pub fn written(instruction: &Instruction) -> Option<Register> {
+    match instruction.mnemonic() {
+        Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Bt => None,
+        Mnemonic::Cdqe | Mnemonic::Cwde => Some(Register::RAX),
+        _ if instruction.op_count() == 0 || instruction.op_kind(0) != OpKind::Register => None,
+        _ => Some(instruction.op_register(0)),
+    }
 }
 
 fn is_general(register: Register) -> bool {
@@ -259,7 +261,6 @@ pub mod tests {
         // The byte comes before the state, which is on the stack.
         assert_eq!(looks, [4, 2]);
         assert_eq!(cycle.step(4).expect("there").load, Some(0x5000));
-        assert!(!cycle.has_one_load());
     }
 
     #[test]

@@ -15,7 +15,8 @@ use libc::{mcontext_t, siginfo_t, ucontext_t};
 use super::PROBE_SIGNAL;
 use super::copy::{Copy, MAX_BYTES};
 use super::cycle::{Cycle, Progress};
-use super::look::{MAX_LOOPS, Place, reserve, wait_for_change, watched};
+use super::look::{MAX_LOOPS, reserve, wait_for_change, watched};
+use super::place::Places;
 use super::registers::Registers;
 use crate::os::keeping_errno;
 use crate::own::Own;
@@ -198,14 +199,11 @@ impl Probe {
         let Some(target) = self.target else {
             return self.end(context);
         };
-        let place = match (self.cycle.has_one_load(), self.cycle.step(target)) {
-            (true, Some(step)) => Place::of(&step.instruction),
-            _ => None,
-        };
-        if let Some(body) = self.move_loop(target, place) {
+        let places = Places::of(&self.cycle, target);
+        if let Some(body) = self.move_loop(target, places) {
             context.gregs[libc::REG_RIP as usize] = body as i64;
         }
-        let look = watched(place, registers);
+        let look = watched(places, registers);
         self.end(context);
         // From here on the probe may be somebody else's.
         if let Some(own) = Own::enter() {
@@ -215,7 +213,7 @@ impl Probe {
 
     /// Makes a copy of the loop and has the program use it. Returns where to go on behind its first
     /// look.
-    fn move_loop(&self, target: usize, place: Option<Place>) -> Option<u64> {
+    fn move_loop(&self, target: usize, places: Option<Places>) -> Option<u64> {
         let length = self.jump_length(target)?;
         let at = usize::try_from(self.cycle.step(target)?.instruction.ip()).ok()?;
         let is_tried = |cell: &AtomicUsize| cell.load(Ordering::Relaxed) == at;
@@ -224,7 +222,7 @@ impl Probe {
         }
         let tried = TRIED_COUNT.fetch_add(1, Ordering::Relaxed);
         TRIED.get(tried)?.store(at, Ordering::Relaxed);
-        let call = reserve(place)?;
+        let call = reserve(places)?;
         let room = rewrite::allocate(at, MAX_BYTES)?.expose_provenance();
         let copy = Copy::new(&self.cycle, target, room as u64, call)?;
         let code = copy.code();

@@ -22,6 +22,7 @@ struct table {
 	void (*set_interrupts)(void (*)(void *, uint64_t), void *);
 	void (*outside)(_Bool);
 	uint64_t (*activity)(void);
+	void (*card_memory)(uintptr_t start, size_t length);
 };
 
 enum { REGISTER = 2, WRITE = 1, INTERRUPT = 2 };
@@ -42,10 +43,10 @@ static const struct table *world;
 	} while (0)
 #define CHECK_AT(time_ps)                                                                  \
 	do {                                                                               \
-		uint64_t now_ = world->now_ps();                                           \
-		if (now_ != (time_ps)) {                                                   \
-			printf("%s:%d: it is %" PRIu64 " ps, not %" PRIu64 "\n", __FILE__,     \
-			       __LINE__, now_, (uint64_t)(time_ps));                       \
+		uint64_t now_ = world->now_ps(), then_ = (time_ps);                        \
+		if (now_ != then_) {                                                       \
+			printf("%s:%d: it is %" PRIu64 " ps, not %" PRIu64 "\n", __FILE__, \
+			       __LINE__, now_, then_);                                     \
 			fflush(stdout);                                                    \
 			_exit(1);                                                          \
 		}                                                                          \
