@@ -1,16 +1,15 @@
 //! `ferroce selftest` and `ferroce reg`: the commands, over a model in process and behind a socket.
 
 use std::fs;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use ferroce_tests::{Ended, PROCESS_TIMEOUT, Process, Scratch, wait_until};
+use ferroce_tests::{Ended, PROCESS_TIMEOUT, Process, Scratch, Served, wait_until};
 
 /// Exit code when a stage has failed.
 const STAGE_FAILED: i32 = 1;
 /// Exit code when the device cannot be used, or the words are wrong.
 const OWN_FAILURE: i32 = 125;
-/// How long a server may take until it listens.
+/// How long a program may take to come to where a test wants it.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 fn run(scratch: &Scratch, arguments: &[&str]) -> Ended {
@@ -23,27 +22,6 @@ fn expect_refusal(scratch: &Scratch, arguments: &[&str], words: &[&str]) {
     assert_eq!(code, Some(OWN_FAILURE), "{arguments:?}: {ended:?}");
     for word in words {
         assert!(ended.output.contains(word), "no {word}: {ended:?}");
-    }
-}
-
-/// A function behind a socket, in a process of its own.
-struct Served {
-    server: Process,
-    socket: PathBuf,
-}
-
-impl Served {
-    fn start(scratch: &Scratch) -> Self {
-        let socket = scratch.path("function.sock");
-        let path = socket.to_string_lossy().into_owned();
-        let command = scratch.ferroce(&["serve", "--socket", &path]);
-        let server = Process::start(command, scratch, "serve", PROCESS_TIMEOUT);
-        wait_until("the server listens", START_TIMEOUT, || socket.exists());
-        Self { server, socket }
-    }
-
-    fn device(&self) -> String {
-        format!("vfio-user:{}", self.socket.display())
     }
 }
 
@@ -75,8 +53,8 @@ fn the_model_in_process_passes() {
 #[test]
 fn a_model_behind_a_socket_passes_all_stages() {
     let scratch = Scratch::new();
-    let mut served = Served::start(&scratch);
-    let text = run(&scratch, &["selftest", "--device", &served.device()]).expect_success();
+    let mut served = Served::start(&scratch, 1);
+    let text = run(&scratch, &["selftest", "--device", &served.device(0)]).expect_success();
     assert!(text.contains("15 of 15 stages passed"), "{text}");
     // Twice, because the first must have left it as it was.
     let stages = [
@@ -84,26 +62,26 @@ fn a_model_behind_a_socket_passes_all_stages() {
         "--stage",
         "dma,interrupts",
         "--device",
-        &served.device(),
+        &served.device(0),
     ];
     let text = run(&scratch, &stages).expect_success();
     assert!(text.contains("7 of 7 stages passed"), "{text}");
-    served.server.kill();
+    served.process.kill();
 }
 
 /// Goal: a server that dies under the check makes it end, and say so.
 #[test]
 fn a_server_that_is_killed_is_noticed() {
     let scratch = Scratch::new();
-    let mut served = Served::start(&scratch);
-    let command = scratch.ferroce(&["selftest", "--device", &served.device()]);
+    let mut served = Served::start(&scratch, 1);
+    let command = scratch.ferroce(&["selftest", "--device", &served.device(0)]);
     let output = scratch.path("selftest");
     let check = Process::start(command, &scratch, "selftest", PROCESS_TIMEOUT);
     // The stage behind it takes 200 ms.
     wait_until("the stage reset has passed", START_TIMEOUT, || {
         fs::read_to_string(&output).is_ok_and(|text| text.contains("reset          passed"))
     });
-    served.server.kill();
+    served.process.kill();
     let ended = check.wait();
     let code = ended.status.and_then(|status| status.code());
     assert_eq!(code, Some(STAGE_FAILED), "{ended:?}");
@@ -167,8 +145,8 @@ fn registers_are_read_and_written_by_name() {
 #[test]
 fn values_stay_in_a_model_behind_a_socket() {
     let scratch = Scratch::new();
-    let mut served = Served::start(&scratch);
-    let device = served.device();
+    let mut served = Served::start(&scratch, 1);
+    let device = served.device(0);
     let reg = |arguments: &[&str]| {
         let all = [&["reg", "--device", &device], arguments].concat();
         run(&scratch, &all).expect_success()
@@ -176,7 +154,7 @@ fn values_stay_in_a_model_behind_a_socket() {
     assert!(reg(&["get", "clock"]).contains(" s"));
     let watched = reg(&["watch", "clock", "--interval", "5", "--count", "4"]);
     assert_eq!(watched.matches("clock").count(), 4, "{watched}");
-    served.server.kill();
+    served.process.kill();
 }
 
 #[test]
@@ -232,8 +210,8 @@ fn what_cannot_be_is_refused_with_a_way_on() {
 #[test]
 fn a_device_that_is_in_use_is_refused() {
     let scratch = Scratch::new();
-    let mut served = Served::start(&scratch);
-    let device = served.device();
+    let mut served = Served::start(&scratch, 1);
+    let device = served.device(0);
     let watch = [
         "reg",
         "watch",
@@ -254,7 +232,7 @@ fn a_device_that_is_in_use_is_refused() {
         &["one client at a time"],
     );
     first.kill();
-    served.server.kill();
+    served.process.kill();
 }
 
 #[test]
