@@ -143,7 +143,8 @@ impl Inside {
     /// Functions for interrupts and handlers of signals that came due run before it returns.
     pub fn wait(&self, wait: &Wait) -> u64 {
         self.page.request.set(wait);
-        if !self.page.pass(Turn::World) || !wait_for_turn(self.page) {
+        self.page.pass(Turn::World);
+        if !wait_for_turn(self.page) {
             return 0;
         }
         let answer = self.page.answer.load(Ordering::Relaxed);
