@@ -18,6 +18,7 @@ use std::{fs, io};
 
 use ferroce_model::preset::Preset;
 
+use crate::perftest::RealPerftest;
 use crate::reference::experiment::Simulator;
 use crate::validate::{self, Outcome, parallel};
 use cache::Cache;
@@ -51,6 +52,8 @@ pub struct Choice {
     pub presets: Vec<String>,
     /// Those with these names.
     pub plots: Vec<String>,
+    /// Those of the real perftest, too.
+    pub real: Option<RealPerftest>,
 }
 
 impl Choice {
@@ -75,7 +78,10 @@ pub fn make(simulator: &dyn Simulator, choice: &Choice, done: impl Fn() + Sync) 
     let cache = Cache::new(simulator);
     let made = parallel::map(&jobs(choice), |job| {
         let made = match job {
-            Job::Plot(recipe) => Made::Plot(*recipe, recipe.make(&cache).map(Box::new)),
+            Job::Plot(recipe) => {
+                let figure = recipe.make(&cache, choice.real.as_ref().map(|real| real as _));
+                Made::Plot(*recipe, figure.map(Box::new))
+            }
             Job::Target(id) => {
                 let only = std::slice::from_ref(id);
                 Made::Target(validate::run(&cache, only, |_| {}))
@@ -94,7 +100,9 @@ pub fn make(simulator: &dyn Simulator, choice: &Choice, done: impl Fn() + Sync) 
 }
 
 fn jobs(choice: &Choice) -> Vec<Job> {
+    let real = choice.real.is_some().then_some(figures::real());
     let recipes = figures::all().into_iter();
+    let recipes = recipes.chain(real.into_iter().flatten().copied());
     let recipes = recipes.filter(|recipe| choice.has(recipe)).map(Job::Plot);
     let targets = validate::target::all().into_iter();
     let targets = targets.filter(|_| choice.is_all());
@@ -192,7 +200,7 @@ mod tests {
     fn one_preset_has_its_own_plots() {
         let choice = Choice {
             presets: vec!["cx6-200g@epyc-hdr".to_owned()],
-            plots: Vec::new(),
+            ..Choice::default()
         };
         let report = make(&MODEL, &choice, || {});
         assert!(report.figures().all(|figure| figure.id.starts_with("cx6")));

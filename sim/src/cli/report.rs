@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use ferroce_model::preset::Preset;
+use ferroce_sim::perftest::RealPerftest;
 use ferroce_sim::reference::experiment::Harness;
 use ferroce_sim::report::{self, Choice};
 
@@ -21,6 +22,9 @@ pub struct Report {
     /// Only this plot, by the name of its files
     #[arg(long, value_name = "NAME")]
     plot: Vec<String>,
+    /// Plots of the real perftest in simulated time, too; it must be installed
+    #[arg(long)]
+    perftest: bool,
 }
 
 impl Report {
@@ -28,9 +32,15 @@ impl Report {
         for preset in &self.preset {
             Preset::load(preset).map_err(|error| error.to_string())?;
         }
+        let ferroce = std::env::current_exe().map_err(|error| format!("who am I? {error}"))?;
         let choice = Choice {
             presets: self.preset,
             plots: self.plot,
+            real: self.perftest.then_some(RealPerftest {
+                ferroce,
+                elide_payload: true,
+                extra: Vec::new(),
+            }),
         };
         let count = report::count(&choice);
         if count == 0 {

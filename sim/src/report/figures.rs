@@ -3,9 +3,11 @@
 //! - [`tables`]: perftest's tables: bandwidth, message rate and latency against size.
 //! - [`scaling`]: rates against QPs, regions, threads and depth.
 //! - [`pcie`]: DMA against size and window. [`formulas`]: loss, and datagrams of an FPGA card.
+//! - [`real`]: the real perftest, if it is there.
 
 pub mod formulas;
 pub mod pcie;
+pub mod real;
 pub mod scaling;
 pub mod tables;
 
@@ -36,17 +38,27 @@ pub enum Content {
     Scaling(scaling::Content),
     /// DMA.
     Pcie(pcie::Content),
+    /// The real perftest.
+    Real(real::Content),
     /// Neither needs the harness.
     Formula(fn() -> Result<Figure, String>),
 }
 
 impl Recipe {
-    /// Makes the plot.
-    pub fn make(&self, simulator: &dyn Simulator) -> Result<Figure, String> {
+    /// Makes the plot. `real` runs the real perftest.
+    pub fn make(
+        &self,
+        simulator: &dyn Simulator,
+        real: Option<&dyn Simulator>,
+    ) -> Result<Figure, String> {
         let figure = match &self.content {
             Content::Tables(content) => tables::make(simulator, content),
             Content::Scaling(content) => scaling::make(simulator, content),
             Content::Pcie(content) => pcie::make(content),
+            Content::Real(content) => match real {
+                Some(real) => real::make(simulator, real, content),
+                None => Err("needs the real perftest".to_owned()),
+            },
             Content::Formula(make) => make(),
         };
         // A dump of everything that waits is of no use on a page.
@@ -67,7 +79,12 @@ impl Recipe {
     }
 }
 
-/// Every plot, in the order of the page.
+/// The plots of the real perftest.
+pub fn real() -> &'static [Recipe] {
+    real::RECIPES
+}
+
+/// Every other plot, in the order of the page.
 pub fn all() -> Vec<Recipe> {
     let parts = [
         tables::RECIPES,

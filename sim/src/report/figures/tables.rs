@@ -24,9 +24,9 @@ pub enum Column {
 /// A table, and the preset that it is compared with.
 #[derive(Clone, Copy, Debug)]
 pub struct Curve {
-    label: &'static str,
-    table: &'static str,
-    preset: &'static str,
+    pub(super) label: &'static str,
+    pub(super) table: &'static str,
+    pub(super) preset: &'static str,
 }
 
 /// What a plot shows.
@@ -39,7 +39,7 @@ pub struct Content {
     curves: &'static [Curve],
 }
 
-const fn curve(label: &'static str, table: &'static str, preset: &'static str) -> Curve {
+pub(super) const fn curve(label: &'static str, table: &'static str, preset: &'static str) -> Curve {
     Curve {
         label,
         table,
@@ -227,18 +227,10 @@ pub(super) const RECIPES: &[Recipe] = &[
 /// Runs the model as each table was measured.
 pub(super) fn make(simulator: &dyn Simulator, content: &Content) -> Result<Figure, String> {
     let mut figure = Figure {
-        id: String::new(),
         title: content.title.to_owned(),
         subtitle: content.subtitle.to_owned(),
         caption: content.caption.to_owned(),
-        x: Axis::bytes("message size, bytes"),
-        y: Axis::log(match content.column {
-            Column::Bandwidth => "Gb/s",
-            Column::Rate => "M messages/s",
-            Column::Latency => "us",
-        }),
-        series: Vec::new(),
-        stamp: String::new(),
+        ..axes(content.column)
     };
     let mut presets = Vec::new();
     for (color, curve) in content.curves.iter().enumerate() {
@@ -265,12 +257,30 @@ pub(super) fn make(simulator: &dyn Simulator, content: &Content) -> Result<Figur
     Ok(figure)
 }
 
-fn table(curve: &Curve) -> Result<Table, String> {
+/// An empty plot of a column.
+pub(super) fn axes(column: Column) -> Figure {
+    Figure {
+        id: String::new(),
+        title: String::new(),
+        subtitle: String::new(),
+        caption: String::new(),
+        x: Axis::bytes("message size, bytes"),
+        y: Axis::log(match column {
+            Column::Bandwidth => "Gb/s",
+            Column::Rate => "M messages/s",
+            Column::Latency => "us",
+        }),
+        series: Vec::new(),
+        stamp: String::new(),
+    }
+}
+
+pub(super) fn table(curve: &Curve) -> Result<Table, String> {
     let found = builtin::find(curve.table).into_iter().next();
     found.ok_or_else(|| format!("there is no table {}", curve.table))
 }
 
-fn points(rows: &Rows, column: Column) -> Vec<(f64, f64)> {
+pub(super) fn points(rows: &Rows, column: Column) -> Vec<(f64, f64)> {
     match (rows, column) {
         (Rows::Bandwidth(rows), Column::Rate) => {
             let rows = rows.iter().filter(|row| row.bytes <= RATE_BYTES_MAX);
@@ -296,7 +306,7 @@ fn points(rows: &Rows, column: Column) -> Vec<(f64, f64)> {
 
 /// What the wire leaves: bandwidth or rate of the first curve's link, or the time that a message
 /// takes on it.
-fn limit(table: &Table, preset: &Preset, column: Column) -> Option<Series> {
+pub(super) fn limit(table: &Table, preset: &Preset, column: Column) -> Option<Series> {
     let link = preset.mac.rate_gbps;
     let mtu = table
         .setup
