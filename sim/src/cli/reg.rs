@@ -44,12 +44,12 @@ enum Action {
     List,
     /// Read one
     Get {
-        /// Its name, an element as in event_queue_doorbell[3], or an offset in BAR0
+        /// Its name, an element as in `event_queue_doorbell[3]`, or an offset in BAR0
         name: String,
     },
     /// Write one, and read it back
     Set {
-        /// Its name, an element as in event_queue_doorbell[3], or an offset in BAR0
+        /// Its name, an element as in `event_queue_doorbell[3]`, or an offset in BAR0
         name: String,
         /// 10, 0x0a or 0b1010
         value: String,
@@ -65,7 +65,7 @@ enum Action {
     },
     /// Read one again and again, and print it when it changes
     Watch {
-        /// Its name, an element as in event_queue_doorbell[3], or an offset in BAR0
+        /// Its name, an element as in `event_queue_doorbell[3]`, or an offset in BAR0
         name: String,
         /// Milliseconds between two reads
         #[arg(long, value_name = "MS", default_value_t = INTERVAL_MS)]

@@ -62,7 +62,7 @@ pub struct Run {
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["devices", "host", "capture", "icrc"])]
     device: Option<String>,
 
-    /// Where the cable leads: shm, tap:NAME, qemu-dgram:LOCAL,REMOTE, qemu-stream:[listen:]PATH,
+    /// Where the cable leads: shm, tap:NAME, qemu-dgram:LOCAL,REMOTE, `qemu-stream:[listen:]PATH`,
     /// udp:LOCAL,REMOTE or pcap-replay:FILE
     ///
     /// shm is the fabric of this machine alone. With any other wire, frames for programs of this

@@ -17,7 +17,7 @@ pub enum ClientBacking<'a> {
     /// By `pread` and `pwrite` of the file from this offset on; made for `/proc/self/mem`. Only
     /// servers that know libvfio-user's flag for it do not take it for [`ClientBacking::Mmap`].
     FileIo(BorrowedFd<'a>, u64),
-    /// By DMA messages, which [`ClientMemory`] answers.
+    /// By DMA messages, which [`ClientMemory`](crate::ClientMemory) answers.
     Messages,
 }
 
