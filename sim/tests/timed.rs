@@ -69,12 +69,38 @@ fn programs_get_hosts_in_their_order_and_give_them_back() {
     }
 }
 
+/// Words of the memory of each host.
+const WORDS: usize = 4096;
+const PAGE: usize = 4096;
+
+/// Memory that begins with a page, as a program's large buffers do: how it lies in its pages has a
+/// part in how long an access takes.
+struct Memory {
+    words: Box<[AtomicU64]>,
+    skipped: usize,
+}
+
+impl Memory {
+    fn new() -> Self {
+        let words: Box<[AtomicU64]> = (0..WORDS + PAGE / 8).map(|_| AtomicU64::new(0)).collect();
+        let skipped = words.as_ptr().addr().wrapping_neg() % PAGE / 8;
+        Self { words, skipped }
+    }
+}
+
+impl std::ops::Deref for Memory {
+    type Target = [AtomicU64];
+    fn deref(&self) -> &[AtomicU64] {
+        &self.words[self.skipped..][..WORDS]
+    }
+}
+
 /// Memory that a card may use, with a queue pair and what belongs to it.
 struct Host {
     _device: Arc<Device>,
     cq: Arc<CompletionQueue>,
     qp: Arc<QueuePair>,
-    memory: Box<[AtomicU64]>,
+    memory: Memory,
     region: Arc<MemoryRegion>,
 }
 
@@ -110,7 +136,7 @@ impl Host {
             signal_all: false,
         };
         let qp = QueuePair::create(&pd, &config).expect("small QP");
-        let memory: Box<[AtomicU64]> = (0..4096).map(|_| AtomicU64::new(0)).collect();
+        let memory = Memory::new();
         let access = MemoryAccess {
             local_write: true,
             remote_write: true,

@@ -12,7 +12,7 @@ use ferroce_driver::{
 };
 use ferroce_model::preset::Preset;
 use ferroce_sim::world::{Cpu, Next, Outcome, Recorder, Span, Topology, Watch, World, WorldConfig};
-use ferroce_transport::Duration;
+use ferroce_transport::{Duration, Instant};
 use parking_lot::Mutex;
 use world_support::*;
 
@@ -465,4 +465,131 @@ fn a_card_reaches_itself_without_its_transceivers() {
     let near = latency(&[]);
     let far = latency(&[("mac.transmit_ns", "900"), ("link.cable_ns", "5000")]);
     assert_eq!(near, far);
+}
+
+/// A world of one host, and where threads note when they ran.
+fn quiet_world() -> (World, Rc<RefCell<Vec<u64>>>) {
+    let world = World::new(&WorldConfig::timed(preset(), 1)).expect("small");
+    (world, Rc::default())
+}
+
+/// A thread that does one thing after the other, and notes when.
+fn scripted(
+    times: &Rc<RefCell<Vec<u64>>>,
+    script: impl IntoIterator<Item = fn(&mut Cpu<'_>) -> Next> + 'static,
+) -> Box<dyn ferroce_sim::world::Thread> {
+    let (times, mut script) = (
+        Rc::clone(times),
+        script.into_iter().collect::<Vec<_>>().into_iter(),
+    );
+    Box::new(move |cpu: &mut Cpu<'_>| {
+        times.borrow_mut().push(cpu.now().as_ps());
+        script.next().map_or(Next::Done, |step| step(cpu))
+    })
+}
+
+#[test]
+fn a_parked_thread_goes_on_when_it_is_woken() {
+    let (mut world, times) = quiet_world();
+    let parked = world.spawn(
+        0,
+        scripted(
+            &times,
+            [
+                |cpu: &mut Cpu<'_>| {
+                    cpu.spend(Duration::from_ps(500));
+                    Next::Parked
+                },
+                |_: &mut Cpu<'_>| Next::Parked,
+                |cpu: &mut Cpu<'_>| Next::At(cpu.now() + Duration::from_ps(100)),
+            ],
+        ),
+    );
+    assert_eq!(world.run(Instant(100)), Outcome::Stalled);
+    // Not before its own time.
+    world.wake(parked, Instant(200));
+    assert_eq!(world.next_event(), Some(Instant(500)));
+    assert_eq!(world.run(Instant(600)), Outcome::Stalled);
+    assert_eq!(world.next_event(), None);
+    let waker = world.waker();
+    world.spawn(
+        0,
+        Box::new(move |cpu: &mut Cpu<'_>| {
+            waker.wake(parked, cpu.now() + Duration::from_ps(1000));
+            // Once more is not twice.
+            waker.wake(parked, cpu.now() + Duration::from_ps(3000));
+            Next::Done
+        }),
+    );
+    assert_eq!(world.run(Instant(2000)), Outcome::Done);
+    // Who is not parked has no need of it.
+    world.wake(parked, Instant(1501));
+    assert_eq!(world.run(Instant(10_000)), Outcome::Idle);
+    assert_eq!(*times.borrow(), [0, 500, 1600, 1700]);
+}
+
+#[test]
+fn a_deadline_ends_every_wait() {
+    let (mut world, times) = quiet_world();
+    fn until(cpu: &mut Cpu<'_>, time: u64, next: Next) -> Next {
+        cpu.set_deadline(Instant(time));
+        next
+    }
+    let script: [fn(&mut Cpu<'_>) -> Next; 6] = [
+        |cpu| until(cpu, 1000, Next::Parked),
+        |cpu| until(cpu, 2000, Next::At(Instant(9000))),
+        |cpu| {
+            let wake_up = Duration::from_ps(7);
+            until(cpu, 3000, Next::OnInterrupt { wake_up })
+        },
+        |cpu| {
+            let next = Next::OnWrite {
+                not_before: cpu.now(),
+                grid: Duration::from_ps(10),
+                watch: Watch::Everything,
+            };
+            until(cpu, 4005, next)
+        },
+        |cpu| {
+            cpu.spend(Duration::from_ps(995));
+            until(cpu, 1, Next::Parked)
+        },
+        // It holds for one wait.
+        |_| Next::At(Instant(8000)),
+    ];
+    world.spawn(0, scripted(&times, script));
+    assert_eq!(world.run(Instant(10_000)), Outcome::Done);
+    assert_eq!(*times.borrow(), [0, 1000, 2000, 3000, 4005, 5000, 8000]);
+}
+
+#[test]
+fn a_thread_can_end_the_run_and_knows_how_long_it_is_quiet() {
+    let (mut world, times) = quiet_world();
+    let seen = Rc::new(RefCell::new(Vec::new()));
+    let quiet = Rc::clone(&seen);
+    world.spawn(
+        0,
+        Box::new(move |cpu: &mut Cpu<'_>| {
+            quiet.borrow_mut().push(cpu.quiet_until());
+            cpu.leave();
+            Next::At(cpu.now() + Duration::from_ps(300))
+        }),
+    );
+    assert_eq!(world.run(Instant(10_000)), Outcome::Until);
+    assert_eq!(world.now(), Instant::ZERO);
+    world.spawn(
+        0,
+        scripted(
+            &times,
+            [
+                |_: &mut Cpu<'_>| Next::At(Instant(450)),
+                |_: &mut Cpu<'_>| Next::At(Instant(1000)),
+            ],
+        ),
+    );
+    for _ in 0..2 {
+        assert_eq!(world.run(Instant(10_000)), Outcome::Until);
+    }
+    assert_eq!(*times.borrow(), [0, 450]);
+    assert_eq!(*seen.borrow(), [Instant::MAX, Instant(450), Instant(1000)]);
 }

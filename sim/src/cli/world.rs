@@ -7,12 +7,13 @@ use std::time::Duration;
 use clap::Args;
 use ferroce_sim::os::service::{Termination, raise_descriptor_limit};
 use ferroce_sim::timed::TimedWorld;
+use ferroce_sim::timed::control::share_processor;
 use ferroce_sim::world::WorldConfig;
 
 use super::preset;
 
 /// How often it is looked whether the world has ended by itself.
-const SUPERVISION_PERIOD: Duration = Duration::from_millis(100);
+const SUPERVISION_PERIOD: Duration = Duration::from_millis(20);
 
 /// Simulate hosts for programs that join from other processes: `ferroce run --world PATH`.
 ///
@@ -72,6 +73,9 @@ impl World {
             elide_payload: self.elide_payload,
             ..WorldConfig::timed(preset, usize::from(self.hosts))
         };
+        if let Ok(socket) = std::path::absolute(&self.socket) {
+            share_processor(&socket);
+        }
         let world = TimedWorld::start(config, &self.socket, self.once);
         let world = world.map_err(|error| error.to_string())?;
         self.announce(&name).map_err(|error| error.to_string())?;

@@ -61,6 +61,19 @@ impl Termination {
     }
 }
 
+/// Sends a signal to a thread of another process, if it is still there.
+pub fn send_signal(pid: u32, tid: u32, signal: libc::c_int) {
+    // SAFETY: the system call only takes numbers.
+    unsafe {
+        libc::syscall(
+            libc::SYS_tgkill,
+            pid as libc::pid_t,
+            tid as libc::pid_t,
+            signal,
+        );
+    }
+}
+
 /// Lets this process have as many open files as it may.
 ///
 /// # Errors

@@ -34,12 +34,14 @@ impl Card {
 
     /// The world may wait for something to happen: something has.
     fn tell(&self) {
+        self.shared.note_use(self.host);
         self.shared.tell(Event::Access);
     }
 }
 
 impl Bus for Card {
     fn read32(&self, offset: u32) -> u32 {
+        self.shared.note_use(self.host);
         self.model.read32(offset)
     }
 
@@ -49,6 +51,7 @@ impl Bus for Card {
     }
 
     fn read64(&self, offset: u32) -> u64 {
+        self.shared.note_use(self.host);
         self.model.read64(offset)
     }
 
@@ -63,10 +66,12 @@ impl Bus for Card {
     }
 
     fn read_device_memory(&self, offset: u64, destination: &mut [u8]) {
+        self.shared.note_use(self.host);
         self.model.read_device_memory(offset, destination);
     }
 
     fn write_device_memory(&self, offset: u64, source: &[u8]) {
+        self.shared.note_use(self.host);
         self.model.write_device_memory(offset, source);
     }
 
@@ -107,6 +112,7 @@ impl ServedModel for Card {
     }
 
     fn change_mappings(&self, is_removal: bool, change: &mut dyn FnMut(&mut MemoryMap)) {
+        self.shared.note_use(self.host);
         self.model.change_mappings(is_removal, change);
     }
 

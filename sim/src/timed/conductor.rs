@@ -4,7 +4,6 @@
 //! host has no program, or a thread waits for something of which the world knows nothing, they pass
 //! as on the machine. Otherwise watchdogs and retries would be over before that somebody is there.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration as RealDuration, Instant as RealInstant};
@@ -15,7 +14,6 @@ use ferroce_virtual_time::page::Turn;
 use super::program::Program;
 use super::remote_thread::{Common, Outsider, RemoteThread};
 use super::shared::{Event, Shared};
-use super::streams::Streams;
 use crate::world::{Outcome, World};
 
 /// Time that the world goes on in one piece.
@@ -44,13 +42,7 @@ impl Conductor {
     /// Of a new world.
     pub fn new(world: World, shared: &Arc<Shared>) -> Self {
         Self {
-            common: Rc::new(Common {
-                shared: Arc::clone(shared),
-                waker: world.waker(),
-                streams: RefCell::new(Streams::default()),
-                outsiders: RefCell::default(),
-                places: RefCell::default(),
-            }),
+            common: Rc::new(Common::new(shared, world.waker())),
             shared: Arc::clone(shared),
             is_taken: vec![false; world.hosts()],
             idle_since: None,

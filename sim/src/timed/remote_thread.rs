@@ -23,11 +23,11 @@ use ferroce_virtual_time::store::{Store, StoreKind};
 
 use super::program::Program;
 use super::shared::{Event, Shared};
-use super::stall::Stall;
+use super::stall::{Stall, Verdict};
 use super::streams::{Readable, Streams};
 use crate::world::{Cpu, Next, Thread, ThreadId, Waker, Watch};
 
-/// Looks at a page before waiting for it in the kernel.
+/// Looks at a page before waiting for it in the kernel, if the thread can run meanwhile.
 const LOOKS: u32 = 400;
 /// First time limit of a wait in the kernel; the next ones are longer, up to the last.
 const FIRST_LIMIT: RealDuration = RealDuration::from_millis(1);
@@ -52,8 +52,26 @@ pub struct Common {
     pub waker: Waker,
     pub streams: RefCell<Streams>,
     pub outsiders: RefCell<Vec<Outsider>>,
+    /// Looks at a page before waiting for it in the kernel.
+    looks: u32,
     /// Threads that have a place in the world.
     pub places: RefCell<Vec<Outsider>>,
+}
+
+impl Common {
+    /// Of a world in which nobody is yet. `waker`: its own.
+    pub fn new(shared: &Arc<Shared>, waker: Waker) -> Self {
+        let processors = rustix::thread::sched_getaffinity(None);
+        let is_alone = processors.is_ok_and(|set| set.count() == 1);
+        Self {
+            shared: Arc::clone(shared),
+            waker,
+            streams: RefCell::default(),
+            outsiders: RefCell::default(),
+            looks: if is_alone { 0 } else { LOOKS },
+            places: RefCell::default(),
+        }
+    }
 }
 
 /// What the thread waits for, as far as the world does not know it.
@@ -154,6 +172,15 @@ impl RemoteThread {
         }
     }
 
+    /// Says why nothing goes on.
+    fn mention(&self, stall: &Stall) {
+        let Program { host, pid, .. } = *self.program;
+        eprintln!(
+            "ferroce world: process {pid} on host {host} computes for long without a call, or goes \
+             round in a loop that cannot be proven to wait for memory; time waits for it: {stall}"
+        );
+    }
+
     /// Says once why the world goes on without the thread.
     fn explain(&mut self) {
         if !std::mem::replace(&mut self.has_explained, true) {
@@ -170,7 +197,7 @@ impl RemoteThread {
     fn await_turn(&self, page: &ThreadPage) -> Back {
         let mut limit = FIRST_LIMIT;
         let mut stall = None;
-        let mut looks = LOOKS;
+        let mut looks = self.common.looks;
         loop {
             match page.wait_while(Turn::Thread, looks, limit) {
                 Turn::World => return Back::Turn,
@@ -185,8 +212,11 @@ impl RemoteThread {
                 Stall::new(self.program.pid, tid, now)
             });
             let calls = page.calls.load(Ordering::Relaxed);
-            if stall.is_outside(calls, now) && page.turn() == Turn::Thread {
-                return Back::Outside;
+            let uses = self.common.shared.uses(self.program.host);
+            match stall.look(calls.wrapping_add(uses), now) {
+                Verdict::Outside if page.turn() == Turn::Thread => return Back::Outside,
+                Verdict::Spinning => self.mention(stall),
+                _ => {}
             }
             if self.common.shared.is_stopping() {
                 return Back::Ended;
@@ -234,6 +264,13 @@ impl RemoteThread {
         cpu.spend_until(clock);
         let wait = page.request.get().ok_or(Nonsense::Request)?;
         self.deadline = Instant(page.deadline_ps.load(Ordering::Relaxed));
+        if let Wait::OnWrite {
+            look: Look::CompletionsUntil { time_ps },
+            ..
+        } = wait
+        {
+            self.deadline = self.deadline.min(Instant(time_ps));
+        }
         if self.deadline.as_ps() < NEVER_PS {
             cpu.set_deadline(self.deadline);
         }
@@ -249,7 +286,7 @@ impl RemoteThread {
                 grid: cost(grid_ps)?,
                 watch: match look {
                     Look::Everything => Watch::Everything,
-                    Look::Completions => Watch::Completions,
+                    Look::Completions | Look::CompletionsUntil { .. } => Watch::Completions,
                     Look::Memory(range) => {
                         let address = |address| usize::try_from(address).unwrap_or(usize::MAX);
                         Watch::Memory(address(range.start)..address(range.end))

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
 
 use ferroce_model::preset::Preset;
 use ferroce_vfio_user::{Server, Stop};
@@ -24,6 +25,10 @@ use crate::world::{self, World, WorldConfig};
 
 /// An odd number without pattern (2^64 divided by the golden ratio).
 const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// How long the world before at the same place may take to end, and how often it is looked.
+const PREDECESSOR: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// The cards of all hosts.
 type Models = Vec<Arc<dyn ServedModel>>;
@@ -94,15 +99,16 @@ impl TimedWorld {
             threads: vec![conductor],
         };
         let facts: Vec<_> = facts.collect();
-        for (host, model) in models.into_iter().enumerate() {
-            let server = bind(&card_socket(path, host as u32))?;
-            world.serve_card(server, Card::new(model, &shared, host), host)?;
-        }
         let door = Door::open(path, &shared, facts, is_once).map_err(|source| Error::Socket {
             path: path.to_path_buf(),
             source,
         })?;
         world.stop_door = Some(door.stop());
+        // Whoever comes meanwhile waits.
+        for (host, model) in models.into_iter().enumerate() {
+            let server = bind_card(&card_socket(path, host as u32))?;
+            world.serve_card(server, Card::new(model, &shared, host), host)?;
+        }
         let serve = move || {
             if let Err(error) = door.serve() {
                 tracing::error!(%error, "the control socket is not served any more");
@@ -149,6 +155,19 @@ impl Drop for TimedWorld {
             if thread.join().is_err() {
                 tracing::error!("a thread of the world has panicked");
             }
+        }
+    }
+}
+
+/// Listens on the socket of a card. That of the world before may be there for a moment.
+fn bind_card(path: &Path) -> Result<Server, ServeError> {
+    let start = Instant::now();
+    loop {
+        match bind(path) {
+            Err(ServeError::Socket { .. }) if start.elapsed() < PREDECESSOR => {
+                std::thread::sleep(PAUSE);
+            }
+            result => return result,
         }
     }
 }

@@ -29,6 +29,8 @@ pub struct Shared {
     wants_dump: AtomicBool,
     /// Interrupts of each host that no program has seen yet: a bit for each vector.
     interrupts: Vec<AtomicU64>,
+    /// How often the card of each host was used.
+    uses: Vec<AtomicU64>,
 }
 
 impl Shared {
@@ -41,6 +43,7 @@ impl Shared {
             is_stopping: AtomicBool::new(false),
             wants_dump: AtomicBool::new(false),
             interrupts: (0..hosts).map(|_| AtomicU64::new(0)).collect(),
+            uses: (0..hosts).map(|_| AtomicU64::new(0)).collect(),
         }
     }
 
@@ -107,6 +110,16 @@ impl Shared {
             self.wants_dump.store(false, Ordering::SeqCst);
             eprint!("ferroce world: {}", dump());
         }
+    }
+
+    /// The card of a host is used by the program there, which so does something.
+    pub fn note_use(&self, host: usize) {
+        self.uses[host].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often the card of a host was used.
+    pub fn uses(&self, host: usize) -> u64 {
+        self.uses[host].load(Ordering::Relaxed)
     }
 
     /// A card has sent interrupts.

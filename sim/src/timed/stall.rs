@@ -4,8 +4,27 @@ use std::fmt;
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// A thread that has done nothing for so long is looked at.
+use crate::os::service::send_signal;
+
+/// A thread that waits in the kernel for so long, and does nothing, is outside.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// A thread that waits in a futex, or nobody knows where: perhaps only for another one of its
+/// program, which has less luck with the processors of the machine.
+const FUTEX_PATIENCE: Duration = Duration::from_secs(2);
+/// First pause before a thread that computes is asked whether it goes round without end; the next
+/// ones are twice as long, up to the last.
+const FIRST_PAUSE: Duration = Duration::from_millis(4);
+const LAST_PAUSE: Duration = Duration::from_secs(1);
+/// A thread that has computed for so long, and could not be proven to wait for memory, is mentioned.
+const SPIN_PATIENCE: Duration = Duration::from_secs(5);
+/// The library in the program looks, when it gets this, whether the thread goes round in a loop
+/// that only a change of memory ends.
+const PROBE_SIGNAL: i32 = 48;
+/// What waits for another thread.
+#[cfg(target_arch = "x86_64")]
+const FUTEX: &str = "202";
+#[cfg(not(target_arch = "x86_64"))]
+const FUTEX: &str = "98";
 
 /// What the kernel says of a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +35,17 @@ struct Look {
     schedule: String,
 }
 
+/// What is to be thought of a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It goes on.
+    Busy,
+    /// It waits in the kernel, for something of which the world knows nothing.
+    Outside,
+    /// It has computed for long. Said once.
+    Spinning,
+}
+
 /// A wait for a thread that has its turn.
 #[derive(Debug)]
 pub struct Stall {
@@ -23,7 +53,11 @@ pub struct Stall {
     tid: u32,
     calls: Option<u64>,
     since: Instant,
-    look: Option<Look>,
+    /// What it was like at a look, and when it was first like that.
+    look: Option<(Look, Instant)>,
+    pause: Duration,
+    probed: Instant,
+    is_mentioned: bool,
 }
 
 impl Stall {
@@ -35,31 +69,75 @@ impl Stall {
             calls: None,
             since: now,
             look: None,
+            pause: FIRST_PAUSE,
+            probed: now,
+            is_mentioned: false,
         }
     }
 
-    /// Whether the thread waits in the kernel, for something of which the world knows nothing: it
-    /// sleeps, and has not run since the look before. `calls`: how many it has made.
-    pub fn is_outside(&mut self, calls: u64, now: Instant) -> bool {
+    /// Looks at the thread. It is outside if it sleeps and has not run since a look some time ago;
+    /// while it computes it is asked now and then whether it goes round without end. `calls`: what
+    /// it has done.
+    pub fn look(&mut self, calls: u64, now: Instant) -> Verdict {
         if self.calls != Some(calls) {
+            *self = Self::new(self.pid, self.tid, now);
             self.calls = Some(calls);
-            self.since = now;
-            self.look = None;
-            return false;
+            return Verdict::Busy;
         }
-        if now - self.since < PATIENCE {
-            return false;
+        if now - self.since < FIRST_PAUSE {
+            return Verdict::Busy;
         }
-        let look = self.look_now();
-        let is_waiting = look
-            .as_ref()
-            .is_some_and(|look| "SDTt".contains(look.state));
-        if is_waiting && self.look.is_some() && self.look == look {
-            return true;
+        let Some(look) = self.look_now() else {
+            return Verdict::Busy;
+        };
+        if "SDTt".contains(look.state) {
+            return self.is_outside(look, now);
         }
-        self.look = look;
-        self.since = now;
-        false
+        self.look = None;
+        if now - self.probed >= self.pause {
+            self.probed = now;
+            self.pause = (self.pause * 2).min(LAST_PAUSE);
+            if self.takes_probes() {
+                send_signal(self.pid, self.tid, PROBE_SIGNAL);
+            }
+        }
+        let is_long = now - self.since >= SPIN_PATIENCE;
+        match is_long && !std::mem::replace(&mut self.is_mentioned, is_long) {
+            true => Verdict::Spinning,
+            false => Verdict::Busy,
+        }
+    }
+
+    fn is_outside(&mut self, look: Look, now: Instant) -> Verdict {
+        let since = match &self.look {
+            Some((last, since)) if *last == look => *since,
+            _ => {
+                self.look = Some((look, now));
+                return Verdict::Busy;
+            }
+        };
+        let patience = match self.system_call().as_deref() {
+            None | Some(FUTEX) => FUTEX_PATIENCE,
+            Some(_) => PATIENCE,
+        };
+        match now - since >= patience {
+            true => Verdict::Outside,
+            false => Verdict::Busy,
+        }
+    }
+
+    /// Whether the signal has a handler, without which it would end the program.
+    fn takes_probes(&self) -> bool {
+        let status = self.read("status").unwrap_or_default();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        caught.is_some_and(|mask| mask >> (PROBE_SIGNAL - 1) & 1 != 0)
+    }
+
+    /// The number of the system call in which the thread is.
+    fn system_call(&self) -> Option<String> {
+        let text = self.read("syscall")?;
+        text.split_whitespace().next().map(str::to_owned)
     }
 
     fn look_now(&self) -> Option<Look> {
@@ -99,40 +177,33 @@ impl fmt::Display for Stall {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+    use std::sync::mpsc;
     use std::thread;
 
     #[test]
-    fn who_sleeps_is_outside_and_who_computes_is_not() {
-        let (tid, is_over) = (AtomicU32::new(0), AtomicBool::new(false));
-        let computes = AtomicBool::new(true);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                tid.store(
-                    rustix::thread::gettid().as_raw_nonzero().get() as u32,
-                    Ordering::SeqCst,
-                );
-                while computes.load(Ordering::SeqCst) {
-                    std::hint::spin_loop();
-                }
-                while !is_over.load(Ordering::SeqCst) {
-                    thread::sleep(Duration::from_secs(1));
-                }
-            });
-            while tid.load(Ordering::SeqCst) == 0 {
-                thread::yield_now();
-            }
-            let start = Instant::now();
-            let mut stall = Stall::new(std::process::id(), tid.load(Ordering::SeqCst), start);
-            let mut looks = |count: u64| {
-                (1..=count).any(|turn| stall.is_outside(7, start + PATIENCE * turn as u32))
-            };
-            assert!(!looks(5), "it computes");
-            computes.store(false, Ordering::SeqCst);
-            thread::sleep(Duration::from_millis(100));
-            assert!(looks(20), "it sleeps");
-            assert!(!stall.is_outside(8, start + PATIENCE * 30), "it has called");
-            is_over.store(true, Ordering::SeqCst);
+    fn who_sleeps_is_outside_once_he_has_slept_for_a_while() {
+        let (tell, told) = mpsc::channel();
+        let (end, is_over) = mpsc::channel::<()>();
+        let thread = thread::spawn(move || {
+            let own = rustix::thread::gettid().as_raw_nonzero().get();
+            tell.send(own as u32).expect("somebody waits");
+            // In a futex, until the test is over.
+            let _ = is_over.recv();
         });
+        let tid = told.recv().expect("it runs");
+        thread::sleep(Duration::from_millis(100));
+        let start = Instant::now();
+        let mut stall = Stall::new(std::process::id(), tid, start);
+        let times: Vec<_> = (1..1000)
+            .map(|turn| (turn, start + Duration::from_millis(10) * turn))
+            .take_while(|(_, now)| stall.look(7, *now) == Verdict::Busy)
+            .collect();
+        let patience = FUTEX_PATIENCE.as_millis() as usize / 10;
+        assert!((patience..patience + 10).contains(&times.len()));
+        assert!(stall.to_string().contains("state S"));
+        let later = start + FUTEX_PATIENCE * 2;
+        assert_eq!(stall.look(8, later), Verdict::Busy, "it has called");
+        drop(end);
+        thread.join().expect("sound");
     }
 }
