@@ -10,6 +10,11 @@ pub enum Look {
     Everything,
     /// Completions and events.
     Completions,
+    /// Completions and events; at this time it looks at everything, and goes on in any case.
+    CompletionsUntil {
+        /// The time.
+        time_ps: u64,
+    },
     /// These addresses of the program.
     Memory(Range<u64>),
 }
@@ -72,6 +77,7 @@ impl Request {
                 Look::Everything => (1, [*grid_ps, 0, 0, 0]),
                 Look::Completions => (1, [*grid_ps, 1, 0, 0]),
                 Look::Memory(range) => (1, [*grid_ps, 2, range.start, range.end]),
+                Look::CompletionsUntil { time_ps } => (1, [*grid_ps, 3, *time_ps, 0]),
             },
             Wait::OnInterrupt { wake_up_ps } => (2, [*wake_up_ps, 0, 0, 0]),
             Wait::OnStream { stream } => (3, [*stream, 0, 0, 0]),
@@ -99,6 +105,7 @@ impl Request {
                     0 => Look::Everything,
                     1 => Look::Completions,
                     2 => Look::Memory(third..fourth),
+                    3 => Look::CompletionsUntil { time_ps: third },
                     _ => return None,
                 },
             },
@@ -122,7 +129,12 @@ mod tests {
     #[test]
     fn what_was_set_is_what_one_gets() {
         let request = Request::default();
-        let looks = [Look::Everything, Look::Completions, Look::Memory(7..15)];
+        let looks = [
+            Look::Everything,
+            Look::Completions,
+            Look::CompletionsUntil { time_ps: 30 },
+            Look::Memory(7..15),
+        ];
         let polls = looks.map(|look| Wait::OnWrite { grid_ps: 20, look });
         let others = [
             Wait::At { time_ps: 5 },

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use clap::Args;
 use ferroce_model::preset::Preset;
-use ferroce_sim::timed::control::is_alive;
+use ferroce_sim::timed::control::{is_alive, share_processor};
 use ferroce_sim::{os, runtime_directory};
 
 use super::super::preset;
@@ -58,6 +58,7 @@ impl Timed {
         if let Some(socket) = &self.world {
             // The program may change its folder before it joins.
             let socket = std::path::absolute(socket).map_err(|error| error.to_string())?;
+            share_processor(&socket);
             return match is_alive(&socket) {
                 true => Ok(Some(socket)),
                 false => Err(format!(
@@ -98,6 +99,7 @@ impl Timed {
         let socket = directory.join(format!("world-{:016x}", hasher.finish()));
         let lock = socket.with_extension("lock");
         let lock = File::create(&lock).map_err(|error| format!("{}: {error}", lock.display()))?;
+        share_processor(&socket);
         // Two programs that start at the same time start one world.
         os::lock_file(&lock).map_err(|error| format!("cannot lock: {error}"))?;
         if !is_alive(&socket) {
