@@ -3,6 +3,12 @@
 //! The same calls cost the same as in the loops of [`crate::perf`]. A thread that polls the same
 //! queues in vain, twice in a row and with nothing in between, waits for the next write of the card
 //! instead, and goes on with the turn of its loop that finds it.
+//!
+//! Such a thread may look at memory, too, so that every write of the card wakes it. One that finds
+//! nothing in it, as most do when the data of a long message arrive, waits for completions alone for
+//! an eighth of the time that it has been waiting. So a thread that waits for completions goes on
+//! when there is one; one that waits for memory may see it later by that much, but only if it has
+//! not reacted to what was written just before.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,6 +33,9 @@ pub struct Processor {
     seed: u64,
 }
 
+/// Part of the time in vain that a thread then does not look at memory: one in so many.
+const DEAF_PART: u64 = 8;
+
 /// What a thread has done last.
 #[derive(Debug)]
 struct Recent {
@@ -37,6 +46,31 @@ struct Recent {
     activity: u64,
     /// The last poll has waited, so that it is on the grid of its loop.
     has_waited: bool,
+    /// When the first of the waits began that have followed each other in vain.
+    waits_since_ps: u64,
+}
+
+impl Recent {
+    /// Something else than an empty poll.
+    #[inline]
+    fn begin(&mut self) {
+        self.empty.clear();
+        self.has_waited = false;
+    }
+
+    /// A wait of a loop whose turns take `grid`, which begins now.
+    fn wait(&mut self, grid: Duration, now_ps: u64) -> Wait {
+        let grid_ps = grid.as_ps().max(1);
+        if !std::mem::replace(&mut self.has_waited, true) {
+            self.waits_since_ps = now_ps;
+            let look = Look::Everything;
+            return Wait::OnWrite { grid_ps, look };
+        }
+        let turns = now_ps.saturating_sub(self.waits_since_ps) / DEAF_PART / grid_ps;
+        let time_ps = now_ps.saturating_add((turns + 1) * grid_ps);
+        let look = Look::CompletionsUntil { time_ps };
+        Wait::OnWrite { grid_ps, look }
+    }
 }
 
 /// Threads that have called verbs: each has random numbers of its own.
@@ -79,6 +113,7 @@ impl Processor {
             empty: Vec::new(),
             activity: 0,
             has_waited: false,
+            waits_since_ps: 0,
         }
     }
 
@@ -86,7 +121,7 @@ impl Processor {
     #[inline]
     fn work(&self, mean: Duration) {
         let time = self.recent(|recent| {
-            recent.empty.clear();
+            recent.begin();
             self.costs.spread(mean, &recent.random)
         });
         self.library.spend_ps(time.unwrap_or(mean).as_ps());
@@ -114,34 +149,31 @@ impl Processor {
     /// will find something.
     #[inline]
     pub fn before_poll(&self, cq: &CompletionQueue) {
-        self.library.catch_up();
-        if cq.is_empty() {
-            self.before_empty_poll(cq);
+        match self.wait_for(cq) {
+            // It begins now: what is there by now is found at once.
+            Some(wait) => {
+                self.library.wait(&wait);
+            }
+            None => self.library.catch_up(),
         }
     }
 
-    fn before_empty_poll(&self, cq: &CompletionQueue) {
-        let activity = self.library.activity();
-        let wait = self.recent(|recent| {
-            recent.has_waited = false;
+    /// What a poll of `cq` waits for that has been empty before, with nothing in between.
+    fn wait_for(&self, cq: &CompletionQueue) -> Option<Wait> {
+        let (activity, now_ps) = (self.library.activity(), self.library.now_ps());
+        let wait = |recent: &mut Recent| {
             if recent.activity != activity {
-                recent.empty.clear();
+                recent.begin();
                 recent.activity = activity;
             }
-            if !recent.empty.contains(&cq.number().0) {
+            if !recent.empty.contains(&cq.number().0) || !cq.is_empty() {
                 return None;
             }
-            recent.has_waited = true;
             let queues = recent.empty.len() as u64;
             let grid = crate::perf::cpu::times(self.costs.poll_miss, queues);
-            Some(Wait::OnWrite {
-                grid_ps: grid.as_ps(),
-                look: Look::Everything,
-            })
-        });
-        if let Some(wait) = wait.flatten() {
-            self.library.wait(&wait);
-        }
+            Some(recent.wait(grid, now_ps))
+        };
+        self.recent(wait).flatten()
     }
 
     /// A poll of `cq` has found so many.
@@ -152,15 +184,15 @@ impl Processor {
             return self.work(mean);
         }
         let time = self.recent(|recent| {
-            if recent.has_waited {
-                // One turn of its loop, as those that it has left out.
-                return mean;
-            }
             let number = cq.number().0;
             if recent.empty.len() < MAX_QUEUES && !recent.empty.contains(&number) {
                 recent.empty.push(number);
             }
-            self.costs.spread(mean, &recent.random)
+            match recent.has_waited {
+                // One turn of its loop, as those that it has left out.
+                true => mean,
+                false => self.costs.spread(mean, &recent.random),
+            }
         });
         self.library.spend_ps(time.unwrap_or(mean).as_ps());
     }
