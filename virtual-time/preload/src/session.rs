@@ -30,7 +30,7 @@ use crate::clock::real_ns;
 use crate::thread::{ThreadState, state};
 #[cfg(target_arch = "x86_64")]
 use crate::tsc;
-use crate::{faults, spin, turn, vdso};
+use crate::{faults, spin, timers, turn, vdso};
 
 const NOT_JOINED: u32 = 0;
 const JOINING: u32 = 1;
@@ -83,6 +83,7 @@ pub fn end() {
     // Whoever was first has set it.
     let _ = ENDED_AT_NS.compare_exchange(0, real_ns(), Ordering::Relaxed, Ordering::Relaxed);
     IS_RUNNING.store(0, Ordering::Relaxed);
+    timers::world_ended();
 }
 
 /// The pages of the program. `None`: it has not joined.

@@ -101,6 +101,13 @@ pub fn begin() {
     interval::take_over();
 }
 
+/// There is no world any more: what is set goes on in real time.
+pub fn world_ended() {
+    if let Some((page, _)) = own_page() {
+        interval::give_back(page.clock_ps.load(Ordering::Relaxed));
+    }
+}
+
 /// A descriptor is about to be closed.
 pub fn before_close(descriptor: Descriptor) {
     descriptors::before_close(descriptor);

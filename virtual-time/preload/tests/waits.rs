@@ -2,6 +2,7 @@
 
 mod fake_world;
 
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use fake_world::FakeWorld;
@@ -22,22 +23,45 @@ fn programs_talk_over_tcp_in_simulated_time() {
     let program = compile("pingpong");
     let world = FakeWorld::new(2);
     let (reader, writer) = std::io::pipe().expect("a pipe");
-    let keep = |fd: &dyn std::os::fd::AsRawFd| inherit(fd.as_raw_fd());
-    let (port_in, port_out) = (keep(&reader), keep(&writer));
+    let (port_in, port_out) = (inherit(reader.as_raw_fd()), inherit(writer.as_raw_fd()));
     let server = Running::start(&world, &program, &["server", &port_out]);
     let client = Running::start(&world, &program, &["client", &port_in]);
     let (client, server) = (client.finish(), server.finish());
     assert_eq!(client, server, "both know when the connection ended");
 }
 
+/// Runs a server with two clients. Returns what they have printed.
+fn serve(program: &std::path::Path, kind: &str) -> Vec<String> {
+    let world = FakeWorld::new(3);
+    let port = {
+        let free = std::net::TcpListener::bind("[::]:0").expect("a free port");
+        free.local_addr().expect("an address").port().to_string()
+    };
+    let mut running = Vec::new();
+    for (number, role) in [kind, "0", "1"].into_iter().enumerate() {
+        running.push(Running::start(&world, program, &[role, &port]));
+        // Places in the world are given in the order in which programs come.
+        world.await_programs(number + 1);
+    }
+    running.into_iter().map(Running::finish).collect()
+}
+
+#[test]
+fn many_connections_are_waited_for_at_a_time() {
+    let program = compile("echo");
+    for kind in ["poll", "epoll"] {
+        let first = serve(&program, kind);
+        assert_eq!(first, serve(&program, kind), "{kind}");
+    }
+}
+
 /// Children get this descriptor. Returns its number.
 fn inherit(fd: i32) -> String {
-    use std::os::fd::BorrowedFd;
     // SAFETY: the caller holds it.
     #[allow(unsafe_code, reason = "a descriptor by its number")]
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty()).expect("a descriptor");
-    std::os::fd::AsRawFd::as_raw_fd(&fd).to_string()
+    fd.as_raw_fd().to_string()
 }
 
 #[test]

@@ -102,17 +102,22 @@ extern "C" fn on_probe(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
     }
     let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
     let own = thread_number();
-    if PROBED.compare_exchange(0, own, success, failure).is_err() {
-        return;
-    }
+    let begins = match PROBED.compare_exchange(0, own, success, failure) {
+        Ok(_) => true,
+        // It is asked again, or has left the probe by a jump out of a handler.
+        Err(probed) if probed == own => false,
+        Err(_) => return,
+    };
     keeping_errno(|| {
         // SAFETY: the context of the handler, and the probe belongs to this thread.
         let (context, probe) = unsafe { (&mut *context.cast::<ucontext_t>(), &mut *PROBE.0.get()) };
         probe.cycle.clear();
         probe.steps = 0;
         probe.target = None;
-        let old = probe.program_action.as_mut_ptr();
-        set_handler(libc::SIGTRAP, on_step, libc::SA_NODEFER, old);
+        if begins {
+            let old = probe.program_action.as_mut_ptr();
+            set_handler(libc::SIGTRAP, on_step, libc::SA_NODEFER, old);
+        }
         probe.go_on(&mut context.uc_mcontext);
     });
 }

@@ -135,3 +135,18 @@ pub fn take_over() {
         super::limit(page, NEVER_PS);
     }
 }
+
+/// What is set in simulated time is set in real time from now on.
+pub fn give_back(now_ps: u64) {
+    let timer = TIMERS.first();
+    let left_ps = left_ps(timer, now_ps);
+    if left_ps > 0 {
+        let times = itimerval {
+            it_interval: timeval_of(timer.state().1),
+            it_value: timeval_of(left_ps),
+        };
+        timer.set(NEVER_PS, 0);
+        // SAFETY: a local; nothing is asked for.
+        unsafe { real::setitimer(libc::ITIMER_REAL, &raw const times, std::ptr::null_mut()) };
+    }
+}

@@ -16,7 +16,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -128,6 +128,7 @@ enum Event {
 pub struct FakeWorld {
     path: PathBuf,
     stops: Arc<AtomicBool>,
+    joined: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -145,8 +146,10 @@ impl FakeWorld {
         bind(&socket, &SocketAddrUnix::new(&path).expect("a path")).expect("bound");
         listen(&socket, 16).expect("listening");
         let stops = Arc::new(AtomicBool::new(false));
+        let joined = Arc::new(AtomicUsize::new(0));
         let core = Core {
             socket,
+            joined: Arc::clone(&joined),
             expected: programs,
             stops: Arc::clone(&stops),
             programs: Vec::new(),
@@ -160,7 +163,17 @@ impl FakeWorld {
         Self {
             path,
             stops,
+            joined,
             thread,
+        }
+    }
+
+    /// Waits until so many programs have a thread each.
+    pub fn await_programs(&self, count: usize) {
+        let begun = Instant::now();
+        while self.joined.load(Ordering::Relaxed) < count {
+            assert!(begun.elapsed() < LIMIT, "nobody joins");
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -183,6 +196,7 @@ impl Drop for FakeWorld {
 
 struct Core {
     socket: OwnedFd,
+    joined: Arc<AtomicUsize>,
     expected: usize,
     stops: Arc<AtomicBool>,
     programs: Vec<Program>,
@@ -204,7 +218,7 @@ impl Core {
                 self.dump()
             );
             self.serve();
-            let has_begun = self.programs.len() >= self.expected;
+            let has_begun = self.joined.load(Ordering::Relaxed) >= self.expected;
             if !has_begun || !self.step() {
                 std::thread::sleep(Duration::from_micros(200));
             }
@@ -281,6 +295,8 @@ impl Core {
                 sendmsg(&own.connection, &parts, &mut ancillary, SendFlags::empty()).unwrap();
             }
             Message::Thread { tid } => {
+                let first = self.programs[place].threads == 0;
+                self.joined.fetch_add(usize::from(first), Ordering::Relaxed);
                 let program = &mut self.programs[place];
                 let number = program.threads;
                 program.threads += 1;
@@ -393,7 +409,7 @@ impl Core {
                     let sees = match look {
                         Look::Memory(range) => range.contains(&address),
                         Look::Everything => true,
-                        Look::Completions => false,
+                        Look::Completions | Look::CompletionsUntil { .. } => false,
                     };
                     if sees {
                         thread.seen_ps = thread.seen_ps.min(self.now_ps);
