@@ -35,6 +35,7 @@ build:
 	@scripts/install-packages $(BUILD_PACKAGES)
 	$(CARGO) build --release --locked
 	@provider/link.sh $(RELEASE)/libferroce_provider.a $(RELEASE)/lib
+	@install -m 755 $(RELEASE)/libferroce_time.so $(RELEASE)/lib/libferroce_time.so
 
 demo: build
 	@scripts/install-packages $(DEMO_PACKAGES)
@@ -67,6 +68,7 @@ install: build
 	install -D -m 755 $(RELEASE)/ferroce $(DESTDIR)$(PREFIX)/bin/ferroce
 	install -D -m 755 $(LIBRARY) $(DESTDIR)$(PREFIX)/lib/ferroce/libibverbs.so.1
 	ln -sf libibverbs.so.1 $(DESTDIR)$(PREFIX)/lib/ferroce/libibverbs.so
+	install -D -m 755 $(RELEASE)/lib/libferroce_time.so $(DESTDIR)$(PREFIX)/lib/ferroce/libferroce_time.so
 
 clean:
 	$(CARGO) clean
