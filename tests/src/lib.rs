@@ -174,6 +174,7 @@ const OPTIONS_OF_THE_ENVIRONMENT: &[&str] = &[
     "FERROCE_PORT",
     "FERROCE_ICRC",
     "FERROCE_PART_ID",
+    "FERROCE_WORLD",
     "FERROCE_LOG",
     "LD_PRELOAD",
 ];

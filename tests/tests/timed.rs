@@ -1,0 +1,186 @@
+//! Unmodified programs in simulated time: what they print is the same every time, and what
+//! `ferroce perf` says.
+//!
+//! What is marked `ignored` is the long mode (`make soak`).
+
+use ferroce_tests::{Pair, Scratch};
+
+/// The card of most tests.
+const PRESET: &str = "cx5-100g";
+/// How often a pair of the long mode runs.
+const RUNS: usize = 20;
+/// What the world says of a program that it cannot follow.
+const LOST: &str = "knows nothing";
+
+/// Runs a pair in a world of its own.
+fn run(preset: &str, program: &str, arguments: &str) -> [String; 2] {
+    let arguments: Vec<_> = arguments.split_whitespace().collect();
+    let pair = Pair {
+        program,
+        arguments: &arguments,
+        options: &["--timed", preset],
+    };
+    let (server, client) = pair.run_in(&Scratch::new());
+    for output in [&server, &client] {
+        assert!(!output.contains(LOST), "{output}");
+    }
+    [server, client]
+}
+
+/// Output without what programs themselves make random: packet sequence numbers, keys and
+/// addresses of buffers.
+fn masked(output: &str) -> String {
+    let lines = output.lines();
+    let kept: Vec<&str> = lines.filter(|line| !line.contains("address:")).collect();
+    kept.join("\n")
+}
+
+/// Whether several runs print the same.
+fn is_the_same(runs: usize, program: &str, arguments: &str) {
+    let print = || run(PRESET, program, arguments).map(|output| masked(&output));
+    let first = print();
+    for number in 1..runs {
+        let next = print();
+        assert_eq!(next, first, "{program} {arguments}: run {number} differs");
+    }
+}
+
+/// Declares a test for each pair, which prints the same twice, and one of the long mode.
+macro_rules! same {
+    ($( $test:ident: $program:literal $arguments:literal; )*) => {
+        $(
+            #[test]
+            fn $test() {
+                is_the_same(2, $program, $arguments);
+            }
+        )*
+
+        mod often {
+            $(
+                #[test]
+                #[ignore = "takes minutes"]
+                fn $test() {
+                    super::is_the_same(super::RUNS, $program, $arguments);
+                }
+            )*
+        }
+    };
+}
+
+same! {
+    write_bw: "ib_write_bw" "-F -n 500";
+    read_bw: "ib_read_bw" "-F -n 500";
+    send_bw: "ib_send_bw" "-F -n 500";
+    atomic_bw: "ib_atomic_bw" "-F";
+    write_lat: "ib_write_lat" "-F";
+    read_lat: "ib_read_lat" "-F";
+    send_lat: "ib_send_lat" "-F";
+    atomic_lat: "ib_atomic_lat" "-F";
+    both_ways: "ib_write_bw" "-F -b -n 500";
+    eight_queue_pairs: "ib_write_bw" "-F -q 8 -n 200 -s 4096";
+    events: "ib_send_lat" "-F -e";
+    few_receives: "ib_send_bw" "-F -r 8 -n 500";
+    inline: "ib_write_bw" "-F -I 64 -s 64";
+    old_api: "ib_write_bw" "-F --use_old_post_send -s 4096";
+    all_sizes: "ib_send_lat" "-F -a -n 20";
+    rc_pingpong: "ibv_rc_pingpong" "-g 1";
+    ud_pingpong: "ibv_ud_pingpong" "-g 1 -s 1024";
+}
+
+/// The columns of a table of perftest, of the line with this message size.
+fn row(output: &str, size: u32) -> Vec<f64> {
+    let columns = |line: &str| -> Vec<f64> {
+        line.split_whitespace()
+            .map_while(|word| word.parse().ok())
+            .collect()
+    };
+    let mut rows = output.lines().map(columns);
+    rows.find(|row| row.len() >= 5 && row[0] == f64::from(size))
+        .unwrap_or_else(|| panic!("no line of {size} bytes:\n{output}"))
+}
+
+/// Column of the average bandwidth, and of the typical latency.
+const BANDWIDTH: usize = 3;
+const TYPICAL: usize = 4;
+
+/// The real program and the harness within the simulator agree within `percent`.
+fn agree(test: &str, size: u32, column: usize, percent: f64) {
+    let size_text = size.to_string();
+    // Who does not say anything about it gets the MTU of the port from the one, 1024 from the other.
+    let options = format!("-F -s {size} -m 1024");
+    let [_, client] = run(PRESET, &format!("ib_{test}"), &options);
+    let scratch = Scratch::new();
+    let harness = [
+        "perf", test, "--preset", PRESET, "-s", &size_text, "-m", "1024",
+    ];
+    let harness = scratch.finish(scratch.ferroce(&harness)).expect_success();
+    let (real, simulated) = (row(&client, size)[column], row(&harness, size)[column]);
+    let error = (real / simulated - 1.0).abs() * 100.0;
+    assert!(
+        error <= percent,
+        "{test} of {size} bytes: perftest {real}, ferroce perf {simulated}: {error:.2} %"
+    );
+}
+
+#[test]
+fn bandwidth_is_that_of_the_harness() {
+    for test in ["write_bw", "read_bw", "send_bw"] {
+        agree(test, 65536, BANDWIDTH, 1.0);
+    }
+}
+
+#[test]
+fn message_rates_are_those_of_the_harness() {
+    for test in ["write_bw", "read_bw", "send_bw"] {
+        agree(test, 64, BANDWIDTH, 1.0);
+    }
+}
+
+#[test]
+fn latency_is_that_of_the_harness() {
+    for test in ["write_lat", "read_lat", "send_lat"] {
+        for size in [8, 4096] {
+            agree(test, size, TYPICAL, 2.0);
+        }
+    }
+}
+
+#[test]
+fn programs_say_in_which_world_they_are() {
+    let [server, _] = run("irdma-10g", "ib_write_lat", "-F -n 100");
+    for expected in ["simulated time", "preset irdma-10g, hash ", "seed 1"] {
+        assert!(server.contains(expected), "{expected}:\n{server}");
+    }
+}
+
+#[test]
+fn the_device_is_that_of_the_preset() {
+    let scratch = Scratch::new();
+    let part_id = |options: &[&str]| {
+        let command = scratch.run(options, "ibv_devinfo", &["-v"]);
+        let output = scratch.finish(command).expect_success();
+        let line = output.lines().find(|line| line.contains("vendor_part_id"));
+        let line = line.expect("a line").to_owned();
+        line.split_whitespace().last().map(str::to_owned)
+    };
+    assert_eq!(part_id(&["--timed", PRESET]).as_deref(), Some("4119"));
+    let chosen = part_id(&["--timed", PRESET, "--part-id", "0x8070"]);
+    assert_eq!(chosen.as_deref(), Some("32880"));
+}
+
+#[test]
+fn a_world_that_is_not_there_is_named() {
+    let scratch = Scratch::new();
+    let command = scratch.run(&["--world", "/nowhere/world"], "ibv_devinfo", &[]);
+    let ended = scratch.finish(command);
+    assert!(!ended.succeeded());
+    assert!(ended.output.contains("/nowhere/world"), "{}", ended.output);
+    let mut command = scratch.run(&[], "ibv_devinfo", &[]);
+    command.env("FERROCE_WORLD", "/nowhere/world");
+    let ended = scratch.finish(command);
+    assert!(
+        ended.output.contains("ferroce run --timed"),
+        "{}",
+        ended.output
+    );
+}
