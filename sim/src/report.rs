@@ -100,7 +100,7 @@ pub fn make(simulator: &dyn Simulator, choice: &Choice, done: impl Fn() + Sync) 
 }
 
 fn jobs(choice: &Choice) -> Vec<Job> {
-    let real = choice.real.is_some().then_some(figures::real());
+    let real = choice.real.is_some().then_some(figures::of_real_perftest());
     let recipes = figures::all().into_iter();
     let recipes = recipes.chain(real.into_iter().flatten().copied());
     let recipes = recipes.filter(|recipe| choice.has(recipe)).map(Job::Plot);

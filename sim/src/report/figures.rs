@@ -80,7 +80,7 @@ impl Recipe {
 }
 
 /// The plots of the real perftest.
-pub fn real() -> &'static [Recipe] {
+pub fn of_real_perftest() -> &'static [Recipe] {
     real::RECIPES
 }
 
