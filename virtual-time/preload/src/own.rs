@@ -57,6 +57,14 @@ impl Own {
         self.0.spend(time_ps);
     }
 
+    /// What the thread has computed for `time_ps` since `since_ps`, and has done nothing else since,
+    /// is part of what it does next.
+    pub fn take_back(&self, since_ps: u64, time_ps: u64) {
+        if since_ps.checked_add(time_ps) == Some(self.now_ps()) {
+            self.0.page().clock_ps.store(since_ps, Ordering::Relaxed);
+        }
+    }
+
     /// The call has found nothing.
     pub fn spend_fruitless(&self) {
         self.spend(FRUITLESS_PS);

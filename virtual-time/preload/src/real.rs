@@ -115,6 +115,9 @@ functions! {
     fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int;
     fn pthread_mutex_clocklock(mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const timespec) -> c_int;
     fn pause() -> c_int;
+    fn pthread_rwlock_rdlock(rwlock: *mut libc::pthread_rwlock_t) -> c_int;
+    fn pthread_rwlock_wrlock(rwlock: *mut libc::pthread_rwlock_t) -> c_int;
+    fn pthread_barrier_wait(barrier: *mut libc::pthread_barrier_t) -> c_int;
     fn pthread_cond_wait(condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t) -> c_int;
     fn pthread_cond_timedwait(condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, time: *const timespec) -> c_int;
     fn pthread_cond_clockwait(condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const timespec) -> c_int;

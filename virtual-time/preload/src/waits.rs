@@ -1,6 +1,6 @@
 //! Threads of a program that wait for one another.
 //!
-//! A mutex that is taken is tried again until its owner has had its turn and has given it free. All
+//! A lock that is taken is tried again until its owner has had its turn and has given it free. All
 //! other waiting is outside of the world: who is woken comes back when the kernel lets it, so that
 //! the order of threads that wait in this way is not the same in every run. Time limits are those
 //! of the world.
@@ -12,7 +12,10 @@ use std::ffi::{c_int, c_void};
 use ferroce_virtual_time::PS_PER_NS;
 use ferroce_virtual_time::page::NEVER_PS;
 use ferroce_virtual_time::request::Wait;
-use libc::{clockid_t, pthread_cond_t, pthread_mutex_t, pthread_t, sem_t, timespec};
+use libc::{
+    clockid_t, pthread_barrier_t, pthread_cond_t, pthread_mutex_t, pthread_rwlock_t, pthread_t,
+    sem_t, timespec,
+};
 
 use crate::clock::real_ns;
 use crate::own::{Ended, Own};
@@ -107,16 +110,7 @@ pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_in
     let attempt = || unsafe { libc::pthread_mutex_trylock(mutex) };
     // SAFETY: the caller's mutex.
     let lock = || unsafe { real::pthread_mutex_lock(mutex) };
-    if !may_be_simulated() {
-        return lock();
-    }
-    match attempt() {
-        libc::EBUSY => match Own::enter() {
-            Some(own) => try_until(&own, NEVER_PS, attempt, lock),
-            None => lock(),
-        },
-        result => result,
-    }
+    lock_for(attempt, lock)
 }
 
 /// `pthread_mutex_timedlock` of libc.
@@ -154,6 +148,49 @@ pub unsafe extern "C" fn pthread_mutex_clocklock(
             None => lock(clock, time),
         },
         result => result,
+    }
+}
+
+/// Takes a lock of readers and writers, by one of its ways.
+fn lock_for(attempt: impl Fn() -> c_int, lock: impl FnOnce() -> c_int) -> c_int {
+    if !may_be_simulated() {
+        return lock();
+    }
+    match attempt() {
+        libc::EBUSY => match Own::enter() {
+            Some(own) => try_until(&own, NEVER_PS, attempt, lock),
+            None => lock(),
+        },
+        result => result,
+    }
+}
+
+/// `pthread_rwlock_rdlock` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_rwlock_rdlock(rwlock: *mut pthread_rwlock_t) -> c_int {
+    // SAFETY: the caller's lock.
+    let attempt = || unsafe { libc::pthread_rwlock_tryrdlock(rwlock) };
+    // SAFETY: the caller's lock.
+    lock_for(attempt, || unsafe { real::pthread_rwlock_rdlock(rwlock) })
+}
+
+/// `pthread_rwlock_wrlock` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_rwlock_wrlock(rwlock: *mut pthread_rwlock_t) -> c_int {
+    // SAFETY: the caller's lock.
+    let attempt = || unsafe { libc::pthread_rwlock_trywrlock(rwlock) };
+    // SAFETY: the caller's lock.
+    lock_for(attempt, || unsafe { real::pthread_rwlock_wrlock(rwlock) })
+}
+
+/// `pthread_barrier_wait` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_barrier_wait(barrier: *mut pthread_barrier_t) -> c_int {
+    // SAFETY: the caller's barrier.
+    let wait = || unsafe { real::pthread_barrier_wait(barrier) };
+    match Own::enter() {
+        Some(own) => own.outside(wait),
+        None => wait(),
     }
 }
 

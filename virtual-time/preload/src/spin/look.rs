@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "assembly")]
 
 use std::arch::global_asm;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use ferroce_virtual_time::page::NEVER_PS;
 use ferroce_virtual_time::request::{Look, Wait};
@@ -115,6 +115,10 @@ struct Loop {
     /// The registers at its last look, the flags, and the page of the thread.
     last: [AtomicU64; GENERAL + 1],
     page: AtomicUsize,
+    /// When the first look was made that has not been waited for yet.
+    looked_ps: AtomicU64,
+    /// Registers have changed since the first look, or since it has waited.
+    has_settled: AtomicBool,
     /// Where it looks; nothing: that is not known.
     places: [[AtomicU64; PLACE_WORDS]; MAX_PLACES],
 }
@@ -123,6 +127,8 @@ static LOOPS: [Loop; MAX_LOOPS] = [const {
     Loop {
         last: [const { AtomicU64::new(0) }; GENERAL + 1],
         page: AtomicUsize::new(0),
+        looked_ps: AtomicU64::new(NEVER_PS),
+        has_settled: AtomicBool::new(false),
         places: [const { [const { AtomicU64::new(0) }; PLACE_WORDS] }; MAX_PLACES],
     }
 }; MAX_LOOPS];
@@ -180,6 +186,10 @@ impl Loop {
 }
 
 /// A turn of a loop.
+///
+/// The first look is at memory as it was when the thread's turn began. If it finds nothing the
+/// thread waits from the time of that look on, and the world says what has come meanwhile: so a loop
+/// gives the turn up once for a wait, and not once more to see what there is.
 extern "C" fn look(frame: &Frame) {
     keeping_errno(|| {
         let Some(own) = Own::enter() else {
@@ -190,13 +200,21 @@ extern "C" fn look(frame: &Frame) {
         };
         let registers = Registers::new(frame.general, frame.flags);
         let is_same = known.is_as_before(frame, registers.flags(), own.page_address());
-        match is_same && frame.number % 2 == 1 {
-            true => wait_for_change(&own, watched(known.places(), &registers)),
-            false => {
-                own.catch_up();
-                own.spend(own.memory_poll_ps());
-            }
+        let look_ps = own.memory_poll_ps();
+        if frame.number % 2 == 0 {
+            known.looked_ps.store(own.now_ps(), Ordering::Relaxed);
+            known.has_settled.store(false, Ordering::Relaxed);
+            own.spend(look_ps);
+        } else if is_same {
+            let looked_ps = known.looked_ps.swap(NEVER_PS, Ordering::Relaxed);
+            own.take_back(looked_ps, look_ps);
+            known.has_settled.store(false, Ordering::Relaxed);
+            wait_for_change(&own, watched(known.places(), &registers));
+        } else if known.has_settled.swap(true, Ordering::Relaxed) {
+            own.catch_up();
+            own.spend(look_ps);
         }
+        // Else registers have got the values that they have in this loop: it is the same look.
     });
 }
 

@@ -7,6 +7,8 @@
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
 static sem_t semaphore;
+static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
+static pthread_barrier_t barrier;
 static int turns[2];
 static volatile int is_ready;
 
@@ -33,6 +35,19 @@ static void *take_turns(void *own)
 	return own;
 }
 
+static void *share(void *unused)
+{
+	for (int i = 0; i < 100; i++) {
+		int writes = i % 7 == 0;
+		CHECK((writes ? pthread_rwlock_wrlock : pthread_rwlock_rdlock)(&rwlock) == 0);
+		usleep(3);
+		CHECK(pthread_rwlock_unlock(&rwlock) == 0);
+		if (i % 25 == 0)
+			pthread_barrier_wait(&barrier);
+	}
+	return unused;
+}
+
 static void *wake_up(void *unused)
 {
 	usleep(1000);
@@ -56,6 +71,11 @@ int main(void)
 		CHECK(pthread_join(threads[i], &result) == 0);
 		CHECK(result == &turns[i] && turns[i] == 200);
 	}
+	CHECK(pthread_barrier_init(&barrier, NULL, 2) == 0);
+	for (int i = 0; i < 2; i++)
+		CHECK(pthread_create(&threads[i], NULL, share, NULL) == 0);
+	for (int i = 0; i < 2; i++)
+		CHECK(pthread_join(threads[i], NULL) == 0);
 	CHECK(sem_init(&semaphore, 0, 0) == 0);
 	CHECK(pthread_create(&threads[0], NULL, wake_up, NULL) == 0);
 	CHECK(pthread_mutex_lock(&mutex) == 0);
