@@ -19,8 +19,9 @@ use crate::tsc::SAVE_BYTES;
 /// Most loops that are copied.
 pub const MAX_LOOPS: usize = 128;
 /// Turns after which a thread that is not alone looks again: another may have changed what it
-/// waits for, of which the world knows nothing.
-const TURNS_WITH_OTHERS: u64 = 1000;
+/// waits for, of which the world knows nothing. Each time it is twice as many, up to the most.
+const TURNS_WITH_OTHERS: u64 = 128;
+const MOST_TURNS_WITH_OTHERS: u64 = 4096;
 
 unsafe extern "C" {
     /// Not to be called as a function of C.
@@ -117,6 +118,8 @@ struct Loop {
     page: AtomicUsize,
     /// When the first look was made that has not been waited for yet.
     looked_ps: AtomicU64,
+    /// After how many turns it looks again, whatever has happened.
+    turns: AtomicU64,
     /// Registers have changed since the first look, or since it has waited.
     has_settled: AtomicBool,
     /// Where it looks; nothing: that is not known.
@@ -128,6 +131,7 @@ static LOOPS: [Loop; MAX_LOOPS] = [const {
         last: [const { AtomicU64::new(0) }; GENERAL + 1],
         page: AtomicUsize::new(0),
         looked_ps: AtomicU64::new(NEVER_PS),
+        turns: AtomicU64::new(TURNS_WITH_OTHERS),
         has_settled: AtomicBool::new(false),
         places: [const { [const { AtomicU64::new(0) }; PLACE_WORDS] }; MAX_PLACES],
     }
@@ -204,12 +208,16 @@ extern "C" fn look(frame: &Frame) {
         if frame.number % 2 == 0 {
             known.looked_ps.store(own.now_ps(), Ordering::Relaxed);
             known.has_settled.store(false, Ordering::Relaxed);
+            known.turns.store(TURNS_WITH_OTHERS, Ordering::Relaxed);
             own.spend(look_ps);
         } else if is_same {
             let looked_ps = known.looked_ps.swap(NEVER_PS, Ordering::Relaxed);
             own.take_back(looked_ps, look_ps);
             known.has_settled.store(false, Ordering::Relaxed);
-            wait_for_change(&own, watched(known.places(), &registers));
+            let turns = known.turns.load(Ordering::Relaxed);
+            let more = (2 * turns).min(MOST_TURNS_WITH_OTHERS);
+            known.turns.store(more, Ordering::Relaxed);
+            wait_for_change(&own, watched(known.places(), &registers), turns);
         } else if known.has_settled.swap(true, Ordering::Relaxed) {
             own.catch_up();
             own.spend(look_ps);
@@ -218,12 +226,18 @@ extern "C" fn look(frame: &Frame) {
     });
 }
 
+/// As [`wait_for_change`], for a loop that has just been proven.
+pub fn wait_for_first_change(own: &Own, look: Look) {
+    wait_for_change(own, look, TURNS_WITH_OTHERS);
+}
+
 /// Waits until something has changed of what a loop looks at, and pays for the look that finds it.
-pub fn wait_for_change(own: &Own, look: Look) {
+/// With other threads in the program it takes so many turns at most.
+fn wait_for_change(own: &Own, look: Look, turns: u64) {
     let grid_ps = own.memory_poll_ps().max(1);
     let (look, deadline_ps) = match session::thread_count() > 1 {
         true => {
-            let time_ps = TURNS_WITH_OTHERS.saturating_mul(grid_ps);
+            let time_ps = turns.saturating_mul(grid_ps);
             (Look::Everything, own.now_ps().saturating_add(time_ps))
         }
         false => (look, NEVER_PS),

@@ -15,7 +15,7 @@ use libc::{mcontext_t, siginfo_t, ucontext_t};
 use super::PROBE_SIGNAL;
 use super::copy::{Copy, MAX_BYTES};
 use super::cycle::{Cycle, Progress};
-use super::look::{MAX_LOOPS, reserve, wait_for_change, watched};
+use super::look::{MAX_LOOPS, reserve, wait_for_first_change, watched};
 use super::place::Places;
 use super::registers::Registers;
 use crate::os::keeping_errno;
@@ -212,7 +212,7 @@ impl Probe {
         self.end(context);
         // From here on the probe may be somebody else's.
         if let Some(own) = Own::enter() {
-            wait_for_change(&own, look);
+            wait_for_first_change(&own, look);
         }
     }
 

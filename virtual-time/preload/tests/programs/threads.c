@@ -48,6 +48,15 @@ static void *share(void *unused)
 	return unused;
 }
 
+static volatile int flag;
+
+static void *set_flag(void *unused)
+{
+	usleep(2000);
+	flag = 1;
+	return unused;
+}
+
 static void *wake_up(void *unused)
 {
 	usleep(1000);
@@ -76,6 +85,13 @@ int main(void)
 		CHECK(pthread_create(&threads[i], NULL, share, NULL) == 0);
 	for (int i = 0; i < 2; i++)
 		CHECK(pthread_join(threads[i], NULL) == 0);
+	/* A thread that spins until another one has its turn. */
+	uint64_t t = world->now_ps();
+	CHECK(pthread_create(&threads[0], NULL, set_flag, NULL) == 0);
+	while (!flag)
+		;
+	CHECK(world->now_ps() >= t + 2 * MS && world->now_ps() <= t + 2 * MS + 10 * US);
+	CHECK(pthread_join(threads[0], NULL) == 0);
 	CHECK(sem_init(&semaphore, 0, 0) == 0);
 	CHECK(pthread_create(&threads[0], NULL, wake_up, NULL) == 0);
 	CHECK(pthread_mutex_lock(&mutex) == 0);
@@ -85,7 +101,7 @@ int main(void)
 	CHECK(sem_wait(&semaphore) == 0);
 	CHECK(pthread_join(threads[0], NULL) == 0);
 	/* Time limits. */
-	uint64_t t = world->now_ps();
+	t = world->now_ps();
 	struct timespec limit = in(CLOCK_REALTIME, 30);
 	CHECK(sem_timedwait(&semaphore, &limit) == -1 && errno == ETIMEDOUT);
 	CHECK_AT(t += 30 * MS);
