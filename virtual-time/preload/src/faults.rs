@@ -19,6 +19,7 @@ use libc::{SIG_DFL, SIG_ERR, SIG_IGN, sighandler_t, siginfo_t, sigset_t};
 use crate::next::next;
 use crate::os::set_errno;
 use crate::session;
+use crate::spin::PROBE_SIGNAL;
 
 /// What the program wants done at a `SIGSEGV`: the latest of a few, so that a handler that reads
 /// one is not disturbed by a thread that writes the next.
@@ -54,7 +55,7 @@ impl Wanted {
 }
 
 /// Signals that must not be blocked.
-const NEEDED: [c_int; 2] = [libc::SIGSEGV, libc::SIGTRAP];
+const NEEDED: [c_int; 3] = [libc::SIGSEGV, libc::SIGTRAP, PROBE_SIGNAL];
 
 /// A set of signals to be blocked, without those that must not be.
 pub fn without_needed(mut set: sigset_t) -> sigset_t {

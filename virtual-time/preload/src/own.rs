@@ -59,6 +59,7 @@ impl Own {
 
     /// What the thread has computed for `time_ps` since `since_ps`, and has done nothing else since,
     /// is part of what it does next.
+    #[cfg(target_arch = "x86_64")]
     pub fn take_back(&self, since_ps: u64, time_ps: u64) {
         if since_ps.checked_add(time_ps) == Some(self.now_ps()) {
             self.0.page().clock_ps.store(since_ps, Ordering::Relaxed);
@@ -122,11 +123,13 @@ impl Own {
     }
 
     /// A turn of a loop that looks at memory.
+    #[cfg(target_arch = "x86_64")]
     pub fn memory_poll_ps(&self) -> u64 {
         costs().map_or(0, |costs| costs.memory_poll_ps.load(Ordering::Relaxed))
     }
 
     /// What tells the thread from the others of the program.
+    #[cfg(target_arch = "x86_64")]
     pub fn page_address(&self) -> usize {
         std::ptr::from_ref(self.0.page()).addr()
     }

@@ -123,3 +123,13 @@ pub fn raise(signal: c_int, information: Option<&libc::siginfo_t>) {
         };
     }
 }
+
+/// A signal that is sent to the program does nothing, from now on.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn ignore(signal: c_int) {
+    // SAFETY: zero is a value of all its fields.
+    let mut action: libc::sigaction = unsafe { std::mem::MaybeUninit::zeroed().assume_init() };
+    action.sa_sigaction = libc::SIG_IGN;
+    // SAFETY: a local.
+    unsafe { crate::real::sigaction(signal, &raw const action, std::ptr::null_mut()) };
+}

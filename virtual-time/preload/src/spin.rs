@@ -50,4 +50,4 @@ pub fn note_card_memory(start: usize, length: usize) {
 }
 
 /// What the world sends to a thread that has had its turn for long without a call.
-const PROBE_SIGNAL: libc::c_int = 48;
+pub const PROBE_SIGNAL: libc::c_int = 48;
