@@ -13,7 +13,7 @@ use ferroce_driver::{
     PathMtu, QpAccess, Qpn, QueuePair, QueuePairConfig, ReceiveSource, RemoteAddress,
     RtrAttributes, RtsAttributes, SendData, SendOperation, SendRequest, Service, WorkCompletion,
 };
-use ferroce_sim::world::identity;
+use ferroce_sim::world::{WorldConfig, identity};
 use ferroce_virtual_time::control::Refusal;
 use ferroce_virtual_time::page::{NEVER_PS, Turn};
 use ferroce_virtual_time::request::{Look, Wait};
@@ -98,6 +98,7 @@ impl std::ops::Deref for Memory {
 /// Memory that a card may use, with a queue pair and what belongs to it.
 struct Host {
     _device: Arc<Device>,
+    bus: Arc<PagedBus>,
     cq: Arc<CompletionQueue>,
     qp: Arc<QueuePair>,
     memory: Memory,
@@ -106,7 +107,8 @@ struct Host {
 
 impl Host {
     fn new(program: &Program, thread: &ProgramThread) -> Self {
-        let device = Device::open_with(program.card(thread), &DeviceConfig::default());
+        let bus = program.card(thread);
+        let device = Device::open_with(bus.clone(), &DeviceConfig::default());
         let device = device.expect("the card comes up");
         for (index, entry) in (0..).zip(&identity::of_host(program.host as usize).gids) {
             let entry = ferroce_driver::GidEntry {
@@ -147,6 +149,7 @@ impl Host {
         let region = MemoryRegion::register(&pd, address, length, address as u64, access);
         Self {
             _device: device,
+            bus,
             cq,
             qp,
             memory,
@@ -264,50 +267,117 @@ fn pair(world: &TestWorld) -> [(Program, ProgramThread, Host); 2] {
     [(one, mine, a), (other, theirs, b)]
 }
 
+/// One program writes a page to the other's memory; returns when that has seen it, when it has been
+/// told so itself, and which words have arrived.
+fn transfer(elide_payload: bool) -> (u64, u64, Vec<u64>) {
+    let config = WorldConfig {
+        elide_payload,
+        ..config(2)
+    };
+    let world = TestWorld::start("card", false, config);
+    let [(_one, mine, a), (_other, theirs, b)] = pair(&world);
+    for (value, word) in (1..).zip(&a.memory[..512]) {
+        word.store(value, Ordering::Relaxed);
+    }
+    // It polls the last word that is written.
+    mine.give(&Wait::At {
+        time_ps: mine.now() + 5 * US,
+    });
+    assert!(theirs.await_turn());
+    let range = b.memory[511..512].as_ptr_range();
+    let polled = theirs.now();
+    theirs.give(&Wait::OnWrite {
+        grid_ps: 1000,
+        look: Look::Memory(range.start.addr() as u64..range.end.addr() as u64),
+    });
+    assert!(mine.await_turn());
+    let posted = mine.now();
+    a.write(b.remote(), 4096);
+    mine.give(&Wait::OnWrite {
+        grid_ps: 20_000,
+        look: Look::Completions,
+    });
+    assert!(theirs.await_turn());
+    let seen = theirs.now();
+    let words = b.memory[..512].iter();
+    let words = words.map(|word| word.load(Ordering::Acquire)).collect();
+    assert_eq!((seen - polled) % 1000, 0, "with a turn of the loop");
+    theirs.give(&Wait::End);
+    assert!(mine.await_turn());
+    let completion = a.completion(&mine);
+    assert_eq!(completion.status, CompletionStatus::Success);
+    let (seen, done) = (seen - posted, mine.now() - posted);
+    assert!(seen > 500_000 && seen < 10 * US && done > seen && done < 20 * US);
+    mine.end();
+    (seen, done, words)
+}
+
 #[test]
 fn a_card_moves_data_between_two_programs() {
-    let mut times = Vec::new();
-    for _ in 0..2 {
-        let world = TestWorld::new("card", 2);
-        let [(_one, mine, a), (_other, theirs, b)] = pair(&world);
-        for (value, word) in (1..).zip(&a.memory[..512]) {
-            word.store(value, Ordering::Relaxed);
-        }
-        // It polls the last word that is written.
-        mine.give(&Wait::At {
-            time_ps: mine.now() + 5 * US,
-        });
-        assert!(theirs.await_turn());
-        let range = b.memory[511..512].as_ptr_range();
-        let polled = theirs.now();
-        theirs.give(&Wait::OnWrite {
-            grid_ps: 1000,
-            look: Look::Memory(range.start.addr() as u64..range.end.addr() as u64),
-        });
-        assert!(mine.await_turn());
-        let posted = mine.now();
-        a.write(b.remote(), 4096);
-        mine.give(&Wait::OnWrite {
-            grid_ps: 20_000,
-            look: Look::Completions,
-        });
-        assert!(theirs.await_turn());
-        let seen = theirs.now();
-        let words = b.memory[..512]
-            .iter()
-            .map(|word| word.load(Ordering::Acquire));
-        assert!(words.eq(1..=512));
-        assert_eq!((seen - polled) % 1000, 0, "with a turn of the loop");
-        theirs.give(&Wait::End);
-        assert!(mine.await_turn());
-        let completion = a.completion(&mine);
-        assert_eq!(completion.status, CompletionStatus::Success);
-        let (seen, done) = (seen - posted, mine.now() - posted);
-        assert!(seen > 500_000 && seen < 10 * US && done > seen && done < 20 * US);
-        times.push((seen, done));
-        mine.end();
-    }
-    assert_eq!(times[0], times[1], "it is always the same");
+    let first = transfer(false);
+    assert!(first.2.iter().copied().eq(1..=512));
+    assert_eq!(transfer(false), first, "it is always the same");
+    let (seen, done, words) = transfer(true);
+    assert_eq!((seen, done), (first.0, first.1), "it takes as long");
+    assert!(
+        words[..504].iter().all(|word| *word == 0),
+        "none of this was moved"
+    );
+    assert_eq!(words[504..], first.2[504..], "what programs look at was");
+}
+
+#[test]
+fn interrupts_come_with_the_turn() {
+    const WAKE_UP: u64 = 3 * US;
+    let world = TestWorld::new("interrupts", 2);
+    let [(_one, mine, a), (_other, theirs, b)] = pair(&world);
+    mine.give(&Wait::At {
+        time_ps: mine.now() + 5 * US,
+    });
+    assert!(theirs.await_turn());
+    theirs.give(&Wait::End);
+    assert!(mine.await_turn());
+    let sleep = Wait::OnInterrupt {
+        wake_up_ps: WAKE_UP,
+    };
+    a.cq.arm(false);
+    a.write(b.remote(), 64);
+    let posted = mine.now();
+    mine.wait(&sleep);
+    let slept = mine.now() - posted;
+    assert!(slept > WAKE_UP + 500_000 && slept < WAKE_UP + 10 * US);
+    assert!(a.bus.handle_interrupts());
+    let woken = mine.now();
+    assert_eq!(a.completion(&mine).status, CompletionStatus::Success);
+    assert_eq!(mine.now(), woken, "it is there");
+    // What is there when it would go to sleep does not let it sleep.
+    a.cq.arm(false);
+    a.write(b.remote(), 64);
+    mine.spend(100 * US);
+    let before = mine.now();
+    mine.wait(&sleep);
+    assert_eq!(mine.now(), before);
+    assert!(a.bus.handle_interrupts());
+    // Nothing comes without being asked for.
+    let deadline = mine.now() + MS;
+    mine.wait_until(&sleep, deadline);
+    assert_eq!(mine.now(), deadline);
+    assert!(!a.bus.handle_interrupts());
+    mine.end();
+}
+
+#[test]
+fn a_program_that_waits_for_a_dead_one_does_not_wait_for_ever() {
+    let world = TestWorld::new("left", 2);
+    let [(_one, mine, _a), (other, theirs, _b)] = pair(&world);
+    mine.give(&Wait::OnWrite {
+        grid_ps: 20_000,
+        look: Look::Completions,
+    });
+    assert!(theirs.await_turn());
+    drop(other);
+    assert!(!mine.await_turn(), "its world has ended");
+    assert!(world.world.as_ref().is_some_and(|world| world.has_ended()));
 }
 
 #[test]

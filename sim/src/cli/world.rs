@@ -8,7 +8,7 @@ use clap::Args;
 use ferroce_sim::os::service::{Termination, raise_descriptor_limit};
 use ferroce_sim::timed::TimedWorld;
 use ferroce_sim::timed::control::share_processor;
-use ferroce_sim::world::WorldConfig;
+use ferroce_sim::world::{Topology, WorldConfig};
 
 use super::preset;
 
@@ -47,6 +47,14 @@ pub struct World {
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     hosts: u16,
 
+    /// A cable between the hosts, whatever the preset says
+    #[arg(long, conflicts_with = "switch")]
+    direct: bool,
+
+    /// A switch between the hosts, whatever the preset says
+    #[arg(long)]
+    switch: bool,
+
     /// Seed of everything random
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -68,10 +76,16 @@ impl World {
         let termination = Termination::keep_with(&[libc::SIGUSR1]);
         raise_descriptor_limit().map_err(|error| format!("open files: {error}"))?;
         let name = preset.name().to_owned();
+        let timed = WorldConfig::timed(preset, usize::from(self.hosts));
         let config = WorldConfig {
             seed: self.seed,
             elide_payload: self.elide_payload,
-            ..WorldConfig::timed(preset, usize::from(self.hosts))
+            topology: match (self.direct, self.switch) {
+                (true, _) => Topology::Cable,
+                (_, true) => Topology::Switch,
+                _ => timed.topology,
+            },
+            ..timed
         };
         if let Ok(socket) = std::path::absolute(&self.socket) {
             share_processor(&socket);

@@ -24,8 +24,10 @@ const PACED: Duration = Duration::from_ms(1);
 const OUTSIDER_PERIOD: RealDuration = RealDuration::from_millis(1);
 /// With nothing to come, and nobody to come: after so long that is said.
 const DEADLOCK_PATIENCE: RealDuration = RealDuration::from_secs(5);
+/// When a program has gone, those that it has left wait so long for what will not happen.
+const LOSS_PATIENCE: RealDuration = RealDuration::from_secs(2);
 /// Waiting for whatever comes.
-const LONG: RealDuration = RealDuration::from_secs(1);
+const LONG: RealDuration = RealDuration::from_millis(500);
 
 /// The world, and who is in it.
 pub struct Conductor {
@@ -36,6 +38,8 @@ pub struct Conductor {
     is_taken: Vec<bool>,
     idle_since: Option<RealInstant>,
     has_explained: bool,
+    /// A program has gone since one has come.
+    has_lost: bool,
 }
 
 impl Conductor {
@@ -47,6 +51,7 @@ impl Conductor {
             is_taken: vec![false; world.hosts()],
             idle_since: None,
             has_explained: false,
+            has_lost: false,
             world,
         }
     }
@@ -82,6 +87,7 @@ impl Conductor {
             return;
         }
         self.is_taken[program.host] = true;
+        self.has_lost = false;
         let bus = self.world.bus(program.host);
         let thread = RemoteThread::new(&self.common, Arc::clone(&program), number, bus);
         let thread = self.world.spawn(program.host, Box::new(thread));
@@ -103,6 +109,7 @@ impl Conductor {
             .iter()
             .any(|place| place.program.host == program.host);
         self.common.outsiders.borrow_mut().retain(is_other);
+        self.has_lost = true;
         let now = self.world.now();
         let woken = self.common.streams.borrow_mut().forget(program.id, now);
         for (thread, at) in woken {
@@ -161,10 +168,28 @@ impl Conductor {
 
     fn wait_for_anything(&mut self) {
         let since = *self.idle_since.get_or_insert_with(RealInstant::now);
+        if self.is_left() && since.elapsed() > LOSS_PATIENCE {
+            eprint!(
+                "ferroce world: a program has gone, and what the others wait for will not happen: \
+                 the world ends\n{}",
+                self.dump()
+            );
+            self.shared.stop();
+            return;
+        }
         if !self.is_paced() && since.elapsed() > DEADLOCK_PATIENCE {
             self.explain("all its threads wait for something that will not happen");
         }
         self.shared.wait(self.patience());
+    }
+
+    /// Whether programs are there, and a program without which they wait for nothing has gone. Who
+    /// waits for a connection waits for the next one.
+    fn is_left(&self) -> bool {
+        self.has_lost
+            && !self.common.places.borrow().is_empty()
+            && self.common.outsiders.borrow().is_empty()
+            && !self.common.streams.borrow().has_acceptor()
     }
 
     /// Says once what is wrong.

@@ -37,7 +37,7 @@ impl HostFacts {
             costs: Costs::new(preset),
             seed,
             hosts: hosts as u32,
-            part_id: part_id(preset.name()),
+            part_id: preset.identity.part_id,
             push_blocks,
             push_inline_only: preset.host.push_inline_only,
         }
@@ -77,25 +77,6 @@ impl HostFacts {
         }
         page.seed.store(self.seed, Ordering::Relaxed);
     }
-}
-
-/// `vendor_part_id` of the card that a preset models. perftest chooses by it how it posts, and
-/// whether it sends inline.
-fn part_id(preset: &str) -> u32 {
-    /// ConnectX-3 to -7 as in the PCI ID database, and what models no card in particular.
-    const PARTS: [(&str, u32); 7] = [
-        ("cx3", 4099),
-        ("cx4lx", 4117),
-        ("cx4", 4115),
-        ("cx5", 4119),
-        ("cx6dx", 4125),
-        ("cx6", 4123),
-        ("cx7", 4129),
-    ];
-    /// Ferroce's own.
-    const OTHERS: u32 = 4119;
-    let found = PARTS.iter().find(|(name, _)| preset.starts_with(name));
-    found.map_or(OTHERS, |(_, id)| *id)
 }
 
 /// A program that has joined.
@@ -226,7 +207,5 @@ mod tests {
         assert_eq!(page.part_id.load(Ordering::Relaxed), 4119);
         assert_eq!(page.version.load(Ordering::Relaxed), VERSION);
         assert_eq!(page.host.load(Ordering::Relaxed), 1);
-        assert_eq!(part_id("cx4lx-10g"), 4117);
-        assert_eq!(part_id("irdma-10g"), 4119);
     }
 }

@@ -148,6 +148,11 @@ impl Streams {
         self.ports.entry(port).or_default().waiter = thread;
     }
 
+    /// Whether a thread waits for a connection.
+    pub fn has_acceptor(&self) -> bool {
+        self.ports.values().any(|port| port.waiter.is_some())
+    }
+
     fn stream(&mut self, number: u64) -> Result<&mut Stream, TooMany> {
         if self.streams.len() >= MAX_STREAMS && !self.streams.contains_key(&number) {
             return Err(TooMany);

@@ -1,10 +1,11 @@
 //! Programs that use the pages of a world by hand, and the bus of their card.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ferroce_driver::bus::vfio_user::VfioUser;
@@ -153,6 +154,7 @@ impl Program {
         let inner = VfioUser::open(&card_socket(&self.path, self.host)).expect("it is served");
         Arc::new(PagedBus {
             inner,
+            handlers: Mutex::default(),
             thread: thread.clone(),
         })
     }
@@ -253,7 +255,19 @@ impl ProgramThread {
 /// The bus of a card whose doorbells go through the pages of a thread.
 pub struct PagedBus {
     inner: VfioUser,
+    handlers: Mutex<HashMap<u16, InterruptHandler>>,
     thread: ProgramThread,
+}
+
+impl PagedBus {
+    /// Calls the handlers of the interrupts that have come with the turn. Whether there were any.
+    pub fn handle_interrupts(&self) -> bool {
+        let vectors = self.thread.page().interrupts.load(Ordering::Relaxed);
+        let handlers = self.handlers.lock().expect("sound").clone();
+        let is_set = |vector: u16| vectors >> vector & 1 != 0;
+        let called = handlers.iter().filter(|(vector, _)| is_set(**vector));
+        called.map(|(_, handler)| handler()).count() > 0
+    }
 }
 
 impl Bus for PagedBus {
@@ -310,9 +324,14 @@ impl Bus for PagedBus {
     fn set_interrupt_handler(
         &self,
         vector: u16,
-        _handler: Option<InterruptHandler>,
+        handler: Option<InterruptHandler>,
     ) -> Result<(), BusError> {
         assert!(vector < VECTOR_COUNT);
+        let mut handlers = self.handlers.lock().expect("sound");
+        match handler {
+            Some(handler) => handlers.insert(vector, handler),
+            None => handlers.remove(&vector),
+        };
         Ok(())
     }
 
