@@ -525,7 +525,7 @@ fn a_parked_thread_goes_on_when_it_is_woken() {
     // Who is not parked has no need of it.
     world.wake(parked, Instant(1501));
     assert_eq!(world.run(Instant(10_000)), Outcome::Idle);
-    assert_eq!(*times.borrow(), [0, 500, 1600, 1700]);
+    assert_eq!(*times.borrow(), [0, 500, 1500, 1600]);
 }
 
 #[test]
