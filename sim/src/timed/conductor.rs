@@ -3,6 +3,7 @@
 //! Long times in which nothing happens are skipped, unless somebody may still come: as long as a
 //! host has no program, or a thread waits for something of which the world knows nothing, they pass
 //! as on the machine. Otherwise watchdogs and retries would be over before that somebody is there.
+//! When a program has gone, those that it has left are not kept waiting for another one for long.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ const PACED: Duration = Duration::from_ms(1);
 const OUTSIDER_PERIOD: RealDuration = RealDuration::from_millis(1);
 /// With nothing to come, and nobody to come: after so long that is said.
 const DEADLOCK_PATIENCE: RealDuration = RealDuration::from_secs(5);
-/// When a program has gone, those that it has left wait so long for what will not happen.
+/// When a program has gone, those that it has left wait so long for another one.
 const LOSS_PATIENCE: RealDuration = RealDuration::from_secs(2);
 /// Waiting for whatever comes.
 const LONG: RealDuration = RealDuration::from_millis(500);
@@ -38,8 +39,8 @@ pub struct Conductor {
     is_taken: Vec<bool>,
     idle_since: Option<RealInstant>,
     has_explained: bool,
-    /// A program has gone since one has come.
-    has_lost: bool,
+    /// When a program has gone, and none has come since.
+    lost_at: Option<RealInstant>,
 }
 
 impl Conductor {
@@ -51,7 +52,7 @@ impl Conductor {
             is_taken: vec![false; world.hosts()],
             idle_since: None,
             has_explained: false,
-            has_lost: false,
+            lost_at: None,
             world,
         }
     }
@@ -87,7 +88,7 @@ impl Conductor {
             return;
         }
         self.is_taken[program.host] = true;
-        self.has_lost = false;
+        self.lost_at = None;
         let bus = self.world.bus(program.host);
         let thread = RemoteThread::new(&self.common, Arc::clone(&program), number, bus);
         let thread = self.world.spawn(program.host, Box::new(thread));
@@ -109,7 +110,7 @@ impl Conductor {
             .iter()
             .any(|place| place.program.host == program.host);
         self.common.outsiders.borrow_mut().retain(is_other);
-        self.has_lost = true;
+        self.lost_at = Some(RealInstant::now());
         let now = self.world.now();
         let woken = self.common.streams.borrow_mut().forget(program.id, now);
         for (thread, at) in woken {
@@ -163,12 +164,13 @@ impl Conductor {
 
     fn is_paced(&self) -> bool {
         let has_outsiders = !self.common.outsiders.borrow().is_empty();
-        has_outsiders || self.is_taken.iter().any(|is_taken| !is_taken)
+        let has_room = self.is_taken.iter().any(|is_taken| !is_taken);
+        has_outsiders || has_room && !self.is_left()
     }
 
     fn wait_for_anything(&mut self) {
         let since = *self.idle_since.get_or_insert_with(RealInstant::now);
-        if self.is_left() && since.elapsed() > LOSS_PATIENCE {
+        if self.is_left() {
             eprint!(
                 "ferroce world: a program has gone, and what the others wait for will not happen: \
                  the world ends\n{}",
@@ -183,10 +185,11 @@ impl Conductor {
         self.shared.wait(self.patience());
     }
 
-    /// Whether programs are there, and a program without which they wait for nothing has gone. Who
-    /// waits for a connection waits for the next one.
+    /// Whether programs are there that another one has left a while ago. Who waits for a connection
+    /// waits for the next one.
     fn is_left(&self) -> bool {
-        self.has_lost
+        let is_long_ago = |at: RealInstant| at.elapsed() > LOSS_PATIENCE;
+        self.lost_at.is_some_and(is_long_ago)
             && !self.common.places.borrow().is_empty()
             && self.common.outsiders.borrow().is_empty()
             && !self.common.streams.borrow().has_acceptor()
