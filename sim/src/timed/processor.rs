@@ -235,3 +235,61 @@ fn costs_of(page: &CostsPage) -> Costs {
         jitter: time(&page.jitter_ps),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recent() -> Recent {
+        Recent {
+            random: Random::new(1, 1),
+            empty: vec![5],
+            activity: 0,
+            has_waited: false,
+            waits_since_ps: 0,
+        }
+    }
+
+    /// Goal: who waits in vain is woken less and less often, and always on the grid of its loop.
+    #[test]
+    fn waits_in_vain_become_longer_and_stay_on_the_grid() {
+        let (mut recent, grid) = (recent(), Duration::from_ns(20));
+        let start = 1_000_003;
+        let first = recent.wait(grid, start);
+        let everything = Look::Everything;
+        let grid_ps = grid.as_ps();
+        assert_eq!(
+            first,
+            Wait::OnWrite {
+                grid_ps,
+                look: everything
+            }
+        );
+        let mut now = start;
+        for turn in 0..200 {
+            let Wait::OnWrite {
+                look: Look::CompletionsUntil { time_ps },
+                ..
+            } = recent.wait(grid, now)
+            else {
+                panic!("turn {turn} waits for more than completions");
+            };
+            assert!(time_ps > now);
+            assert_eq!((time_ps - start) % grid_ps, 0);
+            assert!(time_ps - now <= (now - start) / DEAF_PART + grid_ps);
+            now = time_ps;
+        }
+        assert!(now > start + 1_000_000_000, "turns become longer");
+    }
+
+    #[test]
+    fn after_something_else_a_loop_begins_anew() {
+        let (mut recent, grid) = (recent(), Duration::from_ns(20));
+        recent.wait(grid, 0);
+        recent.begin();
+        assert!(recent.empty.is_empty());
+        let look = Look::Everything;
+        let grid_ps = grid.as_ps();
+        assert_eq!(recent.wait(grid, 100), Wait::OnWrite { grid_ps, look });
+    }
+}
