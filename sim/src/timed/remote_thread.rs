@@ -29,9 +29,9 @@ use crate::world::{Cpu, Next, Thread, ThreadId, Waker, Watch};
 
 /// Looks at a page before waiting for it in the kernel, if the thread can run meanwhile.
 const LOOKS: u32 = 400;
-/// First time limit of a wait in the kernel; the next ones are longer, up to the last.
-const FIRST_LIMIT: RealDuration = RealDuration::from_millis(1);
-const LAST_LIMIT: RealDuration = RealDuration::from_millis(20);
+/// Time limit of a wait in the kernel. Longer than a tick of the kernel, which programs its timer
+/// anew for shorter ones, and that costs a virtual machine more than the wait.
+const LIMIT: RealDuration = RealDuration::from_millis(20);
 /// No clock of a thread is later: what is, is nonsense. About 53 days.
 const MAX_CLOCK_PS: u64 = 1 << 62;
 /// Longest turn of a polling loop, and longest way from an interrupt to a thread: ten seconds.
@@ -195,17 +195,15 @@ impl RemoteThread {
     }
 
     fn await_turn(&self, page: &ThreadPage) -> Back {
-        let mut limit = FIRST_LIMIT;
         let mut stall = None;
         let mut looks = self.common.looks;
         loop {
-            match page.wait_while(Turn::Thread, looks, limit) {
+            match page.wait_while(Turn::Thread, looks, LIMIT) {
                 Turn::World => return Back::Turn,
                 Turn::Ended => return Back::Ended,
                 Turn::Thread => {}
             }
             looks = 0;
-            limit = (limit * 2).min(LAST_LIMIT);
             let now = RealInstant::now();
             let stall = stall.get_or_insert_with(|| {
                 let tid = page.tid.load(Ordering::Relaxed);
