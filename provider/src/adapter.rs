@@ -122,6 +122,17 @@ impl Adapter {
         identity::part_id(self.function.part_id())
     }
 
+    /// The path MTU, as `enum ibv_mtu` has it: that of the network, if it is known, and never more
+    /// than `max_path_mtu`.
+    pub fn active_mtu(&self, max_path_mtu: u8) -> u8 {
+        let modelled = self.function.path_mtu_bytes();
+        // 256 bytes are 1, and each further code is twice as much.
+        let code = modelled.and_then(|bytes| bytes.checked_ilog2()?.checked_sub(7));
+        code.map_or(max_path_mtu, |code| {
+            max_path_mtu.min(code.clamp(1, 5) as u8)
+        })
+    }
+
     /// Fails in a child of the process that opened the NIC.
     #[inline]
     pub fn check(&self) -> Result<(), Errno> {

@@ -154,6 +154,7 @@ pub fn gid_table_length(capabilities: &Capabilities, host: &HostIdentity) -> usi
 pub fn port_attributes(
     capabilities: &Capabilities,
     host: &HostIdentity,
+    active_mtu: u8,
     link_is_up: bool,
 ) -> ibv_port_attr {
     let (state, phys_state) = match link_is_up {
@@ -163,7 +164,7 @@ pub fn port_attributes(
     ibv_port_attr {
         state,
         max_mtu: i32::from(capabilities.max_path_mtu),
-        active_mtu: i32::from(capabilities.max_path_mtu),
+        active_mtu: i32::from(active_mtu),
         gid_tbl_len: i32::try_from(gid_table_length(capabilities, host)).unwrap_or(i32::MAX),
         port_cap_flags: IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS,
         max_msg_sz: u32::try_from(capabilities.max_message_size).unwrap_or(u32::MAX),

@@ -268,6 +268,11 @@ impl Function {
         self.timed.as_ref()?.membership.part_id()
     }
 
+    /// The path MTU in bytes, if the function is in a simulated network that has one.
+    pub fn path_mtu_bytes(&self) -> Option<u32> {
+        Some(self.timed.as_ref()?.membership.path_mtu_bytes())
+    }
+
     /// The host that this function is on.
     pub fn host(&self) -> &HostIdentity {
         &self.host

@@ -87,6 +87,8 @@ pub struct ProgramPage {
     pub hosts: AtomicU32,
     /// `vendor_part_id` of its card.
     pub part_id: AtomicU32,
+    /// Path MTU of its network, in bytes.
+    pub path_mtu_bytes: AtomicU32,
     /// Whether the card takes pushes only of WQEs with all their data inline.
     pub push_inline_only: AtomicU32,
     /// Blocks of the longest push that the card takes.

@@ -71,6 +71,12 @@ impl Membership {
         }
     }
 
+    /// The path MTU that the world's network has, in bytes.
+    pub fn path_mtu_bytes(&self) -> u32 {
+        let bytes = &self.library.program().path_mtu_bytes;
+        bytes.load(Ordering::Relaxed)
+    }
+
     /// `vendor_part_id` of the card, if the world knows it.
     pub fn part_id(&self) -> Option<u32> {
         let part_id = self.library.program().part_id.load(Ordering::Relaxed);

@@ -24,6 +24,8 @@ pub struct HostFacts {
     pub hosts: u32,
     /// `vendor_part_id` of the card.
     pub part_id: u32,
+    /// Path MTU.
+    pub path_mtu_bytes: u32,
     /// Blocks of the longest push.
     pub push_blocks: u32,
     /// The card takes pushes only of WQEs with all their data inline.
@@ -38,6 +40,7 @@ impl HostFacts {
             seed,
             hosts: hosts as u32,
             part_id: preset.identity.part_id,
+            path_mtu_bytes: preset.transport.path_mtu_bytes,
             push_blocks,
             push_inline_only: preset.host.push_inline_only,
         }
@@ -48,6 +51,7 @@ impl HostFacts {
             (&page.host, host),
             (&page.hosts, self.hosts),
             (&page.part_id, self.part_id),
+            (&page.path_mtu_bytes, self.path_mtu_bytes),
             (&page.push_inline_only, self.push_inline_only.into()),
             (&page.push_blocks, self.push_blocks),
             (&page.version, VERSION),
@@ -205,6 +209,7 @@ mod tests {
         let read = |cell: &std::sync::atomic::AtomicU64| cell.load(Ordering::Relaxed) as f64;
         assert_eq!(read(&page.costs.post_ps), 1000.0 * preset.host.post_ns);
         assert_eq!(page.part_id.load(Ordering::Relaxed), 4119);
+        assert_eq!(page.path_mtu_bytes.load(Ordering::Relaxed), 1024);
         assert_eq!(page.version.load(Ordering::Relaxed), VERSION);
         assert_eq!(page.host.load(Ordering::Relaxed), 1);
     }

@@ -36,9 +36,11 @@ fn attributes(context: *mut ibv_context, port: u8) -> Result<ibv_port_attr, Errn
     if port != 1 {
         return Err(Errno::INVALID);
     }
+    let capabilities = device.capabilities();
     Ok(identity::port_attributes(
-        device.capabilities(),
+        capabilities,
         context.adapter.host(),
+        context.adapter.active_mtu(capabilities.max_path_mtu),
         device.link_is_up(),
     ))
 }
