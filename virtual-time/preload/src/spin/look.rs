@@ -11,6 +11,7 @@ use ferroce_virtual_time::request::{Look, Wait};
 use super::card_memory::CARD_MEMORY;
 use super::place::{MAX_PLACES, PLACE_WORDS, Place, Places};
 use super::registers::{GENERAL, Registers};
+use crate::clock::real_ns;
 use crate::os::keeping_errno;
 use crate::own::Own;
 use crate::session;
@@ -22,6 +23,12 @@ pub const MAX_LOOPS: usize = 128;
 /// waits for, of which the world knows nothing. Each time it is twice as many, up to the most.
 const TURNS_WITH_OTHERS: u64 = 128;
 const MOST_TURNS_WITH_OTHERS: u64 = 4096;
+/// How long a loop may go on when the world has ended, in real time: an alarm of the program's own
+/// may still get it out.
+const LOST_LIMIT_NS: u64 = 10_000_000_000;
+/// What is said of a program that nothing can get out of its loop.
+const LOST: &[u8] = b"ferroce: the world has ended, and the program looks for ever at memory that \
+                      nobody writes any more: it is ended\n";
 
 unsafe extern "C" {
     /// Not to be called as a function of C.
@@ -197,7 +204,7 @@ impl Loop {
 extern "C" fn look(frame: &Frame) {
     keeping_errno(|| {
         let Some(own) = Own::enter() else {
-            return;
+            return end_if_lost();
         };
         let Some(known) = LOOPS.get((frame.number / 2) as usize) else {
             return;
@@ -224,6 +231,21 @@ extern "C" fn look(frame: &Frame) {
         }
         // Else registers have got the values that they have in this loop: it is the same look.
     });
+}
+
+/// Ends the program if the world has ended some time ago: no card writes to its memory any more, and
+/// a loop that is proven to do nothing but look has no other way out.
+#[cold]
+fn end_if_lost() {
+    let lost_for = session::ended_at_ns().map(|ended| real_ns().saturating_sub(ended));
+    if lost_for.is_some_and(|lost_for| lost_for > LOST_LIMIT_NS) && session::thread_count() <= 1 {
+        // SAFETY: writes bytes that are there, and ends the process without running anything of
+        // its: this may be any place of it.
+        unsafe {
+            libc::write(libc::STDERR_FILENO, LOST.as_ptr().cast(), LOST.len());
+            libc::_exit(libc::EXIT_FAILURE);
+        }
+    }
 }
 
 /// As [`wait_for_change`], for a loop that has just been proven.
