@@ -7,7 +7,7 @@
     reason = "hooks of the C library for forks and ends of threads"
 )]
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -149,6 +149,7 @@ fn take_time() {
     #[cfg(target_arch = "x86_64")]
     tsc::prepare();
     spin::install();
+    signal_the_end();
     take_thread_time();
 }
 
@@ -186,6 +187,35 @@ fn connect_to_world() -> Result<(), Errno> {
     ENDED_AT_NS.store(0, Ordering::Relaxed);
     CONNECTION.store(socket.into_raw_fd(), Ordering::Release);
     Ok(())
+}
+
+/// `struct f_owner_ex` of the kernel.
+#[repr(C)]
+struct Owner {
+    kind: c_int,
+    id: libc::pid_t,
+}
+
+/// `F_SETSIG`, `F_SETOWN_EX` and `F_OWNER_TID` of the kernel.
+const SET_SIGNAL: c_int = 10;
+const SET_OWNER: c_int = 15;
+const OWNER_IS_THREAD: c_int = 0;
+
+/// Has the kernel send this thread the probe's signal when the world ends, however it does: a
+/// thread that makes no calls would not notice. Without it such a thread goes on for ever, no more.
+fn signal_the_end() {
+    let fd = CONNECTION.load(Ordering::Acquire);
+    let owner = Owner {
+        kind: OWNER_IS_THREAD,
+        id: gettid().as_raw_nonzero().get(),
+    };
+    // SAFETY: changes flags of an open descriptor; the kernel reads the structure only.
+    unsafe {
+        libc::fcntl(fd, SET_OWNER, &raw const owner);
+        libc::fcntl(fd, SET_SIGNAL, spin::PROBE_SIGNAL);
+        let flags = libc::fcntl(fd, libc::F_GETFL);
+        libc::fcntl(fd, libc::F_SETFL, flags | libc::O_ASYNC);
+    }
 }
 
 fn errno_of(reason: Refusal) -> Errno {

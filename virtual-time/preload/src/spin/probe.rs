@@ -33,6 +33,9 @@ const INSTRUCTION_BYTES: usize = 15;
 /// Instructions after which a thread is let go.
 const MAX_STEPS: u32 = 1000;
 
+/// `POLL_IN` of the kernel: the world has said something to another thread.
+const INPUT: c_int = 1;
+
 /// What is found out about the thread that has the turn.
 #[derive(Debug)]
 struct Probe {
@@ -93,8 +96,12 @@ fn thread_number() -> c_int {
     rustix::thread::gettid().as_raw_nonzero().get()
 }
 
-/// The world asks what the thread is doing.
-extern "C" fn on_probe(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
+/// The world asks what the thread is doing, or has ended.
+extern "C" fn on_probe(_: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel has filled it.
+    if unsafe { (*info).si_code } == INPUT {
+        return;
+    }
     let state = state();
     let has_turn = state.page().is_some_and(|page| page.turn() == Turn::Thread);
     if !has_turn || !state.is_outermost() || !session::is_running() {
