@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154 # variables of the files before
+# shellcheck shell=bash disable=SC2154,SC2016 # variables of the files before; formats of apt
 # Unpacks Debian packages of trixie and trixie-backports into a folder of their own, without installing
 # them and without root. Sourced after lib.sh.
 #
@@ -10,12 +10,15 @@ debian_update_limit_s=120
 debian_download_limit_s=600
 debian_unpack_limit_s=120
 
-# The mirror that this machine uses; FERROCE_DEBIAN_MIRROR if that one has no trixie-backports.
+# The mirror that this machine's apt uses; FERROCE_DEBIAN_MIRROR if that one has no trixie-backports.
+# Nothing: apt has none.
 debian_mirror() {
-    local mirror=${FERROCE_DEBIAN_MIRROR:-}
-    [ -n "$mirror" ] ||
-        mirror=$(sed -n 's/^URIs: *\([^ ]*\).*/\1/p' /etc/apt/sources.list.d/debian.sources 2>/dev/null | head -n 1)
-    echo "${mirror:-http://deb.debian.org/debian}"
+    if [ -n "${FERROCE_DEBIAN_MIRROR:-}" ]; then
+        echo "$FERROCE_DEBIAN_MIRROR"
+        return
+    fi
+    apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Component: main' 2>/dev/null |
+        grep -v -m 1 security || true
 }
 
 debian_keyring() {
@@ -47,6 +50,7 @@ debian_update() {
     local state=$cache/apt mirror keyring
     [ -z "${debian_updated:-}" ] || return 0
     mirror=$(debian_mirror)
+    [ -n "$mirror" ] || cannot "apt of this machine has no Debian mirror: FERROCE_DEBIAN_MIRROR=URL names one"
     keyring=$(debian_keyring)
     mkdir -p "$state/lists/partial" "$state/cache/archives/partial"
     : >"$state/status"
