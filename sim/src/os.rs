@@ -14,6 +14,8 @@ pub mod network;
 pub mod service;
 pub mod time_library;
 
+pub use ferroce_driver::bus::with_signals_blocked;
+
 /// Upper bound of addresses taken from the machine; more would not fit a GID table anyway.
 const MAX_INTERFACE_ADDRESSES: usize = 64;
 
@@ -212,23 +214,6 @@ impl Processors {
             }
         }
     }
-}
-
-/// Runs `action` with every signal blocked in this thread; threads started inside inherit that,
-/// so that the application's signal handlers never run on a thread of ours.
-pub fn with_signals_blocked<T>(action: impl FnOnce() -> T) -> T {
-    // SAFETY: both sets are initialised by the calls that they are passed to before they are read.
-    let saved = unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        let mut saved: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut saved);
-        saved
-    };
-    let result = action();
-    // SAFETY: `saved` is the mask that was in force before.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const saved, std::ptr::null_mut()) };
-    result
 }
 
 /// The machine's IP addresses with the names of their interfaces, in the kernel's order.

@@ -214,7 +214,7 @@ fn wait(epoll: BorrowedFd<'_>) -> io::Result<Vec<u64>> {
 
 /// Runs `action` with every signal blocked in this thread; a thread started inside inherits that,
 /// so that the application's signal handlers never run on a thread of ours.
-pub(crate) fn with_signals_blocked<T>(action: impl FnOnce() -> T) -> T {
+pub fn with_signals_blocked<T>(action: impl FnOnce() -> T) -> T {
     // SAFETY: both sets are initialised by the calls that they are passed to before they are read.
     let saved = unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();

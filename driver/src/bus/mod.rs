@@ -24,6 +24,7 @@ pub mod vfio;
 pub mod vfio_user;
 
 pub use address::{AddressError, DeviceAddress};
+pub use eventfds::with_signals_blocked;
 pub use open::{OpenError, open};
 
 use std::ops::Range;
