@@ -20,7 +20,7 @@ use crate::reference::table::GBPS_PER_MIBPS;
 use crate::reference::{self, Rows};
 use pair::Pair;
 
-/// Microseconds of a message at one message per microsecond, in picoseconds.
+/// Picoseconds of a microsecond.
 const PS_PER_US: f64 = 1e6;
 
 /// Debian's perftest in worlds of its own.
@@ -39,10 +39,8 @@ impl Simulator for RealPerftest {
         let mut rows = Vec::new();
         for run in command::runs(spec)? {
             let output = Pair::new(self, spec, &run)?.run()?;
-            rows.extend(read(&run.program, &output)?);
-        }
-        for row in &mut rows {
-            row.iterations = command::iterations(spec);
+            let messages = command::iterations(spec) * u64::from(spec.qps.max(1));
+            rows.extend(read(&run.program, &output, messages)?);
         }
         // Sizes of `-a` that nobody asked for.
         rows.retain(|row| spec.sizes.contains(&row.size));
@@ -54,26 +52,33 @@ impl Simulator for RealPerftest {
     }
 }
 
-/// The rows that perftest has printed.
-fn read(program: &str, output: &str) -> Result<Vec<PerfRow>, String> {
+/// The rows that perftest has printed, of so many messages over all QPs each.
+fn read(program: &str, output: &str, messages: u64) -> Result<Vec<PerfRow>, String> {
     let tables = reference::perftest::parse(program, output)
         .map_err(|error| format!("what {program} has printed: {error}\n{output}"))?;
     let rows = tables.iter().flat_map(|table| match &table.rows {
-        Rows::Bandwidth(rows) => rows.iter().map(bandwidth).collect::<Vec<_>>(),
+        Rows::Bandwidth(rows) => {
+            let rows = rows.iter().map(|row| bandwidth(row, messages));
+            rows.collect::<Vec<_>>()
+        }
         Rows::Latency(rows) => rows.iter().map(latency).collect(),
+    });
+    let rows = rows.map(|row| PerfRow {
+        iterations: messages,
+        ..row
     });
     Ok(rows.collect())
 }
 
-fn bandwidth(row: &reference::BandwidthRow) -> PerfRow {
+fn bandwidth(row: &reference::BandwidthRow, messages: u64) -> PerfRow {
     PerfRow {
         size: row.bytes as u32,
         bandwidth: Some(BandwidthRow {
             peak_mib_per_s: row.peak_gbps.unwrap_or(0.0) / GBPS_PER_MIBPS,
             average_mib_per_s: row.average_gbps / GBPS_PER_MIBPS,
             message_rate_mpps: row.message_rate_mpps,
-            elapsed_ps: (PS_PER_US / row.message_rate_mpps) as u64,
-            messages: 1,
+            elapsed_ps: (PS_PER_US * messages as f64 / row.message_rate_mpps) as u64,
+            messages,
         }),
         ..PerfRow::default()
     }
@@ -88,7 +93,8 @@ fn latency(row: &reference::LatencyRow) -> PerfRow {
             max_us: or_typical(row.max_us),
             typical_us: row.value_us(),
             average_us: or_typical(row.average_us),
-            stdev_us: 0.0,
+            // Our reader of tables passes over it.
+            stdev_us: f64::NAN,
             p99_us: or_typical(row.p99_us),
             p999_us: or_typical(row.p999_us),
             samples_ps: Vec::new(),
@@ -106,11 +112,12 @@ mod tests {
         let text = "                    RDMA_Write BW Test\n \
                     #bytes     #iterations    BW peak[MiB/sec]    BW average[MiB/sec]   MsgRate[Mpps]\n \
                     64         5000             120.00             100.00             1.638400\n";
-        let rows = read("ib_write_bw", text).expect("a table");
+        let rows = read("ib_write_bw", text, 5000).expect("a table");
         let row = rows[0].bandwidth.as_ref().expect("bandwidth");
         assert_eq!((rows[0].size, row.message_rate_mpps), (64, 1.6384));
         assert!((row.average_mib_per_s - 100.0).abs() < 1e-6);
         assert!((row.peak_mib_per_s - 120.0).abs() < 1e-6);
-        assert!(read("ib_write_bw", "Couldn't connect to 127.0.0.1:1\n").is_err());
+        assert_eq!((row.messages, rows[0].iterations), (5000, 5000));
+        assert!(read("ib_write_bw", "Couldn't connect to 127.0.0.1:1\n", 5000).is_err());
     }
 }
