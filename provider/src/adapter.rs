@@ -133,6 +133,13 @@ impl Adapter {
         })
     }
 
+    /// Data rate of the port, in units of 100 Mb/s: that of the card that is modelled, if it is a
+    /// certain one.
+    pub fn speed_100mbps(&self) -> u64 {
+        let modelled = self.function.rate_mbps();
+        modelled.map_or(identity::PORT_SPEED_100MBPS, |mbps| u64::from(mbps) / 100)
+    }
+
     /// Fails in a child of the process that opened the NIC.
     #[inline]
     pub fn check(&self) -> Result<(), Errno> {

@@ -27,7 +27,7 @@ pub const DEFAULT_PART_ID: u32 = 0x8070;
 
 /// Rate of the device clock, which time stamps of completions count, in kHz.
 pub const CLOCK_KHZ: u64 = 1_000_000;
-/// Speed of the port in units of 100 Mb/s.
+/// Speed of the port in units of 100 Mb/s, unless the card says another.
 pub const PORT_SPEED_100MBPS: u64 = 1000;
 /// The port's only P_Key: full member of the default partition.
 pub const P_KEY: u16 = 0xffff;
@@ -155,12 +155,14 @@ pub fn port_attributes(
     capabilities: &Capabilities,
     host: &HostIdentity,
     active_mtu: u8,
+    speed_100mbps: u64,
     link_is_up: bool,
 ) -> ibv_port_attr {
     let (state, phys_state) = match link_is_up {
         true => (IBV_PORT_ACTIVE, PHYS_STATE_LINK_UP),
         false => (IBV_PORT_DOWN, PHYS_STATE_DISABLED),
     };
+    let (active_width, active_speed) = lanes(speed_100mbps);
     ibv_port_attr {
         state,
         max_mtu: i32::from(capabilities.max_path_mtu),
@@ -178,14 +180,33 @@ pub fn port_attributes(
         sm_sl: 0,
         subnet_timeout: 0,
         init_type_reply: 0,
-        active_width: WIDTH_4X,
-        active_speed: SPEED_EDR,
+        active_width,
+        active_speed,
         phys_state,
         link_layer: IBV_LINK_LAYER_ETHERNET,
         flags: 0,
         port_cap_flags2: 0,
-        active_speed_ex: u32::from(SPEED_EDR),
+        active_speed_ex: u32::from(active_speed),
     }
+}
+
+/// The lanes of Ethernet ports up to so many times 100 Mb/s: how many, and how fast.
+const PORTS: [(u64, u8, u8); 8] = [
+    (25, WIDTH_1X, SPEED_SDR),
+    (100, WIDTH_1X, SPEED_QDR),
+    (250, WIDTH_1X, SPEED_EDR),
+    (400, WIDTH_4X, SPEED_QDR),
+    (500, WIDTH_1X, SPEED_HDR),
+    (560, WIDTH_4X, SPEED_FDR),
+    (1000, WIDTH_4X, SPEED_EDR),
+    (2000, WIDTH_4X, SPEED_HDR),
+];
+
+/// `active_width` and `active_speed` of a port: the fewest and slowest lanes with its data rate.
+fn lanes(speed_100mbps: u64) -> (u8, u8) {
+    let mut ports = PORTS.iter().filter(|(most, ..)| *most >= speed_100mbps);
+    let port = ports.next();
+    port.map_or((WIDTH_4X, SPEED_NDR), |(_, width, speed)| (*width, *speed))
 }
 
 /// Copies text into an array of C characters, cut to fit, with a zero behind it.
@@ -208,6 +229,19 @@ mod tests {
         assert_eq!(parse_part_id("0x8070"), Some(0x8070));
         assert_eq!(parse_part_id("1017"), Some(0x1017));
         assert_eq!(parse_part_id("connectx"), None);
+    }
+
+    #[test]
+    fn ports_have_the_lanes_of_their_rate() {
+        assert_eq!(lanes(PORT_SPEED_100MBPS), (2, 32));
+        assert_eq!(lanes(100), (1, 4));
+        assert_eq!(lanes(250), (1, 32));
+        assert_eq!(lanes(400), (2, 4));
+        assert_eq!(lanes(543), (2, 16));
+        assert_eq!(lanes(2000), (2, 64));
+        assert_eq!(lanes(4000), (2, 128));
+        assert_eq!(lanes(0), (1, 1));
+        assert_eq!(lanes(u64::MAX), (2, 128));
     }
 
     #[test]

@@ -273,6 +273,11 @@ impl Function {
         Some(self.timed.as_ref()?.membership.path_mtu_bytes())
     }
 
+    /// The data rate of the port in Mb/s, if the card is the model of a certain one.
+    pub fn rate_mbps(&self) -> Option<u32> {
+        Some(self.timed.as_ref()?.membership.rate_mbps())
+    }
+
     /// The host that this function is on.
     pub fn host(&self) -> &HostIdentity {
         &self.host

@@ -37,8 +37,8 @@ use waveform::Waveform;
 /// A trace that the parts of a world share.
 pub type SharedTrace = Arc<Mutex<Trace>>;
 
-/// Steps that are kept at most: the last of them.
-const MAX_STEPS: usize = 1 << 22;
+/// Steps that are kept at most: the last of them, and half as many at least.
+const MAX_STEPS: usize = 1 << 21;
 
 /// What is made of what happens.
 #[derive(Debug, Default)]
@@ -92,7 +92,10 @@ impl Trace {
         if let Some(waveform) = &mut self.waveform {
             waveform.hear(step);
         }
-        if self.keeps_steps && self.steps.len() < MAX_STEPS {
+        if self.keeps_steps {
+            if self.steps.len() >= MAX_STEPS {
+                self.steps.drain(..MAX_STEPS / 2);
+            }
             self.steps.push(*step);
         }
     }

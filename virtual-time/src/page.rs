@@ -97,6 +97,10 @@ pub struct ProgramPage {
     pub has_ended: AtomicU32,
     /// What calls cost.
     pub costs: CostsPage,
+    /// Data rate of its port, in Mb/s.
+    pub rate_mbps: AtomicU32,
+    /// Not zero: threads say in [`ThreadPage::done`] what they are busy with.
+    pub is_recorded: AtomicU32,
 }
 
 /// One thread of a program.
@@ -126,6 +130,8 @@ pub struct ThreadPage {
     pub request: Request,
     /// What it has stored during its turn.
     pub stores: Stores,
+    /// What it was busy with during its turn, as far as there is room.
+    pub done: Stores,
 }
 
 /// All pages of a program, in one file.
@@ -159,6 +165,7 @@ impl ThreadPage {
         }
         self.deadline_ps.store(NEVER_PS, Ordering::Relaxed);
         self.stores.clear();
+        self.done.clear();
         self.tid.store(tid, Ordering::Relaxed);
         self.turn.store(Turn::World.code(), Ordering::Release);
     }

@@ -2,6 +2,8 @@
 //!
 //! A store is a head (kind, number of words, slot), the time at which it was made, and words. The
 //! list has room for [`WORDS`]; a thread whose list is full gives its turn up first.
+//!
+//! A second list of the same kind says what a thread was busy with, if somebody wants to know.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -32,9 +34,42 @@ pub enum StoreKind {
     Receive,
     /// It sends no more on a stream, or has closed it.
     Close,
+    /// It began to be busy: `slot` is a [`Work`], the word says for how many picoseconds.
+    Work,
 }
 
-const KINDS: [StoreKind; 8] = [
+/// What a thread is busy with, of that which costs it time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Work {
+    /// It posts a work request.
+    Post,
+    /// It posts a receive.
+    PostReceive,
+    /// It rings a doorbell, or pushes a WQE.
+    Doorbell,
+    /// It takes completions.
+    Poll,
+    /// It was woken by an interrupt.
+    WakeUp,
+}
+
+impl Work {
+    const ALL: [Self; 5] = [
+        Self::Post,
+        Self::PostReceive,
+        Self::Doorbell,
+        Self::Poll,
+        Self::WakeUp,
+    ];
+
+    /// The one of this number.
+    pub fn of_code(code: u32) -> Option<Self> {
+        Self::ALL.get(code as usize).copied()
+    }
+}
+
+const KINDS: [StoreKind; 9] = [
     StoreKind::Doorbell,
     StoreKind::Push,
     StoreKind::Register,
@@ -43,6 +78,7 @@ const KINDS: [StoreKind; 8] = [
     StoreKind::Send,
     StoreKind::Receive,
     StoreKind::Close,
+    StoreKind::Work,
 ];
 
 /// A store, as it is read.
@@ -155,6 +191,7 @@ mod tests {
         assert!(stores.add(StoreKind::Doorbell, 17, 1000, &[5]));
         assert!(stores.add(StoreKind::Push, 4096, 2000, &[1; 64]));
         assert!(stores.add(StoreKind::Listen, 18515, 3000, &[]));
+        assert!(stores.add(StoreKind::Work, Work::Poll as u32, 4000, &[60]));
         let read: Vec<Store> = stores.iter().collect();
         let kinds: Vec<_> = read.iter().map(|s| (s.kind, s.slot, s.at_ps)).collect();
         assert_eq!(
@@ -163,8 +200,11 @@ mod tests {
                 (StoreKind::Doorbell, 17, 1000),
                 (StoreKind::Push, 4096, 2000),
                 (StoreKind::Listen, 18515, 3000),
+                (StoreKind::Work, 3, 4000),
             ]
         );
+        assert_eq!(Work::of_code(read[3].slot), Some(Work::Poll));
+        assert_eq!(Work::of_code(5), None);
         assert_eq!(read[0].words(), [5]);
         assert_eq!(read[1].words(), [1; 64]);
         assert!(read[2].words().is_empty());

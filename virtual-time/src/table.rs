@@ -8,7 +8,7 @@ use std::ffi::{CStr, c_void};
 
 use crate::page::ProgramPage;
 use crate::request::Wait;
-use crate::store::StoreKind;
+use crate::store::{StoreKind, Work};
 
 /// The symbol, of type [`GetTable`].
 pub const SYMBOL: &CStr = c"ferroce_time_v1";
@@ -58,4 +58,6 @@ pub struct TimeTable {
     pub activity: extern "C" fn() -> u64,
     /// From now on the card may write to so many bytes from this address on.
     pub card_memory: extern "C" fn(start: usize, length: usize),
+    /// As [`TimeTable::spend_ps`]; who records it learns what with.
+    pub work: extern "C" fn(work: Work, time_ps: u64),
 }

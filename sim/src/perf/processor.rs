@@ -220,7 +220,7 @@ impl Core {
     ) -> Result<(), PostError> {
         let queue = qp.receive_queue().ok_or(PostError::InvalidState)?;
         let cost = self.costs.post_receive;
-        self.work(Activity::Post, cost, Some(qp.number().0), 0)
+        self.work(Activity::PostReceive, cost, Some(qp.number().0), 0)
             .await;
         queue.post(wr_id, &[segment])
     }

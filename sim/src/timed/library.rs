@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use ferroce_virtual_time::VERSION;
 use ferroce_virtual_time::page::ProgramPage;
 use ferroce_virtual_time::request::Wait;
-use ferroce_virtual_time::store::StoreKind;
+use ferroce_virtual_time::store::{StoreKind, Work};
 use ferroce_virtual_time::table::{InterruptFunction, TimeTable};
 
 use crate::os::time_library::time_table;
@@ -114,6 +114,12 @@ impl Library {
     #[inline]
     pub fn spend_ps(&self, time: u64) {
         (self.table.spend_ps)(time);
+    }
+
+    /// The calling thread computes for so long, for `work`.
+    #[inline]
+    pub fn work_ps(&self, work: Work, time: u64) {
+        (self.table.work)(work, time);
     }
 
     /// The calling thread makes a store, now.

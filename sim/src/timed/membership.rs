@@ -77,6 +77,11 @@ impl Membership {
         bytes.load(Ordering::Relaxed)
     }
 
+    /// The data rate of the card's port, in Mb/s.
+    pub fn rate_mbps(&self) -> u32 {
+        self.library.program().rate_mbps.load(Ordering::Relaxed)
+    }
+
     /// `vendor_part_id` of the card, if the world knows it.
     pub fn part_id(&self) -> Option<u32> {
         let part_id = self.library.program().part_id.load(Ordering::Relaxed);

@@ -17,6 +17,7 @@ use ferroce_driver::CompletionQueue;
 use ferroce_transport::Duration;
 use ferroce_virtual_time::page::CostsPage;
 use ferroce_virtual_time::request::{Look, Wait};
+use ferroce_virtual_time::store::Work;
 
 use super::library::Library;
 use crate::perf::cpu::Costs;
@@ -119,30 +120,30 @@ impl Processor {
 
     /// Something that is no empty poll costs `mean`.
     #[inline]
-    fn work(&self, mean: Duration) {
+    fn work(&self, work: Work, mean: Duration) {
         let time = self.recent(|recent| {
             recent.begin();
             self.costs.spread(mean, &recent.random)
         });
-        self.library.spend_ps(time.unwrap_or(mean).as_ps());
+        self.library.work_ps(work, time.unwrap_or(mean).as_ps());
     }
 
     /// A send work request was written to its queue, with so many bytes of inline payload.
     #[inline]
     pub fn post(&self, inline: u64) {
-        self.work(self.costs.post_of(inline));
+        self.work(Work::Post, self.costs.post_of(inline));
     }
 
     /// A receive was written to its queue.
     #[inline]
     pub fn post_receive(&self) {
-        self.work(self.costs.post_receive);
+        self.work(Work::PostReceive, self.costs.post_receive);
     }
 
     /// A doorbell, or a push of so many blocks.
     #[inline]
     pub fn ring(&self, blocks: u64) {
-        self.work(self.costs.doorbell_of(blocks));
+        self.work(Work::Doorbell, self.costs.doorbell_of(blocks));
     }
 
     /// The thread is about to poll `cq`: memory becomes what it is now, or what it is when the poll
@@ -181,7 +182,7 @@ impl Processor {
     pub fn polled(&self, cq: &CompletionQueue, count: usize) {
         let mean = self.costs.poll_of(count as u64);
         if count > 0 {
-            return self.work(mean);
+            return self.work(Work::Poll, mean);
         }
         let time = self.recent(|recent| {
             let number = cq.number().0;
@@ -212,7 +213,7 @@ impl Processor {
             has_slept = true;
         }
         if has_slept {
-            self.work(self.costs.wake_up);
+            self.work(Work::WakeUp, self.costs.wake_up);
         }
     }
 }

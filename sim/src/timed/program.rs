@@ -30,6 +30,10 @@ pub struct HostFacts {
     pub push_blocks: u32,
     /// The card takes pushes only of WQEs with all their data inline.
     pub push_inline_only: bool,
+    /// Data rate of the port, in Mb/s.
+    pub rate_mbps: u32,
+    /// Somebody wants to know what the program's threads are busy with.
+    pub is_recorded: bool,
 }
 
 impl HostFacts {
@@ -43,6 +47,8 @@ impl HostFacts {
             path_mtu_bytes: preset.transport.path_mtu_bytes,
             push_blocks,
             push_inline_only: preset.host.push_inline_only,
+            rate_mbps: (preset.mac.rate_gbps * 1000.0).round() as u32,
+            is_recorded: false,
         }
     }
 
@@ -54,6 +60,8 @@ impl HostFacts {
             (&page.path_mtu_bytes, self.path_mtu_bytes),
             (&page.push_inline_only, self.push_inline_only.into()),
             (&page.push_blocks, self.push_blocks),
+            (&page.rate_mbps, self.rate_mbps),
+            (&page.is_recorded, self.is_recorded.into()),
             (&page.version, VERSION),
         ];
         self.write_costs(&page.costs);
@@ -210,6 +218,7 @@ mod tests {
         assert_eq!(read(&page.costs.post_ps), 1000.0 * preset.host.post_ns);
         assert_eq!(page.part_id.load(Ordering::Relaxed), 4119);
         assert_eq!(page.path_mtu_bytes.load(Ordering::Relaxed), 1024);
+        assert_eq!(page.rate_mbps.load(Ordering::Relaxed), 100_000);
         assert_eq!(page.version.load(Ordering::Relaxed), VERSION);
         assert_eq!(page.host.load(Ordering::Relaxed), 1);
     }

@@ -19,13 +19,13 @@ use ferroce_spec::register::BAR0_SIZE;
 use ferroce_transport::{Duration, Instant};
 use ferroce_virtual_time::page::{NEVER_PS, ThreadPage, Turn};
 use ferroce_virtual_time::request::{Look, Wait};
-use ferroce_virtual_time::store::{Store, StoreKind};
+use ferroce_virtual_time::store::{Store, StoreKind, Work};
 
 use super::program::Program;
 use super::shared::{Event, Shared};
 use super::stall::{Stall, Verdict};
 use super::streams::{Readable, Streams};
-use crate::world::{Cpu, Next, Thread, ThreadId, Waker, Watch};
+use crate::world::{Activity, Cpu, Next, Thread, ThreadId, Waker, Watch};
 
 /// Looks at a page before waiting for it in the kernel, if the thread can run meanwhile.
 const LOOKS: u32 = 400;
@@ -254,6 +254,7 @@ impl RemoteThread {
             return Err(Nonsense::Clock(clock));
         }
         let clock = Instant(clock).max(cpu.now());
+        tell_work(cpu, page, clock);
         for store in page.stores.iter() {
             cpu.spend_until(Instant(store.at_ps).min(clock));
             self.store(cpu.now(), &store)?;
@@ -355,6 +356,7 @@ impl RemoteThread {
                 None
             }
             StoreKind::Close => streams.close(word(0)?, program, now),
+            StoreKind::Work => return Err(nonsense()),
         };
         if let Some((thread, at)) = woken {
             self.common.waker.wake(thread, at);
@@ -404,6 +406,24 @@ impl RemoteThread {
         places.retain(|place| place.thread != thread);
         Next::Done
     }
+}
+
+/// Tells a recorder what a thread was busy with until `clock`, before what has come of it.
+fn tell_work(cpu: &Cpu<'_>, page: &ThreadPage, clock: Instant) {
+    for work in page.done.iter() {
+        let activity = match Work::of_code(work.slot) {
+            Some(Work::Post) => Activity::Post,
+            Some(Work::PostReceive) => Activity::PostReceive,
+            Some(Work::Doorbell) => Activity::Doorbell,
+            Some(Work::Poll) => Activity::Poll,
+            Some(Work::WakeUp) => Activity::WakeUp,
+            None => continue,
+        };
+        let time = work.words().first().map_or(0, |time| *time);
+        let end = Instant(work.at_ps.saturating_add(time)).min(clock);
+        cpu.tell(activity, Instant(work.at_ps).min(end), end, (None, 0));
+    }
+    page.done.clear();
 }
 
 impl Thread for RemoteThread {

@@ -21,6 +21,7 @@ use super::shared::Shared;
 use crate::serve::device::ServedDevice;
 use crate::serve::model::ServedModel;
 use crate::serve::{ServeError, bind};
+use crate::trace::{self, SharedTrace};
 use crate::world::{self, World, WorldConfig};
 
 /// An odd number without pattern (2^64 divided by the golden ratio).
@@ -77,6 +78,19 @@ impl TimedWorld {
     /// # Errors
     /// [`enum@Error`]; no socket is left then.
     pub fn start(config: WorldConfig, path: &Path, is_once: bool) -> Result<Self, Error> {
+        Self::start_recorded(config, path, is_once, None)
+    }
+
+    /// As [`TimedWorld::start`]; `record` is told all that happens.
+    ///
+    /// # Errors
+    /// As [`TimedWorld::start`].
+    pub fn start_recorded(
+        config: WorldConfig,
+        path: &Path,
+        is_once: bool,
+        record: Option<SharedTrace>,
+    ) -> Result<Self, Error> {
         if config.hosts > MAX_PROGRAMS {
             return Err(Error::Hosts);
         }
@@ -86,11 +100,15 @@ impl TimedWorld {
         let presets = presets.ok_or(Error::Functional)?;
         let shared = Arc::new(Shared::new(config.hosts));
         let seed = config.seed;
-        let (models, conductor) = start_conductor(config, &shared)?;
+        let is_recorded = record.is_some();
+        let (models, conductor) = start_conductor(config, &shared, record)?;
         let facts = presets.iter().zip(&models).enumerate();
         let facts = facts.map(|(host, (preset, model))| {
             let seed = seed.wrapping_add(host as u64).wrapping_mul(SEED_STEP);
-            HostFacts::new(preset, presets.len(), seed, model.push_blocks())
+            HostFacts {
+                is_recorded,
+                ..HostFacts::new(preset, presets.len(), seed, model.push_blocks())
+            }
         });
         let mut world = Self {
             shared: Arc::clone(&shared),
@@ -176,11 +194,12 @@ fn bind_card(path: &Path) -> Result<Server, ServeError> {
 fn start_conductor(
     config: WorldConfig,
     shared: &Arc<Shared>,
+    record: Option<SharedTrace>,
 ) -> Result<(Models, JoinHandle<()>), Error> {
     let (sender, receiver) = mpsc::channel();
     let shared = Arc::clone(shared);
     let conduct = move || {
-        let world = match World::new(&config) {
+        let world = match new_world(&config, record.as_ref()) {
             Ok(world) => world,
             Err(error) => {
                 // Who asked waits for it.
@@ -199,4 +218,13 @@ fn start_conductor(
         .recv()
         .map_err(|_| io::Error::other("the thread of the world has ended"))??;
     Ok((models, thread))
+}
+
+fn new_world(config: &WorldConfig, record: Option<&SharedTrace>) -> Result<World, world::Error> {
+    let Some(record) = record else {
+        return World::new(config);
+    };
+    let mut world = trace::world(config, record)?;
+    trace::start(&mut world, record);
+    Ok(world)
 }

@@ -77,6 +77,25 @@ impl Explanation {
         Self { start, end, rows }
     }
 
+    /// Explains the last message, from its post to the next one's, of the last host that posts.
+    /// `None`: nobody has posted twice.
+    pub fn of_last_message(steps: &[Step]) -> Option<(usize, Self)> {
+        let posts = |host: Option<usize>| {
+            let is_post = move |step: &&Step| {
+                step.kind == Kind::Host(Activity::Post) && host.is_none_or(|host| step.host == host)
+            };
+            steps.iter().rev().filter(is_post)
+        };
+        let host = posts(None).map(|step| step.host).max()?;
+        let mut last = posts(Some(host)).map(|step| step.start);
+        let (end, start) = (last.next()?, last.next()?);
+        // What was over long before has no part in it.
+        let known_from = Instant(start.as_ps().saturating_sub((end - start).as_ps()));
+        let is_near = |step: &&Step| step.end > known_from && step.start < end;
+        let near: Vec<Step> = steps.iter().filter(is_near).copied().collect();
+        Some((host, Self::new(&near, host, start, end)))
+    }
+
     /// All of the time.
     pub fn total(&self) -> Duration {
         self.end - self.start
@@ -153,6 +172,7 @@ fn name(kind: Kind, bytes: u32, before: Option<Kind>, after: Option<Kind>) -> St
     };
     match kind {
         Kind::Host(Activity::Post) => "posts".to_owned(),
+        Kind::Host(Activity::PostReceive) => "posts a receive".to_owned(),
         Kind::Host(Activity::Doorbell) => "rings, or pushes the WQE".to_owned(),
         Kind::Host(Activity::Poll) => "polls".to_owned(),
         Kind::Host(Activity::WakeUp) => "interrupt handler, wake-up of the thread".to_owned(),

@@ -170,7 +170,8 @@ const SLACK: Duration = Duration::from_ns(8);
 /// Whether `effect` may have waited for the result of `cause`; `None`: a processor went on.
 fn causes(cause: Kind, effect: Option<Kind>) -> bool {
     use Activity::{
-        Compute, Interrupt, Link, Mmio, PcieAtomic, PcieRead, PcieWrite, Poll, Post, WakeUp,
+        Compute, Interrupt, Link, Mmio, PcieAtomic, PcieRead, PcieWrite, Poll, Post, PostReceive,
+        WakeUp,
     };
     use Kind::{Card, Host};
     use Stage::{
@@ -178,7 +179,7 @@ fn causes(cause: Kind, effect: Option<Kind>) -> bool {
     };
     match effect {
         Some(Host(WakeUp)) => cause == Host(Interrupt),
-        None | Some(Host(Post | Activity::Doorbell | Poll | Compute)) => {
+        None | Some(Host(Post | PostReceive | Activity::Doorbell | Poll | Compute)) => {
             cause.is_processor() || matches!(cause, Host(PcieWrite | Interrupt))
         }
         Some(Host(Mmio)) => cause.is_processor(),

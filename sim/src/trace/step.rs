@@ -17,8 +17,11 @@ pub enum Kind {
 impl Kind {
     /// Whether a processor does it.
     pub fn is_processor(self) -> bool {
-        use Activity::{Compute, Doorbell, Poll, Post, WakeUp};
-        matches!(self, Self::Host(Post | Doorbell | Poll | Compute | WakeUp))
+        use Activity::{Compute, Doorbell, Poll, Post, PostReceive, WakeUp};
+        matches!(
+            self,
+            Self::Host(Post | PostReceive | Doorbell | Poll | Compute | WakeUp)
+        )
     }
 }
 

@@ -12,6 +12,8 @@ use parking_lot::Mutex;
 pub enum Activity {
     /// A thread posted a work request.
     Post,
+    /// A thread posted a receive.
+    PostReceive,
     /// A thread rang a doorbell, or pushed a WQE.
     Doorbell,
     /// A thread polled.

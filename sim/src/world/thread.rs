@@ -177,13 +177,23 @@ impl<'a> Cpu<'a> {
     pub fn work(&mut self, activity: Activity, time: Duration, qp: Option<u32>, bytes: u32) {
         let start = self.now();
         self.spend(time);
+        self.tell(activity, start, self.now(), (qp, bytes));
+    }
+
+    /// Tells a recorder what the thread has done, for which queue pair and how many bytes.
+    pub fn tell(
+        &self,
+        activity: Activity,
+        start: Instant,
+        end: Instant,
+        (qp, bytes): (Option<u32>, u32),
+    ) {
         if !self.clock.is_recorded.load(Ordering::Relaxed) {
             return;
         }
         if let Some(recorder) = &*self.clock.recorder.lock() {
-            let (host, end) = (self.host, self.now());
             recorder.lock().record(&Span {
-                host,
+                host: self.host,
                 activity,
                 start,
                 end,

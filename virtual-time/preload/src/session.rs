@@ -92,6 +92,12 @@ pub fn pages() -> Option<&'static ProgramPages> {
     unsafe { PAGES.load(Ordering::Acquire).as_ref() }
 }
 
+/// Whether somebody wants to know what threads are busy with.
+#[inline]
+pub fn is_recorded() -> bool {
+    pages().is_some_and(|pages| pages.program.is_recorded.load(Ordering::Relaxed) != 0)
+}
+
 /// Threads of the program that have joined and not left.
 pub fn thread_count() -> u32 {
     THREADS.load(Ordering::Relaxed)

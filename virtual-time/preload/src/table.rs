@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use ferroce_virtual_time::VERSION;
 use ferroce_virtual_time::page::ProgramPage;
 use ferroce_virtual_time::request::Wait;
-use ferroce_virtual_time::store::{MAX_STORE_WORDS, StoreKind};
+use ferroce_virtual_time::store::{MAX_STORE_WORDS, StoreKind, Work};
 use ferroce_virtual_time::table::{InterruptFunction, TimeTable};
 
 use crate::clock;
@@ -29,6 +29,7 @@ static TABLE: TimeTable = TimeTable {
     outside,
     activity,
     card_memory,
+    work,
 };
 
 /// The table.
@@ -73,6 +74,12 @@ extern "C" fn now_ps() -> u64 {
 extern "C" fn spend_ps(time_ps: u64) {
     if let Some(inside) = Inside::enter_for_verbs() {
         inside.spend(time_ps);
+    }
+}
+
+extern "C" fn work(work: Work, time_ps: u64) {
+    if let Some(inside) = Inside::enter_for_verbs() {
+        inside.work(work, time_ps);
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ferroce_virtual_time::MOST_AHEAD_PS;
 use ferroce_virtual_time::page::{NEVER_PS, ThreadPage, Turn};
 use ferroce_virtual_time::request::Wait;
-use ferroce_virtual_time::store::StoreKind;
+use ferroce_virtual_time::store::{StoreKind, Work};
 use rustix::thread::sched_getaffinity;
 
 use crate::thread::{ThreadState, state};
@@ -96,6 +96,18 @@ impl Inside {
             .clock_ps
             .fetch_add(time_ps.min(NEVER_PS >> 4), Ordering::Relaxed);
         self.deliver_signals();
+    }
+
+    /// It computes for so long, for `work`.
+    #[inline]
+    pub fn work(&self, work: Work, time_ps: u64) {
+        if session::is_recorded() {
+            // What has no room is not told.
+            let slot = work as u32;
+            let done = &self.page.done;
+            done.add(StoreKind::Work, slot, self.now_ps(), &[time_ps]);
+        }
+        self.spend(time_ps);
     }
 
     /// It stores to its card, or to a stream, at its own time.

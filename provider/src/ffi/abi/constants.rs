@@ -194,10 +194,22 @@ pub const IBV_PORT_IP_BASED_GIDS: u32 = 1 << 26;
 pub const PHYS_STATE_DISABLED: u8 = 3;
 /// Port state machine value "LinkUp".
 pub const PHYS_STATE_LINK_UP: u8 = 5;
+/// `active_width` of one lane.
+pub const WIDTH_1X: u8 = 1;
 /// `active_width` of four lanes.
 pub const WIDTH_4X: u8 = 2;
+/// `active_speed` of 2.5 Gb/s a lane (SDR).
+pub const SPEED_SDR: u8 = 1;
+/// `active_speed` of 10 Gb/s a lane (QDR).
+pub const SPEED_QDR: u8 = 4;
+/// `active_speed` of 14 Gb/s a lane (FDR).
+pub const SPEED_FDR: u8 = 16;
 /// `active_speed` of 25 Gb/s a lane (EDR).
 pub const SPEED_EDR: u8 = 32;
+/// `active_speed` of 50 Gb/s a lane (HDR).
+pub const SPEED_HDR: u8 = 64;
+/// `active_speed` of 100 Gb/s a lane (NDR).
+pub const SPEED_NDR: u8 = 128;
 
 pub const IBV_DEVICE_CURR_QP_STATE_MOD: c_uint = 1 << 7;
 pub const IBV_DEVICE_PORT_ACTIVE_EVENT: c_uint = 1 << 10;

@@ -41,6 +41,7 @@ fn attributes(context: *mut ibv_context, port: u8) -> Result<ibv_port_attr, Errn
         capabilities,
         context.adapter.host(),
         context.adapter.active_mtu(capabilities.max_path_mtu),
+        context.adapter.speed_100mbps(),
         device.link_is_up(),
     ))
 }
@@ -80,8 +81,10 @@ pub unsafe extern "C" fn ibv_query_port_speed(
 ) -> c_int {
     status(|| {
         attributes(context, u8::try_from(port).map_err(|_| Errno::INVALID)?)?;
+        // SAFETY: the program passes a context of this library.
+        let context = unsafe { Context::borrow(context)? };
         // SAFETY: the program's number.
-        *unsafe { speed.as_mut() }.ok_or(Errno::INVALID)? = identity::PORT_SPEED_100MBPS;
+        *unsafe { speed.as_mut() }.ok_or(Errno::INVALID)? = context.adapter.speed_100mbps();
         Ok(())
     })
 }

@@ -144,7 +144,7 @@ impl HostLines {
                 Activity::Interrupt => self.requests[3],
                 Activity::Mmio => self.requests[4],
                 Activity::Link => self.on_cable,
-                Activity::Post | Activity::Doorbell => self.processor[0],
+                Activity::Post | Activity::PostReceive | Activity::Doorbell => self.processor[0],
                 Activity::Poll => self.processor[1],
                 Activity::Compute | Activity::WakeUp => self.processor[2],
             },
