@@ -14,7 +14,7 @@ pub mod pair;
 
 use std::path::PathBuf;
 
-use crate::perf::{BandwidthRow, LatencyRow, PerfResult, PerfRow, PerfSpec};
+use crate::perf::{BandwidthRow, LatencyRow, Operation, PerfResult, PerfRow, PerfSpec, Test};
 use crate::reference::experiment::Simulator;
 use crate::reference::table::GBPS_PER_MIBPS;
 use crate::reference::{self, Rows};
@@ -34,13 +34,85 @@ pub struct RealPerftest {
     pub extra: Vec<String>,
 }
 
+/// A measurement, and where the time of its last message went.
+#[derive(Debug, Clone)]
+pub struct Explained {
+    /// What perftest has printed.
+    pub row: PerfRow,
+    /// Each part of the time from the post of the last message to that of the next one, for people.
+    pub text: String,
+    /// All of it, in microseconds.
+    pub total_us: f64,
+    /// What perftest has printed for this message, if it prints each: the total, or half of it.
+    pub printed_us: Option<f64>,
+}
+
+/// Perftest prints each message, not sorted.
+const EACH_MESSAGE: &str = "-U";
+/// What the last line of an explanation begins with.
+const SUM: &str = "sum";
+
+impl RealPerftest {
+    /// Measures one size, and explains the last message. Only one is under way at a time if `spec`
+    /// says so.
+    ///
+    /// # Errors
+    /// As [`Simulator::run`]; no message was posted behind the last.
+    pub fn explain(&self, spec: &PerfSpec) -> Result<Explained, String> {
+        let mut run = command::runs(spec)?.swap_remove(0);
+        let is_latency = spec.test == Test::Latency;
+        if is_latency && !self.extra.iter().any(|option| option == EACH_MESSAGE) {
+            run.arguments.push(EACH_MESSAGE.to_owned());
+        }
+        let ran = Pair::new(self, spec, &run, true)?.run()?;
+        let rows = read(&run.program, &ran.client, messages(spec))?;
+        let row = rows
+            .into_iter()
+            .next()
+            .ok_or("perftest has printed no size")?;
+        let sum_ns = ran.explanation.lines().find_map(|line| {
+            let rest = line.trim_start().strip_prefix(SUM)?;
+            rest.trim().parse::<f64>().ok()
+        });
+        Ok(Explained {
+            row,
+            total_us: sum_ns.ok_or_else(|| ran.explanation.clone())? / 1000.0,
+            text: ran.explanation,
+            printed_us: last_message_us(&ran.client).filter(|_| is_latency),
+        })
+    }
+}
+
+/// How often perftest divides the time between two posts: of a message that comes back, it prints
+/// half of the round trip.
+pub fn ways(spec: &PerfSpec) -> u32 {
+    match (spec.test, spec.operation) {
+        (Test::Latency, Operation::Write | Operation::Send) => 2,
+        _ => 1,
+    }
+}
+
+/// Messages over all QPs.
+fn messages(spec: &PerfSpec) -> u64 {
+    command::iterations(spec) * u64::from(spec.qps.max(1))
+}
+
+/// The last of the messages that perftest has printed, each with its number.
+fn last_message_us(output: &str) -> Option<f64> {
+    let mut messages = output.lines().filter_map(|line| {
+        let (number, time) = line.split_once(", ")?;
+        number.trim().parse::<u64>().ok()?;
+        time.trim().parse().ok()
+    });
+    messages.next_back()
+}
+
 impl Simulator for RealPerftest {
     fn run(&self, spec: &PerfSpec) -> Result<PerfResult, String> {
         let mut rows = Vec::new();
         for run in command::runs(spec)? {
-            let output = Pair::new(self, spec, &run)?.run()?;
-            let messages = command::iterations(spec) * u64::from(spec.qps.max(1));
-            rows.extend(read(&run.program, &output, messages)?);
+            let ran = Pair::new(self, spec, &run, false)?.run()?;
+            rows.extend(read(&run.program, &ran.client, messages(spec))?);
         }
         // Sizes of `-a` that nobody asked for.
         rows.retain(|row| spec.sizes.contains(&row.size));
@@ -118,6 +190,9 @@ mod tests {
         assert!((row.average_mib_per_s - 100.0).abs() < 1e-6);
         assert!((row.peak_mib_per_s - 120.0).abs() < 1e-6);
         assert_eq!((row.messages, rows[0].iterations), (5000, 5000));
+        let messages = "#, usec\n1, 3.34\n2, 2.5\n 64      3          2.50  2.50\n";
+        assert_eq!(last_message_us(messages), Some(2.5));
+        assert_eq!(last_message_us(text), None);
         assert!(read("ib_write_bw", "Couldn't connect to 127.0.0.1:1\n", 5000).is_err());
     }
 }

@@ -178,6 +178,99 @@ fn the_device_is_that_of_the_preset() {
 }
 
 #[test]
+fn the_port_is_that_of_the_preset() {
+    let scratch = Scratch::new();
+    let ports = [
+        ("cx5-100g", "4X (2)", "25.0 Gbps (32)", "1024 (3)"),
+        ("cx6-200g", "4X (2)", "50.0 Gbps (64)", "4096 (5)"),
+        ("cx7-400g", "4X (2)", "100.0 Gbps (128)", "4096 (5)"),
+        ("cx4lx-25g", "1X (1)", "25.0 Gbps (32)", "1024 (3)"),
+        ("irdma-10g", "1X (1)", "10.0 Gbps (4)", "1024 (3)"),
+    ];
+    for (preset, width, speed, mtu) in ports {
+        let command = scratch.run(&["--timed", preset], "ibv_devinfo", &["-v"]);
+        let output = scratch.finish(command).expect_success();
+        let find = |key: &str| {
+            let line = output.lines().find(|line| line.trim().starts_with(key));
+            let line = line.and_then(|line| line.split_once(':'));
+            line.map(|(_, value)| value.trim().to_owned())
+        };
+        assert_eq!(find("active_width").as_deref(), Some(width), "{preset}");
+        assert_eq!(find("active_speed").as_deref(), Some(speed), "{preset}");
+        assert_eq!(find("active_mtu").as_deref(), Some(mtu), "{preset}");
+    }
+}
+
+/// The nanoseconds of the parts of the last message, and what is said of them below: all of it in
+/// microseconds, and what perftest has measured.
+fn explained(test: &str, options: &[&str]) -> (Vec<f64>, String) {
+    let scratch = Scratch::new();
+    let mut arguments = vec!["perftest", test, "--preset", PRESET, "--explain"];
+    arguments.extend(options);
+    let output = scratch.finish(scratch.ferroce(&arguments)).expect_success();
+    let (_, table) = output.split_once("The last message").expect(&output);
+    let part = |line: &str| {
+        let mut words = line.split_whitespace();
+        let start: Option<f64> = words.next()?.parse().ok();
+        start?;
+        words.next()?.parse().ok()
+    };
+    let parts: Vec<f64> = table.lines().filter_map(part).collect();
+    let last = table.lines().last().expect("a conclusion");
+    assert!(parts.len() > 10, "{output}");
+    (parts, last.to_owned())
+}
+
+#[test]
+fn the_parts_of_a_message_add_up_to_what_perftest_prints_for_it() {
+    let cases: [(&str, &[&str], f64); 5] = [
+        ("read_lat", &["-s", "8"], 1.0),
+        ("write_lat", &["-s", "4096"], 2.0),
+        ("send_lat", &["-s", "64"], 2.0),
+        ("send_lat", &["-s", "64", "-e"], 2.0),
+        ("atomic_lat", &[], 1.0),
+    ];
+    for (test, options, ways) in cases {
+        let (parts, conclusion) = explained(test, options);
+        let numbers = conclusion.split_whitespace();
+        let numbers: Vec<f64> = numbers
+            .filter_map(|word| word.trim_end_matches(';').parse().ok())
+            .collect();
+        let (all, printed) = (numbers[0], numbers[numbers.len() - 1]);
+        let sum_us = parts.iter().sum::<f64>() / 1000.0;
+        assert!(
+            (sum_us - all).abs() < 0.001,
+            "{test}: {parts:?}: {conclusion}"
+        );
+        // perftest reads a clock of nanoseconds.
+        let error = (all / ways - printed).abs();
+        assert!(error < 0.0025, "{test} {options:?}: {conclusion}");
+    }
+}
+
+#[test]
+fn a_message_of_a_bandwidth_test_is_explained_alone() {
+    let (parts, conclusion) = explained("write_bw", &["-s", "64"]);
+    let all = parts.iter().sum::<f64>() / 1000.0;
+    let average = conclusion.trim_end_matches('.').rsplit(' ').next();
+    let average: f64 = average
+        .and_then(|word| word.parse().ok())
+        .expect("a number");
+    assert!((all / average - 1.0).abs() < 0.1, "{conclusion}");
+}
+
+#[test]
+fn only_one_size_is_explained() {
+    let scratch = Scratch::new();
+    for options in [&["-a", "--explain"][..], &["--pcap", "x"]] {
+        let mut arguments = vec!["perftest", "write_lat", "--preset", PRESET];
+        arguments.extend(options);
+        let ended = scratch.finish(scratch.ferroce(&arguments));
+        assert!(!ended.succeeded(), "{}", ended.output);
+    }
+}
+
+#[test]
 fn a_world_that_is_not_there_is_named() {
     let scratch = Scratch::new();
     let command = scratch.run(&["--world", "/nowhere/world"], "ibv_devinfo", &[]);

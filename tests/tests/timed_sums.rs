@@ -276,6 +276,37 @@ fn measured(program: &str, changes: &[(&str, f64)]) -> (f64, Vec<f64>) {
     (ns(row.expect("a table")[TYPICAL]), samples)
 }
 
+/// What the world says of a message of `ferroce perftest`: all of its parts, in nanoseconds.
+fn explained(test: &str, options: &[&str]) -> f64 {
+    let scratch = Scratch::new();
+    let preset = scratch.path("round.toml");
+    std::fs::write(&preset, toml()).expect("our own folder");
+    let preset = preset.to_string_lossy();
+    let mut arguments = vec![
+        "perftest",
+        test,
+        "--preset",
+        &preset,
+        "-s",
+        "64",
+        "--explain",
+    ];
+    arguments.extend(options);
+    let output = scratch.finish(scratch.ferroce(&arguments)).expect_success();
+    let sum = |line: &str| line.trim().strip_prefix("sum").map(str::to_owned);
+    let sum = output.lines().find_map(sum).expect("a sum");
+    sum.trim().parse().expect("nanoseconds")
+}
+
+/// What `--explain` adds up is the same again; a WRITE is one there and one back.
+#[test]
+fn explanations_add_up_to_the_same() {
+    let numbers = Numbers(Vec::new());
+    assert_eq!(explained("read_lat", &[]), total(&numbers.read()).round());
+    let round_trip = 2.0 * total(&numbers.write()).round();
+    assert_eq!(explained("write_lat", &["-I", "0"]), round_trip);
+}
+
 /// The column of the typical latency.
 const TYPICAL: usize = 4;
 

@@ -15,6 +15,7 @@ use ferroce_sim::perf::sweep::{Job, run, workers};
 
 use super::{EXIT_FAILURE, complain};
 pub use output::Output;
+pub use trace::{ONE_SIZE, alone};
 
 /// Exit code of a program that was interrupted from the terminal, as shells have it.
 const EXIT_INTERRUPTED: u8 = 130;

@@ -7,12 +7,12 @@ use ferroce_model::preset::Preset;
 use ferroce_sim::perf::sweep::{Job, Listener};
 use ferroce_sim::perf::table::LINE;
 use ferroce_sim::perf::{PerfRow, PerfSpec};
-use ferroce_sim::perftest::{RealPerftest, command};
+use ferroce_sim::perftest::{Explained, RealPerftest, command, ways};
 use ferroce_sim::reference::experiment::{self, Harness, Simulator};
 use ferroce_sim::reference::{Table, Verb, builtin, comparison};
 
 use super::compare::tables_of_file;
-use super::perf::{Output, Perf};
+use super::perf::{ONE_SIZE, Output, Perf, alone};
 use super::{EXIT_FAILURE, complain};
 
 /// Run the real perftest in simulated time: unmodified ib_write_bw and its kin, two processes, with
@@ -26,6 +26,7 @@ Examples:
   ferroce perftest write_bw --preset cx5-100g -a --elide-payload
   ferroce perftest send_bw --preset cx4lx-10g -a --against cx4lx_10g_roce_send_bw
   ferroce perftest write_lat --preset cx5-100g -a --beside
+  ferroce perftest read_lat --preset cx5-100g -s 8 --explain
   ferroce perftest write_bw --preset cx5-100g -- --use_old_post_send")]
 pub struct Perftest {
     /// What is measured.
@@ -64,22 +65,20 @@ impl Perftest {
     }
 
     fn measure(&self) -> Result<(), String> {
+        let jobs = self.perf.jobs()?;
+        if self.perf.trace.only_explains() {
+            return self.explain(&jobs);
+        }
         if self.perf.trace.is_wanted() {
-            return Err("--explain, --trace and the like belong to `ferroce perf`".to_owned());
+            return Err("--waveform, --pcap and --counters belong to `ferroce perf`".to_owned());
         }
         let tables = self.tables()?;
-        let jobs = self.perf.jobs()?;
         // What perftest does not have is refused before anything runs.
         for points in runs(&jobs) {
             command::runs(&points[0].spec)?;
         }
         let mut output = Output::new(&jobs, self.perf.json.as_deref())?;
-        let ferroce = std::env::current_exe().map_err(|error| format!("who am I? {error}"))?;
-        let real = RealPerftest {
-            ferroce,
-            elide_payload: self.elide_payload,
-            extra: self.extra.clone(),
-        };
+        let real = self.real()?;
         output.begin_with(&self.header(&jobs)?);
         let mut measured = Vec::new();
         let mut index = 0;
@@ -95,6 +94,37 @@ impl Perftest {
         output.end();
         if output.has_table() {
             self.print_comparisons(&tables, &measured)?;
+        }
+        output.write_json()
+    }
+
+    fn real(&self) -> Result<RealPerftest, String> {
+        let ferroce = std::env::current_exe().map_err(|error| format!("who am I? {error}"))?;
+        Ok(RealPerftest {
+            ferroce,
+            elide_payload: self.elide_payload,
+            extra: self.extra.clone(),
+        })
+    }
+
+    /// Measures one size, and tells where the time of the last message went.
+    fn explain(&self, jobs: &[Job]) -> Result<(), String> {
+        let [job] = jobs else {
+            return Err(ONE_SIZE.to_owned());
+        };
+        let mut job = job.clone();
+        job.spec.sizes = vec![job.size];
+        alone(&mut job.spec)?;
+        let spec = job.spec.clone();
+        let jobs = [job];
+        let mut output = Output::new(&jobs, self.perf.json.as_deref())?;
+        output.begin_with(&self.header(&jobs)?);
+        let explained = self.real()?.explain(&spec)?;
+        output.row(0, explained.row.clone());
+        output.end();
+        if output.has_table() {
+            println!("\n{}", explained.text);
+            println!("{}", conclusion(&explained, ways(&spec)));
         }
         output.write_json()
     }
@@ -145,6 +175,25 @@ impl Perftest {
         }
         Ok(tables)
     }
+}
+
+/// How what perftest has printed and the parts of the time belong together.
+fn conclusion(explained: &Explained, ways: u32) -> String {
+    let total_us = explained.total_us;
+    let way = match ways {
+        1 => String::new(),
+        _ => format!(", a way {:.3}", total_us / f64::from(ways)),
+    };
+    let bandwidth = explained.row.bandwidth.as_ref();
+    let printed = match (explained.printed_us, bandwidth) {
+        (Some(printed), _) => format!("perftest has measured {printed:.3} for it"),
+        (None, Some(row)) => {
+            let average = 1.0 / row.message_rate_mpps;
+            format!("perftest prints the average of all messages, {average:.3}")
+        }
+        (None, None) => "perftest has not printed it".to_owned(),
+    };
+    format!("In all {total_us:.3} us{way}; {printed}.")
 }
 
 /// The jobs of each specification: its sizes.

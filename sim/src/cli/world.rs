@@ -1,13 +1,15 @@
 //! `ferroce world`: a simulated world that programs join.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 use ferroce_sim::os::service::{Termination, raise_descriptor_limit};
 use ferroce_sim::timed::TimedWorld;
 use ferroce_sim::timed::control::share_processor;
+use ferroce_sim::trace::explain::Explanation;
+use ferroce_sim::trace::{SharedTrace, Trace};
 use ferroce_sim::world::{Topology, WorldConfig};
 
 use super::preset;
@@ -63,6 +65,11 @@ pub struct World {
     #[arg(long)]
     elide_payload: bool,
 
+    /// When the world ends, write to a file where the time of the last message went that the last
+    /// of the hosts has posted: from its post to the next one's
+    #[arg(long, value_name = "FILE")]
+    explain: Option<PathBuf>,
+
     /// End when the last program has ended
     #[arg(long)]
     once: bool,
@@ -90,7 +97,8 @@ impl World {
         if let Ok(socket) = std::path::absolute(&self.socket) {
             share_processor(&socket);
         }
-        let world = TimedWorld::start(config, &self.socket, self.once);
+        let trace = self.explain.as_ref().map(|_| Trace::of_steps().shared());
+        let world = TimedWorld::start_recorded(config, &self.socket, self.once, trace.clone());
         let world = world.map_err(|error| error.to_string())?;
         self.announce(&name).map_err(|error| error.to_string())?;
         while !world.has_ended() {
@@ -100,7 +108,11 @@ impl World {
                 Some(_) => break,
             }
         }
-        Ok(())
+        drop(world);
+        match (&self.explain, &trace) {
+            (Some(path), Some(trace)) => explain(path, trace),
+            _ => Ok(()),
+        }
     }
 
     fn announce(&self, preset: &str) -> std::io::Result<()> {
@@ -109,4 +121,16 @@ impl World {
         writeln!(output, "world {socket} hosts {hosts} preset {preset}")?;
         output.flush()
     }
+}
+
+/// Writes where the time of the last message went.
+fn explain(path: &Path, trace: &SharedTrace) -> Result<(), String> {
+    let text = match Explanation::of_last_message(&trace.lock().steps) {
+        Some((host, explanation)) => {
+            let what = "The last message, from its post to the next one's";
+            format!("{what}; host {host} measures:\n\n{explanation}")
+        }
+        None => "no program has posted twice\n".to_owned(),
+    };
+    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }

@@ -31,6 +31,9 @@ const SOCKETS: [&str; 2] = ["/proc/net/tcp", "/proc/net/tcp6"];
 /// Where the client finds the server.
 const SERVER_ADDRESS: &str = "127.0.0.1";
 
+/// The file in which the world explains the last message.
+const EXPLANATION: &str = "explanation";
+
 /// A process that ends with its owner.
 struct Process {
     name: String,
@@ -97,12 +100,21 @@ pub(super) struct Pair<'a> {
     port: u16,
 }
 
+/// What has come of it.
+pub(super) struct Ran {
+    /// What the client has printed.
+    pub client: String,
+    /// Where the time of the last message went; empty if nobody asked.
+    pub explanation: String,
+}
+
 impl<'a> Pair<'a> {
-    /// Starts a world for `spec`.
+    /// Starts a world for `spec`, which explains the last message if it is to.
     pub(super) fn new(
         real: &'a RealPerftest,
         spec: &PerfSpec,
         run: &'a Run,
+        is_explained: bool,
     ) -> Result<Self, String> {
         let folder = Folder::new()?;
         let mut command = Command::new(&real.ferroce);
@@ -115,6 +127,9 @@ impl<'a> Pair<'a> {
             .stdout(Stdio::piped());
         if real.elide_payload {
             command.arg("--elide-payload");
+        }
+        if is_explained {
+            command.arg("--explain").arg(folder.0.join(EXPLANATION));
         }
         if let Some(switched) = spec.switched {
             command.arg(if switched { "--switch" } else { "--direct" });
@@ -130,8 +145,8 @@ impl<'a> Pair<'a> {
         })
     }
 
-    /// Runs the programs; returns what the client has printed.
-    pub(super) fn run(mut self) -> Result<String, String> {
+    /// Runs the programs.
+    pub(super) fn run(mut self) -> Result<Ran, String> {
         let mut server = self.start("server", &[])?;
         let listens_by = Instant::now() + START_LIMIT;
         while !is_listened_to(self.port) {
@@ -152,7 +167,10 @@ impl<'a> Pair<'a> {
         }
         // It ends behind its programs; what it would say comes to our standard error.
         self.world.ends_within(END_LIMIT);
-        Ok(self.output("client"))
+        Ok(Ran {
+            client: self.output("client"),
+            explanation: self.output(EXPLANATION),
+        })
     }
 
     fn start(&self, side: &str, more: &[&str]) -> Result<Process, String> {

@@ -18,6 +18,9 @@ use ferroce_transport::Instant;
 /// Messages of a trace, unless somebody says how many: caches are full by then.
 const MESSAGES: u64 = 16;
 
+/// What is refused if there are several.
+pub const ONE_SIZE: &str = "a trace is of one size, without --all and --sweep";
+
 /// What is looked at closely.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Traces, of one size")]
@@ -45,6 +48,12 @@ impl TraceArgs {
         self.explain || self.waveform.is_some() || self.pcap.is_some() || self.counters
     }
 
+    /// Whether the time of one message is to be explained, and nothing else is wanted.
+    pub fn only_explains(&self) -> bool {
+        let is_file_wanted = self.waveform.is_some() || self.pcap.is_some();
+        self.explain && !is_file_wanted && !self.counters
+    }
+
     /// Whether a few messages are enough, or all that files should hold.
     fn is_short(&self) -> bool {
         self.explain || self.waveform.is_some() || self.pcap.is_some()
@@ -59,7 +68,7 @@ impl TraceArgs {
         stop: &AtomicBool,
     ) -> Result<(), String> {
         let [job] = jobs else {
-            return Err("a trace is of one size, without --all and --sweep".to_owned());
+            return Err(ONE_SIZE.to_owned());
         };
         let mut spec = job.spec.clone();
         if self.is_short() && !all_messages {
@@ -106,7 +115,7 @@ impl TraceArgs {
 }
 
 /// One message at a time, and nothing else.
-fn alone(spec: &mut PerfSpec) -> Result<(), String> {
+pub fn alone(spec: &mut PerfSpec) -> Result<(), String> {
     if world_config(spec).preset.is_none() {
         return Err("--explain: nothing takes time in this preset".to_owned());
     }
