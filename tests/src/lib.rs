@@ -328,20 +328,22 @@ pub fn free_port() -> u16 {
         .port()
 }
 
+/// Whether somebody listens on `port`. To connect would be to be the client.
+pub fn is_listening(port: u16) -> bool {
+    let wanted = format!(":{port:04X} ");
+    ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| {
+        let table = fs::read_to_string(table).unwrap_or_default();
+        // Fields: index, local address, remote address, state (0A: LISTEN).
+        table
+            .lines()
+            .any(|line| line.contains(&wanted) && line.contains(" 0A "))
+    })
+}
+
 /// Waits until somebody listens on `port`, without connecting to it.
 pub fn wait_until_listening(port: u16, server: &mut Process) {
-    let wanted = format!(":{port:04X} ");
-    let listens = || {
-        ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| {
-            let table = fs::read_to_string(table).unwrap_or_default();
-            // Fields: index, local address, remote address, state (0A: LISTEN).
-            table
-                .lines()
-                .any(|line| line.contains(&wanted) && line.contains(" 0A "))
-        })
-    };
     let deadline = Instant::now() + LISTEN_TIMEOUT;
-    while !listens() && server.is_running() && Instant::now() < deadline {
+    while !is_listening(port) && server.is_running() && Instant::now() < deadline {
         sleep(POLL_INTERVAL);
     }
 }

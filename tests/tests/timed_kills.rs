@@ -1,0 +1,176 @@
+//! In simulated time, too, whoever is killed takes nobody along for long: server, client or their
+//! world die of SIGKILL at any moment, and the others end with errors soon.
+//!
+//! What is marked `ignored` is the long mode (`make soak`).
+
+use std::fs;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use ferroce_tests::{Process, Scratch, free_port, is_listening, wait_until, wait_until_listening};
+
+/// How long the others may live on, in real time.
+const BOUND: Duration = Duration::from_secs(15);
+/// How long everything may run in all.
+const LIMIT: Duration = Duration::from_secs(60);
+/// Somebody is killed at most so long after the client was started.
+const LATEST_MS: u64 = 1500;
+/// Kills of the long mode.
+const KILLS: u64 = 100;
+
+/// Programs, which do not end by themselves meanwhile.
+const TOOLS: [(&str, &[&str]); 5] = [
+    ("ib_write_lat", &[]),
+    ("ib_send_bw", &[]),
+    ("ib_read_lat", &[]),
+    ("ib_send_lat", &["-e"]),
+    ("ib_write_bw", &["-s", "4096"]),
+];
+const ENDLESS: [&str; 3] = ["-F", "-n", "4000000"];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Victim {
+    Server,
+    Client,
+    World,
+}
+
+/// Who is killed in which run, and when: the same for the same number.
+fn plan(number: u64) -> (usize, Victim, Duration) {
+    // A step of Knuth's generator; the upper bits are the good ones.
+    let random = |step: u64| {
+        let state = (number * 8 + step).wrapping_mul(6_364_136_223_846_793_005);
+        state
+            .wrapping_add(1_442_695_040_888_963_407)
+            .rotate_left(29)
+            >> 33
+    };
+    let victim = match random(0) % 3 {
+        0 => Victim::Server,
+        1 => Victim::Client,
+        _ => Victim::World,
+    };
+    let delay = Duration::from_millis(random(1) % LATEST_MS);
+    ((number % TOOLS.len() as u64) as usize, victim, delay)
+}
+
+/// Processes that have been told of `folder`.
+fn told_of(folder: &Path) -> Vec<String> {
+    let folder = folder.to_string_lossy();
+    let processes = fs::read_dir("/proc").expect("there are processes");
+    let commands = processes.flatten().filter_map(|process| {
+        let read = |name: &str| fs::read(process.path().join(name)).ok();
+        let text = [read("environ")?, read("cmdline")?].concat();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let name = read("comm").unwrap_or_default();
+        let name = String::from_utf8_lossy(&name).trim().to_owned();
+        let pid = process.file_name().to_string_lossy().into_owned();
+        text.contains(&*folder).then(|| format!("{pid} {name}"))
+    });
+    commands.collect()
+}
+
+/// Runs a pair in a world of its own and kills one of the three. Returns after how long the last of
+/// the others had ended.
+fn kill(number: u64) -> Duration {
+    let (tool, victim, delay) = plan(number);
+    let (program, options) = TOOLS[tool];
+    let what = format!("kill {number}: {victim:?} of {program} {options:?} after {delay:?}");
+    let scratch = Scratch::new();
+    let socket = scratch.path("world");
+    let socket_text = socket.to_string_lossy();
+    let world = scratch.ferroce(&[
+        "world",
+        "--preset",
+        "cx5-100g",
+        "--once",
+        "--socket",
+        &socket_text,
+    ]);
+    let mut world = Process::start(world, &scratch, "world-output", LIMIT);
+    wait_until("the world is there", BOUND, || socket.exists());
+    let port = free_port();
+    let port_text = port.to_string();
+    let arguments = [&ENDLESS, options, &["-p", &port_text]].concat();
+    let start = |name: &str, more: &[&str]| {
+        let arguments = [&arguments, more].concat();
+        let command = scratch.run(&["--world", &socket_text], program, &arguments);
+        Process::start(command, &scratch, name, LIMIT)
+    };
+    let mut server = start("server", &[]);
+    wait_until_listening(port, &mut server);
+    let mut client = start("client", &["127.0.0.1"]);
+    sleep(delay);
+    let killed = Instant::now();
+    match victim {
+        Victim::Server => server.kill(),
+        Victim::Client => client.kill(),
+        Victim::World => world.kill(),
+    }
+    let mut took = Duration::ZERO;
+    let parts = [
+        (Victim::Client, client),
+        (Victim::Server, server),
+        (Victim::World, world),
+    ];
+    for (part, mut process) in parts {
+        process.hurry(BOUND.saturating_sub(killed.elapsed()));
+        if part == Victim::Server && victim == Victim::Client && waits_for_next(port, &mut process)
+        {
+            // Its client has died before it was accepted: a server waits for the next one.
+            process.kill();
+        }
+        let ended = process.wait();
+        let output = &ended.output;
+        assert!(
+            ended.status.is_some(),
+            "{what}: {part:?} lives on:\n{output}"
+        );
+        let is_error = !ended.succeeded() || part == Victim::World;
+        assert!(is_error, "{what}: {part:?} has noticed nothing:\n{output}");
+        took = took.max(killed.elapsed());
+    }
+    let left = told_of(&scratch.path(""));
+    assert!(left.is_empty(), "{what}: left over: {left:?}");
+    took
+}
+
+/// Whether a server has had no client yet, and keeps on listening.
+fn waits_for_next(port: u16, server: &mut Process) -> bool {
+    /// If it has accepted its client, it stops listening in less than this.
+    const ACCEPTS: Duration = Duration::from_secs(2);
+    let start = Instant::now();
+    while server.is_running() && is_listening(port) {
+        if start.elapsed() > ACCEPTS {
+            return true;
+        }
+        sleep(Duration::from_millis(20));
+    }
+    false
+}
+
+#[test]
+fn who_is_killed_takes_nobody_along() {
+    // One of each tool; each of the three is killed.
+    let numbers = 0..TOOLS.len() as u64;
+    let victims: Vec<Victim> = numbers.clone().map(|number| plan(number).1).collect();
+    for victim in [Victim::Server, Victim::Client, Victim::World] {
+        assert!(victims.contains(&victim), "{victims:?}");
+    }
+    for number in numbers {
+        kill(number);
+    }
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn who_is_killed_takes_nobody_along_often() {
+    let mut longest = Duration::ZERO;
+    for number in 0..KILLS {
+        let took = kill(number);
+        println!("{:?}: over after {took:.1?}", plan(number));
+        longest = longest.max(took);
+    }
+    println!("{KILLS} kills; the longest was over after {longest:.1?}");
+}
