@@ -4,8 +4,9 @@
 //! given. Unlike there, pages are not pinned: memory that the application unmaps while it is
 //! still registered is gone, and a DMA access to it ends as the application's own access would.
 //!
-//! A function that serves another process maps memory of two kinds: what both processes share, which
-//! is memory of this process, too, and [`RemoteMemory`].
+//! A function that serves another process maps memory of three kinds: what both processes share,
+//! which is memory of this process, too; memory of the other process that is mapped here
+//! ([`MemoryMap::map_of_owner`]); and [`RemoteMemory`].
 #![expect(
     unsafe_code,
     reason = "DMA copies from and to addresses that the driver mapped"
@@ -20,6 +21,7 @@ use ferroce_model::host::{DmaAtomic, DmaError};
 
 pub use remote::RemoteMemory;
 use remote::RemoteRegion;
+use scattered::Access;
 
 mod remote;
 mod scattered;
@@ -79,11 +81,11 @@ pub enum UnmapError {
 /// Where an access goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// Address in this process, another one in every run.
+    /// Address in the process whose memory it is, another one in every run.
     pub address: usize,
     /// Address in a machine whose memory is filled mapping by mapping: the same in every run.
     pub physical: u64,
-    /// It is [`RemoteMemory`]; `address` is then where its owner says that it is.
+    /// It is memory of another process, mapped here or not; `address` is where that says it is.
     pub is_remote: bool,
 }
 
@@ -93,9 +95,12 @@ struct Region {
     start: u64,
     end: u64,
     address: usize,
+    /// Where its owner has it: there, too, if it is memory of this process.
+    owner_address: usize,
     physical: u64,
     readable: bool,
     writable: bool,
+    is_remote: bool,
 }
 
 impl Region {
@@ -103,20 +108,36 @@ impl Region {
         start: 0,
         end: 0,
         address: 0,
+        owner_address: 0,
         physical: 0,
         readable: false,
         writable: false,
+        is_remote: false,
     };
+
+    /// Where `iova` is in the region, if all of `length` bytes are inside.
+    #[inline]
+    fn offset(&self, iova: u64, length: usize) -> Option<usize> {
+        let offset = iova.wrapping_sub(self.start);
+        let size = self.end - self.start;
+        (offset < size && length as u64 <= size - offset).then_some(offset as usize)
+    }
+
+    /// The address in this process of what is behind `iova`, if all of `length` bytes are inside.
+    #[inline]
+    fn resolve(&self, iova: u64, length: usize) -> Option<usize> {
+        let offset = self.offset(iova, length)?;
+        Some(self.address + offset)
+    }
 
     /// The memory behind `iova`, if all of `length` bytes are inside.
     #[inline]
-    fn resolve(&self, iova: u64, length: usize) -> Option<Place> {
-        let offset = iova.wrapping_sub(self.start);
-        let size = self.end - self.start;
-        (offset < size && length as u64 <= size - offset).then(|| Place {
-            address: self.address + offset as usize,
-            physical: self.physical + offset,
-            is_remote: false,
+    fn place(&self, iova: u64, length: usize) -> Option<Place> {
+        let offset = self.offset(iova, length)?;
+        Some(Place {
+            address: self.owner_address + offset,
+            physical: self.physical + offset as u64,
+            is_remote: self.is_remote,
         })
     }
 }
@@ -157,10 +178,37 @@ impl MemoryMap {
         length: u64,
         rights: Rights,
     ) -> Result<(), MapError> {
+        self.insert((iova, length), (address, address), rights, false)
+    }
+
+    /// As [`Self::map`], for memory of another process, which has it at `owner_address`.
+    ///
+    /// # Errors
+    /// [`MapError::BadRange`], [`MapError::Overlap`].
+    pub fn map_of_owner(
+        &mut self,
+        iova: u64,
+        (address, owner_address): (usize, usize),
+        length: u64,
+        rights: Rights,
+    ) -> Result<(), MapError> {
+        self.insert((iova, length), (address, owner_address), rights, true)
+    }
+
+    fn insert(
+        &mut self,
+        (iova, length): (u64, u64),
+        (address, owner_address): (usize, usize),
+        rights: Rights,
+        is_remote: bool,
+    ) -> Result<(), MapError> {
         let end = iova.checked_add(length).ok_or(MapError::BadRange)?;
         let size = usize::try_from(length).map_err(|_| MapError::BadRange)?;
-        let last = address.checked_add(size).ok_or(MapError::BadRange)?;
-        if length == 0 || address == 0 || isize::try_from(last).is_err() {
+        let is_range = |start: usize| {
+            let end = start.checked_add(size);
+            start != 0 && end.is_some_and(|end| isize::try_from(end).is_ok())
+        };
+        if length == 0 || !is_range(address) || !is_range(owner_address) {
             return Err(MapError::BadRange);
         }
         if self.is_mapped(iova, end) {
@@ -172,9 +220,11 @@ impl MemoryMap {
             start: iova,
             end,
             address,
+            owner_address,
             physical: self.next_physical(length),
             readable,
             writable,
+            is_remote,
         };
         self.regions.insert(iova, region);
         Ok(())
@@ -290,51 +340,87 @@ impl MemoryMap {
         Ok(())
     }
 
-    /// Where `length` bytes at `iova` are, if they may be read.
+    /// The address in this process of `length` bytes at `iova`, if they may be read.
+    ///
+    /// # Errors
+    /// [`DmaError`] if not all of it is mapped here for reading.
+    #[inline]
+    fn readable(&mut self, iova: u64, length: usize) -> Result<usize, DmaError> {
+        let line = &self.cache[cache_index(iova)];
+        match line.resolve(iova, length) {
+            Some(address) if line.readable => Ok(address),
+            _ => self.look_up(iova, length, Access::Read, Region::resolve),
+        }
+    }
+
+    /// The address in this process of `length` bytes at `iova`, if they may be written.
+    ///
+    /// # Errors
+    /// [`DmaError`] if not all of it is mapped here for writing.
+    #[inline]
+    fn writable(&mut self, iova: u64, length: usize) -> Result<usize, DmaError> {
+        let line = &self.cache[cache_index(iova)];
+        match line.resolve(iova, length) {
+            Some(address) if line.writable => Ok(address),
+            _ => self.look_up(iova, length, Access::Write, Region::resolve),
+        }
+    }
+
+    /// Where `length` bytes at `iova` are, of whatever kind the memory is, if they may be read. An
+    /// access that goes over the end of a mapping is where it begins.
     ///
     /// # Errors
     /// [`DmaError`] if not all of it is mapped for reading.
     #[inline]
-    pub fn readable(&mut self, iova: u64, length: usize) -> Result<Place, DmaError> {
+    pub fn place_to_read(&mut self, iova: u64, length: usize) -> Result<Place, DmaError> {
         let line = &self.cache[cache_index(iova)];
-        match line.resolve(iova, length) {
+        match line.place(iova, length) {
             Some(place) if line.readable => Ok(place),
-            _ => self.look_up(iova, length, |region| region.readable),
+            _ => self.find_place(iova, length, Access::Read),
         }
     }
 
-    /// Where `length` bytes at `iova` are, if they may be written.
+    /// As [`Self::place_to_read`], if they may be written.
     ///
     /// # Errors
     /// [`DmaError`] if not all of it is mapped for writing.
     #[inline]
-    pub fn writable(&mut self, iova: u64, length: usize) -> Result<Place, DmaError> {
+    pub fn place_to_write(&mut self, iova: u64, length: usize) -> Result<Place, DmaError> {
         let line = &self.cache[cache_index(iova)];
-        match line.resolve(iova, length) {
+        match line.place(iova, length) {
             Some(place) if line.writable => Ok(place),
-            _ => self.look_up(iova, length, |region| region.writable),
+            _ => self.find_place(iova, length, Access::Write),
         }
     }
 
     #[cold]
-    fn look_up(
+    fn find_place(&mut self, iova: u64, length: usize, access: Access) -> Result<Place, DmaError> {
+        let place = self.look_up(iova, length, access, Region::place);
+        place.or_else(|error| self.place_of(iova, length, access).ok_or(error))
+    }
+
+    #[cold]
+    fn look_up<T>(
         &mut self,
         iova: u64,
         length: usize,
-        has_right: impl FnOnce(&Region) -> bool,
-    ) -> Result<Place, DmaError> {
+        access: Access,
+        resolve: impl FnOnce(&Region, u64, usize) -> Option<T>,
+    ) -> Result<T, DmaError> {
         let below = (Bound::Unbounded, Bound::Included(iova));
         let region = self
             .regions
             .range(below)
             .next_back()
             .map(|(_, region)| *region);
-        let region = region.filter(has_right).ok_or(DmaError { iova, length })?;
-        let place = region
-            .resolve(iova, length)
-            .ok_or(DmaError { iova, length })?;
+        let region = region.filter(|region| match access {
+            Access::Read => region.readable,
+            Access::Write => region.writable,
+        });
+        let region = region.ok_or(DmaError { iova, length })?;
+        let found = resolve(&region, iova, length).ok_or(DmaError { iova, length })?;
         self.cache[cache_index(iova)] = region;
-        Ok(place)
+        Ok(found)
     }
 
     /// Copies from the application's memory.
@@ -346,10 +432,10 @@ impl MemoryMap {
         if destination.is_empty() {
             return Ok(());
         }
-        let Ok(place) = self.readable(iova, destination.len()) else {
+        let Ok(address) = self.readable(iova, destination.len()) else {
             return self.read_scattered(iova, destination);
         };
-        let address = place.address as *const u8;
+        let address = address as *const u8;
         // SAFETY: `map`'s caller promised that the range is readable memory, and the destination
         // is ours. The application may write at the same time, as it may during a real DMA read;
         // what is then copied is a mixture, which nothing here interprets.
@@ -369,12 +455,12 @@ impl MemoryMap {
         if source.is_empty() {
             return Ok(());
         }
-        let Ok(place) = self.writable(iova, source.len()) else {
+        let Ok(address) = self.writable(iova, source.len()) else {
             return self.write_scattered(iova, source);
         };
         // SAFETY: `map`'s caller promised that the range is writable memory. The source is a frame
         // or a buffer of the model, never that memory.
-        unsafe { store_all(place.address as *mut u8, source) };
+        unsafe { store_all(address as *mut u8, source) };
         Ok(())
     }
 
@@ -391,10 +477,9 @@ impl MemoryMap {
         let Some((last, first)) = words.split_last() else {
             return Ok(());
         };
-        let Ok(place) = self.writable(iova, size_of_val(words)) else {
+        let Ok(address) = self.writable(iova, size_of_val(words)) else {
             return self.write_descriptor_scattered(iova, words);
         };
-        let address = place.address;
         if address % 8 != 0 {
             return Err(refused);
         }
@@ -421,10 +506,9 @@ impl MemoryMap {
             length: LENGTH,
         };
         let readable = self.readable(iova, LENGTH);
-        let (Ok(_), Ok(place)) = (readable, self.writable(iova, LENGTH)) else {
+        let (Ok(_), Ok(address)) = (readable, self.writable(iova, LENGTH)) else {
             return self.atomic_remote(iova, operation);
         };
-        let address = place.address;
         if address % LENGTH != 0 {
             return Err(refused);
         }
@@ -441,13 +525,13 @@ impl MemoryMap {
 
 /// Copies out of a region, from `iova` on. All of it is inside and may be read.
 fn copy_out(region: &Region, iova: u64, destination: &mut [u8]) {
-    let Some(place) = region.resolve(iova, destination.len()) else {
+    let Some(address) = region.resolve(iova, destination.len()) else {
         return;
     };
     // SAFETY: as in `MemoryMap::read`.
     unsafe {
         std::ptr::copy_nonoverlapping(
-            place.address as *const u8,
+            address as *const u8,
             destination.as_mut_ptr(),
             destination.len(),
         );
@@ -456,9 +540,9 @@ fn copy_out(region: &Region, iova: u64, destination: &mut [u8]) {
 
 /// Copies into a region, from `iova` on. All of it is inside and may be written.
 fn copy_in(region: &Region, iova: u64, source: &[u8]) {
-    if let Some(place) = region.resolve(iova, source.len()) {
+    if let Some(address) = region.resolve(iova, source.len()) {
         // SAFETY: as in `MemoryMap::write`.
-        unsafe { store_all(place.address as *mut u8, source) };
+        unsafe { store_all(address as *mut u8, source) };
     }
 }
 

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
 pub mod foreign;
+pub mod registered;
 
 /// A file of memory, all zero, whose size nobody can change: others who map it cannot take it away
 /// from under this process.

@@ -11,7 +11,7 @@ use super::{MemoryMap, Place, Region, copy_in, copy_out};
 
 /// What an access does with the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Access {
+pub(super) enum Access {
     Read,
     Write,
 }
@@ -77,34 +77,13 @@ impl MemoryMap {
         true
     }
 
-    /// Where `length` bytes at `iova` are, of whatever kind the memory is, if they may be read. An
-    /// access that goes over the end of a mapping is where it begins.
-    ///
-    /// # Errors
-    /// [`DmaError`] if not all of it is mapped for reading.
-    #[inline]
-    pub fn place_to_read(&mut self, iova: u64, length: usize) -> Result<Place, DmaError> {
-        let place = self.readable(iova, length);
-        place.or_else(|error| self.place_of(iova, length, Access::Read).ok_or(error))
-    }
-
-    /// As [`Self::place_to_read`], if they may be written.
-    ///
-    /// # Errors
-    /// [`DmaError`] if not all of it is mapped for writing.
-    #[inline]
-    pub fn place_to_write(&mut self, iova: u64, length: usize) -> Result<Place, DmaError> {
-        let place = self.writable(iova, length);
-        place.or_else(|error| self.place_of(iova, length, Access::Write).ok_or(error))
-    }
-
-    fn place_of(&self, iova: u64, length: usize, access: Access) -> Option<Place> {
+    pub(super) fn place_of(&self, iova: u64, length: usize, access: Access) -> Option<Place> {
         let (piece, inside) = self.part_at(iova, length, access)?;
         if inside < length && !self.covers(iova, length, access) {
             return None;
         }
         match piece {
-            Piece::Local(region) => region.resolve(iova, inside),
+            Piece::Local(region) => region.place(iova, inside),
             Piece::Remote(region) => Some(Place {
                 address: usize::try_from(region.offset + (iova - region.start)).ok()?,
                 physical: region.physical + (iova - region.start),

@@ -339,3 +339,41 @@ fn a_range_is_unmapped_whole_or_not_at_all() {
     map.unmap_all();
     assert!(map.read(IOVA, &mut [0; 32]).is_err());
 }
+
+/// Goal: memory of another process that is mapped here is accessed here, and is said to be where
+/// the other process has it.
+#[test]
+fn memory_of_an_owner_has_its_addresses() {
+    const OWNER: usize = 0x7f00_1234_0000;
+    let (target, address) = memory(8);
+    let mut map = MemoryMap::default();
+    map.map_of_owner(IOVA, (address, OWNER), 32, Rights::ReadWrite)
+        .expect("free");
+    map.map(IOVA + 32, address + 32, 32, Rights::ReadWrite)
+        .expect("free");
+    for _ in 0..2 {
+        let place = map.place_to_write(IOVA + 8, 8).expect("mapped");
+        assert_eq!((place.address, place.physical), (OWNER + 8, 8));
+        assert!(place.is_remote);
+        assert_eq!(map.place_to_read(IOVA + 8, 8), Ok(place));
+    }
+    let over_the_end = map.place_to_read(IOVA + 24, 16).expect("mapped");
+    assert_eq!(over_the_end.address, OWNER + 24);
+    let local = map.place_to_read(IOVA + 40, 8).expect("mapped");
+    assert_eq!((local.address, local.is_remote), (address + 40, false));
+    map.write(IOVA + 8, &[7; 8]).expect("mapped");
+    map.write(IOVA + 28, &[8; 8]).expect("mapped");
+    assert_eq!(
+        target[1].load(Ordering::Relaxed),
+        u64::from_ne_bytes([7; 8])
+    );
+    assert_eq!(target[4].load(Ordering::Relaxed), 0x0808_0808);
+    let added = map.atomic(IOVA + 16, DmaAtomic::FetchAdd { add: 5 });
+    assert_eq!((added, target[2].load(Ordering::Relaxed)), (Ok(0), 5));
+    for owner in [0, usize::MAX - 7, isize::MAX as usize] {
+        assert_eq!(
+            map.map_of_owner(1 << 40, (address, owner), 8, Rights::Read),
+            Err(MapError::BadRange)
+        );
+    }
+}

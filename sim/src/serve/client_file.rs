@@ -12,6 +12,7 @@ use rustix::fs::{OFlags, fcntl_getfl};
 
 use crate::memory::RemoteMemory;
 use crate::shared_memory::foreign::ForeignFile;
+use crate::shared_memory::registered::ADDRESS_SPACE;
 
 /// Which file it is, and what it is used for. The number of an inode is not given to another file
 /// as long as somebody has it open or mapped.
@@ -42,6 +43,9 @@ impl RemoteMemory for FileMemory {
 pub enum ClientFile {
     /// It is mapped here.
     Mapped(Arc<ForeignFile>),
+    /// It holds memory of the client, each byte where its address says ([`ADDRESS_SPACE`]): what
+    /// the mapping needs of it is mapped here.
+    OfAddresses(Arc<ForeignFile>),
     /// It is read and written.
     Called(Arc<FileMemory>),
 }
@@ -70,6 +74,12 @@ impl ClientFiles {
         if offset.checked_add(length).is_none_or(|end| end > size) {
             return Err(Errno::INVAL);
         }
+        if size == ADDRESS_SPACE {
+            return match ForeignFile::map_part(&file, (offset, length), is_writable) {
+                Ok(part) => Ok(ClientFile::OfAddresses(Arc::new(part))),
+                Err(error) => self.open_if_full(key, file, error),
+            };
+        }
         // A file that has grown since is mapped anew.
         let known = self.mapped.get(&key);
         let known = known.filter(|mapped| mapped.address(offset, length).is_some());
@@ -81,10 +91,21 @@ impl ClientFiles {
         }
         match ForeignFile::map(&file, is_writable) {
             Ok(mapped) => Ok(ClientFile::Mapped(self.mapped.insert(key, mapped))),
-            Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
-                Ok(ClientFile::Called(self.open(key, file)))
-            }
-            Err(error) => Err(errno_of(error)),
+            Err(error) => self.open_if_full(key, file, error),
+        }
+    }
+
+    /// A file that was not mapped: where there is no room for more mappings it can still be read
+    /// and written.
+    fn open_if_full(
+        &mut self,
+        key: Key,
+        file: File,
+        error: io::Error,
+    ) -> Result<ClientFile, Errno> {
+        match error.kind() {
+            io::ErrorKind::OutOfMemory => Ok(ClientFile::Called(self.open(key, file))),
+            _ => Err(errno_of(error)),
         }
     }
 
@@ -178,7 +199,7 @@ mod tests {
     fn mapped(file: Result<ClientFile, Errno>) -> Arc<ForeignFile> {
         match file.expect("usable") {
             ClientFile::Mapped(mapped) => mapped,
-            ClientFile::Called(_) => panic!("not mapped"),
+            other => panic!("not mapped: {other:?}"),
         }
     }
 
@@ -203,6 +224,31 @@ mod tests {
         let grown = mapped(files.map(clone(), (1 << 16, 1 << 16), true));
         assert!(!Arc::ptr_eq(&one, &grown));
         assert_eq!(grown.length(), 1 << 17);
+    }
+
+    /// Goal: of a file as large as an address space only what is needed is mapped.
+    #[test]
+    fn memory_by_its_addresses_is_mapped_in_parts() {
+        const ADDRESS: u64 = 0x7f12_3456_7000;
+        let mut files = ClientFiles::default();
+        let file = memory_file(ADDRESS_SPACE);
+        let clone = || file.try_clone().expect("a descriptor");
+        match files.map(clone(), (ADDRESS, 8192), true).expect("usable") {
+            ClientFile::OfAddresses(part) => {
+                assert_eq!(part.length(), 8192);
+                assert!(part.address(ADDRESS, 8192).is_some());
+                assert!(part.address(ADDRESS, 8193).is_none());
+            }
+            other => panic!("{other:?}"),
+        }
+        for range in [(ADDRESS, ADDRESS_SPACE), (ADDRESS_SPACE - 4096, 8192)] {
+            let answer = files.map(clone(), range, true).expect_err("too long");
+            assert_eq!(answer, Errno::INVAL, "{range:?}");
+        }
+        match files.map(clone(), (0, ADDRESS_SPACE), true) {
+            Ok(ClientFile::Called(_)) => {}
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]

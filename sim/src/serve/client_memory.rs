@@ -127,6 +127,11 @@ impl ClientMemory {
                 let address = file.address(offset, length).ok_or(MapError::BadRange)?;
                 map.map(iova, address, length, rights)
             }
+            Some(ClientFile::OfAddresses(part)) => {
+                let address = part.address(offset, length).ok_or(MapError::BadRange)?;
+                let owner = usize::try_from(offset).map_err(|_| MapError::BadRange)?;
+                map.map_of_owner(iova, (address, owner), length, rights)
+            }
             Some(ClientFile::Called(file)) => {
                 map.map_remote(iova, length, rights, file.clone(), offset)
             }

@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use std::os::fd::AsRawFd;
 
-/// Files mapped at a time, in the whole process.
-pub const MAX_FILES: usize = 1024;
+/// Files and parts of files mapped at a time, in the whole process.
+pub const MAX_FILES: usize = 8192;
 
 /// Where a file is mapped; `end` is zero in an entry that is not in use.
 struct Entry {
@@ -36,10 +36,12 @@ static ENTRIES: [Entry; MAX_FILES] = [const {
     }
 }; MAX_FILES];
 
-/// A mapping of the whole of a file that belongs to somebody else.
+/// A mapping of a file, or a part of one, that belongs to somebody else.
 #[derive(Debug)]
 pub struct ForeignFile {
     base: NonNull<u8>,
+    /// Where in the file it begins.
+    offset: u64,
     length: usize,
     entry: usize,
 }
@@ -55,10 +57,25 @@ impl ForeignFile {
     /// # Errors
     /// That of the system; `OutOfMemory` if [`MAX_FILES`] are mapped.
     pub fn map(file: &File, is_writable: bool) -> io::Result<Self> {
-        let length = usize::try_from(file.metadata()?.len())
+        let length = file.metadata()?.len();
+        Self::map_part(file, (0, length), is_writable)
+    }
+
+    /// Maps `length` bytes from `offset` on, which is a multiple of the page size, for reading and,
+    /// if asked, for writing. If the file ends before, they are lost.
+    ///
+    /// # Errors
+    /// As for [`Self::map`].
+    pub fn map_part(
+        file: &File,
+        (offset, length): (u64, u64),
+        is_writable: bool,
+    ) -> io::Result<Self> {
+        let length = usize::try_from(length)
             .ok()
             .filter(|length| (1..isize::MAX as usize).contains(length))
             .ok_or(io::ErrorKind::InvalidInput)?;
+        let start = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
         install_handler()?;
         let entry = claim_entry().ok_or(io::ErrorKind::OutOfMemory)?;
         let protection = match is_writable {
@@ -73,7 +90,7 @@ impl ForeignFile {
                 protection,
                 libc::MAP_SHARED,
                 file.as_raw_fd(),
-                0,
+                start,
             )
         };
         let Some(base) = NonNull::new(base.cast::<u8>()).filter(|_| base != libc::MAP_FAILED)
@@ -88,6 +105,7 @@ impl ForeignFile {
         ENTRIES[entry].end.store(start + length, Ordering::SeqCst);
         Ok(Self {
             base,
+            offset,
             length,
             entry,
         })
@@ -100,8 +118,9 @@ impl ForeignFile {
 
     /// The address in this process of `length` bytes at `offset` in the file, if they are inside.
     pub fn address(&self, offset: u64, length: u64) -> Option<usize> {
-        let end = offset.checked_add(length)?;
-        (end <= self.length as u64).then(|| self.base.as_ptr().addr() + offset as usize)
+        let inside = offset.checked_sub(self.offset)?;
+        let end = inside.checked_add(length)?;
+        (end <= self.length as u64).then(|| self.base.as_ptr().addr() + inside as usize)
     }
 
     /// Whether a part of the file was gone when it was accessed; the mapping is detached then.
@@ -261,6 +280,27 @@ mod tests {
         assert_eq!(mapped.address(u64::MAX, 2), None);
         file.set_len(0).expect("it is ours");
         assert!(ForeignFile::map(&file, true).is_err(), "empty");
+    }
+
+    #[test]
+    fn a_part_of_a_file_is_mapped() {
+        let file = memory_file();
+        let part = ForeignFile::map_part(&file, (8192, 4096), true).expect("room");
+        let address = part.address(8192, 4096).expect("inside");
+        assert_eq!(part.address(8192 + 4000, 96), Some(address + 4000));
+        assert_eq!(part.address(8192 + 4000, 97), None);
+        assert_eq!(part.address(8191, 1), None);
+        let mut map = MemoryMap::default();
+        map.map(IOVA, address, 4096, Rights::ReadWrite)
+            .expect("free");
+        map.write(IOVA + 5, &[7]).expect("mapped");
+        let mut byte = [0];
+        std::os::unix::fs::FileExt::read_exact_at(&file, &mut byte, 8197).expect("there");
+        assert_eq!(byte, [7]);
+        for (offset, length) in [(5, 4096), (0, 0), (u64::MAX - 4095, 4096), (0, 1 << 63)] {
+            let mapped = ForeignFile::map_part(&file, (offset, length), true);
+            assert!(mapped.is_err(), "{offset} {length}");
+        }
     }
 
     #[test]

@@ -5,8 +5,12 @@
 //! Everything else takes no simulated time and goes to the card's socket: registers, the device's
 //! memory, mappings. Before that, the card gets the stores that it has not seen.
 //!
+//! Memory that the program registers is shared with its world as long as it is registered, where
+//! that can be done ([`Registered`]).
+//!
 //! Interrupts come with the turn: the thread that gets it calls their handlers.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -22,10 +26,11 @@ use ferroce_transport::Duration;
 use ferroce_virtual_time::control::card_socket;
 use ferroce_virtual_time::request::Wait;
 use ferroce_virtual_time::store::StoreKind;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use super::library::Library;
 use super::processor::Processor;
+use crate::shared_memory::registered::Registered;
 
 /// How long the last acknowledgements may be on their way.
 const LINGER: Duration = Duration::from_us(20);
@@ -41,6 +46,8 @@ pub struct TimedBus {
     processor: Arc<Processor>,
     /// `None` only while it is dropped.
     card: Option<Arc<VfioUser>>,
+    /// What is shared with the world, by IOVA.
+    registered: Mutex<BTreeMap<u64, Registered>>,
 }
 
 impl std::fmt::Debug for TimedBus {
@@ -64,6 +71,7 @@ impl TimedBus {
             library,
             processor: Arc::new(Processor::new(library)),
             card: Some(Arc::new(card)),
+            registered: Mutex::default(),
         })
     }
 
@@ -90,6 +98,21 @@ impl TimedBus {
             let time_ps = self.library.now_ps() + LINGER.as_ps();
             self.library.wait(&Wait::At { time_ps });
         }
+    }
+
+    /// Maps memory of the program: shared, or as private memory is mapped.
+    fn map_program_memory(&self, card: &VfioUser, mapping: &DmaMapping) -> Result<(), BusError> {
+        if let Some(registered) = Registered::share(mapping.address, mapping.length) {
+            let file = Some(registered.file());
+            match card.map(&DmaMapping { file, ..*mapping }) {
+                Ok(()) => {
+                    self.registered.lock().insert(mapping.iova, registered);
+                    return Ok(());
+                }
+                Err(error) => tracing::debug!(%error, "the world does not map shared memory"),
+            }
+        }
+        card.map(mapping)
     }
 
     fn write(&self, at: u32, value: u32) {
@@ -162,7 +185,10 @@ impl Bus for TimedBus {
     }
 
     fn map(&self, mapping: &DmaMapping) -> Result<(), BusError> {
-        let result = self.at_the_card(|card| card.map(mapping));
+        let result = self.at_the_card(|card| match mapping.file {
+            None => self.map_program_memory(card, mapping),
+            Some(_) => card.map(mapping),
+        });
         if result.is_ok() && mapping.access == DmaAccess::ReadWrite {
             self.library
                 .note_card_memory(mapping.address, mapping.length);
@@ -171,7 +197,13 @@ impl Bus for TimedBus {
     }
 
     fn unmap(&self, iova: u64, length: usize) -> Result<(), BusError> {
-        self.at_the_card(|card| card.unmap(iova, length))
+        self.at_the_card(|card| {
+            card.unmap(iova, length)?;
+            // The card does not reach it any more.
+            let registered = self.registered.lock().remove(&iova);
+            drop(registered);
+            Ok(())
+        })
     }
 
     fn mapping_limit(&self) -> Option<u32> {
@@ -233,7 +265,10 @@ impl Bus for TimedBus {
 impl Drop for TimedBus {
     fn drop(&mut self) {
         // Waits for its threads.
-        self.library.outside(|| drop(self.card.take()));
+        self.library.outside(|| {
+            drop(self.card.take());
+            self.registered.get_mut().clear();
+        });
     }
 }
 
