@@ -18,6 +18,14 @@ impl Counters {
         self.0[counter as usize] = self.0[counter as usize].wrapping_add(amount);
     }
 
+    /// Counts what has been counted since `since` so many times more.
+    pub fn repeat(&mut self, since: &Self, times: u64) {
+        for (value, before) in self.0.iter_mut().zip(since.0) {
+            let amount = value.wrapping_sub(before).wrapping_mul(times);
+            *value = value.wrapping_add(amount);
+        }
+    }
+
     /// The value of one counter.
     pub fn value(&self, counter: Counter) -> u64 {
         self.0[counter as usize]

@@ -37,6 +37,7 @@ pub mod device_memory;
 pub mod dma;
 mod doorbells;
 pub mod event_queue;
+pub mod fast_forward;
 pub mod host;
 mod local_operation;
 pub mod mac;

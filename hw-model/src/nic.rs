@@ -8,6 +8,7 @@ use crate::counters::Counters;
 use crate::device_memory::DeviceMemory;
 use crate::dma::Dma;
 use crate::event_queue::{ASYNC_EQN, Event, EventQueues};
+use crate::fast_forward::Marks;
 use crate::host::{Doorbell, Host, WriteOrder};
 use crate::mac::Mac;
 use crate::memory::MemoryUnit;
@@ -98,6 +99,8 @@ pub struct Nic<P: Port, T: Timing = Functional> {
     pub(crate) receive_resumes_at: Instant,
     /// Registers or commands were handled in this turn.
     pub(crate) runs_registers: bool,
+    /// Ends of strides of long messages.
+    pub(crate) marks: Marks,
     /// When the next item is delivered, as of the last turn; of a timed NIC only.
     pub(crate) next: Option<Instant>,
 }
@@ -154,6 +157,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
             outbound_waits: false,
             receive_resumes_at: Instant::ZERO,
             runs_registers: false,
+            marks: Marks::default(),
             next: None,
             config,
         }
@@ -585,6 +589,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
             unit.outbound.clear(drop);
         }
         self.stalled = false;
+        self.marks.clear();
         self.bar.reset();
     }
 }

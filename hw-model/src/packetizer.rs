@@ -81,7 +81,7 @@ pub fn packetize<H: Host, P: Port>(
 
 /// Reads the payload of a packet into its frame.
 #[inline]
-fn gather<H: Host>(
+pub(crate) fn gather<H: Host>(
     (pd, qpn): (u32, Qpn),
     send: &mut SendQueue,
     payload: &Payload,

@@ -230,6 +230,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
         if T::IS_TIMED {
             qp.progress.ready = blocks.dma.at;
             qp.progress.visible = blocks.dma.visible;
+            self.marks.note(now, qp, inbound);
         }
         if let Some((kind, number)) = blocks.srq_event {
             let eqn = ASYNC_EQN;

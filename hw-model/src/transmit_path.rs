@@ -339,7 +339,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
 
 /// The shared receive queue whose protection domain counts for a payload (XRC).
 #[inline]
-fn shared_queue_of(payload: &Payload) -> Option<u32> {
+pub(crate) fn shared_queue_of(payload: &Payload) -> Option<u32> {
     match payload {
         Payload::ReadResponse { srqn, .. } => *srqn,
         _ => None,

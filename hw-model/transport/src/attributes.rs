@@ -58,7 +58,7 @@ impl PathMtu {
 
     /// Base-2 logarithm of [`PathMtu::bytes`].
     #[must_use]
-    pub(crate) const fn shift(self) -> u32 {
+    pub const fn shift(self) -> u32 {
         self as u32 + 7
     }
 

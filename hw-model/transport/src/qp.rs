@@ -12,6 +12,7 @@ use crate::request::SendRequest;
 use crate::state::QpState;
 use crate::statistics::Statistics;
 use crate::step::{MemoryAnswer, Step};
+use crate::stream::{Gap, GapSource, GapTarget, Stream, StreamKind};
 use crate::time::Instant;
 use crate::transition::{Transition, TransitionError};
 use crate::transmit::Transmit;
@@ -231,6 +232,70 @@ impl Qp {
     /// (the default, and right for a shared receive queue) does not limit the peer.
     pub fn set_receive_credits(&mut self, available: Option<u32>) {
         on_machine!(&mut self.machine, m => m.set_receive_credits(available));
+    }
+}
+
+/// Leaving packets of long messages out; of the reliable services.
+impl Qp {
+    fn reliable(&self) -> Option<&Rc> {
+        match &self.machine {
+            Machine::Reliable(rc) | Machine::Extended(rc) => Some(rc),
+            Machine::Connected(_) | Machine::Datagram(_) => None,
+        }
+    }
+
+    /// The message in whose middle this queue pair is as its sender, if there is just one and
+    /// nothing of it was lost.
+    #[must_use]
+    pub fn stream(&self) -> Option<Stream> {
+        self.reliable()?.stream(&self.context)
+    }
+
+    /// Packets of the message that it is receiving that have come. `None`: it is not in the middle of
+    /// one.
+    #[inline]
+    #[must_use]
+    pub fn packets_received(&self, kind: StreamKind) -> Option<u32> {
+        self.reliable()?.packets_received(&self.context, kind)
+    }
+
+    /// PSN of the next response expected, or of the next request that is not acknowledged.
+    #[must_use]
+    pub fn next_response_psn(&self) -> Option<Psn> {
+        Some(self.reliable()?.next_response_psn())
+    }
+
+    /// Where the payload of the next packets of the stream comes from.
+    #[must_use]
+    pub fn gap_source(&self, kind: StreamKind) -> Option<GapSource> {
+        self.reliable()?.gap_source(&self.context, kind)
+    }
+
+    /// Where this queue pair would write the payload of a gap, as its receiver. `None`: it is not
+    /// receiving that message, or has come too far.
+    #[must_use]
+    pub fn gap_target(&self, gap: &Gap) -> Option<GapTarget> {
+        self.reliable()?.gap_target(&self.context, gap)
+    }
+
+    /// The sender leaves packets of its stream out: it goes on behind them. False, and nothing is
+    /// changed, if they are not all in front of the last one.
+    ///
+    /// The caller sees to it that the receiver knows, [`Qp::expect_gap`], and carries the payload.
+    pub fn leave_out(&mut self, gap: &Gap) -> bool {
+        match &mut self.machine {
+            Machine::Reliable(rc) | Machine::Extended(rc) => rc.leave_out(gap),
+            Machine::Connected(_) | Machine::Datagram(_) => false,
+        }
+    }
+
+    /// The receiver takes the packets of a gap as come when all in front of them have come.
+    /// [`Qp::gap_target`] has said that it can.
+    pub fn expect_gap(&mut self, gap: &Gap) {
+        match &mut self.machine {
+            Machine::Reliable(rc) | Machine::Extended(rc) => rc.expect_gap(&self.context, gap),
+            Machine::Connected(_) | Machine::Datagram(_) => {}
+        }
     }
 }
 

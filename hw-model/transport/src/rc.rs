@@ -13,6 +13,7 @@ use crate::requester::Requester;
 use crate::responder::Responder;
 use crate::state::QpState;
 use crate::step::{MemoryAnswer, Step};
+use crate::stream::{Gap, GapSource, GapTarget, Stream, StreamKind};
 use crate::time::Instant;
 use crate::timer::Timer;
 use crate::transition::{Transition, TransitionError};
@@ -55,6 +56,10 @@ impl Rc {
         self.responder.expected
     }
 
+    pub(crate) const fn next_response_psn(&self) -> Psn {
+        self.requester.oldest
+    }
+
     pub(crate) const fn msn(&self) -> Msn {
         self.responder.msn
     }
@@ -75,6 +80,39 @@ impl Rc {
     #[inline]
     pub(crate) fn can_accept_send(&self) -> bool {
         self.requester.can_accept()
+    }
+
+    /// The long message that is being sent, if there is just one.
+    pub(crate) fn stream(&self, ctx: &Context) -> Option<Stream> {
+        match (self.requester.stream(ctx), self.responder.stream()) {
+            (Some(_), Some(_)) => None,
+            (request, response) => request.or(response),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn packets_received(&self, ctx: &Context, kind: StreamKind) -> Option<u32> {
+        match kind {
+            StreamKind::Request => self.responder.packets_received(ctx),
+            StreamKind::ReadResponse => self.requester.packets_received(),
+        }
+    }
+
+    pub(crate) fn gap_source(&self, ctx: &Context, kind: StreamKind) -> Option<GapSource> {
+        match kind {
+            StreamKind::Request => self.requester.gap_source(ctx),
+            StreamKind::ReadResponse => self.responder.gap_source(ctx),
+        }
+    }
+
+    pub(crate) fn gap_target(&self, ctx: &Context, gap: &Gap) -> Option<GapTarget> {
+        if self.waiting != Waiting::Nobody {
+            return None;
+        }
+        match gap.kind {
+            StreamKind::Request => self.responder.gap_target(ctx, gap),
+            StreamKind::ReadResponse => self.requester.gap_target(ctx, gap),
+        }
     }
 
     #[inline]
@@ -187,6 +225,20 @@ impl Rc {
 
     pub(crate) fn set_receive_credits(&mut self, available: Option<u32>) {
         self.responder.credits = available;
+    }
+
+    pub(crate) fn leave_out(&mut self, gap: &Gap) -> bool {
+        match gap.kind {
+            StreamKind::Request => self.requester.leave_out(gap.packets),
+            StreamKind::ReadResponse => self.responder.leave_out(gap.packets),
+        }
+    }
+
+    pub(crate) fn expect_gap(&mut self, ctx: &Context, gap: &Gap) {
+        match gap.kind {
+            StreamKind::Request => self.responder.expect_gap(ctx, gap),
+            StreamKind::ReadResponse => self.requester.expect_gap(gap),
+        }
     }
 
     #[inline]

@@ -12,6 +12,7 @@
 
 mod local;
 mod progress;
+mod stream;
 
 use std::collections::VecDeque;
 
@@ -100,6 +101,9 @@ pub(crate) struct Requester {
     /// Some entry has a failure that waits for its turn.
     failing: bool,
     drain: Drain,
+    /// PSNs in flight whose packets were left out, of a request or of a READ response: the first
+    /// one, and how many.
+    gap: Option<(Psn, u32)>,
 }
 
 /// Commands.
@@ -123,6 +127,7 @@ impl Requester {
             retry: Retry::new(),
             failing: false,
             drain: Drain::Idle,
+            gap: None,
         }
     }
 
@@ -281,6 +286,7 @@ impl Requester {
         self.local_running = false;
         self.failing = false;
         self.drain = Drain::Idle;
+        self.gap = None;
     }
 }
 

@@ -8,6 +8,8 @@ use crate::attributes::PathMtu;
 use crate::inbound::Inbound;
 use crate::requester::span;
 use crate::step::AtomicOperation;
+use crate::stream::{GapSource, Stream, StreamKind};
+use crate::transmit::Payload;
 
 /// What a request is answered with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -240,6 +242,49 @@ impl Resources {
             self.find_pending();
         }
         Some(packet)
+    }
+
+    /// The READ response that is being sent for the first time, once its first packet has left.
+    pub(crate) fn stream(&self) -> Option<Stream> {
+        let resource = self.first_pending()?;
+        let flows = resource.next > 0 && !resource.replay;
+        (flows && matches!(resource.content, Content::Memory { .. })).then(|| Stream {
+            kind: StreamKind::ReadResponse,
+            first: resource.first_psn,
+            next: resource.first_psn.add(resource.next),
+            left: resource.packets - resource.next,
+        })
+    }
+
+    /// The bytes of the next packets of that response.
+    pub(crate) fn gap_source(&self, mtu: PathMtu) -> Option<GapSource> {
+        let resource = self.first_pending()?;
+        let offset = u64::from(resource.next << mtu.shift());
+        Some(GapSource(Payload::ReadResponse {
+            r_key: resource.r_key,
+            virtual_address: resource.virtual_address.wrapping_add(offset),
+            length: 0,
+            srqn: resource.srqn,
+        }))
+    }
+
+    /// Leaves the next packets of that response out; its last one is not among them.
+    pub(crate) fn leave_out(&mut self, packets: u32) -> bool {
+        if self.pending == 0 {
+            return false;
+        }
+        match self.table.get_mut(self.first_pending) {
+            Some(resource) if packets < resource.packets - resource.next => {
+                resource.next += packets;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn first_pending(&self) -> Option<&Resource> {
+        let pending = self.table.get(self.first_pending);
+        pending.filter(|_| self.pending > 0)
     }
 
     /// Answers nothing any more.

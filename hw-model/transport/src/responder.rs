@@ -8,6 +8,7 @@
 mod checks;
 mod refusal;
 mod response;
+mod stream;
 
 use ferroce_wire::{Msn, NakCode, Psn, Syndrome};
 
@@ -78,6 +79,8 @@ pub(crate) struct Responder {
     resources: Resources,
     /// Receive WQEs posted; `None` does not limit the peer.
     pub(crate) credits: Option<u32>,
+    /// Packets that the requester leaves out: PSN of the first one, and how many.
+    gap: Option<(Psn, u32)>,
 }
 
 /// Control flow.
@@ -96,6 +99,7 @@ impl Responder {
             acknowledger: Acknowledger::new(),
             resources: Resources::new(),
             credits: None,
+            gap: None,
         }
     }
 
@@ -324,6 +328,7 @@ impl Responder {
         if self.packet.position.ends_message() {
             self.end_message(ctx, total);
         }
+        self.pass_gap(ctx);
         Next::Acknowledge
     }
 
@@ -407,6 +412,7 @@ impl Responder {
     pub(crate) fn enter_error(&mut self, ctx: &mut Context) {
         self.asked = Asked::Nothing;
         self.message = Message::None;
+        self.gap = None;
         if let Some(receive) = self.receive.take() {
             ctx.complete(Completion::failed_receive(
                 receive.id,

@@ -15,6 +15,7 @@ impl Requester {
     #[inline]
     pub(crate) fn acknowledge(&mut self, now: Instant, ctx: &mut Context, count: u32) -> bool {
         let sent = span(self.oldest, self.next);
+        let oldest = self.oldest;
         let mut acknowledged = 0;
         while acknowledged < count && self.started > 0 {
             let front = &self.queue[0];
@@ -30,7 +31,8 @@ impl Requester {
             }
         }
         if acknowledged > 0 {
-            self.in_flight = self.in_flight.saturating_sub(acknowledged);
+            let sent_packets = acknowledged.saturating_sub(self.cross_gap(oldest, acknowledged));
+            self.in_flight = self.in_flight.saturating_sub(sent_packets);
             self.progress(now, ctx, acknowledged > sent);
         }
         acknowledged == count
@@ -40,6 +42,7 @@ impl Requester {
     pub(crate) fn acknowledge_response(&mut self, now: Instant, ctx: &mut Context) {
         let overtaken = self.next == self.oldest;
         self.oldest = self.oldest.next();
+        self.pass_response_gap();
         let front = &self.queue[0];
         if self.oldest == front.first_psn.add(front.packets) {
             self.in_flight = self.in_flight.saturating_sub(1);
@@ -100,6 +103,8 @@ impl Requester {
         self.in_flight = 0;
         self.fetches_in_flight = 0;
         self.since_ack_request = 0;
+        // What was left out is sent now.
+        self.gap = None;
     }
 
     /// Go-back-N after a time-out or a sequence error, as long as retries are left.

@@ -1,0 +1,106 @@
+//! Messages that are on their way out, or whose READ responses come in, with packets left out.
+
+use super::{Requester, span};
+use crate::context::Context;
+use crate::step::MemoryOp;
+use crate::stream::{Gap, GapSource, GapTarget, Stream, StreamKind};
+use crate::timer::Timer;
+use crate::transmit::Payload;
+use ferroce_wire::Psn;
+
+impl Requester {
+    /// The SEND or WRITE that is being sent for the first time, once its first packet has left.
+    pub(crate) fn stream(&self, ctx: &Context) -> Option<Stream> {
+        let entry = self.queue.get(self.cursor)?;
+        let flows = self.position > 0
+            && self.next == self.newest
+            && self.gap.is_none()
+            && entry.failure.is_none()
+            && !entry.fetches()
+            && !ctx.timers.is_set(Timer::RnrBackoff);
+        flows.then(|| Stream {
+            kind: StreamKind::Request,
+            first: entry.first_psn,
+            next: self.next,
+            left: entry.packets - self.position,
+        })
+    }
+
+    /// The bytes of the next packets.
+    pub(crate) fn gap_source(&self, ctx: &Context) -> Option<GapSource> {
+        let entry = self.queue.get(self.cursor)?;
+        Some(GapSource(Payload::Request {
+            request: entry.request.id,
+            offset: self.position << ctx.attributes.path_mtu.shift(),
+            length: 0,
+        }))
+    }
+
+    /// Leaves the next packets of the stream out; its last one is not among them.
+    pub(crate) fn leave_out(&mut self, packets: u32) -> bool {
+        let left = self.queue.get(self.cursor);
+        let left = left.map_or(0, |entry| entry.packets - self.position);
+        let fits = span(self.oldest, self.next) + packets <= Psn::HALF;
+        if packets >= left || !fits || self.gap.is_some() {
+            return false;
+        }
+        self.gap = Some((self.next, packets));
+        self.position += packets;
+        self.next = self.next.add(packets);
+        self.newest = self.next;
+        true
+    }
+
+    /// `count` PSNs from `oldest` on were acknowledged: how many of them were left out.
+    #[inline]
+    pub(super) fn cross_gap(&mut self, oldest: Psn, count: u32) -> u32 {
+        match self.gap {
+            Some((first, packets)) if span(oldest, first) < count => {
+                self.gap = None;
+                packets
+            }
+            _ => 0,
+        }
+    }
+
+    /// Packets of the READ response at the front that have come.
+    pub(crate) fn packets_received(&self) -> Option<u32> {
+        let front = self.queue.front().filter(|_| self.started > 0)?;
+        let is_read = front.request.operation.is_read();
+        is_read.then(|| span(front.first_psn, self.oldest))
+    }
+
+    /// Where the data of a gap of the READ response goes that comes in; `None`: it is not that
+    /// response, or has come too far.
+    pub(crate) fn gap_target(&self, ctx: &Context, gap: &Gap) -> Option<GapTarget> {
+        let front = self.queue.front()?;
+        let is_it = front.request.operation.is_read() && front.first_psn == gap.message;
+        let index = span(front.first_psn, gap.first);
+        if !is_it || self.gap.is_some() || index + gap.packets >= front.packets {
+            return None;
+        }
+        gap.packets_from(self.oldest)?;
+        Some(GapTarget(MemoryOp::WriteReadResponse {
+            request: front.request.id,
+            offset: index << ctx.attributes.path_mtu.shift(),
+            length: 0,
+        }))
+    }
+
+    /// The responder leaves packets of the READ response out.
+    pub(crate) fn expect_gap(&mut self, gap: &Gap) {
+        self.gap = Some((gap.first, gap.packets));
+        self.pass_response_gap();
+    }
+
+    /// What was left out of a READ response has come when what is in front of it has.
+    #[inline]
+    pub(super) fn pass_response_gap(&mut self) {
+        if let Some((first, packets)) = self.gap
+            && first == self.oldest
+        {
+            self.gap = None;
+            self.oldest = self.oldest.add(packets);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Messages that come in, or READ responses that go out, with packets left out.
+
+use super::{Message, Responder};
+use crate::context::Context;
+use crate::step::MemoryOp;
+use crate::stream::{Gap, GapSource, GapTarget, Stream};
+
+impl Responder {
+    /// The READ response that is being sent, once its first packet has left.
+    pub(crate) fn stream(&self) -> Option<Stream> {
+        self.resources.stream()
+    }
+
+    /// The bytes of its next packets.
+    pub(crate) fn gap_source(&self, ctx: &Context) -> Option<GapSource> {
+        self.resources.gap_source(ctx.attributes.path_mtu)
+    }
+
+    /// Leaves the next packets of it out; its last one is not among them.
+    pub(crate) fn leave_out(&mut self, packets: u32) -> bool {
+        self.resources.leave_out(packets)
+    }
+
+    /// Packets of the message that have come.
+    #[inline]
+    pub(crate) fn packets_received(&self, ctx: &Context) -> Option<u32> {
+        let bytes = match self.message {
+            Message::Write {
+                remaining, total, ..
+            } => total - remaining,
+            Message::Send { received } => received,
+            Message::None => return None,
+        };
+        Some(bytes >> ctx.attributes.path_mtu.shift())
+    }
+
+    /// Where the data of a gap of the message goes that comes in; `None`: it is not that message,
+    /// or has come too far.
+    pub(crate) fn gap_target(&self, ctx: &Context, gap: &Gap) -> Option<GapTarget> {
+        if self.gap.is_some() {
+            return None;
+        }
+        let shift = ctx.attributes.path_mtu.shift();
+        let before = gap.packets_from(self.expected)? << shift;
+        let length = gap.packets << shift;
+        match self.message {
+            Message::Write {
+                r_key,
+                virtual_address,
+                remaining,
+                ..
+            } if before + length < remaining => Some(GapTarget(MemoryOp::WriteRemote {
+                r_key,
+                virtual_address: virtual_address.wrapping_add(u64::from(before)),
+                length: 0,
+                srqn: self.srqn,
+            })),
+            Message::Send { received } => {
+                let receive = self.receive?;
+                let offset = received + before;
+                let fits = offset + length <= receive.capacity;
+                fits.then_some(GapTarget(MemoryOp::WriteReceive {
+                    receive: receive.id,
+                    offset,
+                    length: 0,
+                }))
+            }
+            _ => None,
+        }
+    }
+
+    /// The requester leaves packets of the message out.
+    pub(crate) fn expect_gap(&mut self, ctx: &Context, gap: &Gap) {
+        self.gap = Some((gap.first, gap.packets));
+        self.pass_gap(ctx);
+    }
+
+    /// What was left out has come when what is in front of it has.
+    #[inline]
+    pub(super) fn pass_gap(&mut self, ctx: &Context) {
+        if let Some((first, packets)) = self.gap
+            && first == self.expected
+        {
+            self.gap = None;
+            self.expected = self.expected.add(packets);
+            self.message
+                .advance(packets << ctx.attributes.path_mtu.shift());
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Long messages in their middle, and leaving packets of them out.
+//!
+//! One middle packet of a long message is like the next. Who simulates time, and has seen how they
+//! go, need not see each of them: the sender of a [`Stream`] leaves packets out
+//! ([`Qp::leave_out`](crate::Qp::leave_out)), its receiver takes their PSNs as come
+//! ([`Qp::expect_gap`](crate::Qp::expect_gap)), and the caller carries their payload. All other
+//! packets are as they would have been: PSNs, opcodes, which of them ask for an acknowledge.
+
+use ferroce_wire::Psn;
+
+use crate::requester::span;
+use crate::step::MemoryOp;
+use crate::transmit::Payload;
+
+/// Packets that may be on their way in front of a gap.
+pub(crate) const MAX_PACKETS_BEFORE_GAP: u32 = 1 << 16;
+
+/// What a stream carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StreamKind {
+    /// A SEND or WRITE: from the requester to the responder.
+    Request,
+    /// The response to a READ: from the responder to the requester.
+    ReadResponse,
+}
+
+/// A message of which some packets have left and others have not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stream {
+    /// What it carries.
+    pub kind: StreamKind,
+    /// PSN of its first packet.
+    pub first: Psn,
+    /// PSN of the packet that leaves next.
+    pub next: Psn,
+    /// Packets that have not left.
+    pub left: u32,
+}
+
+impl Stream {
+    /// Packets that have left and are not at a receiver that expects `next`. `None`: what it expects
+    /// is no packet of the stream, or the first one.
+    #[must_use]
+    pub const fn under_way(&self, next: Psn) -> Option<u32> {
+        let under_way = span(next, self.next);
+        match under_way < span(self.first, self.next) {
+            true => Some(under_way),
+            false => None,
+        }
+    }
+}
+
+/// Packets of a stream that are left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gap {
+    /// What the stream carries.
+    pub kind: StreamKind,
+    /// PSN of the first packet of the message.
+    pub message: Psn,
+    /// PSN of the first packet that is left out.
+    pub first: Psn,
+    /// How many are.
+    pub packets: u32,
+}
+
+impl Gap {
+    /// The gap that leaves out the next `packets` packets of a stream.
+    #[must_use]
+    pub const fn of(stream: &Stream, packets: u32) -> Gap {
+        Gap {
+            kind: stream.kind,
+            message: stream.first,
+            first: stream.next,
+            packets,
+        }
+    }
+
+    /// Packets from `expected` to the gap, if `expected` is behind the first packet of the message
+    /// and not behind the gap's.
+    pub(crate) fn packets_from(&self, expected: Psn) -> Option<u32> {
+        let before = span(expected, self.first);
+        let all = span(self.message, self.first);
+        (before < all && before <= MAX_PACKETS_BEFORE_GAP).then_some(before)
+    }
+}
+
+/// Where the bytes of a gap go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GapTarget(pub(crate) MemoryOp);
+
+impl GapTarget {
+    /// What writes `length` of them, from the one at `start` on.
+    #[must_use]
+    pub const fn piece(&self, start: u32, length: u32) -> MemoryOp {
+        match self.0 {
+            MemoryOp::WriteRemote {
+                r_key,
+                virtual_address,
+                srqn,
+                ..
+            } => MemoryOp::WriteRemote {
+                r_key,
+                virtual_address: virtual_address.wrapping_add(start as u64),
+                length,
+                srqn,
+            },
+            MemoryOp::WriteReceive {
+                receive, offset, ..
+            } => MemoryOp::WriteReceive {
+                receive,
+                offset: offset + start,
+                length,
+            },
+            MemoryOp::WriteReadResponse {
+                request, offset, ..
+            } => MemoryOp::WriteReadResponse {
+                request,
+                offset: offset + start,
+                length,
+            },
+            other => other,
+        }
+    }
+}
+
+/// Where the bytes of a gap come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GapSource(pub(crate) Payload);
+
+impl GapSource {
+    /// `length` of them, from the one at `start` on.
+    #[must_use]
+    pub const fn piece(&self, start: u32, length: u32) -> Payload {
+        match self.0 {
+            Payload::None => Payload::None,
+            Payload::Request {
+                request, offset, ..
+            } => Payload::Request {
+                request,
+                offset: offset + start,
+                length,
+            },
+            Payload::ReadResponse {
+                r_key,
+                virtual_address,
+                srqn,
+                ..
+            } => Payload::ReadResponse {
+                r_key,
+                virtual_address: virtual_address.wrapping_add(start as u64),
+                length,
+                srqn,
+            },
+        }
+    }
+}
