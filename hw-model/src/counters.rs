@@ -18,11 +18,20 @@ impl Counters {
         self.0[counter as usize] = self.0[counter as usize].wrapping_add(amount);
     }
 
-    /// Counts what has been counted since `since` so many times more.
-    pub fn repeat(&mut self, since: &Self, times: u64) {
-        for (value, before) in self.0.iter_mut().zip(since.0) {
-            let amount = value.wrapping_sub(before).wrapping_mul(times);
-            *value = value.wrapping_add(amount);
+    /// Counts what was counted from `before` to `after`.
+    pub fn add_difference(&mut self, before: &Self, after: &Self) {
+        for (value, (before, after)) in self.0.iter_mut().zip(before.0.iter().zip(&after.0)) {
+            *value = value.wrapping_add(after.wrapping_sub(*before));
+        }
+    }
+
+    /// Counts a part of what `other` has counted: for the counter with a number, the numerator and
+    /// denominator that `part_of` says.
+    pub fn add_part(&mut self, other: &Self, part_of: impl Fn(usize) -> (u64, u64)) {
+        for (number, (value, other)) in self.0.iter_mut().zip(other.0).enumerate() {
+            let (numerator, denominator) = part_of(number);
+            let part = u128::from(other) * u128::from(numerator) / u128::from(denominator.max(1));
+            *value = value.wrapping_add(part as u64);
         }
     }
 

@@ -5,7 +5,7 @@
 //! strides of the whole world take the same time, one after the other, may leave the next ones out:
 //! it carries their bytes from [`Nic::read_gap`] to [`Nic::write_gap`], tells the sender
 //! ([`Nic::leave_out`]) and the receiver ([`Nic::expect_gap`]), and lets the time pass that they
-//! would have taken. Counters then count what was left out, [`Nic::repeat_counts`].
+//! would have taken. Counters then count what was left out, [`Nic::count_left_out`].
 
 use crate::counters::Counters;
 use crate::dma::Dma;
@@ -128,6 +128,24 @@ pub struct Flow {
     pub source: GapSource,
 }
 
+/// Strides that a NIC was seen to send or to receive.
+#[derive(Debug, Clone, Default)]
+pub struct SeenStrides {
+    /// How many.
+    pub strides: u64,
+    /// What it has counted.
+    pub counts: Counters,
+}
+
+/// Counters that go with the packets that are sent, in bursts and ahead as far as there is room, so
+/// that they are not those of as many strides; all others go with what is received.
+const OF_SENDER: [Counter; 4] = [
+    Counter::tx_frames,
+    Counter::tx_bytes,
+    Counter::dma_reads,
+    Counter::dma_read_bytes,
+];
+
 impl<P: Port, T: Timing> Nic<P, T> {
     /// The last end of a stride, if there was one since the last call.
     #[inline]
@@ -247,9 +265,17 @@ impl<P: Port, T: Timing> Nic<P, T> {
         }
     }
 
-    /// Counts what has been counted since `since` so many times more.
-    pub fn repeat_counts(&mut self, since: &Counters, times: u64) {
-        self.counters.repeat(since, times);
+    /// Counts what is left out as strides that were seen were counted: so many strides, of which the
+    /// NIC sends so many packets.
+    pub fn count_left_out(&mut self, seen: &SeenStrides, strides: u64, packets: u64) {
+        let sent = seen.counts.value(Counter::tx_frames);
+        let is_of_sender = |number| OF_SENDER.iter().any(|counter| *counter as usize == number);
+        self.counters.add_part(&seen.counts, |number| {
+            match packets > 0 && is_of_sender(number) {
+                true => (packets, sent),
+                false => (strides, seen.strides),
+            }
+        });
     }
 }
 

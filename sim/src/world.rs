@@ -22,6 +22,7 @@
 //!
 //! [`Nic`]: ferroce_model::Nic
 
+mod bulk;
 mod bus;
 mod config;
 mod core;
@@ -30,6 +31,7 @@ mod dump;
 mod engine;
 mod event_heap;
 mod fabric;
+mod fast_forward;
 mod frame;
 mod host;
 pub mod identity;

@@ -65,6 +65,11 @@ pub struct World {
     #[arg(long)]
     elide_payload: bool,
 
+    /// Simulate every packet, also those in the middle of long messages, which otherwise are left out
+    /// when they flow steadily: their time is taken from those before them
+    #[arg(long)]
+    every_packet: bool,
+
     /// When the world ends, write to a file where the time of the last message went that the last
     /// of the hosts has posted: from its post to the next one's
     #[arg(long, value_name = "FILE")]
@@ -87,6 +92,7 @@ impl World {
         let config = WorldConfig {
             seed: self.seed,
             elide_payload: self.elide_payload,
+            fast_forward: !self.every_packet,
             topology: match (self.direct, self.switch) {
                 (true, _) => Topology::Cable,
                 (_, true) => Topology::Switch,

@@ -134,6 +134,7 @@ pub fn world_config(spec: &PerfSpec) -> WorldConfig {
         false => WorldConfig::timed(spec.preset.clone(), hosts),
     };
     config.seed = spec.seed;
+    config.fast_forward = spec.fast_forward;
     match spec.switched {
         Some(true) => config.topology = world::Topology::Switch,
         Some(false) => config.topology = world::Topology::Cable,

@@ -199,6 +199,8 @@ pub struct PerfSpec {
     pub atomics: Atomics,
     /// Seed of everything that is random.
     pub seed: u64,
+    /// Whether the steady middle of long messages is left out.
+    pub fast_forward: bool,
 }
 
 impl PerfSpec {
@@ -240,6 +242,7 @@ impl PerfSpec {
             sharing: Sharing::default(),
             atomics: Atomics::default(),
             seed: 1,
+            fast_forward: false,
         }
     }
 

@@ -47,11 +47,12 @@ impl<T: Timing> WorldBus<T> {
         }
     }
 
-    /// The time at which whoever calls is: a thread its own, everybody else that of the world.
+    /// The time of the devices at which whoever calls is: a thread at its own, everybody else at that of
+    /// the world.
     #[inline]
     fn time(&self, core: &Core<T>) -> Instant {
         match core.is_stepping {
-            true => self.shared.clock.now().max(core.now),
+            true => core.inside(self.shared.clock.now()).max(core.now),
             false => core.now,
         }
     }
@@ -196,7 +197,7 @@ impl<T: Timing + Send + 'static> Bus for WorldBus<T> {
         let Some((host, vectors)) = core.relax(self.host) else {
             return;
         };
-        let now = core.now;
+        let now = core.outside(core.now);
         drop(core);
         self.shared.deliver(now, host, vectors);
     }

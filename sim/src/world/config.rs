@@ -35,6 +35,9 @@ pub struct WorldConfig {
     /// Of long payload in the memory of other processes only the last bytes are moved. Times are
     /// the same.
     pub elide_payload: bool,
+    /// Whether the steady middle of long messages is left out: their time passes, and their payload is
+    /// copied, at once.
+    pub fast_forward: bool,
 }
 
 impl WorldConfig {
@@ -48,6 +51,7 @@ impl WorldConfig {
             topology: topology(hosts, false),
             icrc: false,
             elide_payload: false,
+            fast_forward: false,
         }
     }
 

@@ -7,6 +7,7 @@ use super::config::WorldConfig;
 use super::engine::Stop;
 use super::event_heap::{EventHeap, Moment};
 use super::fabric::Fabric;
+use super::fast_forward::FastForward;
 use super::node::Node;
 use super::recorder::SharedRecorder;
 use super::thread::{Next, ThreadId};
@@ -42,6 +43,9 @@ pub(super) struct ThreadEntry {
 }
 
 /// What one lock protects: everything but the threads' code.
+///
+/// Inside, all times are those of the devices: [`Core::outside`] and [`Core::inside`] say what they
+/// are to threads, which the time that was skipped has passed for.
 pub(super) struct Core<T: Timing> {
     pub now: Instant,
     pub nodes: Vec<Node<T>>,
@@ -54,6 +58,9 @@ pub(super) struct Core<T: Timing> {
     pub events: u64,
     pub idle_events: u32,
     pub recorder: Option<SharedRecorder>,
+    /// Turns that threads have had.
+    pub turns: u64,
+    pub fast_forward: FastForward,
     /// The thread in a step, or an interrupt handler, is running.
     pub is_stepping: bool,
 }
@@ -83,6 +90,8 @@ impl<T: Timing> Core<T> {
             events: 0,
             idle_events: 0,
             recorder: None,
+            turns: 0,
+            fast_forward: FastForward::new(T::IS_TIMED && config.fast_forward),
             is_stepping: false,
         }
     }
@@ -96,9 +105,11 @@ impl<T: Timing> Core<T> {
         }
     }
 
-    /// Goes on until a thread or an interrupt handler has its turn.
+    /// Goes on until a thread or an interrupt handler has its turn, or until the time of the world is
+    /// `until`.
     pub fn advance(&mut self, until: Instant) -> DeviceStop {
         loop {
+            let until = self.inside(until);
             let (moment, is_thread, part) = match (self.devices.first(), self.threads.first()) {
                 (None, None) => return DeviceStop::Idle,
                 (Some((moment, part)), None) => (moment, false, part),
@@ -124,6 +135,7 @@ impl<T: Timing> Core<T> {
                 return DeviceStop::Interrupts(part - self.nodes.len());
             }
             self.advance_nic(part);
+            self.fast_forward(part);
         }
     }
 
@@ -212,8 +224,9 @@ impl<T: Timing> Core<T> {
         }
     }
 
-    /// Somebody wakes a thread that is parked.
+    /// Somebody wakes a thread that is parked, at a time of the world.
     pub fn wake(&mut self, thread: ThreadId, at: Instant) {
+        let at = self.inside(at);
         let Some(entry) = self.entries.get(thread.0) else {
             return;
         };
@@ -233,9 +246,12 @@ impl<T: Timing> Core<T> {
         }
     }
 
-    /// A thread has ended its step at `clock`, and goes on at `deadline` at the latest.
+    /// A thread has ended its step at `clock`, and goes on at `deadline` at the latest: times of the
+    /// world.
     pub fn finish(&mut self, thread: ThreadId, next: Next, clock: Instant, deadline: Instant) {
         self.is_stepping = false;
+        let (clock, deadline) = (self.inside(clock), self.inside(deadline));
+        let next = self.next_inside(next);
         let (thread, now) = (thread.0, self.now);
         let node = &mut self.nodes[self.entries[thread].host];
         let (state, wakes_at) = match next {
@@ -281,9 +297,27 @@ impl<T: Timing> Core<T> {
         entry.clock = clock;
     }
 
+    /// What a thread waits for, in the time of the devices.
+    fn next_inside(&self, next: Next) -> Next {
+        match next {
+            Next::At(time) => Next::At(self.inside(time)),
+            Next::OnWrite {
+                not_before,
+                grid,
+                watch,
+            } => Next::OnWrite {
+                not_before: self.inside(not_before),
+                grid,
+                watch,
+            },
+            next => next,
+        }
+    }
+
     /// A thread begins a step.
     #[inline]
     pub fn begin(&mut self, thread: usize) -> Stop {
+        self.turns += 1;
         let now = self.now;
         let entry = &mut self.entries[thread];
         let was = std::mem::replace(&mut entry.state, State::Stepping);
@@ -304,8 +338,8 @@ impl<T: Timing> Core<T> {
         self.is_stepping = true;
         Stop::Thread {
             thread: ThreadId(thread),
-            now,
-            quiet_until,
+            now: self.outside(now),
+            quiet_until: self.outside(quiet_until),
         }
     }
 

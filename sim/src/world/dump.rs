@@ -9,7 +9,12 @@ use super::core::Core;
 impl<T: Timing> Core<T> {
     /// The state of all parts.
     pub fn dump(&self) -> String {
-        let mut text = format!("time {} ps, {} events\n", self.now.as_ps(), self.events);
+        let mut text = format!(
+            "time {} ps, {} of them skipped, {} events\n",
+            self.outside(self.now).as_ps(),
+            self.fast_forward.skipped.as_ps(),
+            self.events
+        );
         for (number, node) in self.nodes.iter().enumerate() {
             let host = &node.host;
             // Writing to a string does not fail.

@@ -91,7 +91,7 @@ impl<T: Timing + Send + 'static> Engine for Shared<T> {
                 DeviceStop::Stalled => return core.pause(Stop::Stalled),
                 DeviceStop::Interrupts(host) => {
                     let vectors = core.take_interrupts(host);
-                    let now = core.now;
+                    let now = core.outside(core.now);
                     drop(core);
                     self.deliver(now, host, vectors);
                     core = self.core.lock();
@@ -143,11 +143,13 @@ impl<T: Timing + Send + 'static> Engine for Shared<T> {
     }
 
     fn next_event(&self) -> Option<Instant> {
-        self.core.lock().next_event()
+        let core = self.core.lock();
+        core.next_event().map(|time| core.outside(time))
     }
 
     fn now(&self) -> Instant {
-        self.core.lock().now
+        let core = self.core.lock();
+        core.outside(core.now)
     }
 
     fn counters(&self, host: usize) -> HostCounters {

@@ -1,6 +1,6 @@
 //! When each part of the world is to go on: an indexed heap in the order of (time, sequence).
 
-use ferroce_transport::Instant;
+use ferroce_transport::{Duration, Instant};
 
 const NOWHERE: u32 = u32::MAX;
 
@@ -78,6 +78,14 @@ impl EventHeap {
         match self.heap.get(at as usize) {
             Some((old, _)) if old.time <= moment.time => {}
             _ => self.set(part, Some(moment)),
+        }
+    }
+
+    /// Moves all events to a time that is so much earlier.
+    pub fn bring_forward(&mut self, by: Duration) {
+        // Their order stays as it is.
+        for (moment, _) in &mut self.heap {
+            moment.time = moment.time - by;
         }
     }
 

@@ -144,7 +144,7 @@ impl WorldHost {
 
     /// How many of `length` bytes at `place` are not moved: those in front.
     #[inline]
-    fn elided(&self, place: &Place, length: usize) -> usize {
+    pub(super) fn elided(&self, place: &Place, length: usize) -> usize {
         match self.elides_payload && place.is_remote && length > ELIDED_BYTES {
             true => length - MOVED_BYTES,
             false => 0,

@@ -124,6 +124,27 @@ impl Watchers {
         }
     }
 
+    /// Time passes for the threads that is none to the card: `by`, at `now`. Their turns stay on their
+    /// grid.
+    pub fn bring_forward(&mut self, by: Duration, now: Instant) {
+        for Watcher { turns, .. } in &mut self.watchers {
+            let late = (now + by).saturating_since(turns.not_before).as_ps();
+            let grid = turns.grid.as_ps().max(1);
+            let next = turns.not_before + Duration::from_ps(late.div_ceil(grid) * grid);
+            turns.not_before = next - by;
+        }
+    }
+
+    /// Whether a thread that waits looks just at this memory, or at a part of it.
+    pub fn watches(&self, address: usize, length: usize) -> bool {
+        let is_seen = |watched: &Watched| {
+            watched.start < address + length
+                && address < watched.end
+                && self.watchers[watched.watcher].is_waiting
+        };
+        self.index.iter().any(is_seen)
+    }
+
     /// A thread will never poll again.
     pub fn remove(&mut self, thread: usize) {
         self.watchers.retain(|watcher| watcher.thread != thread);

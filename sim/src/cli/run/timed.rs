@@ -45,6 +45,11 @@ pub struct Timed {
     /// they receive will not find it
     #[arg(long, requires = "timed")]
     elide_payload: bool,
+
+    /// Simulate every packet, also those in the middle of long messages, which otherwise are left out
+    /// when they flow steadily: their time is taken from those before them
+    #[arg(long, requires = "timed")]
+    every_packet: bool,
 }
 
 impl Timed {
@@ -81,9 +86,13 @@ impl Timed {
             true => ", data of messages elided",
             false => "",
         };
+        let packets = match self.every_packet {
+            true => "every packet",
+            false => "long messages by their beginning, pace and end",
+        };
         format!(
             "ferroce {}: simulated time: preset {}, hash {:016x}, seed {}; modelled: card, PCIe, \
-             host memory, link, what verbs cost the program; its own code takes no time{payload}",
+             host memory, link, what verbs cost the program; its own code takes no time{payload}; {packets}",
             env!("CARGO_PKG_VERSION"),
             preset.name(),
             preset.hash(),
@@ -95,7 +104,8 @@ impl Timed {
     fn found_or_started(&self, name: &str, preset: &Preset) -> Result<PathBuf, String> {
         let directory = runtime_directory().map_err(|error| error.to_string())?;
         let mut hasher = DefaultHasher::new();
-        (preset.hash(), self.seed, self.elide_payload).hash(&mut hasher);
+        let how = (self.seed, self.elide_payload, self.every_packet);
+        (preset.hash(), how).hash(&mut hasher);
         let socket = directory.join(format!("world-{:016x}", hasher.finish()));
         let lock = socket.with_extension("lock");
         let lock = File::create(&lock).map_err(|error| format!("{}: {error}", lock.display()))?;
@@ -123,6 +133,9 @@ impl Timed {
         }
         if self.elide_payload {
             command.arg("--elide-payload");
+        }
+        if self.every_packet {
+            command.arg("--every-packet");
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         command.env_remove("LD_PRELOAD").process_group(0);
