@@ -377,18 +377,29 @@ impl Pair<'_> {
         server: &[&str],
         client: &[&str],
     ) -> RunningPair<'a> {
+        self.start_within(scratch, server, client, PROCESS_TIMEOUT)
+    }
+
+    /// As [`Pair::start`], with the time that each of the two may take.
+    pub fn start_within<'a>(
+        &self,
+        scratch: &'a Scratch,
+        server: &[&str],
+        client: &[&str],
+        limit: Duration,
+    ) -> RunningPair<'a> {
         let port = free_port();
         let port_text = port.to_string();
         let mut arguments = vec!["-p", &port_text];
         arguments.extend(self.arguments);
         let server = scratch.run(server, self.program, &arguments);
         let name = format!("server-{port}");
-        let mut server = Process::start(server, scratch, &name, PROCESS_TIMEOUT);
+        let mut server = Process::start(server, scratch, &name, limit);
         wait_until_listening(port, &mut server);
         arguments.push("127.0.0.1");
         let client = scratch.run(client, self.program, &arguments);
         let name = format!("client-{port}");
-        let client = Process::start(client, scratch, &name, PROCESS_TIMEOUT);
+        let client = Process::start(client, scratch, &name, limit);
         RunningPair {
             server,
             client,

@@ -3,24 +3,39 @@
 //!
 //! What is marked `ignored` is the long mode (`make soak`).
 
-use ferroce_tests::{Pair, Scratch};
+use std::hint::spin_loop;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use ferroce_tests::{PROCESS_TIMEOUT, Pair, Scratch};
 
 /// The card of most tests.
 const PRESET: &str = "cx5-100g";
-/// How often a pair of the long mode runs.
-const RUNS: usize = 20;
+/// How often a pair of the long mode runs, and how long it may take.
+const RUNS: (usize, Duration) = (20, PROCESS_TIMEOUT);
+/// The same of one that runs for two simulated seconds.
+const LONG_RUNS: (usize, Duration) = (2, Duration::from_secs(900));
 /// What the world says of a program that it cannot follow.
 const LOST: &str = "knows nothing";
 
 /// Runs a pair in a world of its own.
 fn run(preset: &str, program: &str, arguments: &str) -> [String; 2] {
+    run_within(PROCESS_TIMEOUT, preset, program, arguments)
+}
+
+/// As [`run`], with the real time that each of the two may take.
+fn run_within(limit: Duration, preset: &str, program: &str, arguments: &str) -> [String; 2] {
     let arguments: Vec<_> = arguments.split_whitespace().collect();
     let pair = Pair {
         program,
         arguments: &arguments,
         options: &["--timed", preset],
     };
-    let (server, client) = pair.run_in(&Scratch::new());
+    let scratch = Scratch::new();
+    let running = pair.start_within(&scratch, pair.options, pair.options, limit);
+    let (server, client) = running.finish();
     for output in [&server, &client] {
         assert!(!output.contains(LOST), "{output}");
     }
@@ -36,8 +51,9 @@ fn masked(output: &str) -> String {
 }
 
 /// Whether several runs print the same.
-fn is_the_same(runs: usize, program: &str, arguments: &str) {
-    let print = || run(PRESET, program, arguments).map(|output| masked(&output));
+fn is_the_same(runs: usize, limit: Duration, program: &str, arguments: &str) {
+    let run = || run_within(limit, PRESET, program, arguments);
+    let print = || run().map(|output| masked(&output));
     let first = print();
     for number in 1..runs {
         let next = print();
@@ -45,22 +61,56 @@ fn is_the_same(runs: usize, program: &str, arguments: &str) {
     }
 }
 
-/// Declares a test for each pair, which prints the same twice, and one of the long mode.
+/// Somebody else who wants a processor, until this is dropped.
+struct Load(Arc<AtomicBool>);
+
+impl Load {
+    fn new() -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&is_over);
+        thread::spawn(move || {
+            while !seen.load(Ordering::Relaxed) {
+                spin_loop();
+            }
+        });
+        Self(is_over)
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whether several runs print the same, while the machine does something else, too.
+fn is_the_same_under_load((runs, limit): (usize, Duration), program: &str, arguments: &str) {
+    let _load = Load::new();
+    is_the_same(runs, limit, program, arguments);
+    println!("{program} {arguments}: {runs} times the same");
+}
+
+/// Declares a test for each pair, which prints the same twice.
 macro_rules! same {
     ($( $test:ident: $program:literal $arguments:literal; )*) => {
         $(
             #[test]
             fn $test() {
-                is_the_same(2, $program, $arguments);
+                is_the_same(2, PROCESS_TIMEOUT, $program, $arguments);
             }
         )*
+    };
+}
 
-        mod often {
+/// Declares a test of the long mode for each pair.
+macro_rules! same_often {
+    ($mode:ident $runs:ident: $( $test:ident: $program:literal $arguments:literal; )*) => {
+        mod $mode {
             $(
                 #[test]
                 #[ignore = "takes minutes"]
                 fn $test() {
-                    super::is_the_same(super::RUNS, $program, $arguments);
+                    super::is_the_same_under_load(super::$runs, $program, $arguments);
                 }
             )*
         }
@@ -85,6 +135,67 @@ same! {
     all_sizes: "ib_send_lat" "-F -a -n 20";
     rc_pingpong: "ibv_rc_pingpong" "-g 1";
     ud_pingpong: "ibv_ud_pingpong" "-g 1 -s 1024";
+}
+
+same_often! {
+    often RUNS:
+    write_bw: "ib_write_bw" "-F -n 500";
+    read_bw: "ib_read_bw" "-F -n 500";
+    send_bw: "ib_send_bw" "-F -n 500";
+    atomic_bw: "ib_atomic_bw" "-F";
+    write_lat: "ib_write_lat" "-F";
+    read_lat: "ib_read_lat" "-F";
+    send_lat: "ib_send_lat" "-F";
+    atomic_lat: "ib_atomic_lat" "-F";
+    write_bw_all_sizes: "ib_write_bw" "-F -a -n 5";
+    read_bw_all_sizes: "ib_read_bw" "-F -a -n 5";
+    send_bw_all_sizes: "ib_send_bw" "-F -a -n 5";
+    write_lat_all_sizes: "ib_write_lat" "-F -a -n 5";
+    read_lat_all_sizes: "ib_read_lat" "-F -a -n 5";
+    send_lat_all_sizes: "ib_send_lat" "-F -a -n 5";
+    write_bw_both_ways: "ib_write_bw" "-F -b -n 200";
+    read_bw_both_ways: "ib_read_bw" "-F -b -n 200";
+    send_bw_both_ways: "ib_send_bw" "-F -b -n 200";
+    atomic_bw_both_ways: "ib_atomic_bw" "-F -b";
+    write_bw_eight: "ib_write_bw" "-F -q 8 -n 200 -s 4096";
+    read_bw_eight: "ib_read_bw" "-F -q 8 -n 200 -s 4096";
+    send_bw_eight: "ib_send_bw" "-F -q 8 -n 200 -s 4096";
+    atomic_bw_eight: "ib_atomic_bw" "-F -q 8 -n 200";
+    read_bw_events: "ib_read_bw" "-F -e -n 200";
+    send_bw_events: "ib_send_bw" "-F -e -n 200";
+    atomic_bw_events: "ib_atomic_bw" "-F -e";
+    read_lat_events: "ib_read_lat" "-F -e";
+    send_lat_events: "ib_send_lat" "-F -e";
+    atomic_lat_events: "ib_atomic_lat" "-F -e";
+    send_bw_few_receives: "ib_send_bw" "-F -r 8 -n 500";
+    send_lat_few_receives: "ib_send_lat" "-F -r 8";
+    write_bw_inline: "ib_write_bw" "-F -I 64 -s 64";
+    send_bw_inline: "ib_send_bw" "-F -I 64 -s 64";
+    write_lat_inline: "ib_write_lat" "-F -I 64 -s 64";
+    send_lat_inline: "ib_send_lat" "-F -I 64 -s 64";
+    write_bw_old_api: "ib_write_bw" "-F --use_old_post_send -s 4096 -n 500";
+    read_bw_old_api: "ib_read_bw" "-F --use_old_post_send -s 4096 -n 500";
+    send_bw_old_api: "ib_send_bw" "-F --use_old_post_send -s 4096 -n 500";
+    atomic_bw_old_api: "ib_atomic_bw" "-F --use_old_post_send";
+    write_lat_old_api: "ib_write_lat" "-F --use_old_post_send";
+    read_lat_old_api: "ib_read_lat" "-F --use_old_post_send";
+    send_lat_old_api: "ib_send_lat" "-F --use_old_post_send";
+    atomic_lat_old_api: "ib_atomic_lat" "-F --use_old_post_send";
+    rc_pingpong: "ibv_rc_pingpong" "-g 1";
+    ud_pingpong: "ibv_ud_pingpong" "-g 1 -s 1024";
+}
+
+// Two simulated seconds take minutes.
+same_often! {
+    two_seconds LONG_RUNS:
+    write_bw: "ib_write_bw" "-F -D 2";
+    read_bw: "ib_read_bw" "-F -D 2";
+    send_bw: "ib_send_bw" "-F -D 2";
+    atomic_bw: "ib_atomic_bw" "-F -D 2";
+    write_lat: "ib_write_lat" "-F -D 2";
+    read_lat: "ib_read_lat" "-F -D 2";
+    send_lat: "ib_send_lat" "-F -D 2";
+    atomic_lat: "ib_atomic_lat" "-F -D 2";
 }
 
 /// The columns of a table of perftest, of the line with this message size.
