@@ -217,15 +217,14 @@ impl Pages {
         if identity_of(file)? != *identity {
             return Err(unsupported("the file has been closed"));
         }
-        for part in Maps::read()?.shared_parts(range, identity) {
-            for part in parts(&part) {
-                switch::unshare(file, &part)?;
-            }
+        let maps = Maps::read()?;
+        let shared = maps.shared_parts(range, identity);
+        for part in shared.iter().flat_map(parts) {
+            switch::unshare(file, &part)?;
         }
         // Pages that are still mapped, perhaps elsewhere, are not ours to take.
-        let held = Maps::read()?.held_parts(identity);
-        let range = std::slice::from_ref(range);
-        let free = without(range, &held);
+        let held = maps.held_parts(identity, &shared);
+        let free = without(std::slice::from_ref(range), &held);
         for part in &free {
             switch::discard(file, part)?;
         }

@@ -8,7 +8,7 @@
 use std::ops::Range;
 use std::{fs, io};
 
-use super::unsupported;
+use super::{unsupported, without};
 
 /// The largest size of a heap of a thread other than the first, in the GNU C library, and what its
 /// address is a multiple of.
@@ -137,7 +137,7 @@ impl Maps {
             return Err(unsupported("not all of it is mapped"));
         }
         // The program has moved, without giving it back, what was shared at the same addresses.
-        let held = self.held_parts(file);
+        let held = self.held_parts(file, &[]);
         let is_held = |part: &Range<usize>| {
             let mut overlapping = held.iter();
             overlapping.any(|held| held.start < part.end && part.start < held.end)
@@ -155,10 +155,19 @@ impl Maps {
         parts.filter(|part| !part.is_empty()).collect()
     }
 
-    /// All parts of the file that are mapped, wherever.
-    pub(super) fn held_parts(&self, file: &Identity) -> Vec<Range<usize>> {
-        let held = self.0.iter().filter(|area| area.file == *file);
-        held.map(Area::offsets).collect()
+    /// The parts of the file that are mapped, wherever, if those at `private` have become private.
+    pub(super) fn held_parts(
+        &self,
+        file: &Identity,
+        private: &[Range<usize>],
+    ) -> Vec<Range<usize>> {
+        let areas = || self.0.iter().filter(|area| area.file == *file);
+        let shared = areas().filter(|area| area.is_shared(file));
+        let shared: Vec<_> = shared.map(Area::offsets).collect();
+        let moved = areas().filter(|area| !area.is_shared(file));
+        let mut held = without(&shared, private);
+        held.extend(moved.map(Area::offsets));
+        held
     }
 }
 
@@ -247,7 +256,11 @@ f000_0000-f002_1000 rw-p 00000000 00:00 0                          [stack]
             std::slice::from_ref(&part)
         );
         let moved = 0x7f10_0000..0x7f11_0000;
-        assert_eq!(maps().held_parts(&FILE), [own, moved]);
+        let held = |private: &[Range<usize>]| maps().held_parts(&FILE, private);
+        assert_eq!(held(&[]), [own, moved.clone()]);
+        let halves = [0xa000_0000..0xa000_8000, 0xa000_8000..0xa001_0000];
+        assert_eq!(held(&halves[..1]), [halves[1].clone(), moved.clone()]);
+        assert_eq!(held(&halves), std::slice::from_ref(&moved));
     }
 
     #[test]
