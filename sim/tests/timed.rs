@@ -584,6 +584,42 @@ fn who_is_outside_keeps_nobody_waiting() {
     assert!(real.elapsed() < LIMIT && late.now() >= theirs.now());
 }
 
+/// Goal: nobody who is still to come is late: as long as a host has no program, nothing happens for
+/// long only as on the machine. With all there, or nobody to come any more, it takes no time.
+#[test]
+fn idle_time_is_that_of_the_machine_while_a_host_is_free() {
+    const IDLE: u64 = 300 * MS;
+    let world = TestWorld::new("paced", 2);
+    let idle = |thread: &ProgramThread, time_ps: u64| {
+        let real = Instant::now();
+        thread.sleep_until(thread.now() + time_ps);
+        real.elapsed()
+    };
+    let one = join(&world.path);
+    let mine = one.thread();
+    assert!(mine.await_turn());
+    let alone = idle(&mine, IDLE);
+    assert!(
+        alone >= Duration::from_millis(290) && alone < LIMIT,
+        "{alone:?}"
+    );
+    // Short times are skipped in any case: two seconds of them.
+    let real = Instant::now();
+    for _ in 0..4000 {
+        mine.sleep_until(mine.now() + MS / 2);
+    }
+    let short = real.elapsed();
+    assert!(short < Duration::from_millis(1500), "{short:?}");
+    let other = join(&world.path);
+    let theirs = other.thread();
+    mine.give(&Wait::At {
+        time_ps: mine.now() + 1000 * IDLE,
+    });
+    assert!(theirs.await_turn());
+    let together = idle(&theirs, 10 * IDLE);
+    assert!(together < Duration::from_millis(1500), "{together:?}");
+}
+
 #[test]
 fn a_world_ends_with_its_last_program_if_it_is_to() {
     let world = TestWorld::start("once", true, config(2));

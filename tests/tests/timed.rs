@@ -4,12 +4,15 @@
 //! What is marked `ignored` is the long mode (`make soak`).
 
 use std::hint::spin_loop;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::thread::{self, sleep};
 use std::time::Duration;
 
-use ferroce_tests::{PROCESS_TIMEOUT, Pair, Scratch};
+use ferroce_tests::{
+    PROCESS_TIMEOUT, Pair, Process, Scratch, free_port, wait_until, wait_until_listening,
+};
 
 /// The card of most tests.
 const PRESET: &str = "cx5-100g";
@@ -379,6 +382,49 @@ fn only_one_size_is_explained() {
         let ended = scratch.finish(scratch.ferroce(&arguments));
         assert!(!ended.succeeded(), "{}", ended.output);
     }
+}
+
+/// Goal: who wonders why nothing goes on learns it. Method: a server waits for its client, and the
+/// world gets SIGUSR1.
+#[test]
+fn a_world_says_what_everybody_waits_for() {
+    let scratch = Scratch::new();
+    let socket = scratch.path("world");
+    let socket_text = socket.to_string_lossy();
+    let world = [
+        "world",
+        "--preset",
+        PRESET,
+        "--once",
+        "--socket",
+        &socket_text,
+    ];
+    let world = Process::start(
+        scratch.ferroce(&world),
+        &scratch,
+        "world-output",
+        PROCESS_TIMEOUT,
+    );
+    wait_until("the world is there", PROCESS_TIMEOUT, || socket.exists());
+    let port = free_port();
+    let port_text = port.to_string();
+    let arguments = ["-F", "-p", &port_text];
+    let server = scratch.run(&["--world", &socket_text], "ib_write_lat", &arguments);
+    let mut server = Process::start(server, &scratch, "server", PROCESS_TIMEOUT);
+    wait_until_listening(port, &mut server);
+    let output = || std::fs::read_to_string(scratch.path("world-output")).unwrap_or_default();
+    let line = format!("process {} on host 0, page 0", server.id());
+    wait_until("the world says it", PROCESS_TIMEOUT, || {
+        let pid = world.id().to_string();
+        let signalled = Command::new("kill").args(["-USR1", &pid]).status();
+        assert!(signalled.is_ok_and(|status| status.success()));
+        sleep(Duration::from_millis(50));
+        output().contains(&line)
+    });
+    assert!(server.is_running(), "it waits on");
+    server.kill();
+    let ended = world.wait();
+    assert!(ended.succeeded(), "{}", ended.output);
 }
 
 #[test]
