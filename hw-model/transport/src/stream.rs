@@ -84,15 +84,27 @@ impl Gap {
     }
 }
 
-/// Where the bytes of a gap go.
+/// Where the receiver writes the bytes that are on their way, and those of a gap behind them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GapTarget(pub(crate) MemoryOp);
+pub struct GapTarget {
+    /// What writes the next byte that it receives.
+    pub(crate) next: MemoryOp,
+    /// Bytes in front of the gap.
+    pub(crate) under_way: u32,
+}
 
 impl GapTarget {
-    /// What writes `length` of them, from the one at `start` on.
+    /// Bytes in front of the gap.
+    #[must_use]
+    pub const fn under_way(&self) -> u32 {
+        self.under_way
+    }
+
+    /// What writes `length` bytes, of which the first is the one at `start`, counted from the next one
+    /// that is received.
     #[must_use]
     pub const fn piece(&self, start: u32, length: u32) -> MemoryOp {
-        match self.0 {
+        match self.next {
             MemoryOp::WriteRemote {
                 r_key,
                 virtual_address,

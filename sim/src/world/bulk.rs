@@ -6,7 +6,24 @@ use ferroce_transport::Instant;
 use super::host::WorldHost;
 
 /// A host to which accesses take no time. No doorbells come from it, and interrupts get lost.
-pub(super) struct Bulk<'a>(pub &'a mut WorldHost);
+pub(super) struct Bulk<'a> {
+    host: &'a mut WorldHost,
+    /// Data is written; or it is only looked whether it could be.
+    writes_data: bool,
+}
+
+impl<'a> Bulk<'a> {
+    pub fn new(host: &'a mut WorldHost) -> Self {
+        let writes_data = true;
+        Self { host, writes_data }
+    }
+
+    /// One to which no data is written.
+    pub fn looking(host: &'a mut WorldHost) -> Self {
+        let writes_data = false;
+        Self { host, writes_data }
+    }
+}
 
 impl Host for Bulk<'_> {
     fn dma_read(
@@ -15,7 +32,7 @@ impl Host for Bulk<'_> {
         iova: u64,
         destination: &mut [u8],
     ) -> Result<Instant, DmaError> {
-        let host = &mut *self.0;
+        let host = &mut *self.host;
         let place = host.memory.place_to_read(iova, destination.len())?;
         host.posted
             .apply_overlapping(place.address, destination.len(), &mut host.memory);
@@ -32,13 +49,13 @@ impl Host for Bulk<'_> {
         iova: u64,
         source: &[u8],
     ) -> Result<Instant, DmaError> {
-        let host = &mut *self.0;
+        let host = &mut *self.host;
         let length = source.len();
         let place = host.memory.place_to_write(iova, length)?;
         if host.watchers.watches(place.address, length) {
             return Err(DmaError { iova, length });
         }
-        if host.elided(&place, length) == 0 {
+        if self.writes_data && host.elided(&place, length) == 0 {
             host.memory.write(iova, source)?;
         }
         Ok(order.at)
@@ -50,7 +67,7 @@ impl Host for Bulk<'_> {
         iova: u64,
         words: &[u64],
     ) -> Result<Instant, DmaError> {
-        self.0.memory.write_descriptor(iova, words)?;
+        self.host.memory.write_descriptor(iova, words)?;
         Ok(order.at)
     }
 
@@ -60,7 +77,7 @@ impl Host for Bulk<'_> {
         iova: u64,
         operation: DmaAtomic,
     ) -> Result<(u64, Instant), DmaError> {
-        let original = self.0.memory.atomic(iova, operation)?;
+        let original = self.host.memory.atomic(iova, operation)?;
         Ok((original, at))
     }
 

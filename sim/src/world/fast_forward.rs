@@ -18,6 +18,7 @@ use ferroce_model::fast_forward::{
 };
 use ferroce_model::timing::Timing;
 use ferroce_transport::{Duration, Gap, GapTarget, Instant};
+use ferroce_wire::Psn;
 
 use super::bulk::Bulk;
 use super::core::Core;
@@ -54,9 +55,13 @@ impl Leg {
     /// Whether both are of the same message, and `self` is further.
     fn continues(&self, before: &Leg) -> bool {
         let (stream, old) = (&self.flow.stream, &before.flow.stream);
-        (self.from, self.flow.index, self.to) == (before.from, before.flow.index, before.to)
-            && (stream.kind, stream.first) == (old.kind, old.first)
+        (self.message(), self.to, stream.kind) == (before.message(), before.to, old.kind)
             && stream.left <= old.left
+    }
+
+    /// The message: its sender, and its first PSN.
+    fn message(&self) -> (usize, u32, Psn) {
+        (self.from, self.flow.index, self.flow.stream.first)
     }
 
     /// Packets that the receiver has not got.
@@ -169,6 +174,8 @@ pub(super) struct FastForward {
     /// Time that was skipped: that of the world is so much later than that of its devices.
     pub skipped: Duration,
     last: Option<Sample>,
+    /// A message of which nothing can be left out: its sender, and its first PSN.
+    refused: Option<(usize, u32, Psn)>,
     paces: Vec<Pace>,
     piece: Vec<u8>,
 }
@@ -294,15 +301,20 @@ impl<T: Timing> Core<T> {
 
     /// Leaves out as many strides as there are to come. False: too few, or it cannot be done.
     fn leave_out(&mut self, sample: &Sample, pace: &Pace) -> bool {
+        let refused = self.fast_forward.refused;
+        let is_refused = |leg: &Leg| refused == Some(leg.message());
         let strides = self.strides_ahead(sample, pace);
-        if strides < MIN_STRIDES {
+        if strides < MIN_STRIDES || sample.legs.iter().any(is_refused) {
             return false;
         }
         let omissions = sample.legs.iter().map(|leg| self.omission(leg, strides));
         let Some(omissions) = omissions.collect::<Option<Vec<_>>>() else {
             return false;
         };
-        if !omissions.iter().all(|omission| self.carry(omission)) {
+        // Not tried again: who looks at translations changes what the caches hold.
+        let refused = omissions.iter().find(|omission| !self.carry(omission));
+        if let Some(Omission { leg, .. }) = refused {
+            self.fast_forward.refused = Some(leg.message());
             return false;
         }
         for Omission { leg, gap, .. } in &omissions {
@@ -354,23 +366,32 @@ impl<T: Timing> Core<T> {
         })
     }
 
-    /// Copies what is left out. False: not all of it can be read or written, or somebody watches it
-    /// come. What was copied then will come again.
+    /// Copies what is left out. False: not all of it can be read or written, or somebody watches it, or
+    /// what is in front of it, come. What was copied then will come again.
     fn carry(&mut self, omission: &Omission) -> bool {
         let Omission { leg, gap, target } = omission;
-        let end = gap.packets * leg.flow.mtu.bytes();
+        let under_way = target.under_way();
+        let end = under_way + gap.packets * leg.flow.mtu.bytes();
         let mut piece = std::mem::take(&mut self.fast_forward.piece);
         piece.resize(PIECE_BYTES as usize, 0);
         let mut at = 0;
         while at < end {
-            let length = (end - at).min(PIECE_BYTES);
+            let is_under_way = at < under_way;
+            let stop = if is_under_way { under_way } else { end };
+            let length = (stop - at).min(PIECE_BYTES);
             let bytes = &mut piece[..length as usize];
-            let source = leg.flow.source.piece(at, length);
-            let Node { nic, host, .. } = &mut self.nodes[leg.from];
-            let is_read = nic.read_gap(leg.flow.index, &source, bytes, &mut Bulk(host));
+            let is_read = is_under_way || {
+                let Node { nic, host, .. } = &mut self.nodes[leg.from];
+                let source = leg.flow.source.piece(at - under_way, length);
+                nic.read_gap(leg.flow.index, &source, bytes, &mut Bulk::new(host))
+            };
             let Node { nic, host, .. } = &mut self.nodes[leg.to];
+            let mut bulk = match is_under_way {
+                true => Bulk::looking(host),
+                false => Bulk::new(host),
+            };
             let operation = target.piece(at, length);
-            if !is_read || !nic.write_gap(leg.receiver.index, operation, bytes, &mut Bulk(host)) {
+            if !is_read || !nic.write_gap(leg.receiver.index, operation, bytes, &mut bulk) {
                 break;
             }
             at += length;

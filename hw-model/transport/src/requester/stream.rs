@@ -75,16 +75,19 @@ impl Requester {
     pub(crate) fn gap_target(&self, ctx: &Context, gap: &Gap) -> Option<GapTarget> {
         let front = self.queue.front()?;
         let is_it = front.request.operation.is_read() && front.first_psn == gap.message;
-        let index = span(front.first_psn, gap.first);
-        if !is_it || self.gap.is_some() || index + gap.packets >= front.packets {
+        let end = span(front.first_psn, gap.first) + gap.packets;
+        if !is_it || self.gap.is_some() || end >= front.packets {
             return None;
         }
-        gap.packets_from(self.oldest)?;
-        Some(GapTarget(MemoryOp::WriteReadResponse {
-            request: front.request.id,
-            offset: index << ctx.attributes.path_mtu.shift(),
-            length: 0,
-        }))
+        let shift = ctx.attributes.path_mtu.shift();
+        Some(GapTarget {
+            next: MemoryOp::WriteReadResponse {
+                request: front.request.id,
+                offset: span(front.first_psn, self.oldest) << shift,
+                length: 0,
+            },
+            under_way: gap.packets_from(self.oldest)? << shift,
+        })
     }
 
     /// The responder leaves packets of the READ response out.

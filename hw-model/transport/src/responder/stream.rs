@@ -41,32 +41,31 @@ impl Responder {
             return None;
         }
         let shift = ctx.attributes.path_mtu.shift();
-        let before = gap.packets_from(self.expected)? << shift;
-        let length = gap.packets << shift;
-        match self.message {
+        let under_way = gap.packets_from(self.expected)? << shift;
+        let end = under_way + (gap.packets << shift);
+        let next = match self.message {
             Message::Write {
                 r_key,
                 virtual_address,
                 remaining,
                 ..
-            } if before + length < remaining => Some(GapTarget(MemoryOp::WriteRemote {
+            } if end < remaining => MemoryOp::WriteRemote {
                 r_key,
-                virtual_address: virtual_address.wrapping_add(u64::from(before)),
+                virtual_address,
                 length: 0,
                 srqn: self.srqn,
-            })),
+            },
             Message::Send { received } => {
-                let receive = self.receive?;
-                let offset = received + before;
-                let fits = offset + length <= receive.capacity;
-                fits.then_some(GapTarget(MemoryOp::WriteReceive {
+                let receive = self.receive.filter(|own| received + end <= own.capacity)?;
+                MemoryOp::WriteReceive {
                     receive: receive.id,
-                    offset,
+                    offset: received,
                     length: 0,
-                }))
+                }
             }
-            _ => None,
-        }
+            _ => return None,
+        };
+        Some(GapTarget { next, under_way })
     }
 
     /// The requester leaves packets of the message out.
