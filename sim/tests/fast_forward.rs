@@ -1,6 +1,5 @@
 //! Leaving the middle of long messages out changes nothing that a program sees.
 
-#[allow(dead_code, reason = "used by several tests")]
 mod world_support;
 
 use std::cell::RefCell;

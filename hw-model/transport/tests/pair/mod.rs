@@ -313,7 +313,7 @@ impl Node {
     }
 
     /// The payload of a packet that leaves; `None` if it cannot be read.
-    fn gather(&self, payload: Payload) -> Option<Vec<u8>> {
+    pub fn gather(&self, payload: Payload) -> Option<Vec<u8>> {
         match payload {
             Payload::None => Some(Vec::new()),
             Payload::Request { request, .. } if self.unreadable.contains(&request) => None,
@@ -424,7 +424,8 @@ impl Pair {
         worked
     }
 
-    fn send(&mut self, side: usize, transmit: Transmit) {
+    /// Brings a packet of one side to the link.
+    pub fn send(&mut self, side: usize, transmit: Transmit) {
         let node = &mut self.nodes[side];
         self.packets += 1;
         match node.gather(transmit.payload) {
