@@ -220,6 +220,25 @@ impl Pcie {
         done.max(self.written.before(at))
     }
 
+    /// What latency is at least: from a store of a processor to the device, and from the event in
+    /// which the device writes to when the host sees it.
+    #[inline]
+    pub fn least(&self) -> (Duration, Duration) {
+        let Latencies {
+            write,
+            mmio_write,
+            engine_write,
+            ..
+        } = self.latencies;
+        (mmio_write, write + engine_write)
+    }
+
+    /// Whether there has been an AtomicOp.
+    #[inline]
+    pub fn has_atomics(&self) -> bool {
+        self.counters.atomics > 0
+    }
+
     /// The mappings have changed and the IOTLB was emptied.
     pub fn invalidate_translations(&mut self) {
         if let Some(iommu) = &mut self.iommu {

@@ -55,7 +55,7 @@ use std::sync::Arc;
 use ferroce_driver::bus::Bus;
 use ferroce_driver::{AddressVector, Device, DeviceConfig};
 use ferroce_model::timing::{Functional, Timed, Timing};
-use ferroce_transport::Instant;
+use ferroce_transport::{Duration, Instant};
 
 use crate::host::HostIdentity;
 use crate::serve::model::ServedModel;
@@ -123,6 +123,14 @@ impl Waker {
     /// that is not parked goes on as it would have.
     pub fn wake(&self, thread: ThreadId, at: Instant) {
         self.0.wake(thread, at);
+    }
+
+    /// Until when nothing that a card writes becomes visible to a thread in a step, and how long it
+    /// takes from a store of the thread to what its card may write because of it.
+    ///
+    /// As of the beginning of the step, and rather too early; later than [`Cpu::quiet_until`].
+    pub fn hidden_until(&self, thread: ThreadId) -> (Instant, Duration) {
+        self.0.hidden_until(thread)
     }
 }
 

@@ -326,6 +326,54 @@ fn a_card_moves_data_between_two_programs() {
     assert_eq!(words[504..], first.2[504..], "what programs look at was");
 }
 
+/// One program writes twice to the other's memory and looks for completions meanwhile, which nothing
+/// can have become of yet. Returns how long it takes until both are there, and how many turns.
+fn looks(is_told_later: bool) -> (u64, u64) {
+    let world = TestWorld::new("looks", 2);
+    let [(_one, mine, a), (_other, theirs, b)] = pair(&world);
+    mine.give(&Wait::At {
+        time_ps: mine.now() + 5 * US,
+    });
+    assert!(theirs.await_turn());
+    theirs.give(&Wait::At {
+        time_ps: theirs.now() + MS,
+    });
+    assert!(mine.await_turn());
+    let (page, posted) = (mine.page(), mine.now());
+    let turns = page.turns.load(Ordering::Relaxed);
+    let reaction = page.reaction_ps.load(Ordering::Relaxed);
+    for _ in 0..2 {
+        a.write(b.remote(), 64);
+        for _ in 0..2 {
+            mine.spend(20_000);
+            let hidden_until = page.hidden_until_ps.load(Ordering::Relaxed);
+            assert!(mine.now() < hidden_until.min(posted + reaction));
+            match is_told_later {
+                true => mine.store(StoreKind::Look, 0, &[]),
+                false => {
+                    mine.wait(&Wait::Look);
+                }
+            }
+        }
+    }
+    for _ in 0..2 {
+        a.completion(&mine);
+    }
+    let turns = page.turns.load(Ordering::Relaxed) - turns;
+    let time = mine.now() - posted;
+    mine.give(&Wait::End);
+    assert!(theirs.await_turn());
+    theirs.end();
+    (time, turns)
+}
+
+#[test]
+fn looks_that_are_told_later_make_no_difference_but_fewer_turns() {
+    let (at_once, later) = (looks(false), looks(true));
+    assert_eq!(at_once.0, later.0);
+    assert_eq!(later.1 + 4, at_once.1);
+}
+
 #[test]
 fn interrupts_come_with_the_turn() {
     const WAKE_UP: u64 = 3 * US;

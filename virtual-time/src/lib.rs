@@ -18,6 +18,7 @@
 //! So the order of everything is that of simulated time, whatever the machine does meanwhile.
 //!
 //! - [`page`]: the pages, and how the turn is passed on.
+//! - [`patience`]: how one waits for it.
 //! - [`request`]: what a thread asks for when it gives its turn up.
 //! - [`store`]: what it has stored.
 //! - [`control`]: the socket over which programs join.
@@ -26,12 +27,13 @@
 pub mod control;
 pub mod map;
 pub mod page;
+pub mod patience;
 pub mod request;
 pub mod store;
 pub mod table;
 
 /// Version of everything here; both sides have the same one or do not talk.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Most programs of a world.
 pub const MAX_PROGRAMS: usize = 64;

@@ -114,12 +114,19 @@ pub struct ThreadPage {
     pub tid: AtomicU32,
     /// Calls that the thread has made: it does something as long as this changes.
     pub calls: AtomicU64,
+    /// Turns that the thread has had.
+    pub turns: AtomicU64,
     /// The thread's own time.
     pub clock_ps: AtomicU64,
     /// When the turn began: memory is as it was then.
     pub begun_ps: AtomicU64,
     /// Nothing that the thread does not cause itself becomes visible to it before.
     pub quiet_until_ps: AtomicU64,
+    /// Nothing that the card writes becomes visible to the thread before, whatever is under way: the
+    /// world has until then to catch up. Earlier with what the thread stores meanwhile.
+    pub hidden_until_ps: AtomicU64,
+    /// From a store of the thread to the first that the card may write because of it.
+    pub reaction_ps: AtomicU64,
     /// The thread goes on at this time, whatever it waits for. [`NEVER_PS`]: no such time.
     pub deadline_ps: AtomicU64,
     /// Interrupts that have come: a bit for each vector. Who has got the turn calls their handlers.
@@ -155,9 +162,12 @@ impl ThreadPage {
     pub fn reset(&self, tid: u32) {
         for cell in [
             &self.calls,
+            &self.turns,
             &self.clock_ps,
             &self.begun_ps,
             &self.quiet_until_ps,
+            &self.hidden_until_ps,
+            &self.reaction_ps,
             &self.interrupts,
             &self.answer,
         ] {
@@ -195,10 +205,8 @@ impl ThreadPage {
         }
     }
 
-    /// Waits until the turn is not `mine`'s opposite any more, or for `limit`. First looks `looks`
-    /// times.
-    ///
-    /// Returns who has the turn then. May return early.
+    /// Looks so many times whether the turn is not `other`'s any more, then sleeps as
+    /// [`Self::sleep_while`] does.
     #[inline]
     pub fn wait_while(&self, other: Turn, looks: u32, limit: Duration) -> Turn {
         for _ in 0..looks {
@@ -211,8 +219,11 @@ impl ThreadPage {
         self.sleep_while(other, limit)
     }
 
+    /// Sleeps until the turn is not `other`'s any more, or for `limit`.
+    ///
+    /// Returns who has the turn then. May return early.
     #[cold]
-    fn sleep_while(&self, other: Turn, limit: Duration) -> Turn {
+    pub fn sleep_while(&self, other: Turn, limit: Duration) -> Turn {
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         let limit = futex::Timespec {
             tv_sec: limit.as_secs() as i64,

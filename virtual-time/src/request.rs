@@ -53,6 +53,10 @@ pub enum Wait {
     /// It waits for something of which the world knows nothing: the world goes on without it.
     /// Comes back with [`Wait::Return`].
     External,
+    /// For its own clock, unless nothing has changed by then since the turn began.
+    Look,
+    /// For its own clock, if it is too far ahead of its card to store.
+    Room,
     /// It is back from outside, and waits for a turn.
     Return,
     /// It has ended.
@@ -85,6 +89,8 @@ impl Request {
             Wait::External => (5, [0; 4]),
             Wait::Return => (6, [0; 4]),
             Wait::End => (7, [0; 4]),
+            Wait::Look => (8, [0; 4]),
+            Wait::Room => (9, [0; 4]),
         };
         self.kind.store(kind, Ordering::Relaxed);
         for (cell, value) in self.arguments.iter().zip(arguments) {
@@ -117,6 +123,8 @@ impl Request {
             5 => Wait::External,
             6 => Wait::Return,
             7 => Wait::End,
+            8 => Wait::Look,
+            9 => Wait::Room,
             _ => return None,
         })
     }
@@ -142,6 +150,8 @@ mod tests {
             Wait::OnStream { stream: 3 },
             Wait::OnConnection { port: 18515 },
             Wait::External,
+            Wait::Look,
+            Wait::Room,
             Wait::Return,
             Wait::End,
         ];
@@ -154,7 +164,7 @@ mod tests {
     #[test]
     fn nonsense_is_nothing() {
         let request = Request::default();
-        request.kind.store(8, Ordering::Relaxed);
+        request.kind.store(10, Ordering::Relaxed);
         assert_eq!(request.get(), None);
         request.set(&Wait::OnConnection { port: 1 });
         request.arguments[0].store(1 << 16, Ordering::Relaxed);

@@ -34,6 +34,9 @@ pub enum StoreKind {
     Receive,
     /// It sends no more on a stream, or has closed it.
     Close,
+    /// It has looked at what the card writes, when nothing could be visible that was not at the
+    /// beginning of its turn.
+    Look,
     /// It began to be busy: `slot` is a [`Work`], the word says for how many picoseconds.
     Work,
 }
@@ -69,7 +72,7 @@ impl Work {
     }
 }
 
-const KINDS: [StoreKind; 9] = [
+const KINDS: [StoreKind; 10] = [
     StoreKind::Doorbell,
     StoreKind::Push,
     StoreKind::Register,
@@ -78,6 +81,7 @@ const KINDS: [StoreKind; 9] = [
     StoreKind::Send,
     StoreKind::Receive,
     StoreKind::Close,
+    StoreKind::Look,
     StoreKind::Work,
 ];
 
@@ -144,29 +148,38 @@ impl Stores {
 
     /// The stores, oldest first. A list that makes no sense ends where it begins to.
     pub fn iter(&self) -> impl Iterator<Item = Store> {
-        let length = (self.length.load(Ordering::Relaxed) as usize).min(WORDS);
         let mut place = 0;
         std::iter::from_fn(move || {
-            let head = self.word(place, length)?;
-            let at_ps = self.word(place + 1, length)?;
-            let count = (head >> 32) as usize & 0xffff;
-            let kind = *KINDS.get((head >> 48) as usize)?;
-            if count > MAX_STORE_WORDS {
-                return None;
-            }
-            let mut words = [0; MAX_STORE_WORDS];
-            for (offset, word) in words[..count].iter_mut().enumerate() {
-                *word = self.word(place + HEAD_WORDS + offset, length)?;
-            }
-            place += HEAD_WORDS + count;
-            Some(Store {
-                kind,
-                slot: head as u32,
-                at_ps,
-                length: count,
-                words,
-            })
+            let (store, next) = self.get(place)?;
+            place = next;
+            Some(store)
         })
+    }
+
+    /// The store at a place, and the place of the next one. The first is at zero. `None`: none, or
+    /// one that makes no sense.
+    pub fn get(&self, place: usize) -> Option<(Store, usize)> {
+        let length = (self.length.load(Ordering::Relaxed) as usize).min(WORDS);
+        let head = self.word(place, length)?;
+        let at_ps = self.word(place + 1, length)?;
+        let count = (head >> 32) as usize & 0xffff;
+        let kind = *KINDS.get((head >> 48) as usize)?;
+        if count > MAX_STORE_WORDS {
+            return None;
+        }
+        let mut words = [0; MAX_STORE_WORDS];
+        let start = place + HEAD_WORDS;
+        for (offset, word) in words[..count].iter_mut().enumerate() {
+            *word = self.word(start + offset, length)?;
+        }
+        let store = Store {
+            kind,
+            slot: head as u32,
+            at_ps,
+            length: count,
+            words,
+        };
+        Some((store, start + count))
     }
 
     fn word(&self, place: usize, length: usize) -> Option<u64> {

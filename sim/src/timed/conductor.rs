@@ -7,6 +7,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration as RealDuration, Instant as RealInstant};
 
 use ferroce_transport::{Duration, Instant};
@@ -207,8 +208,9 @@ impl Conductor {
         for place in &*self.common.places.borrow() {
             let Program { host, pid, .. } = *place.program;
             let (thread, number) = (place.thread, place.number);
+            let turns = place.program.page(number).turns.load(Ordering::Relaxed);
             text.push_str(&format!(
-                "{thread:?}: process {pid} on host {host}, page {number}\n"
+                "{thread:?}: process {pid} on host {host}, page {number}, {turns} turns\n"
             ));
         }
         let outsiders = self.common.outsiders.borrow();

@@ -9,15 +9,17 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration as RealDuration, Instant as RealInstant};
 
 use ferroce_driver::bus::Bus;
 use ferroce_spec::doorbell::{BAR2_SIZE, SLOT_SIZE};
 use ferroce_spec::register::BAR0_SIZE;
 use ferroce_transport::{Duration, Instant};
+use ferroce_virtual_time::MOST_AHEAD_PS;
 use ferroce_virtual_time::page::{NEVER_PS, ThreadPage, Turn};
+use ferroce_virtual_time::patience::Patience;
 use ferroce_virtual_time::request::{Look, Wait};
 use ferroce_virtual_time::store::{Store, StoreKind, Work};
 
@@ -27,8 +29,6 @@ use super::stall::{Stall, Verdict};
 use super::streams::{Readable, Streams};
 use crate::world::{Activity, Cpu, Next, Thread, ThreadId, Waker, Watch};
 
-/// Looks at a page before waiting for it in the kernel, if the thread can run meanwhile.
-const LOOKS: u32 = 400;
 /// Time limit of a wait in the kernel. Longer than a tick of the kernel, which programs its timer
 /// anew for shorter ones, and that costs a virtual machine more than the wait.
 const LIMIT: RealDuration = RealDuration::from_millis(20);
@@ -52,8 +52,8 @@ pub struct Common {
     pub waker: Waker,
     pub streams: RefCell<Streams>,
     pub outsiders: RefCell<Vec<Outsider>>,
-    /// Looks at a page before waiting for it in the kernel.
-    looks: u32,
+    /// How the world waits for a thread before it does so in the kernel.
+    patience: Patience,
     /// Threads that have a place in the world.
     pub places: RefCell<Vec<Outsider>>,
 }
@@ -61,17 +61,23 @@ pub struct Common {
 impl Common {
     /// Of a world in which nobody is yet. `waker`: its own.
     pub fn new(shared: &Arc<Shared>, waker: Waker) -> Self {
-        let processors = rustix::thread::sched_getaffinity(None);
-        let is_alone = processors.is_ok_and(|set| set.count() == 1);
+        let patience = Patience::new(real_ns);
+        patience.prepare();
         Self {
             shared: Arc::clone(shared),
             waker,
             streams: RefCell::default(),
             outsiders: RefCell::default(),
-            looks: if is_alone { 0 } else { LOOKS },
+            patience,
             places: RefCell::default(),
         }
     }
+}
+
+/// Time of the machine, from some moment on.
+fn real_ns() -> u64 {
+    static BEGUN: LazyLock<RealInstant> = LazyLock::new(RealInstant::now);
+    BEGUN.elapsed().as_nanos() as u64
 }
 
 /// What the thread waits for, as far as the world does not know it.
@@ -87,6 +93,8 @@ enum Goal {
     Stream(u64),
     /// A connection.
     Connection(u16),
+    /// That the world has come to where the thread has looked, and stores again.
+    CarryOut,
     /// It is outside.
     Return,
 }
@@ -115,6 +123,13 @@ pub struct RemoteThread {
     goal: Goal,
     deadline: Instant,
     answer: u64,
+    /// When the thread has last caught up, and until when nothing happens after that.
+    caught_up: Instant,
+    quiet_until: Instant,
+    /// Whether it has stored since.
+    has_stored: bool,
+    /// Place of its next store that is to be carried out.
+    place: usize,
     has_explained: bool,
 }
 
@@ -141,6 +156,10 @@ impl RemoteThread {
             goal: Goal::Turn,
             deadline: Instant::MAX,
             answer: 0,
+            caught_up: Instant::ZERO,
+            quiet_until: Instant::ZERO,
+            has_stored: false,
+            place: 0,
             has_explained: false,
         }
     }
@@ -149,27 +168,47 @@ impl RemoteThread {
     fn run(&mut self, cpu: &mut Cpu<'_>) -> Next {
         let program = Arc::clone(&self.program);
         let page = program.page(self.number);
-        let now = cpu.now();
-        page.clock_ps.store(now.as_ps(), Ordering::Relaxed);
-        page.begun_ps.store(now.as_ps(), Ordering::Relaxed);
-        let quiet_until = cpu.quiet_until().as_ps();
-        page.quiet_until_ps.store(quiet_until, Ordering::Relaxed);
-        let vectors = self.common.shared.take_interrupts(self.program.host);
-        page.interrupts.store(vectors, Ordering::Relaxed);
-        page.answer.store(self.answer, Ordering::Relaxed);
-        self.goal = Goal::Turn;
-        self.answer = 0;
-        if !page.pass(Turn::Thread) {
-            return self.end(cpu);
-        }
-        match self.await_turn(page) {
-            Back::Turn => self.take_back(cpu, page),
-            Back::Outside => {
-                self.explain();
-                self.go_outside(cpu)
+        loop {
+            self.say_what_is(cpu, page);
+            if !page.pass(Turn::Thread) {
+                return self.end(cpu);
             }
-            Back::Ended => self.end(cpu),
+            let next = match self.await_turn(page) {
+                Back::Turn => self.take_back(cpu, page),
+                Back::Outside => {
+                    self.explain();
+                    Some(self.go_outside(cpu))
+                }
+                Back::Ended => Some(self.end(cpu)),
+            };
+            if let Some(next) = next {
+                return next;
+            }
         }
+    }
+
+    /// Tells the thread what it has to know for its turn.
+    fn say_what_is(&mut self, cpu: &Cpu<'_>, page: &ThreadPage) {
+        // What it has stored may change something.
+        let quiet_until = match self.has_stored {
+            true => Instant::ZERO,
+            false => self.quiet_until,
+        };
+        let (hidden_until, reaction) = self.common.waker.hidden_until(cpu.thread());
+        let shared = &self.common.shared;
+        for (cell, value) in [
+            (&page.clock_ps, cpu.now().as_ps()),
+            (&page.begun_ps, self.caught_up.as_ps()),
+            (&page.quiet_until_ps, quiet_until.as_ps()),
+            (&page.hidden_until_ps, hidden_until.as_ps()),
+            (&page.reaction_ps, reaction.as_ps()),
+            (&page.interrupts, shared.take_interrupts(self.program.host)),
+            (&page.answer, std::mem::take(&mut self.answer)),
+        ] {
+            cell.store(value, Ordering::Relaxed);
+        }
+        page.turns.fetch_add(1, Ordering::Relaxed);
+        self.goal = Goal::Turn;
     }
 
     /// Says why nothing goes on.
@@ -196,14 +235,14 @@ impl RemoteThread {
 
     fn await_turn(&self, page: &ThreadPage) -> Back {
         let mut stall = None;
-        let mut looks = self.common.looks;
+        let patience = &self.common.patience;
+        let mut turn = patience.wait(page, Turn::Thread, LIMIT);
         loop {
-            match page.wait_while(Turn::Thread, looks, LIMIT) {
+            match turn {
                 Turn::World => return Back::Turn,
                 Turn::Ended => return Back::Ended,
                 Turn::Thread => {}
             }
-            looks = 0;
             let now = RealInstant::now();
             let stall = stall.get_or_insert_with(|| {
                 let tid = page.tid.load(Ordering::Relaxed);
@@ -223,11 +262,12 @@ impl RemoteThread {
                 let (host, pid) = (self.program.host, self.program.pid);
                 format!("waiting for a thread of process {pid} on host {host}: {stall}\n")
             });
+            turn = page.sleep_while(Turn::Thread, LIMIT);
         }
     }
 
-    /// The thread has given its turn back.
-    fn take_back(&mut self, cpu: &mut Cpu<'_>, page: &ThreadPage) -> Next {
+    /// The thread has given its turn back. `None`: it wants it again, with nothing having changed.
+    fn take_back(&mut self, cpu: &mut Cpu<'_>, page: &ThreadPage) -> Option<Next> {
         match self.carry_out(cpu, page) {
             Ok(next) => {
                 if self.common.shared.has_events() {
@@ -243,25 +283,80 @@ impl RemoteThread {
                 );
                 self.program.end();
                 self.common.shared.tell(Event::Gone(self.program.clone()));
-                self.end(cpu)
+                Some(self.end(cpu))
             }
         }
     }
 
-    fn carry_out(&mut self, cpu: &mut Cpu<'_>, page: &ThreadPage) -> Result<Next, Nonsense> {
+    /// The world has come to the thread's time.
+    fn note_time(&mut self, cpu: &Cpu<'_>) {
+        self.caught_up = cpu.now();
+        self.quiet_until = cpu.quiet_until();
+        self.has_stored = false;
+    }
+
+    /// Whether nothing has changed since the thread has caught up, as far as it sees at `at`.
+    fn is_up_to_date(&self, at: Instant) -> bool {
+        at <= self.caught_up || at < self.quiet_until && !self.has_stored
+    }
+
+    /// Whether the thread may store at `at` without having caught up.
+    fn is_close(&self, at: Instant) -> bool {
+        at <= self.caught_up + Duration(MOST_AHEAD_PS)
+    }
+
+    /// Carries out what the thread has stored up to `clock`. Returns when it has looked, or is so
+    /// far ahead of its card that the world has to get there first.
+    fn carry_out_stores(
+        &mut self,
+        cpu: &mut Cpu<'_>,
+        page: &ThreadPage,
+        clock: Instant,
+    ) -> Result<Option<Instant>, Nonsense> {
+        while let Some((store, next)) = page.stores.get(self.place) {
+            let at = Instant(store.at_ps).min(clock);
+            let is_close = match store.kind {
+                StoreKind::Look => self.is_up_to_date(at),
+                _ => self.is_close(at),
+            };
+            if !is_close {
+                cpu.spend_until(at);
+                return Ok(Some(at));
+            }
+            self.place = next;
+            if store.kind != StoreKind::Look {
+                self.has_stored = true;
+                cpu.spend_until(at);
+                self.store(cpu.now(), &store)?;
+            }
+        }
+        page.stores.clear();
+        self.place = 0;
+        Ok(None)
+    }
+
+    fn carry_out(
+        &mut self,
+        cpu: &mut Cpu<'_>,
+        page: &ThreadPage,
+    ) -> Result<Option<Next>, Nonsense> {
         let clock = page.clock_ps.load(Ordering::Relaxed);
         if clock > MAX_CLOCK_PS {
             return Err(Nonsense::Clock(clock));
         }
         let clock = Instant(clock).max(cpu.now());
         tell_work(cpu, page, clock);
-        for store in page.stores.iter() {
-            cpu.spend_until(Instant(store.at_ps).min(clock));
-            self.store(cpu.now(), &store)?;
+        if let Some(at) = self.carry_out_stores(cpu, page, clock)? {
+            self.goal = Goal::CarryOut;
+            return Ok(Some(Next::At(at)));
         }
-        page.stores.clear();
         cpu.spend_until(clock);
         let wait = page.request.get().ok_or(Nonsense::Request)?;
+        match wait {
+            Wait::Room if self.is_close(clock) => return Ok(None),
+            Wait::Look if self.is_up_to_date(clock) => return Ok(None),
+            _ => {}
+        }
         self.deadline = Instant(page.deadline_ps.load(Ordering::Relaxed));
         if let Wait::OnWrite {
             look: Look::CompletionsUntil { time_ps },
@@ -277,7 +372,8 @@ impl RemoteThread {
             true => Ok(Duration(ps)),
             false => Err(Nonsense::Cost(ps)),
         };
-        Ok(match wait {
+        Ok(Some(match wait {
+            Wait::Look | Wait::Room | Wait::Return => Next::At(clock),
             Wait::At { time_ps } if time_ps > MAX_CLOCK_PS => Next::Parked,
             Wait::At { time_ps } => Next::At(Instant(time_ps)),
             Wait::OnWrite { grid_ps, look } => Next::OnWrite {
@@ -303,9 +399,8 @@ impl RemoteThread {
                 page.pass(Turn::Thread);
                 self.go_outside(cpu)
             }
-            Wait::Return => Next::At(clock),
             Wait::End => self.end(cpu),
-        })
+        }))
     }
 
     /// Looks for `goal` when the world has come to the thread's time.
@@ -356,6 +451,7 @@ impl RemoteThread {
                 None
             }
             StoreKind::Close => streams.close(word(0)?, program, now),
+            StoreKind::Look => None,
             StoreKind::Work => return Err(nonsense()),
         };
         if let Some((thread, at)) = woken {
@@ -434,6 +530,15 @@ impl Thread for RemoteThread {
         let (program, thread) = (self.program.id, cpu.thread());
         match self.goal {
             Goal::Turn | Goal::Sleep => {}
+            Goal::CarryOut => {
+                let program = Arc::clone(&self.program);
+                self.goal = Goal::Turn;
+                self.note_time(cpu);
+                if let Some(next) = self.take_back(cpu, program.page(self.number)) {
+                    return next;
+                }
+                return self.run(cpu);
+            }
             Goal::Interrupt { wake_up } => {
                 let has_interrupts = self.common.shared.has_interrupts(self.program.host);
                 if self.deadline > cpu.now() && !has_interrupts {
@@ -479,9 +584,13 @@ impl Thread for RemoteThread {
                 let mut outsiders = self.common.outsiders.borrow_mut();
                 outsiders.retain(|outsider| outsider.thread != thread);
                 drop(outsiders);
-                return self.take_back(cpu, page);
+                self.note_time(cpu);
+                if let Some(next) = self.take_back(cpu, page) {
+                    return next;
+                }
             }
         }
+        self.note_time(cpu);
         self.run(cpu)
     }
 }

@@ -1,7 +1,7 @@
 //! The event loop: which part of the world goes on next, and what it has to tell the others.
 
 use ferroce_model::timing::Timing;
-use ferroce_transport::Instant;
+use ferroce_transport::{Duration, Instant};
 
 use super::config::WorldConfig;
 use super::engine::Stop;
@@ -341,6 +341,31 @@ impl<T: Timing> Core<T> {
             now: self.outside(now),
             quiet_until: self.outside(quiet_until),
         }
+    }
+
+    /// Until when nothing that a card writes becomes visible to a thread in a step, and from a store
+    /// of the thread to what its card may write because of it.
+    ///
+    /// Whatever happens next on other hosts or in a card, PCIe takes its time to bring it to memory.
+    /// AtomicOps do not: where there are any, the next event counts.
+    pub fn hidden_until(&self, thread: usize) -> (Instant, Duration) {
+        let own = self.entries[thread].host;
+        let host = &self.nodes[own].host;
+        let pcie = host.pcie.as_ref().filter(|pcie| !pcie.has_atomics());
+        let (store, write) = pcie.map_or((Duration::ZERO, Duration::ZERO), |pcie| pcie.least());
+        let interrupts = self.nodes.len() + own;
+        let devices = (0..2 * self.nodes.len())
+            .filter_map(|part| Some((self.devices.time_of(part)?, part == interrupts)));
+        let threads = self.entries.iter().enumerate();
+        let threads = threads
+            .filter_map(|(thread, entry)| Some((self.threads.time_of(thread)?, entry.host == own)));
+        let visible = |(time, at_once)| match at_once {
+            true => time,
+            false => time + write,
+        };
+        let events = devices.chain(threads).map(visible);
+        let hidden_until = events.chain(host.posted.next_visible()).min();
+        (hidden_until.unwrap_or(Instant::MAX), store + write)
     }
 
     /// Nothing goes on for a while: whoever looks at memory sees what is visible.

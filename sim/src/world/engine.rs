@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ferroce_driver::bus::Bus;
 use ferroce_model::timing::Timing;
-use ferroce_transport::Instant;
+use ferroce_transport::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::bus::WorldBus;
@@ -46,6 +46,8 @@ pub(super) trait Engine: Send + Sync {
     /// Lets a thread go on that is parked.
     fn wake(&self, thread: ThreadId, at: Instant);
     fn next_event(&self) -> Option<Instant>;
+    /// [`Core::hidden_until`].
+    fn hidden_until(&self, thread: ThreadId) -> (Instant, Duration);
     fn now(&self) -> Instant;
     fn counters(&self, host: usize) -> HostCounters;
     fn events(&self) -> u64;
@@ -145,6 +147,12 @@ impl<T: Timing + Send + 'static> Engine for Shared<T> {
     fn next_event(&self) -> Option<Instant> {
         let core = self.core.lock();
         core.next_event().map(|time| core.outside(time))
+    }
+
+    fn hidden_until(&self, thread: ThreadId) -> (Instant, Duration) {
+        let core = self.core.lock();
+        let (hidden_until, reaction) = core.hidden_until(thread.0);
+        (core.outside(hidden_until), reaction)
     }
 
     fn now(&self) -> Instant {

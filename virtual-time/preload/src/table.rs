@@ -97,7 +97,7 @@ extern "C" fn store(kind: StoreKind, slot: u32, words: *const u64, count: usize)
 
 extern "C" fn catch_up() {
     if let Some(inside) = Inside::enter_for_verbs() {
-        inside.catch_up();
+        inside.look();
     }
 }
 

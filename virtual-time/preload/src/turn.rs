@@ -1,23 +1,21 @@
 //! How a thread gives its turn up and gets it back.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ferroce_virtual_time::MOST_AHEAD_PS;
 use ferroce_virtual_time::page::{NEVER_PS, ThreadPage, Turn};
+use ferroce_virtual_time::patience::Patience;
 use ferroce_virtual_time::request::Wait;
 use ferroce_virtual_time::store::{StoreKind, Work};
-use rustix::thread::sched_getaffinity;
 
+use crate::clock::real_ns;
 use crate::thread::{ThreadState, state};
 use crate::{os, session, table, timers};
 
-/// How often a thread looks whether it has got the turn before it sleeps, if there is another
-/// processor on which it could be given back.
-const LOOKS: u32 = 400;
-/// How often it does so.
-static LOOKS_NOW: AtomicU32 = AtomicU32::new(LOOKS);
-/// How long it sleeps before it looks whether there still is a world.
+/// How the threads of this program wait for their turn before they sleep.
+static PATIENCE: Patience = Patience::new(real_ns);
+/// How long a thread sleeps before it looks whether there still is a world.
 const SLEEP: Duration = Duration::from_millis(100);
 
 /// A thread of the world that is in a call of this library. What it calls meanwhile is real.
@@ -113,41 +111,65 @@ impl Inside {
     /// It stores to its card, or to a stream, at its own time.
     pub fn store(&self, kind: StoreKind, slot: u32, words: &[u64]) {
         let begun_ps = self.page.begun_ps.load(Ordering::Relaxed);
-        if self.now_ps() > begun_ps.saturating_add(MOST_AHEAD_PS) {
-            self.hand_over();
+        let is_close = self.now_ps() <= begun_ps.saturating_add(MOST_AHEAD_PS);
+        if !is_close && !self.is_hidden() {
+            self.wait(&Wait::Room);
         }
         let is_added = self.page.stores.add(kind, slot, self.now_ps(), words);
         if !is_added {
-            self.hand_over();
+            self.wait(&Wait::Room);
             // The list is empty now. A store that does not fit is none that the card has.
             self.page.stores.add(kind, slot, self.now_ps(), words);
         }
+        let reaction_ps = self.page.reaction_ps.load(Ordering::Relaxed);
+        let caused_ps = self.now_ps().saturating_add(reaction_ps);
+        let hidden_until = &self.page.hidden_until_ps;
+        let hidden_until_ps = hidden_until.load(Ordering::Relaxed);
+        hidden_until.store(hidden_until_ps.min(caused_ps), Ordering::Relaxed);
+    }
+
+    /// As [`Self::catch_up`], for a look at what the card writes. As long as nothing of that can be
+    /// visible the thread keeps its turn, and tells the world later that it has looked.
+    #[inline]
+    pub fn look(&self) {
+        if !self.is_hidden() || self.is_up_to_date() {
+            return self.catch_up();
+        }
+        if !self.page.stores.add(StoreKind::Look, 0, self.now_ps(), &[]) {
+            self.catch_up();
+        }
+    }
+
+    /// Whether nothing that the card writes can be visible that was not when the turn began: then
+    /// the world may come to where the thread is without giving it a turn.
+    #[inline]
+    fn is_hidden(&self) -> bool {
+        // Who records wants to know of each thing when it happens.
+        self.now_ps() < self.page.hidden_until_ps.load(Ordering::Relaxed) && !session::is_recorded()
     }
 
     /// Lets the world catch up, unless it is known that nothing has changed.
     #[inline]
     pub fn catch_up(&self) {
+        if !self.is_up_to_date() {
+            self.wait(&Wait::Look);
+        }
+    }
+
+    /// Whether it is known that nothing has changed since the turn began.
+    #[inline]
+    fn is_up_to_date(&self) -> bool {
         let now_ps = self.now_ps();
         let is_quiet = now_ps < self.page.quiet_until_ps.load(Ordering::Relaxed)
-            && self.page.stores.is_empty();
-        if is_quiet || now_ps == self.page.begun_ps.load(Ordering::Relaxed) {
-            return;
-        }
-        self.hand_over();
+            || now_ps == self.page.begun_ps.load(Ordering::Relaxed);
+        is_quiet && self.page.stores.is_empty()
     }
 
-    /// As [`Self::catch_up`]; the world has seen all stores afterwards.
+    /// As [`Self::catch_up`]; the world has seen all stores afterwards, and what the thread does
+    /// next without it may let the card write at once.
     pub fn flush(&self) {
-        match self.page.stores.is_empty() {
-            true => self.catch_up(),
-            false => self.hand_over(),
-        }
-    }
-
-    /// Lets the world catch up.
-    fn hand_over(&self) {
-        let time_ps = self.now_ps();
-        self.wait(&Wait::At { time_ps });
+        self.catch_up();
+        self.page.hidden_until_ps.store(0, Ordering::Relaxed);
     }
 
     /// Gives the turn up; returns the answer when it is back, and zero when the world has ended.
@@ -198,15 +220,14 @@ impl Drop for Inside {
 
 /// Finds out whether it helps to look for the turn before one sleeps.
 pub fn prepare() {
-    let is_alone = sched_getaffinity(None).is_ok_and(|set| set.count() == 1);
-    LOOKS_NOW.store(if is_alone { 0 } else { LOOKS }, Ordering::Relaxed);
+    PATIENCE.prepare();
 }
 
 /// Waits until the thread of this page has the turn. False: the world has ended.
 pub fn wait_for_turn(page: &ThreadPage) -> bool {
-    let looks = LOOKS_NOW.load(Ordering::Relaxed);
+    let mut turn = PATIENCE.wait(page, Turn::World, SLEEP);
     loop {
-        match page.wait_while(Turn::World, looks, SLEEP) {
+        match turn {
             Turn::Thread => return true,
             Turn::Ended => {
                 session::end();
@@ -217,5 +238,6 @@ pub fn wait_for_turn(page: &ThreadPage) -> bool {
             }
             Turn::World => {}
         }
+        turn = page.sleep_while(Turn::World, SLEEP);
     }
 }

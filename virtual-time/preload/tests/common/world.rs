@@ -285,6 +285,7 @@ impl<'a> Program<'a> {
                 page.pass(Turn::Thread);
                 None
             }
+            Wait::Look | Wait::Room => Some(clock_ps),
             Wait::Return => Some(self.now_ps.max(clock_ps)),
             Wait::End => {
                 page.end();

@@ -337,7 +337,7 @@ impl Core {
         let clock_ps = page.clock_ps.load(Ordering::Relaxed);
         let found = match wait {
             Wait::At { time_ps } => Some((*time_ps, u64::from(thread.has_connected))),
-            Wait::External => Some((clock_ps, 0)),
+            Wait::External | Wait::Look | Wait::Room => Some((clock_ps, 0)),
             Wait::Return => Some((self.now_ps, 0)),
             Wait::OnInterrupt { wake_up_ps } => {
                 let at_ps = self.programs[thread.program].interrupted_ps;
