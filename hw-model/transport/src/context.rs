@@ -11,6 +11,7 @@ use crate::event::{Event, EventSet};
 use crate::qp::Service;
 use crate::state::QpState;
 use crate::statistics::Statistics;
+use crate::stream::Gaps;
 use crate::timer::Timers;
 
 /// State that every part of a queue pair sees.
@@ -27,6 +28,7 @@ pub(crate) struct Context {
     pub(crate) timers: Timers,
     pub(crate) completions: VecDeque<Completion>,
     pub(crate) statistics: Statistics,
+    pub(crate) gaps: Gaps,
 }
 
 impl Context {
@@ -42,6 +44,7 @@ impl Context {
             timers: Timers::new(),
             completions: VecDeque::new(),
             statistics: Statistics::default(),
+            gaps: Gaps::default(),
         }
     }
 

@@ -284,7 +284,7 @@ impl Qp {
     /// The caller sees to it that the receiver knows, [`Qp::expect_gap`], and carries the payload.
     pub fn leave_out(&mut self, gap: &Gap) -> bool {
         match &mut self.machine {
-            Machine::Reliable(rc) | Machine::Extended(rc) => rc.leave_out(gap),
+            Machine::Reliable(rc) | Machine::Extended(rc) => rc.leave_out(&mut self.context, gap),
             Machine::Connected(_) | Machine::Datagram(_) => false,
         }
     }
@@ -293,7 +293,7 @@ impl Qp {
     /// [`Qp::gap_target`] has said that it can.
     pub fn expect_gap(&mut self, gap: &Gap) {
         match &mut self.machine {
-            Machine::Reliable(rc) | Machine::Extended(rc) => rc.expect_gap(&self.context, gap),
+            Machine::Reliable(rc) | Machine::Extended(rc) => rc.expect_gap(&mut self.context, gap),
             Machine::Connected(_) | Machine::Datagram(_) => {}
         }
     }

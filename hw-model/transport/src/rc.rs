@@ -227,17 +227,17 @@ impl Rc {
         self.responder.credits = available;
     }
 
-    pub(crate) fn leave_out(&mut self, gap: &Gap) -> bool {
+    pub(crate) fn leave_out(&mut self, ctx: &mut Context, gap: &Gap) -> bool {
         match gap.kind {
-            StreamKind::Request => self.requester.leave_out(gap.packets),
+            StreamKind::Request => self.requester.leave_out(ctx, gap.packets),
             StreamKind::ReadResponse => self.responder.leave_out(gap.packets),
         }
     }
 
-    pub(crate) fn expect_gap(&mut self, ctx: &Context, gap: &Gap) {
+    pub(crate) fn expect_gap(&mut self, ctx: &mut Context, gap: &Gap) {
         match gap.kind {
             StreamKind::Request => self.responder.expect_gap(ctx, gap),
-            StreamKind::ReadResponse => self.requester.expect_gap(gap),
+            StreamKind::ReadResponse => self.requester.expect_gap(ctx, gap),
         }
     }
 

@@ -101,9 +101,6 @@ pub(crate) struct Requester {
     /// Some entry has a failure that waits for its turn.
     failing: bool,
     drain: Drain,
-    /// PSNs in flight whose packets were left out, of a request or of a READ response: the first
-    /// one, and how many.
-    gap: Option<(Psn, u32)>,
 }
 
 /// Commands.
@@ -127,7 +124,6 @@ impl Requester {
             retry: Retry::new(),
             failing: false,
             drain: Drain::Idle,
-            gap: None,
         }
     }
 
@@ -286,7 +282,7 @@ impl Requester {
         self.local_running = false;
         self.failing = false;
         self.drain = Drain::Idle;
-        self.gap = None;
+        ctx.gaps.set_requester(None);
     }
 }
 

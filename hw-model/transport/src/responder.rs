@@ -79,8 +79,6 @@ pub(crate) struct Responder {
     resources: Resources,
     /// Receive WQEs posted; `None` does not limit the peer.
     pub(crate) credits: Option<u32>,
-    /// Packets that the requester leaves out: PSN of the first one, and how many.
-    gap: Option<(Psn, u32)>,
 }
 
 /// Control flow.
@@ -99,7 +97,6 @@ impl Responder {
             acknowledger: Acknowledger::new(),
             resources: Resources::new(),
             credits: None,
-            gap: None,
         }
     }
 
@@ -412,7 +409,7 @@ impl Responder {
     pub(crate) fn enter_error(&mut self, ctx: &mut Context) {
         self.asked = Asked::Nothing;
         self.message = Message::None;
-        self.gap = None;
+        ctx.gaps.set_responder(None);
         if let Some(receive) = self.receive.take() {
             ctx.complete(Completion::failed_receive(
                 receive.id,

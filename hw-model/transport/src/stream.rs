@@ -84,6 +84,45 @@ impl Gap {
     }
 }
 
+/// PSNs that were left out: the first one, and how many.
+type LeftOut = (Psn, u32);
+
+/// The gaps that a queue pair has not passed. Most queue pairs have none, and there are many.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Gaps(Option<Box<BothGaps>>);
+
+#[derive(Debug, Clone, Default)]
+struct BothGaps {
+    requester: Option<LeftOut>,
+    responder: Option<LeftOut>,
+}
+
+impl Gaps {
+    /// Of the requests that are sent, or of the READ response that comes in.
+    #[inline]
+    pub(crate) fn requester(&self) -> Option<LeftOut> {
+        self.0.as_ref()?.requester
+    }
+
+    /// Of the requests that come in.
+    #[inline]
+    pub(crate) fn responder(&self) -> Option<LeftOut> {
+        self.0.as_ref()?.responder
+    }
+
+    pub(crate) fn set_requester(&mut self, gap: Option<LeftOut>) {
+        if gap.is_some() || self.0.is_some() {
+            self.0.get_or_insert_default().requester = gap;
+        }
+    }
+
+    pub(crate) fn set_responder(&mut self, gap: Option<LeftOut>) {
+        if gap.is_some() || self.0.is_some() {
+            self.0.get_or_insert_default().responder = gap;
+        }
+    }
+}
+
 /// Where the receiver writes the bytes that are on their way, and those of a gap behind them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GapTarget {

@@ -31,7 +31,8 @@ impl Requester {
             }
         }
         if acknowledged > 0 {
-            let sent_packets = acknowledged.saturating_sub(self.cross_gap(oldest, acknowledged));
+            let sent_packets =
+                acknowledged.saturating_sub(Self::cross_gap(ctx, oldest, acknowledged));
             self.in_flight = self.in_flight.saturating_sub(sent_packets);
             self.progress(now, ctx, acknowledged > sent);
         }
@@ -42,7 +43,7 @@ impl Requester {
     pub(crate) fn acknowledge_response(&mut self, now: Instant, ctx: &mut Context) {
         let overtaken = self.next == self.oldest;
         self.oldest = self.oldest.next();
-        self.pass_response_gap();
+        self.pass_response_gap(ctx);
         let front = &self.queue[0];
         if self.oldest == front.first_psn.add(front.packets) {
             self.in_flight = self.in_flight.saturating_sub(1);
@@ -57,7 +58,7 @@ impl Requester {
     #[inline]
     fn progress(&mut self, now: Instant, ctx: &mut Context, overtaken: bool) {
         if overtaken {
-            self.go_back();
+            self.go_back(ctx);
         }
         self.retry.reset(&ctx.attributes);
         ctx.timers.stop(Timer::RnrBackoff);
@@ -92,7 +93,7 @@ impl Requester {
     }
 
     /// Starts a new pass at the oldest PSN.
-    fn go_back(&mut self) {
+    fn go_back(&mut self, ctx: &mut Context) {
         self.cursor = 0;
         self.position = match self.queue.front() {
             Some(front) if self.started > 0 => span(front.first_psn, self.oldest),
@@ -104,13 +105,13 @@ impl Requester {
         self.fetches_in_flight = 0;
         self.since_ack_request = 0;
         // What was left out is sent now.
-        self.gap = None;
+        ctx.gaps.set_requester(None);
     }
 
     /// Go-back-N after a time-out or a sequence error, as long as retries are left.
     pub(crate) fn retry(&mut self, ctx: &mut Context) {
         if self.retry.spend() {
-            self.go_back();
+            self.go_back(ctx);
             ctx.timers.stop(Timer::Retransmit);
         } else {
             self.fail_front(ctx, CompletionStatus::RetryExceeded);
@@ -120,7 +121,7 @@ impl Requester {
     /// Go-back-N after the peer asked for patience.
     pub(crate) fn back_off(&mut self, ctx: &mut Context, until: Instant) {
         if self.retry.spend_rnr(&ctx.attributes) {
-            self.go_back();
+            self.go_back(ctx);
             ctx.timers.stop(Timer::Retransmit);
             ctx.timers.set(Timer::RnrBackoff, until);
         } else {
@@ -144,7 +145,7 @@ impl Requester {
     /// its last packet did not ask.
     pub(super) fn solicit_acknowledge(&mut self, ctx: &mut Context) {
         if self.next != self.oldest && self.ack_requested != self.next {
-            self.go_back();
+            self.go_back(ctx);
             ctx.timers.stop(Timer::Retransmit);
         }
     }

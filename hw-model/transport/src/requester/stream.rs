@@ -14,7 +14,7 @@ impl Requester {
         let entry = self.queue.get(self.cursor)?;
         let flows = self.position > 0
             && self.next == self.newest
-            && self.gap.is_none()
+            && ctx.gaps.requester().is_none()
             && entry.failure.is_none()
             && !entry.fetches()
             && !ctx.timers.is_set(Timer::RnrBackoff);
@@ -37,14 +37,14 @@ impl Requester {
     }
 
     /// Leaves the next packets of the stream out; its last one is not among them.
-    pub(crate) fn leave_out(&mut self, packets: u32) -> bool {
+    pub(crate) fn leave_out(&mut self, ctx: &mut Context, packets: u32) -> bool {
         let left = self.queue.get(self.cursor);
         let left = left.map_or(0, |entry| entry.packets - self.position);
         let fits = span(self.oldest, self.next) + packets <= Psn::HALF;
-        if packets >= left || !fits || self.gap.is_some() {
+        if packets >= left || !fits || ctx.gaps.requester().is_some() {
             return false;
         }
-        self.gap = Some((self.next, packets));
+        ctx.gaps.set_requester(Some((self.next, packets)));
         self.position += packets;
         self.next = self.next.add(packets);
         self.newest = self.next;
@@ -53,10 +53,10 @@ impl Requester {
 
     /// `count` PSNs from `oldest` on were acknowledged: how many of them were left out.
     #[inline]
-    pub(super) fn cross_gap(&mut self, oldest: Psn, count: u32) -> u32 {
-        match self.gap {
+    pub(super) fn cross_gap(ctx: &mut Context, oldest: Psn, count: u32) -> u32 {
+        match ctx.gaps.requester() {
             Some((first, packets)) if span(oldest, first) < count => {
-                self.gap = None;
+                ctx.gaps.set_requester(None);
                 packets
             }
             _ => 0,
@@ -76,7 +76,7 @@ impl Requester {
         let front = self.queue.front()?;
         let is_it = front.request.operation.is_read() && front.first_psn == gap.message;
         let end = span(front.first_psn, gap.first) + gap.packets;
-        if !is_it || self.gap.is_some() || end >= front.packets {
+        if !is_it || ctx.gaps.requester().is_some() || end >= front.packets {
             return None;
         }
         let shift = ctx.attributes.path_mtu.shift();
@@ -91,18 +91,18 @@ impl Requester {
     }
 
     /// The responder leaves packets of the READ response out.
-    pub(crate) fn expect_gap(&mut self, gap: &Gap) {
-        self.gap = Some((gap.first, gap.packets));
-        self.pass_response_gap();
+    pub(crate) fn expect_gap(&mut self, ctx: &mut Context, gap: &Gap) {
+        ctx.gaps.set_requester(Some((gap.first, gap.packets)));
+        self.pass_response_gap(ctx);
     }
 
     /// What was left out of a READ response has come when what is in front of it has.
     #[inline]
-    pub(super) fn pass_response_gap(&mut self) {
-        if let Some((first, packets)) = self.gap
+    pub(super) fn pass_response_gap(&mut self, ctx: &mut Context) {
+        if let Some((first, packets)) = ctx.gaps.requester()
             && first == self.oldest
         {
-            self.gap = None;
+            ctx.gaps.set_requester(None);
             self.oldest = self.oldest.add(packets);
         }
     }

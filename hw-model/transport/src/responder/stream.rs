@@ -37,7 +37,7 @@ impl Responder {
     /// Where the data of a gap of the message goes that comes in; `None`: it is not that message,
     /// or has come too far.
     pub(crate) fn gap_target(&self, ctx: &Context, gap: &Gap) -> Option<GapTarget> {
-        if self.gap.is_some() {
+        if ctx.gaps.responder().is_some() {
             return None;
         }
         let shift = ctx.attributes.path_mtu.shift();
@@ -69,18 +69,18 @@ impl Responder {
     }
 
     /// The requester leaves packets of the message out.
-    pub(crate) fn expect_gap(&mut self, ctx: &Context, gap: &Gap) {
-        self.gap = Some((gap.first, gap.packets));
+    pub(crate) fn expect_gap(&mut self, ctx: &mut Context, gap: &Gap) {
+        ctx.gaps.set_responder(Some((gap.first, gap.packets)));
         self.pass_gap(ctx);
     }
 
     /// What was left out has come when what is in front of it has.
     #[inline]
-    pub(super) fn pass_gap(&mut self, ctx: &Context) {
-        if let Some((first, packets)) = self.gap
+    pub(super) fn pass_gap(&mut self, ctx: &mut Context) {
+        if let Some((first, packets)) = ctx.gaps.responder()
             && first == self.expected
         {
-            self.gap = None;
+            ctx.gaps.set_responder(None);
             self.expected = self.expected.add(packets);
             self.message
                 .advance(packets << ctx.attributes.path_mtu.shift());
