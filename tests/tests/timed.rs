@@ -4,6 +4,8 @@
 //! What is marked `ignored` is the long mode (`make soak`).
 
 use std::hint::spin_loop;
+use std::io::{ErrorKind, Read};
+use std::net::TcpStream;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -425,6 +427,40 @@ fn a_world_says_what_everybody_waits_for() {
     server.kill();
     let ended = world.wait();
     assert!(ended.succeeded(), "{}", ended.output);
+}
+
+/// Goal: a program that somebody has forgotten to start in the world learns it, and keeps nobody
+/// from talking to the listener. Method: this process connects to a server in a world.
+#[test]
+fn who_connects_from_outside_is_refused() {
+    let scratch = Scratch::new();
+    let port = free_port();
+    let port_text = port.to_string();
+    let arguments = ["-F", "-n", "100", "-p", &port_text];
+    let options = ["--timed", PRESET];
+    let server = scratch.run(&options, "ib_write_lat", &arguments);
+    let mut server = Process::start(server, &scratch, "server", PROCESS_TIMEOUT);
+    wait_until_listening(port, &mut server);
+    let refused = || {
+        let mut stranger = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+        let limit = stranger.set_read_timeout(Some(Duration::from_secs(20)));
+        limit.expect("an open socket");
+        let error = stranger.read(&mut [0; 16]).expect_err("nothing comes");
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    };
+    refused();
+    refused();
+    // Somebody who comes just before the client, and stays.
+    let stranger = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    let arguments = [&arguments[..], &["127.0.0.1"]].concat();
+    let client = scratch.run(&options, "ib_write_lat", &arguments);
+    scratch.finish(client).expect_success();
+    let output = server.wait().expect_success();
+    assert!(
+        output.contains("outside of this simulated world"),
+        "{output}"
+    );
+    drop(stranger);
 }
 
 #[test]

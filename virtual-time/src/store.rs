@@ -26,8 +26,11 @@ pub enum StoreKind {
     Register,
     /// The thread listens on port `slot`.
     Listen,
-    /// It connects to port `slot`.
+    /// It connects to port `slot`: the stream that it will write.
     Connect,
+    /// It has accepted on port `slot` the connection whose other end writes this stream. The answer is
+    /// 1 if a program of the world has said that it connects so.
+    Accept,
     /// It has sent: the stream, and how many bytes.
     Send,
     /// It has received: the stream, and how many bytes.
@@ -72,12 +75,13 @@ impl Work {
     }
 }
 
-const KINDS: [StoreKind; 10] = [
+const KINDS: [StoreKind; 11] = [
     StoreKind::Doorbell,
     StoreKind::Push,
     StoreKind::Register,
     StoreKind::Listen,
     StoreKind::Connect,
+    StoreKind::Accept,
     StoreKind::Send,
     StoreKind::Receive,
     StoreKind::Close,

@@ -443,7 +443,13 @@ impl RemoteThread {
             }
             StoreKind::Connect => {
                 self.answer = u64::from(streams.listens(port()?));
-                streams.connect(port()?, now)?
+                // Who does not say how its connection is called is found by its time alone.
+                let name = store.words().first().copied();
+                streams.connect(port()?, name, now)?
+            }
+            StoreKind::Accept => {
+                self.answer = u64::from(streams.take_name(port()?, word(0)?));
+                None
             }
             StoreKind::Send => streams.send(word(0)?, program, (now, word(1)?))?,
             StoreKind::Receive => {

@@ -3,7 +3,7 @@
 //! The bytes go through the sockets of the machine; here is only how many there are at which time.
 //! A stream is one direction of a connection, and its number is what both programs call it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use ferroce_transport::{Duration, Instant};
 use ferroce_virtual_time::STREAM_LATENCY_PS;
@@ -83,6 +83,8 @@ struct Port {
     listener: Option<u64>,
     /// Connections that have not been accepted: when they arrive.
     arrivals: VecDeque<Instant>,
+    /// How those are called that programs of the world have made, and nobody has accepted.
+    names: HashSet<u64>,
     waiter: Option<ThreadId>,
 }
 
@@ -99,6 +101,7 @@ impl Streams {
         let port = self.ports.entry(port).or_default();
         if port.listener.replace(listener) != Some(listener) {
             port.arrivals.clear();
+            port.names.clear();
         }
     }
 
@@ -115,19 +118,28 @@ impl Streams {
     pub fn connect(
         &mut self,
         port: u16,
+        name: Option<u64>,
         now: Instant,
     ) -> Result<Option<(ThreadId, Instant)>, TooMany> {
         let port = self.ports.get_mut(&port);
         let Some(port) = port.filter(|port| port.listener.is_some()) else {
             return Ok(None);
         };
-        if port.arrivals.len() >= MAX_STREAMS {
+        if port.arrivals.len().max(port.names.len()) >= MAX_STREAMS {
             return Err(TooMany);
         }
+        port.names.extend(name);
         let arrival = now + LATENCY;
         let place = port.arrivals.partition_point(|at| *at <= arrival);
         port.arrivals.insert(place, arrival);
         Ok(port.waiter.take().map(|waiter| (waiter, arrival)))
+    }
+
+    /// Whether a program of the world has made a connection to a port that is called so. It is asked
+    /// once.
+    pub fn take_name(&mut self, port: u16, name: u64) -> bool {
+        let port = self.ports.get_mut(&port);
+        port.is_some_and(|port| port.names.remove(&name))
     }
 
     /// Takes a connection that has arrived.

@@ -8,7 +8,7 @@
 //!
 //! - [`name`]: how both ends call a direction.
 //! - [`known`]: the connections that are within the world.
-//! - [`set_up`]: how they come and go.
+//! - [`set_up`]: how they come and go. [`strangers`]: who comes from elsewhere.
 //! - [`transfer`]: what goes over them.
 //!
 //! Connections to other programs are as any other descriptor: see [`crate::files`].
@@ -31,6 +31,7 @@ use crate::real;
 mod known;
 pub mod name;
 pub mod set_up;
+pub mod strangers;
 pub mod transfer;
 
 /// The parts of a message, as C has them.

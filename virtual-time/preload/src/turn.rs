@@ -10,6 +10,7 @@ use ferroce_virtual_time::request::Wait;
 use ferroce_virtual_time::store::{StoreKind, Work};
 
 use crate::clock::real_ns;
+use crate::streams::strangers;
 use crate::thread::{ThreadState, state};
 use crate::{os, session, table, timers};
 
@@ -236,7 +237,7 @@ pub fn wait_for_turn(page: &ThreadPage) -> bool {
             Turn::World if session::is_world_gone() => {
                 page.end();
             }
-            Turn::World => {}
+            Turn::World => strangers::look(),
         }
         turn = page.sleep_while(Turn::World, SLEEP);
     }

@@ -15,6 +15,7 @@ use rustix::event::PollFlags;
 
 use super::known::KNOWN;
 use super::name::Connection;
+use super::strangers;
 use crate::descriptor::Descriptor;
 use crate::own::{Ended, Own};
 use crate::{files, own, real, session};
@@ -22,8 +23,8 @@ use crate::{files, own, real, session};
 /// How long the kernel may take for a connection on one machine before it counts as one to
 /// somewhere else.
 const LOCAL_MS: i32 = 20;
-/// The world's answer: somebody in it listens there.
-const LISTENS: u64 = 1;
+/// The world's answer: somebody in it listens there, or has connected so.
+const YES: u64 = 1;
 /// Descriptors that are looked through for copies.
 const MAX_DESCRIPTORS: c_int = 1024;
 
@@ -102,28 +103,35 @@ pub fn connect(
     let Some(connection) = connection else {
         return result;
     };
-    own.store(StoreKind::Connect, peer.port().into(), &[]);
+    own.store(
+        StoreKind::Connect,
+        peer.port().into(),
+        &[connection.outgoing.0],
+    );
     let round_trip_ps = if waits { 2 * STREAM_LATENCY_PS } else { 0 };
-    let time_ps = own.now_ps().saturating_add(round_trip_ps);
-    let mut listens = false;
-    // Signals may come before the time does.
-    loop {
-        match own.wait(&Wait::At { time_ps }, NEVER_PS) {
-            Ended::Answered(answer) => listens |= answer == LISTENS,
-            Ended::NoWorld => break,
-            Ended::TimedOut | Ended::Interrupted { .. } => {}
-        }
-        if own.now_ps() >= time_ps {
-            break;
-        }
-    }
-    if listens {
+    if is_affirmed(own, own.now_ps().saturating_add(round_trip_ps)) == Some(true) {
         declare(own, connection);
     }
     if is_under_way {
         real::set_errno(libc::EINPROGRESS);
     }
     result
+}
+
+/// Waits until `time_ps` for the world's answer to what it was told. `None`: there is no world.
+fn is_affirmed(own: &Own, time_ps: u64) -> Option<bool> {
+    let mut is_affirmed = false;
+    // Signals may come before the time does.
+    loop {
+        match own.wait(&Wait::At { time_ps }, NEVER_PS) {
+            Ended::Answered(answer) => is_affirmed |= answer == YES,
+            Ended::NoWorld => return None,
+            Ended::TimedOut | Ended::Interrupted { .. } => {}
+        }
+        if own.now_ps() >= time_ps {
+            return Some(is_affirmed);
+        }
+    }
 }
 
 /// Connects without holding the world up: within a machine it takes no time, elsewhere it may.
@@ -207,10 +215,14 @@ pub fn accept(own: &Own, descriptor: Descriptor, real: impl Fn() -> c_int) -> c_
         NEVER_PS
     };
     loop {
-        match wait_connection(own, port, deadline_ps) {
+        let ended = strangers::refused_while(descriptor, is_nonblocking, || {
+            wait_connection(own, port, deadline_ps)
+        });
+        match ended {
             Ended::Answered(_) => break,
             Ended::Interrupted { restarts: false } => return real::failed(libc::EINTR),
-            Ended::NoWorld => return real(),
+            // Those who could have connected have lost their world, too.
+            Ended::NoWorld => return real::failed(libc::ENETDOWN),
             Ended::TimedOut | Ended::Interrupted { restarts: true } => {}
         }
         if is_nonblocking {
@@ -219,12 +231,31 @@ pub fn accept(own: &Own, descriptor: Descriptor, real: impl Fn() -> c_int) -> c_
         }
     }
     GRANTED[usize::from(port)].fetch_sub(1, Ordering::Relaxed);
-    descriptor.await_input();
-    let accepted = real();
-    if let Some(connection) = Descriptor::new(accepted).and_then(Descriptor::connection) {
-        declare(own, connection);
+    accept_granted(own, descriptor, port, real)
+}
+
+/// Accepts a connection that the world has granted, and refuses those in front of it that are from
+/// elsewhere.
+fn accept_granted(own: &Own, descriptor: Descriptor, port: u16, real: impl Fn() -> c_int) -> c_int {
+    loop {
+        descriptor.await_input();
+        let accepted = real();
+        let Some((socket, connection)) =
+            Descriptor::new(accepted).and_then(|socket| Some((socket, socket.connection()?)))
+        else {
+            return accepted;
+        };
+        own.store(StoreKind::Accept, port.into(), &[connection.incoming.0]);
+        match is_affirmed(own, own.now_ps()) {
+            Some(true) => declare(own, connection),
+            Some(false) => {
+                strangers::refuse(socket);
+                continue;
+            }
+            None => {}
+        }
+        return accepted;
     }
-    accepted
 }
 
 /// The program sends no more.

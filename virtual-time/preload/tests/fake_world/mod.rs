@@ -500,6 +500,7 @@ impl Core {
                     self.threads[place].has_connected = true;
                 }
             }
+            StoreKind::Accept => self.threads[place].has_connected = true,
             StoreKind::Send => {
                 let stream = self.streams.entry(words[0]).or_default();
                 if words[1] > 0 {
