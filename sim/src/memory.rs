@@ -13,7 +13,7 @@
 )]
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Bound, Range, RangeInclusive};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
@@ -29,6 +29,9 @@ mod scattered;
 /// Regions remembered by the page in which they were last used.
 const CACHE_LINES: usize = 256;
 const CACHE_PAGE_SHIFT: u32 = 12;
+/// Bytes that are prefetched at a time: a packet. The processor itself sees longer copies come.
+const PREFETCHED: RangeInclusive<usize> = 256..=4096;
+const CACHE_LINE_BYTES: usize = 64;
 /// What lies behind a mapping as large as this begins at a multiple of it.
 const HUGE_PAGE: u64 = 2 << 20;
 
@@ -435,6 +438,9 @@ impl MemoryMap {
         let Ok(address) = self.readable(iova, destination.len()) else {
             return self.read_scattered(iova, destination);
         };
+        // The next packet is perhaps made of what follows.
+        let length = destination.len();
+        self.prefetch(iova..iova + length as u64, length, prefetch_to_read);
         let address = address as *const u8;
         // SAFETY: `map`'s caller promised that the range is readable memory, and the destination
         // is ours. The application may write at the same time, as it may during a real DMA read;
@@ -443,6 +449,27 @@ impl MemoryMap {
             std::ptr::copy_nonoverlapping(address, destination.as_mut_ptr(), destination.len());
         }
         Ok(())
+    }
+
+    /// Brings memory near to which `length` bytes will be written soon, without waiting for it.
+    #[inline]
+    pub fn expect_write(&self, iova: u64, length: usize) {
+        self.prefetch(iova..iova, length, prefetch_to_write);
+    }
+
+    /// Prefetches `length` bytes behind a range, if all that is in a mapping used lately.
+    #[inline]
+    fn prefetch(&self, iovas: Range<u64>, length: usize, prefetch: impl Fn(usize)) {
+        if !PREFETCHED.contains(&length) {
+            return;
+        }
+        let line = &self.cache[cache_index(iovas.start)];
+        let before = (iovas.end - iovas.start) as usize;
+        if let Some(start) = line.resolve(iovas.start, before + length) {
+            for at in (before..before + length).step_by(CACHE_LINE_BYTES) {
+                prefetch(start + at);
+            }
+        }
     }
 
     /// Copies into the application's memory, the last bytes last: programs watch the last byte
@@ -558,6 +585,30 @@ unsafe fn store_all(address: *mut u8, source: &[u8]) {
         std::ptr::copy_nonoverlapping(head.as_ptr(), address, head.len());
         store_last(address.add(head.len()), tail);
     }
+}
+
+#[inline]
+fn prefetch_to_read(address: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch changes nothing that a program can see, at any address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address as *const i8) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
+#[inline]
+fn prefetch_to_write(address: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+        // SAFETY: as above.
+        unsafe { _mm_prefetch::<_MM_HINT_ET0>(address as *const i8) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
 }
 
 #[inline]

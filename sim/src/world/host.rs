@@ -308,6 +308,7 @@ impl WorldHost {
         };
         let visible = visible.max(order.after);
         let moved = (iova + elided as u64, address + elided);
+        self.memory.expect_write(moved.0, bytes.len() - elided);
         self.posted.push(visible, kind, moved, &bytes[elided..]);
         self.watchers.note(visible, kind, address, bytes.len());
         self.tell(Activity::PcieWrite, order.at, visible, bytes.len());
