@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 pub mod network;
 pub mod service;
 pub mod time_library;
+pub mod time_stamp;
 
 pub use ferroce_driver::bus::with_signals_blocked;
 

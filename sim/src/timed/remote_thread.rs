@@ -9,8 +9,8 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, LazyLock};
 use std::time::{Duration as RealDuration, Instant as RealInstant};
 
 use ferroce_driver::bus::Bus;
@@ -27,6 +27,7 @@ use super::program::Program;
 use super::shared::{Event, Shared};
 use super::stall::{Stall, Verdict};
 use super::streams::{Readable, Streams};
+use crate::os::time_stamp::{do_without, machine_ns};
 use crate::world::{Activity, Cpu, Next, Thread, ThreadId, Waker, Watch};
 
 /// Time limit of a wait in the kernel. Longer than a tick of the kernel, which programs its timer
@@ -61,7 +62,7 @@ pub struct Common {
 impl Common {
     /// Of a world in which nobody is yet. `waker`: its own.
     pub fn new(shared: &Arc<Shared>, waker: Waker) -> Self {
-        let patience = Patience::new(real_ns);
+        let patience = Patience::new(machine_ns);
         patience.prepare();
         Self {
             shared: Arc::clone(shared),
@@ -72,12 +73,6 @@ impl Common {
             places: RefCell::default(),
         }
     }
-}
-
-/// Time of the machine, from some moment on.
-fn real_ns() -> u64 {
-    static BEGUN: LazyLock<RealInstant> = LazyLock::new(RealInstant::now);
-    BEGUN.elapsed().as_nanos() as u64
 }
 
 /// What the thread waits for, as far as the world does not know it.
@@ -235,6 +230,7 @@ impl RemoteThread {
 
     fn await_turn(&self, page: &ThreadPage) -> Back {
         let mut stall = None;
+        do_without();
         let patience = &self.common.patience;
         let mut turn = patience.wait(page, Turn::Thread, LIMIT);
         loop {
