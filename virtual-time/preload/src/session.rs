@@ -84,6 +84,7 @@ pub fn end() {
     let _ = ENDED_AT_NS.compare_exchange(0, real_ns(), Ordering::Relaxed, Ordering::Relaxed);
     IS_RUNNING.store(0, Ordering::Relaxed);
     timers::world_ended();
+    keep_asking();
 }
 
 /// The pages of the program. `None`: it has not joined.
@@ -221,6 +222,46 @@ fn signal_the_end() {
         libc::fcntl(fd, SET_SIGNAL, spin::PROBE_SIGNAL);
         let flags = libc::fcntl(fd, libc::F_GETFL);
         libc::fcntl(fd, libc::F_SETFL, flags | libc::O_ASYNC);
+    }
+}
+
+/// Processor time between two signals of [`keep_asking`].
+const ASKED_AFTER_NS: libc::c_long = 500_000_000;
+
+/// The world has ended: the calling thread gets the probe's signal whenever it has computed for a
+/// while. A loop that it begins only now, and that waits for what will not come, ends so, too.
+/// Threads that sleep are not woken.
+pub fn keep_asking() {
+    static IS_ASKED: AtomicU32 = AtomicU32::new(0);
+    if IS_ASKED.swap(1, Ordering::Relaxed) != 0 {
+        return;
+    }
+    // SAFETY: zero is a value of all its fields.
+    let mut event: libc::sigevent = unsafe { MaybeUninit::zeroed().assume_init() };
+    event.sigev_notify = libc::SIGEV_THREAD_ID;
+    event.sigev_signo = spin::PROBE_SIGNAL;
+    event.sigev_notify_thread_id = gettid().as_raw_nonzero().get();
+    let period = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: ASKED_AFTER_NS,
+    };
+    let setting = libc::itimerspec {
+        it_interval: period,
+        it_value: period,
+    };
+    let (mut timer, clock): (c_int, _) = (0, libc::CLOCK_THREAD_CPUTIME_ID);
+    // SAFETY: system calls with locals; without a timer nobody is asked.
+    unsafe {
+        let made = libc::syscall(
+            libc::SYS_timer_create,
+            clock,
+            &raw const event,
+            &raw mut timer,
+        );
+        if made == 0 {
+            let none = std::ptr::null_mut::<libc::itimerspec>();
+            libc::syscall(libc::SYS_timer_settime, timer, 0, &raw const setting, none);
+        }
     }
 }
 

@@ -118,6 +118,13 @@ fn threads_take_turns() {
 
 /// Starts a program, waits until it says that it waits, and ends the world.
 fn end_world_of(name: &str) -> Output {
+    let output = outlive_world(name);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert_eq!(output.number("goes_on"), 1.0);
+    output
+}
+
+fn outlive_world(name: &str) -> Output {
     let world = World::start(name);
     let mut child = start(name, Some(&world));
     let mut first = [0; 8];
@@ -126,10 +133,7 @@ fn end_world_of(name: &str) -> Output {
     assert_eq!(&first, b"waits 1\n");
     std::thread::sleep(Duration::from_millis(50));
     world.kill();
-    let output = finish(child);
-    assert_eq!(output.code, Some(0), "{output:?}");
-    assert_eq!(output.number("goes_on"), 1.0);
-    output
+    finish(child)
 }
 
 #[test]
@@ -141,6 +145,16 @@ fn a_program_that_waits_survives_the_end_of_its_world() {
 #[test]
 fn a_program_that_reads_the_time_survives_the_end_of_its_world() {
     end_world_of("reading");
+}
+
+/// Goal: a loop that nobody ends is not gone round for ever, whenever it was begun.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_loop_that_begins_after_the_world_has_ended_ends() {
+    let output = outlive_world("lost");
+    assert_eq!(output.code, Some(libc::EXIT_FAILURE), "{output:?}");
+    assert!(output.text.contains("goes_on 1"), "{output:?}");
+    assert!(output.text.contains("the world has ended"), "{output:?}");
 }
 
 #[test]

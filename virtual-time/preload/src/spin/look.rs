@@ -236,7 +236,7 @@ extern "C" fn look(frame: &Frame) {
 /// Ends the program if the world has ended some time ago: no card writes to its memory any more, and
 /// a loop that is proven to do nothing but look has no other way out.
 #[cold]
-fn end_if_lost() {
+pub fn end_if_lost() {
     let lost_for = session::ended_at_ns().map(|ended| real_ns().saturating_sub(ended));
     if lost_for.is_some_and(|lost_for| lost_for > LOST_LIMIT_NS) && session::thread_count() <= 1 {
         // SAFETY: writes bytes that are there, and ends the process without running anything of

@@ -15,7 +15,7 @@ use libc::{mcontext_t, siginfo_t, ucontext_t};
 use super::PROBE_SIGNAL;
 use super::copy::{Copy, MAX_BYTES};
 use super::cycle::{Cycle, Progress};
-use super::look::{MAX_LOOPS, reserve, wait_for_first_change, watched};
+use super::look::{MAX_LOOPS, end_if_lost, reserve, wait_for_first_change, watched};
 use super::place::Places;
 use super::registers::Registers;
 use crate::os::keeping_errno;
@@ -99,12 +99,17 @@ fn thread_number() -> c_int {
 /// The world asks what the thread is doing, or has ended.
 extern "C" fn on_probe(_: c_int, info: *mut siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel has filled it.
-    if unsafe { (*info).si_code } == INPUT {
-        return;
+    match unsafe { (*info).si_code } {
+        INPUT => return,
+        // From the kernel, about the connection.
+        code if code > 0 => session::keep_asking(),
+        _ => {}
     }
     let state = state();
     let has_turn = state.page().is_some_and(|page| page.turn() == Turn::Thread);
-    if !has_turn || !state.is_outermost() || !session::is_running() {
+    // When the world has ended a loop that waits for it is to be proven all the same.
+    let is_asked = has_turn && session::is_running() || session::has_ended();
+    if !is_asked || !state.is_outermost() {
         return;
     }
     let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
@@ -218,8 +223,9 @@ impl Probe {
         let look = watched(places, registers);
         self.end(context);
         // From here on the probe may be somebody else's.
-        if let Some(own) = Own::enter() {
-            wait_for_first_change(&own, look);
+        match Own::enter() {
+            Some(own) => wait_for_first_change(&own, look),
+            None => end_if_lost(),
         }
     }
 

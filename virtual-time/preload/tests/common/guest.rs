@@ -53,6 +53,7 @@ fn run(name: &str) {
         "crash" => crash(),
         "blocked" => blocked(),
         "reading" => reading(),
+        "lost" => lost(),
         "threads" => threads(),
         "state" => state(),
         "nobody" => nobody(),
@@ -447,6 +448,25 @@ fn reading() {
     }
     say("goes_on", 1);
     assert_ne!((table.now_ps)(), NEVER_PS);
+}
+
+/// Learns in a call that its world has ended, and only then begins to wait for memory.
+fn lost() {
+    let table = join();
+    say("waits", 1);
+    std::io::stdout().flush().expect("a pipe");
+    (table.wait)(&Wait::OnWrite {
+        grid_ps: 1000,
+        look: Look::Everything,
+    });
+    say("goes_on", 1);
+    std::io::stdout().flush().expect("a pipe");
+    let nothing = AtomicU32::new(0);
+    // SAFETY: reads a local.
+    unsafe {
+        asm!("2:", "mov {value:e}, dword ptr [{place}]", "test {value:e}, {value:e}", "je 2b",
+            place = in(reg) nothing.as_ptr(), value = out(reg) _, options(nostack));
+    }
 }
 
 /// Two threads, one page each.
