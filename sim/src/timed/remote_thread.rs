@@ -359,7 +359,7 @@ impl RemoteThread {
             ..
         } = wait
         {
-            self.deadline = self.deadline.min(Instant(time_ps));
+            cpu.look_round_at(Instant(time_ps));
         }
         if self.deadline.as_ps() < NEVER_PS {
             cpu.set_deadline(self.deadline);

@@ -10,7 +10,7 @@ use super::fabric::Fabric;
 use super::fast_forward::FastForward;
 use super::node::Node;
 use super::recorder::SharedRecorder;
-use super::thread::{Next, ThreadId};
+use super::thread::{Deadlines, Next, ThreadId};
 use super::watch::Turns;
 
 /// Events without time passing, and without a NIC doing anything, after which the world stops.
@@ -40,6 +40,19 @@ pub(super) struct ThreadEntry {
     pub state: State,
     /// Its own time when its last step ended: it does not go on before.
     pub clock: Instant,
+    /// It polls, and looks round now and then.
+    pub patience: Option<Patience>,
+}
+
+/// How a thread that polls looks round.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Patience {
+    /// When.
+    pub look_round: Instant,
+    /// From one turn of its loop to the next.
+    pub grid: Duration,
+    /// When it goes on at the latest.
+    pub last: Instant,
 }
 
 /// What one lock protects: everything but the threads' code.
@@ -58,8 +71,6 @@ pub(super) struct Core<T: Timing> {
     pub events: u64,
     pub idle_events: u32,
     pub recorder: Option<SharedRecorder>,
-    /// Turns that threads have had.
-    pub turns: u64,
     pub fast_forward: FastForward,
     /// The thread in a step, or an interrupt handler, is running.
     pub is_stepping: bool,
@@ -90,7 +101,6 @@ impl<T: Timing> Core<T> {
             events: 0,
             idle_events: 0,
             recorder: None,
-            turns: 0,
             fast_forward: FastForward::new(T::IS_TIMED && config.fast_forward),
             is_stepping: false,
         }
@@ -246,14 +256,16 @@ impl<T: Timing> Core<T> {
         }
     }
 
-    /// A thread has ended its step at `clock`, and goes on at `deadline` at the latest: times of the
-    /// world.
-    pub fn finish(&mut self, thread: ThreadId, next: Next, clock: Instant, deadline: Instant) {
+    /// A thread has ended its step at `clock`, and goes on at its deadlines: times of the world.
+    pub fn finish(&mut self, thread: ThreadId, next: Next, clock: Instant, deadlines: Deadlines) {
         self.is_stepping = false;
-        let (clock, deadline) = (self.inside(clock), self.inside(deadline));
+        let clock = self.inside(clock);
+        let Deadlines { last, look_round } = deadlines;
+        let (last, look_round) = (self.inside(last), self.inside(look_round));
         let next = self.next_inside(next);
         let (thread, now) = (thread.0, self.now);
         let node = &mut self.nodes[self.entries[thread].host];
+        let mut patience = None;
         let (state, wakes_at) = match next {
             Next::At(time) => (State::Waiting, Some(time.max(clock))),
             Next::OnWrite {
@@ -266,6 +278,14 @@ impl<T: Timing> Core<T> {
                     grid,
                     watch,
                 };
+                if look_round < last {
+                    let look_round = look_round.max(clock);
+                    patience = Some(Patience {
+                        look_round,
+                        grid,
+                        last,
+                    });
+                }
                 let host = &mut node.host;
                 let wakes_at = host.watchers.add(thread, turns, now, &host.posted);
                 (State::Polling, wakes_at)
@@ -280,6 +300,7 @@ impl<T: Timing> Core<T> {
                 (State::Done, None)
             }
         };
+        let deadline = patience.map_or(last, |patience| patience.look_round);
         let deadline = match state {
             State::Done => None,
             _ => (deadline < Instant::MAX).then(|| deadline.max(clock)),
@@ -295,6 +316,7 @@ impl<T: Timing> Core<T> {
         let entry = &mut self.entries[thread];
         entry.state = state;
         entry.clock = clock;
+        entry.patience = patience;
     }
 
     /// What a thread waits for, in the time of the devices.
@@ -317,7 +339,6 @@ impl<T: Timing> Core<T> {
     /// A thread begins a step.
     #[inline]
     pub fn begin(&mut self, thread: usize) -> Stop {
-        self.turns += 1;
         let now = self.now;
         let entry = &mut self.entries[thread];
         let was = std::mem::replace(&mut entry.state, State::Stepping);

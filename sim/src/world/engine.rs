@@ -83,7 +83,7 @@ impl<T: Timing + Send + 'static> Engine for Shared<T> {
     fn advance(&self, stepped: Option<(ThreadId, Next)>, until: Instant) -> Stop {
         let mut core = self.core.lock();
         if let Some((thread, next)) = stepped {
-            core.finish(thread, next, self.clock.now(), self.clock.deadline());
+            core.finish(thread, next, self.clock.now(), self.clock.deadlines());
         }
         loop {
             match core.advance(until) {
@@ -104,7 +104,7 @@ impl<T: Timing + Send + 'static> Engine for Shared<T> {
 
     fn finish(&self, thread: ThreadId, next: Next) {
         let mut core = self.core.lock();
-        core.finish(thread, next, self.clock.now(), self.clock.deadline());
+        core.finish(thread, next, self.clock.now(), self.clock.deadlines());
         core.pause(Stop::Idle);
     }
 
@@ -124,6 +124,7 @@ impl<T: Timing + Send + 'static> Engine for Shared<T> {
             host,
             state: State::Waiting,
             clock: now,
+            patience: None,
         });
         core.threads.add_part();
         let moment = core.moment(now);

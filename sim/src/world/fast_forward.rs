@@ -3,8 +3,8 @@
 //! A long message is a row of strides, and the NIC that receives it marks their ends
 //! (`ferroce_model::fast_forward`). At each mark the world looks at the stride that has ended. It is
 //! *plain* if nothing has happened in the whole world but middle packets of the same messages, and
-//! what acknowledges them: no doorbell, no completion, no thread that had a turn. It is *steady* if it
-//! took as long as those before it, and no sender falls back behind its receiver. Then the strides to
+//! what acknowledges them: no doorbell, no completion, no command. It is *steady* if it took as long as
+//! those before it, and no sender falls back behind its receiver. Then the strides to
 //! come will be the same, until one of the messages comes to its end. They are left out: their bytes are
 //! copied, their packets counted, and their time passes at once. Simulated are the beginning of a
 //! message, until it flows steadily, and its end.
@@ -76,8 +76,6 @@ struct Sample {
     lead: (usize, Mark),
     legs: Vec<Leg>,
     counters: Vec<Counters>,
-    /// Turns that threads have had.
-    turns: u64,
 }
 
 impl Sample {
@@ -96,7 +94,6 @@ impl Sample {
     fn stride_since(&self, before: &Sample) -> Option<Duration> {
         let mut counters = self.counters.iter().zip(&before.counters);
         let is_plain = self.lead() == before.lead()
-            && self.turns == before.turns
             && self.legs.len() == before.legs.len()
             && counters.all(|(after, before)| is_plain_flow(before, after));
         let mut legs = self.legs.iter().zip(&before.legs);
@@ -280,7 +277,6 @@ impl<T: Timing> Core<T> {
             lead: (host, mark),
             legs,
             counters: counters.collect(),
-            turns: self.turns,
         }
     }
 
@@ -348,9 +344,21 @@ impl<T: Timing> Core<T> {
             // The last one is simulated.
             u64::from(strides).saturating_sub(1)
         });
-        let wakes = self.threads.first().map(|(moment, _)| moment.time);
+        let threads = 0..self.entries.len();
+        let wakes = threads.filter_map(|thread| self.wakes_at(thread));
         let of_threads = wakes.map(|at| pace.strides_in(at - self.now));
         of_legs.chain(of_threads).min().unwrap_or(0)
+    }
+
+    /// When a thread goes on that may do more than look round.
+    fn wakes_at(&self, thread: usize) -> Option<Instant> {
+        let at = self.threads.time_of(thread)?;
+        match self.entries[thread].patience {
+            Some(patience) if at == patience.look_round => {
+                (patience.last < Instant::MAX).then_some(patience.last)
+            }
+            _ => Some(at),
+        }
     }
 
     fn omission(&mut self, leg: &Leg, strides: u64) -> Option<Omission> {
@@ -403,13 +411,38 @@ impl<T: Timing> Core<T> {
     /// Lets time pass for the threads, and none for the devices.
     fn skip(&mut self, time: Duration) {
         self.fast_forward.skipped = self.fast_forward.skipped + time;
+        self.put_off_looks(self.now + time);
         self.threads.bring_forward(time);
         for entry in &mut self.entries {
             entry.clock = entry.clock - time;
+            if let Some(patience) = &mut entry.patience {
+                patience.look_round = patience.look_round - time;
+                if patience.last < Instant::MAX {
+                    patience.last = patience.last - time;
+                }
+            }
         }
         let now = self.now;
         for node in &mut self.nodes {
             node.host.watchers.bring_forward(time, now);
+        }
+    }
+    /// Threads that would look round before `time` do so with the first turn of their grid that is not.
+    fn put_off_looks(&mut self, time: Instant) {
+        for thread in 0..self.entries.len() {
+            let at = self.threads.time_of(thread);
+            let Some(patience) = &mut self.entries[thread].patience else {
+                continue;
+            };
+            if at != Some(patience.look_round) || patience.look_round >= time {
+                continue;
+            }
+            let (late, grid) = (time - patience.look_round, patience.grid.as_ps().max(1));
+            let turns = late.as_ps().div_ceil(grid);
+            patience.look_round = patience.look_round + Duration::from_ps(turns * grid);
+            let look_round = patience.look_round;
+            let moment = self.moment(look_round);
+            self.threads.set(thread, Some(moment));
         }
     }
 }

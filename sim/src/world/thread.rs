@@ -65,12 +65,23 @@ pub enum Watch {
     Everything,
 }
 
+/// When a thread goes on, whatever it waits for; `MAX`: it does not.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Deadlines {
+    /// At the latest.
+    pub last: Instant,
+    /// [`Cpu::look_round_at`].
+    pub look_round: Instant,
+}
+
 /// The clock of the thread that runs.
 #[derive(Default)]
 pub(super) struct Clock {
     now: AtomicU64,
     /// When the thread goes on at the latest, whatever it waits for.
     deadline: AtomicU64,
+    /// When a thread that polls looks round, unless just then time is skipped.
+    look_round: AtomicU64,
     /// Nothing that the thread does not cause becomes visible to it before.
     quiet_until: AtomicU64,
     /// The thread wants the run to end with its step.
@@ -97,12 +108,17 @@ impl Clock {
         self.quiet_until
             .store(quiet_until.as_ps(), Ordering::Relaxed);
         self.deadline.store(Instant::MAX.as_ps(), Ordering::Relaxed);
+        self.look_round
+            .store(Instant::MAX.as_ps(), Ordering::Relaxed);
     }
 
-    /// The deadline that the thread has set during its step.
+    /// The deadlines that the thread has set during its step.
     #[inline]
-    pub(super) fn deadline(&self) -> Instant {
-        Instant(self.deadline.load(Ordering::Relaxed))
+    pub(super) fn deadlines(&self) -> Deadlines {
+        Deadlines {
+            last: Instant(self.deadline.load(Ordering::Relaxed)),
+            look_round: Instant(self.look_round.load(Ordering::Relaxed)),
+        }
     }
 
     /// Whether the thread wants the run to end.
@@ -166,6 +182,13 @@ impl<'a> Cpu<'a> {
     /// at its own time if that is later.
     pub fn set_deadline(&mut self, time: Instant) {
         self.clock.deadline.store(time.as_ps(), Ordering::Relaxed);
+    }
+
+    /// If the thread polls then, it goes on at `time` in any case, to look round; but that does not keep the
+    /// world from leaving packets of a long message out. It looks round behind them then, with a turn of
+    /// its grid.
+    pub fn look_round_at(&mut self, time: Instant) {
+        self.clock.look_round.store(time.as_ps(), Ordering::Relaxed);
     }
 
     /// [`super::World::run`] ends with this step.
