@@ -21,7 +21,7 @@ use crate::transmit_path::shared_queue_of;
 use crate::work_queue::ReceiveFetch;
 use ferroce_spec::counter::Counter;
 use ferroce_transport::{
-    Gap, GapSource, GapTarget, Instant, MemoryAnswer, MemoryOp, PathMtu, Payload, Stream,
+    Business, Gap, GapSource, GapTarget, Instant, MemoryAnswer, MemoryOp, PathMtu, Payload, Stream,
     StreamKind,
 };
 use ferroce_wire::{Gid, Psn, Qpn};
@@ -30,6 +30,8 @@ use ferroce_wire::{Gid, Psn, Qpn};
 const STRIDE_PACKETS: u32 = 64;
 /// Least bytes of a stride: what a line of the MTT cache translates, and more.
 const STRIDE_BYTES: u32 = 64 << 10;
+/// Entries of the QP context table that are looked through for queue pairs that are busy.
+const MAX_QPS: u32 = 256;
 /// Streams that a NIC may receive at a time, as far as it marks them.
 const MAX_STREAMS: usize = 16;
 
@@ -191,6 +193,13 @@ impl<P: Port, T: Timing> Nic<P, T> {
         })
     }
 
+    /// Whether `is_known` knows of all that queue pairs are busy with: it is asked for each one, by its
+    /// index. False also if there are too many.
+    pub fn is_busy_only(&self, is_known: impl Fn(u32, Business) -> bool) -> bool {
+        let (mut all, used) = self.qps.all();
+        used <= MAX_QPS && all.all(|qp| is_known(qp.index, qp.transport.business()))
+    }
+
     /// Where a queue pair would write the bytes of a gap. `None`: it cannot.
     pub fn gap_target(&mut self, index: u32, gap: &Gap) -> Option<GapTarget> {
         self.qps.get_mut(index)?.transport.gap_target(gap)
@@ -268,7 +277,8 @@ impl<P: Port, T: Timing> Nic<P, T> {
     /// Counts what is left out as strides that were seen were counted: so many strides, of which the
     /// NIC sends so many packets.
     pub fn count_left_out(&mut self, seen: &SeenStrides, strides: u64, packets: u64) {
-        let sent = seen.counts.value(Counter::tx_frames);
+        let [frames, acks] = [Counter::tx_frames, Counter::acks_sent].map(|c| seen.counts.value(c));
+        let sent = frames.saturating_sub(acks);
         let is_of_sender = |number| OF_SENDER.iter().any(|counter| *counter as usize == number);
         self.counters.add_part(&seen.counts, |number| {
             match packets > 0 && is_of_sender(number) {

@@ -335,6 +335,8 @@ pub struct QueuePairs {
     base: u32,
     slots: Vec<Option<Box<QueuePair>>>,
     free: VecDeque<u32>,
+    /// One behind the last entry that was ever used.
+    used: u32,
     cache: Cache<QpContext>,
 }
 
@@ -349,6 +351,7 @@ impl QueuePairs {
             base,
             slots: Vec::new(),
             free: VecDeque::new(),
+            used: 0,
             cache,
         }
     }
@@ -360,6 +363,7 @@ impl QueuePairs {
         self.slots.clear();
         self.slots.resize_with(entries as usize, || None);
         self.free = (RESERVED_QPS..entries).collect();
+        self.used = 0;
     }
 
     /// Entries of the table.
@@ -385,7 +389,14 @@ impl QueuePairs {
         let qpn = Qpn::new(self.base + index);
         let qp = QueuePair::new(qpn, index, &context, config);
         self.slots[index as usize] = Some(Box::new(qp));
+        self.used = self.used.max(index + 1);
         Ok(Some(qpn))
+    }
+
+    /// All queue pairs, and how many entries of the table have ever had one.
+    pub fn all(&self) -> (impl Iterator<Item = &QueuePair>, u32) {
+        let used = &self.slots[..self.used as usize];
+        (used.iter().flatten().map(|qp| &**qp), self.used)
     }
 
     /// Index of `qpn` in the table, if it can be one of ours.

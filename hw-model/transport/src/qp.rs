@@ -12,7 +12,7 @@ use crate::request::SendRequest;
 use crate::state::QpState;
 use crate::statistics::Statistics;
 use crate::step::{MemoryAnswer, Step};
-use crate::stream::{Gap, GapSource, GapTarget, Stream, StreamKind};
+use crate::stream::{Business, Gap, GapSource, GapTarget, Stream, StreamKind};
 use crate::time::Instant;
 use crate::transition::{Transition, TransitionError};
 use crate::transmit::Transmit;
@@ -241,6 +241,19 @@ impl Qp {
         match &self.machine {
             Machine::Reliable(rc) | Machine::Extended(rc) => Some(rc),
             Machine::Connected(_) | Machine::Datagram(_) => None,
+        }
+    }
+
+    /// What it is busy with.
+    #[must_use]
+    pub fn business(&self) -> Business {
+        match self.reliable() {
+            Some(rc) => rc.business(&self.context),
+            None => Business {
+                sends: self.has_transmit() || self.outstanding_sends() > 0,
+                fetches: false,
+                responds: false,
+            },
         }
     }
 

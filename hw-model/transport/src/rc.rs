@@ -13,7 +13,7 @@ use crate::requester::Requester;
 use crate::responder::Responder;
 use crate::state::QpState;
 use crate::step::{MemoryAnswer, Step};
-use crate::stream::{Gap, GapSource, GapTarget, Stream, StreamKind};
+use crate::stream::{Business, Gap, GapSource, GapTarget, Stream, StreamKind};
 use crate::time::Instant;
 use crate::timer::Timer;
 use crate::transition::{Transition, TransitionError};
@@ -87,6 +87,15 @@ impl Rc {
         match (self.requester.stream(ctx), self.responder.stream()) {
             (Some(_), Some(_)) => None,
             (request, response) => request.or(response),
+        }
+    }
+
+    pub(crate) fn business(&self, ctx: &Context) -> Business {
+        let (sends, fetches) = self.requester.business(ctx);
+        Business {
+            sends,
+            fetches,
+            responds: self.responder.has_responses(),
         }
     }
 

@@ -84,6 +84,17 @@ impl Gap {
     }
 }
 
+/// What a queue pair is busy with, apart from acknowledges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Business {
+    /// Requests with data are to be sent, or not all acknowledged.
+    pub sends: bool,
+    /// READs or atomics are not all answered.
+    pub fetches: bool,
+    /// Responses are to be sent.
+    pub responds: bool,
+}
+
 /// PSNs that were left out: the first one, and how many.
 type LeftOut = (Psn, u32);
 

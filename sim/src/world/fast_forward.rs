@@ -4,7 +4,7 @@
 //! (`ferroce_model::fast_forward`). At each mark the world looks at the stride that has ended. It is
 //! *plain* if nothing has happened in the whole world but middle packets of the same messages, and
 //! what acknowledges them: no doorbell, no completion, no command. It is *steady* if it took as long as
-//! those before it, and no sender falls back behind its receiver. Then the strides to
+//! those before it, and no sender falls back behind its receiver. If no queue pair has anything else to do, the strides to
 //! come will be the same, until one of the messages comes to its end. They are left out: their bytes are
 //! copied, their packets counted, and their time passes at once. Simulated are the beginning of a
 //! message, until it flows steadily, and its end.
@@ -17,7 +17,7 @@ use ferroce_model::fast_forward::{
     Flow, Mark, Receiver, SeenStrides, is_plain_flow, stride_packets,
 };
 use ferroce_model::timing::Timing;
-use ferroce_transport::{Duration, Gap, GapTarget, Instant};
+use ferroce_transport::{Duration, Gap, GapTarget, Instant, StreamKind};
 use ferroce_wire::Psn;
 
 use super::bulk::Bulk;
@@ -84,6 +84,10 @@ impl Sample {
         (self.lead.0, self.lead.1.index)
     }
 
+    fn senders(&self) -> impl Iterator<Item = (usize, u32)> {
+        self.legs.iter().map(|leg| (leg.from, leg.flow.index))
+    }
+
     fn has_leg_to(&self, (host, index): (usize, u32)) -> bool {
         let leads = |leg: &Leg| (leg.to, leg.receiver.index) == (host, index);
         self.legs.iter().any(leads)
@@ -107,10 +111,13 @@ impl Sample {
     }
 }
 
-/// The strides that a queue pair receives: all that were alike, one after the other or since then.
+/// Strides of the same queue pairs: all that were alike, one after the other or since then.
 #[derive(Debug, Clone)]
 struct Pace {
+    /// Who marks them.
     lead: (usize, u32),
+    /// Senders of all streams.
+    senders: Vec<(usize, u32)>,
     strides: u64,
     time: Duration,
     /// What each NIC has done meanwhile. An acknowledge does not come with each stride, and a burst does
@@ -119,13 +126,19 @@ struct Pace {
 }
 
 impl Pace {
-    fn new(lead: (usize, u32), hosts: usize) -> Self {
+    /// None yet, of the streams of a sample.
+    fn new(sample: &Sample) -> Self {
         Self {
-            lead,
+            lead: sample.lead(),
+            senders: sample.senders().collect(),
             strides: 0,
             time: Duration::ZERO,
-            seen: vec![SeenStrides::default(); hosts],
+            seen: vec![SeenStrides::default(); sample.counters.len()],
         }
+    }
+
+    fn is_of(&self, sample: &Sample) -> bool {
+        self.lead == sample.lead() && sample.senders().eq(self.senders.iter().copied())
     }
 
     fn is_like(&self, stride: Duration) -> bool {
@@ -188,18 +201,17 @@ impl FastForward {
 
     /// Takes note of a stride; returns the pace at which the next ones will go, if that is known.
     fn pace(&mut self, stride: Duration, before: &Sample, after: &Sample) -> Option<&Pace> {
-        let (lead, hosts) = (after.lead(), after.counters.len());
-        let place = self.paces.iter().position(|pace| pace.lead == lead);
+        let place = self.paces.iter().position(|pace| pace.is_of(after));
         let place = place.unwrap_or_else(|| {
             if self.paces.len() == MAX_PACES {
                 self.paces.remove(0);
             }
-            self.paces.push(Pace::new(lead, hosts));
+            self.paces.push(Pace::new(after));
             self.paces.len() - 1
         });
         let pace = &mut self.paces[place];
         if !pace.is_like(stride) {
-            *pace = Pace::new(lead, hosts);
+            *pace = Pace::new(after);
         }
         pace.add(stride, before, after);
         (pace.strides >= MIN_ALIKE).then_some(&*pace)
@@ -300,7 +312,10 @@ impl<T: Timing> Core<T> {
         let refused = self.fast_forward.refused;
         let is_refused = |leg: &Leg| refused == Some(leg.message());
         let strides = self.strides_ahead(sample, pace);
-        if strides < MIN_STRIDES || sample.legs.iter().any(is_refused) {
+        if strides < MIN_STRIDES
+            || sample.legs.iter().any(is_refused)
+            || !self.is_busy_only_with(&sample.legs)
+        {
             return false;
         }
         let omissions = sample.legs.iter().map(|leg| self.omission(leg, strides));
@@ -348,6 +363,28 @@ impl<T: Timing> Core<T> {
         let wakes = threads.filter_map(|thread| self.wakes_at(thread));
         let of_threads = wakes.map(|at| pace.strides_in(at - self.now));
         of_legs.chain(of_threads).min().unwrap_or(0)
+    }
+
+    /// Whether no queue pair of the world has anything to do but these streams.
+    fn is_busy_only_with(&self, legs: &[Leg]) -> bool {
+        let mut nodes = self.nodes.iter().enumerate();
+        nodes.all(|(host, node)| {
+            node.nic.is_busy_only(|index, business| {
+                let sends = |kind| {
+                    let is_own = |leg: &Leg| (leg.from, leg.flow.index) == (host, index);
+                    let mut own = legs.iter().filter(|leg| is_own(leg));
+                    own.any(|leg| leg.flow.stream.kind == kind)
+                };
+                let is_answered = || {
+                    let is_own = |leg: &Leg| (leg.to, leg.receiver.index) == (host, index);
+                    let mut own = legs.iter().filter(|leg| is_own(leg));
+                    own.any(|leg| leg.flow.stream.kind == StreamKind::ReadResponse)
+                };
+                (!business.sends || sends(StreamKind::Request))
+                    && (!business.responds || sends(StreamKind::ReadResponse))
+                    && (!business.fetches || is_answered())
+            })
+        })
     }
 
     /// When a thread goes on that may do more than look round.
@@ -439,7 +476,7 @@ impl<T: Timing> Core<T> {
             }
             let (late, grid) = (time - patience.look_round, patience.grid.as_ps().max(1));
             let turns = late.as_ps().div_ceil(grid);
-            patience.look_round = patience.look_round + Duration::from_ps(turns * grid);
+            patience.look_round += Duration::from_ps(turns * grid);
             let look_round = patience.look_round;
             let moment = self.moment(look_round);
             self.threads.set(thread, Some(moment));

@@ -26,6 +26,13 @@ impl Requester {
         })
     }
 
+    /// Whether requests with data are to be sent or not all acknowledged, and whether READs or atomics
+    /// are not all answered.
+    pub(crate) fn business(&self, ctx: &Context) -> (bool, bool) {
+        let sends = self.in_flight > self.fetches_in_flight || self.has_transmit(ctx);
+        (sends, self.fetches_in_flight > 0)
+    }
+
     /// The bytes of the next packets.
     pub(crate) fn gap_source(&self, ctx: &Context) -> Option<GapSource> {
         let entry = self.queue.get(self.cursor)?;

@@ -11,6 +11,11 @@ impl Responder {
         self.resources.stream()
     }
 
+    /// Whether responses with data are to be sent.
+    pub(crate) fn has_responses(&self) -> bool {
+        self.resources.has_pending()
+    }
+
     /// The bytes of its next packets.
     pub(crate) fn gap_source(&self, ctx: &Context) -> Option<GapSource> {
         self.resources.gap_source(ctx.attributes.path_mtu)
