@@ -6,7 +6,7 @@
 //!
 //! Such a thread may look at memory, too, so that every write of the card wakes it. One that finds
 //! nothing in it, as most do when the data of a long message arrive, waits for completions alone for
-//! an eighth of the time that it has been waiting. So a thread that waits for completions goes on
+//! a quarter of the time that it has been waiting. So a thread that waits for completions goes on
 //! when there is one; one that waits for memory may see it later by that much, but only if it has
 //! not reacted to what was written just before.
 
@@ -35,7 +35,7 @@ pub struct Processor {
 }
 
 /// Part of the time in vain that a thread then does not look at memory: one in so many.
-const DEAF_PART: u64 = 8;
+const DEAF_PART: u64 = 4;
 
 /// What a thread has done last.
 #[derive(Debug)]
