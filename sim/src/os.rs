@@ -357,7 +357,7 @@ pub fn time_stamp() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// Whether [`time_stamp`] counts at one rate, in all power states, on all processors.
+/// Whether [`time_stamp()`] counts at one rate, in all power states, on all processors.
 #[cfg(target_arch = "x86_64")]
 pub fn time_stamp_is_invariant() -> bool {
     // CPUID leaf 0x8000_0007, EDX bit 8: invariant TSC.

@@ -4,10 +4,10 @@
 //! (`ferroce_model::fast_forward`). At each mark the world looks at the stride that has ended. It is
 //! *plain* if nothing has happened in the whole world but middle packets of the same messages, and
 //! what acknowledges them: no doorbell, no completion, no command. It is *steady* if it took as long as
-//! those before it, and no sender falls back behind its receiver. If no queue pair has anything else to do, the strides to
-//! come will be the same, until one of the messages comes to its end. They are left out: their bytes are
-//! copied, their packets counted, and their time passes at once. Simulated are the beginning of a
-//! message, until it flows steadily, and its end.
+//! those before it, and no sender falls back behind its receiver. If no queue pair has anything else to
+//! do, the strides to come will be the same, until one of the messages comes to its end. They are left
+//! out: their bytes are copied, their packets counted, and their time passes at once. Simulated are the
+//! beginning of a message, until it flows steadily, and its end.
 //!
 //! What is inside of NICs, links and PCIe does not notice: to it no time has passed. The time of the
 //! world is that of the devices and all that was skipped; `Core` translates where threads come in.
