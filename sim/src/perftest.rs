@@ -30,6 +30,8 @@ pub struct RealPerftest {
     pub ferroce: PathBuf,
     /// Payload is not moved.
     pub elide_payload: bool,
+    /// No packet of a long message is left out.
+    pub every_packet: bool,
     /// What else perftest is told.
     pub extra: Vec<String>,
 }

@@ -46,6 +46,11 @@ pub struct Perftest {
     #[arg(long)]
     elide_payload: bool,
 
+    /// Simulate every packet, also those in the middle of long messages, which otherwise are left out
+    /// when they flow steadily: their time is taken from those before them
+    #[arg(long, conflicts_with = "fast_forward")]
+    every_packet: bool,
+
     /// What else perftest is told
     #[arg(last = true, value_name = "OPTION")]
     extra: Vec<String>,
@@ -103,6 +108,7 @@ impl Perftest {
         Ok(RealPerftest {
             ferroce,
             elide_payload: self.elide_payload,
+            every_packet: self.every_packet,
             extra: self.extra.clone(),
         })
     }
@@ -141,8 +147,12 @@ impl Perftest {
             true => "payload is not moved: time only",
             false => "payload is moved",
         };
+        let packets = match self.every_packet {
+            true => "every packet",
+            false => "long messages by their beginning, pace and end",
+        };
         Ok(format!(
-            "{LINE}\n {line}\n {stamp}\n {payload}; {MODELLED}\n{LINE}"
+            "{LINE}\n {line}\n {stamp}\n {payload}; {packets}; {MODELLED}\n{LINE}"
         ))
     }
 

@@ -39,6 +39,7 @@ impl Report {
             real: self.perftest.then_some(RealPerftest {
                 ferroce,
                 elide_payload: true,
+                every_packet: false,
                 extra: Vec::new(),
             }),
         };

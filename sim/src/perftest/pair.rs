@@ -128,6 +128,9 @@ impl<'a> Pair<'a> {
         if real.elide_payload {
             command.arg("--elide-payload");
         }
+        if real.every_packet {
+            command.arg("--every-packet");
+        }
         if is_explained {
             command.arg("--explain").arg(folder.0.join(EXPLANATION));
         }

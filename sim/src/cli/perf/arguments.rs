@@ -149,8 +149,8 @@ pub struct Perf {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 
-    /// Leave the steady middle of long messages out: much faster, figures differ by less than one in a
-    /// thousand. `ferroce perftest` always does, see --every-packet there
+    /// Leave the steady middle of long messages out: much faster, and figures differ by less than three
+    /// in a thousand. `ferroce perftest` does without being told
     #[arg(long)]
     pub fast_forward: bool,
 
