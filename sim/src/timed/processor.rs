@@ -267,7 +267,7 @@ mod tests {
             }
         );
         let mut now = start;
-        for turn in 0..200 {
+        for turn in 0..100 {
             let Wait::OnWrite {
                 look: Look::CompletionsUntil { time_ps },
                 ..
