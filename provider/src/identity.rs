@@ -3,6 +3,7 @@
 use crate::ffi::abi::*;
 use ferroce_driver::Capabilities;
 use ferroce_sim::host::HostIdentity;
+use std::ops::RangeInclusive;
 
 /// Name of a device's uverbs, under which programs look for a character device.
 pub fn uverbs_name(device: u8) -> String {
@@ -49,6 +50,15 @@ fn parse_part_id(text: &str) -> Option<u32> {
         .or_else(|| text.strip_prefix("0X"))
         .unwrap_or(text);
     u32::from_str_radix(digits, 16).ok()
+}
+
+/// PCI device identifiers of the cards that libmlx5 drives: Connect-IB, ConnectX-4 and its
+/// successors; BlueField.
+const MLX5_PARTS: [RangeInclusive<u32>; 2] = [0x1011..=0x102f, 0xa2d2..=0xa2df];
+
+/// Whether a program takes this `vendor_part_id` for that of a card which libmlx5 drives.
+pub fn is_mlx5_part(part_id: u32) -> bool {
+    MLX5_PARTS.iter().any(|parts| parts.contains(&part_id))
 }
 
 /// An upper bound as verbs.h has it, an `int`.

@@ -2,41 +2,53 @@
 
 mod support;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Seconds after which a program hangs.
 const TIMEOUT_S: &str = "60";
 
-/// Compiles and runs the program of that name.
-fn run(name: &str) {
-    if !Path::new("/usr/include/infiniband/verbs.h").exists() {
-        eprintln!("skipped: no <infiniband/verbs.h>; install libibverbs-dev");
-        return;
+/// Whether a header of the distribution is there; says so where it is not.
+fn has_header(name: &str) -> bool {
+    let exists = Path::new("/usr/include/infiniband").join(name).exists();
+    if !exists {
+        eprintln!("skipped: no <infiniband/{name}>; install libibverbs-dev");
     }
+    exists
+}
+
+/// Compiles a program into the directory of the library, which is linked there for it.
+fn build(name: &str, libraries: &[&str]) -> PathBuf {
     let library = support::link(name);
-    let directory = library.parent().expect("its directory");
-    let program = directory.join(name);
+    let program = library.with_file_name(name);
     let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
     let status = Command::new(compiler)
         .args(["-O1", "-Wall", "-Werror", "-o"])
         .arg(&program)
         .arg(support::crate_root().join(format!("tests/{name}.c")))
+        .args(libraries)
         .args(["-libverbs", "-lpthread", "-ldl"])
         .status()
         .expect("a C compiler");
     assert!(status.success(), "{name}.c does not compile");
+    program
+}
 
-    let rendezvous = directory.join("rendezvous");
+/// Runs a program over the library beside it.
+fn run(program: &Path, arguments: &[&str], part_id: Option<&str>) {
+    let rendezvous = program.with_file_name("rendezvous");
     std::fs::create_dir_all(&rendezvous).expect("a directory");
     let output = Command::new("timeout")
         .arg(TIMEOUT_S)
-        .arg(&program)
-        .env("LD_PRELOAD", &library)
+        .arg(program)
+        .args(arguments)
+        .env("LD_PRELOAD", program.with_file_name("libibverbs.so.1"))
         .env("FERROCE_DIR", &rendezvous)
         .env_remove("FERROCE_HOST")
         .env_remove("FERROCE_ADDRESS")
         .env_remove("FERROCE_DEVICES")
+        .env_remove("FERROCE_PART_ID")
+        .envs(part_id.map(|id| ("FERROCE_PART_ID", id)))
         .output()
         .expect("timeout runs (coreutils)");
     let (text, errors) = (
@@ -46,12 +58,39 @@ fn run(name: &str) {
     assert!(output.status.success(), "{}\n{text}{errors}", output.status);
 }
 
+fn compile_and_run(name: &str) {
+    if has_header("verbs.h") {
+        run(&build(name, &[]), &[], None);
+    }
+}
+
 #[test]
 fn a_verbs_program_finds_what_the_man_pages_promise() {
-    run("client");
+    compile_and_run("client");
 }
 
 #[test]
 fn every_service_and_object_works_and_refuses() {
-    run("services");
+    compile_and_run("services");
+}
+
+/// perftest since release 24 asks libmlx5 on everything that says that it is a ConnectX, and gives
+/// up when the question is refused.
+#[test]
+fn direct_verbs_of_what_looks_like_a_connectx_are_none() {
+    const ANSWERED: &str = "0";
+    let refused = libc::EOPNOTSUPP.to_string();
+    if !has_header("mlx5dv.h") {
+        return;
+    }
+    let program = build("direct_verbs", &["-lmlx5"]);
+    // ConnectX-4 Lx, ConnectX-5, ConnectX-7, BlueField-3.
+    for part_id in ["1015", "1017", "1021", "a2dc"] {
+        run(&program, &[part_id, ANSWERED], Some(part_id));
+    }
+    // The own part, a ConnectX-3 (which libmlx4 drives), the numbers around those of libmlx5.
+    run(&program, &["8070", &refused], None);
+    for part_id in ["1003", "1010", "a2d1"] {
+        run(&program, &[part_id, &refused], Some(part_id));
+    }
 }

@@ -2,7 +2,6 @@
 //!
 //! What is marked `ignored` is the long mode (`make soak`).
 
-use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ferroce_tests::{Pair, Scratch};
@@ -51,22 +50,8 @@ fn by_default(tool: &str, arguments: &str) -> String {
     run(tool, &[], &arguments)
 }
 
-/// Whether this perftest asks what it takes for a ConnectX for its direct verbs (Debian 13: for RC
-/// alone). Then there is no way to make it use the new send API over RC on another device.
-fn wants_direct_verbs(arguments: &str) -> bool {
-    const COMPLAINT: &[u8] = b"Failed to query device capabilities";
-    let program = fs::read("/usr/bin/ib_write_bw").unwrap_or_default();
-    let asks = program
-        .windows(COMPLAINT.len())
-        .any(|part| part == COMPLAINT);
-    asks && !arguments.contains("-c ")
-}
-
 /// By one of the two APIs, which perftest then names.
 fn by_api(tool: &str, arguments: &str, api: &str) -> String {
-    if api == NEW_API && wants_direct_verbs(arguments) {
-        return by_default(tool, arguments);
-    }
     let mut arguments: Vec<_> = arguments.split_whitespace().collect();
     if api == OLD_API {
         arguments.push("--use_old_post_send");

@@ -4,6 +4,7 @@ mod address;
 mod completion;
 mod device;
 mod device_memory;
+mod direct_verbs;
 mod domain;
 mod memory;
 mod port;
