@@ -187,6 +187,7 @@ fn status_code(status: CompletionStatus) -> CqeStatus {
         CompletionStatus::WrFlush => CqeStatus::WR_FLUSH,
         CompletionStatus::WindowBind => CqeStatus::WINDOW_BIND,
         CompletionStatus::BadResponse => CqeStatus::BAD_RESPONSE,
+        CompletionStatus::LocalAccess => CqeStatus::LOCAL_ACCESS,
         CompletionStatus::RemoteInvalidRequest => CqeStatus::REMOTE_INVALID_REQUEST,
         CompletionStatus::RemoteAccess => CqeStatus::REMOTE_ACCESS,
         CompletionStatus::RemoteOperation => CqeStatus::REMOTE_OPERATION,

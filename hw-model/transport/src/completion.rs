@@ -22,6 +22,9 @@ pub enum CompletionStatus {
     WindowBind = 6,
     /// The responder's answer makes no sense.
     BadResponse = 7,
+    /// Receive WQE of a WRITE with immediate: what was to be written is not registered for this
+    /// use (IBTA vol 1, 11.6.2).
+    LocalAccess = 8,
     /// The responder found the request invalid.
     RemoteInvalidRequest = 9,
     /// The responder's memory is not registered for this use.

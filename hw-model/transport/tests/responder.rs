@@ -378,7 +378,7 @@ fn a_receive_that_is_in_use_tells_why() {
         Step::Memory(MemoryOp::Validate { .. })
     ));
     assert_eq!(s.answer(MemoryAnswer::Invalid), Step::Done);
-    assert_eq!(s.statuses(), [(4, CompletionStatus::RemoteAccess)]);
+    assert_eq!(s.statuses(), [(4, CompletionStatus::LocalAccess)]);
     assert_eq!(s.events(), [Event::LastWqeReached]);
     assert_refused(&mut s, 0, NakCode::RemoteAccessError);
 }

@@ -34,7 +34,7 @@ impl Refusal {
         match self {
             Refusal::InvalidRequest => CompletionStatus::RemoteInvalidRequest,
             Refusal::ReceiveTooShort => CompletionStatus::LocalLength,
-            Refusal::RemoteAccess => CompletionStatus::RemoteAccess,
+            Refusal::RemoteAccess => CompletionStatus::LocalAccess,
             Refusal::ReceiveProtection => CompletionStatus::LocalProtection,
             Refusal::ReceiveQueue => CompletionStatus::LocalQpOperation,
         }
