@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::time::Instant;
 use crate::timer::Timer;
 
-/// A negative acknowledge, RNR NAK included.
+/// A negative acknowledge, RNR NAK included; or the last acknowledge of a queue pair that ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Nak {
     pub(crate) psn: Psn,
@@ -116,6 +116,12 @@ impl Acknowledger {
 
     pub(crate) fn has_fatal_nak(&self) -> bool {
         self.nak.is_some_and(|nak| nak.fatal)
+    }
+
+    /// Whether the NAK that ends the queue pair is for `psn` or one before it.
+    pub(crate) fn has_fatal_nak_up_to(&self, psn: Psn) -> bool {
+        self.nak
+            .is_some_and(|nak| nak.fatal && !nak.psn.is_after(psn))
     }
 
     /// Takes the ACK of everything executed, if it is due.

@@ -19,6 +19,7 @@ use crate::event::Event;
 use crate::inbound::Inbound;
 use crate::message::Message;
 use crate::resource::Resources;
+use crate::state::QpState;
 use crate::step::{Access, MemoryAnswer, MemoryOp, Step};
 use crate::time::Instant;
 use refusal::Refusal;
@@ -374,34 +375,40 @@ impl Responder {
             }
             None => ctx.raise(refusal.event()),
         }
-        self.nak(
-            ctx,
-            self.packet.psn,
-            Syndrome::Nak(refusal.nak_code()),
-            true,
-        );
+        let syndrome = Syndrome::Nak(refusal.nak_code());
+        self.say_last(ctx, self.packet.psn, syndrome);
         ctx.fault = true;
         Next::Done
     }
 
-    fn nak(&mut self, ctx: &mut Context, psn: Psn, syndrome: Syndrome, fatal: bool) {
-        self.awaiting_retry = true;
-        self.acknowledger.refuse(
-            ctx,
-            Nak {
-                psn,
-                syndrome,
-                fatal,
-            },
-        );
+    /// Answers for the last time: behind the READ responses that come before in PSN, and although
+    /// the queue pair ends.
+    fn say_last(&mut self, ctx: &mut Context, psn: Psn, syndrome: Syndrome) {
+        let fatal = true;
+        self.acknowledger.refuse(ctx, Nak { psn, syndrome, fatal });
     }
 
-    /// The memory of a READ that was accepted cannot be read any more.
+    /// The packet `psn` is wanted again.
+    fn ask_again(&mut self, ctx: &mut Context, psn: Psn, syndrome: Syndrome) {
+        self.awaiting_retry = true;
+        let fatal = false;
+        self.acknowledger.refuse(ctx, Nak { psn, syndrome, fatal });
+    }
+
+    /// The memory of a READ that was accepted cannot be read any more. The caller may have taken
+    /// further responses, which fail after this one: the NAK is for the oldest PSN, because the
+    /// requester waits for what is missing before it (IBTA vol 1, 9.7.5.2.8).
     pub(crate) fn fail_read_response(&mut self, ctx: &mut Context, psn: Psn) {
         self.resources.clear();
-        ctx.raise(Event::AccessError);
-        self.nak(ctx, psn, Syndrome::Nak(NakCode::RemoteAccessError), true);
-        ctx.fault = true;
+        if self.acknowledger.has_fatal_nak_up_to(psn) {
+            return;
+        }
+        self.say_last(ctx, psn, Syndrome::Nak(NakCode::RemoteAccessError));
+        // A queue pair ends, and tells so, once.
+        if ctx.state != QpState::Err {
+            ctx.raise(Event::AccessError);
+            ctx.fault = true;
+        }
     }
 
     /// The queue pair has entered ERR. What was executed is still acknowledged, unless READ

@@ -355,7 +355,7 @@ fn a_key_that_cannot_be_invalidated_ends_the_queue_pair() {
     let step = s.answer(MemoryAnswer::Receive { id: 1, capacity: 9 });
     assert!(matches!(step, Step::Memory(MemoryOp::Invalidate { .. })));
     assert_eq!(s.answer(MemoryAnswer::Failed), Step::Done);
-    assert_eq!(s.statuses(), [(1, CompletionStatus::RemoteAccess)]);
+    assert_eq!(s.statuses(), [(1, CompletionStatus::LocalAccess)]);
     assert_nak(&mut s, 0, NakCode::RemoteAccessError);
 }
 

@@ -15,7 +15,7 @@ use ferroce_wire::{Extension, Psn, Syndrome};
 use pair::link::Faults;
 use pair::program::{self, MEMORY, Outcome, Program};
 use pair::rng::Rng;
-use pair::{Pair, Setup};
+use pair::{Pair, Setup, Vanishing};
 
 const SEEDS: u64 = 1000;
 /// Steps after which a seed is declared to hang.
@@ -307,6 +307,58 @@ fn dies(seed: u64) -> Vec<Statistics> {
     counted(run)
 }
 
+/// Statuses of the sends of a side: some succeed, one may fail, the rest is flushed. The one that
+/// failed.
+fn failed_send(run: &Run, side: usize) -> Option<CompletionStatus> {
+    let seen = sends(&run.pair.nodes[side].completions);
+    let statuses = seen.iter().map(Completion::status);
+    let mut ended = statuses.skip_while(|status| *status == CompletionStatus::Success);
+    let first = ended.next()?;
+    assert!(
+        ended.all(|status| status == CompletionStatus::WrFlush),
+        "side {side}: {seen:?}"
+    );
+    (first != CompletionStatus::WrFlush).then_some(first)
+}
+
+/// The region of a part of one side's memory goes away: the request that meets it fails, and who
+/// is told so does not have to find out by time-outs.
+fn loses_a_region(seed: u64) -> Vec<Statistics> {
+    let mut rng = Rng::new(seed ^ 0x60_4e);
+    let setup = random_setup(&mut rng);
+    let programs = program::generate(&mut rng, &setup, 24);
+    let victim = rng.below(2) as usize;
+    let start = rng.below(4) as usize * program::PART;
+    let (left, batch) = (rng.below(60) as u32, 1 + rng.below(8) as usize);
+    let mut run = Run::new(&setup, Faults::NONE, programs, rng);
+    run.pair.batch = batch;
+    run.pair.nodes[victim].vanishing = Some(Vanishing {
+        range: start..start + program::PART,
+        left,
+        missed: false,
+    });
+    run.post_receives();
+    run.run();
+    let (own, peers) = (failed_send(&run, victim), failed_send(&run, 1 - victim));
+    let state = run.pair.nodes[victim].qp.state();
+    if !run.pair.nodes[victim].has_missed_memory() {
+        assert_eq!((own, peers, state), (None, None, QpState::Rts));
+        return counted(run);
+    }
+    assert_eq!(state, QpState::Err);
+    match (own, peers) {
+        // The victim's own request: its queue pair is silent from then on, but for a READ whose
+        // responses could not be sent any more.
+        (
+            Some(CompletionStatus::LocalProtection),
+            None | Some(CompletionStatus::RetryExceeded | CompletionStatus::RemoteAccess),
+        ) => {}
+        (None, Some(CompletionStatus::RemoteAccess | CompletionStatus::RemoteOperation)) => {}
+        other => panic!("own and peer's request that failed: {other:?}"),
+    }
+    counted(run)
+}
+
 /// On a link without faults nothing is sent twice, nobody complains and no timer is needed: each
 /// acknowledge that has to come was asked for.
 fn stays_quiet(seed: u64) -> Vec<Statistics> {
@@ -405,4 +457,12 @@ fn a_lossy_link_changes_nothing() {
 fn a_dead_link_fails_one_request_and_flushes_the_rest() {
     let Some(sum) = for_seeds(dies) else { return };
     assert!(sum.local_ack_timeouts > 1000, "{sum:?}");
+}
+
+#[test]
+fn a_region_that_goes_away_fails_the_request_that_meets_it() {
+    let Some(sum) = for_seeds(loses_a_region) else {
+        return;
+    };
+    assert!(sum.other_naks_received > SEEDS as u32 / 10, "{sum:?}");
 }

@@ -18,12 +18,8 @@ impl Responder {
         }
         if ahead > 0 {
             if !self.awaiting_retry {
-                self.nak(
-                    ctx,
-                    self.expected,
-                    Syndrome::Nak(NakCode::PsnSequenceError),
-                    false,
-                );
+                let syndrome = Syndrome::Nak(NakCode::PsnSequenceError);
+                self.ask_again(ctx, self.expected, syndrome);
             }
             return Next::Done;
         }
@@ -101,7 +97,7 @@ impl Responder {
     /// No receive WQE: RNR NAK. The packet will come again.
     pub(super) fn refuse_for_now(&mut self, ctx: &mut Context) -> Next {
         let timer = ctx.attributes.min_rnr_timer;
-        self.nak(ctx, self.expected, Syndrome::RnrNak { timer }, false);
+        self.ask_again(ctx, self.expected, Syndrome::RnrNak { timer });
         Next::Done
     }
 

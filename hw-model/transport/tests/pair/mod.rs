@@ -65,7 +65,19 @@ pub struct Node {
     pub unreadable: Vec<u32>,
     /// Memory operations fail from here on.
     pub broken: bool,
+    /// Memory that was registered once, and from when on it is not.
+    pub vanishing: Option<Vanishing>,
     pub uses_credits: bool,
+}
+
+/// A range of memory whose region goes away while traffic flows.
+#[derive(Debug, Clone)]
+pub struct Vanishing {
+    pub range: std::ops::Range<usize>,
+    /// Accesses to it that still find it.
+    pub left: u32,
+    /// An access has found it gone.
+    pub missed: bool,
 }
 
 /// How the two queue pairs are set up.
@@ -179,6 +191,7 @@ impl Node {
             locals: Vec::new(),
             unreadable: Vec::new(),
             broken: false,
+            vanishing: None,
             uses_credits: setup.uses_credits,
         }
     }
@@ -206,6 +219,28 @@ impl Node {
         (end <= self.memory.len()).then_some(start..end)
     }
 
+    /// Whether the region of `length` bytes from `address` on has gone by now.
+    fn is_gone(&mut self, address: usize, length: u32) -> bool {
+        let end = address + length as usize;
+        let Some(vanishing) = self
+            .vanishing
+            .as_mut()
+            .filter(|vanishing| address < vanishing.range.end && vanishing.range.start < end)
+        else {
+            return false;
+        };
+        vanishing.missed |= vanishing.left == 0;
+        vanishing.left = vanishing.left.saturating_sub(1);
+        vanishing.missed
+    }
+
+    /// Whether anything has met memory that had gone.
+    pub fn has_missed_memory(&self) -> bool {
+        self.vanishing
+            .as_ref()
+            .is_some_and(|vanishing| vanishing.missed)
+    }
+
     /// What memory operations for the peer must name.
     fn srqn(&self) -> Option<u32> {
         (self.qp.service() == Service::XrcTarget).then_some(SRQN)
@@ -225,7 +260,9 @@ impl Node {
                 ..
             } => {
                 assert!(length > 0 && srqn == self.srqn());
-                let valid = r_key == R_KEY && self.range(virtual_address, length).is_some();
+                let range = self.range(virtual_address, length);
+                let valid =
+                    r_key == R_KEY && range.is_some_and(|range| !self.is_gone(range.start, length));
                 return if valid {
                     MemoryAnswer::Valid
                 } else {
@@ -269,6 +306,9 @@ impl Node {
             MemoryOp::WriteGrh { receive } => {
                 let receive = self.taken[&receive];
                 assert!(GRH_LENGTH <= receive.capacity);
+                if self.is_gone(receive.address, GRH_LENGTH) {
+                    return MemoryAnswer::Failed;
+                }
                 self.memory[receive.address..][..GRH_LENGTH as usize].fill(GRH_BYTE);
                 return MemoryAnswer::Done;
             }
@@ -285,17 +325,26 @@ impl Node {
             } => {
                 assert_eq!(srqn, self.srqn());
                 let range = self.range(virtual_address, 8).expect("it was validated");
+                if self.is_gone(range.start, 8) {
+                    return MemoryAnswer::Failed;
+                }
                 self.atomics += 1;
                 return MemoryAnswer::Atomic(atomic(&mut self.memory[range], operation));
             }
             MemoryOp::WriteAtomicResult { request, value } => {
                 let address = self.buffers[&request];
+                if self.is_gone(address, 8) {
+                    return MemoryAnswer::Failed;
+                }
                 self.memory[address..][..8].copy_from_slice(&value.to_le_bytes());
                 return MemoryAnswer::Done;
             }
         };
         assert!(length > 0);
         assert_eq!(length as usize, payload.len());
+        if self.is_gone(start, length) {
+            return MemoryAnswer::Failed;
+        }
         self.memory[start..start + payload.len()].copy_from_slice(payload);
         MemoryAnswer::Done
     }
@@ -313,7 +362,7 @@ impl Node {
     }
 
     /// The payload of a packet that leaves; `None` if it cannot be read.
-    pub fn gather(&self, payload: Payload) -> Option<Vec<u8>> {
+    pub fn gather(&mut self, payload: Payload) -> Option<Vec<u8>> {
         match payload {
             Payload::None => Some(Vec::new()),
             Payload::Request { request, .. } if self.unreadable.contains(&request) => None,
@@ -323,6 +372,9 @@ impl Node {
                 length,
             } => {
                 let start = self.buffers[&request] + offset as usize;
+                if self.is_gone(start, length) {
+                    return None;
+                }
                 Some(self.memory[start..start + length as usize].to_vec())
             }
             Payload::ReadResponse {
@@ -332,9 +384,11 @@ impl Node {
                 srqn,
             } => {
                 assert_eq!((r_key, srqn), (R_KEY, self.srqn()));
-                self.range(virtual_address, length)
-                    .filter(|_| !self.broken)
-                    .map(|range| self.memory[range].to_vec())
+                let range = self.range(virtual_address, length)?;
+                if self.broken || self.is_gone(range.start, length) {
+                    return None;
+                }
+                Some(self.memory[range].to_vec())
             }
         }
     }
@@ -383,6 +437,8 @@ pub struct Pair {
     pub now: Instant,
     /// Packets sent on both sides together.
     pub packets: u64,
+    /// Packets that are taken of a queue pair before their payload is gathered.
+    pub batch: usize,
 }
 
 /// Nothing that ends takes longer.
@@ -395,6 +451,7 @@ impl Pair {
             link: Link::new(faults, seed),
             now: Instant::ZERO,
             packets: 0,
+            batch: 1,
         }
     }
 
@@ -410,11 +467,13 @@ impl Pair {
             let mut budget = MAX_STEPS;
             loop {
                 worked |= self.nodes[side].carry_out_locals(self.now);
-                let promised = self.nodes[side].qp.has_transmit();
-                let transmit = self.nodes[side].qp.poll_transmit(self.now);
-                assert_eq!(promised, transmit.is_some(), "has_transmit tells the truth");
-                let Some(transmit) = transmit else { break };
-                self.send(side, transmit);
+                let batch = self.poll_batch(side);
+                if batch.is_empty() {
+                    break;
+                }
+                for transmit in batch {
+                    self.send(side, transmit);
+                }
                 worked = true;
                 budget -= 1;
                 assert!(budget > 0, "a queue pair does not send for ever");
@@ -422,6 +481,20 @@ impl Pair {
             self.nodes[side].collect();
         }
         worked
+    }
+
+    /// The next packets of one side, before they are gathered.
+    fn poll_batch(&mut self, side: usize) -> Vec<Transmit> {
+        let qp = &mut self.nodes[side].qp;
+        let mut batch = Vec::new();
+        while batch.len() < self.batch {
+            let promised = qp.has_transmit();
+            let transmit = qp.poll_transmit(self.now);
+            assert_eq!(promised, transmit.is_some(), "has_transmit tells the truth");
+            let Some(transmit) = transmit else { break };
+            batch.push(transmit);
+        }
+        batch
     }
 
     /// Brings a packet of one side to the link.
