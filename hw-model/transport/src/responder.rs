@@ -136,9 +136,8 @@ impl Responder {
             }
             (Asked::Atomic, MemoryAnswer::Atomic(original)) => self.accept_atomic(ctx, original),
             (Asked::Invalidate, MemoryAnswer::Done) => Next::Complete,
-            (Asked::Payload | Asked::Atomic | Asked::Invalidate, _) => {
-                Next::Refuse(Refusal::RemoteAccess)
-            }
+            (Asked::Invalidate, _) => self.fail_invalidate(ctx),
+            (Asked::Payload | Asked::Atomic, _) => Next::Refuse(Refusal::RemoteAccess),
             // XRC: there is no such shared receive queue here.
             (Asked::Receive, MemoryAnswer::Invalid) => Next::Refuse(Refusal::InvalidRequest),
             (Asked::Receive, _) => Next::Refuse(Refusal::ReceiveQueue),
@@ -316,6 +315,23 @@ impl Responder {
             Some(_) => Next::Ask(Asked::Invalidate),
             None => Next::Complete,
         }
+    }
+
+    /// The key cannot be invalidated: a fault of class J (IBTA vol 1, 9.9.3). The SEND itself was
+    /// executed, so that it is acknowledged and no NAK tells of the key; its receive WQE completes
+    /// in error, with the status that soft-RoCE gives it, and the queue pair ends.
+    fn fail_invalidate(&mut self, ctx: &mut Context) -> Next {
+        let status = CompletionStatus::RemoteInvalidRequest;
+        if let Some(receive) = self.receive.take() {
+            let failed = Completion::failed_receive(receive.id, status, self.srqn);
+            ctx.complete(failed);
+        }
+        self.message = Message::None;
+        self.msn = self.msn.next();
+        let syndrome = self.positive();
+        self.say_last(ctx, self.packet.psn, syndrome);
+        ctx.fault = true;
+        Next::Done
     }
 
     /// The packet is executed: moves on, and ends the message if it was the last.

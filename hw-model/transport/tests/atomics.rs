@@ -355,8 +355,12 @@ fn a_key_that_cannot_be_invalidated_ends_the_queue_pair() {
     let step = s.answer(MemoryAnswer::Receive { id: 1, capacity: 9 });
     assert!(matches!(step, Step::Memory(MemoryOp::Invalidate { .. })));
     assert_eq!(s.answer(MemoryAnswer::Failed), Step::Done);
-    assert_eq!(s.statuses(), [(1, CompletionStatus::LocalAccess)]);
-    assert_nak(&mut s, 0, NakCode::RemoteAccessError);
+    let failed = CompletionStatus::RemoteInvalidRequest;
+    assert_eq!(s.statuses(), [(1, failed)]);
+    assert_eq!(s.qp.state(), QpState::Err);
+    // Class J: the SEND was executed, and no NAK tells of the key.
+    assert_eq!(s.responses(), [(0, Syndrome::ACK_UNLIMITED)]);
+    assert_eq!(s.events(), [Event::LastWqeReached]);
 }
 
 // --- local operations ---

@@ -45,7 +45,7 @@ impl Responder {
     /// A positive syndrome with the credits that there are. The receive WQE of a SEND that is
     /// still arriving counts, because the MSN does not count that SEND yet.
     #[inline]
-    fn positive(&self) -> Syndrome {
+    pub(super) fn positive(&self) -> Syndrome {
         let Some(available) = self.credits else {
             return Syndrome::ACK_UNLIMITED;
         };
