@@ -10,11 +10,12 @@ use crate::outcome;
 use crate::packetizer::{Packetized, packetize};
 use crate::port::Port;
 use crate::processing_unit::Outbound;
+use crate::queue::Edge;
 use crate::queue_pair::QueuePair;
 use crate::timing::{PLANNING_HORIZON, Stage, Timing, Work};
 use ferroce_spec::counter::Counter;
 use ferroce_spec::register::FatalSyndrome;
-use ferroce_transport::{Duration, Instant, Payload, QpState};
+use ferroce_transport::{Duration, Instant, Payload, QpState, Transmit};
 
 /// Work of the link from the host for reads after which processing units ask for no more payload:
 /// a small read, as for a translation, waits behind it.
@@ -280,6 +281,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
                 }
                 Packetized::Fault => {
                     outcome::fail_payload(now, qp, &transmit);
+                    drop_behind(qp, &transmit, &mut self.units[unit].outbound);
                     worked = true;
                 }
             }
@@ -335,6 +337,17 @@ impl<P: Port, T: Timing> Nic<P, T> {
             }
         }
     }
+}
+
+/// Drops what was to leave behind a packet that could not be gathered: requests behind a request,
+/// which are sent again later or flushed, and everything behind a READ response, because the queue
+/// pair has ended with it.
+#[cold]
+fn drop_behind(qp: &mut QueuePair, failed: &Transmit, outbound: &mut Edge<Outbound>) {
+    let ends_requests_only = failed.request.is_some();
+    let stays = |packet: &Transmit| ends_requests_only && packet.request.is_none();
+    qp.stalled.retain(stays);
+    outbound.retain(|packet| packet.qp != qp.index || stays(&packet.transmit));
 }
 
 /// The shared receive queue whose protection domain counts for a payload (XRC).
