@@ -89,11 +89,12 @@ impl<P: Port, T: Timing> Nic<P, T> {
         if present.windows != 0 {
             return Err(Failure::new(CommandStatus::BUSY));
         }
+        let key = existing_key(entry)?;
         let mut dma = Dma::new(host, &mut self.counters, self.now);
         if present.word.window() {
-            self.memory.unbind(&present, present.key, &mut dma)?;
+            self.memory.unbind(&present, key, &mut dma)?;
         }
-        self.memory.mpt.remove(index_of(present.key), &mut dma)?;
+        self.memory.mpt.remove(index_of(key), &mut dma)?;
         self.forget_pages(&present);
         Ok(0)
     }

@@ -131,8 +131,12 @@ impl CompletionQueues {
         Ok(())
     }
 
-    /// A QP or SRQ has stopped to use an existing queue.
+    /// A QP or SRQ has stopped to use queue `cqn`, if there is one: the number may come from a
+    /// context in host memory.
     pub fn remove_user<H: Host>(&mut self, cqn: u32, dma: &mut Dma<'_, H>) -> Result<(), DmaError> {
+        if !self.exists(cqn) {
+            return Ok(());
+        }
         let cq = self.get_mut(cqn, dma)?;
         cq.users = cq.users.saturating_sub(1);
         Ok(())

@@ -174,10 +174,13 @@ impl Mpt {
         if entry.access.bits() & wanted != wanted {
             return Err(ProtectionFault::Rights { key: access.key });
         }
+        // Of an entry that software has overwritten, start and length may reach beyond the last
+        // address; no access does.
         let offset = access.address.wrapping_sub(entry.start);
         if access.address < entry.start
             || offset > entry.length
             || access.length > entry.length - offset
+            || access.address.checked_add(access.length).is_none()
         {
             let (address, length) = (access.address, access.length);
             return Err(ProtectionFault::Bounds { address, length });

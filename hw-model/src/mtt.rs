@@ -57,15 +57,14 @@ impl Mtt {
             .is_some_and(|end| end <= self.entries)
     }
 
-    /// Drops the cached translations of `count` pages from entry `first` on.
+    /// Drops the cached translations of `count` pages from entry `first` on, as far as the table
+    /// has them: the numbers have been in host memory since they were checked.
     pub fn invalidate(&mut self, first: u64, count: u64) {
-        if count == 0 {
+        let behind = first.saturating_add(count).min(self.entries);
+        if first >= behind {
             return;
         }
-        let (start, end) = (
-            first / ENTRIES_PER_LINE,
-            (first + count - 1) / ENTRIES_PER_LINE,
-        );
+        let (start, end) = (first / ENTRIES_PER_LINE, (behind - 1) / ENTRIES_PER_LINE);
         // Of a region larger than the cache, nothing else is worth to be kept.
         if end - start >= self.cache.capacity() as u64 {
             self.cache.invalidate_all();

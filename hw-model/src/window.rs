@@ -141,7 +141,7 @@ impl MemoryUnit {
             let any_variant = with_variant(bound.1, 0);
             // A table that cannot be read fails whoever uses the window next.
             if let Ok(window) = self.mpt.entry(any_variant, dma).copied() {
-                let _ = self.unbind(&window, window.key, dma);
+                let _ = self.unbind(&window, with_variant(bound.1, window.key), dma);
             }
         }
     }
