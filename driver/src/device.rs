@@ -4,7 +4,7 @@ use crate::attributes::GidEntry;
 use crate::bus::Bus;
 use crate::capabilities::{Capabilities, Limits};
 use crate::command::{COMMAND_TIMEOUT, CommandQueue, has_stopped};
-use crate::dma::{DmaBuffer, DmaSpace};
+use crate::dma::{DmaBuffer, DmaSpace, Keeper};
 use crate::doorbell::{Slot, SlotAllocator};
 use crate::error::Error;
 use crate::event::{AsyncEventHandler, CqHandlers, Dispatch, EventQueue};
@@ -90,8 +90,9 @@ pub struct Device {
     /// a number that the device gives out again is never mistaken for the one before.
     numbering: Mutex<()>,
     health: Health,
-    space: Arc<DmaSpace>,
     bus: Arc<dyn Bus>,
+    /// Last, with its keeper.
+    space: Arc<DmaSpace>,
 }
 
 /// Memory of the context tables.
@@ -119,10 +120,26 @@ impl Device {
     ///
     /// As [`Device::open`].
     pub fn open_with(bus: Arc<dyn Bus>, config: &DeviceConfig) -> Result<Arc<Self>, Error> {
+        Self::open_kept(bus, config, None)
+    }
+
+    /// As [`Device::open_with`]. `keeper` is dropped when the function is reset and none of its
+    /// memory is mapped any more, which is when the last object of this device is gone: only then
+    /// may the function be brought up again.
+    ///
+    /// # Errors
+    ///
+    /// As [`Device::open`].
+    pub fn open_kept(
+        bus: Arc<dyn Bus>,
+        config: &DeviceConfig,
+        keeper: Option<Keeper>,
+    ) -> Result<Arc<Self>, Error> {
         let health = Health::default();
         // Locals go in reverse order: what stops the device is declared last and goes first, before
         // the memory that the device uses.
-        let (space, dispatch) = (DmaSpace::new(Arc::clone(&bus)), Dispatch::new(&health));
+        let space = DmaSpace::kept(Arc::clone(&bus), keeper);
+        let dispatch = Dispatch::new(&health);
         let (commands, tables, event_queues);
 
         // 1. Is it there, and does it speak our language?

@@ -10,6 +10,7 @@ use self::pages::Pages;
 use crate::bus::{Bus, BusError, DmaAccess, DmaFile, DmaMapping, PAGE_SIZE};
 use crate::error::Error;
 use crate::range::RangeAllocator;
+use std::any::Any;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -24,17 +25,31 @@ const HUGE_PAGE_SIZE: u64 = 2 << 20;
 pub struct DmaSpace {
     bus: Arc<dyn Bus>,
     allocator: RangeAllocator,
+    /// Last: dropped when nothing of the space is mapped any more.
+    _keeper: Option<Keeper>,
 }
+
+/// What has to stay as long as memory is mapped for the device, and learns of the end by its drop.
+pub type Keeper = Arc<dyn Any + Send + Sync>;
 
 impl DmaSpace {
     /// The whole IOVA range of `bus`. One bus has one space: two would give out the same IOVAs.
     pub fn new(bus: Arc<dyn Bus>) -> Arc<Self> {
+        Self::kept(bus, None)
+    }
+
+    /// As [`DmaSpace::new`], with a keeper that goes after the last mapping.
+    pub fn kept(bus: Arc<dyn Bus>, keeper: Option<Keeper>) -> Arc<Self> {
         let range = bus.iova_range();
         // Page 0 is never used, so that an IOVA that nobody has set finds nothing.
         let start = range.start.max(1).next_multiple_of(PAGE_SIZE as u64);
         let end = range.end / PAGE_SIZE as u64 * PAGE_SIZE as u64;
         let allocator = RangeAllocator::new(start..end);
-        Arc::new(Self { bus, allocator })
+        Arc::new(Self {
+            bus,
+            allocator,
+            _keeper: keeper,
+        })
     }
 
     /// Maps page-aligned memory at an IOVA of the allocator's choice, which is congruent to

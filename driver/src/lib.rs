@@ -67,7 +67,7 @@ pub use completion::{CompletionOpcode, CompletionStatus, WorkCompletion};
 pub use cq::{CompletionQueue, CompletionQueueConfig, Poller};
 pub use device::{Device, DeviceConfig, port_mac};
 pub use dm::DeviceMemory;
-pub use dma::{DmaBuffer, DmaSpace};
+pub use dma::{DmaBuffer, DmaSpace, Keeper};
 pub use error::{Error, PostError};
 pub use event::{AsyncEvent, AsyncEventHandler, CqHandler};
 pub use identifier::{Cqn, LKey, Qpn, RKey, Srqn};

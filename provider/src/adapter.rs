@@ -7,6 +7,7 @@ use crate::event::{EventQueue, Source, Subject};
 use crate::ffi::abi::*;
 use crate::ffi::{Generation, ProcessLock};
 use crate::identity;
+use crate::tenancy::{End, Tenancy};
 use crate::use_count::{Lease, UseCount};
 use crate::xrc::DomainsByFile;
 use ferroce_driver::{AsyncEvent, Cqn, Device, GidEntry, Qpn, Srqn};
@@ -16,6 +17,7 @@ use ferroce_sim::timed::processor::Processor;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 /// Where the async events of an object go.
 #[derive(Clone)]
@@ -46,33 +48,76 @@ pub struct Adapter {
     generation: Generation,
     processor: Option<Arc<Processor>>,
     device: Arc<Device>,
-    function: Arc<Function>,
+    function: Arc<Tenancy>,
     listeners: Arc<Mutex<Listeners>>,
     xrc_domains: DomainsByFile,
     address_handles: UseCount,
 }
 
-/// The adapters of this process, by device, while a context holds them, with the process that
-/// opened them.
-static SHARED: Mutex<BTreeMap<u8, (Generation, Weak<Adapter>)>> = Mutex::new(BTreeMap::new());
+/// An adapter of this process while somebody holds it, and what is left of it until all is given
+/// back.
+struct Opened {
+    generation: Generation,
+    adapter: Weak<Adapter>,
+    end: End,
+}
+
+/// The adapters of this process, by device.
+static SHARED: Mutex<BTreeMap<u8, Opened>> = Mutex::new(BTreeMap::new());
+
+/// How long opening a device waits until its last use is over: longer than a device that does not
+/// answer any more takes to be given up.
+const CLOSING_LIMIT: Duration = Duration::from_secs(30);
 
 impl Adapter {
     /// Opens a NIC, or shares the one that this process has open.
+    ///
+    /// # Errors
+    /// What the function or the device says; `EBUSY` when another thread has closed the device and
+    /// does not come to an end with it.
     pub fn open(device: u8) -> Result<Arc<Self>, Errno> {
         crate::log::start();
+        let deadline = Instant::now() + CLOSING_LIMIT;
+        loop {
+            let closing = match Self::try_open(device)? {
+                Ok(adapter) => return Ok(adapter),
+                Err(closing) => closing,
+            };
+            if !closing.wait(deadline.saturating_duration_since(Instant::now())) {
+                tracing::error!(
+                    device,
+                    "cannot open the NIC: another thread has closed it and is not done with that"
+                );
+                return Err(Errno::BUSY);
+            }
+        }
+    }
+
+    /// Opens or shares a NIC, unless its last context is just being closed: then says what to wait
+    /// for.
+    fn try_open(device: u8) -> Result<Result<Arc<Self>, End>, Errno> {
         // No fork while the device comes up: the child would inherit SHARED locked.
         let _no_fork = ProcessLock::enter();
         let mut shared = SHARED.lock();
-        if let Some((generation, adapter)) = shared.get(&device) {
-            if generation.is_current() {
-                if let Some(adapter) = adapter.upgrade() {
-                    return Ok(adapter);
-                }
+        let ours = shared
+            .get(&device)
+            .filter(|opened| opened.generation.is_current());
+        if let Some(opened) = ours {
+            if let Some(adapter) = opened.adapter.upgrade() {
+                return Ok(Ok(adapter));
+            }
+            if !opened.end.wait(Duration::ZERO) {
+                return Ok(Err(opened.end.clone()));
             }
         }
         let adapter = Self::bring_up(device)?;
-        shared.insert(device, (adapter.generation, Arc::downgrade(&adapter)));
-        Ok(adapter)
+        let opened = Opened {
+            generation: adapter.generation,
+            adapter: Arc::downgrade(&adapter),
+            end: adapter.function.end(),
+        };
+        shared.insert(device, opened);
+        Ok(Ok(adapter))
     }
 
     fn bring_up(device: u8) -> Result<Arc<Self>, Errno> {
@@ -80,7 +125,9 @@ impl Adapter {
             tracing::error!(%error, "cannot open the NIC");
             Errno(error.errno())
         })?;
-        let device = Device::open_with(function.bus(), &function.device_config())?;
+        let function = Tenancy::of(function);
+        let config = function.device_config();
+        let device = Device::open_kept(function.bus(), &config, Some(function.clone()))?;
         for (index, entry) in (0..).zip(&function.host().gids) {
             device.set_gid(
                 index,

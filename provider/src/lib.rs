@@ -34,5 +34,6 @@ mod qp;
 mod srq;
 mod strings;
 mod sysfs;
+mod tenancy;
 mod use_count;
 mod xrc;

@@ -1,11 +1,12 @@
 //! Many threads: on their own QPs, on shared CQs and SRQs, and atomics among them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ferroce_verbs_client::bench::{Bench, Service, TARGET, pattern};
+use ferroce_verbs_client::context::Context;
 use ferroce_verbs_client::qp::QpConfig;
 use ferroce_verbs_client::sys::*;
 use ferroce_verbs_client::verbs_tests;
@@ -203,4 +204,34 @@ verbs_tests! {
             }
         });
     }
+
+    /// A device is opened while another thread closes its last context: each context is whole, and
+    /// what is made with it works.
+    fn opening_while_the_last_context_closes() {
+        const ROUNDS: usize = 60;
+        let mut last = Context::open();
+        for round in 0..ROUNDS {
+            let start = Barrier::new(2);
+            last = thread::scope(|scope| {
+                let opened = scope.spawn(|| {
+                    start.wait();
+                    open_whole(round)
+                });
+                start.wait();
+                drop(last);
+                opened.join().expect("the thread that opens has not panicked")
+            });
+        }
+    }
+}
+
+/// A context with which a CQ and a domain could be made.
+fn open_whole(round: usize) -> Context {
+    let context = Context::open_nth(0);
+    let context = context.unwrap_or_else(|errno| panic!("round {round}: open_device: {errno}"));
+    let cq = context.create_cq(16, None, 0);
+    drop(cq.unwrap_or_else(|errno| panic!("round {round}: create_cq: {errno}")));
+    let pd = context.alloc_pd();
+    drop(pd.unwrap_or_else(|errno| panic!("round {round}: alloc_pd: {errno}")));
+    context
 }
