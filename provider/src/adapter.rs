@@ -9,6 +9,7 @@ use crate::ffi::{Generation, ProcessLock};
 use crate::identity;
 use crate::tenancy::{End, Tenancy};
 use crate::use_count::{Lease, UseCount};
+use crate::wall_clock::{Reading, WallClock};
 use crate::xrc::DomainsByFile;
 use ferroce_driver::{AsyncEvent, Cqn, Device, GidEntry, Qpn, Srqn};
 use ferroce_sim::function::Function;
@@ -17,7 +18,7 @@ use ferroce_sim::timed::processor::Processor;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Where the async events of an object go.
 #[derive(Clone)]
@@ -52,6 +53,7 @@ pub struct Adapter {
     listeners: Arc<Mutex<Listeners>>,
     xrc_domains: DomainsByFile,
     address_handles: UseCount,
+    wall_clock: WallClock,
 }
 
 /// An adapter of this process while somebody holds it, and what is left of it until all is given
@@ -149,6 +151,7 @@ impl Adapter {
             listeners,
             xrc_domains: DomainsByFile::default(),
             address_handles: UseCount::default(),
+            wall_clock: WallClock::default(),
         }))
     }
 
@@ -156,6 +159,22 @@ impl Adapter {
     pub fn device(&self) -> Result<&Arc<Device>, Errno> {
         self.check()?;
         Ok(&self.device)
+    }
+
+    /// Nanoseconds since 1970 at which the device's clock showed `stamp_ns`: not in the future,
+    /// and never less than for an earlier stamp, unless the system's clock was set back.
+    ///
+    /// # Errors
+    /// `EIO` in a child of the process that opened the NIC.
+    pub fn wall_clock_ns(&self, stamp_ns: u64) -> Result<u64, Errno> {
+        let device = self.device()?;
+        let shown_ns = self.wall_clock.at(stamp_ns, || Reading {
+            wall_ns: since_1970_ns(),
+            device_ns: device.clock_ns(),
+            wall_after_ns: since_1970_ns(),
+        });
+        // Both are exact to some hundred nanoseconds, and programs subtract one from the other.
+        Ok(shown_ns.min(since_1970_ns()))
     }
 
     /// What calls cost in simulated time; `None`: they cost what they take.
@@ -267,6 +286,11 @@ impl Neighbours for Adapter {
     fn resolve_mac(&self, gid: [u8; 16]) -> Option<[u8; 6]> {
         self.function.resolve_mac(gid)
     }
+}
+
+fn since_1970_ns() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.map_or(0, |now| u64::try_from(now.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// Hands an event of the driver to the contexts that it concerns.

@@ -36,4 +36,5 @@ mod strings;
 mod sysfs;
 mod tenancy;
 mod use_count;
+mod wall_clock;
 mod xrc;

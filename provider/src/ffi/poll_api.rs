@@ -10,7 +10,6 @@ use crate::errno::Errno;
 use crate::ffi::abi::*;
 use ferroce_driver::WorkCompletion;
 use libc::{c_int, c_uint};
-use std::time::SystemTime;
 
 /// Shows a completion in the public part of the CQ.
 ///
@@ -134,8 +133,7 @@ readers! {
     read_dlid_path_bits: u8 = |_| 0;
 }
 
-/// Nanoseconds since 1970 at which the completion was made: now, less the age that the device's
-/// clock gives it.
+/// Nanoseconds since 1970 at which the completion was made.
 unsafe extern "C" fn read_completion_wallclock_ns(cq: *mut ibv_cq_ex) -> u64 {
     // SAFETY: the program's CQ.
     let Ok(body) = (unsafe { Handle::<ibv_cq_ex, Cq>::borrow(cq) }) else {
@@ -143,13 +141,7 @@ unsafe extern "C" fn read_completion_wallclock_ns(cq: *mut ibv_cq_ex) -> u64 {
     };
     // SAFETY: the program's CQ, between start and end of its poll.
     let made_ns = unsafe { read(cq, |completion| completion.timestamp_ns) };
-    let Ok(device) = body.adapter.device() else {
-        return 0;
-    };
-    let age_ns = device.clock_ns().saturating_sub(made_ns);
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let now_ns = now.map_or(0, |now| u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
-    now_ns.saturating_sub(age_ns)
+    body.adapter.wall_clock_ns(made_ns).unwrap_or(0)
 }
 
 /// Fills the table of a CQ. Entries of fields that cannot be asked for stay empty, as in every

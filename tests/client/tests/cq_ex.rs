@@ -144,6 +144,36 @@ verbs_tests! {
         }
     }
 
+    /// The two time stamps of a completion are two readings of one clock: in the order of the CQ
+    /// neither runs backwards, and they grow by the same.
+    fn wall_clock_stamps_follow_the_hardware_clock() {
+        const ROUNDS: u64 = 300;
+        const BATCH: u64 = 16;
+        let bench = Bench::new();
+        let cq = create(&bench.context);
+        let pair = pair_on(&bench, &cq, Service::Rc);
+        let (address, key) = bench.remote(4096);
+        let mut stamps: Vec<(u64, u64)> = Vec::new();
+        for _ in 0..ROUNDS {
+            for id in 0..BATCH {
+                let write = SendWr::new(id, IBV_WR_RDMA_WRITE).sge(bench.sge(0, 8));
+                pair.post(write.remote(address, key));
+            }
+            for _ in 0..BATCH {
+                stamps.push(cq.next_extended(|wc| (wc.completion_ts(), wc.wallclock_ns())));
+            }
+        }
+        let backwards = stamps.windows(2).filter(|two| two[1].1 < two[0].1).count();
+        assert_eq!(backwards, 0, "of {} completions", stamps.len());
+        // A deviation of the clocks is removed at a sixteenth of the time that passes; and neither
+        // is read better than to a microsecond.
+        for two in stamps.windows(2) {
+            let (hardware_ns, wall_ns) = (two[1].0 - two[0].0, two[1].1 - two[0].1);
+            let difference_ns = hardware_ns.abs_diff(wall_ns);
+            assert!(difference_ns <= 1_000 + hardware_ns / 8, "{two:?}");
+        }
+    }
+
     fn errors_are_told() {
         let bench = Bench::new();
         let cq = create(&bench.context);
