@@ -1,4 +1,4 @@
-//! Prints what posting and polling cost in the driver, over a bus that does nothing.
+//! Prints what posting, polling and registering memory cost in the driver, over a bus that does nothing.
 //!
 //! `cargo run --release -p ferroce-driver --example hot_path`
 
@@ -7,9 +7,9 @@ mod support;
 
 use ferroce_driver::{
     AddressVector, CompletionQueue, CompletionQueueConfig, DataSegment, Destination, Device,
-    InitAttributes, ModifyQp, PathMtu, ProtectionDomain, QpAccess, Qpn, QueuePair, QueuePairConfig,
-    RKey, ReceiveSource, RemoteAddress, RtrAttributes, RtsAttributes, SendData, SendOperation,
-    SendRequest, Service,
+    InitAttributes, MemoryAccess, MemoryRange, MemoryRegion, ModifyQp, PathMtu, ProtectionDomain,
+    QpAccess, Qpn, QueuePair, QueuePairConfig, RKey, ReceiveSource, RemoteAddress, RtrAttributes,
+    RtsAttributes, SendData, SendOperation, SendRequest, Service, Translation,
 };
 use ferroce_spec::cqe::{Cqe, CqeOpcode};
 use std::hint::black_box;
@@ -20,6 +20,9 @@ use support::verbs::{receive_queue, send_queue};
 
 const DEPTH: u32 = 128;
 const ROUNDS: u32 = 20_000;
+const HUGE_PAGE: usize = 2 << 20;
+/// Regions whose registration is timed together.
+const TIMED_REGIONS: usize = 200;
 
 fn connect(qp: &QueuePair) {
     let transitions = [
@@ -182,4 +185,38 @@ fn main() {
     };
     let done = |index| cqe(qp.number(), index, CqeOpcode::RECEIVE);
     measure("receive", &fake, &cq, post, done);
+    register_regions(&pd);
+}
+
+/// Registers regions that are congruent modulo the size of a huge page; prints what one costs when
+/// there are few and when there are many.
+fn register_regions(pd: &Arc<ProtectionDomain>) {
+    let memory = vec![0_u8; HUGE_PAGE + 4096];
+    let mut regions = Vec::new();
+    let mut register_until = |count: usize| {
+        while regions.len() < count {
+            regions.push(register(pd, &memory));
+        }
+    };
+    for count in [TIMED_REGIONS, 1_000, 2_000, 4_000] {
+        register_until(count - TIMED_REGIONS);
+        let start = Instant::now();
+        register_until(count);
+        let each_us = start.elapsed().as_secs_f64() * 1e6 / TIMED_REGIONS as f64;
+        println!("register, {count:4} regions    {each_us:5.1} us");
+    }
+}
+
+fn register(pd: &Arc<ProtectionDomain>, memory: &[u8]) -> Arc<MemoryRegion> {
+    let range = MemoryRange {
+        address: memory.as_ptr() as usize,
+        length: memory.len(),
+        virtual_address: 0,
+    };
+    let access = MemoryAccess {
+        remote_read: true,
+        ..MemoryAccess::default()
+    };
+    MemoryRegion::register_translated(pd, range, access, Translation::Direct)
+        .expect("a key is left")
 }

@@ -1,25 +1,102 @@
 //! Allocator of number ranges: IOVAs, MTT entries.
 
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Hands out ranges of a space of numbers, first fit. Thread-safe.
+/// Pieces that are looked at because they might just fit, smallest first, before one is taken that
+/// fits however it lies.
+const MAX_TRIES: usize = 8;
+
+/// Hands out ranges of a space of numbers, from small free pieces first. Thread-safe.
 ///
 /// The number of free pieces, and with it the memory used, is at most the number of ranges
-/// handed out plus one.
+/// handed out plus one. Handing out and taking back cost the logarithm of it, unless the space is
+/// nearly used up.
 #[derive(Debug)]
 pub(crate) struct RangeAllocator {
-    /// Start and length of each free piece; pieces never touch each other.
-    free: Mutex<BTreeMap<u64, u64>>,
+    free: Mutex<FreePieces>,
+}
+
+/// Free pieces, which never touch each other.
+#[derive(Debug, Default)]
+struct FreePieces {
+    /// Length by start.
+    by_start: BTreeMap<u64, u64>,
+    /// Length and start.
+    by_length: BTreeSet<(u64, u64)>,
+    /// Pieces that were looked at.
+    #[cfg(test)]
+    looked_at: u64,
+}
+
+/// What is asked for: a range whose start leaves `residue` when divided by `alignment`.
+#[derive(Debug, Clone, Copy)]
+struct Wanted {
+    length: u64,
+    /// A power of two.
+    alignment: u64,
+    residue: u64,
+}
+
+impl Wanted {
+    /// Where in the piece it would begin.
+    fn place_in(&self, piece: u64, piece_length: u64) -> Option<u64> {
+        let skip = self.residue.wrapping_sub(piece) & (self.alignment - 1);
+        (skip.checked_add(self.length)? <= piece_length).then(|| piece + skip)
+    }
+}
+
+impl FreePieces {
+    fn insert(&mut self, start: u64, length: u64) {
+        if length > 0 {
+            self.by_start.insert(start, length);
+            self.by_length.insert((length, start));
+        }
+    }
+
+    /// Takes the piece that begins at `start` away; its length.
+    fn remove(&mut self, start: u64) -> Option<u64> {
+        let length = self.by_start.remove(&start)?;
+        self.by_length.remove(&(length, start));
+        Some(length)
+    }
+
+    /// A piece that what is wanted fits into, and where in it.
+    fn find(&mut self, wanted: &Wanted) -> Option<(u64, u64)> {
+        // In a piece of this length it fits however the piece lies.
+        let ample = wanted.length.saturating_add(wanted.alignment - 1);
+        self.try_first(MAX_TRIES, wanted.length, ample, wanted)
+            .or_else(|| self.try_first(1, ample, u64::MAX, wanted))
+            // Nothing ample is left: all others.
+            .or_else(|| self.try_first(usize::MAX, wanted.length, ample, wanted))
+    }
+
+    /// The first of so many pieces with `shortest <= length < limit` into which it fits.
+    fn try_first(
+        &mut self,
+        tries: usize,
+        shortest: u64,
+        limit: u64,
+        wanted: &Wanted,
+    ) -> Option<(u64, u64)> {
+        let mut looked_at = 0;
+        let candidates = self.by_length.range((shortest, 0)..(limit, 0)).take(tries);
+        let found = candidates
+            .inspect(|_| looked_at += 1)
+            .find_map(|&(length, piece)| Some((piece, wanted.place_in(piece, length)?)));
+        #[cfg(test)]
+        {
+            self.looked_at += looked_at;
+        }
+        found
+    }
 }
 
 impl RangeAllocator {
     pub(crate) fn new(space: Range<u64>) -> Self {
-        let mut free = BTreeMap::new();
-        if space.start < space.end {
-            free.insert(space.start, space.end - space.start);
-        }
+        let mut free = FreePieces::default();
+        free.insert(space.start, space.end.saturating_sub(space.start));
         Self {
             free: Mutex::new(free),
         }
@@ -32,21 +109,16 @@ impl RangeAllocator {
         if length == 0 {
             return None;
         }
-        let residue = residue & (alignment - 1);
+        let wanted = Wanted {
+            length,
+            alignment,
+            residue,
+        };
         let mut free = self.free.lock();
-        let (piece, piece_length, start) = free.iter().find_map(|(&piece, &piece_length)| {
-            let skip = residue.wrapping_sub(piece) & (alignment - 1);
-            let fits = skip.checked_add(length)? <= piece_length;
-            fits.then(|| (piece, piece_length, piece + skip))
-        })?;
-        free.remove(&piece);
-        if start > piece {
-            free.insert(piece, start - piece);
-        }
-        let rest = piece_length - (start - piece) - length;
-        if rest > 0 {
-            free.insert(start + length, rest);
-        }
+        let (piece, start) = free.find(&wanted)?;
+        let piece_length = free.remove(piece)?;
+        free.insert(piece, start - piece);
+        free.insert(start + length, piece_length - (start - piece) - length);
         Some(start)
     }
 
@@ -55,15 +127,16 @@ impl RangeAllocator {
         let mut free = self.free.lock();
         let mut merged_start = start;
         let mut merged_length = length;
-        if let Some((&before, &before_length)) = free.range(..start).next_back() {
+        let before = free.by_start.range(..start).next_back();
+        if let Some((&before, &before_length)) = before {
             debug_assert!(before + before_length <= start, "range released twice");
             if before + before_length == start {
-                free.remove(&before);
+                free.remove(before);
                 merged_start = before;
                 merged_length += before_length;
             }
         }
-        if let Some(after_length) = free.remove(&(start + length)) {
+        if let Some(after_length) = free.remove(start + length) {
             merged_length += after_length;
         }
         free.insert(merged_start, merged_length);
@@ -79,6 +152,7 @@ mod tests {
         allocator
             .free
             .lock()
+            .by_start
             .iter()
             .map(|(&start, &length)| (start, length))
             .collect()
@@ -104,6 +178,49 @@ mod tests {
         allocator.release(0x5_3000, 0x1000);
         allocator.release(0x25_3000, 0x1000);
         assert_eq!(pieces(&allocator), [(0x1000, 0xff_f000)]);
+    }
+
+    /// Goal: a range costs the same however many there are. Method: ranges of more than a huge
+    /// page whose starts are congruent modulo it, so that none fits into the gaps between the
+    /// others; then all that are free again.
+    #[test]
+    fn congruent_ranges_cost_the_same_however_many_there_are() {
+        const HUGE_PAGE: u64 = 2 << 20;
+        const RANGES: u64 = 20_000;
+        let length = HUGE_PAGE + 4096;
+        let allocator = RangeAllocator::new(4096..1 << 47);
+        let mut most = 0;
+        let mut allocate = || {
+            let before = allocator.free.lock().looked_at;
+            let start = allocator.allocate(length, HUGE_PAGE, 8192);
+            most = most.max(allocator.free.lock().looked_at - before);
+            start.expect("the space is large")
+        };
+        let starts: Vec<u64> = (0..RANGES).map(|_| allocate()).collect();
+        for start in starts.iter().step_by(2) {
+            allocator.release(*start, length);
+        }
+        let end = starts.iter().max().expect("some") + length;
+        for _ in starts.iter().step_by(2) {
+            assert!(allocate() < end, "what was given back is used again");
+        }
+        assert!(most <= MAX_TRIES as u64 + 1, "{most} pieces looked at");
+    }
+
+    /// Goal: a range that there is room for is found, even if it is in the last piece that is
+    /// looked at. Method: only one of many short pieces lies so that it fits.
+    #[test]
+    fn the_only_place_is_found_in_a_space_that_is_used_up() {
+        let allocator = RangeAllocator::new(0..64 * 16);
+        for _ in 0..64 {
+            allocator.allocate(16, 1, 0).expect("room");
+        }
+        for index in 0..64 {
+            let skip = if index == 63 { 0 } else { 1 };
+            allocator.release(index * 16 + skip, 9);
+        }
+        assert_eq!(allocator.allocate(9, 16, 0), Some(63 * 16));
+        assert_eq!(allocator.allocate(9, 16, 0), None);
     }
 
     proptest! {

@@ -363,8 +363,8 @@ impl HonestDevice {
             }
             CommandOpcode::CREATE_MR => {
                 let region: MemoryEntry = self.read(entry.input_iova);
-                let used: BTreeMap<_, _> = state.mrs.keys().map(|key| (key >> 8, ())).collect();
-                let key = free_number(&used, 1) << 8 | region.key & 0xff;
+                let newest = state.mrs.keys().next_back().map_or(0, |key| key >> 8);
+                let key = (newest + 1) << 8 | region.key & 0xff;
                 state.mrs.insert(key, region);
                 return Ok(key.into());
             }
