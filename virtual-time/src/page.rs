@@ -69,6 +69,8 @@ pub struct CostsPage {
     pub memory_poll_ps: AtomicU64,
     /// From MSI-X message to the thread that slept.
     pub wake_up_ps: AtomicU64,
+    /// System call that does not wait.
+    pub system_call_ps: AtomicU64,
     /// Half width of the spread of all of these.
     pub jitter_ps: AtomicU64,
     /// Seed of the spread.

@@ -122,6 +122,8 @@ section! {
         memory_poll_ns: f64, "ns", range::NS;
         /// From the MSI-X message to a thread that runs and knows of its event.
         interrupt_ns: f64, "ns", range::NS;
+        /// System call that does not wait; `sched_yield` and a failed try of a lock take as long.
+        syscall_ns: f64, "ns", range::NS;
         /// Lock and unlock that nobody else wants.
         lock_ns: f64, "ns", range::NS;
         /// Hand-over of a lock, times log2 of the threads that want it.

@@ -12,6 +12,7 @@
 //! | a look at memory | `memory_poll_ns` |
 //! | arming a CQ for an event | `doorbell_ns` |
 //! | sleep until an event | `interrupt_ns` behind the MSI-X message; nothing if the event is there |
+//! | a system call that does not wait, of a program in simulated time | `syscall_ns` |
 //! | a lock that others want | [`crate::perf::lock`] |
 
 use ferroce_model::preset::Preset;
@@ -43,6 +44,8 @@ pub struct Costs {
     pub memory_poll: Duration,
     /// From MSI-X message to the thread that slept.
     pub wake_up: Duration,
+    /// System call that does not wait.
+    pub system_call: Duration,
     /// Lock that nobody else wants.
     pub lock: Duration,
     /// Hand-over of a lock, per thread that waits.
@@ -70,6 +73,7 @@ impl Costs {
             poll_miss: duration(host.poll_miss_ns),
             memory_poll: duration(host.memory_poll_ns),
             wake_up: duration(host.interrupt_ns),
+            system_call: duration(host.syscall_ns),
             lock: duration(host.lock_ns),
             handoff: duration(host.lock_handoff_ns),
             jitter: duration(host.jitter_ns),
@@ -130,6 +134,7 @@ mod tests {
             poll_miss: ns(10),
             memory_poll: ns(2),
             wake_up: ns(4000),
+            system_call: ns(100),
             lock: ns(15),
             handoff: ns(100),
             jitter: ns(8),

@@ -230,6 +230,7 @@ fn costs_of(page: &CostsPage) -> Costs {
         poll_miss: time(&page.poll_miss_ps),
         memory_poll: time(&page.memory_poll_ps),
         wake_up: time(&page.wake_up_ps),
+        system_call: time(&page.system_call_ps),
         // Threads that wait for each other's locks are not simulated.
         lock: Duration::ZERO,
         handoff: Duration::ZERO,

@@ -72,7 +72,7 @@ impl HostFacts {
 
     fn write_costs(&self, page: &CostsPage) {
         let costs = &self.costs;
-        let cells: [(_, Duration); 10] = [
+        let cells: [(_, Duration); 11] = [
             (&page.post_ps, costs.post),
             (&page.doorbell_ps, costs.doorbell),
             (&page.push_block_ps, costs.push_block),
@@ -82,6 +82,7 @@ impl HostFacts {
             (&page.poll_miss_ps, costs.poll_miss),
             (&page.memory_poll_ps, costs.memory_poll),
             (&page.wake_up_ps, costs.wake_up),
+            (&page.system_call_ps, costs.system_call),
             (&page.jitter_ps, costs.jitter),
         ];
         for (cell, value) in cells {

@@ -14,7 +14,7 @@ use rustix::event::PollFlags;
 use crate::descriptor::{Descriptor, Kind};
 use crate::own::{Ended, Own};
 use crate::streams::{set_up, transfer};
-use crate::{ready, real, timers};
+use crate::{os, ready, real, timers};
 
 /// Receives from a descriptor into `parts`; `real` does so whatever it is.
 pub fn input(fd: c_int, parts: &[iovec], flags: c_int, real: impl FnOnce() -> ssize_t) -> ssize_t {
@@ -52,9 +52,7 @@ pub fn wait_for_input(
     if is_nonblocking || descriptor.is_nonblocking() {
         let result = real();
         if result < 0 {
-            let errno = real::errno();
-            own.spend_fruitless();
-            real::set_errno(errno);
+            os::keeping_errno(|| own.spend_call());
         }
         return result;
     }

@@ -11,7 +11,8 @@
 //! - `turn`: how a thread gives its turn up and gets it back.
 //! - `clock`: reading the time; `libc_time`, `vdso` and `tsc`: the ways in which programs do;
 //!   `cpuinfo`: the file that states the frequency of the time stamp counter.
-//! - `sleep`, `timers`, `waits`, `ready`: waiting for a time, a signal, a thread, a descriptor.
+//! - `sleep`, `timers`, `waits`, `ready`: waiting for a time, a signal, a thread, a descriptor;
+//!   `yields`: threads that give way.
 //! - `streams`, `files`: TCP between the programs of a world.
 //! - `spin`: programs that wait for a change of memory without a call.
 //! - `spawn`: other programs have the time of the machine; `faults`: the signal that the time stamp
@@ -52,3 +53,4 @@ mod tsc;
 mod turn;
 mod vdso;
 mod waits;
+mod yields;

@@ -2,26 +2,38 @@
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use ferroce_virtual_time::PS_PER_NS;
 use ferroce_virtual_time::page::{CostsPage, NEVER_PS};
 use ferroce_virtual_time::request::Wait;
 use ferroce_virtual_time::store::StoreKind;
 
 use rustix::process::getpid;
 
+use crate::thread::state;
 use crate::turn::Inside;
-use crate::{real, session, timers};
+use crate::{os, real, session, timers};
 
-/// What a call costs that finds nothing: without it a program that asks again and again would
-/// never see time pass.
-const FRUITLESS_PS: u64 = 100_000;
+/// Calls in a row in which no time passes that are free: more than what a program
+/// does to open a device, to set up a connection or to print a table.
+const FREE_CALLS: u32 = 1000;
+/// A thread that only makes calls that do not wait lets the world catch up after so long: what it
+/// goes round for may be another thread's to do.
+const MOST_ALONE_PS: u64 = 10_000_000;
 /// The world's answer when a wait has ended with nothing of what was waited for.
 const NOTHING: u64 = u64::MAX;
 
 /// A thread in simulated time, inside a call of the program.
 ///
-/// While there is one, what the thread calls is real.
+/// While there is one, what the thread calls is real. Calls in which no time passes are free, but
+/// after [`FREE_CALLS`] in a row each one costs a system call (`host.syscall_ns`) when it ends: a
+/// program that calls again and again without waiting sees time pass, and other threads get their
+/// turns.
 #[derive(Debug)]
-pub struct Own(Inside);
+pub struct Own {
+    inside: Inside,
+    /// When the call began. [`NEVER_PS`]: it costs nothing by itself.
+    begun_ps: u64,
+}
 
 /// How a wait has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,21 +52,32 @@ pub enum Ended {
 }
 
 impl Own {
-    /// The calling thread. `None`: what it calls is real.
+    /// The calling thread, in a system call. `None`: what it calls is real.
     #[inline]
     pub fn enter() -> Option<Self> {
-        Inside::enter().map(Self)
+        let inside = Inside::enter()?;
+        let begun_ps = inside.now_ps();
+        Some(Self { inside, begun_ps })
+    }
+
+    /// The calling thread, in no system call: what it does costs what is charged for it.
+    /// `None`: what it calls is real.
+    #[inline]
+    pub fn enter_uncharged() -> Option<Self> {
+        let inside = Inside::enter()?;
+        let begun_ps = NEVER_PS;
+        Some(Self { inside, begun_ps })
     }
 
     /// Its clock.
     #[inline]
     pub fn now_ps(&self) -> u64 {
-        self.0.now_ps()
+        self.inside.now_ps()
     }
 
     /// It computes.
     pub fn spend(&self, time_ps: u64) {
-        self.0.spend(time_ps);
+        self.inside.spend(time_ps);
     }
 
     /// What the thread has computed for `time_ps` since `since_ps`, and has done nothing else since,
@@ -62,30 +85,35 @@ impl Own {
     #[cfg(target_arch = "x86_64")]
     pub fn take_back(&self, since_ps: u64, time_ps: u64) {
         if since_ps.checked_add(time_ps) == Some(self.now_ps()) {
-            self.0.page().clock_ps.store(since_ps, Ordering::Relaxed);
+            self.inside
+                .page()
+                .clock_ps
+                .store(since_ps, Ordering::Relaxed);
         }
     }
 
-    /// The call has found nothing.
-    pub fn spend_fruitless(&self) {
-        self.spend(FRUITLESS_PS);
+    /// What a system call costs, or a try of a lock that has failed. Where the preset says
+    /// nothing, a nanosecond: the clock has to go on.
+    pub fn system_call_ps(&self) -> u64 {
+        let cost_ps = costs().map_or(0, |costs| costs.system_call_ps.load(Ordering::Relaxed));
+        cost_ps.max(PS_PER_NS)
     }
 
     /// The world catches up with the thread.
     pub fn catch_up(&self) {
-        self.0.catch_up();
+        self.inside.catch_up();
     }
 
     /// Tells the world something.
     pub fn store(&self, kind: StoreKind, slot: u32, words: &[u64]) {
-        self.0.store(kind, slot, words);
+        self.inside.store(kind, slot, words);
     }
 
     /// Waits, at most until `deadline_ps` of the thread's clock.
     pub fn wait(&self, wait: &Wait, deadline_ps: u64) -> Ended {
         let signals = timers::delivered();
         self.limit(deadline_ps);
-        let answer = self.0.wait(wait);
+        let answer = self.inside.wait(wait);
         self.limit(NEVER_PS);
         if session::has_ended() {
             return Ended::NoWorld;
@@ -102,13 +130,24 @@ impl Own {
 
     /// The thread gets its turn back at `deadline_ps` at the latest, and when a timer is due.
     pub fn limit(&self, deadline_ps: u64) {
-        timers::limit(self.0.page(), deadline_ps);
+        timers::limit(self.inside.page(), deadline_ps);
+    }
+
+    /// The call has looked for something and not waited.
+    pub fn spend_call(&self) {
+        self.spend(self.system_call_ps());
+    }
+
+    /// Gives the turn up for as long as a system call takes.
+    pub fn give_way(&self) {
+        let time_ps = self.now_ps().saturating_add(self.system_call_ps());
+        self.wait(&Wait::At { time_ps }, NEVER_PS);
     }
 
     /// Makes a call that may take any real time: the world goes on meanwhile.
     pub fn outside<T>(&self, call: impl FnOnce() -> T) -> T {
         let mut errno = 0;
-        let result = self.0.outside(|| {
+        let result = self.inside.outside(|| {
             let result = call();
             errno = real::errno();
             result
@@ -131,7 +170,22 @@ impl Own {
     /// What tells the thread from the others of the program.
     #[cfg(target_arch = "x86_64")]
     pub fn page_address(&self) -> usize {
-        std::ptr::from_ref(self.0.page()).addr()
+        std::ptr::from_ref(self.inside.page()).addr()
+    }
+}
+
+impl Drop for Own {
+    #[inline]
+    fn drop(&mut self) {
+        let now_ps = self.now_ps();
+        if self.begun_ps == now_ps && state().count_call_at_once(now_ps) >= FREE_CALLS {
+            // Handlers of signals that come due may change it.
+            os::keeping_errno(|| {
+                self.spend_call();
+                state().count_calls_on(self.now_ps());
+                self.inside.catch_up_after(MOST_ALONE_PS);
+            });
+        }
     }
 }
 

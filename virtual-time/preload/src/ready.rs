@@ -14,10 +14,10 @@ use rustix::event::PollFlags;
 
 use crate::descriptor::{Descriptor, Kind};
 use crate::own::{Ended, Own};
-use crate::real;
 use crate::streams::name::Stream;
 use crate::streams::set_up;
 use crate::streams::transfer::{Readable, look, wait_readable};
+use crate::{os, real};
 
 mod epoll;
 mod poll;
@@ -171,7 +171,7 @@ pub fn wait_until(
     mut outside: impl FnMut(c_int) -> c_int,
 ) -> c_int {
     own.catch_up();
-    let is_single_look = deadline_ps <= own.now_ps();
+    let begun_ps = own.now_ps();
     let mut known = None;
     let mut has_slept = false;
     loop {
@@ -179,12 +179,15 @@ pub fn wait_until(
         if found != 0 {
             if has_slept {
                 own.spend(own.wake_up_ps());
+            } else if own.now_ps() == begun_ps {
+                // Threads that look at what stays ready would stop the clock.
+                os::keeping_errno(|| own.spend_call());
             }
             return found;
         }
         if own.now_ps() >= deadline_ps {
-            if is_single_look {
-                own.spend_fruitless();
+            if deadline_ps <= begun_ps {
+                own.spend_call();
             }
             return 0;
         }

@@ -114,6 +114,14 @@ functions! {
     fn sem_clockwait(semaphore: *mut sem_t, clock: clockid_t, time: *const timespec) -> c_int;
     fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int;
     fn pthread_mutex_clocklock(mutex: *mut pthread_mutex_t, clock: clockid_t, time: *const timespec) -> c_int;
+    fn sched_yield() -> c_int;
+    fn pthread_spin_lock(lock: *mut libc::pthread_spinlock_t) -> c_int;
+    fn pthread_spin_trylock(lock: *mut libc::pthread_spinlock_t) -> c_int;
+    fn pthread_mutex_trylock(mutex: *mut pthread_mutex_t) -> c_int;
+    fn pthread_rwlock_tryrdlock(rwlock: *mut libc::pthread_rwlock_t) -> c_int;
+    fn pthread_rwlock_trywrlock(rwlock: *mut libc::pthread_rwlock_t) -> c_int;
+    fn mtx_trylock(mutex: *mut c_void) -> c_int;
+    fn sem_trywait(semaphore: *mut sem_t) -> c_int;
     fn pause() -> c_int;
     fn pthread_rwlock_rdlock(rwlock: *mut libc::pthread_rwlock_t) -> c_int;
     fn pthread_rwlock_wrlock(rwlock: *mut libc::pthread_rwlock_t) -> c_int;

@@ -15,9 +15,13 @@ use crate::real;
 const PS_PER_US: u64 = 1_000_000;
 const PS_PER_S: u64 = 1_000_000_000_000;
 
-/// Sleeps until `end_ps`. How much of it is left after a signal.
+/// Sleeps until `end_ps`. How much of it is left after a signal. Who sleeps for no time gives way.
 fn sleep_until(own: &Own, end_ps: u64) -> u64 {
     let wait = Wait::At { time_ps: end_ps };
+    if own.now_ps() >= end_ps {
+        own.give_way();
+        return 0;
+    }
     while own.now_ps() < end_ps {
         match own.wait(&wait, NEVER_PS) {
             Ended::Interrupted { .. } => return end_ps.saturating_sub(own.now_ps()),

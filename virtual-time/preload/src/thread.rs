@@ -29,11 +29,15 @@ pub struct ThreadState {
     /// What it calls is real, and its time that of the machine. Counts, as `depth`, which it is part
     /// of.
     real: Cell<u32>,
+    /// System calls one after the other in which no time has passed.
+    calls_at_once: Cell<u32>,
+    /// When the last of them was.
+    call_at_once_ps: Cell<u64>,
     /// Those of its calls that were of the verbs library.
     verbs_calls: Cell<u64>,
 }
 
-const STATE_BYTES: usize = 48;
+const STATE_BYTES: usize = 56;
 const _: () = assert!(size_of::<ThreadState>() == STATE_BYTES);
 
 global_asm!(
@@ -156,6 +160,23 @@ impl ThreadState {
         self.verbs_calls.set(self.verbs_calls.get() + 1);
     }
 
+    /// A system call has ended at `now_ps`, when it began. How many there were before, with no time
+    /// in between.
+    #[inline]
+    pub fn count_call_at_once(&self, now_ps: u64) -> u32 {
+        let before = match self.call_at_once_ps.replace(now_ps) == now_ps {
+            true => self.calls_at_once.get(),
+            false => 0,
+        };
+        self.calls_at_once.set(before.saturating_add(1));
+        before
+    }
+
+    /// The last of these calls has cost something: the row goes on at `now_ps`.
+    pub fn count_calls_on(&self, now_ps: u64) {
+        self.call_at_once_ps.set(now_ps);
+    }
+
     /// How many calls the thread has made that were not of the verbs library.
     pub fn other_calls(&self) -> u64 {
         let calls = self.page().map_or(0, |page| page.calls.load(Relaxed));
@@ -169,6 +190,7 @@ impl ThreadState {
         self.reads.set(0);
         self.real.set(0);
         self.verbs_calls.set(0);
+        self.calls_at_once.set(0);
     }
 
     /// Something else than reading the time is done.

@@ -157,6 +157,15 @@ impl Inside {
         }
     }
 
+    /// As [`Self::catch_up`], if the turn has lasted longer than `most_ps`.
+    #[inline]
+    pub fn catch_up_after(&self, most_ps: u64) {
+        let begun_ps = self.page.begun_ps.load(Ordering::Relaxed);
+        if self.now_ps() > begun_ps.saturating_add(most_ps) {
+            self.catch_up();
+        }
+    }
+
     /// Whether it is known that nothing has changed since the turn began.
     #[inline]
     fn is_up_to_date(&self) -> bool {

@@ -31,7 +31,7 @@ const MAX_TRIES: u32 = 1000;
 
 /// Whether the calling thread may be in simulated time. Costs next to nothing.
 #[inline]
-fn may_be_simulated() -> bool {
+pub fn may_be_simulated() -> bool {
     session::is_running() && state().is_outermost()
 }
 
@@ -107,7 +107,7 @@ fn sleep_until(own: &Own, time_ps: u64) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int {
     // SAFETY: the caller's mutex.
-    let attempt = || unsafe { libc::pthread_mutex_trylock(mutex) };
+    let attempt = || unsafe { real::pthread_mutex_trylock(mutex) };
     // SAFETY: the caller's mutex.
     let lock = || unsafe { real::pthread_mutex_lock(mutex) };
     lock_for(attempt, lock)
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn pthread_mutex_clocklock(
     time: *const timespec,
 ) -> c_int {
     // SAFETY: the caller's mutex.
-    let attempt = || unsafe { libc::pthread_mutex_trylock(mutex) };
+    let attempt = || unsafe { real::pthread_mutex_trylock(mutex) };
     // SAFETY: the caller's arguments.
     let lock = |clock, time| unsafe { real::pthread_mutex_clocklock(mutex, clock, time) };
     // SAFETY: the caller's time.
@@ -151,8 +151,8 @@ pub unsafe extern "C" fn pthread_mutex_clocklock(
     }
 }
 
-/// Takes a lock of readers and writers, by one of its ways.
-fn lock_for(attempt: impl Fn() -> c_int, lock: impl FnOnce() -> c_int) -> c_int {
+/// Takes a lock, which `attempt` tries to and `lock` waits for in the kernel or the processor.
+pub fn lock_for(attempt: impl Fn() -> c_int, lock: impl FnOnce() -> c_int) -> c_int {
     if !may_be_simulated() {
         return lock();
     }
@@ -169,7 +169,7 @@ fn lock_for(attempt: impl Fn() -> c_int, lock: impl FnOnce() -> c_int) -> c_int 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_rwlock_rdlock(rwlock: *mut pthread_rwlock_t) -> c_int {
     // SAFETY: the caller's lock.
-    let attempt = || unsafe { libc::pthread_rwlock_tryrdlock(rwlock) };
+    let attempt = || unsafe { real::pthread_rwlock_tryrdlock(rwlock) };
     // SAFETY: the caller's lock.
     lock_for(attempt, || unsafe { real::pthread_rwlock_rdlock(rwlock) })
 }
@@ -178,7 +178,7 @@ pub unsafe extern "C" fn pthread_rwlock_rdlock(rwlock: *mut pthread_rwlock_t) ->
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_rwlock_wrlock(rwlock: *mut pthread_rwlock_t) -> c_int {
     // SAFETY: the caller's lock.
-    let attempt = || unsafe { libc::pthread_rwlock_trywrlock(rwlock) };
+    let attempt = || unsafe { real::pthread_rwlock_trywrlock(rwlock) };
     // SAFETY: the caller's lock.
     lock_for(attempt, || unsafe { real::pthread_rwlock_wrlock(rwlock) })
 }
@@ -282,7 +282,7 @@ pub unsafe extern "C" fn sem_wait(semaphore: *mut sem_t) -> c_int {
         return wait();
     };
     // SAFETY: the caller's semaphore.
-    match unsafe { libc::sem_trywait(semaphore) } {
+    match unsafe { real::sem_trywait(semaphore) } {
         0 => 0,
         _ => own.outside(wait),
     }
@@ -310,7 +310,7 @@ pub unsafe extern "C" fn sem_clockwait(
         return wait(clock, time);
     };
     // SAFETY: the caller's semaphore.
-    if unsafe { libc::sem_trywait(semaphore) } == 0 {
+    if unsafe { real::sem_trywait(semaphore) } == 0 {
         return 0;
     }
     let has_timed_out = |result| result != 0 && real::errno() == libc::ETIMEDOUT;

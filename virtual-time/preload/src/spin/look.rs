@@ -203,7 +203,7 @@ impl Loop {
 /// gives the turn up once for a wait, and not once more to see what there is.
 extern "C" fn look(frame: &Frame) {
     keeping_errno(|| {
-        let Some(own) = Own::enter() else {
+        let Some(own) = Own::enter_uncharged() else {
             return end_if_lost();
         };
         let Some(known) = LOOPS.get((frame.number / 2) as usize) else {

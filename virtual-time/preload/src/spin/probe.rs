@@ -223,7 +223,7 @@ impl Probe {
         let look = watched(places, registers);
         self.end(context);
         // From here on the probe may be somebody else's.
-        match Own::enter() {
+        match Own::enter_uncharged() {
             Some(own) => wait_for_first_change(&own, look),
             None => end_if_lost(),
         }

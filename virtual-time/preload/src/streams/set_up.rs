@@ -226,7 +226,7 @@ pub fn accept(own: &Own, descriptor: Descriptor, real: impl Fn() -> c_int) -> c_
             Ended::TimedOut | Ended::Interrupted { restarts: true } => {}
         }
         if is_nonblocking {
-            own.spend_fruitless();
+            own.spend_call();
             return real::failed(libc::EAGAIN);
         }
     }

@@ -89,7 +89,7 @@ pub fn receive(
             // The kernel knows whether it is a proper end.
             Readable::End => 1,
             Readable::Nothing if room.done == 0 => {
-                own.spend_fruitless();
+                own.spend_call();
                 return real::failed_size(libc::EAGAIN);
             }
             Readable::Interrupted if room.done == 0 => return real::failed_size(libc::EINTR),
@@ -195,7 +195,7 @@ pub fn transmit(
             }
             errno if room.done == 0 => {
                 if errno == libc::EAGAIN {
-                    own.spend_fruitless();
+                    own.spend_call();
                     own.catch_up();
                 }
                 return real::failed_size(errno);

@@ -1,0 +1,52 @@
+//! Loops of programs that wait without a call that waits: in simulated time they end, when what
+//! they wait for has happened, and after the same time in every run. `tests/c/progress.c` has them.
+
+use ferroce_tests::Scratch;
+
+const PRESET: &str = "cx5-100g";
+/// When the other thread of the program acts, in nanoseconds.
+const DELAY_NS: u64 = 1_000_000;
+/// By how much a loop may be off: the set-up of the program is part of what it measures, and who
+/// tries a lock pauses longer the longer it has tried.
+const SLACK_NS: u64 = DELAY_NS / 50;
+
+/// How long a loop takes, in nanoseconds of simulated time.
+fn measured(scratch: &Scratch, program: &str, name: &str) -> u64 {
+    let command = scratch.run(&["--timed", PRESET], program, &[name]);
+    let output = scratch.finish(command).expect_success();
+    let line = output.lines().find_map(|line| line.strip_prefix(name));
+    let number = line.and_then(|number| number.trim().parse().ok());
+    number.unwrap_or_else(|| panic!("{name}: {output}"))
+}
+
+/// Runs loops that take between `least` and `most` nanoseconds, each of them twice.
+fn take(names: &[&str], least: u64, most: u64) {
+    let scratch = Scratch::new();
+    let program = scratch.compile("progress");
+    for name in names {
+        let times = [(); 2].map(|()| measured(&scratch, &program, name));
+        assert_eq!(times[0], times[1], "{name}: not the same");
+        assert!((least..=most).contains(&times[0]), "{name}: {times:?} ns");
+    }
+}
+
+/// Loops that end when the other thread acts.
+fn end_in_time(names: &[&str]) {
+    take(names, DELAY_NS - SLACK_NS, DELAY_NS + SLACK_NS);
+}
+
+#[test]
+fn who_yields_lets_other_threads_go_on() {
+    end_in_time(&["sched_yield", "thrd_yield", "usleep", "exchange-yield"]);
+}
+
+#[test]
+fn who_tries_a_lock_lets_its_owner_go_on() {
+    end_in_time(&["spin-lock", "spin-trylock", "mutex-trylock"]);
+    end_in_time(&["rwlock-trylock", "mtx-trylock", "sem-trywait"]);
+}
+
+#[test]
+fn calls_that_return_at_once_take_time() {
+    end_in_time(&["epoll", "write"]);
+}

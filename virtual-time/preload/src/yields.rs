@@ -1,0 +1,115 @@
+//! Threads that give way, and tries of locks that fail.
+//!
+//! A program that goes round until another of its threads has done something calls one of these in
+//! each turn. In simulated time the other thread goes on only when this one gives its turn up, so
+//! each of them does: for as long as a system call takes (`host.syscall_ns`).
+
+#![expect(unsafe_code, reason = "functions of libc")]
+
+use std::ffi::c_int;
+
+use libc::{pthread_mutex_t, pthread_rwlock_t, pthread_spinlock_t, sem_t};
+
+use crate::own::Own;
+use crate::real;
+use crate::waits::{lock_for, may_be_simulated};
+
+/// `thrd_busy` of `threads.h`.
+const THREAD_BUSY: c_int = 1;
+
+/// The calling thread gives way. False: its time is that of the machine.
+fn give_way() -> bool {
+    let own = Own::enter();
+    own.as_ref().inspect(|own| own.give_way()).is_some()
+}
+
+/// What a try of a lock returns, after which a thread gives way that has not got it: it will try
+/// again. `busy`: what says so.
+#[inline]
+fn after_try(result: c_int, busy: c_int) -> c_int {
+    if result == busy && may_be_simulated() {
+        let errno = real::errno();
+        give_way();
+        real::set_errno(errno);
+    }
+    result
+}
+
+/// `sched_yield` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_yield() -> c_int {
+    match give_way() {
+        true => 0,
+        // SAFETY: no arguments.
+        false => unsafe { real::sched_yield() },
+    }
+}
+
+/// `pthread_yield` of libc, the older name of [`sched_yield`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_yield() -> c_int {
+    // SAFETY: no arguments.
+    unsafe { sched_yield() }
+}
+
+/// `thrd_yield` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thrd_yield() {
+    // SAFETY: no arguments. It cannot fail on Linux.
+    let _ = unsafe { sched_yield() };
+}
+
+/// `pthread_spin_lock` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_spin_lock(lock: *mut pthread_spinlock_t) -> c_int {
+    // SAFETY: the caller's lock.
+    let attempt = || unsafe { real::pthread_spin_trylock(lock) };
+    // SAFETY: the caller's lock.
+    lock_for(attempt, || unsafe { real::pthread_spin_lock(lock) })
+}
+
+/// `pthread_spin_trylock` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_spin_trylock(lock: *mut pthread_spinlock_t) -> c_int {
+    // SAFETY: the caller's lock.
+    after_try(unsafe { real::pthread_spin_trylock(lock) }, libc::EBUSY)
+}
+
+/// `pthread_mutex_trylock` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_mutex_trylock(mutex: *mut pthread_mutex_t) -> c_int {
+    // SAFETY: the caller's mutex.
+    after_try(unsafe { real::pthread_mutex_trylock(mutex) }, libc::EBUSY)
+}
+
+/// `pthread_rwlock_tryrdlock` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_rwlock_tryrdlock(lock: *mut pthread_rwlock_t) -> c_int {
+    // SAFETY: the caller's lock.
+    after_try(unsafe { real::pthread_rwlock_tryrdlock(lock) }, libc::EBUSY)
+}
+
+/// `pthread_rwlock_trywrlock` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_rwlock_trywrlock(lock: *mut pthread_rwlock_t) -> c_int {
+    // SAFETY: the caller's lock.
+    after_try(unsafe { real::pthread_rwlock_trywrlock(lock) }, libc::EBUSY)
+}
+
+/// `mtx_trylock` of libc, whose `mtx_t` is at an address.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mtx_trylock(mutex: *mut std::ffi::c_void) -> c_int {
+    // SAFETY: the caller's mutex.
+    after_try(unsafe { real::mtx_trylock(mutex) }, THREAD_BUSY)
+}
+
+/// `sem_trywait` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sem_trywait(semaphore: *mut sem_t) -> c_int {
+    // SAFETY: the caller's semaphore.
+    let result = unsafe { real::sem_trywait(semaphore) };
+    match real::errno() {
+        libc::EAGAIN => after_try(result, -1),
+        _ => result,
+    }
+}
