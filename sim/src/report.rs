@@ -13,6 +13,7 @@ pub mod labels;
 pub mod page;
 pub mod svg;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::{fs, io};
 
@@ -62,6 +63,43 @@ impl Choice {
         recipe.is_about(&self.presets) && (self.plots.is_empty() || is_named)
     }
 
+    /// What it names that no plot has, and what there is instead.
+    pub fn check(&self) -> Result<(), String> {
+        let recipes = recipes(true);
+        let cards = names(recipes.iter().flat_map(|recipe| recipe.cards));
+        for preset in &self.presets {
+            let one = std::slice::from_ref(preset);
+            if !recipes.iter().any(|recipe| recipe.is_about(one)) {
+                return Err(format!(
+                    "--preset {preset}: no plot is about it; plots are about these cards: \
+                     {cards}. A preset of your own goes beside a measured table with \
+                     `ferroce compare {preset} TABLE`"
+                ));
+            }
+        }
+        for plot in &self.plots {
+            if !recipes.iter().any(|recipe| recipe.id == plot) {
+                let plots = names(recipes.iter().map(|recipe| &recipe.id));
+                return Err(format!(
+                    "--plot {plot}: there is no such plot; there are {plots}"
+                ));
+            }
+        }
+        match jobs(self).is_empty() {
+            false => Ok(()),
+            true => Err(self.why_empty(&recipes)),
+        }
+    }
+
+    /// Why names that exist choose no plot together.
+    fn why_empty(&self, recipes: &[Recipe]) -> String {
+        if recipes.iter().any(|recipe| self.has(recipe)) {
+            return "the chosen plots are of the real perftest: add --perftest".to_owned();
+        }
+        let (plots, presets) = (self.plots.join(", "), self.presets.join(", "));
+        format!("--plot {plots}: is not about --preset {presets}")
+    }
+
     fn is_all(&self) -> bool {
         self.presets.is_empty() && self.plots.is_empty()
     }
@@ -99,10 +137,21 @@ pub fn make(simulator: &dyn Simulator, choice: &Choice, done: impl Fn() + Sync) 
     report
 }
 
-fn jobs(choice: &Choice) -> Vec<Job> {
-    let real = choice.real.is_some().then_some(figures::of_real_perftest());
+/// Every plot; those of the real perftest only if that is run.
+fn recipes(has_real: bool) -> Vec<Recipe> {
+    let real = has_real.then_some(figures::of_real_perftest());
     let recipes = figures::all().into_iter();
-    let recipes = recipes.chain(real.into_iter().flatten().copied());
+    recipes.chain(real.into_iter().flatten().copied()).collect()
+}
+
+/// Names in alphabetical order, each once.
+fn names<'a>(names: impl Iterator<Item = &'a &'static str>) -> String {
+    let names: BTreeSet<&str> = names.copied().collect();
+    names.into_iter().collect::<Vec<_>>().join(", ")
+}
+
+fn jobs(choice: &Choice) -> Vec<Job> {
+    let recipes = recipes(choice.real.is_some()).into_iter();
     let recipes = recipes.filter(|recipe| choice.has(recipe)).map(Job::Plot);
     let targets = validate::target::all().into_iter();
     let targets = targets.filter(|_| choice.is_all());

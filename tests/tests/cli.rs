@@ -12,6 +12,8 @@ const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Exit codes as shells, env(1) and timeout(1) have them.
 const OWN_FAILURE: i32 = 125;
+/// Words that the command does not understand, as clap has it.
+const USAGE: i32 = 2;
 const CANNOT_RUN: i32 = 126;
 const NOT_FOUND: i32 = 127;
 
@@ -114,6 +116,66 @@ fn bad_options_are_refused() {
     ] {
         let ended = scratch.finish(scratch.run(&options, "true", &[]));
         expect_refusal(&ended, OWN_FAILURE, &[]);
+    }
+}
+
+/// Goal: an option that is not ours is refused, and not taken for the program.
+#[test]
+fn a_mistyped_option_is_no_program() {
+    let scratch = Scratch::new();
+    let file = scratch.path("x.pcapng");
+    let file = file.to_string_lossy();
+    for arguments in [
+        &["run", "--captur", &file, "--", "true"][..],
+        &["run", "--captur", &file, "true"],
+        &["perftest", "write_bw", "--captur", "--", "-F"],
+    ] {
+        let ended = scratch.finish(scratch.ferroce(arguments));
+        let code = ended.status.and_then(|status| status.code());
+        assert_eq!(code, Some(USAGE), "{ended:?}");
+        let named = ended.output.contains("unexpected argument '--captur'");
+        assert!(named, "{arguments:?}: {ended:?}");
+        let nearest = arguments[0] != "run" || ended.output.contains("'--capture'");
+        assert!(nearest, "{arguments:?}: {ended:?}");
+    }
+    // What stands behind the program is the program's, also without `--`.
+    let echo = scratch.ferroce(&["run", "echo", "--captur", "-h", "--", "-V"]);
+    let output = scratch.finish(echo).expect_success();
+    assert_eq!(output.trim(), "--captur -h -- -V");
+}
+
+#[test]
+fn the_version_is_that_of_the_command() {
+    let scratch = Scratch::new();
+    let expected = format!("ferroce {}", env!("CARGO_PKG_VERSION"));
+    for option in ["-V", "--version"] {
+        let output = scratch.finish(scratch.ferroce(&[option])).expect_success();
+        assert_eq!(output.trim(), expected);
+    }
+}
+
+/// Goal: a plot that is not there is refused with what there is.
+#[test]
+fn a_report_names_the_plots_that_it_has() {
+    let scratch = Scratch::new();
+    let (out, mine) = (scratch.path("report"), scratch.path("mine.toml"));
+    let text = "about = \"mine\"\ninherits = \"cx5-100g\"\n";
+    fs::write(&mine, text).expect("written");
+    let (out, mine) = (out.to_string_lossy(), mine.to_string_lossy());
+    let compare = format!("`ferroce compare {mine} TABLE`");
+    for (options, words) in [
+        (&["--preset", &mine][..], &["cx5-100g", &compare][..]),
+        (&["--preset", "cx5-100"], &["cx5-100g"]),
+        (&["--plot", "cx5-latenc"], &["cx5-latenc:", "cx5-latency"]),
+        (
+            &["--plot", "cx5-latency", "--preset", "cx3-40g"],
+            &["not about"],
+        ),
+        (&["--plot", "real-10g-bandwidth"], &["--perftest"]),
+    ] {
+        let arguments = [&["report", "--out", &out], options].concat();
+        let ended = scratch.finish(scratch.ferroce(&arguments));
+        expect_refusal(&ended, OWN_FAILURE, words);
     }
 }
 

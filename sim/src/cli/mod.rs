@@ -31,6 +31,7 @@ const EXIT_FAILURE: u8 = 125;
 /// An RDMA NIC without the hardware: runs unmodified RDMA programs on a model of a card.
 #[derive(Debug, Parser)]
 #[command(
+    name = "ferroce",
     version,
     after_help = "\
 Two terminals, one machine, no RDMA hardware, no root:

@@ -16,7 +16,7 @@ pub struct Report {
     /// Folder for the files; made if it is not there
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
-    /// Only plots about this card, without the validation
+    /// Only plots about this built-in card, without the validation
     #[arg(long, value_name = "NAME")]
     preset: Vec<String>,
     /// Only this plot, by the name of its files
@@ -43,11 +43,8 @@ impl Report {
                 extra: Vec::new(),
             }),
         };
-        let count = report::count(&choice);
-        if count == 0 {
-            return Err("there is no such plot".to_owned());
-        }
-        let progress = Progress::new(count);
+        choice.check()?;
+        let progress = Progress::new(report::count(&choice));
         let report = report::make(&Harness, &choice, || progress.advance());
         progress.clear();
         let folder = self.out.display();

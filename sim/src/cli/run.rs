@@ -100,7 +100,9 @@ pub struct Run {
     timed: timed::Timed,
 
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    // No `allow_hyphen_values`: a mistyped option of ours would pass for a program. What stands
+    // behind the program's name is the program's all the same.
+    #[arg(required = true, trailing_var_arg = true)]
     program: Vec<OsString>,
 }
 
