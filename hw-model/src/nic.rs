@@ -57,6 +57,8 @@ pub(crate) const FLUSH_PER_TURN: usize = 1024;
 pub struct Progress {
     /// Something moved.
     pub worked: bool,
+    /// Nothing more can be done now. Else the turns of one call were used up.
+    pub rests: bool,
     /// Packets wait for room on the wire.
     pub stalled: bool,
 }
@@ -266,6 +268,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
             progress.worked |= worked;
             let has_more = !T::IS_TIMED || self.has_more(now);
             if !worked || !has_more {
+                progress.rests = true;
                 break;
             }
         }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
 use ferroce_model::host::DmaAtomic;
-use ferroce_model::{DmaError, Doorbell, Host, Nic, NicConfig, WriteOrder};
+use ferroce_model::{DmaError, Doorbell, Host, Nic, NicConfig, Progress, WriteOrder};
 use ferroce_transport::Instant;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -27,6 +27,12 @@ mod served;
 
 /// Doorbells that wait under the lock; more go through the bitmap.
 const MAX_DIRECT: usize = 64;
+/// Runs of the model in one poll that finds nothing, if it does not rest before: then a peer sends
+/// as fast as we work, and the program has its turn.
+const MAX_RUNS_PER_POLL: u32 = 64;
+/// Runs of the model that find nothing before ACKs are no longer held back. More than the moment
+/// between two frames of the peer that belong together, less than the ACK delay.
+const RUNS_BEFORE_ACKNOWLEDGE: u32 = 8;
 /// Runs of the model between two publications of its counters.
 const RUNS_PER_PUBLICATION: u32 = 256;
 /// How long leaving waits for the last delayed ACKs.
@@ -147,6 +153,8 @@ pub struct InProcess {
     model: Mutex<Model>,
     /// When the model has to run again, as of its last run.
     next_timeout: AtomicU64,
+    /// Whether the last run has left nothing to do.
+    rests: AtomicBool,
     /// Whether an ACK waits for company.
     holds_acknowledges: AtomicBool,
     /// When peers have to be looked after, in ticks, as of the last run.
@@ -191,6 +199,7 @@ impl InProcess {
                 runs: 0,
             }),
             next_timeout: AtomicU64::new(u64::MAX),
+            rests: AtomicBool::new(true),
             holds_acknowledges: AtomicBool::new(false),
             check_at: AtomicU64::new(u64::MAX),
             wake_at: AtomicU64::new(0),
@@ -237,16 +246,36 @@ impl InProcess {
         }
     }
 
-    /// The application polls in vain: lets ACKs go that wait for what it might post.
+    /// For a poll that has found nothing: runs the model until it rests, and lets ACKs go that
+    /// wait for what the application might post. Whether something moved.
     #[inline]
-    pub fn flush_acknowledges(&self) {
-        if !self.holds_acknowledges.load(Ordering::Relaxed) {
-            return;
+    fn run_until_rest(&self) -> bool {
+        let mut worked = false;
+        for _ in 0..MAX_RUNS_PER_POLL {
+            worked |= self.try_run();
+            if self.rests.load(Ordering::Relaxed) {
+                break;
+            }
         }
-        if let Some(mut model) = self.model.try_lock() {
-            model.nic.flush_acknowledges();
-            self.run(model);
+        if worked || !self.holds_acknowledges.load(Ordering::Relaxed) {
+            return worked;
         }
+        self.flush_acknowledges()
+    }
+
+    /// Lets ACKs go that wait for company, unless more comes in a moment.
+    fn flush_acknowledges(&self) -> bool {
+        for _ in 0..RUNS_BEFORE_ACKNOWLEDGE {
+            std::hint::spin_loop();
+            if self.try_run() {
+                return true;
+            }
+        }
+        let Some(mut model) = self.model.try_lock() else {
+            return false;
+        };
+        model.nic.flush_acknowledges();
+        self.run(model)
     }
 
     /// Runs the model, gives the lock back, and delivers interrupts.
@@ -289,7 +318,8 @@ impl InProcess {
         if port.is_device_fatal() {
             nic.fail(now);
         }
-        let worked = nic.advance(now, host, port).worked;
+        let Progress { worked, rests, .. } = nic.advance(now, host, port);
+        self.rests.store(rests, Ordering::Relaxed);
         port.finish(worked);
         let next = nic.next_timeout(now).map_or(u64::MAX, Instant::as_ps);
         self.next_timeout.store(next, Ordering::Relaxed);

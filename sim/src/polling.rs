@@ -14,9 +14,6 @@ use crate::os;
 
 /// Empty polls before a thread lets others run.
 const POLLS_BEFORE_YIELD: u32 = 20;
-/// Empty polls before ACKs are no longer held back. More than the moment between two frames of
-/// the peer that belong together, less than the ACK delay.
-const POLLS_BEFORE_ACKNOWLEDGE: u32 = 8;
 /// A yield that took longer than this was one to a program that does not yield.
 const LONG_YIELD_NS: u64 = 500_000;
 /// How long a thread sleeps instead of yielding then, before it tries yielding again. Twice as
@@ -55,9 +52,6 @@ pub fn after_poll(function: &InProcess, worked: bool, now: Ticks) {
             habits.empty_polls.set(0);
         } else if habits.empty_polls.get() < POLLS_BEFORE_YIELD {
             habits.empty_polls.set(habits.empty_polls.get() + 1);
-            if habits.empty_polls.get() == POLLS_BEFORE_ACKNOWLEDGE {
-                function.flush_acknowledges();
-            }
             std::hint::spin_loop();
         } else {
             habits.empty_polls.set(0);

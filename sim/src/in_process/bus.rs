@@ -165,7 +165,7 @@ impl Bus for InProcess {
             self.polls_after_arming
                 .store(about_to_sleep - 1, Ordering::Relaxed);
         }
-        let worked = self.try_run();
+        let worked = self.run_until_rest();
         if about_to_sleep != 0 {
             self.tell_background();
         } else if self.wake_at.load(Ordering::Relaxed)
