@@ -2,6 +2,7 @@
 //!
 //! - [`config_space`]: PCI configuration space. [`bar`]: accesses that come as messages.
 //! - [`client_memory`]: what the client has mapped for DMA; [`client_file`]: files of which it is.
+//! - [`process_memory`]: the client's address space, where the kernel lets us open it.
 //! - [`interrupts`]: eventfds of the MSI-X vectors. [`device`]: what each message does, to a
 //!   [`model`].
 //!
@@ -18,10 +19,9 @@ pub mod config_space;
 pub mod device;
 pub mod interrupts;
 pub mod model;
+pub mod process_memory;
 
-use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -31,9 +31,6 @@ use ferroce_vfio_user::{Capabilities, Server, ServerOptions, Stop};
 use crate::error::Error;
 use crate::function::{Function, Options};
 use device::ServedDevice;
-
-/// Who may use a socket: its owner.
-const SOCKET_MODE: u32 = 0o600;
 
 /// Why a function is not served.
 #[derive(Debug, thiserror::Error)]
@@ -170,8 +167,9 @@ pub(crate) fn bind(path: &Path) -> Result<Server, ServeError> {
             max_dma_maps: client_memory::MAX_MAPPINGS,
             ..ServerOptions::default().capabilities
         },
+        ..ServerOptions::default()
     };
-    let server = Server::bind_with(path, options).map_err(|error| {
+    Server::bind_with(path, options).map_err(|error| {
         refused(match error.kind() {
             io::ErrorKind::AddrInUse => {
                 "a server listens there already, or it is no socket; end it, remove it, or choose \
@@ -184,10 +182,7 @@ pub(crate) fn bind(path: &Path) -> Result<Server, ServeError> {
             }
             _ => format!("cannot listen there: {error}"),
         })
-    })?;
-    let mode = Permissions::from_mode(SOCKET_MODE);
-    fs::set_permissions(path, mode).map_err(|error| refused(error.to_string()))?;
-    Ok(server)
+    })
 }
 
 fn start_one(
@@ -224,7 +219,7 @@ mod tests {
         assert!(!path.exists());
         drop(std::os::unix::net::UnixListener::bind(&path).expect("free"));
         drop(bind(&path).expect("nobody listens"));
-        fs::write(&path, "not a socket").expect("ours");
+        std::fs::write(&path, "not a socket").expect("ours");
         assert!(message(&path).contains("no socket"));
         assert!(message(&directory.path().join("no/sock")).contains("folder"));
         assert!(message(&directory.path().join("x".repeat(108))).contains("107"));

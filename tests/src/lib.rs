@@ -111,15 +111,21 @@ impl Scratch {
 
     /// The command `ferroce` with these arguments, on this scratch directory's fabric.
     pub fn ferroce(&self, arguments: &[&str]) -> Command {
+        let mut command = self.program(&self.ferroce);
+        command.args(arguments);
+        command
+    }
+
+    /// A program as it is, not under `ferroce run`, on this scratch directory's fabric.
+    pub fn program(&self, program: &Path) -> Command {
         let mut command = match self.prefix.split_first() {
             Some((first, rest)) => {
                 let mut command = Command::new(first);
-                command.args(rest).arg(&self.ferroce);
+                command.args(rest).arg(program);
                 command
             }
-            None => Command::new(&self.ferroce),
+            None => Command::new(program),
         };
-        command.args(arguments);
         command.env("FERROCE_DIR", self.path("fabric"));
         for option in OPTIONS_OF_THE_ENVIRONMENT {
             command.env_remove(option);

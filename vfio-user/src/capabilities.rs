@@ -12,6 +12,10 @@ pub(crate) const MAJOR: u16 = 0;
 /// See [`MAJOR`].
 pub(crate) const MINOR: u16 = 1;
 
+/// Names that are no part of the protocol begin with ours.
+const PROCESS_MEMORY: &str = "ferroce_process_memory";
+const REACHES_PROCESS_MEMORY: &str = "ferroce_reaches_process_memory";
+
 /// What one side can take. Values that a `VERSION` message leaves out are those of
 /// [`Capabilities::UNSTATED`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +30,26 @@ pub struct Capabilities {
     pub pgsizes: u64,
     /// Takes several posted writes in one message.
     pub write_multiple: bool,
+    /// Of a client: its process, whose memory a server may reach without messages.
+    pub process_memory: Option<ProcessMemory>,
+    /// Of a server: it does so.
+    pub reaches_process_memory: bool,
+}
+
+/// A client's process, and something in its memory that only the client knows: a server that finds
+/// it there has found the client.
+///
+/// This is Ferroce's own; peers that do not know it skip it. No descriptor goes with it: a server
+/// has to have the rights to open the memory of the process, which the kernel decides (ptrace(2),
+/// "Ptrace access mode checking").
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProcessMemory {
+    /// Its number, as the client sees it.
+    pub process: u32,
+    /// Where the token is.
+    pub address: u64,
+    /// What is there, in the byte order of the machine.
+    pub token: [u64; 2],
 }
 
 impl Capabilities {
@@ -36,6 +60,8 @@ impl Capabilities {
         max_dma_maps: 65535,
         pgsizes: 4096,
         write_multiple: false,
+        process_memory: None,
+        reaches_process_memory: false,
     };
 
     /// What this crate can take: the most that may be offered.
@@ -77,6 +103,16 @@ pub(crate) fn encode(minor: u16, capabilities: &Capabilities) -> Vec<u8> {
     });
     if capabilities.write_multiple {
         values["write_multiple"] = true.into();
+    }
+    if let Some(memory) = &capabilities.process_memory {
+        values[PROCESS_MEMORY] = json!({
+            "process": memory.process,
+            "address": memory.address,
+            "token": memory.token,
+        });
+    }
+    if capabilities.reaches_process_memory {
+        values[REACHES_PROCESS_MEMORY] = true.into();
     }
     let text = json!({ "capabilities": values }).to_string();
     [fixed.as_bytes(), text.as_bytes(), b"\0"].concat()
@@ -124,15 +160,35 @@ fn from_values(values: &Map<String, Value>) -> Result<Capabilities, Errno> {
             None => unstated.pgsizes,
             Some(value) => value.as_u64().ok_or(Errno::INVAL)?,
         },
-        write_multiple: match values.get("write_multiple") {
-            None => unstated.write_multiple,
-            Some(value) => value.as_bool().ok_or(Errno::INVAL)?,
-        },
+        write_multiple: truth(values, "write_multiple")?,
+        process_memory: values
+            .get(PROCESS_MEMORY)
+            .map(|value| process_memory(value).ok_or(Errno::INVAL))
+            .transpose()?,
+        reaches_process_memory: truth(values, REACHES_PROCESS_MEMORY)?,
     };
     if capabilities.max_data_xfer_size == 0 || capabilities.pgsizes == 0 {
         return Err(Errno::INVAL);
     }
     Ok(capabilities)
+}
+
+/// A value that is false when nothing is said.
+fn truth(values: &Map<String, Value>, name: &str) -> Result<bool, Errno> {
+    let value = values.get(name);
+    value.map_or(Ok(false), |value| value.as_bool().ok_or(Errno::INVAL))
+}
+
+fn process_memory(value: &Value) -> Option<ProcessMemory> {
+    let token = value.get("token")?.as_array()?;
+    let [first, second] = &token[..] else {
+        return None;
+    };
+    Some(ProcessMemory {
+        process: value.get("process")?.as_u64()?.try_into().ok()?,
+        address: value.get("address")?.as_u64()?,
+        token: [first.as_u64()?, second.as_u64()?],
+    })
 }
 
 #[cfg(test)]
@@ -150,6 +206,21 @@ mod tests {
         let (version, capabilities) = decode(&body).expect("own encoding");
         assert_eq!((version.major.get(), version.minor.get()), (0, 1));
         assert_eq!(capabilities, Capabilities::SUPPORTED);
+    }
+
+    #[test]
+    fn the_memory_of_a_process_is_encoded() {
+        let stated = Capabilities {
+            process_memory: Some(ProcessMemory {
+                process: 77,
+                address: u64::MAX,
+                token: [1, u64::MAX],
+            }),
+            reaches_process_memory: true,
+            ..Capabilities::UNSTATED
+        };
+        let (_, capabilities) = decode(&encode(1, &stated)).expect("own encoding");
+        assert_eq!(capabilities, stated);
     }
 
     #[test]
@@ -184,6 +255,10 @@ mod tests {
             r#"{"capabilities":{"max_data_xfer_size":0}}"#,
             r#"{"capabilities":{"pgsizes":0}}"#,
             r#"{"capabilities":{"write_multiple":1}}"#,
+            r#"{"capabilities":{"ferroce_reaches_process_memory":1}}"#,
+            r#"{"capabilities":{"ferroce_process_memory":true}}"#,
+            r#"{"capabilities":{"ferroce_process_memory":{"process":4294967296,"address":1,"token":[1,2]}}}"#,
+            r#"{"capabilities":{"ferroce_process_memory":{"process":1,"address":1,"token":[1]}}}"#,
         ] {
             assert_eq!(decode_text(text), Err(Errno::INVAL), "{text:?}");
         }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use zerocopy::IntoBytes;
 
-use crate::capabilities::{self, Capabilities};
+use crate::capabilities::{self, Capabilities, ProcessMemory};
 use crate::device::DeviceInfo;
 use crate::error::{ConnectError, RequestError};
 use crate::irq::IrqInfo;
@@ -25,7 +25,7 @@ use crate::queue::Queue;
 use crate::region::{self, RegionInfo};
 use crate::requester::{Reply, Requester, receive_all};
 use crate::session::{DEVICE_FLAG_PCI, DEVICE_FLAG_RESET};
-use crate::socket::Socket;
+use crate::socket::{Patience, Socket};
 
 pub use dma::ClientBacking;
 pub use memory::ClientMemory;
@@ -38,12 +38,15 @@ const SHORT: RequestError = RequestError::Malformed("it is too short");
 pub struct ClientOptions {
     /// How long a request waits for its reply.
     pub timeout: Duration,
+    /// Whose memory a server may reach without messages: [`ClientBacking::OwnMemory`].
+    pub process_memory: Option<ProcessMemory>,
 }
 
 impl Default for ClientOptions {
     fn default() -> Self {
         Self {
             timeout: limit::REQUEST_TIMEOUT,
+            process_memory: None,
         }
     }
 }
@@ -76,7 +79,11 @@ impl Client {
         memory: Arc<dyn ClientMemory>,
         options: ClientOptions,
     ) -> Result<Self, ConnectError> {
-        let socket = Arc::new(Socket::new(stream, limit::MESSAGE_FDS_MAX)?);
+        let socket = Arc::new(Socket::new(
+            stream,
+            limit::MESSAGE_FDS_MAX,
+            Patience::default(),
+        )?);
         let mut client = Self {
             requester: Arc::new(Requester::new(Arc::clone(&socket))),
             commands: Arc::default(),
@@ -118,7 +125,11 @@ impl Client {
 
     /// Exchanges `VERSION` messages.
     fn agree(&self) -> Result<Capabilities, RequestError> {
-        let body = capabilities::encode(capabilities::MINOR, &Capabilities::SUPPORTED);
+        let own = Capabilities {
+            process_memory: self.options.process_memory,
+            ..Capabilities::SUPPORTED
+        };
+        let body = capabilities::encode(capabilities::MINOR, &own);
         let reply = self.request(Command::VERSION, [&body, &[]], &[])?;
         let (version, server) = capabilities::decode(&reply.body)
             .map_err(|_| RequestError::Malformed("its capabilities cannot be read"))?;

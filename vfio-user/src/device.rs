@@ -1,7 +1,9 @@
 //! What a served device answers.
 
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use crate::capabilities::ProcessMemory;
 use crate::dma::{DmaMap, DmaMessages};
 use crate::error::Errno;
 use crate::irq::{IrqAction, IrqInfo};
@@ -64,6 +66,19 @@ pub trait Device {
 
     /// Resets the device.
     fn reset(&self) -> Result<(), Errno>;
+
+    /// The memory of the client's process as a file whose offsets are addresses, opened for reading
+    /// and writing by this side's own rights, so that no descriptor needs to come. `None`: memory
+    /// without a file is reached by messages. Called once for a client, before it has agreed on a
+    /// version. What the client says is a claim: `connection` is for asking the kernel who it is.
+    fn process_memory(
+        &self,
+        connection: BorrowedFd<'_>,
+        memory: &ProcessMemory,
+    ) -> Option<OwnedFd> {
+        let _ = (connection, memory);
+        None
+    }
 
     /// A client has connected and agreed on a version; before all of the above. `dma` reaches its memory by
     /// messages and fails with `ENOTCONN` after it has gone.

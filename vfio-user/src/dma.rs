@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use rustix::io::fcntl_dupfd_cloexec;
 use zerocopy::IntoBytes;
 
 use crate::capabilities::Capabilities;
@@ -64,7 +65,8 @@ pub enum DmaBacking {
         /// Where in the file the range begins, a multiple of the page size.
         offset: u64,
     },
-    /// By `pread` and `pwrite` of the file; made for `/proc/PID/mem`.
+    /// By `pread` and `pwrite` of the file, which has come from the client, or was opened by
+    /// [`Device::process_memory`](crate::Device::process_memory).
     FileIo {
         /// The file.
         file: OwnedFd,
@@ -76,11 +78,13 @@ pub enum DmaBacking {
 }
 
 impl DmaMap {
-    /// What a `DMA_MAP` message asks for. Mappings consist of pages of `page_size`.
+    /// What a `DMA_MAP` message asks for. Mappings consist of pages of `page_size`. `process`: the
+    /// memory of the client's process, in which a range without a file is.
     pub(crate) fn decode(
         request: &DmaMapRequest,
         mut fds: Vec<OwnedFd>,
         page_size: u64,
+        process: Option<&OwnedFd>,
     ) -> Result<Self, Errno> {
         let flags = request.flags.get();
         let (iova, length) = (request.iova.get(), request.length.get());
@@ -93,11 +97,18 @@ impl DmaMap {
             return Err(Errno::INVAL);
         }
         check_range(iova, length, page_size)?;
-        if file.is_some() && i64::try_from(u128::from(offset) + u128::from(length)).is_err() {
+        let has_offset = file.is_some() || process.is_some();
+        if has_offset && i64::try_from(u128::from(offset) + u128::from(length)).is_err() {
             return Err(Errno::INVAL); // no file has such offsets
         }
         let backing = match (file, flags & (FLAG_MMAP | FLAG_FILE_IO)) {
-            (None, 0) => DmaBacking::Messages,
+            (None, 0) => match process {
+                Some(process) => DmaBacking::FileIo {
+                    file: fcntl_dupfd_cloexec(process, 0)?,
+                    offset,
+                },
+                None => DmaBacking::Messages,
+            },
             (Some(file), 0 | FLAG_MMAP) if offset % page_size == 0 => {
                 DmaBacking::Mmap { file, offset }
             }
@@ -236,7 +247,33 @@ mod tests {
         let fds = (0..fd_count).map(|_| {
             rustix::fs::memfd_create("dma", rustix::fs::MemfdFlags::CLOEXEC).expect("memfd")
         });
-        DmaMap::decode(&request, fds.collect(), 4096)
+        DmaMap::decode(&request, fds.collect(), 4096, None)
+    }
+
+    #[test]
+    fn memory_of_the_process_needs_no_file() {
+        let process = rustix::fs::memfd_create("process", rustix::fs::MemfdFlags::CLOEXEC);
+        let process = process.expect("memfd");
+        let decode = |offset: u64, flags: u32, fds| {
+            let request = DmaMapRequest {
+                argsz: 32.into(),
+                flags: flags.into(),
+                offset: offset.into(),
+                iova: 0.into(),
+                length: 0x1000.into(),
+            };
+            DmaMap::decode(&request, fds, 4096, Some(&process)).map(|map| map.backing)
+        };
+        let backing = decode(0x7f00_0123_4000, 3, Vec::new());
+        let Ok(DmaBacking::FileIo { offset, .. }) = backing else {
+            panic!("not reached by its address: {backing:?}");
+        };
+        assert_eq!(offset, 0x7f00_0123_4000);
+        let file = rustix::fs::memfd_create("dma", rustix::fs::MemfdFlags::CLOEXEC);
+        let mapped = decode(0, 3, vec![file.expect("memfd")]);
+        assert!(matches!(mapped, Ok(DmaBacking::Mmap { offset: 0, .. })));
+        let nowhere = decode(u64::MAX - 0xfff, 3, Vec::new());
+        assert_eq!(nowhere.err(), Some(Errno::INVAL));
     }
 
     #[test]

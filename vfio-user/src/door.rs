@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::error::Errno;
 use crate::limit;
-use crate::socket::Socket;
+use crate::socket::{Patience, Socket};
 
 /// Between the thread that accepts connections and the one that serves them.
 #[derive(Debug, Default)]
@@ -105,10 +105,11 @@ impl Door {
 /// Replies `EBUSY` to the first message of a client, which is its `VERSION`, and hangs up.
 fn turn_away(stream: UnixStream) {
     tracing::info!("a second vfio-user client is turned away: the device is in use");
-    let sent = stream
-        .set_read_timeout(Some(limit::REFUSAL_TIMEOUT))
-        .and_then(|()| Socket::new(stream, limit::MESSAGE_FDS_MAX));
-    if let Ok(socket) = sent {
+    let patience = Patience {
+        agreement: Some(limit::REFUSAL_TIMEOUT),
+        message: limit::REFUSAL_TIMEOUT,
+    };
+    if let Ok(socket) = Socket::new(stream, limit::MESSAGE_FDS_MAX, patience) {
         if let Ok(message) = socket.receive() {
             // It is turned away with or without reply.
             let _ = socket.reply_error(&message.header, Errno::BUSY);

@@ -132,6 +132,7 @@ pub fn server_input(bytes: &[u8]) {
     };
     let options = ServerOptions {
         capabilities: Capabilities::SUPPORTED,
+        ..ServerOptions::default()
     };
     let stop = Stop::new().expect(NO_FDS);
     thread::scope(|scope| {
@@ -173,6 +174,7 @@ pub fn client_input(bytes: &[u8]) {
             let _ = theirs.shutdown(Shutdown::Both);
         });
         let options = ClientOptions {
+            process_memory: None,
             timeout: Duration::from_millis(4),
         };
         if let Ok(client) = Client::from_stream(ours, Arc::new(Zeros), options) {

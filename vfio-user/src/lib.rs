@@ -31,7 +31,7 @@ mod session;
 mod socket;
 pub mod stop;
 
-pub use capabilities::Capabilities;
+pub use capabilities::{Capabilities, ProcessMemory};
 pub use client::{Client, ClientBacking, ClientMemory, ClientOptions};
 pub use device::{Device, DeviceInfo};
 pub use dma::{DmaBacking, DmaMap, DmaMessages, DmaRange};
@@ -39,4 +39,5 @@ pub use error::{ConnectError, Errno, RequestError};
 pub use irq::{IrqAction, IrqInfo};
 pub use region::{RegionInfo, RegionMmap};
 pub use server::{Server, ServerOptions, serve_connection};
+pub use socket::Patience;
 pub use stop::Stop;

@@ -28,6 +28,13 @@ pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// whose register access waits for the DMA still gets an answer to it.
 pub const DMA_MESSAGE_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// How long a client may take until it has agreed on a version. Until then it keeps others out, and
+/// the server knows nothing of it.
+pub const AGREEMENT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a peer may take for the rest of a message, once it has begun.
+pub const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// How long a client that comes while another one is served may take to say its version.
 pub const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
 

@@ -11,7 +11,7 @@ use crate::error::{RequestError, errno_from_wire};
 use crate::limit;
 use crate::message::{Command, FLAG_NO_REPLY, Header, Message, TYPE_COMMAND, TYPE_REPLY};
 use crate::queue::Queue;
-use crate::socket::Socket;
+use crate::socket::{Ended, Socket};
 
 /// Requests of all threads that may be outstanding; fewer than there are identifiers.
 const OUTSTANDING_MAX: usize = 1 << 15;
@@ -222,8 +222,12 @@ pub(crate) fn receive_all(socket: &Socket, requester: &Requester, commands: &Que
             Err(ended) => break Some(ended),
         }
     };
-    if let Some(ended) = ended {
-        tracing::debug!(%ended, "vfio-user connection ended");
+    match ended {
+        Some(ended @ (Ended::Silent | Ended::Slow)) => {
+            tracing::warn!(%ended, "a vfio-user peer is disconnected");
+        }
+        Some(ended) => tracing::debug!(%ended, "vfio-user connection ended"),
+        None => {}
     }
     requester.disconnect();
     commands.close();

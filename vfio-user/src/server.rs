@@ -11,6 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{Mode, fchmod};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
 
 use crate::capabilities::Capabilities;
 use crate::device::Device;
@@ -20,11 +22,16 @@ use crate::limit;
 use crate::queue::Queue;
 use crate::requester::{Requester, receive_all};
 use crate::session::Session;
-use crate::socket::Socket;
+use crate::socket::{Patience, Socket};
 use crate::stop::Stop;
 
 /// How long a server that is short of something waits before it tries again.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
+
+/// Who may use a socket: its owner.
+const SOCKET_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
+/// Connections that the kernel keeps for us.
+const BACKLOG: i32 = 128;
 
 /// What a server offers.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +39,8 @@ pub struct ServerOptions {
     /// Stated in its `VERSION` reply, and held; at most [`Capabilities::SUPPORTED`].
     /// `max_dma_maps` is for the device to hold.
     pub capabilities: Capabilities,
+    /// How long a client may keep the device, and everybody else out, without using it.
+    pub patience: Patience,
 }
 
 impl Default for ServerOptions {
@@ -41,6 +50,10 @@ impl Default for ServerOptions {
                 max_msg_fds: 8,
                 max_data_xfer_size: limit::DATA_TRANSFER_SIZE_MAX,
                 ..Capabilities::UNSTATED
+            },
+            patience: Patience {
+                agreement: Some(limit::AGREEMENT_TIMEOUT),
+                message: limit::MESSAGE_TIMEOUT,
             },
         }
     }
@@ -55,7 +68,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens on a socket at `path`. A socket there that nobody listens on is replaced; one that
+    /// Listens on a socket at `path`, which only this user may connect to. A socket there that nobody listens on is replaced; one that
     /// is in use, and any other file, is `AddrInUse`. The socket is removed on drop.
     pub fn bind(path: &Path) -> io::Result<Self> {
         Self::bind_with(path, ServerOptions::default())
@@ -63,10 +76,10 @@ impl Server {
 
     /// [`Server::bind`] with other options.
     pub fn bind_with(path: &Path, options: ServerOptions) -> io::Result<Self> {
-        let listener = match UnixListener::bind(path) {
+        let listener = match listen(path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_stale(path) => {
                 fs::remove_file(path)?;
-                UnixListener::bind(path)?
+                listen(path)?
             }
             result => result?,
         };
@@ -141,6 +154,18 @@ impl Drop for Server {
     }
 }
 
+/// Listens on a socket that has its mode from the first moment on: Linux makes the file with that of
+/// the socket (unix(7)), less the process's mask.
+fn listen(path: &Path) -> io::Result<UnixListener> {
+    let address = SocketAddrUnix::new(path).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    fchmod(&socket, SOCKET_MODE)?;
+    bind(&socket, &address)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket.into())
+}
+
 /// A socket that nobody listens on.
 fn is_stale(path: &Path) -> bool {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
@@ -170,7 +195,11 @@ pub fn serve_connection(
     stop: &Stop,
 ) -> io::Result<()> {
     let capabilities = options.capabilities.supported();
-    let socket = Arc::new(Socket::new(stream, capabilities.max_msg_fds)?);
+    let socket = Arc::new(Socket::new(
+        stream,
+        capabilities.max_msg_fds,
+        options.patience,
+    )?);
     stop.watch(&socket);
     let requester = Arc::new(Requester::new(Arc::clone(&socket)));
     let commands = Queue::default();

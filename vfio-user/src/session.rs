@@ -54,6 +54,8 @@ pub(crate) struct Session<'a> {
     irqs: Vec<IrqInfo>,
     /// What the client has stated, once it has.
     client: Option<Capabilities>,
+    /// The memory of its process, if the device reaches it.
+    process_memory: Option<OwnedFd>,
 }
 
 impl<'a> Session<'a> {
@@ -82,6 +84,7 @@ impl<'a> Session<'a> {
             regions: (0..info.regions).map(region).collect(),
             irqs: (0..info.irqs).map(irqs).collect(),
             client: None,
+            process_memory: None,
         }
     }
 
@@ -162,14 +165,21 @@ impl<'a> Session<'a> {
         }
         // A capability that the client does not know may not be stated.
         self.capabilities.write_multiple &= client.write_multiple;
+        self.process_memory = client
+            .process_memory
+            .and_then(|memory| self.device.process_memory(self.socket.as_fd(), &memory));
+        self.capabilities.process_memory = None;
+        self.capabilities.reaches_process_memory = self.process_memory.is_some();
         self.client = Some(client);
+        self.socket.agreed();
         let minor = proposed.minor.get().min(capabilities::MINOR);
         Ok(capabilities::encode(minor, &self.capabilities).into())
     }
 
     fn dma_map(&self, body: &[u8], fds: Vec<OwnedFd>) -> Result<Answer, Errno> {
         let request = whole::<DmaMapRequest>(body)?;
-        let map = DmaMap::decode(&request, fds, self.capabilities.page_size())?;
+        let page_size = self.capabilities.page_size();
+        let map = DmaMap::decode(&request, fds, page_size, self.process_memory.as_ref())?;
         self.device.map(map)?;
         Ok(Answer::default())
     }

@@ -3,10 +3,13 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -31,8 +34,31 @@ pub(crate) enum Ended {
     #[error("the peer announces a message of {0} bytes; 16 to {max} are possible",
             max = limit::MESSAGE_SIZE_MAX)]
     Size(u32),
+    #[error("the peer is silent: it has not agreed on a version in time")]
+    Silent,
+    #[error("the peer has begun a message and not ended it in time")]
+    Slow,
     #[error("the socket failed: {0}")]
     Socket(#[from] Errno),
+}
+
+/// How long the peer may keep this side waiting.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// Until it has agreed on a version. `None`: this side sees to it otherwise. After that it may
+    /// be silent for as long as it likes.
+    pub agreement: Option<Duration>,
+    /// For the rest of a message of which the first byte has come.
+    pub message: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            agreement: None,
+            message: limit::MESSAGE_TIMEOUT,
+        }
+    }
 }
 
 /// A connection. One thread receives; any thread sends.
@@ -43,18 +69,77 @@ pub(crate) struct Socket {
     sending: Mutex<()>,
     /// Most file descriptors of one message, as this side has stated.
     fds_max: usize,
+    patience: Patience,
+    /// When the peer has to have agreed on a version.
+    agreement: Option<Instant>,
+    has_agreed: AtomicBool,
 }
 
 impl Socket {
     /// Takes over a connection. Messages may bring `fds_max` file descriptors.
-    pub(crate) fn new(stream: UnixStream, fds_max: usize) -> io::Result<Self> {
+    pub(crate) fn new(stream: UnixStream, fds_max: usize, patience: Patience) -> io::Result<Self> {
         stream.set_nonblocking(false)?;
         stream.set_write_timeout(Some(limit::SEND_TIMEOUT))?;
         Ok(Self {
             stream,
             sending: Mutex::new(()),
             fds_max: fds_max.min(limit::MESSAGE_FDS_MAX),
+            patience,
+            agreement: patience.agreement.map(|time| Instant::now() + time),
+            has_agreed: AtomicBool::new(false),
         })
+    }
+
+    /// From now on the peer may be silent.
+    pub(crate) fn agreed(&self) {
+        self.has_agreed.store(true, Ordering::Release);
+    }
+
+    /// Waits for the first byte of a message, as long as the peer may be silent.
+    fn wait_for_message(&self) -> Result<(), Ended> {
+        let agreement = self.agreement;
+        let Some(deadline) = agreement.filter(|_| !self.has_agreed.load(Ordering::Acquire)) else {
+            return Ok(()); // `recvmsg` waits
+        };
+        // The thread that executes commands may say meanwhile that the peer has agreed.
+        match self.wait_until(deadline)? || self.has_agreed.load(Ordering::Acquire) {
+            true => Ok(()),
+            false => Err(Ended::Silent),
+        }
+    }
+
+    /// Waits for bytes. False: there are none.
+    fn wait_until(&self, deadline: Instant) -> Result<bool, Errno> {
+        let left = || deadline.saturating_duration_since(Instant::now());
+        let count = retry_on_intr(|| {
+            let left = left();
+            let left = Timespec {
+                tv_sec: left.as_secs() as i64,
+                tv_nsec: left.subsec_nanos().into(),
+            };
+            let mut events = [PollFd::new(&self.stream, PollFlags::IN)];
+            poll(&mut events, Some(&left))
+        })?;
+        Ok(count > 0)
+    }
+
+    /// Receives by `receive` what belongs to a message that has begun, which has mostly come
+    /// already.
+    fn rest<T>(
+        &self,
+        deadline: &mut Option<Instant>,
+        mut receive: impl FnMut() -> Result<T, Errno>,
+    ) -> Result<T, Ended> {
+        loop {
+            match receive() {
+                Err(Errno::AGAIN) => {}
+                result => return Ok(result?),
+            }
+            let deadline = deadline.get_or_insert_with(|| Instant::now() + self.patience.message);
+            if !self.wait_until(*deadline)? {
+                return Err(Ended::Slow);
+            }
+        }
     }
 
     /// The next message. Waits until there is one, or [`Socket::shut_down`].
@@ -62,11 +147,19 @@ impl Socket {
         let mut header = [0; HEADER_SIZE];
         let mut fds = Vec::new();
         let mut lost_fds = None;
-        let mut filled = 0;
+        self.wait_for_message()?;
+        let waiting = RecvFlags::CMSG_CLOEXEC;
+        let mut filled = self.receive_with_fds(&mut header, &mut fds, &mut lost_fds, waiting)?;
+        if filled == 0 {
+            return Err(Ended::Closed);
+        }
+        let mut deadline = None;
+        let at_once = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
         while filled < HEADER_SIZE {
             let part = &mut header[filled..];
-            match self.receive_with_fds(part, &mut fds, &mut lost_fds)? {
-                0 if filled == 0 => return Err(Ended::Closed),
+            match self.rest(&mut deadline, || {
+                self.receive_with_fds(part, &mut fds, &mut lost_fds, at_once)
+            })? {
                 0 => return Err(Ended::Truncated),
                 count => filled += count,
             }
@@ -81,7 +174,7 @@ impl Socket {
         };
         Ok(Message {
             header,
-            body: self.receive_body(body_size)?,
+            body: self.receive_body(body_size, &mut deadline)?,
             fds,
             lost_fds,
         })
@@ -93,12 +186,13 @@ impl Socket {
         part: &mut [u8],
         fds: &mut Vec<OwnedFd>,
         lost_fds: &mut Option<Errno>,
+        flags: RecvFlags,
     ) -> Result<usize, Errno> {
         let mut control = [MaybeUninit::uninit(); CONTROL_SIZE];
         let mut control = RecvAncillaryBuffer::new(&mut control);
         let received = retry_on_intr(|| {
             let part = &mut [IoSliceMut::new(part)];
-            rustix::net::recvmsg(&self.stream, part, &mut control, RecvFlags::CMSG_CLOEXEC)
+            rustix::net::recvmsg(&self.stream, part, &mut control, flags)
         })?;
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(sent) = message {
@@ -123,13 +217,14 @@ impl Socket {
 
     /// Receives what follows a header. File descriptors that come with it are dropped: they belong
     /// to the header.
-    fn receive_body(&self, size: usize) -> Result<Vec<u8>, Ended> {
+    fn receive_body(&self, size: usize, deadline: &mut Option<Instant>) -> Result<Vec<u8>, Ended> {
         let mut body = vec![0; size];
         let mut filled = 0;
         while filled < size {
             let part = &mut body[filled..];
-            let (count, _) =
-                retry_on_intr(|| rustix::net::recv(&self.stream, &mut *part, RecvFlags::empty()))?;
+            let (count, _) = self.rest(deadline, || {
+                retry_on_intr(|| rustix::net::recv(&self.stream, &mut *part, RecvFlags::DONTWAIT))
+            })?;
             if count == 0 {
                 return Err(Ended::Truncated);
             }
@@ -211,6 +306,11 @@ impl Socket {
         let mut header = Header::new(command.id.get(), command.command(), flags, 0);
         header.error = errno_to_wire(errno).into();
         self.send(&header, [&[], &[]], &[])
+    }
+
+    /// For who asks the kernel about the peer.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
     }
 
     /// Ends the connection for both sides and all threads.

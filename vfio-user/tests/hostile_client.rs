@@ -3,12 +3,18 @@
 
 mod common;
 
+use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::thread;
+use std::time::Duration;
+
 use common::raw::{
     self, Access, DMA_MAP, GET_INFO, GET_REGION_INFO, NO_REPLY, REGION_READ, REGION_WRITE, Raw,
     Reply, SET_IRQS, VERSION, WRITE_MULTI, conversation, marker,
 };
-use common::{BAR0_SIZE, Call, Served, alone, fd_count};
-use ferroce_vfio_user::{Capabilities, ServerOptions};
+use common::{BAR0_SIZE, Call, PATIENCE, Served, TestDevice, alone, fd_count};
+use ferroce_vfio_user::{Capabilities, Patience, Server, ServerOptions, Stop};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -19,6 +25,7 @@ const ENOTSUP: u32 = 95;
 fn options() -> ServerOptions {
     ServerOptions {
         capabilities: Capabilities::SUPPORTED,
+        ..ServerOptions::default()
     }
 }
 
@@ -353,4 +360,57 @@ proptest! {
         }
         prop_assert_eq!(fd_count(), before);
     }
+}
+
+/// Goal: a client that says nothing, or stops inside of a message, keeps the device from nobody for
+/// ever; one that has agreed on a version may be silent. Method: short limits, one silence after the
+/// other on the same server.
+#[test]
+fn who_is_silent_is_disconnected_and_the_next_one_served() {
+    let _alone = alone();
+    let path = std::env::temp_dir().join(format!("silent-{}.sock", std::process::id()));
+    let patience = Patience {
+        agreement: Some(Duration::from_millis(100)),
+        message: Duration::from_millis(100),
+    };
+    let options = ServerOptions {
+        patience,
+        ..options()
+    };
+    let server = Server::bind_with(&path, options).expect("a free name");
+    let mode = std::fs::metadata(&path).expect("a socket").mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let (device, stop) = (TestDevice::default(), Stop::new().expect("eventfd"));
+    thread::scope(|scope| {
+        scope.spawn(|| server.serve(&device, &stop).expect("a listening socket"));
+        let connect = || {
+            let stream = UnixStream::connect(&path).expect("the server listens");
+            stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+            stream
+        };
+        let begun = &Raw::version(1).bytes[..20];
+        let wrong_version = &Raw::new(1, VERSION, 0, &[7, 0, 0, 0]).bytes[..];
+        for said in [&[][..], &begun[..1], begun, wrong_version] {
+            let mut silent = connect();
+            silent.write_all(said).expect("the server reads");
+            let mut rest = Vec::new();
+            // The server hangs up: after an error reply, for the last one.
+            silent.read_to_end(&mut rest).expect("an end");
+            assert_eq!(rest.len(), if said == wrong_version { 16 } else { 0 });
+            // Whoever is told meanwhile that the device is busy tries again.
+            let mut next = connect();
+            Raw::version(2).send(&next);
+            let mut header = [0; 16];
+            next.read_exact(&mut header).expect("a reply");
+            assert_eq!(header[12..], [0; 4], "served");
+            let size = u32::from_le_bytes([header[4], header[5], header[6], header[7]]);
+            let mut body = vec![0; size as usize - header.len()];
+            next.read_exact(&mut body).expect("the rest of it");
+            // Longer than either limit, between messages.
+            thread::sleep(3 * Duration::from_millis(100));
+            marker().send(&next);
+            assert!(raw::replies(&next).last().is_some_and(Reply::is_of_marker));
+        }
+        stop.stop();
+    });
 }

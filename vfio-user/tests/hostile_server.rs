@@ -65,7 +65,10 @@ fn with_replies<T>(replies: Vec<Vec<u8>>, test: impl FnOnce(&Client) -> T) -> T 
             }
             raw::skip(&theirs); // and hangs up
         });
-        let options = ClientOptions { timeout: PATIENCE };
+        let options = ClientOptions {
+            timeout: PATIENCE,
+            ..ClientOptions::default()
+        };
         let client = Client::from_stream(ours, TestMemory::new(0x100), options).expect("connect");
         test(&client)
     })
@@ -144,7 +147,10 @@ fn commands_of_the_server_are_answered_once() {
     let (ours, theirs) = UnixStream::pair().expect("socketpair");
     thread::scope(|scope| {
         let connecting = scope.spawn(move || {
-            let options = ClientOptions { timeout: PATIENCE };
+            let options = ClientOptions {
+                timeout: PATIENCE,
+                ..ClientOptions::default()
+            };
             Client::from_stream(ours, TestMemory::new(0x100), options).expect("connect")
         });
         for bytes in chunks {
@@ -187,7 +193,10 @@ impl ClientMemory for Ends {
 fn the_memory_hears_once_of_the_end() {
     let (served, stream) = Served::new(ServerOptions::default());
     let ends = Arc::new(Ends::default());
-    let options = ClientOptions { timeout: PATIENCE };
+    let options = ClientOptions {
+        timeout: PATIENCE,
+        ..ClientOptions::default()
+    };
     let client = Client::from_stream(stream, ends.clone(), options).expect("connect");
     drop(served);
     assert_eq!(client.reset(), Err(RequestError::Disconnected));
@@ -210,7 +219,10 @@ fn a_server_of_another_version() {
                 raw::skip(&theirs);
                 answer.send(&theirs);
             });
-            let options = ClientOptions { timeout: PATIENCE };
+            let options = ClientOptions {
+                timeout: PATIENCE,
+                ..ClientOptions::default()
+            };
             Client::from_stream(ours, TestMemory::new(0), options)
         });
         let error = result.expect_err("not our version");

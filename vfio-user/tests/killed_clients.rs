@@ -17,7 +17,10 @@ use ferroce_vfio_user::{
 fn a_flood_of_posted_writes_is_bounded_and_complete() {
     let _alone = alone();
     let (served, stream) = Served::new(ServerOptions::default());
-    let options = ClientOptions { timeout: PATIENCE };
+    let options = ClientOptions {
+        timeout: PATIENCE,
+        ..ClientOptions::default()
+    };
     let client = Client::from_stream(stream, TestMemory::new(0), options).expect("connect");
     for count in 0..50_000_u32 {
         client
@@ -98,7 +101,10 @@ fn clients_that_are_killed() {
         for seed in 0..CLIENTS {
             let stream = UnixStream::connect(&path).expect("the server is there");
             let knife = stream.try_clone().expect("duplicate");
-            let options = ClientOptions { timeout: PATIENCE };
+            let options = ClientOptions {
+                timeout: PATIENCE,
+                ..ClientOptions::default()
+            };
             // Cut at 0 to 2 ms, sometimes before or within the exchange of versions.
             let delay = Duration::from_micros(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) % 2000);
             thread::scope(|scope| {

@@ -103,6 +103,7 @@ fn what_is_longer_than_the_server_takes_becomes_several_accesses() {
             max_data_xfer_size: 100,
             ..Capabilities::SUPPORTED
         },
+        ..ServerOptions::default()
     };
     let (_served, client, _) = pair_with(options);
     assert_eq!(client.server_capabilities().max_data_xfer_size, 100);
@@ -176,6 +177,7 @@ fn interrupts_are_connected_one_message_per_limit() {
             max_msg_fds: 3,
             ..Capabilities::SUPPORTED
         },
+        ..ServerOptions::default()
     };
     let (served, client, _) = pair_with(options);
     let events: Vec<_> = (0..VECTORS).map(|_| event()).collect();
@@ -292,6 +294,7 @@ fn a_server_that_does_not_answer_is_given_up() {
     let (_silent, stream) = UnixStream::pair().expect("socketpair");
     let options = ClientOptions {
         timeout: Duration::from_millis(50),
+        ..ClientOptions::default()
     };
     let result = Client::from_stream(stream, TestMemory::new(0), options);
     assert!(matches!(
@@ -305,6 +308,7 @@ fn a_request_times_out_and_the_next_one_is_answered() {
     let (served, stream) = common::Served::new(ServerOptions::default());
     let options = ClientOptions {
         timeout: Duration::from_secs(2),
+        ..ClientOptions::default()
     };
     let client = Client::from_stream(stream, TestMemory::new(0), options).expect("connect");
     let mut word = [0; 4];

@@ -17,6 +17,8 @@ pub(crate) mod idle;
 pub(crate) mod memfd;
 mod open;
 pub mod pci;
+#[expect(unsafe_code, reason = "system calls about the peer of a socket")]
+mod peer;
 #[expect(unsafe_code, reason = "mmap of files")]
 pub(crate) mod shared_mapping;
 #[expect(unsafe_code, reason = "ioctls of VFIO, and words of mapped BARs")]
@@ -26,6 +28,7 @@ pub mod vfio_user;
 pub use address::{AddressError, DeviceAddress};
 pub use eventfds::with_signals_blocked;
 pub use open::{OpenError, open};
+pub use peer::{Peer, own_user};
 
 use std::ops::Range;
 use std::os::fd::RawFd;

@@ -2,8 +2,14 @@
 //!
 //! Registers and the device's own memory are messages to the server. Doorbells are stores to pages
 //! that both processes share, where the server offers them. The driver's rings are files that the
-//! server maps; the application's memory stays what it is, and the server reads and writes it
-//! through `/proc/self/mem`. Interrupts are eventfds.
+//! server maps; the application's memory stays what it is, and the server reads and writes it by
+//! its own rights, or by messages. Interrupts are eventfds.
+//!
+//! Nothing leaves this process before the kernel has said that the server is of the same user, or
+//! of root. No descriptor leaves it by which more can be reached than the driver's rings: a server
+//! that may open the memory of this process, as a debugger may, does so, and finds there the
+//! [`memory::Proof`] that it is the right one; for others each access is a message, which is
+//! checked against what is mapped.
 //!
 //! A server that ends, or does not answer for [`REQUEST_TIMEOUT`], is a card that was pulled out:
 //! registers read as all ones, nothing can be mapped, and every interrupt handler is called once so
@@ -17,7 +23,6 @@ mod memory;
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ferroce_spec::register::offset;
@@ -25,7 +30,7 @@ use ferroce_vfio_user::region::{BAR0, BAR2, BAR4, CONFIG};
 use ferroce_vfio_user::{Client, ClientBacking, DmaRange, Errno, RequestError};
 
 use self::link::Link;
-use self::memory::ApplicationMemory;
+use self::memory::Proof;
 use super::doorbell_pages::DoorbellPages;
 use super::fork::ForkMark;
 use super::{
@@ -44,9 +49,8 @@ pub struct VfioUser {
     /// `None` only while it is dropped.
     client: Option<Client>,
     link: Arc<Link>,
-    application: ApplicationMemory,
-    /// The server does not read and write files.
-    needs_messages: AtomicBool,
+    /// What the server looks for to know this process; as long as it may look.
+    _proof: Option<Proof>,
     /// `None`: doorbells are messages.
     doorbells: Option<DoorbellPages>,
     region_sizes: [u64; 3],
@@ -98,7 +102,7 @@ impl VfioUser {
         self.post(BAR0, offset::wake.into(), &1u32.to_le_bytes());
     }
 
-    fn map_file(&self, mapping: &DmaMapping) -> Result<(), RequestError> {
+    fn map_memory(&self, mapping: &DmaMapping) -> Result<(), RequestError> {
         let range = range_of(mapping);
         if let Some(file) = mapping.file {
             return self.request(|client| {
@@ -107,23 +111,8 @@ impl VfioUser {
                 })
             });
         }
-        let by_messages = || self.request(|client| client.dma_map(range, ClientBacking::Messages));
-        let needs_messages = self.needs_messages.load(Ordering::Relaxed);
-        let Some(file) = self.application.file().filter(|_| !needs_messages) else {
-            return by_messages();
-        };
-        let offset = mapping.address as u64;
-        let by_file =
-            self.request(|client| client.dma_map(range, ClientBacking::FileIo(file, offset)));
-        match by_file {
-            Err(RequestError::Refused(Errno::INVAL | Errno::NOTSUP | Errno::NODEV)) => {
-                by_messages()?;
-                tracing::warn!("the server cannot read and write files: DMA is by messages");
-                self.needs_messages.store(true, Ordering::Relaxed);
-                Ok(())
-            }
-            result => result,
-        }
+        let backing = ClientBacking::OwnMemory(mapping.address as u64);
+        self.request(|client| client.dma_map(range, backing))
     }
 }
 
@@ -195,7 +184,7 @@ impl Bus for VfioUser {
             return Err(BusError::Disconnected);
         }
         self.link.add(mapping)?;
-        self.map_file(mapping).map_err(|error| {
+        self.map_memory(mapping).map_err(|error| {
             self.link.remove(mapping.iova, mapping.length).ok();
             bus_error(error)
         })

@@ -171,11 +171,11 @@ fn completions_and_events_arrive() {
     );
 }
 
-/// Goal: a server that reads no files asks for the application's memory by messages, and gets what
+/// Goal: a server that does not reach the memory of the process asks for the application's memory by messages, and gets what
 /// is mapped and nothing else.
 #[test]
 fn memory_is_reached_by_messages() {
-    let running = Running::new("messages", HonestDevice::new(), Fault::NoFileIo);
+    let running = Running::new("messages", HonestDevice::new(), Fault::NoProcessMemory);
     let served = &running.served;
     let bus = open(&running);
     let device = Device::open(bus).expect("an honest device");

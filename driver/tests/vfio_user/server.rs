@@ -1,8 +1,8 @@
 //! The honest device behind a socket.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,11 +16,12 @@ use ferroce_spec::register::{
 };
 use ferroce_vfio_user::region::{BAR0, BAR2, BAR4, CONFIG, COUNT, FLAG_READ, FLAG_WRITE};
 use ferroce_vfio_user::{
-    Device, DeviceInfo, DmaBacking, DmaMap, DmaMessages, Errno, IrqAction, IrqInfo, RegionInfo,
-    RegionMmap, Server, Stop, irq,
+    Device, DeviceInfo, DmaBacking, DmaMap, DmaMessages, Errno, IrqAction, IrqInfo, ProcessMemory,
+    RegionInfo, RegionMmap, Server, Stop, irq,
 };
 use parking_lot::Mutex;
 use rustix::fs::{MemfdFlags, SealFlags};
+use zerocopy::IntoBytes;
 
 use crate::support::HonestDevice;
 
@@ -37,8 +38,8 @@ pub enum Fault {
     NoPages,
     /// Offers memory that could shrink.
     UnsealedPages,
-    /// Does not read and write files.
-    NoFileIo,
+    /// Does not reach the client's memory.
+    NoProcessMemory,
     /// Is somebody else's device.
     OtherDevice,
     /// Has a BAR0 of another size.
@@ -215,9 +216,6 @@ impl Device for Served {
                 self.backings.lock().push(Backing::Mapped);
                 return result.map_err(|_| Errno::INVAL);
             }
-            DmaBacking::FileIo { .. } if self.fault == Fault::NoFileIo => {
-                return Err(Errno::INVAL);
-            }
             // This is the client's process.
             DmaBacking::FileIo { offset, .. } => (*offset as usize, Backing::FileIo),
             DmaBacking::Messages => {
@@ -272,6 +270,24 @@ impl Device for Served {
 
     fn reset(&self) -> Result<(), Errno> {
         Ok(())
+    }
+
+    fn process_memory(
+        &self,
+        _connection: BorrowedFd<'_>,
+        memory: &ProcessMemory,
+    ) -> Option<OwnedFd> {
+        assert_eq!(memory.process, std::process::id());
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open("/proc/self/mem");
+        let file = file.expect("our own");
+        let mut token = [0; 16];
+        file.read_exact_at(&mut token, memory.address)
+            .expect("the client says what is mapped");
+        assert_eq!(token, *memory.token.as_bytes());
+        (self.fault != Fault::NoProcessMemory).then(|| file.into())
     }
 
     fn connected(&self, dma: Arc<DmaMessages>) {

@@ -1,13 +1,14 @@
 //! The function as a client of the socket sees it: what messages mean.
 
 use std::cell::RefCell;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use ferroce_spec::doorbell::{BAR2_SIZE, DOORBELL_PAGES_SIZE};
 use ferroce_spec::register::{BAR0_SIZE, BAR4_SIZE, VECTOR_COUNT};
 use ferroce_vfio_user::{
-    Device, DeviceInfo, DmaMap, DmaMessages, Errno, IrqAction, IrqInfo, RegionInfo, RegionMmap,
-    irq, region,
+    Device, DeviceInfo, DmaMap, DmaMessages, Errno, IrqAction, IrqInfo, ProcessMemory, RegionInfo,
+    RegionMmap, irq, region,
 };
 
 use super::bar::{self, MessageDoorbells};
@@ -15,6 +16,7 @@ use super::client_memory::ClientMemory;
 use super::config_space::{self, ConfigSpace, Request};
 use super::interrupts::Events;
 use super::model::ServedModel;
+use super::process_memory;
 use crate::doorbells::polled::DoorbellPages;
 
 /// What one client has done to the function.
@@ -188,6 +190,16 @@ impl Device for ServedDevice {
     fn reset(&self) -> Result<(), Errno> {
         self.function.reset();
         Ok(())
+    }
+
+    fn process_memory(
+        &self,
+        connection: BorrowedFd<'_>,
+        memory: &ProcessMemory,
+    ) -> Option<OwnedFd> {
+        process_memory::open(connection, memory)
+            .inspect_err(|error| tracing::info!(%error, "a client's memory is reached by messages"))
+            .ok()
     }
 
     fn connected(&self, dma: Arc<DmaMessages>) {

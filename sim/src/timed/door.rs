@@ -5,26 +5,27 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ferroce_driver::bus::Peer;
 use ferroce_virtual_time::VERSION;
 use ferroce_virtual_time::control::{Message, Refusal};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fs::{Mode, fchmod};
 use rustix::io::{Errno, IoSlice};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
     SocketFlags, SocketType, accept_with, bind, connect, listen, recv, sendmsg, socket_with,
-    sockopt,
 };
 
 use super::program::{HostFacts, Program};
 use super::shared::{Event, Shared};
 
 /// Who may use the socket: its owner.
-const SOCKET_MODE: u32 = 0o600;
+const SOCKET_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 /// Connections that the kernel keeps for us.
 const BACKLOG: i32 = 64;
 /// Most connections at a time, with those that have not joined.
@@ -68,6 +69,8 @@ impl Door {
         let new = || socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
         let address = SocketAddrUnix::new(path)?;
         let listener = new()?;
+        // Linux makes the file with the mode of the socket.
+        fchmod(&listener, SOCKET_MODE)?;
         match bind(&listener, &address) {
             Err(Errno::ADDRINUSE) if is_stale(path, &new()?, &address) => {
                 fs::remove_file(path)?;
@@ -86,7 +89,6 @@ impl Door {
             programs: 0,
             is_once,
         };
-        fs::set_permissions(path, fs::Permissions::from_mode(SOCKET_MODE))?;
         listen(&door.listener, BACKLOG)?;
         Ok(door)
     }
@@ -198,8 +200,8 @@ impl Door {
 
     fn admit(&mut self, place: usize, host: usize) -> io::Result<OwnedFd> {
         let connection = &mut self.connections[place];
-        let credentials = sockopt::socket_peercred(&connection.socket)?;
-        let pid = credentials.pid.as_raw_nonzero().get() as u32;
+        // 0: a process of another PID namespace.
+        let pid = Peer::of(&connection.socket)?.process.unwrap_or(0);
         self.programs += 1;
         let (program, file) = Program::new(self.programs, (host, &self.facts[host]), pid)?;
         connection.program = Some(Arc::new(program));

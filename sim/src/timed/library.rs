@@ -30,6 +30,17 @@ pub enum JoinError {
     /// Nobody listens at the socket.
     #[error("the world has ended")]
     NoWorld,
+    /// Somebody else's world, which would get the program's data.
+    #[error(
+        "the world is of user {world}, this program of user {program}: a program joins only a world of \
+         its own user or of root; start `ferroce world` as user {program}, or the program as user {world}"
+    )]
+    OtherUser {
+        /// Who has made the socket.
+        world: u32,
+        /// Who this process is.
+        program: u32,
+    },
     /// The world is of another build.
     #[error("the world is of another version of Ferroce")]
     WorldVersion,
@@ -61,6 +72,7 @@ impl JoinError {
     pub fn errno(self) -> i32 {
         match self {
             Self::NoLibrary | Self::NoWorld => libc::ENODEV,
+            Self::OtherUser { .. } => libc::EACCES,
             Self::LibraryVersion | Self::WorldVersion => libc::EPROTO,
             Self::NoHost => libc::EUSERS,
             Self::NoThread => libc::EAGAIN,

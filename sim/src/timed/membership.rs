@@ -1,16 +1,30 @@
 //! A program's place in a simulated world.
 
-use std::path::PathBuf;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use ferroce_driver::DeviceConfig;
+use ferroce_driver::bus::own_user;
 use ferroce_wire::{Gid, Mac};
 
 use super::bus::TimedBus;
-use super::library::Library;
+use super::library::{JoinError, Library};
 use crate::error::Error;
 use crate::host::HostIdentity;
 use crate::world::identity;
+
+/// Says whose world it is, if that is why it was not joined.
+fn with_users(error: JoinError, socket: &Path) -> JoinError {
+    match (error, fs::metadata(socket)) {
+        (JoinError::Os(libc::EPERM | libc::EACCES), Ok(file)) => JoinError::OtherUser {
+            world: file.uid(),
+            program: own_user(),
+        },
+        (error, _) => error,
+    }
+}
 
 /// That this program is on a host of a world.
 #[derive(Debug, Clone)]
@@ -32,7 +46,10 @@ impl Membership {
         };
         match Library::join() {
             Ok(library) => Ok(Some(Self { library, socket })),
-            Err(source) => Err(Error::World { socket, source }),
+            Err(error) => Err(Error::World {
+                source: with_users(error, &socket),
+                socket,
+            }),
         }
     }
 

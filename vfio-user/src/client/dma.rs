@@ -17,6 +17,10 @@ pub enum ClientBacking<'a> {
     /// By `pread` and `pwrite` of the file from this offset on; made for `/proc/self/mem`. Only
     /// servers that know libvfio-user's flag for it do not take it for [`ClientBacking::Mmap`].
     FileIo(BorrowedFd<'a>, u64),
+    /// It is at this address of the process that [`ClientOptions`](crate::ClientOptions) states: a
+    /// server that reaches its memory does so, without a descriptor of this side; others send DMA
+    /// messages.
+    OwnMemory(u64),
     /// By DMA messages, which [`ClientMemory`](crate::ClientMemory) answers.
     Messages,
 }
@@ -32,7 +36,11 @@ impl Client {
             // Servers that know no flag for it map what comes without one.
             ClientBacking::Mmap(file, offset) => (Some(file), offset, 0),
             ClientBacking::FileIo(file, offset) => (Some(file), offset, dma::FLAG_FILE_IO),
-            ClientBacking::Messages => (None, 0, 0),
+            // Addresses are for servers that know the process.
+            ClientBacking::OwnMemory(address) if self.server.reaches_process_memory => {
+                (None, address, 0)
+            }
+            ClientBacking::OwnMemory(_) | ClientBacking::Messages => (None, 0, 0),
         };
         if file.is_some() && self.server.max_msg_fds == 0 {
             return Err(RequestError::Invalid("the server takes no file descriptor"));

@@ -130,8 +130,15 @@ pub fn pair() -> (Served, Client, Arc<TestMemory>) {
 pub fn pair_with(options: ServerOptions) -> (Served, Client, Arc<TestMemory>) {
     let (served, stream) = Served::new(options);
     let memory = TestMemory::new(1 << 20);
-    let client = Client::from_stream(stream, memory.clone(), ClientOptions { timeout: PATIENCE })
-        .expect("both are ours");
+    let client = Client::from_stream(
+        stream,
+        memory.clone(),
+        ClientOptions {
+            timeout: PATIENCE,
+            ..ClientOptions::default()
+        },
+    )
+    .expect("both are ours");
     (served, client, memory)
 }
 

@@ -212,7 +212,10 @@ pub fn record() -> Vec<Vec<u8>> {
     let mut chunks = Vec::new();
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let options = ClientOptions { timeout: PATIENCE };
+            let options = ClientOptions {
+                timeout: PATIENCE,
+                ..ClientOptions::default()
+            };
             let memory = TestMemory::new(0);
             let client = Client::from_stream(theirs, memory, options).expect("connect");
             ferroce_vfio_user::fuzz::use_all(&client);

@@ -9,7 +9,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use ferroce_virtual_time::control::{Message, Refusal};
@@ -107,7 +107,7 @@ pub fn thread_count() -> u32 {
 /// Joins the world that `FERROCE_WORLD` names, and takes a turn.
 ///
 /// # Errors
-/// Why not. `ENODEV`: there is no such variable.
+/// Why not. `ENODEV`: there is no such variable. `EPERM`: the world is of another user.
 pub fn join() -> Result<(), Errno> {
     loop {
         match STAGE.compare_exchange(NOT_JOINED, JOINING, Ordering::Acquire, Ordering::Relaxed) {
@@ -173,6 +173,9 @@ fn connect_to_world() -> Result<(), Errno> {
     let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
     let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
     retry_on_intr(|| connect(&socket, &address))?;
+    if !is_trusted(socket.as_fd()) {
+        return Err(Errno::PERM);
+    }
     let pid = getpid().as_raw_nonzero().get() as u32;
     let version = VERSION;
     let (answer, file) = exchange(socket.as_fd(), Message::Join { version, pid })?;
@@ -194,6 +197,31 @@ fn connect_to_world() -> Result<(), Errno> {
     ENDED_AT_NS.store(0, Ordering::Relaxed);
     CONNECTION.store(socket.into_raw_fd(), Ordering::Release);
     Ok(())
+}
+
+/// Whether the world is of this user, or of root. Its pages are mapped, and it says when this
+/// program goes on; its cards reach the program's memory.
+fn is_trusted(connection: BorrowedFd) -> bool {
+    const ROOT: libc::uid_t = 0;
+    let mut peer = libc::ucred {
+        pid: 0,
+        uid: libc::uid_t::MAX,
+        gid: 0,
+    };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes to `peer`, of which any content is a value;
+    // geteuid always succeeds.
+    let (result, own) = unsafe {
+        let result = libc::getsockopt(
+            connection.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &raw mut length,
+        );
+        (result, libc::geteuid())
+    };
+    result == 0 && (peer.uid == own || peer.uid == ROOT)
 }
 
 /// `struct f_owner_ex` of the kernel.

@@ -4,7 +4,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use ferroce_spec::doorbell::{BAR2_SIZE, DOORBELL_PAGES_SIZE};
@@ -15,12 +14,13 @@ use ferroce_vfio_user::region::{BAR0, BAR2, BAR4, CONFIG, RegionInfo};
 use ferroce_vfio_user::{Client, ClientMemory, ClientOptions, RequestError, irq};
 
 use super::link::Link;
-use super::memory::ApplicationMemory;
+use super::memory::{Admission, Proof};
 use super::{REQUEST_TIMEOUT, VfioUser, VfioUserError};
 use crate::bus::doorbell_pages::DoorbellPages;
 use crate::bus::eventfds::{EventFds, with_signals_blocked};
 use crate::bus::fork::ForkMark;
 use crate::bus::memfd;
+use crate::bus::peer::{Peer, own_user};
 use crate::bus::shared_mapping::SharedMapping;
 
 /// Configuration space: vendor ID and device ID (PCI Local Bus 3.0, 6.2.1).
@@ -51,17 +51,27 @@ impl VfioUser {
             path: path.to_owned(),
             source,
         })?;
+        let server = trusted_server(&stream, path)?;
         let events = EventFds::new(VECTOR_COUNT.into()).map_err(system("eventfds"))?;
         let control = stream.try_clone().map_err(system("a descriptor"))?;
         let link = Arc::new(Link::new(control, events));
         let memory: Arc<dyn ClientMemory> = link.clone();
-        let options = ClientOptions { timeout };
+        let proof = Proof::new();
+        let options = ClientOptions {
+            timeout,
+            process_memory: proof.as_ref().map(Proof::claim),
+        };
+        let admission = server.process.map(Admission::of);
         // Its threads are not for signals of the application.
         let client = with_signals_blocked(|| Client::from_stream(stream, memory, options));
+        drop(admission);
         let client = client.map_err(|source| VfioUserError::Agree {
             path: path.to_owned(),
             source,
         })?;
+        if !client.server_capabilities().reaches_process_memory {
+            tracing::warn!("the server may not open this process's memory: DMA is by messages");
+        }
         let function =
             Function::set_up(&client, link.events()).and_then(|function| match link.open() {
                 true => Ok(function),
@@ -74,8 +84,7 @@ impl VfioUser {
             Ok(function) => Ok(Self {
                 client: Some(client),
                 link,
-                application: ApplicationMemory::open(),
-                needs_messages: AtomicBool::new(false),
+                _proof: proof,
                 doorbells: function.doorbells,
                 region_sizes: function.region_sizes,
                 fork: ForkMark::new(),
@@ -85,6 +94,20 @@ impl VfioUser {
                 Err(error)
             }
         }
+    }
+}
+
+/// Looks who listens before anything is sent. The name of the socket says nothing: whoever comes
+/// first can have it, and who has it can have moved it.
+fn trusted_server(stream: &UnixStream, path: &Path) -> Result<Peer, VfioUserError> {
+    let server = Peer::of(stream).map_err(system("to say who the server is"))?;
+    match server.is_trusted() {
+        true => Ok(server),
+        false => Err(VfioUserError::OtherUser {
+            path: path.to_owned(),
+            server: server.user,
+            client: own_user(),
+        }),
     }
 }
 

@@ -20,6 +20,21 @@ pub enum VfioUserError {
         /// What the system says.
         source: io::Error,
     },
+    /// Somebody else's server, who would get the program's data.
+    #[error(
+        "the server at {path} is of user {server}, this program of user {client}: a program gives its \
+         memory only to a server of its own user or of root; start `ferroce serve` as user {client}, or \
+         the program as user {server}",
+        path = .path.display()
+    )]
+    OtherUser {
+        /// The socket.
+        path: PathBuf,
+        /// Who listens there.
+        server: u32,
+        /// Who this process is.
+        client: u32,
+    },
     /// Who listens does not speak vfio-user, or is busy.
     #[error(
         "{path} does not answer as a vfio-user server: {source}; a server has one client at a time",
@@ -86,6 +101,7 @@ impl VfioUserError {
                 }
             },
             Self::Request { source, .. } => source.errno().raw_os_error(),
+            Self::OtherUser { .. } => libc::EACCES,
             Self::NotFerroce { .. } | Self::RegionSize { .. } | Self::NoVectors => libc::ENODEV,
         }
     }

@@ -1,15 +1,12 @@
 //! Memory of the application, which the device reads and writes wherever it is.
 
-use std::fs::{File, OpenOptions};
-use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::os::fd::{BorrowedFd, RawFd};
 use std::ptr;
 
-use ferroce_vfio_user::Errno;
+use ferroce_vfio_user::{Errno, ProcessMemory};
 
 use crate::bus::{DmaAccess, DmaMapping};
 
-/// Where the kernel shows the memory of the process that opens it, to whoever has the descriptor.
-const OWN_MEMORY: &str = "/proc/self/mem";
 /// Largest range whose pages are checked one by one.
 const POPULATE_LIMIT: usize = 64 << 20;
 /// Page size of mincore; pages are never smaller.
@@ -18,23 +15,55 @@ const PAGE: usize = 4096;
 const MADV_POPULATE_READ: libc::c_int = 22;
 const MADV_POPULATE_WRITE: libc::c_int = 23;
 
-/// The memory of this process as a file for the server.
-pub(super) struct ApplicationMemory(Option<File>);
+/// Something that only this process has in its memory, by which a server that has opened the memory
+/// of a process knows that it is this one.
+#[derive(Debug)]
+pub(super) struct Proof(Box<[u64; 2]>);
 
-impl ApplicationMemory {
-    /// Without the file, which a process that must not be traced cannot open, the server asks for
-    /// the memory by messages.
-    pub(super) fn open() -> Self {
-        let file = OpenOptions::new().read(true).write(true).open(OWN_MEMORY);
-        if let Err(error) = &file {
-            tracing::warn!(%error, "cannot open {OWN_MEMORY}: DMA is by messages, which is slow");
+impl Proof {
+    /// `None`: the system has no random numbers, and nothing can be proven.
+    pub(super) fn new() -> Option<Self> {
+        let mut token = Box::new([0u64; 2]);
+        let length = size_of_val(&*token);
+        // SAFETY: the kernel writes at most `length` bytes to `token`.
+        let filled = unsafe { libc::getrandom(token.as_mut_ptr().cast(), length, 0) };
+        (usize::try_from(filled) == Ok(length)).then_some(Self(token))
+    }
+
+    /// What is told to the server.
+    pub(super) fn claim(&self) -> ProcessMemory {
+        let Self(token) = self;
+        ProcessMemory {
+            process: std::process::id(),
+            address: ptr::from_ref(&**token).expose_provenance() as u64,
+            token: **token,
         }
-        Self(file.ok())
     }
+}
 
-    pub(super) fn file(&self) -> Option<BorrowedFd<'_>> {
-        self.0.as_ref().map(File::as_fd)
+/// Lets a process open the memory of this one as long as the value lives, where the Yama security
+/// module reserves that for ancestors (`kernel.yama.ptrace_scope` 1; other kernels ignore it). The
+/// rest of the rules stays: it has to be of the same user.
+#[derive(Debug)]
+pub(super) struct Admission(());
+
+impl Admission {
+    pub(super) fn of(process: u32) -> Self {
+        set_tracer(process.into());
+        Self(())
     }
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        set_tracer(0);
+    }
+}
+
+fn set_tracer(process: libc::c_ulong) {
+    // SAFETY: changes who may attach to this process, and no memory. It fails without Yama, where
+    // nothing needs to be allowed.
+    unsafe { libc::prctl(libc::PR_SET_PTRACER, process, 0, 0, 0) };
 }
 
 /// Lends a descriptor of a [`DmaFile`](crate::bus::DmaFile) to `body`.
@@ -44,7 +73,7 @@ pub(super) fn with_file<R>(descriptor: RawFd, body: impl FnOnce(BorrowedFd<'_>) 
     body(unsafe { BorrowedFd::borrow_raw(descriptor) })
 }
 
-/// Whether the memory of a mapping exists and allows the access. Writing through `/proc/self/mem`
+/// Whether the memory of a mapping exists and allows the access. Writing through `/proc/PID/mem`
 /// would ignore its protection, so the driver has to look. Ranges above 64 MiB are only checked for
 /// holes.
 pub(super) fn is_usable(mapping: &DmaMapping) -> bool {

@@ -1,0 +1,121 @@
+//! The memory of a client's process, which this side opens itself.
+//!
+//! A client could send a descriptor of its memory instead; then everybody who gets at its socket
+//! would have it. Here the kernel decides, as for a debugger: the client has to be of the same
+//! user, and to have no more rights than this process (ptrace(2), "Ptrace access mode checking").
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+
+use ferroce_driver::bus::{Peer, own_user};
+use ferroce_vfio_user::ProcessMemory;
+
+/// Why a client's memory is not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// Root may open every process: it would do so on another user's word, who can have chosen a
+    /// process that is not its own.
+    #[error("the client is of user {client}, this server of user {server}")]
+    OtherUser {
+        /// Who has connected.
+        client: u32,
+        /// Who this process is.
+        server: u32,
+    },
+    /// It is another process: the client sees other numbers than this one, or has ended.
+    #[error("process {0} is not the client: it is in another PID namespace")]
+    OtherProcess(u32),
+    /// The kernel does not allow it, or has no such process.
+    #[error("cannot open the memory of process {process}: {source}")]
+    Closed {
+        /// Which one.
+        process: u32,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+/// Opens the memory of the process at the other end of `connection`, if it is what it claims.
+///
+/// # Errors
+/// Any [`Refusal`].
+pub fn open(connection: BorrowedFd<'_>, claim: &ProcessMemory) -> Result<OwnedFd, Refusal> {
+    let process = claim.process;
+    let closed = |source| Refusal::Closed { process, source };
+    let peer = Peer::of(connection).map_err(closed)?;
+    if !peer.is_own_user() {
+        return Err(Refusal::OtherUser {
+            client: peer.user,
+            server: own_user(),
+        });
+    }
+    let path = format!("/proc/{process}/mem");
+    let file = OpenOptions::new().read(true).write(true).open(path);
+    let file = file.map_err(closed)?;
+    // The file stays that of this process, whoever gets its number later.
+    match holds_token(&file, claim) {
+        true => Ok(file.into()),
+        false => Err(Refusal::OtherProcess(process)),
+    }
+}
+
+fn holds_token(file: &File, claim: &ProcessMemory) -> bool {
+    let [mut first, mut second] = [[0; 8]; 2];
+    let behind = claim.address.checked_add(8);
+    behind.is_some_and(|behind| {
+        file.read_exact_at(&mut first, claim.address).is_ok()
+            && file.read_exact_at(&mut second, behind).is_ok()
+            && [first, second].map(u64::from_ne_bytes) == claim.token
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_process_is_known_by_what_it_has_in_its_memory() {
+        let (one, _other) = UnixStream::pair().expect("sockets");
+        let token = Box::new([0x1234_5678_9abc_def0_u64, 42]);
+        let right = ProcessMemory {
+            process: std::process::id(),
+            address: std::ptr::from_ref(&*token).addr() as u64,
+            token: *token,
+        };
+        let memory = File::from(open(one.as_fd(), &right).expect("this process"));
+        let mut found = [0; 8];
+        memory
+            .read_exact_at(&mut found, right.address + 8)
+            .expect("there");
+        assert_eq!(u64::from_ne_bytes(found), 42);
+        let wrong = [
+            ProcessMemory {
+                token: [1, 42],
+                ..right
+            },
+            ProcessMemory {
+                address: right.address + 8,
+                ..right
+            },
+            ProcessMemory {
+                address: u64::MAX - 3,
+                ..right
+            },
+            ProcessMemory {
+                process: std::os::unix::process::parent_id(),
+                ..right
+            },
+            ProcessMemory {
+                process: u32::MAX,
+                ..right
+            },
+        ];
+        for claim in wrong {
+            assert!(open(one.as_fd(), &claim).is_err(), "{claim:?}");
+        }
+    }
+}

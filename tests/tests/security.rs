@@ -1,0 +1,228 @@
+//! What other users of the machine can do to programs, and cannot: SECURITY.md.
+
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ferroce_sim::function::{Function, Options};
+use ferroce_sim::serve::device::ServedDevice;
+use ferroce_tests::{Ended, PROCESS_TIMEOUT, Process, Scratch, wait_until};
+use ferroce_vfio_user::{
+    Device, DeviceInfo, DmaBacking, DmaMap, DmaMessages, Errno, IrqAction, IrqInfo, RegionInfo,
+    Server, Stop,
+};
+
+/// How long a server may take until it listens.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// Where the hostile server listens, when this process is one.
+const HOSTILE_SOCKET: &str = "FERROCE_TEST_HOSTILE_SOCKET";
+/// What the hostile server writes to memory that it was not given.
+const WRITTEN: &[u8] = b"overwritten by the server\0";
+
+/// A served function that also reads and writes what lies behind each mapping in the file that
+/// came with it.
+#[derive(Debug)]
+struct HostileDevice(ServedDevice);
+
+impl HostileDevice {
+    /// Looks behind the end of a mapping of the client's address space.
+    fn look_around(map: &DmaMap) {
+        let (file, offset) = match &map.backing {
+            DmaBacking::Messages => return println!("mapped: no descriptor came"),
+            DmaBacking::Mmap { file, offset } | DmaBacking::FileIo { file, offset } => {
+                (file, *offset)
+            }
+        };
+        let Ok(file) = file.try_clone().map(File::from) else {
+            return;
+        };
+        let name = fs::read_link(format!(
+            "/proc/self/fd/{}",
+            std::os::fd::AsRawFd::as_raw_fd(&file)
+        ));
+        println!("mapped: a descriptor of {name:?} came");
+        let behind = offset + map.length;
+        let mut found = [0; 32];
+        if file
+            .read_at(&mut found, behind)
+            .is_ok_and(|length| length > 0)
+        {
+            println!("stolen: {:?}", String::from_utf8_lossy(&found));
+        }
+        let is_memory = name.is_ok_and(|name| name.ends_with("mem"));
+        if is_memory && file.write_at(WRITTEN, behind).is_ok() {
+            println!("written behind the mapping");
+        }
+    }
+}
+
+impl Device for HostileDevice {
+    fn info(&self) -> DeviceInfo {
+        self.0.info()
+    }
+
+    fn region(&self, index: u32) -> Option<RegionInfo> {
+        self.0.region(index)
+    }
+
+    fn irqs(&self, index: u32) -> Option<IrqInfo> {
+        self.0.irqs(index)
+    }
+
+    fn read(&self, region: u32, offset: u64, data: &mut [u8]) -> Result<(), Errno> {
+        self.0.read(region, offset, data)
+    }
+
+    fn write(&self, region: u32, offset: u64, data: &[u8]) -> Result<(), Errno> {
+        self.0.write(region, offset, data)
+    }
+
+    fn map(&self, map: DmaMap) -> Result<(), Errno> {
+        Self::look_around(&map);
+        self.0.map(map)
+    }
+
+    fn unmap(&self, iova: u64, length: u64) -> Result<(), Errno> {
+        self.0.unmap(iova, length)
+    }
+
+    fn unmap_all(&self) {
+        self.0.unmap_all();
+    }
+
+    fn set_irqs(&self, index: u32, action: IrqAction) -> Result<(), Errno> {
+        self.0.set_irqs(index, action)
+    }
+
+    fn reset(&self) -> Result<(), Errno> {
+        self.0.reset()
+    }
+
+    fn connected(&self, dma: Arc<DmaMessages>) {
+        println!("a client came");
+        self.0.connected(dma);
+    }
+
+    fn disconnected(&self) {
+        self.0.disconnected();
+    }
+}
+
+/// Not a test: the process of the hostile server, which others start.
+#[test]
+#[ignore = "a process that other tests start"]
+fn hostile_server() {
+    let Some(socket) = std::env::var_os(HOSTILE_SOCKET) else {
+        return;
+    };
+    let options = Options {
+        is_served: true,
+        ..Options::from_environment(0).expect("a fabric")
+    };
+    let function = Function::open_with(&options).expect("a function");
+    let model = function.in_process().expect("a model in here").clone();
+    let device = HostileDevice(ServedDevice::new(model, function.host().mac));
+    let server = Server::bind(socket.as_ref()).expect("a free socket");
+    let stop = Stop::new().expect("an eventfd");
+    println!("listening");
+    // Whoever has started it kills it.
+    server.serve(&device, &stop).expect("a listening socket");
+}
+
+/// A hostile server of the user of a scratch directory.
+fn start_hostile_server(scratch: &Scratch) -> Process {
+    let own = std::env::current_exe().expect("a test binary");
+    let copy = scratch.path("hostile");
+    fs::copy(own, &copy).expect("it can be copied");
+    let mut command = scratch.program(&copy);
+    command
+        .args(["--ignored", "--exact", "hostile_server", "--nocapture"])
+        .env(HOSTILE_SOCKET, scratch.path("nic"));
+    let process = Process::start(command, scratch, "hostile-output", PROCESS_TIMEOUT);
+    wait_until("the hostile server listens", START_TIMEOUT, || {
+        said(scratch, "hostile-output").contains("listening")
+    });
+    process
+}
+
+/// What a process of a scratch directory has written so far.
+fn said(scratch: &Scratch, name: &str) -> String {
+    fs::read_to_string(scratch.path(name)).unwrap_or_default()
+}
+
+/// Fails the test unless a program was not let to a socket of user 65534, being user 0.
+fn expect_refused(ended: &Ended) {
+    assert!(!ended.succeeded(), "{ended:?}");
+    for words in ["user 65534", "user 0"] {
+        assert!(ended.output.contains(words), "{words}: {}", ended.output);
+    }
+}
+
+/// Goal: nothing of a program's memory goes to a server of another user, who squats the socket's
+/// name. Method: a hostile server as an ordinary user, the program as root.
+#[test]
+fn a_server_of_another_user_gets_nothing() {
+    let Some(other) = Scratch::of_ordinary_user() else {
+        eprintln!("SKIPPED: only root can start a server as another user");
+        return;
+    };
+    let own = Scratch::new();
+    let _server = start_hostile_server(&other);
+    let device = format!("vfio-user:{}", other.path("nic").display());
+    let program = own.compile("secret");
+    let ended = own.finish(own.run(&["--device", &device], &program, &[]));
+    let seen = said(&other, "hostile-output");
+    println!(
+        "--- the program of user 0\n{}--- the server of user 65534\n{seen}",
+        ended.output
+    );
+    for words in ["a client came", "mapped", "stolen", "written"] {
+        assert!(!seen.contains(words), "{words}: {seen}");
+    }
+    expect_refused(&ended);
+}
+
+/// Goal: a server of one's own gets no descriptor of memory that is not registered either. Method:
+/// the hostile server as the user of the program.
+#[test]
+fn no_server_gets_the_address_space() {
+    let scratch = Scratch::new();
+    let _server = start_hostile_server(&scratch);
+    let device = format!("vfio-user:{}", scratch.path("nic").display());
+    let program = scratch.compile("secret");
+    let ended = scratch.finish(scratch.run(&["--device", &device], &program, &[]));
+    let seen = said(&scratch, "hostile-output");
+    println!("--- the program\n{}--- the server\n{seen}", ended.output);
+    for words in ["stolen: \"the secret", "written", "/mem\""] {
+        assert!(!seen.contains(words), "{words}: {seen}");
+    }
+    assert!(seen.contains("no descriptor came"), "{seen}");
+    ended.expect_success();
+}
+
+/// Goal: nor does a world of another user get anything.
+#[test]
+fn a_world_of_another_user_gets_nothing() {
+    let Some(other) = Scratch::of_ordinary_user() else {
+        eprintln!("SKIPPED: only root can start a world as another user");
+        return;
+    };
+    let own = Scratch::new();
+    let socket = other.path("world").to_string_lossy().into_owned();
+    let world = other.ferroce(&["world", "--socket", &socket, "--preset", "cx5-100g"]);
+    let world = Process::start(world, &other, "world-output", PROCESS_TIMEOUT);
+    wait_until("the world listens", START_TIMEOUT, || {
+        other.path("world").exists() && other.path("world.nic.0").exists()
+    });
+    let program = own.compile("secret");
+    let ended = own.finish(own.run(&["--world", &socket], &program, &[]));
+    println!(
+        "--- the program of user 0\n{}--- the world of user 65534 (process {})\n{}",
+        ended.output,
+        world.id(),
+        said(&other, "world-output")
+    );
+    expect_refused(&ended);
+}
