@@ -12,7 +12,6 @@ use std::thread::JoinHandle;
 use crate::clock::Ticks;
 use crate::in_process::InProcess;
 use crate::os;
-use crate::shared_memory::foreign;
 
 /// How often it looks whether the application still polls.
 const POLLED_SLEEP_NS: u64 = 1_000_000;
@@ -41,10 +40,8 @@ pub fn start(function: Arc<InProcess>) -> io::Result<JoinHandle<()>> {
 
 fn run(function: &InProcess) {
     os::prefer_short_turns();
-    if function.is_served() {
-        // The memory that it reaches is that of others.
-        foreign::allow_bus_errors();
-    }
+    // The memory that it reaches may go away.
+    os::faults::allow();
     let clock = function.clock();
     let spin_ticks = clock.ticks_of_ns(SPIN_NS);
     let mut turns = Turns {

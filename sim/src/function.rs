@@ -22,7 +22,7 @@ use crate::in_process::InProcess;
 use crate::neighbours::Neighbours;
 use crate::timed::{Membership, bus::TimedBus};
 use crate::uplink::{Uplink, UplinkSpec};
-use crate::{background, devices, fork, os};
+use crate::{background, devices, fork, os, pinned};
 
 pub use crate::host::{GidEntry, HostIdentity, MAX_DEVICES};
 
@@ -192,6 +192,7 @@ impl Function {
         let port = FabricPort::new(place, &clock, options.icrc, capture).with_uplink(uplink);
         let bus = Arc::new(InProcess::new(config, port, clock));
         let thread = background::start(bus.clone()).map_err(Error::Thread)?;
+        pinned::add(&bus);
         Ok(Arc::new(Self {
             fork_generation: fork::generation(),
             bus: bus.clone(),
@@ -311,6 +312,7 @@ impl Drop for Model {
         }
         self.bus.linger();
         self.bus.stop();
+        pinned::remove(&self.bus);
         // The last holder may be an interrupt handler on that very thread.
         if thread.thread().id() != std::thread::current().id() {
             let _ = thread.join();

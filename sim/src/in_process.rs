@@ -5,7 +5,7 @@
 //! in when the application does not poll.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::time::Duration;
 
 use ferroce_model::host::DmaAtomic;
@@ -23,6 +23,7 @@ use crate::memory::MemoryMap;
 use crate::{fork, os};
 
 mod bus;
+pub mod pinned;
 mod served;
 
 /// Doorbells that wait under the lock; more go through the bitmap.
@@ -151,6 +152,8 @@ pub struct InProcess {
     doorbells: Arc<Doorbells>,
     interrupts: Interrupts,
     model: Mutex<Model>,
+    /// Where the stack is of the thread that runs the model; 0 while none does.
+    inside: AtomicUsize,
     /// When the model has to run again, as of its last run.
     next_timeout: AtomicU64,
     /// Whether the last run has left nothing to do.
@@ -198,6 +201,7 @@ impl InProcess {
                 host,
                 runs: 0,
             }),
+            inside: AtomicUsize::new(0),
             next_timeout: AtomicU64::new(u64::MAX),
             rests: AtomicBool::new(true),
             holds_acknowledges: AtomicBool::new(false),
@@ -283,7 +287,10 @@ impl InProcess {
     fn run<'a>(&'a self, mut model: MutexGuard<'a, Model>) -> bool {
         let mut worked = false;
         loop {
+            self.inside
+                .store(pinned::stack_pointer(), Ordering::Relaxed);
             worked |= self.advance(&mut model);
+            self.inside.store(0, Ordering::Relaxed);
             let raised = std::mem::take(&mut model.host.raised);
             drop(model);
             if worked {

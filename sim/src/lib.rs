@@ -2,7 +2,7 @@
 //!
 //! - [`function`]: one process's NIC function, ready for a driver. Made of
 //!   [`in_process`] (the bus, and the model that runs in the application's threads), [`doorbells`]
-//!   (BAR2), [`memory`] (DMA), [`interrupts`], [`polling`] (empty polls), and [`background`] (the
+//!   (BAR2), [`memory`] (DMA), [`pinned`] (memory that the program takes away), [`interrupts`], [`polling`] (empty polls), and [`background`] (the
 //!   thread for applications that do not poll).
 //! - [`fabric`]: who is there on this machine ([`fabric::registry`]), shared-memory rings between
 //!   them ([`fabric::ring`]), and the cable that the model sees ([`fabric::port`]).
@@ -18,7 +18,7 @@
 //!   address. [`capture`]: pcapng. [`clock`]: real time for the model.
 //! - The command `ferroce` is in `main.rs` and `cli`.
 //!
-//! `unsafe` is in [`memory`], [`shared_memory`] and [`os`] only.
+//! `unsafe` is in [`memory`], [`pinned`], [`shared_memory`] and [`os`] only.
 
 pub mod background;
 pub mod capture;
@@ -38,6 +38,7 @@ pub mod neighbours;
 pub mod os;
 pub mod perf;
 pub mod perftest;
+pub mod pinned;
 pub mod polling;
 pub mod reference;
 pub mod registers;

@@ -1,8 +1,9 @@
 //! The IOMMU of a function in this process: IOVA to the application's own memory.
 //!
 //! As behind a real IOMMU the device reaches only what was mapped, with the rights that were
-//! given. Unlike there, pages are not pinned: memory that the application unmaps while it is
-//! still registered is gone, and a DMA access to it ends as the application's own access would.
+//! given. Unlike there, the kernel does not pin pages. Those that the application unmaps are moved
+//! away before ([`crate::pinned`]); when that has failed, or nobody knew, a DMA access is refused
+//! (`guarded`).
 //!
 //! A function that serves another process maps memory of three kinds: what both processes share,
 //! which is memory of this process, too; memory of the other process that is mapped here
@@ -15,14 +16,17 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, Range, RangeInclusive};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 use ferroce_model::host::{DmaAtomic, DmaError};
 
 pub use remote::RemoteMemory;
 use remote::RemoteRegion;
 use scattered::Access;
+use zerocopy::IntoBytes;
 
+pub mod guarded;
+mod lost;
+mod moved;
 mod remote;
 mod scattered;
 
@@ -104,6 +108,12 @@ struct Region {
     readable: bool,
     writable: bool,
     is_remote: bool,
+    /// It is where its pieces are.
+    is_moved: bool,
+    /// The application has taken rights from some of its memory, which a card would not notice.
+    is_forced: bool,
+    /// It was said that its memory is gone.
+    has_complained: bool,
 }
 
 impl Region {
@@ -116,6 +126,9 @@ impl Region {
         readable: false,
         writable: false,
         is_remote: false,
+        is_moved: false,
+        is_forced: false,
+        has_complained: false,
     };
 
     /// Where `iova` is in the region, if all of `length` bytes are inside.
@@ -150,6 +163,7 @@ impl Region {
 pub struct MemoryMap {
     regions: BTreeMap<u64, Region>,
     remote: BTreeMap<u64, RemoteRegion>,
+    moved: moved::Moved,
     cache: Box<[Region; CACHE_LINES]>,
     /// Where the next mapping begins in physical memory.
     next_physical: u64,
@@ -160,6 +174,7 @@ impl Default for MemoryMap {
         Self {
             regions: BTreeMap::new(),
             remote: BTreeMap::new(),
+            moved: moved::Moved::default(),
             cache: Box::new([Region::NONE; CACHE_LINES]),
             next_physical: 0,
         }
@@ -228,6 +243,7 @@ impl MemoryMap {
             readable,
             writable,
             is_remote,
+            ..Region::NONE
         };
         self.regions.insert(iova, region);
         Ok(())
@@ -312,6 +328,7 @@ impl MemoryMap {
         for (start, _) in remote {
             self.remote.remove(&start);
         }
+        self.moved.forget(&(iova..end));
         for line in self.cache.iter_mut() {
             if line.start < end && line.end > iova {
                 *line = Region::NONE;
@@ -324,6 +341,7 @@ impl MemoryMap {
     pub fn unmap_all(&mut self) {
         self.regions.clear();
         self.remote.clear();
+        self.moved.clear();
         self.cache.fill(Region::NONE);
     }
 
@@ -337,10 +355,18 @@ impl MemoryMap {
             return Err(MapError::NotMapped);
         }
         self.regions.remove(&iova);
+        if self.has_moved() {
+            self.moved.forget(&(iova..iova + length));
+        }
         for line in self.cache.iter_mut().filter(|line| line.start == iova) {
             *line = Region::NONE;
         }
         Ok(())
+    }
+
+    /// Where the memory was when it was mapped from `iova` on.
+    pub fn address(&self, iova: u64) -> Option<usize> {
+        self.regions.get(&iova).map(|region| region.owner_address)
     }
 
     /// The address in this process of `length` bytes at `iova`, if they may be read.
@@ -417,8 +443,8 @@ impl MemoryMap {
             .next_back()
             .map(|(_, region)| *region);
         let region = region.filter(|region| match access {
-            Access::Read => region.readable,
-            Access::Write => region.writable,
+            Access::Read => region.readable && !region.is_moved,
+            Access::Write => region.writable && !region.is_moved,
         });
         let region = region.ok_or(DmaError { iova, length })?;
         let found = resolve(&region, iova, length).ok_or(DmaError { iova, length })?;
@@ -444,11 +470,13 @@ impl MemoryMap {
         let address = address as *const u8;
         // SAFETY: `map`'s caller promised that the range is readable memory, and the destination
         // is ours. The application may write at the same time, as it may during a real DMA read;
-        // what is then copied is a mixture, which nothing here interprets.
-        unsafe {
-            std::ptr::copy_nonoverlapping(address, destination.as_mut_ptr(), destination.len());
+        // what is then copied is a mixture, which nothing here interprets. If it breaks the
+        // promise, the copy says so.
+        let copied = unsafe { guarded::copy(destination.as_mut_ptr(), address, length) };
+        match copied {
+            Ok(()) => Ok(()),
+            Err(guarded::Fault) => self.read_again(iova, destination),
         }
-        Ok(())
     }
 
     /// Brings memory near to which `length` bytes will be written soon, without waiting for it.
@@ -486,9 +514,11 @@ impl MemoryMap {
             return self.write_scattered(iova, source);
         };
         // SAFETY: `map`'s caller promised that the range is writable memory. The source is a frame
-        // or a buffer of the model, never that memory.
-        unsafe { store_all(address as *mut u8, source) };
-        Ok(())
+        // or a buffer of the model, never that memory. See `read` about broken promises.
+        match unsafe { store_all(address as *mut u8, source) } {
+            Ok(()) => Ok(()),
+            Err(guarded::Fault) => self.write_again(iova, source),
+        }
     }
 
     /// Stores 64-bit words one after the other, the last one with release semantics.
@@ -501,23 +531,20 @@ impl MemoryMap {
             iova,
             length: size_of_val(words),
         };
-        let Some((last, first)) = words.split_last() else {
+        if words.is_empty() {
             return Ok(());
-        };
+        }
         let Ok(address) = self.writable(iova, size_of_val(words)) else {
             return self.write_descriptor_scattered(iova, words);
         };
         if address % 8 != 0 {
             return Err(refused);
         }
-        let base = address as *mut u64;
-        for (index, word) in first.iter().enumerate() {
-            // SAFETY: mapped, writable (see `write`), aligned, and inside the range.
-            unsafe { AtomicU64::from_ptr(base.add(index)) }.store(*word, Ordering::Relaxed);
+        // SAFETY: mapped, writable (see `write`), aligned, and inside the range.
+        match unsafe { guarded::store_words(address as *mut u64, words) } {
+            Ok(()) => Ok(()),
+            Err(guarded::Fault) => self.write_again(iova, words.as_bytes()),
         }
-        // SAFETY: as above.
-        unsafe { AtomicU64::from_ptr(base.add(first.len())) }.store(*last, Ordering::Release);
-        Ok(())
     }
 
     /// Changes eight bytes of the application's memory by an instruction of this processor, so
@@ -534,57 +561,54 @@ impl MemoryMap {
         };
         let readable = self.readable(iova, LENGTH);
         let (Ok(_), Ok(address)) = (readable, self.writable(iova, LENGTH)) else {
-            return self.atomic_remote(iova, operation);
+            return self.atomic_elsewhere(iova, operation);
         };
         if address % LENGTH != 0 {
             return Err(refused);
         }
-        // SAFETY: mapped, readable and writable (see `write`), and aligned.
-        let word = unsafe { AtomicU64::from_ptr(address as *mut u64) };
-        Ok(match operation {
-            DmaAtomic::FetchAdd { add } => word.fetch_add(add, Ordering::SeqCst),
-            DmaAtomic::CompareSwap { compare, swap } => word
-                .compare_exchange(compare, swap, Ordering::SeqCst, Ordering::SeqCst)
-                .unwrap_or_else(|original| original),
-        })
+        let changed = change(address, operation);
+        changed.map_err(|guarded::Fault| self.complain(iova, LENGTH, Access::Write))
+    }
+}
+
+/// Changes eight bytes, mapped for reading and writing and aligned, by one instruction.
+fn change(address: usize, operation: DmaAtomic) -> Result<u64, guarded::Fault> {
+    let word = address as *mut u64;
+    // SAFETY: by the condition above. See `MemoryMap::read` about broken promises.
+    unsafe {
+        match operation {
+            DmaAtomic::FetchAdd { add } => guarded::fetch_add(word, add),
+            DmaAtomic::CompareSwap { compare, swap } => guarded::compare_swap(word, compare, swap),
+        }
     }
 }
 
 /// Copies out of a region, from `iova` on. All of it is inside and may be read.
-fn copy_out(region: &Region, iova: u64, destination: &mut [u8]) {
-    let Some(address) = region.resolve(iova, destination.len()) else {
-        return;
-    };
+fn copy_out(region: &Region, iova: u64, destination: &mut [u8]) -> Result<(), guarded::Fault> {
+    let length = destination.len();
+    let address = region.resolve(iova, length).ok_or(guarded::Fault)?;
     // SAFETY: as in `MemoryMap::read`.
-    unsafe {
-        std::ptr::copy_nonoverlapping(
-            address as *const u8,
-            destination.as_mut_ptr(),
-            destination.len(),
-        );
-    }
+    unsafe { guarded::copy(destination.as_mut_ptr(), address as *const u8, length) }
 }
 
 /// Copies into a region, from `iova` on. All of it is inside and may be written.
-fn copy_in(region: &Region, iova: u64, source: &[u8]) {
-    if let Some(address) = region.resolve(iova, source.len()) {
-        // SAFETY: as in `MemoryMap::write`.
-        unsafe { store_all(address as *mut u8, source) };
-    }
+fn copy_in(region: &Region, iova: u64, source: &[u8]) -> Result<(), guarded::Fault> {
+    let address = region.resolve(iova, source.len()).ok_or(guarded::Fault)?;
+    // SAFETY: as in `MemoryMap::write`.
+    unsafe { store_all(address as *mut u8, source) }
 }
 
-/// Stores at least one byte, the last ones last.
+/// Stores at least one byte, the last ones last and by one store.
 ///
 /// # Safety
-/// `address` must be valid for writes of `source.len()` bytes, and not overlap `source`.
+/// As for [`guarded::copy_and_store`].
 #[inline]
-unsafe fn store_all(address: *mut u8, source: &[u8]) {
-    let (head, tail) = source.split_at(tail_start(address as usize, source.len()));
-    // SAFETY: valid by this function's contract; the two parts lie inside.
-    unsafe {
-        std::ptr::copy_nonoverlapping(head.as_ptr(), address, head.len());
-        store_last(address.add(head.len()), tail);
-    }
+unsafe fn store_all(address: *mut u8, source: &[u8]) -> Result<(), guarded::Fault> {
+    let head = tail_start(address as usize, source.len());
+    let tail = source.len() - head;
+    // SAFETY: by this function's contract; `tail_start` chose a length to which the end, and so
+    // the start of the tail, is aligned.
+    unsafe { guarded::copy_and_store(address, source.as_ptr(), head, tail) }
 }
 
 #[inline]
@@ -625,33 +649,6 @@ fn tail_start(address: usize, length: usize) -> usize {
     }
     // Shorter than its alignment: 1 to 7 bytes whose end is aligned.
     length - (1 << length.ilog2())
-}
-
-/// Stores 1, 2, 4 or 8 bytes after everything stored before.
-///
-/// # Safety
-/// `address` must be valid for writes of `bytes.len()` bytes.
-#[inline]
-unsafe fn store_last(address: *mut u8, bytes: &[u8]) {
-    // SAFETY: valid by this function's contract; `tail_start` chose a length to which the end,
-    // and so the start, is aligned. Others may read these bytes meanwhile: hence atomics.
-    unsafe {
-        match *bytes {
-            [a] => AtomicU8::from_ptr(address).store(a, Ordering::Release),
-            [a, b] => AtomicU16::from_ptr(address.cast())
-                .store(u16::from_ne_bytes([a, b]), Ordering::Release),
-            [a, b, c, d] => AtomicU32::from_ptr(address.cast())
-                .store(u32::from_ne_bytes([a, b, c, d]), Ordering::Release),
-            [a, b, c, d, e, f, g, h] => AtomicU64::from_ptr(address.cast()).store(
-                u64::from_ne_bytes([a, b, c, d, e, f, g, h]),
-                Ordering::Release,
-            ),
-            _ => {
-                fence(Ordering::Release);
-                std::ptr::copy_nonoverlapping(bytes.as_ptr(), address, bytes.len());
-            }
-        }
-    }
 }
 
 #[cfg(test)]

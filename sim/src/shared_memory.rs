@@ -14,6 +14,9 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
 pub mod foreign;
 pub mod registered;
+pub mod watched;
+
+use watched::Watched;
 
 /// A file of memory, all zero, whose size nobody can change: others who map it cannot take it away
 /// from under this process.
@@ -40,6 +43,8 @@ pub struct Mapping {
     id: u32,
     /// Buffers handed out and not yet given back.
     outstanding: u32,
+    /// Others may cut the file off.
+    watched: Option<Watched>,
 }
 
 // SAFETY: the memory is owned by the mapping, not by a thread; shared references only allow
@@ -49,11 +54,13 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `length` bytes of `file`, which must be at least that long.
+    /// Maps `length` bytes of `file`, which must be at least that long. When it is cut off later,
+    /// the mapping turns into memory of this process alone ([`Self::is_lost`]).
     ///
     /// # Errors
     /// That of fstat or mmap; `InvalidData` if the file is shorter.
     pub fn new(file: &File, length: usize) -> io::Result<Self> {
+        let watched = Watched::claim()?;
         // An access behind the end of a file is a SIGBUS.
         if file.metadata()?.len() < length as u64 || length == 0 {
             return Err(io::Error::new(
@@ -61,11 +68,16 @@ impl Mapping {
                 "file is too short",
             ));
         }
-        Self::map(
-            length,
-            libc::MAP_SHARED | libc::MAP_POPULATE,
-            file.as_raw_fd(),
-        )
+        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
+        let mut mapping = Self::map(length, flags, file.as_raw_fd())?;
+        watched.watch(mapping.base.as_ptr().expose_provenance(), length);
+        mapping.watched = Some(watched);
+        Ok(mapping)
+    }
+
+    /// Whether the file was cut off, and this is memory of its own since.
+    pub fn is_lost(&self) -> bool {
+        self.watched.as_ref().is_some_and(Watched::is_lost)
     }
 
     /// `length` bytes of memory for this process alone, all zero.
@@ -99,6 +111,7 @@ impl Mapping {
             length,
             id,
             outstanding: 0,
+            watched: None,
         })
     }
 
@@ -181,8 +194,14 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        let watched = self.watched.take();
         // A buffer that is still out keeps the memory mapped for ever.
-        if self.outstanding == 0 {
+        if self.outstanding != 0 {
+            std::mem::forget(watched);
+        } else {
+            if let Some(watched) = &watched {
+                watched.forget();
+            }
             // SAFETY: the range was mapped by `new`; no buffer points into it any more, and no
             // reference can, because it would borrow `self`.
             unsafe { libc::munmap(self.base.as_ptr().cast(), self.length) };

@@ -15,7 +15,7 @@ use crate::errno::Errno;
 use libc::{AT_FDCWD, DIR, FILE, c_char, c_int, c_long, c_uint, c_void, mode_t, size_t, ssize_t};
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes of the longest path, with its zero, that the kernel takes.
 const PATH_MAX: usize = libc::PATH_MAX as usize;
@@ -85,24 +85,27 @@ unsafe fn redirect_candidate(path: *const c_char, room: &mut MaybeUninit<Target>
 /// A function of the library behind this one.
 macro_rules! next {
     ($name:ident as $type:ty) => {{
-        static NEXT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+        use std::sync::atomic::{AtomicPtr, Ordering};
+        static NEXT: AtomicPtr<libc::c_void> = AtomicPtr::new(std::ptr::null_mut());
         let mut function = NEXT.load(Ordering::Relaxed);
         if function.is_null() {
-            function = look_up(concat!(stringify!($name), "\0"));
+            function = $crate::ffi::interpose::look_up(concat!(stringify!($name), "\0"));
             NEXT.store(function, Ordering::Relaxed);
         }
         let function: Option<$type> = match function.is_null() {
             true => None,
             // SAFETY: libc's function of this name has this type.
             #[allow(unused_unsafe, reason = "some callers are in an unsafe block already")]
-            false => Some(unsafe { std::mem::transmute::<*mut c_void, $type>(function) }),
+            false => Some(unsafe { std::mem::transmute::<*mut libc::c_void, $type>(function) }),
         };
         function
     }};
 }
 
+pub(super) use next;
+
 /// Finds a function behind this library; `name` ends with a zero.
-fn look_up(name: &'static str) -> *mut c_void {
+pub(super) fn look_up(name: &'static str) -> *mut c_void {
     debug_assert!(name.ends_with('\0'));
     // SAFETY: the name is a C string.
     unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr().cast()) }

@@ -24,6 +24,7 @@ mod kernel_copy;
 mod memory;
 mod objects;
 mod ops;
+mod pinned;
 mod poll_api;
 mod request;
 mod send_api;

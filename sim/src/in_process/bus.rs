@@ -8,7 +8,7 @@ use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use ferroce_spec::register::{self, MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED};
 
 use super::{GONE, InProcess, MAX_DIRECT};
-use crate::{mapping, polling};
+use crate::{mapping, pinned, polling};
 
 /// Polls after arming a CQ that do not count as polling: the program looks once more and sleeps.
 const POLLS_AFTER_ARMING: u32 = 2;
@@ -108,12 +108,16 @@ impl Bus for InProcess {
             return Err(BusError::Disconnected);
         }
         let rights = mapping::rights_of(mapping)?;
+        pinned::register(mapping.address, mapping.length);
         let mut model = self.model.lock();
         let result =
             model
                 .mappings()
                 .map(mapping.iova, mapping.address, mapping.length as u64, rights);
         self.unlock(model);
+        if result.is_err() {
+            pinned::deregister(mapping.address, mapping.length);
+        }
         result.map_err(BusError::from)
     }
 
@@ -122,8 +126,17 @@ impl Bus for InProcess {
             return Err(BusError::Disconnected);
         }
         let mut model = self.model.lock();
-        let result = model.mappings().unmap(iova, length as u64);
+        let mappings = model.mappings();
+        let address = mappings.address(iova);
+        let result = match mappings.has_moved() {
+            true => None,
+            false => Some(mappings.unmap(iova, length as u64)),
+        };
         self.unlock(model);
+        let result = result.unwrap_or_else(|| pinned::unmap(self, iova, length as u64));
+        if let (Ok(()), Some(address)) = (&result, address) {
+            pinned::deregister(address, length);
+        }
         result.map_err(BusError::from)
     }
 

@@ -7,7 +7,7 @@ use ferroce_model::host::{DmaAtomic, DmaError};
 use zerocopy::IntoBytes;
 
 use super::remote::RemoteRegion;
-use super::{MemoryMap, Place, Region, copy_in, copy_out};
+use super::{MemoryMap, Place, Region, change, copy_in, copy_out};
 
 /// What an access does with the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(super) enum Access {
 /// A mapping of either kind.
 #[derive(Debug, Clone, Copy)]
 enum Piece<'a> {
-    Local(&'a Region),
+    Local(Region),
     Remote(&'a RemoteRegion),
 }
 
@@ -42,10 +42,15 @@ impl Piece<'_> {
 }
 
 impl MemoryMap {
-    /// The mapping in which `iova` lies.
+    /// The mapping in which `iova` lies, or the part of it that is in one place.
     fn piece_at(&self, iova: u64) -> Option<Piece<'_>> {
         let local = self.regions.range(..=iova).next_back();
-        let local = local.map(|(_, region)| Piece::Local(region));
+        let local = local.map(|(_, region)| region);
+        let local = local.and_then(|region| match region.is_moved && iova < region.end {
+            true => self.moved_part(region, iova),
+            false => Some(*region),
+        });
+        let local = local.map(Piece::Local);
         let remote = self.remote.range(..=iova).next_back();
         let remote = remote.map(|(_, region)| Piece::Remote(region));
         [local, remote]
@@ -93,18 +98,26 @@ impl MemoryMap {
     }
 
     #[cold]
-    pub(super) fn read_scattered(&self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError> {
+    pub(super) fn read_scattered(
+        &mut self,
+        iova: u64,
+        destination: &mut [u8],
+    ) -> Result<(), DmaError> {
         let length = destination.len();
         let refused = DmaError { iova, length };
         if !self.covers(iova, length, Access::Read) {
-            return Err(refused);
+            return Err(self.refuse(iova, length, Access::Read));
         }
         let (mut at, mut rest) = (iova, destination);
         while !rest.is_empty() {
             let (piece, inside) = self.part_at(at, rest.len(), Access::Read).ok_or(refused)?;
             let (part, behind) = rest.split_at_mut(inside);
             match piece {
-                Piece::Local(region) => copy_out(region, at, part),
+                Piece::Local(region) => {
+                    if copy_out(&region, at, part).is_err() {
+                        self.read_again(at, part).map_err(|_| refused)?;
+                    }
+                }
                 Piece::Remote(region) => region.read(at, part).map_err(|_| refused)?,
             }
             at = at.wrapping_add(inside as u64);
@@ -114,18 +127,22 @@ impl MemoryMap {
     }
 
     #[cold]
-    pub(super) fn write_scattered(&self, iova: u64, source: &[u8]) -> Result<(), DmaError> {
+    pub(super) fn write_scattered(&mut self, iova: u64, source: &[u8]) -> Result<(), DmaError> {
         let length = source.len();
         let refused = DmaError { iova, length };
         if !self.covers(iova, length, Access::Write) {
-            return Err(refused);
+            return Err(self.refuse(iova, length, Access::Write));
         }
         let (mut at, mut rest) = (iova, source);
         while !rest.is_empty() {
             let (piece, inside) = self.part_at(at, rest.len(), Access::Write).ok_or(refused)?;
             let (part, behind) = rest.split_at(inside);
             match piece {
-                Piece::Local(region) => copy_in(region, at, part),
+                Piece::Local(region) => {
+                    if copy_in(&region, at, part).is_err() {
+                        self.write_again(at, part).map_err(|_| refused)?;
+                    }
+                }
                 Piece::Remote(region) => region.write(at, part).map_err(|_| refused)?,
             }
             at = at.wrapping_add(inside as u64);
@@ -138,7 +155,7 @@ impl MemoryMap {
     /// others are there.
     #[cold]
     pub(super) fn write_descriptor_scattered(
-        &self,
+        &mut self,
         iova: u64,
         words: &[u64],
     ) -> Result<(), DmaError> {
@@ -156,21 +173,44 @@ impl MemoryMap {
         self.write_scattered(behind, last.as_bytes())
     }
 
-    /// Reads, changes and writes: atomic only towards this device, which holds its lock.
+    /// An access that is not mapped, or whose memory is lost.
+    fn refuse(&mut self, iova: u64, length: usize, access: Access) -> DmaError {
+        let below = self.regions.range(..=iova).next_back();
+        let has_moved = below.is_some_and(|(_, region)| region.is_moved);
+        match has_moved {
+            true => self.complain(iova, length, access),
+            false => DmaError { iova, length },
+        }
+    }
+
+    /// In memory that has moved as in [`MemoryMap::atomic`]. In remote memory it reads, changes and
+    /// writes: atomic only towards this device, which holds its lock.
     #[cold]
-    pub(super) fn atomic_remote(&self, iova: u64, operation: DmaAtomic) -> Result<u64, DmaError> {
+    pub(super) fn atomic_elsewhere(
+        &mut self,
+        iova: u64,
+        operation: DmaAtomic,
+    ) -> Result<u64, DmaError> {
         const LENGTH: usize = size_of::<u64>();
         let refused = DmaError {
             iova,
             length: LENGTH,
         };
         let piece = self.part_at(iova, LENGTH, Access::Read);
-        let Some((Piece::Remote(region), LENGTH)) = piece.filter(|_| iova % 8 == 0) else {
-            return Err(refused);
+        let Some((piece, LENGTH)) = piece.filter(|_| iova % 8 == 0) else {
+            return Err(self.refuse(iova, LENGTH, Access::Write));
         };
-        if !region.writable {
+        if !piece.allows(Access::Write) {
             return Err(refused);
         }
+        let region = match piece {
+            Piece::Remote(region) => region,
+            Piece::Local(region) => {
+                let address = region.resolve(iova, LENGTH).ok_or(refused)?;
+                let changed = change(address, operation);
+                return changed.map_err(|_| self.complain(iova, LENGTH, Access::Write));
+            }
+        };
         let mut bytes = [0; LENGTH];
         region.read(iova, &mut bytes).map_err(|_| refused)?;
         let original = u64::from_ne_bytes(bytes);

@@ -1,6 +1,7 @@
 use super::*;
 use parking_lot::Mutex;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const IOVA: u64 = 0x10_0000;
 

@@ -3,38 +3,15 @@
 //!
 //! A seal against shrinking would help for memory files only, and not all clients set it (QEMU does
 //! for `memory-backend-memfd`, not for `memory-backend-file`); and even a sealed file can have holes
-//! for which there is no memory. So SIGBUS has a handler: it replaces the mapping in which the access
-//! was by memory of this process, all zero. The access then succeeds, the owner does not see it, and
-//! [`ForeignFile::is_lost`] tells. Accesses elsewhere end the process, as without the handler.
+//! for which there is no memory. So each mapping is [`Watched`].
 
 use std::fs::File;
 use std::io;
 use std::ptr::NonNull;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use std::os::fd::AsRawFd;
 
-/// Files and parts of files mapped at a time, in the whole process.
-pub const MAX_FILES: usize = 8192;
-
-/// Where a file is mapped; `end` is zero in an entry that is not in use.
-struct Entry {
-    start: AtomicUsize,
-    end: AtomicUsize,
-    is_taken: AtomicBool,
-    is_lost: AtomicBool,
-}
-
-/// What the handler may look at: a signal handler cannot take a lock.
-static ENTRIES: [Entry; MAX_FILES] = [const {
-    Entry {
-        start: AtomicUsize::new(0),
-        end: AtomicUsize::new(0),
-        is_taken: AtomicBool::new(false),
-        is_lost: AtomicBool::new(false),
-    }
-}; MAX_FILES];
+use super::watched::Watched;
 
 /// A mapping of a file, or a part of one, that belongs to somebody else.
 #[derive(Debug)]
@@ -43,7 +20,7 @@ pub struct ForeignFile {
     /// Where in the file it begins.
     offset: u64,
     length: usize,
-    entry: usize,
+    watched: Watched,
 }
 
 // SAFETY: the mapping is owned by this value, not by a thread, and it gives no references into it.
@@ -55,7 +32,7 @@ impl ForeignFile {
     /// Maps all of a file, for reading and, if asked, for writing.
     ///
     /// # Errors
-    /// That of the system; `OutOfMemory` if [`MAX_FILES`] are mapped.
+    /// That of the system; `OutOfMemory` if [`super::watched::MAX_WATCHED`] are mapped.
     pub fn map(file: &File, is_writable: bool) -> io::Result<Self> {
         let length = file.metadata()?.len();
         Self::map_part(file, (0, length), is_writable)
@@ -76,8 +53,7 @@ impl ForeignFile {
             .filter(|length| (1..isize::MAX as usize).contains(length))
             .ok_or(io::ErrorKind::InvalidInput)?;
         let start = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
-        install_handler()?;
-        let entry = claim_entry().ok_or(io::ErrorKind::OutOfMemory)?;
+        let watched = Watched::claim()?;
         let protection = match is_writable {
             true => libc::PROT_READ | libc::PROT_WRITE,
             false => libc::PROT_READ,
@@ -95,19 +71,14 @@ impl ForeignFile {
         };
         let Some(base) = NonNull::new(base.cast::<u8>()).filter(|_| base != libc::MAP_FAILED)
         else {
-            let error = io::Error::last_os_error();
-            ENTRIES[entry].is_taken.store(false, Ordering::Release);
-            return Err(error);
+            return Err(io::Error::last_os_error());
         };
-        let start = base.as_ptr().expose_provenance();
-        ENTRIES[entry].is_lost.store(false, Ordering::SeqCst);
-        ENTRIES[entry].start.store(start, Ordering::SeqCst);
-        ENTRIES[entry].end.store(start + length, Ordering::SeqCst);
+        watched.watch(base.as_ptr().expose_provenance(), length);
         Ok(Self {
             base,
             offset,
             length,
-            entry,
+            watched,
         })
     }
 
@@ -125,98 +96,16 @@ impl ForeignFile {
 
     /// Whether a part of the file was gone when it was accessed; the mapping is detached then.
     pub fn is_lost(&self) -> bool {
-        ENTRIES[self.entry].is_lost.load(Ordering::SeqCst)
+        self.watched.is_lost()
     }
 }
 
 impl Drop for ForeignFile {
     fn drop(&mut self) {
-        let entry = &ENTRIES[self.entry];
-        entry.end.store(0, Ordering::SeqCst);
+        self.watched.forget();
         // SAFETY: the range was mapped by `map`, or replaced by the handler; who used its address
         // has ended that, as the doc comment of `MemoryMap::map` asks.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.length) };
-        entry.is_taken.store(false, Ordering::Release);
-    }
-}
-
-fn claim_entry() -> Option<usize> {
-    ENTRIES
-        .iter()
-        .position(|entry| !entry.is_taken.swap(true, Ordering::AcqRel))
-}
-
-/// Lets SIGBUS reach this thread: the kernel ends a process whose thread blocks it and accesses what
-/// is not there.
-pub fn allow_bus_errors() {
-    // SAFETY: the set is initialised before it is read.
-    unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&raw mut set);
-        libc::sigaddset(&raw mut set, libc::SIGBUS);
-        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
-    }
-}
-
-fn install_handler() -> io::Result<()> {
-    static RESULT: OnceLock<Option<i32>> = OnceLock::new();
-    let error = RESULT.get_or_init(|| {
-        // SAFETY: all zero is an action with an empty mask; `on_bus_error` does only what a signal
-        // handler may do.
-        let result = unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = on_bus_error as *const () as usize;
-            action.sa_flags = libc::SA_SIGINFO;
-            libc::sigaction(libc::SIGBUS, &raw const action, std::ptr::null_mut())
-        };
-        (result != 0).then(|| {
-            io::Error::last_os_error()
-                .raw_os_error()
-                .unwrap_or(libc::EIO)
-        })
-    });
-    error.map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(errno)))
-}
-
-extern "C" fn on_bus_error(
-    signal: libc::c_int,
-    info: *mut libc::siginfo_t,
-    _context: *mut libc::c_void,
-) {
-    // SAFETY: with SA_SIGINFO the kernel passes a valid siginfo_t; for SIGBUS si_addr is set.
-    let address = unsafe { (*info).si_addr() }.addr();
-    let entry = ENTRIES.iter().find(|entry| {
-        let end = entry.end.load(Ordering::SeqCst);
-        let start = entry.start.load(Ordering::SeqCst);
-        (start..end).contains(&address)
-    });
-    let is_replaced = entry.is_some_and(replace);
-    if !is_replaced {
-        // SAFETY: signal() may be called in a handler. The access is repeated on return, and ends
-        // the process as it would have without this handler.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
-    }
-}
-
-/// Puts zeroed memory where the file was mapped. Called in a signal handler.
-fn replace(entry: &Entry) -> bool {
-    let start = entry.start.load(Ordering::SeqCst);
-    let length = entry.end.load(Ordering::SeqCst).saturating_sub(start);
-    // SAFETY: the range is a mapping of ours, which stays while its entry is filled: what is
-    // accessed cannot be dropped meanwhile. mmap is a plain system call, and errno is put back.
-    unsafe {
-        let errno = *libc::__errno_location();
-        let memory = libc::mmap(
-            std::ptr::without_provenance_mut(start),
-            length,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_FIXED | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-            -1,
-            0,
-        );
-        *libc::__errno_location() = errno;
-        entry.is_lost.store(true, Ordering::SeqCst);
-        memory != libc::MAP_FAILED
     }
 }
 
@@ -224,6 +113,8 @@ fn replace(entry: &Entry) -> bool {
 mod tests {
     use super::*;
     use crate::memory::{MemoryMap, Rights};
+    use crate::os::faults;
+    use crate::shared_memory::watched::MAX_WATCHED;
     use rustix::fs::{MemfdFlags, memfd_create};
 
     const SIZE: u64 = 64 << 10;
@@ -255,7 +146,7 @@ mod tests {
         std::thread::scope(|scope| {
             crate::os::with_signals_blocked(|| {
                 scope.spawn(|| {
-                    allow_bus_errors();
+                    faults::allow();
                     map.read(IOVA + 8192, &mut bytes).expect("mapped");
                     map.write(IOVA + 3 * 4096 - 50, &[3; 100]).expect("mapped");
                 });
@@ -306,7 +197,7 @@ mod tests {
     #[test]
     fn entries_are_given_back() {
         let file = memory_file();
-        for _ in 0..2 * MAX_FILES {
+        for _ in 0..2 * MAX_WATCHED {
             drop(ForeignFile::map(&file, true).expect("room"));
         }
     }

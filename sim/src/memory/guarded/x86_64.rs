@@ -1,0 +1,292 @@
+//! The guarded instructions of x86-64. Whichever of them faults, the functions answer 1: none of
+//! them changes the stack pointer or a register that belongs to its caller.
+
+use std::arch::global_asm;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// Whether there are registers of 32 bytes: 0 until [`prepare`] has looked.
+static HAS_AVX: AtomicU8 = AtomicU8::new(0);
+
+// System V: destination in rdi, source in rsi, the lengths in rdx and rcx; the answer in eax.
+//
+// Up to 128 bytes: two moves, four or eight that overlap in the middle. More: a loop of whole
+// registers that are aligned in the destination, between an unaligned first and unaligned last ones.
+global_asm!(
+    ".text",
+    ".p2align 6",
+    ".globl ferroce_guarded_begin",
+    ".hidden ferroce_guarded_begin",
+    "ferroce_guarded_begin:",
+    ".globl ferroce_guarded_copy",
+    ".hidden ferroce_guarded_copy",
+    ".type ferroce_guarded_copy, @function",
+    "ferroce_guarded_copy:",
+    "    lea r8, [rdi + rdx]",
+    "    lea r9, [rsi + rdx]",
+    "    cmp rdx, 16",
+    "    jb 20f",
+    "    cmp rdx, 32",
+    "    ja 30f",
+    "    movups xmm0, [rsi]",
+    "    movups xmm1, [r9 - 16]",
+    "    movups [rdi], xmm0",
+    "    movups [r8 - 16], xmm1",
+    // The last store, by its length.
+    "10:",
+    "    test ecx, ecx",
+    "    jnz 11f",
+    "    xor eax, eax",
+    "    ret",
+    "11:",
+    "    cmp ecx, 4",
+    "    je 14f",
+    "    ja 18f",
+    "    cmp ecx, 2",
+    "    je 12f",
+    "    movzx eax, byte ptr [r9]",
+    "    mov [r8], al",
+    "    xor eax, eax",
+    "    ret",
+    "12:",
+    "    movzx eax, word ptr [r9]",
+    "    mov [r8], ax",
+    "    xor eax, eax",
+    "    ret",
+    "14:",
+    "    mov eax, [r9]",
+    "    mov [r8], eax",
+    "    xor eax, eax",
+    "    ret",
+    "18:",
+    "    mov rax, [r9]",
+    "    mov [r8], rax",
+    "    xor eax, eax",
+    "    ret",
+    // Less than 16 bytes.
+    "20:",
+    "    cmp edx, 8",
+    "    jb 21f",
+    "    mov r10, [rsi]",
+    "    mov r11, [r9 - 8]",
+    "    mov [rdi], r10",
+    "    mov [r8 - 8], r11",
+    "    jmp 10b",
+    "21:",
+    "    cmp edx, 4",
+    "    jb 22f",
+    "    mov r10d, [rsi]",
+    "    mov r11d, [r9 - 4]",
+    "    mov [rdi], r10d",
+    "    mov [r8 - 4], r11d",
+    "    jmp 10b",
+    "22:",
+    "    test edx, edx",
+    "    jz 10b",
+    "    movzx r10d, byte ptr [rsi]",
+    "    cmp edx, 2",
+    "    jb 23f",
+    "    movzx r11d, word ptr [r9 - 2]",
+    "    mov [r8 - 2], r11w",
+    "23:",
+    "    mov [rdi], r10b",
+    "    jmp 10b",
+    // 33 to 128 bytes.
+    "30:",
+    "    cmp rdx, 128",
+    "    ja 40f",
+    "    movups xmm0, [rsi]",
+    "    movups xmm1, [rsi + 16]",
+    "    movups xmm2, [r9 - 32]",
+    "    movups xmm3, [r9 - 16]",
+    "    cmp edx, 64",
+    "    jbe 31f",
+    "    movups xmm4, [rsi + 32]",
+    "    movups xmm5, [rsi + 48]",
+    "    movups xmm6, [r9 - 64]",
+    "    movups xmm7, [r9 - 48]",
+    "    movups [rdi + 32], xmm4",
+    "    movups [rdi + 48], xmm5",
+    "    movups [r8 - 64], xmm6",
+    "    movups [r8 - 48], xmm7",
+    "31:",
+    "    movups [rdi], xmm0",
+    "    movups [rdi + 16], xmm1",
+    "    movups [r8 - 32], xmm2",
+    "    movups [r8 - 16], xmm3",
+    "    jmp 10b",
+    // More, in registers of 32 bytes.
+    "40:",
+    "    cmp byte ptr [rip + {has_avx}], 1",
+    "    jne 50f",
+    "    vmovdqu ymm0, [rsi]",
+    "    vmovdqu ymm4, [r9 - 128]",
+    "    vmovdqu ymm5, [r9 - 96]",
+    "    vmovdqu ymm6, [r9 - 64]",
+    "    vmovdqu ymm7, [r9 - 32]",
+    "    vmovdqu [rdi], ymm0",
+    "    mov r10, rdi",
+    "    and r10, 31",
+    "    sub r10, 32",
+    "    sub rdi, r10",
+    "    sub rsi, r10",
+    "    lea rdx, [r8 - 128]",
+    "    cmp rdi, rdx",
+    "    jae 42f",
+    ".p2align 5",
+    "41:",
+    "    vmovdqu ymm0, [rsi]",
+    "    vmovdqu ymm1, [rsi + 32]",
+    "    vmovdqu ymm2, [rsi + 64]",
+    "    vmovdqu ymm3, [rsi + 96]",
+    "    sub rsi, -128",
+    "    vmovdqa [rdi], ymm0",
+    "    vmovdqa [rdi + 32], ymm1",
+    "    vmovdqa [rdi + 64], ymm2",
+    "    vmovdqa [rdi + 96], ymm3",
+    "    sub rdi, -128",
+    "    cmp rdi, rdx",
+    "    jb 41b",
+    "42:",
+    "    vmovdqu [r8 - 128], ymm4",
+    "    vmovdqu [r8 - 96], ymm5",
+    "    vmovdqu [r8 - 64], ymm6",
+    "    vmovdqu [r8 - 32], ymm7",
+    "    vzeroupper",
+    "    jmp 10b",
+    // More, in registers of 16 bytes.
+    "50:",
+    "    movups xmm0, [rsi]",
+    "    movups xmm4, [r9 - 64]",
+    "    movups xmm5, [r9 - 48]",
+    "    movups xmm6, [r9 - 32]",
+    "    movups xmm7, [r9 - 16]",
+    "    movups [rdi], xmm0",
+    "    mov r10, rdi",
+    "    and r10, 15",
+    "    sub r10, 16",
+    "    sub rdi, r10",
+    "    sub rsi, r10",
+    "    lea rdx, [r8 - 64]",
+    ".p2align 5",
+    "51:",
+    "    movups xmm0, [rsi]",
+    "    movups xmm1, [rsi + 16]",
+    "    movups xmm2, [rsi + 32]",
+    "    movups xmm3, [rsi + 48]",
+    "    add rsi, 64",
+    "    movaps [rdi], xmm0",
+    "    movaps [rdi + 16], xmm1",
+    "    movaps [rdi + 32], xmm2",
+    "    movaps [rdi + 48], xmm3",
+    "    add rdi, 64",
+    "    cmp rdi, rdx",
+    "    jb 51b",
+    "    movups [r8 - 64], xmm4",
+    "    movups [r8 - 48], xmm5",
+    "    movups [r8 - 32], xmm6",
+    "    movups [r8 - 16], xmm7",
+    "    jmp 10b",
+    ".size ferroce_guarded_copy, . - ferroce_guarded_copy",
+    //
+    ".globl ferroce_guarded_words",
+    ".hidden ferroce_guarded_words",
+    ".type ferroce_guarded_words, @function",
+    "ferroce_guarded_words:",
+    "    xor eax, eax",
+    "    test rdx, rdx",
+    "    jz 61f",
+    "    lea r8, [rdi + 8 * rdx]",
+    "60:",
+    "    mov r10, [rsi]",
+    "    add rsi, 8",
+    "    mov [rdi], r10",
+    "    add rdi, 8",
+    "    cmp rdi, r8",
+    "    jb 60b",
+    "61:",
+    "    ret",
+    ".size ferroce_guarded_words, . - ferroce_guarded_words",
+    //
+    ".globl ferroce_guarded_add",
+    ".hidden ferroce_guarded_add",
+    ".type ferroce_guarded_add, @function",
+    "ferroce_guarded_add:",
+    "    lock xadd [rdi], rsi",
+    "    mov [rdx], rsi",
+    "    xor eax, eax",
+    "    ret",
+    ".size ferroce_guarded_add, . - ferroce_guarded_add",
+    //
+    ".globl ferroce_guarded_swap",
+    ".hidden ferroce_guarded_swap",
+    ".type ferroce_guarded_swap, @function",
+    "ferroce_guarded_swap:",
+    "    mov rax, rsi",
+    "    lock cmpxchg [rdi], rdx",
+    "    mov [rcx], rax",
+    "    xor eax, eax",
+    "    ret",
+    ".size ferroce_guarded_swap, . - ferroce_guarded_swap",
+    //
+    ".globl ferroce_guarded_end",
+    ".hidden ferroce_guarded_end",
+    "ferroce_guarded_end:",
+    // Where a fault goes on.
+    ".globl ferroce_guarded_fault",
+    ".hidden ferroce_guarded_fault",
+    ".type ferroce_guarded_fault, @function",
+    "ferroce_guarded_fault:",
+    "    cmp byte ptr [rip + {has_avx}], 1",
+    "    jne 70f",
+    "    vzeroupper",
+    "70:",
+    "    mov eax, 1",
+    "    ret",
+    ".size ferroce_guarded_fault, . - ferroce_guarded_fault",
+    has_avx = sym HAS_AVX,
+);
+
+unsafe extern "C" {
+    #[link_name = "ferroce_guarded_copy"]
+    pub(super) unsafe fn copy(
+        destination: *mut u8,
+        source: *const u8,
+        head: usize,
+        tail: usize,
+    ) -> u32;
+    #[link_name = "ferroce_guarded_words"]
+    pub(super) unsafe fn store_words(
+        destination: *mut u64,
+        source: *const u64,
+        words: usize,
+    ) -> u32;
+    #[link_name = "ferroce_guarded_add"]
+    pub(super) unsafe fn fetch_add(address: *mut u64, add: u64, before: *mut u64) -> u32;
+    #[link_name = "ferroce_guarded_swap"]
+    pub(super) unsafe fn compare_swap(
+        address: *mut u64,
+        compare: u64,
+        swap: u64,
+        before: *mut u64,
+    ) -> u32;
+    #[link_name = "ferroce_guarded_begin"]
+    fn begin();
+    #[link_name = "ferroce_guarded_end"]
+    fn end();
+    #[link_name = "ferroce_guarded_fault"]
+    fn fault();
+}
+
+/// Lets copies use what this processor has. To be called before the handler is there.
+pub fn prepare() {
+    let has_avx = std::arch::is_x86_feature_detected!("avx");
+    HAS_AVX.store(has_avx.into(), Ordering::Relaxed);
+}
+
+/// Where a thread goes on that has faulted at this instruction; `None`: not one of ours.
+pub fn landing(instruction: usize) -> Option<usize> {
+    let guarded = begin as *const () as usize..end as *const () as usize;
+    guarded
+        .contains(&instruction)
+        .then_some(fault as *const () as usize)
+}

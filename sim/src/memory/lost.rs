@@ -1,0 +1,87 @@
+//! Accesses that have faulted: the program took the memory away, or the rights.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use ferroce_model::host::DmaError;
+
+use super::scattered::Access;
+use super::{MemoryMap, Region};
+
+impl MemoryMap {
+    /// A copy out of memory of this process has faulted: does it as the kernel would for a card
+    /// whose pages are pinned, or says what is missing.
+    #[cold]
+    pub(super) fn read_again(&mut self, iova: u64, bytes: &mut [u8]) -> Result<(), DmaError> {
+        let length = bytes.len();
+        if let Some(region) = self.forced(iova) {
+            let read = region
+                .resolve(iova, length)
+                .ok_or_else(|| io::ErrorKind::NotFound.into())
+                .and_then(|address| {
+                    let memory = OpenOptions::new().read(true).open("/proc/self/mem")?;
+                    memory.read_exact_at(bytes, address as u64)
+                });
+            if read.is_ok() {
+                return Ok(());
+            }
+        }
+        Err(self.complain(iova, length, Access::Read))
+    }
+
+    /// As [`Self::read_again`], for a copy into memory.
+    #[cold]
+    pub(super) fn write_again(&mut self, iova: u64, bytes: &[u8]) -> Result<(), DmaError> {
+        let length = bytes.len();
+        if let Some(region) = self.forced(iova) {
+            let written = region
+                .resolve(iova, length)
+                .ok_or_else(|| io::ErrorKind::NotFound.into())
+                .and_then(|address| {
+                    let memory = OpenOptions::new().write(true).open("/proc/self/mem")?;
+                    memory.write_all_at(bytes, address as u64)
+                });
+            if written.is_ok() {
+                return Ok(());
+            }
+        }
+        Err(self.complain(iova, length, Access::Write))
+    }
+
+    /// The mapping at `iova`, if the program has taken rights from its memory. Then it is known that
+    /// the memory is still the same, and the file `/proc/self/mem` reaches it in spite of that.
+    fn forced(&self, iova: u64) -> Option<Region> {
+        let (_, region) = self.regions.range(..=iova).next_back()?;
+        if !region.is_forced || iova >= region.end {
+            return None;
+        }
+        match region.is_moved {
+            true => self.moved_part(region, iova),
+            false => Some(*region),
+        }
+    }
+
+    /// Names the mapping in which an access has failed, once.
+    #[cold]
+    pub(super) fn complain(&mut self, iova: u64, length: usize, access: Access) -> DmaError {
+        let below = self.regions.range_mut(..=iova).next_back();
+        let region = below.map(|(_, region)| region);
+        if let Some(region) = region.filter(|region| iova < region.end && !region.has_complained) {
+            region.has_complained = true;
+            let access = match access {
+                Access::Read => "read",
+                Access::Write => "write",
+            };
+            tracing::error!(
+                "the card cannot {access} {length} bytes at {:#x}: that memory is registered \
+                 ({:#x}, {} bytes) and is gone: it was unmapped, or its file truncated, before \
+                 ibv_dereg_mr",
+                region.owner_address as u64 + (iova - region.start),
+                region.owner_address,
+                region.end - region.start,
+            );
+        }
+        DmaError { iova, length }
+    }
+}
