@@ -10,15 +10,16 @@
 #   make qemu-roce  the model against the RoCE of the Linux kernel in a virtual machine
 #   make install PREFIX=/usr/local
 #
-# Packages that are missing are installed through apt-get (as root or with sudo), and named.
+# Packages that are missing, Rust among them, are installed through apt-get (as root or with sudo), and
+# named. scripts/cargo finds a toolchain that is new enough; CARGO=… names another.
 
 PREFIX ?= /usr/local
 SEEDS ?= 10000
-CARGO ?= cargo
+CARGO ?= scripts/cargo
 RELEASE := $(CURDIR)/target/release
 LIBRARY := $(RELEASE)/lib/libibverbs.so.1
 
-BUILD_PACKAGES := gcc libc6-dev
+BUILD_PACKAGES := gcc libc6-dev ca-certificates
 DEMO_PACKAGES := perftest
 BENCH_PACKAGES := perftest libibverbs-dev
 TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs ucx-utils tshark binutils iproute2
@@ -31,8 +32,13 @@ VFIO_USER_TESTS := $(filter-out random,$(basename $(notdir $(wildcard tests/clie
 
 all: build
 
+# What a target needs later is named with what its build needs: all in one sentence.
+demo: PACKAGES := $(DEMO_PACKAGES)
+test soak: PACKAGES := $(TEST_PACKAGES)
+bench: PACKAGES := $(BENCH_PACKAGES)
+
 build:
-	@scripts/install-packages $(BUILD_PACKAGES)
+	@rust=$$(scripts/cargo --packages); scripts/install-packages $(BUILD_PACKAGES) $$rust $(PACKAGES)
 	$(CARGO) build --release --locked
 	@provider/link.sh $(RELEASE)/libferroce_provider.a $(RELEASE)/lib
 	@install -m 755 $(RELEASE)/libferroce_time.so $(RELEASE)/lib/libferroce_time.so
