@@ -6,7 +6,7 @@
 //! caller.
 
 use super::boundary::{last_errno, status};
-use super::handle::Handle;
+use super::handle::{Claim, Handle};
 use super::objects::{Channel, Context, Cq, Qp};
 use crate::adapter::Adapter;
 use crate::errno::Errno;
@@ -286,12 +286,13 @@ pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
 extern "C" fn stop_cq(cq: *mut ibv_cq, reported: &mut [u32; 2]) -> c_int {
     status(|| {
         // SAFETY: the program passes a CQ of this library.
-        let body = unsafe { Handle::<ibv_cq_ex, Cq>::borrow(cq)? };
-        body.destroy()?;
+        let claim = unsafe { Handle::<ibv_cq_ex, Cq>::claim(cq)? };
+        claim.destroy()?;
         *reported = [
-            body.source.completion_reported(),
-            body.source.async_reported(),
+            claim.source.completion_reported(),
+            claim.source.async_reported(),
         ];
+        claim.keep();
         Ok(())
     })
 }
@@ -302,7 +303,7 @@ extern "C" fn free_cq(cq: *mut ibv_cq) {
         // SAFETY: the device does not know the CQ any more, and nobody waits for its events.
         unsafe {
             super::exports::release_channel((*cq).channel);
-            Handle::<ibv_cq_ex, Cq>::take(cq);
+            Claim::<ibv_cq_ex, Cq>::resume(cq).free();
         }
         Ok(())
     });
@@ -328,9 +329,10 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
 extern "C" fn stop_qp(qp: *mut ibv_qp, reported: &mut u32) -> c_int {
     status(|| {
         // SAFETY: the program passes a QP of this library.
-        let body = unsafe { Handle::<ibv_qp_ex, Qp>::borrow(qp)? };
-        body.destroy()?;
-        *reported = body.source.async_reported();
+        let claim = unsafe { Handle::<ibv_qp_ex, Qp>::claim(qp)? };
+        claim.destroy()?;
+        *reported = claim.source.async_reported();
+        claim.keep();
         Ok(())
     })
 }
@@ -339,7 +341,7 @@ extern "C" fn stop_qp(qp: *mut ibv_qp, reported: &mut u32) -> c_int {
 extern "C" fn free_qp(qp: *mut ibv_qp) {
     status(|| {
         // SAFETY: the device does not know the QP any more, and nobody waits for its events.
-        unsafe { Handle::<ibv_qp_ex, Qp>::take(qp) };
+        unsafe { Claim::<ibv_qp_ex, Qp>::resume(qp).free() };
         Ok(())
     });
 }
@@ -364,9 +366,10 @@ pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
 extern "C" fn stop_srq(srq: *mut ibv_srq, reported: &mut u32) -> c_int {
     status(|| {
         // SAFETY: the program passes an SRQ of this library.
-        let body = unsafe { Handle::<ibv_srq, Srq>::borrow(srq)? };
-        body.destroy()?;
-        *reported = body.source.async_reported();
+        let claim = unsafe { Handle::<ibv_srq, Srq>::claim(srq)? };
+        claim.destroy()?;
+        *reported = claim.source.async_reported();
+        claim.keep();
         Ok(())
     })
 }
@@ -375,7 +378,7 @@ extern "C" fn stop_srq(srq: *mut ibv_srq, reported: &mut u32) -> c_int {
 extern "C" fn free_srq(srq: *mut ibv_srq) {
     status(|| {
         // SAFETY: the device does not know the SRQ any more, and nobody waits for its events.
-        unsafe { Handle::<ibv_srq, Srq>::take(srq) };
+        unsafe { Claim::<ibv_srq, Srq>::resume(srq).free() };
         Ok(())
     });
 }

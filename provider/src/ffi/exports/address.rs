@@ -42,8 +42,7 @@ pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
     status(|| {
         // SAFETY: the program passes a handle of this library and uses it no more.
         unsafe {
-            Handle::<ibv_ah, Ah>::borrow(ah)?;
-            Handle::<ibv_ah, Ah>::take(ah);
+            Handle::<ibv_ah, Ah>::claim(ah)?.free();
         }
         Ok(())
     })

@@ -46,13 +46,12 @@ pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel
         // SAFETY: the program passes a channel of this library and uses it no more if this
         // succeeds.
         unsafe {
-            Handle::<ibv_comp_channel, Channel>::borrow(channel)?
-                .adapter
-                .check()?;
+            let claim = Handle::<ibv_comp_channel, Channel>::claim(channel)?;
+            claim.adapter.check()?;
             if users(channel).load(Ordering::Acquire) != 0 {
                 return Err(Errno::BUSY);
             }
-            Handle::<ibv_comp_channel, Channel>::take(channel);
+            claim.free();
         }
         Ok(())
     })

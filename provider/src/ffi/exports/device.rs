@@ -180,8 +180,9 @@ pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
     status(|| {
         // SAFETY: the program passes a context that it does not use any more.
         unsafe {
-            Context::borrow(context)?.adapter.check()?;
-            Handle::<verbs_context, Context>::take(Context::outer(context));
+            let claim = Handle::<verbs_context, Context>::claim(Context::outer(context))?;
+            claim.adapter.check()?;
+            claim.free();
         }
         Ok(())
     })

@@ -35,8 +35,9 @@ pub(in super::super) unsafe extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
     status(|| {
         // SAFETY: the program passes a memory of this library and uses it no more if this succeeds.
         unsafe {
-            Handle::<ibv_dm, Dm>::borrow(dm)?.free()?;
-            Handle::<ibv_dm, Dm>::take(dm);
+            let claim = Handle::<ibv_dm, Dm>::claim(dm)?;
+            Dm::free(&claim)?;
+            claim.free();
         }
         Ok(())
     })

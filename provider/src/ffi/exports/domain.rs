@@ -36,8 +36,9 @@ pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
     status(|| {
         // SAFETY: the program passes a PD of this library and uses it no more if this succeeds.
         unsafe {
-            Handle::<ibv_pd, Domain>::borrow(pd)?.deallocate()?;
-            Handle::<ibv_pd, Domain>::take(pd);
+            let claim = Handle::<ibv_pd, Domain>::claim(pd)?;
+            claim.deallocate()?;
+            claim.free();
         }
         Ok(())
     })
@@ -65,8 +66,9 @@ pub(in super::super) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
         // SAFETY: the program passes a thread domain of this library and uses it no more if this
         // succeeds.
         unsafe {
-            Handle::<ibv_td, ThreadDomain>::borrow(td)?.check_unused()?;
-            Handle::<ibv_td, ThreadDomain>::take(td);
+            let claim = Handle::<ibv_td, ThreadDomain>::claim(td)?;
+            claim.check_unused()?;
+            claim.free();
         }
         Ok(())
     })

@@ -114,8 +114,9 @@ pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     status(|| {
         // SAFETY: the program passes an MR of this library and uses it no more if this succeeds.
         unsafe {
-            Handle::<ibv_mr, Mr>::borrow(mr)?.deregister()?;
-            Handle::<ibv_mr, Mr>::take(mr);
+            let claim = Handle::<ibv_mr, Mr>::claim(mr)?;
+            claim.deregister()?;
+            claim.free();
         }
         Ok(())
     })

@@ -46,10 +46,10 @@ pub(in super::super) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
     status(|| {
         // SAFETY: the program passes a window of this library and uses it no more if this succeeds.
         unsafe {
-            let body = Handle::<ibv_mw, Mw>::borrow(mw)?;
-            body.adapter.check()?;
-            body.window.dealloc()?;
-            Handle::<ibv_mw, Mw>::take(mw);
+            let claim = Handle::<ibv_mw, Mw>::claim(mw)?;
+            claim.adapter.check()?;
+            claim.window.dealloc()?;
+            claim.free();
         }
         Ok(())
     })

@@ -26,8 +26,9 @@ pub(in super::super) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_i
     status(|| {
         // SAFETY: the program passes a domain of this library and uses it no more if this succeeds.
         unsafe {
-            Handle::<ibv_xrcd, Xrcd>::borrow(xrcd)?.close()?;
-            Handle::<ibv_xrcd, Xrcd>::take(xrcd);
+            let claim = Handle::<ibv_xrcd, Xrcd>::claim(xrcd)?;
+            claim.close()?;
+            claim.free();
         }
         Ok(())
     })
