@@ -264,7 +264,11 @@ impl<P: Port, T: Timing> Nic<P, T> {
             self.reset(port);
         }
         for _ in 0..MAX_TURNS {
-            let worked = self.turn(now, host, port);
+            let mut worked = self.turn(now, host, port);
+            // Not before all that a peer had sent is taken: its last ACK may be in there.
+            if !worked && port.take_loss() {
+                worked = self.give_up_lost_peers(now, port);
+            }
             progress.worked |= worked;
             let has_more = !T::IS_TIMED || self.has_more(now);
             if !worked || !has_more {
@@ -311,7 +315,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
         }
         worked |= self.receive(now, host, port);
         worked |= self.land_fetches(now);
-        worked |= self.expire_timers(now);
+        worked |= self.expire_timers(now, port);
         worked |= self.expire_moderation(now, host);
         worked |= self.transmit(now, host, port);
         worked |= self.write_completions(now, host);
@@ -389,7 +393,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
 
     /// Timers of queue pairs that are due.
     #[inline(always)]
-    fn expire_timers(&mut self, now: Instant) -> bool {
+    fn expire_timers(&mut self, now: Instant, port: &mut P) -> bool {
         let mut worked = false;
         for _ in 0..self.config.edge_capacity {
             let Some(index) = self.timers.pop_due(now) else {
@@ -397,8 +401,33 @@ impl<P: Port, T: Timing> Nic<P, T> {
             };
             worked = true;
             if let Some(qp) = self.qps.get_mut(index) {
+                if qp.transport.retransmission_is_due(now)
+                    && qp.peer().is_some_and(|route| port.is_behind(&route))
+                {
+                    qp.transport.postpone_retransmission(now);
+                }
                 qp.transport.handle_timeout(now);
                 self.settle(now, index);
+            }
+        }
+        worked
+    }
+
+    /// Fails what the queue pairs have sent to functions that are gone. Whether there was any.
+    #[cold]
+    fn give_up_lost_peers(&mut self, now: Instant, port: &mut P) -> bool {
+        let mut worked = false;
+        let (_, used) = self.qps.all();
+        for index in 0..used {
+            let Some(qp) = self.qps.get_mut(index) else {
+                continue;
+            };
+            let is_lost = qp.transport.has_unacknowledged()
+                && qp.peer().is_some_and(|route| port.is_gone(&route));
+            if is_lost {
+                qp.transport.give_up();
+                self.settle(now, index);
+                worked = true;
             }
         }
         worked

@@ -77,6 +77,22 @@ pub trait Port {
     /// A real cable need not know; a capture that is replayed waits for it.
     fn queue_pair_ready(&mut self, _qpn: Qpn) {}
 
+    /// Whether a peer has gone since this was last asked. A real cable does not know.
+    fn take_loss(&mut self) -> bool {
+        false
+    }
+
+    /// Whether nobody will ever answer from there: the function that was there is gone.
+    fn is_gone(&self, _route: &Route) -> bool {
+        false
+    }
+
+    /// Whether the function there lives and has not yet taken what was sent to it, so that its
+    /// silence says nothing about packets that were lost.
+    fn is_behind(&mut self, _route: &Route) -> bool {
+        false
+    }
+
     /// Whether the link is up. While it is down nothing is sent or received.
     fn link_is_up(&self) -> bool {
         true

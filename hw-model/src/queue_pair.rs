@@ -4,6 +4,7 @@ use crate::cache::{Cache, CacheShape};
 use crate::dma::Dma;
 use crate::host::{DmaError, Host};
 use crate::path::Path;
+use crate::port::Route;
 use crate::work_queue::{ReceiveQueue, SendQueue};
 use ferroce_spec::context::{
     AccessRights, PathMtuCode, QpContext, QpShape, QpStateCode, RetryAttributes, ServiceCode,
@@ -170,6 +171,13 @@ impl QueuePair {
     #[inline]
     pub fn is_datagram(&self) -> bool {
         self.context.service == ServiceCode::UNRELIABLE_DATAGRAM
+    }
+
+    /// Where a connected queue pair sends to.
+    pub fn peer(&self) -> Option<Route> {
+        let dest_qp = self.transport.attributes().dest_qp;
+        let path = self.path.as_ref().filter(|_| !self.is_datagram())?;
+        Some(path.route(dest_qp))
     }
 
     /// Whether a request of it is complete when its last packet leaves.

@@ -14,6 +14,7 @@ use crate::statistics::Statistics;
 use crate::step::{MemoryAnswer, Step};
 use crate::stream::{Business, Gap, GapSource, GapTarget, Stream, StreamKind};
 use crate::time::Instant;
+use crate::timer::Timer;
 use crate::transition::{Transition, TransitionError};
 use crate::transmit::Transmit;
 use crate::unreliable::Unreliable;
@@ -337,6 +338,41 @@ impl Qp {
     #[inline]
     pub fn handle_memory(&mut self, now: Instant, answer: MemoryAnswer) -> Step {
         on_machine!(&mut self.machine, m => m.handle_memory(now, &mut self.context, answer))
+    }
+
+    /// Whether requests were sent that no acknowledge has answered.
+    #[must_use]
+    pub fn has_unacknowledged(&self) -> bool {
+        match &self.machine {
+            Machine::Reliable(rc) | Machine::Extended(rc) => rc.has_unacknowledged(),
+            Machine::Connected(_) | Machine::Datagram(_) => false,
+        }
+    }
+
+    /// Whether the local ACK timeout has expired by `now`.
+    #[must_use]
+    pub fn retransmission_is_due(&self, now: Instant) -> bool {
+        self.context.timers.is_due(Timer::Retransmit, now)
+    }
+
+    /// The packets are known to wait in front of the peer: the local ACK timeout begins anew, and
+    /// no retry is spent.
+    pub fn postpone_retransmission(&mut self, now: Instant) {
+        match &mut self.machine {
+            Machine::Reliable(rc) | Machine::Extended(rc) => {
+                rc.postpone_retransmission(now, &mut self.context);
+            }
+            Machine::Connected(_) | Machine::Datagram(_) => {}
+        }
+    }
+
+    /// The peer is known to be gone for good: what is not acknowledged fails as after the last
+    /// retry (IBTA vol 1, 9.9.2.1.1).
+    pub fn give_up(&mut self) {
+        match &mut self.machine {
+            Machine::Reliable(rc) | Machine::Extended(rc) => rc.give_up(&mut self.context),
+            Machine::Connected(_) | Machine::Datagram(_) => {}
+        }
     }
 
     /// Time has come to `now`; harmless if no timer has expired.

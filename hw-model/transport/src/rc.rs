@@ -377,6 +377,24 @@ impl Rc {
         step
     }
 
+    pub(crate) fn has_unacknowledged(&self) -> bool {
+        self.requester.has_unacknowledged()
+    }
+
+    /// The peer will never answer: what was sent and is not acknowledged has used up its retries.
+    pub(crate) fn give_up(&mut self, ctx: &mut Context) {
+        if self.requester.has_unacknowledged() {
+            self.requester
+                .fail_front(ctx, CompletionStatus::RetryExceeded);
+            self.settle(ctx);
+        }
+    }
+
+    /// The local ACK timeout begins anew, and no retry is spent.
+    pub(crate) fn postpone_retransmission(&mut self, now: Instant, ctx: &mut Context) {
+        self.requester.start_timer(now, ctx);
+    }
+
     pub(crate) fn handle_timeout(&mut self, now: Instant, ctx: &mut Context) {
         if ctx.timers.take_expired(Timer::Acknowledge, now) {
             self.responder.acknowledge_now();

@@ -482,7 +482,12 @@ impl Requester {
         }
     }
 
-    fn start_timer(&self, now: Instant, ctx: &mut Context) {
+    /// Whether something was sent that is not acknowledged, be it in this pass or an earlier one.
+    pub(crate) fn has_unacknowledged(&self) -> bool {
+        self.oldest != self.newest
+    }
+
+    pub(crate) fn start_timer(&self, now: Instant, ctx: &mut Context) {
         match ctx.attributes.timeout.duration() {
             Some(timeout) => {
                 let multiple = u64::from(ctx.config.local_ack_timeout_multiple);

@@ -44,9 +44,14 @@ impl Timers {
         self.deadlines[timer as usize] != Instant::MAX
     }
 
+    /// Whether `timer` has expired by `now`.
+    pub(crate) fn is_due(&self, timer: Timer, now: Instant) -> bool {
+        self.is_set(timer) && self.deadlines[timer as usize] <= now
+    }
+
     /// Stops `timer` and says whether it had expired by `now`.
     pub(crate) fn take_expired(&mut self, timer: Timer, now: Instant) -> bool {
-        let expired = self.is_set(timer) && self.deadlines[timer as usize] <= now;
+        let expired = self.is_due(timer, now);
         if expired {
             self.stop(timer);
         }

@@ -12,9 +12,11 @@ use super::registry::{Injected, PLACES, Place, Registry, places};
 use super::ring::{self, MAX_FRAME, Receiver, RingName, Sender};
 use crate::capture::Capture;
 use crate::clock::{Clock, Ticks};
+use liveness::{Liveness, Progress};
 use multicast::Multicast;
 use uplink::UplinkEnd;
 
+mod liveness;
 mod multicast;
 mod uplink;
 
@@ -68,6 +70,8 @@ struct Peer {
     wake_ups: u32,
     /// How far it was at the last one.
     consumed: u32,
+    /// What it has done about the frames that an acknowledge is missing for.
+    progress: Progress,
 }
 
 impl Peer {
@@ -84,6 +88,7 @@ impl Peer {
         check_at: Ticks(0),
         wake_ups: 0,
         consumed: 0,
+        progress: Progress::NONE,
     };
 }
 
@@ -112,6 +117,7 @@ pub struct FabricPort {
     burst: u32,
     announce_epoch: u32,
     injected: Injected,
+    liveness: Liveness,
     multicast: Multicast,
     uplink: Option<Box<UplinkEnd>>,
     computes_icrc: bool,
@@ -139,6 +145,7 @@ impl FabricPort {
             burst: 0,
             announce_epoch: 0,
             injected: Injected::default(),
+            liveness: Liveness::new(clock),
             multicast: Multicast::default(),
             uplink: None,
             computes_icrc: icrc || capture.is_some(),
@@ -210,6 +217,7 @@ impl FabricPort {
     /// the uplink has changed.
     pub fn has_work(&self) -> bool {
         self.registry.injected(self.place.number()) != self.injected
+            || self.liveness.has_loss()
             || self.has_frame()
             || self.uplink.as_ref().is_some_and(|uplink| uplink.has_work())
     }
@@ -268,7 +276,12 @@ impl FabricPort {
             };
         }
         let is_stranger = gid.is_some_and(|gid| !registry.owns_gid(to, gid));
-        if generation == 0 || peer.is_lost || is_stranger {
+        if generation == 0 || peer.is_lost {
+            self.liveness.note_loss(self.now);
+            self.check_at = self.check_at.min(self.liveness.check_at());
+            return false;
+        }
+        if is_stranger {
             return false;
         }
         if peer.ring.is_none() {
@@ -278,6 +291,7 @@ impl FabricPort {
             peer.retry_at = Ticks(self.now.0.saturating_add(self.spans.retry));
             if !registry.is_alive(to) {
                 peer.is_lost = true;
+                self.liveness.note_loss(self.now);
                 return false;
             }
             let name = RingName {
@@ -298,6 +312,8 @@ impl FabricPort {
                 }
             }
             registry.announce(name.from, to);
+            self.liveness.watch(self.now);
+            self.check_at = self.check_at.min(self.liveness.check_at());
         }
         peer.gid = gid.unwrap_or(peer.gid);
         true
@@ -326,9 +342,8 @@ impl FabricPort {
         if self.now.since(pause.checked) > self.spans.liveness_check {
             pause.checked = self.now;
             if !self.registry.is_alive(to) {
-                peer.is_lost = true;
-                peer.ring = None;
-                peer.gid = Gid::UNSPECIFIED;
+                peer.lose();
+                self.liveness.note_loss(self.now);
                 return Reservation::NoRoute;
             }
         }
@@ -356,7 +371,10 @@ impl FabricPort {
     /// Wakes peers that have frames waiting and do not poll.
     #[cold]
     fn check_peers(&mut self) {
-        let mut check_at = Ticks(u64::MAX);
+        if self.now >= self.liveness.check_at() {
+            self.check_liveness();
+        }
+        let mut check_at = self.liveness.check_at();
         let mut index = 0;
         while let Some(&place) = self.watched.get(index) {
             let peer = &mut self.peers[usize::from(place)];
@@ -561,6 +579,19 @@ impl Port for FabricPort {
         self.registry.set_gid(self.place.number(), index, gid);
     }
 
+    #[inline]
+    fn take_loss(&mut self) -> bool {
+        self.liveness.take_loss()
+    }
+
+    fn is_gone(&self, route: &Route) -> bool {
+        self.peer_is_gone(route)
+    }
+
+    fn is_behind(&mut self, route: &Route) -> bool {
+        self.peer_is_behind(route)
+    }
+
     fn queue_pair_ready(&mut self, qpn: Qpn) {
         if let Some(uplink) = &self.uplink {
             uplink.queue_pair_ready(qpn);
@@ -750,7 +781,7 @@ mod tests {
         one.begin(Ticks(now.0 + 1000 * one.spans.fresh));
         one.finish(false);
         assert!(armed(), "nothing waits for it");
-        assert_eq!(one.check_at(), Ticks(u64::MAX));
+        assert_eq!(one.check_at(), one.liveness.check_at());
     }
 
     fn multicast_route(number: u8) -> Route {
