@@ -14,6 +14,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+/// How many times as long everything may take: 1, or what this variable says, on a machine that is
+/// slow or busy with something else.
+const SLOW: &str = "FERROCE_TEST_SLOW";
 /// How long one process may run unless a test says otherwise.
 pub const PROCESS_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long a server may take until it listens.
@@ -190,11 +193,29 @@ pub fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0)
 }
 
+/// A time-out of a test, on this machine. It only ends what hangs; no test passes or fails by it
+/// otherwise.
+pub fn patience(timeout: Duration) -> Duration {
+    let Some(factor) = std::env::var_os(SLOW) else {
+        return timeout;
+    };
+    let number = factor.to_str().and_then(|text| text.parse().ok());
+    let is_usable = |number: &u32| (1..=1000).contains(number);
+    let factor = number.filter(is_usable).unwrap_or_else(|| {
+        panic!("{SLOW}={factor:?}: it would be a whole number from 1 to 1000");
+    });
+    timeout * factor
+}
+
 /// Waits until something is so; fails the test if it does not come about in time.
 pub fn wait_until(what: &str, timeout: Duration, mut is_so: impl FnMut() -> bool) {
+    let timeout = patience(timeout);
     let deadline = Instant::now() + timeout;
     while !is_so() {
-        assert!(Instant::now() < deadline, "not within {timeout:?}: {what}");
+        assert!(
+            Instant::now() < deadline,
+            "timed out after {timeout:?}, waiting for: {what} ({SLOW}=N waits N times as long)"
+        );
         sleep(POLL_INTERVAL);
     }
 }
@@ -217,6 +238,7 @@ impl Drop for Scratch {
 pub struct Process {
     child: Child,
     output: PathBuf,
+    started: Instant,
     deadline: Instant,
     what: String,
 }
@@ -228,6 +250,8 @@ pub struct Ended {
     pub status: Option<ExitStatus>,
     /// Standard output and error together.
     pub output: String,
+    /// How long it ran.
+    time: Duration,
     what: String,
 }
 
@@ -237,13 +261,24 @@ impl Ended {
         self.status.is_some_and(|status| status.success())
     }
 
+    /// How it ended, in words.
+    pub fn how(&self) -> String {
+        match self.status {
+            Some(status) => format!("{status}"),
+            None => format!(
+                "timed out after {} s, waiting for it to end ({SLOW}=N waits N times as long)",
+                self.time.as_secs()
+            ),
+        }
+    }
+
     /// Fails the test unless the process succeeded.
     pub fn expect_success(self) -> String {
         assert!(
             self.succeeded(),
-            "{}: {:?}\n{}",
+            "{}: {}\n{}",
             self.what,
-            self.status,
+            self.how(),
             self.output
         );
         self.output
@@ -265,10 +300,12 @@ impl Process {
             .stderr(errors)
             .spawn()
             .unwrap_or_else(|error| panic!("{what}: {error}"));
+        let started = Instant::now();
         Self {
             child,
             output,
-            deadline: Instant::now() + timeout,
+            started,
+            deadline: started + patience(timeout),
             what,
         }
     }
@@ -291,7 +328,7 @@ impl Process {
 
     /// Leaves it at most `timeout` from now on.
     pub fn hurry(&mut self, timeout: Duration) {
-        self.deadline = self.deadline.min(Instant::now() + timeout);
+        self.deadline = self.deadline.min(Instant::now() + patience(timeout));
     }
 
     /// Waits until it ends or its time is over.
@@ -313,6 +350,7 @@ impl Process {
         Ended {
             status,
             output,
+            time: self.started.elapsed(),
             what: self.what.clone(),
         }
     }

@@ -4,13 +4,15 @@ use std::ffi::c_int;
 use std::ptr::null_mut;
 use std::time::{Duration, Instant};
 
+use ferroce_tests::patience;
+
 use crate::context::{Context, readable};
 use crate::memory::{Pd, extended};
 use crate::object::{Object, Outcome, check, check_pointer, handle, operation};
 use crate::sys::*;
 
 /// How long a completion may take.
-pub const COMPLETION_TIMEOUT: Duration = Duration::from_secs(10);
+pub const COMPLETION_TIMEOUT: Duration = Duration::from_secs(60);
 /// Polls that have to find nothing before a test believes that nothing comes.
 const EMPTY_POLLS: u32 = 2000;
 
@@ -93,7 +95,10 @@ impl Channel {
 
     /// Waits for an event of this CQ and acknowledges it.
     pub fn expect_event(&self, cq: &Cq) {
-        let found = self.event(COMPLETION_TIMEOUT).expect("a completion event");
+        let timeout = patience(COMPLETION_TIMEOUT);
+        let found = self.event(timeout);
+        let found =
+            found.unwrap_or_else(|| panic!("timed out after {timeout:?}: no completion event"));
         assert_eq!(found, cq.raw(), "an event of another CQ");
         cq.acknowledge(1);
     }
@@ -171,12 +176,16 @@ impl Cq {
     /// The next completion.
     #[track_caller]
     pub fn next(&self) -> ibv_wc {
-        let deadline = Instant::now() + COMPLETION_TIMEOUT;
+        let timeout = patience(COMPLETION_TIMEOUT);
+        let deadline = Instant::now() + timeout;
         loop {
             if let Some(wc) = self.try_next() {
                 return wc;
             }
-            assert!(Instant::now() < deadline, "no completion");
+            assert!(
+                Instant::now() < deadline,
+                "timed out after {timeout:?}: no completion"
+            );
         }
     }
 
@@ -213,10 +222,14 @@ impl Cq {
     /// The next completion through `ibv_start_poll` … `ibv_end_poll`, read by `read`.
     #[track_caller]
     pub fn next_extended<T>(&self, read: impl FnOnce(&Reader) -> T) -> T {
-        let deadline = Instant::now() + COMPLETION_TIMEOUT;
+        let timeout = patience(COMPLETION_TIMEOUT);
+        let deadline = Instant::now() + timeout;
         let cq = self.extended();
         while self.start_poll(0) == libc::ENOENT {
-            assert!(Instant::now() < deadline, "no completion");
+            assert!(
+                Instant::now() < deadline,
+                "timed out after {timeout:?}: no completion"
+            );
         }
         let result = read(&Reader(cq));
         // SAFETY: a poll was started.
