@@ -125,6 +125,17 @@ impl Waker {
         self.0.wake(thread, at);
     }
 
+    /// Lets a thread that polls look with the first turn of its loop that is not before `at`:
+    /// something may have changed that no card has written. Other threads go on as they would have.
+    pub fn look_again(&self, thread: ThreadId, at: Instant) {
+        self.0.look_again(thread, at);
+    }
+
+    /// [`World::has_only_looks`], whatever the thread waits for that is in a step.
+    pub fn has_only_looks(&self) -> bool {
+        self.0.has_only_looks()
+    }
+
     /// Until when nothing that a card writes becomes visible to a thread in a step, and how long it
     /// takes from a store of the thread to what its card may write because of it.
     ///
@@ -279,6 +290,12 @@ impl World {
     /// When something happens next. `None`: nothing is going to happen.
     pub fn next_event(&self) -> Option<Instant> {
         self.engine.next_event()
+    }
+
+    /// Whether nothing is going to happen but that threads that poll look round:
+    /// [`Cpu::look_round_at`].
+    pub fn has_only_looks(&self) -> bool {
+        self.engine.has_only_looks()
     }
 
     /// The time.

@@ -8,6 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub enum Look {
     /// Everything that the card writes.
     Everything,
+    /// The same; at this time it goes on in any case.
+    EverythingUntil {
+        /// The time.
+        time_ps: u64,
+    },
     /// Completions and events.
     Completions,
     /// Completions and events; at this time it looks at everything, and goes on in any case.
@@ -82,6 +87,7 @@ impl Request {
                 Look::Completions => (1, [*grid_ps, 1, 0, 0]),
                 Look::Memory(range) => (1, [*grid_ps, 2, range.start, range.end]),
                 Look::CompletionsUntil { time_ps } => (1, [*grid_ps, 3, *time_ps, 0]),
+                Look::EverythingUntil { time_ps } => (1, [*grid_ps, 4, *time_ps, 0]),
             },
             Wait::OnInterrupt { wake_up_ps } => (2, [*wake_up_ps, 0, 0, 0]),
             Wait::OnStream { stream } => (3, [*stream, 0, 0, 0]),
@@ -112,6 +118,7 @@ impl Request {
                     1 => Look::Completions,
                     2 => Look::Memory(third..fourth),
                     3 => Look::CompletionsUntil { time_ps: third },
+                    4 => Look::EverythingUntil { time_ps: third },
                     _ => return None,
                 },
             },

@@ -20,6 +20,16 @@ pub type GetTable = extern "C" fn() -> &'static TimeTable;
 /// for each vector.
 pub type InterruptFunction = extern "C" fn(context: *mut c_void, vectors: u64);
 
+/// A function of verbs in which programs poll.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub enum Entry {
+    /// `ibv_poll_cq`.
+    PollCq,
+    /// `ibv_start_poll`.
+    StartPoll,
+}
+
 /// The functions. Both libraries are of one build, so that types of Rust can pass between them by
 /// reference.
 #[derive(Debug)]
@@ -58,6 +68,16 @@ pub struct TimeTable {
     pub activity: extern "C" fn() -> u64,
     /// From now on the card may write to so many bytes from this address on.
     pub card_memory: extern "C" fn(start: usize, length: usize),
+    /// A function to be called in the place of `target`, which notes who calls and goes on to
+    /// `target` with all arguments. `target` itself where there is none.
+    pub noting_caller: extern "C" fn(entry: Entry, target: *const c_void) -> *const c_void,
+    /// What the caller of the entry that was called last was like: the place of the call, its
+    /// registers, and what its frames had on the stack. Two calls of one thread with the same
+    /// number are from the same place of a loop in which nothing of that has changed. Zero: not
+    /// known.
+    pub caller: extern "C" fn() -> u64,
+    /// Threads of the program that are in the world.
+    pub thread_count: extern "C" fn() -> u32,
     /// As [`TimeTable::spend_ps`]; who records it learns what with.
     pub work: extern "C" fn(work: Work, time_ps: u64),
 }

@@ -28,6 +28,8 @@ const OUTSIDER_PERIOD: RealDuration = RealDuration::from_millis(1);
 const DEADLOCK_PATIENCE: RealDuration = RealDuration::from_secs(5);
 /// When a program has gone, those that it has left wait so long for another one.
 const LOSS_PATIENCE: RealDuration = RealDuration::from_secs(2);
+/// With nothing under way, each turn of the threads that poll is made, up to so many.
+const MOST_IDLE_POLLS: u32 = 100_000;
 /// Waiting for whatever comes.
 const LONG: RealDuration = RealDuration::from_millis(500);
 
@@ -39,6 +41,8 @@ pub struct Conductor {
     /// Whether each host has a program.
     is_taken: Vec<bool>,
     idle_since: Option<RealInstant>,
+    /// How often threads that poll have looked since, with nothing under way.
+    idle_polls: u32,
     has_explained: bool,
     /// When a program has gone, and none has come since.
     lost_at: Option<RealInstant>,
@@ -52,6 +56,7 @@ impl Conductor {
             shared: Arc::clone(shared),
             is_taken: vec![false; world.hosts()],
             idle_since: None,
+            idle_polls: 0,
             has_explained: false,
             lost_at: None,
             world,
@@ -135,7 +140,11 @@ impl Conductor {
         let Some(next) = self.world.next_event() else {
             return self.wait_for_anything();
         };
+        if self.world.has_only_looks() {
+            return self.let_pollers_look(now, next);
+        }
         self.idle_since = None;
+        self.idle_polls = 0;
         let gap = next.saturating_since(now);
         let outcome = match self.is_paced() {
             true if gap > PACED => self.pace(now, next),
@@ -169,15 +178,60 @@ impl Conductor {
         has_outsiders || has_room && !self.is_left()
     }
 
-    fn wait_for_anything(&mut self) {
+    /// Nothing is going to happen, but threads poll, and one of them may do more than that after so
+    /// many polls: at first each turn of their loops is made. Later they look round as seldom as
+    /// they do when something is under way.
+    fn let_pollers_look(&mut self, now: Instant, next: Instant) {
         let since = *self.idle_since.get_or_insert_with(RealInstant::now);
-        if self.is_left() {
+        if self.end_if_left() {
+            return;
+        }
+        if since.elapsed() > DEADLOCK_PATIENCE {
+            self.explain_polls();
+        }
+        if self.idle_polls < MOST_IDLE_POLLS {
+            self.idle_polls += 1;
+            for place in &*self.common.places.borrow() {
+                self.common.waker.look_again(place.thread, now);
+            }
+            let next = self.world.next_event().unwrap_or(now);
+            self.world.run(next.max(now));
+        } else if self.is_paced() {
+            self.pace(now, next);
+        } else {
+            self.world.run(next.max(now) + SLICE);
+        }
+    }
+
+    /// Says once for what threads poll in vain.
+    fn explain_polls(&mut self) {
+        let free = self.is_taken.iter().position(|is_taken| !is_taken);
+        match free {
+            Some(host) => self.explain(&format!(
+                "threads poll, and nothing is under way; host {host} has no program: it joins \
+                 with the same --timed PRESET (and --seed, --set), or the same --world SOCKET"
+            )),
+            None => self.explain("threads poll for something that will not happen"),
+        }
+    }
+
+    /// Ends the world if a program has gone, and what the others wait for will not happen.
+    fn end_if_left(&mut self) -> bool {
+        let is_left = self.is_left();
+        if is_left {
             eprint!(
                 "ferroce world: a program has gone, and what the others wait for will not happen: \
                  the world ends\n{}",
                 self.dump()
             );
             self.shared.stop();
+        }
+        is_left
+    }
+
+    fn wait_for_anything(&mut self) {
+        let since = *self.idle_since.get_or_insert_with(RealInstant::now);
+        if self.end_if_left() {
             return;
         }
         if !self.is_paced() && since.elapsed() > DEADLOCK_PATIENCE {

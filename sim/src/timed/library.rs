@@ -1,5 +1,6 @@
 //! The library in this process that keeps simulated time, behind safe functions.
 
+use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -7,7 +8,7 @@ use ferroce_virtual_time::VERSION;
 use ferroce_virtual_time::page::ProgramPage;
 use ferroce_virtual_time::request::Wait;
 use ferroce_virtual_time::store::{StoreKind, Work};
-use ferroce_virtual_time::table::{InterruptFunction, TimeTable};
+use ferroce_virtual_time::table::{Entry, InterruptFunction, TimeTable};
 
 use crate::os::time_library::time_table;
 
@@ -162,6 +163,23 @@ impl Library {
     #[inline]
     pub fn activity(&self) -> u64 {
         (self.table.activity)()
+    }
+
+    /// The address of a function that notes who polls and goes on to `target`.
+    pub fn noting_caller(&self, entry: Entry, target: *const c_void) -> *const c_void {
+        (self.table.noting_caller)(entry, target)
+    }
+
+    /// What the caller of the poll is like that is being made: [`TimeTable::caller`].
+    #[inline]
+    pub fn caller(&self) -> u64 {
+        (self.table.caller)()
+    }
+
+    /// Whether the program has one thread only.
+    #[inline]
+    pub fn is_alone(&self) -> bool {
+        (self.table.thread_count)() < 2
     }
 
     /// Has `function` called for interrupts, in the thread that finds them.

@@ -2,7 +2,15 @@
 //!
 //! The same calls cost the same as in the loops of [`crate::perf`]. A thread that polls the same
 //! queues in vain, twice in a row and with nothing in between, waits for the next write of the card
-//! instead, and goes on with the turn of its loop that finds it.
+//! instead, and goes on with the turn of its loop that finds it. Both polls have to be made from the
+//! same place, with the same registers and the same frames on the stack: a loop that counts its
+//! polls there makes them all.
+//!
+//! A loop may look at something else, too, that the card does not write: a count in memory, or what
+//! another thread of the program does. So a wait ends after some turns, and the poll finds nothing;
+//! the next wait is twice as long, up to a limit. With other threads in the program the limits are
+//! shorter, and the world lets a thread that polls look again when one of them has slept, or waited,
+//! and had a turn. When nothing else is to happen in the world, each turn is made.
 //!
 //! Such a thread may look at memory, too, so that every write of the card wakes it. One that finds
 //! nothing in it, as most do when the data of a long message arrive, waits for completions alone for
@@ -11,6 +19,7 @@
 //! not reacted to what was written just before.
 
 use std::cell::RefCell;
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ferroce_driver::CompletionQueue;
@@ -18,6 +27,7 @@ use ferroce_transport::Duration;
 use ferroce_virtual_time::page::CostsPage;
 use ferroce_virtual_time::request::{Look, Wait};
 use ferroce_virtual_time::store::Work;
+pub use ferroce_virtual_time::table::Entry;
 
 use super::library::Library;
 use crate::perf::cpu::Costs;
@@ -37,18 +47,56 @@ pub struct Processor {
 /// Part of the time in vain that a thread then does not look at memory: one in so many.
 const DEAF_PART: u64 = 4;
 
+/// For how many turns of its loop a thread waits at most before it looks at everything again: first,
+/// and at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Limits {
+    first: u64,
+    most: u64,
+}
+
+/// Of the only thread of a program.
+const ALONE: Limits = Limits {
+    first: 1 << 10,
+    most: 1 << 13,
+};
+/// Of a thread for which others of its program may do something.
+const WITH_OTHERS: Limits = Limits {
+    first: 1 << 7,
+    most: 1 << 12,
+};
+
+/// A poll that has found nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct EmptyPoll {
+    queue: u32,
+    /// [`Library::caller`].
+    caller: u64,
+}
+
 /// What a thread has done last.
 #[derive(Debug)]
 struct Recent {
     random: Random,
     /// Queues that were found empty, with nothing in between.
-    empty: Vec<u32>,
+    empty: Vec<EmptyPoll>,
     /// What [`Library::activity`] was then.
     activity: u64,
-    /// The last poll has waited, so that it is on the grid of its loop.
+    /// The last poll was not the first of its row, so that it is on the grid of its loop.
+    is_on_grid: bool,
+    /// One of the row has waited.
     has_waited: bool,
+    /// The queue at which it has, by its place. A loop over several queues waits where it begins, and
+    /// again there when its time is over.
+    waited_at: usize,
+    /// Polls since then that could have waited, and have left it to that queue.
+    left: usize,
     /// When the first of the waits began that have followed each other in vain.
     waits_since_ps: u64,
+    /// The turns of the last wait for everything, and when they were over. Zero: the last wait was
+    /// another one.
+    turns: u64,
+    over_ps: u64,
 }
 
 impl Recent {
@@ -56,21 +104,55 @@ impl Recent {
     #[inline]
     fn begin(&mut self) {
         self.empty.clear();
+        self.is_on_grid = false;
         self.has_waited = false;
+        self.waited_at = 0;
+        self.left = 0;
     }
 
     /// A wait of a loop whose turns take `grid`, which begins now.
-    fn wait(&mut self, grid: Duration, now_ps: u64) -> Wait {
+    fn wait(&mut self, grid: Duration, now_ps: u64, limits: Limits) -> Wait {
         let grid_ps = grid.as_ps().max(1);
-        if !std::mem::replace(&mut self.has_waited, true) {
+        let is_first = !std::mem::replace(&mut self.has_waited, true);
+        if is_first || self.is_over(now_ps) {
+            self.turns = match is_first {
+                true => limits.first,
+                false => (2 * self.turns).min(limits.most),
+            };
             self.waits_since_ps = now_ps;
-            let look = Look::Everything;
+            self.over_ps = now_ps.saturating_add(self.turns * grid_ps);
+            let time_ps = self.over_ps;
+            let look = Look::EverythingUntil { time_ps };
             return Wait::OnWrite { grid_ps, look };
         }
+        self.turns = 0;
         let turns = now_ps.saturating_sub(self.waits_since_ps) / DEAF_PART / grid_ps;
-        let time_ps = now_ps.saturating_add((turns + 1) * grid_ps);
+        let time_ps = now_ps.saturating_add((turns + 1).min(limits.most) * grid_ps);
         let look = Look::CompletionsUntil { time_ps };
         Wait::OnWrite { grid_ps, look }
+    }
+
+    /// Whether the last wait was for everything, and its time is over: the poll that has found
+    /// nothing since then has taken a turn.
+    fn is_over(&self, now_ps: u64) -> bool {
+        self.turns > 0 && now_ps > self.over_ps
+    }
+
+    /// Whether another queue of the loop than the one at `place` is to wait. If it is not polled any
+    /// more, this one does after all.
+    fn leaves_it_to_another(&mut self, place: usize, now_ps: u64) -> bool {
+        let begins = !self.has_waited || self.is_over(now_ps);
+        let leaves = begins && place != self.waited_at && self.left < self.empty.len();
+        self.left = if leaves { self.left + 1 } else { 0 };
+        if !leaves {
+            self.waited_at = place;
+        }
+        leaves
+    }
+
+    /// Where a queue is among those that were found empty.
+    fn place_of(&self, queue: u32) -> Option<usize> {
+        self.empty.iter().position(|poll| poll.queue == queue)
     }
 }
 
@@ -113,8 +195,13 @@ impl Processor {
             random: Random::new(self.seed, 1 + host + (thread << 16)),
             empty: Vec::new(),
             activity: 0,
+            is_on_grid: false,
             has_waited: false,
+            waited_at: 0,
+            left: 0,
             waits_since_ps: 0,
+            turns: 0,
+            over_ps: 0,
         }
     }
 
@@ -146,6 +233,12 @@ impl Processor {
         self.work(Work::Doorbell, self.costs.doorbell_of(blocks));
     }
 
+    /// The address of a function for programs to poll with, which notes who does and goes on to
+    /// `target`.
+    pub fn noting_caller(&self, entry: Entry, target: *const c_void) -> *const c_void {
+        self.library.noting_caller(entry, target)
+    }
+
     /// The thread is about to poll `cq`: memory becomes what it is now, or what it is when the poll
     /// will find something.
     #[inline]
@@ -167,12 +260,25 @@ impl Processor {
                 recent.begin();
                 recent.activity = activity;
             }
-            if !recent.empty.contains(&cq.number().0) || !cq.is_empty() {
+            let place = recent.place_of(cq.number().0)?;
+            if !cq.is_empty() {
+                return None;
+            }
+            recent.is_on_grid = true;
+            let caller = self.library.caller();
+            if std::mem::replace(&mut recent.empty[place].caller, caller) != caller {
+                return None;
+            }
+            if recent.leaves_it_to_another(place, now_ps) {
                 return None;
             }
             let queues = recent.empty.len() as u64;
             let grid = crate::perf::cpu::times(self.costs.poll_miss, queues);
-            Some(recent.wait(grid, now_ps))
+            let limits = match self.library.is_alone() {
+                true => ALONE,
+                false => WITH_OTHERS,
+            };
+            Some(recent.wait(grid, now_ps, limits))
         };
         self.recent(wait).flatten()
     }
@@ -185,11 +291,12 @@ impl Processor {
             return self.work(Work::Poll, mean);
         }
         let time = self.recent(|recent| {
-            let number = cq.number().0;
-            if recent.empty.len() < MAX_QUEUES && !recent.empty.contains(&number) {
-                recent.empty.push(number);
+            let queue = cq.number().0;
+            if recent.empty.len() < MAX_QUEUES && recent.place_of(queue).is_none() {
+                let caller = self.library.caller();
+                recent.empty.push(EmptyPoll { queue, caller });
             }
-            match recent.has_waited {
+            match recent.is_on_grid {
                 // One turn of its loop, as those that it has left out.
                 true => mean,
                 false => self.costs.spread(mean, &recent.random),
@@ -245,53 +352,83 @@ mod tests {
     fn recent() -> Recent {
         Recent {
             random: Random::new(1, 1),
-            empty: vec![5],
+            empty: vec![EmptyPoll {
+                queue: 5,
+                caller: 1,
+            }],
             activity: 0,
+            is_on_grid: false,
             has_waited: false,
+            waited_at: 0,
+            left: 0,
             waits_since_ps: 0,
+            turns: 0,
+            over_ps: 0,
+        }
+    }
+
+    const GRID: Duration = Duration::from_ns(20);
+    const START_PS: u64 = 1_000_003;
+
+    /// The time until which a wait for everything lasts.
+    fn everything_until(recent: &mut Recent, now_ps: u64, limits: Limits) -> u64 {
+        match recent.wait(GRID, now_ps, limits) {
+            Wait::OnWrite {
+                look: Look::EverythingUntil { time_ps },
+                ..
+            } => time_ps,
+            wait => panic!("{wait:?}"),
         }
     }
 
     /// Goal: who waits in vain is woken less and less often, and always on the grid of its loop.
     #[test]
     fn waits_in_vain_become_longer_and_stay_on_the_grid() {
-        let (mut recent, grid) = (recent(), Duration::from_ns(20));
-        let start = 1_000_003;
-        let first = recent.wait(grid, start);
-        let everything = Look::Everything;
-        let grid_ps = grid.as_ps();
-        assert_eq!(
-            first,
-            Wait::OnWrite {
-                grid_ps,
-                look: everything
-            }
-        );
-        let mut now = start;
-        for turn in 0..100 {
+        let (mut recent, grid_ps) = (recent(), GRID.as_ps());
+        everything_until(&mut recent, START_PS, ALONE);
+        // The card has written something that was not waited for.
+        let mut now = START_PS + grid_ps;
+        for turn in 0..200 {
             let Wait::OnWrite {
                 look: Look::CompletionsUntil { time_ps },
                 ..
-            } = recent.wait(grid, now)
+            } = recent.wait(GRID, now, ALONE)
             else {
                 panic!("turn {turn} waits for more than completions");
             };
             assert!(time_ps > now);
-            assert_eq!((time_ps - start) % grid_ps, 0);
-            assert!(time_ps - now <= (now - start) / DEAF_PART + grid_ps);
+            assert_eq!((time_ps - START_PS) % grid_ps, 0);
+            assert!(time_ps - now <= (now - START_PS) / DEAF_PART + grid_ps);
+            assert!(time_ps - now <= ALONE.most * grid_ps);
             now = time_ps;
         }
-        assert!(now > start + 1_000_000_000, "turns become longer");
+        assert!(now > START_PS + 1_000_000_000, "turns become longer");
+    }
+
+    /// Goal: a loop that waits for something else than the card comes round, sooner when there are
+    /// threads for which it may wait.
+    #[test]
+    fn waits_for_everything_end() {
+        let grid_ps = GRID.as_ps();
+        for limits in [ALONE, WITH_OTHERS] {
+            let mut recent = recent();
+            let mut now = START_PS;
+            for wait in 0..20 {
+                let until = everything_until(&mut recent, now, limits);
+                let turns = (limits.first << wait).min(limits.most);
+                assert_eq!(until, now + turns * grid_ps);
+                now = until + grid_ps;
+            }
+        }
+        assert!(WITH_OTHERS.most < ALONE.most && WITH_OTHERS.first < ALONE.first);
     }
 
     #[test]
     fn after_something_else_a_loop_begins_anew() {
-        let (mut recent, grid) = (recent(), Duration::from_ns(20));
-        recent.wait(grid, 0);
+        let mut recent = recent();
+        let first = everything_until(&mut recent, 0, ALONE);
         recent.begin();
         assert!(recent.empty.is_empty());
-        let look = Look::Everything;
-        let grid_ps = grid.as_ps();
-        assert_eq!(recent.wait(grid, 100), Wait::OnWrite { grid_ps, look });
+        assert_eq!(everything_until(&mut recent, 100, ALONE), first + 100);
     }
 }

@@ -126,6 +126,9 @@ pub struct RemoteThread {
     /// Place of its next store that is to be carried out.
     place: usize,
     has_explained: bool,
+    /// Whether the turn has come after more than a look: the thread has slept, or waited for
+    /// something.
+    has_rested: bool,
 }
 
 /// How a wait for a thread has ended.
@@ -156,6 +159,7 @@ impl RemoteThread {
             has_stored: false,
             place: 0,
             has_explained: false,
+            has_rested: true,
         }
     }
 
@@ -353,13 +357,18 @@ impl RemoteThread {
             Wait::Look if self.is_up_to_date(clock) => return Ok(None),
             _ => {}
         }
+        self.let_others_look(cpu, &wait);
         self.deadline = Instant(page.deadline_ps.load(Ordering::Relaxed));
         if let Wait::OnWrite {
-            look: Look::CompletionsUntil { time_ps },
+            look: Look::CompletionsUntil { time_ps } | Look::EverythingUntil { time_ps },
             ..
         } = wait
         {
             cpu.look_round_at(Instant(time_ps));
+        }
+        if matches!(wait, Wait::OnWrite { .. }) && self.common.waker.has_only_looks() {
+            // With nothing under way it is the conductor's to say when threads look.
+            cpu.leave();
         }
         if self.deadline.as_ps() < NEVER_PS {
             cpu.set_deadline(self.deadline);
@@ -376,7 +385,7 @@ impl RemoteThread {
                 not_before: clock,
                 grid: cost(grid_ps)?,
                 watch: match look {
-                    Look::Everything => Watch::Everything,
+                    Look::Everything | Look::EverythingUntil { .. } => Watch::Everything,
                     Look::Completions | Look::CompletionsUntil { .. } => Watch::Completions,
                     Look::Memory(range) => {
                         let address = |address| usize::try_from(address).unwrap_or(usize::MAX);
@@ -397,6 +406,22 @@ impl RemoteThread {
             }
             Wait::End => self.end(cpu),
         }))
+    }
+
+    /// Other threads of the program that poll look again, when this one has had a turn in which it
+    /// may have done what they wait for. One that only polls, or goes on at once, is not looked
+    /// after: threads that all poll would wake each other with each turn. They look now and then
+    /// by themselves.
+    fn let_others_look(&mut self, cpu: &Cpu<'_>, wait: &Wait) {
+        let rests = !matches!(wait, Wait::Look | Wait::Room | Wait::OnWrite { .. });
+        if !(std::mem::replace(&mut self.has_rested, rests) || rests) {
+            return;
+        }
+        for place in &*self.common.places.borrow() {
+            if place.program.id == self.program.id && place.number != self.number {
+                self.common.waker.look_again(place.thread, cpu.now());
+            }
+        }
     }
 
     /// Looks for `goal` when the world has come to the thread's time.

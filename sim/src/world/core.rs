@@ -246,6 +246,27 @@ impl<T: Timing> Core<T> {
         }
     }
 
+    /// A thread that polls looks with the first turn of its loop that is not before `at`.
+    pub fn look_again(&mut self, thread: ThreadId, at: Instant) {
+        let at = self.inside(at).max(self.now);
+        let Some(entry) = self.entries.get(thread.0) else {
+            return;
+        };
+        let watchers = &self.nodes[entry.host].host.watchers;
+        let turns = watchers.turns_of(thread.0);
+        if let (State::Polling, Some(turns)) = (entry.state, turns) {
+            let time = turns.first_from(at);
+            let moment = self.moment(time);
+            self.threads.lower(thread.0, moment);
+        }
+    }
+
+    /// Whether nothing is going to happen but that threads that poll look round.
+    pub fn has_only_looks(&self) -> bool {
+        let mut threads = 0..self.entries.len();
+        self.devices.first().is_none() && threads.all(|thread| self.wakes_at(thread).is_none())
+    }
+
     /// When the next event is.
     pub fn next_event(&self) -> Option<Instant> {
         let device = self.devices.first().map(|(moment, _)| moment.time);

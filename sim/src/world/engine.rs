@@ -45,7 +45,10 @@ pub(super) trait Engine: Send + Sync {
     fn end_thread(&self, thread: ThreadId);
     /// Lets a thread go on that is parked.
     fn wake(&self, thread: ThreadId, at: Instant);
+    /// Lets a thread look that polls.
+    fn look_again(&self, thread: ThreadId, at: Instant);
     fn next_event(&self) -> Option<Instant>;
+    fn has_only_looks(&self) -> bool;
     /// [`Core::hidden_until`].
     fn hidden_until(&self, thread: ThreadId) -> (Instant, Duration);
     fn now(&self) -> Instant;
@@ -143,6 +146,14 @@ impl<T: Timing + Send + 'static> Engine for Shared<T> {
 
     fn wake(&self, thread: ThreadId, at: Instant) {
         self.core.lock().wake(thread, at);
+    }
+
+    fn look_again(&self, thread: ThreadId, at: Instant) {
+        self.core.lock().look_again(thread, at);
+    }
+
+    fn has_only_looks(&self) -> bool {
+        self.core.lock().has_only_looks()
     }
 
     fn next_event(&self) -> Option<Instant> {

@@ -388,7 +388,7 @@ impl<T: Timing> Core<T> {
     }
 
     /// When a thread goes on that may do more than look round.
-    fn wakes_at(&self, thread: usize) -> Option<Instant> {
+    pub(super) fn wakes_at(&self, thread: usize) -> Option<Instant> {
         let at = self.threads.time_of(thread)?;
         match self.entries[thread].patience {
             Some(patience) if at == patience.look_round => {

@@ -18,6 +18,15 @@ pub struct Turns {
     pub watch: Watch,
 }
 
+impl Turns {
+    /// The first turn that is not before `at`.
+    pub fn first_from(&self, at: Instant) -> Instant {
+        let wait = at.saturating_since(self.not_before).as_ps();
+        let grid = self.grid.as_ps().max(1);
+        self.not_before + Duration::from_ps(wait.div_ceil(grid) * grid)
+    }
+}
+
 /// A thread that polls, or has polled.
 #[derive(Debug)]
 struct Watcher {
@@ -43,12 +52,7 @@ impl Watcher {
         if self.write == Instant::MAX {
             return None;
         }
-        let Turns {
-            not_before, grid, ..
-        } = self.turns;
-        let wait = self.write.saturating_since(not_before).as_ps();
-        let grid = grid.as_ps().max(1);
-        Some(not_before + Duration::from_ps(wait.div_ceil(grid) * grid))
+        Some(self.turns.first_from(self.write))
     }
 }
 

@@ -8,6 +8,7 @@
 //! - `table`: what the verbs library calls.
 //! - `session`: how the program and its threads join and leave; `threads`: those that it starts;
 //!   `thread`: what is known of each.
+//! - `caller`: from where a program polls.
 //! - `turn`: how a thread gives its turn up and gets it back.
 //! - `clock`: reading the time; `libc_time`, `vdso` and `tsc`: the ways in which programs do;
 //!   `cpuinfo`: the file that states the frequency of the time stamp counter.
@@ -27,6 +28,8 @@
 //! interrupted thread could hold, no system call through the C library (which may be this one).
 //! Nothing panics: the program would end without a word.
 
+#[cfg(target_arch = "x86_64")]
+mod caller;
 mod clock;
 mod cpuinfo;
 mod descriptor;

@@ -208,6 +208,12 @@ pub fn is_own_process() -> bool {
     PROCESS.load(Ordering::Relaxed) == getpid().as_raw_nonzero().get()
 }
 
+/// Whether the calling thread is the first of its process.
+#[cfg(target_arch = "x86_64")]
+pub fn is_main_thread() -> bool {
+    rustix::thread::gettid() == getpid()
+}
+
 /// Picoseconds of a time that C states in seconds and `fraction`, each of `unit_ps`. `None`: it
 /// makes no sense.
 pub fn picoseconds(seconds: i64, fraction: i64, unit_ps: u64) -> Option<u64> {

@@ -8,7 +8,7 @@ use ferroce_virtual_time::VERSION;
 use ferroce_virtual_time::page::ProgramPage;
 use ferroce_virtual_time::request::Wait;
 use ferroce_virtual_time::store::{MAX_STORE_WORDS, StoreKind, Work};
-use ferroce_virtual_time::table::{InterruptFunction, TimeTable};
+use ferroce_virtual_time::table::{Entry, InterruptFunction, TimeTable};
 
 use crate::clock;
 use crate::session;
@@ -29,6 +29,9 @@ static TABLE: TimeTable = TimeTable {
     outside,
     activity,
     card_memory,
+    noting_caller,
+    caller,
+    thread_count,
     work,
 };
 
@@ -51,6 +54,27 @@ extern "C" fn activity() -> u64 {
 
 extern "C" fn card_memory(start: usize, length: usize) {
     crate::spin::note_card_memory(start, length);
+}
+
+extern "C" fn noting_caller(entry: Entry, target: *const c_void) -> *const c_void {
+    #[cfg(target_arch = "x86_64")]
+    return crate::caller::noting(entry, target);
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = entry;
+        target
+    }
+}
+
+extern "C" fn caller() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    return crate::caller::fingerprint();
+    #[cfg(not(target_arch = "x86_64"))]
+    0
+}
+
+extern "C" fn thread_count() -> u32 {
+    session::thread_count()
 }
 
 extern "C" fn join() -> i32 {

@@ -33,11 +33,18 @@ pub struct ThreadState {
     calls_at_once: Cell<u32>,
     /// When the last of them was.
     call_at_once_ps: Cell<u64>,
+    /// Who has polled last: what lies at the top of the stack (the return address), and registers.
+    pub poll_frame: Cell<usize>,
+    pub poll_registers: Cell<u64>,
+    /// What of the stack is the program's, from the lowest address to the highest. Zero: not known
+    /// yet.
+    pub stack_low: Cell<usize>,
+    pub stack_high: Cell<usize>,
     /// Those of its calls that were of the verbs library.
     verbs_calls: Cell<u64>,
 }
 
-const STATE_BYTES: usize = 56;
+const STATE_BYTES: usize = 88;
 const _: () = assert!(size_of::<ThreadState>() == STATE_BYTES);
 
 global_asm!(
@@ -92,6 +99,12 @@ impl ThreadState {
     pub const PAGE_OFFSET: usize = offset_of!(Self, page);
     /// Where the number of calls lies that it is inside of.
     pub const DEPTH_OFFSET: usize = offset_of!(Self, depth);
+    /// Where the frame lies that has polled last.
+    #[cfg(target_arch = "x86_64")]
+    pub const POLL_FRAME_OFFSET: usize = offset_of!(Self, poll_frame);
+    /// Where its registers lie.
+    #[cfg(target_arch = "x86_64")]
+    pub const POLL_REGISTERS_OFFSET: usize = offset_of!(Self, poll_registers);
     /// Where the number of time reads lies.
     pub const READS_OFFSET: usize = offset_of!(Self, reads);
 

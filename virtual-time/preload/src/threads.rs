@@ -116,5 +116,7 @@ extern "C-unwind" fn begin(start: *mut c_void) -> *mut c_void {
     let Start {
         routine, argument, ..
     } = *start;
+    #[cfg(target_arch = "x86_64")]
+    crate::caller::begin_stack();
     routine(argument)
 }

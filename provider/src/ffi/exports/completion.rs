@@ -106,6 +106,9 @@ fn create(
     public.handle = super::next_handle();
     public.cqe = c_int::try_from(inner.queue.entries()).unwrap_or(c_int::MAX);
     ops::fill_cq(&mut public);
+    if let Some(processor) = body.adapter.processor() {
+        ops::note_callers_of_cq(&mut public, processor);
+    }
     let source = inner.source.clone();
     let cq: *mut ibv_cq_ex = Handle::give(public, Cq::new(inner, lease)).cast();
     source.set_address(cq.expose_provenance());

@@ -162,6 +162,9 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
         // The mark of a context that is the end of a `verbs_context`.
         public.context.abi_compat = std::ptr::without_provenance_mut(usize::MAX);
         ops::fill_context(&mut public);
+        if let Some(processor) = adapter.processor() {
+            ops::note_callers_of_context(&mut public, processor);
+        }
         let body = Context {
             adapter,
             events,

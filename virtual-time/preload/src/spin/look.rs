@@ -257,13 +257,14 @@ pub fn wait_for_first_change(own: &Own, look: Look) {
 /// With other threads in the program it takes so many turns at most.
 fn wait_for_change(own: &Own, look: Look, turns: u64) {
     let grid_ps = own.memory_poll_ps().max(1);
-    let (look, deadline_ps) = match session::thread_count() > 1 {
+    let look = match session::thread_count() > 1 {
         true => {
-            let time_ps = turns.saturating_mul(grid_ps);
-            (Look::Everything, own.now_ps().saturating_add(time_ps))
+            let wait_ps = turns.saturating_mul(grid_ps);
+            let time_ps = own.now_ps().saturating_add(wait_ps);
+            Look::EverythingUntil { time_ps }
         }
-        false => (look, NEVER_PS),
+        false => look,
     };
-    own.wait(&Wait::OnWrite { grid_ps, look }, deadline_ps);
+    own.wait(&Wait::OnWrite { grid_ps, look }, NEVER_PS);
     own.spend(own.memory_poll_ps());
 }
