@@ -3,6 +3,8 @@
 //! Several processes may append to one file. Blocks of pcapng are self-contained, so each process
 //! writes whole blocks under a lock of the file, and the sections that they start are equal.
 
+pub mod reader;
+
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;

@@ -1,20 +1,16 @@
 //! `ferroce wire check`: holds captures against our own idea of RoCEv2.
 
 use std::fs::File;
-use std::io::{BufReader, Read, Seek};
+use std::io::BufReader;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use ferroce_sim::capture::reader::{Captured, for_each_frame};
 use ferroce_wire::check::Checker;
-use pcap_file::DataLink;
-use pcap_file::pcap::PcapReader;
-use pcap_file::pcapng::{Block, PcapNgReader};
 
 use super::{EXIT_FAILURE, complain};
-
-/// First bytes of a pcapng file, in either byte order.
-const PCAPNG_MAGIC: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 
 /// Look at frames on the wire.
 #[derive(Debug, Subcommand)]
@@ -64,73 +60,35 @@ struct Found {
 }
 
 impl Found {
-    fn feed(&mut self, data: &[u8], original_length: u32) {
-        if data.len() < original_length as usize {
-            self.cut += 1;
-        } else {
-            self.checker.feed(data);
+    fn feed(&mut self, captured: &Captured<'_>) {
+        match captured.is_cut() {
+            true => self.cut += 1,
+            false => self.checker.feed(captured.bytes),
         }
+    }
+
+    /// Whether there was no frame of Ethernet.
+    fn is_empty(&self) -> bool {
+        self.cut == 0 && self.checker.frames() == 0
     }
 }
 
 fn check(path: &Path) -> Result<Found, String> {
-    let text = |error: std::io::Error| error.to_string();
-    let mut file = File::open(path).map_err(text)?;
-    let mut magic = [0; 4];
-    file.read_exact(&mut magic)
-        .map_err(|_| "is too short for a capture".to_owned())?;
-    file.rewind().map_err(text)?;
-    let file = BufReader::new(file);
-    if magic == PCAPNG_MAGIC {
-        check_pcapng(file)
-    } else {
-        check_pcap(file)
-    }
-}
-
-fn check_pcap(file: impl Read) -> Result<Found, String> {
-    let mut reader = PcapReader::new(file).map_err(|error| format!("no capture: {error}"))?;
-    if reader.header().datalink != DataLink::ETHERNET {
-        return Err(format!(
-            "frames of {:?}, not of Ethernet",
-            reader.header().datalink
-        ));
-    }
+    let file = File::open(path).map_err(|error| error.to_string())?;
     let mut found = Found::default();
-    while let Some(packet) = reader.next_packet() {
-        let packet = packet.map_err(|error| broken(&found, &error.to_string()))?;
-        found.feed(&packet.data, packet.orig_len);
-    }
-    Ok(found)
-}
-
-fn check_pcapng(file: impl Read) -> Result<Found, String> {
-    let mut reader = PcapNgReader::new(file).map_err(|error| format!("no capture: {error}"))?;
-    let mut found = Found::default();
-    let mut links: Vec<DataLink> = Vec::new();
-    while let Some(block) = reader.next_block() {
-        match block.map_err(|error| broken(&found, &error.to_string()))? {
-            Block::SectionHeader(_) => links.clear(),
-            Block::InterfaceDescription(interface) => links.push(interface.linktype),
-            Block::EnhancedPacket(packet)
-                if links.get(packet.interface_id as usize) == Some(&DataLink::ETHERNET) =>
-            {
-                found.feed(&packet.data, packet.original_len);
-            }
-            Block::SimplePacket(packet) if links.first() == Some(&DataLink::ETHERNET) => {
-                found.feed(&packet.data, packet.original_len);
-            }
-            _ => {}
+    let mut foreign = None;
+    let read = for_each_frame(BufReader::new(file), &mut |captured| {
+        match captured.is_ethernet() {
+            true => found.feed(&captured),
+            false => foreign = foreign.or(captured.link),
         }
+        ControlFlow::Continue(())
+    });
+    read.map_err(|error| error.to_string())?;
+    match foreign {
+        Some(link) if found.is_empty() => Err(format!("frames of {link:?}, not of Ethernet")),
+        _ => Ok(found),
     }
-    Ok(found)
-}
-
-fn broken(found: &Found, error: &str) -> String {
-    format!(
-        "is damaged behind frame {}: {error}",
-        found.checker.frames()
-    )
 }
 
 /// Prints what was found. Whether all was well.

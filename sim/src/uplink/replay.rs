@@ -6,16 +6,17 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ferroce_wire::{Frame, Gid, Mac, Qpn};
 use parking_lot::{Condvar, Mutex};
 use pcap_file::DataLink;
-use pcap_file::pcap::PcapReader;
-use pcap_file::pcapng::{Block, PcapNgReader};
 
 use super::{NearEnd, Shared, reader};
+use crate::capture;
+use crate::capture::reader::ReadError;
 use crate::fabric::registry::UplinkCounter;
 use crate::fabric::ring::MAX_FRAME;
 
@@ -153,49 +154,29 @@ fn for_us<'a>(end: &NearEnd, bytes: &'a [u8]) -> Option<Frame<'a>> {
     (is_ours && !is_own).then_some(frame)
 }
 
-/// Calls `action` with each whole Ethernet frame of a capture until it answers false.
+/// Calls `action` with each Ethernet frame of a capture until it answers false.
 fn for_each_frame(path: &Path, action: &mut dyn FnMut(&[u8]) -> bool) -> io::Result<()> {
-    let invalid = |error: pcap_file::PcapError| {
-        io::Error::new(
-            io::ErrorKind::InvalidData,
-            format!("no capture, or a damaged one: {error}"),
-        )
-    };
-    let mut magic = [0; 4];
-    io::Read::read_exact(&mut File::open(path)?, &mut magic)?;
+    let invalid = |reason: String| io::Error::new(io::ErrorKind::InvalidData, reason);
+    let mut foreign = None;
     let file = io::BufReader::new(File::open(path)?);
-    if magic == [0x0a, 0x0d, 0x0d, 0x0a] {
-        let mut reader = PcapNgReader::new(file).map_err(invalid)?;
-        while let Some(block) = reader.next_block() {
-            let goes_on = match block.map_err(invalid)? {
-                Block::EnhancedPacket(packet) => action(&packet.data),
-                Block::SimplePacket(packet) => action(&packet.data),
-                Block::InterfaceDescription(interface) => {
-                    check_link(interface.linktype)?;
-                    true
-                }
-                _ => true,
-            };
-            if !goes_on {
-                break;
+    let read = capture::reader::for_each_frame(file, &mut |captured| {
+        let goes_on = match captured.link {
+            Some(DataLink::ETHERNET) => action(captured.bytes),
+            Some(link) => {
+                foreign = Some(link);
+                false
             }
+            None => true,
+        };
+        match goes_on {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
         }
-    } else {
-        let mut reader = PcapReader::new(file).map_err(invalid)?;
-        check_link(reader.header().datalink)?;
-        while let Some(packet) = reader.next_packet() {
-            if !action(&packet.map_err(invalid)?.data) {
-                break;
-            }
-        }
+    });
+    match (read, foreign) {
+        (Err(ReadError::Io(error)), _) => Err(error),
+        (Err(error), _) => Err(invalid(error.to_string())),
+        (Ok(()), Some(link)) => Err(invalid(format!("a capture of {link:?}, not of Ethernet"))),
+        (Ok(()), None) => Ok(()),
     }
-    Ok(())
-}
-
-fn check_link(link: DataLink) -> io::Result<()> {
-    if link == DataLink::ETHERNET {
-        return Ok(());
-    }
-    let reason = format!("a capture of {link:?}, not of Ethernet");
-    Err(io::Error::new(io::ErrorKind::InvalidData, reason))
 }
