@@ -14,6 +14,10 @@ use std::sync::Arc;
 
 /// Elements of an inline work request at most.
 const MAX_INLINE_PIECES: usize = 16;
+/// Bytes of such an element at most: what a device can say that it takes (`max_inline`).
+const MAX_PIECE: usize = u16::MAX as usize;
+/// Elements of a scatter list at most: what a device can say that it takes (`max_data_segments`).
+const MAX_ELEMENTS: usize = u8::MAX as usize;
 /// Bits of a key that software chooses.
 const KEY_VARIANT: u32 = 0xff;
 
@@ -25,10 +29,11 @@ const _: () = {
     assert!(std::mem::offset_of!(ibv_sge, lkey) == std::mem::offset_of!(DataSegment, l_key));
 };
 
-/// A scatter list of the program.
+/// A scatter list of the program. One that no device takes is refused before it is looked at.
 ///
 /// # Safety
-/// `list` points to `count` elements that stay unchanged for `'a`, unless `count` is zero.
+/// `list` points to `count` elements that stay unchanged for `'a`, unless `count` is zero or larger
+/// than [`MAX_ELEMENTS`].
 #[inline]
 pub(super) unsafe fn scatter_list<'a>(
     list: *const ibv_sge,
@@ -37,7 +42,7 @@ pub(super) unsafe fn scatter_list<'a>(
     if count == 0 {
         return Ok(&[]);
     }
-    if list.is_null() {
+    if list.is_null() || count > MAX_ELEMENTS {
         return Err(Errno::INVALID);
     }
     // SAFETY: by the contract; the layouts are equal by the assertions above, and both are plain
@@ -45,38 +50,42 @@ pub(super) unsafe fn scatter_list<'a>(
     Ok(unsafe { std::slice::from_raw_parts(list.cast(), count) })
 }
 
-/// Memory of the program that is copied now.
+/// Memory of the program that is copied now. More than a device takes is refused before it is
+/// looked at.
 ///
-/// # Safety `address` is readable for `length` bytes, which stay unchanged for `'a`, unless
-/// `length` is zero.
+/// # Safety
+/// `address` is readable for `length` bytes, which stay unchanged for `'a`, unless `length` is zero
+/// or larger than [`MAX_PIECE`].
 #[inline]
-pub(super) unsafe fn piece<'a>(address: u64, length: usize) -> &'a [u8] {
-    if length == 0 {
-        return &[];
+pub(super) unsafe fn piece<'a>(address: u64, length: usize) -> Result<&'a [u8], Errno> {
+    match length {
+        0 => return Ok(&[]),
+        1..=MAX_PIECE => {}
+        _ => return Err(Errno::INVALID),
     }
     // SAFETY: by the contract; the address is one of this process, with its provenance exposed by
     // the program.
-    unsafe {
+    Ok(unsafe {
         std::slice::from_raw_parts(std::ptr::with_exposed_provenance(address as usize), length)
-    }
+    })
 }
 
 /// Collects `count` pieces of inline data for `post`.
 #[inline]
 pub(super) fn with_pieces<'a, R>(
     count: usize,
-    piece: impl Fn(usize) -> &'a [u8],
+    piece: impl Fn(usize) -> Result<&'a [u8], Errno>,
     post: impl FnOnce(&[&'a [u8]]) -> Result<R, Errno>,
 ) -> Result<R, Errno> {
     if count == 1 {
-        return post(&[piece(0)]);
+        return post(&[piece(0)?]);
     }
     if count > MAX_INLINE_PIECES {
         return Err(Errno::INVALID);
     }
     let mut pieces: [&[u8]; MAX_INLINE_PIECES] = [&[]; MAX_INLINE_PIECES];
     for (index, slot) in pieces.iter_mut().take(count).enumerate() {
-        *slot = piece(index);
+        *slot = piece(index)?;
     }
     post(&pieces[..count])
 }

@@ -249,10 +249,11 @@ unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, count: size_t, list: *c
 unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, address: *mut c_void, length: size_t) {
     // SAFETY: the program's QP, in its section, and its memory.
     unsafe {
-        data(
-            qp,
-            SendData::Inline(&[piece(address.expose_provenance() as u64, length)]),
-        );
+        step(qp, |Posting { batch, builder }| {
+            let piece = piece(address.expose_provenance() as u64, length)?;
+            builder.data(batch, SendData::Inline(&[piece]));
+            Ok(())
+        });
     }
 }
 
