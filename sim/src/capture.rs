@@ -7,13 +7,16 @@ pub mod reader;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use ferroce_wire::Frame;
 
 use crate::error::Error;
 use crate::{fork, os};
+
+/// Mode of a new file: what programs send each other is nobody else's.
+const PRIVATE: u32 = 0o600;
 
 /// Written to the file at the latest when so many bytes wait.
 const FLUSH_BYTES: usize = 256 * 1024;
@@ -56,6 +59,7 @@ impl Capture {
             .read(true)
             .append(true)
             .create(true)
+            .mode(PRIVATE)
             .open(path)
             .map_err(|error| refuse(error.to_string()))?;
         os::lock_file(&file).map_err(|error| refuse(error.to_string()))?;
@@ -118,6 +122,19 @@ impl Drop for Capture {
     fn drop(&mut self) {
         self.flush();
     }
+}
+
+/// Makes a file for frames, or empties the one that is there, which keeps its mode.
+///
+/// # Errors
+/// That of the system.
+pub fn create_private(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(PRIVATE)
+        .open(path)
 }
 
 /// Computes the ICRC of a frame and writes it to its place; other frames stay as they are.
@@ -293,6 +310,22 @@ mod tests {
             assert_eq!(packet[..packet.len() - 4], frame[..frame.len() - 4]);
         }
         assert_eq!(packets[2], b"no RoCE");
+    }
+
+    #[test]
+    fn frames_are_for_their_owner_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = temporary_directory("capture-mode");
+        let mode = |path: &Path| {
+            let metadata = std::fs::metadata(path).expect("there");
+            metadata.permissions().mode() & 0o777
+        };
+        let appended = directory.path().join("appended");
+        drop(Capture::open(&appended).expect("new"));
+        assert_eq!(mode(&appended), 0o600);
+        let created = directory.path().join("created");
+        drop(create_private(&created).expect("new"));
+        assert_eq!(mode(&created), 0o600);
     }
 
     #[test]

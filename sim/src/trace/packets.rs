@@ -6,14 +6,13 @@
 //! world's cards compute one or not.
 
 use std::fmt;
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use ferroce_transport::Instant;
 
 use super::agenda::Agenda;
-use crate::capture::{Direction, packet_block, preamble, write_icrc};
+use crate::capture::{Direction, create_private, packet_block, preamble, write_icrc};
 use crate::world::FrameSeen;
 
 /// Time stamps count units of 10^-12 s.
@@ -50,7 +49,7 @@ impl Packets {
     /// # Errors
     /// Of the file.
     pub fn create(path: &Path, hosts: usize) -> io::Result<Self> {
-        Self::new(Box::new(File::create(path)?), hosts)
+        Self::new(Box::new(create_private(path)?), hosts)
     }
 
     /// A capture of the NICs of `hosts` hosts.

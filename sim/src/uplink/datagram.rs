@@ -1,10 +1,13 @@
 //! Unix datagram sockets: one frame per datagram, as QEMU's `-netdev dgram` has it.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, fchmod};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
 
 use super::wire::{Health, Receive, Transmit, Wire, WireError};
 
@@ -14,7 +17,7 @@ use super::wire::{Health, Receive, Transmit, Wire, WireError};
 /// `AddrInUse` if another program has our socket, or a file of another kind is there.
 pub fn open(local: &Path, remote: &Path) -> io::Result<Wire> {
     remove_stale(local)?;
-    let socket = UnixDatagram::bind(local)?;
+    let socket = UnixDatagram::from(bind_private(local, SocketType::DGRAM)?);
     socket.set_nonblocking(true)?;
     Ok(Wire {
         transmit: Box::new(Sender {
@@ -26,6 +29,19 @@ pub fn open(local: &Path, remote: &Path) -> io::Result<Wire> {
             path: local.to_owned(),
         }),
     })
+}
+
+/// A socket with a name that only this user may send or connect to, whatever the process's mask:
+/// Linux makes the file with the mode of the socket.
+///
+/// # Errors
+/// Those of bind(2).
+pub fn bind_private(path: &Path, kind: SocketType) -> io::Result<OwnedFd> {
+    const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
+    let socket = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+    fchmod(&socket, PRIVATE)?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket)
 }
 
 /// Removes a socket that a dead program has left behind.

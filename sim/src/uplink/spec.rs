@@ -5,6 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use super::udp::AUTHENTICATES_NOBODY;
 use crate::error::Error;
 
 /// Longest name of a network interface (IFNAMSIZ without the final zero).
@@ -39,7 +40,7 @@ pub enum UplinkSpec {
         /// Whether we wait there for the other end, or it for us.
         listens: bool,
     },
-    /// UDP: each datagram is a frame.
+    /// UDP: each datagram is a frame. Nobody is authenticated.
     Udp {
         /// Where we receive.
         local: Endpoint,
@@ -123,6 +124,11 @@ pub enum UplinkSpecError {
 }
 
 impl UplinkSpec {
+    /// What whoever uses this wire has to know.
+    pub fn caveat(&self) -> Option<&'static str> {
+        matches!(self, Self::Udp { .. }).then_some(AUTHENTICATES_NOBODY)
+    }
+
     /// Reads one wire; None: `shm`, the fabric of this machine alone.
     ///
     /// # Errors

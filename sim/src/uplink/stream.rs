@@ -6,13 +6,18 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use super::datagram::remove_stale;
+use rustix::net::{SocketType, listen};
+
+use super::datagram::{bind_private, remove_stale};
 use super::wire::{Health, Receive, Transmit, Wire, WireError};
 
 /// Bytes of the length in front of a frame.
 const PREFIX: usize = 4;
 /// Longest frame that QEMU sends (NET_BUFSIZE). A longer one means that we are out of step.
 const MAX_LENGTH: usize = 4096 + 65536;
+
+/// Calls that the kernel keeps for us.
+const BACKLOG: i32 = 8;
 
 /// Calls at a socket.
 ///
@@ -47,7 +52,9 @@ impl Listener {
     /// `AddrInUse` if another program does, or a file of another kind is there.
     pub fn bind(path: &Path) -> io::Result<Self> {
         remove_stale(path)?;
-        let socket = UnixListener::bind(path)?;
+        let socket = bind_private(path, SocketType::STREAM)?;
+        listen(&socket, BACKLOG)?;
+        let socket = UnixListener::from(socket);
         socket.set_nonblocking(true)?;
         Ok(Self {
             socket,

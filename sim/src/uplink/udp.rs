@@ -1,11 +1,32 @@
 //! UDP: one frame per datagram, between machines, or with QEMU's `-netdev dgram` of type inet.
+//!
+//! Nobody is authenticated, and nothing encrypted: whoever can send datagrams from the other end's
+//! address, or forges it, sends frames to our programs; whoever is on the way reads and changes them.
+//! RoCEv2 is no better on a cable, which is why it is kept on networks of its own.
 
 use std::io;
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Once;
 
 use super::spec::Endpoint;
 use super::wire::{Health, Receive, Transmit, Wire, WireError};
+
+/// What whoever uses this wire has to know.
+pub const AUTHENTICATES_NOBODY: &str = "it authenticates nobody: whoever can send from the other end's \
+     address reaches memory that programs have registered for remote access; use it on a network of \
+     your own, or in a tunnel";
+
+/// Says once what the wire is not.
+fn warn_once(remote: &Endpoint) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        tracing::warn!(
+            %remote,
+            "udp: {AUTHENTICATES_NOBODY}"
+        );
+    });
+}
 
 /// Bytes asked for as buffers of the socket.
 const SOCKET_BUFFER: usize = 8 << 20;
@@ -22,6 +43,7 @@ pub fn open(local: &Endpoint, remote: &Endpoint) -> io::Result<Wire> {
     let socket = UdpSocket::bind(local.resolve().map_err(name(local))?).map_err(name(local))?;
     let peer = remote.resolve().map_err(name(remote))?;
     socket.connect(peer).map_err(name(remote))?;
+    warn_once(remote);
     socket.set_nonblocking(true)?;
     enlarge(&socket);
     Ok(Wire {
