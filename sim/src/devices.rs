@@ -3,6 +3,7 @@
 use ferroce_driver::bus::DeviceAddress;
 
 use crate::error::Error;
+use crate::fabric::directory::socket_path;
 use crate::function::Function;
 use crate::host::{HostIdentity, MAX_DEVICES, devices_from_environment, variable};
 use crate::timed;
@@ -81,10 +82,25 @@ pub fn parse(text: &str) -> Result<Vec<DeviceAddress>, Error> {
         .map(|part| part.trim().parse::<DeviceAddress>())
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| refused(error.to_string()))?;
+    let devices: Vec<_> = devices
+        .into_iter()
+        .map(with_path)
+        .collect::<Result<_, _>>()?;
     if devices.len() > usize::from(MAX_DEVICES) {
         return Err(refused(format!("a process has 1 to {MAX_DEVICES} devices")));
     }
     Ok(devices)
+}
+
+/// The device with the path of its socket, if that was a name: [`socket_path`].
+///
+/// # Errors
+/// As [`socket_path`].
+pub fn with_path(device: DeviceAddress) -> Result<DeviceAddress, Error> {
+    match device {
+        DeviceAddress::VfioUser(name) => socket_path(&name).map(DeviceAddress::VfioUser),
+        other => Ok(other),
+    }
 }
 
 #[cfg(test)]

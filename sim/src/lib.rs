@@ -55,4 +55,4 @@ pub mod validate;
 pub mod world;
 
 pub use error::Error;
-pub use fabric::directory::runtime_directory;
+pub use fabric::directory::{runtime_directory, socket_path};

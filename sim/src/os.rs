@@ -72,6 +72,18 @@ pub fn byte_locked_by(file: &File, byte: u64) -> io::Result<Option<i32>> {
     Ok((!is_free).then_some(lock.l_pid))
 }
 
+/// Whether another process holds the record lock of any byte but the first.
+pub fn is_any_byte_locked(file: &File) -> io::Result<bool> {
+    let mut lock = byte_lock(libc::F_WRLCK, 1);
+    // To the end of all files.
+    lock.l_len = 0;
+    // SAFETY: as in `byte_locked_by`.
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLK, &raw mut lock) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(i32::from(lock.l_type) != libc::F_UNLCK)
+}
+
 /// Makes the file `length` bytes long with its pages allocated, so that no later access through
 /// a mapping can end in SIGBUS because the file system is full.
 pub fn allocate_file(file: &File, length: u64) -> io::Result<()> {

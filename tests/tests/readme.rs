@@ -31,17 +31,32 @@ fn functions_that_the_readme_names_exist() {
         "the story names only {} functions",
         named.len()
     );
+    find_all("README", &named);
+}
+
+/// Goal: whoever checks what SECURITY.md claims finds where it is done.
+#[test]
+fn functions_that_the_page_on_security_names_exist() {
+    let path = root().join("SECURITY.md");
+    let text = fs::read_to_string(path).expect("the page is at the root");
+    let named = named_functions(&text);
+    assert!(named.len() >= 15, "it names only {}", named.len());
+    find_all("SECURITY", &named);
+}
+
+/// Fails the test unless each function is in its file.
+fn find_all(page: &str, named: &[(&str, &str)]) {
     for (file, function) in named {
         let path = root().join(format!("{file}.rs"));
         let source = fs::read_to_string(&path)
-            .unwrap_or_else(|error| panic!("README names {file}.rs: {error}"));
+            .unwrap_or_else(|error| panic!("{page} names {file}.rs: {error}"));
         let definition = format!("fn {function}");
         let found = source
             .match_indices(&definition)
             .any(|(at, _)| source[at + definition.len()..].starts_with(['(', '<']));
         assert!(
             found,
-            "README names {file}.rs::{function}, which is not there"
+            "{page} names {file}.rs::{function}, which is not there"
         );
     }
 }

@@ -2,7 +2,8 @@
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,10 +39,7 @@ impl HostileDevice {
         let Ok(file) = file.try_clone().map(File::from) else {
             return;
         };
-        let name = fs::read_link(format!(
-            "/proc/self/fd/{}",
-            std::os::fd::AsRawFd::as_raw_fd(&file)
-        ));
+        let name = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
         println!("mapped: a descriptor of {name:?} came");
         let behind = offset + map.length;
         let mut found = [0; 32];
@@ -225,4 +223,79 @@ fn a_world_of_another_user_gets_nothing() {
         said(&other, "world-output")
     );
     expect_refused(&ended);
+}
+
+/// A command with a mask that takes nothing away.
+fn with_open_mask(scratch: &Scratch, command: &Command) -> Command {
+    let mut shell = scratch.program("/bin/sh".as_ref());
+    shell.args(["-c", "umask 0; exec \"$@\"", "sh"]);
+    shell.arg(command.get_program()).args(command.get_args());
+    shell
+}
+
+/// Goal: frames and sockets are the user's alone, whatever the mask. Method: a mask of 0.
+#[test]
+fn files_and_sockets_are_private() {
+    let scratch = Scratch::new();
+    let mode = |name: &str| {
+        let file =
+            fs::metadata(scratch.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        file.mode() & 0o777
+    };
+    let path = |name: &str| scratch.path(name).to_string_lossy().into_owned();
+    let capture = path("frames.pcapng");
+    let perf = path("perf.pcapng");
+    let mut perf = scratch.ferroce(&["perf", "write_lat", "--preset", "cx5-100g", "--pcap", &perf]);
+    perf.args(["-s", "64", "-n", "5"]);
+    let perf = with_open_mask(&scratch, &perf);
+    scratch.finish(perf).expect_success();
+    assert_eq!(mode("perf.pcapng"), 0o600);
+
+    let sockets = ["nic", "dgram", "stream"].map(path);
+    let [nic, dgram, stream] = &sockets;
+    let (dgram, stream) = (
+        format!("qemu-dgram:{dgram},{}", path("nobody")),
+        format!("qemu-stream:listen:{stream}"),
+    );
+    let mut serve = scratch.ferroce(&["serve", "--socket", nic, "--functions", "2"]);
+    serve.args(["--port", &dgram, "--port", &stream, "--capture", &capture]);
+    let serve = with_open_mask(&scratch, &serve);
+    let _server = Process::start(serve, &scratch, "serve", PROCESS_TIMEOUT);
+    wait_until("the functions are served", START_TIMEOUT, || {
+        said(&scratch, "serve").matches("ready").count() == 2
+    });
+    for name in ["nic.0", "nic.1", "dgram", "stream", "frames.pcapng"] {
+        assert_eq!(mode(name), 0o600, "{name}");
+    }
+}
+
+/// Goal: whoever leads frames through a network knows that nobody is authenticated.
+#[test]
+fn a_wire_of_datagrams_says_what_it_is_not() {
+    let scratch = Scratch::new();
+    let wire = "udp:127.0.0.1:4792,127.0.0.1:4793";
+    let ended = scratch.finish(scratch.run(&["--port", wire], "true", &[]));
+    let said = ended.expect_success();
+    assert_eq!(said.matches("authenticates nobody").count(), 1, "{said}");
+    let help = scratch.finish(scratch.ferroce(&["run", "--help"]));
+    assert!(help.expect_success().contains("authenticates nobody"));
+}
+
+/// Goal: servers and programs meet by a name in the user's own directory. Method: no path anywhere.
+#[test]
+fn sockets_have_names_in_the_users_directory() {
+    let scratch = Scratch::new();
+    let serve = scratch.ferroce(&["serve"]);
+    let _server = Process::start(serve, &scratch, "serve", PROCESS_TIMEOUT);
+    wait_until("the function is served", START_TIMEOUT, || {
+        said(&scratch, "serve").contains("ready")
+    });
+    let ready = said(&scratch, "serve");
+    let path = scratch.path("fabric/sockets/nic");
+    assert!(ready.contains(&*path.to_string_lossy()), "{ready}");
+    let folder = fs::metadata(scratch.path("fabric/sockets")).expect("made");
+    assert_eq!(folder.mode() & 0o777, 0o700);
+    let program = scratch.run(&["--device", "vfio-user:nic"], "ibv_devices", &[]);
+    let listed = scratch.finish(program).expect_success();
+    assert!(listed.contains("ferroce0"), "{listed}");
 }

@@ -28,7 +28,10 @@ impl DeviceArgument {
     /// Opens the device.
     pub fn open(&self) -> Result<OpenedDevice, String> {
         let address = match &self.device {
-            Some(text) => text.parse().map_err(|error| format!("--device: {error}"))?,
+            Some(text) => {
+                let address = text.parse().map_err(|error| format!("--device: {error}"))?;
+                devices::with_path(address).map_err(|error| error.to_string())?
+            }
             None => devices::address_of(0).map_err(|error| error.to_string())?,
         };
         let name = address.to_string();

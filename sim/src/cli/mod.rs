@@ -44,7 +44,7 @@ While they run:
   ferroce inject port-down                    pulls their cables
 
 A NIC for a virtual machine, or for any program that speaks vfio-user:
-  ferroce serve --socket /tmp/nic
+  ferroce serve --socket /run/vm/nic
 
 How fast would the card be? perftest in simulated time; model beside measurement:
   ferroce perf write_bw --preset cx5-100g -a

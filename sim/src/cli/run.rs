@@ -40,7 +40,8 @@ Environment (what the options set; programs may also be given it directly):
   FERROCE_HOST, FERROCE_ADDRESS, FERROCE_DEVICE, FERROCE_DEVICES, FERROCE_CAPTURE,
   FERROCE_ICRC, FERROCE_PART_ID, FERROCE_PORT (wires of several devices: separated by ;)
   FERROCE_NEIGHBOURS  who else is on the wire of a card: IP=MAC, separated by commas
-  FERROCE_DIR    where programs meet; /dev/shm/ferroce-UID if not set
+  FERROCE_DIR    where programs meet; if not set $XDG_RUNTIME_DIR/ferroce, or
+                 /dev/shm/ferroce-UID where there is no such directory
   FERROCE_LOG    what to tell on standard error: error, warn, info, debug, or a filter")]
 pub struct Run {
     /// Put the program on another host of the fabric, with its own MAC and IP address
@@ -74,7 +75,7 @@ pub struct Run {
     ///   qemu-dgram:    Unix datagram sockets: QEMU's -netdev dgram, the other way round
     ///   qemu-stream:   a Unix stream socket: QEMU's -netdev stream
     ///   udp:           ADDRESS:PORT of both ends: Ferroce on another machine, with these ends
-    ///                  the other way round
+    ///                  the other way round. It authenticates nobody: for networks of your own
     ///   pcap-replay:   the frames of a capture that are for us come in; what we send is lost
     #[arg(
         long,
@@ -211,6 +212,9 @@ fn wires(texts: &[String]) -> Result<String, String> {
         let refused = |error: &dyn std::fmt::Display| format!("--port {text}: {error}");
         match UplinkSpec::parse(text).map_err(|error| refused(&error))? {
             Some(spec) => {
+                if let Some(caveat) = spec.caveat() {
+                    eprintln!("ferroce: --port {text}: {caveat}");
+                }
                 let spec = spec.absolute().map_err(|error| refused(&error))?;
                 Ok(spec.to_string())
             }

@@ -26,23 +26,25 @@ const SUPERVISION_PERIOD: Duration = Duration::from_millis(500);
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  ferroce serve --socket /tmp/nic
-  ferroce run --device vfio-user:/tmp/nic -- ibv_devinfo -v
+  ferroce serve
+  ferroce run --device vfio-user:nic -- ibv_devinfo -v
 
-  ferroce serve --socket /tmp/nic --functions 2      /tmp/nic.0 and /tmp/nic.1
-  ready vfio-user:/tmp/nic.0 mac 02:… host … device ferroce0
+  ferroce serve --functions 2                        nic.0 and nic.1
+  ready vfio-user:/run/user/1000/ferroce/sockets/nic.0 mac 02:… host … device ferroce0
 
+  ferroce serve --socket /run/vm/nic
   qemu-system-x86_64 … -object memory-backend-memfd,id=m,size=1G,share=on \\
     -machine q35,memory-backend=m -device \\
-    '{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"/tmp/nic\"}}'
+    '{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"/run/vm/nic\"}}'
 QEMU (10.1 or newer) must share the memory of the guest, as above: without share=on each DMA access
 is a message, which is slow, and which QEMU does not answer while a processor of the guest waits for
 a register.
 
 Environment: FERROCE_DIR, FERROCE_HOST, FERROCE_ICRC, FERROCE_LOG as for `ferroce run`")]
 pub struct Serve {
-    /// The socket; of several functions: PATH.0, PATH.1, ...
-    #[arg(long, value_name = "PATH")]
+    /// The socket, a path or a name in the user's own directory; of several functions: PATH.0,
+    /// PATH.1, ... Only this user, and root, can connect
+    #[arg(long, value_name = "PATH", default_value = "nic")]
     socket: PathBuf,
 
     /// Functions, 1 to 8, each with a MAC address of its own
@@ -82,8 +84,9 @@ impl Serve {
         }
         let termination = Termination::keep();
         raise_descriptor_limit().map_err(|error| format!("open files: {error}"))?;
+        let socket = ferroce_sim::socket_path(&self.socket).map_err(|error| error.to_string())?;
         let functions = (0..self.functions).map(|number| {
-            let path = socket_path(&self.socket, number, self.functions);
+            let path = socket_path(&socket, number, self.functions);
             Ok((path, self.options(number)?))
         });
         let functions = functions.collect::<Result<_, String>>()?;

@@ -24,9 +24,9 @@ const SUPERVISION_PERIOD: Duration = Duration::from_millis(20);
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  ferroce world --preset cx5-100g --socket /tmp/world
-  ferroce run --world /tmp/world -- ib_write_lat
-  ferroce run --world /tmp/world -- ib_write_lat 127.0.0.1
+  ferroce world --preset cx5-100g --socket lab
+  ferroce run --world lab -- ib_write_lat
+  ferroce run --world lab -- ib_write_lat 127.0.0.1
 
 Programs get hosts in the order in which they join; a host is free again when its program has ended.
 `ferroce run --timed PRESET` starts a world of two hosts by itself.
@@ -41,7 +41,8 @@ pub struct World {
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
 
-    /// The socket to which programs come; those of the cards are PATH.nic.0, PATH.nic.1, ...
+    /// The socket to which programs come, a path or a name in the user's own directory; those of the
+    /// cards are PATH.nic.0, PATH.nic.1, ... Only this user, and root, can connect
     #[arg(long, value_name = "PATH")]
     socket: PathBuf,
 
@@ -100,13 +101,15 @@ impl World {
             },
             ..timed
         };
-        if let Ok(socket) = std::path::absolute(&self.socket) {
+        let socket = ferroce_sim::socket_path(&self.socket).map_err(|error| error.to_string())?;
+        if let Ok(socket) = std::path::absolute(&socket) {
             share_processor(&socket);
         }
         let trace = self.explain.as_ref().map(|_| Trace::of_steps().shared());
-        let world = TimedWorld::start_recorded(config, &self.socket, self.once, trace.clone());
+        let world = TimedWorld::start_recorded(config, &socket, self.once, trace.clone());
         let world = world.map_err(|error| error.to_string())?;
-        self.announce(&name).map_err(|error| error.to_string())?;
+        self.announce(&socket, &name)
+            .map_err(|error| error.to_string())?;
         while !world.has_ended() {
             match termination.next(SUPERVISION_PERIOD) {
                 None => {}
@@ -121,9 +124,9 @@ impl World {
         }
     }
 
-    fn announce(&self, preset: &str) -> std::io::Result<()> {
+    fn announce(&self, socket: &Path, preset: &str) -> std::io::Result<()> {
         let mut output = std::io::stdout().lock();
-        let (socket, hosts) = (self.socket.display(), self.hosts);
+        let (socket, hosts) = (socket.display(), self.hosts);
         writeln!(output, "world {socket} hosts {hosts} preset {preset}")?;
         output.flush()
     }

@@ -35,7 +35,7 @@ pub use injection::{Injected, Injection};
 pub use layout::{ANNOUNCE_WORDS, MAX_COUNTERS, MAX_GIDS, MAX_GROUPS, MAX_HOST_NAME, PLACES};
 pub use uplink_counters::UplinkCounter;
 
-const FILE_NAME: &str = "registry";
+pub(super) const FILE_NAME: &str = "registry";
 /// How long a process waits for another one that is just claiming a place.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// The lock of byte 0 guards the header and the act of claiming.

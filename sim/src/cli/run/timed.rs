@@ -62,6 +62,7 @@ impl Timed {
     pub fn socket(&self) -> Result<Option<PathBuf>, String> {
         if let Some(socket) = &self.world {
             // The program may change its folder before it joins.
+            let socket = ferroce_sim::socket_path(socket).map_err(|error| error.to_string())?;
             let socket = std::path::absolute(socket).map_err(|error| error.to_string())?;
             share_processor(&socket);
             return match is_alive(&socket) {
