@@ -1,7 +1,13 @@
-//! Registered memory that goes away. What is checked is in `tests/c/vanishing.c`: every way in a process of its own, as each has ended its
+//! Registered memory that goes away, and files of the fabric that are cut off. What is checked of
+//! the memory is in `tests/c/vanishing.c`: every way in a process of its own, as each has ended its
 //! process by a signal.
 
-use ferroce_tests::Scratch;
+use std::fs::{self, OpenOptions};
+use std::time::Duration;
+
+use ferroce_tests::{PROCESS_TIMEOUT, Process, Scratch, wait_until};
+
+const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Runs one way, and returns what was printed.
 fn goes(way: &str) -> String {
@@ -53,4 +59,32 @@ fn handlers_of_the_program_are_called_for_its_own_faults() {
 #[test]
 fn a_child_may_unmap_what_its_parent_has_registered() {
     goes("child");
+}
+
+/// Goal: one truncated file does not end all programs of the user. Method: the register is cut off
+/// under a program that sleeps, entirely and in part, and the next program finds the fabric usable.
+#[test]
+fn a_truncated_register_is_a_cable_pulled_out() {
+    for length in [0, 5000] {
+        let scratch = Scratch::new();
+        // It would keep its output back in a file's buffer.
+        let command = scratch.run(&[], "stdbuf", &["-oL", "ibv_asyncwatch"]);
+        let watcher = Process::start(command, &scratch, "watch", PROCESS_TIMEOUT);
+        let says = |what: &str| {
+            wait_until(what, EVENT_TIMEOUT, || {
+                fs::read_to_string(scratch.path("watch")).is_ok_and(|text| text.contains(what))
+            });
+        };
+        says("async event FD");
+        let register = OpenOptions::new()
+            .write(true)
+            .open(scratch.path("fabric/registry"))
+            .expect("the register is there");
+        register.set_len(length).expect("it is ours");
+        says("IBV_EVENT_PORT_ERR");
+        says("was truncated");
+        let output = scratch.finish(scratch.run(&[], "ibv_devinfo", &[]));
+        assert!(output.expect_success().contains("PORT_ACTIVE"), "{length}");
+        drop(watcher);
+    }
 }

@@ -8,10 +8,11 @@ use ferroce_transport::Instant;
 use ferroce_wire::{Gid, Qpn};
 
 use super::frame::Frame;
-use super::registry::{Injected, PLACES, Place, Registry, places};
+use super::registry::{Injected, Injection, PLACES, Place, Registry, places};
 use super::ring::{self, MAX_FRAME, Receiver, RingName, Sender};
 use crate::capture::Capture;
 use crate::clock::{Clock, Ticks};
+use crate::shared_memory::watched;
 use liveness::{Liveness, Progress};
 use multicast::Multicast;
 use uplink::UplinkEnd;
@@ -116,6 +117,10 @@ pub struct FabricPort {
     cursor: usize,
     burst: u32,
     announce_epoch: u32,
+    /// Mappings of files that had been lost when we last looked.
+    losses: u32,
+    /// The register was lost, and it was said.
+    is_cut_off: bool,
     injected: Injected,
     liveness: Liveness,
     multicast: Multicast,
@@ -144,6 +149,8 @@ impl FabricPort {
             cursor: 0,
             burst: 0,
             announce_epoch: 0,
+            losses: watched::losses(),
+            is_cut_off: false,
             injected: Injected::default(),
             liveness: Liveness::new(clock),
             multicast: Multicast::default(),
@@ -162,6 +169,9 @@ impl FabricPort {
     #[inline]
     pub fn begin(&mut self, now: Ticks) {
         self.now = now;
+        if watched::losses() != self.losses {
+            self.notice_losses();
+        }
         self.injected = self.registry.injected(self.place.number());
         if let Some(uplink) = &mut self.uplink {
             uplink.begin();
@@ -218,6 +228,7 @@ impl FabricPort {
     pub fn has_work(&self) -> bool {
         self.registry.injected(self.place.number()) != self.injected
             || self.liveness.has_loss()
+            || watched::losses() != self.losses
             || self.has_frame()
             || self.uplink.as_ref().is_some_and(|uplink| uplink.has_work())
     }
@@ -234,10 +245,48 @@ impl FabricPort {
     /// Forgets rings whose senders are gone. Not urgent.
     pub fn prune(&mut self) {
         let registry = self.registry;
+        if registry.generation(self.place.number()) != self.place.generation() {
+            self.cut_off();
+        }
         self.incoming.retain(|ring| {
             registry.generation(ring.place()) == ring.sender_generation() || !ring.is_idle()
         });
         self.cursor = 0;
+    }
+
+    /// A file was cut off that this process has mapped; its memory is our own since.
+    #[cold]
+    fn notice_losses(&mut self) {
+        self.losses = watched::losses();
+        if self.registry.is_lost() {
+            self.cut_off();
+        }
+        self.incoming.retain(|ring| !ring.is_lost());
+        self.cursor = 0;
+        for (place, peer) in self.peers.iter_mut().enumerate() {
+            if peer.ring.as_ref().is_some_and(Sender::is_lost) {
+                tracing::error!(place, "the ring to a peer was truncated: the peer is lost");
+                peer.ring = None;
+                peer.is_lost = true;
+                peer.gid = Gid::UNSPECIFIED;
+            }
+        }
+    }
+
+    /// The register is not the one in which this function has its place: it was truncated. Nobody
+    /// finds the function any more; that is a cable which is pulled out for ever.
+    #[cold]
+    fn cut_off(&mut self) {
+        if std::mem::replace(&mut self.is_cut_off, true) {
+            return;
+        }
+        let directory = self.registry.directory().display();
+        tracing::error!(
+            "the register of the fabric in {directory} was truncated: this program's port is down \
+             until it is started again"
+        );
+        let place = self.place.number();
+        self.registry.inject(place, Injection::PortDown, self.now);
     }
 
     #[cold]

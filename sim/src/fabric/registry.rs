@@ -7,7 +7,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -116,6 +116,11 @@ impl Registry {
     /// The directory in which the rings lie, too.
     pub fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// Whether the file was truncated, and this process has a register of its own since.
+    pub fn is_lost(&self) -> bool {
+        self.memory.is_lost()
     }
 
     /// Takes a free place and says who is there.
@@ -327,7 +332,7 @@ fn prepare(file: &File, path: &Path) -> Result<Mapping, Error> {
             return Ok(memory);
         }
         refuse_if_used(file, path, found)?;
-    } else if metadata.len() > 0 {
+    } else if metadata.len() > 0 && !begins_as_ours(file) {
         refuse_if_used(file, path, 0)?;
     }
     file.set_len(0).map_err(failed("clear"))?;
@@ -340,6 +345,17 @@ fn prepare(file: &File, path: &Path) -> Result<Mapping, Error> {
         .store(LAYOUT_VERSION, Ordering::Relaxed);
     memory.word(header::MAGIC).store(MAGIC, Ordering::Release);
     Ok(memory)
+}
+
+/// Whether a file that is too short begins as one of this version: it was truncated. Who has it
+/// mapped has lost it, and may not keep others from starting anew.
+fn begins_as_ours(file: &File) -> bool {
+    let word_at = |offset: usize| {
+        let mut bytes = [0; 8];
+        let read = file.read_exact_at(&mut bytes, offset as u64);
+        read.is_ok().then(|| u64::from_ne_bytes(bytes))
+    };
+    word_at(header::MAGIC) == Some(MAGIC) && word_at(header::VERSION) == Some(LAYOUT_VERSION)
 }
 
 fn version(memory: &Mapping) -> u64 {

@@ -184,6 +184,11 @@ impl Sender {
             <= self.slots
     }
 
+    /// Whether the file was cut off: the receiver does not see what is sent.
+    pub fn is_lost(&self) -> bool {
+        self.memory.is_lost()
+    }
+
     /// Looks how far the receiver is. Returns whether there is room.
     fn update_consumed(&mut self) -> bool {
         let consumed = self.consumed_word().load(Ordering::Acquire);
@@ -289,6 +294,11 @@ impl Receiver {
             returned: 0,
             early: vec![false; slots as usize].into(),
         })
+    }
+
+    /// Whether the file was cut off: nothing comes any more.
+    pub fn is_lost(&self) -> bool {
+        self.memory.is_lost()
     }
 
     /// The place of the sender.
