@@ -99,6 +99,12 @@ pub fn allocate_file(file: &File, length: u64) -> io::Result<()> {
     Err(io::Error::from_raw_os_error(libc::EINTR))
 }
 
+/// Bytes that may still be allocated in the file system of a file.
+pub fn free_space(file: &File) -> io::Result<u64> {
+    let statistics = rustix::fs::fstatvfs(file)?;
+    Ok(statistics.f_bavail.saturating_mul(statistics.f_frsize))
+}
+
 /// Whole-file lock between processes that append to the same file; waits.
 pub fn lock_file(file: &File) -> io::Result<()> {
     loop {

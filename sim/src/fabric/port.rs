@@ -356,7 +356,11 @@ impl FabricPort {
                     }
                     peer.has_complained = true;
                     let directory = registry.directory().display();
-                    tracing::error!(%error, %directory, "no room for a ring; frames are lost");
+                    tracing::error!(
+                        "no ring to a peer can be made in {directory}, frames to it are lost: \
+                         {error}; if there is no space, end programs, enlarge it (docker run \
+                         --shm-size), or set FERROCE_DIR to another directory"
+                    );
                     return false;
                 }
             }

@@ -27,6 +27,8 @@ pub const MAX_FRAME: usize = 4214;
 const SLOTS: u32 = 128;
 /// Fewer slots than this cannot keep a stream going.
 const MIN_SLOTS: u32 = 16;
+/// Rings for which there shall be room where the first one is made.
+const LEAST_RINGS: u64 = 16;
 /// More slots than this no peer of this version makes.
 const MAX_SLOTS: u32 = 1024;
 /// Bytes from slot to slot: whole cache lines, and not a power of two, so that the slots' first
@@ -440,9 +442,14 @@ fn ring_size(slots: u32) -> usize {
     HEADER_SIZE + slots as usize * STRIDE
 }
 
-/// Gives the file its size, with memory behind every page. Returns the number of slots.
+/// Gives the file its size, with memory behind every page. Returns the number of slots: fewer where
+/// there is little room, as there are other peers, too.
 fn allocate(file: &File) -> io::Result<u32> {
+    let free = os::free_space(file).unwrap_or(u64::MAX);
     let mut slots = SLOTS;
+    while slots > MIN_SLOTS && ring_size(slots) as u64 > free / LEAST_RINGS {
+        slots /= 2;
+    }
     loop {
         match os::allocate_file(file, ring_size(slots) as u64) {
             Ok(()) => return Ok(slots),
