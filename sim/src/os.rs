@@ -5,6 +5,7 @@ use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -307,32 +308,54 @@ pub fn is_executable(path: &Path) -> bool {
 }
 
 /// Whether `length` bytes from `address` on are memory that may be read (and written, if asked),
-/// as pinning it for a real card would find out. Brings the pages in, as pinning does.
-///
-/// A large range is only looked at, page by page, without bringing it in.
+/// as pinning it for a real card would find out. Brings the pages of a small range in, as pinning
+/// does; a larger one, like the tables of a driver, of which little may ever be used, is looked up.
 pub fn memory_is_usable(address: usize, length: usize, write: bool) -> bool {
-    const POPULATE_LIMIT: usize = 64 << 20;
+    /// More takes longer to bring in than the list of mappings to read.
+    const POPULATE_LIMIT: usize = 256 << 10;
     // Linux 5.14; older kernels say EINVAL to any advice that they do not know.
     const MADV_POPULATE_READ: libc::c_int = 22;
     const MADV_POPULATE_WRITE: libc::c_int = 23;
+    if length > POPULATE_LIMIT || !is_populate_known() {
+        let maps = std::fs::read_to_string("/proc/self/maps");
+        // Without the list nothing is known against it.
+        return maps.map_or(true, |maps| covers(&maps, address..address + length, write));
+    }
     let advice = if write {
         MADV_POPULATE_WRITE
     } else {
         MADV_POPULATE_READ
     };
     let start = std::ptr::without_provenance_mut(address);
-    if length <= POPULATE_LIMIT && is_populate_known() {
-        // SAFETY: populating changes neither content nor protection of memory; bad ranges are
-        // answered with an error.
-        return unsafe { libc::madvise(start, length, advice) } == 0;
+    // SAFETY: populating changes neither content nor protection of memory; bad ranges are answered
+    // with an error.
+    unsafe { libc::madvise(start, length, advice) == 0 }
+}
+
+/// Whether mappings that may be read (and written, if asked) hold all of a range. `maps` is the list
+/// that the kernel gives, in the order of addresses: `7f0000000000-7f0000200000 rw-p …`.
+fn covers(maps: &str, range: Range<usize>, write: bool) -> bool {
+    let mut next = range.start;
+    for line in maps.lines() {
+        let mut words = line.split([' ', '-']);
+        let mut address = || usize::from_str_radix(words.next()?, 16).ok();
+        let (Some(start), Some(end)) = (address(), address()) else {
+            continue;
+        };
+        if end <= next {
+            continue;
+        }
+        let rights = words.next().unwrap_or_default();
+        let is_usable = rights.starts_with('r') && (!write || rights[1..].starts_with('w'));
+        if start > next || !is_usable {
+            return false;
+        }
+        next = end;
+        if next >= range.end {
+            return true;
+        }
     }
-    let mut resident = vec![0u8; POPULATE_LIMIT / 4096];
-    (0..length).step_by(POPULATE_LIMIT).all(|offset| {
-        let part = (length - offset).min(POPULATE_LIMIT);
-        // SAFETY: mincore writes one byte per page of `part` into `resident`, which has room for
-        // POPULATE_LIMIT bytes of pages of at least 4 KiB; a hole is answered with ENOMEM.
-        unsafe { libc::mincore(start.wrapping_byte_add(offset), part, resident.as_mut_ptr()) == 0 }
-    })
+    false
 }
 
 fn is_populate_known() -> bool {
@@ -407,4 +430,39 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
     // SAFETY: `time` is ours to be written.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mappings_hold_a_range_without_a_gap() {
+        let maps = "\
+1000-3000 r--p 00000000 fe:00 1 /bin/x
+3000-5000 rw-p 00000000 00:00 0
+5000-6000 rw-s 00000000 00:01 2 /memfd:a (deleted)
+7000-8000 ---p 00000000 00:00 0
+8000-9000 rw-p 00000000 00:00 0 [stack]
+";
+        let usable = |range, write| covers(maps, range, write);
+        assert!(usable(0x1000..0x6000, false) && usable(0x3000..0x6000, true));
+        assert!(usable(0x4000..0x4800, true) && usable(0x8fff..0x9000, true));
+        assert!(!usable(0x2000..0x4000, true), "not writable");
+        assert!(!usable(0x0..0x2000, false), "a gap before");
+        assert!(!usable(0x5000..0x7000, false), "a gap behind");
+        assert!(!usable(0x6000..0x7000, false), "nothing");
+        assert!(!usable(0x7000..0x9000, false), "no rights");
+        assert!(!usable(0x8000..0xa000, false), "the end");
+    }
+
+    #[test]
+    fn large_memory_is_looked_up() {
+        const LENGTH: usize = 8 << 20;
+        let memory = crate::shared_memory::Mapping::anonymous(LENGTH).expect("memory");
+        let address = memory.word(0).as_ptr() as usize;
+        assert!(memory_is_usable(address, LENGTH, true));
+        drop(memory);
+        assert!(!memory_is_usable(0x1000, LENGTH, false));
+    }
 }
