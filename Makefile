@@ -22,7 +22,7 @@ LIBRARY := $(RELEASE)/lib/libibverbs.so.1
 BUILD_PACKAGES := gcc libc6-dev ca-certificates
 DEMO_PACKAGES := perftest
 BENCH_PACKAGES := perftest libibverbs-dev
-TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs ucx-utils tshark binutils iproute2
+TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs ucx-utils tshark binutils iproute2 valgrind
 
 # The conformance suite's files that `make test` runs a second time, over a socket: all but the long
 # one. `make soak` runs that, too.

@@ -161,11 +161,18 @@ impl Scratch {
 
     /// Compiles a program of `tests/c` against the installed verbs library.
     pub fn compile(&self, name: &str) -> String {
+        self.compile_with(name, &[])
+    }
+
+    /// As [`Self::compile`], with further options for the compiler.
+    pub fn compile_with(&self, name: &str, options: &[&str]) -> String {
         let binary = self.path(name);
         let source = format!("{}/c/{name}.c", env!("CARGO_MANIFEST_DIR"));
         let mut compiler = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
         compiler
-            .args(["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o"])
+            .args(["-O1", "-g", "-Wall", "-Wextra", "-Werror"])
+            .args(options)
+            .arg("-o")
             .arg(&binary)
             .args([&source, "-libverbs", "-lpthread", "-ldl"]);
         self.finish(compiler).expect_success();

@@ -16,6 +16,9 @@ use ferroce_sim::uplink::{SEPARATOR, UplinkSpec};
 
 use super::{EXIT_FAILURE, complain, library, program};
 
+/// The options of the address sanitizer.
+const ASAN_OPTIONS: &str = "ASAN_OPTIONS";
+
 /// Variables of the environment.
 type Variables = Vec<(&'static str, OsString)>;
 
@@ -145,6 +148,8 @@ impl Run {
     /// there then.
     fn prepare(&self) -> Result<(Variables, Vec<PathBuf>), String> {
         let mut environment = self.environment()?;
+        let options = std::env::var_os(ASAN_OPTIONS);
+        environment.push((ASAN_OPTIONS, behind_us(options)));
         runtime_directory().map_err(|error| error.to_string())?;
         let mut libraries = vec![library::verbs()?];
         if let Some(world) = self.timed.socket()? {
@@ -225,6 +230,24 @@ fn wires(texts: &[String]) -> Result<String, String> {
     Ok(wires?.join(&SEPARATOR.to_string()))
 }
 
+/// What the address sanitizer of a program, and of its children, is told: that its run-time library
+/// is not the first one. It refuses that, unless it is told; the symbols of which each has its own
+/// are passed on by ours.
+fn behind_us(existing: Option<OsString>) -> OsString {
+    const CHECK: &str = "verify_asan_link_order";
+    let existing = existing.unwrap_or_default();
+    if existing.to_string_lossy().contains(CHECK) {
+        return existing;
+    }
+    let mut options = existing;
+    if !options.is_empty() {
+        options.push(":");
+    }
+    options.push(CHECK);
+    options.push("=0");
+    options
+}
+
 /// Our libraries first: whoever is asked first for a symbol answers.
 fn preload(libraries: &[PathBuf], existing: Option<OsString>) -> OsString {
     let mut parts: Vec<OsString> = libraries.iter().map(OsString::from).collect();
@@ -297,6 +320,15 @@ mod tests {
                 "{bad:?}"
             );
         }
+    }
+
+    #[test]
+    fn options_of_the_sanitizer_are_kept() {
+        assert_eq!(behind_us(None), "verify_asan_link_order=0");
+        let both = behind_us(Some("detect_leaks=0".into()));
+        assert_eq!(both, "detect_leaks=0:verify_asan_link_order=0");
+        let chosen = "verify_asan_link_order=1";
+        assert_eq!(behind_us(Some(chosen.into())), chosen);
     }
 
     #[test]
