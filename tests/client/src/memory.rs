@@ -86,7 +86,7 @@ impl Buffer {
 
     /// The number there as the CPU's own atomic.
     pub fn atomic(&self, offset: usize) -> &std::sync::atomic::AtomicU64 {
-        assert!(offset + 8 <= self.length() && offset % 8 == 0);
+        assert!(offset + 8 <= self.length() && offset.is_multiple_of(8));
         // SAFETY: aligned, inside, and shared by atomics only, as the caller wants.
         unsafe { std::sync::atomic::AtomicU64::from_ptr(self.base.add(offset).cast()) }
     }
