@@ -4,12 +4,33 @@ use crate::port::Port;
 use crate::queue::Edge;
 use crate::timing::{PLANNING_HORIZON, Stage, Timing, Work, horizon};
 use ferroce_transport::Instant;
+use std::collections::VecDeque;
+
+/// A packet of a request that is complete when its last one has left the card (UC, UD).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sent {
+    /// Index of the queue pair.
+    pub qp: u32,
+    /// Its request.
+    pub request: u32,
+}
+
+/// A frame on its way to the wire.
+#[derive(Debug)]
+pub struct Departing<F> {
+    /// `None`: nobody is at its destination. It keeps its place among those of its queue pair.
+    pub frame: Option<F>,
+    /// Who is to be told that it has left.
+    pub sent: Option<Sent>,
+}
 
 /// Frames on their way out and in.
 #[derive(Debug)]
 pub struct Mac<F> {
     /// Frames from the packetizer.
-    pub egress: Edge<F>,
+    pub egress: Edge<Departing<F>>,
+    /// What has left and is still to be told, with the time.
+    pub left: VecDeque<(Instant, Sent)>,
     /// Frames to the depacketizer.
     pub ingress: Edge<F>,
     /// When the last frame was received.
@@ -21,6 +42,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
     pub fn new(edge_capacity: usize, egress_packets: usize) -> Self {
         Self {
             egress: Edge::new(egress_packets),
+            left: VecDeque::new(),
             ingress: Edge::new(edge_capacity),
             received: Instant::ZERO,
         }
@@ -36,12 +58,25 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
     ) {
         let until = horizon::<T>(now);
         while !T::IS_TIMED || timing.free_at(Stage::MacTransmit) <= until {
-            let Some((ready, frame)) = self.egress.pop_until(until) else {
+            let Some((ready, departing)) = self.egress.pop_until(until) else {
                 break;
             };
-            let work = Work::bytes(frame.as_ref().len() as u32);
-            port.transmit(timing.serve(now, ready, Stage::MacTransmit, work), frame);
+            let mut at = ready;
+            if let Some(frame) = departing.frame {
+                let work = Work::bytes(frame.as_ref().len() as u32);
+                at = timing.serve(now, ready, Stage::MacTransmit, work);
+                port.transmit(at, frame);
+            }
+            self.left.extend(departing.sent.map(|sent| (at, sent)));
         }
+    }
+
+    /// Tells nobody any more what has left for the queue pair at index `qp`.
+    pub fn forget(&mut self, qp: u32) {
+        self.egress.for_each_mut(|departing| {
+            departing.sent = departing.sent.filter(|sent| sent.qp != qp);
+        });
+        self.left.retain(|(_, sent)| sent.qp != qp);
     }
 
     /// When [`Mac::transmit`] has to be called again.

@@ -477,7 +477,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
                     entry.wqe = Some(qp.send.address(entry.cqe.wqe_index));
                 }
                 if qp.is_unreliable() {
-                    ready = ready.max(qp.progress.departure);
+                    ready = ready.max(qp.progress.left);
                 }
             }
             let ready = self
@@ -617,9 +617,12 @@ impl<P: Port, T: Timing> Nic<P, T> {
         self.doorbells.clear(drop);
         self.completion_edge.clear(drop);
         self.event_edge.clear(drop);
-        self.mac
-            .egress
-            .clear(|frame| port.transmit(self.now, frame));
+        self.mac.egress.clear(|departing| {
+            if let Some(frame) = departing.frame {
+                port.transmit(self.now, frame);
+            }
+        });
+        self.mac.left.clear();
         self.mac.ingress.clear(|frame| port.release(frame));
         self.inbound.clear(|packet| port.release(packet.frame));
         for unit in &mut self.units {

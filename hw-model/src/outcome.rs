@@ -97,15 +97,6 @@ pub fn fail_payload(now: Instant, qp: &mut QueuePair, transmit: &Transmit) {
     }
 }
 
-/// A packet was given to the wire, or nobody is at its destination: the last one completes a
-/// request of an unreliable service, whose WQE is needed no longer.
-#[inline]
-pub fn packet_left(now: Instant, qp: &mut QueuePair, transmit: &Transmit) {
-    if let Some(request) = transmit.request {
-        qp.transport.packet_left(now, request);
-    }
-}
-
 /// Whether the number of an event is that of a queue pair.
 pub fn is_of_queue_pair(kind: EventType) -> bool {
     let first = EventType::QP_FATAL.0;

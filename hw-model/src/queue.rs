@@ -107,6 +107,11 @@ impl<T> Edge<T> {
         2 * self.items.len() >= self.capacity
     }
 
+    /// Changes all items.
+    pub fn for_each_mut(&mut self, mut change: impl FnMut(&mut T)) {
+        self.items.iter_mut().for_each(|(_, item)| change(item));
+    }
+
     /// Forgets the items that `keep` does not want.
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         self.items.retain(|(_, item)| keep(item));

@@ -130,6 +130,8 @@ pub struct TimeProgress {
     pub visible: Instant,
     /// When its last packet is ready for the MAC.
     pub departure: Instant,
+    /// When the last packet of it that is told of has left the card (UC, UD).
+    pub left: Instant,
     /// When its last completion is written that had to wait for its WQE.
     pub completed: Instant,
 }

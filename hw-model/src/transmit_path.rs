@@ -4,6 +4,7 @@ use crate::datagram;
 use crate::dma::Dma;
 use crate::host::Host;
 use crate::local_operation;
+use crate::mac::{Departing, Mac, Sent};
 use crate::memory_operation::protection_domain;
 use crate::nic::{FLUSH_PER_TURN, Nic};
 use crate::outcome;
@@ -35,7 +36,28 @@ impl<P: Port, T: Timing> Nic<P, T> {
             }
         }
         self.mac.transmit(now, &mut self.timing, port);
-        worked
+        worked | self.tell_left(now)
+    }
+
+    /// Tells queue pairs of the unreliable services which of their packets have left the card. A
+    /// request completes with the last one: not before its payload was read, nor faster than the
+    /// wire takes it.
+    #[inline]
+    fn tell_left(&mut self, now: Instant) -> bool {
+        let mut told = false;
+        while let Some((at, sent)) = self.mac.left.pop_front() {
+            if let Some(qp) = self.qps.get_mut(sent.qp) {
+                qp.progress.left = at.max(qp.progress.left);
+                qp.transport.packet_left(now, sent.request);
+            }
+            let next = self.mac.left.front().map(|(at, sent)| (*at, sent.qp));
+            // What leaves at the same time completes at the same time.
+            if next != Some((at, sent.qp)) {
+                self.settle(now, sent.qp);
+            }
+            told = true;
+        }
+        told
     }
 
     /// Gives the queue pairs of one processing unit that have work a turn each.
@@ -259,14 +281,8 @@ impl<P: Port, T: Timing> Nic<P, T> {
             match packetized {
                 Packetized::Frame(frame) => {
                     let work = Work::bytes(frame.as_ref().len() as u32);
-                    let mut departure = self.timing.serve(now, dma.at, Stage::Packetize, work);
-                    if T::IS_TIMED {
-                        // Packets of one queue pair leave in their order.
-                        qp.progress.departure = departure.max(qp.progress.departure);
-                        departure = qp.progress.departure;
-                    }
-                    self.mac.egress.push(departure, frame);
-                    outcome::packet_left(now, qp, &transmit);
+                    let departure = self.timing.serve(now, dma.at, Stage::Packetize, work);
+                    depart::<T, _>(&mut self.mac, qp, departure, Some(frame), &transmit);
                     worked = true;
                 }
                 Packetized::Full => {
@@ -276,7 +292,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
                 }
                 Packetized::Lost => {
                     self.counters.add(Counter::tx_no_route, 1);
-                    outcome::packet_left(now, qp, &transmit);
+                    depart::<T, _>(&mut self.mac, qp, ready, None, &transmit);
                     worked = true;
                 }
                 Packetized::Fault => {
@@ -316,6 +332,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
         for unit in &mut self.units {
             unit.outbound.retain(|packet| packet.qp != index);
         }
+        self.mac.forget(index);
         self.completion_edge.retain(|entry| entry.cqe.qpn != qpn);
         self.event_edge
             .retain(|event| event.number != qpn || !outcome::is_of_queue_pair(event.kind));
@@ -337,6 +354,33 @@ impl<P: Port, T: Timing> Nic<P, T> {
             }
         }
     }
+}
+
+/// Sends a packet of `qp` that is ready at `ready` on its way to the wire. Without a frame it is
+/// lost, which a sender is told in its turn.
+#[inline]
+fn depart<T: Timing, F>(
+    mac: &mut Mac<F>,
+    qp: &mut QueuePair,
+    ready: Instant,
+    frame: Option<F>,
+    transmit: &Transmit,
+) {
+    let request = transmit.request.filter(|_| qp.is_unreliable());
+    let sent = request.map(|request| Sent {
+        qp: qp.index,
+        request,
+    });
+    if frame.is_none() && sent.is_none() {
+        return;
+    }
+    let mut departure = ready;
+    if T::IS_TIMED {
+        // Packets of one queue pair leave in their order.
+        qp.progress.departure = departure.max(qp.progress.departure);
+        departure = qp.progress.departure;
+    }
+    mac.egress.push(departure, Departing { frame, sent });
 }
 
 /// Drops what was to leave behind a packet that could not be gathered: requests behind a request,

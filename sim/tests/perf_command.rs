@@ -152,3 +152,38 @@ fn an_interrupt_ends_a_sweep() {
     let status = child.wait().expect("it ends");
     assert_eq!(status.code(), Some(130), "{rest} more lines");
 }
+
+/// Average bandwidth of the only row, in Gb/s.
+fn gbps(text: &str) -> f64 {
+    let row = text
+        .lines()
+        .skip_while(|line| !line.contains("#bytes"))
+        .nth(1)
+        .unwrap_or_else(|| panic!("no row: {text}"));
+    let average = row.split_whitespace().nth(3).expect("four columns");
+    let mib_per_s: f64 = average.parse().expect("a number");
+    mib_per_s * f64::from(1 << 20) * 8.0 / 1e9
+}
+
+/// UC and UD complete when a packet has left the card: not faster than the wire takes it, and also
+/// when the card had no room for the last ones at first.
+#[test]
+fn unreliable_sends_are_not_faster_than_the_wire() {
+    // Bytes of a packet on the wire beside its payload: 82 with ICRC, preamble and gap, and DETH.
+    for (card, service, rate_gbps, size, overhead) in [
+        ("irdma-10g", "UC", 10.0, 1024.0, 82.0),
+        ("irdma-10g", "UD", 10.0, 1024.0, 90.0),
+        ("cx3-40g@xeon-qdr", "UD", 32.0, 1024.0, 90.0),
+    ] {
+        let output = perf(&format!(
+            "send_bw --preset {card} -c {service} -s {size} -m 1024 -n 1000"
+        ));
+        assert!(output.status.success(), "{output:?}");
+        let limit = rate_gbps * size / (size + overhead);
+        let seen = gbps(stdout(&output));
+        assert!(
+            0.9 * limit < seen && seen <= limit,
+            "{card} {service}: {seen} Gb/s of {limit}"
+        );
+    }
+}

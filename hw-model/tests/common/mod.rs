@@ -163,6 +163,8 @@ pub struct Cable {
     pub own: Gid,
     pub groups: Vec<Gid>,
     pub link_up: bool,
+    /// When the frames of this end left it.
+    pub departures: Vec<Instant>,
     /// How long a frame is on its way. Without it a frame arrives when somebody looks.
     pub delay: Option<Duration>,
     /// When the frames of `out` and of `into` arrive, if they have a delay.
@@ -176,6 +178,7 @@ impl Cable {
         Self {
             out: out.clone(),
             into: into.clone(),
+            departures: Vec::new(),
             delay: None,
             arrivals: (arrivals.0.clone(), arrivals.1.clone()),
             own: Gid::UNSPECIFIED,
@@ -208,6 +211,7 @@ impl Port for Cable {
     }
 
     fn transmit(&mut self, at: Instant, frame: Vec<u8>) {
+        self.departures.push(at);
         if let Some(delay) = self.delay {
             self.arrivals.0.borrow_mut().push_back(at + delay);
         }

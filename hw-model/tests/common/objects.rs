@@ -1,6 +1,7 @@
 //! More objects on a [`Machine`]: CQs, QPs of every service, shared receive queues, events.
 
 use super::{Machine, all_rights, place};
+use ferroce_model::timing::Timing;
 use ferroce_spec::command::{
     ANY_STATE, CommandOpcode, CommandStatus, ModifyQp, MulticastGroup, QpAttributeMask,
 };
@@ -76,7 +77,7 @@ pub struct Request<'a> {
     pub data: &'a [DataSegment],
 }
 
-impl Machine {
+impl<T: Timing> Machine<T> {
     /// A number for one more ring, its IOVA and its slot.
     fn next_ring(&mut self) -> (u64, u32) {
         self.rings += 1;

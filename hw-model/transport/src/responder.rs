@@ -401,14 +401,28 @@ impl Responder {
     /// the queue pair ends.
     fn say_last(&mut self, ctx: &mut Context, psn: Psn, syndrome: Syndrome) {
         let fatal = true;
-        self.acknowledger.refuse(ctx, Nak { psn, syndrome, fatal });
+        self.acknowledger.refuse(
+            ctx,
+            Nak {
+                psn,
+                syndrome,
+                fatal,
+            },
+        );
     }
 
     /// The packet `psn` is wanted again.
     fn ask_again(&mut self, ctx: &mut Context, psn: Psn, syndrome: Syndrome) {
         self.awaiting_retry = true;
         let fatal = false;
-        self.acknowledger.refuse(ctx, Nak { psn, syndrome, fatal });
+        self.acknowledger.refuse(
+            ctx,
+            Nak {
+                psn,
+                syndrome,
+                fatal,
+            },
+        );
     }
 
     /// The memory of a READ that was accepted cannot be read any more. The caller may have taken
