@@ -41,6 +41,16 @@ pub fn is_for_one_client() -> bool {
     is_served
 }
 
+/// Whether a test has to be left out because it is about the device in the program's own threads,
+/// and this one works by itself. Says so.
+pub fn is_served() -> bool {
+    let is_served = env::var_os("FERROCE_DEVICE").is_some();
+    if is_served {
+        println!("{LEFT_OUT} a served function works by itself");
+    }
+    is_served
+}
+
 /// Runs `body`, in a process of its own under `ferroce run` with these options. `name` is that of
 /// the calling test, with its crate in front.
 pub fn under_ferroce(name: &str, options: &[&str], body: impl FnOnce()) {

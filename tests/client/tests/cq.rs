@@ -5,6 +5,7 @@ use std::time::Duration;
 use ferroce_verbs_client::bench::{Bench, Service, register_all};
 use ferroce_verbs_client::context::{Context, nothing};
 use ferroce_verbs_client::cq::Cq;
+use ferroce_verbs_client::harness::is_served;
 use ferroce_verbs_client::memory::Buffer;
 use ferroce_verbs_client::object::check_pointer;
 use ferroce_verbs_client::qp::QpConfig;
@@ -217,9 +218,12 @@ verbs_tests! {
         assert_eq!(cq.poll(16).expect("poll").len(), 0);
     }
 
-    /// Work that is ready is done by the empty poll that finds it: a message of many packets, on a
-    /// device that no other thread serves, needs no crowd of polls.
+    /// Work that is ready is done by the empty poll that finds it: neither a message of thousands of
+    /// packets nor an ACK that is held back needs many polls.
     fn an_empty_poll_lets_the_device_work_until_it_rests() {
+        if is_served() {
+            return;
+        }
         const LENGTH: usize = 4 << 20;
         const MESSAGES: u64 = 41;
         let bench = Bench::new();
