@@ -167,8 +167,7 @@ fn latency(row: &reference::LatencyRow) -> PerfRow {
             max_us: or_typical(row.max_us),
             typical_us: row.value_us(),
             average_us: or_typical(row.average_us),
-            // Our reader of tables passes over it.
-            stdev_us: f64::NAN,
+            stdev_us: row.stdev_us.unwrap_or(0.0),
             p99_us: or_typical(row.p99_us),
             p999_us: or_typical(row.p999_us),
             samples_ps: Vec::new(),
@@ -180,6 +179,21 @@ fn latency(row: &reference::LatencyRow) -> PerfRow {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_of_latency_have_all_columns() {
+        let text = "                    Send Latency Test\n \
+                    #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    \
+                    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec] \n \
+                    2       1000          1.01           1.12         1.06             1.07        \
+                    0.25            1.11            1.12   \n";
+        let rows = read("ib_send_lat", text, 1000).expect("a table");
+        let row = rows[0].latency.as_ref().expect("latency");
+        assert_eq!(
+            (row.min_us, row.typical_us, row.stdev_us),
+            (1.01, 1.06, 0.25)
+        );
+    }
 
     #[test]
     fn rows_are_what_perftest_has_printed() {

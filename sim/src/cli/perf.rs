@@ -33,10 +33,12 @@ impl Perf {
         }
         if self.trace.is_wanted() {
             let all_messages = self.iterations.is_some();
-            return match self
-                .trace
-                .execute(&jobs, all_messages, os::note_interrupt())
-            {
+            return match self.trace.execute(
+                &jobs,
+                all_messages,
+                self.json.as_deref(),
+                os::note_interrupt(),
+            ) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => complain(&error, EXIT_FAILURE),
             };

@@ -7,6 +7,7 @@ use crate::perf::plan::Plan;
 use crate::perf::result::{BandwidthRow, LatencyRow, PerfRow};
 use crate::perf::spec::{Iterations, Operation, PageSize, PerfSpec, Test, Topology};
 use crate::report::json::Json;
+use crate::trace::explain::Explanation;
 
 /// A measured row, and what was asked for.
 pub struct Measured<'a> {
@@ -25,6 +26,31 @@ pub fn document(rows: &[Measured<'_>]) -> Json {
         ("version", env!("CARGO_PKG_VERSION").into()),
         ("rows", Json::list(rows.iter().map(measured))),
     ])
+}
+
+/// The document of one measurement, with where the time of its last message went.
+pub fn explained(row: &Measured<'_>, explanation: &Explanation) -> Json {
+    let parts = explanation.rows.iter().map(|part| {
+        Json::Object(vec![
+            ("start_ps", (part.start - explanation.start).as_ps().into()),
+            ("time_ps", part.time.as_ps().into()),
+            ("host", (part.host as u64).into()),
+            ("what", part.what.as_str().into()),
+            ("bound_by", part.bound.into()),
+            ("count", part.count.into()),
+        ])
+    });
+    let Json::Object(mut pairs) = document(std::slice::from_ref(row)) else {
+        return Json::Null;
+    };
+    pairs.push((
+        "explanation",
+        Json::Object(vec![
+            ("total_ps", explanation.total().as_ps().into()),
+            ("parts", Json::list(parts)),
+        ]),
+    ));
+    Json::Object(pairs)
 }
 
 fn measured(measured: &Measured<'_>) -> Json {

@@ -195,6 +195,7 @@ fn latency(row: &PerfRow) -> Option<LatencyRow> {
         max_us: Some(latency.max_us),
         typical_us: Some(latency.typical_us),
         average_us: Some(latency.average_us),
+        stdev_us: Some(latency.stdev_us),
         p99_us: Some(latency.p99_us),
         p999_us: Some(latency.p999_us),
     })

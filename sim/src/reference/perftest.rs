@@ -27,9 +27,10 @@ enum Column {
     Max,
     Typical,
     Mean,
+    Deviation,
     P99,
     P999,
-    /// Of no use here: iterations, deviation, service level, load of the CPU, one port of two.
+    /// Of no use here: iterations, service level, load of the CPU, one port of two.
     Other,
 }
 
@@ -201,6 +202,7 @@ fn column(number: usize, word: &str, second: &str) -> Result<Column, TableError>
         ("t_max", _) => Column::Max,
         ("t_typical", _) => Column::Typical,
         ("t_avg", _) => Column::Mean,
+        ("t_stdev", _) => Column::Deviation,
         ("99%", _) => Column::P99,
         ("99.9%", _) => Column::P999,
         _ => Column::Other,
@@ -288,6 +290,7 @@ impl Fields<'_> {
             max_us: self.get(Column::Max),
             typical_us: self.get(Column::Typical),
             average_us: self.get(Column::Mean),
+            stdev_us: self.get(Column::Deviation),
             p99_us: self.get(Column::P99),
             p999_us: self.get(Column::P999),
         };

@@ -177,6 +177,7 @@ impl<'a> Row<'a> {
             max_us: self.get("t_max"),
             typical_us: self.get("t_typical"),
             average_us: self.get("t_avg"),
+            stdev_us: self.get("t_stdev"),
             p99_us: self
                 .get("percentile_99")
                 .or_else(|| self.get("99_percentile")),

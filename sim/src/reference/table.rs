@@ -154,6 +154,8 @@ pub struct LatencyRow {
     pub typical_us: Option<f64>,
     /// Mean.
     pub average_us: Option<f64>,
+    /// Standard deviation.
+    pub stdev_us: Option<f64>,
     /// 99th percentile.
     pub p99_us: Option<f64>,
     /// 99.9th percentile.

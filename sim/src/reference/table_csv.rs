@@ -114,6 +114,7 @@ fn latency(csv: &Csv, row: &Row) -> Result<LatencyRow, TableError> {
         max_us: csv.number(row, "t_max_us")?,
         typical_us: csv.number(row, "t_typical_us")?,
         average_us: csv.number(row, "t_avg_us")?,
+        stdev_us: csv.number(row, "t_stdev_us")?,
         p99_us: csv.number(row, "p99_us")?,
         p999_us: csv.number(row, "p999_us")?,
     };

@@ -31,14 +31,11 @@ pub struct Output<'a> {
 impl<'a> Output<'a> {
     /// For `jobs`, of which there is at least one.
     pub fn new(jobs: &'a [Job], json: Option<&Path>) -> Result<Self, String> {
-        if let Some(path) = json.filter(|path| !is_stdout(path)) {
-            // Not after an hour.
-            fs::write(path, "").map_err(|error| format!("{}: {error}", path.display()))?;
-        }
+        let has_table = prepare_json(json)?;
         Ok(Self {
             jobs,
             rows: Vec::new(),
-            has_table: !json.is_some_and(is_stdout),
+            has_table,
             json: json.map(Path::to_owned),
             widths: widths(jobs),
             bar: bar(jobs.len()),
@@ -108,11 +105,25 @@ impl<'a> Output<'a> {
                 row,
             })
             .collect();
-        let text = document(&rows).text();
-        match is_stdout(path) {
-            true => write!(stdout(), "{text}").map_err(|error| error.to_string()),
-            false => fs::write(path, text).map_err(|error| format!("{}: {error}", path.display())),
-        }
+        write_json(path, &document(&rows).text())
+    }
+}
+
+/// Finds out whether a JSON file can be written, before an hour is spent. Returns whether people read
+/// what is printed.
+pub fn prepare_json(json: Option<&Path>) -> Result<bool, String> {
+    match json {
+        Some(path) if is_stdout(path) => Ok(false),
+        Some(path) => write_json(path, "").map(|()| true),
+        None => Ok(true),
+    }
+}
+
+/// Writes a JSON file, or to standard output.
+pub fn write_json(path: &Path, text: &str) -> Result<(), String> {
+    match is_stdout(path) {
+        true => write!(stdout(), "{text}").map_err(|error| error.to_string()),
+        false => fs::write(path, text).map_err(|error| format!("{}: {error}", path.display())),
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
+use ferroce_sim::perf::json::{self, Measured};
 use ferroce_sim::perf::plan::Plan;
 use ferroce_sim::perf::setup::world_config;
 use ferroce_sim::perf::sweep::Job;
@@ -14,6 +15,8 @@ use ferroce_sim::trace::packets::Packets;
 use ferroce_sim::trace::waveform::Waveform;
 use ferroce_sim::trace::{SharedTrace, Trace};
 use ferroce_transport::Instant;
+
+use super::output::{prepare_json, write_json};
 
 /// Messages of a trace, unless somebody says how many: caches are full by then.
 const MESSAGES: u64 = 16;
@@ -60,16 +63,18 @@ impl TraceArgs {
     }
 
     /// Measures the only one of `jobs`, and looks closely. `all_messages`: as many as the
-    /// specification says.
+    /// specification says. `json`: where the measurement is to be written, and its explanation.
     pub fn execute(
         &self,
         jobs: &[Job],
         all_messages: bool,
+        json: Option<&Path>,
         stop: &AtomicBool,
     ) -> Result<(), String> {
         let [job] = jobs else {
             return Err(ONE_SIZE.to_owned());
         };
+        let prints = prepare_json(json)?;
         let mut spec = job.spec.clone();
         if self.is_short() && !all_messages {
             spec.iterations = Iterations::Exactly(MESSAGES);
@@ -83,17 +88,34 @@ impl TraceArgs {
         let finished = trace.lock().finish();
         let row = row.map_err(|error| error.to_string())?;
         finished?;
-        println!("{}", table::header(&spec, &plan).trim_end());
-        println!("{}", table::columns(plan.test));
-        println!("{}", table::row(&row));
-        println!("{}", table::LINE);
-        if self.explain {
-            explain(&row, &trace, plan.test)?;
+        if prints {
+            println!("{}", table::header(&spec, &plan).trim_end());
+            println!("{}", table::columns(plan.test));
+            println!("{}", table::row(&row));
+            println!("{}", table::LINE);
         }
-        if self.counters {
+        let explanation = self
+            .explain
+            .then(|| explanation(&row, &trace))
+            .transpose()?;
+        if let (true, Some(explanation)) = (prints, &explanation) {
+            print_explanation(explanation, plan.test);
+        }
+        if prints && self.counters {
             print_counters(&row, &spec);
         }
-        Ok(())
+        let measured = Measured {
+            spec: &spec,
+            point: &job.point,
+            row: &row,
+        };
+        json.map_or(Ok(()), |path| {
+            let document = match &explanation {
+                Some(explanation) => json::explained(&measured, explanation),
+                None => json::document(&[measured]),
+            };
+            write_json(path, &document.text())
+        })
     }
 
     fn trace(&self, spec: &PerfSpec) -> Result<Trace, String> {
@@ -130,18 +152,20 @@ pub fn alone(spec: &mut PerfSpec) -> Result<(), String> {
     Ok(())
 }
 
-fn explain(row: &PerfRow, trace: &SharedTrace, test: Test) -> Result<(), String> {
+fn explanation(row: &PerfRow, trace: &SharedTrace) -> Result<Explanation, String> {
     let (start, end) = row
         .last_message_ps
         .ok_or("--explain: at least two messages are needed")?;
     let steps = &trace.lock().steps;
-    let explanation = Explanation::new(steps, 0, Instant(start), Instant(end));
+    Ok(Explanation::new(steps, 0, Instant(start), Instant(end)))
+}
+
+fn print_explanation(explanation: &Explanation, test: Test) {
     let what = match test {
         Test::Latency => "from its post to the next one's",
         Test::Bandwidth => "from its post to its completion",
     };
     println!("\nThe last message, {what}; host 0 measures:\n\n{explanation}");
-    Ok(())
 }
 
 fn print_counters(row: &PerfRow, spec: &PerfSpec) {
@@ -181,7 +205,7 @@ mod tests {
             pcap: None,
             counters: true,
         };
-        arguments.execute(&jobs, false, &AtomicBool::new(false))
+        arguments.execute(&jobs, false, None, &AtomicBool::new(false))
     }
 
     #[test]
