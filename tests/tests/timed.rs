@@ -463,6 +463,30 @@ fn who_connects_from_outside_is_refused() {
     drop(stranger);
 }
 
+/// Goal: who starts two programs with different presets, which so do not meet, learns it. Method: a
+/// server waits in one world, and other programs start with another preset and with the same one.
+#[test]
+fn a_second_world_is_told_of() {
+    const WARNING: &str = "another simulated world of this user runs, with --timed irdma-10g";
+    let scratch = Scratch::new();
+    let port = free_port();
+    let port_text = port.to_string();
+    let arguments = ["-F", "-p", &port_text];
+    let server = scratch.run(&["--timed", "irdma-10g"], "ib_write_lat", &arguments);
+    let mut server = Process::start(server, &scratch, "server", PROCESS_TIMEOUT);
+    wait_until_listening(port, &mut server);
+    let output = |preset| {
+        let command = scratch.run(&["--timed", preset], "ibv_devinfo", &[]);
+        scratch.finish(command).expect_success()
+    };
+    let other = output("cx5-100g");
+    let first = other.lines().next().unwrap_or_default();
+    assert!(first.contains(WARNING), "{other}");
+    let same = output("irdma-10g");
+    assert!(!same.contains("warning"), "{same}");
+    server.kill();
+}
+
 #[test]
 fn a_world_that_is_not_there_is_named() {
     let scratch = Scratch::new();

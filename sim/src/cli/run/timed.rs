@@ -1,6 +1,6 @@
 //! `ferroce run --timed`: the simulated world in which a program runs, found or started.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -16,6 +16,8 @@ use ferroce_sim::{os, runtime_directory};
 
 use super::super::preset;
 
+/// What the names of the sockets of worlds begin with.
+const PREFIX: &str = "world-";
 /// How long a world may take to start.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -77,8 +79,13 @@ impl Timed {
             return Ok(None);
         };
         let preset = preset::load(name, &self.set)?;
+        let socket = self.place(&preset)?;
+        if !is_alive(&socket) {
+            warn_of_others(&socket);
+        }
         eprintln!("{}", self.provenance(&preset));
-        self.found_or_started(name, &preset).map(Some)
+        self.find_or_start(name, &socket)?;
+        Ok(Some(socket))
     }
 
     /// In which world the figures of the program are true.
@@ -101,22 +108,46 @@ impl Timed {
         )
     }
 
-    /// The world of this user that is like this; there is one for each preset, seed and so on.
-    fn found_or_started(&self, name: &str, preset: &Preset) -> Result<PathBuf, String> {
+    /// Where the world of this user is that is like this; there is one for each preset, seed and so
+    /// on.
+    fn place(&self, preset: &Preset) -> Result<PathBuf, String> {
         let directory = runtime_directory().map_err(|error| error.to_string())?;
         let mut hasher = DefaultHasher::new();
         let how = (self.seed, self.elide_payload, self.every_packet);
         (preset.hash(), how).hash(&mut hasher);
-        let socket = directory.join(format!("world-{:016x}", hasher.finish()));
+        Ok(directory.join(format!("{PREFIX}{:016x}", hasher.finish())))
+    }
+
+    /// Starts the world at `socket`, unless it is there.
+    fn find_or_start(&self, name: &str, socket: &Path) -> Result<(), String> {
         let lock = socket.with_extension("lock");
         let lock = File::create(&lock).map_err(|error| format!("{}: {error}", lock.display()))?;
-        share_processor(&socket);
+        share_processor(socket);
         // Two programs that start at the same time start one world.
         os::lock_file(&lock).map_err(|error| format!("cannot lock: {error}"))?;
-        if !is_alive(&socket) {
-            self.start(name, &socket)?;
+        if !is_alive(socket) {
+            self.start(name, socket)?;
+            // Without it others do not learn what this world is like, but that it is there.
+            let _ = fs::write(about(socket), self.options(name));
         }
-        Ok(socket)
+        Ok(())
+    }
+
+    /// The options that make a program join this world.
+    fn options(&self, name: &str) -> String {
+        let mut options = format!("--timed {name} --seed {}", self.seed);
+        for change in &self.set {
+            options.push_str(&format!(" --set {change}"));
+        }
+        for (is_set, option) in [
+            (self.elide_payload, " --elide-payload"),
+            (self.every_packet, " --every-packet"),
+        ] {
+            if is_set {
+                options.push_str(option);
+            }
+        }
+        options
     }
 
     /// Starts a world, and waits until it can be joined.
@@ -160,4 +191,45 @@ impl Timed {
             )),
         }
     }
+}
+
+/// The file beside a world's socket that says with which options it was started.
+fn about(socket: &Path) -> PathBuf {
+    socket.with_extension("about")
+}
+
+/// Says so if other worlds of this user run: a program that is started with other options than its
+/// peer does not meet it.
+fn warn_of_others(socket: &Path) {
+    for other in others(socket) {
+        let options = fs::read_to_string(about(&other)).unwrap_or_default();
+        let options = match options.as_str() {
+            "" => "other options",
+            options => options,
+        };
+        eprintln!(
+            "ferroce run: warning: another simulated world of this user runs, with {options}; this \
+             program does not join it and starts a world of its own. Programs that are to meet need the \
+             same options. If this is meant, FERROCE_DIR=DIRECTORY keeps the two apart"
+        );
+    }
+}
+
+/// Worlds in the folder of `socket` that programs can join, but for the one there.
+fn others(socket: &Path) -> Vec<PathBuf> {
+    let entries = socket.parent().and_then(|folder| fs::read_dir(folder).ok());
+    let paths = entries
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path());
+    let is_world = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.starts_with(PREFIX) && !name.contains('.'))
+    };
+    let mut others: Vec<_> = paths
+        .filter(|path| is_world(path) && path != socket && is_alive(path))
+        .collect();
+    others.sort();
+    others
 }
