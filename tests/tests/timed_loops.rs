@@ -40,6 +40,12 @@ fn who_yields_lets_other_threads_go_on() {
     end_in_time(&["sched_yield", "thrd_yield", "usleep", "exchange-yield"]);
 }
 
+/// Locks that a program makes itself, of exchanges and of comparisons.
+#[test]
+fn who_tries_a_lock_of_its_own_lets_its_owner_go_on() {
+    end_in_time(&["exchange", "compare"]);
+}
+
 #[test]
 fn who_tries_a_lock_lets_its_owner_go_on() {
     end_in_time(&["spin-lock", "spin-trylock", "mutex-trylock"]);

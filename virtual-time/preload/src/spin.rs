@@ -12,7 +12,9 @@
 //! new gives the turn up, as polls do. That nothing else happens between two turns holds because
 //! only the copy's own branch leads from one to the next.
 //!
-//! Loops that store or call cannot be proven. They run on; the world says so.
+//! A try to take a lock that fails (`cmpxchg` that is not equal, `xchg` for the same) leaves memory as
+//! it is, and counts as a look. Loops that store otherwise or call cannot be proven. They run on; the
+//! world says so.
 
 use crate::{own, timers};
 

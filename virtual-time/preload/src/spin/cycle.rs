@@ -74,11 +74,13 @@ impl Cycle {
         self.steps.get(place)?.as_ref()
     }
 
-    /// The thread is about to execute an instruction, with these registers.
+    /// The thread is about to execute an instruction, with these registers. `memory` says what is
+    /// at an address that it is about to load from: so many bytes.
     pub fn add(
         &mut self,
         (instruction, bytes): (Instruction, [u8; 15]),
         registers: &Registers,
+        memory: impl FnOnce(u64, usize) -> Option<u64>,
     ) -> Progress {
         let ip = instruction.ip();
         match self.step(0).map(|step| step.instruction.ip()) {
@@ -99,12 +101,19 @@ impl Cycle {
         if self.length == 0 {
             self.first = *registers;
         }
-        if !is_pure(&instruction) || self.length == MAX_INSTRUCTIONS {
+        if self.length == MAX_INSTRUCTIONS {
             return Progress::Failed;
         }
         let load = load_operand(&instruction).and_then(|operand| {
             instruction.virtual_address(operand, 0, |register, _, _| registers.get(register))
         });
+        if !is_pure(&instruction) {
+            let size = instruction.memory_size().size();
+            let now = load.and_then(|load| memory(load, size));
+            if !now.is_some_and(|now| is_vain_try(&instruction, registers, now)) {
+                return Progress::Failed;
+            }
+        }
         self.steps[self.length] = Some(Step {
             instruction,
             bytes,
@@ -192,11 +201,41 @@ fn is_pure(instruction: &Instruction) -> bool {
     are_general && keeps_memory && keeps_stack
 }
 
-/// The register that an instruction changes that is pure.
+/// Whether an instruction is a try to take a lock that fails, and leaves memory as it is: a
+/// comparison that is not true (Intel SDM, CMPXCHG: "the destination is written back"), or an
+/// exchange for the same. `memory`: what it finds.
+fn is_vain_try(instruction: &Instruction, registers: &Registers, memory: u64) -> bool {
+    let size = instruction.memory_size().size();
+    let mask = u64::MAX >> (64 - 8 * size.clamp(1, 8));
+    let value = |register| registers.get(register).map(|value| value & mask);
+    let own = (0..instruction.op_count())
+        .filter(|operand| instruction.op_kind(*operand) == OpKind::Register)
+        .map(|operand| instruction.op_register(operand))
+        .next();
+    match (instruction.mnemonic(), own) {
+        (Mnemonic::Cmpxchg, Some(_)) => value(Register::RAX).is_some_and(|rax| rax != memory),
+        (Mnemonic::Xchg, Some(own)) if is_general(own) && !is_high_byte(own) => {
+            value(own.full_register()) == Some(memory)
+        }
+        _ => false,
+    }
+}
+
+fn is_high_byte(register: Register) -> bool {
+    matches!(
+        register,
+        Register::AH | Register::BH | Register::CH | Register::DH
+    )
+}
+
+/// The register that an instruction changes that is pure, or a try of a lock.
 pub fn written(instruction: &Instruction) -> Option<Register> {
     match instruction.mnemonic() {
         Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Bt => None,
-        Mnemonic::Cdqe | Mnemonic::Cwde => Some(Register::RAX),
+        Mnemonic::Cdqe | Mnemonic::Cwde | Mnemonic::Cmpxchg => Some(Register::RAX),
+        Mnemonic::Xchg => (0..instruction.op_count())
+            .find(|operand| instruction.op_kind(*operand) == OpKind::Register)
+            .map(|operand| instruction.op_register(operand)),
         _ if instruction.op_count() == 0 || instruction.op_kind(0) != OpKind::Register => None,
         _ => Some(instruction.op_register(0)),
     }
@@ -251,11 +290,15 @@ pub mod tests {
             let registers = registers(0x5000, 0x7ff0_0000_1000, rax);
             let rest = code[3..].iter().chain(&code[..3]);
             for step in rest {
-                assert_eq!(cycle.add(*step, &registers), Progress::More, "{turn}");
+                assert_eq!(
+                    cycle.add(*step, &registers, nothing),
+                    Progress::More,
+                    "{turn}"
+                );
             }
         }
         let registers = registers(0x5000, 0x7ff0_0000_1000, 0);
-        assert_eq!(cycle.add(code[3], &registers), Progress::Proven);
+        assert_eq!(cycle.add(code[3], &registers, nothing), Progress::Proven);
         assert_eq!(cycle.length(), 5);
         let looks: Vec<_> = cycle.looks().collect();
         // The byte comes before the state, which is on the stack.
@@ -302,16 +345,50 @@ pub mod tests {
         let code = decode(0x1000, &[0x48, 0xff, 0xc8, 0x75, 0xfb]); // dec rax; jne
         let add = decode(0x1000, &[0x48, 0x83, 0xe8, 0x01, 0x75, 0xfa]); // sub rax, 1; jne
         let mut cycle = Cycle::new();
-        assert_eq!(cycle.add(code[0], &registers(0, 0, 9)), Progress::Failed);
+        assert_eq!(
+            cycle.add(code[0], &registers(0, 0, 9), nothing),
+            Progress::Failed
+        );
         cycle.clear();
         let mut progress = Progress::More;
         for rax in (0..10).rev() {
             for step in &add {
                 if progress == Progress::More {
-                    progress = cycle.add(*step, &registers(0, 0, rax));
+                    progress = cycle.add(*step, &registers(0, 0, rax), nothing);
                 }
             }
         }
         assert_eq!(progress, Progress::Failed);
+    }
+
+    /// No memory that a try of a lock could find.
+    fn nothing(_: u64, _: usize) -> Option<u64> {
+        None
+    }
+
+    #[test]
+    fn tries_of_locks_that_fail_are_proven() {
+        // mov eax, 0; lock cmpxchg [rbp], ecx; jne. The lock is taken: 1, and rax comes back as that.
+        let compare = [0xb8, 0, 0, 0, 0, 0xf0, 0x0f, 0xb1, 0x4d, 0x00, 0x75, 0xf4];
+        // mov eax, 1; xchg [rbp], eax; test eax, eax; jne.
+        let exchange = [0xb8, 1, 0, 0, 0, 0x87, 0x45, 0x00, 0x85, 0xc0, 0x75, 0xf4];
+        for (code, before) in [(&compare[..], 0), (&exchange[..], 1)] {
+            let code = decode(0x1000, code);
+            // Whether it is proven to wait when it finds `memory`.
+            let progress = |memory: u64| {
+                let mut cycle = Cycle::new();
+                let mut last = Progress::More;
+                for (place, step) in code.iter().chain(&code[..1]).enumerate() {
+                    let rax = if place == 1 { before } else { 1 };
+                    let found = |_, _| Some(memory);
+                    if last == Progress::More {
+                        last = cycle.add(*step, &registers(0x5000, 0, rax), found);
+                    }
+                }
+                last
+            };
+            assert_eq!(progress(1), Progress::Proven);
+            assert_eq!(progress(0), Progress::Failed, "it takes the lock");
+        }
     }
 }

@@ -157,7 +157,8 @@ impl Probe {
         let ip = instruction_pointer(context);
         let registers = Registers::of_context(context);
         if self.target.is_none() {
-            let progress = instruction_at(ip).map(|found| self.cycle.add(found, &registers));
+            let progress =
+                instruction_at(ip).map(|found| self.cycle.add(found, &registers, memory_at));
             match progress {
                 Some(Progress::More) => {}
                 // A loop that does not look waits for nothing but a signal.
@@ -259,6 +260,18 @@ impl Probe {
         unsafe { real::sigaction(libc::SIGTRAP, self.program_action.as_ptr(), null_mut()) };
         PROBED.store(0, Ordering::Release);
     }
+}
+
+/// What is in memory that the next instruction loads, so many bytes.
+fn memory_at(address: u64, size: usize) -> Option<u64> {
+    let mut bytes = [0; 8];
+    let address = usize::try_from(address).ok()?;
+    let found = bytes.get_mut(..size).filter(|_| size > 0)?;
+    let source = with_exposed_provenance::<u8>(address);
+    // SAFETY: the processor is about to load it itself. Another thread may write it just now: then
+    // the bytes are some of both, and the proof fails with the next turn.
+    unsafe { found.as_mut_ptr().copy_from_nonoverlapping(source, size) };
+    Some(u64::from_le_bytes(bytes))
 }
 
 /// The instruction at an address that is about to be executed, and its bytes.
