@@ -20,14 +20,19 @@ const OF_ITS_OWN: &[&str] = &["flush(remote) is not supported", "error during fl
 /// Runs `ucx_perftest` as two processes; `both` are options of server and client, `client` those of
 /// the client.
 fn run(transport: Option<&str>, both: &str, client: &str) {
+    run_with(&[], transport, both, client);
+}
+
+/// As [`run`], with options of `ferroce run`.
+fn run_with(options: &[&str], transport: Option<&str>, both: &str, client: &str) {
     let scratch = Scratch::new();
     let port = free_port();
     let both = format!("-p {port} {} {both}", without_mpi(&scratch));
     let arguments: Vec<_> = both.split_whitespace().collect();
-    let mut server = scratch.run(&[], "ucx_perftest", &arguments);
+    let mut server = scratch.run(options, "ucx_perftest", &arguments);
     let client = format!("127.0.0.1 {both} {client}");
     let arguments: Vec<_> = client.split_whitespace().collect();
-    let mut client = scratch.run(&[], "ucx_perftest", &arguments);
+    let mut client = scratch.run(options, "ucx_perftest", &arguments);
     for command in [&mut server, &mut client] {
         command
             .env("UCX_WARN_UNUSED_ENV_VARS", "n")
@@ -156,4 +161,30 @@ transports! {
     rc_verbs_cswap: "rc_verbs" "cswap -n 500";
     ud_verbs_am_lat: "ud_verbs" "am_lat -n 1000 -s 8 -D short";
     ud_verbs_am_bw: "ud_verbs" "am_bw -n 1000 -s 2000 -D bcopy";
+}
+
+/// Declares one test of UCP in simulated time for each line: UCX has a thread for asynchronous
+/// events, which takes locks that its progress engine holds.
+macro_rules! timed {
+    ($( $test:ident: $transport:literal $arguments:literal; )*) => {
+        mod timed {
+            $(
+                #[test]
+                fn $test() {
+                    let options = ["--timed", "cx5-100g"];
+                    let client = concat!("-w 20 -t ", $arguments);
+                    super::run_with(&options, Some($transport), "", client);
+                }
+            )*
+        }
+    };
+}
+
+timed! {
+    rc_tag_lat: "rc_v" "tag_lat -n 500 -s 64";
+    rc_tag_bw: "rc_v" "tag_bw -n 500 -s 64";
+    rc_put_lat: "rc_v" "ucp_put_lat -n 500 -s 64";
+    rc_get: "rc_v" "ucp_get -n 500 -s 64";
+    ud_tag_lat: "ud_v" "tag_lat -n 500 -s 64";
+    ud_tag_bw: "ud_v" "tag_bw -n 500 -s 64";
 }
