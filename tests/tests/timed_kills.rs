@@ -174,3 +174,40 @@ fn who_is_killed_takes_nobody_along_often() {
     }
     println!("{KILLS} kills; the longest was over after {longest:.1?}");
 }
+
+/// Goal: a test whose peer was killed prints no figure. Method: a pair that measures for long by the
+/// clock; then nothing but the end of the time ends it, were it not told.
+#[test]
+fn who_has_lost_its_peer_prints_no_figure() {
+    let scratch = Scratch::new();
+    let port = free_port();
+    let port_text = port.to_string();
+    let arguments = ["-F", "-D", "10", "-s", "8", "-p", &port_text];
+    let options = ["--timed", "cx5-100g"];
+    let server = scratch.run(&options, "ib_write_bw", &arguments);
+    let mut server = Process::start(server, &scratch, "server", LIMIT);
+    wait_until_listening(port, &mut server);
+    let arguments = [&arguments[..], &["127.0.0.1"]].concat();
+    let client = scratch.run(&options, "ib_write_bw", &arguments);
+    let client = Process::start(client, &scratch, "client", LIMIT);
+    // The last line before it measures.
+    wait_until("the client measures", LIMIT, || {
+        let printed = fs::read_to_string(scratch.path("client")).unwrap_or_default();
+        printed.contains("remote address")
+    });
+    server.kill();
+    let ended = client.wait();
+    assert!(!ended.succeeded(), "{}", ended.output);
+    let is_row = |line: &str| {
+        let words: Vec<_> = line.split_whitespace().collect();
+        words.len() == 5 && words.iter().all(|word| word.parse::<f64>().is_ok())
+    };
+    assert!(!ended.output.lines().any(is_row), "{}", ended.output);
+    assert!(
+        ended
+            .output
+            .contains("simulated world of this program has ended"),
+        "{}",
+        ended.output
+    );
+}

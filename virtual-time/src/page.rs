@@ -103,6 +103,38 @@ pub struct ProgramPage {
     pub rate_mbps: AtomicU32,
     /// Not zero: threads say in [`ThreadPage::done`] what they are busy with.
     pub is_recorded: AtomicU32,
+    /// Not zero: the program has called `exit`, or has returned from `main`. The program writes it.
+    pub has_exited: AtomicU32,
+}
+
+/// Words of a [`Name`].
+const NAME_WORDS: usize = 3;
+
+/// A name for people, cut to its first 24 bytes.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Name([AtomicU64; NAME_WORDS]);
+
+impl Name {
+    /// From now on it is this one.
+    #[inline]
+    pub fn set(&self, name: &str) {
+        let mut bytes = [0; 8 * NAME_WORDS];
+        let length = name.len().min(bytes.len());
+        bytes[..length].copy_from_slice(&name.as_bytes()[..length]);
+        for (cell, word) in self.0.iter().zip(bytes.chunks_exact(8)) {
+            let word = word.try_into().map_or(0, u64::from_ne_bytes);
+            cell.store(word, Ordering::Relaxed);
+        }
+    }
+
+    /// What it is: printable characters only, whatever the other side has written.
+    pub fn get(&self) -> String {
+        let words = self.0.iter().map(|cell| cell.load(Ordering::Relaxed));
+        let bytes = words.flat_map(u64::to_ne_bytes);
+        let kept = bytes.take_while(|byte| byte.is_ascii_graphic() || *byte == b' ');
+        kept.map(char::from).collect()
+    }
 }
 
 /// One thread of a program.
@@ -116,6 +148,8 @@ pub struct ThreadPage {
     pub tid: AtomicU32,
     /// Calls that the thread has made: it does something as long as this changes.
     pub calls: AtomicU64,
+    /// The last of them.
+    pub last_call: Name,
     /// Turns that the thread has had.
     pub turns: AtomicU64,
     /// The thread's own time.
@@ -175,6 +209,7 @@ impl ThreadPage {
         ] {
             cell.store(0, Ordering::Relaxed);
         }
+        self.last_call.set("");
         self.deadline_ps.store(NEVER_PS, Ordering::Relaxed);
         self.stores.clear();
         self.done.clear();
@@ -242,5 +277,28 @@ impl ThreadPage {
         }
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
         self.turn()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Name;
+
+    #[test]
+    fn names_are_kept_as_far_as_there_is_room() {
+        let name = Name::default();
+        assert_eq!(name.get(), "");
+        for (long, kept) in [
+            ("epoll_wait", "epoll_wait"),
+            ("", ""),
+            (
+                "a_name_that_is_longer_than_that",
+                "a_name_that_is_longer_th",
+            ),
+            ("bad\u{7}name", "bad"),
+        ] {
+            name.set(long);
+            assert_eq!(name.get(), kept);
+        }
     }
 }

@@ -123,6 +123,31 @@ impl Conductor {
             self.world.wake(thread, at);
         }
         self.shared.take_interrupts(program.host);
+        drop(places);
+        if !program.has_exited() {
+            self.end_partner_of(program);
+        }
+    }
+
+    /// A program was killed, or has crashed. If there is one other in the world, which does not wait
+    /// for a connection, the two have worked together: what that one measures without it is no
+    /// result, so it does not go on.
+    fn end_partner_of(&self, program: &Program) {
+        let places = self.common.places.borrow();
+        let mut others = places.iter().map(|place| &place.program);
+        let Some(partner) = others.next() else { return };
+        let is_alone = others.all(|other| other.id == partner.id);
+        if !is_alone || partner.is_over() || self.common.streams.borrow().has_acceptor() {
+            return;
+        }
+        eprintln!(
+            "ferroce world: process {} on host {} has gone without exit (it was killed, or has \
+             crashed); process {} on host {} cannot finish what the two have begun, and loses its \
+             device",
+            program.pid, program.host, partner.pid, partner.host
+        );
+        partner.end();
+        self.shared.tell(Event::Gone(Arc::clone(partner)));
     }
 
     /// Those who are back get a turn.
@@ -262,9 +287,12 @@ impl Conductor {
         for place in &*self.common.places.borrow() {
             let Program { host, pid, .. } = *place.program;
             let (thread, number) = (place.thread, place.number);
-            let turns = place.program.page(number).turns.load(Ordering::Relaxed);
+            let page = place.program.page(number);
+            let turns = page.turns.load(Ordering::Relaxed);
+            let call = page.last_call.get();
             text.push_str(&format!(
-                "{thread:?}: process {pid} on host {host}, page {number}, {turns} turns\n"
+                "{thread:?}: process {pid} on host {host}, page {number}, {turns} turns, last call \
+                 {call}\n"
             ));
         }
         let outsiders = self.common.outsiders.borrow();

@@ -305,6 +305,11 @@ impl Processor {
         self.library.spend_ps(time.unwrap_or(mean).as_ps());
     }
 
+    /// Whether the world has ended for this program: nothing will come any more.
+    pub fn has_ended(&self) -> bool {
+        self.library.has_ended()
+    }
+
     /// What is there now is seen.
     pub fn catch_up(&self) {
         self.library.catch_up();

@@ -164,6 +164,12 @@ impl Program {
         self.is_over.load(Ordering::SeqCst)
     }
 
+    /// Whether it has ended as programs do, and was not killed.
+    pub fn has_exited(&self) -> bool {
+        let page = &self.pages.pages().program;
+        page.has_exited.load(Ordering::SeqCst) != 0
+    }
+
     /// No thread of it gets a turn any more.
     pub fn end(&self) {
         let _used = self.used.lock();

@@ -219,6 +219,19 @@ impl RemoteThread {
         );
     }
 
+    /// Says that calls go on while time does not.
+    fn mention_clock(&self, page: &ThreadPage, stall: &Stall) {
+        let Program { host, pid, .. } = *self.program;
+        let clock = Instant(page.clock_ps.load(Ordering::Relaxed));
+        eprintln!(
+            "ferroce world: process {pid} on host {host} makes call after call, and its clock stands at \
+             {} ps; the last call is {}; time waits for it, also for a thread that it may wait for: \
+             {stall}",
+            clock.as_ps(),
+            page.last_call.get()
+        );
+    }
+
     /// Says once why the world goes on without the thread.
     fn explain(&mut self) {
         if !std::mem::replace(&mut self.has_explained, true) {
@@ -250,9 +263,11 @@ impl RemoteThread {
             });
             let calls = page.calls.load(Ordering::Relaxed);
             let uses = self.common.shared.uses(self.program.host);
-            match stall.look(calls.wrapping_add(uses), now) {
+            let clock_ps = page.clock_ps.load(Ordering::Relaxed);
+            match stall.look(calls.wrapping_add(uses), clock_ps, now) {
                 Verdict::Outside if page.turn() == Turn::Thread => return Back::Outside,
                 Verdict::Spinning => self.mention(stall),
+                Verdict::Standing => self.mention_clock(page, stall),
                 _ => {}
             }
             if self.common.shared.is_stopping() {

@@ -44,6 +44,8 @@ pub enum Verdict {
     Outside,
     /// It has computed for long. Said once.
     Spinning,
+    /// It has made calls for long, and its clock has stood. Said once.
+    Standing,
 }
 
 /// A wait for a thread that has its turn.
@@ -58,6 +60,9 @@ pub struct Stall {
     pause: Duration,
     probed: Instant,
     is_mentioned: bool,
+    /// The thread's clock, and since when it has stood there.
+    clock: Option<(u64, Instant)>,
+    is_standing: bool,
 }
 
 impl Stall {
@@ -72,17 +77,27 @@ impl Stall {
             pause: FIRST_PAUSE,
             probed: now,
             is_mentioned: false,
+            clock: None,
+            is_standing: false,
         }
     }
 
     /// Looks at the thread. It is outside if it sleeps and has not run since a look some time ago;
     /// while it computes it is asked now and then whether it goes round without end. `calls`: what
-    /// it has done.
-    pub fn look(&mut self, calls: u64, now: Instant) -> Verdict {
+    /// it has done, by its clock.
+    pub fn look(&mut self, calls: u64, clock_ps: u64, now: Instant) -> Verdict {
         if self.calls != Some(calls) {
+            let (clock, is_standing) = (self.clock, self.is_standing);
             *self = Self::new(self.pid, self.tid, now);
             self.calls = Some(calls);
-            return Verdict::Busy;
+            self.is_standing = is_standing;
+            self.clock = clock.filter(|(at_ps, _)| *at_ps == clock_ps);
+            let (_, since) = *self.clock.get_or_insert((clock_ps, now));
+            let is_long = now - since >= SPIN_PATIENCE;
+            return match is_long && !std::mem::replace(&mut self.is_standing, is_long) {
+                true => Verdict::Standing,
+                false => Verdict::Busy,
+            };
         }
         if now - self.since < FIRST_PAUSE {
             return Verdict::Busy;
@@ -196,14 +211,34 @@ mod tests {
         let mut stall = Stall::new(std::process::id(), tid, start);
         let times: Vec<_> = (1..1000)
             .map(|turn| (turn, start + Duration::from_millis(10) * turn))
-            .take_while(|(_, now)| stall.look(7, *now) == Verdict::Busy)
+            .take_while(|(_, now)| stall.look(7, 0, *now) == Verdict::Busy)
             .collect();
         let patience = FUTEX_PATIENCE.as_millis() as usize / 10;
         assert!((patience..patience + 10).contains(&times.len()));
         assert!(stall.to_string().contains("state S"));
         let later = start + FUTEX_PATIENCE * 2;
-        assert_eq!(stall.look(8, later), Verdict::Busy, "it has called");
+        assert_eq!(stall.look(8, 0, later), Verdict::Busy, "it has called");
         drop(end);
         thread.join().expect("sound");
+    }
+
+    /// Goal: a clock that stands while calls go on is told of, once. Method: looks every second.
+    #[test]
+    fn who_calls_on_and_on_at_one_time_is_told_of() {
+        let start = Instant::now();
+        let mut stall = Stall::new(std::process::id(), 0, start);
+        let mut look = |second: u32, clock_ps| {
+            let now = start + Duration::from_secs(1) * second;
+            stall.look(u64::from(second), clock_ps, now)
+        };
+        let patience = SPIN_PATIENCE.as_secs() as u32;
+        for second in 0..3 {
+            assert_eq!(look(second, 5), Verdict::Busy);
+        }
+        for second in 3..3 + patience {
+            assert_eq!(look(second, 6), Verdict::Busy, "its clock has gone on");
+        }
+        assert_eq!(look(3 + patience, 6), Verdict::Standing);
+        assert_eq!(look(4 + patience, 6), Verdict::Busy, "said once");
     }
 }

@@ -18,7 +18,7 @@ use crate::{os, ready, real, timers};
 
 /// Receives from a descriptor into `parts`; `real` does so whatever it is.
 pub fn input(fd: c_int, parts: &[iovec], flags: c_int, real: impl FnOnce() -> ssize_t) -> ssize_t {
-    let (Some(own), Some(descriptor)) = (Own::enter(), Descriptor::new(fd)) else {
+    let (Some(own), Some(descriptor)) = (Own::enter("input"), Descriptor::new(fd)) else {
         return real();
     };
     match set_up::known_connection(descriptor) {
@@ -29,7 +29,7 @@ pub fn input(fd: c_int, parts: &[iovec], flags: c_int, real: impl FnOnce() -> ss
 
 /// Sends `parts` to a descriptor; `real` does so whatever it is.
 pub fn output(fd: c_int, parts: &[iovec], flags: c_int, real: impl FnOnce() -> ssize_t) -> ssize_t {
-    let (Some(own), Some(descriptor)) = (Own::enter(), Descriptor::new(fd)) else {
+    let (Some(own), Some(descriptor)) = (Own::enter("output"), Descriptor::new(fd)) else {
         return real();
     };
     match set_up::known_connection(descriptor) {
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn writev(fd: c_int, parts: *const iovec, count: c_int) ->
 /// `close` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn close(fd: c_int) -> c_int {
-    if let (Some(own), Some(descriptor)) = (Own::enter(), Descriptor::new(fd)) {
+    if let (Some(own), Some(descriptor)) = (Own::enter("close"), Descriptor::new(fd)) {
         set_up::before_close(&own, descriptor);
         timers::before_close(descriptor);
     }

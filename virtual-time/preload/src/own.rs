@@ -52,10 +52,11 @@ pub enum Ended {
 }
 
 impl Own {
-    /// The calling thread, in a system call. `None`: what it calls is real.
+    /// The calling thread, in a system call of this name. `None`: what it calls is real.
     #[inline]
-    pub fn enter() -> Option<Self> {
+    pub fn enter(name: &str) -> Option<Self> {
         let inside = Inside::enter()?;
+        inside.page().last_call.set(name);
         let begun_ps = inside.now_ps();
         Some(Self { inside, begun_ps })
     }

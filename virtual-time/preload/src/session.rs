@@ -53,6 +53,11 @@ static THREADS: AtomicU32 = AtomicU32::new(0);
 /// Whose end is told; zero: not made yet. One more than the key of the C library.
 static KEY: AtomicU32 = AtomicU32::new(0);
 
+/// What the program's user has to know when its world has ended before the program has.
+const ENDED: &[u8] =
+    b"ferroce: the simulated world of this program has ended: its device is gone, and \
+                       what it prints from here on is no result\n";
+
 /// Whether the program has joined a world, be it that it has ended.
 #[inline(always)]
 pub fn is_joined() -> bool {
@@ -80,8 +85,12 @@ pub fn ended_at_ns() -> Option<u64> {
 /// The world has ended: whoever waits for it goes on, in real time.
 #[cold]
 pub fn end() {
-    // Whoever was first has set it.
-    let _ = ENDED_AT_NS.compare_exchange(0, real_ns(), Ordering::Relaxed, Ordering::Relaxed);
+    let (at_ns, order) = (real_ns(), Ordering::Relaxed);
+    if ENDED_AT_NS.compare_exchange(0, at_ns, order, order).is_ok() {
+        // SAFETY: it is used for this call only, which fails if the program has closed it.
+        let error = unsafe { BorrowedFd::borrow_raw(libc::STDERR_FILENO) };
+        let _ = rustix::io::write(error, ENDED);
+    }
     IS_RUNNING.store(0, Ordering::Relaxed);
     timers::world_ended();
     keep_asking();
@@ -462,5 +471,8 @@ fn forget_connection() {
 static AT_EXIT: extern "C" fn() = at_exit;
 
 extern "C" fn at_exit() {
+    if let Some(pages) = pages() {
+        pages.program.has_exited.store(1, Ordering::SeqCst);
+    }
     leave(state());
 }

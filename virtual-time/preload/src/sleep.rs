@@ -86,7 +86,7 @@ pub unsafe fn read_absolute(clock: clockid_t, time: *const timespec) -> Option<u
 /// `sleep` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sleep(seconds: c_uint) -> c_uint {
-    let Some(own) = Own::enter() else {
+    let Some(own) = Own::enter("sleep") else {
         // SAFETY: no pointers.
         return unsafe { real::sleep(seconds) };
     };
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn sleep(seconds: c_uint) -> c_uint {
 /// `usleep` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn usleep(microseconds: c_uint) -> c_int {
-    let Some(own) = Own::enter() else {
+    let Some(own) = Own::enter("usleep") else {
         // SAFETY: no pointers.
         return unsafe { real::usleep(microseconds) };
     };
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn clock_nanosleep(
         true => absolute_ps,
         false => relative_ps.filter(|_| epoch_s(clock).is_some()),
     };
-    let (Some(own), Some(time_ps)) = (Own::enter(), time_ps) else {
+    let (Some(own), Some(time_ps)) = (Own::enter("clock_nanosleep"), time_ps) else {
         // SAFETY: the caller's arguments.
         return unsafe { real::clock_nanosleep(clock, flags, time, rest) };
     };

@@ -54,7 +54,7 @@ unsafe fn parts_of<'a>(message: *const msghdr) -> &'a [iovec] {
 pub unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
     // SAFETY: the caller's arguments.
     let real = || unsafe { real::connect(fd, address, length) };
-    match (Own::enter(), Descriptor::new(fd)) {
+    match (Own::enter("connect"), Descriptor::new(fd)) {
         (Some(own), Some(descriptor)) if descriptor.is_tcp() => {
             // SAFETY: the caller's address.
             let peer = unsafe { set_up::address_of(address, length) };
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: so
 /// `listen` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
-    let own = Own::enter();
+    let own = Own::enter("listen");
     // SAFETY: no pointers.
     let result = unsafe { real::listen(fd, backlog) };
     if let (Some(own), Some(descriptor), 0) = (own, Descriptor::new(fd), result) {
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn accept4(
 ) -> c_int {
     // SAFETY: the caller's arguments.
     let real = || unsafe { real::accept4(fd, address, length, flags) };
-    match (Own::enter(), Descriptor::new(fd)) {
+    match (Own::enter("accept4"), Descriptor::new(fd)) {
         (Some(own), Some(descriptor)) => set_up::accept(&own, descriptor, real),
         _ => real(),
     }
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn accept4(
 /// `shutdown` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
-    let own = Own::enter();
+    let own = Own::enter("shutdown");
     let connection = Descriptor::new(fd).and_then(set_up::known_connection);
     // SAFETY: no pointers.
     let result = unsafe { real::shutdown(fd, how) };

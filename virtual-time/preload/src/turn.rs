@@ -63,6 +63,7 @@ impl Inside {
         };
         state.enter();
         state.count_verbs();
+        page.last_call.set("a verb");
         let inside = Self { state, page };
         inside.count();
         Some(inside)

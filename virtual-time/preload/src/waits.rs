@@ -140,7 +140,7 @@ pub unsafe extern "C" fn pthread_mutex_clocklock(
         return lock(clock, time);
     };
     match attempt() {
-        libc::EBUSY => match Own::enter() {
+        libc::EBUSY => match Own::enter("pthread_mutex_clocklock") {
             Some(own) => try_until(&own, deadline_ps, attempt, || {
                 let limit = real_deadline(&own, deadline_ps);
                 lock(libc::CLOCK_MONOTONIC, &raw const limit)
@@ -157,7 +157,7 @@ pub fn lock_for(attempt: impl Fn() -> c_int, lock: impl FnOnce() -> c_int) -> c_
         return lock();
     }
     match attempt() {
-        libc::EBUSY => match Own::enter() {
+        libc::EBUSY => match Own::enter("lock_for") {
             Some(own) => try_until(&own, NEVER_PS, attempt, lock),
             None => lock(),
         },
@@ -188,7 +188,7 @@ pub unsafe extern "C" fn pthread_rwlock_wrlock(rwlock: *mut pthread_rwlock_t) ->
 pub unsafe extern "C" fn pthread_barrier_wait(barrier: *mut pthread_barrier_t) -> c_int {
     // SAFETY: the caller's barrier.
     let wait = || unsafe { real::pthread_barrier_wait(barrier) };
-    match Own::enter() {
+    match Own::enter("pthread_barrier_wait") {
         Some(own) => own.outside(wait),
         None => wait(),
     }
@@ -202,7 +202,7 @@ pub unsafe extern "C" fn pthread_cond_wait(
 ) -> c_int {
     // SAFETY: the caller's arguments.
     let wait = || unsafe { real::pthread_cond_wait(condition, mutex) };
-    match Own::enter() {
+    match Own::enter("pthread_cond_wait") {
         Some(own) => own.outside(wait),
         None => wait(),
     }
@@ -219,7 +219,7 @@ pub unsafe extern "C" fn pthread_cond_timedwait(
     time: *const timespec,
 ) -> c_int {
     const HALF: i64 = (ferroce_virtual_time::REALTIME_EPOCH_S / 2) as i64;
-    let Some(own) = Own::enter() else {
+    let Some(own) = Own::enter("pthread_cond_timedwait") else {
         // SAFETY: the caller's arguments.
         return unsafe { real::pthread_cond_timedwait(condition, mutex, time) };
     };
@@ -241,7 +241,7 @@ pub unsafe extern "C" fn pthread_cond_clockwait(
     clock: clockid_t,
     time: *const timespec,
 ) -> c_int {
-    match Own::enter() {
+    match Own::enter("pthread_cond_clockwait") {
         // SAFETY: the caller's arguments.
         Some(own) => unsafe { wait_for_condition(&own, (condition, mutex), clock, time) },
         // SAFETY: the caller's arguments.
@@ -278,7 +278,7 @@ unsafe fn wait_for_condition(
 pub unsafe extern "C" fn sem_wait(semaphore: *mut sem_t) -> c_int {
     // SAFETY: the caller's semaphore.
     let wait = || unsafe { real::sem_wait(semaphore) };
-    let Some(own) = Own::enter() else {
+    let Some(own) = Own::enter("sem_wait") else {
         return wait();
     };
     // SAFETY: the caller's semaphore.
@@ -306,7 +306,7 @@ pub unsafe extern "C" fn sem_clockwait(
     let wait = |clock, time| unsafe { real::sem_clockwait(semaphore, clock, time) };
     // SAFETY: the caller's time.
     let deadline_ps = unsafe { read_absolute(clock, time) };
-    let (Some(own), Some(deadline_ps)) = (Own::enter(), deadline_ps) else {
+    let (Some(own), Some(deadline_ps)) = (Own::enter("sem_clockwait"), deadline_ps) else {
         return wait(clock, time);
     };
     // SAFETY: the caller's semaphore.
@@ -324,7 +324,7 @@ pub unsafe extern "C" fn sem_clockwait(
 pub unsafe extern "C" fn pthread_join(thread: pthread_t, result: *mut *mut c_void) -> c_int {
     // SAFETY: the caller's arguments.
     let join = || unsafe { real::pthread_join(thread, result) };
-    let Some(own) = Own::enter() else {
+    let Some(own) = Own::enter("pthread_join") else {
         return join();
     };
     // SAFETY: the caller's arguments.
@@ -339,7 +339,7 @@ pub unsafe extern "C" fn pthread_join(thread: pthread_t, result: *mut *mut c_voi
 pub unsafe extern "C" fn pause() -> c_int {
     // SAFETY: no arguments.
     let pause = || unsafe { real::pause() };
-    let Some(own) = Own::enter() else {
+    let Some(own) = Own::enter("pause") else {
         return pause();
     };
     loop {

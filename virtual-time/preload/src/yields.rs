@@ -19,7 +19,7 @@ const THREAD_BUSY: c_int = 1;
 
 /// The calling thread gives way. False: its time is that of the machine.
 fn give_way() -> bool {
-    let own = Own::enter();
+    let own = Own::enter("give_way");
     own.as_ref().inspect(|own| own.give_way()).is_some()
 }
 

@@ -204,7 +204,7 @@ pub unsafe extern "C" fn epoll_wait(
     count: c_int,
     timeout_ms: c_int,
 ) -> c_int {
-    let Some(own) = Own::enter() else {
+    let Some(own) = Own::enter("epoll_wait") else {
         // SAFETY: the caller's arguments.
         return unsafe { real::epoll_wait(fd, events, count, timeout_ms) };
     };
@@ -222,7 +222,7 @@ pub unsafe extern "C" fn epoll_pwait(
     timeout_ms: c_int,
     mask: *const sigset_t,
 ) -> c_int {
-    let Some(own) = Own::enter() else {
+    let Some(own) = Own::enter("epoll_pwait") else {
         // SAFETY: the caller's arguments.
         return unsafe { real::epoll_pwait(fd, events, count, timeout_ms, mask) };
     };
@@ -242,7 +242,7 @@ pub unsafe extern "C" fn epoll_pwait2(
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
-    let own = Own::enter();
+    let own = Own::enter("epoll_pwait2");
     // SAFETY: the caller's time, or null.
     let deadline_ps = own
         .as_ref()

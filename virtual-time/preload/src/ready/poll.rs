@@ -127,7 +127,7 @@ unsafe fn array<'a>(descriptors: *mut pollfd, count: nfds_t) -> Option<&'a mut [
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn poll(descriptors: *mut pollfd, count: nfds_t, timeout_ms: c_int) -> c_int {
     // SAFETY: the caller's arguments.
-    match (Own::enter(), unsafe { array(descriptors, count) }) {
+    match (Own::enter("poll"), unsafe { array(descriptors, count) }) {
         (Some(own), Some(entries)) => wait(&own, entries, deadline_of_ms(&own, timeout_ms)),
         // SAFETY: the caller's arguments.
         _ => unsafe { real::poll(descriptors, count, timeout_ms) },
@@ -158,7 +158,7 @@ pub unsafe extern "C" fn ppoll(
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
-    let own = Own::enter();
+    let own = Own::enter("ppoll");
     // SAFETY: the caller's arguments.
     let (entries, deadline_ps) = unsafe {
         let deadline_ps = own.as_ref().and_then(|own| deadline_of(own, timeout));

@@ -112,7 +112,7 @@ pub unsafe extern "C" fn select(
         None => Some(NEVER_PS),
         Some(timeout) => picoseconds(timeout.tv_sec, timeout.tv_usec, PS_PER_US),
     };
-    let (Some(own), Some(limit_ps)) = (Own::enter(), limit_ps) else {
+    let (Some(own), Some(limit_ps)) = (Own::enter("select"), limit_ps) else {
         // SAFETY: the caller's arguments.
         return unsafe { real::select(count, read, write, except, timeout) };
     };
@@ -138,7 +138,7 @@ pub unsafe extern "C" fn pselect(
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
-    let own = Own::enter();
+    let own = Own::enter("pselect");
     // SAFETY: the caller's time, or null.
     let deadline_ps = own
         .as_ref()

@@ -23,7 +23,7 @@ use crate::sleep::epoch_s;
 pub unsafe extern "C" fn timerfd_create(clock: clockid_t, flags: c_int) -> c_int {
     let known = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
     let is_simulated = epoch_s(clock).is_some() && flags & !known == 0;
-    let Some(_own) = Own::enter().filter(|_| is_simulated) else {
+    let Some(_own) = Own::enter("timerfd_create").filter(|_| is_simulated) else {
         // SAFETY: no pointers.
         return unsafe { real::timerfd_create(clock, flags) };
     };
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn timerfd_settime(
     new: *const itimerspec,
     old: *mut itimerspec,
 ) -> c_int {
-    let (Some(own), Some(timer)) = (Own::enter(), TIMERS.of_descriptor(fd)) else {
+    let (Some(own), Some(timer)) = (Own::enter("timerfd_settime"), TIMERS.of_descriptor(fd)) else {
         // SAFETY: the caller's arguments.
         return unsafe { real::timerfd_settime(fd, flags, new, old) };
     };
@@ -74,7 +74,7 @@ pub unsafe extern "C" fn timerfd_settime(
 /// `timerfd_gettime` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn timerfd_gettime(fd: c_int, value: *mut itimerspec) -> c_int {
-    let (Some(own), Some(timer)) = (Own::enter(), TIMERS.of_descriptor(fd)) else {
+    let (Some(own), Some(timer)) = (Own::enter("timerfd_gettime"), TIMERS.of_descriptor(fd)) else {
         // SAFETY: the caller's arguments.
         return unsafe { real::timerfd_gettime(fd, value) };
     };

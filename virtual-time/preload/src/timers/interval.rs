@@ -46,7 +46,7 @@ pub fn set(own: &Own, timer: &Timer, time_ps: u64, period_ps: u64) {
 /// `alarm` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alarm(seconds: c_uint) -> c_uint {
-    let Some(own) = Own::enter() else {
+    let Some(own) = Own::enter("alarm") else {
         // SAFETY: no pointers.
         return unsafe { real::alarm(seconds) };
     };
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn setitimer(
 ) -> c_int {
     // SAFETY: the caller's times, or null.
     let (new_times, old_times) = unsafe { (new.as_ref(), old.as_mut()) };
-    let own = Own::enter().filter(|_| which == libc::ITIMER_REAL);
+    let own = Own::enter("setitimer").filter(|_| which == libc::ITIMER_REAL);
     let (Some(own), Some(times)) = (own, new_times) else {
         // SAFETY: the caller's arguments.
         return unsafe { real::setitimer(which, new, old) };
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn setitimer(
 /// `getitimer` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn getitimer(which: c_int, value: *mut itimerval) -> c_int {
-    let own = Own::enter().filter(|_| which == libc::ITIMER_REAL);
+    let own = Own::enter("getitimer").filter(|_| which == libc::ITIMER_REAL);
     // SAFETY: the caller's time, or null.
     match (own, unsafe { value.as_mut() }) {
         (Some(own), Some(value)) => {

@@ -96,7 +96,7 @@ pub unsafe extern "C" fn timer_create(
         }
         Some(_) => None,
     };
-    let own = Own::enter().filter(|_| epoch_s(clock).is_some());
+    let own = Own::enter("timer_create").filter(|_| epoch_s(clock).is_some());
     let (Some(_own), Some((signal, value))) = (own, action) else {
         // SAFETY: the caller's arguments.
         return unsafe { real::timer_create(clock, event, timer) };
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn timer_settime(
     new: *const itimerspec,
     old: *mut itimerspec,
 ) -> c_int {
-    match (Own::enter(), timer_of(timer)) {
+    match (Own::enter("timer_settime"), timer_of(timer)) {
         (Some(own), Some((_, timer))) => {
             let is_absolute = flags & libc::TIMER_ABSTIME != 0;
             // SAFETY: the caller's times.
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn timer_settime(
 /// `timer_gettime` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn timer_gettime(timer: TimerId, value: *mut itimerspec) -> c_int {
-    match (Own::enter(), timer_of(timer)) {
+    match (Own::enter("timer_gettime"), timer_of(timer)) {
         (Some(own), Some((_, timer))) => {
             // SAFETY: the caller's place for the time.
             unsafe { value.write(value_of(&own, timer)) };
