@@ -4,6 +4,7 @@
 #   make demo     unmodified ib_write_bw between two processes
 #   make test     every test, also those that drive programs from Debian
 #   make soak     random verbs programs of two processes, 10,000 seeds; what takes long of the rest
+#   make fuzz     each fuzz target for MINUTES=1, with inputs of SEED=1
 #   make bench    speed of this machine's build: ICRC off and on, one and several QPs and threads; of
 #                 the simulation in simulated time
 #   make qemu-vfio  the model as a PCI device of a virtual machine: the same programs through kernel VFIO
@@ -15,6 +16,8 @@
 
 PREFIX ?= /usr/local
 SEEDS ?= 10000
+MINUTES ?= 1
+SEED ?= 1
 CARGO ?= scripts/cargo
 RELEASE := $(CURDIR)/target/release
 LIBRARY := $(RELEASE)/lib/libibverbs.so.1
@@ -28,7 +31,7 @@ TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs ucx-utils
 # one. `make soak` runs that, too.
 VFIO_USER_TESTS := $(filter-out random,$(basename $(notdir $(wildcard tests/client/tests/*.rs))))
 
-.PHONY: all build demo test soak bench qemu-vfio qemu-roce install packages clean
+.PHONY: all build demo test soak fuzz bench qemu-vfio qemu-roce install packages clean
 
 all: build
 
@@ -58,6 +61,13 @@ soak: build
 	FERROCE_TEST_BUS=vfio-user $(CARGO) test --locked -p ferroce-verbs-client -- --test-threads=2
 	$(CARGO) test --locked -p ferroce-sim --test serve_driver -- --ignored
 	$(CARGO) test --locked -p ferroce-tests -- --ignored --test-threads=2
+
+fuzz:
+	@scripts/install-packages $(BUILD_PACKAGES)
+	$(CARGO) build --locked -p ferroce-fuzz
+	@# Zeroed memory of the hosts comes from the kernel, not from memset.
+	@export MALLOC_MMAP_THRESHOLD_=1000000; for target in wire capture model verbs; do \
+		target/debug/ferroce-fuzz $$target --seconds $$(($(MINUTES) * 60)) --seed $(SEED) || exit 1; done
 
 bench: build
 	@scripts/install-packages $(BENCH_PACKAGES)

@@ -1,0 +1,120 @@
+//! Inputs without a fuzzer: pieces of a corpus, changed. A pure function of seed and number, so
+//! that what was found can be made again.
+
+use std::path::Path;
+use std::{fs, io};
+
+/// The files of a corpus with their names, in alphabetical order; none if there is no such folder.
+///
+/// # Errors
+/// If the folder or a file cannot be read.
+pub fn corpus(folder: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
+    if !folder.is_dir() {
+        return Ok(Vec::new());
+    }
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        files.push((name.into_owned(), fs::read(&path)?));
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// The numbers of splitmix64, which is small and good enough.
+#[derive(Debug, Clone)]
+pub struct Random(u64);
+
+impl Random {
+    /// A sequence of its own for each `seed` and `number`.
+    pub fn new(seed: u64, number: u64) -> Self {
+        let mut random = Self(seed);
+        random.0 = random.number() ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        random
+    }
+
+    /// The next number.
+    pub fn number(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `end`.
+    pub fn below(&mut self, end: usize) -> usize {
+        (self.number() % end.max(1) as u64) as usize
+    }
+}
+
+/// Changes to one input, at most.
+const CHANGES: usize = 8;
+/// Bytes that one change inserts, copies or removes, at most.
+const PIECE: usize = 32;
+/// Values at the ends of ranges.
+const EDGES: [u8; 8] = [0, 1, 0x7f, 0x80, 0xff, 0xfe, 0x10, 0x40];
+
+/// Input `number` of `seed`: an element of `corpus` that was changed, or nothing but noise.
+pub fn input(corpus: &[Vec<u8>], seed: u64, number: u64, longest: usize) -> Vec<u8> {
+    let mut random = Random::new(seed, number);
+    let mut bytes = match corpus.len() {
+        0 => Vec::new(),
+        length => corpus[random.below(length)].clone(),
+    };
+    if bytes.is_empty() || random.below(8) == 0 {
+        let length = 1 + random.below(longest);
+        bytes = (0..length).map(|_| random.number() as u8).collect();
+    }
+    if random.below(4) == 0 && !corpus.is_empty() {
+        let other = &corpus[random.below(corpus.len())];
+        let (keep, from) = (random.below(bytes.len()), random.below(other.len()));
+        bytes.truncate(keep);
+        bytes.extend(&other[from.min(other.len())..]);
+    }
+    for _ in 0..1 + random.below(CHANGES) {
+        change(&mut bytes, &mut random);
+    }
+    bytes.truncate(longest);
+    bytes
+}
+
+fn change(bytes: &mut Vec<u8>, random: &mut Random) {
+    let at = random.below(bytes.len());
+    let end = bytes.len().min(at + 1 + random.below(PIECE));
+    match (random.below(7), bytes.get_mut(at)) {
+        (0, Some(byte)) => *byte = random.number() as u8,
+        (1, Some(byte)) => *byte ^= 1 << random.below(8),
+        (2, Some(byte)) => *byte = EDGES[random.below(EDGES.len())],
+        (3, Some(byte)) => *byte = byte.wrapping_add(random.below(9) as u8).wrapping_sub(4),
+        (4, Some(_)) => drop(bytes.drain(at..end)),
+        (5, Some(_)) => {
+            let piece = bytes[at..end].to_vec();
+            let to = random.below(bytes.len());
+            bytes.splice(to..to, piece);
+        }
+        _ => {
+            let piece: Vec<u8> = (0..1 + random.below(PIECE))
+                .map(|_| random.number() as u8)
+                .collect();
+            bytes.splice(at..at, piece);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_input_is_a_function_of_seed_and_number() {
+        let corpus = [b"a corpus".to_vec(), b"of two".to_vec()];
+        let make = |seed, number| input(&corpus, seed, number, 64);
+        assert_eq!(make(1, 7), make(1, 7));
+        assert_ne!(make(1, 7), make(2, 7));
+        assert_ne!(make(1, 7), make(1, 8));
+        assert!((0..1000).all(|number| make(3, number).len() <= 64));
+        assert!((0..1000).any(|number| input(&[], 3, number, 64).len() > 32));
+    }
+}
