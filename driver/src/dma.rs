@@ -136,7 +136,11 @@ impl DmaBuffer {
             .ok_or(no_memory)?;
         let mut pages = Pages::new(space.bus.buffer_memory(), length).map_err(|error| {
             tracing::warn!(length, %error, "no memory for a buffer");
-            no_memory
+            // No descriptor for a file of memory, say, or no right to make one.
+            match error.raw_os_error() {
+                None | Some(libc::ENOMEM) => no_memory,
+                Some(errno) => BusError::Os(errno).into(),
+            }
         })?;
         let iova = space.map(
             pages.address().as_ptr() as usize,

@@ -7,6 +7,7 @@ use crate::event::{EventQueue, Source, Subject};
 use crate::ffi::abi::*;
 use crate::ffi::{Generation, ProcessLock};
 use crate::identity;
+use crate::open_error;
 use crate::tenancy::{End, Tenancy};
 use crate::use_count::{Lease, UseCount};
 use crate::wall_clock::{Reading, WallClock};
@@ -123,13 +124,13 @@ impl Adapter {
     }
 
     fn bring_up(device: u8) -> Result<Arc<Self>, Errno> {
-        let function = Function::open_device(device).map_err(|error| {
-            tracing::error!(%error, "cannot open the NIC");
-            Errno(error.errno())
-        })?;
+        let cannot_open = "cannot open the NIC";
+        let function = Function::open_device(device)
+            .map_err(|error| open_error::tell(cannot_open, &error, error.errno()))?;
         let function = Tenancy::of(function);
         let config = function.device_config();
-        let device = Device::open_kept(function.bus(), &config, Some(function.clone()))?;
+        let device = Device::open_kept(function.bus(), &config, Some(function.clone()))
+            .map_err(|error| open_error::tell(cannot_open, &error, error.errno()))?;
         for (index, entry) in (0..).zip(&function.host().gids) {
             device.set_gid(
                 index,

@@ -1,6 +1,7 @@
 //! Who this host is on the fabric, also before anything is opened.
 
 use crate::errno::Errno;
+use crate::open_error;
 use ferroce_sim::devices;
 use ferroce_sim::host::HostIdentity;
 use std::sync::OnceLock;
@@ -17,8 +18,8 @@ pub fn identities() -> Result<&'static [HostIdentity], Errno> {
     crate::log::start();
     // A failure is not kept: a card that another process uses may be free the next time.
     let found = devices::identities().map_err(|error| {
-        tracing::error!(%error, "cannot tell which RDMA devices there are");
-        Errno(error.errno())
+        let what = "cannot tell which RDMA devices there are";
+        open_error::tell(what, &error, error.errno())
     })?;
     Ok(FOUND.get_or_init(|| found))
 }

@@ -30,6 +30,7 @@ mod host;
 mod identity;
 mod log;
 mod mr;
+mod open_error;
 mod qp;
 mod srq;
 mod strings;

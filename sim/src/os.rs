@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 pub mod faults;
+pub mod limits;
 pub mod network;
 pub mod service;
 pub mod time_library;

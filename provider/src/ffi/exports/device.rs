@@ -10,6 +10,7 @@ use crate::event::EventQueue;
 use crate::ffi::abi::*;
 use crate::host;
 use crate::identity;
+use crate::open_error;
 use ferroce_sim::host::device_name;
 use libc::{c_char, c_int, size_t};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -141,13 +142,18 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
     pointer(|| {
         // SAFETY: the program passes a device of this library.
         let adapter = Adapter::open(unsafe { device_index(device)? })?;
-        let events = EventQueue::new()?;
+        let events = EventQueue::new().map_err(|Errno(errno)| {
+            let error = std::io::Error::from_raw_os_error(errno);
+            open_error::tell_system("cannot make a descriptor for events", &error)
+        })?;
         adapter.add_context(&events);
         let null = std::fs::File::options()
             .read(true)
             .write(true)
             .open("/dev/null");
-        let command_fd = OwnedFd::from(null.map_err(|_| Errno::IO)?);
+        let command_fd = OwnedFd::from(
+            null.map_err(|error| open_error::tell_system("cannot open /dev/null", &error))?,
+        );
         let mut private = Box::new([0_u64; PRIVATE_WORDS]);
         // SAFETY: the struct has integers, pointers, `Option`s of functions, and a mutex that zeros
         // initialise.
