@@ -52,6 +52,8 @@ pub struct DeviceConfig {
     /// Pushes only work requests with an inline payload, which the device then sends without any
     /// DMA read. Else every small one.
     pub push_inline_only: bool,
+    /// Seed of the order in which the variants of keys are given; `None`: ascending.
+    pub key_seed: Option<u64>,
 }
 
 impl Default for DeviceConfig {
@@ -61,6 +63,7 @@ impl Default for DeviceConfig {
             reset_timeout: RESET_TIMEOUT,
             completion_vectors: COMPLETION_VECTORS,
             push_inline_only: false,
+            key_seed: None,
         }
     }
 }
@@ -86,6 +89,7 @@ pub struct Device {
     /// Memory regions with a mapping of their own, of which the bus may have few.
     mapped_regions: UseCount,
     key_variant: AtomicU8,
+    key_seed: Option<u64>,
     /// Held while a number is created or destroyed and while driver and CQs learn of it, so that
     /// a number that the device gives out again is never mistaken for the one before.
     numbering: Mutex<()>,
@@ -181,6 +185,7 @@ impl Device {
             device_memory: RangeAllocator::new(0..limits.device_memory_length),
             mapped_regions: UseCount::default(),
             key_variant: AtomicU8::new(0),
+            key_seed: config.key_seed,
             numbering: Mutex::new(()),
             health,
             space,
@@ -307,7 +312,15 @@ impl Device {
 
     /// A key variant that differs from the last ones, so that a stale key is noticed.
     pub(crate) fn next_key_variant(&self) -> u8 {
-        self.key_variant.fetch_add(1, Ordering::Relaxed)
+        let count = self.key_variant.fetch_add(1, Ordering::Relaxed);
+        match self.key_seed {
+            None => count,
+            // An odd factor takes 256 numbers to 256 numbers.
+            Some(seed) => {
+                let [factor, offset, ..] = seed.to_le_bytes();
+                count.wrapping_mul(factor | 1).wrapping_add(offset)
+            }
+        }
     }
 
     pub(crate) fn allocate_slot(&self) -> Result<Slot, Error> {

@@ -11,6 +11,8 @@ use ferroce_transport::{Config as TransportConfig, Duration, PathMtu};
 pub struct NicConfig {
     /// QPN of the first entry of the QP context table.
     pub qpn_base: u32,
+    /// Seed of the order in which QPNs and keys are given; `None`: ascending.
+    pub number_seed: Option<u64>,
     /// MAC address of the port.
     pub mac: [u8; 6],
     /// Processing units; a QP is pinned to one of them.
@@ -84,6 +86,7 @@ impl NicConfig {
     pub fn functional(qpn_base: u32, mac: [u8; 6]) -> Self {
         Self {
             qpn_base,
+            number_seed: None,
             mac,
             processing_units: 4,
             log_max_qps: 14,

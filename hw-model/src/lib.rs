@@ -49,6 +49,7 @@ pub mod msix;
 pub mod mtt;
 pub mod multicast;
 pub mod nic;
+pub mod numbering;
 pub mod observe;
 mod outcome;
 pub mod packetizer;

@@ -3,6 +3,7 @@
 use crate::cache::{Cache, CacheShape};
 use crate::dma::Dma;
 use crate::host::{DmaError, Host};
+use crate::numbering::Numbering;
 use crate::protection::ProtectionFault;
 use ferroce_spec::context::{AccessRights, MemoryEntry};
 use ferroce_spec::counter::Counter;
@@ -54,7 +55,10 @@ pub struct Mpt {
     cache: Cache<MemoryEntry>,
     entries: u32,
     free: Vec<u32>,
+    /// How many entries were ever given, with entry 0.
     next_unused: u32,
+    number_seed: Option<u64>,
+    order: Numbering,
 }
 
 impl Mpt {
@@ -65,7 +69,18 @@ impl Mpt {
             cache,
             entries: 0,
             free: Vec::new(),
-            next_unused: 1,
+            next_unused: 0,
+            number_seed: None,
+            order: Numbering::new(None, 0),
+        }
+    }
+
+    /// The same, whose keys are given in the order of a seed.
+    #[must_use]
+    pub fn with_numbers(self, number_seed: Option<u64>) -> Self {
+        Self {
+            number_seed,
+            ..self
         }
     }
 
@@ -75,7 +90,24 @@ impl Mpt {
         self.cache.reset(base);
         self.entries = if base == 0 { 0 } else { 1 << log_entries };
         self.free.clear();
-        self.next_unused = 1;
+        self.next_unused = 0;
+        self.order = Numbering::new(self.number_seed, log_entries);
+    }
+
+    /// The index of the next entry. `None`: the table is full.
+    fn next_index(&mut self) -> Option<u32> {
+        let given = u64::from(self.next_unused);
+        if let Some(place) = self.order.again(self.free.len(), given) {
+            return Some(self.free.swap_remove(place));
+        }
+        while self.next_unused < self.entries {
+            self.next_unused += 1;
+            let index = self.order.entry(self.next_unused - 1);
+            if index != 0 {
+                return Some(index);
+            }
+        }
+        None
     }
 
     /// Creates an entry; returns its key, or `None` when the table is full.
@@ -84,13 +116,8 @@ impl Mpt {
         mut entry: MemoryEntry,
         dma: &mut Dma<'_, H>,
     ) -> Result<Option<u32>, DmaError> {
-        let index = match self.free.pop() {
-            Some(index) => index,
-            None if self.next_unused < self.entries => {
-                self.next_unused += 1;
-                self.next_unused - 1
-            }
-            None => return Ok(None),
+        let Some(index) = self.next_index() else {
+            return Ok(None);
         };
         entry.key = with_variant(index, entry.key);
         entry.word.set_valid(true);

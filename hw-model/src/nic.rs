@@ -129,13 +129,14 @@ impl<P: Port, T: Timing> Nic<P, T> {
             bar: Bar::new(&config),
             counters: Counters::new(),
             gids: Box::new([AddressEntry::default(); MAX_GIDS]),
-            qps: QueuePairs::new(config.qpn_base, config.qpc_cache),
+            qps: QueuePairs::new(config.qpn_base, config.qpc_cache)
+                .with_numbers(config.number_seed),
             cqs: CompletionQueues::new(config.cqc_cache),
             srqs: SharedReceiveQueues::new(config.srqc_cache),
             multicast: MulticastTable::default(),
             events: EventQueues::new(config.interrupt_moderation),
             memory: MemoryUnit {
-                mpt: Mpt::new(config.mpt_cache),
+                mpt: Mpt::new(config.mpt_cache).with_numbers(config.number_seed),
                 mtt: Mtt::new(config.mtt_cache),
                 device: DeviceMemory::default(),
                 bound_windows: BoundWindows::new(),

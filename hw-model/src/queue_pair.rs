@@ -3,6 +3,7 @@
 use crate::cache::{Cache, CacheShape};
 use crate::dma::Dma;
 use crate::host::{DmaError, Host};
+use crate::numbering::Numbering;
 use crate::path::Path;
 use crate::port::Route;
 use crate::work_queue::{ReceiveQueue, SendQueue};
@@ -345,6 +346,7 @@ pub struct QueuePairs {
     base: u32,
     slots: Vec<Option<Box<QueuePair>>>,
     free: VecDeque<u32>,
+    number_seed: Option<u64>,
     /// One behind the last entry that was ever used.
     used: u32,
     cache: Cache<QpContext>,
@@ -361,8 +363,18 @@ impl QueuePairs {
             base,
             slots: Vec::new(),
             free: VecDeque::new(),
+            number_seed: None,
             used: 0,
             cache,
+        }
+    }
+
+    /// The same, whose entries are given in the order of a seed.
+    #[must_use]
+    pub fn with_numbers(self, number_seed: Option<u64>) -> Self {
+        Self {
+            number_seed,
+            ..self
         }
     }
 
@@ -372,7 +384,9 @@ impl QueuePairs {
         let entries = if base == 0 { 0 } else { 1u32 << log_entries };
         self.slots.clear();
         self.slots.resize_with(entries as usize, || None);
-        self.free = (RESERVED_QPS..entries).collect();
+        let order = Numbering::new(self.number_seed, log_entries);
+        let all = (0..entries).map(|n| order.entry(n));
+        self.free = all.filter(|entry| *entry >= RESERVED_QPS).collect();
         self.used = 0;
     }
 

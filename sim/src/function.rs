@@ -22,7 +22,7 @@ use crate::in_process::InProcess;
 use crate::neighbours::Neighbours;
 use crate::timed::{Membership, bus::TimedBus};
 use crate::uplink::{Uplink, UplinkSpec};
-use crate::{background, devices, fork, os, pinned};
+use crate::{background, devices, fork, os, pinned, random_keys};
 
 pub use crate::host::{GidEntry, HostIdentity, MAX_DEVICES};
 
@@ -185,6 +185,7 @@ impl Function {
         let neighbours = Neighbours::from_environment(Some(registry), uplink.clone())?;
         let config = NicConfig {
             polled_doorbells: options.is_served,
+            number_seed: random_keys::seed(options.host.mac)?,
             // Its memory is a file to us: no instruction of ours is atomic there.
             global_atomics: !options.is_served,
             ..NicConfig::functional(place.first_qpn().value(), options.host.mac)
@@ -260,7 +261,11 @@ impl Function {
     pub fn device_config(&self) -> DeviceConfig {
         match &self.timed {
             Some(timed) => timed.membership.device_config(),
-            None => DeviceConfig::default(),
+            None => DeviceConfig {
+                // What is no number was refused when the function was opened.
+                key_seed: random_keys::seed(self.host.mac).ok().flatten(),
+                ..DeviceConfig::default()
+            },
         }
     }
 

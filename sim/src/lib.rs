@@ -40,6 +40,7 @@ pub mod perf;
 pub mod perftest;
 pub mod pinned;
 pub mod polling;
+pub mod random_keys;
 pub mod reference;
 pub mod registers;
 pub mod report;

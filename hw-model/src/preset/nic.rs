@@ -19,6 +19,7 @@ impl Preset {
         let limits = &self.limits;
         NicConfig {
             qpn_base,
+            number_seed: None,
             mac,
             processing_units: byte(self.units.count),
             log_max_qps: byte(limits.log_max_qps),

@@ -11,6 +11,7 @@ use clap::{Args, ValueEnum};
 use ferroce_sim::capture::Capture;
 use ferroce_sim::devices;
 use ferroce_sim::host::{HostIdentity, parse_addresses, parse_devices};
+use ferroce_sim::random_keys;
 use ferroce_sim::runtime_directory;
 use ferroce_sim::uplink::{SEPARATOR, UplinkSpec};
 
@@ -41,7 +42,8 @@ Examples:
 
 Environment (what the options set; programs may also be given it directly):
   FERROCE_HOST, FERROCE_ADDRESS, FERROCE_DEVICE, FERROCE_DEVICES, FERROCE_CAPTURE,
-  FERROCE_ICRC, FERROCE_PART_ID, FERROCE_PORT (wires of several devices: separated by ;)
+  FERROCE_ICRC, FERROCE_PART_ID, FERROCE_RANDOM_KEYS,
+  FERROCE_PORT   wires of several devices are separated by ;
   FERROCE_NEIGHBOURS  who else is on the wire of a card: IP=MAC, separated by commas
   FERROCE_DIR    where programs meet; if not set $XDG_RUNTIME_DIR/ferroce, or
                  /dev/shm/ferroce-UID where there is no such directory
@@ -95,6 +97,12 @@ pub struct Run {
     /// Compute and check the invariant CRC of each frame; costs time, captures always have it
     #[arg(long, value_name = "on|off")]
     icrc: Option<Switch>,
+
+    /// Give QPNs and keys in an order that nobody can rely on, to find programs that do; a seed makes
+    /// a run again
+    #[arg(long, value_name = "SEED", num_args = 0..=1, require_equals = true,
+          conflicts_with_all = ["timed", "world"])]
+    random_keys: Option<Option<u64>>,
 
     /// vendor_part_id that the program sees; some programs choose their ways by it
     #[arg(long, value_name = "HEX")]
@@ -197,6 +205,14 @@ impl Run {
                 "off"
             };
             environment.push(("FERROCE_ICRC", value.into()));
+        }
+        if let Some(seed) = self.random_keys {
+            let seed = seed.unwrap_or_else(|| {
+                let seed = random_keys::new_seed();
+                eprintln!("ferroce: --random-keys={seed} makes this run again");
+                seed
+            });
+            environment.push((random_keys::VARIABLE, seed.to_string().into()));
         }
         if let Some(text) = &self.part_id {
             let digits = text.trim_start_matches("0x");

@@ -1,0 +1,98 @@
+//! The order in which entries of a table, and so QPNs and keys, are given.
+//!
+//! Ascending as in most cards; or drawn, so that programs are found that rely on an order, or on a
+//! peer that has the same numbers as they have.
+
+/// An order of the entries of a table with `1 << bits` entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Numbering {
+    seed: Option<u64>,
+    bits: u8,
+}
+
+/// Enough that neighbours are no neighbours any more.
+const ROUNDS: u64 = 4;
+
+impl Numbering {
+    /// `seed`: of a drawn order; `None`: ascending.
+    pub fn new(seed: Option<u64>, bits: u8) -> Self {
+        let bits = bits.min(31);
+        Self { seed, bits }
+    }
+
+    /// The entry that is the `n`th to be given: each step takes different numbers to different
+    /// numbers, so that each entry has its turn.
+    pub fn entry(&self, n: u32) -> u32 {
+        let Some(seed) = self.seed else {
+            return n;
+        };
+        let mask = (1u32 << self.bits) - 1;
+        let shift = u32::from(self.bits / 2).max(1);
+        (0..ROUNDS).fold(n & mask, |entry, round| {
+            let key = mixed(seed.wrapping_add(round));
+            let entry = entry.wrapping_mul(key as u32 | 1) & mask;
+            let entry = entry.wrapping_add((key >> 32) as u32) & mask;
+            entry ^ (entry >> shift)
+        })
+    }
+
+    /// Which of `count` entries that are free again is the next: the last one, or any.
+    pub fn again(&self, count: usize, given: u64) -> Option<usize> {
+        let last = count.checked_sub(1)?;
+        Some(match self.seed {
+            None => last,
+            Some(seed) => (mixed(seed ^ mixed(given)) % count as u64) as usize,
+        })
+    }
+}
+
+/// A number without pattern for each number (the finalizer of splitmix64).
+fn mixed(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_entry_has_its_turn() {
+        for (seed, bits) in [(0, 0), (1, 1), (7, 4), (u64::MAX, 14), (3, 15)] {
+            let order = Numbering::new(Some(seed), bits);
+            let mut entries: Vec<u32> = (0..1 << bits).map(|n| order.entry(n)).collect();
+            entries.sort_unstable();
+            let all: Vec<u32> = (0..1 << bits).collect();
+            assert_eq!(entries, all, "{seed} {bits}");
+        }
+    }
+
+    #[test]
+    fn the_order_is_the_seeds() {
+        let first = |seed| {
+            let order = Numbering::new(seed, 14);
+            (0..8).map(|n| order.entry(n)).collect::<Vec<_>>()
+        };
+        assert_eq!(first(None), [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(first(Some(5)), first(Some(5)));
+        assert_ne!(first(Some(5)), first(Some(6)));
+        let drawn = first(Some(5));
+        let steps: Vec<i64> = drawn
+            .windows(2)
+            .map(|w| i64::from(w[1]) - i64::from(w[0]))
+            .collect();
+        assert!(steps.windows(2).all(|pair| pair[0] != pair[1]), "{drawn:?}");
+    }
+
+    #[test]
+    fn what_is_free_again_is_given_again() {
+        let ascending = Numbering::new(None, 4);
+        assert_eq!(ascending.again(3, 9), Some(2));
+        assert_eq!(ascending.again(0, 9), None);
+        let drawn = Numbering::new(Some(1), 4);
+        assert!((0..100).all(|given| drawn.again(3, given).is_some_and(|place| place < 3)));
+        assert_eq!(drawn.again(0, 9), None);
+    }
+}
