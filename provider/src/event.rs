@@ -78,7 +78,9 @@ impl Subject {
 /// Events in the order in which they came, with the descriptor that tells of them.
 #[derive(Debug)]
 pub struct EventQueue {
-    fd: EventFd,
+    /// Closed when nobody can read any more, though objects that tell of events still know the
+    /// queue.
+    fd: Mutex<Option<EventFd>>,
     events: Mutex<VecDeque<Subject>>,
 }
 
@@ -86,14 +88,25 @@ impl EventQueue {
     /// An empty queue.
     pub fn new() -> Result<Arc<Self>, Errno> {
         Ok(Arc::new(Self {
-            fd: EventFd::new()?,
+            fd: Mutex::new(Some(EventFd::new()?)),
             events: Mutex::new(VecDeque::new()),
         }))
     }
 
-    /// The descriptor that is readable while events wait.
+    /// The descriptor that is readable while events wait; -1 when closed.
     pub fn fd(&self) -> i32 {
-        self.fd.number()
+        self.fd.lock().as_ref().map_or(-1, EventFd::number)
+    }
+
+    /// Closes the descriptor. Events that are pushed from now on are dropped.
+    pub fn close(&self) {
+        let mut events = self.events.lock();
+        for subject in events.drain(..) {
+            if let Some(source) = subject.source() {
+                source.queued.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        *self.fd.lock() = None;
     }
 
     /// Whether no event waits.
@@ -106,6 +119,10 @@ impl EventQueue {
         // Under the lock, so that an event that comes while its object is destroyed is seen by the
         // purge or refused.
         let mut events = self.events.lock();
+        let fd = self.fd.lock();
+        let Some(fd) = fd.as_ref() else {
+            return;
+        };
         if let Some(source) = subject.source() {
             let closed = source.closed.load(Ordering::Acquire);
             if closed || source.queued.load(Ordering::Relaxed) >= MAX_QUEUED_PER_SOURCE {
@@ -114,7 +131,7 @@ impl EventQueue {
             source.queued.fetch_add(1, Ordering::Relaxed);
         }
         events.push_back(subject);
-        self.fd.post();
+        fd.post();
     }
 
     /// Takes the event that belongs to a count read from the descriptor, and counts it as reported.
@@ -147,9 +164,13 @@ impl EventQueue {
                 .source()
                 .is_none_or(|other| !Arc::ptr_eq(other, source))
         });
+        let fd = self.fd.lock();
+        let Some(fd) = fd.as_ref() else {
+            return;
+        };
         for _ in events.len()..before {
             // Fails when a reader has taken the count; it will find no event for it and read again.
-            self.fd.try_take();
+            fd.try_take();
         }
     }
 }
@@ -166,7 +187,8 @@ mod tests {
         queue.push(Subject::Object(1, first.clone()));
         queue.push(Subject::Completion(first.clone()));
         queue.push(Subject::Completion(second.clone()));
-        assert!(queue.fd.try_take());
+        let try_take = || queue.fd.lock().as_ref().is_some_and(EventFd::try_take);
+        assert!(try_take());
         assert!(queue.take().is_some());
         assert_eq!(
             (first.completion_reported(), first.async_reported()),
@@ -174,15 +196,27 @@ mod tests {
         );
         queue.purge(&first);
         assert!(
-            queue.fd.try_take(),
+            try_take(),
             "the event of the other object is still announced"
         );
-        assert!(!queue.fd.try_take(), "the purged events are not");
+        assert!(!try_take(), "the purged events are not");
         let Some(Subject::Completion(source)) = queue.take() else {
             panic!("an event")
         };
         assert!(Arc::ptr_eq(&source, &second));
         assert!(queue.take().is_none());
+    }
+
+    #[test]
+    fn a_closed_queue_has_no_descriptor_and_takes_nothing() {
+        let queue = EventQueue::new().expect("eventfd");
+        let source = Arc::new(Source::default());
+        queue.push(Subject::Completion(source.clone()));
+        queue.close();
+        assert_eq!(queue.fd(), -1);
+        queue.push(Subject::Completion(source.clone()));
+        assert!(queue.take().is_none());
+        queue.purge(&source);
     }
 
     #[test]

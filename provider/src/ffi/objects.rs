@@ -27,6 +27,13 @@ pub(super) struct Context {
     pub(super) _private: Box<[u64; PRIVATE_WORDS]>,
 }
 
+impl Drop for Context {
+    /// What was made from the context and not destroyed stays, and knows the queue.
+    fn drop(&mut self) {
+        self.events.close();
+    }
+}
+
 /// Words behind `verbs_context.priv`, all zero: more than any release looks at.
 pub(super) const PRIVATE_WORDS: usize = 1024;
 
