@@ -17,6 +17,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// Directories that are redirected with what is below them.
 const DIRECTORIES: [&[u8]; 3] = [
@@ -76,17 +77,44 @@ enum Node {
 /// The tree as a list of paths, parents before children.
 type Tree = Vec<(String, Node)>;
 
+/// Beginning of the names of trees that are being made; the process follows.
+const UNFINISHED: &str = ".sysfs-";
+/// A tree that takes longer to be made than this is not made any more, if its process is not there.
+const MAKING_TIME: Duration = Duration::from_secs(60);
+
+/// Removes what processes have left behind that were killed while they made a tree.
+fn sweep(directory: &Path) {
+    let Ok(entries) = std::fs::read_dir(directory) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let process = name.to_str().and_then(|name| name.strip_prefix(UNFINISHED));
+        let Some(process) = process.and_then(|process| process.parse::<u32>().ok()) else {
+            continue;
+        };
+        // One of another container is not in our /proc, and has its time all the same.
+        let is_gone = !Path::new(&format!("/proc/{process}")).exists();
+        let modified = entry.metadata().and_then(|metadata| metadata.modified());
+        let age = modified.ok().and_then(|time| time.elapsed().ok());
+        if is_gone && age.is_some_and(|age| age > MAKING_TIME) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 /// Makes the tree below `directory` and returns its root.
 ///
 /// The name of the root depends on what is in it, so that a tree that is there is right.
 fn make(directory: &Path, hosts: &[HostIdentity]) -> io::Result<PathBuf> {
     let tree = tree(hosts);
     let root = directory.join(format!("sysfs-{:016x}", fingerprint(&tree)));
+    sweep(directory);
     if root.is_dir() {
         return Ok(root);
     }
     // Made aside and moved into place at once, because others may be looking, or making it too.
-    let aside = directory.join(format!(".sysfs-{}", std::process::id()));
+    let aside = directory.join(format!("{UNFINISHED}{}", std::process::id()));
     let made = write_tree(&aside, &tree).and_then(|()| std::fs::rename(&aside, &root));
     if made.is_err() {
         let _ = std::fs::remove_dir_all(&aside);
@@ -313,6 +341,29 @@ mod tests {
         ] {
             assert!(!is_ours(path.as_bytes()), "{path}");
         }
+    }
+
+    /// Goal: litter goes, and nothing else. Method: trees of a process that is not there, one of
+    /// them old, and of one that is there.
+    #[test]
+    fn what_killed_processes_have_left_is_removed() {
+        let parent = std::env::temp_dir().join(format!("ferroce-sweep-{}", std::process::id()));
+        let own = std::process::id().to_string();
+        // The kernel gives no process this number.
+        let names =
+            ["4194305", "4194306", &own, "x"].map(|process| format!("{UNFINISHED}{process}"));
+        for name in &names {
+            std::fs::create_dir_all(parent.join(name).join("sys")).expect("a directory");
+        }
+        for name in [&names[0], &names[2], &names[3]] {
+            let directory = std::fs::File::open(parent.join(name)).expect("it is there");
+            let old = std::time::SystemTime::now() - 2 * MAKING_TIME;
+            directory.set_modified(old).expect("it is ours");
+        }
+        sweep(&parent);
+        let left = names.map(|name| parent.join(name).exists());
+        std::fs::remove_dir_all(&parent).expect("it is ours");
+        assert_eq!(left, [false, true, true, true]);
     }
 
     #[test]
