@@ -18,7 +18,7 @@
 //!   address. [`capture`]: pcapng. [`clock`]: real time for the model.
 //! - The command `ferroce` is in `main.rs` and `cli`.
 //!
-//! `unsafe` is in [`memory`], [`pinned`], [`shared_memory`] and [`os`] only.
+//! `unsafe` is in [`memory`], [`shared_memory`] and [`os`] only.
 
 pub mod background;
 pub mod capture;

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 pub mod faults;
 pub mod limits;
+pub mod memory_calls;
 pub mod network;
 pub mod service;
 pub mod time_library;

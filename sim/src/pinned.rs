@@ -11,9 +11,6 @@
 //! Allocators call `munmap` and `madvise`, perhaps with locks of their own held. So nothing here
 //! allocates memory, and memory without registrations is told by looking at a table.
 
-#![expect(unsafe_code, reason = "moves and unmaps memory of the program")]
-
-use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -26,6 +23,7 @@ use crate::fork;
 use crate::in_process::InProcess;
 use crate::in_process::pinned::Held;
 use crate::memory::{MapError, MemoryMap};
+use crate::os::memory_calls::{Answer, system_call};
 
 /// Functions of this process that are looked at; more than there are devices.
 const MAX_FUNCTIONS: usize = 16;
@@ -255,20 +253,6 @@ fn pages_of(address: usize, length: usize) -> Range<usize> {
 /// Whether a call that changes what is mapped at these addresses concerns a card.
 fn concerns(address: usize, length: usize) -> bool {
     address % PAGE == 0 && may_be_registered(address, length)
-}
-
-/// A system call's result, or the error number.
-type Answer = Result<usize, i32>;
-
-fn system_call(number: libc::c_long, arguments: [usize; 6]) -> Answer {
-    let [a, b, c, d, e, f] = arguments;
-    // SAFETY: a call that the program has asked for, with its own arguments.
-    match unsafe { libc::syscall(number, a, b, c, d, e, f) } {
-        -1 => Err(io::Error::last_os_error()
-            .raw_os_error()
-            .unwrap_or(libc::EINVAL)),
-        result => Ok(result as usize),
-    }
 }
 
 /// `munmap`.

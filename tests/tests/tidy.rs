@@ -16,6 +16,8 @@ const UNSAFE_PLACES: &[&str] = &[
     "provider/src/ffi/",
     "tests/client/src/",
     "sim/src/memory.rs",
+    "sim/src/memory/guarded.rs",
+    "sim/src/memory/guarded/",
     "sim/src/shared_memory.rs",
     "sim/src/shared_memory/",
     "sim/src/os.rs",
