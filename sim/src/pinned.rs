@@ -34,6 +34,8 @@ const CHUNK_SHIFT: u32 = 16;
 /// Chunks in the table; those whose numbers are congruent share an entry.
 const CHUNKS: usize = 1 << 16;
 const PAGE: usize = 4096;
+/// Places that are tried for memory that the model maps.
+const PLACES: usize = 8;
 
 /// Registrations by chunk.
 static REGISTERED: [AtomicU32; CHUNKS] = [const { AtomicU32::new(0) }; CHUNKS];
@@ -282,15 +284,15 @@ pub fn mmap(address: usize, length: usize, how: [usize; 4]) -> Answer {
     let call = || system_call(libc::SYS_mmap, arguments);
     if flags as c_int & libc::MAP_FIXED == 0 {
         let found = call()?;
-        if may_be_registered(found, length) {
-            // Where something else is mapped now, registered memory was unmapped unseen.
-            with_all(|all| {
-                if let Some(all) = all {
-                    all.lose(&pages_of(found, length));
-                }
-            });
+        if !may_be_registered(found, length) {
+            return Ok(found);
         }
-        return Ok(found);
+        // Where something else is mapped now, registered memory was unmapped unseen.
+        let is_told = with_all(|all| all.map(|all| all.lose(&pages_of(found, length))));
+        return match is_told {
+            Some(()) => Ok(found),
+            None => elsewhere(found, length, call),
+        };
     }
     if !concerns(address, length) {
         return call();
@@ -301,6 +303,25 @@ pub fn mmap(address: usize, length: usize, how: [usize; 4]) -> Answer {
         }
         call()
     })
+}
+
+/// Maps where nothing is registered, if that can be: the model itself maps, and cannot be told that
+/// memory is gone.
+fn elsewhere(found: usize, length: usize, call: impl Fn() -> Answer) -> Answer {
+    let unmap = |place: usize| system_call(libc::SYS_munmap, [place, length, 0, 0, 0, 0]);
+    let mut places = [found; PLACES];
+    let mut used = 1;
+    while used < PLACES && may_be_registered(places[used - 1], length) {
+        match call() {
+            Ok(place) => places[used] = place,
+            Err(_) => break,
+        }
+        used += 1;
+    }
+    for place in &places[..used - 1] {
+        let _ = unmap(*place);
+    }
+    Ok(places[used - 1])
 }
 
 /// `mremap`: registered pages go where the program moves them.

@@ -442,14 +442,18 @@ fn ring_size(slots: u32) -> usize {
     HEADER_SIZE + slots as usize * STRIDE
 }
 
-/// Gives the file its size, with memory behind every page. Returns the number of slots: fewer where
-/// there is little room, as there are other peers, too.
-fn allocate(file: &File) -> io::Result<u32> {
-    let free = os::free_space(file).unwrap_or(u64::MAX);
+/// Slots of a ring where so many bytes are free: there are other peers, too.
+fn slots_for(free: u64) -> u32 {
     let mut slots = SLOTS;
     while slots > MIN_SLOTS && ring_size(slots) as u64 > free / LEAST_RINGS {
         slots /= 2;
     }
+    slots
+}
+
+/// Gives the file its size, with memory behind every page. Returns the number of slots.
+fn allocate(file: &File) -> io::Result<u32> {
+    let mut slots = slots_for(os::free_space(file).unwrap_or(u64::MAX));
     loop {
         match os::allocate_file(file, ring_size(slots) as u64) {
             Ok(()) => return Ok(slots),
@@ -528,6 +532,15 @@ mod tests {
             (0..SLOTS).take_while(|_| send(&mut sender, b"y")).count(),
             32
         );
+    }
+
+    #[test]
+    fn the_first_ring_leaves_room_for_others() {
+        const MIB: u64 = 1 << 20;
+        assert_eq!(slots_for(u64::MAX), SLOTS);
+        assert_eq!(slots_for(64 * MIB), SLOTS, "a container's /dev/shm");
+        assert_eq!(slots_for(4 * MIB), SLOTS / 4);
+        assert_eq!(slots_for(0), MIN_SLOTS, "less is no use");
     }
 
     #[test]
