@@ -30,7 +30,7 @@ pub struct Binder {
 pub type BoundWindows = BTreeSet<(u32, u32)>;
 
 impl MemoryUnit {
-    /// Carries a BIND_WINDOW out. Length zero: the window is unbound, under its new key.
+    /// Carries a BIND_WINDOW out. Length zero: a window of type 1 is unbound, under its new key.
     pub fn bind<H: Host>(
         &mut self,
         binder: Binder,
@@ -220,10 +220,9 @@ fn check_window(
             false => Ok(()),
         };
     }
-    // IBTA vol 1, o10-37.2.30: a window of type 2 is invalidated before it is bound again. Who
-    // invalidates it must be who bound it.
-    let taken = window.word.bound() && (segment.length != 0 || window.qpn != binder.qpn);
-    match taken {
+    // IBTA vol 1, o10-37.2.30: a window of type 2 is invalidated before it is bound again; and
+    // o10-37.2.40: a bind of no bytes does not do that.
+    match window.word.bound() || segment.length == 0 {
         true => Err(ProtectionFault::Binding { key }),
         false => Ok(()),
     }

@@ -255,7 +255,10 @@ fn window_of_type_2_is_invalidated_before_it_is_bound_again() {
     let fault = unit.bind(OWN, again);
     assert!(matches!(fault, Err(ProtectionFault::Binding { .. })));
     let unbind = BindSegment { length: 0, ..again };
-    unit.bind(OTHER_QP, unbind).expect_err("not who bound it");
+    for binder in [OWN, OTHER_QP] {
+        let fault = unit.bind(binder, unbind);
+        assert!(matches!(fault, Err(ProtectionFault::Binding { .. })));
+    }
     unit.write(QPN, window + 1, START + 0x900, 1)
         .expect("still bound");
     on!(unit, |memory, dma| memory.invalidate(
@@ -276,15 +279,14 @@ fn window_of_type_2_is_invalidated_before_it_is_bound_again() {
     ))
     .expect("free already");
     unit.bind(OTHER_QP, again).expect("anybody");
-    unit.bind(
+    on!(unit, |memory, dma| memory.invalidate(
         OTHER_QP,
-        BindSegment {
-            r_key: window + 3,
-            length: 0,
-            ..again
-        },
-    )
-    .expect("unbinds");
+        window + 1,
+        dma
+    ))
+    .expect("its own now");
+    unit.bind(OWN, unbind)
+        .expect_err("only windows of type 1 are unbound so");
     assert_eq!(unit.entry(region).windows, 0);
 }
 
