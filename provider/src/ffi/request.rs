@@ -129,11 +129,17 @@ pub(super) unsafe fn datagram(
     })
 }
 
+/// The key of a window after a bind that asks for `asked`: as with mlx5 and soft-RoCE, the eight bits
+/// of its variant count, and the index is that of the window.
+fn bound_key(window: &Mw, asked: u32) -> u32 {
+    window.window.rkey().0 & !KEY_VARIANT | asked & KEY_VARIANT
+}
+
 /// What a window is to be bound to. Whether region and rights allow it, the device finds out.
 ///
 /// # Errors
-/// `EINVAL` for no window, a key of another one, no region though there are bytes, rights that
-/// windows do not have, and a window of type 1 that begins at zero.
+/// `EINVAL` for no window, no region though there are bytes, rights that windows do not have, and
+/// a window of type 1 that begins at zero.
 ///
 /// # Safety
 /// Window and region are null or of this library.
@@ -157,14 +163,13 @@ pub(super) unsafe fn binding(
     };
     let flags = info.mw_access_flags;
     let has = |bit: u32| flags & bit != 0;
-    let other_window = (r_key ^ window.window.rkey().0) & !KEY_VARIANT != 0;
     let no_region = region.is_none() && (info.length != 0 || info.addr != 0);
     let based = has(IBV_ACCESS_ZERO_BASED) && window.kind == IBV_MW_TYPE_1;
-    if other_window || no_region || based || flags & !RIGHTS != 0 {
+    if no_region || based || flags & !RIGHTS != 0 {
         return Err(Errno::INVALID);
     }
     Ok(SendOperation::BindWindow(WindowBinding {
-        r_key: RKey(r_key),
+        r_key: RKey(bound_key(window, r_key)),
         l_key: region.map_or(LKey(0), |region| region.region.lkey()),
         address: info.addr,
         length: info.length,
@@ -175,4 +180,28 @@ pub(super) unsafe fn binding(
             zero_based: has(IBV_ACCESS_ZERO_BASED),
         },
     }))
+}
+
+/// As [`binding`], of a window of type 2 by a work request. Its `rkey` is the new key from then on.
+///
+/// # Errors
+/// As [`binding`], and for a window of type 1, which `ibv_bind_mw` binds.
+///
+/// # Safety
+/// As for [`binding`]; nobody else uses the window meanwhile.
+pub(super) unsafe fn binding_of_type_2(
+    mw: *mut ibv_mw,
+    r_key: u32,
+    info: &ibv_mw_bind_info,
+) -> Result<SendOperation, Errno> {
+    // SAFETY: by the contract.
+    let window = unsafe { Handle::<ibv_mw, Mw>::borrow(mw)? };
+    if window.kind != IBV_MW_TYPE_2 {
+        return Err(Errno::INVALID);
+    }
+    // SAFETY: by the contract.
+    let operation = unsafe { binding(mw, r_key, info)? };
+    // SAFETY: the window is alive, and by the contract not in use elsewhere.
+    unsafe { (*mw).rkey = bound_key(window, r_key) };
+    Ok(operation)
 }

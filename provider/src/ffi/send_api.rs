@@ -5,8 +5,8 @@
 
 use super::boundary::{guard, set_errno, status};
 use super::handle::Handle;
-use super::objects::{Mw, Posting, Qp};
-use super::request::{binding, datagram, piece, remote, scatter_list, with_pieces};
+use super::objects::{Posting, Qp};
+use super::request::{binding_of_type_2, datagram, piece, remote, scatter_list, with_pieces};
 use crate::builder::{Builder, Target};
 use crate::errno::Errno;
 use crate::ffi::abi::*;
@@ -191,10 +191,7 @@ unsafe extern "C" fn wr_bind_mw(
     unsafe {
         step(qp, |Posting { batch, builder }| {
             let info = info.as_ref().ok_or(Errno::INVALID)?;
-            if Handle::<ibv_mw, Mw>::borrow(mw)?.kind != IBV_MW_TYPE_2 {
-                return Err(Errno::INVALID);
-            }
-            let operation = binding(mw, r_key, info)?;
+            let operation = binding_of_type_2(mw, r_key, info)?;
             builder.local(batch, (*qp).wr_id, (*qp).wr_flags, operation);
             Ok(())
         });

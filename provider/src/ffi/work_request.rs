@@ -3,8 +3,8 @@
 
 use super::boundary::{guard, set_errno, status};
 use super::handle::Handle;
-use super::objects::{Cq, Mw, Qp};
-use super::request::{binding, datagram, piece, remote, scatter_list, with_pieces};
+use super::objects::{Cq, Qp};
+use super::request::{binding_of_type_2, datagram, piece, remote, scatter_list, with_pieces};
 use crate::builder::{charge, request};
 use crate::cq::to_wc;
 use crate::errno::Errno;
@@ -67,12 +67,7 @@ unsafe fn operation(wr: &ibv_send_wr) -> Result<SendOperation, Errno> {
 #[cold]
 unsafe fn bind_type_2(bind: &ibv_wr_bind_mw) -> Result<SendOperation, Errno> {
     // SAFETY: by the contract.
-    unsafe {
-        if Handle::<ibv_mw, Mw>::borrow(bind.mw)?.kind != IBV_MW_TYPE_2 {
-            return Err(Errno::INVALID);
-        }
-        binding(bind.mw, bind.rkey, &bind.bind_info)
-    }
+    unsafe { binding_of_type_2(bind.mw, bind.rkey, &bind.bind_info) }
 }
 
 /// Posts one work request to the batch.
