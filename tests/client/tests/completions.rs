@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ferroce_verbs_client::bench::{Bench, Pair, SERVICES, Service, TARGET};
+use ferroce_verbs_client::bench::{Bench, Pair, SERVICES, Service, TARGET, pattern};
 use ferroce_verbs_client::qp::{Q_KEY, rtr_attr, rts_attr};
 use ferroce_verbs_client::sys::*;
 use ferroce_verbs_client::verbs_tests;
@@ -160,18 +160,37 @@ verbs_tests! {
         }
     }
 
-    /// An atomic gives eight bytes, and asks for room for just these.
-    fn an_atomic_with_room_for_less_than_its_answer() {
+    /// The receive of a WRITE with immediate says that it was its own side's memory (IBTA vol 1,
+    /// 11.6.2, local access error).
+    fn loc_access_err_of_a_write_with_immediate() {
         let bench = Bench::new();
         let pair = bench.pair(Service::Rc);
+        pair.post_receive(3, bench.sge(TARGET, 64));
         let (address, key) = bench.remote(TARGET);
-        let wr = SendWr::new(1, IBV_WR_ATOMIC_FETCH_AND_ADD).sge(bench.sge(0, 4));
-        let result = pair.try_post(wr.remote(address, key));
-        if result.is_ok() {
-            let status = bench.send_cq.next().status;
-            assert!([IBV_WC_LOC_LEN_ERR, IBV_WC_LOC_QP_OP_ERR].contains(&status), "{status}");
-        } else {
-            assert_eq!(result, Err(libc::EINVAL));
+        let wr = SendWr::new(1, IBV_WR_RDMA_WRITE_WITH_IMM).sge(bench.sge(0, 8)).immediate(7);
+        pair.post(wr.remote(address, key ^ 0x5a5a_5a00));
+        bench.receive_cq.expect(3, IBV_WC_LOC_ACCESS_ERR);
+        expect_failure(&bench, &pair, IBV_WC_REM_ACCESS_ERR);
+    }
+
+    /// An atomic gives eight bytes. Less room is a length error; of more, as with soft-RoCE, the
+    /// first eight bytes are used.
+    fn an_atomic_whose_room_is_not_eight_bytes() {
+        let bench = Bench::new();
+        let (address, key) = bench.remote(TARGET);
+        for opcode in [IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD] {
+            for length in [0, 4, 7] {
+                let pair = bench.pair(Service::Rc);
+                pair.post(SendWr::new(1, opcode).sge(bench.sge(0, length)).remote(address, key));
+                expect_failure(&bench, &pair, IBV_WC_LOC_LEN_ERR);
+            }
+            let pair = bench.pair(Service::Rc);
+            bench.buffer.write(0, &[0x5a; 16]);
+            bench.buffer.write(TARGET, &pattern(8, 3));
+            pair.post(SendWr::new(1, opcode).sge(bench.sge(0, 16)).remote(address, key));
+            assert_eq!(bench.send_cq.expect(1, IBV_WC_SUCCESS).byte_len, 8);
+            assert_eq!(bench.buffer.read(0, 8), pattern(8, 3));
+            assert_eq!(bench.buffer.read(8, 8), [0x5a; 8]);
         }
     }
 
