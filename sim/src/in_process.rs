@@ -251,9 +251,9 @@ impl InProcess {
     }
 
     /// For a poll that has found nothing: runs the model until it rests, and lets ACKs go that
-    /// wait for what the application might post. Whether something moved.
+    /// wait for what the application might post. How often it looked if nothing moved, else none.
     #[inline]
-    fn run_until_rest(&self) -> bool {
+    fn run_until_rest(&self) -> Option<u32> {
         let mut worked = false;
         for _ in 0..MAX_RUNS_PER_POLL {
             worked |= self.try_run();
@@ -261,13 +261,15 @@ impl InProcess {
                 break;
             }
         }
-        if worked || !self.holds_acknowledges.load(Ordering::Relaxed) {
-            return worked;
+        match worked {
+            true => None,
+            false if !self.holds_acknowledges.load(Ordering::Relaxed) => Some(1),
+            // These looks count on the way to yielding: the peer may need this processor.
+            false => (!self.flush_acknowledges()).then_some(1 + RUNS_BEFORE_ACKNOWLEDGE),
         }
-        self.flush_acknowledges()
     }
 
-    /// Lets ACKs go that wait for company, unless more comes in a moment.
+    /// Lets ACKs go that wait for company, unless more comes in a moment. Whether it came.
     fn flush_acknowledges(&self) -> bool {
         for _ in 0..RUNS_BEFORE_ACKNOWLEDGE {
             std::hint::spin_loop();
@@ -275,11 +277,11 @@ impl InProcess {
                 return true;
             }
         }
-        let Some(mut model) = self.model.try_lock() else {
-            return false;
-        };
-        model.nic.flush_acknowledges();
-        self.run(model)
+        if let Some(mut model) = self.model.try_lock() {
+            model.nic.flush_acknowledges();
+            self.run(model);
+        }
+        false
     }
 
     /// Runs the model, gives the lock back, and delivers interrupts.

@@ -44,16 +44,16 @@ thread_local! {
     };
 }
 
-/// After a poll at `now`. `worked`: it was not in vain.
+/// After a poll at `now`, which has run the model so often in vain; `None`: not in vain.
 #[inline]
-pub fn after_poll(function: &InProcess, worked: bool, now: Ticks) {
-    HABITS.with(|habits| {
-        if worked {
-            habits.empty_polls.set(0);
-        } else if habits.empty_polls.get() < POLLS_BEFORE_YIELD {
-            habits.empty_polls.set(habits.empty_polls.get() + 1);
+pub fn after_poll(function: &InProcess, empty_runs: Option<u32>, now: Ticks) {
+    HABITS.with(|habits| match empty_runs {
+        None => habits.empty_polls.set(0),
+        Some(runs) if habits.empty_polls.get() < POLLS_BEFORE_YIELD => {
+            habits.empty_polls.set(habits.empty_polls.get() + runs);
             std::hint::spin_loop();
-        } else {
+        }
+        Some(_) => {
             habits.empty_polls.set(0);
             habits.step_back(function, now);
         }

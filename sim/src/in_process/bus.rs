@@ -178,7 +178,7 @@ impl Bus for InProcess {
             self.polls_after_arming
                 .store(about_to_sleep - 1, Ordering::Relaxed);
         }
-        let worked = self.run_until_rest();
+        let empty_runs = self.run_until_rest();
         if about_to_sleep != 0 {
             self.tell_background();
         } else if self.wake_at.load(Ordering::Relaxed)
@@ -192,6 +192,6 @@ impl Bus for InProcess {
             self.registry
                 .wake_background(self.place, self.clock.ticks());
         }
-        polling::after_poll(self, worked, now);
+        polling::after_poll(self, empty_runs, now);
     }
 }
