@@ -160,7 +160,7 @@ fn constants_of(bytes: &[u8], ip: u64, code: Code) -> Option<ConstantOffsets> {
 #[cfg(test)]
 mod tests {
     use super::super::cycle::Progress;
-    use super::super::cycle::tests::{WRITE_LAT, decode};
+    use super::super::cycle::tests::{WRITE_LAT, decode, nothing};
     use super::super::registers::Registers;
     use super::*;
 
@@ -169,9 +169,9 @@ mod tests {
         let registers = Registers::ZERO;
         let decoded = decode(at, code);
         for step in &decoded {
-            assert_eq!(cycle.add(*step, &registers), Progress::More);
+            assert_eq!(cycle.add(*step, &registers, nothing), Progress::More);
         }
-        assert_eq!(cycle.add(decoded[0], &registers), Progress::Proven);
+        assert_eq!(cycle.add(decoded[0], &registers, nothing), Progress::Proven);
         cycle
     }
 

@@ -362,7 +362,7 @@ pub mod tests {
     }
 
     /// No memory that a try of a lock could find.
-    fn nothing(_: u64, _: usize) -> Option<u64> {
+    pub fn nothing(_: u64, _: usize) -> Option<u64> {
         None
     }
 

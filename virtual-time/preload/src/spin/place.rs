@@ -148,14 +148,14 @@ impl Places {
 #[cfg(test)]
 mod tests {
     use super::super::cycle::Progress;
-    use super::super::cycle::tests::{WRITE_LAT, decode};
+    use super::super::cycle::tests::{WRITE_LAT, decode, nothing};
     use super::super::registers::GENERAL;
     use super::*;
 
     fn cycle_of(code: &[u8]) -> Cycle {
         let mut cycle = Cycle::new();
         for step in decode(0x2000, code) {
-            assert_eq!(cycle.add(step, &Registers::ZERO), Progress::More);
+            assert_eq!(cycle.add(step, &Registers::ZERO, nothing), Progress::More);
         }
         cycle
     }

@@ -354,7 +354,14 @@ impl Core {
             }),
             Wait::End => None,
         };
-        let deadline_ps = page.deadline_ps.load(Ordering::Relaxed);
+        let until_ps = match wait {
+            Wait::OnWrite {
+                look: Look::EverythingUntil { time_ps },
+                ..
+            } => *time_ps,
+            _ => NEVER_PS,
+        };
+        let deadline_ps = page.deadline_ps.load(Ordering::Relaxed).min(until_ps);
         let found = found.map(|(at_ps, answer)| (at_ps.max(clock_ps), answer));
         match found {
             Some((at_ps, _)) if at_ps <= deadline_ps => found,
@@ -408,7 +415,7 @@ impl Core {
                     };
                     let sees = match look {
                         Look::Memory(range) => range.contains(&address),
-                        Look::Everything => true,
+                        Look::Everything | Look::EverythingUntil { .. } => true,
                         Look::Completions | Look::CompletionsUntil { .. } => false,
                     };
                     if sees {
