@@ -41,6 +41,8 @@ pub const WRITE: u32 = 1;
 pub const INTERRUPT: u32 = 2;
 /// What a turn of a loop that looks at memory costs.
 pub const MEMORY_POLL_PS: u64 = 1000;
+/// What a system call costs that does not wait.
+pub const SYSTEM_CALL_PS: u64 = 100_000;
 /// From an interrupt to a thread that runs.
 pub const WAKE_UP_PS: u64 = 3_000_000;
 /// The signal for a thread that does nothing but run.
@@ -279,6 +281,10 @@ impl Core {
                     .costs
                     .memory_poll_ps
                     .store(MEMORY_POLL_PS, Ordering::Relaxed);
+                program
+                    .costs
+                    .system_call_ps
+                    .store(SYSTEM_CALL_PS, Ordering::Relaxed);
                 program
                     .costs
                     .wake_up_ps
