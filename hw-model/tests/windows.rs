@@ -281,7 +281,7 @@ fn window_of_type_2_is_invalidated_before_it_is_bound_again() {
     unit.bind(OTHER_QP, again).expect("anybody");
     on!(unit, |memory, dma| memory.invalidate(
         OTHER_QP,
-        window + 1,
+        again.r_key,
         dma
     ))
     .expect("its own now");
