@@ -30,6 +30,7 @@ fn run(seed: u64) -> bool {
         reset_timeout: Duration::from_millis(2),
         completion_vectors: rng.below(20) as u16,
         push_inline_only: rng.below(2) == 0,
+        key_seed: (rng.below(2) == 0).then_some(seed),
     };
     let Ok(device) = Device::open_with(hostile.clone(), &config) else {
         return false;

@@ -329,13 +329,13 @@ verbs_tests! {
         let length = max.min(64 << 20);
         let buffer = ferroce_verbs_client::memory::Buffer::new(2 * length);
         let mr = ferroce_verbs_client::bench::register_all(&bench.pd, &buffer);
-        buffer.write(length - 64, &ferroce_verbs_client::bench::pattern(64, 1));
+        buffer.write(length - 64, &pattern(64, 1));
         let pair = bench.pair(Service::Rc);
         let sge = mr.sge(buffer.address(0), length as u32);
         let write = SendWr::new(1, IBV_WR_RDMA_WRITE).sge(sge);
         pair.post(write.remote(buffer.address(length), mr.rkey()));
         bench.send_cq.expect(1, IBV_WC_SUCCESS);
         let found = buffer.read(2 * length - 64, 64);
-        assert_eq!(found, ferroce_verbs_client::bench::pattern(64, 1));
+        assert_eq!(found, pattern(64, 1));
     }
 }

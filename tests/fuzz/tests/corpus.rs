@@ -70,10 +70,11 @@ fn write_seeds() {
         write("capture", &stem, &bytes[..bytes.len().min(LONGEST_SEED)]);
         let read = ferroce_sim::capture::reader::for_each_frame(&*bytes, &mut |captured| {
             let parsed = ferroce_wire::Frame::parse(captured.bytes);
-            if let Ok(frame) = parsed.as_ref().map(|frame| frame.headers.bth.opcode) {
-                if captured.bytes.len() < 300 && seen.insert(frame) {
-                    write("wire", &format!("opcode-{:02x}", frame.0), captured.bytes);
-                }
+            if let Ok(opcode) = parsed.as_ref().map(|frame| frame.headers.bth.opcode)
+                && captured.bytes.len() < 300
+                && seen.insert(opcode)
+            {
+                write("wire", &format!("opcode-{:02x}", opcode.0), captured.bytes);
             }
             std::ops::ControlFlow::Continue(())
         });
