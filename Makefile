@@ -52,8 +52,8 @@ demo: build
 
 test: build
 	@scripts/install-packages $(TEST_PACKAGES)
-	$(CARGO) test --locked --workspace --quiet -- --test-threads=2
-	FERROCE_TEST_BUS=vfio-user $(CARGO) test --locked --workspace --quiet $(VFIO_USER_TESTS:%=--test %) -- --test-threads=2
+	$(CARGO) test --locked --workspace --quiet --no-fail-fast -- --test-threads=2
+	FERROCE_TEST_BUS=vfio-user $(CARGO) test --locked --workspace --quiet --no-fail-fast $(VFIO_USER_TESTS:%=--test %) -- --test-threads=2
 
 soak: build
 	@scripts/install-packages $(TEST_PACKAGES)
