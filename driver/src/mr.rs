@@ -112,6 +112,8 @@ impl Owner {
 /// Where the memory is.
 enum Backing {
     Application(Pages),
+    /// Nowhere: the region has no bytes.
+    Empty,
     Device {
         /// Byte of BAR4.
         place: u64,
@@ -133,6 +135,40 @@ pub enum Translation {
     Pages(u8),
     /// By adding: the region is one piece there.
     Direct,
+}
+
+impl Backing {
+    fn new(
+        device: &Arc<Device>,
+        range: &MemoryRange,
+        access: MemoryAccess,
+        translation: Translation,
+    ) -> Result<Self, Error> {
+        if range.length == 0 {
+            return Ok(Self::Empty);
+        }
+        Pages::new(device, range, access, translation).map(Self::Application)
+    }
+
+    /// Tells an entry where its memory is.
+    fn place(&self, entry: &mut MemoryEntry, range: &MemoryRange) {
+        match self {
+            Self::Application(pages) => place(entry, range, pages),
+            Self::Empty => {
+                // No address is ever translated: each access to a byte is out of bounds.
+                entry.word = word(|word| word.set_direct(true));
+                entry.start = range.virtual_address;
+                entry.length = 0;
+                entry.translation = 0;
+                entry.first_page_offset = 0;
+            }
+            Self::Device { place, .. } => {
+                entry.word = word(|word| word.set_device_memory(true));
+                entry.translation = *place;
+            }
+            Self::Null => entry.word = word(|word| word.set_null(true)),
+        }
+    }
 }
 
 /// Pages of the application.
@@ -189,12 +225,12 @@ impl Pages {
 
 impl MemoryRegion {
     /// Registers `length` bytes at `address`. WQEs and peers name the first of them
-    /// `virtual_address`.
+    /// `virtual_address`. Of a region of no bytes the memory need not be there; its keys serve
+    /// transfers of no bytes.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] for an empty range, one that wraps around, or contradicting
-    /// rights; [`Error::Bus`] when the memory is not there; [`Error::NoResources`].
+    /// [`Error::InvalidArgument`] for a range that wraps around, or contradicting rights; [`Error::Bus`] when the memory is not there; [`Error::NoResources`].
     pub fn register(
         pd: &Arc<ProtectionDomain>,
         address: usize,
@@ -229,7 +265,7 @@ impl MemoryRegion {
             device,
             Region {
                 owner: Owner::new(pd)?,
-                backing: Backing::Application(Pages::new(device, &range, access, translation)?),
+                backing: Backing::new(device, &range, access, translation)?,
                 range,
                 access,
             },
@@ -367,27 +403,31 @@ impl MemoryRegion {
             Some(pd) => Some(Owner::new(pd)?),
             None => None,
         };
-        let pages = match &region.backing {
-            Backing::Application(pages) => {
-                let needed = change.range.is_some() || access.writes() && !pages.writable;
-                if change.range.is_some() {
-                    check_range(&self.device, &range)?;
-                }
-                needed.then(|| Pages::new(&self.device, &range, access, pages.translation))
+        let translation = match &region.backing {
+            Backing::Application(pages) => pages.translation,
+            _ => Translation::Kernel,
+        };
+        let backing = match &region.backing {
+            Backing::Application(_) | Backing::Empty if change.range.is_some() => {
+                check_range(&self.device, &range)?;
+                Some(Backing::new(&self.device, &range, access, translation)?)
             }
-            _ if change.range.is_some() => {
+            Backing::Application(pages) if access.writes() && !pages.writable => {
+                Some(Backing::new(&self.device, &range, access, translation)?)
+            }
+            Backing::Application(_) | Backing::Empty => None,
+            Backing::Device { .. } | Backing::Null if change.range.is_some() => {
                 let what = "other memory for a region without memory of the application";
                 return Err(Error::NotSupported { what });
             }
-            _ => None,
+            Backing::Device { .. } | Backing::Null => None,
         };
-        let pages = pages.transpose()?;
         let key = self.key.load(Ordering::Relaxed);
         let mut entry = region.entry(key.to_le_bytes()[0]);
         entry.pd = owner.as_ref().map_or(entry.pd, |owner| owner.pd);
         entry.access = access.into();
-        if let Some(pages) = &pages {
-            place(&mut entry, &range, pages);
+        if let Some(backing) = &backing {
+            backing.place(&mut entry, &range);
         }
         let key = self.device.modify_mr(key, &entry)?;
         self.key.store(key, Ordering::Release);
@@ -396,8 +436,8 @@ impl MemoryRegion {
         if let Some(owner) = owner {
             region.owner = owner;
         }
-        if let Some(pages) = pages {
-            region.backing = Backing::Application(pages);
+        if let Some(backing) = backing {
+            region.backing = backing;
         }
         Ok(())
     }
@@ -443,14 +483,7 @@ impl Region {
             length: self.range.length as u64,
             ..MemoryEntry::default()
         };
-        match &self.backing {
-            Backing::Application(pages) => place(&mut entry, &self.range, pages),
-            Backing::Device { place, .. } => {
-                entry.word = word(|word| word.set_device_memory(true));
-                entry.translation = *place;
-            }
-            Backing::Null => entry.word = word(|word| word.set_null(true)),
-        }
+        self.backing.place(&mut entry, &self.range);
         entry
     }
 }
@@ -486,8 +519,8 @@ fn place(entry: &mut MemoryEntry, range: &MemoryRange, pages: &Pages) {
 fn check_range(device: &Device, range: &MemoryRange) -> Result<(), Error> {
     let end = range.address.checked_add(range.length);
     let virtual_end = range.virtual_address.checked_add(range.length as u64);
-    if range.length == 0 || end.is_none() || virtual_end.is_none() {
-        let what = "the memory region is empty or wraps around";
+    if end.is_none() || virtual_end.is_none() {
+        let what = "the memory region wraps around";
         return Err(Error::InvalidArgument { what });
     }
     if range.length as u64 > device.limits().max_mr_length {

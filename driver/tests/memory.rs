@@ -107,13 +107,13 @@ fn a_refused_rereg_changes_nothing() {
     };
     *fake.refuse.lock() = Some(CommandStatus::BUSY);
     assert_eq!(errno(&everything), libc::EBUSY, "windows are bound");
-    let empty = MemoryRange {
-        length: 0,
+    let wrapped = MemoryRange {
+        address: usize::MAX - 4095,
         ..before
     };
     assert_eq!(
         errno(&Reregistration {
-            range: Some(empty),
+            range: Some(wrapped),
             ..everything.clone()
         }),
         libc::EINVAL

@@ -11,11 +11,14 @@ fn page_size() -> usize {
     usize::try_from(size).unwrap_or(4096)
 }
 
-/// Touches every page of a range, as pinning in the kernel would.
+/// Touches every page of a range, as pinning in the kernel would; of an empty one none.
 ///
 /// # Errors
 /// `EFAULT` when a page is not mapped, or not writable though `writable` asks for it.
 pub(crate) fn populate(address: usize, length: usize, writable: bool) -> Result<(), Errno> {
+    if length == 0 {
+        return Ok(());
+    }
     let page = page_size();
     let start = address & !(page - 1);
     let end = address

@@ -50,6 +50,25 @@ verbs_tests! {
         assert!(bench.pd.register(&bench.buffer, 1 << 19).is_err(), "a right that nobody knows");
     }
 
+    /// A region of no bytes has keys, and they serve transfers of no bytes.
+    fn a_region_of_no_bytes() {
+        let bench = Bench::new();
+        let access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+        for start in [0, 100, 4096] {
+            let mr = bench.pd.register_part(&bench.buffer, start, 0, access).expect("reg_mr");
+            let address = bench.buffer.address(start);
+            assert_eq!(mr.range(), (address, 0));
+            for opcode in [IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ] {
+                let status = |length| remote(&bench, opcode, address, mr.rkey(), length);
+                assert_eq!(status(0), IBV_WC_SUCCESS);
+                assert_eq!(status(1), IBV_WC_REM_ACCESS_ERR);
+            }
+            let pair = bench.pair(Service::Rc);
+            pair.post(SendWr::new(1, IBV_WR_SEND).sge(mr.sge(address, 1)));
+            bench.send_cq.expect(1, IBV_WC_LOC_PROT_ERR);
+        }
+    }
+
     fn memory_that_is_not_there_is_refused() {
         let bench = Bench::new();
         assert!(bench.pd.register_raw(0x1000, 4096, IBV_ACCESS_LOCAL_WRITE).is_null());
