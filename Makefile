@@ -2,7 +2,8 @@
 #
 #   make          builds target/release/ferroce and target/release/lib/libibverbs.so.1
 #   make demo     unmodified ib_write_bw between two processes
-#   make test     every test, also those that drive programs from Debian
+#   make test     every test, also those that drive programs from Debian; FERROCE_TEST_SLOW=4 gives
+#                 each process four times its time, for a slow or busy machine
 #   make soak     random verbs programs of two processes, 10,000 seeds; what takes long of the rest
 #   make fuzz     each fuzz target for MINUTES=1, with inputs of SEED=1
 #   make bench    speed of this machine's build: ICRC off and on, one and several QPs and threads; of
