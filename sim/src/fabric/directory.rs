@@ -108,7 +108,7 @@ fn choose(candidates: &[PathBuf]) -> Result<PathBuf, Error> {
     let inhabited: Vec<_> = candidates.iter().filter(|path| has_life(path)).collect();
     if let [first, others @ ..] = &inhabited[..] {
         for other in others {
-            tracing::warn!(
+            tracing::error!(
                 "programs of this user run in {first} and in {other}, where they do not meet: set \
                  FERROCE_DIR to the same directory for all of them",
                 first = first.display(),
