@@ -6,6 +6,7 @@
 #                 each process four times its time, for a slow or busy machine
 #   make soak     random verbs programs of two processes, 10,000 seeds; what takes long of the rest
 #   make fuzz     each fuzz target for MINUTES=1, with inputs of SEED=1
+#   make asan     the conformance suite and the hostile tests in an address-sanitizer build
 #   make bench    speed of this machine's build: ICRC off and on, one and several QPs and threads; of
 #                 the simulation in simulated time
 #   make qemu-vfio  the model as a PCI device of a virtual machine: the same programs through kernel VFIO
@@ -32,7 +33,7 @@ TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs ucx-utils
 # one. `make soak` runs that, too.
 VFIO_USER_TESTS := $(filter-out random,$(basename $(notdir $(wildcard tests/client/tests/*.rs))))
 
-.PHONY: all build demo test soak fuzz bench qemu-vfio qemu-roce install packages clean
+.PHONY: all build demo test soak fuzz asan bench qemu-vfio qemu-roce install packages clean
 
 all: build
 
@@ -69,6 +70,10 @@ fuzz:
 	@# Zeroed memory of the hosts comes from the kernel, not from memset.
 	@export MALLOC_MMAP_THRESHOLD_=1000000; for target in wire capture model verbs; do \
 		target/debug/ferroce-fuzz $$target --seconds $$(($(MINUTES) * 60)) --seed $(SEED) || exit 1; done
+
+asan:
+	@scripts/install-packages $(BUILD_PACKAGES) libibverbs-dev
+	@scripts/asan
 
 bench: build
 	@scripts/install-packages $(BENCH_PACKAGES)

@@ -6,7 +6,7 @@
 # writes OUTDIR/libibverbs.so.1 and the symlink OUTDIR/libibverbs.so. The work is done here and not
 # by cargo because rustc gives every cdylib a version script of its own, beside which ours would be
 # dropped without a word; and without version nodes the loader rejects the library for programs that
-# were linked against rdma-core's. CC and LDFLAGS are honoured.
+# were linked against rdma-core's. CC is honoured, and LDFLAGS, which have the last word.
 set -eu
 
 if [ $# -ne 2 ]; then
@@ -89,11 +89,11 @@ ${CC:-cc} -c -O2 -fPIC -o "$work/stubs.o" "$work/stubs.c"
 # dlclose.
 awk '$2 == "own" { print "-Wl,-u," $3 }' "$work/symbols" | sort -u >"$work/undefined"
 # shellcheck disable=SC2086 # LDFLAGS are several words
-${CC:-cc} -shared -o "$work/libibverbs.so.1" ${LDFLAGS:-} \
+${CC:-cc} -shared -o "$work/libibverbs.so.1" \
     -Wl,-soname,libibverbs.so.1 -Wl,--version-script="$work/libibverbs.map" \
     "@$work/undefined" "$work/stubs.o" "$staticlib" \
     -Wl,--gc-sections -Wl,--as-needed -Wl,-z,defs -Wl,-z,nodelete -Wl,-z,relro \
-    -lgcc_s -lpthread -ldl -lm -lc
+    -lgcc_s -lpthread -ldl -lm -lc ${LDFLAGS:-}
 
 # A program may have the old file mapped: replace it, never write into it.
 mv -f "$work/libibverbs.so.1" "$outdir/libibverbs.so.1"
