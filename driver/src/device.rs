@@ -3,7 +3,8 @@
 use crate::attributes::GidEntry;
 use crate::bus::Bus;
 use crate::capabilities::{Capabilities, Limits};
-use crate::command::{COMMAND_TIMEOUT, CommandQueue, has_stopped};
+use crate::command::{CommandQueue, has_stopped};
+use crate::device_config::DeviceConfig;
 use crate::dma::{DmaBuffer, DmaSpace, Keeper};
 use crate::doorbell::{Slot, SlotAllocator};
 use crate::error::Error;
@@ -29,44 +30,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a reset, and enabling after it, may take.
-const RESET_TIMEOUT: Duration = Duration::from_secs(5);
-/// Completion vectors, unless the configuration says otherwise.
-const COMPLETION_VECTORS: u16 = 4;
 /// Turns of waiting for a register between two looks at the clock.
 const TURNS_PER_CHECK: u32 = 64;
 /// Largest value of a 24-bit number.
 const MAX_NUMBER: u64 = 0xff_ffff;
 /// Argument of the NOP with which bring-up tests the command queue.
 const NOP_ARGUMENT: u64 = 0x0123_4567_89ab_cdef;
-
-/// How a device is brought up.
-#[derive(Debug, Clone, Copy)]
-pub struct DeviceConfig {
-    /// How long a command may take.
-    pub command_timeout: Duration,
-    /// How long a reset, and enabling after it, may take.
-    pub reset_timeout: Duration,
-    /// Completion vectors, as far as the device has interrupts.
-    pub completion_vectors: u16,
-    /// Pushes only work requests with an inline payload, which the device then sends without any
-    /// DMA read. Else every small one.
-    pub push_inline_only: bool,
-    /// Seed of the order in which the variants of keys are given; `None`: ascending.
-    pub key_seed: Option<u64>,
-}
-
-impl Default for DeviceConfig {
-    fn default() -> Self {
-        Self {
-            command_timeout: COMMAND_TIMEOUT,
-            reset_timeout: RESET_TIMEOUT,
-            completion_vectors: COMPLETION_VECTORS,
-            push_inline_only: false,
-            key_seed: None,
-        }
-    }
-}
 
 /// An opened device function.
 pub struct Device {

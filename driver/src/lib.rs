@@ -23,6 +23,7 @@ mod cq;
 mod cq_ring;
 mod demux;
 mod device;
+mod device_config;
 mod dm;
 #[expect(
     unsafe_code,
@@ -65,7 +66,8 @@ pub use batch::{Batch, QueueState};
 pub use capabilities::Capabilities;
 pub use completion::{CompletionOpcode, CompletionStatus, WorkCompletion};
 pub use cq::{CompletionQueue, CompletionQueueConfig, Poller};
-pub use device::{Device, DeviceConfig, port_mac};
+pub use device::{Device, port_mac};
+pub use device_config::DeviceConfig;
 pub use dm::DeviceMemory;
 pub use dma::{DmaBuffer, DmaSpace, Keeper};
 pub use error::{Error, PostError};
