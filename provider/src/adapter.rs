@@ -184,6 +184,18 @@ impl Adapter {
         self.processor.as_ref()
     }
 
+    /// For what measures in simulated time.
+    ///
+    /// # Errors
+    /// `EIO` when the world has ended, or the only other program in it was killed.
+    #[inline]
+    pub fn check_world(&self) -> Result<(), Errno> {
+        match self.processor() {
+            Some(processor) if processor.fails() => Err(Errno::IO),
+            _ => Ok(()),
+        }
+    }
+
     /// `vendor_part_id`.
     pub fn part_id(&self) -> u32 {
         identity::part_id(self.function.part_id())

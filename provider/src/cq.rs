@@ -90,9 +90,8 @@ impl Cq {
     /// `EIO` when the device has stopped or is gone: nothing will come any more.
     #[inline]
     pub fn check_device(&self) -> Result<(), Errno> {
-        let processor = self.adapter.processor();
-        let has_ended = processor.is_some_and(|processor| processor.has_ended());
-        match self.queue.device().is_dead() || has_ended {
+        self.adapter.check_world()?;
+        match self.queue.device().is_dead() {
             true => Err(Errno::IO),
             false => Ok(()),
         }

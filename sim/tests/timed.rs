@@ -431,7 +431,8 @@ fn a_program_that_waits_for_a_dead_one_does_not_wait_for_ever() {
 #[test]
 fn what_a_killed_program_leaves_behind_is_errors() {
     let world = TestWorld::new("killed", 2);
-    let [(_one, mine, a), (other, theirs, b)] = pair(&world);
+    let [(one, mine, a), (other, theirs, b)] = pair(&world);
+    let is_bereft = || one.pages.pages().program.is_bereft.load(Ordering::SeqCst) != 0;
     let real = Instant::now();
     mine.store(StoreKind::Send, 0, &[77, 10]);
     // Its thread waits, and its process dies.
@@ -454,6 +455,7 @@ fn what_a_killed_program_leaves_behind_is_errors() {
         "the stream has ended"
     );
     assert_eq!(theirs.page().turn(), Turn::Ended);
+    assert!(is_bereft(), "what it measures now is no result");
     a.write(remote, 64);
     let completion = a.completion(&mine);
     assert_eq!(completion.status, CompletionStatus::RetryExceededError);
@@ -463,6 +465,7 @@ fn what_a_killed_program_leaves_behind_is_errors() {
     let thread = third.thread();
     mine.give(&Wait::End);
     assert!(thread.await_turn());
+    assert!(!is_bereft(), "somebody has come");
     Host::new(&third, &thread);
     // And now one that has the turn.
     drop(third);

@@ -105,6 +105,8 @@ pub struct ProgramPage {
     pub is_recorded: AtomicU32,
     /// Not zero: the program has called `exit`, or has returned from `main`. The program writes it.
     pub has_exited: AtomicU32,
+    /// Not zero: the only other program was killed, and none has come since.
+    pub is_bereft: AtomicU32,
 }
 
 /// Words of a [`Name`].

@@ -92,6 +92,10 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
         // SAFETY: this thread holds the lock since `wr_start`.
         let Posting { batch, builder } =
             unsafe { qp.posting.get().take() }.ok_or(Errno::INVALID)?;
+        if let Err(errno) = qp.adapter.check_world() {
+            batch.abort();
+            return Err(errno);
+        }
         builder.complete(batch)
     })
 }

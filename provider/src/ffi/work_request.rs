@@ -138,6 +138,7 @@ pub(super) unsafe extern "C" fn post_send(
         // SAFETY: the program passes a QP of this library.
         let qp = unsafe { Handle::<ibv_qp_ex, Qp>::borrow(qp)? };
         qp.adapter.check()?;
+        qp.adapter.check_world()?;
         let mut batch = qp.pair.send_queue().ok_or(Errno::INVALID)?.lock();
         let mut result = Ok(());
         // SAFETY: the program passes a list of work requests that ends with null.

@@ -46,6 +46,8 @@ pub struct Conductor {
     has_explained: bool,
     /// When a program has gone, and none has come since.
     lost_at: Option<RealInstant>,
+    /// The only one left, when the other one was killed and nobody has come since.
+    bereft: Option<Arc<Program>>,
 }
 
 impl Conductor {
@@ -59,6 +61,7 @@ impl Conductor {
             idle_polls: 0,
             has_explained: false,
             lost_at: None,
+            bereft: None,
             world,
         }
     }
@@ -95,6 +98,8 @@ impl Conductor {
         }
         self.is_taken[program.host] = true;
         self.lost_at = None;
+        let bereft = self.bereft.take_if(|bereft| bereft.id != program.id);
+        bereft.inspect(|bereft| bereft.set_bereft(false));
         let bus = self.world.bus(program.host);
         let thread = RemoteThread::new(&self.common, Arc::clone(&program), number, bus);
         let thread = self.world.spawn(program.host, Box::new(thread));
@@ -125,14 +130,15 @@ impl Conductor {
         self.shared.take_interrupts(program.host);
         drop(places);
         if !program.has_exited() {
-            self.end_partner_of(program);
+            self.tell_partner_of(program);
         }
     }
 
     /// A program was killed, or has crashed. If there is one other in the world, which does not wait
     /// for a connection, the two have worked together: what that one measures without it is no
-    /// result, so it does not go on.
-    fn end_partner_of(&self, program: &Program) {
+    /// result. Its polls and posts fail until somebody else comes; all else goes its way, and ends
+    /// as it does for whoever is left.
+    fn tell_partner_of(&mut self, program: &Program) {
         let places = self.common.places.borrow();
         let mut others = places.iter().map(|place| &place.program);
         let Some(partner) = others.next() else { return };
@@ -142,12 +148,12 @@ impl Conductor {
         }
         eprintln!(
             "ferroce world: process {} on host {} has gone without exit (it was killed, or has \
-             crashed); process {} on host {} cannot finish what the two have begun, and loses its \
-             device",
+             crashed); process {} on host {} cannot finish what the two have begun: its polls and \
+             posts fail",
             program.pid, program.host, partner.pid, partner.host
         );
-        partner.end();
-        self.shared.tell(Event::Gone(Arc::clone(partner)));
+        partner.set_bereft(true);
+        self.bereft = Some(Arc::clone(partner));
     }
 
     /// Those who are back get a turn.

@@ -117,6 +117,12 @@ impl Library {
         get(&self.program.has_ended) != 0
     }
 
+    /// Whether the only other program was killed, and none has come since.
+    #[inline]
+    pub fn is_bereft(&self) -> bool {
+        get(&self.program.is_bereft) != 0
+    }
+
     /// The calling thread's time, in picoseconds.
     #[inline]
     pub fn now_ps(&self) -> u64 {

@@ -20,6 +20,7 @@
 
 use std::cell::RefCell;
 use std::ffi::c_void;
+use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ferroce_driver::CompletionQueue;
@@ -305,9 +306,26 @@ impl Processor {
         self.library.spend_ps(time.unwrap_or(mean).as_ps());
     }
 
-    /// Whether the world has ended for this program: nothing will come any more.
-    pub fn has_ended(&self) -> bool {
-        self.library.has_ended()
+    /// Whether polls and posts of this program fail: its world has ended, or the program that it has
+    /// worked with was killed, so that what it measures is no result.
+    #[inline]
+    pub fn fails(&self) -> bool {
+        self.library.has_ended() || self.library.is_bereft() && self.explain_failure()
+    }
+
+    /// Says once why calls fail.
+    #[cold]
+    fn explain_failure(&self) -> bool {
+        static EXPLAINED: Once = Once::new();
+        EXPLAINED.call_once(|| {
+            self.library.outside(|| {
+                eprintln!(
+                    "ferroce: the other program of this simulated world has gone without exit: polls \
+                     and posts fail, and what is printed from here on is no result"
+                );
+            });
+        });
+        true
     }
 
     /// What is there now is seen.

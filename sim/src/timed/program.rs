@@ -170,6 +170,12 @@ impl Program {
         page.has_exited.load(Ordering::SeqCst) != 0
     }
 
+    /// Whether the one that it has worked with was killed, and nobody has come since.
+    pub fn set_bereft(&self, is_bereft: bool) {
+        let page = &self.pages.pages().program;
+        page.is_bereft.store(is_bereft.into(), Ordering::SeqCst);
+    }
+
     /// No thread of it gets a turn any more.
     pub fn end(&self) {
         let _used = self.used.lock();
