@@ -33,7 +33,7 @@ TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs ucx-utils
 # one. `make soak` runs that, too.
 VFIO_USER_TESTS := $(filter-out random,$(basename $(notdir $(wildcard tests/client/tests/*.rs))))
 
-.PHONY: all build demo test soak fuzz asan bench qemu-vfio qemu-roce install packages clean
+.PHONY: all build demo test soak fuzz fuzz-build asan bench qemu-vfio qemu-roce install packages clean
 
 all: build
 
@@ -64,12 +64,17 @@ soak: build
 	$(CARGO) test --locked -p ferroce-sim --test serve_driver -- --ignored
 	$(CARGO) test --locked -p ferroce-tests -- --ignored --test-threads=2
 
-fuzz:
+FUZZ_TARGETS := wire capture model verbs
+
+fuzz: $(FUZZ_TARGETS:%=fuzz-%)
+
+fuzz-build:
 	@scripts/install-packages $(BUILD_PACKAGES)
 	$(CARGO) build --locked -p ferroce-fuzz
-	@# Zeroed memory of the hosts comes from the kernel, not from memset.
-	@export MALLOC_MMAP_THRESHOLD_=1000000; for target in wire capture model verbs; do \
-		target/debug/ferroce-fuzz $$target --seconds $$(($(MINUTES) * 60)) --seed $(SEED) || exit 1; done
+
+# Zeroed memory of the hosts comes from the kernel, not from memset.
+fuzz-%: fuzz-build
+	MALLOC_MMAP_THRESHOLD_=1000000 target/debug/ferroce-fuzz $* --seconds $$(($(MINUTES) * 60)) --seed $(SEED)
 
 asan:
 	@scripts/install-packages $(BUILD_PACKAGES) libibverbs-dev
