@@ -133,7 +133,11 @@ fn memory_regions_that_cannot_be() {
             .map(|error| error.errno())
     };
     let none = MemoryAccess::default();
-    assert_eq!(errno(0x1000, 0, 0x1000, none), None, "no bytes need no memory");
+    assert_eq!(
+        errno(0x1000, 0, 0x1000, none),
+        None,
+        "no bytes need no memory"
+    );
     assert_eq!(errno(usize::MAX - 5, 10, 0, none), Some(libc::EINVAL));
     assert_eq!(errno(usize::MAX - 5, 5, 0, none), Some(libc::EINVAL));
     assert_eq!(errno(0x1000, 10, u64::MAX - 5, none), Some(libc::EINVAL));

@@ -63,7 +63,7 @@ unsafe fn operation(wr: &ibv_send_wr) -> Result<SendOperation, Errno> {
 /// Bind as a work request: windows of type 2 only, the others have `ibv_bind_mw`.
 ///
 /// # Safety
-/// As for [`binding`].
+/// As for [`binding_of_type_2`].
 #[cold]
 unsafe fn bind_type_2(bind: &ibv_wr_bind_mw) -> Result<SendOperation, Errno> {
     // SAFETY: by the contract.
