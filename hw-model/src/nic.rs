@@ -269,10 +269,15 @@ impl<P: Port, T: Timing> Nic<P, T> {
         if self.bar.control.reset() {
             self.reset(port);
         }
+        let mut turns = 0;
         for _ in 0..MAX_TURNS {
             let mut worked = self.turn(now, host, port);
-            // Not before all that a peer had sent is taken: its last ACK may be in there.
+            // Not before all that a peer had sent is taken: its last ACK may be in there, and this
+            // turn may have looked before it came.
             if !worked && port.take_loss() {
+                while self.turn(now, host, port) && turns < MAX_TURNS {
+                    turns += 1;
+                }
                 worked = self.give_up_lost_peers(now, port);
             }
             progress.worked |= worked;
