@@ -257,12 +257,8 @@ fn concerns(address: usize, length: usize) -> bool {
     address % PAGE == 0 && may_be_registered(address, length)
 }
 
-/// `munmap`.
-///
-/// # Errors
-/// The error number.
-pub fn munmap(address: usize, length: usize) -> Answer {
-    let call = || system_call(libc::SYS_munmap, [address, length, 0, 0, 0, 0]);
+/// Moves the registered pages of a range away, then makes the call that takes the range.
+fn after_eviction(address: usize, length: usize, call: impl FnOnce() -> Answer) -> Answer {
     if !concerns(address, length) {
         return call();
     }
@@ -272,6 +268,15 @@ pub fn munmap(address: usize, length: usize) -> Answer {
         }
         call()
     })
+}
+
+/// `munmap`.
+///
+/// # Errors
+/// The error number.
+pub fn munmap(address: usize, length: usize) -> Answer {
+    let call = || system_call(libc::SYS_munmap, [address, length, 0, 0, 0, 0]);
+    after_eviction(address, length, call)
 }
 
 /// `mmap`.
@@ -294,15 +299,7 @@ pub fn mmap(address: usize, length: usize, how: [usize; 4]) -> Answer {
             None => elsewhere(found, length, call),
         };
     }
-    if !concerns(address, length) {
-        return call();
-    }
-    with_all(|all| {
-        if let Some(all) = all {
-            all.evict(&pages_of(address, length), false);
-        }
-        call()
-    })
+    after_eviction(address, length, call)
 }
 
 /// Maps where nothing is registered, if that can be: the model itself maps, and cannot be told that
