@@ -1,10 +1,10 @@
-//! Who is at the other end of a UNIX socket.
+//! Credentials of the peer of a UNIX socket.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
 /// The process at the other end, as the kernel noted it when that process connected, or began to
-/// listen (unix(7), `SO_PEERCRED`). Nobody can claim to be another user.
+/// listen (unix(7), `SO_PEERCRED`). A process cannot claim another user's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
     /// Its number in this process's PID namespace. `None`: it is in another one.
@@ -39,7 +39,7 @@ impl Peer {
         if result != 0 {
             return Err(io::Error::last_os_error());
         }
-        // Somebody who has closed a socket pair, or no UNIX socket: the kernel says user -1.
+        // A closed socket pair, or no UNIX socket: the kernel returns user -1.
         Ok(Self {
             process: u32::try_from(credentials.pid).ok().filter(|pid| *pid != 0),
             user: credentials.uid,
