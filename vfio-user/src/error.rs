@@ -20,6 +20,9 @@ pub enum RequestError {
     /// The peer's answer is not one to this request: what is wrong with it.
     #[error("the peer's answer is malformed: {0}")]
     Malformed(&'static str),
+    /// This process has no room for the file descriptors of the peer's answer.
+    #[error("the file descriptors of the peer's answer cannot be taken: {0}")]
+    LostFds(Errno),
     /// The request itself cannot be sent: what is wrong with it.
     #[error("the request cannot be sent: {0}")]
     Invalid(&'static str),
@@ -29,7 +32,7 @@ impl RequestError {
     /// The errno that says the same.
     pub fn errno(self) -> Errno {
         match self {
-            Self::Refused(errno) => errno,
+            Self::Refused(errno) | Self::LostFds(errno) => errno,
             Self::Timeout => Errno::TIMEDOUT,
             Self::Disconnected => Errno::NOTCONN,
             Self::Malformed(_) => Errno::PROTO,

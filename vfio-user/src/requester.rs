@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::error::{RequestError, errno_from_wire};
+use crate::error::{Errno, RequestError, errno_from_wire};
 use crate::limit;
 use crate::message::{Command, FLAG_NO_REPLY, Header, Message, TYPE_COMMAND, TYPE_REPLY};
 use crate::queue::Queue;
@@ -196,10 +196,14 @@ fn check(command: Command, message: Message) -> Result<Reply, RequestError> {
         let errno = errno_from_wire(message.header.error.get());
         return Err(RequestError::Refused(errno));
     }
-    if message.lost_fds.is_some() {
-        return Err(RequestError::Malformed(
-            "it brings too many file descriptors",
-        ));
+    match message.lost_fds {
+        None => {}
+        Some(Errno::TOOBIG) => {
+            return Err(RequestError::Malformed(
+                "it brings too many file descriptors",
+            ));
+        }
+        Some(errno) => return Err(RequestError::LostFds(errno)),
     }
     Ok(Reply {
         body: message.body,
