@@ -75,9 +75,13 @@ fn plans_contain_everything() {
     // Five of messages and reads, two of atomics; four, and two, of those without answers.
     let kinds = ["Rc", "Xrc", "Uc", "Ud"].map(|service| count(service, "None"));
     assert_eq!(kinds, [7, 7, 4, 2]);
-    let faults = ["Rc", "Xrc", "Uc", "Ud"]
-        .map(|service| ["RKey", "LKey", "ShortReceive"].map(|fault| count(service, fault)));
-    assert_eq!(faults, [[4, 6, 2], [4, 6, 2], [1, 3, 2], [0, 2, 0]]);
+    let faults = ["Rc", "Xrc", "Uc", "Ud"].map(|service| {
+        ["RKey", "LKey", "ShortReceive", "Deregistered"].map(|fault| count(service, fault))
+    });
+    assert_eq!(
+        faults,
+        [[4, 6, 2, 4], [4, 6, 2, 4], [1, 3, 2, 0], [0, 2, 0, 0]]
+    );
 }
 
 /// Goal: whatever is asked for, memory and completions are those of the reference.

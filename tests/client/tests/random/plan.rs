@@ -13,6 +13,8 @@ pub const HEADER: usize = 64;
 pub const MEMORY: usize = 2 * SLOTS * SLOT;
 /// Longest message of a connected service.
 const LENGTH_MAX: usize = 20_000;
+/// Most polls before a peer deregisters memory.
+const POLLS_BEFORE_MAX: u64 = 6;
 /// Path MTU of the QPs.
 const MTU: usize = 1024;
 const ROUNDS_MAX: u64 = 6;
@@ -62,6 +64,9 @@ pub enum Fault {
     LKey,
     /// The receive is a byte too short.
     ShortReceive,
+    /// The peer deregisters the memory while the operation is under way, or before it: it fails, or
+    /// it was faster.
+    Deregistered,
 }
 
 /// One work request and all that both sides know of it.
@@ -91,6 +96,8 @@ pub struct Operation {
     pub segments: usize,
     /// What goes wrong.
     pub fault: Fault,
+    /// Polls of the peer before it deregisters the memory.
+    pub polls_before: u64,
 }
 
 const ATOMICS: [ibv_wr_opcode; 2] = [IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD];
@@ -137,8 +144,14 @@ impl Operation {
         SENDS.contains(&self.opcode) || self.opcode == IBV_WR_RDMA_WRITE_WITH_IMM
     }
 
-    /// What it completes with on the side that posts it.
-    pub fn status(&self) -> ibv_wc_status {
+    /// Whether it may complete with `status` on the side that posts it.
+    pub fn may_end_with(&self, status: ibv_wc_status) -> bool {
+        let was_late = self.fault == Fault::Deregistered && status == IBV_WC_REM_ACCESS_ERR;
+        was_late || status == self.status()
+    }
+
+    /// What it completes with on the side that posts it, if nothing comes in between.
+    fn status(&self) -> ibv_wc_status {
         match (self.fault, self.service.is_reliable()) {
             (Fault::LKey, _) => IBV_WC_LOC_PROT_ERR,
             (Fault::RKey, true) => IBV_WC_REM_ACCESS_ERR,
@@ -158,7 +171,7 @@ impl Operation {
             (false, ..) | (_, Fault::LKey | Fault::RKey, _) => None,
             (_, Fault::ShortReceive, Service::Uc) => None,
             (_, Fault::ShortReceive, _) => Some(IBV_WC_LOC_LEN_ERR),
-            (_, Fault::None, _) => Some(IBV_WC_SUCCESS),
+            (_, Fault::None | Fault::Deregistered, _) => Some(IBV_WC_SUCCESS),
         }
     }
 
@@ -204,17 +217,21 @@ fn length(random: &mut Random, service: Service, opcode: ibv_wr_opcode) -> usize
     (length as usize).min(max)
 }
 
-/// One in ten goes wrong, in a way that its kind of operation can.
+/// One in six goes wrong, in a way that its kind of operation can.
 fn fault(random: &mut Random, service: Service, opcode: ibv_wr_opcode, length: usize) -> Fault {
-    if !random.once_in(10) || length == 0 {
+    if !random.once_in(6) || length == 0 {
         return Fault::None;
     }
     let takes_message = SENDS.contains(&opcode);
-    match random.below(3) {
+    match random.below(4) {
         // Whether the receive or the key is looked at first is the responder's choice.
         0 if !takes_message && opcode != IBV_WR_RDMA_WRITE_WITH_IMM => Fault::RKey,
         1 if takes_message && service != Service::Ud => Fault::ShortReceive,
         2 if opcode != IBV_WR_RDMA_WRITE_WITH_IMM => Fault::LKey,
+        // Nothing tells an unreliable requester.
+        3 if service.is_reliable() && !takes_message && opcode != IBV_WR_RDMA_WRITE_WITH_IMM => {
+            Fault::Deregistered
+        }
         _ => Fault::None,
     }
 }
@@ -252,6 +269,7 @@ fn operation(random: &mut Random, side: usize, slot: usize, services: &[Service]
             1
         },
         fault,
+        polls_before: random.below(POLLS_BEFORE_MAX + 1),
     };
     for (flag, times) in [
         (IBV_SEND_SIGNALED, 2),

@@ -12,7 +12,7 @@ use ferroce_verbs_client::address::{Ah, path_to};
 use ferroce_verbs_client::bench::{Bench, Service, register_all};
 use ferroce_verbs_client::context::{gid_bytes, gid_of};
 use ferroce_verbs_client::cq::imm_data;
-use ferroce_verbs_client::memory::{Buffer, Mr};
+use ferroce_verbs_client::memory::{ALL_ACCESS, Buffer, Mr};
 use ferroce_verbs_client::qp::{Q_KEY, Qp, QpConfig};
 use ferroce_verbs_client::srq::Srq;
 use ferroce_verbs_client::sys::*;
@@ -82,6 +82,11 @@ struct Side {
     srq: Srq,
     peer: Option<(Address, Ah)>,
 }
+
+/// Regions to be deregistered, each after so many polls.
+type Regions = Vec<(u64, Mr)>;
+/// Keys of the peer's regions, by slot.
+type Keys = [u32; SLOTS];
 
 /// Index of the QP that sends, or receives.
 fn index(service: Service, sends: bool) -> usize {
@@ -192,12 +197,35 @@ impl Side {
             .collect()
     }
 
-    fn post(&self, id: usize, operation: &Operation) {
-        let (address, ah) = self.peer();
-        let mut rkey = address.rkey;
-        if operation.fault == Fault::RKey {
-            rkey ^= KEY_FAULT;
+    /// Regions over the slots that the peer uses and this side deregisters, with the polls before
+    /// that; and the keys of the peer's, by slot.
+    fn exchange_regions(&self, operations: &[Operation], line: &mut Line) -> (Regions, Keys) {
+        let mut mine = [0; SLOTS * 4];
+        let mut regions = Vec::new();
+        let theirs = |o: &&Operation| o.side != self.which && o.fault == Fault::Deregistered;
+        for operation in operations.iter().filter(theirs) {
+            let slot = operation.far / SLOT;
+            let (pd, buffer) = (&self.bench.pd, &self.buffer);
+            let mr = pd.register_part(buffer, slot * SLOT, SLOT, ALL_ACCESS);
+            let mr = mr.expect("an MR");
+            mine[(slot - SLOTS) * 4..][..4].copy_from_slice(&mr.rkey().to_ne_bytes());
+            regions.push((operation.polls_before, mr));
         }
+        let bytes = line.exchange(mine);
+        let key = |slot: usize| [0, 1, 2, 3].map(|at| bytes[slot * 4 + at]);
+        (
+            regions,
+            std::array::from_fn(|slot| u32::from_ne_bytes(key(slot))),
+        )
+    }
+
+    fn post(&self, id: usize, operation: &Operation, keys: &Keys) {
+        let (address, ah) = self.peer();
+        let rkey = match operation.fault {
+            Fault::RKey => address.rkey ^ KEY_FAULT,
+            Fault::Deregistered => keys[operation.near / SLOT],
+            _ => address.rkey,
+        };
         let remote = address.memory + operation.far as u64;
         let mut wr = SendWr::new(SEND_ID + id as u64, operation.opcode)
             .flags(operation.flags)
@@ -235,21 +263,27 @@ impl Side {
         .expect("post_recv");
     }
 
-    /// Takes every completion that must come; each QP's come in the order of posting.
-    fn await_completions(&self, operations: &[Operation]) {
+    /// Takes every completion that must come; each QP's come in the order of posting. Meanwhile the
+    /// regions of the round are deregistered.
+    fn await_completions(&self, operations: &[Operation], mut regions: Regions) {
         let deadline = Instant::now() + TIMEOUT;
         let mut sends: Vec<_> = self.chosen(operations, |o| o.side == self.which && o.completes());
         let mut receives: Vec<_> = self.chosen(operations, |o| {
             o.side != self.which && o.receive_status().is_some()
         });
-        while !(sends.is_empty() && receives.is_empty()) {
+        for poll in 0.. {
+            if sends.is_empty() && receives.is_empty() {
+                break;
+            }
+            regions.retain(|(polls_before, _)| poll < *polls_before);
             assert!(
                 Instant::now() < deadline,
                 "missing sends {sends:?} and receives {receives:?} of {operations:#?}"
             );
             for wc in self.bench.send_cq.poll(8).expect("poll_cq") {
                 let operation = take(&mut sends, wc.wr_id - SEND_ID, operations, &wc);
-                assert_eq!(wc.status, operation.status(), "{operation:?}");
+                let status = wc.status;
+                assert!(operation.may_end_with(status), "{status}: {operation:?}");
                 if wc.status == IBV_WC_SUCCESS {
                     assert_eq!(wc.opcode, operation.completion_opcode(), "{operation:?}");
                 }
@@ -271,12 +305,11 @@ impl Side {
     /// Bytes of unreliable operations may arrive after their completions.
     fn await_memory(&self, expected: &[u8], operations: &[Operation]) {
         // A failed message may have left a part of it.
-        let failed = |o: &&Operation| o.side != self.which && o.fault != Fault::None;
-        let undefined: Vec<_> = operations
-            .iter()
-            .filter(failed)
-            .map(|o| o.far / SLOT)
-            .collect();
+        let left_part = |o: &Operation| match o.side == self.which {
+            true => (o.fault == Fault::Deregistered).then_some(o.near / SLOT),
+            false => (o.fault != Fault::None).then_some(o.far / SLOT),
+        };
+        let undefined: Vec<_> = operations.iter().filter_map(left_part).collect();
         let counts = |at: usize| !is_header(at) && !undefined.contains(&(at / SLOT));
         let deadline = Instant::now() + TIMEOUT;
         loop {
@@ -327,14 +360,14 @@ impl Side {
                 self.post_receive(id, operation);
             }
         }
-        line.barrier();
+        let (regions, keys) = self.exchange_regions(operations, line);
         for (id, operation) in operations.iter().enumerate().filter(|(_, o)| mine(o)) {
-            self.post(id, operation);
+            self.post(id, operation, &keys);
         }
         operations
             .iter()
             .for_each(|operation| operation.apply(memory));
-        self.await_completions(operations);
+        self.await_completions(operations, regions);
         self.await_memory(&memory[self.which], operations);
         line.barrier();
         self.bench.send_cq.expect_nothing();
