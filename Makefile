@@ -14,13 +14,13 @@
 #   make install PREFIX=/usr/local
 #
 # Packages that are missing, Rust among them, are installed through apt-get (as root or with sudo), and
-# named. scripts/cargo finds a toolchain that is new enough; CARGO=… names another.
+# named. .ci/cargo finds a toolchain that is new enough; CARGO=… names another.
 
 PREFIX ?= /usr/local
 SEEDS ?= 10000
 MINUTES ?= 1
 SEED ?= 1
-CARGO ?= scripts/cargo
+CARGO ?= .ci/cargo
 RELEASE := $(CURDIR)/target/release
 LIBRARY := $(RELEASE)/lib/libibverbs.so.1
 
@@ -43,22 +43,22 @@ test soak: PACKAGES := $(TEST_PACKAGES)
 bench: PACKAGES := $(BENCH_PACKAGES)
 
 build:
-	@rust=$$(scripts/cargo --packages); scripts/install-packages $(BUILD_PACKAGES) $$rust $(PACKAGES)
+	@rust=$$(.ci/cargo --packages); .ci/install-packages $(BUILD_PACKAGES) $$rust $(PACKAGES)
 	$(CARGO) build --release --locked
 	@provider/link.sh $(RELEASE)/libferroce_provider.a $(RELEASE)/lib
 	@install -m 755 $(RELEASE)/libferroce_time.so $(RELEASE)/lib/libferroce_time.so
 
 demo: build
-	@scripts/install-packages $(DEMO_PACKAGES)
-	@scripts/demo $(RELEASE)/ferroce
+	@.ci/install-packages $(DEMO_PACKAGES)
+	@sim/scripts/demo $(RELEASE)/ferroce
 
 test: build
-	@scripts/install-packages $(TEST_PACKAGES)
+	@.ci/install-packages $(TEST_PACKAGES)
 	$(CARGO) test --locked --workspace --quiet --no-fail-fast -- --test-threads=2
 	FERROCE_TEST_BUS=vfio-user $(CARGO) test --locked --workspace --quiet --no-fail-fast $(VFIO_USER_TESTS:%=--test %) -- --test-threads=2
 
 soak: build
-	@scripts/install-packages $(TEST_PACKAGES)
+	@.ci/install-packages $(TEST_PACKAGES)
 	FERROCE_SEEDS=$(SEEDS) $(CARGO) test --locked -p ferroce-verbs-client --test random
 	FERROCE_TEST_BUS=vfio-user $(CARGO) test --locked -p ferroce-verbs-client -- --test-threads=2
 	$(CARGO) test --locked -p ferroce-sim --test serve_driver -- --ignored
@@ -69,7 +69,7 @@ FUZZ_TARGETS := wire capture model verbs
 fuzz: $(FUZZ_TARGETS:%=fuzz-%)
 
 fuzz-build:
-	@scripts/install-packages $(BUILD_PACKAGES)
+	@.ci/install-packages $(BUILD_PACKAGES)
 	$(CARGO) build --locked -p ferroce-fuzz
 
 # Zeroed memory of the hosts comes from the kernel, not from memset.
@@ -77,19 +77,19 @@ fuzz-%: fuzz-build
 	MALLOC_MMAP_THRESHOLD_=1000000 target/debug/ferroce-fuzz $* --seconds $$(($(MINUTES) * 60)) --seed $(SEED)
 
 asan:
-	@scripts/install-packages $(BUILD_PACKAGES) libibverbs-dev
-	@scripts/asan
+	@.ci/install-packages $(BUILD_PACKAGES) libibverbs-dev
+	@tests/scripts/asan
 
 bench: build
-	@scripts/install-packages $(BENCH_PACKAGES)
-	@scripts/bench $(RELEASE)/ferroce
+	@.ci/install-packages $(BENCH_PACKAGES)
+	@sim/scripts/bench $(RELEASE)/ferroce
 	$(CARGO) bench --locked -p ferroce-sim --bench world
 
 qemu-vfio: build
-	@scripts/qemu-vfio $(RELEASE)
+	@tests/scripts/qemu-vfio $(RELEASE)
 
 qemu-roce: build
-	@scripts/qemu-roce $(RELEASE)
+	@tests/scripts/qemu-roce $(RELEASE)
 
 install: build
 	install -D -m 755 $(RELEASE)/ferroce $(DESTDIR)$(PREFIX)/bin/ferroce

@@ -1,4 +1,4 @@
-//! `scripts/cargo`: which toolchain builds this project, found before cargo reads `Cargo.toml`.
+//! `.ci/cargo`: which toolchain builds this project, found before cargo reads `Cargo.toml`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -32,9 +32,9 @@ struct Machine {
 impl Machine {
     fn new() -> Self {
         let scratch = Scratch::new();
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/cargo");
-        let text = fs::read_to_string(script).expect("scripts/cargo");
-        write_program(&scratch.path("project/scripts/cargo"), &text);
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.ci/cargo");
+        let text = fs::read_to_string(script).expect(".ci/cargo");
+        write_program(&scratch.path("project/.ci/cargo"), &text);
         fs::write(scratch.path("project/Cargo.toml"), MANIFEST).expect("our own folder");
         Self { scratch }
     }
@@ -51,7 +51,7 @@ impl Machine {
         let path = format!("{}:/usr/bin:/bin", self.in_path().display());
         Command::new("timeout")
             .arg("20")
-            .arg(self.scratch.path("project/scripts/cargo"))
+            .arg(self.scratch.path("project/.ci/cargo"))
             .args(arguments)
             .env("PATH", path)
             .env("HOME", self.scratch.path("home"))

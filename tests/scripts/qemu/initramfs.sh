@@ -54,7 +54,7 @@ install_modules() { # ROOT
 
 build_initramfs() {
     local root=$cache/root inputs
-    inputs=$(cat "$project/tests/qemu/init" "$project/scripts/qemu/initramfs.sh" "$cache/guest.stamp" \
+    inputs=$(cat "$project/tests/qemu/init" "$project/tests/scripts/qemu/initramfs.sh" "$cache/guest.stamp" \
         "$cache/kernel.stamp" | sha256sum)
     stamped initramfs "$inputs" && return
     rm -rf "$root"

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # What all scripts of this folder share: where things are, how they speak, how they end. Sourced.
 
-project=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+project=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)
 # Everything that is fetched or built for a virtual machine; `rm -rf` of it is always safe.
 cache=${FERROCE_QEMU_CACHE:-$project/target/qemu}
 
