@@ -61,7 +61,7 @@ soak: build
 	@.ci/install-packages $(TEST_PACKAGES)
 	FERROCE_SEEDS=$(SEEDS) $(CARGO) test --locked -p ferroce-verbs-client --test random
 	FERROCE_TEST_BUS=vfio-user $(CARGO) test --locked -p ferroce-verbs-client -- --test-threads=2
-	$(CARGO) test --locked -p ferroce-sim --test serve_driver -- --ignored
+	$(CARGO) test --locked -p ferroce --test serve_driver -- --ignored
 	$(CARGO) test --locked -p ferroce-tests -- --ignored --test-threads=2
 
 FUZZ_TARGETS := wire capture model verbs
@@ -83,7 +83,7 @@ asan:
 bench: build
 	@.ci/install-packages $(BENCH_PACKAGES)
 	@sim/scripts/bench $(RELEASE)/ferroce
-	$(CARGO) bench --locked -p ferroce-sim --bench world
+	$(CARGO) bench --locked -p ferroce-world --bench world
 
 qemu-vfio: build
 	@tests/scripts/qemu-vfio $(RELEASE)

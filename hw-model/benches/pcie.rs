@@ -2,7 +2,7 @@
 
 use ferroce_model::pcie::hosts::{HASWELL, MLX5_100G};
 use ferroce_model::pcie::{Parameters, Pcie};
-use ferroce_transport::{Duration, Instant};
+use ferroce_units::{Duration, Instant};
 use std::hint::black_box;
 
 const CALLS: u32 = 5_000_000;

@@ -9,7 +9,8 @@ use crate::protection::ProtectionFault;
 use crate::registers::Registers;
 use crate::timing::server::Server;
 use ferroce_spec::counter::Counter;
-use ferroce_transport::{AtomicOperation, Duration};
+use ferroce_transport::AtomicOperation;
+use ferroce_units::Duration;
 
 /// Addresses that are told apart: atomics on the same one wait for each other. So many that those
 /// which are under way at once seldom share a lock: a card compares addresses.

@@ -11,7 +11,7 @@ use ferroce_spec::register::{
     Capability, Control, DEVICE_ID, EventQueueDoorbell, FatalSyndrome, MAGIC, MSIX_ENTRY_SIZE,
     MSIX_PENDING_OFFSET, MSIX_TABLE_OFFSET, Status, UNMAPPED_READ, VECTOR_COUNT, VENDOR_ID, offset,
 };
-use ferroce_transport::Instant;
+use ferroce_units::Instant;
 
 /// Revision that the model reports.
 const HARDWARE_REVISION: u32 = 1;

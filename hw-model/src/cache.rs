@@ -8,7 +8,7 @@ use crate::dma::Dma;
 use crate::host::{DmaError, Host};
 use crate::registers::Registers;
 use ferroce_spec::counter::Counter;
-use ferroce_transport::Instant;
+use ferroce_units::Instant;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Size and shape of a cache.

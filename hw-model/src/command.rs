@@ -10,7 +10,7 @@ use ferroce_spec::command::{
 };
 use ferroce_spec::counter::Counter;
 use ferroce_spec::register::FatalSyndrome;
-use ferroce_transport::Instant;
+use ferroce_units::Instant;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Commands that are run before packets have their turn again.

@@ -15,7 +15,8 @@ use crate::timing::Timing;
 use ferroce_spec::command::{CommandEntry, CommandStatus, ModifyQp};
 use ferroce_spec::context::{QpContext, QpStateCode, ServiceCode};
 use ferroce_spec::doorbell::SLOTS;
-use ferroce_transport::{Instant, Transition};
+use ferroce_transport::Transition;
+use ferroce_units::Instant;
 use ferroce_wire::Qpn;
 
 /// Base-2 logarithms of the stride of a receive queue: 1 to 16 data segments.

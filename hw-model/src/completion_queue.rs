@@ -11,7 +11,7 @@ use ferroce_spec::context::CqContext;
 use ferroce_spec::counter::Counter;
 use ferroce_spec::cqe::{Cqe, CqeStatus, owner_at};
 use ferroce_spec::eqe::EventType;
-use ferroce_transport::{Duration, Instant};
+use ferroce_units::{Duration, Instant};
 
 /// `CqContext.state`: overrun or DMA error; nothing more is written.
 const STATE_ERROR: u8 = 1;

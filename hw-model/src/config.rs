@@ -4,7 +4,8 @@ use crate::cache::CacheShape;
 use crate::event_queue::InterruptModeration;
 use crate::wqe_cache::WqeCacheShape;
 use ferroce_spec::wqe::MAX_INLINE;
-use ferroce_transport::{Config as TransportConfig, Duration, PathMtu};
+use ferroce_transport::{Config as TransportConfig, PathMtu};
+use ferroce_units::Duration;
 
 /// Shape and policy of one NIC function.
 #[derive(Debug, Clone)]

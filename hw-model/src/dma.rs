@@ -3,7 +3,7 @@
 use crate::counters::Counters;
 use crate::host::{DmaAtomic, DmaError, Host, WriteOrder};
 use ferroce_spec::counter::Counter;
-use ferroce_transport::Instant;
+use ferroce_units::Instant;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Most words of a descriptor that [`Dma::write_descriptor`] writes.

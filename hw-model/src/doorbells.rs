@@ -10,7 +10,8 @@ use crate::scheduler::Scheduler;
 use crate::timing::{Stage, Timing, Work};
 use ferroce_spec::counter::Counter;
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue, SLOTS};
-use ferroce_transport::{Instant, QpState};
+use ferroce_transport::QpState;
+use ferroce_units::Instant;
 use ferroce_wire::Qpn;
 
 impl<P: Port, T: Timing> Nic<P, T> {

@@ -8,7 +8,7 @@ use ferroce_spec::counter::Counter;
 use ferroce_spec::cqe::owner_at;
 use ferroce_spec::eqe::{Eqe, EqeWord, EventType};
 use ferroce_spec::register::{EventQueueDoorbell, VECTOR_COUNT};
-use ferroce_transport::{Duration, Instant};
+use ferroce_units::{Duration, Instant};
 
 /// Bits of the index that an event queue doorbell carries.
 const DOORBELL_INDEX_BITS: u32 = 24;

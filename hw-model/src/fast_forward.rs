@@ -21,9 +21,10 @@ use crate::transmit_path::shared_queue_of;
 use crate::work_queue::ReceiveFetch;
 use ferroce_spec::counter::Counter;
 use ferroce_transport::{
-    Business, Gap, GapSource, GapTarget, Instant, MemoryAnswer, MemoryOp, PathMtu, Payload, Stream,
+    Business, Gap, GapSource, GapTarget, MemoryAnswer, MemoryOp, PathMtu, Payload, Stream,
     StreamKind,
 };
+use ferroce_units::Instant;
 use ferroce_wire::{Gid, Psn, Qpn};
 
 /// Packets of a stride, unless their MTU is small.

@@ -1,6 +1,6 @@
 //! What the NIC sees of the PCIe link: host memory, interrupts and doorbell writes.
 
-use ferroce_transport::Instant;
+use ferroce_units::Instant;
 
 /// A DMA access that the host refused: the IOVA is not mapped, or not with the rights needed.
 ///

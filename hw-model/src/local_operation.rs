@@ -7,7 +7,8 @@ use crate::memory::MemoryUnit;
 use crate::queue_pair::QueuePair;
 use crate::window::Binder;
 use crate::wqe::SendPayload;
-use ferroce_transport::{CompletionStatus, Instant};
+use ferroce_transport::CompletionStatus;
+use ferroce_units::Instant;
 
 /// Local operations of one queue pair that are carried out before others have their turn.
 const LOCALS_PER_TURN: usize = 16;

@@ -3,7 +3,7 @@
 use crate::port::Port;
 use crate::queue::Edge;
 use crate::timing::{PLANNING_HORIZON, Stage, Timing, Work, horizon};
-use ferroce_transport::Instant;
+use ferroce_units::Instant;
 use std::collections::VecDeque;
 
 /// A packet of a request that is complete when its last one has left the card (UC, UD).

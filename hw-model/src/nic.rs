@@ -33,7 +33,7 @@ use ferroce_spec::counter::Counter;
 use ferroce_spec::eqe::EventType;
 use ferroce_spec::register::FatalSyndrome;
 use ferroce_spec::wqe::BLOCK_SIZE;
-use ferroce_transport::{Duration, Instant};
+use ferroce_units::{Duration, Instant};
 use ferroce_wire::Qpn;
 
 /// The only port.

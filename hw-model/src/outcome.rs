@@ -7,9 +7,9 @@ use ferroce_spec::counter::Counter;
 use ferroce_spec::cqe::{Cqe, CqeOpcode, CqeStatus, CqeWord};
 use ferroce_spec::eqe::EventType;
 use ferroce_transport::{
-    Completion, CompletionStatus, Event, Instant, Payload, ReceiveKind, SendKind, Statistics,
-    Transmit,
+    Completion, CompletionStatus, Event, Payload, ReceiveKind, SendKind, Statistics, Transmit,
 };
+use ferroce_units::Instant;
 
 /// The CQE of a completion; the WQE that it completes is retired.
 #[inline]

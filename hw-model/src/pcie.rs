@@ -46,7 +46,7 @@ pub use link::{raw_gbps, tlp_gbps};
 pub use parameters::{IommuParameters, MemoryParameters, Parameters, PcieParameters};
 pub use pool::Units;
 
-use ferroce_transport::{Duration, Instant};
+use ferroce_units::{Duration, Instant};
 use iommu::Iommu;
 use latencies::Latencies;
 use link::{Lane, Rate};

@@ -1,6 +1,6 @@
 //! What the MAC sees of the cable.
 
-use ferroce_transport::Instant;
+use ferroce_units::Instant;
 use ferroce_wire::{Gid, Mac, Qpn};
 
 /// Where a frame goes; a switch looks at the MAC, a fabric inside one host also at GID and QPN.

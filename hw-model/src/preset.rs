@@ -8,6 +8,7 @@
 
 mod builtin;
 pub mod card;
+pub mod costs;
 pub mod error;
 mod file;
 mod near;

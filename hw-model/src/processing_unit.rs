@@ -5,7 +5,8 @@ use crate::memory_operation::{MemoryBlocks, PacketBytes, carry_out};
 use crate::queue::Edge;
 use crate::queue_pair::QueuePair;
 use crate::timing::{PLANNING_HORIZON, Stage, Timing, Work};
-use ferroce_transport::{Instant, Step, Transmit};
+use ferroce_transport::{Step, Transmit};
+use ferroce_units::Instant;
 use ferroce_wire::TransportHeaders;
 use std::ops::Range;
 

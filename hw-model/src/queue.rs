@@ -1,6 +1,6 @@
 //! The edge between two blocks: a bounded FIFO that delivers later and pushes back.
 
-use ferroce_transport::Instant;
+use ferroce_units::Instant;
 use std::collections::VecDeque;
 
 /// Items for which an edge has memory from the beginning.

@@ -12,7 +12,8 @@ use ferroce_spec::context::{
 };
 use ferroce_spec::counter::Counter;
 use ferroce_spec::wqe::AddressPath;
-use ferroce_transport::{Config, Instant, Qp, QpState, Service, Transmit};
+use ferroce_transport::{Config, Qp, QpState, Service, Transmit};
+use ferroce_units::Instant;
 use ferroce_wire::Qpn;
 use std::collections::VecDeque;
 

@@ -14,7 +14,7 @@ use crate::work_queue::ReceiveFetch;
 use ferroce_spec::context::AddressEntry;
 use ferroce_spec::counter::Counter;
 use ferroce_spec::register::FatalSyndrome;
-use ferroce_transport::{Duration, Instant};
+use ferroce_units::{Duration, Instant};
 use ferroce_wire::{Extension, Frame, Gid, Qpn};
 
 /// Work of the link to the host for posted writes after which packets stay in the receive buffer.

@@ -1,6 +1,6 @@
 //! Registers for what is under way at once: a miss, a WQE that is read again, an atomic.
 
-use ferroce_transport::Instant;
+use ferroce_units::Instant;
 
 /// A number of registers, each in use until an instant. They are given in turn: the one that was
 /// given first is the next to be free.

@@ -9,7 +9,7 @@ use crate::work_queue::{ReceiveFetch, SharedOrigin};
 use ferroce_spec::context::SrqContext;
 use ferroce_spec::counter::Counter;
 use ferroce_spec::wqe::{DataSegment, LOG_MAX_SHARED_RECEIVE_STRIDE, SharedReceiveSegment};
-use ferroce_transport::Instant;
+use ferroce_units::Instant;
 use std::collections::VecDeque;
 use zerocopy::{FromBytes, IntoBytes};
 

@@ -4,7 +4,7 @@
 //! stays where it is, too early, until it comes to the front: only the first entry is always right.
 //! There is never more than one entry for a queue pair.
 
-use ferroce_transport::Instant;
+use ferroce_units::Instant;
 
 /// Position of a queue pair without an entry.
 const NOWHERE: u32 = u32::MAX;

@@ -10,7 +10,7 @@ pub mod timed;
 
 pub use timed::Timed;
 
-use ferroce_transport::{Duration, Instant};
+use ferroce_units::{Duration, Instant};
 
 /// How far ahead of time a block plans its work. Who comes later and is ready earlier waits no
 /// longer than this; the shorter it is, the more often the NIC has to be asked.

@@ -16,7 +16,8 @@ use crate::queue_pair::QueuePair;
 use crate::timing::{PLANNING_HORIZON, Stage, Timing, Work};
 use ferroce_spec::counter::Counter;
 use ferroce_spec::register::FatalSyndrome;
-use ferroce_transport::{Duration, Instant, Payload, QpState, Transmit};
+use ferroce_transport::{Payload, QpState, Transmit};
+use ferroce_units::{Duration, Instant};
 
 /// Work of the link from the host for reads after which processing units ask for no more payload:
 /// a small read, as for a translation, waits behind it.

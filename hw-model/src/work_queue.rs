@@ -7,7 +7,7 @@ use crate::scatter_list::ScatterList;
 use crate::wqe::{SendPayload, SendWqe};
 use ferroce_spec::counter::Counter;
 use ferroce_spec::wqe::{BLOCK_SIZE, DataSegment, DatagramSegment};
-use ferroce_transport::Instant;
+use ferroce_units::Instant;
 use std::collections::VecDeque;
 use zerocopy::IntoBytes;
 

@@ -14,9 +14,8 @@ use crate::wqe_cache::WqeCache;
 use ferroce_spec::context::AddressEntry;
 use ferroce_spec::counter::Counter;
 use ferroce_spec::wqe::{BLOCK_SIZE, MAX_BLOCKS};
-use ferroce_transport::{
-    CompletionStatus, Destination, Instant, QpState, SendOperation, SendRequest,
-};
+use ferroce_transport::{CompletionStatus, Destination, QpState, SendOperation, SendRequest};
+use ferroce_units::Instant;
 use ferroce_wire::Qpn;
 use std::collections::VecDeque;
 

@@ -10,7 +10,7 @@ use ferroce_spec::context::{AccessRights, MemoryEntry, MemoryEntryWord, PathMtuC
 use ferroce_spec::counter::Counter;
 use ferroce_spec::cqe::{Cqe, CqeOpcode, CqeStatus};
 use ferroce_spec::wqe::DataSegment;
-use ferroce_transport::Instant;
+use ferroce_units::Instant;
 
 fn atomic_rights() -> AccessRights {
     let mut rights = all_rights();

@@ -13,7 +13,7 @@ use ferroce_spec::context::ServiceCode;
 use ferroce_spec::counter::Counter;
 use ferroce_spec::cqe::{Cqe, CqeStatus};
 use ferroce_spec::wqe::SendOpcode;
-use ferroce_transport::{Duration, Instant};
+use ferroce_units::{Duration, Instant};
 
 const PRESETS: [&str; 8] = [
     "irdma-10g",

@@ -2,7 +2,7 @@
 
 use ferroce_model::pcie::hosts::HASWELL;
 use ferroce_model::pcie::{Parameters, Pcie, PcieParameters};
-use ferroce_transport::{Duration, Instant};
+use ferroce_units::{Duration, Instant};
 use proptest::prelude::*;
 
 const IOVA: u64 = 1 << 32;

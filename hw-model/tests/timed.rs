@@ -9,7 +9,7 @@ use ferroce_model::{Nic, NicConfig};
 use ferroce_spec::context::PathMtuCode;
 use ferroce_spec::cqe::CqeStatus;
 use ferroce_spec::wqe::SendOpcode;
-use ferroce_transport::{Duration, Instant};
+use ferroce_units::{Duration, Instant};
 
 type TimedMachine = Machine<Timed>;
 

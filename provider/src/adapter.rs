@@ -12,10 +12,10 @@ use crate::tenancy::{End, Tenancy};
 use crate::use_count::{Lease, UseCount};
 use crate::wall_clock::{Reading, WallClock};
 use crate::xrc::DomainsByFile;
+use ferroce_driver::bus::ProgramClock;
 use ferroce_driver::{AsyncEvent, Cqn, Device, GidEntry, Qpn, Srqn};
-use ferroce_sim::function::Function;
-use ferroce_sim::host::HostIdentity;
-use ferroce_sim::timed::processor::Processor;
+use ferroce_embed::function::Function;
+use ferroce_platform::host::HostIdentity;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -48,7 +48,7 @@ struct Listeners {
 /// The opened NIC.
 pub struct Adapter {
     generation: Generation,
-    processor: Option<Arc<Processor>>,
+    clock: Option<Arc<dyn ProgramClock>>,
     device: Arc<Device>,
     function: Arc<Tenancy>,
     listeners: Arc<Mutex<Listeners>>,
@@ -146,7 +146,7 @@ impl Adapter {
         device.set_event_handler(Some(Arc::new(move |event| dispatch(&told, event))));
         Ok(Arc::new(Self {
             generation: Generation::current(),
-            processor: function.timed().map(|bus| Arc::clone(bus.processor())),
+            clock: function.bus().program_clock(),
             device,
             function,
             listeners,
@@ -180,8 +180,8 @@ impl Adapter {
 
     /// What calls cost in simulated time; `None`: they cost what they take.
     #[inline]
-    pub fn processor(&self) -> Option<&Arc<Processor>> {
-        self.processor.as_ref()
+    pub fn program_clock(&self) -> Option<&Arc<dyn ProgramClock>> {
+        self.clock.as_ref()
     }
 
     /// For what measures in simulated time.
@@ -190,21 +190,21 @@ impl Adapter {
     /// `EIO` when the world has ended, or the only other program in it was killed.
     #[inline]
     pub fn check_world(&self) -> Result<(), Errno> {
-        match self.processor() {
-            Some(processor) if processor.fails() => Err(Errno::IO),
+        match self.program_clock() {
+            Some(clock) if clock.has_failed() => Err(Errno::IO),
             _ => Ok(()),
         }
     }
 
     /// `vendor_part_id`.
     pub fn part_id(&self) -> u32 {
-        identity::part_id(self.function.part_id())
+        identity::part_id(self.function.properties().part_id)
     }
 
     /// The path MTU, as `enum ibv_mtu` has it: that of the network, if it is known, and never more
     /// than `max_path_mtu`.
     pub fn active_mtu(&self, max_path_mtu: u8) -> u8 {
-        let modelled = self.function.path_mtu_bytes();
+        let modelled = self.function.properties().path_mtu_bytes;
         // 256 bytes are 1, and each further code is twice as much.
         let code = modelled.and_then(|bytes| bytes.checked_ilog2()?.checked_sub(7));
         code.map_or(max_path_mtu, |code| {
@@ -215,7 +215,7 @@ impl Adapter {
     /// Data rate of the port, in units of 100 Mb/s: that of the card that is modelled, if it is a
     /// certain one.
     pub fn speed_100mbps(&self) -> u64 {
-        let modelled = self.function.rate_mbps();
+        let modelled = self.function.properties().rate_mbps;
         modelled.map_or(identity::PORT_SPEED_100MBPS, |mbps| u64::from(mbps) / 100)
     }
 

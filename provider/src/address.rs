@@ -3,7 +3,7 @@
 use crate::errno::Errno;
 use crate::ffi::abi::{ibv_ah_attr, ibv_gid, ibv_global_route};
 use ferroce_driver::AddressVector;
-use ferroce_sim::host::GidEntry;
+use ferroce_platform::host::GidEntry;
 
 /// Flow labels have 20 bits.
 const FLOW_LABEL_MASK: u32 = 0xf_ffff;

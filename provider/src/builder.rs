@@ -7,11 +7,11 @@
 
 use crate::errno::Errno;
 use crate::ffi::abi::{IBV_SEND_FENCE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED};
+use ferroce_driver::bus::ProgramClock;
 use ferroce_driver::{
     AddressVector, DataSegment, Destination, Qpn, SendBatch, SendData, SendOperation, SendRequest,
     Srqn,
 };
-use ferroce_sim::timed::processor::Processor;
 use std::sync::Arc;
 
 /// A work request whose data have not come yet.
@@ -78,17 +78,17 @@ pub struct Builder {
     target: Target,
     early: Option<Early>,
     failure: Option<Errno>,
-    processor: Option<Arc<Processor>>,
+    clock: Option<Arc<dyn ProgramClock>>,
 }
 
 impl Builder {
     /// A section of a QP whose work requests name their destination (UD, XRC), or do not. What is
-    /// posted costs time on `processor`.
+    /// posted costs time on `clock`.
     #[inline]
-    pub fn new(addressed: bool, processor: Option<&Arc<Processor>>) -> Self {
+    pub fn new(addressed: bool, clock: Option<&Arc<dyn ProgramClock>>) -> Self {
         Self {
             addressed,
-            processor: processor.cloned(),
+            clock: clock.cloned(),
             ..Self::default()
         }
     }
@@ -160,7 +160,7 @@ impl Builder {
             self.target = Target::Unnamed;
         }
         match posted {
-            Ok(()) => charge(self.processor.as_ref(), data),
+            Ok(()) => charge(self.clock.as_ref(), data),
             Err(error) => self.fail(error.into()),
         }
     }
@@ -201,13 +201,13 @@ impl Builder {
 
 /// A work request with these data was posted.
 #[inline]
-pub fn charge(processor: Option<&Arc<Processor>>, data: SendData<'_>) {
-    let Some(processor) = processor else { return };
+pub fn charge(clock: Option<&Arc<dyn ProgramClock>>, data: SendData<'_>) {
+    let Some(clock) = clock else { return };
     let inline = match data {
         SendData::Inline(pieces) => pieces.iter().map(|piece| piece.len() as u64).sum(),
         SendData::ScatterGather(_) => 0,
     };
-    processor.post(inline);
+    clock.post_send(inline);
 }
 
 /// A work request with `enum ibv_send_flags` taken apart.

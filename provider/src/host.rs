@@ -2,8 +2,8 @@
 
 use crate::errno::Errno;
 use crate::open_error;
-use ferroce_sim::devices;
-use ferroce_sim::host::HostIdentity;
+use ferroce_embed::devices;
+use ferroce_platform::host::HostIdentity;
 use std::sync::OnceLock;
 
 /// The devices of this process, looked up once.
@@ -16,6 +16,7 @@ pub fn identities() -> Result<&'static [HostIdentity], Errno> {
         return Ok(found);
     }
     crate::log::start();
+    ferroce_timed_client::install();
     // A failure is not kept: a card that another process uses may be free the next time.
     let found = devices::identities().map_err(|error| {
         let what = "cannot tell which RDMA devices there are";

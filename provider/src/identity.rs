@@ -2,7 +2,7 @@
 
 use crate::ffi::abi::*;
 use ferroce_driver::Capabilities;
-use ferroce_sim::host::HostIdentity;
+use ferroce_platform::host::HostIdentity;
 use std::ops::RangeInclusive;
 
 /// Name of a device's uverbs, under which programs look for a character device.

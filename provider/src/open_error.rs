@@ -3,7 +3,7 @@
 
 use std::fmt::Display;
 
-use ferroce_sim::os::limits;
+use ferroce_platform::os::limits;
 
 use crate::errno::Errno;
 

@@ -9,7 +9,7 @@
 use crate::errno::Errno;
 use crate::host;
 use crate::identity::{self, PCI_DEVICE_ID, VENDOR_ID, uverbs_name};
-use ferroce_sim::host::{HostIdentity, device_name};
+use ferroce_platform::host::{HostIdentity, device_name};
 use std::ffi::CString;
 use std::fmt::Write as _;
 use std::io;
@@ -56,7 +56,7 @@ pub fn root() -> Option<&'static CString> {
     ROOT.get_or_init(|| {
         let made = host::identities().and_then(|hosts| {
             let directory =
-                ferroce_sim::runtime_directory().map_err(|error| Errno(error.errno()))?;
+                ferroce_embed::runtime_directory().map_err(|error| Errno(error.errno()))?;
             make(&directory, hosts).map_err(|_| Errno::IO)
         });
         let path = made

@@ -1,7 +1,7 @@
 //! One use of a NIC function: from the bring-up of a device on it until nothing of that device is
 //! left. The next one begins after it, for it resets the function and gives out the same IOVAs.
 
-use ferroce_sim::function::Function;
+use ferroce_embed::function::Function;
 use parking_lot::{Condvar, Mutex};
 use std::ops::Deref;
 use std::sync::Arc;

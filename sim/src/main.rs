@@ -5,6 +5,7 @@ mod cli;
 use clap::Parser;
 
 fn main() -> std::process::ExitCode {
-    ferroce_sim::os::end_on_broken_pipe();
+    ferroce_platform::os::end_on_broken_pipe();
+    ferroce_timed_client::install();
     cli::Cli::parse().execute()
 }

@@ -16,7 +16,7 @@ fn text(bytes: &[u8]) -> String {
 
 fn fixture(name: &str) -> String {
     let folder = env!("CARGO_MANIFEST_DIR");
-    format!("{folder}/src/reference/fixtures/{name}.txt")
+    format!("{folder}/lab/src/reference/fixtures/{name}.txt")
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn output_of_perftest_is_compared_as_it_is() {
 
 #[test]
 fn what_is_no_table_is_refused_with_its_line() {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src/lib.rs");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src/main.rs");
     let refused = ferroce(&["compare", "cx5-100g", "--measured", source]);
     assert_eq!(refused.status.code(), Some(125));
     let error = text(&refused.stderr);

@@ -1,6 +1,9 @@
 //! Functions behind sockets, used by the driver: traffic between them, and clients that die.
 
+mod command_support;
+#[path = "../embed/tests/common/mod.rs"]
 mod common;
+#[path = "../serve/tests/serve_support/mod.rs"]
 mod serve_support;
 
 use std::io::{BufRead, BufReader};
@@ -9,6 +12,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use command_support::ferroce_at;
 use common::{BUFFER, Meeting, Node, PATIENCE};
 use ferroce_driver::bus::{self, DeviceAddress};
 use ferroce_driver::{CompletionOpcode, CompletionStatus, SendOperation};
@@ -196,9 +200,12 @@ fn a_server_says_when_it_is_ready_and_ends_cleanly() {
     assert_eq!(addresses, [0, 1].map(|n| format!("vfio-user:{socket}.{n}")));
     let sockets = [0, 1].map(|n| PathBuf::from(format!("{socket}.{n}")));
     assert!(sockets.iter().all(|socket| socket.exists()));
-    let (text, ok) = meeting.ferroce(&["serve", "--socket", &format!("{socket}.0")]);
+    let (text, ok) = ferroce_at(&meeting, &["serve", "--socket", &format!("{socket}.0")]);
     assert!(!ok && text.contains("listens there already"), "{text}");
-    let (text, ok) = meeting.ferroce(&["serve", "--socket", socket, "--preset", "cx5-100g"]);
+    let (text, ok) = ferroce_at(
+        &meeting,
+        &["serve", "--socket", socket, "--preset", "cx5-100g"],
+    );
     assert!(!ok && text.contains("functional"), "{text}");
     let bus = bus::open(&addresses[0].parse().expect("an address")).expect("it is served");
     assert!(server.terminate(), "though a client is there");

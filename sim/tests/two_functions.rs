@@ -1,5 +1,7 @@
 //! Two functions in one process: driver, model, rings and background threads together.
 
+mod command_support;
+#[path = "../embed/tests/common/mod.rs"]
 mod common;
 
 use std::path::Path;
@@ -7,12 +9,13 @@ use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use command_support::ferroce_at;
 use common::{BUFFER, Meeting, Node, PATIENCE, two};
 use ferroce_driver::{
     AsyncEvent, CompletionOpcode, CompletionStatus, RemoteAddress, SendOperation,
 };
-use ferroce_sim::fabric::registry::Registry;
-use ferroce_sim::function::{Function, Options};
+use ferroce_embed::fabric::registry::Registry;
+use ferroce_embed::function::{Function, Options};
 
 #[test]
 fn write_send_and_read_between_two_that_poll() {
@@ -199,8 +202,8 @@ fn devices_of_one_process_reach_each_other() {
     one.post(SendOperation::RdmaWrite(other.remote()), BUFFER);
     assert_eq!(one.wait().status, CompletionStatus::Success);
     assert!(other.holds(BUFFER, 9));
-    let (devices, _) = meeting.ferroce(&["devices"]);
-    let (counters, _) = meeting.ferroce(&["counters"]);
+    let (devices, _) = ferroce_at(&meeting, &["devices"]);
+    let (counters, _) = ferroce_at(&meeting, &["counters"]);
     for name in ["ferroce0", "ferroce1"] {
         assert!(devices.contains(name), "{devices}");
         assert!(
@@ -215,7 +218,7 @@ fn an_injected_fault_is_reported_by_the_device_that_it_was_meant_for() {
     let meeting = Meeting::new("inject");
     let (one, other) = two(&meeting, ["a", "b"]);
     let inject = |arguments: &[&str]| {
-        let (text, success) = meeting.ferroce(&[&["inject"], arguments].concat());
+        let (text, success) = ferroce_at(&meeting, &[&["inject"], arguments].concat());
         assert!(success, "{text}");
         text
     };
@@ -223,7 +226,7 @@ fn an_injected_fault_is_reported_by_the_device_that_it_was_meant_for() {
     assert!(text.contains("on host b: done"), "{text}");
     assert_eq!(text.lines().count(), 1, "{text}");
     other.expect_reports(&[AsyncEvent::PortError]);
-    let (devices, _) = meeting.ferroce(&["devices"]);
+    let (devices, _) = ferroce_at(&meeting, &["devices"]);
     assert!(devices.contains("port down"), "{devices}");
     one.fill(1);
     one.post(SendOperation::RdmaWrite(other.remote()), 64);
@@ -248,7 +251,7 @@ fn an_injected_fault_is_reported_by_the_device_that_it_was_meant_for() {
 fn faults_for_nobody_are_refused() {
     let meeting = Meeting::new("refused");
     let refusal = |arguments: &[&str]| {
-        let (text, success) = meeting.ferroce(&[&["inject"], arguments].concat());
+        let (text, success) = ferroce_at(&meeting, &[&["inject"], arguments].concat());
         assert!(!success, "{text}");
         text
     };

@@ -1,5 +1,7 @@
 //! Functions on different fabrics, as on different machines: everything between them goes over a wire.
 
+mod command_support;
+#[path = "../embed/tests/common/mod.rs"]
 mod common;
 
 use std::net::UdpSocket;
@@ -10,11 +12,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use command_support::ferroce_at;
 use common::{BUFFER, Meeting, Node, PATIENCE};
 use ferroce_driver::{AsyncEvent, CompletionStatus, SendOperation};
-use ferroce_sim::fabric::registry::{Registry, UplinkCounter};
-use ferroce_sim::function::Options;
-use ferroce_sim::uplink::UplinkSpec;
+use ferroce_embed::fabric::registry::{Registry, UplinkCounter};
+use ferroce_embed::function::Options;
+use ferroce_embed::uplink::UplinkSpec;
 
 fn on_wire(meeting: &Meeting, host: &str, wire: &str) -> Options {
     Options {
@@ -234,7 +237,7 @@ fn damage_is_noticed_and_repaired() {
     pair.write_and_read(BUFFER / 4);
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let (counters, is_there) = pair.fabrics[1].ferroce(&["counters"]);
+        let (counters, is_there) = ferroce_at(&pair.fabrics[1], &["counters"]);
         assert!(is_there, "{counters}");
         if counters.contains("rx_icrc_errors") {
             break;
@@ -304,7 +307,7 @@ fn a_capture_of_strangers_is_refused() {
     let meeting = Meeting::new("wire-strangers");
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/pingpong_rc.pcap");
     let wire = format!("pcap-replay:{}", file.display());
-    let refused = ferroce_sim::function::Function::open_with(&on_wire(&meeting, "a", &wire));
+    let refused = ferroce_embed::function::Function::open_with(&on_wire(&meeting, "a", &wire));
     let message = refused.expect_err("nothing for us").to_string();
     assert!(message.contains("--address"), "{message}");
 }

@@ -6,7 +6,7 @@
 //! that fails. What a program must not rely on is kept out: no two queue pairs write the same
 //! bytes, and what a READ reads is written by fenced requests only.
 
-#[path = "../../sim/tests/world_support/mod.rs"]
+#[path = "../../sim/world/tests/world_support/mod.rs"]
 mod world_support;
 
 use std::cell::RefCell;
@@ -19,9 +19,9 @@ use ferroce_driver::{
     SharedReceiveQueueConfig, WindowAccess, WindowBinding, WindowType, WorkCompletion,
 };
 use ferroce_model::preset::Preset;
-use ferroce_sim::world::{Cpu, Next, Outcome, World, WorldConfig};
 use ferroce_spec::counter::Counter;
-use ferroce_transport::Duration;
+use ferroce_units::Duration;
+use ferroce_world::{Cpu, Next, Outcome, World, WorldConfig};
 use world_support::{Memory, Peer, connect, new_qp, poll_again, register};
 
 const QPS: usize = 6;

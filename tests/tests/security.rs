@@ -7,8 +7,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ferroce_sim::function::{Function, Options};
-use ferroce_sim::serve::device::ServedDevice;
+use ferroce_embed::function::{Function, Options};
+use ferroce_serve::device::ServedDevice;
 use ferroce_tests::{Ended, PROCESS_TIMEOUT, Process, Scratch, wait_until};
 use ferroce_vfio_user::{
     Device, DeviceInfo, DmaBacking, DmaMap, DmaMessages, Errno, IrqAction, IrqInfo, RegionInfo,

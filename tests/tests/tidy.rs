@@ -15,15 +15,16 @@ const UNSAFE_PLACES: &[&str] = &[
     "driver/src/dma/",
     "provider/src/ffi/",
     "tests/client/src/",
-    "sim/src/memory.rs",
-    "sim/src/memory/guarded.rs",
-    "sim/src/memory/guarded/",
-    "sim/src/shared_memory.rs",
-    "sim/src/shared_memory/",
-    "sim/src/os.rs",
-    "sim/src/os/",
+    "sim/platform/src/memory.rs",
+    "sim/platform/src/memory/guarded.rs",
+    "sim/platform/src/memory/guarded/",
+    "sim/platform/src/shared_memory.rs",
+    "sim/platform/src/shared_memory/",
+    "sim/platform/src/os.rs",
+    "sim/platform/src/os/",
     // What a program and its world share, and what stands between a program and the kernel.
     "sim/timed/protocol/src/map.rs",
+    "sim/timed/client/src/time_table.rs",
     "sim/timed/preload/",
 ];
 

@@ -19,6 +19,7 @@ mod open;
 pub mod pci;
 #[expect(unsafe_code, reason = "system calls about the peer of a socket")]
 mod peer;
+mod program_clock;
 #[expect(unsafe_code, reason = "mmap of files")]
 pub(crate) mod shared_mapping;
 #[expect(unsafe_code, reason = "ioctls of VFIO, and words of mapped BARs")]
@@ -29,6 +30,7 @@ pub use address::{AddressError, DeviceAddress};
 pub use eventfds::with_signals_blocked;
 pub use open::{OpenError, open};
 pub use peer::{Peer, own_user};
+pub use program_clock::{PollFunction, ProgramClock};
 
 use std::ops::Range;
 use std::os::fd::RawFd;
@@ -286,4 +288,11 @@ pub trait Bus: Send + Sync {
     /// Hardware needs no more than a spin hint; a model in this process runs here. The caller
     /// holds no lock of a CQ.
     fn relax(&self);
+    /// Lets what is on its way leave, before the function or the process goes.
+    fn linger(&self) {}
+
+    /// The clock of the program, if its time is not that of the machine.
+    fn program_clock(&self) -> Option<Arc<dyn ProgramClock>> {
+        None
+    }
 }

@@ -6,7 +6,7 @@
 
 use super::spread::Random;
 use super::{Parameters, Pcie};
-use ferroce_transport::Instant;
+use ferroce_units::Instant;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

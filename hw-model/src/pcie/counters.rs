@@ -1,6 +1,6 @@
 //! What has gone over the link, and what it has waited for.
 
-use ferroce_transport::{Duration, Instant};
+use ferroce_units::{Duration, Instant};
 
 /// Counters of a PCIe link and its host. Stalls are the sums of what single requests waited; when
 /// several waited at once, each counts. Names follow those of NVIDIA NeoHost's PCIe unit.

@@ -1,7 +1,7 @@
 //! The IOMMU: an IOTLB in front of a few page table walkers.
 
 use super::parameters::{IommuParameters, ns};
-use ferroce_transport::{Duration, Instant};
+use ferroce_units::{Duration, Instant};
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {

@@ -5,7 +5,7 @@ use super::link::Rate;
 use super::parameters::{Parameters, ns};
 use super::spread::Spread;
 use super::tlp::{COMPLETION_HEADER_BYTES, REQUEST_HEADER_BYTES};
-use ferroce_transport::Duration;
+use ferroce_units::Duration;
 
 /// Bytes for which [`super::PcieParameters::mmio_write_ns`] is given.
 const MMIO_WRITE_BYTES: u64 = 8;

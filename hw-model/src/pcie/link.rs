@@ -1,6 +1,6 @@
 //! The two directions of the link: what the lanes carry, and when they are free.
 
-use ferroce_transport::{Duration, Instant};
+use ferroce_units::{Duration, Instant};
 
 /// Bytes of an ACK or flow control DLLP on the wire.
 const DLLP_BYTES: f64 = 8.0;

@@ -1,6 +1,6 @@
 //! The order of posted writes.
 
-use ferroce_transport::Instant;
+use ferroce_units::Instant;
 
 /// The newest posted write of one direction: when it was issued, when it is visible.
 #[derive(Debug, Clone, Copy, Default)]

@@ -1,6 +1,6 @@
 //! What a PCIe slot, the host behind it and the card's DMA engine are like.
 
-use ferroce_transport::Duration;
+use ferroce_units::Duration;
 
 /// The link and the DMA engine.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,6 +1,6 @@
 //! Things of which there are only so many: tags, completion buffer, credits.
 
-use ferroce_transport::Instant;
+use ferroce_units::Instant;
 use std::collections::VecDeque;
 
 /// An amount of each of a pool's two kinds of things.
@@ -131,7 +131,7 @@ mod tests {
             let (start, units, shortage) = pool.take(now, ONE);
             assert_eq!(start, Instant::from_ns(100 * turn));
             assert_eq!(shortage.is_some(), turn > 0);
-            pool.give_back(start + ferroce_transport::Duration::from_ns(100), units);
+            pool.give_back(start + ferroce_units::Duration::from_ns(100), units);
         }
         assert_eq!(pool.in_use(Instant::from_ns(450)).headers, 2);
         assert_eq!(pool.in_use(Instant::from_us(1)).headers, 1);

@@ -3,7 +3,7 @@
 use super::Pcie;
 use super::pool::{Shortage, Units};
 use super::tlp::{self, Tlps};
-use ferroce_transport::{Duration, Instant};
+use ferroce_units::{Duration, Instant};
 
 /// Posted TLPs: when their last byte is on the wire, and their credits.
 #[derive(Debug, Clone, Copy)]

@@ -1,6 +1,6 @@
 //! The spread of host read latency: seeded, the same on every machine.
 
-use ferroce_transport::Duration;
+use ferroce_units::Duration;
 
 /// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
 #[derive(Debug, Clone)]

@@ -1,6 +1,6 @@
 //! A block that works on one item at a time.
 
-use ferroce_transport::{Duration, Instant};
+use ferroce_units::{Duration, Instant};
 
 /// When a block is free again.
 #[derive(Debug, Clone, Copy, Default)]

@@ -4,7 +4,7 @@ use super::clock::ClockDomain;
 use super::server::Server;
 use super::{Stage, Timing, Work};
 use crate::preset::Preset;
-use ferroce_transport::{Duration, Instant};
+use ferroce_units::{Duration, Instant};
 
 /// Bytes on the wire beside those of the frame: preamble and start of frame 8, frame check
 /// sequence 4, shortest gap between two frames 12 (IEEE 802.3, 3.1.1 and 4.4.2).

@@ -41,7 +41,7 @@ macro_rules! on {
         let $dma = &mut ferroce_model::dma::Dma::new(
             &mut $unit.host,
             &mut $unit.counters,
-            ferroce_transport::Instant::ZERO,
+            ferroce_units::Instant::ZERO,
         );
         $body
     }};

@@ -25,7 +25,7 @@ use ferroce_spec::wqe::{
     AddressPath, BLOCK_SIZE, ControlSegment, ControlWord, DataSegment, RemoteAddressSegment,
     SendOpcode, VLAN_NONE,
 };
-use ferroce_transport::{Duration, Instant};
+use ferroce_units::{Duration, Instant};
 use ferroce_wire::Gid;
 use std::cell::RefCell;
 use std::collections::VecDeque;

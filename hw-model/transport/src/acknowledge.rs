@@ -3,8 +3,8 @@
 use ferroce_wire::{Psn, Syndrome};
 
 use crate::context::Context;
-use crate::time::Instant;
 use crate::timer::Timer;
+use ferroce_units::Instant;
 
 /// A negative acknowledge, RNR NAK included; or the last acknowledge of a queue pair that ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

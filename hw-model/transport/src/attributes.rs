@@ -3,7 +3,7 @@
 use ferroce_wire::{PKey, Psn, QKey, Qpn, RnrTimer};
 
 use crate::attribute_table::{Attribute, AttributeSet};
-use crate::time::Duration;
+use ferroce_units::Duration;
 
 /// Path MTU: payload bytes per packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

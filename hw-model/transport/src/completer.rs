@@ -10,7 +10,7 @@ use crate::completion::CompletionStatus;
 use crate::context::Context;
 use crate::requester::{Requester, span};
 use crate::step::{MemoryOp, Step};
-use crate::time::{Duration, Instant};
+use ferroce_units::{Duration, Instant};
 
 /// A packet of a READ response.
 #[derive(Debug, Clone, Copy)]

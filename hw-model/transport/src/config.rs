@@ -1,7 +1,7 @@
 //! What the NIC decides about its queue pairs, not the application.
 
 use crate::attributes::PathMtu;
-use crate::time::Duration;
+use ferroce_units::Duration;
 
 /// Policy of a queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,7 +13,6 @@ use crate::state::QpState;
 use crate::statistics::Statistics;
 use crate::step::{MemoryAnswer, Step};
 use crate::stream::{Business, Gap, GapSource, GapTarget, Stream, StreamKind};
-use crate::time::Instant;
 use crate::timer::Timer;
 use crate::transition::{Transition, TransitionError};
 use crate::transmit::Transmit;
@@ -21,6 +20,7 @@ use crate::unreliable::Unreliable;
 use crate::unreliable::uc::Uc;
 use crate::unreliable::ud::Ud;
 use crate::xrc;
+use ferroce_units::Instant;
 
 /// Transport service of a queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -14,10 +14,10 @@ use crate::responder::Responder;
 use crate::state::QpState;
 use crate::step::{MemoryAnswer, Step};
 use crate::stream::{Business, Gap, GapSource, GapTarget, Stream, StreamKind};
-use crate::time::Instant;
 use crate::timer::Timer;
 use crate::transition::{Transition, TransitionError};
 use crate::transmit::Transmit;
+use ferroce_units::Instant;
 
 /// Who waits for a memory block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -28,9 +28,9 @@ use crate::request::{
 use crate::retry::Retry;
 use crate::segment;
 use crate::state::QpState;
-use crate::time::{Duration, Instant};
 use crate::timer::Timer;
 use crate::transmit::{Payload, Transmit};
+use ferroce_units::{Duration, Instant};
 
 /// PSNs from `from` up to `to`, the long way round if need be.
 #[inline]

@@ -21,7 +21,7 @@ use crate::message::Message;
 use crate::resource::Resources;
 use crate::state::QpState;
 use crate::step::{Access, MemoryAnswer, MemoryOp, Step};
-use crate::time::Instant;
+use ferroce_units::Instant;
 use refusal::Refusal;
 
 /// A receive WQE in use.

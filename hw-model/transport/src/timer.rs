@@ -1,6 +1,6 @@
 //! The timers of one queue pair: one enum, one fixed array.
 
-use crate::time::Instant;
+use ferroce_units::Instant;
 
 /// What a queue pair can wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,9 +17,9 @@ use crate::inbound::{Inbound, passes_header_checks};
 use crate::request::SendRequest;
 use crate::state::QpState;
 use crate::step::{MemoryAnswer, Step};
-use crate::time::Instant;
 use crate::transition::{Transition, TransitionError};
 use crate::transmit::Transmit;
+use ferroce_units::Instant;
 use send_queue::{Piece, SendQueue};
 
 /// A receive WQE in use.

@@ -11,8 +11,8 @@ use crate::context::Context;
 use crate::qp::Service;
 use crate::rc::Rc;
 use crate::step::Step;
-use crate::time::Instant;
 use crate::transmit::Transmit;
+use ferroce_units::Instant;
 
 /// A packet of the XRC service as RC has it, and the shared receive queue that a request names.
 fn to_rc(headers: &TransportHeaders) -> Option<(TransportHeaders, Option<u32>)> {

@@ -6,7 +6,8 @@ use ferroce_transport::{
     Access, AtomicOperation, CompletionStatus, Event, LocalKind, MemoryAnswer, MemoryOp, QpState,
     RemoteAccess, SendKind, SendOperation, SendRequest, Step, Transition,
 };
-use ferroce_transport::{Completion, Config, Destination, Duration, Instant};
+use ferroce_transport::{Completion, Config, Destination};
+use ferroce_units::{Duration, Instant};
 use ferroce_wire::{
     Aeth, AtomicAckEth, AtomicEth, Extension, Ieth, MessageEnd, Msn, NakCode, Operation, Position,
     RKey, SendPart, Syndrome, TransportHeaders,

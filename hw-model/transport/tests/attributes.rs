@@ -1,9 +1,10 @@
 //! The table of attributes against the one in Linux' `ib_modify_qp_is_ok`, row by row.
 
 use ferroce_transport::{
-    Attribute, AttributeRule, AttributeSet, AttributeUpdate, Config, InitAttributes, Instant, Qp,
-    QpState, RtrAttributes, RtsAttributes, Service, Transition, TransitionError, check_attributes,
+    Attribute, AttributeRule, AttributeSet, AttributeUpdate, Config, InitAttributes, Qp, QpState,
+    RtrAttributes, RtsAttributes, Service, Transition, TransitionError, check_attributes,
 };
+use ferroce_units::Instant;
 use ferroce_wire::{PKey, QKey, Qpn};
 
 const SERVICES: [(&str, Service); 5] = [

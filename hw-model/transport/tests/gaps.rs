@@ -4,9 +4,10 @@
 mod pair;
 
 use ferroce_transport::{
-    Completion, CompletionStatus, Config, Duration, Gap, Instant, MemoryAnswer, Remote,
-    SendOperation, SendRequest, StreamKind,
+    Completion, CompletionStatus, Config, Gap, MemoryAnswer, Remote, SendOperation, SendRequest,
+    StreamKind,
 };
+use ferroce_units::{Duration, Instant};
 use pair::link::Faults;
 use pair::rng::Rng;
 use pair::script::request;

@@ -9,9 +9,10 @@ mod captures;
 use std::collections::BTreeMap;
 
 use ferroce_transport::{
-    AtomicOperation, AttributeUpdate, Config, InitAttributes, Instant, MemoryAnswer, MemoryOp,
-    PathMtu, Qp, RemoteAccess, RtrAttributes, Service, Step, Transition,
+    AtomicOperation, AttributeUpdate, Config, InitAttributes, MemoryAnswer, MemoryOp, PathMtu, Qp,
+    RemoteAccess, RtrAttributes, Service, Step, Transition,
 };
+use ferroce_units::Instant;
 use ferroce_wire::{
     Extension, Gid, Msn, NakCode, Operation, PKey, Position, Psn, QKey, Qpn, RnrTimer, Syndrome,
     Transport, TransportHeaders,

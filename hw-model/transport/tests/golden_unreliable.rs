@@ -6,10 +6,11 @@
 mod captures;
 
 use ferroce_transport::{
-    AttributeUpdate, Completion, CompletionStatus, Config, Destination, InitAttributes, Instant,
+    AttributeUpdate, Completion, CompletionStatus, Config, Destination, InitAttributes,
     MemoryAnswer, MemoryOp, PathMtu, Qp, Remote, RemoteAccess, RtrAttributes, RtsAttributes,
     SendOperation, SendRequest, Service, Step, Transition,
 };
+use ferroce_units::Instant;
 use ferroce_wire::{Extension, Gid, Operation, PKey, QKey, Qpn, RnrTimer, Transport};
 
 use captures::Captured;

@@ -3,10 +3,10 @@
 mod pair;
 
 use ferroce_transport::{
-    CompletionStatus, Config, Destination, Duration, Instant, LocalKind,
-    MAX_OUTSTANDING_SEND_REQUESTS, MemoryAnswer, Qp, SendOperation, SendRequest, Service, Step,
-    Transition,
+    CompletionStatus, Config, Destination, LocalKind, MAX_OUTSTANDING_SEND_REQUESTS, MemoryAnswer,
+    Qp, SendOperation, SendRequest, Service, Step, Transition,
 };
+use ferroce_units::{Duration, Instant};
 use ferroce_wire::{
     Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Extension, Ieth, Immediate, Msn, Opcode,
     OpcodeProperties, Operation, PKey, Psn, QKey, Qpn, RKey, RequestExtension, Reth, Syndrome,

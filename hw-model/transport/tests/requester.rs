@@ -3,9 +3,10 @@
 mod pair;
 
 use ferroce_transport::{
-    CompletionStatus, Config, Duration, MAX_MESSAGE_LENGTH, MAX_OUTSTANDING_SEND_REQUESTS,
-    MemoryAnswer, MemoryOp, Payload, QpState, SendRequest, Step,
+    CompletionStatus, Config, MAX_MESSAGE_LENGTH, MAX_OUTSTANDING_SEND_REQUESTS, MemoryAnswer,
+    MemoryOp, Payload, QpState, SendRequest, Step,
 };
+use ferroce_units::Duration;
 use ferroce_wire::{CreditCount, Extension, NakCode, Operation, Position, RnrTimer, Syndrome};
 
 use CompletionStatus::{Success, WrFlush};

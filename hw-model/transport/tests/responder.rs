@@ -3,9 +3,10 @@
 mod pair;
 
 use ferroce_transport::{
-    Access, Completion, CompletionStatus, Config, Duration, Event, MAX_MESSAGE_LENGTH,
-    MemoryAnswer, MemoryOp, Payload, QpState, ReceiveKind, RemoteAccess, Step,
+    Access, Completion, CompletionStatus, Config, Event, MAX_MESSAGE_LENGTH, MemoryAnswer,
+    MemoryOp, Payload, QpState, ReceiveKind, RemoteAccess, Step,
 };
+use ferroce_units::Duration;
 use ferroce_wire::Reth;
 use ferroce_wire::{
     Aeth, Bth, CreditCount, Extension, NakCode, Opcode, Operation, PKey, Position, RKey, RnrTimer,

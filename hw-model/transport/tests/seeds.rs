@@ -7,9 +7,10 @@ mod pair;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use ferroce_transport::{
-    Completion, CompletionStatus, Config, Duration, Instant, PathMtu, QpState, SendOperation,
-    Service, Statistics, Transmit,
+    Completion, CompletionStatus, Config, PathMtu, QpState, SendOperation, Service, Statistics,
+    Transmit,
 };
+use ferroce_units::{Duration, Instant};
 use ferroce_wire::{Extension, Psn, Syndrome};
 
 use pair::link::Faults;

@@ -10,9 +10,10 @@ mod pair;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use ferroce_transport::{
-    Completion, CompletionStatus, Duration, Instant, PathMtu, QpState, ReceiveKind, Remote,
-    SendOperation, SendRequest, Service, Statistics,
+    Completion, CompletionStatus, PathMtu, QpState, ReceiveKind, Remote, SendOperation,
+    SendRequest, Service, Statistics,
 };
+use ferroce_units::{Duration, Instant};
 use ferroce_wire::{Immediate, Psn};
 
 use pair::link::Faults;

@@ -5,9 +5,10 @@
 mod pair;
 
 use ferroce_transport::{
-    Completion, CompletionStatus, Config, Duration, Event, PathMtu, QpState, Remote, SendOperation,
+    Completion, CompletionStatus, Config, Event, PathMtu, QpState, Remote, SendOperation,
     SendRequest, Service,
 };
+use ferroce_units::Duration;
 use ferroce_wire::{Immediate, RKey};
 use pair::program::sent;
 use pair::{BASE, Pair, R_KEY, Receive, Setup, Vanishing, destination};

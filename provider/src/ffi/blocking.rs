@@ -114,14 +114,14 @@ extern "C" fn sleep_on_context(context: *mut ibv_context, fd: c_int) {
 }
 
 fn sleep_until_event(adapter: &Adapter, events: &EventQueue, fd: c_int) {
-    let Some(processor) = adapter.processor() else {
+    let Some(clock) = adapter.program_clock() else {
         return;
     };
     // SAFETY: a system call without pointers.
     let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
     match flags & libc::O_NONBLOCK {
-        0 => processor.sleep_until(|| !events.is_empty()),
-        _ => processor.catch_up(),
+        0 => clock.sleep_until(&mut || !events.is_empty()),
+        _ => clock.catch_up(),
     }
 }
 

@@ -65,6 +65,6 @@ extern "C" fn after_in_parent() {
 
 extern "C" fn after_in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
-    ferroce_sim::fork::after_fork_child();
+    ferroce_platform::fork::after_fork_child();
     after_in_parent();
 }

@@ -7,7 +7,7 @@
 use super::work_request::{poll_cq, post_recv, post_send, post_srq_recv, req_notify_cq};
 use super::{exports, poll_api, send_api};
 use crate::ffi::abi::*;
-use ferroce_sim::timed::processor::{Entry, Processor};
+use ferroce_driver::bus::{PollFunction, ProgramClock};
 use libc::{c_int, c_void};
 use std::mem::transmute;
 
@@ -53,19 +53,19 @@ pub(super) fn fill_cq(cq: &mut ibv_cq_ex) {
 }
 
 /// In simulated time it is noted who polls with `ibv_poll_cq`.
-pub(super) fn note_callers_of_context(context: &mut verbs_context, processor: &Processor) {
+pub(super) fn note_callers_of_context(context: &mut verbs_context, clock: &dyn ProgramClock) {
     type PollCq = unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int;
     let target: PollCq = poll_cq;
-    let noting = processor.noting_caller(Entry::PollCq, target as *const c_void);
+    let noting = clock.noting_caller(PollFunction::PollCq, target as *const c_void);
     // SAFETY: a function that goes on to `target` with its arguments, and so has its type.
     context.context.ops.poll_cq = Some(unsafe { transmute::<*const c_void, PollCq>(noting) });
 }
 
 /// The same of `ibv_start_poll`.
-pub(super) fn note_callers_of_cq(cq: &mut ibv_cq_ex, processor: &Processor) {
+pub(super) fn note_callers_of_cq(cq: &mut ibv_cq_ex, clock: &dyn ProgramClock) {
     type StartPoll = unsafe extern "C" fn(*mut ibv_cq_ex, *mut ibv_poll_cq_attr) -> c_int;
     let Some(target) = cq.start_poll else { return };
-    let noting = processor.noting_caller(Entry::StartPoll, target as *const c_void);
+    let noting = clock.noting_caller(PollFunction::StartPoll, target as *const c_void);
     // SAFETY: a function that goes on to `target` with its arguments, and so has its type.
     cq.start_poll = Some(unsafe { transmute::<*const c_void, StartPoll>(noting) });
 }

@@ -1,6 +1,6 @@
 //! Calls of libc that change what is mapped, and what is done about faults: registered memory stays
-//! where a card finds it ([`ferroce_sim::pinned`]), and the handler of faults stays where it is
-//! ([`ferroce_sim::os::faults`]).
+//! where a card finds it ([`ferroce_embed::pinned`]), and the handler of faults stays where it is
+//! ([`ferroce_platform::os::faults`]).
 //!
 //! Other memory and other signals go on unchanged. The memory calls are system calls, so that they
 //! work before anything is looked up, and inside of allocators.
@@ -8,8 +8,8 @@
 use super::boundary::set_errno;
 use super::interpose::next;
 use crate::errno::Errno;
-use ferroce_sim::os::faults;
-use ferroce_sim::pinned;
+use ferroce_embed::pinned;
+use ferroce_platform::os::faults;
 use libc::{c_int, c_void, off_t, sigaction as Action, sighandler_t, size_t};
 
 fn pointer(answer: Result<usize, i32>) -> *mut c_void {

@@ -27,8 +27,8 @@ unsafe fn show(cq: *mut ibv_cq_ex, completion: &WorkCompletion) {
 /// A look at a CQ has found a completion, or none.
 #[inline]
 fn charge(cq: &Cq, found: bool) {
-    if let Some(processor) = cq.adapter.processor() {
-        processor.polled(&cq.queue, usize::from(found));
+    if let Some(clock) = cq.adapter.program_clock() {
+        clock.polled(&cq.queue, usize::from(found));
     }
 }
 
@@ -40,8 +40,8 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
         if attr.is_some_and(|attr| attr.comp_mask != 0) {
             return Err(Errno::INVALID);
         }
-        if let Some(processor) = body.adapter.processor() {
-            processor.before_poll(&body.queue);
+        if let Some(clock) = body.adapter.program_clock() {
+            clock.before_poll(&body.queue);
         }
         if body.queue.is_empty() {
             body.queue.relax();

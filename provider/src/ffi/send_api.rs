@@ -77,7 +77,7 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
             batch,
             builder: Builder::new(
                 qp.addressing != Addressing::Connected,
-                qp.adapter.processor(),
+                qp.adapter.program_clock(),
             ),
         });
         Ok(())

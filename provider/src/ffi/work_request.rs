@@ -11,11 +11,11 @@ use crate::errno::Errno;
 use crate::ffi::abi::*;
 use crate::qp::Addressing;
 use crate::srq::Srq;
+use ferroce_driver::bus::ProgramClock;
 use ferroce_driver::{
     DataSegment, Destination, PostError, RKey, SendBatch, SendData, SendOperation, Srqn,
     WorkCompletion,
 };
-use ferroce_sim::timed::processor::Processor;
 use libc::c_int;
 use std::sync::Arc;
 
@@ -113,7 +113,7 @@ unsafe fn post_to(
     let mut post = |data: SendData<'_>| {
         let request = request(wr.wr_id, wr.send_flags, operation, destination, data);
         batch.post(&request)?;
-        charge(qp.adapter.processor(), data);
+        charge(qp.adapter.program_clock(), data);
         Ok(())
     };
     if wr.send_flags & IBV_SEND_INLINE == 0 {
@@ -164,7 +164,7 @@ pub(super) unsafe extern "C" fn post_send(
 /// `next` is a list of work requests that ends with null, with readable scatter lists.
 #[inline]
 unsafe fn post_receives(
-    processor: Option<&Arc<Processor>>,
+    clock: Option<&Arc<dyn ProgramClock>>,
     next: &mut *mut ibv_recv_wr,
     mut post: impl FnMut(u64, &[DataSegment]) -> Result<(), PostError>,
 ) -> Result<(), Errno> {
@@ -174,8 +174,8 @@ unsafe fn post_receives(
         // SAFETY: by the contract.
         let list = unsafe { scatter_list(wr.sg_list, count)? };
         post(wr.wr_id, list)?;
-        if let Some(processor) = processor {
-            processor.post_receive();
+        if let Some(clock) = clock {
+            clock.post_receive();
         }
         *next = wr.next;
     }
@@ -197,7 +197,7 @@ pub(super) unsafe extern "C" fn post_recv(
         let mut batch = qp.pair.receive_queue().ok_or(Errno::INVALID)?.lock();
         let post = |wr_id, list: &[DataSegment]| batch.post(wr_id, list);
         // SAFETY: the program's list.
-        unsafe { post_receives(qp.adapter.processor(), &mut next, post) }
+        unsafe { post_receives(qp.adapter.program_clock(), &mut next, post) }
     });
     // SAFETY: `bad_wr` is the program's.
     unsafe { finish(result, next, bad_wr) }
@@ -217,7 +217,7 @@ pub(super) unsafe extern "C" fn post_srq_recv(
         let mut batch = srq.queue.lock();
         let post = |wr_id, list: &[DataSegment]| batch.post(wr_id, list);
         // SAFETY: the program's list.
-        unsafe { post_receives(srq.adapter.processor(), &mut next, post) }
+        unsafe { post_receives(srq.adapter.program_clock(), &mut next, post) }
     });
     // SAFETY: `bad_wr` is the program's.
     unsafe { finish(result, next, bad_wr) }
@@ -248,8 +248,8 @@ pub(super) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mu
         if max != 0 && wc.is_null() {
             return Err(Errno::INVALID);
         }
-        if let Some(processor) = cq.adapter.processor() {
-            processor.before_poll(&cq.queue);
+        if let Some(clock) = cq.adapter.program_clock() {
+            clock.before_poll(&cq.queue);
         }
         let mut slot = wc;
         let count = cq.queue.poll(max, |completion: WorkCompletion| {
@@ -260,8 +260,8 @@ pub(super) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mu
                 slot = slot.add(1);
             }
         });
-        if let Some(processor) = cq.adapter.processor() {
-            processor.polled(&cq.queue, count);
+        if let Some(clock) = cq.adapter.program_clock() {
+            clock.polled(&cq.queue, count);
         }
         if count == 0 {
             cq.check_device()?;

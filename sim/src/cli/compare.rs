@@ -2,12 +2,12 @@
 
 use std::fs;
 
+use ferroce_lab::reference::comparison::{self, Comparison};
+use ferroce_lab::reference::experiment::Harness;
+use ferroce_lab::reference::{self, Table, builtin};
+use ferroce_lab::report::json::Json;
+use ferroce_lab::validate::parallel;
 use ferroce_model::preset::Preset;
-use ferroce_sim::reference::comparison::{self, Comparison};
-use ferroce_sim::reference::experiment::Harness;
-use ferroce_sim::reference::{self, Table, builtin};
-use ferroce_sim::report::json::Json;
-use ferroce_sim::validate::parallel;
 
 /// Runs the model as a table was measured, and prints both with their error.
 #[derive(Debug, clap::Args)]
@@ -17,7 +17,7 @@ pub struct Compare {
     preset: Option<String>,
     /// Names of tables that travel with the program: `cx3_qdr40_ib_write_bw`
     tables: Vec<String>,
-    /// What perftest has printed for you, as it is; its JSON; or CSV as in sim/reference
+    /// What perftest has printed for you, as it is; its JSON; or CSV as in sim/lab/reference
     #[arg(long, value_name = "FILE")]
     measured: Vec<String>,
     /// Prints JSON

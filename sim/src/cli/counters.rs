@@ -1,9 +1,9 @@
 //! `ferroce counters`: what the NICs of running programs have counted.
 
 use clap::Args;
-use ferroce_sim::fabric::registry::{Registry, UplinkCounter};
-use ferroce_sim::host::device_name;
-use ferroce_sim::runtime_directory;
+use ferroce_embed::fabric::registry::{Registry, UplinkCounter};
+use ferroce_embed::runtime_directory;
+use ferroce_platform::host::device_name;
 use ferroce_spec::counter::COUNTERS;
 use std::sync::atomic::Ordering;
 

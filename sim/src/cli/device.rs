@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use clap::Args;
 use ferroce_driver::bus::{self, Bus, DeviceAddress};
-use ferroce_sim::devices;
-use ferroce_sim::function::{Function, Options};
+use ferroce_embed::devices;
+use ferroce_embed::function::{Function, Options};
 
 /// Which device.
 #[derive(Debug, Args)]

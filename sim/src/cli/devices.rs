@@ -4,9 +4,9 @@ use std::fs;
 use std::net::Ipv6Addr;
 
 use clap::Args;
-use ferroce_sim::fabric::registry::{Injected, Occupant, Registry};
-use ferroce_sim::host::{HostIdentity, device_name, devices_from_environment};
-use ferroce_sim::runtime_directory;
+use ferroce_embed::fabric::registry::{Injected, Occupant, Registry};
+use ferroce_embed::runtime_directory;
+use ferroce_platform::host::{HostIdentity, device_name, devices_from_environment};
 use ferroce_wire::{Gid, Mac};
 
 /// List the devices, the hosts of the fabric and the programs on them.

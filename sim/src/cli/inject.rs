@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use clap::{Args, ValueEnum};
-use ferroce_sim::clock::Clock;
-use ferroce_sim::fabric::registry::{Injection, Occupant, Registry};
-use ferroce_sim::host::device_name;
-use ferroce_sim::runtime_directory;
+use ferroce_embed::clock::Clock;
+use ferroce_embed::fabric::registry::{Injection, Occupant, Registry};
+use ferroce_embed::runtime_directory;
+use ferroce_platform::host::device_name;
 
 use super::devices::program_name;
 

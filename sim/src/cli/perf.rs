@@ -8,10 +8,10 @@ mod trace;
 use std::process::ExitCode;
 
 pub use arguments::Perf;
-use ferroce_sim::os;
-use ferroce_sim::perf::Error;
-use ferroce_sim::perf::plan::Plan;
-use ferroce_sim::perf::sweep::{Job, run, workers};
+use ferroce_lab::perf::Error;
+use ferroce_lab::perf::plan::Plan;
+use ferroce_lab::perf::sweep::{Job, run, workers};
+use ferroce_platform::os;
 
 use super::{EXIT_FAILURE, complain};
 pub use output::Output;

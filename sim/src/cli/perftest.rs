@@ -3,13 +3,13 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use ferroce_lab::perf::sweep::{Job, Listener};
+use ferroce_lab::perf::table::LINE;
+use ferroce_lab::perf::{PerfRow, PerfSpec};
+use ferroce_lab::perftest::{Explained, RealPerftest, command, ways};
+use ferroce_lab::reference::experiment::{self, Harness, Simulator};
+use ferroce_lab::reference::{Table, Verb, builtin, comparison};
 use ferroce_model::preset::Preset;
-use ferroce_sim::perf::sweep::{Job, Listener};
-use ferroce_sim::perf::table::LINE;
-use ferroce_sim::perf::{PerfRow, PerfSpec};
-use ferroce_sim::perftest::{Explained, RealPerftest, command, ways};
-use ferroce_sim::reference::experiment::{self, Harness, Simulator};
-use ferroce_sim::reference::{Table, Verb, builtin, comparison};
 
 use super::compare::tables_of_file;
 use super::perf::{ONE_SIZE, Output, Perf, alone};

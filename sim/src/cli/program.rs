@@ -7,7 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use ferroce_sim::os;
+use ferroce_platform::os;
 
 /// Exit code of a program that is not there, as shells have it.
 const EXIT_NOT_FOUND: u8 = 127;

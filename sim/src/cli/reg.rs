@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use ferroce_driver::bus::Bus;
-use ferroce_sim::registers::{self, Place};
+use ferroce_selftest::register_names::{self, Place};
 use ferroce_spec::register::{
     COUNTERS_OFFSET, Capability, MSIX_TABLE_OFFSET, RegisterAccess, offset,
 };
@@ -118,7 +118,7 @@ impl Reg {
 }
 
 fn find(name: &str) -> Result<Place, String> {
-    registers::find(name).map_err(|error| error.to_string())
+    register_names::find(name).map_err(|error| error.to_string())
 }
 
 fn access_name(access: RegisterAccess) -> &'static str {
@@ -132,14 +132,14 @@ fn access_name(access: RegisterAccess) -> &'static str {
 fn list() {
     println!("offset  bits        name                       meaning");
     let mut arrays = Vec::new();
-    for place in registers::all() {
+    for place in register_names::all() {
         let name = match place.name.split_once('[') {
             // One line for an array.
             Some((name, _)) if arrays.contains(&name.to_owned()) => continue,
             Some((name, _)) => {
                 arrays.push(name.to_owned());
-                let elements =
-                    registers::all().filter(|other| other.name.starts_with(&format!("{name}[")));
+                let elements = register_names::all()
+                    .filter(|other| other.name.starts_with(&format!("{name}[")));
                 format!("{name}[{}]", elements.count())
             }
             None => place.name.clone(),
@@ -177,7 +177,7 @@ fn show(place: &Place, value: u64) {
 
 /// The value to write, if it may be written.
 fn check(place: &Place, text: &str, force: bool) -> Result<u64, String> {
-    let value = registers::parse_number(text)
+    let value = register_names::parse_number(text)
         .ok_or_else(|| format!("{text:?} is not a number such as 10, 0x0a or 0b1010"))?;
     if !place.holds(value) {
         let bits = 8 * place.width;
@@ -225,7 +225,7 @@ fn dump(bus: &dyn Bus, all: bool) {
         _ => COUNTERS_OFFSET + 8 * u32::from(capability.counters()),
     };
     let mut zeros = 0;
-    for place in registers::all() {
+    for place in register_names::all() {
         let is_counter = place.offset >= COUNTERS_OFFSET;
         if place.access == RegisterAccess::WriteOnly || is_counter && place.offset >= counters {
             continue;

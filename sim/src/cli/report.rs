@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
+use ferroce_lab::perftest::RealPerftest;
+use ferroce_lab::reference::experiment::Harness;
+use ferroce_lab::report::{self, Choice};
 use ferroce_model::preset::Preset;
-use ferroce_sim::perftest::RealPerftest;
-use ferroce_sim::reference::experiment::Harness;
-use ferroce_sim::report::{self, Choice};
 
 use super::validate::Progress;
 

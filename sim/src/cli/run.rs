@@ -8,12 +8,12 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use clap::{Args, ValueEnum};
-use ferroce_sim::capture::Capture;
-use ferroce_sim::devices;
-use ferroce_sim::host::{HostIdentity, parse_addresses, parse_devices};
-use ferroce_sim::random_keys;
-use ferroce_sim::runtime_directory;
-use ferroce_sim::uplink::{SEPARATOR, UplinkSpec};
+use ferroce_embed::capture::Capture;
+use ferroce_embed::devices;
+use ferroce_embed::random_keys;
+use ferroce_embed::runtime_directory;
+use ferroce_embed::uplink::{SEPARATOR, UplinkSpec};
+use ferroce_platform::host::{HostIdentity, parse_addresses, parse_devices};
 
 use super::{EXIT_FAILURE, complain, library, program};
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use ferroce_sim::selftest::{self, Patience, Report, STAGES, Verdict};
+use ferroce_selftest::{Patience, Report, STAGES, Verdict};
 
 use super::device::DeviceArgument;
 use super::{EXIT_FAILURE, complain};
@@ -57,7 +57,7 @@ impl SelfTest {
 
     /// Runs the stages; whether all is well.
     fn check(&self) -> Result<bool, String> {
-        let stages = selftest::select(&self.stage).map_err(|error| error.to_string())?;
+        let stages = ferroce_selftest::select(&self.stage).map_err(|error| error.to_string())?;
         // A file that cannot be written is said before the device is touched.
         let file = self.json.as_ref().map(|path| {
             let file = File::create(path);
@@ -66,12 +66,13 @@ impl SelfTest {
         let file = file.transpose()?;
         let device = self.device.open()?;
         println!("{}\n", device.name());
-        let reports = selftest::run(device.bus(), &stages, &Patience::default(), |report| {
-            println!("{}", selftest::text(report));
-        });
+        let reports =
+            ferroce_selftest::run(device.bus(), &stages, &Patience::default(), |report| {
+                println!("{}", ferroce_selftest::text(report));
+            });
         println!("{}", summary(&reports));
         if let Some(mut file) = file {
-            let json = selftest::json(device.name(), &reports).text();
+            let json = format!("{:#}\n", ferroce_selftest::json(device.name(), &reports));
             let written = file.write_all(json.as_bytes());
             written.map_err(|error| format!("the results cannot be written: {error}"))?;
         }

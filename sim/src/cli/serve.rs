@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use ferroce_sim::function::{HostIdentity, MAX_DEVICES, Options};
-use ferroce_sim::os::service::{Termination, raise_descriptor_limit};
-use ferroce_sim::serve::{ServedFunction, Serving, socket_path};
-use ferroce_sim::uplink::UplinkSpec;
+use ferroce_embed::function::{HostIdentity, MAX_DEVICES, Options};
+use ferroce_embed::uplink::UplinkSpec;
+use ferroce_platform::os::service::{Termination, raise_descriptor_limit};
+use ferroce_serve::{ServedFunction, Serving, socket_path};
 use ferroce_wire::Mac;
 
 /// The preset that needs no simulated time.
@@ -84,7 +84,7 @@ impl Serve {
         }
         let termination = Termination::keep();
         raise_descriptor_limit().map_err(|error| format!("open files: {error}"))?;
-        let socket = ferroce_sim::socket_path(&self.socket).map_err(|error| error.to_string())?;
+        let socket = ferroce_embed::socket_path(&self.socket).map_err(|error| error.to_string())?;
         let functions = (0..self.functions).map(|number| {
             let path = socket_path(&socket, number, self.functions);
             Ok((path, self.options(number)?))

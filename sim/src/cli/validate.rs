@@ -4,9 +4,9 @@ use std::io::{IsTerminal, Write, stderr};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ferroce_sim::reference::experiment::Harness;
-use ferroce_sim::report::json::Json;
-use ferroce_sim::validate::{self, Outcome, Verdict, listing};
+use ferroce_lab::reference::experiment::Harness;
+use ferroce_lab::report::json::Json;
+use ferroce_lab::validate::{self, Outcome, Verdict, listing};
 
 /// Runs every target that has been measured on real cards, and says how far the model is from it.
 ///

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use ferroce_sim::capture::reader::{Captured, for_each_frame};
+use ferroce_embed::capture::reader::{Captured, for_each_frame};
 use ferroce_wire::check::Checker;
 
 use super::{EXIT_FAILURE, complain};

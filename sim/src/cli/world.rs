@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use ferroce_sim::os::service::{Termination, raise_descriptor_limit};
-use ferroce_sim::timed::TimedWorld;
-use ferroce_sim::timed::control::share_processor;
-use ferroce_sim::trace::explain::Explanation;
-use ferroce_sim::trace::{SharedTrace, Trace};
-use ferroce_sim::world::{Topology, WorldConfig};
+use ferroce_platform::os::service::{Termination, raise_descriptor_limit};
+use ferroce_timed::TimedWorld;
+use ferroce_timed::control::share_processor;
+use ferroce_world::trace::explain::Explanation;
+use ferroce_world::trace::{SharedTrace, Trace};
+use ferroce_world::{Topology, WorldConfig};
 
 use super::preset;
 
@@ -101,7 +101,7 @@ impl World {
             },
             ..timed
         };
-        let socket = ferroce_sim::socket_path(&self.socket).map_err(|error| error.to_string())?;
+        let socket = ferroce_embed::socket_path(&self.socket).map_err(|error| error.to_string())?;
         if let Ok(socket) = std::path::absolute(&socket) {
             share_processor(&socket);
         }

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use ferroce_sim::capture::reader::for_each_frame;
+use ferroce_embed::capture::reader::for_each_frame;
 use ferroce_wire::check::Checker;
 
 /// Reads `bytes` as a capture, and each of its frames.

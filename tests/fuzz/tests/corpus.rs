@@ -68,7 +68,7 @@ fn write_seeds() {
             .into_owned();
         let bytes = fs::read(&path).expect("readable");
         write("capture", &stem, &bytes[..bytes.len().min(LONGEST_SEED)]);
-        let read = ferroce_sim::capture::reader::for_each_frame(&*bytes, &mut |captured| {
+        let read = ferroce_embed::capture::reader::for_each_frame(&*bytes, &mut |captured| {
             let parsed = ferroce_wire::Frame::parse(captured.bytes);
             if let Ok(opcode) = parsed.as_ref().map(|frame| frame.headers.bth.opcode)
                 && captured.bytes.len() < 300

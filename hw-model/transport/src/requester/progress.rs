@@ -6,8 +6,8 @@ use super::{Requester, span};
 use crate::completion::{Completion, CompletionStatus};
 use crate::context::Context;
 use crate::request::SendRequest;
-use crate::time::Instant;
 use crate::timer::Timer;
+use ferroce_units::Instant;
 
 impl Requester {
     /// Acknowledges `count` PSNs from the oldest on. A READ or atomic in the way stops it: its data

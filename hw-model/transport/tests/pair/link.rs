@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ferroce_transport::{Duration, Instant};
+use ferroce_units::{Duration, Instant};
 use ferroce_wire::TransportHeaders;
 
 use super::rng::Rng;

@@ -10,11 +10,11 @@ pub mod script;
 use std::collections::{BTreeMap, VecDeque};
 
 use ferroce_transport::{
-    AtomicOperation, AttributeUpdate, Completion, Config, Destination, Duration, Event,
-    InitAttributes, Instant, LocalAckTimeout, MemoryAnswer, MemoryOp, PathMtu, Payload, Qp,
-    RemoteAccess, RetryCount, RtrAttributes, RtsAttributes, SendRequest, Service, Statistics, Step,
-    Transition, Transmit,
+    AtomicOperation, AttributeUpdate, Completion, Config, Destination, Event, InitAttributes,
+    LocalAckTimeout, MemoryAnswer, MemoryOp, PathMtu, Payload, Qp, RemoteAccess, RetryCount,
+    RtrAttributes, RtsAttributes, SendRequest, Service, Statistics, Step, Transition, Transmit,
 };
+use ferroce_units::{Duration, Instant};
 use ferroce_wire::{PKey, Psn, QKey, Qpn, RKey, RnrTimer};
 
 use link::{Faults, Link, Packet};

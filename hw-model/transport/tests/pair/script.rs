@@ -1,9 +1,10 @@
 //! One queue pair and hand-made packets from its peer.
 
 use ferroce_transport::{
-    Completion, CompletionStatus, Destination, Event, Instant, MemoryAnswer, MemoryOp, Qp, Remote,
+    Completion, CompletionStatus, Destination, Event, MemoryAnswer, MemoryOp, Qp, Remote,
     SendOperation, SendRequest, Step, Transmit,
 };
+use ferroce_units::Instant;
 use ferroce_wire::{
     Aeth, AtomicEth, Bth, Connected, Extension, Immediate, Msn, NakCode, Opcode, Operation,
     Position, Psn, Qpn, RKey, ReadPart, Reth, SendPart, Syndrome, TransportHeaders, WritePart,

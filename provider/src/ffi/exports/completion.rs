@@ -106,8 +106,8 @@ fn create(
     public.handle = super::next_handle();
     public.cqe = c_int::try_from(inner.queue.entries()).unwrap_or(c_int::MAX);
     ops::fill_cq(&mut public);
-    if let Some(processor) = body.adapter.processor() {
-        ops::note_callers_of_cq(&mut public, processor);
+    if let Some(clock) = body.adapter.program_clock() {
+        ops::note_callers_of_cq(&mut public, clock.as_ref());
     }
     let source = inner.source.clone();
     let cq: *mut ibv_cq_ex = Handle::give(public, Cq::new(inner, lease)).cast();

@@ -11,7 +11,7 @@ use crate::ffi::abi::*;
 use crate::host;
 use crate::identity;
 use crate::open_error;
-use ferroce_sim::host::device_name;
+use ferroce_platform::host::device_name;
 use libc::{c_char, c_int, size_t};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::OnceLock;
@@ -168,8 +168,8 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
         // The mark of a context that is the end of a `verbs_context`.
         public.context.abi_compat = std::ptr::without_provenance_mut(usize::MAX);
         ops::fill_context(&mut public);
-        if let Some(processor) = adapter.processor() {
-            ops::note_callers_of_context(&mut public, processor);
+        if let Some(clock) = adapter.program_clock() {
+            ops::note_callers_of_context(&mut public, clock.as_ref());
         }
         let body = Context {
             adapter,

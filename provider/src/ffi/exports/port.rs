@@ -6,7 +6,7 @@ use crate::errno::Errno;
 use crate::ffi::abi::*;
 use crate::host;
 use crate::identity;
-use ferroce_sim::host::GidEntry;
+use ferroce_platform::host::GidEntry;
 use libc::{c_int, c_uint, size_t, ssize_t};
 
 /// An entry of the port's GID table; `None`: it is empty.

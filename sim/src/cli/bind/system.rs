@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use ferroce_driver::bus::pci::Roots;
-use ferroce_sim::os;
+use ferroce_platform::os;
 
 /// A machine that can be changed.
 pub trait System {

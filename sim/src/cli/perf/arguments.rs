@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use ferroce_sim::perf::{
+use ferroce_lab::perf::{
     Iterations, Operation, PageSize, PerfSpec, Service, Sharing, Test, Topology, Workload,
 };
 

@@ -4,11 +4,11 @@ use std::fs;
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
 
-use ferroce_sim::perf::PerfRow;
-use ferroce_sim::perf::json::{Measured, document};
-use ferroce_sim::perf::plan::Plan;
-use ferroce_sim::perf::sweep::{Job, Listener};
-use ferroce_sim::perf::table;
+use ferroce_lab::perf::PerfRow;
+use ferroce_lab::perf::json::{Measured, document};
+use ferroce_lab::perf::plan::Plan;
+use ferroce_lab::perf::sweep::{Job, Listener};
+use ferroce_lab::perf::table;
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Least width of a column of swept values.

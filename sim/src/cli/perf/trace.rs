@@ -4,17 +4,17 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
-use ferroce_sim::perf::json::{self, Measured};
-use ferroce_sim::perf::plan::Plan;
-use ferroce_sim::perf::setup::world_config;
-use ferroce_sim::perf::sweep::Job;
-use ferroce_sim::perf::{Iterations, PerfRow, PerfSpec, Test, runner, table};
-use ferroce_sim::trace::explain::Explanation;
-use ferroce_sim::trace::neohost::{self, Counted};
-use ferroce_sim::trace::packets::Packets;
-use ferroce_sim::trace::waveform::Waveform;
-use ferroce_sim::trace::{SharedTrace, Trace};
-use ferroce_transport::Instant;
+use ferroce_lab::perf::json::{self, Measured};
+use ferroce_lab::perf::plan::Plan;
+use ferroce_lab::perf::setup::world_config;
+use ferroce_lab::perf::sweep::Job;
+use ferroce_lab::perf::{Iterations, PerfRow, PerfSpec, Test, runner, table};
+use ferroce_units::Instant;
+use ferroce_world::trace::explain::Explanation;
+use ferroce_world::trace::neohost::{self, Counted};
+use ferroce_world::trace::packets::Packets;
+use ferroce_world::trace::waveform::Waveform;
+use ferroce_world::trace::{SharedTrace, Trace};
 
 use super::output::{prepare_json, write_json};
 
@@ -185,8 +185,8 @@ fn print_counters(row: &PerfRow, spec: &PerfSpec) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ferroce_lab::perf::Operation;
     use ferroce_model::preset::Preset;
-    use ferroce_sim::perf::Operation;
 
     fn execute(preset: &str, sizes: &[u32]) -> Result<(), String> {
         let preset = Preset::load(preset).expect("built in");

@@ -10,9 +10,10 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use clap::Args;
+use ferroce_embed::runtime_directory;
 use ferroce_model::preset::Preset;
-use ferroce_sim::timed::control::{is_alive, share_processor};
-use ferroce_sim::{os, runtime_directory};
+use ferroce_platform::os;
+use ferroce_timed::control::{is_alive, share_processor};
 
 use super::super::preset;
 
@@ -64,7 +65,7 @@ impl Timed {
     pub fn socket(&self) -> Result<Option<PathBuf>, String> {
         if let Some(socket) = &self.world {
             // The program may change its folder before it joins.
-            let socket = ferroce_sim::socket_path(socket).map_err(|error| error.to_string())?;
+            let socket = ferroce_embed::socket_path(socket).map_err(|error| error.to_string())?;
             let socket = std::path::absolute(socket).map_err(|error| error.to_string())?;
             share_processor(&socket);
             return match is_alive(&socket) {

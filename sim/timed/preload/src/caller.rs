@@ -12,7 +12,7 @@ use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ferroce_virtual_time::table::Entry;
+use ferroce_timed_protocol::table::Entry;
 
 use crate::own::is_main_thread;
 use crate::thread::{ThreadState, state};

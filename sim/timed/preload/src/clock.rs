@@ -1,8 +1,8 @@
 //! Reading the time.
 use std::sync::atomic::Ordering;
 
-use ferroce_virtual_time::page::ThreadPage;
-use ferroce_virtual_time::{PS_PER_CYCLE, PS_PER_NS};
+use ferroce_timed_protocol::page::ThreadPage;
+use ferroce_timed_protocol::{PS_PER_CYCLE, PS_PER_NS};
 
 use crate::os;
 use crate::session;

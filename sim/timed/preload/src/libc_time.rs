@@ -5,7 +5,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use ferroce_virtual_time::{MONOTONIC_EPOCH_S, PS_PER_NS, REALTIME_EPOCH_S};
+use ferroce_timed_protocol::{MONOTONIC_EPOCH_S, PS_PER_NS, REALTIME_EPOCH_S};
 use libc::{clockid_t, time_t, timespec, timeval};
 
 use crate::clock::read_ps;

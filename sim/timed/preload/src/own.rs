@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use ferroce_virtual_time::PS_PER_NS;
-use ferroce_virtual_time::page::{CostsPage, NEVER_PS};
-use ferroce_virtual_time::request::Wait;
-use ferroce_virtual_time::store::StoreKind;
+use ferroce_timed_protocol::PS_PER_NS;
+use ferroce_timed_protocol::page::{CostsPage, NEVER_PS};
+use ferroce_timed_protocol::request::Wait;
+use ferroce_timed_protocol::store::StoreKind;
 
 use rustix::process::getpid;
 

@@ -7,9 +7,9 @@
 
 use std::ffi::c_int;
 
-use ferroce_virtual_time::STREAM_LATENCY_PS;
-use ferroce_virtual_time::page::NEVER_PS;
-use ferroce_virtual_time::request::Wait;
+use ferroce_timed_protocol::STREAM_LATENCY_PS;
+use ferroce_timed_protocol::page::NEVER_PS;
+use ferroce_timed_protocol::request::Wait;
 use rustix::event::PollFlags;
 
 use crate::descriptor::{Descriptor, Kind};

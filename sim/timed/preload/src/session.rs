@@ -12,11 +12,11 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use ferroce_virtual_time::control::{Message, Refusal};
-use ferroce_virtual_time::map::SharedPages;
-use ferroce_virtual_time::page::{ProgramPages, ThreadPage, Turn};
-use ferroce_virtual_time::request::Wait;
-use ferroce_virtual_time::{MAX_THREADS, VERSION};
+use ferroce_timed_protocol::control::{Message, Refusal};
+use ferroce_timed_protocol::map::SharedPages;
+use ferroce_timed_protocol::page::{ProgramPages, ThreadPage, Turn};
+use ferroce_timed_protocol::request::Wait;
+use ferroce_timed_protocol::{MAX_THREADS, VERSION};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, IoSliceMut, retry_on_intr};
 use rustix::net::{

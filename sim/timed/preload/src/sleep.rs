@@ -4,9 +4,9 @@
 
 use std::ffi::{c_int, c_uint};
 
-use ferroce_virtual_time::page::NEVER_PS;
-use ferroce_virtual_time::request::Wait;
-use ferroce_virtual_time::{MONOTONIC_EPOCH_S, PS_PER_NS, REALTIME_EPOCH_S};
+use ferroce_timed_protocol::page::NEVER_PS;
+use ferroce_timed_protocol::request::Wait;
+use ferroce_timed_protocol::{MONOTONIC_EPOCH_S, PS_PER_NS, REALTIME_EPOCH_S};
 use libc::{clockid_t, timespec};
 
 use crate::own::{Ended, Own, picoseconds};

@@ -13,9 +13,9 @@
 //!
 //! Connections to other programs are as any other descriptor: see [`crate::files`].
 //!
-//! [`StoreKind::Send`]: ferroce_virtual_time::store::StoreKind::Send
-//! [`StoreKind::Receive`]: ferroce_virtual_time::store::StoreKind::Receive
-//! [`Wait::OnStream`]: ferroce_virtual_time::request::Wait::OnStream
+//! [`StoreKind::Send`]: ferroce_timed_protocol::store::StoreKind::Send
+//! [`StoreKind::Receive`]: ferroce_timed_protocol::store::StoreKind::Receive
+//! [`Wait::OnStream`]: ferroce_timed_protocol::request::Wait::OnStream
 
 #![expect(unsafe_code, reason = "functions of libc, and the program's buffers")]
 

@@ -4,11 +4,11 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use ferroce_virtual_time::VERSION;
-use ferroce_virtual_time::page::ProgramPage;
-use ferroce_virtual_time::request::Wait;
-use ferroce_virtual_time::store::{MAX_STORE_WORDS, StoreKind, Work};
-use ferroce_virtual_time::table::{Entry, InterruptFunction, TimeTable};
+use ferroce_timed_protocol::VERSION;
+use ferroce_timed_protocol::page::ProgramPage;
+use ferroce_timed_protocol::request::Wait;
+use ferroce_timed_protocol::store::{MAX_STORE_WORDS, StoreKind, Work};
+use ferroce_timed_protocol::table::{Entry, InterruptFunction, TimeTable};
 
 use crate::clock;
 use crate::session;

@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::mem::offset_of;
 use std::sync::atomic::Ordering::Relaxed;
 
-use ferroce_virtual_time::page::ThreadPage;
+use ferroce_timed_protocol::page::ThreadPage;
 
 /// What the library knows of a thread. All zero: it has not joined.
 #[derive(Debug)]

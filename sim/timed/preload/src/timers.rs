@@ -11,8 +11,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use ferroce_virtual_time::MAX_THREADS;
-use ferroce_virtual_time::page::ThreadPage;
+use ferroce_timed_protocol::MAX_THREADS;
+use ferroce_timed_protocol::page::ThreadPage;
 
 use crate::descriptor::Descriptor;
 use crate::{session, signals, thread};

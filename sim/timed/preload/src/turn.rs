@@ -3,11 +3,11 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ferroce_virtual_time::MOST_AHEAD_PS;
-use ferroce_virtual_time::page::{NEVER_PS, ThreadPage, Turn};
-use ferroce_virtual_time::patience::Patience;
-use ferroce_virtual_time::request::Wait;
-use ferroce_virtual_time::store::{StoreKind, Work};
+use ferroce_timed_protocol::MOST_AHEAD_PS;
+use ferroce_timed_protocol::page::{NEVER_PS, ThreadPage, Turn};
+use ferroce_timed_protocol::patience::Patience;
+use ferroce_timed_protocol::request::Wait;
+use ferroce_timed_protocol::store::{StoreKind, Work};
 
 use crate::clock::real_ns;
 use crate::streams::strangers;

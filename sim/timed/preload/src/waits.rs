@@ -9,9 +9,9 @@
 
 use std::ffi::{c_int, c_void};
 
-use ferroce_virtual_time::PS_PER_NS;
-use ferroce_virtual_time::page::NEVER_PS;
-use ferroce_virtual_time::request::Wait;
+use ferroce_timed_protocol::PS_PER_NS;
+use ferroce_timed_protocol::page::NEVER_PS;
+use ferroce_timed_protocol::request::Wait;
 use libc::{
     clockid_t, pthread_barrier_t, pthread_cond_t, pthread_mutex_t, pthread_rwlock_t, pthread_t,
     sem_t, timespec,
@@ -218,7 +218,7 @@ pub unsafe extern "C" fn pthread_cond_timedwait(
     mutex: *mut pthread_mutex_t,
     time: *const timespec,
 ) -> c_int {
-    const HALF: i64 = (ferroce_virtual_time::REALTIME_EPOCH_S / 2) as i64;
+    const HALF: i64 = (ferroce_timed_protocol::REALTIME_EPOCH_S / 2) as i64;
     let Some(own) = Own::enter("pthread_cond_timedwait") else {
         // SAFETY: the caller's arguments.
         return unsafe { real::pthread_cond_timedwait(condition, mutex, time) };

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use common::guest::start;
 use common::world::World;
-use ferroce_virtual_time::MOST_AHEAD_PS;
-use ferroce_virtual_time::control::Refusal;
+use ferroce_timed_protocol::MOST_AHEAD_PS;
+use ferroce_timed_protocol::control::Refusal;
 
 use common::{Output, finish, with_library};
 

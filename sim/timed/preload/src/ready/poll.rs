@@ -7,7 +7,7 @@
 
 use std::ffi::{c_int, c_short};
 
-use ferroce_virtual_time::page::NEVER_PS;
+use ferroce_timed_protocol::page::NEVER_PS;
 use libc::{nfds_t, pollfd, sigset_t, size_t, timespec};
 
 use super::{PS_PER_MS, Source, Sources, wait_until};

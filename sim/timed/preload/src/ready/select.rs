@@ -7,7 +7,7 @@
 
 use std::ffi::{c_int, c_short};
 
-use ferroce_virtual_time::page::NEVER_PS;
+use ferroce_timed_protocol::page::NEVER_PS;
 use libc::{fd_set, pollfd, sigset_t, timespec, timeval};
 
 use super::poll;

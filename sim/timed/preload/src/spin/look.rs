@@ -5,8 +5,8 @@
 use std::arch::global_asm;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use ferroce_virtual_time::page::NEVER_PS;
-use ferroce_virtual_time::request::{Look, Wait};
+use ferroce_timed_protocol::page::NEVER_PS;
+use ferroce_timed_protocol::request::{Look, Wait};
 
 use super::card_memory::CARD_MEMORY;
 use super::place::{MAX_PLACES, PLACE_WORDS, Place, Places};

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use ferroce_virtual_time::request::Look;
+use ferroce_timed_protocol::request::Look;
 use iced_x86::{Instruction, Register};
 
 use super::card_memory::CardMemory;

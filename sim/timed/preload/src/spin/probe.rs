@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use std::ptr::{null_mut, with_exposed_provenance, with_exposed_provenance_mut};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 
-use ferroce_virtual_time::page::{PAGE_SIZE, Turn};
+use ferroce_timed_protocol::page::{PAGE_SIZE, Turn};
 use iced_x86::{Decoder, DecoderOptions, Instruction};
 use libc::{mcontext_t, siginfo_t, ucontext_t};
 

@@ -6,10 +6,10 @@ use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use ferroce_virtual_time::STREAM_LATENCY_PS;
-use ferroce_virtual_time::page::NEVER_PS;
-use ferroce_virtual_time::request::Wait;
-use ferroce_virtual_time::store::StoreKind;
+use ferroce_timed_protocol::STREAM_LATENCY_PS;
+use ferroce_timed_protocol::page::NEVER_PS;
+use ferroce_timed_protocol::request::Wait;
+use ferroce_timed_protocol::store::StoreKind;
 use libc::{sockaddr, socklen_t, ssize_t};
 use rustix::event::PollFlags;
 

@@ -4,10 +4,10 @@
 
 use std::ffi::c_int;
 
-use ferroce_virtual_time::page::NEVER_PS;
-use ferroce_virtual_time::request::Wait;
-use ferroce_virtual_time::store::StoreKind;
-use ferroce_virtual_time::{PS_PER_NS, STREAM_LATENCY_PS};
+use ferroce_timed_protocol::page::NEVER_PS;
+use ferroce_timed_protocol::request::Wait;
+use ferroce_timed_protocol::store::StoreKind;
+use ferroce_timed_protocol::{PS_PER_NS, STREAM_LATENCY_PS};
 use libc::{iovec, ssize_t};
 
 use super::name::{Connection, Stream};

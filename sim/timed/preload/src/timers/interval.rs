@@ -4,7 +4,7 @@
 
 use std::ffi::{c_int, c_uint};
 
-use ferroce_virtual_time::page::NEVER_PS;
+use ferroce_timed_protocol::page::NEVER_PS;
 use libc::{itimerval, timeval};
 
 use super::own_page;

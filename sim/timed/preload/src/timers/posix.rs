@@ -7,7 +7,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use ferroce_virtual_time::page::NEVER_PS;
+use ferroce_timed_protocol::page::NEVER_PS;
 use libc::{clockid_t, itimerspec, sigevent};
 
 use super::interval;

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
-use ferroce_virtual_time::page::NEVER_PS;
+use ferroce_timed_protocol::page::NEVER_PS;
 
 /// Most timers of a program; the first is `alarm`'s.
 const MAX_TIMERS: usize = 64;

@@ -51,7 +51,7 @@ const REGIONS: usize = 16;
 const REACH: usize = 1 << 30;
 /// Most sites that are rewritten.
 const SITES: usize = 1024;
-const PAGE: usize = ferroce_virtual_time::page::PAGE_SIZE;
+const PAGE: usize = ferroce_timed_protocol::page::PAGE_SIZE;
 
 /// Memory for trampolines: where it is, and how much of it is used. Zero: none yet.
 struct Region {

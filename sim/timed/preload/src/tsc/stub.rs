@@ -10,8 +10,8 @@ use std::arch::x86_64::__cpuid_count;
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ferroce_virtual_time::PS_PER_CYCLE;
-use ferroce_virtual_time::page::ThreadPage;
+use ferroce_timed_protocol::PS_PER_CYCLE;
+use ferroce_timed_protocol::page::ThreadPage;
 
 use crate::clock::{FREE_READS, READ_PS};
 use crate::session::IS_RUNNING;

@@ -7,11 +7,11 @@ use std::io::Write;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use ferroce_virtual_time::MOST_AHEAD_PS;
-use ferroce_virtual_time::page::NEVER_PS;
-use ferroce_virtual_time::request::{Look, Wait};
-use ferroce_virtual_time::store::StoreKind;
-use ferroce_virtual_time::table::{GetTable, SYMBOL, TimeTable};
+use ferroce_timed_protocol::MOST_AHEAD_PS;
+use ferroce_timed_protocol::page::NEVER_PS;
+use ferroce_timed_protocol::request::{Look, Wait};
+use ferroce_timed_protocol::store::StoreKind;
+use ferroce_timed_protocol::table::{GetTable, SYMBOL, TimeTable};
 
 use super::with_library;
 use super::world::World;

@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ferroce_virtual_time::VERSION;
-use ferroce_virtual_time::control::{Message, Refusal};
-use ferroce_virtual_time::map::SharedPages;
-use ferroce_virtual_time::page::{ThreadPage, Turn};
-use ferroce_virtual_time::request::Wait;
-use ferroce_virtual_time::store::Store;
+use ferroce_timed_protocol::VERSION;
+use ferroce_timed_protocol::control::{Message, Refusal};
+use ferroce_timed_protocol::map::SharedPages;
+use ferroce_timed_protocol::page::{ThreadPage, Turn};
+use ferroce_timed_protocol::request::Wait;
+use ferroce_timed_protocol::store::Store;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,

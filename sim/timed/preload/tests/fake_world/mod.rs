@@ -20,12 +20,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ferroce_virtual_time::control::Message;
-use ferroce_virtual_time::map::SharedPages;
-use ferroce_virtual_time::page::{NEVER_PS, ThreadPage, Turn};
-use ferroce_virtual_time::request::{Look, Wait};
-use ferroce_virtual_time::store::{Store, StoreKind};
-use ferroce_virtual_time::{STREAM_LATENCY_PS, VERSION};
+use ferroce_timed_protocol::control::Message;
+use ferroce_timed_protocol::map::SharedPages;
+use ferroce_timed_protocol::page::{NEVER_PS, ThreadPage, Turn};
+use ferroce_timed_protocol::request::{Look, Wait};
+use ferroce_timed_protocol::store::{Store, StoreKind};
+use ferroce_timed_protocol::{STREAM_LATENCY_PS, VERSION};
 use rustix::io::IoSlice;
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,

@@ -1,0 +1,173 @@
+//! What the application's thread takes for its part: the `host` section of a preset.
+//!
+//! A call of the driver costs the mean that the preset says, with a spread around it that is the
+//! same on both sides, so that rates are those of the mean. Parts of a call:
+//!
+//! | call | cost |
+//! |---|---|
+//! | post of a send | `post_ns`, `inline_ns` per 64 B of inline payload, then the doorbell |
+//! | doorbell | `doorbell_ns`, or `push_ns` per 64 B when the WQE goes with it |
+//! | post of a receive | `post_receive_ns`, with its doorbell |
+//! | poll | `poll_hit_ns` per completion, or `poll_miss_ns` |
+//! | a look at memory | `memory_poll_ns` |
+//! | arming a CQ for an event | `doorbell_ns` |
+//! | sleep until an event | `interrupt_ns` behind the MSI-X message; nothing if the event is there |
+//! | a system call that does not wait, of a program in simulated time | `syscall_ns` |
+//! | a lock that others want | a queue of the threads that wait for it |
+
+use ferroce_units::Duration;
+
+use ferroce_units::random::Random;
+
+use crate::preset::Preset;
+
+/// Bytes of what inline copies and pushes are counted in.
+const BLOCK: u64 = 64;
+
+/// Mean costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Costs {
+    /// Post of one work request, without its doorbell.
+    pub post: Duration,
+    /// Doorbell.
+    pub doorbell: Duration,
+    /// Push of one block.
+    pub push_block: Duration,
+    /// Copy of one block of inline payload.
+    pub inline_block: Duration,
+    /// Post of one receive.
+    pub post_receive: Duration,
+    /// Poll, per completion.
+    pub poll_hit: Duration,
+    /// Poll that finds none.
+    pub poll_miss: Duration,
+    /// One turn of a loop that looks at memory.
+    pub memory_poll: Duration,
+    /// From MSI-X message to the thread that slept.
+    pub wake_up: Duration,
+    /// System call that does not wait.
+    pub system_call: Duration,
+    /// Lock that nobody else wants.
+    pub lock: Duration,
+    /// Hand-over of a lock, per thread that waits.
+    pub handoff: Duration,
+    /// Half width of the spread.
+    pub jitter: Duration,
+}
+
+/// Nanoseconds of a preset as picoseconds.
+pub fn duration(ns: f64) -> Duration {
+    Duration::from_ps((ns * 1000.0).round() as u64)
+}
+
+impl Costs {
+    /// The costs that a preset says.
+    pub fn new(preset: &Preset) -> Self {
+        let host = &preset.host;
+        Self {
+            post: duration(host.post_ns),
+            doorbell: duration(host.doorbell_ns),
+            push_block: duration(host.push_ns),
+            inline_block: duration(host.inline_ns),
+            post_receive: duration(host.post_receive_ns),
+            poll_hit: duration(host.poll_hit_ns),
+            poll_miss: duration(host.poll_miss_ns),
+            memory_poll: duration(host.memory_poll_ns),
+            wake_up: duration(host.interrupt_ns),
+            system_call: duration(host.syscall_ns),
+            lock: duration(host.lock_ns),
+            handoff: duration(host.lock_handoff_ns),
+            jitter: duration(host.jitter_ns),
+        }
+    }
+
+    /// Post of a work request with `inline` bytes of inline payload.
+    pub fn post_of(&self, inline: u64) -> Duration {
+        self.post + times(self.inline_block, inline.div_ceil(BLOCK))
+    }
+
+    /// Doorbell, or push of `blocks` blocks.
+    pub fn doorbell_of(&self, blocks: u64) -> Duration {
+        match blocks {
+            0 => self.doorbell,
+            _ => times(self.push_block, blocks),
+        }
+    }
+
+    /// Poll that has found `count` completions.
+    pub fn poll_of(&self, count: u64) -> Duration {
+        match count {
+            0 => self.poll_miss,
+            _ => times(self.poll_hit, count),
+        }
+    }
+
+    /// A cost around `mean`: even between `mean - jitter` and `mean + jitter`, and never below
+    /// zero.
+    #[inline]
+    pub fn spread(&self, mean: Duration, random: &Random) -> Duration {
+        let half = self.jitter.as_ps().min(mean.as_ps());
+        if half == 0 {
+            return mean;
+        }
+        Duration::from_ps(mean.as_ps() - half + random.below(2 * half + 1))
+    }
+}
+
+/// `count` times `each`.
+pub fn times(each: Duration, count: u64) -> Duration {
+    Duration::from_ps(each.as_ps().saturating_mul(count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn costs() -> Costs {
+        let ns = Duration::from_ns;
+        Costs {
+            post: ns(40),
+            doorbell: ns(100),
+            push_block: ns(60),
+            inline_block: ns(5),
+            post_receive: ns(30),
+            poll_hit: ns(20),
+            poll_miss: ns(10),
+            memory_poll: ns(2),
+            wake_up: ns(4000),
+            system_call: ns(100),
+            lock: ns(15),
+            handoff: ns(100),
+            jitter: ns(8),
+        }
+    }
+
+    #[test]
+    fn costs_of_calls() {
+        let costs = costs();
+        assert_eq!(costs.post_of(0), Duration::from_ns(40));
+        assert_eq!(costs.post_of(64), Duration::from_ns(45));
+        assert_eq!(costs.post_of(65), Duration::from_ns(50));
+        assert_eq!(costs.doorbell_of(0), Duration::from_ns(100));
+        assert_eq!(costs.doorbell_of(3), Duration::from_ns(180));
+        assert_eq!(costs.poll_of(0), Duration::from_ns(10));
+        assert_eq!(costs.poll_of(16), Duration::from_ns(320));
+    }
+
+    #[test]
+    fn spread_keeps_the_mean() {
+        let (costs, random) = (costs(), Random::new(1, 1));
+        for mean in [Duration::from_ns(40), Duration::from_ns(2)] {
+            let half = costs.jitter.as_ps().min(mean.as_ps());
+            let samples: Vec<u64> = (0..10_000)
+                .map(|_| costs.spread(mean, &random).as_ps())
+                .collect();
+            let (least, most) = (samples.iter().min(), samples.iter().max());
+            assert!(*least.expect("samples") >= mean.as_ps() - half);
+            assert!(*most.expect("samples") <= mean.as_ps() + half);
+            let average = samples.iter().sum::<u64>() / 10_000;
+            assert!(average.abs_diff(mean.as_ps()) < half / 20);
+        }
+        assert_eq!(costs.spread(Duration::ZERO, &random), Duration::ZERO);
+    }
+}

@@ -1,0 +1,79 @@
+//! Devices that another crate opens: the card of a host in a simulated world.
+
+use std::fmt::Debug;
+use std::sync::{Arc, OnceLock};
+
+use ferroce_driver::DeviceConfig;
+use ferroce_driver::bus::Bus;
+use ferroce_platform::host::HostIdentity;
+use ferroce_wire::{Gid, Mac};
+
+use crate::error::Error;
+
+/// Opens devices instead of those that this process would have by itself.
+pub trait DeviceSource: Debug + Sync {
+    /// The devices that the environment gives to this process; `None`: it asks for none of this
+    /// source.
+    ///
+    /// # Errors
+    /// [`Error::Attached`].
+    fn identities(&self) -> Result<Option<Vec<HostIdentity>>, Error>;
+
+    /// Opens one of them; `None` as for [`Self::identities`].
+    ///
+    /// # Errors
+    /// [`Error::Attached`], [`Error::NoSuchDevice`].
+    fn open(&self, device: u8) -> Result<Option<Attached>, Error>;
+}
+
+/// A device that a [`DeviceSource`] has opened.
+pub struct Attached {
+    /// The bus for the driver.
+    pub bus: Arc<dyn Bus>,
+    /// The host that it is on.
+    pub host: HostIdentity,
+    /// Every address that it reaches.
+    pub neighbours: Vec<(Gid, Mac)>,
+    /// How the driver brings it up.
+    pub config: DeviceConfig,
+    /// What it is the model of.
+    pub properties: Properties,
+}
+
+/// What a device says of itself that the contract has no register for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Properties {
+    /// `vendor_part_id`, of the model of a certain card.
+    pub part_id: Option<u32>,
+    /// The path MTU in bytes, in a network that has one.
+    pub path_mtu_bytes: Option<u32>,
+    /// The data rate of the port in Mb/s, of the model of a certain card.
+    pub rate_mbps: Option<u32>,
+}
+
+/// Why a [`DeviceSource`] cannot open its device.
+#[derive(Debug, thiserror::Error)]
+#[error("{reason}")]
+pub struct AttachError {
+    /// What is in the way, and what would be right.
+    pub reason: String,
+    /// The error number that describes this best to a C program.
+    pub errno: i32,
+}
+
+static SOURCE: OnceLock<&'static dyn DeviceSource> = OnceLock::new();
+
+/// Has `source` asked first from now on. One program has one source: a second one is not taken.
+pub fn set_source(source: &'static dyn DeviceSource) {
+    let _ = SOURCE.set(source);
+}
+
+/// The device, if the source of this program has it.
+pub(crate) fn open(device: u8) -> Result<Option<Attached>, Error> {
+    SOURCE.get().map_or(Ok(None), |source| source.open(device))
+}
+
+/// The devices of the source, if it has any.
+pub(crate) fn identities() -> Result<Option<Vec<HostIdentity>>, Error> {
+    SOURCE.get().map_or(Ok(None), |source| source.identities())
+}

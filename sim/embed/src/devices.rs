@@ -1,0 +1,130 @@
+//! The devices that the environment gives to this process, and how each one is reached.
+
+use ferroce_driver::bus::DeviceAddress;
+use ferroce_platform::host::EnvironmentError;
+
+use crate::attached;
+use crate::error::Error;
+use crate::fabric::directory::socket_path;
+use crate::function::Function;
+use ferroce_platform::host::{HostIdentity, MAX_DEVICES, devices_from_environment, variable};
+
+/// How each device is reached: what `FERROCE_DEVICE` lists, or as many models in this process as
+/// `FERROCE_DEVICES` says.
+///
+/// # Errors
+/// [`Error::Environment`] naming what cannot be understood.
+pub fn from_environment() -> Result<Vec<DeviceAddress>, Error> {
+    match variable("FERROCE_DEVICE") {
+        Some(text) => parse(&text),
+        None => Ok(vec![
+            DeviceAddress::InProcess;
+            usize::from(devices_from_environment()?)
+        ]),
+    }
+}
+
+/// How a device is reached.
+///
+/// # Errors
+/// As [`from_environment`], and [`Error::NoSuchDevice`].
+pub fn address_of(device: u8) -> Result<DeviceAddress, Error> {
+    let mut devices = from_environment()?;
+    let count = devices.len() as u8;
+    if device >= count {
+        return Err(Error::NoSuchDevice { device, count });
+    }
+    Ok(devices.swap_remove(usize::from(device)))
+}
+
+/// Name and addresses of each device. A card is asked for its MAC address, which takes opening it.
+///
+/// # Errors
+/// As [`Function::open_device`].
+pub fn identities() -> Result<Vec<HostIdentity>, Error> {
+    if let Some(identities) = attached::identities()? {
+        return Ok(identities);
+    }
+    let identity = |(device, address)| match address {
+        DeviceAddress::InProcess => Ok(HostIdentity::of_device(device)?),
+        _ => Function::open_device(device).map(|function| function.host().clone()),
+    };
+    (0..).zip(from_environment()?).map(identity).collect()
+}
+
+/// What [`parse`] understands in a process whose folder is another one.
+///
+/// # Errors
+/// When this process has no folder.
+pub fn format(devices: &[DeviceAddress]) -> Result<String, String> {
+    let absolute = |device: &DeviceAddress| match device {
+        DeviceAddress::VfioUser(path) => std::path::absolute(path)
+            .map(|path| DeviceAddress::VfioUser(path).to_string())
+            .map_err(|error| format!("{}: {error}", path.display())),
+        other => Ok(other.to_string()),
+    };
+    let texts: Result<Vec<String>, String> = devices.iter().map(absolute).collect();
+    Ok(texts?.join(","))
+}
+
+/// Addresses of devices, separated by commas.
+///
+/// # Errors
+/// [`Error::Environment`] naming what is not one.
+pub fn parse(text: &str) -> Result<Vec<DeviceAddress>, Error> {
+    let refused = |reason| {
+        Error::Environment(EnvironmentError {
+            name: "FERROCE_DEVICE",
+            value: text.to_owned(),
+            reason,
+        })
+    };
+    let devices = text
+        .split(',')
+        .map(|part| part.trim().parse::<DeviceAddress>())
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| refused(error.to_string()))?;
+    let devices: Vec<_> = devices
+        .into_iter()
+        .map(with_path)
+        .collect::<Result<_, _>>()?;
+    if devices.len() > usize::from(MAX_DEVICES) {
+        return Err(refused(format!("a process has 1 to {MAX_DEVICES} devices")));
+    }
+    Ok(devices)
+}
+
+/// The device with the path of its socket, if that was a name: [`socket_path`].
+///
+/// # Errors
+/// As [`socket_path`].
+pub fn with_path(device: DeviceAddress) -> Result<DeviceAddress, Error> {
+    match device {
+        DeviceAddress::VfioUser(name) => socket_path(&name).map(DeviceAddress::VfioUser),
+        other => Ok(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_listed_in_order() {
+        let devices = parse("vfio-user:/run/a.sock, vfio:0000:01:00.0,in-process").expect("three");
+        let printed: Vec<String> = devices.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            printed,
+            ["vfio-user:/run/a.sock", "vfio:0000:01:00.0", "in-process"]
+        );
+    }
+
+    #[test]
+    fn what_is_no_device_is_refused() {
+        let many = ["in-process"; 9].join(",");
+        for bad in ["", "vfio", "in-process,", "pci:1", &many] {
+            let message = parse(bad).expect_err(bad).to_string();
+            assert!(message.contains("FERROCE_DEVICE"), "{message}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What can go wrong when a function is opened.
+
+use std::io;
+use std::path::PathBuf;
+
+use ferroce_driver::bus::OpenError;
+
+use ferroce_platform::host::EnvironmentError;
+
+use crate::attached::AttachError;
+
+/// Why this process cannot take part in the fabric.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The rendezvous directory cannot be made or is not safe to use.
+    #[error("rendezvous directory {path}: {reason}", path = .path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A file of the fabric cannot be opened, sized, locked or mapped.
+    #[error("{path}: cannot {action}: {source}", path = .path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// Processes of another version of Ferroce use the same directory.
+    #[error(
+        "{path} belongs to running programs of another Ferroce version (layout {found}, this one \
+         has {expected}); end them, or set FERROCE_DIR to another directory", path = .path.display()
+    )]
+    Layout {
+        /// The registry.
+        path: PathBuf,
+        /// Layout version in the file.
+        found: u64,
+        /// Layout version of this build.
+        expected: u64,
+    },
+    /// All places are taken.
+    #[error("{0} devices of programs run already, that is all there is room for")]
+    Full(usize),
+    /// An environment variable has a value that cannot be used.
+    #[error(transparent)]
+    Environment(#[from] EnvironmentError),
+    /// The device cannot be reached.
+    #[error(transparent)]
+    Bus(#[from] OpenError),
+    /// What was reached is not a device of ours.
+    #[error("{address}: {reason}")]
+    NotOurs {
+        /// How it was reached.
+        address: String,
+        /// What it says of itself.
+        reason: String,
+    },
+    /// A device that another crate opens cannot be opened.
+    #[error(transparent)]
+    Attached(#[from] AttachError),
+    /// The environment asks for fewer devices.
+    #[error("there is no ferroce{device}, this process has {count} devices")]
+    NoSuchDevice {
+        /// The device.
+        device: u8,
+        /// How many there are.
+        count: u8,
+    },
+    /// The capture file cannot be used.
+    #[error("capture file {path}: {reason}", path = .path.display())]
+    Capture {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The wire that leads out of the fabric cannot be opened.
+    #[error("port {wire}: {source}")]
+    Uplink {
+        /// As the user gave it.
+        wire: String,
+        /// What is in the way.
+        source: io::Error,
+    },
+    /// Another thread was opening the device at the moment of a fork.
+    #[error("the process forked while another thread was opening the device")]
+    OpeningInterrupted,
+    /// The background thread cannot be started.
+    #[error("cannot start the background thread: {0}")]
+    Thread(io::Error),
+}
+
+impl Error {
+    /// The error number that describes this best to a C program.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::File { source, .. } | Self::Thread(source) | Self::Uplink { source, .. } => {
+                source.raw_os_error().unwrap_or(libc::EIO)
+            }
+            Self::Directory { .. } => libc::EACCES,
+            Self::Layout { .. } => libc::EPROTO,
+            Self::Full(_) | Self::OpeningInterrupted => libc::EAGAIN,
+            Self::NoSuchDevice { .. } | Self::NotOurs { .. } => libc::ENODEV,
+            Self::Bus(error) => error.errno(),
+            Self::Attached(error) => error.errno,
+            Self::Environment(_) | Self::Capture { .. } => libc::EINVAL,
+        }
+    }
+}

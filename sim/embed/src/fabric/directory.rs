@@ -1,0 +1,313 @@
+//! Where the processes of one user meet.
+//!
+//! A directory that only the user can make is best: `$XDG_RUNTIME_DIR/ferroce`. Everybody can make
+//! the name `/dev/shm/ferroce-UID`, which is for where there is no such directory, as in most
+//! containers. Programs without the variable look for the directory where pam_systemd has it, so
+//! that they meet those with it; and where programs of the user live already, the next one goes, so
+//! that a login or logout in between separates nobody.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use super::registry::FILE_NAME;
+use crate::error::Error;
+use ferroce_platform::os;
+
+/// Only the user may look in: frames of the user's programs lie here.
+const MODE: u32 = 0o700;
+/// What others must not have on our own directory.
+const ANY_ACCESS: u32 = 0o077;
+/// What others must not have on a directory that the user named; the files in it are 0600.
+const WRITE_ACCESS: u32 = 0o022;
+/// Size of a file system for the rings of some programs: that of `/dev/shm` in a container of Docker.
+const LEAST_BYTES: u64 = 64 << 20;
+/// `f_type` of a file system in memory (statfs(2)); on others the rings would be written to a disk.
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+
+/// The rendezvous directory of this user, made if it is not there yet.
+///
+/// `FERROCE_DIR` if set. Else the first of these in which programs live, or if there are none, the
+/// first that can be used: `ferroce` in `$XDG_RUNTIME_DIR` (if not set, in `/run/user/UID`), if that
+/// is the user's own, in memory and has 64 MiB; `/dev/shm/ferroce-UID`; a directory below `$TMPDIR`
+/// or `/tmp`. A process stays where it has been first.
+///
+/// # Errors
+/// [`Error::Directory`] if it cannot be made, is a symbolic link, belongs to another user, or is
+/// open to others.
+pub fn runtime_directory() -> Result<PathBuf, Error> {
+    static CHOSEN: OnceLock<PathBuf> = OnceLock::new();
+    if let Some(path) = variable("FERROCE_DIR") {
+        return prepared(&path, WRITE_ACCESS);
+    }
+    if let Some(chosen) = CHOSEN.get() {
+        return prepared(chosen, ANY_ACCESS);
+    }
+    let chosen = choose(&candidates())?;
+    Ok(CHOSEN.get_or_init(|| chosen).clone())
+}
+
+/// Where the sockets of this user's servers and worlds are.
+const SOCKETS: &str = "sockets";
+
+/// The path of a socket that the user names: one without a slash is a name in the user's own
+/// directory, where nobody else can take it; `./NAME` is one in the present folder.
+///
+/// # Errors
+/// As [`runtime_directory`], for a name without a slash.
+pub fn socket_path(name: &Path) -> Result<PathBuf, Error> {
+    if name.as_os_str().as_encoded_bytes().contains(&b'/') {
+        return Ok(name.to_owned());
+    }
+    let folder = runtime_directory()?.join(SOCKETS);
+    Ok(prepared(&folder, ANY_ACCESS)?.join(name))
+}
+
+/// A variable of the environment that is not empty.
+fn variable(name: &str) -> Option<PathBuf> {
+    let value = std::env::var_os(name).filter(|path| !path.is_empty());
+    value.map(PathBuf::from)
+}
+
+/// Where programs may meet, the best place first.
+fn candidates() -> Vec<PathBuf> {
+    let user = os::user_id();
+    let name = format!("ferroce-{user}");
+    let own = variable("XDG_RUNTIME_DIR").unwrap_or_else(|| format!("/run/user/{user}").into());
+    let shared_memory = Path::new("/dev/shm");
+    let mut candidates = Vec::new();
+    if is_own(&own) && is_roomy_memory(&own) {
+        candidates.push(own.join("ferroce"));
+    }
+    if shared_memory.is_dir() {
+        candidates.push(shared_memory.join(&name));
+    }
+    let temporary = variable("TMPDIR").filter(|path| path.is_dir());
+    candidates.push(temporary.unwrap_or_else(|| "/tmp".into()).join(name));
+    candidates
+}
+
+/// A directory in which nobody else can make a name.
+fn is_own(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| {
+        found.is_dir() && found.uid() == os::user_id() && found.mode() & WRITE_ACCESS == 0
+    })
+}
+
+/// The size and not what is free of it, which is another one for the next program.
+fn is_roomy_memory(path: &Path) -> bool {
+    rustix::fs::statfs(path).is_ok_and(|system| {
+        let bytes = system.f_blocks.saturating_mul(system.f_bsize as u64);
+        system.f_type as u64 == TMPFS_MAGIC && (bytes == 0 || bytes >= LEAST_BYTES)
+    })
+}
+
+fn choose(candidates: &[PathBuf]) -> Result<PathBuf, Error> {
+    let inhabited: Vec<_> = candidates.iter().filter(|path| has_life(path)).collect();
+    if let [first, others @ ..] = &inhabited[..] {
+        for other in others {
+            tracing::error!(
+                "programs of this user run in {first} and in {other}, where they do not meet: set \
+                 FERROCE_DIR to the same directory for all of them",
+                first = first.display(),
+                other = other.display()
+            );
+        }
+        return prepared(first, ANY_ACCESS);
+    }
+    let mut refusal = None;
+    for path in candidates {
+        match prepared(path, ANY_ACCESS) {
+            // A read-only file system is as good as none; a directory that somebody else prepared
+            // is not.
+            Err(error @ Error::Directory { .. }) if !path.exists() => {
+                refusal.get_or_insert(error);
+            }
+            result => return result,
+        }
+    }
+    Err(refusal.unwrap_or_else(|| Error::Directory {
+        path: PathBuf::new(),
+        reason: "there is nowhere to make it".to_owned(),
+    }))
+}
+
+/// Whether a program of this user has a place in the registry there. This process has none yet: to
+/// close the file would give it back.
+fn has_life(directory: &Path) -> bool {
+    if check(directory, ANY_ACCESS).is_err() {
+        return false;
+    }
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(directory.join(FILE_NAME));
+    file.is_ok_and(|file| os::is_any_byte_locked(&file).unwrap_or(false))
+}
+
+fn prepared(path: &Path, forbidden: u32) -> Result<PathBuf, Error> {
+    match DirBuilder::new().mode(MODE).create(path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(refusal(path, error.to_string())),
+    }
+    check(path, forbidden)?;
+    path.canonicalize()
+        .map_err(|error| refusal(path, error.to_string()))
+}
+
+/// Whether a directory is safe to use.
+fn check(path: &Path, forbidden: u32) -> Result<(), Error> {
+    let metadata = fs::symlink_metadata(path).map_err(|error| refusal(path, error.to_string()))?;
+    if !metadata.is_dir() {
+        return Err(refusal(path, format!("is not a directory; {WAY_OUT}")));
+    }
+    let (owner, user) = (metadata.uid(), os::user_id());
+    if owner != user {
+        let reason = format!("belongs to user {owner}, not to you ({user}); {WAY_OUT}");
+        return Err(refusal(path, reason));
+    }
+    if metadata.mode() & forbidden != 0 {
+        let mode = metadata.mode() & 0o777;
+        let reason = format!("is open to other users (mode {mode:o}); chmod 700 it");
+        return Err(refusal(path, reason));
+    }
+    Ok(())
+}
+
+/// What to do about a name that somebody else has.
+const WAY_OUT: &str = "set FERROCE_DIR to a directory of your own (mode 700), the same for all programs \
+                       that are to meet";
+
+fn refusal(path: &Path, reason: String) -> Error {
+    Error::Directory {
+        path: path.to_owned(),
+        reason,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::registry::{Identity, Registry};
+    use ferroce_test_support::temporary_directory;
+    use ferroce_wire::Mac;
+    use std::os::unix::fs::{PermissionsExt, chown};
+
+    fn reason(refused: Result<PathBuf, Error>) -> String {
+        refused.expect_err("not safe").to_string()
+    }
+
+    #[test]
+    fn makes_it_once_and_refuses_an_open_one() {
+        let parent = temporary_directory("directory");
+        let path = parent.path().join("meet");
+        prepared(&path, ANY_ACCESS).expect("made");
+        prepared(&path, ANY_ACCESS).expect("found");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("ours");
+        assert!(reason(prepared(&path, ANY_ACCESS)).contains("mode 755"));
+        let link = parent.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).expect("new");
+        assert!(reason(prepared(&link, ANY_ACCESS)).contains("not a directory"));
+    }
+
+    /// Goal: whoever squats the name in /dev/shm does not stop the user without saying how to go on.
+    #[test]
+    fn a_name_that_another_user_has_taken_is_refused_with_the_way_out() {
+        let parent = temporary_directory("squatted");
+        let path = parent.path().join("meet");
+        fs::create_dir(&path).expect("new");
+        if chown(&path, Some(65534), None).is_err() {
+            eprintln!("SKIPPED: only root can squat for another user");
+            return;
+        }
+        let refused = reason(choose(std::slice::from_ref(&path)));
+        for words in ["user 65534", "FERROCE_DIR"] {
+            assert!(refused.contains(words), "{refused}");
+        }
+        // A better place comes before it.
+        let own = parent.path().join("own");
+        let chosen = choose(&[own.clone(), path]).expect("ours");
+        assert_eq!(chosen, own.canonicalize().expect("there"));
+    }
+
+    const INHABITED: &str = "FERROCE_TEST_INHABITED";
+    const READY: &str = "FERROCE_TEST_READY";
+
+    /// Not a test: the process that has a place, until it is killed.
+    #[test]
+    #[ignore = "a process that another test starts"]
+    fn inhabitant() {
+        let Some((directory, ready)) = variable(INHABITED).zip(variable(READY)) else {
+            return;
+        };
+        let registry = Registry::open(&directory).expect("a registry");
+        let identity = Identity {
+            host: "here".to_owned(),
+            device: 0,
+            mac: Mac([2; 6]),
+            gids: Vec::new(),
+            capture: 0,
+        };
+        let _place = registry.claim(&identity).expect("a place");
+        fs::write(ready, "").expect("ours");
+        loop {
+            std::thread::park();
+        }
+    }
+
+    /// Goal: programs that prefer different places meet. Method: one lives in the second place, so
+    /// the next one goes there too; nobody does, and it goes to the first.
+    #[test]
+    fn who_comes_goes_where_others_live() {
+        let parent = temporary_directory("life");
+        let places = [parent.path().join("first"), parent.path().join("second")];
+        let [first, second] = &places;
+        for path in &places {
+            prepared(path, ANY_ACCESS).expect("made");
+        }
+        assert_eq!(choose(&places).expect("ours"), *first);
+        // Its own locks a process does not see: another one has them.
+        let ready = parent.path().join("ready");
+        let own = std::env::current_exe().expect("a test binary");
+        let mut other = std::process::Command::new(own)
+            .args([
+                "--ignored",
+                "--exact",
+                "fabric::directory::tests::inhabitant",
+            ])
+            .env(INHABITED, second)
+            .env(READY, &ready)
+            .spawn()
+            .expect("a test binary");
+        while !ready.exists() {
+            assert!(matches!(other.try_wait(), Ok(None)), "it takes a place");
+            std::thread::yield_now();
+        }
+        let chosen = choose(&places).expect("ours");
+        other.kill().expect("our child");
+        other.wait().expect("our child");
+        assert_eq!(chosen, *second);
+        assert_eq!(choose(&places).expect("ours"), *first, "it has gone");
+    }
+
+    #[test]
+    fn a_path_of_a_socket_stays() {
+        for path in ["/run/x/nic", "./nic", "a/b"] {
+            let path = Path::new(path);
+            assert_eq!(socket_path(path).expect("a path"), path);
+        }
+    }
+
+    #[test]
+    fn only_a_directory_of_the_user_is_private() {
+        let parent = temporary_directory("own");
+        assert!(is_own(parent.path()));
+        fs::set_permissions(parent.path(), fs::Permissions::from_mode(0o777)).expect("ours");
+        assert!(!is_own(parent.path()));
+        assert!(!is_own(&parent.path().join("nothing")));
+        assert!(!is_roomy_memory(Path::new("/proc")));
+    }
+}

@@ -1,0 +1,661 @@
+//! The cable of a function: shared-memory rings to and from the other functions of this machine, and
+//! the wire that leads out of it, if it has one.
+
+use std::sync::atomic::{Ordering, fence};
+
+use ferroce_model::port::{Port, Reservation, Route};
+use ferroce_units::Instant;
+use ferroce_wire::{Gid, Qpn};
+
+use super::frame::Frame;
+use super::registry::{Injected, Injection, PLACES, Place, Registry, places};
+use super::ring::{self, MAX_FRAME, Receiver, RingName, Sender};
+use crate::capture::Capture;
+use crate::clock::{Clock, Ticks};
+use ferroce_platform::shared_memory::watched;
+use liveness::{Liveness, Progress};
+use multicast::Multicast;
+use uplink::UplinkEnd;
+
+mod liveness;
+mod multicast;
+mod uplink;
+
+/// A process that polled within this time is not woken: it will look before a wake-up could work.
+pub const FRESH_NS: u64 = 20_000;
+/// Frames taken from one ring before the next one has its turn.
+const BURST: u32 = 16;
+/// Incoming rings that are watched at the same time.
+const MAX_RINGS: usize = 2 * PLACES;
+/// How often a full ring's receiver is asked whether it lives.
+const LIVENESS_CHECK_NS: u64 = 1_000_000;
+/// A ring that stays full for so long loses frames, as a switch does: one stuck process must not
+/// stop the traffic of this function with all others.
+const MAX_PAUSE_NS: u64 = 100_000_000;
+/// How long to wait after a ring could not be made.
+const RETRY_NS: u64 = 10_000_000;
+/// Looks at a peer that takes nothing, in growing intervals, before it is given up.
+const MAX_WAKE_UPS: u32 = 16;
+/// The intervals grow up to 2^this times [`FRESH_NS`].
+const MAX_INTERVAL_SHIFT: u32 = 9;
+
+/// Since when a ring is full.
+#[derive(Debug, Clone, Copy)]
+struct Pause {
+    since: Ticks,
+    checked: Ticks,
+    consumed: u32,
+}
+
+/// What we know of the function at another place.
+#[derive(Debug)]
+struct Peer {
+    /// Its claim; 0 before the first frame.
+    generation: u64,
+    /// The last destination address that was found to be its host's.
+    gid: Gid,
+    ring: Option<Sender>,
+    pause: Option<Pause>,
+    /// Its process died without giving the place back, or takes no frames any more.
+    is_lost: bool,
+    /// No attempt to make a ring before this.
+    retry_at: Ticks,
+    /// It was said that there is no room for a ring.
+    has_complained: bool,
+    /// It has frames that it may not have seen.
+    is_watched: bool,
+    /// It did not poll when we last looked: whether it sleeps is looked at with each frame.
+    is_silent: bool,
+    check_at: Ticks,
+    /// Looks since it last took a frame or slept.
+    wake_ups: u32,
+    /// How far it was at the last one.
+    consumed: u32,
+    /// What it has done about the frames that an acknowledge is missing for.
+    progress: Progress,
+}
+
+impl Peer {
+    const NOBODY: Self = Self {
+        generation: 0,
+        gid: Gid::UNSPECIFIED,
+        ring: None,
+        pause: None,
+        is_lost: false,
+        retry_at: Ticks(0),
+        has_complained: false,
+        is_watched: false,
+        is_silent: false,
+        check_at: Ticks(0),
+        wake_ups: 0,
+        consumed: 0,
+        progress: Progress::NONE,
+    };
+}
+
+/// Spans of time in ticks.
+#[derive(Debug)]
+struct Spans {
+    fresh: u64,
+    liveness_check: u64,
+    max_pause: u64,
+    retry: u64,
+}
+
+/// The shared-memory wire as one function sees it.
+#[derive(Debug)]
+pub struct FabricPort {
+    place: Place,
+    registry: &'static Registry,
+    now: Ticks,
+    spans: Spans,
+    peers: Box<[Peer]>,
+    /// Places of the peers that are watched.
+    watched: Vec<u8>,
+    check_at: Ticks,
+    incoming: Vec<Receiver>,
+    cursor: usize,
+    burst: u32,
+    announce_epoch: u32,
+    /// Mappings of files that had been lost when we last looked.
+    losses: u32,
+    /// The register was lost, and it was said.
+    is_cut_off: bool,
+    injected: Injected,
+    liveness: Liveness,
+    multicast: Multicast,
+    uplink: Option<Box<UplinkEnd>>,
+    computes_icrc: bool,
+    capture: Option<Capture>,
+}
+
+impl FabricPort {
+    /// The cable of the function at `place`.
+    pub fn new(place: Place, clock: &Clock, icrc: bool, capture: Option<Capture>) -> Self {
+        Self {
+            registry: place.registry(),
+            place,
+            now: Ticks(0),
+            spans: Spans {
+                fresh: clock.ticks_of_ns(FRESH_NS),
+                liveness_check: clock.ticks_of_ns(LIVENESS_CHECK_NS),
+                max_pause: clock.ticks_of_ns(MAX_PAUSE_NS),
+                retry: clock.ticks_of_ns(RETRY_NS),
+            },
+            peers: (0..=u8::MAX).map(|_| Peer::NOBODY).collect(),
+            watched: Vec::new(),
+            check_at: Ticks(u64::MAX),
+            incoming: Vec::new(),
+            cursor: 0,
+            burst: 0,
+            announce_epoch: 0,
+            losses: watched::losses(),
+            is_cut_off: false,
+            injected: Injected::default(),
+            liveness: Liveness::new(clock),
+            multicast: Multicast::default(),
+            uplink: None,
+            computes_icrc: icrc || capture.is_some(),
+            capture,
+        }
+    }
+
+    /// The place at the register.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Before the model runs: what time it is, what was injected, and who has a new ring for us.
+    #[inline]
+    pub fn begin(&mut self, now: Ticks) {
+        self.now = now;
+        if watched::losses() != self.losses {
+            self.notice_losses();
+        }
+        self.injected = self.registry.injected(self.place.number());
+        if let Some(uplink) = &mut self.uplink {
+            uplink.begin();
+        }
+        let epoch = self
+            .registry
+            .announce_epoch(self.place.number())
+            .load(Ordering::Acquire);
+        if epoch != self.announce_epoch {
+            self.announce_epoch = epoch;
+            self.attach_announced();
+        }
+    }
+
+    /// After the model ran: wakes who must be woken. `worked`: something moved.
+    #[inline]
+    pub fn finish(&mut self, worked: bool) {
+        if !worked {
+            for ring in &mut self.incoming {
+                ring.return_credits();
+            }
+        }
+        if self.now >= self.check_at {
+            self.check_peers();
+        }
+        if let Some(capture) = &mut self.capture {
+            capture.flush();
+        }
+    }
+
+    /// Looks after all peers that have frames waiting now: the caller is about to sleep.
+    pub fn check_all(&mut self, now: Ticks) {
+        self.now = now;
+        for place in &self.watched {
+            self.peers[usize::from(*place)].check_at = Ticks(0);
+        }
+        self.check_peers();
+    }
+
+    /// When [`Self::finish`] has to be called again even if nothing happens.
+    #[inline]
+    pub fn check_at(&self) -> Ticks {
+        self.check_at
+    }
+
+    /// Whether `ferroce inject` wants the device to stop.
+    #[inline]
+    pub fn is_device_fatal(&self) -> bool {
+        self.injected.is_device_fatal()
+    }
+
+    /// Whether a frame waits, or something was injected since the model last ran, or the link of
+    /// the uplink has changed.
+    pub fn has_work(&self) -> bool {
+        self.registry.injected(self.place.number()) != self.injected
+            || self.liveness.has_loss()
+            || watched::losses() != self.losses
+            || self.has_frame()
+            || self.uplink.as_ref().is_some_and(|uplink| uplink.has_work())
+    }
+
+    /// Whether a frame waits.
+    pub fn has_frame(&self) -> bool {
+        let epoch = self
+            .registry
+            .announce_epoch(self.place.number())
+            .load(Ordering::Acquire);
+        epoch != self.announce_epoch || self.incoming.iter().any(Receiver::has_frame)
+    }
+
+    /// Forgets rings whose senders are gone. Not urgent.
+    pub fn prune(&mut self) {
+        let registry = self.registry;
+        if registry.generation(self.place.number()) != self.place.generation() {
+            self.cut_off();
+        }
+        self.incoming.retain(|ring| {
+            registry.generation(ring.place()) == ring.sender_generation() || !ring.is_idle()
+        });
+        self.cursor = 0;
+    }
+
+    /// A file was cut off that this process has mapped; its memory is our own since.
+    #[cold]
+    fn notice_losses(&mut self) {
+        self.losses = watched::losses();
+        if self.registry.is_lost() {
+            self.cut_off();
+        }
+        self.incoming.retain(|ring| !ring.is_lost());
+        self.cursor = 0;
+        for (place, peer) in self.peers.iter_mut().enumerate() {
+            if peer.ring.as_ref().is_some_and(Sender::is_lost) {
+                tracing::error!(place, "the ring to a peer was truncated: the peer is lost");
+                peer.ring = None;
+                peer.is_lost = true;
+                peer.gid = Gid::UNSPECIFIED;
+            }
+        }
+    }
+
+    /// The register is not the one in which this function has its place: it was truncated. Nobody
+    /// finds the function any more; that is a cable which is pulled out for ever.
+    #[cold]
+    fn cut_off(&mut self) {
+        if std::mem::replace(&mut self.is_cut_off, true) {
+            return;
+        }
+        let directory = self.registry.directory().display();
+        tracing::error!(
+            "the register of the fabric in {directory} was truncated: this program's port is down \
+             until it is started again"
+        );
+        let place = self.place.number();
+        self.registry.inject(place, Injection::PortDown, self.now);
+    }
+
+    #[cold]
+    fn attach_announced(&mut self) {
+        self.prune();
+        let to = self.place.number();
+        let generation = self.place.generation();
+        for from in places(self.registry.take_announced(to)) {
+            let name = RingName {
+                from,
+                to,
+                generation,
+            };
+            match Receiver::attach(self.registry.directory(), name) {
+                _ if self.incoming.len() >= MAX_RINGS => {}
+                Ok(ring) => self.incoming.push(ring),
+                Err(error) => tracing::warn!(%error, %name, "cannot attach to a ring"),
+            }
+        }
+    }
+
+    /// Brings what we know of a peer up to date. Whether frames can go there, to its address `gid`
+    /// if they are for it alone.
+    #[cold]
+    fn connect(&mut self, to: u8, generation: u64, gid: Option<Gid>) -> bool {
+        let registry = self.registry;
+        let peer = &mut self.peers[usize::from(to)];
+        if peer.generation != generation {
+            // The place changed hands: what was on the way to the old owner is lost. The entry
+            // in the list of watched peers, if there is one, stays.
+            let is_watched = peer.is_watched;
+            *peer = Peer {
+                generation,
+                is_watched,
+                ..Peer::NOBODY
+            };
+        }
+        let is_stranger = gid.is_some_and(|gid| !registry.owns_gid(to, gid));
+        if generation == 0 || peer.is_lost {
+            self.liveness.note_loss(self.now);
+            self.check_at = self.check_at.min(self.liveness.check_at());
+            return false;
+        }
+        if is_stranger {
+            return false;
+        }
+        if peer.ring.is_none() {
+            if self.now < peer.retry_at {
+                return false;
+            }
+            peer.retry_at = Ticks(self.now.0.saturating_add(self.spans.retry));
+            if !registry.is_alive(to) {
+                peer.is_lost = true;
+                self.liveness.note_loss(self.now);
+                return false;
+            }
+            let name = RingName {
+                from: self.place.number(),
+                to,
+                generation,
+            };
+            match Sender::create(registry.directory(), name, self.place.generation()) {
+                Ok(ring) => peer.ring = Some(ring),
+                Err(error) => {
+                    if peer.has_complained {
+                        return false;
+                    }
+                    peer.has_complained = true;
+                    let directory = registry.directory().display();
+                    tracing::error!(
+                        "no ring to a peer can be made in {directory}, frames to it are lost: \
+                         {error}; if there is no space, end programs, enlarge it (docker run \
+                         --shm-size), or set FERROCE_DIR to another directory"
+                    );
+                    return false;
+                }
+            }
+            registry.announce(name.from, to);
+            self.liveness.watch(self.now);
+            self.check_at = self.check_at.min(self.liveness.check_at());
+        }
+        peer.gid = gid.unwrap_or(peer.gid);
+        true
+    }
+
+    /// A ring is full: back-pressure, unless its receiver is gone or stuck.
+    #[cold]
+    fn full(&mut self, to: u8) -> Reservation<Frame> {
+        let peer = &mut self.peers[usize::from(to)];
+        let Some(ring) = &peer.ring else {
+            return Reservation::NoRoute;
+        };
+        let consumed = ring.consumed();
+        let begun = Pause {
+            since: self.now,
+            checked: self.now,
+            consumed,
+        };
+        let pause = peer.pause.get_or_insert(begun);
+        if pause.consumed != consumed {
+            *pause = begun;
+        }
+        if self.now.since(pause.since) > self.spans.max_pause {
+            return Reservation::NoRoute;
+        }
+        if self.now.since(pause.checked) > self.spans.liveness_check {
+            pause.checked = self.now;
+            if !self.registry.is_alive(to) {
+                peer.lose();
+                self.liveness.note_loss(self.now);
+                return Reservation::NoRoute;
+            }
+        }
+        Reservation::Full
+    }
+
+    /// Puts a frame into the ring that it was reserved in.
+    #[inline]
+    fn hand_over(&mut self, frame: ring::Frame) {
+        let to = frame.place();
+        let peer = &mut self.peers[usize::from(to)];
+        if let Some(ring) = &mut peer.ring {
+            ring.transmit(frame, self.computes_icrc);
+        }
+        if !peer.is_watched {
+            peer.is_watched = true;
+            self.watched.push(to);
+        }
+        if peer.is_silent {
+            peer.check_at = Ticks(0);
+        }
+        self.check_at = self.check_at.min(peer.check_at);
+    }
+
+    /// Wakes peers that have frames waiting and do not poll.
+    #[cold]
+    fn check_peers(&mut self) {
+        if self.now >= self.liveness.check_at() {
+            self.check_liveness();
+        }
+        let mut check_at = self.liveness.check_at();
+        let mut index = 0;
+        while let Some(&place) = self.watched.get(index) {
+            let peer = &mut self.peers[usize::from(place)];
+            if peer.check_at <= self.now {
+                check_peer(peer, place, self.registry, self.now, self.spans.fresh);
+            }
+            if peer.is_watched {
+                check_at = check_at.min(peer.check_at);
+                index += 1;
+            } else {
+                self.watched.swap_remove(index);
+            }
+        }
+        self.check_at = check_at;
+    }
+
+    /// Takes the next frame out of the rings, each of which has its turn.
+    #[inline]
+    fn receive_from_ring(&mut self) -> Option<ring::Frame> {
+        // The uplink has its turn, too.
+        if self.burst == BURST && self.uplink_has_frame() {
+            self.pass_turn();
+            return None;
+        }
+        // Once around, and once more the first ring if only its burst was over.
+        for _ in 0..=self.incoming.len() {
+            let ring = self.incoming.get_mut(self.cursor)?;
+            if self.burst < BURST {
+                if let Some(frame) = ring.receive() {
+                    self.burst += 1;
+                    if self.capture.is_some() {
+                        self.record_received(&frame);
+                    }
+                    return Some(frame);
+                }
+            }
+            self.pass_turn();
+        }
+        None
+    }
+
+    #[inline]
+    fn pass_turn(&mut self) {
+        self.burst = 0;
+        self.cursor = if self.cursor + 1 < self.incoming.len() {
+            self.cursor + 1
+        } else {
+            0
+        };
+    }
+
+    /// Records a frame that came in, unless it was recorded in the same file when it was sent.
+    #[cold]
+    fn record_received(&mut self, frame: &ring::Frame) {
+        if let Some(capture) = &mut self.capture {
+            if self.registry.capture(frame.place()) != capture.identity() {
+                capture.record(frame.as_ref(), frame.carries_icrc());
+            }
+        }
+    }
+}
+
+/// Wakes one peer if it must be, and says when to look again.
+fn check_peer(peer: &mut Peer, place: u8, registry: &Registry, now: Ticks, fresh: u64) {
+    // What was published before this fence is seen by the peer's thread after it has armed
+    // itself, or it is seen here that it has: there is a fence on the other side, too.
+    fence(Ordering::SeqCst);
+    let heartbeat = Ticks(registry.heartbeat(place).load(Ordering::Relaxed)).min(now);
+    peer.is_silent = now.since(heartbeat) >= fresh;
+    let Some(ring) = peer.ring.as_ref().filter(|ring| !ring.is_drained()) else {
+        peer.is_watched = false;
+        return;
+    };
+    if !peer.is_silent {
+        peer.check_at = Ticks(heartbeat.0.saturating_add(fresh));
+        peer.wake_ups = 0;
+        return;
+    }
+    let consumed = ring.consumed();
+    if registry.wake(place, now) || peer.consumed != consumed {
+        peer.consumed = consumed;
+        peer.wake_ups = 0;
+    }
+    // It is awake now, or was before: look again later, in case that it is stuck.
+    peer.check_at = Ticks(
+        now.0
+            .saturating_add(fresh << peer.wake_ups.min(MAX_INTERVAL_SHIFT)),
+    );
+    peer.wake_ups += 1;
+    if peer.wake_ups >= MAX_WAKE_UPS {
+        peer.wake_ups = 0;
+        peer.is_watched = false;
+    }
+}
+
+impl Port for FabricPort {
+    type Frame = Frame;
+
+    #[inline]
+    fn reserve(&mut self, route: &Route, length: usize) -> Reservation<Frame> {
+        // The special QPs 0 and 1 are nobody's.
+        let to = (route.qpn.value() >> 16) as u8;
+        if length > MAX_FRAME {
+            return Reservation::NoRoute;
+        }
+        if to == 0 {
+            return self.reserve_on_uplink(route.gid, length);
+        }
+        if route.qpn == Qpn::MULTICAST && route.gid.is_multicast() {
+            return self.reserve_multicast(route.gid, length);
+        }
+        let generation = self.registry.generation(to);
+        let peer = &self.peers[usize::from(to)];
+        let is_known = peer.generation == generation && peer.gid == route.gid;
+        if !is_known && !self.connect(to, generation, Some(route.gid)) {
+            return self.reserve_on_uplink(route.gid, length);
+        }
+        let peer = &mut self.peers[usize::from(to)];
+        let Some(ring) = &mut peer.ring else {
+            return Reservation::NoRoute;
+        };
+        match ring.reserve(length) {
+            Some(frame) => {
+                peer.pause = None;
+                Reservation::Ready(Frame::Ring(frame))
+            }
+            None => self.full(to),
+        }
+    }
+
+    #[inline]
+    fn transmit(&mut self, _at: Instant, frame: Frame) {
+        if let Some(capture) = &mut self.capture {
+            capture.record(frame.as_ref(), true);
+        }
+        match frame {
+            Frame::Ring(frame) if frame.place() == 0 => self.transmit_multicast(frame),
+            Frame::Ring(frame) => self.hand_over(frame),
+            Frame::Uplink(buffer) => self.transmit_on_uplink(buffer),
+        }
+    }
+
+    fn cancel(&mut self, frame: Frame) {
+        match frame {
+            Frame::Ring(frame) if frame.place() == 0 => self.cancel_multicast(frame),
+            Frame::Ring(frame) => {
+                if let Some(ring) = &mut self.peers[usize::from(frame.place())].ring {
+                    ring.cancel(frame);
+                }
+            }
+            Frame::Uplink(buffer) => self.release_to_uplink(buffer),
+        }
+    }
+
+    #[inline]
+    fn receive(&mut self, now: Instant) -> Option<(Instant, Frame)> {
+        let frame = match self.receive_from_ring() {
+            Some(frame) => Frame::Ring(frame),
+            None => Frame::Uplink(self.receive_from_uplink()?),
+        };
+        Some((now, frame))
+    }
+
+    #[inline]
+    fn release(&mut self, frame: Frame) {
+        let frame = match frame {
+            Frame::Ring(frame) => frame,
+            Frame::Uplink(buffer) => return self.release_to_uplink(buffer),
+        };
+        let current = self.incoming.get_mut(self.cursor);
+        if let Some(ring) = current.filter(|ring| ring.owns(&frame)) {
+            ring.release(frame);
+        } else if let Some(ring) = self.incoming.iter_mut().find(|ring| ring.owns(&frame)) {
+            ring.release(frame);
+        }
+    }
+
+    #[inline]
+    fn computes_icrc(&self) -> bool {
+        self.computes_icrc
+    }
+
+    #[inline]
+    fn carries_icrc(&self, frame: &Frame) -> bool {
+        match frame {
+            Frame::Ring(frame) => frame.carries_icrc(),
+            Frame::Uplink(_) => true,
+        }
+    }
+
+    fn join(&mut self, group: Gid) {
+        if group.is_multicast() && !self.place.join_group(group) {
+            tracing::warn!(group = %group.to_ipv6(), "no room for another multicast group");
+        }
+    }
+
+    fn leave(&mut self, group: Gid) {
+        self.place.leave_group(group);
+    }
+
+    fn set_gid(&mut self, index: usize, gid: Gid) {
+        self.registry.set_gid(self.place.number(), index, gid);
+    }
+
+    #[inline]
+    fn take_loss(&mut self) -> bool {
+        self.liveness.take_loss()
+    }
+
+    fn is_gone(&self, route: &Route) -> bool {
+        self.peer_is_gone(route)
+    }
+
+    fn is_behind(&mut self, route: &Route) -> bool {
+        self.peer_is_behind(route)
+    }
+
+    fn queue_pair_ready(&mut self, qpn: Qpn) {
+        if let Some(uplink) = &self.uplink {
+            uplink.queue_pair_ready(qpn);
+        }
+    }
+
+    #[inline]
+    fn link_is_up(&self) -> bool {
+        !self.injected.is_port_down() && self.uplink.as_ref().is_none_or(|uplink| uplink.is_up())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,594 @@
+//! The register of functions on this machine: one small file that every process maps.
+//!
+//! It has 254 *places*, two pages each. Place `n` owns the QPNs `n << 16 .. (n + 1) << 16`. A
+//! function holds its place by a record lock on byte `n` of the file, which the kernel frees when
+//! the process ends, however it ends. All words are read and written atomically, and whatever
+//! another process may have written is checked before use.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use ferroce_wire::Qpn;
+use parking_lot::Mutex;
+
+use super::ring::RingName;
+use crate::error::Error;
+use ferroce_platform::fork;
+use ferroce_platform::os;
+use ferroce_platform::shared_memory::Mapping;
+use layout::{FILE_SIZE, LAYOUT_VERSION, MAGIC, field, header, place_offset};
+
+mod groups;
+mod identity;
+mod injection;
+mod layout;
+mod signals;
+mod uplink_counters;
+
+pub use groups::{PlaceSet, places};
+pub use identity::{Identity, Occupant};
+pub use injection::{Injected, Injection};
+pub use layout::{ANNOUNCE_WORDS, MAX_COUNTERS, MAX_GROUPS, PLACES};
+pub use uplink_counters::UplinkCounter;
+
+pub(super) const FILE_NAME: &str = "registry";
+/// How long a process waits for another one that is just claiming a place.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+/// The lock of byte 0 guards the header and the act of claiming.
+const HEADER_LOCK: u64 = 0;
+
+/// The mapped register.
+#[derive(Debug)]
+pub struct Registry {
+    directory: PathBuf,
+    /// Kept open for ever: closing any descriptor of the file would free this process's locks.
+    file: File,
+    memory: Mapping,
+    /// 1 + the fork generation in which this process claimed the place; 0: never did.
+    ours: Box<[AtomicU32]>,
+}
+
+/// The place of one process; freed when dropped.
+#[derive(Debug)]
+pub struct Place {
+    registry: &'static Registry,
+    number: u8,
+    generation: u64,
+    fork_generation: u32,
+}
+
+impl Registry {
+    /// The register in a directory. A process opens it once and keeps it.
+    ///
+    /// # Errors
+    /// [`Error::File`], [`Error::Layout`], or [`Error::OpeningInterrupted`] after an unlucky fork.
+    pub fn open(directory: &Path) -> Result<&'static Registry, Error> {
+        static OPENED: Mutex<Vec<&'static Registry>> = Mutex::new(Vec::new());
+        let mut opened = OPENED
+            .try_lock_for(LOCK_TIMEOUT)
+            .ok_or(Error::OpeningInterrupted)?;
+        if let Some(registry) = opened
+            .iter()
+            .find(|registry| registry.directory == directory)
+        {
+            return Ok(registry);
+        }
+        let registry: &'static Registry = Box::leak(Box::new(Self::map(directory)?));
+        opened.push(registry);
+        Ok(registry)
+    }
+
+    fn map(directory: &Path) -> Result<Registry, Error> {
+        let path = directory.join(FILE_NAME);
+        let failed = |action| {
+            let path = path.clone();
+            move |source| Error::File {
+                path,
+                action,
+                source,
+            }
+        };
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(&path)
+            .map_err(failed("open"))?;
+        lock_header(&file).map_err(failed("lock"))?;
+        let memory = prepare(&file, &path);
+        os::unlock_byte(&file, HEADER_LOCK);
+        let ours = (0..PLACES).map(|_| AtomicU32::new(0)).collect();
+        Ok(Registry {
+            directory: directory.to_owned(),
+            file,
+            memory: memory?,
+            ours,
+        })
+    }
+
+    /// The directory in which the rings lie, too.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Whether the file was truncated, and this process has a register of its own since.
+    pub fn is_lost(&self) -> bool {
+        self.memory.is_lost()
+    }
+
+    /// Takes a free place and says who is there.
+    ///
+    /// # Errors
+    /// [`Error::Full`] if no place is free, [`Error::File`] if locking fails.
+    pub fn claim(&'static self, identity: &Identity) -> Result<Place, Error> {
+        let failed = |source| Error::File {
+            path: self.directory.join(FILE_NAME),
+            action: "lock",
+            source,
+        };
+        lock_header(&self.file).map_err(failed)?;
+        let claimed = self.claim_locked(identity).map_err(failed);
+        os::unlock_byte(&self.file, HEADER_LOCK);
+        claimed?.ok_or(Error::Full(PLACES - 1))
+    }
+
+    fn claim_locked(&'static self, identity: &Identity) -> io::Result<Option<Place>> {
+        // Places are used in turn, so that a late frame for a dead process's QPN meets nobody.
+        let first = self.memory.word(header::NEXT_PLACE).load(Ordering::Relaxed) as usize;
+        for offset in 0..PLACES - 1 {
+            let number = ((first + offset) % (PLACES - 1) + 1) as u8;
+            if !self.lock_place(number)? {
+                continue;
+            }
+            let next = u64::from(number) % (PLACES as u64 - 1);
+            self.memory
+                .word(header::NEXT_PLACE)
+                .store(next, Ordering::Relaxed);
+            let generations = self.memory.word(header::GENERATION);
+            let generation = generations
+                .fetch_add(1, Ordering::Relaxed)
+                .wrapping_add(1)
+                .max(1);
+            self.write_identity(number, generation, identity);
+            self.groups_changed();
+            self.sweep();
+            let fork_generation = fork::generation();
+            return Ok(Some(Place {
+                registry: self,
+                number,
+                generation,
+                fork_generation,
+            }));
+        }
+        Ok(None)
+    }
+
+    /// Takes the record lock of a place that no thread of this process has either.
+    fn lock_place(&self, number: u8) -> io::Result<bool> {
+        let mark = fork::generation() + 1;
+        let ours = &self.ours[usize::from(number)];
+        let seen = ours.load(Ordering::Relaxed);
+        if seen == mark
+            || ours
+                .compare_exchange(seen, mark, Ordering::AcqRel, Ordering::Relaxed)
+                .is_err()
+        {
+            return Ok(false);
+        }
+        let locked = os::try_lock_byte(&self.file, u64::from(number));
+        if !matches!(locked, Ok(true)) {
+            ours.store(0, Ordering::Release);
+        }
+        locked
+    }
+
+    /// Removes the rings that nobody will attach to any more.
+    fn sweep(&self) {
+        let Ok(entries) = fs::read_dir(&self.directory) else {
+            return;
+        };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let Some(ring) = name.to_str().and_then(RingName::parse) else {
+                continue;
+            };
+            if self.generation(ring.to) != ring.generation || !self.is_alive(ring.to) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+
+    /// Number of the claim under which a place is held; 0 if it was given back.
+    ///
+    /// A process that died without giving its place back still has its number.
+    #[inline]
+    pub fn generation(&self, place: u8) -> u64 {
+        self.memory
+            .word(place_offset(place) + field::GENERATION)
+            .load(Ordering::Acquire)
+    }
+
+    /// Whether the process that claimed the place lives. Costs a system call.
+    pub fn is_alive(&self, place: u8) -> bool {
+        place != 0
+            && self.generation(place) != 0
+            && (self.is_ours(place)
+                || matches!(
+                    os::byte_locked_by(&self.file, u64::from(place)),
+                    Ok(Some(_))
+                ))
+    }
+
+    fn is_ours(&self, place: u8) -> bool {
+        self.ours[usize::from(place)].load(Ordering::Relaxed) == fork::generation() + 1
+    }
+
+    /// Everybody who is alive, by place.
+    pub fn occupants(&self) -> Vec<Occupant> {
+        (1..PLACES as u8)
+            .filter(|place| self.is_alive(*place))
+            .filter_map(|place| self.occupant(place))
+            .collect()
+    }
+}
+
+impl Place {
+    /// Its number, 1 to 254: the upper 8 bits of its QPNs.
+    pub fn number(&self) -> u8 {
+        self.number
+    }
+
+    /// Number of the claim.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The lowest of its 65,536 QPNs.
+    pub fn first_qpn(&self) -> Qpn {
+        Qpn::new(u32::from(self.number) << 16)
+    }
+
+    /// The register that it is a place of.
+    pub fn registry(&self) -> &'static Registry {
+        self.registry
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // In a child made by fork the place still is the parent's.
+        if self.fork_generation != fork::generation() {
+            return;
+        }
+        let offset = place_offset(self.number) + field::GENERATION;
+        self.registry.memory.word(offset).store(0, Ordering::SeqCst);
+        self.registry.groups_changed();
+        self.registry.remove_rings_to(self.number);
+        os::unlock_byte(&self.registry.file, u64::from(self.number));
+        self.registry.ours[usize::from(self.number)].store(0, Ordering::Release);
+    }
+}
+
+impl Registry {
+    /// Removes what others made for a place and it did not attach to. What it made for others
+    /// stays: it may hold its last words.
+    fn remove_rings_to(&self, place: u8) {
+        let Ok(entries) = fs::read_dir(&self.directory) else {
+            return;
+        };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            if name
+                .to_str()
+                .and_then(RingName::parse)
+                .is_some_and(|ring| ring.to == place)
+            {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+}
+
+fn lock_header(file: &File) -> io::Result<()> {
+    let deadline = Instant::now() + LOCK_TIMEOUT;
+    while !os::try_lock_byte(file, HEADER_LOCK)? {
+        if Instant::now() > deadline {
+            return Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "another process holds it",
+            ));
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    Ok(())
+}
+
+/// Maps the file; writes the header first if the file is new or left over from another version.
+fn prepare(file: &File, path: &Path) -> Result<Mapping, Error> {
+    let failed = |action| {
+        let path = path.to_owned();
+        move |source| Error::File {
+            path,
+            action,
+            source,
+        }
+    };
+    let metadata = file.metadata().map_err(failed("look at"))?;
+    if metadata.uid() != os::user_id() {
+        let source = io::Error::from(io::ErrorKind::PermissionDenied);
+        return Err(failed("use another user's file")(source));
+    }
+    if metadata.len() >= FILE_SIZE as u64 {
+        let memory = Mapping::new(file, FILE_SIZE).map_err(failed("map"))?;
+        let found = version(&memory);
+        if found == LAYOUT_VERSION {
+            return Ok(memory);
+        }
+        refuse_if_used(file, path, found)?;
+    } else if metadata.len() > 0 && !begins_as_ours(file) {
+        refuse_if_used(file, path, 0)?;
+    }
+    file.set_len(0).map_err(failed("clear"))?;
+    os::allocate_file(file, FILE_SIZE as u64)
+        .inspect_err(|_| drop(file.set_len(0)))
+        .map_err(failed("allocate 2 MiB for"))?;
+    let memory = Mapping::new(file, FILE_SIZE).map_err(failed("map"))?;
+    memory
+        .word(header::VERSION)
+        .store(LAYOUT_VERSION, Ordering::Relaxed);
+    memory.word(header::MAGIC).store(MAGIC, Ordering::Release);
+    Ok(memory)
+}
+
+/// Whether a file that is too short begins as one of this version: it was truncated. Who has it
+/// mapped has lost it, and may not keep others from starting anew.
+fn begins_as_ours(file: &File) -> bool {
+    let word_at = |offset: usize| {
+        let mut bytes = [0; 8];
+        let read = file.read_exact_at(&mut bytes, offset as u64);
+        read.is_ok().then(|| u64::from_ne_bytes(bytes))
+    };
+    word_at(header::MAGIC) == Some(MAGIC) && word_at(header::VERSION) == Some(LAYOUT_VERSION)
+}
+
+fn version(memory: &Mapping) -> u64 {
+    let is_registry = memory.word(header::MAGIC).load(Ordering::Acquire) == MAGIC;
+    if is_registry {
+        memory.word(header::VERSION).load(Ordering::Relaxed)
+    } else {
+        0
+    }
+}
+
+/// A file of another version may only be overwritten when no process holds a place in it.
+fn refuse_if_used(file: &File, path: &Path, found: u64) -> Result<(), Error> {
+    let used = (1..PLACES as u64).any(|byte| !matches!(os::byte_locked_by(file, byte), Ok(None)));
+    if used {
+        let path = path.to_owned();
+        return Err(Error::Layout {
+            path,
+            found,
+            expected: LAYOUT_VERSION,
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Ticks;
+    use ferroce_test_support::temporary_directory;
+    use ferroce_wire::{Gid, Mac};
+    use std::net::Ipv4Addr;
+
+    fn identity(host: &str) -> Identity {
+        let mac = Mac([2, 0, 0, 0, 0, 7]);
+        Identity {
+            host: host.to_owned(),
+            device: 0,
+            mac,
+            gids: vec![
+                Gid::link_local(mac),
+                "127.0.0.1".parse().expect("an address"),
+            ],
+            capture: 0,
+        }
+    }
+
+    #[test]
+    fn claims_are_read_back_and_places_used_in_turn() {
+        let directory = temporary_directory("registry");
+        let registry = Registry::open(directory.path()).expect("new");
+        let first = registry.claim(&identity("a")).expect("free");
+        let second = registry.claim(&identity("b")).expect("free");
+        assert_eq!((first.number(), second.number()), (1, 2));
+        assert_eq!(second.first_qpn(), Qpn::new(0x2_0000));
+        let found = registry.occupant(1).expect("claimed");
+        assert_eq!(found.identity, identity("a"));
+        assert_eq!(found.pid, std::process::id());
+        assert!(registry.owns_gid(1, "127.0.0.1".parse().expect("an address")));
+        assert!(!registry.owns_gid(1, "127.0.0.2".parse().expect("an address")));
+        drop(first);
+        assert_eq!(registry.occupants().len(), 1);
+        let third = registry.claim(&identity("c")).expect("free");
+        assert_eq!(third.number(), 3);
+        assert!(third.generation() > second.generation());
+    }
+
+    #[test]
+    fn opening_twice_gives_the_same_one() {
+        let directory = temporary_directory("twice");
+        let one = Registry::open(directory.path()).expect("new");
+        let two = Registry::open(directory.path()).expect("there");
+        assert!(std::ptr::eq(one, two));
+    }
+
+    #[test]
+    fn a_left_over_file_of_another_version_is_replaced() {
+        let directory = temporary_directory("version");
+        fs::write(directory.path().join(FILE_NAME), vec![0x55; FILE_SIZE]).expect("new");
+        let registry = Registry::open(directory.path()).expect("nobody holds it");
+        assert_eq!(version(&registry.memory), LAYOUT_VERSION);
+    }
+
+    #[test]
+    fn full_after_254() {
+        let directory = temporary_directory("full");
+        let registry = Registry::open(directory.path()).expect("new");
+        let places: Vec<Place> = (1..PLACES)
+            .map(|_| registry.claim(&identity("x")).expect("free"))
+            .collect();
+        assert!(matches!(
+            registry.claim(&identity("x")),
+            Err(Error::Full(254))
+        ));
+        drop(places);
+        registry.claim(&identity("x")).expect("free again");
+    }
+
+    #[test]
+    fn rings_to_the_dead_are_swept() {
+        let directory = temporary_directory("sweep");
+        let registry = Registry::open(directory.path()).expect("new");
+        let stale = RingName {
+            from: 9,
+            to: 8,
+            generation: 77,
+        }
+        .to_string();
+        let path = directory.path().join(&stale);
+        fs::write(&path, b"").expect("new");
+        let place = registry.claim(&identity("x")).expect("free");
+        assert!(!path.exists());
+        let to = place.number();
+        let name = RingName {
+            from: 9,
+            to,
+            generation: place.generation(),
+        };
+        assert_eq!(RingName::parse(&name.to_string()), Some(name));
+        let path = directory.path().join(name.to_string());
+        fs::write(&path, b"").expect("new");
+        let other = registry.claim(&identity("y")).expect("free");
+        assert!(path.exists(), "its receiver lives");
+        drop(place);
+        assert!(!path.exists());
+        drop(other);
+    }
+
+    /// Claims until the place comes around again, as it does when its owner has died.
+    fn claim_again(registry: &'static Registry, number: u8) -> Place {
+        let mut others = Vec::new();
+        loop {
+            let place = registry.claim(&identity("x")).expect("free");
+            if place.number() == number {
+                return place;
+            }
+            others.push(place);
+        }
+    }
+
+    #[test]
+    fn a_new_owner_finds_nothing_of_the_last_one() {
+        let directory = temporary_directory("reuse");
+        let registry = Registry::open(directory.path()).expect("new");
+        let place = registry.claim(&identity("x")).expect("free");
+        let number = place.number();
+        // As if it had died while threads of it slept.
+        registry.dozing(number).store(1, Ordering::SeqCst);
+        registry.armed(number).store(1, Ordering::SeqCst);
+        registry.late_wakeups(number).store(3, Ordering::SeqCst);
+        registry.counter(number, 5).store(7, Ordering::SeqCst);
+        registry.inject(number, Injection::DeviceFatal, Ticks(1));
+        registry.dozing(number).store(1, Ordering::SeqCst);
+        assert!(place.join_group(group(1)));
+        drop(place);
+        let _again = claim_again(registry, number);
+        assert!(!registry.wake(number, Ticks(2)), "nobody sleeps");
+        assert_eq!(registry.late_wakeups(number).load(Ordering::SeqCst), 0);
+        assert_eq!(registry.counter(number, 5).load(Ordering::SeqCst), 0);
+        assert_eq!(registry.injected(number), Injected::default());
+        assert_eq!(registry.group_members(group(1)), PlaceSet::default());
+    }
+
+    #[test]
+    fn faults_are_injected_once_and_wake_who_sleeps() {
+        let directory = temporary_directory("inject");
+        let registry = Registry::open(directory.path()).expect("new");
+        let place = registry.claim(&identity("x")).expect("free").number();
+        assert!(!registry.inject(place, Injection::PortUp, Ticks(1)));
+        registry.armed(place).store(1, Ordering::SeqCst);
+        assert!(registry.inject(place, Injection::PortDown, Ticks(2)));
+        assert_eq!(registry.armed(place).load(Ordering::SeqCst), 0);
+        assert!(!registry.inject(place, Injection::PortDown, Ticks(3)));
+        assert!(registry.injected(place).is_port_down());
+        assert!(!registry.injected(place).is_device_fatal());
+        assert!(registry.inject(place, Injection::DeviceFatal, Ticks(4)));
+        assert!(registry.inject(place, Injection::PortUp, Ticks(5)));
+        assert!(!registry.injected(place).is_port_down());
+        assert!(registry.injected(place).is_device_fatal());
+    }
+
+    fn group(number: u8) -> Gid {
+        Gid::from_ipv4(Ipv4Addr::new(239, 0, 0, number))
+    }
+
+    #[test]
+    fn groups_have_members_until_they_leave() {
+        let directory = temporary_directory("groups");
+        let registry = Registry::open(directory.path()).expect("new");
+        let places: Vec<_> = (0..3)
+            .map(|_| registry.claim(&identity("x")).expect("free"))
+            .collect();
+        let all = [0b1110, 0, 0, 0];
+        for place in &places {
+            for number in 1..=3 {
+                assert!(place.join_group(group(number)));
+            }
+        }
+        let epoch = registry.group_epoch();
+        assert!(places[0].join_group(group(2)), "again");
+        assert_eq!(registry.group_epoch(), epoch);
+        assert_eq!(registry.group_members(group(1)), all);
+        places[1].leave_group(group(1));
+        places[1].leave_group(group(1));
+        assert_ne!(registry.group_epoch(), epoch);
+        assert_eq!(registry.group_members(group(1)), [0b1010, 0, 0, 0]);
+        assert_eq!(registry.group_members(group(2)), all);
+        assert_eq!(registry.group_members(group(3)), all);
+        drop(places);
+        assert_eq!(registry.group_members(group(3)), PlaceSet::default());
+    }
+
+    #[test]
+    fn a_place_has_room_for_so_many_groups() {
+        let directory = temporary_directory("many-groups");
+        let registry = Registry::open(directory.path()).expect("new");
+        let place = registry.claim(&identity("x")).expect("free");
+        let group = |number: usize| Gid::from_ipv4(Ipv4Addr::from(0xef00_0000 + number as u32));
+        assert!((0..MAX_GROUPS).all(|number| place.join_group(group(number))));
+        assert!(!place.join_group(group(MAX_GROUPS)));
+        assert!(place.join_group(group(0)), "it is there");
+        place.leave_group(group(0));
+        assert!(place.join_group(group(MAX_GROUPS)));
+        assert_eq!(registry.group_members(group(MAX_GROUPS)), [0b10, 0, 0, 0]);
+    }
+
+    #[test]
+    fn announcements_are_taken_once() {
+        let directory = temporary_directory("announce");
+        let registry = Registry::open(directory.path()).expect("new");
+        registry.announce(130, 4);
+        assert_eq!(registry.announce_epoch(4).load(Ordering::Relaxed), 1);
+        assert_eq!(registry.take_announced(4), [0, 0, 1 << 2, 0]);
+        assert_eq!(registry.take_announced(4), [0; ANNOUNCE_WORDS]);
+    }
+}

@@ -1,0 +1,154 @@
+//! What a process tells the others about itself.
+
+use ferroce_platform::host::{MAX_GIDS, MAX_HOST_NAME};
+use std::sync::atomic::Ordering;
+
+use ferroce_wire::{Gid, Mac};
+
+use super::Registry;
+use super::layout::{
+    PLACE_SIZE, field, gid_to_words, mac_to_word, place_offset, word_to_mac, words_to_gid,
+};
+
+/// What a process tells the others about itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Name of the host that it plays.
+    pub host: String,
+    /// Which of the process's devices this is: 0 is `ferroce0`.
+    pub device: u8,
+    /// MAC address of the device.
+    pub mac: Mac,
+    /// Its addresses.
+    pub gids: Vec<Gid>,
+    /// Identifies the file that it captures to; 0: none.
+    pub capture: u64,
+}
+
+/// What a place says: whose it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Occupant {
+    /// The place.
+    pub place: u8,
+    /// Process id, as the process itself sees it.
+    pub pid: u32,
+    /// Number of the claim; no two claims have the same.
+    pub generation: u64,
+    /// What it told.
+    pub identity: Identity,
+}
+
+impl Registry {
+    pub(super) fn write_identity(&self, number: u8, generation: u64, identity: &Identity) {
+        let word = |offset| self.memory.word(place_offset(number) + offset);
+        word(field::GENERATION).store(0, Ordering::SeqCst);
+        word(field::PID).store(u64::from(std::process::id()), Ordering::Relaxed);
+        word(field::DEVICE).store(u64::from(identity.device), Ordering::Relaxed);
+        word(field::MAC).store(mac_to_word(identity.mac), Ordering::Relaxed);
+        word(field::CAPTURE).store(identity.capture, Ordering::Relaxed);
+        let gids = &identity.gids[..identity.gids.len().min(MAX_GIDS)];
+        word(field::GID_COUNT).store(gids.len() as u64, Ordering::Relaxed);
+        for (index, gid) in gids.iter().enumerate() {
+            let (high, low) = gid_to_words(*gid);
+            word(field::GIDS + 16 * index).store(high, Ordering::Relaxed);
+            word(field::GIDS + 16 * index + 8).store(low, Ordering::Relaxed);
+        }
+        let mut name = [0; MAX_HOST_NAME];
+        let length = (0..=identity.host.len().min(MAX_HOST_NAME))
+            .rfind(|length| identity.host.is_char_boundary(*length))
+            .unwrap_or(0);
+        name[..length].copy_from_slice(&identity.host.as_bytes()[..length]);
+        for (index, bytes) in name.chunks_exact(8).enumerate() {
+            let value = bytes
+                .iter()
+                .rev()
+                .fold(0, |value, byte| value << 8 | u64::from(*byte));
+            word(field::NAME + 8 * index).store(value, Ordering::Relaxed);
+        }
+        word(field::INJECTED).store(0, Ordering::Relaxed);
+        word(field::GROUP_COUNT).store(0, Ordering::Relaxed);
+        // Nothing of the last owner stays: a thread of its that slept would be woken for us.
+        for offset in (field::HEARTBEAT..PLACE_SIZE).step_by(8) {
+            word(offset).store(0, Ordering::Relaxed);
+        }
+        word(field::GENERATION).store(generation, Ordering::Release);
+    }
+
+    /// Who is at a place; None if nobody, or if it changed while it was read.
+    pub fn occupant(&self, place: u8) -> Option<Occupant> {
+        let generation = self.generation(place);
+        if generation == 0 || place == 0 {
+            return None;
+        }
+        let word = |offset| {
+            self.memory
+                .word(place_offset(place) + offset)
+                .load(Ordering::Relaxed)
+        };
+        let gids = (0..self.gid_count(place))
+            .map(|index| self.gid(place, index))
+            .collect();
+        let name: Vec<u8> = (0..MAX_HOST_NAME / 8)
+            .flat_map(|index| word(field::NAME + 8 * index).to_le_bytes())
+            .take_while(|byte| *byte != 0)
+            .collect();
+        let identity = Identity {
+            host: String::from_utf8_lossy(&name).into_owned(),
+            device: word(field::DEVICE) as u8,
+            mac: word_to_mac(word(field::MAC)),
+            gids,
+            capture: word(field::CAPTURE),
+        };
+        let pid = word(field::PID) as u32;
+        (self.generation(place) == generation).then_some(Occupant {
+            place,
+            pid,
+            generation,
+            identity,
+        })
+    }
+
+    fn gid_count(&self, place: u8) -> usize {
+        let offset = place_offset(place) + field::GID_COUNT;
+        (self.memory.word(offset).load(Ordering::Relaxed) as usize).min(MAX_GIDS)
+    }
+
+    fn gid(&self, place: u8, index: usize) -> Gid {
+        let offset = place_offset(place) + field::GIDS + 16 * index;
+        let high = self.memory.word(offset).load(Ordering::Relaxed);
+        let low = self.memory.word(offset + 8).load(Ordering::Relaxed);
+        words_to_gid(high, low)
+    }
+
+    /// Changes one of a place's own addresses; there is room for [`MAX_GIDS`].
+    ///
+    /// Who looks meanwhile may see half of it, and not find the host for a moment.
+    pub fn set_gid(&self, place: u8, index: usize, gid: Gid) {
+        if index >= MAX_GIDS {
+            return;
+        }
+        let word = |offset| self.memory.word(place_offset(place) + offset);
+        let (high, low) = gid_to_words(gid);
+        word(field::GIDS + 16 * index).store(high, Ordering::Relaxed);
+        word(field::GIDS + 16 * index + 8).store(low, Ordering::Relaxed);
+        word(field::GID_COUNT).fetch_max(index as u64 + 1, Ordering::Release);
+    }
+
+    /// Forgets a place's own addresses.
+    pub fn forget_gids(&self, place: u8) {
+        let count = self.memory.word(place_offset(place) + field::GID_COUNT);
+        count.store(0, Ordering::Release);
+    }
+
+    /// Whether the host of a place owns an address.
+    pub fn owns_gid(&self, place: u8, gid: Gid) -> bool {
+        (0..self.gid_count(place)).any(|index| self.gid(place, index) == gid)
+    }
+
+    /// The file to which the process at a place captures; 0: none.
+    pub fn capture(&self, place: u8) -> u64 {
+        self.memory
+            .word(place_offset(place) + field::CAPTURE)
+            .load(Ordering::Relaxed)
+    }
+}

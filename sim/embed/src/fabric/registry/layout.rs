@@ -1,0 +1,90 @@
+//! Where things lie in the file, and how they are put into words.
+
+use ferroce_platform::host::MAX_GIDS;
+use ferroce_wire::{Gid, Mac};
+
+use super::uplink_counters::UplinkCounter;
+
+/// Places, counting place 0, which nobody gets: its QPNs include the special QPs 0 and 1. Nobody
+/// gets place 255 either, which has pages, too: its last QPN is that of multicast.
+pub const PLACES: usize = 255;
+/// Counters that a place has room for.
+pub const MAX_COUNTERS: usize = 256;
+/// Multicast groups that a place has room for.
+pub const MAX_GROUPS: usize = 256;
+/// Words of the bitmap of places that announced a ring.
+pub const ANNOUNCE_WORDS: usize = PLACES.div_ceil(64);
+
+/// Changes with every change of this file's or of the rings' layout.
+pub(super) const LAYOUT_VERSION: u64 = 3;
+pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"Ferroce\n");
+pub(super) const PLACE_SIZE: usize = 8192;
+/// Pages for whatever 8 bits name.
+pub(super) const FILE_SIZE: usize = PLACE_SIZE * 256;
+
+/// The header takes the pages of place 0.
+pub(super) mod header {
+    pub const MAGIC: usize = 0;
+    pub const VERSION: usize = 8;
+    pub const GENERATION: usize = 16;
+    pub const NEXT_PLACE: usize = 24;
+    /// Every sender of multicast reads it, few write it: a cache line of its own.
+    pub const GROUP_EPOCH: usize = 128;
+}
+
+/// A place's pages. What different processors write lies on different cache lines.
+pub(super) mod field {
+    pub const GENERATION: usize = 0;
+    pub const PID: usize = 8;
+    pub const MAC: usize = 16;
+    pub const GID_COUNT: usize = 24;
+    pub const CAPTURE: usize = 32;
+    pub const DEVICE: usize = 40;
+    pub const INJECTED: usize = 48;
+    pub const GROUP_COUNT: usize = 56;
+    pub const NAME: usize = 64;
+    pub const GIDS: usize = 128;
+    pub const HEARTBEAT: usize = 1024;
+    pub const ARMED: usize = 1088;
+    pub const DOZING: usize = 1092;
+    pub const WOKEN_AT: usize = 1096;
+    pub const ANNOUNCED: usize = 1152;
+    pub const ANNOUNCE_EPOCH: usize = 1184;
+    pub const LATE_WAKEUPS: usize = 1216;
+    pub const MAX_LATE_US: usize = 1224;
+    pub const UPLINK_COUNTERS: usize = 1280;
+    pub const COUNTERS: usize = 2048;
+    pub const GROUPS: usize = 4096;
+}
+
+const _: () = assert!(field::GIDS + 16 * MAX_GIDS <= field::HEARTBEAT);
+const _: () = assert!(field::ANNOUNCED + 8 * ANNOUNCE_WORDS <= field::ANNOUNCE_EPOCH);
+const _: () = assert!(field::UPLINK_COUNTERS + 8 * UplinkCounter::ALL.len() <= field::COUNTERS);
+const _: () = assert!(field::COUNTERS + 8 * MAX_COUNTERS <= field::GROUPS);
+const _: () = assert!(field::GROUPS + 16 * MAX_GROUPS <= PLACE_SIZE);
+const _: () = assert!(ferroce_spec::counter::COUNTER_COUNT <= MAX_COUNTERS);
+const _: () = assert!(ferroce_model::multicast::MAX_GROUPS <= MAX_GROUPS);
+
+pub(super) fn place_offset(place: u8) -> usize {
+    usize::from(place) * PLACE_SIZE
+}
+
+pub(super) fn mac_to_word(mac: Mac) -> u64 {
+    mac.0
+        .iter()
+        .fold(0, |word, byte| word << 8 | u64::from(*byte))
+}
+
+pub(super) fn word_to_mac(word: u64) -> Mac {
+    let [_, _, bytes @ ..] = word.to_be_bytes();
+    Mac(bytes)
+}
+
+pub(super) fn gid_to_words(gid: Gid) -> (u64, u64) {
+    let value = u128::from_be_bytes(gid.0);
+    ((value >> 64) as u64, value as u64)
+}
+
+pub(super) fn words_to_gid(high: u64, low: u64) -> Gid {
+    Gid((u128::from(high) << 64 | u128::from(low)).to_be_bytes())
+}

@@ -1,0 +1,633 @@
+//! A wire in one direction: a ring of frame slots in memory that two processes share.
+//!
+//! The sender makes the file, the receiver attaches to it and removes its name. A slot starts with
+//! a control word: the number of the frame in it, flags and its length. Storing that word, with
+//! release semantics, hands the slot to the receiver; the receiver hands slots back by counting
+//! up one word in the header, many at a time, so that in a stream neither side waits for the
+//! other's cache lines. Numbers start at 1 and wrap, so that zeroed memory holds no frame.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ferroce_platform::os;
+use ferroce_platform::shared_memory::{Buffer, Mapping};
+
+mod staging;
+
+pub use staging::Staging;
+
+/// Longest frame: Ethernet, VLAN, IPv6, UDP, BTH, the longest extension, 4096 bytes, ICRC.
+pub const MAX_FRAME: usize = 4214;
+
+/// Slots of a new ring. If there is no room for that many, half as many are tried, and so on.
+const SLOTS: u32 = 128;
+/// Fewer slots than this cannot keep a stream going.
+const MIN_SLOTS: u32 = 16;
+/// Rings for which there shall be room where the first one is made.
+const LEAST_RINGS: u64 = 16;
+/// More slots than this no peer of this version makes.
+const MAX_SLOTS: u32 = 1024;
+/// Bytes from slot to slot: whole cache lines, and not a power of two, so that the slots' first
+/// lines spread over the sets of a cache.
+const STRIDE: usize = 4224;
+const HEADER_SIZE: usize = 4096;
+/// How many slots ahead the sender fetches the lines that it will write.
+const PREFETCH_AHEAD: u32 = 4;
+/// The payload of a middle packet over IPv4 then starts on a cache line:
+/// 10 + 14 Ethernet + 20 IPv4 + 8 UDP + 12 BTH = 64.
+const DATA_OFFSET: usize = 10;
+const MAGIC: u64 = u64::from_le_bytes(*b"RoCEring");
+
+const _: () = assert!(DATA_OFFSET + MAX_FRAME <= STRIDE && STRIDE % 64 == 0);
+const _: () = assert!(SLOTS.is_power_of_two() && MIN_SLOTS.is_power_of_two());
+
+/// Offsets in the ring's header.
+mod header {
+    pub const MAGIC: usize = 0;
+    pub const SLOTS: usize = 8;
+    pub const STRIDE: usize = 12;
+    pub const SENDER_GENERATION: usize = 16;
+    /// Written by the receiver, on a cache line of its own.
+    pub const CONSUMED: usize = 128;
+}
+
+const LENGTH_MASK: u64 = 0xffff;
+const WITHOUT_ICRC: u64 = 1 << 31;
+
+/// A frame in a slot of a ring, owned by whoever has this.
+#[derive(Debug)]
+pub struct Frame {
+    buffer: Buffer,
+    /// Running number of the slot, from 0.
+    index: u32,
+    place: u8,
+    carries_icrc: bool,
+}
+
+impl Frame {
+    /// The place at the other end of the ring.
+    #[inline]
+    pub fn place(&self) -> u8 {
+        self.place
+    }
+
+    /// Whether its sender computed the ICRC.
+    #[inline]
+    pub fn carries_icrc(&self) -> bool {
+        self.carries_icrc
+    }
+}
+
+impl AsRef<[u8]> for Frame {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        self.buffer.as_ref()
+    }
+}
+
+impl AsMut<[u8]> for Frame {
+    #[inline]
+    fn as_mut(&mut self) -> &mut [u8] {
+        self.buffer.as_mut()
+    }
+}
+
+/// The sending end.
+#[derive(Debug)]
+pub struct Sender {
+    memory: Mapping,
+    slots: u32,
+    place: u8,
+    /// Slots reserved so far.
+    produced: u32,
+    /// Slots that the receiver had given back when we last looked.
+    consumed: u32,
+}
+
+impl Sender {
+    /// Makes the ring. The receiver does not know of it until it is announced.
+    ///
+    /// # Errors
+    /// `StorageFull` if there is no room even for a small ring, or what the system answers.
+    pub fn create(directory: &Path, name: RingName, sender_generation: u64) -> io::Result<Self> {
+        let path = directory.join(name.to_string());
+        let unfinished = directory.join(format!("{name}.new"));
+        for stale in [&unfinished, &path] {
+            let _ = fs::remove_file(stale);
+        }
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&unfinished)?;
+        let made = Self::initialise(&file, name.to, sender_generation)
+            .and_then(|sender| fs::rename(&unfinished, &path).map(|()| sender));
+        if made.is_err() {
+            let _ = fs::remove_file(&unfinished);
+        }
+        made
+    }
+
+    fn initialise(file: &File, place: u8, sender_generation: u64) -> io::Result<Self> {
+        let slots = allocate(file)?;
+        let memory = Mapping::new(file, ring_size(slots))?;
+        memory
+            .half_word(header::SLOTS)
+            .store(slots, Ordering::Relaxed);
+        memory
+            .half_word(header::STRIDE)
+            .store(STRIDE as u32, Ordering::Relaxed);
+        memory
+            .word(header::SENDER_GENERATION)
+            .store(sender_generation, Ordering::Relaxed);
+        memory.word(header::MAGIC).store(MAGIC, Ordering::Release);
+        Ok(Self {
+            memory,
+            slots,
+            place,
+            produced: 0,
+            consumed: 0,
+        })
+    }
+
+    /// Takes the next slot for a frame of `length` bytes (at most [`MAX_FRAME`]); None if full.
+    #[inline]
+    pub fn reserve(&mut self, length: usize) -> Option<Frame> {
+        assert!(length <= MAX_FRAME);
+        if self.produced.wrapping_sub(self.consumed) >= self.slots && !self.update_consumed() {
+            return None;
+        }
+        let index = self.produced;
+        self.produced = index.wrapping_add(1);
+        let ahead = slot_offset(self.slots, self.produced.wrapping_add(PREFETCH_AHEAD));
+        self.memory.prefetch_for_write(ahead);
+        self.memory.prefetch_for_write(ahead + 64);
+        let offset = slot_offset(self.slots, index) + DATA_OFFSET;
+        let buffer = self.memory.take_buffer(offset, length);
+        Some(Frame {
+            buffer,
+            index,
+            place: self.place,
+            carries_icrc: false,
+        })
+    }
+
+    /// Whether `frames` more can be reserved now.
+    pub fn has_room_for(&mut self, frames: u32) -> bool {
+        self.update_consumed();
+        self.produced
+            .wrapping_sub(self.consumed)
+            .saturating_add(frames)
+            <= self.slots
+    }
+
+    /// Whether the file was cut off: the receiver does not see what is sent.
+    pub fn is_lost(&self) -> bool {
+        self.memory.is_lost()
+    }
+
+    /// Looks how far the receiver is. Returns whether there is room.
+    fn update_consumed(&mut self) -> bool {
+        let consumed = self.consumed_word().load(Ordering::Acquire);
+        // A count that cannot be is ignored: the ring then looks full.
+        if self.produced.wrapping_sub(consumed) <= self.slots {
+            self.consumed = consumed;
+        }
+        self.produced.wrapping_sub(self.consumed) < self.slots
+    }
+
+    /// Hands the frame to the receiver.
+    #[inline]
+    pub fn transmit(&mut self, frame: Frame, carries_icrc: bool) {
+        // A frame of an earlier ring to a place that changed hands is lost with that ring.
+        if !self.memory.owns(&frame.buffer) {
+            return;
+        }
+        let length = frame.buffer.as_ref().len() as u64;
+        let flags = if carries_icrc { 0 } else { WITHOUT_ICRC };
+        let number = u64::from(frame.index.wrapping_add(1));
+        let offset = slot_offset(self.slots, frame.index);
+        self.memory
+            .word(offset)
+            .store(number << 32 | flags | length, Ordering::Release);
+        self.memory.give_back(frame.buffer);
+    }
+
+    /// Gives the newest reserved slot back unused.
+    pub fn cancel(&mut self, frame: Frame) {
+        if self.memory.owns(&frame.buffer) && frame.index.wrapping_add(1) == self.produced {
+            self.produced = frame.index;
+        }
+        self.memory.give_back(frame.buffer);
+    }
+
+    /// Whether the receiver has taken everything. Reads a cache line that the receiver writes.
+    pub fn is_drained(&self) -> bool {
+        self.consumed_word().load(Ordering::Acquire) == self.produced
+    }
+
+    /// Slots that the receiver has given back, running. Only good for seeing whether it moves.
+    pub fn consumed(&self) -> u32 {
+        self.consumed_word().load(Ordering::Acquire)
+    }
+
+    fn consumed_word(&self) -> &AtomicU32 {
+        self.memory.half_word(header::CONSUMED)
+    }
+}
+
+/// The receiving end.
+#[derive(Debug)]
+pub struct Receiver {
+    memory: Mapping,
+    slots: u32,
+    place: u8,
+    sender_generation: u64,
+    /// Frames taken so far.
+    received: u32,
+    /// Slots given back so far, without a gap.
+    released: u32,
+    /// What the sender knows of `released`.
+    returned: u32,
+    /// Slots behind `released` that were given back before an earlier one, by slot.
+    early: Box<[bool]>,
+}
+
+impl Receiver {
+    /// Attaches to a ring and removes its name: nobody else may, and nothing stays behind when
+    /// both ends die.
+    ///
+    /// # Errors
+    /// What the system answers; `InvalidData` if the file is not a ring of this version.
+    pub fn attach(directory: &Path, name: RingName) -> io::Result<Self> {
+        let path = directory.join(name.to_string());
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(&path)?;
+        let _ = fs::remove_file(&path);
+        let invalid = |what: &'static str| io::Error::new(io::ErrorKind::InvalidData, what);
+        if file.metadata()?.uid() != os::user_id() {
+            return Err(invalid("the ring belongs to another user"));
+        }
+        let head = Mapping::new(&file, HEADER_SIZE)?;
+        let slots = head.half_word(header::SLOTS).load(Ordering::Relaxed);
+        let stride = head.half_word(header::STRIDE).load(Ordering::Relaxed);
+        let is_ring = head.word(header::MAGIC).load(Ordering::Acquire) == MAGIC;
+        if !is_ring || stride as usize != STRIDE || !slots.is_power_of_two() || slots > MAX_SLOTS {
+            return Err(invalid("not a ring, or one of another version"));
+        }
+        let memory = Mapping::new(&file, ring_size(slots))?;
+        Ok(Self {
+            sender_generation: memory
+                .word(header::SENDER_GENERATION)
+                .load(Ordering::Relaxed),
+            memory,
+            slots,
+            place: name.from,
+            received: 0,
+            released: 0,
+            returned: 0,
+            early: vec![false; slots as usize].into(),
+        })
+    }
+
+    /// Whether the file was cut off: nothing comes any more.
+    pub fn is_lost(&self) -> bool {
+        self.memory.is_lost()
+    }
+
+    /// The place of the sender.
+    pub fn place(&self) -> u8 {
+        self.place
+    }
+
+    /// The claim under which the sender made the ring.
+    pub fn sender_generation(&self) -> u64 {
+        self.sender_generation
+    }
+
+    /// Whether a frame came out of this ring.
+    #[inline]
+    pub fn owns(&self, frame: &Frame) -> bool {
+        self.memory.owns(&frame.buffer)
+    }
+
+    /// Whether nothing waits in the ring and nothing of it is still in use.
+    pub fn is_idle(&self) -> bool {
+        !self.has_frame() && !self.memory.has_outstanding()
+    }
+
+    /// Whether a frame waits.
+    #[inline]
+    pub fn has_frame(&self) -> bool {
+        let control = self.memory.word(slot_offset(self.slots, self.received));
+        (control.load(Ordering::Acquire) >> 32) as u32 == self.received.wrapping_add(1)
+    }
+
+    /// Takes the next frame.
+    #[inline]
+    pub fn receive(&mut self) -> Option<Frame> {
+        let index = self.received;
+        // A sender that ignores the count of free slots must not get one slot owned twice.
+        if index.wrapping_sub(self.released) >= self.slots {
+            return None;
+        }
+        let offset = slot_offset(self.slots, index);
+        // The length is read here, once, together with the number.
+        let control = self.memory.word(offset).load(Ordering::Acquire);
+        if (control >> 32) as u32 != index.wrapping_add(1) {
+            return None;
+        }
+        self.received = index.wrapping_add(1);
+        let next = slot_offset(self.slots, self.received);
+        self.memory.prefetch(next);
+        self.memory.prefetch(next + 64);
+        let length = ((control & LENGTH_MASK) as usize).min(MAX_FRAME);
+        let buffer = self.memory.take_buffer(offset + DATA_OFFSET, length);
+        let carries_icrc = control & WITHOUT_ICRC == 0;
+        Some(Frame {
+            buffer,
+            index,
+            place: self.place,
+            carries_icrc,
+        })
+    }
+
+    /// Gives a frame's slot back; the sender learns of it in batches.
+    #[inline]
+    pub fn release(&mut self, frame: Frame) {
+        if !self.owns(&frame) {
+            return;
+        }
+        let index = frame.index;
+        self.memory.give_back(frame.buffer);
+        if index == self.released {
+            self.released = index.wrapping_add(1);
+            self.skip_early();
+        } else if index.wrapping_sub(self.released) < self.slots {
+            self.early[(index & (self.slots - 1)) as usize] = true;
+        }
+        if self.released.wrapping_sub(self.returned) >= self.slots / 4 {
+            self.return_credits();
+        }
+    }
+
+    #[inline]
+    fn skip_early(&mut self) {
+        // At most one turn of the ring.
+        while std::mem::take(&mut self.early[(self.released & (self.slots - 1)) as usize]) {
+            self.released = self.released.wrapping_add(1);
+        }
+    }
+
+    /// Tells the sender about all slots given back. Worth it when nothing more is to be done.
+    #[inline]
+    pub fn return_credits(&mut self) {
+        if self.returned != self.released {
+            self.returned = self.released;
+            self.memory
+                .half_word(header::CONSUMED)
+                .store(self.released, Ordering::Release);
+        }
+    }
+}
+
+/// The name of the file of a ring that its receiver has not attached to yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RingName {
+    /// Place of the sender.
+    pub from: u8,
+    /// Place of the receiver.
+    pub to: u8,
+    /// Number of the receiver's claim.
+    pub generation: u64,
+}
+
+impl RingName {
+    /// Reads a file name back; None if it is not that of a ring.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.strip_prefix("ring-")?.split('-');
+        let from = parts.next()?.parse().ok()?;
+        let to = parts.next()?.parse().ok()?;
+        // A ring that is still being made has a suffix.
+        let generation = parts.next()?.trim_end_matches(".new").parse().ok()?;
+        Some(Self {
+            from,
+            to,
+            generation,
+        })
+    }
+}
+
+impl fmt::Display for RingName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ring-{}-{}-{}", self.from, self.to, self.generation)
+    }
+}
+
+#[inline]
+fn slot_offset(slots: u32, index: u32) -> usize {
+    HEADER_SIZE + (index & (slots - 1)) as usize * STRIDE
+}
+
+fn ring_size(slots: u32) -> usize {
+    HEADER_SIZE + slots as usize * STRIDE
+}
+
+/// Slots of a ring where so many bytes are free: there are other peers, too.
+fn slots_for(free: u64) -> u32 {
+    let mut slots = SLOTS;
+    while slots > MIN_SLOTS && ring_size(slots) as u64 > free / LEAST_RINGS {
+        slots /= 2;
+    }
+    slots
+}
+
+/// Gives the file its size, with memory behind every page. Returns the number of slots.
+fn allocate(file: &File) -> io::Result<u32> {
+    let mut slots = slots_for(os::free_space(file).unwrap_or(u64::MAX));
+    loop {
+        match os::allocate_file(file, ring_size(slots) as u64) {
+            Ok(()) => return Ok(slots),
+            Err(error) if slots == MIN_SLOTS => return Err(error),
+            Err(_) => {
+                slots /= 2;
+                file.set_len(0)?;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ferroce_test_support::{TemporaryDirectory, temporary_directory};
+
+    const NAME: RingName = RingName {
+        from: 3,
+        to: 4,
+        generation: 9,
+    };
+
+    fn pair(test: &str) -> (TemporaryDirectory, Sender, Receiver) {
+        let directory = temporary_directory(test);
+        let sender = Sender::create(directory.path(), NAME, 8).expect("room");
+        let receiver = Receiver::attach(directory.path(), NAME).expect("just made");
+        (directory, sender, receiver)
+    }
+
+    fn send(sender: &mut Sender, bytes: &[u8]) -> bool {
+        let Some(mut frame) = sender.reserve(bytes.len()) else {
+            return false;
+        };
+        frame.as_mut().copy_from_slice(bytes);
+        sender.transmit(frame, true);
+        true
+    }
+
+    #[test]
+    fn a_frame_arrives_as_it_was_sent() {
+        let (directory, mut sender, mut receiver) = pair("frame");
+        assert!(
+            !directory.path().join(NAME.to_string()).exists(),
+            "the name is gone"
+        );
+        assert!(receiver.receive().is_none());
+        assert!(send(&mut sender, b"hello") && send(&mut sender, &[7; MAX_FRAME]));
+        let first = receiver.receive().expect("sent");
+        assert_eq!((first.as_ref(), first.place()), (b"hello".as_slice(), 3));
+        let second = receiver.receive().expect("sent");
+        assert_eq!(second.as_ref(), [7; MAX_FRAME]);
+        assert!(receiver.receive().is_none() && !sender.is_drained());
+        receiver.release(second);
+        receiver.return_credits();
+        assert_eq!(sender.consumed(), 0, "the first one is still out");
+        receiver.release(first);
+        receiver.return_credits();
+        assert!(sender.is_drained());
+    }
+
+    #[test]
+    fn full_until_slots_come_back_and_cancel_undoes() {
+        let (_directory, mut sender, mut receiver) = pair("full");
+        let slots = (0..2 * SLOTS)
+            .take_while(|_| send(&mut sender, b"x"))
+            .count();
+        assert_eq!(slots, SLOTS as usize);
+        for _ in 0..SLOTS / 4 {
+            let frame = receiver.receive().expect("sent");
+            receiver.release(frame);
+        }
+        let frame = sender.reserve(1).expect("a quarter came back");
+        sender.cancel(frame);
+        assert_eq!(
+            (0..SLOTS).take_while(|_| send(&mut sender, b"y")).count(),
+            32
+        );
+    }
+
+    #[test]
+    fn the_first_ring_leaves_room_for_others() {
+        const MIB: u64 = 1 << 20;
+        assert_eq!(slots_for(u64::MAX), SLOTS);
+        assert_eq!(slots_for(64 * MIB), SLOTS, "a container's /dev/shm");
+        assert_eq!(slots_for(4 * MIB), SLOTS / 4);
+        assert_eq!(slots_for(0), MIN_SLOTS, "less is no use");
+    }
+
+    #[test]
+    fn numbers_wrap() {
+        let (_directory, mut sender, mut receiver) = pair("wrap");
+        let start = u32::MAX - 5;
+        (sender.produced, sender.consumed) = (start, start);
+        (receiver.received, receiver.released, receiver.returned) = (start, start, start);
+        for round in 0..300u32 {
+            assert!(send(&mut sender, &round.to_le_bytes()), "round {round}");
+            let frame = receiver.receive().expect("sent");
+            assert_eq!(frame.as_ref(), round.to_le_bytes());
+            receiver.release(frame);
+        }
+    }
+
+    #[test]
+    fn a_hostile_peer_changes_nothing_but_content() {
+        let (_directory, mut sender, mut receiver) = pair("hostile");
+        // An impossible count of consumed slots.
+        receiver
+            .memory
+            .half_word(header::CONSUMED)
+            .store(12_345, Ordering::Relaxed);
+        while send(&mut sender, b"x") {}
+        // A length far behind the slot, and numbers that run ahead without credits.
+        for index in 0..2 * SLOTS {
+            let word = sender.memory.word(slot_offset(SLOTS, index));
+            word.store(u64::from(index + 1) << 32 | 0xffff, Ordering::Release);
+            let frame = receiver.receive();
+            match frame {
+                Some(frame) => assert_eq!(frame.as_ref().len(), MAX_FRAME),
+                None => assert!(index >= SLOTS),
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_no_ring_is_refused() {
+        let directory = temporary_directory("no-ring");
+        let path = directory.path().join(NAME.to_string());
+        for content in [vec![], vec![0; HEADER_SIZE], vec![0xff; 3 * HEADER_SIZE]] {
+            fs::write(&path, content).expect("writable");
+            let refused = Receiver::attach(directory.path(), NAME).expect_err("no ring");
+            assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
+        }
+    }
+
+    #[test]
+    fn a_buffer_may_outlive_its_ring() {
+        let (_directory, mut sender, _receiver) = pair("outlive");
+        let mut frame = sender.reserve(64).expect("room");
+        drop(sender);
+        frame.as_mut().fill(1);
+        assert_eq!(frame.as_ref(), [1; 64]);
+    }
+
+    #[test]
+    fn two_threads_keep_order_and_content() {
+        const FRAMES: u32 = 200_000;
+        let (_directory, mut sender, mut receiver) = pair("threads");
+        let sending = std::thread::spawn(move || {
+            for number in 0..FRAMES {
+                let length = 8 + (number as usize * 37) % 600;
+                let mut bytes = vec![number as u8; length];
+                bytes[..4].copy_from_slice(&number.to_le_bytes());
+                while !send(&mut sender, &bytes) {
+                    os::yield_processor();
+                }
+            }
+        });
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        let mut number = 0u32;
+        while number < FRAMES {
+            let Some(frame) = receiver.receive() else {
+                receiver.return_credits();
+                assert!(std::time::Instant::now() < deadline, "stuck at {number}");
+                os::yield_processor();
+                continue;
+            };
+            let bytes = frame.as_ref();
+            assert_eq!(bytes.len(), 8 + (number as usize * 37) % 600);
+            assert_eq!(bytes[..4], number.to_le_bytes());
+            assert!(bytes[4..].iter().all(|byte| *byte == number as u8));
+            receiver.release(frame);
+            number += 1;
+        }
+        sending.join().expect("the sender ends");
+    }
+}

@@ -1,0 +1,66 @@
+//! Frames that are made before it is known whose rings they go to: those to multicast groups.
+
+use std::io;
+
+use ferroce_wire::Gid;
+
+use super::{DATA_OFFSET, Frame, STRIDE};
+use ferroce_platform::shared_memory::Mapping;
+
+/// Frames that can be under way from the NIC at a time; more than wait between its blocks.
+const SLOTS: usize = 64;
+
+/// Memory of this process for frames that will be copied, each for one group.
+#[derive(Debug)]
+pub struct Staging {
+    memory: Mapping,
+    free: Vec<u32>,
+    groups: [Gid; SLOTS],
+}
+
+impl Staging {
+    /// Takes the memory.
+    ///
+    /// # Errors
+    /// That of the system.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self {
+            memory: Mapping::anonymous(SLOTS * STRIDE)?,
+            free: (0..SLOTS as u32).rev().collect(),
+            groups: [Gid::UNSPECIFIED; SLOTS],
+        })
+    }
+
+    /// A frame of `length` bytes (at most [`super::MAX_FRAME`]) for a group; None: all are taken.
+    /// Its place is 0, which is nobody's.
+    pub fn reserve(&mut self, group: Gid, length: usize) -> Option<Frame> {
+        assert!(length <= super::MAX_FRAME);
+        let index = self.free.pop()?;
+        self.groups[index as usize] = group;
+        let offset = index as usize * STRIDE + DATA_OFFSET;
+        Some(Frame {
+            buffer: self.memory.take_buffer(offset, length),
+            index,
+            place: 0,
+            carries_icrc: false,
+        })
+    }
+
+    /// Frames that are taken.
+    pub fn taken(&self) -> u32 {
+        (SLOTS - self.free.len()) as u32
+    }
+
+    /// The group for which a frame was reserved.
+    pub fn group(&self, frame: &Frame) -> Gid {
+        self.groups[frame.index as usize % SLOTS]
+    }
+
+    /// Takes a frame back.
+    pub fn release(&mut self, frame: Frame) {
+        if self.memory.owns(&frame.buffer) {
+            self.free.push(frame.index);
+            self.memory.give_back(frame.buffer);
+        }
+    }
+}

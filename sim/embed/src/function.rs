@@ -1,0 +1,318 @@
+//! A NIC function that this process uses: one of its own (a place in the fabric, the model, its bus
+//! and its thread), or one behind a socket or in a slot of the machine.
+
+use ferroce_platform::host::EnvironmentError;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ferroce_driver::DeviceConfig;
+use ferroce_driver::bus::{self, Bus, DeviceAddress};
+use ferroce_model::NicConfig;
+use ferroce_wire::{Gid, Mac};
+use parking_lot::Mutex;
+
+use crate::capture::Capture;
+use crate::clock::Clock;
+use crate::error::Error;
+use crate::fabric::directory::runtime_directory;
+use crate::fabric::port::FabricPort;
+use crate::fabric::registry::{Identity, Registry};
+use crate::in_process::InProcess;
+use crate::neighbours::Neighbours;
+use crate::uplink::{Uplink, UplinkSpec};
+use ferroce_platform::{fork, os};
+
+use crate::attached::{self, Attached, Properties};
+use crate::{background, devices, pinned, random_keys};
+
+pub use ferroce_platform::host::{GidEntry, HostIdentity, MAX_DEVICES};
+
+/// How long opening waits for another thread that is opening.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A function of this process while somebody holds it, and the fork generation that opened it.
+type Current = Option<(u32, Weak<Function>)>;
+
+/// The functions of this process, by device.
+static CURRENT: Mutex<[Current; MAX_DEVICES as usize]> =
+    Mutex::new([const { None }; MAX_DEVICES as usize]);
+
+/// How a function takes part in the fabric.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The rendezvous directory.
+    pub directory: PathBuf,
+    /// The host that it is on, and which device of that host it is.
+    pub host: HostIdentity,
+    /// Whether the frames that it sends carry an ICRC even on this trusted wire.
+    pub icrc: bool,
+    /// Where its frames are recorded.
+    pub capture: Option<PathBuf>,
+    /// The wire that leads out of the fabric of this machine.
+    pub port: Option<UplinkSpec>,
+    /// Whether its driver is in another process, and rings doorbells in pages that both share.
+    pub is_served: bool,
+}
+
+impl Options {
+    /// What the environment asks for, for one of the devices: see `ferroce run --help`.
+    ///
+    /// # Errors
+    /// [`Error::Environment`], [`Error::Directory`].
+    pub fn from_environment(device: u8) -> Result<Self, Error> {
+        let capture = std::env::var_os("FERROCE_CAPTURE").filter(|path| !path.is_empty());
+        Ok(Self {
+            directory: runtime_directory()?,
+            host: HostIdentity::of_device(device)?,
+            icrc: icrc_from_environment()?,
+            capture: capture.map(PathBuf::from),
+            port: UplinkSpec::from_environment(device)?,
+            is_served: false,
+        })
+    }
+}
+
+fn icrc_from_environment() -> Result<bool, Error> {
+    match std::env::var("FERROCE_ICRC").as_deref() {
+        Err(_) | Ok("" | "off" | "0") => Ok(false),
+        Ok("on" | "1") => Ok(true),
+        Ok(other) => Err(Error::Environment(EnvironmentError {
+            name: "FERROCE_ICRC",
+            value: other.to_owned(),
+            reason: "is neither on nor off".to_owned(),
+        })),
+    }
+}
+
+/// A NIC function. It leaves the fabric, or is given back, when the last holder lets go of it.
+pub struct Function {
+    fork_generation: u32,
+    bus: Arc<dyn Bus>,
+    host: HostIdentity,
+    neighbours: Neighbours,
+    model: Option<Model>,
+    config: DeviceConfig,
+    properties: Properties,
+}
+
+/// The model of a function in this process.
+#[derive(Debug)]
+struct Model {
+    bus: Arc<InProcess>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for Function {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Function")
+            .field("host", &self.host)
+            .field("model", &self.model)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Function {
+    /// The function of this process for its first device.
+    ///
+    /// # Errors
+    /// As [`Self::open_device`].
+    pub fn open() -> Result<Arc<Self>, Error> {
+        Self::open_device(0)
+    }
+
+    /// The function of this process for a device; made by the first call, shared by later ones. A
+    /// child made by fork gets its own.
+    ///
+    /// # Errors
+    /// [`Error`] says what is in the way.
+    pub fn open_device(device: u8) -> Result<Arc<Self>, Error> {
+        let mut current = CURRENT
+            .try_lock_for(OPEN_TIMEOUT)
+            .ok_or(Error::OpeningInterrupted)?;
+        let index = usize::from(device);
+        if let Some(function) = current.get(index).and_then(shared) {
+            return Ok(function);
+        }
+        let function = match attached::open(device)? {
+            Some(attached) => Self::of_attached(attached),
+            None => match devices::address_of(device)? {
+                DeviceAddress::InProcess => Self::open_with(&Options::from_environment(device)?)?,
+                address => Self::open_card(&address, device)?,
+            },
+        };
+        if current.iter().all(Option::is_none) {
+            os::at_exit(linger_at_exit);
+        }
+        current[index] = Some((function.fork_generation, Arc::downgrade(&function)));
+        Ok(function)
+    }
+
+    /// Another function in this process, for tests and tools.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_with(options: &Options) -> Result<Arc<Self>, Error> {
+        let clock = Clock::start();
+        let registry = Registry::open(&options.directory)?;
+        let capture = options
+            .capture
+            .as_deref()
+            .map(Path::new)
+            .map(Capture::open)
+            .transpose()?;
+        let place = registry.claim(&Identity {
+            host: options.host.name.clone(),
+            device: options.host.device,
+            mac: Mac(options.host.mac),
+            gids: options
+                .host
+                .gids
+                .iter()
+                .map(|entry| Gid(entry.gid))
+                .collect(),
+            capture: capture.as_ref().map_or(0, Capture::identity),
+        })?;
+        let uplink = options
+            .port
+            .as_ref()
+            .map(|spec| Uplink::open(spec, &place, Mac(options.host.mac), &clock))
+            .transpose()?;
+        let neighbours = Neighbours::from_environment(Some(registry), uplink.clone())?;
+        let config = NicConfig {
+            polled_doorbells: options.is_served,
+            number_seed: random_keys::seed(options.host.mac)?,
+            // Its memory is a file to us: no instruction of ours is atomic there.
+            global_atomics: !options.is_served,
+            ..NicConfig::functional(place.first_qpn().value(), options.host.mac)
+        };
+        let port = FabricPort::new(place, &clock, options.icrc, capture).with_uplink(uplink);
+        let bus = Arc::new(InProcess::new(config, port, clock));
+        let thread = background::start(bus.clone()).map_err(Error::Thread)?;
+        pinned::add(&bus);
+        Ok(Arc::new(Self {
+            fork_generation: fork::generation(),
+            bus: bus.clone(),
+            host: options.host.clone(),
+            neighbours,
+            model: Some(Model {
+                bus,
+                thread: Some(thread),
+            }),
+            config: device_config(options.host.mac)?,
+            properties: Properties::default(),
+        }))
+    }
+
+    /// A function that another crate has opened.
+    fn of_attached(attached: Attached) -> Arc<Self> {
+        Arc::new(Self {
+            fork_generation: fork::generation(),
+            bus: attached.bus,
+            host: attached.host,
+            neighbours: Neighbours::fixed(attached.neighbours),
+            model: None,
+            config: attached.config,
+            properties: attached.properties,
+        })
+    }
+
+    /// A function that is not in this process.
+    fn open_card(address: &DeviceAddress, device: u8) -> Result<Arc<Self>, Error> {
+        let bus = bus::open(address)?;
+        let mac = ferroce_driver::port_mac(&*bus).map_err(|error| Error::NotOurs {
+            address: address.to_string(),
+            reason: error.to_string(),
+        })?;
+        // A model behind a socket is on the fabric of this machine, where its peers are found.
+        let registry = runtime_directory().and_then(|directory| Registry::open(&directory));
+        Ok(Arc::new(Self {
+            fork_generation: fork::generation(),
+            bus,
+            host: HostIdentity::of_card(device, mac)?,
+            neighbours: Neighbours::from_environment(registry.ok(), None)?,
+            model: None,
+            config: device_config(mac)?,
+            properties: Properties::default(),
+        }))
+    }
+
+    /// The bus for the driver.
+    pub fn bus(&self) -> Arc<dyn Bus> {
+        self.bus.clone()
+    }
+
+    /// The model, of a function in this process.
+    pub fn in_process(&self) -> Option<&Arc<InProcess>> {
+        self.model.as_ref().map(|model| &model.bus)
+    }
+
+    /// How the driver brings it up.
+    pub fn device_config(&self) -> DeviceConfig {
+        self.config.clone()
+    }
+
+    /// What the device says of itself.
+    pub fn properties(&self) -> Properties {
+        self.properties
+    }
+
+    /// The host that this function is on.
+    pub fn host(&self) -> &HostIdentity {
+        &self.host
+    }
+
+    /// The MAC address under which a GID is reached; None if nobody answers for it.
+    pub fn resolve_mac(&self, gid: [u8; 16]) -> Option<[u8; 6]> {
+        self.neighbours.resolve_mac(&self.host, gid)
+    }
+}
+
+impl Drop for Model {
+    fn drop(&mut self) {
+        let Some(thread) = self.thread.take() else {
+            return;
+        };
+        if self.bus.is_foreign() {
+            // The thread is the parent's; here it does not exist.
+            std::mem::forget(thread);
+            return;
+        }
+        self.bus.linger();
+        self.bus.stop();
+        pinned::remove(&self.bus);
+        // The last holder may be an interrupt handler on that very thread.
+        if thread.thread().id() != std::thread::current().id() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// How the driver brings up a device with this MAC address.
+fn device_config(mac: [u8; 6]) -> Result<DeviceConfig, Error> {
+    Ok(DeviceConfig {
+        key_seed: random_keys::seed(mac)?,
+        ..DeviceConfig::default()
+    })
+}
+
+/// The function, if it was opened in this process and not in its parent, and somebody holds it.
+fn shared(current: &Current) -> Option<Arc<Function>> {
+    let (generation, function) = current.as_ref()?;
+    (*generation == fork::generation())
+        .then(|| function.upgrade())
+        .flatten()
+}
+
+/// A program that has seen its last message may exit before its ACK has left.
+extern "C" fn linger_at_exit() {
+    let functions: Vec<_> = CURRENT.try_lock().map_or_else(Vec::new, |current| {
+        current.iter().filter_map(shared).collect()
+    });
+    for function in functions {
+        function.bus.linger();
+        // Not dropped here: other threads may still use it until the process is gone.
+        std::mem::forget(function);
+    }
+}

@@ -1,0 +1,581 @@
+//! The bus to a NIC model that lives in this process and runs in the application's threads.
+//!
+//! A doorbell and an empty poll advance the model under one lock that nobody waits for: who finds
+//! it taken leaves a mark that the holder sees after giving it back. The background thread steps
+//! in when the application does not poll.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+
+use ferroce_model::host::DmaAtomic;
+use ferroce_model::{DmaError, Doorbell, Host, Nic, NicConfig, Progress, WriteOrder};
+use ferroce_units::Instant;
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::clock::{Clock, Ticks};
+use crate::fabric::port::{FRESH_NS, FabricPort};
+use crate::fabric::registry::{MAX_COUNTERS, Registry};
+use ferroce_platform::doorbells::polled::PageTaker;
+use ferroce_platform::doorbells::{Doorbells, Taker};
+use ferroce_platform::interrupts::Interrupts;
+use ferroce_platform::memory::MemoryMap;
+use ferroce_platform::{fork, os};
+
+mod bus;
+pub mod pinned;
+mod served;
+
+/// Doorbells that wait under the lock; more go through the bitmap.
+const MAX_DIRECT: usize = 64;
+/// Runs of the model in one poll that finds nothing, if it does not rest before: then a peer sends
+/// as fast as we work, and the program has its turn.
+const MAX_RUNS_PER_POLL: u32 = 64;
+/// Runs of the model that find nothing before ACKs are no longer held back. More than the moment
+/// between two frames of the peer that belong together, less than the ACK delay.
+const RUNS_BEFORE_ACKNOWLEDGE: u32 = 8;
+/// Runs of the model between two publications of its counters.
+const RUNS_PER_PUBLICATION: u32 = 256;
+/// What a register of a device that is gone reads as.
+const GONE: u64 = u64::MAX;
+
+/// What the model sees of this process.
+#[derive(Debug)]
+struct ProcessHost {
+    memory: MemoryMap,
+    /// What is mapped while the device may not be bus master; `memory` is empty meanwhile.
+    parked: Option<MemoryMap>,
+    doorbells: Arc<Doorbells>,
+    taker: Taker,
+    /// Doorbells of another process.
+    pages: Option<PageTaker>,
+    /// Slots written while the lock was held.
+    direct: Vec<u32>,
+    /// Vectors raised since the lock was taken, a bit each.
+    raised: u64,
+}
+
+impl Host for ProcessHost {
+    #[inline]
+    fn dma_read(
+        &mut self,
+        at: Instant,
+        iova: u64,
+        destination: &mut [u8],
+    ) -> Result<Instant, DmaError> {
+        self.memory.read(iova, destination).map(|()| at)
+    }
+
+    #[inline]
+    fn dma_write(
+        &mut self,
+        order: WriteOrder,
+        iova: u64,
+        source: &[u8],
+    ) -> Result<Instant, DmaError> {
+        self.memory.write(iova, source).map(|()| order.at)
+    }
+
+    #[inline]
+    fn dma_write_descriptor(
+        &mut self,
+        order: WriteOrder,
+        iova: u64,
+        words: &[u64],
+    ) -> Result<Instant, DmaError> {
+        self.memory.write_descriptor(iova, words).map(|()| order.at)
+    }
+
+    fn dma_atomic(
+        &mut self,
+        at: Instant,
+        iova: u64,
+        operation: DmaAtomic,
+    ) -> Result<(u64, Instant), DmaError> {
+        let original = self.memory.atomic(iova, operation)?;
+        Ok((original, at))
+    }
+
+    #[inline]
+    fn interrupt(&mut self, _order: WriteOrder, vector: u16) {
+        // An interrupt is a write to memory, too.
+        if self.parked.is_none() {
+            self.raised |= 1u64.checked_shl(u32::from(vector)).unwrap_or(0);
+        }
+    }
+
+    #[inline]
+    fn next_doorbell(&mut self) -> Option<Doorbell> {
+        let slot = self
+            .direct
+            .pop()
+            .or_else(|| self.taker.next(&self.doorbells));
+        let Some(slot) = slot else {
+            let (slot, value) = self.pages.as_mut()?.next_doorbell()?;
+            return Some(Doorbell { slot, value });
+        };
+        Some(Doorbell {
+            slot,
+            value: self.doorbells.value(slot),
+        })
+    }
+}
+
+/// The model with its two sides.
+#[derive(Debug)]
+struct Model {
+    nic: Nic<FabricPort>,
+    port: FabricPort,
+    host: ProcessHost,
+    runs: u32,
+}
+
+impl Model {
+    /// Whether a frame or a doorbell waits (in the bitmap of doorbells more may).
+    fn has_work(&self) -> bool {
+        self.port.has_work() || !self.host.direct.is_empty() || !self.host.taker.is_idle()
+    }
+}
+
+/// A function in this process, as the driver sees it.
+#[derive(Debug)]
+pub struct InProcess {
+    fork_generation: u32,
+    clock: Clock,
+    registry: &'static Registry,
+    place: u8,
+    fresh_ticks: u64,
+    doorbells: Arc<Doorbells>,
+    interrupts: Interrupts,
+    model: Mutex<Model>,
+    /// Where the stack is of the thread that runs the model; 0 while none does.
+    inside: AtomicUsize,
+    /// When the model has to run again, as of its last run.
+    next_timeout: AtomicU64,
+    /// Whether the last run has left nothing to do.
+    rests: AtomicBool,
+    /// Whether an ACK waits for company.
+    holds_acknowledges: AtomicBool,
+    /// When peers have to be looked after, in ticks, as of the last run.
+    check_at: AtomicU64,
+    /// Until when the background thread sleeps; 0 while it is awake.
+    wake_at: AtomicU64,
+    /// Polls that are still expected before the program sleeps.
+    polls_after_arming: AtomicU32,
+    is_stopping: AtomicBool,
+    /// Another process uses the function: doorbells may come through shared pages.
+    is_served: bool,
+}
+
+impl InProcess {
+    /// A function behind `port`, after power-on.
+    pub fn new(config: NicConfig, port: FabricPort, clock: Clock) -> Self {
+        let doorbells = Arc::new(Doorbells::new());
+        let registry = port.place().registry();
+        let place = port.place().number();
+        let is_served = config.polled_doorbells;
+        let host = ProcessHost {
+            memory: MemoryMap::default(),
+            parked: None,
+            doorbells: doorbells.clone(),
+            taker: Taker::default(),
+            pages: None,
+            direct: Vec::with_capacity(MAX_DIRECT),
+            raised: 0,
+        };
+        Self {
+            fork_generation: fork::generation(),
+            clock,
+            registry,
+            place,
+            fresh_ticks: clock.ticks_of_ns(FRESH_NS),
+            doorbells,
+            interrupts: Interrupts::default(),
+            model: Mutex::new(Model {
+                nic: Nic::new(config),
+                port,
+                host,
+                runs: 0,
+            }),
+            inside: AtomicUsize::new(0),
+            next_timeout: AtomicU64::new(u64::MAX),
+            rests: AtomicBool::new(true),
+            holds_acknowledges: AtomicBool::new(false),
+            check_at: AtomicU64::new(u64::MAX),
+            wake_at: AtomicU64::new(0),
+            polls_after_arming: AtomicU32::new(0),
+            is_stopping: AtomicBool::new(false),
+            is_served,
+        }
+    }
+
+    /// Whether this is a child made by fork: the function is the parent's.
+    #[inline]
+    pub fn is_foreign(&self) -> bool {
+        self.fork_generation != fork::generation()
+    }
+
+    /// Whether the application polled a moment ago.
+    #[inline]
+    pub fn is_polled(&self, now: Ticks) -> bool {
+        let heartbeat = self.registry.heartbeat(self.place).load(Ordering::Relaxed);
+        now.since(Ticks(heartbeat)) < self.fresh_ticks
+    }
+
+    /// Whether another process uses the function.
+    pub fn is_served(&self) -> bool {
+        self.is_served
+    }
+
+    /// The clock.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Its place in the register.
+    pub fn place(&self) -> (&'static Registry, u8) {
+        (self.registry, self.place)
+    }
+
+    /// Runs the model if nobody else does. Whether something moved.
+    #[inline]
+    pub fn try_run(&self) -> bool {
+        match self.model.try_lock() {
+            Some(model) => self.run(model),
+            None => false,
+        }
+    }
+
+    /// For a poll that has found nothing: runs the model until it rests, and lets ACKs go that
+    /// wait for what the application might post. How often it looked if nothing moved, else none.
+    #[inline]
+    fn run_until_rest(&self) -> Option<u32> {
+        let mut worked = false;
+        for _ in 0..MAX_RUNS_PER_POLL {
+            worked |= self.try_run();
+            if self.rests.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        match worked {
+            true => None,
+            false if !self.holds_acknowledges.load(Ordering::Relaxed) => Some(1),
+            // These looks count on the way to yielding: the peer may need this processor.
+            false => (!self.flush_acknowledges()).then_some(1 + RUNS_BEFORE_ACKNOWLEDGE),
+        }
+    }
+
+    /// Lets ACKs go that wait for company, unless more comes in a moment. Whether it came.
+    fn flush_acknowledges(&self) -> bool {
+        for _ in 0..RUNS_BEFORE_ACKNOWLEDGE {
+            std::hint::spin_loop();
+            if self.try_run() {
+                return true;
+            }
+        }
+        if let Some(mut model) = self.model.try_lock() {
+            model.nic.flush_acknowledges();
+            self.run(model);
+        }
+        false
+    }
+
+    /// Runs the model, gives the lock back, and delivers interrupts.
+    #[inline]
+    fn run<'a>(&'a self, mut model: MutexGuard<'a, Model>) -> bool {
+        let mut worked = false;
+        loop {
+            self.inside
+                .store(pinned::stack_pointer(), Ordering::Relaxed);
+            worked |= self.advance(&mut model);
+            self.inside.store(0, Ordering::Relaxed);
+            let raised = std::mem::take(&mut model.host.raised);
+            drop(model);
+            if worked {
+                // What moved may be what another thread waits for.
+                self.registry.wake_dozing(self.place);
+            }
+            self.interrupts.deliver(raised);
+            // A thread that rang while we held the lock has left its mark before it tried the
+            // lock: with this fence, either it got the lock or we see the mark.
+            fence(Ordering::SeqCst);
+            if self.doorbells.is_empty() {
+                return worked;
+            }
+            match self.model.try_lock() {
+                Some(again) => model = again,
+                None => return worked,
+            }
+        }
+    }
+
+    #[inline]
+    fn advance(&self, model: &mut Model) -> bool {
+        let Model {
+            nic,
+            port,
+            host,
+            runs,
+        } = model;
+        let ticks = self.clock.ticks();
+        let now = self.clock.instant(ticks);
+        port.begin(ticks);
+        if port.is_device_fatal() {
+            nic.fail(now);
+        }
+        let Progress { worked, rests, .. } = nic.advance(now, host, port);
+        self.rests.store(rests, Ordering::Relaxed);
+        port.finish(worked);
+        let next = nic.next_timeout(now).map_or(u64::MAX, Instant::as_ps);
+        self.next_timeout.store(next, Ordering::Relaxed);
+        self.check_at.store(port.check_at().0, Ordering::Relaxed);
+        self.holds_acknowledges
+            .store(nic.holds_acknowledges(), Ordering::Relaxed);
+        *runs = runs.wrapping_add(1);
+        if *runs % RUNS_PER_PUBLICATION == 0 {
+            self.publish_counters(nic);
+        }
+        worked
+    }
+
+    #[cold]
+    fn publish_counters(&self, nic: &Nic<FabricPort>) {
+        for (index, value) in nic
+            .counters()
+            .values()
+            .iter()
+            .enumerate()
+            .take(MAX_COUNTERS)
+        {
+            self.registry
+                .counter(self.place, index)
+                .store(*value, Ordering::Relaxed);
+        }
+    }
+
+    /// Makes sure that the background thread wakes in time for what the last run left to do,
+    /// when the application does not poll.
+    fn tell_background(&self) {
+        fence(Ordering::SeqCst);
+        let wake_at = self.wake_at.load(Ordering::SeqCst);
+        if self.next_timeout.load(Ordering::Relaxed) < wake_at {
+            self.registry
+                .wake_background(self.place, self.clock.ticks());
+        }
+    }
+
+    /// Lets a polling thread sleep until a frame comes or something has moved, at most `limit_ns`.
+    #[cold]
+    pub fn doze(&self, limit_ns: u64) {
+        let dozing = self.registry.dozing(self.place);
+        // Who sends to us must not believe that we look.
+        let heartbeat = self.registry.heartbeat(self.place);
+        heartbeat.store(0, Ordering::Relaxed);
+        dozing.store(1, Ordering::SeqCst);
+        // The other half of the fence in the sender's check: see `fabric::port`.
+        fence(Ordering::SeqCst);
+        if let Some(mut model) = self.model.try_lock() {
+            model.port.check_all(self.clock.ticks());
+            self.check_at
+                .store(model.port.check_at().0, Ordering::Relaxed);
+            let mut has_work = model.has_work();
+            drop(model);
+            // Who rang while we held the lock has left its mark, and relies on us.
+            fence(Ordering::SeqCst);
+            has_work |= !self.doorbells.is_empty();
+            let now = self.clock.now().as_ps();
+            let time_ns = limit_ns.min(self.next_run().saturating_sub(now) / 1000);
+            if !has_work && time_ns > 0 {
+                os::futex_wait(dozing, 1, time_ns);
+            }
+        } else {
+            // Another thread is inside the model, or was when it lost its processor.
+            os::yield_processor();
+        }
+        dozing.store(0, Ordering::Relaxed);
+        heartbeat.store(self.clock.ticks().0, Ordering::Relaxed);
+    }
+
+    /// When the model has to run again, or peers have to be looked after.
+    fn next_run(&self) -> u64 {
+        let check_at = match self.check_at.load(Ordering::Relaxed) {
+            u64::MAX => u64::MAX,
+            ticks => self.clock.instant(Ticks(ticks)).as_ps(),
+        };
+        self.next_timeout.load(Ordering::Relaxed).min(check_at)
+    }
+
+    /// The background thread is about to sleep: whether there is nothing to do, so that it may.
+    /// Also publishes the counters and forgets dead peers.
+    pub fn may_sleep(&self) -> Option<bool> {
+        // Another process does not look again after leaving the model, as this one would.
+        let mut model = match self.is_served {
+            true => self.model.lock(),
+            false => self.model.try_lock()?,
+        };
+        let has_work = model.has_work() || !model.fall_asleep();
+        model.port.prune();
+        self.publish_counters(&model.nic);
+        drop(model);
+        // Who rang while we held the lock has left its mark, and relies on us.
+        fence(Ordering::SeqCst);
+        Some(!has_work && self.doorbells.is_empty())
+    }
+
+    /// The word on which the background thread sleeps.
+    pub fn armed(&self) -> &'static AtomicU32 {
+        self.registry.armed(self.place)
+    }
+
+    /// How long the background thread may sleep: until a timer of the model is due, but
+    /// `least_ns` at least and `limit_ns` at most. Notes until when it will.
+    pub fn sleep_time_ns(&self, least_ns: u64, limit_ns: u64) -> u64 {
+        let now = self.clock.now().as_ps();
+        let until = now.saturating_add(limit_ns.saturating_mul(1000));
+        self.wake_at.store(until, Ordering::SeqCst);
+        // With the fence in `tell_background`: either it sees until when we sleep, or we see what
+        // it would have told.
+        fence(Ordering::SeqCst);
+        let least = now.saturating_add(least_ns.saturating_mul(1000));
+        let until = until.min(self.next_run().max(least));
+        self.wake_at.store(until, Ordering::SeqCst);
+        until.saturating_sub(now) / 1000
+    }
+
+    /// The background thread is awake.
+    pub fn woke(&self) {
+        self.wake_at.store(0, Ordering::SeqCst);
+        if self.is_served {
+            self.model.lock().wake_up();
+        }
+    }
+
+    /// When the background thread was last woken by somebody.
+    pub fn woken_at(&self) -> Ticks {
+        Ticks(self.registry.woken_at(self.place).load(Ordering::Relaxed))
+    }
+
+    /// Whether the background thread has to end.
+    pub fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::SeqCst)
+    }
+
+    /// Tells the background thread to end.
+    pub fn stop(&self) {
+        self.is_stopping.store(true, Ordering::SeqCst);
+        let woken_at = self.registry.woken_at(self.place);
+        woken_at.store(self.clock.ticks().0, Ordering::Relaxed);
+        self.armed().store(0, Ordering::SeqCst);
+        os::futex_wake_all(self.armed());
+    }
+
+    /// A slot was written that nobody has to hurry for, or the lock was not free.
+    #[inline]
+    fn mark(&self, slot: u32) {
+        self.doorbells.mark(slot);
+    }
+
+    /// Reads a register, under the lock.
+    fn read(&self, read: impl FnOnce(&Nic<FabricPort>, Instant) -> u64) -> u64 {
+        if self.is_foreign() {
+            return GONE;
+        }
+        let model = self.model.lock();
+        let value = read(&model.nic, self.clock.now());
+        self.unlock(model);
+        value
+    }
+
+    /// Gives the lock back after something other than a run of the model: does what somebody has
+    /// left to the holder.
+    #[inline]
+    fn unlock(&self, model: MutexGuard<'_, Model>) {
+        drop(model);
+        fence(Ordering::SeqCst);
+        if !self.doorbells.is_empty() {
+            self.try_run();
+            self.tell_background();
+        }
+    }
+
+    /// Writes registers, and lets the model do what they ask for.
+    fn write(&self, write: impl FnOnce(&mut Nic<FabricPort>)) {
+        if self.is_foreign() {
+            return;
+        }
+        let mut model = self.model.lock();
+        write(&mut model.nic);
+        self.run(model);
+        self.tell_background();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::registry::Identity;
+    use ferroce_driver::bus::Bus;
+    use ferroce_platform::doorbells::polled::DoorbellPages;
+    use ferroce_spec::doorbell::SLEEPING_SLOT;
+    use ferroce_test_support::temporary_directory;
+    use ferroce_wire::Mac;
+    use std::path::Path;
+
+    fn function(directory: &Path, is_served: bool) -> InProcess {
+        let registry = Registry::open(directory).expect("usable");
+        let identity = Identity {
+            host: "test".to_owned(),
+            device: 0,
+            mac: Mac([2, 0, 0, 0, 0, 1]),
+            gids: Vec::new(),
+            capture: 0,
+        };
+        let clock = Clock::start();
+        let place = registry.claim(&identity).expect("free");
+        let port = FabricPort::new(place, &clock, false, None);
+        let config = NicConfig {
+            polled_doorbells: is_served,
+            ..NicConfig::functional(0x1_0000, identity.mac.0)
+        };
+        InProcess::new(config, port, clock)
+    }
+
+    /// Goal: a doorbell is not lost because the model was held for something else than to run it.
+    /// Method: it is rung while each of the holders is inside.
+    #[test]
+    fn who_holds_the_model_does_what_was_left_to_it() {
+        let directory = temporary_directory("left");
+        let function = function(directory.path(), false);
+        let ring = || function.doorbell(9, 1);
+
+        function.read(|_, _| {
+            ring();
+            assert!(!function.doorbells.is_empty(), "left behind");
+            0
+        });
+        assert!(function.doorbells.is_empty(), "after a register was read");
+        function.with_mappings(|_| ring());
+        assert!(function.doorbells.is_empty(), "after a mapping");
+        function.write(|_| ring());
+        assert!(
+            function.doorbells.is_empty(),
+            "after a register was written"
+        );
+        let model = function.model.lock();
+        ring();
+        drop(model);
+        assert_eq!(function.may_sleep(), Some(false), "after nobody");
+    }
+    /// Goal: the first doorbell on new pages is not lost. Method: the background thread falls
+    /// asleep before there are pages, as it does when nobody uses the function yet.
+    #[test]
+    fn a_device_that_sleeps_when_it_gets_pages_says_so() {
+        let directory = temporary_directory("new-pages");
+        let function = function(directory.path(), true);
+        assert_eq!(function.may_sleep(), Some(true));
+        let pages = Arc::new(DoorbellPages::new().expect("memory"));
+        function.set_doorbell_pages(Some(pages.clone()));
+        assert_eq!(pages.value(SLEEPING_SLOT), 1);
+        function.wake();
+        assert_eq!(pages.value(SLEEPING_SLOT), 0);
+    }
+}

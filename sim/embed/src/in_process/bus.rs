@@ -1,0 +1,221 @@
+//! What the driver asks of the function: [`Bus`].
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
+use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
+use ferroce_spec::register::{self, MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED};
+
+use super::{GONE, InProcess, MAX_DIRECT};
+use ferroce_platform::mapping;
+
+use crate::{pinned, polling};
+
+/// Polls after arming a CQ that do not count as polling: the program looks once more and sleeps.
+const POLLS_AFTER_ARMING: u32 = 2;
+/// A background thread that sleeps longer than this must be told when the application polls.
+const LONG_SLEEP_PS: u64 = 5_000_000_000;
+
+/// How long leaving waits for the last delayed ACKs.
+const LINGER_NS: u64 = 500_000;
+/// A timer later than this is not waited for when leaving.
+const LINGER_HORIZON_NS: u64 = 50_000;
+
+impl Bus for InProcess {
+    fn read32(&self, offset: u32) -> u32 {
+        self.read(|nic, now| u64::from(nic.read32(now, offset))) as u32
+    }
+
+    fn write32(&self, offset: u32, value: u32) {
+        if offset == register::offset::wake && self.is_served {
+            return self.wake();
+        }
+        self.write(|nic| nic.write32(offset, value));
+    }
+
+    fn read64(&self, offset: u32) -> u64 {
+        self.read(|nic, now| nic.read64(now, offset))
+    }
+
+    fn write64(&self, offset: u32, value: u64) {
+        self.write(|nic| nic.write64(offset, value));
+    }
+
+    #[inline]
+    fn doorbell(&self, slot: u32, value: u64) {
+        if self.is_foreign() || !self.doorbells.store(slot, value) {
+            return;
+        }
+        let kind = DoorbellKind(DoorbellValue::from_bits(value).kind());
+        let is_arming = matches!(kind, DoorbellKind::CQ_ARM | DoorbellKind::CQ_ARM_SOLICITED);
+        if is_arming {
+            self.polls_after_arming
+                .store(POLLS_AFTER_ARMING, Ordering::Relaxed);
+            self.registry
+                .heartbeat(self.place)
+                .store(0, Ordering::Relaxed);
+        }
+        let now = self.clock.ticks();
+        let is_polled = self.is_polled(now);
+        if is_polled {
+            // A long list of requests takes longer to post than a polling program may be silent;
+            // the background thread would step in and fight for the lock.
+            let heartbeat = self.registry.heartbeat(self.place);
+            heartbeat.store(now.0, Ordering::Relaxed);
+        }
+        let Some(mut model) = self.model.try_lock() else {
+            self.mark(slot);
+            // The holder may have looked for marks just before this one.
+            if self.try_run() && !is_polled {
+                self.tell_background();
+            }
+            return;
+        };
+        if model.host.direct.len() < MAX_DIRECT {
+            model.host.direct.push(slot);
+        } else {
+            self.mark(slot);
+        }
+        // A program that polls brings its receive WQEs to the model's notice with its next poll,
+        // and no frame is processed before.
+        let is_receive = matches!(
+            kind,
+            DoorbellKind::RECEIVE_QUEUE | DoorbellKind::SHARED_RECEIVE_QUEUE
+        );
+        if is_receive && is_polled {
+            return;
+        }
+        self.run(model);
+        if !is_polled {
+            self.tell_background();
+        }
+    }
+
+    fn read_device_memory(&self, offset: u64, destination: &mut [u8]) {
+        if self.is_foreign() {
+            return destination.fill(GONE as u8);
+        }
+        let mut model = self.model.lock();
+        model.nic.read_device_memory(offset, destination);
+        self.unlock(model);
+    }
+
+    fn write_device_memory(&self, offset: u64, source: &[u8]) {
+        if self.is_foreign() {
+            return;
+        }
+        let mut model = self.model.lock();
+        model.nic.write_device_memory(offset, source);
+        self.unlock(model);
+    }
+
+    fn map(&self, mapping: &DmaMapping) -> Result<(), BusError> {
+        if self.is_foreign() {
+            return Err(BusError::Disconnected);
+        }
+        let rights = mapping::rights_of(mapping)?;
+        pinned::register(mapping.address, mapping.length);
+        let mut model = self.model.lock();
+        let result =
+            model
+                .mappings()
+                .map(mapping.iova, mapping.address, mapping.length as u64, rights);
+        self.unlock(model);
+        if result.is_err() {
+            pinned::deregister(mapping.address, mapping.length);
+        }
+        result.map_err(BusError::from)
+    }
+
+    fn unmap(&self, iova: u64, length: usize) -> Result<(), BusError> {
+        if self.is_foreign() {
+            return Err(BusError::Disconnected);
+        }
+        let mut model = self.model.lock();
+        let mappings = model.mappings();
+        let address = mappings.address(iova);
+        let result = match mappings.has_moved() {
+            true => None,
+            false => Some(mappings.unmap(iova, length as u64)),
+        };
+        self.unlock(model);
+        let result = result.unwrap_or_else(|| pinned::unmap(self, iova, length as u64));
+        if let (Ok(()), Some(address)) = (&result, address) {
+            pinned::deregister(address, length);
+        }
+        result.map_err(BusError::from)
+    }
+
+    fn iova_range(&self) -> Range<u64> {
+        mapping::IOVAS
+    }
+
+    fn set_interrupt_handler(
+        &self,
+        vector: u16,
+        handler: Option<InterruptHandler>,
+    ) -> Result<(), BusError> {
+        if self.is_foreign() {
+            return Err(BusError::Disconnected);
+        }
+        let is_masked = handler.is_none();
+        if !self.interrupts.set_handler(vector, handler) {
+            return Err(BusError::NoSuchVector);
+        }
+        // What the kernel's VFIO driver does to the MSI-X table of a card.
+        let entry = MSIX_TABLE_OFFSET + u32::from(vector) * MSIX_ENTRY_SIZE;
+        let control = if is_masked { MSIX_VECTOR_MASKED } else { 0 };
+        self.write32(entry + MSIX_ENTRY_SIZE - 4, control);
+        Ok(())
+    }
+
+    #[inline]
+    fn relax(&self) {
+        if self.is_foreign() {
+            return;
+        }
+        let now = self.clock.ticks();
+        let about_to_sleep = self.polls_after_arming.load(Ordering::Relaxed);
+        if about_to_sleep == 0 {
+            self.registry
+                .heartbeat(self.place)
+                .store(now.0, Ordering::Relaxed);
+        } else {
+            self.polls_after_arming
+                .store(about_to_sleep - 1, Ordering::Relaxed);
+        }
+        let empty_runs = self.run_until_rest();
+        if about_to_sleep != 0 {
+            self.tell_background();
+        } else if self.wake_at.load(Ordering::Relaxed)
+            > self
+                .clock
+                .instant(now)
+                .as_ps()
+                .saturating_add(LONG_SLEEP_PS)
+        {
+            // It then sleeps in short turns, to notice soon when we stop polling.
+            self.registry
+                .wake_background(self.place, self.clock.ticks());
+        }
+        polling::after_poll(self, empty_runs, now);
+    }
+
+    fn linger(&self) {
+        if self.is_foreign() {
+            return;
+        }
+        let end = self.clock.now() + ferroce_units::Duration::from_ns(LINGER_NS);
+        while let Some(model) = self.model.try_lock_for(Duration::from_nanos(LINGER_NS)) {
+            let worked = self.run(model);
+            let now = self.clock.now();
+            let horizon = now + ferroce_units::Duration::from_ns(LINGER_HORIZON_NS);
+            let is_quiet = self.next_timeout.load(Ordering::Relaxed) > horizon.as_ps();
+            if now > end || is_quiet && !worked {
+                break;
+            }
+        }
+    }
+}

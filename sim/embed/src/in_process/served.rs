@@ -1,0 +1,162 @@
+//! A function that another process uses: what `ferroce serve` asks of it beyond the bus.
+
+use std::sync::Arc;
+
+use ferroce_spec::register::{Control, MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED};
+use ferroce_spec::register::{VECTOR_COUNT, offset};
+
+use super::{InProcess, Model};
+use ferroce_platform::doorbells::polled::{DoorbellPages, PageTaker};
+use ferroce_platform::memory::MemoryMap;
+use ferroce_platform::served::ServedModel;
+
+/// Runs of the model in which a reset is done: the first one does it.
+const RESET_RUNS: u32 = 4;
+
+impl Model {
+    /// Tells software that the device sleeps, if no doorbell waits.
+    pub(super) fn fall_asleep(&mut self) -> bool {
+        let Some(taker) = &mut self.host.pages else {
+            return true;
+        };
+        taker.pages().set_sleeping(true);
+        taker.is_quiet()
+    }
+
+    /// Tells software that the device looks at its pages.
+    pub(super) fn wake_up(&mut self) {
+        if let Some(taker) = &self.host.pages {
+            taker.pages().set_sleeping(false);
+        }
+    }
+
+    /// Where mappings are, whether or not the device may use them.
+    pub(super) fn mappings(&mut self) -> &mut MemoryMap {
+        let host = &mut self.host;
+        host.parked.as_mut().unwrap_or(&mut host.memory)
+    }
+
+    fn forget_doorbells(&mut self) {
+        self.host.direct.clear();
+        while self.host.taker.next(&self.host.doorbells).is_some() {}
+        if let Some(taker) = &mut self.host.pages {
+            taker.forget();
+        }
+    }
+}
+
+impl InProcess {
+    /// From now on doorbells come through these pages, too, which are new; or no longer.
+    pub fn set_doorbell_pages(&self, pages: Option<Arc<DoorbellPages>>) {
+        let mut model = self.model.lock();
+        if let Some(pages) = &pages {
+            // The background thread may have fallen asleep before there were any.
+            pages.set_sleeping(true);
+        }
+        model.host.pages = pages.map(PageTaker::new);
+        self.unlock(model);
+    }
+
+    /// Changes the mappings. When it returns the device uses the new ones only.
+    pub fn with_mappings<T>(&self, change: impl FnOnce(&mut MemoryMap) -> T) -> T {
+        let mut model = self.model.lock();
+        let result = change(model.mappings());
+        self.unlock(model);
+        result
+    }
+
+    /// Whether the device may read and write memory, and interrupt (PCI command register, bit 2).
+    pub fn set_bus_master(&self, is_allowed: bool) {
+        let mut model = self.model.lock();
+        let host = &mut model.host;
+        match (is_allowed, host.parked.take()) {
+            (true, Some(parked)) => host.memory = parked,
+            (false, None) => host.parked = Some(std::mem::take(&mut host.memory)),
+            (_, parked) => host.parked = parked,
+        }
+        self.unlock(model);
+    }
+
+    /// Nobody on the fabric finds the function by an address any more, until software gives it one.
+    pub fn forget_addresses(&self) {
+        self.registry.forget_gids(self.place);
+    }
+
+    /// Software has seen that the device sleeps: takes its doorbells, and has the background thread
+    /// look for more.
+    pub fn wake(&self) {
+        self.model.lock().wake_up();
+        self.registry
+            .wake_background(self.place, self.clock.ticks());
+        self.try_run();
+    }
+
+    /// Resets the function: everything but mappings and the MSI-X table is as after power-on.
+    pub fn reset(&self) {
+        let mut model = self.model.lock();
+        model.forget_doorbells();
+        let mut control = Control::default();
+        control.set_reset(true);
+        model.nic.write32(offset::control, control.bits());
+        for _ in 0..RESET_RUNS {
+            self.run(model);
+            model = self.model.lock();
+            let control = model.nic.read32(self.clock.now(), offset::control);
+            if !Control::from_bits(control).reset() {
+                break;
+            }
+        }
+        // Doorbells that were rung before the reset was done belong to what is no more.
+        model.forget_doorbells();
+    }
+
+    /// Masks all vectors, forgets what is pending and clears their addresses, as after power-on.
+    /// Nobody handles interrupts any more.
+    pub fn reset_vectors(&self) {
+        let entries = (0..VECTOR_COUNT).map(|n| MSIX_TABLE_OFFSET + u32::from(n) * MSIX_ENTRY_SIZE);
+        let control = MSIX_ENTRY_SIZE - 4;
+        let mut model = self.model.lock();
+        // What is pending is sent, to nobody.
+        for entry in entries.clone() {
+            model.nic.write32(entry + control, 0);
+        }
+        self.run(model);
+        let mut model = self.model.lock();
+        for entry in entries {
+            model.nic.write32(entry + control, MSIX_VECTOR_MASKED);
+            for word in (0..control).step_by(4) {
+                model.nic.write32(entry + word, 0);
+            }
+        }
+    }
+}
+
+impl ServedModel for InProcess {
+    fn polls_doorbells(&self) -> bool {
+        true
+    }
+
+    fn set_doorbell_pages(&self, pages: Option<Arc<DoorbellPages>>) {
+        self.set_doorbell_pages(pages);
+    }
+
+    fn change_mappings(&self, _is_removal: bool, change: &mut dyn FnMut(&mut MemoryMap)) {
+        self.with_mappings(change);
+    }
+
+    fn set_bus_master(&self, is_allowed: bool) {
+        self.set_bus_master(is_allowed);
+    }
+
+    fn forget_addresses(&self) {
+        self.forget_addresses();
+    }
+
+    fn reset(&self) {
+        self.reset();
+    }
+
+    fn reset_vectors(&self) {
+        self.reset_vectors();
+    }
+}

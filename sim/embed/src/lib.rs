@@ -1,0 +1,30 @@
+//! The NIC inside of a process: the model that runs in the application's threads, and the fabric
+//! that joins the processes of a machine.
+//!
+//! - [`function`]: one process's NIC function, ready for a driver. Made of [`in_process`] (the bus,
+//!   and the model), [`pinned`] (memory that the program takes away), [`polling`] (empty polls) and
+//!   [`background`] (the thread for applications that do not poll).
+//! - [`fabric`]: which functions there are on this machine ([`fabric::registry`]), shared-memory
+//!   rings between them ([`fabric::ring`]), and the cable that the model sees ([`fabric::port`]).
+//! - [`uplink`]: wires that lead out of the fabric: taps, QEMU's sockets, UDP, captures.
+//! - [`devices`]: which NICs a program has. [`neighbours`]: which function has an address.
+//!   [`capture`]: frames of this process to a file. [`clock`]: real time for the model.
+//! - [`attached`]: devices that another crate opens instead.
+
+pub mod attached;
+pub mod background;
+pub mod capture;
+pub mod clock;
+pub mod devices;
+pub mod error;
+pub mod fabric;
+pub mod function;
+pub mod in_process;
+pub mod neighbours;
+pub mod pinned;
+pub mod polling;
+pub mod random_keys;
+pub mod uplink;
+
+pub use error::Error;
+pub use fabric::directory::{runtime_directory, socket_path};

@@ -1,0 +1,168 @@
+//! Who has an address, and at which MAC address: what a driver needs to know to fill a path.
+//!
+//! A kernel driver would ask the kernel's neighbour table. We have no network interface there, so
+//! we ask, in this order: ourselves, the functions on the fabric of this machine, what the user has
+//! said (`FERROCE_NEIGHBOURS`), the address itself, if it was made of a MAC, and who is at the other
+//! end of the uplink.
+
+use ferroce_platform::host::EnvironmentError;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ferroce_wire::{Gid, Mac};
+
+use crate::error::Error;
+use crate::fabric::registry::{PLACES, Registry};
+use crate::uplink::Uplink;
+use ferroce_platform::host::HostIdentity;
+
+/// Entries of `FERROCE_NEIGHBOURS`.
+const MAX_NEIGHBOURS: usize = 256;
+
+/// Where a function looks for its neighbours.
+#[derive(Debug, Clone, Default)]
+pub struct Neighbours {
+    registry: Option<&'static Registry>,
+    told: Vec<(Gid, Mac)>,
+    uplink: Option<Arc<Uplink>>,
+}
+
+impl Neighbours {
+    /// Those on the fabric whose register this is, if there is one, those that
+    /// `FERROCE_NEIGHBOURS` tells of, and those on the wire that leads out of the fabric.
+    ///
+    /// # Errors
+    /// [`Error::Environment`] naming what is not a neighbour.
+    pub fn from_environment(
+        registry: Option<&'static Registry>,
+        uplink: Option<Arc<Uplink>>,
+    ) -> Result<Self, Error> {
+        let told = std::env::var("FERROCE_NEIGHBOURS").unwrap_or_default();
+        Ok(Self {
+            registry,
+            told: parse(&told)?,
+            uplink,
+        })
+    }
+
+    /// Those in a simulated world, and nobody else.
+    pub fn fixed(hosts: Vec<(Gid, Mac)>) -> Self {
+        Self {
+            told: hosts,
+            ..Self::default()
+        }
+    }
+
+    /// The MAC address under which `host` reaches a GID; `None` when nobody answers for it.
+    pub fn resolve_mac(&self, host: &HostIdentity, gid: [u8; 16]) -> Option<[u8; 6]> {
+        if host.gids.iter().any(|entry| entry.gid == gid) {
+            return Some(host.mac);
+        }
+        let gid = Gid(gid);
+        let known = self.on_fabric(gid).or_else(|| self.told(gid));
+        let mac = known.or_else(|| embedded_mac(gid));
+        mac.or_else(|| self.uplink.as_ref()?.resolve_mac(gid))
+            .map(|mac| mac.0)
+    }
+
+    fn on_fabric(&self, gid: Gid) -> Option<Mac> {
+        let registry = self.registry?;
+        let owner = (1..PLACES as u8)
+            .filter(|place| registry.owns_gid(*place, gid) && registry.is_alive(*place))
+            .find_map(|place| registry.occupant(place));
+        owner.map(|owner| owner.identity.mac)
+    }
+
+    fn told(&self, gid: Gid) -> Option<Mac> {
+        let entry = self.told.iter().find(|(known, _)| *known == gid);
+        entry.map(|(_, mac)| *mac)
+    }
+}
+
+/// The MAC address that a link-local address was made of (RFC 4291, appendix A).
+fn embedded_mac(gid: Gid) -> Option<Mac> {
+    let [.., a, b, c, 0xff, 0xfe, d, e, f] = gid.0 else {
+        return None;
+    };
+    gid.is_link_local().then_some(Mac([a ^ 2, b, c, d, e, f]))
+}
+
+/// Neighbours as `ADDRESS=MAC`, separated by commas.
+///
+/// # Errors
+/// [`Error::Environment`] naming what is not a neighbour.
+pub fn parse(text: &str) -> Result<Vec<(Gid, Mac)>, Error> {
+    let refused = |part: &str, why: String| {
+        Error::Environment(EnvironmentError {
+            name: "FERROCE_NEIGHBOURS",
+            value: part.to_owned(),
+            reason: why,
+        })
+    };
+    let parts: Vec<&str> = text.split(',').map(str::trim).collect();
+    let parts = parts.into_iter().filter(|part| !part.is_empty());
+    let told: Vec<_> = parts
+        .map(|part| {
+            let (address, mac) = part.split_once('=').unwrap_or((part, ""));
+            let address = address.parse::<IpAddr>();
+            match (address, mac.parse::<Mac>()) {
+                (Ok(address), Ok(mac)) => Ok((Gid::from_ip(address), mac)),
+                (Err(_), _) => Err(refused(part, "not an IP address before the =".to_owned())),
+                (_, Err(_)) => Err(refused(
+                    part,
+                    "no MAC address behind the =, such as 02:00:00:00:00:01".to_owned(),
+                )),
+            }
+        })
+        .collect::<Result<_, _>>()?;
+    if told.len() > MAX_NEIGHBOURS {
+        let why = format!("more than {MAX_NEIGHBOURS} neighbours");
+        return Err(refused(text, why));
+    }
+    Ok(told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn link_local_addresses_resolve_without_asking_anybody() {
+        let directory = ferroce_test_support::temporary_directory("resolve");
+        let registry = Registry::open(directory.path()).expect("new");
+        let neighbours = Neighbours {
+            registry: Some(registry),
+            told: parse("192.0.2.98=02:00:00:00:00:0a").expect("one"),
+            uplink: None,
+        };
+        let host = HostIdentity::named("a", None).expect("a name");
+        let resolve = |gid: Gid| neighbours.resolve_mac(&host, gid.0);
+        assert_eq!(resolve(Gid(host.gids[1].gid)), Some(host.mac));
+        let other = Mac([2, 1, 2, 3, 4, 5]);
+        assert_eq!(resolve(Gid::link_local(other)), Some(other.0));
+        let unknown = Gid::from_ipv4(Ipv4Addr::new(192, 0, 2, 99));
+        assert_eq!(resolve(unknown), None);
+        let told = Gid::from_ipv4(Ipv4Addr::new(192, 0, 2, 98));
+        assert_eq!(resolve(told), Some([2, 0, 0, 0, 0, 10]));
+    }
+
+    #[test]
+    fn what_is_no_neighbour_is_named() {
+        assert!(parse("").expect("nobody").is_empty());
+        let two = "10.0.0.1=2:0:0:0:0:1, 2001:db8::7=02:00:00:00:00:02";
+        assert_eq!(parse(two).expect("two").len(), 2);
+        for bad in [
+            "10.0.0.1",
+            "10.0.0=02:00:00:00:00:01",
+            "10.0.0.1=02:00:00:00:01",
+            "10.0.0.1=02:00:00:00:00:001",
+        ] {
+            let message = parse(bad).expect_err(bad).to_string();
+            assert!(
+                message.contains(bad) && message.contains("FERROCE_NEIGHBOURS"),
+                "{message}"
+            );
+        }
+    }
+}

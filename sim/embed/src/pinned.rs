@@ -1,0 +1,427 @@
+//! Registered memory stays, whatever the program does to it: what a card has by pinned pages.
+//!
+//! Who stands between the program and libc (the verbs library) has the calls that change what is
+//! mapped go through here. Before registered pages are unmapped, or something else is mapped over
+//! them, they are moved to a place of their own with `mremap`, and the device follows. They are
+//! unmapped when the last registration of them ends.
+//!
+//! What libc unmaps without calling its own public functions (large blocks in `free` and `realloc`)
+//! is not seen here; a DMA access then faults, and is refused (`memory::guarded`).
+//!
+//! Allocators call `munmap` and `madvise`, perhaps with locks of their own held. So nothing here
+//! allocates memory, and memory without registrations is told by looking at a table.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use libc::c_int;
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::in_process::InProcess;
+use crate::in_process::pinned::Held;
+use ferroce_platform::fork;
+use ferroce_platform::memory::{MapError, MemoryMap};
+use ferroce_platform::os::memory_calls::{Answer, system_call};
+
+/// Functions of this process that are looked at; more than there are devices.
+const MAX_FUNCTIONS: usize = 16;
+/// How long to wait for another thread that is changing what is mapped.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// Of a chunk of the address space: the table's unit.
+const CHUNK_SHIFT: u32 = 16;
+/// Chunks in the table; those whose numbers are congruent share an entry.
+const CHUNKS: usize = 1 << 16;
+const PAGE: usize = 4096;
+/// Places that are tried for memory that the model maps.
+const PLACES: usize = 8;
+
+/// Registrations by chunk.
+static REGISTERED: [AtomicU32; CHUNKS] = [const { AtomicU32::new(0) }; CHUNKS];
+
+/// The functions, and the process in which they are: not its children.
+struct Functions {
+    list: Vec<Arc<InProcess>>,
+    generation: u32,
+}
+
+static FUNCTIONS: Mutex<Functions> = Mutex::new(Functions {
+    list: Vec::new(),
+    generation: 0,
+});
+
+/// The memory of this function is pinned from now on.
+pub fn add(function: &Arc<InProcess>) {
+    let Some(mut functions) = lock() else {
+        return;
+    };
+    let generation = fork::generation();
+    if functions.generation != generation {
+        // Those of the parent.
+        std::mem::forget(std::mem::take(&mut functions.list));
+        functions.generation = generation;
+    }
+    if functions.list.len() < MAX_FUNCTIONS {
+        functions.list.push(function.clone());
+    }
+}
+
+/// The function goes.
+pub fn remove(function: &Arc<InProcess>) {
+    let Some(mut functions) = lock() else {
+        return;
+    };
+    functions.list.retain(|other| !Arc::ptr_eq(other, function));
+}
+
+fn lock() -> Option<MutexGuard<'static, Functions>> {
+    FUNCTIONS.try_lock_for(PATIENCE)
+}
+
+fn chunks(address: usize, length: usize) -> impl Iterator<Item = &'static AtomicU32> {
+    let first = address >> CHUNK_SHIFT;
+    let last = address.saturating_add(length.saturating_sub(1)) >> CHUNK_SHIFT;
+    // Once around the table is all of it.
+    let last = last.min(first + CHUNKS - 1);
+    (first..=last).map(|chunk| &REGISTERED[chunk % CHUNKS])
+}
+
+/// A mapping for the device begins.
+pub fn register(address: usize, length: usize) {
+    for count in chunks(address, length) {
+        count.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// It has ended.
+pub fn deregister(address: usize, length: usize) {
+    for count in chunks(address, length) {
+        count.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Whether memory in a range may be registered.
+#[inline]
+pub fn may_be_registered(address: usize, length: usize) -> bool {
+    length > 0 && chunks(address, length).any(|count| count.load(Ordering::Relaxed) != 0)
+}
+
+/// All mappings of this process.
+struct All<'a> {
+    held: [Option<Held<'a>>; MAX_FUNCTIONS],
+}
+
+impl<'a> All<'a> {
+    /// `None` if they cannot be had: then things take their course.
+    fn hold(functions: &'a Functions) -> Option<Self> {
+        if functions.generation != fork::generation() {
+            return None;
+        }
+        let mut held = [const { None }; MAX_FUNCTIONS];
+        for (place, function) in held.iter_mut().zip(&functions.list) {
+            if function.is_caller() {
+                return None;
+            }
+            *place = Some(function.hold()?);
+        }
+        Some(Self { held })
+    }
+
+    fn each(&mut self) -> impl Iterator<Item = &mut MemoryMap> {
+        self.held.iter_mut().flatten().map(Held::mappings)
+    }
+
+    fn end(self) {
+        for held in self.held.into_iter().flatten() {
+            held.end();
+        }
+    }
+
+    /// Makes pieces of what is registered in a range. Whether there is anything.
+    fn cut_out(&mut self, range: &Range<usize>) -> bool {
+        let mut is_found = false;
+        for map in self.each() {
+            is_found |= map.cut_out(range);
+        }
+        is_found
+    }
+
+    /// Moves all registered pages of a range away. `stays`: there shall still be memory, or else
+    /// nothing is moved.
+    fn evict(&mut self, range: &Range<usize>, stays: bool) {
+        if !self.cut_out(range) {
+            return;
+        }
+        let mut rest = range.clone();
+        while let Some(run) = self.next_run(&rest) {
+            self.move_away(run.clone(), stays);
+            rest.start = run.end;
+        }
+    }
+
+    /// Whatever was registered in a range is not there any more.
+    fn lose(&mut self, range: &Range<usize>) {
+        if self.cut_out(range) {
+            self.each().for_each(|map| map.retarget(range, None, false));
+        }
+    }
+
+    /// The first addresses in a range that are registered without a gap.
+    fn next_run(&mut self, range: &Range<usize>) -> Option<Range<usize>> {
+        let first = self.each().filter_map(|map| map.first_pieces(range));
+        let mut run = first.min_by_key(|run| run.start)?;
+        loop {
+            let end = self.each().map(|map| map.pieces_end(run.end)).max()?;
+            let end = end.min(range.end);
+            if end <= run.end {
+                return Some(run);
+            }
+            run.end = end;
+        }
+    }
+
+    /// Moves pages; a part that is of several mappings of the kernel in parts.
+    fn move_away(&mut self, run: Range<usize>, stays: bool) {
+        let pages = run.len() / PAGE;
+        match move_pages(&run, stays) {
+            Ok(place) => self
+                .each()
+                .for_each(|map| map.retarget(&run, Some(place), true)),
+            Err(_) if pages > 1 => {
+                let middle = run.start + pages / 2 * PAGE;
+                self.each().for_each(|map| {
+                    map.cut_out(&(run.start..middle));
+                });
+                self.move_away(run.start..middle, stays);
+                self.move_away(middle..run.end, stays);
+            }
+            Err(_) if stays => {}
+            Err(_) => self.each().for_each(|map| map.retarget(&run, None, false)),
+        }
+    }
+}
+
+/// Moves pages to a new place and leaves empty memory of the same kind where they were.
+///
+/// `stays`: fails where the kernel cannot. Else there is a hole then, into which another thread
+/// could map for a moment.
+fn move_pages(range: &Range<usize>, stays: bool) -> Answer {
+    /// Linux 5.7.
+    const MREMAP_DONTUNMAP: c_int = 4;
+    const RESERVE: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    const MOVE: c_int = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+    let length = range.len();
+    let reserve = [
+        0,
+        length,
+        libc::PROT_NONE as usize,
+        RESERVE as usize,
+        usize::MAX,
+        0,
+    ];
+    let place = system_call(libc::SYS_mmap, reserve)?;
+    let move_with = |flags: c_int| {
+        let arguments = [range.start, length, length, flags as usize, place, 0];
+        system_call(libc::SYS_mremap, arguments)
+    };
+    let moved = move_with(MOVE | MREMAP_DONTUNMAP).or_else(|error| match stays {
+        true => Err(error),
+        false => move_with(MOVE),
+    });
+    if moved.is_err() {
+        let _ = system_call(libc::SYS_munmap, [place, length, 0, 0, 0, 0]);
+    }
+    moved
+}
+
+/// Does something while all mappings are held, or without them if they cannot be had.
+fn with_all<T>(with: impl FnOnce(Option<&mut All<'_>>) -> T) -> T {
+    let Some(functions) = lock() else {
+        return with(None);
+    };
+    let Some(mut all) = All::hold(&functions) else {
+        return with(None);
+    };
+    let result = with(Some(&mut all));
+    all.end();
+    result
+}
+
+fn pages_of(address: usize, length: usize) -> Range<usize> {
+    address..address.saturating_add(length).div_ceil(PAGE) * PAGE
+}
+
+/// Whether a call that changes what is mapped at these addresses concerns a card.
+fn concerns(address: usize, length: usize) -> bool {
+    address % PAGE == 0 && may_be_registered(address, length)
+}
+
+/// Moves the registered pages of a range away, then makes the call that takes the range.
+fn after_eviction(address: usize, length: usize, call: impl FnOnce() -> Answer) -> Answer {
+    if !concerns(address, length) {
+        return call();
+    }
+    with_all(|all| {
+        if let Some(all) = all {
+            all.evict(&pages_of(address, length), false);
+        }
+        call()
+    })
+}
+
+/// `munmap`.
+///
+/// # Errors
+/// The error number.
+pub fn munmap(address: usize, length: usize) -> Answer {
+    let call = || system_call(libc::SYS_munmap, [address, length, 0, 0, 0, 0]);
+    after_eviction(address, length, call)
+}
+
+/// `mmap`.
+///
+/// # Errors
+/// The error number.
+pub fn mmap(address: usize, length: usize, how: [usize; 4]) -> Answer {
+    let [protection, flags, file, offset] = how;
+    let arguments = [address, length, protection, flags, file, offset];
+    let call = || system_call(libc::SYS_mmap, arguments);
+    if flags as c_int & libc::MAP_FIXED == 0 {
+        let found = call()?;
+        if !may_be_registered(found, length) {
+            return Ok(found);
+        }
+        // Where something else is mapped now, registered memory was unmapped unseen.
+        let is_told = with_all(|all| all.map(|all| all.lose(&pages_of(found, length))));
+        return match is_told {
+            Some(()) => Ok(found),
+            None => elsewhere(found, length, call),
+        };
+    }
+    after_eviction(address, length, call)
+}
+
+/// Maps where nothing is registered, if that can be: the model itself maps, and cannot be told that
+/// memory is gone.
+fn elsewhere(found: usize, length: usize, call: impl Fn() -> Answer) -> Answer {
+    let unmap = |place: usize| system_call(libc::SYS_munmap, [place, length, 0, 0, 0, 0]);
+    let mut places = [found; PLACES];
+    let mut used = 1;
+    while used < PLACES && may_be_registered(places[used - 1], length) {
+        match call() {
+            Ok(place) => places[used] = place,
+            Err(_) => break,
+        }
+        used += 1;
+    }
+    for place in &places[..used - 1] {
+        let _ = unmap(*place);
+    }
+    Ok(places[used - 1])
+}
+
+/// `mremap`: registered pages go where the program moves them.
+///
+/// # Errors
+/// The error number.
+pub fn mremap(from: usize, old: usize, new: usize, flags: c_int, to: usize) -> Answer {
+    let arguments = [from, old, new, flags as usize, to, 0];
+    let call = || system_call(libc::SYS_mremap, arguments);
+    let is_fixed = flags & libc::MREMAP_FIXED != 0;
+    let is_concerned = concerns(from, old) || is_fixed && concerns(to, new);
+    if !is_concerned {
+        return call();
+    }
+    with_all(|all| {
+        let Some(all) = all else {
+            return call();
+        };
+        if is_fixed && is_apart(from..from + old, to..to.saturating_add(new)) {
+            all.evict(&pages_of(to, new), false);
+        }
+        if new < old && new > 0 {
+            all.evict(&(pages_of(from, new).end..pages_of(from, old).end), false);
+        }
+        let moving = pages_of(from, old.min(new));
+        all.cut_out(&moving);
+        let place = call()?;
+        if place != from {
+            register(place, moving.len());
+            all.each()
+                .for_each(|map| map.retarget(&moving, Some(place), false));
+        }
+        Ok(place)
+    })
+}
+
+fn is_apart(one: Range<usize>, other: Range<usize>) -> bool {
+    one.end <= other.start || other.end <= one.start
+}
+
+/// `madvise`: a program that gives up the content of registered pages gets empty ones, and the card
+/// keeps the old ones.
+///
+/// # Errors
+/// The error number.
+pub fn madvise(address: usize, length: usize, advice: c_int) -> Answer {
+    let arguments = [address, length, advice as usize, 0, 0, 0];
+    let call = || system_call(libc::SYS_madvise, arguments);
+    let gives_up = matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE);
+    if !gives_up || !concerns(address, length) {
+        return call();
+    }
+    with_all(|all| {
+        let Some(all) = all else {
+            return call();
+        };
+        let range = pages_of(address, length);
+        if !all.cut_out(&range) {
+            return call();
+        }
+        // Pages that a card holds are not free, and the advice leaves that to the kernel.
+        if advice == libc::MADV_FREE {
+            return Ok(0);
+        }
+        all.evict(&range, true);
+        call()
+    })
+}
+
+/// `mprotect`: a card does not notice.
+///
+/// # Errors
+/// The error number.
+pub fn mprotect(address: usize, length: usize, protection: c_int) -> Answer {
+    let arguments = [address, length, protection as usize, 0, 0, 0];
+    let call = || system_call(libc::SYS_mprotect, arguments);
+    let all_rights = libc::PROT_READ | libc::PROT_WRITE;
+    if protection & all_rights == all_rights || !concerns(address, length) {
+        return call();
+    }
+    with_all(|all| {
+        if let Some(all) = all {
+            let range = pages_of(address, length);
+            all.each().for_each(|map| map.force(&range));
+        }
+        call()
+    })
+}
+
+/// Takes a mapping of a function back, of which pieces may have moved, and unmaps the places of
+/// their own that nobody uses any more.
+///
+/// # Errors
+/// [`MapError::NotMapped`].
+pub fn unmap(function: &InProcess, iova: u64, length: u64) -> Result<(), MapError> {
+    let functions = FUNCTIONS.lock();
+    let mut left = function.unmap_moved(iova, length)?;
+    for other in &functions.list {
+        left = other.unused(left);
+    }
+    for place in left {
+        // What is not unmapped stays, out of everybody's way.
+        let _ = system_call(libc::SYS_munmap, [place.start, place.len(), 0, 0, 0, 0]);
+    }
+    Ok(())
+}

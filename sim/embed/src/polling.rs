@@ -1,0 +1,84 @@
+//! What a thread does that polls and finds nothing.
+//!
+//! It spins for a moment, because the answer may come within a microsecond. Then it yields, so
+//! that on a loaded machine the peer has its turn. Yielding is bad beside a program that spins
+//! without ever yielding: the processor comes back when that one has used up its turn, after
+//! milliseconds. So a thread that has yielded to such a program sleeps instead, for some time, and
+//! whoever sends to it wakes it: who is woken gets the processor at once.
+
+use std::cell::Cell;
+
+use crate::clock::Ticks;
+use crate::in_process::InProcess;
+use ferroce_platform::os;
+
+/// Empty polls before a thread lets others run.
+const POLLS_BEFORE_YIELD: u32 = 20;
+/// A yield that took longer than this was one to a program that does not yield.
+const LONG_YIELD_NS: u64 = 500_000;
+/// How long a thread sleeps instead of yielding then, before it tries yielding again. Twice as
+/// long each time that the next try takes long, too.
+const MIN_DOZING_NS: u64 = 3_000_000;
+/// No longer than this.
+const MAX_DOZING_NS: u64 = 200_000_000;
+/// How long it sleeps at a time.
+const DOZE_NS: u64 = 200_000;
+
+/// One thread's experience.
+struct Habits {
+    empty_polls: Cell<u32>,
+    /// No yielding before this.
+    dozes_until: Cell<Ticks>,
+    dozing_ns: Cell<u64>,
+    has_short_turns: Cell<bool>,
+}
+
+thread_local! {
+    static HABITS: Habits = const {
+        Habits {
+            empty_polls: Cell::new(0),
+            dozes_until: Cell::new(Ticks(0)),
+            dozing_ns: Cell::new(MIN_DOZING_NS),
+            has_short_turns: Cell::new(false),
+        }
+    };
+}
+
+/// After a poll at `now`, which has run the model so often in vain; `None`: not in vain.
+#[inline]
+pub fn after_poll(function: &InProcess, empty_runs: Option<u32>, now: Ticks) {
+    HABITS.with(|habits| match empty_runs {
+        None => habits.empty_polls.set(0),
+        Some(runs) if habits.empty_polls.get() < POLLS_BEFORE_YIELD => {
+            habits.empty_polls.set(habits.empty_polls.get() + runs);
+            std::hint::spin_loop();
+        }
+        Some(_) => {
+            habits.empty_polls.set(0);
+            habits.step_back(function, now);
+        }
+    });
+}
+
+impl Habits {
+    #[cold]
+    fn step_back(&self, function: &InProcess, now: Ticks) {
+        if now < self.dozes_until.get() {
+            return function.doze(DOZE_NS);
+        }
+        os::yield_processor();
+        let clock = function.clock();
+        let back = clock.ticks();
+        if back.since(now) <= clock.ticks_of_ns(LONG_YIELD_NS) {
+            self.dozing_ns.set(MIN_DOZING_NS);
+            return;
+        }
+        let dozing_ns = self.dozing_ns.get();
+        self.dozing_ns.set((2 * dozing_ns).min(MAX_DOZING_NS));
+        self.dozes_until
+            .set(Ticks(back.0.saturating_add(clock.ticks_of_ns(dozing_ns))));
+        if !self.has_short_turns.replace(true) {
+            os::prefer_short_turns();
+        }
+    }
+}

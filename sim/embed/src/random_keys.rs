@@ -1,0 +1,40 @@
+//! Keys and QPNs in an order that nobody can rely on: `ferroce run --random-keys`.
+//!
+//! A seed makes a run again. Programs of the same seed have different numbers, as different cards
+//! have: what they are called by, and their host, go into it, too.
+
+use ferroce_platform::host::EnvironmentError;
+use std::collections::hash_map::{DefaultHasher, RandomState};
+use std::hash::{BuildHasher, Hash, Hasher};
+
+use crate::error::Error;
+use ferroce_platform::host::variable;
+
+/// The seed that the user has given.
+pub const VARIABLE: &str = "FERROCE_RANDOM_KEYS";
+
+/// A seed that was not there before.
+pub fn new_seed() -> u64 {
+    RandomState::new().hash_one(std::process::id())
+}
+
+/// The seed of this process for a device with this MAC address. `None`: keys and QPNs ascend.
+///
+/// # Errors
+/// [`Error::Environment`]: it is no number.
+pub fn seed(mac: [u8; 6]) -> Result<Option<u64>, Error> {
+    let Some(text) = variable(VARIABLE) else {
+        return Ok(None);
+    };
+    let seed: u64 = text.parse().map_err(|_| {
+        Error::Environment(EnvironmentError {
+            name: VARIABLE,
+            value: text.clone(),
+            reason: "is no number of 64 bits".to_owned(),
+        })
+    })?;
+    let mut hasher = DefaultHasher::new();
+    let arguments = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+    (seed, mac, arguments).hash(&mut hasher);
+    Ok(Some(hasher.finish()))
+}

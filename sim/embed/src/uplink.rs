@@ -1,0 +1,355 @@
+//! Wires that lead out of the fabric of this machine: to virtual machines, to Linux, to Ferroce on
+//! other machines.
+//!
+//! ```text
+//!  model ── FabricPort ──┬── rings: functions of this machine
+//!                        └── Uplink ── send, directly ──────────────────────────► wire
+//!                              └────── queue ◄── reader thread: RoCE for us ◄──── wire
+//!                                                     └── ARP, ND, ping: answers ──► wire
+//! ```
+//!
+//! - [`spec`]: what `--port` says. [`wire`]: what all wires have in common; [`tap`], [`datagram`],
+//!   [`stream`], [`udp`]: the wires. [`replay`]: frames of a capture.
+//! - [`reader`]: the thread that receives and looks after the wire. [`outgoing`]: what is sent.
+//! - [`station`]: ARP, neighbour discovery, ping. [`neighbours`]: what was learnt by them.
+//!
+//! A wire breaks: its other end goes away, its tap is deleted. Then the link of the port is down,
+//! what is sent is lost and counted, and the reader tries to repair it, at a bounded rate. Before
+//! the other end was there for the first time the link counts as up: who comes first has to wait
+//! for the other with a program that looks at its port.
+
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use ferroce_model::port::Reservation;
+use ferroce_wire::{Gid, Mac, Qpn};
+use parking_lot::Mutex;
+
+use crate::clock::Clock;
+use crate::error::Error;
+use crate::fabric::port::FRESH_NS;
+use crate::fabric::registry::{Place, Registry, UplinkCounter};
+use buffer::{Incoming, Pool};
+use ferroce_platform::{fork, os};
+use neighbours::Neighbours;
+use outgoing::Outgoing;
+use replay::Gate;
+use station::Station;
+use wire::{Opener, Wire};
+
+pub mod buffer;
+mod datagram;
+mod neighbours;
+mod outgoing;
+mod reader;
+mod replay;
+mod spec;
+pub mod station;
+mod stream;
+mod tap;
+mod udp;
+mod wire;
+
+pub use buffer::Buffer;
+pub use spec::{SEPARATOR, UplinkSpec, UplinkSpecError};
+
+/// How often a station is asked for before it counts as absent.
+const ASK_ATTEMPTS: u32 = 4;
+/// How long an answer is waited for, each time.
+const ASK_TIMEOUT: Duration = Duration::from_millis(250);
+/// How long opening waits for the other end of a stream to listen: QEMU takes a moment.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Between two attempts meanwhile.
+const CONNECT_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The function at the near end of the wire.
+#[derive(Debug, Clone, Copy)]
+struct NearEnd {
+    registry: &'static Registry,
+    place: u8,
+    mac: Mac,
+    clock: Clock,
+}
+
+impl NearEnd {
+    fn count(&self, counter: UplinkCounter, number: u64) {
+        let word = self.registry.uplink_counter(self.place, counter);
+        word.fetch_add(number, Ordering::Relaxed);
+    }
+
+    /// The addresses that the function has now.
+    fn gids(&self) -> Vec<Gid> {
+        let occupant = self.registry.occupant(self.place);
+        occupant.map_or_else(Vec::new, |occupant| occupant.identity.gids)
+    }
+
+    fn owns(&self, gid: Gid) -> bool {
+        self.registry.owns_gid(self.place, gid)
+    }
+
+    /// Does something as the station that the function is.
+    fn as_station<R>(&self, action: impl FnOnce(&Station<'_>) -> R) -> R {
+        let gids = self.gids();
+        action(&Station {
+            mac: self.mac,
+            gids: &gids,
+        })
+    }
+
+    /// Wakes whoever has to look, unless the application polls: then the background thread looks
+    /// at the latest when it stops. False: nobody was woken, because of that.
+    fn wake(&self) -> bool {
+        // With the fences of who goes to sleep: it sees what waits, or we see that it sleeps.
+        fence(Ordering::SeqCst);
+        let now = self.clock.ticks();
+        let heartbeat = self.registry.heartbeat(self.place).load(Ordering::Relaxed);
+        if now.0.saturating_sub(heartbeat) < self.clock.ticks_of_ns(FRESH_NS) {
+            return false;
+        }
+        self.registry.wake(self.place, now);
+        true
+    }
+}
+
+/// What the model's threads and the reader thread share.
+#[derive(Debug)]
+struct Shared {
+    end: NearEnd,
+    pool: Pool,
+    incoming: Incoming,
+    outgoing: Mutex<Outgoing>,
+    neighbours: Neighbours,
+    gate: Gate,
+    is_up: AtomicBool,
+    is_stopping: AtomicBool,
+    /// A byte in here has the reader look.
+    kick: UnixStream,
+}
+
+impl Shared {
+    /// Has the reader look at once.
+    fn kick(&self) {
+        // A full socket has bytes enough.
+        let _ = (&self.kick).write(&[0]);
+    }
+
+    /// The link comes or goes. The model learns of it.
+    fn set_link(&self, is_up: bool, reason: &str) {
+        if self.is_up.swap(is_up, Ordering::SeqCst) == is_up {
+            return;
+        }
+        if is_up {
+            tracing::info!("the wire works");
+        } else {
+            self.end.count(UplinkCounter::LinkDowns, 1);
+            self.neighbours.clear();
+            tracing::warn!(reason, "the wire has lost its other end; the link is down");
+        }
+        self.end.wake();
+    }
+
+    /// Sends a frame of our own making.
+    fn send(&self, bytes: &[u8]) {
+        if bytes.len() <= buffer::CAPACITY {
+            let mut frame = self.pool.take(bytes.len());
+            frame.bytes_mut().copy_from_slice(bytes);
+            self.outgoing.lock().send(self, frame);
+        }
+    }
+
+    /// Tells everybody on the wire where we are.
+    fn announce(&self) {
+        let frames: Vec<_> = self.end.as_station(|us| us.announcements().collect());
+        frames.iter().for_each(|frame| self.send(frame));
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::SeqCst)
+    }
+}
+
+/// A wire that leads out of the fabric of this machine. Its thread ends when it is dropped.
+#[derive(Debug)]
+pub struct Uplink {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    fork_generation: u32,
+}
+
+impl Uplink {
+    /// Opens the wire of the function at `place`, whose port has the address `mac`.
+    ///
+    /// # Errors
+    /// [`Error::Uplink`] says why it cannot be opened, and what to do.
+    pub fn open(
+        spec: &UplinkSpec,
+        place: &Place,
+        mac: Mac,
+        clock: &Clock,
+    ) -> Result<Arc<Self>, Error> {
+        let end = NearEnd {
+            registry: place.registry(),
+            place: place.number(),
+            mac,
+            clock: *clock,
+        };
+        Self::start(spec, end)
+            .map(Arc::new)
+            .map_err(|source| Error::Uplink {
+                wire: spec.to_string(),
+                source,
+            })
+    }
+
+    fn start(spec: &UplinkSpec, end: NearEnd) -> std::io::Result<Self> {
+        let (kick, kicked) = UnixStream::pair()?;
+        kick.set_nonblocking(true)?;
+        kicked.set_nonblocking(true)?;
+        let mut shared = Shared {
+            end,
+            pool: Pool::default(),
+            incoming: Incoming::default(),
+            outgoing: Mutex::default(),
+            neighbours: Neighbours::default(),
+            gate: Gate::default(),
+            is_up: AtomicBool::new(true),
+            is_stopping: AtomicBool::new(false),
+            kick,
+        };
+        let name = "ferroce-wire".to_owned();
+        let builder = std::thread::Builder::new().name(name);
+        let (shared, thread) = if let UplinkSpec::PcapReplay { file } = spec {
+            let replay = replay::Replay::open(file, &shared)?;
+            let shared = Arc::new(shared);
+            let of_thread = shared.clone();
+            let run = move || replay.run(&of_thread);
+            (shared, os::with_signals_blocked(|| builder.spawn(run))?)
+        } else {
+            let mut opener = Opener::new(spec)?;
+            let wire = open_patiently(&mut opener)?;
+            let receive = wire.map(|Wire { transmit, receive }| {
+                shared.outgoing.get_mut().open(transmit);
+                receive
+            });
+            let shared = Arc::new(shared);
+            let of_thread = shared.clone();
+            let run = move || reader::run(&of_thread, opener, receive, &kicked);
+            (shared, os::with_signals_blocked(|| builder.spawn(run))?)
+        };
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+            fork_generation: fork::generation(),
+        })
+    }
+
+    /// Whether frames can be sent and received.
+    #[inline]
+    pub fn is_up(&self) -> bool {
+        self.shared.is_up.load(Ordering::Relaxed)
+    }
+
+    /// Whether a frame waits.
+    #[inline]
+    pub fn has_frame(&self) -> bool {
+        !self.shared.incoming.is_empty()
+    }
+
+    /// Whether there is no room for another frame now.
+    pub fn is_full(&self) -> bool {
+        self.shared.outgoing.lock().is_full(&self.shared)
+    }
+
+    /// A buffer for a frame of `length` bytes.
+    pub fn reserve(&self, length: usize) -> Reservation<Box<Buffer>> {
+        if self.is_full() {
+            return Reservation::Full;
+        }
+        Reservation::Ready(self.shared.pool.take(length))
+    }
+
+    /// Sends a frame.
+    pub fn transmit(&self, frame: Box<Buffer>) {
+        self.shared.outgoing.lock().send(&self.shared, frame);
+    }
+
+    /// Takes the next frame that came in.
+    #[inline]
+    pub fn receive(&self) -> Option<Box<Buffer>> {
+        self.shared.incoming.pop()
+    }
+
+    /// Takes a buffer back, sent or not.
+    pub fn release(&self, frame: Box<Buffer>) {
+        self.shared.pool.give_back(frame);
+    }
+
+    /// A queue pair can receive from now on.
+    pub fn queue_pair_ready(&self, qpn: Qpn) {
+        self.shared.gate.open_for(qpn);
+    }
+
+    /// The MAC address of a station on the wire; None if nobody answers. Takes up to a second.
+    pub fn resolve_mac(&self, gid: Gid) -> Option<Mac> {
+        let known = self.shared.neighbours.find(gid);
+        let is_foreign = self.fork_generation != fork::generation();
+        if known.is_some() || is_foreign || !self.is_up() || !station::is_on_wire(gid) {
+            return known;
+        }
+        let question = self.shared.end.as_station(|us| us.ask(gid))?;
+        (0..ASK_ATTEMPTS).find_map(|_| {
+            self.shared.send(&question);
+            self.shared.neighbours.wait(gid, ASK_TIMEOUT)
+        })
+    }
+}
+
+impl Drop for Uplink {
+    fn drop(&mut self) {
+        let Some(thread) = self.thread.take() else {
+            return;
+        };
+        if self.fork_generation != fork::generation() {
+            // The thread is the parent's; here it does not exist.
+            std::mem::forget(thread);
+            return;
+        }
+        self.shared.is_stopping.store(true, Ordering::SeqCst);
+        self.shared.kick();
+        let _ = thread.join();
+    }
+}
+
+/// Opens a wire; waits for a moment for somebody who is about to listen.
+fn open_patiently(opener: &mut Opener) -> std::io::Result<Option<Wire>> {
+    use std::io::ErrorKind::{ConnectionRefused, NotFound};
+    let may_wait = matches!(opener, Opener::Direct(UplinkSpec::QemuStream { .. }));
+    let deadline = Instant::now() + CONNECT_TIMEOUT;
+    loop {
+        match opener.open(true) {
+            Err(error)
+                if may_wait
+                    && matches!(error.kind(), NotFound | ConnectionRefused)
+                    && Instant::now() < deadline =>
+            {
+                std::thread::sleep(CONNECT_INTERVAL);
+            }
+            Err(error) if may_wait && matches!(error.kind(), NotFound | ConnectionRefused) => {
+                let seconds = CONNECT_TIMEOUT.as_secs();
+                let advice = format!(
+                    "{error}: nobody listened there for {seconds} s; start QEMU first with \
+                     -netdev stream,server=on, or use qemu-stream:listen:PATH"
+                );
+                return Err(std::io::Error::new(error.kind(), advice));
+            }
+            other => return other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

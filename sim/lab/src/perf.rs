@@ -1,0 +1,59 @@
+//! `ferroce perf`: perftest's loops on simulated hosts, in one process and in simulated time.
+//!
+//! - [`spec`]: what is measured. [`plan`]: one message size of it, with everything filled in that
+//!   perftest would choose.
+//! - [`setup`]: hosts, queue pairs and memory, made of [`side`] (what a thread has), [`region`],
+//!   [`buffer`] and [`connect`].
+//! - [`workload`]: the loops, as simulated threads. [`processor`]: that under each. [`queue`]: what
+//!   they poll or sleep on. [`cpu`]:
+//!   what a call of the driver costs it. [`lock`]: what it costs when threads share a QP, a CQ or
+//!   a doorbell.
+//! - [`runner`]: runs one size. [`sweep`]: many specifications at once, on all processors.
+//! - [`statistics`]: figures from exact samples, computed as perftest computes them. [`table`]:
+//!   perftest's columns. [`json`]: everything, in stable order.
+
+pub mod buffer;
+pub mod connect;
+
+pub mod error;
+pub mod json;
+pub mod lock;
+pub mod plan;
+pub mod processor;
+pub mod queue;
+pub mod region;
+pub mod result;
+pub mod runner;
+pub mod setup;
+pub mod side;
+pub mod spec;
+pub mod statistics;
+pub mod sweep;
+pub mod table;
+pub mod workload;
+
+pub use error::Error;
+pub use result::{BandwidthRow, LatencyRow, PerfResult, PerfRow};
+pub use spec::{
+    Atomics, Iterations, Operation, PageSize, PerfSpec, Service, Sharing, Test, Topology, Workload,
+};
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::AtomicBool;
+
+/// Measures what `spec` says, one size after the other.
+///
+/// # Errors
+/// Any [`Error`].
+pub fn run(spec: &PerfSpec) -> Result<PerfResult, Error> {
+    let stop = AtomicBool::new(false);
+    let rows = spec
+        .sizes
+        .iter()
+        .map(|&size| runner::run(spec, size, &stop, None));
+    Ok(PerfResult {
+        rows: rows.collect::<Result<_, _>>()?,
+    })
+}

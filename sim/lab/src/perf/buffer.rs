@@ -1,0 +1,80 @@
+//! Memory of a simulated program.
+
+use std::sync::atomic::Ordering;
+
+use ferroce_platform::shared_memory::Mapping;
+
+/// Zeroed memory, of which the kernel provides no page before somebody touches it.
+#[derive(Debug)]
+pub struct Buffer {
+    mapping: Mapping,
+    /// Where it begins in the mapping.
+    offset: usize,
+    length: usize,
+}
+
+impl Buffer {
+    /// `length` bytes that begin at a multiple of `alignment`, a power of two, and whose last
+    /// aligned piece is whole.
+    pub fn new(length: usize, alignment: usize) -> std::io::Result<Self> {
+        let length = length.next_multiple_of(alignment);
+        let mapping = Mapping::anonymous(length + alignment)?;
+        let base = std::ptr::from_ref(mapping.word(0)) as usize;
+        Ok(Self {
+            offset: base.next_multiple_of(alignment) - base,
+            mapping,
+            length,
+        })
+    }
+
+    /// Address of the first byte in this process.
+    pub fn address(&self) -> usize {
+        std::ptr::from_ref(self.mapping.word(0)) as usize + self.offset
+    }
+
+    /// Bytes.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// The byte at `place`.
+    pub fn load(&self, place: usize) -> u8 {
+        let word = self.mapping.word((self.offset + place) & !7);
+        word.load(Ordering::Acquire).to_le_bytes()[(self.offset + place) % 8]
+    }
+
+    /// Stores a byte at `place`. Nobody else stores to the eight bytes around it meanwhile.
+    pub fn store(&self, place: usize, value: u8) {
+        let word = self.mapping.word((self.offset + place) & !7);
+        let mut bytes = word.load(Ordering::Relaxed).to_le_bytes();
+        bytes[(self.offset + place) % 8] = value;
+        word.store(u64::from_le_bytes(bytes), Ordering::Release);
+    }
+
+    /// A copy of the `length` bytes at `place`.
+    pub fn copy(&self, place: usize, length: usize) -> Vec<u8> {
+        (place..place + length)
+            .map(|place| self.load(place))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_aligned_and_keeps_bytes() {
+        for alignment in [4096, 2 << 20] {
+            let buffer = Buffer::new(5000, alignment).expect("memory");
+            assert_eq!(buffer.address() % alignment, 0);
+            assert_eq!(buffer.length() % alignment, 0);
+            assert!(buffer.length() >= 5000);
+            buffer.store(3, 7);
+            buffer.store(4, 9);
+            buffer.store(buffer.length() - 1, 1);
+            assert_eq!(buffer.copy(2, 4), [0, 7, 9, 0]);
+            assert_eq!(buffer.load(buffer.length() - 1), 1);
+        }
+    }
+}

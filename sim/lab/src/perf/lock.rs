@@ -1,0 +1,153 @@
+//! Locks that simulated threads share: those of a QP, of a CQ, of a doorbell.
+//!
+//! All threads that want the lock look at its cache line. Whoever gets it next fetches the line
+//! from the last holder while the others try to read it, so that a hand-over takes the longer the
+//! more there are: `lock_handoff_ns` times the base-2 logarithm of the threads that want the lock,
+//! last holder and new one included. What the lock guards is in the last holder's cache, too: that
+//! of a QP or a CQ takes another hand-over; that of a doorbell guards nothing in memory. A lock
+//! that the same thread has held before costs `lock_ns`.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use ferroce_units::{Duration, Instant};
+
+use crate::perf::processor::Core;
+use ferroce_model::preset::costs::times;
+
+/// Bits behind the point of [`log2`].
+const FRACTION: u32 = 10;
+/// What a thread waits at least before it looks for its turn again.
+const LEAST_WAIT: Duration = Duration::from_ns(10);
+
+/// A spin lock; threads get it in the order in which they ask.
+#[derive(Debug, Default)]
+pub struct SpinLock {
+    /// What it guards lies in memory.
+    guards_memory: bool,
+    is_held: Cell<bool>,
+    /// When its last holder gave it up, which may lie ahead of the world's time.
+    free_at: Cell<Instant>,
+    last_holder: Cell<Option<u32>>,
+    /// Threads that want it, in the order in which they came.
+    waiting: RefCell<VecDeque<u32>>,
+}
+
+impl SpinLock {
+    /// The lock of a queue, which lies in memory.
+    pub fn of_queue() -> Self {
+        Self {
+            guards_memory: true,
+            ..Self::default()
+        }
+    }
+
+    /// The lock of a register of the card.
+    pub fn of_register() -> Self {
+        Self::default()
+    }
+
+    /// Waits for the lock, and for the hand-over.
+    pub async fn acquire(&self, core: &Core, thread: u32) {
+        core.catch_up().await;
+        self.waiting.borrow_mut().push_back(thread);
+        loop {
+            let ahead = self
+                .waiting
+                .borrow()
+                .iter()
+                .position(|&other| other == thread);
+            let ahead = ahead.unwrap_or_default() as u64;
+            let free_at = self.free_at.get();
+            if ahead == 0 && !self.is_held.get() && free_at <= core.now() {
+                break;
+            }
+            // Those ahead have it for no less than a hand-over takes.
+            let each = LEAST_WAIT.max(core.costs().handoff);
+            let wait = match (ahead, self.is_held.get()) {
+                (0, true) => LEAST_WAIT,
+                (ahead, _) => times(each, ahead),
+            };
+            core.sleep_until(free_at.max(core.now()) + wait).await;
+        }
+        self.waiting.borrow_mut().pop_front();
+        self.is_held.set(true);
+        let cost = core.costs().lock + self.hand_over(core.costs().handoff, thread);
+        self.last_holder.set(Some(thread));
+        core.compute(cost).await;
+    }
+
+    /// What it takes to get the cache line.
+    fn hand_over(&self, handoff: Duration, thread: u32) -> Duration {
+        let waiting = self.waiting.borrow();
+        let last = self.last_holder.get();
+        let is_elsewhere = last.is_some_and(|last| last != thread && !waiting.contains(&last));
+        let wanting = 1 + waiting.len() as u64 + u64::from(is_elsewhere);
+        let line = Duration::from_ps(handoff.as_ps().saturating_mul(log2(wanting)) >> FRACTION);
+        match self.guards_memory && last.is_some_and(|last| last != thread) {
+            true => line + handoff,
+            false => line,
+        }
+    }
+
+    /// Gives the lock up at the loop's own time.
+    pub fn release(&self, core: &Core) {
+        self.is_held.set(false);
+        self.free_at.set(core.now());
+    }
+}
+
+/// Base-2 logarithm of `number`, with [`FRACTION`] bits behind the point. In whole numbers, because
+/// it has to be the same on every machine.
+fn log2(number: u64) -> u64 {
+    let Some(whole) = number.checked_ilog2() else {
+        return 0;
+    };
+    // The mantissa, 1 to 2, with 32 bits behind the point.
+    let mut mantissa = (u128::from(number) << 32) >> whole;
+    let mut log = u64::from(whole);
+    for _ in 0..FRACTION {
+        mantissa = (mantissa * mantissa) >> 32;
+        let bit = mantissa >> 33;
+        mantissa >>= bit;
+        log = log << 1 | bit as u64;
+    }
+    log
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logarithms() {
+        assert_eq!(log2(0), 0);
+        for power in 0..40 {
+            assert_eq!(log2(1 << power), power << FRACTION);
+        }
+        for number in 1..5000u64 {
+            let exact = (number as f64).log2() * f64::from(1 << FRACTION);
+            assert!((log2(number) as f64 - exact).abs() <= 1.0, "{number}");
+        }
+    }
+
+    #[test]
+    fn a_hand_over_takes_the_longer_the_more_want_the_lock() {
+        let lock = SpinLock::of_register();
+        let handoff = Duration::from_ns(100);
+        assert_eq!(lock.hand_over(handoff, 1), Duration::ZERO, "nobody had it");
+        lock.last_holder.set(Some(1));
+        assert_eq!(
+            lock.hand_over(handoff, 1),
+            Duration::ZERO,
+            "the same thread again"
+        );
+        assert_eq!(lock.hand_over(handoff, 2), handoff, "from one to another");
+        lock.waiting.borrow_mut().extend([1, 3, 4]);
+        assert_eq!(
+            lock.hand_over(handoff, 2),
+            Duration::from_ns(200),
+            "four want it"
+        );
+    }
+}

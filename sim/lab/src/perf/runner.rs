@@ -1,0 +1,347 @@
+//! Runs one message size in a world of its own.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ferroce_units::{Duration, Instant};
+
+use crate::perf::error::Error;
+use crate::perf::plan::Plan;
+use crate::perf::processor::{Core, Program};
+use crate::perf::result::{BandwidthRow, PerfRow};
+use crate::perf::setup::Setup;
+use crate::perf::side::Side;
+use crate::perf::spec::{Operation, PerfSpec, Test, Workload};
+use crate::perf::statistics::{Timeline, bandwidth, latency, rate, sum};
+use crate::perf::workload::batch::Goal;
+use crate::perf::workload::{self, Job, Record};
+use ferroce_model::preset::costs::Costs;
+use ferroce_units::random::Random;
+use ferroce_world::trace::{self, SharedTrace};
+use ferroce_world::{Outcome, World};
+
+/// Simulated time between two looks at whether somebody wants the run to end.
+const SLICE: Duration = Duration::from_us(200);
+
+/// Where the first thread that fails says why.
+type Failure = Rc<RefCell<Option<Error>>>;
+
+/// A measurement of one size that is about to run.
+struct Run<'a> {
+    spec: &'a PerfSpec,
+    plan: Rc<Plan>,
+    setup: Setup,
+    failure: Failure,
+    goal: Rc<Goal>,
+    clients: Vec<Rc<Record>>,
+    servers: Vec<Rc<Record>>,
+    /// Messages of each QP of a client, of which its server hears.
+    counts: Vec<Rc<Cell<u64>>>,
+    /// Threads so far: each has random numbers of its own.
+    threads: u64,
+}
+
+/// Measures messages of `size` bytes, until `stop` is set. `trace` is told everything that happens
+/// from the first step of a thread on.
+///
+/// # Errors
+/// Any [`Error`].
+pub fn run(
+    spec: &PerfSpec,
+    size: u32,
+    stop: &AtomicBool,
+    trace: Option<&SharedTrace>,
+) -> Result<PerfRow, Error> {
+    let plan = Rc::new(Plan::new(spec, size)?);
+    let setup = Setup::new(spec, &plan, trace)?;
+    let messages = plan.iterations * setup.clients.len() as u64;
+    let mut run = Run {
+        spec,
+        plan,
+        failure: Failure::default(),
+        goal: Goal::new(messages, setup.clients.len()),
+        clients: Vec::new(),
+        servers: Vec::new(),
+        counts: Vec::new(),
+        threads: 0,
+        setup,
+    };
+    run.spawn();
+    let before = counters(&run.setup.world);
+    let start = (run.setup.world.now(), run.setup.world.events());
+    if let Some(trace) = trace {
+        trace::start(&mut run.setup.world, trace);
+    }
+    run.go(stop)?;
+    if let Some(trace) = trace {
+        trace::stop(&mut run.setup.world, trace);
+    }
+    run.row(start, &before)
+}
+
+impl Run<'_> {
+    /// Makes the threads.
+    fn spawn(&mut self) {
+        let (clients, servers) = (self.setup.clients.clone(), self.setup.servers.clone());
+        let count = self.plan.iterations;
+        self.counts = clients.iter().map(|_| Rc::new(Cell::new(count))).collect();
+        for (number, side) in clients.iter().enumerate() {
+            let record = self.client(number, side);
+            self.clients.push(record);
+        }
+        for (number, side) in servers.iter().enumerate() {
+            if let Some(record) = self.server(number, side) {
+                self.servers.push(record);
+            }
+        }
+    }
+
+    fn job(&mut self, number: usize, side: &Rc<Side>) -> Job {
+        self.threads += 1;
+        let random = Random::new(self.spec.seed, self.threads);
+        Job {
+            core: Core::new(
+                (side.thread, self.plan.threads == 1),
+                Costs::new(&self.spec.preset),
+                random,
+            ),
+            side: Rc::clone(side),
+            plan: Rc::clone(&self.plan),
+            record: Rc::new(Record::default()),
+            count: Rc::clone(&self.counts[number]),
+        }
+    }
+
+    fn start(
+        &mut self,
+        host: usize,
+        core: &Rc<Core>,
+        body: impl Future<Output = Result<(), Error>> + 'static,
+    ) {
+        let failure = Rc::clone(&self.failure);
+        let body = async move {
+            if let Err(error) = body.await {
+                failure.borrow_mut().get_or_insert(error);
+            }
+        };
+        self.setup.world.spawn(host, Program::new(core, body));
+    }
+
+    /// Starts a thread that measures.
+    fn client(&mut self, number: usize, side: &Rc<Side>) -> Rc<Record> {
+        let job = self.job(number, side);
+        let (core, record, host) = (Rc::clone(&job.core), Rc::clone(&job.record), side.host);
+        let goal = Rc::clone(&self.goal);
+        match (self.spec.workload, self.plan.test, self.plan.operation) {
+            (Workload::Batch, ..) => {
+                let lock = self.setup.cq_locks[number].clone();
+                self.start(host, &core, async move {
+                    workload::batch::run(&job, &goal, number, lock.as_ref()).await
+                });
+            }
+            (Workload::Window, ..) => {
+                self.start(host, &core, async move {
+                    workload::window::run(&job, &goal).await
+                });
+            }
+            (_, Test::Latency, Operation::Write) => self.start(host, &core, async move {
+                workload::latency::write(&job, false).await
+            }),
+            (_, Test::Latency, Operation::Send) => self.start(host, &core, async move {
+                workload::latency::send(&job, false).await
+            }),
+            (_, Test::Latency, _) => self.start(host, &core, async move {
+                workload::latency::one_by_one(&job).await
+            }),
+            (_, Test::Bandwidth, Operation::Send) if self.plan.bidirectional => {
+                self.start(host, &core, async move {
+                    workload::duplex::run(&job, false).await
+                });
+            }
+            (_, Test::Bandwidth, _) => {
+                self.start(
+                    host,
+                    &core,
+                    async move { workload::bandwidth::run(&job).await },
+                );
+            }
+        }
+        record
+    }
+
+    /// Starts a thread at the other end, if there is anything to do.
+    fn server(&mut self, number: usize, side: &Rc<Side>) -> Option<Rc<Record>> {
+        let both = self.plan.bidirectional;
+        if self.spec.workload != Workload::Perftest {
+            return None;
+        }
+        let (test, operation) = (self.plan.test, self.plan.operation);
+        let job = self.job(number, side);
+        let (core, record, host) = (Rc::clone(&job.core), Rc::clone(&job.record), side.host);
+        match (test, operation) {
+            (Test::Latency, Operation::Write) => self.start(host, &core, async move {
+                workload::latency::write(&job, true).await
+            }),
+            (Test::Latency, Operation::Send) => self.start(host, &core, async move {
+                workload::latency::send(&job, true).await
+            }),
+            (Test::Bandwidth, Operation::Send) if both => {
+                self.start(host, &core, async move {
+                    workload::duplex::run(&job, true).await
+                });
+            }
+            (Test::Bandwidth, Operation::Send) => {
+                self.start(
+                    host,
+                    &core,
+                    async move { workload::receive::run(&job).await },
+                );
+            }
+            (Test::Bandwidth, _) if both => {
+                self.start(
+                    host,
+                    &core,
+                    async move { workload::bandwidth::run(&job).await },
+                );
+            }
+            _ => return None,
+        }
+        Some(record)
+    }
+
+    /// Lets time pass until all threads are done.
+    fn go(&mut self, stop: &AtomicBool) -> Result<(), Error> {
+        loop {
+            let until = self.setup.world.now() + SLICE;
+            let outcome = self.setup.world.run(until);
+            if let Some(error) = self.failure.take() {
+                return Err(error);
+            }
+            match outcome {
+                Outcome::Done => return Ok(()),
+                Outcome::Until if stop.load(Ordering::Relaxed) => return Err(Error::Interrupted),
+                Outcome::Until => {}
+                Outcome::Idle | Outcome::Stalled => return Err(self.stalled()),
+            }
+        }
+    }
+
+    fn stalled(&self) -> Error {
+        let mut dump = self.setup.world.dump();
+        for side in self.setup.clients.iter().chain(&self.setup.servers) {
+            let cqs = side.endpoints.iter().map(|endpoint| &endpoint.send_cq);
+            let waiting = cqs
+                .chain([&side.receive_cq])
+                .filter(|cq| !cq.is_empty())
+                .count();
+            if waiting > 0 {
+                let (host, thread) = (side.host, side.thread);
+                dump.push_str(&format!(
+                    "thread {thread} of host {host}: {waiting} CQs have completions that it has not seen\n"
+                ));
+            }
+        }
+        Error::Stalled {
+            operation: self.plan.operation,
+            size: self.plan.size,
+            dump,
+        }
+    }
+
+    fn row(
+        &self,
+        start: (Instant, u64),
+        before: &[Vec<(&'static str, u64)>],
+    ) -> Result<PerfRow, Error> {
+        let plan = &*self.plan;
+        let latency = match plan.test {
+            Test::Bandwidth => None,
+            Test::Latency => {
+                let timeline = self.clients[0].timeline.borrow();
+                latency(&timeline.posted, plan.rounds())
+            }
+        };
+        let bandwidth = match plan.test {
+            Test::Bandwidth => self.bandwidth(),
+            Test::Latency => None,
+        };
+        let world = &self.setup.world;
+        Ok(PerfRow {
+            size: plan.size,
+            iterations: match &bandwidth {
+                Some(row) => row.messages,
+                None => plan.iterations,
+            },
+            ended_early: self.clients.iter().any(|record| record.ended_early.get()),
+            bandwidth,
+            latency,
+            counters: differences(before, &counters(world)),
+            simulated_ps: world.now().saturating_since(start.0).as_ps(),
+            events: world.events() - start.1,
+            last_message_ps: self.last_message(),
+        })
+    }
+
+    /// When the last message that was measured was posted, and when it was over.
+    fn last_message(&self) -> Option<(u64, u64)> {
+        let timeline = self.clients.first()?.timeline.borrow();
+        match (self.plan.test, timeline.posted.as_slice()) {
+            (Test::Latency, [.., start, end]) => Some((*start, *end)),
+            (Test::Bandwidth, [.., start]) => {
+                timeline.completed.last().map(|(_, end)| (*start, *end))
+            }
+            _ => None,
+        }
+    }
+
+    fn bandwidth(&self) -> Option<BandwidthRow> {
+        if self.spec.workload != Workload::Perftest {
+            let (messages, elapsed) = self.goal.figures()?;
+            return Some(rate(self.plan.size, messages, elapsed, 0.0));
+        }
+        let row = |records: &[Rc<Record>]| {
+            let timelines: Vec<Timeline> = records
+                .iter()
+                .map(|record| record.timeline.borrow().clone())
+                .collect();
+            bandwidth(self.plan.size, &timelines, self.plan.with_peak)
+        };
+        let clients = row(&self.clients)?;
+        match self.plan.bidirectional {
+            true => sum(&[clients, row(&self.servers)?]),
+            false => Some(clients),
+        }
+    }
+}
+
+fn counters(world: &World) -> Vec<Vec<(&'static str, u64)>> {
+    (0..world.hosts())
+        .map(|host| world.counters(host).list())
+        .collect()
+}
+
+/// What was counted since; means and maxima stay what they are.
+fn differences(
+    before: &[Vec<(&'static str, u64)>],
+    after: &[Vec<(&'static str, u64)>],
+) -> Vec<Vec<(&'static str, u64)>> {
+    let is_level = |name: &str| {
+        ["_avg", "_min", "_max"]
+            .iter()
+            .any(|part| name.contains(part))
+    };
+    let hosts = before.iter().zip(after);
+    hosts
+        .map(|(before, after)| {
+            let pairs = before.iter().zip(after);
+            pairs
+                .map(|(&(name, before), &(_, after))| match is_level(name) {
+                    true => (name, after),
+                    false => (name, after.saturating_sub(before)),
+                })
+                .collect()
+        })
+        .collect()
+}

@@ -1,0 +1,407 @@
+//! Hosts, queue pairs and memory of a measurement, connected and ready to run.
+
+mod node;
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use ferroce_driver::QueuePair;
+use ferroce_model::preset::Preset;
+
+use crate::perf::connect::{Peer, connect};
+use crate::perf::error::Error;
+use crate::perf::lock::SpinLock;
+use crate::perf::plan::Plan;
+use crate::perf::processor::Locks;
+use crate::perf::queue::Queue;
+use crate::perf::region::{Region, RemoteRegion, buffer_bytes};
+use crate::perf::side::{Endpoint, Side, queue_pair};
+use crate::perf::spec::{PerfSpec, Service, Topology, Workload};
+use ferroce_units::random::Random;
+use ferroce_world::trace::{self, SharedTrace};
+use ferroce_world::{World, WorldConfig};
+
+use node::{Node, RegionMemory, target_memory};
+
+/// Regions at which `Batch` (of a host) and `Window` (of a thread) aim.
+const BATCH_REGION: u64 = 1 << 30;
+const WINDOW_REGION: u64 = 2 << 20;
+/// Local buffers of a thread of `Batch`, of a line or a message each.
+const BATCH_BUFFERS: u64 = 64;
+const LINE: u64 = 64;
+const PAGE: u64 = 4096;
+/// Streams of random numbers: PSNs here, then one for each thread.
+const PSN_STREAM: u64 = 0;
+/// PSNs have 24 bits.
+const PSN_END: u64 = 1 << 24;
+
+/// Hosts and what runs on them.
+pub struct Setup {
+    /// The world.
+    pub world: World,
+    /// Threads that measure.
+    pub clients: Vec<Rc<Side>>,
+    /// Threads at the other end, one for each client, if they have anything to do.
+    pub servers: Vec<Rc<Side>>,
+    /// One for each thread of `servers` and `clients` that shares a QP.
+    pub cq_locks: Vec<Option<Rc<SpinLock>>>,
+}
+
+struct Builder<'a> {
+    spec: &'a PerfSpec,
+    plan: &'a Plan,
+    world: World,
+    nodes: Vec<Node>,
+    psn: Random,
+}
+
+/// How many hosts take part.
+fn hosts(topology: Topology) -> usize {
+    match topology {
+        Topology::Pair => 2,
+        Topology::Clients(clients) => clients as usize + 1,
+        Topology::AllToAll { hosts, .. } => hosts as usize,
+        Topology::Loopback => 1,
+    }
+}
+
+/// Whether nothing takes time.
+fn is_functional(preset: &Preset) -> bool {
+    preset.name().split('@').next() == Some("functional")
+}
+
+impl Setup {
+    /// Makes and connects everything. The cards tell `trace` what their blocks do.
+    ///
+    /// # Errors
+    /// Any [`Error`].
+    pub fn new(spec: &PerfSpec, plan: &Plan, trace: Option<&SharedTrace>) -> Result<Self, Error> {
+        let mut builder = Builder::new(spec, plan, trace)?;
+        let (clients, servers) = match spec.topology {
+            Topology::AllToAll { .. } => (builder.all_to_all()?, Vec::new()),
+            _ => builder.clients_and_servers()?,
+        };
+        let shares_qps = spec.sharing.threads_per_qp > 1;
+        let (clients, cq_locks) = match shares_qps {
+            true => builder.share(clients),
+            false => {
+                let locks = clients.iter().map(|_| None).collect();
+                (clients, locks)
+            }
+        };
+        let setup = Self {
+            world: builder.world,
+            clients: clients.into_iter().map(Rc::new).collect(),
+            servers: servers.into_iter().map(Rc::new).collect(),
+            cq_locks,
+        };
+        if plan.has_receives() {
+            setup.post_receives(plan)?;
+        }
+        Ok(setup)
+    }
+
+    /// Fills the receive queues, before time counts.
+    fn post_receives(&self, plan: &Plan) -> Result<(), Error> {
+        for side in self.servers.iter().chain(&self.clients) {
+            for (index, endpoint) in side.endpoints.iter().enumerate() {
+                let Some(queue) = endpoint.qp.receive_queue() else {
+                    continue;
+                };
+                let mut batch = queue.lock();
+                for count in 0..u64::from(plan.receive_depth) {
+                    let segment = side.receive(plan, index, count);
+                    batch
+                        .post(index as u64, &[segment])
+                        .map_err(|source| Error::Post {
+                            operation: plan.operation,
+                            size: plan.size,
+                            host: side.host,
+                            source,
+                        })?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The world in which `spec` is measured.
+pub fn world_config(spec: &PerfSpec) -> WorldConfig {
+    let hosts = hosts(spec.topology);
+    let mut config = match is_functional(&spec.preset) {
+        true => WorldConfig::functional(hosts),
+        false => WorldConfig::timed(spec.preset.clone(), hosts),
+    };
+    config.seed = spec.seed;
+    config.fast_forward = spec.fast_forward;
+    match spec.switched {
+        Some(true) => config.topology = ferroce_world::Topology::Switch,
+        Some(false) => config.topology = ferroce_world::Topology::Cable,
+        None => {}
+    }
+    config
+}
+
+impl<'a> Builder<'a> {
+    fn new(spec: &'a PerfSpec, plan: &'a Plan, trace: Option<&SharedTrace>) -> Result<Self, Error> {
+        let config = world_config(spec);
+        let world = match trace {
+            Some(trace) => trace::world(&config, trace)?,
+            None => World::new(&config)?,
+        };
+        let nodes = (0..config.hosts).map(|host| Node::new(&world, spec, plan, host));
+        Ok(Self {
+            nodes: nodes.collect::<Result<_, _>>()?,
+            psn: Random::new(spec.seed, PSN_STREAM),
+            spec,
+            plan,
+            world,
+        })
+    }
+
+    /// Thread `t` of each client is connected with a thread of the server, the last host.
+    fn clients_and_servers(&mut self) -> Result<(Vec<Side>, Vec<Side>), Error> {
+        let server = self.nodes.len() - 1;
+        let clients = match self.spec.topology {
+            Topology::Loopback => 1,
+            _ => server,
+        };
+        let mut pairs = (Vec::new(), Vec::new());
+        for host in 0..clients {
+            let qps = self.plan.threads / self.spec.sharing.threads_per_qp.min(self.plan.threads);
+            for thread in 0..qps {
+                let mut client = self.side(host, thread, true)?;
+                let there = host as u32 * self.plan.threads + thread;
+                let mut target = self.side(server, there, false)?;
+                for index in 0..client.endpoints.len() {
+                    self.join(&mut client, index, &mut target, index)?;
+                }
+                pairs.0.push(client);
+                pairs.1.push(target);
+            }
+        }
+        Ok(pairs)
+    }
+
+    /// Thread `t` of each host is connected with thread `t` of each other.
+    fn all_to_all(&mut self) -> Result<Vec<Side>, Error> {
+        let hosts = self.nodes.len();
+        let threads = self.plan.threads as usize;
+        let mut sides = Vec::new();
+        for host in 0..hosts {
+            for thread in 0..threads {
+                sides.push(Some(self.side(host, thread as u32, true)?));
+            }
+        }
+        let per_peer = self.plan.qps_per_thread as usize / hosts;
+        for thread in 0..threads {
+            for (a, b) in (0..hosts).flat_map(|a| (0..a).map(move |b| (a, b))) {
+                let (one, other) = (a * threads + thread, b * threads + thread);
+                let taken = sides[one].take().zip(sides[other].take());
+                let Some((mut first, mut second)) = taken else {
+                    continue;
+                };
+                for machine in 0..per_peer {
+                    let (to, from) = (machine * hosts + b, machine * hosts + a);
+                    self.join(&mut first, to, &mut second, from)?;
+                }
+                sides[one] = Some(first);
+                sides[other] = Some(second);
+            }
+        }
+        Ok(sides.into_iter().flatten().collect())
+    }
+
+    /// Queues and memory of a thread, not connected yet.
+    fn side(&mut self, host: usize, thread: u32, is_client: bool) -> Result<Side, Error> {
+        let (plan, workload) = (self.plan, self.spec.workload);
+        let depth = plan.depth * self.spec.sharing.threads_per_qp;
+        let qps = plan.qps_per_thread;
+        let device = Arc::clone(&self.nodes[host].device);
+        let most = device.capabilities().max_cqe;
+        let own_cqs = workload == Workload::Window;
+        let send_entries = if own_cqs { depth } else { depth * qps };
+        let receive_entries = match plan.has_receives() {
+            true => plan.receive_depth * qps,
+            false => 1,
+        };
+        let send_cq = Queue::new(&device, send_entries.min(most), plan.events)?;
+        let receive_cq = Queue::new(&device, receive_entries.min(most), plan.events)?;
+        let regions = self.regions(host, is_client)?;
+        let mut endpoints = Vec::new();
+        for index in 0..qps {
+            let cq = match own_cqs && index > 0 {
+                true => Queue::new(&device, send_entries.min(most), false)?,
+                false => send_cq.clone(),
+            };
+            let qp = queue_pair(&self.nodes[host].pd, plan, depth, cq.cq(), receive_cq.cq())?;
+            endpoints.push(self.endpoint(host, thread, (index, is_client), qp, cq));
+        }
+        Ok(Side {
+            host,
+            thread,
+            endpoints,
+            send_cq,
+            receive_cq,
+            regions,
+        })
+    }
+
+    fn endpoint(
+        &mut self,
+        host: usize,
+        thread: u32,
+        (index, is_client): (u32, bool),
+        qp: Arc<QueuePair>,
+        send_cq: Queue,
+    ) -> Endpoint {
+        let stride = self.stride();
+        let (qps, index) = (u64::from(self.plan.qps_per_thread), u64::from(index));
+        let (local_base, receive_base) = match self.spec.workload {
+            Workload::Perftest => (index * stride, (qps + index) * stride + self.headroom()),
+            Workload::Batch => (u64::from(thread) * self.batch_bytes(), 0),
+            Workload::Window => (0, 0),
+        };
+        Endpoint {
+            qp,
+            send_cq,
+            psn: self.psn.below(PSN_END) as u32,
+            local_base,
+            receive_base,
+            remote_base: 0,
+            remote: Rc::from([]),
+            datagram: None,
+            is_alone: true,
+            locks: Locks {
+                qp: None,
+                doorbell: match is_client || self.plan.bidirectional {
+                    true => self.nodes[host].doorbell(),
+                    false => None,
+                },
+            },
+        }
+    }
+
+    /// Bytes between the buffers of two QPs.
+    fn stride(&self) -> u64 {
+        buffer_bytes(self.plan.size.into()) + self.headroom()
+    }
+
+    /// What a datagram's GRH needs.
+    fn headroom(&self) -> u64 {
+        match self.plan.service {
+            Service::Ud => LINE,
+            _ => 0,
+        }
+    }
+
+    /// Local buffers of a thread of `Batch`.
+    fn batch_bytes(&self) -> u64 {
+        BATCH_BUFFERS.max(self.plan.depth.into()) * u64::from(self.plan.size).max(LINE)
+    }
+
+    fn regions(&mut self, host: usize, is_client: bool) -> Result<Vec<Region>, Error> {
+        let (plan, spec) = (self.plan, self.spec);
+        let pd = Arc::clone(&self.nodes[host].pd);
+        if plan.one_address && !is_client {
+            let node = &mut self.nodes[host];
+            return Ok(vec![node.shared_region(
+                false,
+                LINE,
+                target_memory(spec),
+            )?]);
+        }
+        if plan.is_atomic() && spec.atomics.device_memory && !is_client {
+            return Ok(vec![Region::of_card(&pd, PAGE)?]);
+        }
+        let length = match spec.workload {
+            Workload::Perftest => 2 * u64::from(plan.qps_per_thread) * self.stride(),
+            Workload::Window => spec.region_bytes.unwrap_or(WINDOW_REGION),
+            Workload::Batch => {
+                let length = match is_client {
+                    true => self.batch_bytes() * u64::from(plan.threads),
+                    false => spec.region_bytes.unwrap_or(BATCH_REGION),
+                };
+                let page_size = spec.page_size;
+                let memory = RegionMemory::Host(page_size);
+                let region = self.nodes[host].shared_region(is_client, length, memory)?;
+                return Ok(vec![region]);
+            }
+        };
+        (0..plan.regions_per_thread)
+            .map(|_| Region::new(&pd, length, spec.page_size))
+            .collect()
+    }
+
+    /// Connects QP `here` of one thread with QP `there` of another.
+    fn join(
+        &self,
+        first: &mut Side,
+        here: usize,
+        second: &mut Side,
+        there: usize,
+    ) -> Result<(), Error> {
+        self.aim(first, here, second, there)?;
+        self.aim(second, there, first, here)
+    }
+
+    fn aim(&self, from: &mut Side, here: usize, to: &Side, there: usize) -> Result<(), Error> {
+        let target = &to.endpoints[there];
+        let peer = Peer {
+            path: self.world.path(to.host),
+            qpn: target.qp.number(),
+            psn: target.psn,
+        };
+        let remote: Rc<[RemoteRegion]> = to.regions.iter().map(Region::remote).collect();
+        let is_card = to.regions.iter().any(|region| region.buffer.is_none());
+        let base = match self.plan.one_address || is_card {
+            true => 0,
+            false => target.receive_base,
+        };
+        let endpoint = &mut from.endpoints[here];
+        connect(&endpoint.qp, endpoint.psn, &peer, self.plan).map_err(Error::driver("QP"))?;
+        endpoint.remote = remote;
+        endpoint.remote_base = base;
+        endpoint.is_alone = false;
+        if self.plan.service == Service::Ud {
+            endpoint.datagram = Some((peer.path, peer.qpn));
+        }
+        Ok(())
+    }
+
+    /// Gives each QP to `threads_per_qp` threads, with locks.
+    fn share(&self, owners: Vec<Side>) -> (Vec<Side>, Vec<Option<Rc<SpinLock>>>) {
+        let mut sides = Vec::new();
+        let mut cq_locks = Vec::new();
+        let threads = self.spec.sharing.threads_per_qp.min(self.plan.threads);
+        for (group, owner) in (0..).zip(owners) {
+            let cq_lock = Rc::new(SpinLock::of_queue());
+            let qp_lock = Rc::new(SpinLock::of_queue());
+            for member in 0..threads {
+                let thread = group * threads + member;
+                let endpoints = owner.endpoints.iter().map(|endpoint| Endpoint {
+                    qp: Arc::clone(&endpoint.qp),
+                    send_cq: endpoint.send_cq.clone(),
+                    remote: Rc::clone(&endpoint.remote),
+                    local_base: u64::from(thread) * self.batch_bytes(),
+                    locks: Locks {
+                        qp: Some(Rc::clone(&qp_lock)),
+                        doorbell: endpoint.locks.doorbell.clone(),
+                    },
+                    ..*endpoint
+                });
+                sides.push(Side {
+                    thread,
+                    endpoints: endpoints.collect(),
+                    send_cq: owner.send_cq.clone(),
+                    receive_cq: owner.receive_cq.clone(),
+                    regions: owner.regions.clone(),
+                    host: owner.host,
+                });
+                cq_locks.push(Some(Rc::clone(&cq_lock)));
+            }
+        }
+        (sides, cq_locks)
+    }
+}

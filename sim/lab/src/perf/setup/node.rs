@@ -1,0 +1,120 @@
+//! A host of a measurement: its device, its doorbells, and memory that its threads share.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use ferroce_driver::{Device, ProtectionDomain};
+
+use crate::perf::error::Error;
+use crate::perf::lock::SpinLock;
+use crate::perf::plan::Plan;
+use crate::perf::region::Region;
+use crate::perf::spec::{PageSize, PerfSpec};
+use ferroce_world::World;
+
+/// A device that is open.
+pub(super) struct Node {
+    pub device: Arc<Device>,
+    pub pd: Arc<ProtectionDomain>,
+    /// Locks of doorbells that several threads use.
+    doorbells: Vec<Option<Rc<SpinLock>>>,
+    next_doorbell: usize,
+    /// Regions of all threads (`Batch`): theirs, and that at which others aim.
+    regions: [Option<Region>; 2],
+}
+
+impl Node {
+    pub fn new(world: &World, spec: &PerfSpec, plan: &Plan, host: usize) -> Result<Self, Error> {
+        let device = world.open(host)?;
+        let pd = device
+            .alloc_pd()
+            .map_err(Error::driver("protection domain"))?;
+        let count = spec
+            .sharing
+            .doorbells
+            .unwrap_or(spec.preset.host.doorbells)
+            .max(1);
+        let threads = spec.threads / spec.sharing.threads_per_qp.min(spec.threads);
+        let shape = (count, threads, plan.qps_per_thread);
+        let shares_qps = spec.sharing.threads_per_qp > 1;
+        let lock = |number| {
+            let is_shared = shares_qps || is_shared(number, shape);
+            is_shared.then(|| Rc::new(SpinLock::of_register()))
+        };
+        Ok(Self {
+            device,
+            pd,
+            doorbells: (0..count).map(lock).collect(),
+            next_doorbell: 0,
+            regions: [None, None],
+        })
+    }
+
+    /// The doorbell of the next QP.
+    pub fn doorbell(&mut self) -> Option<Rc<SpinLock>> {
+        let number = self.next_doorbell;
+        self.next_doorbell = (number + 1) % self.doorbells.len();
+        self.doorbells[number].clone()
+    }
+
+    /// The region of all clients of the host, or of all servers, made for the first of them.
+    pub fn shared_region(
+        &mut self,
+        is_client: bool,
+        length: u64,
+        memory: RegionMemory,
+    ) -> Result<Region, Error> {
+        let place = &mut self.regions[usize::from(is_client)];
+        if let Some(region) = place {
+            return Ok(region.clone());
+        }
+        let region = match memory {
+            RegionMemory::Host(page_size) => Region::new(&self.pd, length, page_size)?,
+            RegionMemory::Card => Region::of_card(&self.pd, length)?,
+        };
+        *place = Some(region.clone());
+        Ok(region)
+    }
+}
+
+/// Where a region is.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum RegionMemory {
+    Host(PageSize),
+    Card,
+}
+
+/// Where that is at which atomics aim.
+pub(super) fn target_memory(spec: &PerfSpec) -> RegionMemory {
+    match spec.atomics.device_memory {
+        true => RegionMemory::Card,
+        false => RegionMemory::Host(spec.page_size),
+    }
+}
+
+/// Whether several threads use doorbell `number` of `count`, when each of `threads` has `qps` QPs
+/// that take the doorbells in turn.
+fn is_shared(number: u32, (count, threads, qps): (u32, u32, u32)) -> bool {
+    let total = threads * qps;
+    if number >= total {
+        return false;
+    }
+    let last = number + (total - 1 - number) / count * count;
+    number / qps != last / qps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doorbells_that_threads_share() {
+        assert!((0..16).all(|number| !is_shared(number, (16, 16, 1))));
+        let shared = |shape| (0..16).filter(|n| is_shared(*n, shape)).count();
+        assert_eq!(shared((16, 24, 1)), 8);
+        assert_eq!(shared((16, 96, 1)), 16);
+        assert_eq!(shared((16, 1, 64)), 0, "one thread");
+        assert_eq!(shared((16, 2, 16)), 16);
+        assert_eq!(shared((16, 2, 8)), 0);
+    }
+}

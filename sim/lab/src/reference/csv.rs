@@ -1,0 +1,164 @@
+//! CSV below lines `# key: value`: the format of `sim/lab/reference`.
+
+use super::TableError;
+
+/// A file of `sim/lab/reference`, as text.
+#[derive(Clone, Debug, Default)]
+pub struct Csv {
+    /// Comment lines: what stands before and after the first colon; without one, the key is empty.
+    pub notes: Vec<(String, String)>,
+    /// Names of the columns.
+    pub columns: Vec<String>,
+    /// The lines below them.
+    pub rows: Vec<Row>,
+}
+
+/// One line of figures.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Line of the file, the first being 1.
+    pub line: usize,
+    /// As many as there are columns.
+    pub cells: Vec<String>,
+}
+
+impl Csv {
+    /// Reads a whole file.
+    pub fn parse(text: &str) -> Result<Self, TableError> {
+        let mut csv = Self::default();
+        for (index, line) in text.lines().enumerate() {
+            let (line, number) = (line.trim_end(), index + 1);
+            if let Some(comment) = line.strip_prefix('#') {
+                csv.notes.push(note(comment));
+            } else if line.is_empty() {
+                continue;
+            } else if csv.columns.is_empty() {
+                csv.columns = cells(line);
+            } else {
+                csv.push_row(number, cells(line))?;
+            }
+        }
+        Ok(csv)
+    }
+
+    fn push_row(&mut self, line: usize, cells: Vec<String>) -> Result<(), TableError> {
+        if cells.len() != self.columns.len() {
+            let problem = format!("{} cells", cells.len());
+            let remedy = format!(
+                "the columns are {}: {}",
+                self.columns.len(),
+                self.columns.join(",")
+            );
+            return Err(TableError::new(line, problem, remedy));
+        }
+        self.rows.push(Row { line, cells });
+        Ok(())
+    }
+
+    /// Index of a column.
+    pub fn column(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|column| column == name)
+    }
+
+    /// What the file says under `key`.
+    pub fn note(&self, key: &str) -> Option<&str> {
+        let found = self.notes.iter().find(|(name, _)| name == key);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// Text of a cell; empty if there is no such column.
+    pub fn text<'a>(&self, row: &'a Row, column: &str) -> &'a str {
+        self.column(column).map_or("", |index| &row.cells[index])
+    }
+
+    /// Number in a cell; none if it is empty or there is no such column.
+    pub fn number(&self, row: &Row, column: &str) -> Result<Option<f64>, TableError> {
+        let text = self.text(row, column);
+        if text.is_empty() {
+            return Ok(None);
+        }
+        text.parse().map(Some).map_err(|_| {
+            let problem = format!("`{text}` in column {column}");
+            TableError::new(row.line, problem, "a number or nothing is expected")
+        })
+    }
+
+    /// Pairs of two number columns of the rows whose cells are as in `filter`, in the order of the
+    /// file. For tables of ours, whose cells the tests have read.
+    pub fn series(&self, filter: &[(&str, &str)], x: &str, y: &str) -> Vec<(f64, f64)> {
+        let chosen = self.rows.iter().filter(|row| {
+            let mut cells = filter.iter();
+            cells.all(|(column, value)| self.text(row, column) == *value)
+        });
+        chosen
+            .filter_map(|row| {
+                let number = |column| self.number(row, column).ok().flatten();
+                Some((number(x)?, number(y)?))
+            })
+            .collect()
+    }
+}
+
+fn note(comment: &str) -> (String, String) {
+    match comment.split_once(": ") {
+        Some((key, value)) => (key.trim().to_owned(), value.trim().to_owned()),
+        None => (String::new(), comment.trim().to_owned()),
+    }
+}
+
+/// Cells of a line; quotes keep commas inside of a cell, two quotes are one.
+fn cells(line: &str) -> Vec<String> {
+    let mut cells = vec![String::new()];
+    let mut quoted = false;
+    let mut characters = line.chars().peekable();
+    while let Some(character) = characters.next() {
+        let cell = cells.last_mut().expect("there is a first cell");
+        match character {
+            '"' if quoted && characters.peek() == Some(&'"') => {
+                characters.next();
+                cell.push('"');
+            }
+            '"' => quoted = !quoted,
+            ',' if !quoted => cells.push(String::new()),
+            _ => cell.push(character),
+        }
+    }
+    cells.iter().map(|cell| cell.trim().to_owned()).collect()
+}
+
+/// One cell, quoted if it must be.
+pub fn quote(cell: &str) -> String {
+    if cell.contains([',', '"', '\n']) {
+        format!("\"{}\"", cell.replace('"', "\"\""))
+    } else {
+        cell.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_columns_and_quotes() {
+        let csv = Csv::parse("# nic: CX-5\n# free text\na,b\n\"1,\"\"2\"\"\",3\n").expect("fine");
+        assert_eq!(csv.note("nic"), Some("CX-5"));
+        assert_eq!(csv.text(&csv.rows[0], "a"), "1,\"2\"");
+        assert_eq!(csv.number(&csv.rows[0], "b"), Ok(Some(3.0)));
+        assert_eq!(cells(&quote("1,\"2\"")), ["1,\"2\""]);
+    }
+
+    #[test]
+    fn a_short_line_is_named() {
+        let error = Csv::parse("a,b\n1,2\n3\n").expect_err("a cell is missing");
+        assert_eq!(error.line, 3);
+        assert!(error.remedy.contains("a,b"), "{error}");
+    }
+
+    #[test]
+    fn text_in_a_number_column_is_named() {
+        let csv = Csv::parse("a\nx\n").expect("cells are text");
+        let error = csv.number(&csv.rows[0], "a").expect_err("no number");
+        assert_eq!((error.line, error.problem.as_str()), (2, "`x` in column a"));
+    }
+}

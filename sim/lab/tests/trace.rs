@@ -1,0 +1,274 @@
+//! Traces of a timed world: explanations add up, waveforms and captures say what has happened.
+
+mod trace_support;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use ferroce_lab::perf::setup::world_config;
+use ferroce_lab::perf::{Operation, PerfRow, PerfSpec, Test};
+use ferroce_units::Instant;
+use ferroce_wire::check::Checker;
+use ferroce_world::trace::explain::Explanation;
+use ferroce_world::trace::packets::Packets;
+use ferroce_world::trace::path::{What, parts};
+use ferroce_world::trace::waveform::Waveform;
+use ferroce_world::trace::{Trace, neohost};
+use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
+use pcap_file::pcapng::{Block, PcapNgReader};
+use trace_support::{Signals, TemporaryDirectory, counter, run, spec};
+
+/// Explains the last message of `spec`.
+fn explain(spec: &PerfSpec) -> (PerfRow, Explanation) {
+    let trace = Trace::of_steps().shared();
+    let row = run(spec, Some(&trace));
+    let (start, end) = row.last_message_ps.expect("measured");
+    let (start, end) = (Instant(start), Instant(end));
+    let explanation = Explanation::new(&trace.lock().steps, 0, start, end);
+    // A wait whose cause is not known is not explained; that a processor looks only now and then
+    // is.
+    let steps = &trace.lock().steps;
+    let unknown: u64 = parts(steps, 0, start, end)
+        .iter()
+        .filter(|part| match part.what {
+            What::Turn(Some(effect)) => !effect.is_processor(),
+            What::Turn(None) | What::Step(_) | What::Busy(_) => false,
+        })
+        .map(|part| part.time().as_ps())
+        .sum();
+    let total = explanation.total().as_ps();
+    assert!(
+        unknown * 50 <= total,
+        "{unknown} of {total} ps\n{explanation}"
+    );
+    (row, explanation)
+}
+
+/// Method: explain the last of a few messages. The rows follow each other without a gap and add up
+/// to the sample of which perftest prints (half) the latency, to the picosecond.
+#[test]
+fn explanations_add_up_to_the_printed_latency() {
+    let sizes = [2, 64, 1024, 4096, 65_536];
+    let operations = [Operation::Write, Operation::Read, Operation::Send];
+    let mut cases: Vec<(&str, Operation, u32)> = Vec::new();
+    for operation in operations {
+        cases.extend(sizes.map(|size| ("cx5-100g", operation, size)));
+    }
+    cases.push(("cx5-100g", Operation::FetchAdd, 8));
+    cases.push(("cx3-40g", Operation::Write, 64));
+    cases.push(("cx3-40g", Operation::CompareSwap, 8));
+    cases.push(("irdma-10g", Operation::Send, 4096));
+    cases.push(("fpga-100g", Operation::Read, 8192));
+    for (preset, operation, size) in cases {
+        let (row, explanation) = explain(&spec(preset, operation, Test::Latency, size));
+        let what = format!("{preset} {operation:?} {size}\n{explanation}");
+        let mut time = explanation.start;
+        for row in &explanation.rows {
+            assert_eq!(row.start, time, "{what}");
+            time += row.time;
+        }
+        assert_eq!(time, explanation.end, "{what}");
+        let samples = row.latency.expect("a latency test").samples_ps;
+        assert!(samples.contains(&explanation.total().as_ps()), "{what}");
+    }
+}
+
+#[test]
+fn explanations_tell_both_directions() {
+    let (_, write) = explain(&spec("cx3-40g", Operation::Write, Test::Latency, 1024));
+    let order: Vec<(usize, &str)> = write
+        .rows
+        .iter()
+        .map(|row| (row.host, row.what.split(':').next().expect("a name")))
+        .collect();
+    let one_way = |host: usize, peer: usize| {
+        [
+            (host, "posts"),
+            (host, "MMIO"),
+            (host, "doorbell decode, scheduler"),
+            (host, "PCIe read"),
+            (host, "WQE decode"),
+            (host, "PCIe read"),
+            (host, "packetizer, 1098 B"),
+            (host, "MAC"),
+            (host, "cable, switch, 1098 B"),
+            (peer, "MAC, depacketizer, 1098 B"),
+            (peer, "PCIe write"),
+            (peer, "looks at memory, computes"),
+        ]
+    };
+    let mut rest = order.iter();
+    for step in [one_way(0, 1), one_way(1, 0)].concat() {
+        assert!(rest.any(|found| *found == step), "{step:?} in {order:#?}");
+    }
+}
+
+/// Method: what a trace costs is real time only.
+#[test]
+fn who_is_traced_takes_no_longer() {
+    let spec = spec("cx5-100g", Operation::Send, Test::Latency, 4096);
+    let trace = Trace::of_steps().shared();
+    let (traced, alone) = (run(&spec, Some(&trace)), run(&spec, None));
+    assert_eq!(traced, alone);
+}
+
+/// Method: write a waveform, read it with another crate, and integrate its busy lines: they are
+/// what the counters say.
+#[test]
+fn a_waveform_shows_what_the_counters_have_counted() {
+    let directory = TemporaryDirectory::new("waveform");
+    let path = directory.path().join("w.fst");
+    let mut spec = spec("cx5-100g", Operation::Write, Test::Bandwidth, 4096);
+    (spec.depth, spec.iterations) = (Some(16), ferroce_lab::perf::Iterations::Exactly(64));
+    let waveform = Waveform::create(&path, &world_config(&spec)).expect("new file");
+    let trace = Trace {
+        waveform: Some(waveform),
+        ..Trace::default()
+    }
+    .shared();
+    let row = run(&spec, Some(&trace));
+    trace.lock().finish().expect("written");
+    let signals = Signals::read(&path);
+    for host in 0..2 {
+        for (line, name) in [
+            ("pcie.up_busy", "pcie_outbound_busy_ns"),
+            ("pcie.down_busy", "pcie_inbound_busy_ns"),
+        ] {
+            let shown = signals.time_at_one(&format!("world.host{host}.{line}")) / 1000;
+            let counted = counter(&row, host, name);
+            assert!(shown.abs_diff(counted) <= 2, "{line}: {shown}, {counted}");
+        }
+    }
+    let sent = signals.time_at_one("world.host0.link.tx_busy") / 1000;
+    let counted = counter(&row, 0, "link_sent_busy_ns");
+    assert!(sent.abs_diff(counted) <= counted / 50, "{sent}, {counted}");
+    let cq = signals.values("world.host0.queues.cq_entries");
+    assert!(cq.iter().any(|value| *value > 0), "{cq:?}");
+    let egress = signals.values("world.host0.queues.mac_egress");
+    assert!(egress.iter().any(|value| *value > 0), "{egress:?}");
+    let tags = signals.values("world.host0.pcie.tags");
+    let limit = u64::from(spec.preset.pcie.read_tags);
+    assert!(tags.iter().all(|tags| *tags <= limit), "{tags:?}");
+    assert!(signals.rises("world.host0.caches.mtt_hit") > 0);
+}
+
+/// Method: capture, and read the capture with another crate: each frame is there twice, in the
+/// order of time, and clean as `ferroce wire check` has it, with a valid ICRC.
+#[test]
+fn a_capture_has_each_frame_at_both_ends() {
+    let directory = TemporaryDirectory::new("packets");
+    let path = directory.path().join("p.pcapng");
+    let spec = spec("cx5-100g", Operation::Read, Test::Latency, 4096);
+    let trace = Trace {
+        packets: Some(Packets::create(&path, 2).expect("new file")),
+        ..Trace::default()
+    }
+    .shared();
+    let row = run(&spec, Some(&trace));
+    trace.lock().finish().expect("written");
+    let sightings = read_capture(&path);
+    assert!(sightings.is_sorted_by_key(|seen| seen.time));
+    for host in 0..2 {
+        let count = |direction: u32| {
+            let at_host = sightings.iter().filter(|seen| seen.interface == host);
+            at_host.filter(|seen| seen.flags == direction).count() as u64
+        };
+        let counted = |name| counter(&row, host as usize, name);
+        assert_eq!(count(1), counted("link_received_frames"), "host {host}");
+        assert_eq!(count(2), counted("link_sent_frames"), "host {host}");
+    }
+    let mut frames: BTreeMap<&[u8], u32> = BTreeMap::new();
+    let mut checker = Checker::default();
+    for seen in &sightings {
+        checker.feed(&seen.bytes);
+        *frames.entry(&seen.bytes).or_default() += 1;
+    }
+    assert!(checker.is_clean(), "{checker:?}");
+    assert_eq!(checker.roce_frames(), sightings.len() as u64);
+    assert!(frames.values().all(|count| *count == 2), "{frames:?}");
+    let (start, end) = row.last_message_ps.expect("measured");
+    let inside = sightings
+        .iter()
+        .filter(|seen| (start..end).contains(&seen.time));
+    assert_eq!(
+        inside.count(),
+        2 * (1 + 4),
+        "a request, and four responses of 1024 B"
+    );
+}
+
+/// A frame at an interface.
+struct Sighting {
+    time: u64,
+    interface: u32,
+    flags: u32,
+    bytes: Vec<u8>,
+}
+
+fn read_capture(path: &Path) -> Vec<Sighting> {
+    let file = BufReader::new(File::open(path).expect("written"));
+    let mut reader = PcapNgReader::new(file).expect("pcapng");
+    let mut sightings = Vec::new();
+    while let Some(block) = reader.next_block() {
+        if let Block::EnhancedPacket(packet) = block.expect("well formed") {
+            let flags = packet.options.iter().find_map(|option| match option {
+                EnhancedPacketOption::Flags(flags) => Some(*flags),
+                _ => None,
+            });
+            sightings.push(Sighting {
+                // The crate takes the count of our units for nanoseconds.
+                time: packet.timestamp.as_nanos() as u64,
+                interface: packet.interface_id,
+                flags: flags.expect("a direction"),
+                bytes: packet.data.to_vec(),
+            });
+        }
+    }
+    sightings
+}
+
+/// Method: all names of NVIDIA's list are in our table, in its order, and all names of ours exist.
+#[test]
+fn counters_of_neohost_are_all_known() {
+    let list = include_str!("../reference/hw_counter_names.csv");
+    let listed: Vec<(&str, &str)> = list
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .skip(1)
+        .map(|line| {
+            let (unit, rest) = line.split_once(',').expect("three columns");
+            let (name, _) = rest.rsplit_once(',').expect("three columns");
+            (unit, name)
+        })
+        .collect();
+    let known: Vec<(&str, &str)> = neohost::ROWS
+        .iter()
+        .map(|row| (row.unit, row.name))
+        .collect();
+    assert_eq!(known, listed);
+    let row = run(&spec("cx5-100g", Operation::Send, Test::Latency, 64), None);
+    for name in neohost::ROWS.iter().flat_map(|row| row.source.names()) {
+        let exists = row.counters[0].iter().any(|(own, _)| own == name);
+        assert!(exists, "there is no counter {name}");
+    }
+}
+
+/// Method: print the table anew and compare. `FERROCE_UPDATE=1` writes the file.
+#[test]
+fn the_document_has_the_table_of_the_code() {
+    const BEGIN: &str = "<!-- table: ferroce_world::trace::neohost::markdown -->\n";
+    const END: &str = "<!-- end -->";
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../world/src/trace/README.md");
+    let text = std::fs::read_to_string(path).expect("part of the sources");
+    let (before, rest) = text.split_once(BEGIN).expect("a place for the table");
+    let (table, behind) = rest.split_once(END).expect("its end");
+    let ours = neohost::markdown();
+    if std::env::var_os("FERROCE_UPDATE").is_some() {
+        let text = [before, BEGIN, &ours, END, behind].concat();
+        std::fs::write(path, text).expect("writable");
+        return;
+    }
+    assert_eq!(table, ours, "FERROCE_UPDATE=1 mends {path}");
+}

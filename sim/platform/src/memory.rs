@@ -1,0 +1,655 @@
+//! The IOMMU of a function in this process: IOVA to the application's own memory.
+//!
+//! As behind a real IOMMU the device reaches only what was mapped, with the rights that were
+//! given. Unlike there, the kernel does not pin pages. Those that the application unmaps are moved
+//! away before ([`ferroce_embed::pinned`]); when that has failed, or nobody knew, a DMA access is refused
+//! (`guarded`).
+//!
+//! A function that serves another process maps memory of three kinds: what both processes share,
+//! which is memory of this process, too; memory of the other process that is mapped here
+//! ([`MemoryMap::map_of_owner`]); and [`RemoteMemory`].
+#![expect(
+    unsafe_code,
+    reason = "DMA copies from and to addresses that the driver mapped"
+)]
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, Range, RangeInclusive};
+use std::sync::Arc;
+
+use ferroce_model::host::{DmaAtomic, DmaError};
+
+pub use remote::RemoteMemory;
+use remote::RemoteRegion;
+use scattered::Access;
+use zerocopy::IntoBytes;
+
+pub mod guarded;
+mod lost;
+mod moved;
+mod remote;
+mod scattered;
+
+/// Regions remembered by the page in which they were last used.
+const CACHE_LINES: usize = 256;
+const CACHE_PAGE_SHIFT: u32 = 12;
+/// Bytes that are prefetched at a time: a packet. The processor itself sees longer copies come.
+const PREFETCHED: RangeInclusive<usize> = 256..=4096;
+const CACHE_LINE_BYTES: usize = 64;
+/// What lies behind a mapping as large as this begins at a multiple of it.
+const HUGE_PAGE: u64 = 2 << 20;
+
+/// What the device may do with a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rights {
+    /// DMA reads only.
+    Read,
+    /// DMA writes only.
+    Write,
+    /// Both.
+    ReadWrite,
+}
+
+impl Rights {
+    fn allow_read(self) -> bool {
+        self != Self::Write
+    }
+
+    fn allow_write(self) -> bool {
+        self != Self::Read
+    }
+}
+
+/// Why a mapping was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum MapError {
+    /// Empty, at address 0, or around the end of an address space.
+    #[error("the range is empty or not inside the address space")]
+    BadRange,
+    /// Some IOVA of it is mapped already.
+    #[error("a part of the IOVA range is mapped already")]
+    Overlap,
+    /// No mapping has exactly this range.
+    #[error("no mapping has this range")]
+    NotMapped,
+}
+
+/// Why a range was not unmapped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum UnmapError {
+    /// Nothing is mapped there.
+    #[error("nothing is mapped in this range")]
+    NotMapped,
+    /// It begins or ends inside a mapping.
+    #[error("the range would cut a mapping in two")]
+    Cut,
+}
+
+/// Where an access goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Address in the process whose memory it is, another one in every run.
+    pub address: usize,
+    /// Address in a machine whose memory is filled mapping by mapping: the same in every run.
+    pub physical: u64,
+    /// It is memory of another process, mapped here or not; `address` is where that says it is.
+    pub is_remote: bool,
+}
+
+/// A mapped range: IOVAs `start..end`, memory from `address` on.
+#[derive(Debug, Clone, Copy)]
+struct Region {
+    start: u64,
+    end: u64,
+    address: usize,
+    /// Where its owner has it: there, too, if it is memory of this process.
+    owner_address: usize,
+    physical: u64,
+    readable: bool,
+    writable: bool,
+    is_remote: bool,
+    /// It is where its pieces are.
+    is_moved: bool,
+    /// The application has taken rights from some of its memory, which a card would not notice.
+    is_forced: bool,
+    /// It was said that its memory is gone.
+    has_complained: bool,
+}
+
+impl Region {
+    const NONE: Self = Self {
+        start: 0,
+        end: 0,
+        address: 0,
+        owner_address: 0,
+        physical: 0,
+        readable: false,
+        writable: false,
+        is_remote: false,
+        is_moved: false,
+        is_forced: false,
+        has_complained: false,
+    };
+
+    /// Where `iova` is in the region, if all of `length` bytes are inside.
+    #[inline]
+    fn offset(&self, iova: u64, length: usize) -> Option<usize> {
+        let offset = iova.wrapping_sub(self.start);
+        let size = self.end - self.start;
+        (offset < size && length as u64 <= size - offset).then_some(offset as usize)
+    }
+
+    /// The address in this process of what is behind `iova`, if all of `length` bytes are inside.
+    #[inline]
+    fn resolve(&self, iova: u64, length: usize) -> Option<usize> {
+        let offset = self.offset(iova, length)?;
+        Some(self.address + offset)
+    }
+
+    /// The memory behind `iova`, if all of `length` bytes are inside.
+    #[inline]
+    fn place(&self, iova: u64, length: usize) -> Option<Place> {
+        let offset = self.offset(iova, length)?;
+        Some(Place {
+            address: self.owner_address + offset,
+            physical: self.physical + offset as u64,
+            is_remote: self.is_remote,
+        })
+    }
+}
+
+/// The map, and the DMA accesses through it.
+#[derive(Debug)]
+pub struct MemoryMap {
+    regions: BTreeMap<u64, Region>,
+    remote: BTreeMap<u64, RemoteRegion>,
+    moved: moved::Moved,
+    cache: Box<[Region; CACHE_LINES]>,
+    /// Where the next mapping begins in physical memory.
+    next_physical: u64,
+}
+
+impl Default for MemoryMap {
+    fn default() -> Self {
+        Self {
+            regions: BTreeMap::new(),
+            remote: BTreeMap::new(),
+            moved: moved::Moved::default(),
+            cache: Box::new([Region::NONE; CACHE_LINES]),
+            next_physical: 0,
+        }
+    }
+}
+
+impl MemoryMap {
+    /// Gives the device access to memory of this process.
+    ///
+    /// The caller promises what a driver promises to a real IOMMU: the memory stays mapped, with
+    /// the protection that `rights` need, until [`Self::unmap`] returns.
+    ///
+    /// # Errors
+    /// [`MapError::BadRange`], [`MapError::Overlap`].
+    pub fn map(
+        &mut self,
+        iova: u64,
+        address: usize,
+        length: u64,
+        rights: Rights,
+    ) -> Result<(), MapError> {
+        self.insert((iova, length), (address, address), rights, false)
+    }
+
+    /// As [`Self::map`], for memory of another process, which has it at `owner_address`.
+    ///
+    /// # Errors
+    /// [`MapError::BadRange`], [`MapError::Overlap`].
+    pub fn map_of_owner(
+        &mut self,
+        iova: u64,
+        (address, owner_address): (usize, usize),
+        length: u64,
+        rights: Rights,
+    ) -> Result<(), MapError> {
+        self.insert((iova, length), (address, owner_address), rights, true)
+    }
+
+    fn insert(
+        &mut self,
+        (iova, length): (u64, u64),
+        (address, owner_address): (usize, usize),
+        rights: Rights,
+        is_remote: bool,
+    ) -> Result<(), MapError> {
+        let end = iova.checked_add(length).ok_or(MapError::BadRange)?;
+        let size = usize::try_from(length).map_err(|_| MapError::BadRange)?;
+        let is_range = |start: usize| {
+            let end = start.checked_add(size);
+            start != 0 && end.is_some_and(|end| isize::try_from(end).is_ok())
+        };
+        if length == 0 || !is_range(address) || !is_range(owner_address) {
+            return Err(MapError::BadRange);
+        }
+        if self.is_mapped(iova, end) {
+            return Err(MapError::Overlap);
+        }
+        let readable = rights.allow_read();
+        let writable = rights.allow_write();
+        let region = Region {
+            start: iova,
+            end,
+            address,
+            owner_address,
+            physical: self.next_physical(length),
+            readable,
+            writable,
+            is_remote,
+            ..Region::NONE
+        };
+        self.regions.insert(iova, region);
+        Ok(())
+    }
+
+    /// Where a new mapping begins in physical memory.
+    fn next_physical(&mut self, length: u64) -> u64 {
+        let alignment = match length {
+            ..HUGE_PAGE => 1 << CACHE_PAGE_SHIFT,
+            _ => HUGE_PAGE,
+        };
+        // A mapping goes, its place does not come again: 64 bits are enough for that.
+        let next = self.next_physical.saturating_add(length);
+        let next = next.checked_next_multiple_of(alignment).unwrap_or(next);
+        std::mem::replace(&mut self.next_physical, next)
+    }
+
+    /// Gives the device access to memory that this process cannot map: what lies from `offset` on.
+    ///
+    /// Each access costs what `memory` takes for it, and atomic operations are atomic only towards
+    /// this device.
+    ///
+    /// # Errors
+    /// [`MapError::BadRange`], [`MapError::Overlap`].
+    pub fn map_remote(
+        &mut self,
+        iova: u64,
+        length: u64,
+        rights: Rights,
+        memory: Arc<dyn RemoteMemory>,
+        offset: u64,
+    ) -> Result<(), MapError> {
+        let end = iova.checked_add(length).ok_or(MapError::BadRange)?;
+        offset.checked_add(length).ok_or(MapError::BadRange)?;
+        if length == 0 {
+            return Err(MapError::BadRange);
+        }
+        if self.is_mapped(iova, end) {
+            return Err(MapError::Overlap);
+        }
+        let region = RemoteRegion {
+            start: iova,
+            end,
+            offset,
+            physical: self.next_physical(length),
+            memory,
+            readable: rights.allow_read(),
+            writable: rights.allow_write(),
+        };
+        self.remote.insert(iova, region);
+        Ok(())
+    }
+
+    /// Whether any IOVA of `start..end` is mapped.
+    fn is_mapped(&self, start: u64, end: u64) -> bool {
+        let local = self.regions.range(..end).next_back();
+        let remote = self.remote.range(..end).next_back();
+        local.is_some_and(|(_, region)| region.end > start)
+            || remote.is_some_and(|(_, region)| region.end > start)
+    }
+
+    /// Takes the device's access away to all mappings in a range, of either kind.
+    ///
+    /// # Errors
+    /// [`UnmapError`]; everything is mapped as before then.
+    pub fn unmap_range(&mut self, iova: u64, length: u64) -> Result<(), UnmapError> {
+        let end = iova.checked_add(length).ok_or(UnmapError::NotMapped)?;
+        let local = self.regions.range(..end).map(|(start, r)| (*start, r.end));
+        let remote = self.remote.range(..end).map(|(start, r)| (*start, r.end));
+        // Mappings do not overlap: from the end backwards, until one ends before the range.
+        let in_range = |(_, region_end): &(u64, u64)| *region_end > iova;
+        let local: Vec<_> = local.rev().take_while(in_range).collect();
+        let remote: Vec<_> = remote.rev().take_while(in_range).collect();
+        let mut all = local.iter().chain(&remote).peekable();
+        all.peek().ok_or(UnmapError::NotMapped)?;
+        if all.any(|(start, region_end)| *start < iova || *region_end > end) {
+            return Err(UnmapError::Cut);
+        }
+        for (start, _) in local {
+            self.regions.remove(&start);
+        }
+        for (start, _) in remote {
+            self.remote.remove(&start);
+        }
+        self.moved.forget(&(iova..end));
+        for line in self.cache.iter_mut() {
+            if line.start < end && line.end > iova {
+                *line = Region::NONE;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes all access away.
+    pub fn unmap_all(&mut self) {
+        self.regions.clear();
+        self.remote.clear();
+        self.moved.clear();
+        self.cache.fill(Region::NONE);
+    }
+
+    /// Takes the device's access away; the range must be one that was mapped.
+    ///
+    /// # Errors
+    /// [`MapError::NotMapped`].
+    pub fn unmap(&mut self, iova: u64, length: u64) -> Result<(), MapError> {
+        let found = self.regions.get(&iova);
+        if found.is_none_or(|region| region.end - region.start != length) {
+            return Err(MapError::NotMapped);
+        }
+        self.regions.remove(&iova);
+        if self.has_moved() {
+            self.moved.forget(&(iova..iova + length));
+        }
+        for line in self.cache.iter_mut().filter(|line| line.start == iova) {
+            *line = Region::NONE;
+        }
+        Ok(())
+    }
+
+    /// Where the memory was when it was mapped from `iova` on.
+    pub fn address(&self, iova: u64) -> Option<usize> {
+        self.regions.get(&iova).map(|region| region.owner_address)
+    }
+
+    /// The address in this process of `length` bytes at `iova`, if they may be read.
+    ///
+    /// # Errors
+    /// [`DmaError`] if not all of it is mapped here for reading.
+    #[inline]
+    fn readable(&mut self, iova: u64, length: usize) -> Result<usize, DmaError> {
+        let line = &self.cache[cache_index(iova)];
+        match line.resolve(iova, length) {
+            Some(address) if line.readable => Ok(address),
+            _ => self.look_up(iova, length, Access::Read, Region::resolve),
+        }
+    }
+
+    /// The address in this process of `length` bytes at `iova`, if they may be written.
+    ///
+    /// # Errors
+    /// [`DmaError`] if not all of it is mapped here for writing.
+    #[inline]
+    fn writable(&mut self, iova: u64, length: usize) -> Result<usize, DmaError> {
+        let line = &self.cache[cache_index(iova)];
+        match line.resolve(iova, length) {
+            Some(address) if line.writable => Ok(address),
+            _ => self.look_up(iova, length, Access::Write, Region::resolve),
+        }
+    }
+
+    /// Where `length` bytes at `iova` are, of whatever kind the memory is, if they may be read. An
+    /// access that goes over the end of a mapping is where it begins.
+    ///
+    /// # Errors
+    /// [`DmaError`] if not all of it is mapped for reading.
+    #[inline]
+    pub fn place_to_read(&mut self, iova: u64, length: usize) -> Result<Place, DmaError> {
+        let line = &self.cache[cache_index(iova)];
+        match line.place(iova, length) {
+            Some(place) if line.readable => Ok(place),
+            _ => self.find_place(iova, length, Access::Read),
+        }
+    }
+
+    /// As [`Self::place_to_read`], if they may be written.
+    ///
+    /// # Errors
+    /// [`DmaError`] if not all of it is mapped for writing.
+    #[inline]
+    pub fn place_to_write(&mut self, iova: u64, length: usize) -> Result<Place, DmaError> {
+        let line = &self.cache[cache_index(iova)];
+        match line.place(iova, length) {
+            Some(place) if line.writable => Ok(place),
+            _ => self.find_place(iova, length, Access::Write),
+        }
+    }
+
+    #[cold]
+    fn find_place(&mut self, iova: u64, length: usize, access: Access) -> Result<Place, DmaError> {
+        let place = self.look_up(iova, length, access, Region::place);
+        place.or_else(|error| self.place_of(iova, length, access).ok_or(error))
+    }
+
+    #[cold]
+    fn look_up<T>(
+        &mut self,
+        iova: u64,
+        length: usize,
+        access: Access,
+        resolve: impl FnOnce(&Region, u64, usize) -> Option<T>,
+    ) -> Result<T, DmaError> {
+        let below = (Bound::Unbounded, Bound::Included(iova));
+        let region = self
+            .regions
+            .range(below)
+            .next_back()
+            .map(|(_, region)| *region);
+        let region = region.filter(|region| match access {
+            Access::Read => region.readable && !region.is_moved,
+            Access::Write => region.writable && !region.is_moved,
+        });
+        let region = region.ok_or(DmaError { iova, length })?;
+        let found = resolve(&region, iova, length).ok_or(DmaError { iova, length })?;
+        self.cache[cache_index(iova)] = region;
+        Ok(found)
+    }
+
+    /// Copies from the application's memory.
+    ///
+    /// # Errors
+    /// [`DmaError`] if not all of it is mapped for reading.
+    #[inline]
+    pub fn read(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError> {
+        if destination.is_empty() {
+            return Ok(());
+        }
+        let Ok(address) = self.readable(iova, destination.len()) else {
+            return self.read_scattered(iova, destination);
+        };
+        // The next packet is perhaps made of what follows.
+        let length = destination.len();
+        self.prefetch(iova..iova + length as u64, length, prefetch_to_read);
+        let address = address as *const u8;
+        // SAFETY: `map`'s caller promised that the range is readable memory, and the destination
+        // is ours. The application may write at the same time, as it may during a real DMA read;
+        // what is then copied is a mixture, which nothing here interprets. If it breaks the
+        // promise, the copy says so.
+        let copied = unsafe { guarded::copy(destination.as_mut_ptr(), address, length) };
+        match copied {
+            Ok(()) => Ok(()),
+            Err(guarded::Fault) => self.read_again(iova, destination),
+        }
+    }
+
+    /// Brings memory near to which `length` bytes will be written soon, without waiting for it.
+    #[inline]
+    pub fn expect_write(&self, iova: u64, length: usize) {
+        self.prefetch(iova..iova, length, prefetch_to_write);
+    }
+
+    /// Prefetches `length` bytes behind a range, if all that is in a mapping used lately.
+    #[inline]
+    fn prefetch(&self, iovas: Range<u64>, length: usize, prefetch: impl Fn(usize)) {
+        if !PREFETCHED.contains(&length) {
+            return;
+        }
+        let line = &self.cache[cache_index(iovas.start)];
+        let before = (iovas.end - iovas.start) as usize;
+        if let Some(start) = line.resolve(iovas.start, before + length) {
+            for at in (before..before + length).step_by(CACHE_LINE_BYTES) {
+                prefetch(start + at);
+            }
+        }
+    }
+
+    /// Copies into the application's memory, the last bytes last: programs watch the last byte
+    /// of a buffer to see an RDMA WRITE arrive.
+    ///
+    /// # Errors
+    /// [`DmaError`] if not all of it is mapped for writing.
+    #[inline]
+    pub fn write(&mut self, iova: u64, source: &[u8]) -> Result<(), DmaError> {
+        if source.is_empty() {
+            return Ok(());
+        }
+        let Ok(address) = self.writable(iova, source.len()) else {
+            return self.write_scattered(iova, source);
+        };
+        // SAFETY: `map`'s caller promised that the range is writable memory. The source is a frame
+        // or a buffer of the model, never that memory. See `read` about broken promises.
+        match unsafe { store_all(address as *mut u8, source) } {
+            Ok(()) => Ok(()),
+            Err(guarded::Fault) => self.write_again(iova, source),
+        }
+    }
+
+    /// Stores 64-bit words one after the other, the last one with release semantics.
+    ///
+    /// # Errors
+    /// [`DmaError`] if the range is not mapped for writing, or not aligned to 8 bytes.
+    #[inline]
+    pub fn write_descriptor(&mut self, iova: u64, words: &[u64]) -> Result<(), DmaError> {
+        let refused = DmaError {
+            iova,
+            length: size_of_val(words),
+        };
+        if words.is_empty() {
+            return Ok(());
+        }
+        let Ok(address) = self.writable(iova, size_of_val(words)) else {
+            return self.write_descriptor_scattered(iova, words);
+        };
+        if address % 8 != 0 {
+            return Err(refused);
+        }
+        // SAFETY: mapped, writable (see `write`), aligned, and inside the range.
+        match unsafe { guarded::store_words(address as *mut u64, words) } {
+            Ok(()) => Ok(()),
+            Err(guarded::Fault) => self.write_again(iova, words.as_bytes()),
+        }
+    }
+
+    /// Changes eight bytes of the application's memory by an instruction of this processor, so
+    /// that it is atomic with what the application's threads and other devices do to them. In
+    /// [`RemoteMemory`] it is not: there it is a read and a write.
+    ///
+    /// # Errors
+    /// [`DmaError`] if they are not mapped for reading and writing, or not aligned.
+    pub fn atomic(&mut self, iova: u64, operation: DmaAtomic) -> Result<u64, DmaError> {
+        const LENGTH: usize = size_of::<u64>();
+        let refused = DmaError {
+            iova,
+            length: LENGTH,
+        };
+        let readable = self.readable(iova, LENGTH);
+        let (Ok(_), Ok(address)) = (readable, self.writable(iova, LENGTH)) else {
+            return self.atomic_elsewhere(iova, operation);
+        };
+        if address % LENGTH != 0 {
+            return Err(refused);
+        }
+        let changed = change(address, operation);
+        changed.map_err(|guarded::Fault| self.complain(iova, LENGTH, Access::Write))
+    }
+}
+
+/// Changes eight bytes, mapped for reading and writing and aligned, by one instruction.
+fn change(address: usize, operation: DmaAtomic) -> Result<u64, guarded::Fault> {
+    let word = address as *mut u64;
+    // SAFETY: by the condition above. See `MemoryMap::read` about broken promises.
+    unsafe {
+        match operation {
+            DmaAtomic::FetchAdd { add } => guarded::fetch_add(word, add),
+            DmaAtomic::CompareSwap { compare, swap } => guarded::compare_swap(word, compare, swap),
+        }
+    }
+}
+
+/// Copies out of a region, from `iova` on. All of it is inside and may be read.
+fn copy_out(region: &Region, iova: u64, destination: &mut [u8]) -> Result<(), guarded::Fault> {
+    let length = destination.len();
+    let address = region.resolve(iova, length).ok_or(guarded::Fault)?;
+    // SAFETY: as in `MemoryMap::read`.
+    unsafe { guarded::copy(destination.as_mut_ptr(), address as *const u8, length) }
+}
+
+/// Copies into a region, from `iova` on. All of it is inside and may be written.
+fn copy_in(region: &Region, iova: u64, source: &[u8]) -> Result<(), guarded::Fault> {
+    let address = region.resolve(iova, source.len()).ok_or(guarded::Fault)?;
+    // SAFETY: as in `MemoryMap::write`.
+    unsafe { store_all(address as *mut u8, source) }
+}
+
+/// Stores at least one byte, the last ones last and by one store.
+///
+/// # Safety
+/// As for [`guarded::copy_and_store`].
+#[inline]
+unsafe fn store_all(address: *mut u8, source: &[u8]) -> Result<(), guarded::Fault> {
+    let head = tail_start(address as usize, source.len());
+    let tail = source.len() - head;
+    // SAFETY: by this function's contract; `tail_start` chose a length to which the end, and so
+    // the start of the tail, is aligned.
+    unsafe { guarded::copy_and_store(address, source.as_ptr(), head, tail) }
+}
+
+#[inline]
+fn prefetch_to_read(address: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch changes nothing that a program can see, at any address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address as *const i8) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
+#[inline]
+fn prefetch_to_write(address: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+        // SAFETY: as above.
+        unsafe { _mm_prefetch::<_MM_HINT_ET0>(address as *const i8) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
+#[inline]
+fn cache_index(iova: u64) -> usize {
+    (iova >> CACHE_PAGE_SHIFT) as usize % CACHE_LINES
+}
+
+/// Where the part begins that one aligned store can write: 8, 4, 2 or 1 bytes before the end.
+#[inline]
+fn tail_start(address: usize, length: usize) -> usize {
+    let alignment = 1 << (address + length).trailing_zeros().min(3);
+    if alignment <= length {
+        return length - alignment;
+    }
+    // Shorter than its alignment: 1 to 7 bytes whose end is aligned.
+    length - (1 << length.ilog2())
+}
+
+#[cfg(test)]
+mod tests;

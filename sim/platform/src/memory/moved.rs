@@ -1,0 +1,229 @@
+//! Registered pages that are not any more where they were registered.
+//!
+//! A card pins pages: when the program unmaps them, or maps something else over them, the card goes
+//! on with the old ones. Here they are moved to a place of their own before ([`ferroce_embed::pinned`]), and
+//! the mappings of which they are a part follow. A mapping that has been touched so is described by
+//! *pieces* from then on, each with its own address; accesses to it take the slow way.
+//!
+//! Nothing in here allocates memory, except [`MemoryMap::unmap_moved`]: allocators call `munmap`
+//! themselves.
+
+use std::ops::Range;
+
+use super::{MapError, MemoryMap, Region};
+
+/// Pieces of mappings that are in use at a time. What would need more is lost.
+pub const MAX_PIECES: usize = 1024;
+
+/// A part of a mapping: IOVAs `start..end`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Piece {
+    start: u64,
+    end: u64,
+    /// Where it is; 0: nowhere, it is lost.
+    address: usize,
+    /// At a place of its own, which nobody else uses.
+    is_ours: bool,
+}
+
+impl Piece {
+    fn addresses(&self) -> Range<usize> {
+        match self.address {
+            0 => 0..0,
+            address => address..address + (self.end - self.start) as usize,
+        }
+    }
+
+    fn is_inside(&self, range: &Range<usize>) -> bool {
+        let addresses = self.addresses();
+        addresses.start >= range.start && addresses.end <= range.end && !addresses.is_empty()
+    }
+}
+
+fn overlap(one: &Range<usize>, other: &Range<usize>) -> bool {
+    one.start < other.end && other.start < one.end
+}
+
+/// Mappings that consist of pieces, and where those are.
+#[derive(Debug)]
+pub(super) struct Moved {
+    pieces: Vec<Piece>,
+}
+
+impl Default for Moved {
+    fn default() -> Self {
+        Self {
+            pieces: Vec::with_capacity(MAX_PIECES),
+        }
+    }
+}
+
+impl Moved {
+    pub(super) fn clear(&mut self) {
+        self.pieces.clear();
+    }
+
+    pub(super) fn forget(&mut self, iovas: &Range<u64>) {
+        self.pieces
+            .retain(|piece| piece.start < iovas.start || piece.end > iovas.end);
+    }
+
+    fn add(&mut self, piece: Piece) -> bool {
+        let has_room = self.pieces.len() < MAX_PIECES;
+        if has_room {
+            self.pieces.push(piece);
+        }
+        has_room
+    }
+
+    /// Cuts the piece that has `address` inside in two.
+    fn cut(&mut self, address: usize) {
+        for index in 0..self.pieces.len() {
+            let piece = self.pieces[index];
+            let addresses = piece.addresses();
+            if address <= addresses.start || address >= addresses.end {
+                continue;
+            }
+            let middle = piece.start + (address - addresses.start) as u64;
+            let behind = Piece {
+                start: middle,
+                address,
+                ..piece
+            };
+            match self.add(behind) {
+                true => self.pieces[index].end = middle,
+                false => self.pieces[index].address = 0,
+            }
+        }
+    }
+}
+
+impl MemoryMap {
+    /// The part of a moved mapping in which `iova` lies, as if it were a mapping.
+    pub(super) fn moved_part(&self, region: &Region, iova: u64) -> Option<Region> {
+        let holds = |piece: &&Piece| piece.start <= iova && iova < piece.end;
+        let piece = self.moved.pieces.iter().find(holds)?;
+        (piece.address != 0).then_some(Region {
+            start: piece.start,
+            end: piece.end,
+            address: piece.address,
+            owner_address: piece.address,
+            physical: region.physical + (piece.start - region.start),
+            ..*region
+        })
+    }
+
+    /// Whether any mapping has moved, in part at least.
+    pub fn has_moved(&self) -> bool {
+        !self.moved.pieces.is_empty()
+    }
+
+    /// Makes pieces that end where `range` begins and ends, of all mappings that have memory there.
+    /// Whether there are any.
+    pub fn cut_out(&mut self, range: &Range<usize>) -> bool {
+        for region in self.regions.values_mut() {
+            let end = region.address + (region.end - region.start) as usize;
+            if region.is_moved || region.is_remote || !overlap(&(region.address..end), range) {
+                continue;
+            }
+            region.is_moved = true;
+            // Without room for it, it is lost: no piece holds it.
+            self.moved.add(Piece {
+                start: region.start,
+                end: region.end,
+                address: region.address,
+                is_ours: false,
+            });
+            let iovas = region.start..region.end;
+            for line in self.cache.iter_mut() {
+                if line.start < iovas.end && line.end > iovas.start {
+                    *line = Region::NONE;
+                }
+            }
+        }
+        self.moved.cut(range.start);
+        self.moved.cut(range.end);
+        self.moved.pieces.iter().any(|piece| piece.is_inside(range))
+    }
+
+    /// The lowest addresses in `range` at which there are pieces, after [`Self::cut_out`].
+    pub fn first_pieces(&self, range: &Range<usize>) -> Option<Range<usize>> {
+        let inside = |piece: &&Piece| piece.is_inside(range);
+        let pieces = self.moved.pieces.iter().filter(inside);
+        pieces
+            .map(Piece::addresses)
+            .min_by_key(|addresses| addresses.start)
+    }
+
+    /// How far the memory of pieces goes on that hold `address` or begin there; `address` if none.
+    pub fn pieces_end(&self, address: usize) -> usize {
+        let holds =
+            |addresses: &Range<usize>| addresses.start <= address && address < addresses.end;
+        let all = self.moved.pieces.iter().map(Piece::addresses);
+        all.filter(holds)
+            .map(|addresses| addresses.end)
+            .max()
+            .unwrap_or(address)
+    }
+
+    /// The memory at `from` has moved to the address `to`, `None`: it is lost. `is_ours`: to a
+    /// place of its own.
+    pub fn retarget(&mut self, from: &Range<usize>, to: Option<usize>, is_ours: bool) {
+        for piece in &mut self.moved.pieces {
+            if piece.is_inside(from) {
+                piece.address = to.map_or(0, |to| to + (piece.address - from.start));
+                piece.is_ours = is_ours && to.is_some();
+            }
+        }
+    }
+
+    /// Whether memory in `range` is mapped for the device; those mappings then also reach it when
+    /// the program may not (`is_forced`).
+    pub fn force(&mut self, range: &Range<usize>) {
+        let is_there = |region: &Region, pieces: &[Piece]| {
+            let end = region.address + (region.end - region.start) as usize;
+            let of_region = |piece: &&Piece| region.start <= piece.start && piece.end <= region.end;
+            match region.is_moved {
+                false => overlap(&(region.address..end), range),
+                true => pieces
+                    .iter()
+                    .filter(of_region)
+                    .any(|piece| overlap(&piece.addresses(), range)),
+            }
+        };
+        for region in self.regions.values_mut() {
+            region.is_forced |= !region.is_remote && is_there(region, &self.moved.pieces);
+        }
+        self.cache.fill(Region::NONE);
+    }
+
+    /// As [`Self::unmap`], for mappings that have moved, too. Places of their own that are left
+    /// over; others may still use them.
+    ///
+    /// # Errors
+    /// [`MapError::NotMapped`].
+    pub fn unmap_moved(&mut self, iova: u64, length: u64) -> Result<Vec<Range<usize>>, MapError> {
+        let end = iova.checked_add(length).ok_or(MapError::BadRange)?;
+        let ours = |piece: &&Piece| piece.is_ours && piece.start >= iova && piece.end <= end;
+        let left: Vec<_> = self.moved.pieces.iter().filter(ours).collect();
+        let left = left.into_iter().map(Piece::addresses).collect();
+        self.unmap(iova, length)?;
+        Ok(left)
+    }
+
+    /// What of `ranges` no piece uses.
+    pub fn unused(&self, ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
+        let mut rest = ranges;
+        for used in self.moved.pieces.iter().map(Piece::addresses) {
+            let cut = |range: Range<usize>| {
+                let before = range.start..range.end.min(used.start);
+                let behind = range.start.max(used.end)..range.end;
+                [before, behind].into_iter().filter(|part| !part.is_empty())
+            };
+            if !used.is_empty() {
+                rest = rest.into_iter().flat_map(cut).collect();
+            }
+        }
+        rest
+    }
+}

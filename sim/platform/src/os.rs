@@ -1,0 +1,469 @@
+//! The system calls that std does not wrap, each behind a safe function.
+#![expect(unsafe_code, reason = "calls into libc")]
+
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+pub mod faults;
+pub mod limits;
+pub mod memory_calls;
+pub mod network;
+pub mod service;
+pub mod time_stamp;
+
+pub use ferroce_driver::bus::with_signals_blocked;
+
+/// Upper bound of addresses taken from the machine; more would not fit a GID table anyway.
+const MAX_INTERFACE_ADDRESSES: usize = 64;
+
+/// Effective user of this process.
+pub fn user_id() -> u32 {
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+fn byte_lock(kind: libc::c_int, byte: u64) -> libc::flock {
+    // SAFETY: flock is a plain C struct for which all zeroes is a valid value.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = kind as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    lock.l_start = byte as libc::off_t;
+    lock.l_len = 1;
+    lock
+}
+
+/// Tries to take the POSIX record lock of one byte: Ok(false) if another process holds it.
+///
+/// The kernel frees the lock when the process ends, or when it closes *any* descriptor of the
+/// same file. A child made by fork does not inherit it.
+pub fn try_lock_byte(file: &File, byte: u64) -> io::Result<bool> {
+    let lock = byte_lock(libc::F_WRLCK, byte);
+    // SAFETY: the descriptor is open for the duration of the call, `lock` is a valid flock.
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &raw const lock) } == 0 {
+        return Ok(true);
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::EAGAIN | libc::EACCES) => Ok(false),
+        _ => Err(error),
+    }
+}
+
+/// Gives back the record lock of one byte.
+pub fn unlock_byte(file: &File, byte: u64) {
+    let lock = byte_lock(libc::F_UNLCK, byte);
+    // SAFETY: as in `try_lock_byte`. Unlocking a lock that is not held is not an error.
+    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &raw const lock) };
+}
+
+/// The process that holds the record lock of one byte; None if it is free *or our own*.
+pub fn byte_locked_by(file: &File, byte: u64) -> io::Result<Option<i32>> {
+    let mut lock = byte_lock(libc::F_WRLCK, byte);
+    // SAFETY: as in `try_lock_byte`; the kernel writes into `lock`, which we own.
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLK, &raw mut lock) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let is_free = i32::from(lock.l_type) == libc::F_UNLCK;
+    Ok((!is_free).then_some(lock.l_pid))
+}
+
+/// Whether another process holds the record lock of any byte but the first.
+pub fn is_any_byte_locked(file: &File) -> io::Result<bool> {
+    let mut lock = byte_lock(libc::F_WRLCK, 1);
+    // To the end of all files.
+    lock.l_len = 0;
+    // SAFETY: as in `byte_locked_by`.
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLK, &raw mut lock) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(i32::from(lock.l_type) != libc::F_UNLCK)
+}
+
+/// Makes the file `length` bytes long with its pages allocated, so that no later access through
+/// a mapping can end in SIGBUS because the file system is full.
+pub fn allocate_file(file: &File, length: u64) -> io::Result<()> {
+    const MAX_ATTEMPTS: u32 = 100;
+    for _ in 0..MAX_ATTEMPTS {
+        // SAFETY: the descriptor is open; posix_fallocate returns the error number.
+        match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, length as libc::off_t) } {
+            0 => return Ok(()),
+            libc::EINTR => {}
+            number => return Err(io::Error::from_raw_os_error(number)),
+        }
+    }
+    Err(io::Error::from_raw_os_error(libc::EINTR))
+}
+
+/// Bytes that may still be allocated in the file system of a file.
+pub fn free_space(file: &File) -> io::Result<u64> {
+    let statistics = rustix::fs::fstatvfs(file)?;
+    Ok(statistics.f_bavail.saturating_mul(statistics.f_frsize))
+}
+
+/// Whole-file lock between processes that append to the same file; waits.
+pub fn lock_file(file: &File) -> io::Result<()> {
+    loop {
+        // SAFETY: the descriptor is open.
+        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// Undoes [`lock_file`].
+pub fn unlock_file(file: &File) {
+    // SAFETY: the descriptor is open; unlocking what is not locked is harmless.
+    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
+}
+
+/// Sleeps while `word` is `expected`, at most `timeout_ns`. May return at any time.
+///
+/// The word may lie in memory that several processes share.
+pub fn futex_wait(word: &AtomicU32, expected: u32, timeout_ns: u64) {
+    let timeout = libc::timespec {
+        tv_sec: (timeout_ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (timeout_ns % 1_000_000_000) as libc::c_long,
+    };
+    // SAFETY: `word` and `timeout` are valid for the call. Not FUTEX_PRIVATE: it may be shared.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT,
+            expected,
+            &raw const timeout,
+        )
+    };
+}
+
+/// Wakes the threads that sleep in [`futex_wait`] on this word, in whichever process.
+pub fn futex_wake_all(word: &AtomicU32) {
+    // SAFETY: the kernel only uses the address as a key.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
+}
+
+/// Lets another thread have this processor.
+pub fn yield_processor() {
+    // SAFETY: sched_yield has no preconditions.
+    unsafe { libc::sched_yield() };
+}
+
+/// Asks the scheduler to run this thread in short turns, which come sooner.
+///
+/// When a frame wakes the thread beside a program that spins without ever sleeping, a kernel that
+/// knows this request (Linux 6.12) lets it run at once; others ignore it.
+pub fn prefer_short_turns() {
+    /// The shortest that the kernel grants.
+    const TURN_NS: u64 = 100_000;
+    /// struct sched_attr of the kernel, first version.
+    #[repr(C)]
+    #[derive(Default)]
+    struct SchedAttr {
+        size: u32,
+        policy: u32,
+        flags: u64,
+        nice: i32,
+        priority: u32,
+        runtime_ns: u64,
+        deadline_ns: u64,
+        period_ns: u64,
+    }
+    let size = size_of::<SchedAttr>() as u32;
+    let mut attributes = SchedAttr {
+        size,
+        ..SchedAttr::default()
+    };
+    // SAFETY: the kernel writes at most `size` bytes into `attributes`, which we own.
+    let got = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
+    // A real-time application keeps the policy that it chose for its threads.
+    if got != 0 || attributes.policy != libc::SCHED_OTHER as u32 {
+        return;
+    }
+    attributes.runtime_ns = TURN_NS;
+    // SAFETY: the kernel only reads `attributes`.
+    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+}
+
+/// A write to a closed pipe ends this process quietly, as it does other command-line tools.
+pub fn end_on_broken_pipe() {
+    // SAFETY: SIG_DFL is a valid disposition, and no other thread depends on the old one.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
+
+/// The processors on which this thread may run.
+pub struct Processors(libc::cpu_set_t);
+
+impl Processors {
+    /// Those of the calling thread.
+    pub fn of_this_thread() -> Option<Self> {
+        // SAFETY: cpu_set_t is a plain bit set for which all zeroes is a valid value.
+        let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+        // SAFETY: the kernel writes at most the size that it is told.
+        let got = unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) };
+        (got == 0).then_some(Self(set))
+    }
+
+    /// Lets the calling thread run on all of them again.
+    pub fn allow_all(&self) {
+        // SAFETY: the kernel only reads the set.
+        unsafe { libc::sched_setaffinity(0, size_of_val(&self.0), &raw const self.0) };
+    }
+
+    /// Lets the calling thread run on all of them but the one that it is on, if there is another.
+    pub fn leave_this_one(&self) {
+        let mut others = self.0;
+        // SAFETY: sched_getcpu has no preconditions.
+        let current = unsafe { libc::sched_getcpu() };
+        let Ok(current) = usize::try_from(current) else {
+            return;
+        };
+        // SAFETY: CPU_CLR and CPU_COUNT stay inside the set; the kernel only reads it.
+        unsafe {
+            libc::CPU_CLR(current, &mut others);
+            if libc::CPU_COUNT(&others) > 0 {
+                libc::sched_setaffinity(0, size_of_val(&others), &raw const others);
+            }
+        }
+    }
+}
+
+/// The machine's IP addresses with the names of their interfaces, in the kernel's order.
+pub fn interface_addresses() -> Vec<(String, IpAddr)> {
+    let mut found = Vec::new();
+    let mut head: *mut libc::ifaddrs = std::ptr::null_mut();
+    // SAFETY: getifaddrs writes one pointer.
+    if unsafe { libc::getifaddrs(&raw mut head) } != 0 {
+        return found;
+    }
+    let mut entry = head;
+    while !entry.is_null() && found.len() < MAX_INTERFACE_ADDRESSES {
+        // SAFETY: entries of the list stay valid until freeifaddrs.
+        let current = unsafe { &*entry };
+        if let Some(address) = socket_address(current.ifa_addr) {
+            // SAFETY: ifa_name is a C string owned by the list.
+            let name = unsafe { CStr::from_ptr(current.ifa_name) };
+            found.push((name.to_string_lossy().into_owned(), address));
+        }
+        entry = current.ifa_next;
+    }
+    // SAFETY: `head` came from getifaddrs and nothing borrows from the list any more.
+    unsafe { libc::freeifaddrs(head) };
+    found
+}
+
+fn socket_address(address: *const libc::sockaddr) -> Option<IpAddr> {
+    if address.is_null() {
+        return None;
+    }
+    // SAFETY: a non-null ifa_addr points to a sockaddr of the family that it names, and the
+    // structures read here are those families' own.
+    unsafe {
+        match i32::from((*address).sa_family) {
+            libc::AF_INET => {
+                let v4 = &*address.cast::<libc::sockaddr_in>();
+                Some(IpAddr::V4(Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr))))
+            }
+            libc::AF_INET6 => {
+                let v6 = &*address.cast::<libc::sockaddr_in6>();
+                Some(IpAddr::V6(Ipv6Addr::from(v6.sin6_addr.s6_addr)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Effective group of this process.
+pub fn group_id() -> u32 {
+    // SAFETY: getegid has no preconditions and cannot fail.
+    unsafe { libc::getegid() }
+}
+
+/// Whether a file gives capabilities to whoever runs it.
+pub fn has_file_capabilities(path: &Path) -> bool {
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else {
+        return false;
+    };
+    let name = c"security.capability";
+    // SAFETY: both strings end with NUL; with size 0 nothing is written.
+    unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), std::ptr::null_mut(), 0) > 0 }
+}
+
+/// Whether this user may execute a file.
+pub fn is_executable(path: &Path) -> bool {
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else {
+        return false;
+    };
+    // SAFETY: the string ends with NUL.
+    unsafe { libc::access(path.as_ptr(), libc::X_OK) == 0 }
+}
+
+/// Whether `length` bytes from `address` on are memory that may be read (and written, if asked),
+/// as pinning it for a real card would find out. Brings the pages of a small range in, as pinning
+/// does; a larger one, like the tables of a driver, of which little may ever be used, is looked up.
+pub fn memory_is_usable(address: usize, length: usize, write: bool) -> bool {
+    /// More takes longer to bring in than the list of mappings to read.
+    const POPULATE_LIMIT: usize = 256 << 10;
+    // Linux 5.14; older kernels say EINVAL to any advice that they do not know.
+    const MADV_POPULATE_READ: libc::c_int = 22;
+    const MADV_POPULATE_WRITE: libc::c_int = 23;
+    if length > POPULATE_LIMIT || !is_populate_known() {
+        let maps = std::fs::read_to_string("/proc/self/maps");
+        // Without the list nothing is known against it.
+        return maps.map_or(true, |maps| covers(&maps, address..address + length, write));
+    }
+    let advice = if write {
+        MADV_POPULATE_WRITE
+    } else {
+        MADV_POPULATE_READ
+    };
+    let start = std::ptr::without_provenance_mut(address);
+    // SAFETY: populating changes neither content nor protection of memory; bad ranges are answered
+    // with an error.
+    unsafe { libc::madvise(start, length, advice) == 0 }
+}
+
+/// Whether mappings that may be read (and written, if asked) hold all of a range. `maps` is the list
+/// that the kernel gives, in the order of addresses: `7f0000000000-7f0000200000 rw-p …`.
+fn covers(maps: &str, range: Range<usize>, write: bool) -> bool {
+    let mut next = range.start;
+    for line in maps.lines() {
+        let mut words = line.split([' ', '-']);
+        let mut address = || usize::from_str_radix(words.next()?, 16).ok();
+        let (Some(start), Some(end)) = (address(), address()) else {
+            continue;
+        };
+        if end <= next {
+            continue;
+        }
+        let rights = words.next().unwrap_or_default();
+        let is_usable = rights.starts_with('r') && (!write || rights[1..].starts_with('w'));
+        if start > next || !is_usable {
+            return false;
+        }
+        next = end;
+        if next >= range.end {
+            return true;
+        }
+    }
+    false
+}
+
+fn is_populate_known() -> bool {
+    const MADV_POPULATE_READ: libc::c_int = 22;
+    static KNOWN: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    *KNOWN.get_or_init(|| {
+        // SAFETY: an empty range is answered with success, an unknown advice with EINVAL.
+        unsafe { libc::madvise(std::ptr::null_mut(), 0, MADV_POPULATE_READ) == 0 }
+    })
+}
+
+/// Has an interrupt from the terminal (SIGINT) set a flag, which is returned, instead of ending the
+/// process. The second one ends it.
+pub fn note_interrupt() -> &'static AtomicBool {
+    static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
+    extern "C" fn note(_signal: libc::c_int) {
+        IS_INTERRUPTED.store(true, Ordering::Relaxed);
+    }
+    // SAFETY: all zero is an action without flags and with an empty mask; the handler does what a
+    // signal handler may do.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = note as *const () as usize;
+        action.sa_flags = libc::SA_RESETHAND | libc::SA_RESTART;
+        libc::sigaction(libc::SIGINT, &action, std::ptr::null_mut());
+    }
+    &IS_INTERRUPTED
+}
+
+/// Has `action` called when the process ends by exit() or by returning from main.
+pub fn at_exit(action: extern "C" fn()) {
+    // SAFETY: `action` is a function of this library, which is never unloaded before exit.
+    unsafe { libc::atexit(action) };
+}
+
+/// The time stamp counter; comparable between the processors of this machine.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub fn time_stamp() -> u64 {
+    // SAFETY: every x86-64 processor has RDTSC; Linux does not forbid it unless a process asks.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// Whether [`time_stamp()`] counts at one rate, in all power states, on all processors.
+#[cfg(target_arch = "x86_64")]
+pub fn time_stamp_is_invariant() -> bool {
+    // CPUID leaf 0x8000_0007, EDX bit 8: invariant TSC.
+    const LEAF: u32 = 0x8000_0007;
+    use core::arch::x86_64::__cpuid;
+    let highest = __cpuid(0x8000_0000).eax;
+    let processor = highest >= LEAF && __cpuid(LEAF).edx & 1 << 8 != 0;
+    // The kernel tested the processors against each other before it chose the TSC.
+    let source = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    processor || std::fs::read_to_string(source).is_ok_and(|name| name.trim() == "tsc")
+}
+
+/// CLOCK_MONOTONIC in nanoseconds.
+pub fn monotonic_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC)
+}
+
+/// CLOCK_REALTIME in nanoseconds since 1970.
+pub fn realtime_ns() -> u64 {
+    clock_ns(libc::CLOCK_REALTIME)
+}
+
+fn clock_ns(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is ours to be written.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mappings_hold_a_range_without_a_gap() {
+        let maps = "\
+1000-3000 r--p 00000000 fe:00 1 /bin/x
+3000-5000 rw-p 00000000 00:00 0
+5000-6000 rw-s 00000000 00:01 2 /memfd:a (deleted)
+7000-8000 ---p 00000000 00:00 0
+8000-9000 rw-p 00000000 00:00 0 [stack]
+";
+        let usable = |range, write| covers(maps, range, write);
+        assert!(usable(0x1000..0x6000, false) && usable(0x3000..0x6000, true));
+        assert!(usable(0x4000..0x4800, true) && usable(0x8fff..0x9000, true));
+        assert!(!usable(0x2000..0x4000, true), "not writable");
+        assert!(!usable(0x0..0x2000, false), "a gap before");
+        assert!(!usable(0x5000..0x7000, false), "a gap behind");
+        assert!(!usable(0x6000..0x7000, false), "nothing");
+        assert!(!usable(0x7000..0x9000, false), "no rights");
+        assert!(!usable(0x8000..0xa000, false), "the end");
+    }
+
+    #[test]
+    fn large_memory_is_looked_up() {
+        const LENGTH: usize = 8 << 20;
+        let memory = crate::shared_memory::Mapping::anonymous(LENGTH).expect("memory");
+        let address = memory.word(0).as_ptr() as usize;
+        assert!(memory_is_usable(address, LENGTH, true));
+        drop(memory);
+        assert!(!memory_is_usable(0x1000, LENGTH, false));
+    }
+}

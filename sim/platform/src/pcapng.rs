@@ -1,0 +1,134 @@
+//! Blocks of pcapng, with time stamps and ICRC.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use ferroce_wire::Frame;
+
+/// Mode of a new file: what programs send each other is nobody else's.
+pub const PRIVATE: u32 = 0o600;
+
+/// Type of the block that begins a section.
+pub const SECTION_HEADER: u32 = 0x0a0d_0d0a;
+const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
+const INTERFACE_DESCRIPTION: u32 = 1;
+const ENHANCED_PACKET: u32 = 6;
+const LINKTYPE_ETHERNET: u16 = 1;
+const OPTION_END: u16 = 0;
+const OPTION_APPLICATION: u16 = 4;
+const OPTION_INTERFACE_NAME: u16 = 2;
+const OPTION_TIMESTAMP_RESOLUTION: u16 = 9;
+const OPTION_PACKET_FLAGS: u16 = 2;
+/// Timestamps count units of 10^-9 s.
+pub const NANOSECONDS: u8 = 9;
+
+/// Makes a file for frames, or empties the one that is there, which keeps its mode.
+///
+/// # Errors
+/// That of the system.
+pub fn create_private(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(PRIVATE)
+        .open(path)
+}
+
+/// Computes the ICRC of a frame and writes it to its place; other frames stay as they are.
+pub fn write_icrc(frame: &mut [u8]) {
+    let Ok(parsed) = Frame::parse(frame) else {
+        return;
+    };
+    let (icrc, place) = (parsed.computed_icrc(), parsed.layout().icrc());
+    frame[place].copy_from_slice(&icrc.to_le_bytes());
+}
+
+/// Which way a frame went through an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// The interface received it.
+    Inbound,
+    /// The interface sent it.
+    Outbound,
+}
+
+/// The block of a frame at `interface`; `time` in units of the interface's resolution.
+pub fn packet_block(interface: u32, time: u64, direction: Direction, frame: &[u8]) -> Vec<u8> {
+    let flags: u32 = match direction {
+        Direction::Inbound => 1,
+        Direction::Outbound => 2,
+    };
+    let mut options = Vec::new();
+    option(&mut options, OPTION_PACKET_FLAGS, &flags.to_le_bytes());
+    option(&mut options, OPTION_END, b"");
+    let mut block = Vec::with_capacity(frame.len() + 64);
+    let length = begin_packet(&mut block, interface, time, frame, options.len());
+    block.extend(options);
+    block.extend(length.to_le_bytes());
+    block
+}
+
+/// The block of a frame up to its options; returns its whole length, which stands at its end too.
+pub fn begin_packet(
+    block: &mut Vec<u8>,
+    interface: u32,
+    time: u64,
+    frame: &[u8],
+    options: usize,
+) -> u32 {
+    let padded = frame.len().next_multiple_of(4);
+    let length = (32 + padded + options) as u32;
+    for word in [
+        ENHANCED_PACKET,
+        length,
+        interface,
+        (time >> 32) as u32,
+        time as u32,
+        frame.len() as u32,
+        frame.len() as u32,
+    ] {
+        block.extend(word.to_le_bytes());
+    }
+    block.extend(frame);
+    block.resize(block.len() + padded - frame.len(), 0);
+    length
+}
+
+/// Section header and the descriptions of interfaces whose time stamps count units of
+/// 10^-`resolution` s.
+pub fn preamble(interfaces: &[&str], resolution: u8) -> Vec<u8> {
+    let mut section = Vec::new();
+    section.extend(BYTE_ORDER_MAGIC.to_le_bytes());
+    section.extend(1u16.to_le_bytes()); // version 1.0
+    section.extend(0u16.to_le_bytes());
+    section.extend(u64::MAX.to_le_bytes()); // length of the section: not told
+    option(&mut section, OPTION_APPLICATION, b"Ferroce");
+    option(&mut section, OPTION_END, b"");
+    let mut bytes = block(SECTION_HEADER, &section);
+    for name in interfaces {
+        let mut interface = Vec::new();
+        interface.extend(LINKTYPE_ETHERNET.to_le_bytes());
+        interface.extend(0u16.to_le_bytes()); // reserved
+        interface.extend(0u32.to_le_bytes()); // no limit of the captured length
+        option(&mut interface, OPTION_INTERFACE_NAME, name.as_bytes());
+        option(&mut interface, OPTION_TIMESTAMP_RESOLUTION, &[resolution]);
+        option(&mut interface, OPTION_END, b"");
+        bytes.extend(block(INTERFACE_DESCRIPTION, &interface));
+    }
+    bytes
+}
+
+fn option(block: &mut Vec<u8>, code: u16, value: &[u8]) {
+    block.extend(code.to_le_bytes());
+    block.extend((value.len() as u16).to_le_bytes());
+    block.extend(value);
+    block.resize(block.len().next_multiple_of(4), 0);
+}
+
+fn block(kind: u32, body: &[u8]) -> Vec<u8> {
+    let length = (12 + body.len() as u32).to_le_bytes();
+    [&kind.to_le_bytes(), &length, body, &length].concat()
+}

@@ -1,0 +1,312 @@
+//! Files that a client hands over as its memory.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::hash::Hash;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::{Arc, Weak};
+
+use ferroce_vfio_user::Errno;
+use rustix::fs::{OFlags, fcntl_getfl};
+
+use ferroce_platform::memory::RemoteMemory;
+use ferroce_platform::shared_memory::foreign::ForeignFile;
+use ferroce_platform::shared_memory::registered::ADDRESS_SPACE;
+
+/// Which file it is, and what it is used for. The number of an inode is not given to another file
+/// as long as somebody has it open or mapped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    device: u64,
+    inode: u64,
+    is_readable: bool,
+    is_writable: bool,
+}
+
+/// A file that is read and written by system calls.
+#[derive(Debug)]
+pub struct FileMemory(File);
+
+impl RemoteMemory for FileMemory {
+    fn read(&self, offset: u64, destination: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(destination, offset)
+    }
+
+    fn write(&self, offset: u64, source: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(source, offset)
+    }
+}
+
+/// How the model reaches a client's file.
+#[derive(Debug, Clone)]
+pub enum ClientFile {
+    /// It is mapped here.
+    Mapped(Arc<ForeignFile>),
+    /// It holds memory of the client, each byte where its address says ([`ADDRESS_SPACE`]): what
+    /// the mapping needs of it is mapped here.
+    OfAddresses(Arc<ForeignFile>),
+    /// It is read and written.
+    Called(Arc<FileMemory>),
+}
+
+/// The files of one client. The same file comes with many mappings; it is held once.
+#[derive(Debug, Default)]
+pub struct ClientFiles {
+    mapped: Cache<ForeignFile>,
+    called: Cache<FileMemory>,
+}
+
+impl ClientFiles {
+    /// A file of which `length` bytes at `offset` are to be mapped, or where there is no room for
+    /// more mappings, read and written.
+    ///
+    /// # Errors
+    /// `EINVAL`: it is no regular file, or shorter. `EACCES`: it is not open for the rights.
+    pub fn map(
+        &mut self,
+        file: File,
+        (offset, length): (u64, u64),
+        is_writable: bool,
+    ) -> Result<ClientFile, Errno> {
+        let key = key_of(&file, true, is_writable)?;
+        let size = file.metadata().map_err(errno_of)?.len();
+        if offset.checked_add(length).is_none_or(|end| end > size) {
+            return Err(Errno::INVAL);
+        }
+        if size == ADDRESS_SPACE {
+            return match ForeignFile::map_part(&file, (offset, length), is_writable) {
+                Ok(part) => Ok(ClientFile::OfAddresses(Arc::new(part))),
+                Err(error) => self.open_if_full(key, file, error),
+            };
+        }
+        // A file that has grown since is mapped anew.
+        let known = self.mapped.get(&key);
+        let known = known.filter(|mapped| mapped.address(offset, length).is_some());
+        if let Some(known) = known {
+            return match known.is_lost() {
+                true => Err(Errno::FAULT),
+                false => Ok(ClientFile::Mapped(known)),
+            };
+        }
+        match ForeignFile::map(&file, is_writable) {
+            Ok(mapped) => Ok(ClientFile::Mapped(self.mapped.insert(key, mapped))),
+            Err(error) => self.open_if_full(key, file, error),
+        }
+    }
+
+    /// A file that was not mapped: where there is no room for more mappings it can still be read
+    /// and written.
+    fn open_if_full(
+        &mut self,
+        key: Key,
+        file: File,
+        error: io::Error,
+    ) -> Result<ClientFile, Errno> {
+        match error.kind() {
+            io::ErrorKind::OutOfMemory => Ok(ClientFile::Called(self.open(key, file))),
+            _ => Err(errno_of(error)),
+        }
+    }
+
+    /// A file that is read and written.
+    ///
+    /// # Errors
+    /// `EINVAL`: it is no regular file. `EACCES`: it is not open for the rights.
+    pub fn call(
+        &mut self,
+        file: File,
+        is_readable: bool,
+        is_writable: bool,
+    ) -> Result<ClientFile, Errno> {
+        let key = key_of(&file, is_readable, is_writable)?;
+        Ok(ClientFile::Called(self.open(key, file)))
+    }
+
+    fn open(&mut self, key: Key, file: File) -> Arc<FileMemory> {
+        let known = self.called.get(&key);
+        known.unwrap_or_else(|| self.called.insert(key, FileMemory(file)))
+    }
+}
+
+/// Checks a file. Others than regular ones may keep who reads them waiting.
+fn key_of(file: &File, is_readable: bool, is_writable: bool) -> Result<Key, Errno> {
+    let metadata = file.metadata().map_err(errno_of)?;
+    if !metadata.is_file() {
+        return Err(Errno::INVAL);
+    }
+    let access = fcntl_getfl(file)? & OFlags::RWMODE;
+    let may_read = access == OFlags::RDONLY || access == OFlags::RDWR;
+    let may_write = access == OFlags::WRONLY || access == OFlags::RDWR;
+    if is_readable && !may_read || is_writable && !may_write {
+        return Err(Errno::ACCESS);
+    }
+    Ok(Key {
+        device: metadata.dev(),
+        inode: metadata.ino(),
+        is_readable,
+        is_writable,
+    })
+}
+
+fn errno_of(error: io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+}
+
+/// What is in use, by its key.
+#[derive(Debug)]
+struct Cache<T> {
+    entries: HashMap<Key, Weak<T>>,
+}
+
+impl<T> Default for Cache<T> {
+    fn default() -> Self {
+        Self {
+            entries: HashMap::new(),
+        }
+    }
+}
+
+impl<T> Cache<T> {
+    fn get(&self, key: &Key) -> Option<Arc<T>> {
+        self.entries.get(key)?.upgrade()
+    }
+
+    fn insert(&mut self, key: Key, value: T) -> Arc<T> {
+        let value = Arc::new(value);
+        // What nobody uses any more goes when the table would grow.
+        if self.entries.len() == self.entries.capacity() {
+            self.entries.retain(|_, weak| weak.strong_count() > 0);
+        }
+        self.entries.insert(key, Arc::downgrade(&value));
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{MemfdFlags, memfd_create};
+    use std::fs::OpenOptions;
+    use std::path::PathBuf;
+
+    fn memory_file(size: u64) -> File {
+        let file = File::from(memfd_create("test", MemfdFlags::CLOEXEC).expect("memory"));
+        file.set_len(size).expect("memory");
+        file
+    }
+
+    fn mapped(file: Result<ClientFile, Errno>) -> Arc<ForeignFile> {
+        match file.expect("usable") {
+            ClientFile::Mapped(mapped) => mapped,
+            other => panic!("not mapped: {other:?}"),
+        }
+    }
+
+    /// The same file, opened again.
+    fn reopened(file: &File, options: &OpenOptions) -> File {
+        use std::os::fd::AsRawFd;
+        let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        options.open(path).expect("our own")
+    }
+
+    #[test]
+    fn a_file_is_mapped_once() {
+        let mut files = ClientFiles::default();
+        let file = memory_file(1 << 16);
+        let clone = || file.try_clone().expect("a descriptor");
+        let one = mapped(files.map(clone(), (0, 4096), true));
+        let other = mapped(files.map(clone(), (8192, 4096), true));
+        assert!(Arc::ptr_eq(&one, &other));
+        let reading = mapped(files.map(clone(), (0, 4096), false));
+        assert!(!Arc::ptr_eq(&one, &reading), "without the right to write");
+        file.set_len(1 << 17).expect("it is ours");
+        let grown = mapped(files.map(clone(), (1 << 16, 1 << 16), true));
+        assert!(!Arc::ptr_eq(&one, &grown));
+        assert_eq!(grown.length(), 1 << 17);
+    }
+
+    /// Goal: of a file as large as an address space only what is needed is mapped.
+    #[test]
+    fn memory_by_its_addresses_is_mapped_in_parts() {
+        const ADDRESS: u64 = 0x7f12_3456_7000;
+        let mut files = ClientFiles::default();
+        let file = memory_file(ADDRESS_SPACE);
+        let clone = || file.try_clone().expect("a descriptor");
+        match files.map(clone(), (ADDRESS, 8192), true).expect("usable") {
+            ClientFile::OfAddresses(part) => {
+                assert_eq!(part.length(), 8192);
+                assert!(part.address(ADDRESS, 8192).is_some());
+                assert!(part.address(ADDRESS, 8193).is_none());
+            }
+            other => panic!("{other:?}"),
+        }
+        for range in [(ADDRESS, ADDRESS_SPACE), (ADDRESS_SPACE - 4096, 8192)] {
+            let answer = files.map(clone(), range, true).expect_err("too long");
+            assert_eq!(answer, Errno::INVAL, "{range:?}");
+        }
+        match files.map(clone(), (0, ADDRESS_SPACE), true) {
+            Ok(ClientFile::Called(_)) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn sizes_that_lie_are_refused() {
+        let mut files = ClientFiles::default();
+        let file = memory_file(4096);
+        for range in [(0, 8192), (4096, 4096), (u64::MAX, 2), (0, u64::MAX)] {
+            let clone = file.try_clone().expect("a descriptor");
+            let answer = files.map(clone, range, true).expect_err("too long");
+            assert_eq!(answer, Errno::INVAL, "{range:?}");
+        }
+        let huge = memory_file(1 << 62);
+        match files.map(huge, (0, 4096), true) {
+            Ok(ClientFile::Called(file)) => file.write(5, &[1]).expect("there"),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn rights_are_those_of_the_descriptor() {
+        let mut files = ClientFiles::default();
+        let file = memory_file(4096);
+        let reading = || reopened(&file, OpenOptions::new().read(true));
+        let writing = || reopened(&file, OpenOptions::new().write(true));
+        assert!(files.map(reading(), (0, 4096), false).is_ok());
+        let refused = [
+            files.map(reading(), (0, 4096), true),
+            files.map(writing(), (0, 4096), true),
+            files.call(reading(), true, true),
+            files.call(writing(), true, false),
+        ];
+        for answer in refused {
+            assert_eq!(answer.expect_err("no right"), Errno::ACCESS);
+        }
+        assert!(files.call(writing(), false, true).is_ok());
+        let device = File::open("/dev/zero").expect("everywhere");
+        let answer = files.map(device, (0, 4096), false);
+        assert_eq!(answer.expect_err("no regular file"), Errno::INVAL);
+        let directory = File::open("/").expect("everywhere");
+        let answer = files.call(directory, true, false);
+        assert_eq!(answer.expect_err("no regular file"), Errno::INVAL);
+    }
+
+    #[test]
+    fn the_memory_of_a_process_is_called() {
+        let mut files = ClientFiles::default();
+        let value = vec![5u8; 10_000];
+        let open = || File::open("/proc/self/mem").expect("our own");
+        let one = files.call(open(), true, false);
+        let other = files.call(open(), true, false);
+        let (Ok(ClientFile::Called(one)), Ok(ClientFile::Called(other))) = (one, other) else {
+            panic!("not called");
+        };
+        assert!(Arc::ptr_eq(&one, &other), "one descriptor is enough");
+        let mut bytes = vec![0; 10_000];
+        let address = value.as_ptr().expose_provenance() as u64;
+        one.read(address, &mut bytes).expect("there");
+        assert_eq!(bytes, value);
+        assert!(one.read(4096, &mut bytes).is_err(), "nothing is there");
+    }
+}

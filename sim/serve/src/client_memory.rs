@@ -1,0 +1,183 @@
+//! The client's memory: what it has mapped for the device, and how the device reaches it.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+
+use ferroce_vfio_user::{DmaBacking, DmaMap, DmaMessages, Errno};
+
+use super::client_file::{ClientFile, ClientFiles};
+use ferroce_platform::memory::{MapError, MemoryMap, RemoteMemory, Rights, UnmapError};
+use ferroce_platform::served::ServedModel;
+
+/// Mappings that a client may have at a time; as many as VFIO allows (`dma_entry_limit`).
+pub const MAX_MAPPINGS: usize = 65535;
+/// Bytes of them all: what a processor can address.
+const MAX_BYTES: u64 = 1 << 47;
+/// Mappings begin and end at multiples of it.
+pub const PAGE_SIZE: u64 = 4096;
+
+/// Memory that only the client reaches.
+#[derive(Debug)]
+struct MessageMemory(Arc<DmaMessages>);
+
+impl RemoteMemory for MessageMemory {
+    fn read(&self, offset: u64, destination: &mut [u8]) -> io::Result<()> {
+        self.0.read(offset, destination).map_err(io::Error::from)
+    }
+
+    fn write(&self, offset: u64, source: &[u8]) -> io::Result<()> {
+        self.0.write(offset, source).map_err(io::Error::from)
+    }
+}
+
+/// What one mapping holds on to.
+#[derive(Debug)]
+struct Held {
+    length: u64,
+    _file: Option<ClientFile>,
+}
+
+/// The mappings of one client.
+#[derive(Debug)]
+pub struct ClientMemory {
+    messages: Arc<dyn RemoteMemory>,
+    files: ClientFiles,
+    held: BTreeMap<u64, Held>,
+    bytes: u64,
+}
+
+impl ClientMemory {
+    /// Of a client that answers `messages`.
+    pub fn new(messages: Arc<DmaMessages>) -> Self {
+        Self {
+            messages: Arc::new(MessageMemory(messages)),
+            files: ClientFiles::default(),
+            held: BTreeMap::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Lets the device reach a range.
+    ///
+    /// # Errors
+    /// `EINVAL`, `EEXIST`, `EACCES`, `ENOSPC` (too many), `ENOMEM` (too much), `EFAULT` (the file
+    /// was cut off).
+    pub fn map(&mut self, function: &dyn ServedModel, map: DmaMap) -> Result<(), Errno> {
+        let DmaMap {
+            iova,
+            length,
+            readable,
+            writable,
+            backing,
+        } = map;
+        let rights = match (readable, writable) {
+            (true, true) => Rights::ReadWrite,
+            (true, false) => Rights::Read,
+            (false, true) => Rights::Write,
+            (false, false) => return Err(Errno::INVAL),
+        };
+        if iova % PAGE_SIZE != 0 || length % PAGE_SIZE != 0 {
+            return Err(Errno::INVAL);
+        }
+        if self.held.len() >= MAX_MAPPINGS {
+            return Err(Errno::NOSPC);
+        }
+        let bytes = self.bytes.checked_add(length);
+        let bytes = bytes.filter(|bytes| *bytes <= MAX_BYTES);
+        let bytes = bytes.ok_or(Errno::NOMEM)?;
+        let (file, offset) = match backing {
+            DmaBacking::Mmap { file, offset } => {
+                let file = File::from(file);
+                let file = self.files.map(file, (offset, length), writable)?;
+                (Some(file), offset)
+            }
+            DmaBacking::FileIo { file, offset } => {
+                let file = self.files.call(File::from(file), readable, writable)?;
+                (Some(file), offset)
+            }
+            DmaBacking::Messages => (None, iova),
+        };
+        let range = (iova, length);
+        function
+            .with_mappings(false, |map| {
+                self.insert(map, range, rights, (file.as_ref(), offset))
+            })
+            .ok_or(Errno::IO)?
+            .map_err(errno_of)?;
+        let held = Held {
+            length,
+            _file: file,
+        };
+        self.held.insert(iova, held);
+        self.bytes = bytes;
+        Ok(())
+    }
+
+    fn insert(
+        &self,
+        map: &mut MemoryMap,
+        (iova, length): (u64, u64),
+        rights: Rights,
+        (file, offset): (Option<&ClientFile>, u64),
+    ) -> Result<(), MapError> {
+        match file {
+            Some(ClientFile::Mapped(file)) => {
+                let address = file.address(offset, length).ok_or(MapError::BadRange)?;
+                map.map(iova, address, length, rights)
+            }
+            Some(ClientFile::OfAddresses(part)) => {
+                let address = part.address(offset, length).ok_or(MapError::BadRange)?;
+                let owner = usize::try_from(offset).map_err(|_| MapError::BadRange)?;
+                map.map_of_owner(iova, (address, owner), length, rights)
+            }
+            Some(ClientFile::Called(file)) => {
+                map.map_remote(iova, length, rights, file.clone(), offset)
+            }
+            None => map.map_remote(iova, length, rights, self.messages.clone(), offset),
+        }
+    }
+
+    /// Takes a range away, which may be several mappings, or none: behind an IOMMU of its own, a
+    /// guest's range was perhaps never mapped.
+    ///
+    /// # Errors
+    /// `EINVAL`: it would cut a mapping in two.
+    pub fn unmap(
+        &mut self,
+        function: &dyn ServedModel,
+        iova: u64,
+        length: u64,
+    ) -> Result<(), Errno> {
+        match function.with_mappings(true, |map| map.unmap_range(iova, length)) {
+            Some(Ok(())) => {}
+            Some(Err(UnmapError::NotMapped)) => return Ok(()),
+            Some(Err(UnmapError::Cut)) => return Err(Errno::INVAL),
+            None => return Err(Errno::IO),
+        }
+        let end = iova.saturating_add(length);
+        let gone: Vec<u64> = self.held.range(iova..end).map(|(at, _)| *at).collect();
+        for at in gone {
+            if let Some(held) = self.held.remove(&at) {
+                self.bytes -= held.length;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes everything away.
+    pub fn unmap_all(&mut self, function: &dyn ServedModel) {
+        function.change_mappings(true, &mut MemoryMap::unmap_all);
+        self.held.clear();
+        self.bytes = 0;
+    }
+}
+
+fn errno_of(error: MapError) -> Errno {
+    match error {
+        MapError::BadRange => Errno::INVAL,
+        MapError::Overlap => Errno::EXIST,
+        MapError::NotMapped => Errno::NOENT,
+    }
+}

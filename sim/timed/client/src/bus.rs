@@ -1,0 +1,291 @@
+//! The bus of a program in simulated time.
+//!
+//! What a processor does all the time goes through the pages that the program shares with its
+//! world, each store with its time: doorbells, pushes, and the doorbells of event queues.
+//! Everything else takes no simulated time and goes to the card's socket: registers, the device's
+//! memory, mappings. Before that, the card gets the stores that it has not seen.
+//!
+//! Memory that the program registers is shared with its world as long as it is registered, where
+//! that can be done ([`Registered`]).
+//!
+//! Interrupts come with the turn: the thread that gets it calls their handlers.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use ferroce_driver::bus::vfio_user::{VfioUser, VfioUserError};
+use ferroce_driver::bus::{
+    BufferMemory, Bus, BusError, DmaAccess, DmaMapping, InterruptHandler, ProgramClock,
+};
+use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
+use ferroce_spec::push::WORDS_PER_BLOCK;
+use ferroce_spec::register::{
+    Control, MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED, VECTOR_COUNT, offset,
+};
+use ferroce_timed_protocol::control::card_socket;
+use ferroce_timed_protocol::request::Wait;
+use ferroce_timed_protocol::store::StoreKind;
+use ferroce_units::Duration;
+use parking_lot::{Mutex, RwLock};
+
+use crate::library::Library;
+use crate::processor::Processor;
+use ferroce_platform::shared_memory::registered::Registered;
+
+/// How long the last acknowledgements may be on their way.
+const LINGER: Duration = Duration::from_us(20);
+
+type Handlers = [Option<InterruptHandler>; VECTOR_COUNT as usize];
+
+/// The handlers of this process, which is on one host and has one card.
+static HANDLERS: RwLock<Handlers> = RwLock::new([const { None }; VECTOR_COUNT as usize]);
+
+/// The bus to a card of a world.
+pub struct TimedBus {
+    library: Library,
+    processor: Arc<Processor>,
+    /// `None` only while it is dropped.
+    card: Option<Arc<VfioUser>>,
+    /// What is shared with the world, by IOVA.
+    registered: Mutex<BTreeMap<u64, Registered>>,
+}
+
+impl std::fmt::Debug for TimedBus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TimedBus")
+            .field("host", &self.library.host())
+            .finish_non_exhaustive()
+    }
+}
+
+impl TimedBus {
+    /// Connects to the card of this program's host in the world at `control`.
+    ///
+    /// # Errors
+    /// Any [`VfioUserError`].
+    pub fn open(library: Library, control: &Path) -> Result<Self, VfioUserError> {
+        let socket = card_socket(control, library.host());
+        let card = library.outside(|| VfioUser::open(&socket))?;
+        library.on_interrupts(call_handlers);
+        Ok(Self {
+            library,
+            processor: Arc::new(Processor::new(library)),
+            card: Some(Arc::new(card)),
+            registered: Mutex::default(),
+        })
+    }
+
+    /// The card's socket.
+    fn card(&self) -> &Arc<VfioUser> {
+        self.card.as_ref().expect("it is there until the end")
+    }
+
+    /// Something that takes no simulated time, when the card has all stores.
+    fn at_the_card<R>(&self, action: impl FnOnce(&VfioUser) -> R) -> R {
+        self.library.flush();
+        self.library.outside(|| action(self.card()))
+    }
+
+    /// Maps memory of the program: shared, or as private memory is mapped.
+    fn map_program_memory(&self, card: &VfioUser, mapping: &DmaMapping) -> Result<(), BusError> {
+        if let Some(registered) = Registered::share(mapping.address, mapping.length) {
+            let file = Some(registered.file());
+            match card.map(&DmaMapping { file, ..*mapping }) {
+                Ok(()) => {
+                    self.registered.lock().insert(mapping.iova, registered);
+                    return Ok(());
+                }
+                Err(error) => tracing::debug!(%error, "the world does not map shared memory"),
+            }
+        }
+        card.map(mapping)
+    }
+
+    fn write(&self, at: u32, value: u32) {
+        if at == offset::control && Control::from_bits(value).reset() {
+            self.linger();
+        }
+        if is_event_queue_doorbell(at) {
+            let words = [u64::from(value)];
+            return self.library.store(StoreKind::Register, at, &words);
+        }
+        self.at_the_card(|card| {
+            card.write32(at, value);
+            if at == offset::command_queue_doorbell {
+                // It is posted: what is read behind it says that it has arrived, and what commands
+                // do is done then.
+                card.read32(offset::status);
+            }
+        });
+    }
+}
+
+impl Bus for TimedBus {
+    fn read32(&self, offset: u32) -> u32 {
+        self.at_the_card(|card| card.read32(offset))
+    }
+
+    fn write32(&self, offset: u32, value: u32) {
+        self.write(offset & !3, value);
+    }
+
+    fn read64(&self, offset: u32) -> u64 {
+        self.at_the_card(|card| card.read64(offset))
+    }
+
+    fn write64(&self, offset: u32, value: u64) {
+        self.at_the_card(|card| card.write64(offset, value));
+    }
+
+    #[inline]
+    fn doorbell(&self, slot: u32, value: u64) {
+        // The post of a receive has its doorbell in its price.
+        let kind = DoorbellKind(DoorbellValue::from_bits(value).kind());
+        if kind != DoorbellKind::RECEIVE_QUEUE && kind != DoorbellKind::SHARED_RECEIVE_QUEUE {
+            self.processor.ring(0);
+        }
+        self.library.store(StoreKind::Doorbell, slot, &[value]);
+    }
+
+    fn push_blocks(&self) -> u32 {
+        let blocks = &self.library.program().push_blocks;
+        blocks.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn push(&self, slot: u32, words: &[u64]) {
+        self.processor.ring((words.len() / WORDS_PER_BLOCK) as u64);
+        self.library.store(StoreKind::Push, slot, words);
+    }
+
+    fn read_device_memory(&self, offset: u64, destination: &mut [u8]) {
+        self.at_the_card(|card| card.read_device_memory(offset, destination));
+    }
+
+    fn write_device_memory(&self, offset: u64, source: &[u8]) {
+        self.at_the_card(|card| card.write_device_memory(offset, source));
+    }
+
+    fn buffer_memory(&self) -> BufferMemory {
+        self.card().buffer_memory()
+    }
+
+    fn map(&self, mapping: &DmaMapping) -> Result<(), BusError> {
+        let result = self.at_the_card(|card| match mapping.file {
+            None => self.map_program_memory(card, mapping),
+            Some(_) => card.map(mapping),
+        });
+        if result.is_ok() && mapping.access == DmaAccess::ReadWrite {
+            self.library
+                .note_card_memory(mapping.address, mapping.length);
+        }
+        result
+    }
+
+    fn unmap(&self, iova: u64, length: usize) -> Result<(), BusError> {
+        self.at_the_card(|card| {
+            card.unmap(iova, length)?;
+            // The card does not reach it any more.
+            let registered = self.registered.lock().remove(&iova);
+            drop(registered);
+            Ok(())
+        })
+    }
+
+    fn mapping_limit(&self) -> Option<u32> {
+        self.card().mapping_limit()
+    }
+
+    fn iova_range(&self) -> Range<u64> {
+        self.card().iova_range()
+    }
+
+    fn set_interrupt_handler(
+        &self,
+        vector: u16,
+        handler: Option<InterruptHandler>,
+    ) -> Result<(), BusError> {
+        // The card's socket tells of nothing but its end.
+        let at_the_end = handler.clone().map(|handler| {
+            let card = Arc::downgrade(self.card());
+            Arc::new(move || {
+                if card.upgrade().is_none_or(|card| card.is_gone()) {
+                    handler();
+                }
+            }) as InterruptHandler
+        });
+        self.card().set_interrupt_handler(vector, at_the_end)?;
+        let is_masked = handler.is_none();
+        // The old handler is dropped after the lock is back: it may own what has a lock itself.
+        let _old = match HANDLERS.write().get_mut(usize::from(vector)) {
+            Some(place) => std::mem::replace(place, handler),
+            None => return Err(BusError::NoSuchVector),
+        };
+        // What the kernel's VFIO driver does to the MSI-X table of a card.
+        let entry = MSIX_TABLE_OFFSET + u32::from(vector) * MSIX_ENTRY_SIZE;
+        let control = if is_masked { MSIX_VECTOR_MASKED } else { 0 };
+        self.write32(entry + MSIX_ENTRY_SIZE - 4, control);
+        Ok(())
+    }
+
+    fn config_read(&self, offset: u32) -> Option<u32> {
+        self.at_the_card(|card| card.config_read(offset))
+    }
+
+    fn region_size(&self, bar: u32) -> Option<u64> {
+        self.card().region_size(bar)
+    }
+
+    fn is_gone(&self) -> bool {
+        self.card().is_gone() || self.library.has_ended()
+    }
+
+    /// Nothing: what a poll finds is known before it looks ([`Processor::before_poll`]), and
+    /// commands are over when their doorbell is.
+    #[inline]
+    fn relax(&self) {
+        std::hint::spin_loop();
+    }
+
+    fn linger(&self) {
+        if !self.is_gone() {
+            let time_ps = self.library.now_ps() + LINGER.as_ps();
+            self.library.wait(&Wait::At { time_ps });
+        }
+    }
+
+    fn program_clock(&self) -> Option<Arc<dyn ProgramClock>> {
+        Some(self.processor.clone())
+    }
+}
+
+impl Drop for TimedBus {
+    fn drop(&mut self) {
+        // Waits for its threads.
+        self.library.outside(|| {
+            drop(self.card.take());
+            self.registered.get_mut().clear();
+        });
+    }
+}
+
+/// Calls the handlers of the vectors whose bits are set.
+extern "C" fn call_handlers(_context: *mut std::ffi::c_void, vectors: u64) {
+    for vector in 0..usize::from(VECTOR_COUNT) {
+        if vectors >> vector & 1 == 0 {
+            continue;
+        }
+        // Not called under the lock: a handler may set handlers.
+        let handler = HANDLERS.read()[vector].clone();
+        if let Some(handler) = handler {
+            handler();
+        }
+    }
+}
+
+fn is_event_queue_doorbell(at: u32) -> bool {
+    let first = offset::event_queue_doorbell;
+    (first..first + 4 * u32::from(VECTOR_COUNT)).contains(&at)
+}

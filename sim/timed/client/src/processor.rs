@@ -1,0 +1,454 @@
+//! What verbs cost a program in simulated time, and what it does when polls find nothing.
+//!
+//! The same calls cost the same as in the loops of [`ferroce_lab::perf`]. A thread that polls the same
+//! queues in vain, twice in a row and with nothing in between, waits for the next write of the card
+//! instead, and goes on with the turn of its loop that finds it. Both polls have to be made from the
+//! same place, with the same registers and the same frames on the stack: a loop that counts its
+//! polls there makes them all.
+//!
+//! A loop may look at something else, too, that the card does not write: a count in memory, or what
+//! another thread of the program does. So a wait ends after some turns, and the poll finds nothing;
+//! the next wait is twice as long, up to a limit. With other threads in the program the limits are
+//! shorter, and the world lets a thread that polls look again when one of them has slept, or waited,
+//! and had a turn. When nothing else is to happen in the world, each turn is made.
+//!
+//! Such a thread may look at memory, too, so that every write of the card wakes it. One that finds
+//! nothing in it, as most do when the data of a long message arrive, waits for completions alone for
+//! a quarter of the time that it has been waiting. So a thread that waits for completions goes on
+//! when there is one; one that waits for memory may see it later by that much, but only if it has
+//! not reacted to what was written just before.
+
+use std::cell::RefCell;
+use std::ffi::c_void;
+use std::sync::Once;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ferroce_driver::CompletionQueue;
+use ferroce_driver::bus::{PollFunction, ProgramClock};
+use ferroce_timed_protocol::page::CostsPage;
+use ferroce_timed_protocol::request::{Look, Wait};
+use ferroce_timed_protocol::store::Work;
+pub use ferroce_timed_protocol::table::Entry;
+use ferroce_units::Duration;
+
+use crate::library::Library;
+use ferroce_model::preset::costs::Costs;
+use ferroce_units::random::Random;
+
+/// Queues that a thread polls in turn, at most; with more, each poll is made.
+const MAX_QUEUES: usize = 1024;
+
+/// The processor under the calling thread.
+#[derive(Debug)]
+pub struct Processor {
+    library: Library,
+    costs: Costs,
+    seed: u64,
+}
+
+/// Part of the time in vain that a thread then does not look at memory: one in so many.
+const DEAF_PART: u64 = 4;
+
+/// For how many turns of its loop a thread waits at most before it looks at everything again: first,
+/// and at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Limits {
+    first: u64,
+    most: u64,
+}
+
+/// Of the only thread of a program.
+const ALONE: Limits = Limits {
+    first: 1 << 10,
+    most: 1 << 13,
+};
+/// Of a thread for which others of its program may do something.
+const WITH_OTHERS: Limits = Limits {
+    first: 1 << 7,
+    most: 1 << 12,
+};
+
+/// A poll that has found nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct EmptyPoll {
+    queue: u32,
+    /// [`Library::caller`].
+    caller: u64,
+}
+
+/// What a thread has done last.
+#[derive(Debug)]
+struct Recent {
+    random: Random,
+    /// Queues that were found empty, with nothing in between.
+    empty: Vec<EmptyPoll>,
+    /// What [`Library::activity`] was then.
+    activity: u64,
+    /// The last poll was not the first of its row, so that it is on the grid of its loop.
+    is_on_grid: bool,
+    /// One of the row has waited.
+    has_waited: bool,
+    /// The queue at which it has, by its place. A loop over several queues waits where it begins, and
+    /// again there when its time is over.
+    waited_at: usize,
+    /// Polls since then that could have waited, and have left it to that queue.
+    left: usize,
+    /// When the first of the waits began that have followed each other in vain.
+    waits_since_ps: u64,
+    /// The turns of the last wait for everything, and when they were over. Zero: the last wait was
+    /// another one.
+    turns: u64,
+    over_ps: u64,
+}
+
+impl Recent {
+    /// Something else than an empty poll.
+    #[inline]
+    fn begin(&mut self) {
+        self.empty.clear();
+        self.is_on_grid = false;
+        self.has_waited = false;
+        self.waited_at = 0;
+        self.left = 0;
+    }
+
+    /// A wait of a loop whose turns take `grid`, which begins now.
+    fn wait(&mut self, grid: Duration, now_ps: u64, limits: Limits) -> Wait {
+        let grid_ps = grid.as_ps().max(1);
+        let is_first = !std::mem::replace(&mut self.has_waited, true);
+        if is_first || self.is_over(now_ps) {
+            self.turns = match is_first {
+                true => limits.first,
+                false => (2 * self.turns).min(limits.most),
+            };
+            self.waits_since_ps = now_ps;
+            self.over_ps = now_ps.saturating_add(self.turns * grid_ps);
+            let time_ps = self.over_ps;
+            let look = Look::EverythingUntil { time_ps };
+            return Wait::OnWrite { grid_ps, look };
+        }
+        self.turns = 0;
+        let turns = now_ps.saturating_sub(self.waits_since_ps) / DEAF_PART / grid_ps;
+        let time_ps = now_ps.saturating_add((turns + 1).min(limits.most) * grid_ps);
+        let look = Look::CompletionsUntil { time_ps };
+        Wait::OnWrite { grid_ps, look }
+    }
+
+    /// Whether the last wait was for everything, and its time is over: the poll that has found
+    /// nothing since then has taken a turn.
+    fn is_over(&self, now_ps: u64) -> bool {
+        self.turns > 0 && now_ps > self.over_ps
+    }
+
+    /// Whether another queue of the loop than the one at `place` is to wait. If it is not polled any
+    /// more, this one does after all.
+    fn leaves_it_to_another(&mut self, place: usize, now_ps: u64) -> bool {
+        let begins = !self.has_waited || self.is_over(now_ps);
+        let leaves = begins && place != self.waited_at && self.left < self.empty.len();
+        self.left = if leaves { self.left + 1 } else { 0 };
+        if !leaves {
+            self.waited_at = place;
+        }
+        leaves
+    }
+
+    /// Where a queue is among those that were found empty.
+    fn place_of(&self, queue: u32) -> Option<usize> {
+        self.empty.iter().position(|poll| poll.queue == queue)
+    }
+}
+
+/// Threads that have called verbs: each has random numbers of its own.
+static THREADS: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    static RECENT: RefCell<Option<Recent>> = const { RefCell::new(None) };
+}
+
+impl Processor {
+    /// The processor of a program that has joined a world.
+    pub fn new(library: Library) -> Self {
+        let page = &library.program().costs;
+        Self {
+            costs: costs_of(page),
+            seed: page.seed.load(Ordering::Relaxed),
+            library,
+        }
+    }
+
+    /// Calls `action` with what the thread has done last. A thread that is going, without its
+    /// thread-local storage, costs nothing.
+    fn recent<R>(&self, action: impl FnOnce(&mut Recent) -> R) -> Option<R> {
+        let call = |recent: &RefCell<Option<Recent>>| {
+            // Taken while it is used: an interrupt handler may come here from inside.
+            let mut own = recent.take().unwrap_or_else(|| self.first());
+            let result = action(&mut own);
+            recent.replace(Some(own));
+            result
+        };
+        RECENT.try_with(call).ok()
+    }
+
+    #[cold]
+    fn first(&self) -> Recent {
+        let host = u64::from(self.library.host());
+        let thread = THREADS.fetch_add(1, Ordering::Relaxed);
+        Recent {
+            random: Random::new(self.seed, 1 + host + (thread << 16)),
+            empty: Vec::new(),
+            activity: 0,
+            is_on_grid: false,
+            has_waited: false,
+            waited_at: 0,
+            left: 0,
+            waits_since_ps: 0,
+            turns: 0,
+            over_ps: 0,
+        }
+    }
+
+    /// Something that is no empty poll costs `mean`.
+    #[inline]
+    fn work(&self, work: Work, mean: Duration) {
+        let time = self.recent(|recent| {
+            recent.begin();
+            self.costs.spread(mean, &recent.random)
+        });
+        self.library.work_ps(work, time.unwrap_or(mean).as_ps());
+    }
+
+    /// A doorbell, or a push of so many blocks.
+    #[inline]
+    pub fn ring(&self, blocks: u64) {
+        self.work(Work::Doorbell, self.costs.doorbell_of(blocks));
+    }
+
+    /// What a poll of `cq` waits for that has been empty before, with nothing in between.
+    fn wait_for(&self, cq: &CompletionQueue) -> Option<Wait> {
+        let (activity, now_ps) = (self.library.activity(), self.library.now_ps());
+        let wait = |recent: &mut Recent| {
+            if recent.activity != activity {
+                recent.begin();
+                recent.activity = activity;
+            }
+            let place = recent.place_of(cq.number().0)?;
+            if !cq.is_empty() {
+                return None;
+            }
+            recent.is_on_grid = true;
+            let caller = self.library.caller();
+            if std::mem::replace(&mut recent.empty[place].caller, caller) != caller {
+                return None;
+            }
+            if recent.leaves_it_to_another(place, now_ps) {
+                return None;
+            }
+            let queues = recent.empty.len() as u64;
+            let grid = ferroce_model::preset::costs::times(self.costs.poll_miss, queues);
+            let limits = match self.library.is_alone() {
+                true => ALONE,
+                false => WITH_OTHERS,
+            };
+            Some(recent.wait(grid, now_ps, limits))
+        };
+        self.recent(wait).flatten()
+    }
+
+    /// Says once why calls fail.
+    #[cold]
+    fn explain_failure(&self) -> bool {
+        static EXPLAINED: Once = Once::new();
+        EXPLAINED.call_once(|| {
+            self.library.outside(|| {
+                eprintln!(
+                    "ferroce: the other program of this simulated world has gone without exit: polls \
+                     and posts fail, and what is printed from here on is no result"
+                );
+            });
+        });
+        true
+    }
+}
+
+impl ProgramClock for Processor {
+    #[inline]
+    fn post_send(&self, inline_bytes: u64) {
+        self.work(Work::Post, self.costs.post_of(inline_bytes));
+    }
+
+    #[inline]
+    fn post_receive(&self) {
+        self.work(Work::PostReceive, self.costs.post_receive);
+    }
+
+    #[inline]
+    fn before_poll(&self, cq: &CompletionQueue) {
+        match self.wait_for(cq) {
+            // It begins now: what is there by now is found at once.
+            Some(wait) => {
+                self.library.wait(&wait);
+            }
+            None => self.library.catch_up(),
+        }
+    }
+
+    #[inline]
+    fn polled(&self, cq: &CompletionQueue, count: usize) {
+        let mean = self.costs.poll_of(count as u64);
+        if count > 0 {
+            return self.work(Work::Poll, mean);
+        }
+        let time = self.recent(|recent| {
+            let queue = cq.number().0;
+            if recent.empty.len() < MAX_QUEUES && recent.place_of(queue).is_none() {
+                let caller = self.library.caller();
+                recent.empty.push(EmptyPoll { queue, caller });
+            }
+            match recent.is_on_grid {
+                // One turn of its loop, as those that it has left out.
+                true => mean,
+                false => self.costs.spread(mean, &recent.random),
+            }
+        });
+        self.library.spend_ps(time.unwrap_or(mean).as_ps());
+    }
+
+    fn noting_caller(&self, function: PollFunction, target: *const c_void) -> *const c_void {
+        let entry = match function {
+            PollFunction::PollCq => Entry::PollCq,
+            PollFunction::StartPoll => Entry::StartPoll,
+        };
+        self.library.noting_caller(entry, target)
+    }
+
+    fn catch_up(&self) {
+        self.library.catch_up();
+    }
+
+    fn sleep_until(&self, is_there: &mut dyn FnMut() -> bool) {
+        self.library.catch_up();
+        let mut has_slept = false;
+        while !is_there() && !self.library.has_ended() {
+            // Interrupts of others wake nobody: whose events there are is seen at once.
+            self.library.wait(&Wait::OnInterrupt { wake_up_ps: 0 });
+            has_slept = true;
+        }
+        if has_slept {
+            self.work(Work::WakeUp, self.costs.wake_up);
+        }
+    }
+
+    #[inline]
+    fn has_failed(&self) -> bool {
+        self.library.has_ended() || self.library.is_bereft() && self.explain_failure()
+    }
+}
+
+fn costs_of(page: &CostsPage) -> Costs {
+    let time = |cell: &AtomicU64| Duration::from_ps(cell.load(Ordering::Relaxed));
+    Costs {
+        post: time(&page.post_ps),
+        doorbell: time(&page.doorbell_ps),
+        push_block: time(&page.push_block_ps),
+        inline_block: time(&page.inline_block_ps),
+        post_receive: time(&page.post_receive_ps),
+        poll_hit: time(&page.poll_hit_ps),
+        poll_miss: time(&page.poll_miss_ps),
+        memory_poll: time(&page.memory_poll_ps),
+        wake_up: time(&page.wake_up_ps),
+        system_call: time(&page.system_call_ps),
+        // Threads that wait for each other's locks are not simulated.
+        lock: Duration::ZERO,
+        handoff: Duration::ZERO,
+        jitter: time(&page.jitter_ps),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recent() -> Recent {
+        Recent {
+            random: Random::new(1, 1),
+            empty: vec![EmptyPoll {
+                queue: 5,
+                caller: 1,
+            }],
+            activity: 0,
+            is_on_grid: false,
+            has_waited: false,
+            waited_at: 0,
+            left: 0,
+            waits_since_ps: 0,
+            turns: 0,
+            over_ps: 0,
+        }
+    }
+
+    const GRID: Duration = Duration::from_ns(20);
+    const START_PS: u64 = 1_000_003;
+
+    /// The time until which a wait for everything lasts.
+    fn everything_until(recent: &mut Recent, now_ps: u64, limits: Limits) -> u64 {
+        match recent.wait(GRID, now_ps, limits) {
+            Wait::OnWrite {
+                look: Look::EverythingUntil { time_ps },
+                ..
+            } => time_ps,
+            wait => panic!("{wait:?}"),
+        }
+    }
+
+    /// Goal: who waits in vain is woken less and less often, and always on the grid of its loop.
+    #[test]
+    fn waits_in_vain_become_longer_and_stay_on_the_grid() {
+        let (mut recent, grid_ps) = (recent(), GRID.as_ps());
+        everything_until(&mut recent, START_PS, ALONE);
+        // The card has written something that was not waited for.
+        let mut now = START_PS + grid_ps;
+        for turn in 0..200 {
+            let Wait::OnWrite {
+                look: Look::CompletionsUntil { time_ps },
+                ..
+            } = recent.wait(GRID, now, ALONE)
+            else {
+                panic!("turn {turn} waits for more than completions");
+            };
+            assert!(time_ps > now);
+            assert_eq!((time_ps - START_PS) % grid_ps, 0);
+            assert!(time_ps - now <= (now - START_PS) / DEAF_PART + grid_ps);
+            assert!(time_ps - now <= ALONE.most * grid_ps);
+            now = time_ps;
+        }
+        assert!(now > START_PS + 1_000_000_000, "turns become longer");
+    }
+
+    /// Goal: a loop that waits for something else than the card comes round, sooner when there are
+    /// threads for which it may wait.
+    const _: () = assert!(WITH_OTHERS.most < ALONE.most && WITH_OTHERS.first < ALONE.first);
+
+    #[test]
+    fn waits_for_everything_end() {
+        let grid_ps = GRID.as_ps();
+        for limits in [ALONE, WITH_OTHERS] {
+            let mut recent = recent();
+            let mut now = START_PS;
+            for wait in 0..20 {
+                let until = everything_until(&mut recent, now, limits);
+                let turns = (limits.first << wait).min(limits.most);
+                assert_eq!(until, now + turns * grid_ps);
+                now = until + grid_ps;
+            }
+        }
+    }
+
+    #[test]
+    fn after_something_else_a_loop_begins_anew() {
+        let mut recent = recent();
+        let first = everything_until(&mut recent, 0, ALONE);
+        recent.begin();
+        assert!(recent.empty.is_empty());
+        assert_eq!(everything_until(&mut recent, 100, ALONE), first + 100);
+    }
+}

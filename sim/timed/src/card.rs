@@ -1,0 +1,136 @@
+//! The card of a host, as it is served to the program on it.
+//!
+//! Doorbells come through the pages of the threads, with their times; a message is a doorbell, too,
+//! of somebody who takes no time. Interrupts go to the thread that has the next turn, and eventfds
+//! are only what unmasks the vectors.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
+
+use super::shared::{Event, Shared};
+use ferroce_platform::doorbells::polled::DoorbellPages;
+use ferroce_platform::memory::MemoryMap;
+use ferroce_platform::served::ServedModel;
+
+/// The card of a host.
+#[derive(Debug)]
+pub struct Card {
+    model: Arc<dyn ServedModel>,
+    shared: Arc<Shared>,
+    host: usize,
+}
+
+impl Card {
+    /// The card of `host`, whose model is `model`.
+    pub fn new(model: Arc<dyn ServedModel>, shared: &Arc<Shared>, host: usize) -> Self {
+        Self {
+            model,
+            shared: Arc::clone(shared),
+            host,
+        }
+    }
+
+    /// The world may wait for something to happen: something has.
+    fn tell(&self) {
+        self.shared.note_use(self.host);
+        self.shared.tell(Event::Access);
+    }
+}
+
+impl Bus for Card {
+    fn read32(&self, offset: u32) -> u32 {
+        self.shared.note_use(self.host);
+        self.model.read32(offset)
+    }
+
+    fn write32(&self, offset: u32, value: u32) {
+        self.model.write32(offset, value);
+        self.tell();
+    }
+
+    fn read64(&self, offset: u32) -> u64 {
+        self.shared.note_use(self.host);
+        self.model.read64(offset)
+    }
+
+    fn write64(&self, offset: u32, value: u64) {
+        self.model.write64(offset, value);
+        self.tell();
+    }
+
+    fn doorbell(&self, slot: u32, value: u64) {
+        self.model.doorbell(slot, value);
+        self.tell();
+    }
+
+    fn read_device_memory(&self, offset: u64, destination: &mut [u8]) {
+        self.shared.note_use(self.host);
+        self.model.read_device_memory(offset, destination);
+    }
+
+    fn write_device_memory(&self, offset: u64, source: &[u8]) {
+        self.shared.note_use(self.host);
+        self.model.write_device_memory(offset, source);
+    }
+
+    fn map(&self, mapping: &DmaMapping) -> Result<(), BusError> {
+        self.model.map(mapping)
+    }
+
+    fn unmap(&self, iova: u64, length: usize) -> Result<(), BusError> {
+        self.model.unmap(iova, length)
+    }
+
+    fn iova_range(&self) -> Range<u64> {
+        self.model.iova_range()
+    }
+
+    fn set_interrupt_handler(
+        &self,
+        vector: u16,
+        handler: Option<InterruptHandler>,
+    ) -> Result<(), BusError> {
+        let (shared, host) = (Arc::clone(&self.shared), self.host);
+        let bit = 1u64.checked_shl(vector.into()).unwrap_or(0);
+        let handler = handler
+            .map(|_| -> InterruptHandler { Arc::new(move || shared.add_interrupts(host, bit)) });
+        self.model.set_interrupt_handler(vector, handler)
+    }
+
+    fn relax(&self) {}
+}
+
+impl ServedModel for Card {
+    fn polls_doorbells(&self) -> bool {
+        self.model.polls_doorbells()
+    }
+
+    fn set_doorbell_pages(&self, pages: Option<Arc<DoorbellPages>>) {
+        self.model.set_doorbell_pages(pages);
+    }
+
+    fn change_mappings(&self, is_removal: bool, change: &mut dyn FnMut(&mut MemoryMap)) {
+        self.shared.note_use(self.host);
+        self.model.change_mappings(is_removal, change);
+    }
+
+    fn set_bus_master(&self, is_allowed: bool) {
+        self.model.set_bus_master(is_allowed);
+    }
+
+    fn forget_addresses(&self) {
+        self.model.forget_addresses();
+    }
+
+    fn reset(&self) {
+        self.model.reset();
+        self.tell();
+    }
+
+    fn reset_vectors(&self) {
+        self.model.reset_vectors();
+        self.tell();
+    }
+}

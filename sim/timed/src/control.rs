@@ -1,0 +1,104 @@
+//! What whoever starts programs has to know of a world: whether there is one behind a control
+//! socket, and on which processor it is.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::Path;
+use std::time::Duration;
+
+use ferroce_timed_protocol::control::{Message, Refusal};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv,
+    send, socket_with,
+};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// How long a world has for its answer. It may be busy with a program that has the turn.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// The version that no world has.
+const NO_VERSION: u32 = 0;
+
+/// Whether a world listens at `control` that takes programs.
+pub fn is_alive(control: &Path) -> bool {
+    matches!(asked(control), Ok(Some(Refusal::Version)))
+}
+
+/// Has the calling thread, and those that it starts, run on the one processor that all of the world
+/// at `control` share: only one of them goes on at a time, and the turn is passed on faster there
+/// than from one processor to another.
+pub fn share_processor(control: &Path) {
+    let mut hasher = DefaultHasher::new();
+    control.hash(&mut hasher);
+    // Where this is forbidden it only takes longer.
+    if let Ok(allowed) = sched_getaffinity(None) {
+        let mut all = (0..CpuSet::MAX_CPU).filter(|processor| allowed.is_set(*processor));
+        let place = hasher.finish() as usize % (allowed.count() as usize).max(1);
+        if let Some(processor) = all.nth(place) {
+            let mut one = CpuSet::new();
+            one.set(processor);
+            let _ = sched_setaffinity(None, &one);
+        }
+    }
+}
+
+/// Asks as a program of a version that there never was.
+fn asked(control: &Path) -> Result<Option<Refusal>, Errno> {
+    let socket = socket_with(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    connect(&socket, &SocketAddrUnix::new(control)?)?;
+    let question = Message::Join {
+        version: NO_VERSION,
+        pid: std::process::id(),
+    };
+    send(&socket, &question.to_bytes(), SendFlags::NOSIGNAL)?;
+    let timeout = Timespec::try_from(TIMEOUT).map_err(|_| Errno::INVAL)?;
+    let mut ready = [PollFd::new(&socket, PollFlags::IN)];
+    if poll(&mut ready, Some(&timeout))? == 0 {
+        return Err(Errno::TIMEDOUT);
+    }
+    let mut answer = [0; Message::LENGTH];
+    let (_, length) = recv(&socket, &mut answer[..], RecvFlags::empty())?;
+    match answer.get(..length).and_then(Message::of_bytes) {
+        Some(Message::Refused { reason }) => Ok(Some(reason)),
+        _ => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{accept, bind, listen};
+
+    #[test]
+    fn a_world_is_one_that_answers() {
+        let directory = ferroce_test_support::temporary_directory("control");
+        let path = directory.path().join("world");
+        assert!(!is_alive(&path), "nobody is there");
+        let family = AddressFamily::UNIX;
+        let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+        let socket = socket_with(family, kind, flags, None).expect("a socket");
+        bind(&socket, &SocketAddrUnix::new(&path).expect("short")).expect("free");
+        listen(&socket, 4).expect("bound");
+        let world = std::thread::spawn(move || {
+            for answers in [true, false] {
+                let program = accept(&socket).expect("a program");
+                let mut question = [0; Message::LENGTH];
+                recv(&program, &mut question[..], RecvFlags::empty()).expect("a question");
+                let reason = Refusal::Version;
+                let answer = Message::Refused { reason }.to_bytes();
+                if answers {
+                    send(&program, &answer, SendFlags::NOSIGNAL).expect("it listens");
+                }
+            }
+        });
+        assert!(is_alive(&path));
+        assert!(!is_alive(&path), "it hangs up");
+        world.join().expect("no panic");
+        assert!(!is_alive(&path), "it has ended");
+    }
+}

@@ -1,0 +1,273 @@
+//! The control socket: who comes gets a host, who goes gives it back.
+//!
+//! One thread, so that who has gone has gone before the next one comes.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ferroce_driver::bus::Peer;
+use ferroce_timed_protocol::VERSION;
+use ferroce_timed_protocol::control::{Message, Refusal};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fs::{Mode, fchmod};
+use rustix::io::{Errno, IoSlice};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
+    SocketFlags, SocketType, accept_with, bind, connect, listen, recv, sendmsg, socket_with,
+};
+
+use super::program::{HostFacts, Program};
+use super::shared::{Event, Shared};
+
+/// Who may use the socket: its owner.
+const SOCKET_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
+/// Connections that the kernel keeps for us.
+const BACKLOG: i32 = 64;
+/// Most connections at a time, with those that have not joined.
+const MAX_CONNECTIONS: usize = 256;
+/// How long a world that ends with its last program waits for the first one.
+const FIRST_PROGRAM: Duration = Duration::from_secs(60);
+
+/// Somebody who is connected.
+struct Connection {
+    socket: OwnedFd,
+    program: Option<Arc<Program>>,
+}
+
+/// The control socket and who is connected to it.
+pub struct Door {
+    path: PathBuf,
+    listener: OwnedFd,
+    /// Readable when the world ends.
+    stop: Arc<OwnedFd>,
+    shared: Arc<Shared>,
+    facts: Vec<HostFacts>,
+    is_taken: Vec<bool>,
+    connections: Vec<Connection>,
+    programs: u64,
+    /// The world ends with its last program.
+    is_once: bool,
+}
+
+impl Door {
+    /// Listens at `path`. `facts`: what there is to know of each host.
+    ///
+    /// # Errors
+    /// `AddrInUse`: another world, or another file, is there. What the system says otherwise.
+    pub fn open(
+        path: &Path,
+        shared: &Arc<Shared>,
+        facts: Vec<HostFacts>,
+        is_once: bool,
+    ) -> io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let new = || socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+        let address = SocketAddrUnix::new(path)?;
+        let listener = new()?;
+        // Linux makes the file with the mode of the socket.
+        fchmod(&listener, SOCKET_MODE)?;
+        match bind(&listener, &address) {
+            Err(Errno::ADDRINUSE) if is_stale(path, &new()?, &address) => {
+                fs::remove_file(path)?;
+                bind(&listener, &address)?;
+            }
+            result => result?,
+        }
+        let door = Self {
+            path: path.to_path_buf(),
+            listener,
+            stop: Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?),
+            shared: Arc::clone(shared),
+            is_taken: vec![false; facts.len()],
+            facts,
+            connections: Vec::new(),
+            programs: 0,
+            is_once,
+        };
+        listen(&door.listener, BACKLOG)?;
+        Ok(door)
+    }
+
+    /// Whoever writes eight bytes to it ends [`Self::serve`].
+    pub fn stop(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.stop)
+    }
+
+    /// Serves until the world ends: because it is told to, or because its last program has gone.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn serve(mut self) -> io::Result<()> {
+        let start = Instant::now();
+        while !self.shared.is_stopping() {
+            let waits_for_first = self.is_once && self.programs == 0;
+            let limit = waits_for_first.then(|| FIRST_PROGRAM.saturating_sub(start.elapsed()));
+            if limit.is_some_and(|limit| limit.is_zero()) {
+                break;
+            }
+            let (can_accept, ready) = self.wait(limit)?;
+            for place in ready.into_iter().rev() {
+                self.receive(place);
+            }
+            if self.is_once && self.programs > 0 && !self.is_taken.contains(&true) {
+                break;
+            }
+            if can_accept {
+                self.accept();
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for something to do: whether somebody wants to come in, and who has said something.
+    fn wait(&self, limit: Option<Duration>) -> io::Result<(bool, Vec<usize>)> {
+        let own = [
+            PollFd::new(&self.listener, PollFlags::IN),
+            PollFd::new(&self.stop, PollFlags::IN),
+        ];
+        let others = self.connections.iter();
+        let others = others.map(|connection| PollFd::new(&connection.socket, PollFlags::IN));
+        let mut all: Vec<_> = own.into_iter().chain(others).collect();
+        let limit = limit.map(|limit| Timespec {
+            tv_sec: limit.as_secs() as i64,
+            tv_nsec: limit.subsec_nanos().into(),
+        });
+        match poll(&mut all, limit.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let is_ready = |entry: &PollFd<'_>| !entry.revents().is_empty();
+        let ready = (0..self.connections.len()).filter(|place| is_ready(&all[place + 2]));
+        Ok((is_ready(&all[0]), ready.collect()))
+    }
+
+    fn accept(&mut self) {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        // Who has gone again has gone; with no descriptors left, others may be more lucky.
+        let Ok(socket) = accept_with(&self.listener, flags) else {
+            return;
+        };
+        if self.connections.len() < MAX_CONNECTIONS {
+            self.connections.push(Connection {
+                socket,
+                program: None,
+            });
+        }
+    }
+
+    /// Takes a message of somebody, or the end of the connection.
+    fn receive(&mut self, place: usize) {
+        let mut bytes = [0; Message::LENGTH + 1];
+        let connection = &self.connections[place];
+        let received = recv(&connection.socket, &mut bytes, RecvFlags::empty());
+        let length = match received {
+            Ok((length, _)) => length,
+            Err(Errno::AGAIN | Errno::INTR) => return,
+            Err(_) => 0,
+        };
+        let message = Message::of_bytes(&bytes[..length]);
+        let is_happy = match (message, connection.program.clone()) {
+            (Some(Message::Join { version, .. }), None) => self.join(place, version),
+            (Some(Message::Thread { tid }), Some(program)) => self.add_thread(place, &program, tid),
+            _ => false,
+        };
+        if !is_happy {
+            self.hang_up(place);
+        }
+    }
+
+    fn join(&mut self, place: usize, version: u32) -> bool {
+        let refuse = |reason| (Message::Refused { reason }, None);
+        let host = self.is_taken.iter().position(|is_taken| !is_taken);
+        let (message, file) = match (version, host) {
+            (VERSION, Some(host)) => match self.admit(place, host) {
+                Ok(file) => (Message::Joined { host: host as u32 }, Some(file)),
+                Err(error) => {
+                    tracing::warn!(%error, "a program cannot join");
+                    return false;
+                }
+            },
+            (VERSION, None) => refuse(Refusal::NoHost),
+            _ => refuse(Refusal::Version),
+        };
+        self.send(place, message, file.as_ref()) && file.is_some()
+    }
+
+    fn admit(&mut self, place: usize, host: usize) -> io::Result<OwnedFd> {
+        let connection = &mut self.connections[place];
+        // 0: a process of another PID namespace.
+        let pid = Peer::of(&connection.socket)?.process.unwrap_or(0);
+        self.programs += 1;
+        let (program, file) = Program::new(self.programs, (host, &self.facts[host]), pid)?;
+        connection.program = Some(Arc::new(program));
+        self.is_taken[host] = true;
+        Ok(file)
+    }
+
+    fn add_thread(&self, place: usize, program: &Arc<Program>, tid: u32) -> bool {
+        let message = match program.add_thread(tid) {
+            Some(number) => {
+                // The world knows of it before its maker goes on.
+                self.shared.tell(Event::Thread(Arc::clone(program), number));
+                Message::ThreadNumber {
+                    number: number as u32,
+                }
+            }
+            None => Message::Refused {
+                reason: Refusal::NoThread,
+            },
+        };
+        self.send(place, message, None)
+    }
+
+    /// False: who does not read what was asked for has gone, or might as well have.
+    fn send(&self, place: usize, message: Message, file: Option<&OwnedFd>) -> bool {
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        let files: Vec<_> = file.iter().map(|file| file.as_fd()).collect();
+        if !files.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(&files)) {
+            return false;
+        }
+        let bytes = message.to_bytes();
+        let sent = sendmsg(
+            &self.connections[place].socket,
+            &[IoSlice::new(&bytes)],
+            &mut ancillary,
+            SendFlags::NOSIGNAL,
+        );
+        sent.is_ok()
+    }
+
+    fn hang_up(&mut self, place: usize) {
+        let connection = self.connections.swap_remove(place);
+        if let Some(program) = connection.program {
+            program.end();
+            self.is_taken[program.host] = false;
+            self.shared.tell(Event::Gone(program));
+        }
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        // Somebody else may have removed it.
+        let _ = fs::remove_file(&self.path);
+        for connection in &self.connections {
+            if let Some(program) = &connection.program {
+                program.end();
+            }
+        }
+        self.shared.stop();
+    }
+}
+
+/// A socket on which nobody listens.
+fn is_stale(path: &Path, probe: &OwnedFd, address: &SocketAddrUnix) -> bool {
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    is_socket && connect(probe, address) == Err(Errno::CONNREFUSED)
+}

@@ -1,0 +1,238 @@
+//! A program in a world, as the world sees it.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::{fmt, io};
+
+use ferroce_model::preset::Preset;
+use ferroce_timed_protocol::map::SharedPages;
+use ferroce_timed_protocol::page::{CostsPage, ProgramPage, ThreadPage};
+use ferroce_timed_protocol::{MAX_THREADS, VERSION};
+use ferroce_units::Duration;
+use parking_lot::Mutex;
+
+use ferroce_model::preset::costs::Costs;
+
+/// What a program is told about its host.
+#[derive(Debug, Clone)]
+pub struct HostFacts {
+    /// What calls cost.
+    pub costs: Costs,
+    /// Seed of their spread.
+    pub seed: u64,
+    /// Hosts of the world.
+    pub hosts: u32,
+    /// `vendor_part_id` of the card.
+    pub part_id: u32,
+    /// Path MTU.
+    pub path_mtu_bytes: u32,
+    /// Blocks of the longest push.
+    pub push_blocks: u32,
+    /// The card takes pushes only of WQEs with all their data inline.
+    pub push_inline_only: bool,
+    /// Data rate of the port, in Mb/s.
+    pub rate_mbps: u32,
+    /// Somebody wants to know what the program's threads are busy with.
+    pub is_recorded: bool,
+}
+
+impl HostFacts {
+    /// Those of a host with this preset, of `hosts`.
+    pub fn new(preset: &Preset, hosts: usize, seed: u64, push_blocks: u32) -> Self {
+        Self {
+            costs: Costs::new(preset),
+            seed,
+            hosts: hosts as u32,
+            part_id: preset.identity.part_id,
+            path_mtu_bytes: preset.transport.path_mtu_bytes,
+            push_blocks,
+            push_inline_only: preset.host.push_inline_only,
+            rate_mbps: (preset.mac.rate_gbps * 1000.0).round() as u32,
+            is_recorded: false,
+        }
+    }
+
+    fn write(&self, host: u32, page: &ProgramPage) {
+        let cells = [
+            (&page.host, host),
+            (&page.hosts, self.hosts),
+            (&page.part_id, self.part_id),
+            (&page.path_mtu_bytes, self.path_mtu_bytes),
+            (&page.push_inline_only, self.push_inline_only.into()),
+            (&page.push_blocks, self.push_blocks),
+            (&page.rate_mbps, self.rate_mbps),
+            (&page.is_recorded, self.is_recorded.into()),
+            (&page.version, VERSION),
+        ];
+        self.write_costs(&page.costs);
+        for (cell, value) in cells {
+            cell.store(value, Ordering::Relaxed);
+        }
+    }
+
+    fn write_costs(&self, page: &CostsPage) {
+        let costs = &self.costs;
+        let cells: [(_, Duration); 11] = [
+            (&page.post_ps, costs.post),
+            (&page.doorbell_ps, costs.doorbell),
+            (&page.push_block_ps, costs.push_block),
+            (&page.inline_block_ps, costs.inline_block),
+            (&page.post_receive_ps, costs.post_receive),
+            (&page.poll_hit_ps, costs.poll_hit),
+            (&page.poll_miss_ps, costs.poll_miss),
+            (&page.memory_poll_ps, costs.memory_poll),
+            (&page.wake_up_ps, costs.wake_up),
+            (&page.system_call_ps, costs.system_call),
+            (&page.jitter_ps, costs.jitter),
+        ];
+        for (cell, value) in cells {
+            cell.store(value.as_ps(), Ordering::Relaxed);
+        }
+        page.seed.store(self.seed, Ordering::Relaxed);
+    }
+}
+
+/// A program that has joined.
+pub struct Program {
+    /// Different for each.
+    pub id: u64,
+    /// The host that it is on.
+    pub host: usize,
+    /// Its process, as the kernel says.
+    pub pid: u32,
+    pages: SharedPages,
+    /// A bit for each page that a thread has.
+    used: Mutex<u64>,
+    is_over: AtomicBool,
+}
+
+const _: () = assert!(MAX_THREADS <= u64::BITS as usize);
+
+impl Program {
+    /// A program on `host`, with pages that say what the host is like. Returns the file of the
+    /// pages, too.
+    ///
+    /// # Errors
+    /// No memory or no descriptors.
+    pub fn new(
+        id: u64,
+        (host, facts): (usize, &HostFacts),
+        pid: u32,
+    ) -> io::Result<(Self, OwnedFd)> {
+        let file = SharedPages::create()?;
+        let pages = SharedPages::map(&file)?;
+        facts.write(host as u32, &pages.pages().program);
+        let program = Self {
+            id,
+            host,
+            pid,
+            pages,
+            used: Mutex::new(0),
+            is_over: AtomicBool::new(false),
+        };
+        Ok((program, file))
+    }
+
+    /// The page of a thread.
+    pub fn page(&self, number: usize) -> &ThreadPage {
+        &self.pages.pages().threads[number]
+    }
+
+    /// Gives a new thread a page. `None`: there is none left, or the program is over.
+    pub fn add_thread(&self, tid: u32) -> Option<usize> {
+        let mut used = self.used.lock();
+        let number = used.trailing_ones() as usize;
+        if number >= MAX_THREADS || self.is_over() {
+            return None;
+        }
+        *used |= 1 << number;
+        self.page(number).reset(tid);
+        Some(number)
+    }
+
+    /// A thread has ended; its page is free.
+    pub fn remove_thread(&self, number: usize) {
+        let mut used = self.used.lock();
+        let page = self.page(number);
+        page.end();
+        page.tid.store(0, Ordering::Relaxed);
+        *used &= !(1 << number);
+    }
+
+    /// Whether it has gone, or was sent away.
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::SeqCst)
+    }
+
+    /// Whether it has ended as programs do, and was not killed.
+    pub fn has_exited(&self) -> bool {
+        let page = &self.pages.pages().program;
+        page.has_exited.load(Ordering::SeqCst) != 0
+    }
+
+    /// Whether the one that it has worked with was killed, and nobody has come since.
+    pub fn set_bereft(&self, is_bereft: bool) {
+        let page = &self.pages.pages().program;
+        page.is_bereft.store(is_bereft.into(), Ordering::SeqCst);
+    }
+
+    /// No thread of it gets a turn any more.
+    pub fn end(&self) {
+        let _used = self.used.lock();
+        self.is_over.store(true, Ordering::SeqCst);
+        let pages = self.pages.pages();
+        pages.program.has_ended.store(1, Ordering::SeqCst);
+        pages.threads.iter().for_each(ThreadPage::end);
+    }
+}
+
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Program")
+            .field("id", &self.id)
+            .field("host", &self.host)
+            .field("pid", &self.pid)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ferroce_timed_protocol::page::Turn;
+
+    fn program() -> Program {
+        let preset = Preset::load("cx5-100g").expect("built in");
+        let facts = HostFacts::new(&preset, 2, 7, 4);
+        Program::new(1, (1, &facts), 77).expect("memory").0
+    }
+
+    #[test]
+    fn pages_are_given_and_taken_back() {
+        let program = program();
+        let numbers: Vec<_> = (1..).map_while(|tid| program.add_thread(tid)).collect();
+        assert_eq!(numbers, (0..MAX_THREADS).collect::<Vec<_>>());
+        program.remove_thread(5);
+        assert_eq!(program.page(5).turn(), Turn::Ended);
+        assert_eq!(program.add_thread(9), Some(5));
+        assert_eq!(program.page(5).turn(), Turn::World);
+        program.end();
+        assert!((0..MAX_THREADS).all(|number| program.page(number).turn() == Turn::Ended));
+        program.remove_thread(3);
+        assert_eq!(program.add_thread(9), None);
+    }
+
+    #[test]
+    fn the_page_of_the_program_says_what_the_preset_says() {
+        let program = program();
+        let preset = Preset::load("cx5-100g").expect("built in");
+        let page = &program.pages.pages().program;
+        let read = |cell: &std::sync::atomic::AtomicU64| cell.load(Ordering::Relaxed) as f64;
+        assert_eq!(read(&page.costs.post_ps), 1000.0 * preset.host.post_ns);
+        assert_eq!(page.part_id.load(Ordering::Relaxed), 4119);
+        assert_eq!(page.path_mtu_bytes.load(Ordering::Relaxed), 1024);
+        assert_eq!(page.rate_mbps.load(Ordering::Relaxed), 100_000);
+        assert_eq!(page.version.load(Ordering::Relaxed), VERSION);
+        assert_eq!(page.host.load(Ordering::Relaxed), 1);
+    }
+}

@@ -1,0 +1,638 @@
+//! A thread of another process, as a thread of the world.
+//!
+//! A step hands the thread its turn, waits until the thread gives it back, carries out what it has
+//! stored meanwhile, and tells the world what it waits for. What it waits for may need a second
+//! look when the world has come to the thread's own time: whether there is something to read is
+//! answered then, without the thread.
+//!
+//! What a page says is checked: a program whose pages make no sense is sent away.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration as RealDuration, Instant as RealInstant};
+
+use ferroce_driver::bus::Bus;
+use ferroce_spec::doorbell::{BAR2_SIZE, SLOT_SIZE};
+use ferroce_spec::register::BAR0_SIZE;
+use ferroce_timed_protocol::MOST_AHEAD_PS;
+use ferroce_timed_protocol::page::{NEVER_PS, ThreadPage, Turn};
+use ferroce_timed_protocol::patience::Patience;
+use ferroce_timed_protocol::request::{Look, Wait};
+use ferroce_timed_protocol::store::{Store, StoreKind, Work};
+use ferroce_units::{Duration, Instant};
+
+use super::program::Program;
+use super::shared::{Event, Shared};
+use super::stall::{Stall, Verdict};
+use super::streams::{Readable, Streams};
+use ferroce_platform::os::time_stamp::{do_without, machine_ns};
+use ferroce_world::{Activity, Cpu, Next, Thread, ThreadId, Waker, Watch};
+
+/// Time limit of a wait in the kernel. Longer than a tick of the kernel, which programs its timer
+/// anew for shorter ones, and that costs a virtual machine more than the wait.
+const LIMIT: RealDuration = RealDuration::from_millis(20);
+/// No clock of a thread is later: what is, is nonsense. About 53 days.
+const MAX_CLOCK_PS: u64 = 1 << 62;
+/// Longest turn of a polling loop, and longest way from an interrupt to a thread: ten seconds.
+const MAX_COST_PS: u64 = 10_000_000_000_000;
+/// Answer to who waits for a stream or a connection, if something else has come first.
+const NOTHING: u64 = u64::MAX;
+
+/// A thread that the world does not wait for, although it has its turn.
+pub struct Outsider {
+    pub thread: ThreadId,
+    pub program: Arc<Program>,
+    pub number: usize,
+}
+
+/// What all threads of a world use.
+pub struct Common {
+    pub shared: Arc<Shared>,
+    pub waker: Waker,
+    pub streams: RefCell<Streams>,
+    pub outsiders: RefCell<Vec<Outsider>>,
+    /// How the world waits for a thread before it does so in the kernel.
+    patience: Patience,
+    /// Threads that have a place in the world.
+    pub places: RefCell<Vec<Outsider>>,
+}
+
+impl Common {
+    /// Of a world in which nobody is yet. `waker`: its own.
+    pub fn new(shared: &Arc<Shared>, waker: Waker) -> Self {
+        let patience = Patience::new(machine_ns);
+        patience.prepare();
+        Self {
+            shared: Arc::clone(shared),
+            waker,
+            streams: RefCell::default(),
+            outsiders: RefCell::default(),
+            patience,
+            places: RefCell::default(),
+        }
+    }
+}
+
+/// What the thread waits for, as far as the world does not know it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Goal {
+    /// Its turn.
+    Turn,
+    /// An interrupt, unless one is there.
+    Interrupt { wake_up: Duration },
+    /// The same, and it sleeps already.
+    Sleep,
+    /// Something to read.
+    Stream(u64),
+    /// A connection.
+    Connection(u16),
+    /// That the world has come to where the thread has looked, and stores again.
+    CarryOut,
+    /// It is outside.
+    Return,
+}
+
+/// Why a program is sent away.
+#[derive(Debug, thiserror::Error)]
+enum Nonsense {
+    #[error("it asks for what does not exist")]
+    Request,
+    #[error("its clock is at {0} ps")]
+    Clock(u64),
+    #[error("a call costs it {0} ps")]
+    Cost(u64),
+    #[error("it stores to {kind:?} {slot:#x}")]
+    Store { kind: StoreKind, slot: u32 },
+    #[error(transparent)]
+    Streams(#[from] super::streams::TooMany),
+}
+
+/// A thread of another process.
+pub struct RemoteThread {
+    common: Rc<Common>,
+    program: Arc<Program>,
+    number: usize,
+    bus: Arc<dyn Bus>,
+    goal: Goal,
+    deadline: Instant,
+    answer: u64,
+    /// When the thread has last caught up, and until when nothing happens after that.
+    caught_up: Instant,
+    quiet_until: Instant,
+    /// Whether it has stored since.
+    has_stored: bool,
+    /// Place of its next store that is to be carried out.
+    place: usize,
+    has_explained: bool,
+    /// Whether the turn has come after more than a look: the thread has slept, or waited for
+    /// something.
+    has_rested: bool,
+}
+
+/// How a wait for a thread has ended.
+enum Back {
+    Turn,
+    Outside,
+    Ended,
+}
+
+impl RemoteThread {
+    /// The thread of a program that has page `number`, and the bus of its host.
+    pub fn new(
+        common: &Rc<Common>,
+        program: Arc<Program>,
+        number: usize,
+        bus: Arc<dyn Bus>,
+    ) -> Self {
+        Self {
+            common: Rc::clone(common),
+            program,
+            number,
+            bus,
+            goal: Goal::Turn,
+            deadline: Instant::MAX,
+            answer: 0,
+            caught_up: Instant::ZERO,
+            quiet_until: Instant::ZERO,
+            has_stored: false,
+            place: 0,
+            has_explained: false,
+            has_rested: true,
+        }
+    }
+
+    /// Gives the thread its turn, and waits for it. Returns what it waits for then.
+    fn run(&mut self, cpu: &mut Cpu<'_>) -> Next {
+        let program = Arc::clone(&self.program);
+        let page = program.page(self.number);
+        loop {
+            self.say_what_is(cpu, page);
+            if !page.pass(Turn::Thread) {
+                return self.end(cpu);
+            }
+            let next = match self.await_turn(page) {
+                Back::Turn => self.take_back(cpu, page),
+                Back::Outside => {
+                    self.explain();
+                    Some(self.go_outside(cpu))
+                }
+                Back::Ended => Some(self.end(cpu)),
+            };
+            if let Some(next) = next {
+                return next;
+            }
+        }
+    }
+
+    /// Tells the thread what it has to know for its turn.
+    fn say_what_is(&mut self, cpu: &Cpu<'_>, page: &ThreadPage) {
+        // What it has stored may change something.
+        let quiet_until = match self.has_stored {
+            true => Instant::ZERO,
+            false => self.quiet_until,
+        };
+        let (hidden_until, reaction) = self.common.waker.hidden_until(cpu.thread());
+        let shared = &self.common.shared;
+        for (cell, value) in [
+            (&page.clock_ps, cpu.now().as_ps()),
+            (&page.begun_ps, self.caught_up.as_ps()),
+            (&page.quiet_until_ps, quiet_until.as_ps()),
+            (&page.hidden_until_ps, hidden_until.as_ps()),
+            (&page.reaction_ps, reaction.as_ps()),
+            (&page.interrupts, shared.take_interrupts(self.program.host)),
+            (&page.answer, std::mem::take(&mut self.answer)),
+        ] {
+            cell.store(value, Ordering::Relaxed);
+        }
+        page.turns.fetch_add(1, Ordering::Relaxed);
+        self.goal = Goal::Turn;
+    }
+
+    /// Says why nothing goes on.
+    fn mention(&self, stall: &Stall) {
+        let Program { host, pid, .. } = *self.program;
+        eprintln!(
+            "ferroce world: process {pid} on host {host} computes for long without a call, or goes \
+             round in a loop that cannot be proven to wait for memory; time waits for it: {stall}"
+        );
+    }
+
+    /// Says that calls go on while time does not.
+    fn mention_clock(&self, page: &ThreadPage, stall: &Stall) {
+        let Program { host, pid, .. } = *self.program;
+        let clock = Instant(page.clock_ps.load(Ordering::Relaxed));
+        eprintln!(
+            "ferroce world: process {pid} on host {host} makes call after call, and its clock stands at \
+             {} ps; the last call is {}; time waits for it, also for a thread that it may wait for: \
+             {stall}",
+            clock.as_ps(),
+            page.last_call.get()
+        );
+    }
+
+    /// Says once why the world goes on without the thread.
+    fn explain(&mut self) {
+        if !std::mem::replace(&mut self.has_explained, true) {
+            let Program { host, pid, .. } = *self.program;
+            let tid = self.program.page(self.number).tid.load(Ordering::Relaxed);
+            let stall = Stall::new(pid, tid, RealInstant::now());
+            eprintln!(
+                "ferroce world: process {pid} on host {host} waits for something of which its \
+                 world knows nothing, and time goes on without it: {stall}"
+            );
+        }
+    }
+
+    fn await_turn(&self, page: &ThreadPage) -> Back {
+        let mut stall = None;
+        do_without();
+        let patience = &self.common.patience;
+        let mut turn = patience.wait(page, Turn::Thread, LIMIT);
+        loop {
+            match turn {
+                Turn::World => return Back::Turn,
+                Turn::Ended => return Back::Ended,
+                Turn::Thread => {}
+            }
+            let now = RealInstant::now();
+            let stall = stall.get_or_insert_with(|| {
+                let tid = page.tid.load(Ordering::Relaxed);
+                Stall::new(self.program.pid, tid, now)
+            });
+            let calls = page.calls.load(Ordering::Relaxed);
+            let uses = self.common.shared.uses(self.program.host);
+            let clock_ps = page.clock_ps.load(Ordering::Relaxed);
+            match stall.look(calls.wrapping_add(uses), clock_ps, now) {
+                Verdict::Outside if page.turn() == Turn::Thread => return Back::Outside,
+                Verdict::Spinning => self.mention(stall),
+                Verdict::Standing => self.mention_clock(page, stall),
+                _ => {}
+            }
+            if self.common.shared.is_stopping() {
+                return Back::Ended;
+            }
+            self.common.shared.dump_if_wanted(|| {
+                let (host, pid) = (self.program.host, self.program.pid);
+                format!("waiting for a thread of process {pid} on host {host}: {stall}\n")
+            });
+            turn = page.sleep_while(Turn::Thread, LIMIT);
+        }
+    }
+
+    /// The thread has given its turn back. `None`: it wants it again, with nothing having changed.
+    fn take_back(&mut self, cpu: &mut Cpu<'_>, page: &ThreadPage) -> Option<Next> {
+        match self.carry_out(cpu, page) {
+            Ok(next) => {
+                if self.common.shared.has_events() {
+                    cpu.leave();
+                }
+                next
+            }
+            Err(nonsense) => {
+                let Program { host, pid, .. } = *self.program;
+                eprintln!(
+                    "ferroce world: process {pid} on host {host} makes no sense: {nonsense}; it \
+                     gets no more turns"
+                );
+                self.program.end();
+                self.common.shared.tell(Event::Gone(self.program.clone()));
+                Some(self.end(cpu))
+            }
+        }
+    }
+
+    /// The world has come to the thread's time.
+    fn note_time(&mut self, cpu: &Cpu<'_>) {
+        self.caught_up = cpu.now();
+        self.quiet_until = cpu.quiet_until();
+        self.has_stored = false;
+    }
+
+    /// Whether nothing has changed since the thread has caught up, as far as it sees at `at`.
+    fn is_up_to_date(&self, at: Instant) -> bool {
+        at <= self.caught_up || at < self.quiet_until && !self.has_stored
+    }
+
+    /// Whether the thread may store at `at` without having caught up.
+    fn is_close(&self, at: Instant) -> bool {
+        at <= self.caught_up + Duration(MOST_AHEAD_PS)
+    }
+
+    /// Carries out what the thread has stored up to `clock`. Returns when it has looked, or is so
+    /// far ahead of its card that the world has to get there first.
+    fn carry_out_stores(
+        &mut self,
+        cpu: &mut Cpu<'_>,
+        page: &ThreadPage,
+        clock: Instant,
+    ) -> Result<Option<Instant>, Nonsense> {
+        while let Some((store, next)) = page.stores.get(self.place) {
+            let at = Instant(store.at_ps).min(clock);
+            let is_close = match store.kind {
+                StoreKind::Look => self.is_up_to_date(at),
+                _ => self.is_close(at),
+            };
+            if !is_close {
+                cpu.spend_until(at);
+                return Ok(Some(at));
+            }
+            self.place = next;
+            if store.kind != StoreKind::Look {
+                self.has_stored = true;
+                cpu.spend_until(at);
+                self.store(cpu.now(), &store)?;
+            }
+        }
+        page.stores.clear();
+        self.place = 0;
+        Ok(None)
+    }
+
+    fn carry_out(
+        &mut self,
+        cpu: &mut Cpu<'_>,
+        page: &ThreadPage,
+    ) -> Result<Option<Next>, Nonsense> {
+        let clock = page.clock_ps.load(Ordering::Relaxed);
+        if clock > MAX_CLOCK_PS {
+            return Err(Nonsense::Clock(clock));
+        }
+        let clock = Instant(clock).max(cpu.now());
+        tell_work(cpu, page, clock);
+        if let Some(at) = self.carry_out_stores(cpu, page, clock)? {
+            self.goal = Goal::CarryOut;
+            return Ok(Some(Next::At(at)));
+        }
+        cpu.spend_until(clock);
+        let wait = page.request.get().ok_or(Nonsense::Request)?;
+        match wait {
+            Wait::Room if self.is_close(clock) => return Ok(None),
+            Wait::Look if self.is_up_to_date(clock) => return Ok(None),
+            _ => {}
+        }
+        self.let_others_look(cpu, &wait);
+        self.deadline = Instant(page.deadline_ps.load(Ordering::Relaxed));
+        if let Wait::OnWrite {
+            look: Look::CompletionsUntil { time_ps } | Look::EverythingUntil { time_ps },
+            ..
+        } = wait
+        {
+            cpu.look_round_at(Instant(time_ps));
+        }
+        if matches!(wait, Wait::OnWrite { .. }) && self.common.waker.has_only_looks() {
+            // With nothing under way it is the conductor's to say when threads look.
+            cpu.leave();
+        }
+        if self.deadline.as_ps() < NEVER_PS {
+            cpu.set_deadline(self.deadline);
+        }
+        let cost = |ps: u64| match ps <= MAX_COST_PS {
+            true => Ok(Duration(ps)),
+            false => Err(Nonsense::Cost(ps)),
+        };
+        Ok(Some(match wait {
+            Wait::Look | Wait::Room | Wait::Return => Next::At(clock),
+            Wait::At { time_ps } if time_ps > MAX_CLOCK_PS => Next::Parked,
+            Wait::At { time_ps } => Next::At(Instant(time_ps)),
+            Wait::OnWrite { grid_ps, look } => Next::OnWrite {
+                not_before: clock,
+                grid: cost(grid_ps)?,
+                watch: match look {
+                    Look::Everything | Look::EverythingUntil { .. } => Watch::Everything,
+                    Look::Completions | Look::CompletionsUntil { .. } => Watch::Completions,
+                    Look::Memory(range) => {
+                        let address = |address| usize::try_from(address).unwrap_or(usize::MAX);
+                        Watch::Memory(address(range.start)..address(range.end))
+                    }
+                },
+            },
+            Wait::OnInterrupt { wake_up_ps } => {
+                let wake_up = cost(wake_up_ps)?;
+                self.aim(Goal::Interrupt { wake_up }, clock)
+            }
+            Wait::OnStream { stream } => self.aim(Goal::Stream(stream), clock),
+            Wait::OnConnection { port } => self.aim(Goal::Connection(port), clock),
+            Wait::External => {
+                // It has its turn back, and keeps it as long as it likes.
+                page.pass(Turn::Thread);
+                self.go_outside(cpu)
+            }
+            Wait::End => self.end(cpu),
+        }))
+    }
+
+    /// Other threads of the program that poll look again, when this one has had a turn in which it
+    /// may have done what they wait for. One that only polls, or goes on at once, is not looked
+    /// after: threads that all poll would wake each other with each turn. They look now and then
+    /// by themselves.
+    fn let_others_look(&mut self, cpu: &Cpu<'_>, wait: &Wait) {
+        let rests = !matches!(wait, Wait::Look | Wait::Room | Wait::OnWrite { .. });
+        if !(std::mem::replace(&mut self.has_rested, rests) || rests) {
+            return;
+        }
+        for place in &*self.common.places.borrow() {
+            if place.program.id == self.program.id && place.number != self.number {
+                self.common.waker.look_again(place.thread, cpu.now());
+            }
+        }
+    }
+
+    /// Looks for `goal` when the world has come to the thread's time.
+    fn aim(&mut self, goal: Goal, clock: Instant) -> Next {
+        self.goal = goal;
+        Next::At(clock)
+    }
+
+    /// Carries out what the thread has stored.
+    fn store(&mut self, now: Instant, store: &Store) -> Result<(), Nonsense> {
+        let Store { kind, slot, .. } = *store;
+        let nonsense = || Nonsense::Store { kind, slot };
+        let word = |place: usize| store.words().get(place).copied().ok_or_else(nonsense);
+        let port = || u16::try_from(slot).map_err(|_| nonsense());
+        let program = self.program.id;
+        let mut streams = self.common.streams.borrow_mut();
+        let woken = match kind {
+            StoreKind::Doorbell => {
+                self.bus.doorbell(slot, word(0)?);
+                None
+            }
+            StoreKind::Push => {
+                let end = u64::from(slot) + store.words().len() as u64;
+                if store.words().is_empty() || end > u64::from(BAR2_SIZE / SLOT_SIZE) {
+                    return Err(nonsense());
+                }
+                self.bus.push(slot, store.words());
+                None
+            }
+            StoreKind::Register => {
+                if slot % 4 != 0 || slot >= BAR0_SIZE {
+                    return Err(nonsense());
+                }
+                self.bus.write32(slot, word(0)? as u32);
+                None
+            }
+            StoreKind::Listen => {
+                streams.listen(port()?, program);
+                None
+            }
+            StoreKind::Connect => {
+                self.answer = u64::from(streams.listens(port()?));
+                // Who does not say how its connection is called is found by its time alone.
+                let name = store.words().first().copied();
+                streams.connect(port()?, name, now)?
+            }
+            StoreKind::Accept => {
+                self.answer = u64::from(streams.take_name(port()?, word(0)?));
+                None
+            }
+            StoreKind::Send => streams.send(word(0)?, program, (now, word(1)?))?,
+            StoreKind::Receive => {
+                streams.receive(word(0)?, program, word(1)?)?;
+                None
+            }
+            StoreKind::Close => streams.close(word(0)?, program, now),
+            StoreKind::Look => None,
+            StoreKind::Work => return Err(nonsense()),
+        };
+        if let Some((thread, at)) = woken {
+            self.common.waker.wake(thread, at);
+        }
+        Ok(())
+    }
+
+    /// The world goes on without the thread.
+    fn go_outside(&mut self, cpu: &mut Cpu<'_>) -> Next {
+        self.goal = Goal::Return;
+        let outsider = Outsider {
+            thread: cpu.thread(),
+            program: Arc::clone(&self.program),
+            number: self.number,
+        };
+        self.common.outsiders.borrow_mut().push(outsider);
+        // Whether time is to be paced has to be thought over.
+        cpu.leave();
+        // It comes back by itself.
+        cpu.set_deadline(Instant::MAX);
+        Next::Parked
+    }
+
+    /// Whether there is what the thread wants to read, or to accept: then it has its answer.
+    fn look(&mut self, cpu: &mut Cpu<'_>, readable: Readable) -> Option<Next> {
+        match readable {
+            Readable::Bytes(bytes) => self.answer = bytes,
+            _ if self.deadline <= cpu.now() => self.answer = NOTHING,
+            Readable::At(at) => return Some(self.wait_for(cpu, Next::At(at))),
+            Readable::Unknown => return Some(self.wait_for(cpu, Next::Parked)),
+        }
+        None
+    }
+
+    /// The deadline holds on.
+    fn wait_for(&self, cpu: &mut Cpu<'_>, next: Next) -> Next {
+        if self.deadline.as_ps() < NEVER_PS {
+            cpu.set_deadline(self.deadline);
+        }
+        next
+    }
+
+    fn end(&mut self, cpu: &Cpu<'_>) -> Next {
+        let thread = cpu.thread();
+        self.program.remove_thread(self.number);
+        let mut places = self.common.places.borrow_mut();
+        places.retain(|place| place.thread != thread);
+        Next::Done
+    }
+}
+
+/// Tells a recorder what a thread was busy with until `clock`, before what has come of it.
+fn tell_work(cpu: &Cpu<'_>, page: &ThreadPage, clock: Instant) {
+    for work in page.done.iter() {
+        let activity = match Work::of_code(work.slot) {
+            Some(Work::Post) => Activity::Post,
+            Some(Work::PostReceive) => Activity::PostReceive,
+            Some(Work::Doorbell) => Activity::Doorbell,
+            Some(Work::Poll) => Activity::Poll,
+            Some(Work::WakeUp) => Activity::WakeUp,
+            None => continue,
+        };
+        let time = work.words().first().map_or(0, |time| *time);
+        let end = Instant(work.at_ps.saturating_add(time)).min(clock);
+        cpu.tell(activity, Instant(work.at_ps).min(end), end, (None, 0));
+    }
+    page.done.clear();
+}
+
+impl Thread for RemoteThread {
+    fn step(&mut self, cpu: &mut Cpu<'_>) -> Next {
+        if self.program.is_over() {
+            return self.end(cpu);
+        }
+        let (program, thread) = (self.program.id, cpu.thread());
+        match self.goal {
+            Goal::Turn | Goal::Sleep => {}
+            Goal::CarryOut => {
+                let program = Arc::clone(&self.program);
+                self.goal = Goal::Turn;
+                self.note_time(cpu);
+                if let Some(next) = self.take_back(cpu, program.page(self.number)) {
+                    return next;
+                }
+                return self.run(cpu);
+            }
+            Goal::Interrupt { wake_up } => {
+                let has_interrupts = self.common.shared.has_interrupts(self.program.host);
+                if self.deadline > cpu.now() && !has_interrupts {
+                    self.goal = Goal::Sleep;
+                    return self.wait_for(cpu, Next::OnInterrupt { wake_up });
+                }
+            }
+            Goal::Stream(stream) => {
+                let mut streams = self.common.streams.borrow_mut();
+                // Which streams there are was checked when it was asked for first.
+                let readable = streams.readable(stream, program, cpu.now());
+                let readable = readable.unwrap_or(Readable::Bytes(0));
+                drop(streams);
+                let next = self.look(cpu, readable);
+                let waiter = next.as_ref().map(|_| thread);
+                self.common.streams.borrow_mut().await_bytes(stream, waiter);
+                if let Some(next) = next {
+                    return next;
+                }
+            }
+            Goal::Connection(port) => {
+                let readable = self.common.streams.borrow_mut().accept(port, cpu.now());
+                let next = self.look(cpu, readable);
+                let waiter = next.as_ref().map(|_| thread);
+                self.common
+                    .streams
+                    .borrow_mut()
+                    .await_connection(port, waiter);
+                if let Some(next) = next {
+                    return next;
+                }
+            }
+            Goal::Return => {
+                let program = Arc::clone(&self.program);
+                let page = program.page(self.number);
+                match page.turn() {
+                    // Somebody has woken it too early.
+                    Turn::Thread => return Next::Parked,
+                    Turn::World => {}
+                    Turn::Ended => return self.end(cpu),
+                }
+                self.goal = Goal::Turn;
+                let mut outsiders = self.common.outsiders.borrow_mut();
+                outsiders.retain(|outsider| outsider.thread != thread);
+                drop(outsiders);
+                self.note_time(cpu);
+                if let Some(next) = self.take_back(cpu, page) {
+                    return next;
+                }
+            }
+        }
+        self.note_time(cpu);
+        self.run(cpu)
+    }
+}

@@ -1,0 +1,234 @@
+//! A simulated world that other processes join.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use ferroce_model::preset::Preset;
+use ferroce_timed_protocol::MAX_PROGRAMS;
+use ferroce_timed_protocol::control::card_socket;
+use ferroce_vfio_user::{Server, Stop};
+
+use super::card::Card;
+use super::conductor::Conductor;
+use super::door::Door;
+use super::program::HostFacts;
+use super::shared::Shared;
+use ferroce_platform::numbered_hosts;
+use ferroce_platform::served::ServedModel;
+use ferroce_serve::device::ServedDevice;
+use ferroce_serve::{ServeError, bind};
+use ferroce_world::trace::{self, SharedTrace};
+use ferroce_world::{World, WorldConfig};
+
+/// An odd number without pattern (2^64 divided by the golden ratio).
+const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// How long the world before at the same place may take to end, and how often it is looked.
+const PREDECESSOR: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// The cards of all hosts.
+type Models = Vec<Arc<dyn ServedModel>>;
+
+/// Why there is no world.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It cannot be made.
+    #[error(transparent)]
+    World(#[from] ferroce_world::Error),
+    /// More programs than a world has room for.
+    #[error("a world that programs join has at most {MAX_PROGRAMS} hosts")]
+    Hosts,
+    /// Programs run in simulated time only if there is one.
+    #[error("programs need a preset: a card in simulated time")]
+    Functional,
+    /// The control socket cannot be made.
+    #[error("{path}: {source}", path = .path.display())]
+    Socket {
+        /// Where it was to be.
+        path: PathBuf,
+        /// Why it is not.
+        source: io::Error,
+    },
+    /// A card cannot be served.
+    #[error(transparent)]
+    Card(#[from] ServeError),
+    /// The system has no thread or no descriptor for it.
+    #[error("cannot start: {0}")]
+    System(#[from] io::Error),
+}
+
+/// A world that other processes join, until this is dropped.
+#[derive(Debug)]
+pub struct TimedWorld {
+    shared: Arc<Shared>,
+    stop_door: Option<Arc<OwnedFd>>,
+    stop_cards: Stop,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl TimedWorld {
+    /// Starts a world with a control socket at `path`, and those of its cards beside it. `is_once`:
+    /// it ends with its last program.
+    ///
+    /// # Errors
+    /// [`enum@Error`]; no socket is left then.
+    pub fn start(config: WorldConfig, path: &Path, is_once: bool) -> Result<Self, Error> {
+        Self::start_recorded(config, path, is_once, None)
+    }
+
+    /// As [`TimedWorld::start`]; `record` is told all that happens.
+    ///
+    /// # Errors
+    /// As [`TimedWorld::start`].
+    pub fn start_recorded(
+        config: WorldConfig,
+        path: &Path,
+        is_once: bool,
+        record: Option<SharedTrace>,
+    ) -> Result<Self, Error> {
+        if config.hosts > MAX_PROGRAMS {
+            return Err(Error::Hosts);
+        }
+        let presets: Option<Vec<Preset>> = (0..config.hosts)
+            .map(|host| config.preset_of(host).cloned())
+            .collect();
+        let presets = presets.ok_or(Error::Functional)?;
+        let shared = Arc::new(Shared::new(config.hosts));
+        let seed = config.seed;
+        let is_recorded = record.is_some();
+        let (models, conductor) = start_conductor(config, &shared, record)?;
+        let facts = presets.iter().zip(&models).enumerate();
+        let facts = facts.map(|(host, (preset, model))| {
+            let seed = seed.wrapping_add(host as u64).wrapping_mul(SEED_STEP);
+            HostFacts {
+                is_recorded,
+                ..HostFacts::new(preset, presets.len(), seed, model.push_blocks())
+            }
+        });
+        let mut world = Self {
+            shared: Arc::clone(&shared),
+            stop_door: None,
+            stop_cards: Stop::new()?,
+            threads: vec![conductor],
+        };
+        let facts: Vec<_> = facts.collect();
+        let door = Door::open(path, &shared, facts, is_once).map_err(|source| Error::Socket {
+            path: path.to_path_buf(),
+            source,
+        })?;
+        world.stop_door = Some(door.stop());
+        // Whoever comes meanwhile waits.
+        for (host, model) in models.into_iter().enumerate() {
+            let server = bind_card(&card_socket(path, host as u32))?;
+            world.serve_card(server, Card::new(model, &shared, host), host)?;
+        }
+        let serve = move || {
+            if let Err(error) = door.serve() {
+                tracing::error!(%error, "the control socket is not served any more");
+            }
+        };
+        let thread = Builder::new().name("ferroce-door".to_owned());
+        world.threads.push(thread.spawn(serve)?);
+        Ok(world)
+    }
+
+    fn serve_card(&mut self, server: Server, card: Card, host: usize) -> io::Result<()> {
+        let (stop, mac) = (self.stop_cards.clone(), numbered_hosts::mac_of(host).0);
+        let serve = move || {
+            let device = ServedDevice::new(Arc::new(card), mac);
+            if let Err(error) = server.serve(&device, &stop) {
+                tracing::error!(%error, host, "a card is not served any more");
+            }
+        };
+        let thread = Builder::new().name("ferroce-card".to_owned());
+        self.threads.push(thread.spawn(serve)?);
+        Ok(())
+    }
+
+    /// Whether it has ended by itself.
+    pub fn has_ended(&self) -> bool {
+        self.shared.is_stopping()
+    }
+
+    /// Prints on standard error what everybody waits for.
+    pub fn dump(&self) {
+        self.shared.ask_for_dump();
+    }
+}
+
+impl Drop for TimedWorld {
+    fn drop(&mut self) {
+        self.shared.stop();
+        if let Some(stop) = &self.stop_door {
+            // It fails only when it has been told already.
+            let _ = rustix::io::write(stop, &1u64.to_ne_bytes());
+        }
+        self.stop_cards.stop();
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the world has panicked");
+            }
+        }
+    }
+}
+
+/// Listens on the socket of a card. That of the world before may be there for a moment.
+fn bind_card(path: &Path) -> Result<Server, ServeError> {
+    let start = Instant::now();
+    loop {
+        match bind(path) {
+            Err(ServeError::Socket { .. }) if start.elapsed() < PREDECESSOR => {
+                std::thread::sleep(PAUSE);
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Makes the world, in its thread.
+fn start_conductor(
+    config: WorldConfig,
+    shared: &Arc<Shared>,
+    record: Option<SharedTrace>,
+) -> Result<(Models, JoinHandle<()>), Error> {
+    let (sender, receiver) = mpsc::channel();
+    let shared = Arc::clone(shared);
+    let conduct = move || {
+        let world = match new_world(&config, record.as_ref()) {
+            Ok(world) => world,
+            Err(error) => {
+                // Who asked waits for it.
+                let _ = sender.send(Err(error));
+                return;
+            }
+        };
+        let models = (0..config.hosts).map(|host| world.served(host)).collect();
+        if sender.send(Ok(models)).is_ok() {
+            Conductor::new(world, &shared).run();
+        }
+    };
+    let thread = Builder::new().name("ferroce-world".to_owned());
+    let thread = thread.spawn(conduct)?;
+    let models = receiver
+        .recv()
+        .map_err(|_| io::Error::other("the thread of the world has ended"))??;
+    Ok((models, thread))
+}
+
+fn new_world(
+    config: &WorldConfig,
+    record: Option<&SharedTrace>,
+) -> Result<World, ferroce_world::Error> {
+    let Some(record) = record else {
+        return World::new(config);
+    };
+    let mut world = trace::world(config, record)?;
+    trace::start(&mut world, record);
+    Ok(world)
+}

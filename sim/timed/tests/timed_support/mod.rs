@@ -1,0 +1,345 @@
+//! Programs that use the pages of a world by hand, and the bus of their card.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use ferroce_driver::bus::vfio_user::VfioUser;
+use ferroce_driver::bus::{BufferMemory, Bus, BusError, DmaMapping, InterruptHandler};
+use ferroce_model::preset::Preset;
+use ferroce_spec::register::{VECTOR_COUNT, offset};
+use ferroce_timed::TimedWorld;
+use ferroce_timed_protocol::VERSION;
+use ferroce_timed_protocol::control::{Message, Refusal, card_socket};
+use ferroce_timed_protocol::map::SharedPages;
+use ferroce_timed_protocol::page::{NEVER_PS, ProgramPages, ThreadPage, Turn};
+use ferroce_timed_protocol::request::Wait;
+use ferroce_timed_protocol::store::StoreKind;
+use ferroce_world::WorldConfig;
+use rustix::io::IoSliceMut;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
+    SocketFlags, SocketType, connect, recvmsg, send, socket_with, sockopt,
+};
+
+/// Real time that nothing may take.
+pub const LIMIT: Duration = Duration::from_secs(20);
+
+/// A world on a socket of its own, and the folder in which that is.
+pub struct TestWorld {
+    pub world: Option<TimedWorld>,
+    pub path: PathBuf,
+    folder: PathBuf,
+}
+
+impl TestWorld {
+    pub fn new(name: &str, hosts: usize) -> Self {
+        Self::start(name, false, config(hosts))
+    }
+
+    pub fn start(name: &str, is_once: bool, config: WorldConfig) -> Self {
+        let folder = std::env::temp_dir().join(format!("ferroce-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a temporary folder");
+        let path = folder.join("world");
+        let world = TimedWorld::start(config, &path, is_once).expect("a world");
+        Self {
+            world: Some(world),
+            path,
+            folder,
+        }
+    }
+}
+
+impl Drop for TestWorld {
+    fn drop(&mut self) {
+        drop(self.world.take());
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+pub fn config(hosts: usize) -> WorldConfig {
+    WorldConfig::timed(Preset::load("cx5-100g").expect("built in"), hosts)
+}
+
+/// A program that has joined, or wants to.
+pub struct Program {
+    socket: OwnedFd,
+    pub pages: Arc<SharedPages>,
+    file: Arc<OwnedFd>,
+    pub host: u32,
+    path: PathBuf,
+}
+
+fn open(path: &Path) -> OwnedFd {
+    let socket = socket_with(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    );
+    let socket = socket.expect("a socket");
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(LIMIT)).expect("an option");
+    let address = SocketAddrUnix::new(path).expect("a short path");
+    connect(&socket, &address).expect("the world listens");
+    socket
+}
+
+/// Asks, and returns the answer. `None`: the world has hung up.
+fn ask(socket: &OwnedFd, message: Message) -> Option<(Message, Option<OwnedFd>)> {
+    send(socket, &message.to_bytes(), SendFlags::NOSIGNAL).expect("it listens");
+    let mut bytes = [0; Message::LENGTH];
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let received = recvmsg(
+        socket,
+        &mut [IoSliceMut::new(&mut bytes)],
+        &mut ancillary,
+        RecvFlags::CMSG_CLOEXEC,
+    );
+    let length = received.expect("an answer in time").bytes;
+    let message = Message::of_bytes(&bytes[..length])?;
+    let file = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+        _ => None,
+    });
+    Some((message, file))
+}
+
+pub fn try_join(path: &Path, version: u32) -> Result<Program, Option<Refusal>> {
+    let socket = open(path);
+    let pid = std::process::id();
+    match ask(&socket, Message::Join { version, pid }) {
+        Some((Message::Joined { host }, Some(file))) => Ok(Program {
+            socket,
+            pages: Arc::new(SharedPages::map(&file).expect("sealed")),
+            file: Arc::new(file),
+            host,
+            path: path.to_path_buf(),
+        }),
+        Some((Message::Refused { reason }, None)) => Err(Some(reason)),
+        None => Err(None),
+        Some(other) => panic!("{other:?}"),
+    }
+}
+
+pub fn join(path: &Path) -> Program {
+    try_join(path, VERSION).expect("there is a host")
+}
+
+impl Program {
+    /// A thread of the program, for the thread that calls.
+    pub fn thread(&self) -> ProgramThread {
+        let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        match ask(&self.socket, Message::Thread { tid }) {
+            Some((Message::ThreadNumber { number }, None)) => ProgramThread {
+                pages: Arc::clone(&self.pages),
+                file: Arc::clone(&self.file),
+                number: number as usize,
+            },
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Says something that the world does not expect.
+    pub fn say(&self, bytes: &[u8]) {
+        send(&self.socket, bytes, SendFlags::NOSIGNAL).expect("it listens");
+    }
+
+    /// The card, for the thread `thread`.
+    pub fn card(&self, thread: &ProgramThread) -> Arc<PagedBus> {
+        let inner = VfioUser::open(&card_socket(&self.path, self.host)).expect("it is served");
+        Arc::new(PagedBus {
+            inner,
+            handlers: Mutex::default(),
+            thread: thread.clone(),
+        })
+    }
+}
+
+/// A thread of a program.
+#[derive(Clone)]
+pub struct ProgramThread {
+    pub pages: Arc<SharedPages>,
+    file: Arc<OwnedFd>,
+    pub number: usize,
+}
+
+impl ProgramThread {
+    pub fn page(&self) -> &ThreadPage {
+        &self.pages.pages().threads[self.number]
+    }
+
+    /// Waits for the turn. False: there is none any more.
+    pub fn await_turn(&self) -> bool {
+        let start = Instant::now();
+        loop {
+            match self.page().wait_while(Turn::World, 400, LIMIT) {
+                Turn::Thread => {
+                    let begun = self.page().begun_ps.load(Ordering::Relaxed);
+                    self.page().clock_ps.fetch_max(begun, Ordering::Relaxed);
+                    return true;
+                }
+                Turn::Ended => return false,
+                Turn::World => assert!(start.elapsed() < LIMIT, "no turn in time"),
+            }
+        }
+    }
+
+    pub fn now(&self) -> u64 {
+        self.page().clock_ps.load(Ordering::Relaxed)
+    }
+
+    pub fn spend(&self, time_ps: u64) {
+        self.page().calls.fetch_add(1, Ordering::Relaxed);
+        self.page().clock_ps.fetch_add(time_ps, Ordering::Relaxed);
+    }
+
+    pub fn store(&self, kind: StoreKind, slot: u32, words: &[u64]) {
+        let is_room = self.page().stores.add(kind, slot, self.now(), words);
+        assert!(is_room, "the list is full");
+    }
+
+    /// Gives the turn up.
+    pub fn give(&self, wait: &Wait) {
+        self.page().calls.fetch_add(1, Ordering::Relaxed);
+        self.page().request.set(wait);
+        assert!(self.page().pass(Turn::World));
+    }
+
+    /// As [`Self::give`], whatever it means.
+    pub fn give_raw(&self, kind: u64, arguments: [u64; 4]) {
+        let start = std::mem::offset_of!(ProgramPages, threads)
+            + self.number * size_of::<ThreadPage>()
+            + std::mem::offset_of!(ThreadPage, request);
+        let words = [kind].into_iter().chain(arguments);
+        let bytes: Vec<u8> = words.flat_map(u64::to_ne_bytes).collect();
+        let written = rustix::io::pwrite(&*self.file, &bytes, start as u64);
+        assert_eq!(written, Ok(bytes.len()));
+        assert!(self.page().pass(Turn::World));
+    }
+
+    /// Gives the turn up. `None`: there is none any more.
+    pub fn try_wait(&self, wait: &Wait) -> Option<u64> {
+        self.give(wait);
+        self.await_turn()
+            .then(|| self.page().answer.load(Ordering::Relaxed))
+    }
+
+    pub fn wait(&self, wait: &Wait) -> u64 {
+        self.try_wait(wait).expect("the world goes on")
+    }
+
+    /// As [`Self::wait`], until `deadline_ps` at the latest.
+    pub fn wait_until(&self, wait: &Wait, deadline_ps: u64) -> u64 {
+        let deadline = &self.page().deadline_ps;
+        deadline.store(deadline_ps, Ordering::Relaxed);
+        let answer = self.wait(wait);
+        deadline.store(NEVER_PS, Ordering::Relaxed);
+        answer
+    }
+
+    pub fn sleep_until(&self, time_ps: u64) {
+        self.wait(&Wait::At { time_ps });
+    }
+
+    /// Ends for good.
+    pub fn end(&self) {
+        assert_eq!(self.try_wait(&Wait::End), None);
+    }
+}
+
+/// The bus of a card whose doorbells go through the pages of a thread.
+pub struct PagedBus {
+    inner: VfioUser,
+    handlers: Mutex<HashMap<u16, InterruptHandler>>,
+    thread: ProgramThread,
+}
+
+impl PagedBus {
+    /// Calls the handlers of the interrupts that have come with the turn. Whether there were any.
+    pub fn handle_interrupts(&self) -> bool {
+        let vectors = self.thread.page().interrupts.load(Ordering::Relaxed);
+        let handlers = self.handlers.lock().expect("sound").clone();
+        let is_set = |vector: u16| vectors >> vector & 1 != 0;
+        let called = handlers.iter().filter(|(vector, _)| is_set(**vector));
+        called.map(|(_, handler)| handler()).count() > 0
+    }
+}
+
+impl Bus for PagedBus {
+    fn read32(&self, offset: u32) -> u32 {
+        self.inner.read32(offset)
+    }
+
+    fn write32(&self, offset: u32, value: u32) {
+        let first = offset::event_queue_doorbell;
+        match (first..first + 4 * u32::from(VECTOR_COUNT)).contains(&offset) {
+            true => self
+                .thread
+                .store(StoreKind::Register, offset, &[value.into()]),
+            false => self.inner.write32(offset, value),
+        }
+    }
+
+    fn read64(&self, offset: u32) -> u64 {
+        self.inner.read64(offset)
+    }
+
+    fn write64(&self, offset: u32, value: u64) {
+        self.inner.write64(offset, value);
+    }
+
+    fn doorbell(&self, slot: u32, value: u64) {
+        self.thread.store(StoreKind::Doorbell, slot, &[value]);
+    }
+
+    fn read_device_memory(&self, offset: u64, destination: &mut [u8]) {
+        self.inner.read_device_memory(offset, destination);
+    }
+
+    fn write_device_memory(&self, offset: u64, source: &[u8]) {
+        self.inner.write_device_memory(offset, source);
+    }
+
+    fn buffer_memory(&self) -> BufferMemory {
+        self.inner.buffer_memory()
+    }
+
+    fn map(&self, mapping: &DmaMapping) -> Result<(), BusError> {
+        self.inner.map(mapping)
+    }
+
+    fn unmap(&self, iova: u64, length: usize) -> Result<(), BusError> {
+        self.inner.unmap(iova, length)
+    }
+
+    fn iova_range(&self) -> Range<u64> {
+        self.inner.iova_range()
+    }
+
+    fn set_interrupt_handler(
+        &self,
+        vector: u16,
+        handler: Option<InterruptHandler>,
+    ) -> Result<(), BusError> {
+        assert!(vector < VECTOR_COUNT);
+        let mut handlers = self.handlers.lock().expect("sound");
+        match handler {
+            Some(handler) => handlers.insert(vector, handler),
+            None => handlers.remove(&vector),
+        };
+        Ok(())
+    }
+
+    fn is_gone(&self) -> bool {
+        self.inner.is_gone()
+    }
+
+    fn relax(&self) {
+        std::hint::spin_loop();
+    }
+}

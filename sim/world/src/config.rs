@@ -1,0 +1,95 @@
+//! What a world is made of.
+
+use ferroce_model::preset::Preset;
+
+use super::Error;
+
+/// Hosts have numbers of 16 bits in their addresses.
+pub(super) const MAX_HOSTS: usize = 1 << 16;
+
+/// What is between the hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Topology {
+    /// A cable from one host to the other, or none: a single host reaches itself.
+    Cable,
+    /// A switch with a port for each host.
+    Switch,
+}
+
+/// What a world is made of.
+#[derive(Debug, Clone)]
+pub struct WorldConfig {
+    /// Cards, machines and cables of all hosts but those in `presets`. `None`: functional, nothing
+    /// takes time.
+    pub preset: Option<Preset>,
+    /// Hosts that are different. Of no meaning in a functional world.
+    pub presets: Vec<(usize, Preset)>,
+    /// How many hosts there are.
+    pub hosts: usize,
+    /// Everything random comes from it.
+    pub seed: u64,
+    /// What is between them.
+    pub topology: Topology,
+    /// Whether frames carry an ICRC, which costs real time only.
+    pub icrc: bool,
+    /// Of long payload in the memory of other processes only the last bytes are moved. Times are
+    /// the same.
+    pub elide_payload: bool,
+    /// Whether the steady middle of long messages is left out: their time passes, and their payload is
+    /// copied, at once.
+    pub fast_forward: bool,
+}
+
+impl WorldConfig {
+    /// Hosts in which nothing takes time.
+    pub fn functional(hosts: usize) -> Self {
+        Self {
+            preset: None,
+            presets: Vec::new(),
+            hosts,
+            seed: 1,
+            topology: topology(hosts, false),
+            icrc: false,
+            elide_payload: false,
+            fast_forward: false,
+        }
+    }
+
+    /// Hosts that are all as `preset` says. Two of them are joined by a cable unless it says that
+    /// there is a switch.
+    pub fn timed(preset: Preset, hosts: usize) -> Self {
+        Self {
+            topology: topology(hosts, preset.link.switched),
+            preset: Some(preset),
+            ..Self::functional(hosts)
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let hosts = self.hosts;
+        if !(1..=MAX_HOSTS).contains(&hosts) {
+            return Err(Error::Hosts { hosts });
+        }
+        if self.topology == Topology::Cable && hosts > 2 {
+            return Err(Error::Cable { hosts });
+        }
+        match self.presets.iter().find(|(host, _)| *host >= hosts) {
+            Some(&(host, _)) => Err(Error::NoSuchHost { host }),
+            None => Ok(()),
+        }
+    }
+
+    /// The preset of a host; `None` in a functional world.
+    pub fn preset_of(&self, host: usize) -> Option<&Preset> {
+        let first = self.preset.as_ref()?;
+        let own = self.presets.iter().rfind(|(other, _)| *other == host);
+        Some(own.map_or(first, |(_, preset)| preset))
+    }
+}
+
+fn topology(hosts: usize, switched: bool) -> Topology {
+    match hosts {
+        0..=2 if !switched => Topology::Cable,
+        _ => Topology::Switch,
+    }
+}

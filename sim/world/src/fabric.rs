@@ -1,0 +1,278 @@
+//! Everything between the cards: what a NIC sees as its port.
+//!
+//! There is one fabric; whose port it is at the moment, `current` says. A frame's arrival is known
+//! when it is sent, so that the receiving NIC may take it in advance.
+
+use std::collections::VecDeque;
+
+use ferroce_model::{Port, Reservation, Route};
+use ferroce_units::{Duration, Instant};
+use ferroce_wire::Gid;
+
+use super::config::{Topology, WorldConfig};
+use super::counters::LinkCounters;
+use super::frame::{Frame, FramePool};
+use super::recorder::{Activity, FrameSeen, SharedRecorder, Span};
+use super::switch::Line;
+use ferroce_platform::numbered_hosts;
+
+/// Frames on their way to one host at most; who wants to send more, waits.
+const MAX_UNDER_WAY: usize = 4096;
+/// Destinations from here on are multicast groups.
+const FIRST_GROUP: u32 = 1 << 24;
+
+/// A host's port, from outside.
+#[derive(Debug, Default)]
+struct End {
+    line: Line,
+    arriving: VecDeque<(Instant, Frame)>,
+    counters: LinkCounters,
+}
+
+/// A multicast group that somebody has joined once.
+#[derive(Debug)]
+struct Group {
+    gid: Gid,
+    members: Vec<usize>,
+}
+
+/// All ports and what is between them.
+pub struct Fabric {
+    now: Instant,
+    current: usize,
+    ends: Vec<End>,
+    topology: Topology,
+    pool: FramePool,
+    groups: Vec<Group>,
+    /// Whether NICs know what to do with a frame that arrives later.
+    looks_ahead: bool,
+    icrc: bool,
+    /// Hosts to which a frame was sent, and when it arrives, since they were asked for.
+    woken: Vec<(usize, Instant)>,
+    recorder: Option<SharedRecorder>,
+}
+
+impl Fabric {
+    pub fn new(config: &WorldConfig, looks_ahead: bool) -> Self {
+        let end = |host| End {
+            line: Line::new(config.preset_of(host)),
+            ..End::default()
+        };
+        Self {
+            now: Instant::ZERO,
+            current: 0,
+            ends: (0..config.hosts).map(end).collect(),
+            topology: config.topology,
+            pool: FramePool::default(),
+            groups: Vec::new(),
+            looks_ahead,
+            icrc: config.icrc,
+            woken: Vec::new(),
+            recorder: None,
+        }
+    }
+
+    /// An event at `now` begins; whose port it is meanwhile.
+    #[inline]
+    pub fn select(&mut self, now: Instant, host: usize) {
+        self.now = now;
+        self.current = host;
+    }
+
+    pub fn record(&mut self, recorder: Option<SharedRecorder>) {
+        self.recorder = recorder;
+    }
+
+    pub fn counters(&self, host: usize) -> LinkCounters {
+        self.ends[host].counters
+    }
+
+    /// Frames that are on their way to a host.
+    pub fn under_way(&self, host: usize) -> usize {
+        self.ends[host].arriving.len()
+    }
+
+    /// Takes note of the next host to which a frame was sent.
+    #[inline]
+    pub fn next_woken(&mut self) -> Option<(usize, Instant)> {
+        self.woken.pop()
+    }
+
+    /// When the next frame arrives that a NIC which does not look ahead has to be told of.
+    #[inline]
+    pub fn next_arrival(&self, host: usize, now: Instant) -> Option<Instant> {
+        let (at, _) = self.ends[host].arriving.front()?;
+        (*at > now).then_some(*at)
+    }
+
+    /// Brings a frame to a host.
+    #[inline]
+    fn deliver(&mut self, at: Instant, to: usize, frame: Frame) {
+        let from = self.current;
+        let bytes = frame.length();
+        let (arrival, waited) = if to == from {
+            let arrival = self.ends[from].line.turn_round(at);
+            (arrival.max(self.now), Duration::ZERO)
+        } else if self.topology == Topology::Cable {
+            let arrival = self.ends[from].line.pass(at);
+            (arrival, Duration::ZERO)
+        } else {
+            self.forward(from, to, at, bytes)
+        };
+        if let Some(recorder) = &self.recorder {
+            let mut recorder = recorder.lock();
+            recorder.record(&Span {
+                host: from,
+                activity: Activity::Link,
+                start: at,
+                end: arrival,
+                qp: Some(frame.qpn()),
+                bytes,
+            });
+            recorder.frame(&FrameSeen {
+                from,
+                to,
+                sent: at,
+                arrival,
+                bytes: frame.as_ref(),
+            });
+        }
+        let end = &mut self.ends[to];
+        let counters = &mut end.counters;
+        counters.received_frames += 1;
+        counters.received_bytes += u64::from(bytes);
+        counters.received_busy = counters.received_busy + end.line.span(bytes);
+        counters.waited = counters.waited + waited;
+        // Frames of several senders on cables of their own, and those of the card itself, may be
+        // out of order.
+        match end.arriving.back() {
+            Some((last, _)) if *last > arrival => {
+                let place = end.arriving.partition_point(|(other, _)| *other <= arrival);
+                end.arriving.insert(place, (arrival, frame));
+            }
+            _ => end.arriving.push_back((arrival, frame)),
+        }
+        counters.most_under_way = counters.most_under_way.max(end.arriving.len() as u64);
+        self.woken.push((to, arrival));
+    }
+
+    /// Brings a frame through the switch; returns when it is there, and how long it has waited.
+    #[inline]
+    fn forward(&mut self, from: usize, to: usize, at: Instant, bytes: u32) -> (Instant, Duration) {
+        let (low, high) = self.ends.split_at_mut(from.max(to));
+        match from < to {
+            true => high[0].line.forward(&low[from].line, at, bytes),
+            false => low[to].line.forward(&high[0].line, at, bytes),
+        }
+    }
+
+    #[cold]
+    fn deliver_to_group(&mut self, at: Instant, group: usize, frame: Frame) {
+        for index in 0..self.groups[group].members.len() {
+            let to = self.groups[group].members[index];
+            if let Some(copy) = self.pool.copy(&frame) {
+                self.deliver(at, to, copy);
+            }
+        }
+        self.pool.give_back(frame);
+    }
+
+    /// Where a frame goes; `None`: nobody is there.
+    #[inline]
+    fn destination(&self, route: &Route) -> Option<u32> {
+        if route.mac.is_multicast() {
+            return self.group_of(route.gid);
+        }
+        let host = numbered_hosts::host_of(route.mac)?;
+        (host < self.ends.len()).then_some(host as u32)
+    }
+
+    #[cold]
+    fn group_of(&self, gid: Gid) -> Option<u32> {
+        let index = self.groups.iter().position(|group| group.gid == gid)?;
+        let is_empty = self.groups[index].members.is_empty();
+        (!is_empty).then_some(FIRST_GROUP + index as u32)
+    }
+}
+
+impl Port for Fabric {
+    type Frame = Frame;
+
+    #[inline]
+    fn reserve(&mut self, route: &Route, length: usize) -> Reservation<Frame> {
+        let Some(destination) = self.destination(route) else {
+            self.ends[self.current].counters.lost_frames += 1;
+            return Reservation::NoRoute;
+        };
+        let end = self.ends.get(destination as usize);
+        if end.is_some_and(|end| end.arriving.len() >= MAX_UNDER_WAY) {
+            return Reservation::Full;
+        }
+        match self.pool.take(length, destination, route.qpn.value()) {
+            Some(frame) => Reservation::Ready(frame),
+            None => Reservation::NoRoute,
+        }
+    }
+
+    #[inline]
+    fn transmit(&mut self, at: Instant, frame: Frame) {
+        let end = &mut self.ends[self.current];
+        let bytes = frame.length();
+        end.counters.sent_frames += 1;
+        end.counters.sent_bytes += u64::from(bytes);
+        end.counters.sent_busy = end.counters.sent_busy + end.line.span(bytes);
+        match frame.destination() {
+            group @ FIRST_GROUP.. => {
+                self.deliver_to_group(at, (group - FIRST_GROUP) as usize, frame);
+            }
+            to => self.deliver(at, to as usize, frame),
+        }
+    }
+
+    fn cancel(&mut self, frame: Frame) {
+        self.pool.give_back(frame);
+    }
+
+    #[inline]
+    fn receive(&mut self, now: Instant) -> Option<(Instant, Frame)> {
+        let arriving = &mut self.ends[self.current].arriving;
+        let (at, _) = arriving.front()?;
+        if !self.looks_ahead && *at > now {
+            return None;
+        }
+        arriving.pop_front()
+    }
+
+    #[inline]
+    fn release(&mut self, frame: Frame) {
+        self.pool.give_back(frame);
+    }
+
+    fn computes_icrc(&self) -> bool {
+        self.icrc
+    }
+
+    fn carries_icrc(&self, _frame: &Frame) -> bool {
+        self.icrc
+    }
+
+    fn join(&mut self, gid: Gid) {
+        let known = self.groups.iter().position(|group| group.gid == gid);
+        let index = known.unwrap_or_else(|| {
+            let members = Vec::new();
+            self.groups.push(Group { gid, members });
+            self.groups.len() - 1
+        });
+        let members = &mut self.groups[index].members;
+        if !members.contains(&self.current) {
+            members.push(self.current);
+        }
+    }
+
+    fn leave(&mut self, gid: Gid) {
+        let current = self.current;
+        if let Some(group) = self.groups.iter_mut().find(|group| group.gid == gid) {
+            group.members.retain(|member| *member != current);
+        }
+    }
+}

@@ -1,0 +1,442 @@
+//! A host: memory, PCIe and what processors have sent to the card.
+
+use std::collections::VecDeque;
+
+use ferroce_model::pcie::Pcie;
+use ferroce_model::{DmaAtomic, DmaError, Doorbell, Host, WriteOrder};
+use ferroce_spec::push::{MAX_BLOCKS, WORDS_PER_BLOCK};
+use ferroce_units::Instant;
+use zerocopy::IntoBytes;
+
+use super::posted::{Kind, PostedWrites};
+use super::recorder::{Activity, SharedRecorder, Span};
+use super::watch::Watchers;
+use ferroce_platform::memory::{MemoryMap, Place};
+
+/// Bytes of a doorbell or a register.
+const STORE_BYTES: u64 = 8;
+/// Words of the longest push.
+const MAX_PUSH_WORDS: usize = MAX_BLOCKS * WORDS_PER_BLOCK;
+/// Bytes that an AtomicOp changes.
+const ATOMIC_BYTES: usize = 8;
+/// Payload of which only the end is moved, if payload is elided, is longer than this.
+const ELIDED_BYTES: usize = 128;
+/// The end that is moved: what programs look at.
+const MOVED_BYTES: usize = 64;
+
+/// A doorbell on its way to the card.
+#[derive(Debug, Clone, Copy)]
+struct Ring {
+    arrival: Instant,
+    doorbell: Doorbell,
+    /// Which push it is; `None` if it is a plain doorbell.
+    push: Option<usize>,
+}
+
+/// What is pushed.
+#[derive(Debug, Default)]
+struct Push {
+    words: [u64; MAX_PUSH_WORDS],
+    length: usize,
+}
+
+/// A host as its card sees it.
+pub struct WorldHost {
+    number: usize,
+    now: Instant,
+    pub memory: MemoryMap,
+    /// What is mapped while the card may not be bus master; `memory` is empty meanwhile.
+    parked: Option<MemoryMap>,
+    /// Of long payload in the memory of another process only the end is moved.
+    elides_payload: bool,
+    /// Without it, everything is immediate.
+    pub pcie: Option<Box<Pcie>>,
+    pub posted: PostedWrites,
+    pub watchers: Watchers,
+    /// Doorbells on their way to the card, in order.
+    doorbells: VecDeque<Ring>,
+    /// Room for pushes, and which of it is free.
+    pushes: Vec<Push>,
+    free_pushes: Vec<usize>,
+    /// What the card has taken last, if it was a push.
+    pushed: Option<usize>,
+    /// Register writes on their way: arrival, offset, value.
+    registers: VecDeque<(Instant, u32, u32)>,
+    /// MSI-X messages on their way, in order.
+    interrupts: VecDeque<(Instant, u16)>,
+    recorder: Option<SharedRecorder>,
+}
+
+impl WorldHost {
+    pub fn new(number: usize, pcie: Option<Pcie>, elides_payload: bool) -> Self {
+        Self {
+            number,
+            now: Instant::ZERO,
+            memory: MemoryMap::default(),
+            parked: None,
+            elides_payload,
+            pcie: pcie.map(Box::new),
+            posted: PostedWrites::default(),
+            watchers: Watchers::default(),
+            doorbells: VecDeque::new(),
+            pushes: Vec::new(),
+            free_pushes: Vec::new(),
+            pushed: None,
+            registers: VecDeque::new(),
+            interrupts: VecDeque::new(),
+            recorder: None,
+        }
+    }
+
+    /// An event begins.
+    #[inline]
+    pub fn begin(&mut self, now: Instant) {
+        self.now = now;
+        if let Some(pcie) = &mut self.pcie {
+            pcie.begin(now);
+        }
+        self.apply(now);
+    }
+
+    /// Brings to memory what is visible at `now`.
+    #[inline]
+    pub fn apply(&mut self, now: Instant) {
+        self.posted.apply_until(now, &mut self.memory);
+    }
+
+    pub fn record(&mut self, recorder: Option<SharedRecorder>) {
+        self.recorder = recorder;
+    }
+
+    /// The mappings, which are about to change. `is_removal`: what is on its way reaches memory
+    /// before.
+    pub fn mappings(&mut self, is_removal: bool) -> &mut MemoryMap {
+        if is_removal {
+            self.apply(Instant::MAX);
+            if let Some(pcie) = &mut self.pcie {
+                pcie.invalidate_translations();
+            }
+        }
+        self.parked.as_mut().unwrap_or(&mut self.memory)
+    }
+
+    /// Whether the card may read and write memory, and interrupt (PCI command register, bit 2).
+    pub fn set_bus_master(&mut self, is_allowed: bool) {
+        match (is_allowed, self.parked.take()) {
+            (true, Some(parked)) => self.memory = parked,
+            (false, None) => {
+                self.apply(Instant::MAX);
+                self.parked = Some(std::mem::take(&mut self.memory));
+            }
+            (_, parked) => self.parked = parked,
+        }
+    }
+
+    /// What is on its way to the card, and its interrupts, get lost.
+    pub fn forget_stores(&mut self) {
+        for ring in self.doorbells.drain(..) {
+            self.free_pushes.extend(ring.push);
+        }
+        self.free_pushes.extend(self.pushed.take());
+        self.registers.clear();
+        self.interrupts.clear();
+    }
+
+    /// How many of `length` bytes at `place` are not moved: those in front.
+    #[inline]
+    pub(super) fn elided(&self, place: &Place, length: usize) -> usize {
+        match self.elides_payload && place.is_remote && length > ELIDED_BYTES {
+            true => length - MOVED_BYTES,
+            false => 0,
+        }
+    }
+
+    /// A processor rings a doorbell at `at`; returns when the card has it. `now`: time of the
+    /// event.
+    #[inline]
+    pub fn ring(&mut self, now: Instant, at: Instant, doorbell: Doorbell) -> Instant {
+        let arrival = self.store(now, at, STORE_BYTES);
+        self.send(Ring {
+            arrival,
+            doorbell,
+            push: None,
+        });
+        arrival
+    }
+
+    /// A processor pushes `words` to BAR2 from `slot` on, at `at`; returns when the card has them.
+    /// More than the longest push is cut.
+    pub fn push(&mut self, now: Instant, at: Instant, slot: u32, words: &[u64]) -> Instant {
+        let words = &words[..words.len().min(MAX_PUSH_WORDS)];
+        let arrival = self.store(now, at, size_of_val(words) as u64);
+        let place = self.free_pushes.pop().unwrap_or_else(|| {
+            self.pushes.push(Push::default());
+            self.pushes.len() - 1
+        });
+        let push = &mut self.pushes[place];
+        push.words[..words.len()].copy_from_slice(words);
+        push.length = words.len();
+        let value = words.first().copied().unwrap_or(0);
+        self.send(Ring {
+            arrival,
+            doorbell: Doorbell { slot, value },
+            push: Some(place),
+        });
+        arrival
+    }
+
+    /// Puts a doorbell on its way. Those of other processors, whose clocks differ, may be behind
+    /// it.
+    #[inline]
+    fn send(&mut self, ring: Ring) {
+        match self.doorbells.back() {
+            Some(last) if last.arrival > ring.arrival => {
+                let later = |other: &Ring| other.arrival <= ring.arrival;
+                let place = self.doorbells.partition_point(later);
+                self.doorbells.insert(place, ring);
+            }
+            _ => self.doorbells.push_back(ring),
+        }
+    }
+
+    /// A processor writes a register at `at`; returns when the card has it.
+    pub fn write_register(
+        &mut self,
+        now: Instant,
+        at: Instant,
+        offset: u32,
+        value: u32,
+    ) -> Instant {
+        let arrival = self.store(now, at, STORE_BYTES);
+        let place = self.registers.partition_point(|(at, ..)| *at <= arrival);
+        self.registers.insert(place, (arrival, offset, value));
+        arrival
+    }
+
+    /// A store of a processor: when it is at the card.
+    #[inline]
+    fn store(&mut self, now: Instant, at: Instant, bytes: u64) -> Instant {
+        let arrival = match &mut self.pcie {
+            Some(pcie) => {
+                pcie.begin(now);
+                pcie.mmio_write(at, bytes)
+            }
+            None => at,
+        };
+        self.tell(Activity::Mmio, at, arrival, bytes as usize);
+        arrival
+    }
+
+    /// Takes the next register write that has reached the card.
+    #[inline]
+    pub fn next_register(&mut self) -> Option<(u32, u32)> {
+        let (arrival, offset, value) = *self.registers.front()?;
+        if arrival > self.now {
+            return None;
+        }
+        self.registers.pop_front();
+        Some((offset, value))
+    }
+
+    /// When the next store reaches the card.
+    #[inline]
+    pub fn next_store(&self) -> Option<Instant> {
+        let doorbell = self.doorbells.front().map(|ring| ring.arrival);
+        let register = self.registers.front().map(|(at, ..)| *at);
+        match (doorbell, register) {
+            (Some(doorbell), Some(register)) => Some(doorbell.min(register)),
+            (doorbell, register) => doorbell.or(register),
+        }
+    }
+
+    /// When the next MSI-X message is there.
+    #[inline]
+    pub fn next_interrupt(&self) -> Option<Instant> {
+        self.interrupts.front().map(|(at, _)| *at)
+    }
+
+    /// Takes the messages that are there at `now`: a bit for each vector.
+    pub fn take_interrupts(&mut self, now: Instant) -> u64 {
+        let mut vectors = 0;
+        while let Some((at, vector)) = self.interrupts.front() {
+            if *at > now {
+                break;
+            }
+            vectors |= 1u64.checked_shl(u32::from(*vector)).unwrap_or(0);
+            self.interrupts.pop_front();
+        }
+        vectors
+    }
+
+    #[inline]
+    fn tell(&self, activity: Activity, start: Instant, end: Instant, bytes: usize) {
+        if let Some(recorder) = &self.recorder {
+            recorder.lock().record(&Span {
+                host: self.number,
+                activity,
+                start,
+                end,
+                qp: None,
+                bytes: bytes as u32,
+            });
+        }
+    }
+
+    #[inline]
+    fn write(
+        &mut self,
+        (order, kind): (WriteOrder, Kind),
+        iova: u64,
+        bytes: &[u8],
+    ) -> Result<Instant, DmaError> {
+        let place = self.memory.place_to_write(iova, bytes.len())?;
+        let elided = match kind {
+            Kind::Data => self.elided(&place, bytes.len()),
+            Kind::Descriptor => 0,
+        };
+        let Place {
+            address, physical, ..
+        } = place;
+        let Some(pcie) = &mut self.pcie else {
+            self.watchers.note(order.at, kind, address, bytes.len());
+            return Ok(order.at);
+        };
+        let length = bytes.len() as u64;
+        let visible = match kind {
+            Kind::Data => pcie.write(order.at, physical, length),
+            Kind::Descriptor => pcie.write_ordered(order.at, physical, length),
+        };
+        let visible = visible.max(order.after);
+        let moved = (iova + elided as u64, address + elided);
+        self.memory.expect_write(moved.0, bytes.len() - elided);
+        self.posted.push(visible, kind, moved, &bytes[elided..]);
+        self.watchers.note(visible, kind, address, bytes.len());
+        self.tell(Activity::PcieWrite, order.at, visible, bytes.len());
+        Ok(visible)
+    }
+}
+
+impl Host for WorldHost {
+    #[inline]
+    fn dma_read(
+        &mut self,
+        at: Instant,
+        iova: u64,
+        destination: &mut [u8],
+    ) -> Result<Instant, DmaError> {
+        let length = destination.len();
+        if self.pcie.is_none() {
+            return self.memory.read(iova, destination).map(|()| at);
+        }
+        if length == 0 {
+            return Ok(at);
+        }
+        let place = self.memory.place_to_read(iova, length)?;
+        self.posted
+            .apply_overlapping(place.address, length, &mut self.memory);
+        let elided = self.elided(&place, length);
+        self.memory
+            .read(iova + elided as u64, &mut destination[elided..])?;
+        let done = match &mut self.pcie {
+            Some(pcie) => pcie.read(at, place.physical, length as u64),
+            None => at,
+        };
+        self.tell(Activity::PcieRead, at, done, length);
+        Ok(done)
+    }
+
+    #[inline]
+    fn dma_write(
+        &mut self,
+        order: WriteOrder,
+        iova: u64,
+        source: &[u8],
+    ) -> Result<Instant, DmaError> {
+        if source.is_empty() {
+            return Ok(order.at.max(order.after));
+        }
+        let visible = self.write((order, Kind::Data), iova, source)?;
+        if self.pcie.is_none() {
+            self.memory.write(iova, source)?;
+        }
+        Ok(visible)
+    }
+
+    #[inline]
+    fn dma_write_descriptor(
+        &mut self,
+        order: WriteOrder,
+        iova: u64,
+        words: &[u64],
+    ) -> Result<Instant, DmaError> {
+        let visible = self.write((order, Kind::Descriptor), iova, words.as_bytes())?;
+        if self.pcie.is_none() {
+            self.memory.write_descriptor(iova, words)?;
+        }
+        Ok(visible)
+    }
+
+    fn dma_atomic(
+        &mut self,
+        at: Instant,
+        iova: u64,
+        operation: DmaAtomic,
+    ) -> Result<(u64, Instant), DmaError> {
+        let Place {
+            address, physical, ..
+        } = self.memory.place_to_write(iova, ATOMIC_BYTES)?;
+        self.posted
+            .apply_overlapping(address, ATOMIC_BYTES, &mut self.memory);
+        let original = self.memory.atomic(iova, operation)?;
+        let done = match &mut self.pcie {
+            Some(pcie) => pcie.atomic(at, physical),
+            None => at,
+        };
+        self.watchers.note(done, Kind::Data, address, ATOMIC_BYTES);
+        self.tell(Activity::PcieAtomic, at, done, ATOMIC_BYTES);
+        Ok((original, done))
+    }
+
+    fn interrupt(&mut self, order: WriteOrder, vector: u16) {
+        if self.parked.is_some() {
+            return;
+        }
+        let arrival = match &mut self.pcie {
+            Some(pcie) => pcie.interrupt(order.at).max(order.after),
+            None => order.at,
+        };
+        self.tell(Activity::Interrupt, order.at, arrival, 0);
+        let place = self.interrupts.partition_point(|(at, _)| *at <= arrival);
+        self.interrupts.insert(place, (arrival, vector));
+    }
+
+    #[inline]
+    fn posted_until(&self) -> Instant {
+        let pcie = self.pcie.as_ref();
+        pcie.map_or(Instant::ZERO, |pcie| pcie.free_at().0)
+    }
+
+    #[inline]
+    fn requested_until(&self) -> Instant {
+        let pcie = self.pcie.as_ref();
+        pcie.map_or(Instant::ZERO, |pcie| pcie.free_at().1)
+    }
+
+    #[inline]
+    fn next_doorbell(&mut self) -> Option<Doorbell> {
+        if self.doorbells.front()?.arrival > self.now {
+            return None;
+        }
+        let ring = self.doorbells.pop_front()?;
+        if let Some(last) = std::mem::replace(&mut self.pushed, ring.push) {
+            self.free_pushes.push(last);
+        }
+        Some(ring.doorbell)
+    }
+
+    #[inline]
+    fn pushed(&self) -> &[u64] {
+        let push = self.pushed.map(|place| &self.pushes[place]);
+        push.map_or(&[], |push| &push.words[..push.length])
+    }
+}

@@ -1,0 +1,388 @@
+//! The world: hosts, NICs, links and a switch under one clock, in one thread.
+//!
+//! ```text
+//!  threads ── driver ── bus ──► NIC ──► link, switch ──► NIC ──► host memory
+//!     ▲                    MMIO                              posted writes │
+//!     └──────────────────────── wake-up ◄──────────────────────────────────┘
+//! ```
+//!
+//! The world goes from event to event in the order of (time, sequence). The same [`Nic`] as
+//! everywhere does the work; the world says when: a NIC is advanced when its next timer or edge is
+//! due, when a frame arrives that it does not know of yet, and when a doorbell arrives. A host's
+//! programs are [`Thread`]s: each step runs at the thread's own clock, calls the real driver, and
+//! says what the thread waits for. A thread that polls in vain costs nothing: it sleeps until
+//! something becomes visible in its host's memory and wakes on its own polling grid.
+//!
+//! What a NIC writes becomes visible at its time and not before (`posted`). Commands take no
+//! simulated time while a thread is inside a step; outside of [`World::run`], each
+//! [`Bus::relax`] lets the devices, not the threads, go on to their next event, so that devices
+//! can be opened and objects created before the run.
+//!
+//! The same seed and the same threads give the same events.
+//!
+//! [`Nic`]: ferroce_model::Nic
+
+mod bulk;
+mod bus;
+mod config;
+mod core;
+mod counters;
+mod dump;
+mod engine;
+mod event_heap;
+mod fabric;
+mod fast_forward;
+mod frame;
+mod host;
+mod identity;
+mod node;
+mod posted;
+pub mod recorder;
+mod served;
+mod switch;
+mod thread;
+pub mod trace;
+mod watch;
+
+pub use config::{Topology, WorldConfig};
+pub use counters::{HostCounters, LinkCounters};
+pub use recorder::{
+    Activity, FrameSeen, Observation, PcieObservation, Recorder, SharedRecorder, Span,
+};
+pub use thread::{Cpu, Next, Thread, ThreadId, Watch};
+
+use std::sync::Arc;
+
+use ferroce_driver::bus::Bus;
+use ferroce_driver::{AddressVector, Device, DeviceConfig};
+use ferroce_model::timing::{Functional, Timed, Timing};
+use ferroce_units::{Duration, Instant};
+
+use engine::{Engine, Shared, Stop};
+use ferroce_platform::host::HostIdentity;
+use ferroce_platform::numbered_hosts;
+use ferroce_platform::served::ServedModel;
+use thread::Clock;
+
+/// GID that the hosts of a world use: the IPv4 address.
+const GID_INDEX: usize = 1;
+/// Hops of a packet in a network with routers.
+const HOP_LIMIT: u8 = 64;
+/// A UDP source port of the dynamic range.
+const UDP_SOURCE_PORT: u16 = 0xc000;
+
+/// Why a world cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No hosts, or more than there are addresses for.
+    #[error("a world has 1 to {limit} hosts, not {hosts}", limit = config::MAX_HOSTS)]
+    Hosts {
+        /// Hosts that were asked for.
+        hosts: usize,
+    },
+    /// A cable has two ends.
+    #[error("{hosts} hosts cannot be joined by one cable")]
+    Cable {
+        /// Hosts that were asked for.
+        hosts: usize,
+    },
+    /// A preset is for a host that does not exist.
+    #[error("there is no host {host}")]
+    NoSuchHost {
+        /// The host.
+        host: usize,
+    },
+    /// The driver cannot bring a device up.
+    #[error("the device of host {host}: {source}")]
+    Device {
+        /// The host.
+        host: usize,
+        /// What the driver says.
+        source: ferroce_driver::Error,
+    },
+}
+
+/// Why a run has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// All threads are done.
+    Done,
+    /// The time is over, or a thread wants it to be: [`Cpu::leave`].
+    Until,
+    /// There is nothing left to happen, and no thread that waits for something.
+    Idle,
+    /// Threads wait for something that will not happen, or go round without time passing.
+    /// [`World::dump`] says more.
+    Stalled,
+}
+
+/// Wakes threads that wait for nothing that the world knows: [`Next::Parked`].
+#[derive(Clone)]
+pub struct Waker(Arc<dyn Engine>);
+
+impl Waker {
+    /// Lets a thread that is parked go on at `at`, or at its own time if that is later. A thread
+    /// that is not parked goes on as it would have.
+    pub fn wake(&self, thread: ThreadId, at: Instant) {
+        self.0.wake(thread, at);
+    }
+
+    /// Lets a thread that polls look with the first turn of its loop that is not before `at`:
+    /// something may have changed that no card has written. Other threads go on as they would have.
+    pub fn look_again(&self, thread: ThreadId, at: Instant) {
+        self.0.look_again(thread, at);
+    }
+
+    /// [`World::has_only_looks`], whatever the thread waits for that is in a step.
+    pub fn has_only_looks(&self) -> bool {
+        self.0.has_only_looks()
+    }
+
+    /// Until when nothing that a card writes becomes visible to a thread in a step, and how long it
+    /// takes from a store of the thread to what its card may write because of it.
+    ///
+    /// As of the beginning of the step, and rather too early; later than [`Cpu::quiet_until`].
+    pub fn hidden_until(&self, thread: ThreadId) -> (Instant, Duration) {
+        self.0.hidden_until(thread)
+    }
+}
+
+impl std::fmt::Debug for Waker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Waker").finish_non_exhaustive()
+    }
+}
+
+/// Hosts, NICs and what is between them.
+pub struct World {
+    engine: Arc<dyn Engine>,
+    clock: Arc<Clock>,
+    identities: Vec<HostIdentity>,
+    pushes_inline_only: Vec<bool>,
+    threads: Vec<Option<Slot>>,
+    alive: usize,
+}
+
+/// A thread and where it runs.
+struct Slot {
+    host: usize,
+    thread: Box<dyn Thread>,
+}
+
+impl World {
+    /// A world after power-on: no device is up, no thread runs, time is zero.
+    ///
+    /// # Errors
+    /// [`Error::Hosts`], [`Error::Cable`], [`Error::NoSuchHost`].
+    pub fn new(config: &WorldConfig) -> Result<Self, Error> {
+        match &config.preset {
+            None => Self::with_cards(config, |_| Functional),
+            Some(_) => Self::with_cards(config, |host| {
+                let preset = config.preset_of(host).expect("all hosts have the first");
+                Timed::new(preset)
+            }),
+        }
+    }
+
+    /// A world whose cards have the clocks that `card` makes for each host.
+    ///
+    /// # Errors
+    /// As [`World::new`].
+    pub fn with_cards<T: Timing + Send + 'static>(
+        config: &WorldConfig,
+        card: impl FnMut(usize) -> T,
+    ) -> Result<Self, Error> {
+        config.check()?;
+        let clock = Arc::new(Clock::default());
+        Ok(Self {
+            engine: Arc::new(Shared::new(config, &clock, card)),
+            clock,
+            identities: (0..config.hosts).map(numbered_hosts::of_host).collect(),
+            pushes_inline_only: (0..config.hosts)
+                .map(|host| {
+                    let preset = config.preset_of(host);
+                    preset.is_some_and(|preset| preset.host.push_inline_only)
+                })
+                .collect(),
+            threads: Vec::new(),
+            alive: 0,
+        })
+    }
+
+    /// How many hosts there are.
+    pub fn hosts(&self) -> usize {
+        self.identities.len()
+    }
+
+    /// The bus of a host's NIC, for the driver.
+    ///
+    /// # Panics
+    /// If there is no such host.
+    pub fn bus(&self, host: usize) -> Arc<dyn Bus> {
+        assert!(host < self.hosts(), "there is no host {host}");
+        Arc::clone(&self.engine).bus(host)
+    }
+
+    /// A host's NIC, to be served to another process.
+    ///
+    /// # Panics
+    /// If there is no such host.
+    pub fn served(&self, host: usize) -> Arc<dyn ServedModel> {
+        assert!(host < self.hosts(), "there is no host {host}");
+        Arc::clone(&self.engine).served(host)
+    }
+
+    /// Name, MAC address and GIDs of a host.
+    pub fn identity(&self, host: usize) -> &HostIdentity {
+        &self.identities[host]
+    }
+
+    /// Brings a host's device up and sets its GIDs.
+    ///
+    /// # Errors
+    /// [`Error::Device`].
+    pub fn open(&self, host: usize) -> Result<Arc<Device>, Error> {
+        let config = DeviceConfig {
+            push_inline_only: self.pushes_inline_only[host],
+            ..DeviceConfig::default()
+        };
+        let device = Device::open_with(self.bus(host), &config)
+            .and_then(|device| identity::set_gids(&device, self.identity(host)).map(|()| device));
+        device.map_err(|source| Error::Device { host, source })
+    }
+
+    /// The way to another host, for connected queue pairs and address handles.
+    pub fn path(&self, to: usize) -> AddressVector {
+        let identity = self.identity(to);
+        AddressVector {
+            dest_gid: identity.gids[GID_INDEX].gid,
+            dest_mac: identity.mac,
+            source_gid_index: GID_INDEX as u16,
+            hop_limit: HOP_LIMIT,
+            udp_source_port: UDP_SOURCE_PORT,
+            ..AddressVector::default()
+        }
+    }
+
+    /// Lets `thread` run on `host` from now on.
+    pub fn spawn(&mut self, host: usize, thread: Box<dyn Thread>) -> ThreadId {
+        assert!(host < self.hosts(), "there is no host {host}");
+        let id = ThreadId(self.threads.len());
+        self.threads.push(Some(Slot { host, thread }));
+        self.alive += 1;
+        self.engine.add_thread(host);
+        id
+    }
+
+    /// Ends a thread wherever it is, as if its process had been killed.
+    pub fn kill(&mut self, thread: ThreadId) {
+        if self.threads[thread.0].take().is_some() {
+            self.alive -= 1;
+            self.engine.end_thread(thread);
+        }
+    }
+
+    /// Wakes threads that are parked, also from inside a step.
+    pub fn waker(&self) -> Waker {
+        Waker(Arc::clone(&self.engine))
+    }
+
+    /// Lets a thread that is parked go on at `at`: [`Waker::wake`].
+    pub fn wake(&self, thread: ThreadId, at: Instant) {
+        self.engine.wake(thread, at);
+    }
+
+    /// When something happens next. `None`: nothing is going to happen.
+    pub fn next_event(&self) -> Option<Instant> {
+        self.engine.next_event()
+    }
+
+    /// Whether nothing is going to happen but that threads that poll look round:
+    /// [`Cpu::look_round_at`].
+    pub fn has_only_looks(&self) -> bool {
+        self.engine.has_only_looks()
+    }
+
+    /// The time.
+    pub fn now(&self) -> Instant {
+        self.engine.now()
+    }
+
+    /// Goes from event to event until `until`, or until there is nothing to go on for.
+    pub fn run(&mut self, until: Instant) -> Outcome {
+        let had_threads = self.alive > 0;
+        let mut stepped = None;
+        loop {
+            match self.engine.advance(stepped.take(), until) {
+                Stop::Thread {
+                    thread: id,
+                    now,
+                    quiet_until,
+                } => {
+                    self.clock.begin(now, quiet_until);
+                    let next = self.step(id);
+                    if matches!(next, Next::Done) {
+                        self.threads[id.0] = None;
+                        self.alive -= 1;
+                    }
+                    if self.clock.take_leave() {
+                        self.engine.finish(id, next);
+                        return Outcome::Until;
+                    }
+                    stepped = Some((id, next));
+                }
+                Stop::Until => return Outcome::Until,
+                Stop::Stalled => return Outcome::Stalled,
+                Stop::Idle if self.alive == 0 && had_threads => return Outcome::Done,
+                Stop::Idle if self.alive == 0 => return Outcome::Idle,
+                Stop::Idle => return Outcome::Stalled,
+            }
+            if self.alive == 0 && had_threads {
+                if let Some((id, next)) = stepped {
+                    self.engine.finish(id, next);
+                }
+                return Outcome::Done;
+            }
+        }
+    }
+
+    fn step(&mut self, id: ThreadId) -> Next {
+        let Some(slot) = self.threads.get_mut(id.0).and_then(Option::as_mut) else {
+            return Next::Done;
+        };
+        slot.thread.step(&mut Cpu::new(&self.clock, slot.host, id))
+    }
+
+    /// Counters of a host's NIC, PCIe link and cable.
+    pub fn counters(&self, host: usize) -> HostCounters {
+        self.engine.counters(host)
+    }
+
+    /// Events that were handled so far: a measure of the work, and for tests of determinism.
+    pub fn events(&self) -> u64 {
+        self.engine.events()
+    }
+
+    /// Has everything that happens from now on told to `recorder`.
+    ///
+    /// The recorder must not call the world.
+    pub fn record(&mut self, recorder: Option<SharedRecorder>) {
+        self.clock.record(recorder.clone());
+        self.engine.record(recorder);
+    }
+
+    /// What everybody waits for, for people.
+    pub fn dump(&self) -> String {
+        self.engine.dump()
+    }
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World")
+            .field("now", &self.now())
+            .field("hosts", &self.hosts())
+            .field("threads", &self.alive)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,132 @@
+//! A host with its NIC.
+
+use ferroce_model::nic::Nic;
+use ferroce_model::pcie::{Parameters, Pcie};
+use ferroce_model::timing::Timing;
+use ferroce_model::{NicConfig, Progress};
+use ferroce_spec::push::MAX_BLOCKS;
+use ferroce_spec::register::offset;
+use ferroce_units::{Duration, Instant};
+
+use super::config::WorldConfig;
+use super::fabric::Fabric;
+use super::host::WorldHost;
+use super::recorder::{Observation, PcieObservation, SharedRecorder};
+use ferroce_platform::numbered_hosts;
+
+/// QPN of the first queue pair of each NIC, behind those that have a meaning.
+const FIRST_QPN: u32 = 0x100;
+/// Turns after which a functional NIC that still moves must be broken.
+const MAX_ADVANCES: u32 = 1 << 20;
+
+/// A host with its NIC.
+pub struct Node<T: Timing> {
+    pub nic: Nic<Fabric, T>,
+    pub host: WorldHost,
+    /// Blocks of the longest push that processors can make: none without a mapping that combines
+    /// writes.
+    pub push_blocks: u32,
+    /// Threads that wait for an interrupt, and how long they take to wake up.
+    pub sleepers: Vec<(usize, Duration)>,
+    /// Commands that the driver has posted, as it wrote it last.
+    pub commands: u32,
+    /// The device does not answer any more: the driver has waited for it while nothing could
+    /// happen.
+    pub is_dead: bool,
+}
+
+impl<T: Timing> Node<T> {
+    pub fn new(config: &WorldConfig, number: usize, card: T) -> Self {
+        let mac = numbered_hosts::mac_of(number).0;
+        let preset = config.preset_of(number);
+        let nic_config = preset.map_or_else(
+            || NicConfig::functional(FIRST_QPN, mac),
+            |preset| preset.nic_config(FIRST_QPN, mac),
+        );
+        // Each host has numbers of its own.
+        let seed = config
+            .seed
+            .wrapping_add(number as u64)
+            .wrapping_mul(SEED_STEP);
+        let push_blocks = preset.map_or(0, |preset| match preset.host.write_combining {
+            true => MAX_BLOCKS as u32,
+            false => 0,
+        });
+        let pcie = preset.map(|preset| Pcie::new(&Parameters::from(preset), seed));
+        Self {
+            nic: Nic::with_timing(nic_config, card),
+            host: WorldHost::new(number, pcie, config.elide_payload),
+            push_blocks,
+            sleepers: Vec::new(),
+            commands: 0,
+            is_dead: false,
+        }
+    }
+
+    /// Lets the NIC handle what is due at `now`.
+    #[inline]
+    pub fn advance(&mut self, now: Instant, fabric: &mut Fabric) -> Progress {
+        self.host.begin(now);
+        while let Some((register, value)) = self.host.next_register() {
+            self.nic.write32(register, value);
+        }
+        let mut progress = self.nic.advance(now, &mut self.host, fabric);
+        if !T::IS_TIMED && progress.worked {
+            // Nothing inside of a functional NIC has a time at which it could be asked again.
+            for _ in 0..MAX_ADVANCES {
+                if !self.nic.advance(now, &mut self.host, fabric).worked {
+                    break;
+                }
+            }
+            progress.worked = true;
+        }
+        progress
+    }
+
+    /// Tells a recorder how things are.
+    #[cold]
+    pub fn observe(&mut self, now: Instant, number: usize, recorder: &SharedRecorder) {
+        let mut recorder = recorder.lock();
+        if !recorder.observes() {
+            return;
+        }
+        let (nic, memory) = (&self.nic, &mut self.host.memory);
+        let read_record = |iova| {
+            let mut word = [0; size_of::<u32>()];
+            let read = memory.read(iova, &mut word);
+            read.ok().map(|()| u32::from_ne_bytes(word))
+        };
+        let mut levels = Vec::new();
+        nic.observe(read_record, &mut levels);
+        let pcie = self.host.pcie.as_ref().map(|pcie| PcieObservation {
+            reads: pcie.reads_in_flight(now),
+            posted: pcie.posted_in_flight(now),
+            free_at: pcie.free_at(),
+            counters: pcie.counters(),
+        });
+        recorder.observe(&Observation {
+            host: number,
+            now,
+            levels: &levels,
+            counters: nic.counters(),
+            pcie,
+        });
+    }
+
+    /// When the NIC is to be advanced again, as far as that is known now.
+    #[inline]
+    pub fn next_event(&self, now: Instant, fabric: &Fabric, number: usize) -> Option<Instant> {
+        let inside = self.nic.next_timeout(now);
+        let store = self.host.next_store();
+        let arrival = fabric.next_arrival(number, now);
+        [inside, store, arrival].into_iter().flatten().min()
+    }
+
+    /// Whether the driver waits for a command.
+    pub fn has_command(&self, now: Instant) -> bool {
+        self.commands != self.nic.read32(now, offset::command_queue_consumer)
+    }
+}
+
+/// An odd number without pattern (2^64 divided by the golden ratio).
+const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;

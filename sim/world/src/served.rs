@@ -1,0 +1,73 @@
+//! A NIC of a world that another process uses.
+
+use std::sync::Arc;
+
+use ferroce_driver::bus::Bus;
+use ferroce_model::timing::Timing;
+use ferroce_spec::register::{
+    Control, MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED, VECTOR_COUNT, offset,
+};
+
+use super::bus::WorldBus;
+use ferroce_platform::doorbells::polled::DoorbellPages;
+use ferroce_platform::memory::MemoryMap;
+use ferroce_platform::served::ServedModel;
+
+impl<T: Timing> std::fmt::Debug for WorldBus<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WorldBus")
+            .field("host", &self.host)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: Timing + Send + 'static> ServedModel for WorldBus<T> {
+    fn polls_doorbells(&self) -> bool {
+        false
+    }
+
+    fn set_doorbell_pages(&self, _pages: Option<Arc<DoorbellPages>>) {}
+
+    fn change_mappings(&self, is_removal: bool, change: &mut dyn FnMut(&mut MemoryMap)) {
+        let mut core = self.shared.core.lock();
+        change(core.nodes[self.host].host.mappings(is_removal));
+    }
+
+    fn set_bus_master(&self, is_allowed: bool) {
+        let mut core = self.shared.core.lock();
+        core.nodes[self.host].host.set_bus_master(is_allowed);
+    }
+
+    /// Frames find a host by its number, which does not change.
+    fn forget_addresses(&self) {}
+
+    fn reset(&self) {
+        let mut control = Control::default();
+        control.set_reset(true);
+        let mut core = self.shared.core.lock();
+        core.nodes[self.host].host.forget_stores();
+        self.write_at_once(&mut core, offset::control, control.bits());
+        let node = &mut core.nodes[self.host];
+        node.host.forget_stores();
+        node.commands = 0;
+        node.is_dead = false;
+    }
+
+    fn reset_vectors(&self) {
+        let entries = (0..VECTOR_COUNT).map(|n| MSIX_TABLE_OFFSET + u32::from(n) * MSIX_ENTRY_SIZE);
+        let control = MSIX_ENTRY_SIZE - 4;
+        // What is pending is sent, to nobody.
+        for entry in entries.clone() {
+            self.write32(entry + control, 0);
+        }
+        let mut core = self.shared.core.lock();
+        let node = &mut core.nodes[self.host];
+        for entry in entries {
+            node.nic.write32(entry + control, MSIX_VECTOR_MASKED);
+            for word in (0..control).step_by(4) {
+                node.nic.write32(entry + word, 0);
+            }
+        }
+        node.host.forget_stores();
+    }
+}

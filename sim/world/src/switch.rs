@@ -1,0 +1,127 @@
+//! Time on the way between two cards: cables, and a switch with a queue before each port.
+
+use ferroce_model::preset::Preset;
+use ferroce_units::{Duration, Instant};
+
+/// Bytes on the wire beside those of the frame: preamble 8, frame check sequence 4, gap 12
+/// (IEEE 802.3, 3.1.1 and 4.4.2).
+const OVERHEAD_BYTES: u32 = 8 + 4 + 12;
+/// Shortest frame without its frame check sequence.
+const LEAST_BYTES: u32 = 60;
+
+/// The cable at a host's port, and the port of the switch at its other end.
+#[derive(Debug, Clone, Default)]
+pub struct Line {
+    cable: Duration,
+    /// MAC, PCS and transceiver of the card, out and in.
+    transceivers: Duration,
+    switch: Duration,
+    /// Time of a byte on the wire, in 2^-20 ps.
+    per_byte: u64,
+    /// When the switch has sent everything to the host that it has taken for it so far.
+    free_at: Instant,
+}
+
+impl Line {
+    const FRACTION_BITS: u32 = 20;
+
+    /// The line of a host that is as `preset` says; without, nothing takes time.
+    pub fn new(preset: Option<&Preset>) -> Self {
+        let ns = |ns: f64| Duration::from_ps((ns * 1000.0).round() as u64);
+        preset.map_or_else(Self::default, |preset| Self {
+            cable: ns(preset.link.cable_ns),
+            transceivers: ns(preset.mac.transmit_ns) + ns(preset.mac.receive_ns),
+            switch: ns(preset.link.switch_ns),
+            per_byte: (8000.0 / preset.mac.rate_gbps * f64::from(1 << Self::FRACTION_BITS)).round()
+                as u64,
+            free_at: Instant::ZERO,
+        })
+    }
+
+    /// How long a frame of `bytes` takes on the wire.
+    #[inline]
+    pub fn span(&self, bytes: u32) -> Duration {
+        let bytes = u64::from(bytes.max(LEAST_BYTES) + OVERHEAD_BYTES);
+        Duration::from_ps((bytes * self.per_byte) >> Self::FRACTION_BITS)
+    }
+
+    /// When a frame's last bit, which leaves the card at `at`, is at the other end of the cable.
+    #[inline]
+    pub fn pass(&self, at: Instant) -> Instant {
+        at + self.cable
+    }
+
+    /// When a frame's last bit is back, which would leave the card at `at` but is for the card
+    /// itself: it turns round before it gets to the transceivers.
+    #[inline]
+    pub fn turn_round(&self, at: Instant) -> Instant {
+        at - self.transceivers
+    }
+
+    /// Sends a frame that comes from the line `from` on to this line's host. Its last bit leaves
+    /// the other card at `at`; returns when it is here, and how long it has waited in the switch.
+    ///
+    /// The switch cuts through: the first bits leave before the last have come, unless the port
+    /// is busy. A frame for a faster port waits until it can be sent without a gap.
+    #[inline]
+    pub fn forward(&mut self, from: &Self, at: Instant, bytes: u32) -> (Instant, Duration) {
+        let (inward, outward) = (from.span(bytes), self.span(bytes));
+        let last_bit = from.pass(at) + self.switch;
+        let first_bit = last_bit - inward;
+        let ready = first_bit.max(last_bit - outward);
+        let begin = ready.max(self.free_at);
+        self.free_at = begin + outward;
+        (self.free_at + self.cable, begin - ready)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NS: fn(u64) -> Instant = Instant::from_ns;
+
+    /// A line on which a byte takes `ns_per_byte`.
+    fn line(cable_ns: u64, switch_ns: u64, ns_per_byte: u64) -> Line {
+        Line {
+            cable: Duration::from_ns(cable_ns),
+            transceivers: Duration::ZERO,
+            switch: Duration::from_ns(switch_ns),
+            per_byte: (ns_per_byte * 1000) << Line::FRACTION_BITS,
+            free_at: Instant::ZERO,
+        }
+    }
+
+    #[test]
+    fn an_idle_switch_adds_its_latency_and_nothing_else() {
+        let (from, mut to) = (line(30, 200, 1), line(40, 200, 1));
+        let frame = 1000 - OVERHEAD_BYTES;
+        let (there, waited) = to.forward(&from, NS(5000), frame);
+        assert_eq!((there, waited), (NS(5000 + 30 + 200 + 40), Duration::ZERO));
+    }
+
+    #[test]
+    fn two_senders_share_a_port() {
+        let (from, mut to) = (line(0, 100, 1), line(0, 100, 1));
+        let frame = 1000 - OVERHEAD_BYTES;
+        let (first, _) = to.forward(&from, NS(5000), frame);
+        let (second, waited) = to.forward(&from, NS(5010), frame);
+        assert_eq!((first, second), (NS(5100), NS(6100)));
+        assert_eq!(waited, Duration::from_ns(990));
+    }
+
+    #[test]
+    fn a_slower_port_stretches_and_a_faster_one_waits_for_the_last_bit() {
+        let frame = 1000 - OVERHEAD_BYTES;
+        let (slow, fast) = (line(0, 0, 2), line(0, 0, 1));
+        let (there, _) = slow.clone().forward(&fast, NS(5000), frame);
+        assert_eq!(there, NS(6000), "the first bit came at 4000");
+        let (there, _) = fast.clone().forward(&slow, NS(5000), frame);
+        assert_eq!(there, NS(5000));
+    }
+
+    #[test]
+    fn short_frames_take_the_shortest_slot() {
+        assert_eq!(line(0, 0, 1).span(1), Duration::from_ns(84));
+    }
+}

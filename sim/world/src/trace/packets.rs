@@ -1,0 +1,125 @@
+//! Frames of a world as pcapng, in simulated time.
+//!
+//! Each NIC is an interface. A frame is there twice: outbound on the interface of its sender, when
+//! its last bit has left the card, and inbound on that of its receiver, when its last bit has come.
+//! Time stamps are picoseconds from the start of the simulation; the ICRC is valid whether the
+//! world's cards compute one or not.
+
+use std::fmt;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use ferroce_units::Instant;
+
+use super::agenda::Agenda;
+use crate::FrameSeen;
+use ferroce_platform::pcapng::{Direction, create_private, packet_block, preamble, write_icrc};
+
+/// Time stamps count units of 10^-12 s.
+const PICOSECONDS: u8 = 12;
+
+/// A frame at an interface.
+#[derive(Debug)]
+struct Sighting {
+    interface: usize,
+    direction: Direction,
+    frame: Vec<u8>,
+}
+
+/// A capture of all NICs of a world.
+pub struct Packets {
+    output: BufWriter<Box<dyn Write + Send>>,
+    agenda: Agenda<Sighting>,
+    frames: u64,
+    failed: Option<io::Error>,
+}
+
+impl fmt::Debug for Packets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let frames = self.frames;
+        f.debug_struct("Packets")
+            .field("frames", &frames)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Packets {
+    /// A capture of the NICs of `hosts` hosts, in a new file.
+    ///
+    /// # Errors
+    /// Of the file.
+    pub fn create(path: &Path, hosts: usize) -> io::Result<Self> {
+        Self::new(Box::new(create_private(path)?), hosts)
+    }
+
+    /// A capture of the NICs of `hosts` hosts.
+    ///
+    /// # Errors
+    /// Of the output.
+    pub fn new(output: Box<dyn Write + Send>, hosts: usize) -> io::Result<Self> {
+        let mut output = BufWriter::new(output);
+        let names: Vec<String> = (0..hosts).map(|host| format!("host{host}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        output.write_all(&preamble(&names, PICOSECONDS))?;
+        Ok(Self {
+            output,
+            agenda: Agenda::default(),
+            frames: 0,
+            failed: None,
+        })
+    }
+
+    /// Takes note of a frame.
+    pub fn hear(&mut self, seen: &FrameSeen<'_>) {
+        let mut frame = seen.bytes.to_vec();
+        write_icrc(&mut frame);
+        let sent = Sighting {
+            interface: seen.from,
+            direction: Direction::Outbound,
+            frame: frame.clone(),
+        };
+        let received = Sighting {
+            interface: seen.to,
+            direction: Direction::Inbound,
+            frame,
+        };
+        self.agenda.add(seen.sent, sent);
+        self.agenda.add(seen.arrival, received);
+    }
+
+    /// Nothing that is told from now on has happened before `now`.
+    pub fn write_until(&mut self, now: Instant) {
+        while let Some((time, sighting)) = self.agenda.next_before(now) {
+            self.write(time, &sighting);
+        }
+    }
+
+    /// Writes all that is left; returns how many frames were captured in all, each twice.
+    ///
+    /// # Errors
+    /// The first error of the output.
+    pub fn finish(mut self) -> io::Result<u64> {
+        while let Some((time, sighting)) = self.agenda.take_next() {
+            self.write(time, &sighting);
+        }
+        match self.failed {
+            Some(error) => Err(error),
+            None => self.output.flush().map(|()| self.frames),
+        }
+    }
+
+    fn write(&mut self, time: Instant, sighting: &Sighting) {
+        let block = packet_block(
+            sighting.interface as u32,
+            time.as_ps(),
+            sighting.direction,
+            &sighting.frame,
+        );
+        match self.output.write_all(&block) {
+            Ok(()) => self.frames += 1,
+            Err(error) => {
+                self.failed.get_or_insert(error);
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The clocks of a card, with somebody who listens.
+
+use ferroce_model::timing::{Stage, Timing, Work};
+use ferroce_units::Instant;
+
+use super::SharedTrace;
+use super::step::{Kind, Step};
+
+/// A card's clocks that tell a trace what each block does.
+///
+/// How long a block would have taken alone, and how long it was occupied, shows a second card that
+/// is always idle.
+#[derive(Debug)]
+pub struct Traced<T> {
+    clocks: T,
+    idle: T,
+    host: usize,
+    trace: SharedTrace,
+}
+
+impl<T: Timing + Clone> Traced<T> {
+    /// The card of `host`, whose `clocks` have not run yet.
+    pub fn new(clocks: T, host: usize, trace: SharedTrace) -> Self {
+        Self {
+            idle: clocks.clone(),
+            clocks,
+            host,
+            trace,
+        }
+    }
+}
+
+impl<T: Timing + Clone> Timing for Traced<T> {
+    const IS_TIMED: bool = T::IS_TIMED;
+
+    fn serve(&mut self, now: Instant, at: Instant, stage: Stage, work: Work) -> Instant {
+        let end = self.clocks.serve(now, at, stage, work);
+        let mut trace = self.trace.lock();
+        if trace.is_running {
+            let mut idle = self.idle.clone();
+            let alone = idle.serve(at, at, stage, work);
+            let next = idle.serve(at, at, stage, work);
+            trace.hear(&Step {
+                host: self.host,
+                kind: Kind::Card(stage),
+                start: at,
+                end,
+                alone: (alone - at).min(end - at),
+                occupied: next - alone,
+                bytes: work.bytes,
+            });
+        }
+        end
+    }
+
+    fn free_at(&self, stage: Stage) -> Instant {
+        self.clocks.free_at(stage)
+    }
+}

@@ -1,0 +1,190 @@
+//! Leaving the middle of long messages out changes nothing that a program sees.
+
+mod world_support;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use ferroce_driver::SendOperation;
+use ferroce_model::preset::Preset;
+use ferroce_units::{Duration, Instant};
+use ferroce_world::{Cpu, Next, Watch, World, WorldConfig};
+use world_support::*;
+
+const GRID: Duration = Duration::from_ns(20);
+const BUFFER: usize = 8 << 20;
+/// A message of many strides whose ends are nowhere round.
+const START: usize = 4096 + 64;
+const LENGTH: usize = (5 << 20) + 808;
+/// Times differ by less than one part of so many.
+const ACCURACY: u64 = 1000;
+
+/// A world that simulates every packet, and one that does not.
+fn worlds(preset: &str) -> [World; 2] {
+    [false, true].map(|fast_forward| {
+        let preset = Preset::load(preset).expect("built in");
+        let config = WorldConfig {
+            fast_forward,
+            ..WorldConfig::timed(preset, 2)
+        };
+        World::new(&config).expect("small")
+    })
+}
+
+fn assert_close(every: Instant, some: Instant) {
+    let (every, some) = (every.as_ps(), some.as_ps());
+    let difference = every.abs_diff(some);
+    assert!(difference < every / ACCURACY, "{some}, not {every}");
+}
+
+/// How a message goes: when it has come, and in how many events.
+fn send(world: &mut World, number: u64) -> (Instant, u64) {
+    let (one, other) = pair(world, BUFFER);
+    let (source, target) = (START, START + 72);
+    let (operation, from, to) = match number {
+        0 => (SendOperation::RdmaWrite(other.remote(target)), &one, &other),
+        1 => (SendOperation::Send, &one, &other),
+        _ => (SendOperation::RdmaRead(other.remote(source)), &other, &one),
+    };
+    let segment = match number {
+        0 | 1 => one.segment(source, LENGTH),
+        _ => one.segment(target, LENGTH),
+    };
+    let receives = other.qps[0].receive_queue().expect("its own");
+    let buffer = [other.segment(target, LENGTH)];
+    receives.post(9, &buffer).expect("room");
+    from.fill(number + 1);
+    let (start, events) = (world.now(), world.events());
+    post(&one.qps[0], 1, operation, segment);
+    completions(world, 0, &one.cq, 1, GRID);
+    let took = world.now() - start;
+    let words = LENGTH / size_of::<u64>();
+    for word in 0..words {
+        let (from, to) = (source / 8 + word, to.word(target / 8 + word));
+        assert_eq!(
+            to,
+            pattern(number + 1, from),
+            "message {number}, word {word}"
+        );
+    }
+    (Instant::ZERO + took, world.events() - events)
+}
+
+#[test]
+fn all_bytes_come_and_at_their_time() {
+    for preset in ["cx5-100g", "cx6-200g", "irdma-10g"] {
+        for number in 0..3 {
+            let [every, some] = worlds(preset).map(|mut world| send(&mut world, number));
+            assert_close(every.0, some.0);
+            assert!(
+                some.1 < every.1 / 2,
+                "{preset}: {} of {} events",
+                some.1,
+                every.1
+            );
+        }
+    }
+}
+
+/// Threads of the receiving host that do something else meanwhile.
+#[test]
+fn threads_wake_up_at_their_times() {
+    const PERIOD: Duration = Duration::from_us(70);
+    let times = worlds("cx5-100g").map(|mut world| {
+        let (one, other) = pair(&world, BUFFER);
+        let times = Rc::new(RefCell::new(Vec::new()));
+        let shared = Rc::clone(&times);
+        let start = world.now();
+        world.spawn(
+            1,
+            Box::new(move |cpu: &mut Cpu<'_>| {
+                shared.borrow_mut().push(cpu.now() - start);
+                match shared.borrow().len() {
+                    6 => Next::Done,
+                    _ => Next::At(cpu.now() + PERIOD),
+                }
+            }),
+        );
+        let write = SendOperation::RdmaWrite(other.remote(0));
+        post(&one.qps[0], 1, write, one.segment(0, LENGTH));
+        completions(&mut world, 0, &one.cq, 1, GRID);
+        let end = world.now() - start;
+        (times.take(), Instant::ZERO + end)
+    });
+    let [(every, every_end), (some, some_end)] = times;
+    let expected: Vec<_> = (0..6)
+        .map(|n| Duration::from_ps(n * PERIOD.as_ps()))
+        .collect();
+    assert_eq!(every, expected);
+    assert_eq!(some, expected);
+    assert_close(every_end, some_end);
+}
+
+#[test]
+fn who_looks_at_the_middle_of_a_message_sees_it_come() {
+    let seen = worlds("cx5-100g").map(|mut world| {
+        let (one, other) = pair(&world, BUFFER);
+        one.fill(1);
+        let start = world.now();
+        let at = Rc::new(RefCell::new(Instant::ZERO));
+        let (shared, address) = (Rc::clone(&at), other.address(LENGTH / 16 * 8));
+        let mut turns = 0;
+        world.spawn(
+            1,
+            Box::new(move |cpu: &mut Cpu<'_>| {
+                turns += 1;
+                if turns == 2 {
+                    *shared.borrow_mut() = Instant::ZERO + (cpu.now() - start);
+                    return Next::Done;
+                }
+                Next::OnWrite {
+                    not_before: cpu.now() + GRID,
+                    grid: GRID,
+                    watch: Watch::Memory(address..address + 8),
+                }
+            }),
+        );
+        let write = SendOperation::RdmaWrite(other.remote(0));
+        post(&one.qps[0], 1, write, one.segment(0, LENGTH));
+        completions(&mut world, 0, &one.cq, 1, GRID);
+        let seen = *at.borrow();
+        assert!(seen > Instant::ZERO, "it was seen");
+        seen
+    });
+    // Looking who looks has brought a translation into the card's cache.
+    let difference = seen[0].as_ps().abs_diff(seen[1].as_ps());
+    assert!(difference < Duration::from_us(1).as_ps(), "{seen:?}");
+}
+
+#[test]
+fn streams_that_share_a_link_come_to_their_ends() {
+    let took = worlds("cx5-100g").map(|mut world| {
+        let (mut one, mut other) = pair(&world, BUFFER);
+        one.add_qp();
+        other.add_qp();
+        for (sender, receiver, to) in [(&one, &other, 1), (&other, &one, 0)] {
+            let (sender, receiver) = (&sender.qps[1], &receiver.qps[1]);
+            connect(
+                &world,
+                sender,
+                to,
+                receiver,
+                ferroce_driver::PathMtu::Mtu1024,
+            );
+        }
+        one.fill(1);
+        let start = world.now();
+        let half = BUFFER / 2;
+        for (number, length) in [(0, half), (1, half / 2)] {
+            let place = number * half;
+            let write = SendOperation::RdmaWrite(other.remote(place));
+            post(&one.qps[number], 1, write, one.segment(place, length));
+        }
+        completions(&mut world, 0, &one.cq, 2, GRID);
+        for word in (0..half / 8).chain(half / 8..(half + half / 2) / 8) {
+            assert_eq!(other.word(word), pattern(1, word));
+        }
+        Instant::ZERO + (world.now() - start)
+    });
+    assert_close(took[0], took[1]);
+}

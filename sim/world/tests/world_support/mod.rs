@@ -1,0 +1,365 @@
+//! What the tests of the world share: hosts with queue pairs, and threads that use them.
+
+#![allow(dead_code, reason = "each program uses a part of it")]
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ferroce_driver::{
+    CompletionQueue, CompletionQueueConfig, CompletionStatus, DataSegment, Destination, Device,
+    InitAttributes, MemoryAccess, MemoryRegion, ModifyQp, PathMtu, ProtectionDomain, QpAccess,
+    QueuePair, QueuePairConfig, ReceiveSource, RemoteAddress, RtrAttributes, RtsAttributes,
+    SendData, SendOperation, SendRequest, Service, WorkCompletion,
+};
+use ferroce_units::{Duration, Instant};
+use ferroce_world::{Cpu, Next, Outcome, Thread, Watch, World};
+
+/// Simulated time that no test needs.
+pub const PATIENCE: Duration = Duration::from_ms(500);
+const PAGE: usize = 4096;
+/// Work requests that a queue pair holds.
+pub const DEPTH: u32 = 128;
+
+/// A host with its device up, a CQ, memory and queue pairs.
+pub struct Peer {
+    pub host: usize,
+    pub device: Arc<Device>,
+    pub pd: Arc<ProtectionDomain>,
+    pub cq: Arc<CompletionQueue>,
+    pub qps: Vec<Arc<QueuePair>>,
+    pub memory: Memory,
+    pub region: Arc<MemoryRegion>,
+}
+
+impl Peer {
+    /// Brings the device of `host` up, with `bytes` of registered memory.
+    pub fn new(world: &World, host: usize, bytes: usize) -> Self {
+        let device = world.open(host).expect("the model comes up");
+        let pd = device.alloc_pd().expect("first PD");
+        let cq = new_cq(&device, 1 << 15);
+        let memory = Memory::new(bytes);
+        let region = register(&pd, &memory);
+        Self {
+            host,
+            device,
+            pd,
+            cq,
+            qps: Vec::new(),
+            memory,
+            region,
+        }
+    }
+
+    /// One queue pair more, which completes on the peer's CQ.
+    pub fn add_qp(&mut self) {
+        let cq = Arc::clone(&self.cq);
+        let receive = ReceiveSource::Own {
+            cq: Arc::clone(&cq),
+            max_wr: DEPTH,
+            max_sge: 1,
+        };
+        self.qps.push(new_qp(&self.pd, cq, receive));
+    }
+
+    /// Byte `offset` of the memory, to the device.
+    pub fn segment(&self, offset: usize, length: usize) -> DataSegment {
+        DataSegment {
+            address: (self.region.address() + offset) as u64,
+            length: length as u32,
+            l_key: self.region.lkey().0,
+        }
+    }
+
+    /// Byte `offset` of the memory, to peers.
+    pub fn remote(&self, offset: usize) -> RemoteAddress {
+        RemoteAddress {
+            virtual_address: (self.region.address() + offset) as u64,
+            r_key: self.region.rkey(),
+        }
+    }
+
+    /// Address of byte `offset` of the memory.
+    pub fn address(&self, offset: usize) -> usize {
+        self.memory.as_ptr().addr() + offset
+    }
+
+    pub fn word(&self, index: usize) -> u64 {
+        self.memory[index].load(Ordering::Acquire)
+    }
+
+    pub fn set_word(&self, index: usize, value: u64) {
+        self.memory[index].store(value, Ordering::Release);
+    }
+
+    /// Fills all of the memory with what `seed` gives.
+    pub fn fill(&self, seed: u64) {
+        for (index, word) in self.memory.iter().enumerate() {
+            word.store(pattern(seed, index), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Memory that begins with a page, as a program's large buffers do: how it lies in its pages has a
+/// part in how long an access takes.
+pub struct Memory {
+    words: Box<[AtomicU64]>,
+    skipped: usize,
+    length: usize,
+}
+
+impl Memory {
+    pub fn new(bytes: usize) -> Self {
+        let words: Box<[AtomicU64]> = (0..(bytes + PAGE) / 8).map(|_| AtomicU64::new(0)).collect();
+        let skipped = words.as_ptr().addr().wrapping_neg() % PAGE / 8;
+        let length = bytes / 8;
+        Self {
+            words,
+            skipped,
+            length,
+        }
+    }
+}
+
+impl std::ops::Deref for Memory {
+    type Target = [AtomicU64];
+    fn deref(&self) -> &[AtomicU64] {
+        &self.words[self.skipped..][..self.length]
+    }
+}
+
+/// What [`Peer::fill`] writes.
+pub fn pattern(seed: u64, index: usize) -> u64 {
+    (seed << 32 | index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+pub fn new_cq(device: &Arc<Device>, entries: u32) -> Arc<CompletionQueue> {
+    let config = CompletionQueueConfig {
+        entries,
+        ..CompletionQueueConfig::default()
+    };
+    CompletionQueue::create(device, config).expect("small CQ")
+}
+
+pub fn register(pd: &Arc<ProtectionDomain>, memory: &[AtomicU64]) -> Arc<MemoryRegion> {
+    let access = MemoryAccess {
+        local_write: true,
+        remote_write: true,
+        remote_read: true,
+        remote_atomic: true,
+        window_bind: true,
+        ..MemoryAccess::default()
+    };
+    let address = memory.as_ptr().expose_provenance();
+    let length = size_of_val(memory);
+    MemoryRegion::register(pd, address, length, address as u64, access).expect("our own memory")
+}
+
+pub fn new_qp(
+    pd: &Arc<ProtectionDomain>,
+    cq: Arc<CompletionQueue>,
+    receive: ReceiveSource,
+) -> Arc<QueuePair> {
+    let config = QueuePairConfig {
+        service: Service::ReliableConnected,
+        send_cq: cq,
+        receive,
+        max_send_wr: DEPTH,
+        max_send_sge: 1,
+        max_inline_data: 64,
+        signal_all: false,
+    };
+    QueuePair::create(pd, &config).expect("small QP")
+}
+
+/// Connects two queue pairs, of the hosts `from` and `to`.
+pub fn connect(world: &World, qp: &QueuePair, to: usize, peer: &QueuePair, path_mtu: PathMtu) {
+    let access = QpAccess {
+        remote_write: true,
+        remote_read: true,
+        remote_atomic: true,
+    };
+    let transitions = [
+        ModifyQp::ToInit(InitAttributes {
+            p_key_index: 0,
+            port: 1,
+            access,
+        }),
+        ModifyQp::ToRtr(RtrAttributes {
+            path_mtu,
+            dest_qpn: peer.number(),
+            rq_psn: 7,
+            max_dest_rd_atomic: 16,
+            min_rnr_timer: 12,
+            path: world.path(to),
+            access: None,
+            p_key_index: None,
+        }),
+        ModifyQp::ToRts(RtsAttributes {
+            sq_psn: 7,
+            // 4.096 us * 2^14 = 67 ms
+            timeout: 14,
+            retry_count: 7,
+            rnr_retry: 7,
+            max_rd_atomic: 16,
+            access: None,
+            min_rnr_timer: None,
+        }),
+    ];
+    for transition in &transitions {
+        qp.modify(transition).expect("a legal transition");
+    }
+}
+
+/// Gives both a queue pair more and connects them.
+pub fn join(world: &World, one: &mut Peer, other: &mut Peer, path_mtu: PathMtu) {
+    one.add_qp();
+    other.add_qp();
+    let (a, b) = (one.qps.last().expect("new"), other.qps.last().expect("new"));
+    connect(world, a, other.host, b, path_mtu);
+    connect(world, b, one.host, a, path_mtu);
+}
+
+/// Two hosts, each with a queue pair that is connected to the other's.
+pub fn pair(world: &World, bytes: usize) -> (Peer, Peer) {
+    let (mut one, mut other) = (Peer::new(world, 0, bytes), Peer::new(world, 1, bytes));
+    join(world, &mut one, &mut other, PathMtu::Mtu4096);
+    (one, other)
+}
+
+/// Posts a request and rings the doorbell.
+pub fn post(qp: &QueuePair, wr_id: u64, operation: SendOperation, segment: DataSegment) {
+    let segments = [segment];
+    let request = SendRequest {
+        wr_id,
+        operation,
+        destination: Destination::Connected,
+        signaled: true,
+        solicited: false,
+        fence: false,
+        data: SendData::ScatterGather(&segments),
+    };
+    let mut batch = qp.send_queue().expect("RC").lock();
+    batch.post(&request).expect("there is room");
+    batch.ring();
+}
+
+/// Polls a CQ of the host until there are `count` completions, with turns of `grid`.
+pub fn completions(
+    world: &mut World,
+    host: usize,
+    cq: &Arc<CompletionQueue>,
+    count: usize,
+    grid: Duration,
+) -> Vec<WorkCompletion> {
+    let found = Rc::new(RefCell::new(Vec::new()));
+    let (shared, cq) = (Rc::clone(&found), Arc::clone(cq));
+    let thread = world.spawn(
+        host,
+        Box::new(move |cpu: &mut Cpu<'_>| {
+            let mut found = shared.borrow_mut();
+            cq.poll(count - found.len(), |completion| found.push(completion));
+            match found.len() {
+                length if length == count => Next::Done,
+                _ => poll_again(cpu, grid),
+            }
+        }),
+    );
+    let end = world.now() + PATIENCE;
+    let outcome = world.run(end);
+    let found = found.take();
+    if found.len() < count {
+        let dump = world.dump();
+        world.kill(thread);
+        panic!(
+            "{} of {count} completions, {outcome:?}: {dump}",
+            found.len()
+        );
+    }
+    found
+}
+
+/// Polls a CQ again, every `grid`.
+pub fn poll_again(cpu: &mut Cpu<'_>, grid: Duration) -> Next {
+    Next::OnWrite {
+        not_before: cpu.now() + grid,
+        grid,
+        watch: Watch::Completions,
+    }
+}
+
+/// A thread that keeps a number of requests of each of its queue pairs under way.
+pub struct Stream {
+    pub cq: Arc<CompletionQueue>,
+    pub flows: Vec<Flow>,
+    /// Requests that are still to be posted, over all flows.
+    pub left: u64,
+    /// Requests under way.
+    pub under_way: u64,
+    /// Requests under way of each flow at most.
+    pub depth: u64,
+    /// What a post with its doorbell, and a poll, take.
+    pub post: Duration,
+    pub poll: Duration,
+    /// When the last request completed.
+    pub finished: Rc<RefCell<Instant>>,
+    next: usize,
+}
+
+/// One queue pair of a stream.
+pub struct Flow {
+    pub qp: Arc<QueuePair>,
+    pub operation: SendOperation,
+    pub segment: DataSegment,
+}
+
+impl Stream {
+    pub fn new(cq: &Arc<CompletionQueue>, flows: Vec<Flow>, count: u64, depth: u64) -> Self {
+        Self {
+            cq: Arc::clone(cq),
+            flows,
+            left: count,
+            under_way: 0,
+            depth,
+            post: Duration::ZERO,
+            poll: Duration::ZERO,
+            finished: Rc::default(),
+            next: 0,
+        }
+    }
+}
+
+impl Thread for Stream {
+    fn step(&mut self, cpu: &mut Cpu<'_>) -> Next {
+        let mut polled = 0;
+        self.cq.poll(16, |completion| {
+            assert_eq!(completion.status, CompletionStatus::Success);
+            polled += 1;
+        });
+        self.under_way -= polled;
+        cpu.spend(self.poll);
+        let window = self.depth * self.flows.len() as u64;
+        while self.left > 0 && self.under_way < window {
+            let flow = &self.flows[self.next];
+            self.next = (self.next + 1) % self.flows.len();
+            cpu.spend(self.post);
+            post(&flow.qp, 1, flow.operation, flow.segment);
+            self.left -= 1;
+            self.under_way += 1;
+        }
+        match (self.left, self.under_way) {
+            (0, 0) => {
+                *self.finished.borrow_mut() = cpu.now();
+                Next::Done
+            }
+            _ if polled == 16 => Next::At(cpu.now()),
+            _ => poll_again(cpu, self.poll),
+        }
+    }
+}
+
+pub fn run(world: &mut World) -> Outcome {
+    let end = world.now() + PATIENCE;
+    world.run(end)
+}
