@@ -250,7 +250,7 @@ impl Function {
 
     /// How the driver brings it up.
     pub fn device_config(&self) -> DeviceConfig {
-        self.config.clone()
+        self.config
     }
 
     /// What the device says of itself.

@@ -5,7 +5,7 @@
 //! - [`setup`]: hosts, queue pairs and memory, made of [`side`] (what a thread has), [`region`],
 //!   [`buffer`] and [`connect`].
 //! - [`workload`]: the loops, as simulated threads. [`processor`]: that under each. [`queue`]: what
-//!   they poll or sleep on. [`cpu`]:
+//!   they poll or sleep on. [`ferroce_model::preset::costs`]:
 //!   what a call of the driver costs it. [`lock`]: what it costs when threads share a QP, a CQ or
 //!   a doorbell.
 //! - [`runner`]: runs one size. [`sweep`]: many specifications at once, on all processors.

@@ -2,7 +2,7 @@
 //!
 //! As behind a real IOMMU the device reaches only what was mapped, with the rights that were
 //! given. Unlike there, the kernel does not pin pages. Those that the application unmaps are moved
-//! away before ([`ferroce_embed::pinned`]); when that has failed, or nobody knew, a DMA access is refused
+//! away before (`embed::pinned`); when that has failed, or nobody knew, a DMA access is refused
 //! (`guarded`).
 //!
 //! A function that serves another process maps memory of three kinds: what both processes share,

@@ -1,7 +1,7 @@
 //! Registered pages that are not any more where they were registered.
 //!
 //! A card pins pages: when the program unmaps them, or maps something else over them, the card goes
-//! on with the old ones. Here they are moved to a place of their own before ([`ferroce_embed::pinned`]), and
+//! on with the old ones. Here they are moved to a place of their own before (`embed::pinned`), and
 //! the mappings of which they are a part follow. A mapping that has been touched so is described by
 //! *pieces* from then on, each with its own address; accesses to it take the slow way.
 //!

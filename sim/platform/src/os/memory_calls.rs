@@ -1,5 +1,5 @@
 //! System calls that change what is mapped, past the names of libc, which lead to
-//! [`ferroce_embed::pinned`].
+//! `embed::pinned`.
 
 use std::io;
 

@@ -1,6 +1,6 @@
 //! What verbs cost a program in simulated time, and what it does when polls find nothing.
 //!
-//! The same calls cost the same as in the loops of [`ferroce_lab::perf`]. A thread that polls the same
+//! The same calls cost the same as in the loops of `ferroce perf`. A thread that polls the same
 //! queues in vain, twice in a row and with nothing in between, waits for the next write of the card
 //! instead, and goes on with the turn of its loop that finds it. Both polls have to be made from the
 //! same place, with the same registers and the same frames on the stack: a loop that counts its
