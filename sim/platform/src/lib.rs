@@ -6,7 +6,8 @@
 //!   through such files. [`interrupts`]: from the thread of the model to handlers.
 //! - [`served`]: a model that another process uses as its card.
 //! - [`host`]: name and addresses of a host; [`numbered_hosts`]: of one that only its number names.
-//! - [`pcapng`]: blocks of captures. [`fork`]: what a child must not touch. [`os`]: system calls.
+//! - [`pcapng`]: blocks of captures. [`fork`]: what a child must not touch. [`log`]:
+//!   diagnostics. [`os`]: system calls.
 //!
 //! `unsafe` is in [`memory`], [`shared_memory`] and [`os`] only.
 
@@ -14,6 +15,7 @@ pub mod doorbells;
 pub mod fork;
 pub mod host;
 pub mod interrupts;
+pub mod log;
 pub mod mapping;
 pub mod memory;
 pub mod numbered_hosts;

@@ -23,7 +23,6 @@ mod world;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use tracing_subscriber::EnvFilter;
 
 /// Exit code of a failure of ours, as env(1) and timeout(1) have it.
 const EXIT_FAILURE: u8 = 125;
@@ -113,18 +112,6 @@ impl Cli {
             Command::Wire(wire) => wire.execute(),
         }
     }
-}
-
-/// Tells on standard error what goes wrong while nobody looks, or what FERROCE_LOG asks for.
-fn log() {
-    const DEFAULT_FILTER: &str = "warn";
-    let wanted = std::env::var("FERROCE_LOG").unwrap_or_else(|_| DEFAULT_FILTER.into());
-    let filter = EnvFilter::try_new(wanted).unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .without_time()
-        .try_init();
 }
 
 fn or_complain(result: Result<(), String>) -> ExitCode {

@@ -1,8 +1,10 @@
 //! `ferroce serve`: NIC functions behind sockets.
 
+use ferroce_platform::log;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
+use tracing::level_filters::LevelFilter;
 
 use clap::Args;
 use ferroce_embed::function::{HostIdentity, MAX_DEVICES, Options};
@@ -74,7 +76,7 @@ pub struct Serve {
 impl Serve {
     /// Serves until it is told to end.
     pub fn execute(self) -> Result<(), String> {
-        super::log();
+        log::start(LevelFilter::WARN);
         if self.preset != FUNCTIONAL {
             return Err(format!(
                 "--preset {}: a served model takes no simulated time, so that only {FUNCTIONAL} \

@@ -1,8 +1,10 @@
 //! `ferroce world`: a simulated world that programs join.
 
+use ferroce_platform::log;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tracing::level_filters::LevelFilter;
 
 use clap::Args;
 use ferroce_platform::os::service::{Termination, raise_descriptor_limit};
@@ -84,7 +86,7 @@ pub struct World {
 impl World {
     /// Simulates until it is told to end.
     pub fn execute(self) -> Result<(), String> {
-        super::log();
+        log::start(LevelFilter::WARN);
         let preset = preset::load(&self.preset, &self.set)?;
         let termination = Termination::keep_with(&[libc::SIGUSR1]);
         raise_descriptor_limit().map_err(|error| format!("open files: {error}"))?;

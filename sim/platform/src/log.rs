@@ -1,0 +1,32 @@
+//! Diagnostics on standard error.
+
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::prelude::*;
+
+/// The variable that asks for diagnostics: a level, or levels by module, as
+/// `info,ferroce_driver=debug`.
+const VARIABLE: &str = "FERROCE_LOG";
+
+/// Starts printing what `FERROCE_LOG` asks for, or what is of level `default`.
+///
+/// A program that has a subscriber of `tracing` keeps it.
+pub fn start(default: LevelFilter) {
+    let wanted = std::env::var(VARIABLE).unwrap_or_default();
+    let parsed = match wanted.is_empty() {
+        true => Ok(Targets::new().with_default(default)),
+        false => wanted.parse::<Targets>(),
+    };
+    let is_understood = parsed.is_ok();
+    let filter = parsed.unwrap_or_else(|_| Targets::new().with_default(default));
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .without_time();
+    let started = tracing_subscriber::registry().with(filter).with(lines);
+    if started.try_init().is_ok() && !is_understood {
+        tracing::error!(
+            "{VARIABLE}={wanted}: is no list of levels; right would be `debug`, or \
+             `info,ferroce_driver=debug`"
+        );
+    }
+}
