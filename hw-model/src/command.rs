@@ -1,10 +1,18 @@
 //! Command processor: fetches commands from the command queue, runs them, writes the outcome.
 
-use crate::dma::Dma;
-use crate::host::{DmaError, Host};
+mod completion_queue;
+mod device;
+mod memory;
+mod modify_qp;
+mod multicast;
+mod queue_pair;
+mod shared_receive_queue;
+
+use crate::host_interface::dma::Dma;
 use crate::nic::Nic;
-use crate::port::Port;
-use crate::timing::Timing;
+use crate::ports::host::{DmaError, Host};
+use crate::ports::port::Port;
+use crate::time::timing::Timing;
 use ferroce_spec::command::{
     CommandCompletion, CommandEntry, CommandOpcode, CommandStatus, input_size, output_size,
 };

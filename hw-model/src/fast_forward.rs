@@ -7,18 +7,20 @@
 //! ([`Nic::leave_out`]) and the receiver ([`Nic::expect_gap`]), and lets the time pass that they
 //! would have taken. Counters then count what was left out, [`Nic::count_left_out`].
 
+use crate::contexts::queue_pair::QueuePair;
+use crate::contexts::work_queue::ReceiveFetch;
 use crate::counters::Counters;
-use crate::dma::Dma;
-use crate::host::Host;
-use crate::memory_operation::{MemoryBlocks, PacketBytes, carry_out, protection_domain};
+use crate::host_interface::dma::Dma;
 use crate::nic::Nic;
-use crate::packetizer::gather;
-use crate::port::Port;
+use crate::ports::host::Host;
+use crate::ports::port::Port;
 use crate::processing_unit::Inbound;
-use crate::queue_pair::QueuePair;
-use crate::timing::Timing;
-use crate::transmit_path::shared_queue_of;
-use crate::work_queue::ReceiveFetch;
+use crate::time::timing::Timing;
+use crate::translation::responder_memory::{
+    MemoryBlocks, PacketBytes, carry_out, protection_domain,
+};
+use crate::transmit::egress::shared_queue_of;
+use crate::transmit::packetizer::gather;
 use ferroce_spec::counter::Counter;
 use ferroce_transport::{
     Business, Gap, GapSource, GapTarget, MemoryAnswer, MemoryOp, PathMtu, Payload, Stream,

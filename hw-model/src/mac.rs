@@ -1,8 +1,8 @@
 //! MAC: the edges between the packet engines and the wire.
 
-use crate::port::Port;
-use crate::queue::Edge;
-use crate::timing::{PLANNING_HORIZON, Stage, Timing, Work, horizon};
+use crate::ports::port::Port;
+use crate::time::edge::Edge;
+use crate::time::timing::{PLANNING_HORIZON, Stage, Timing, Work, horizon};
 use ferroce_units::Instant;
 use std::collections::VecDeque;
 

@@ -1,32 +1,33 @@
 //! One NIC function: owns the blocks and passes items from one to the next.
 
-use crate::atomic::AtomicsUnit;
-use crate::bar::Bar;
-use crate::completion_queue::{CompletionEntry, CompletionQueues};
 use crate::config::NicConfig;
+use crate::contexts::completion_queue::{CompletionEntry, CompletionQueues};
+use crate::contexts::cqe_builder;
+use crate::contexts::queue_pair::QueuePairs;
+use crate::contexts::shared_receive_queue::SharedReceiveQueues;
+use crate::contexts::timers::Timers;
 use crate::counters::Counters;
-use crate::device_memory::DeviceMemory;
-use crate::dma::Dma;
-use crate::event_queue::{ASYNC_EQN, Event, EventQueues};
 use crate::fast_forward::Marks;
-use crate::host::{Doorbell, Host, WriteOrder};
+use crate::host_interface::bar::Bar;
+use crate::host_interface::device_memory::DeviceMemory;
+use crate::host_interface::dma::Dma;
+use crate::host_interface::event_queue::{ASYNC_EQN, Event, EventQueues};
+use crate::limits::{FLUSH_PER_TURN, MAX_GIDS};
 use crate::mac::Mac;
-use crate::memory::MemoryUnit;
-use crate::mpt::Mpt;
-use crate::mtt::Mtt;
-use crate::multicast::MulticastTable;
-use crate::outcome;
-use crate::port::Port;
+use crate::ports::host::{Doorbell, Host, WriteOrder};
+use crate::ports::port::Port;
 use crate::processing_unit::{Inbound, ProcessingUnit};
-use crate::queue::Edge;
-use crate::queue_pair::QueuePairs;
-use crate::scheduler::Scheduler;
-use crate::shared_receive_queue::SharedReceiveQueues;
-use crate::timers::Timers;
-use crate::timing::{Functional, PLANNING_HORIZON, Stage, Timing, Work, horizon};
-use crate::window::BoundWindows;
-use crate::wqe_cache::WqeCache;
-use crate::wqe_fetch::WqeFetch;
+use crate::receive::multicast::MulticastTable;
+use crate::time::edge::Edge;
+use crate::time::timing::{Functional, PLANNING_HORIZON, Stage, Timing, Work, horizon};
+use crate::translation::atomic::AtomicsUnit;
+use crate::translation::memory_unit::MemoryUnit;
+use crate::translation::mpt::Mpt;
+use crate::translation::mtt::Mtt;
+use crate::translation::window::BoundWindows;
+use crate::transmit::scheduler::Scheduler;
+use crate::transmit::wqe_cache::WqeCache;
+use crate::transmit::wqe_fetch::WqeFetch;
 use ferroce_spec::command::ContextTables;
 use ferroce_spec::context::AddressEntry;
 use ferroce_spec::counter::Counter;
@@ -38,8 +39,6 @@ use ferroce_wire::Qpn;
 
 /// The only port.
 const PORT_NUMBER: u32 = 1;
-/// Entries of the GID table.
-pub const MAX_GIDS: usize = 256;
 /// Turns of all blocks that one [`Nic::advance`] takes at most, so that it always comes back.
 const MAX_TURNS: usize = 64;
 /// Doorbells that land in one turn at most.
@@ -49,8 +48,6 @@ const STALL_RETRY: Duration = Duration::from_us(5);
 /// CQEs, and events, that wait to be written. A turn handles at most `edge_capacity` packets and
 /// a flush of two full rings, in pieces of [`FLUSH_PER_TURN`].
 const COMPLETION_CAPACITY: usize = 4096;
-/// WQEs of one queue pair that are flushed in one turn.
-pub(crate) const FLUSH_PER_TURN: usize = 1024;
 
 /// What a call of [`Nic::advance`] has done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -476,7 +473,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
                 has_more = false;
                 break;
             };
-            let mut entry = outcome::completion_entry(qp, &completion);
+            let mut entry = cqe_builder::completion_entry(qp, &completion);
             let mut ready = qp.progress.ready.max(now);
             if T::IS_TIMED && completion.is_send() {
                 if self.wqes.is_limited() {
@@ -495,7 +492,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
             let Some(event) = qp.transport.poll_event() else {
                 break;
             };
-            let Some(kind) = outcome::event_type(qp, event) else {
+            let Some(kind) = cqe_builder::event_type(qp, event) else {
                 continue;
             };
             let event = Event {
@@ -507,7 +504,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
             self.event_edge.push(ready, event);
         }
         if let Some(statistics) = qp.transport.take_statistics() {
-            outcome::count(&statistics, &mut self.counters);
+            cqe_builder::count(&statistics, &mut self.counters);
         }
         self.timers.set(index, qp.transport.next_timeout());
         if qp.transport.pending_acknowledge() && !qp.holds_acknowledge {

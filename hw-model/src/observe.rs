@@ -2,8 +2,8 @@
 //! to know.
 
 use crate::nic::Nic;
-use crate::port::Port;
-use crate::timing::Timing;
+use crate::ports::port::Port;
+use crate::time::timing::Timing;
 
 /// A queue or a pool of the NIC whose level can be looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

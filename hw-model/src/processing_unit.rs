@@ -1,10 +1,10 @@
 //! Processing unit: runs the transport of the queue pairs that are pinned to it.
 
-use crate::host::Host;
-use crate::memory_operation::{MemoryBlocks, PacketBytes, carry_out};
-use crate::queue::Edge;
-use crate::queue_pair::QueuePair;
-use crate::timing::{PLANNING_HORIZON, Stage, Timing, Work};
+use crate::contexts::queue_pair::QueuePair;
+use crate::ports::host::Host;
+use crate::time::edge::Edge;
+use crate::time::timing::{PLANNING_HORIZON, Stage, Timing, Work};
+use crate::translation::responder_memory::{MemoryBlocks, PacketBytes, carry_out};
 use ferroce_transport::{Step, Transmit};
 use ferroce_units::Instant;
 use ferroce_wire::TransportHeaders;

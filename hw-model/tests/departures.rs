@@ -8,7 +8,7 @@ use common::objects::{Q_KEY, Request, TestQp};
 use common::{Cable, Machine, cable};
 use ferroce_model::Nic;
 use ferroce_model::preset::Preset;
-use ferroce_model::timing::Timed;
+use ferroce_model::time::timing::Timed;
 use ferroce_spec::context::ServiceCode;
 use ferroce_spec::counter::Counter;
 use ferroce_spec::cqe::{Cqe, CqeStatus};

@@ -4,7 +4,7 @@
 mod common;
 
 use common::connected;
-use ferroce_model::queue_pair::QueuePair;
+use ferroce_model::contexts::queue_pair::QueuePair;
 use ferroce_spec::context::PathMtuCode;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use std::alloc::System;

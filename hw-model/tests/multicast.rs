@@ -145,7 +145,7 @@ fn what_cannot_be_attached_is_refused() {
         made += 1;
     };
     assert_eq!(status, CommandStatus::NO_RESOURCES);
-    assert_eq!(made, ferroce_model::multicast::MAX_GROUPS);
+    assert_eq!(made, ferroce_model::receive::multicast::MAX_GROUPS);
 }
 
 #[test]

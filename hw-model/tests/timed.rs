@@ -4,7 +4,7 @@ mod common;
 
 use common::{Cable, Machine, REGION_START, cable};
 use ferroce_model::preset::Preset;
-use ferroce_model::timing::Timed;
+use ferroce_model::time::timing::Timed;
 use ferroce_model::{Nic, NicConfig};
 use ferroce_spec::context::PathMtuCode;
 use ferroce_spec::cqe::CqeStatus;

@@ -5,9 +5,9 @@ mod common;
 
 use common::memory_unit::*;
 use common::place;
-use ferroce_model::mpt::Access;
-use ferroce_model::protection::ProtectionFault;
-use ferroce_model::window::Binder;
+use ferroce_model::translation::mpt::Access;
+use ferroce_model::translation::protection::ProtectionFault;
+use ferroce_model::translation::window::Binder;
 use ferroce_spec::context::{AccessRights, MemoryEntry, MemoryEntryWord};
 use ferroce_spec::wqe::BindSegment;
 

@@ -4,7 +4,7 @@ mod common;
 
 use common::memory_unit::*;
 use common::place;
-use ferroce_model::mpt::index_of;
+use ferroce_model::translation::mpt::index_of;
 use ferroce_spec::context::AccessRights;
 use ferroce_spec::wqe::BindSegment;
 use proptest::prelude::*;

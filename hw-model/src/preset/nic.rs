@@ -2,12 +2,12 @@
 
 use super::Preset;
 use super::card::ContextCache;
-use crate::cache::CacheShape;
 use crate::config::NicConfig;
-use crate::event_queue::InterruptModeration;
-use crate::timing::clock::ClockDomain;
-use crate::timing::timed::nanoseconds;
-use crate::wqe_cache::WqeCacheShape;
+use crate::host_interface::event_queue::InterruptModeration;
+use crate::time::timing::clock::ClockDomain;
+use crate::time::timing::timed::nanoseconds;
+use crate::translation::cache::CacheShape;
+use crate::transmit::wqe_cache::WqeCacheShape;
 use ferroce_spec::push;
 use ferroce_spec::wqe::MAX_INLINE;
 use ferroce_transport::{Config as TransportConfig, PathMtu};

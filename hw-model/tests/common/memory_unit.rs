@@ -3,14 +3,14 @@
 use super::{TestHost, place};
 use ferroce_model::Counters;
 use ferroce_model::NicConfig;
-use ferroce_model::atomic::AtomicsUnit;
-use ferroce_model::cache::CacheShape;
-use ferroce_model::device_memory::DeviceMemory;
-use ferroce_model::memory::MemoryUnit;
-use ferroce_model::mpt::{Access, Mpt};
-use ferroce_model::mtt::Mtt;
-use ferroce_model::protection::ProtectionFault;
-use ferroce_model::window::{Binder, BoundWindows};
+use ferroce_model::host_interface::device_memory::DeviceMemory;
+use ferroce_model::translation::atomic::AtomicsUnit;
+use ferroce_model::translation::cache::CacheShape;
+use ferroce_model::translation::memory_unit::MemoryUnit;
+use ferroce_model::translation::mpt::{Access, Mpt};
+use ferroce_model::translation::mtt::Mtt;
+use ferroce_model::translation::protection::ProtectionFault;
+use ferroce_model::translation::window::{Binder, BoundWindows};
 use ferroce_spec::context::{AccessRights, MemoryEntry, MemoryEntryWord, TranslationEntry};
 use ferroce_spec::wqe::BindSegment;
 use zerocopy::IntoBytes;
@@ -38,7 +38,7 @@ pub struct Unit {
 macro_rules! on {
     ($unit:expr, |$memory:ident, $dma:ident| $body:expr) => {{
         let $memory = &mut $unit.memory;
-        let $dma = &mut ferroce_model::dma::Dma::new(
+        let $dma = &mut ferroce_model::host_interface::dma::Dma::new(
             &mut $unit.host,
             &mut $unit.counters,
             ferroce_units::Instant::ZERO,

@@ -7,8 +7,8 @@ pub mod memory_unit;
 pub mod objects;
 pub mod requests;
 
-use ferroce_model::port::{Port, Reservation, Route};
-use ferroce_model::timing::{Functional, Timing};
+use ferroce_model::ports::port::{Port, Reservation, Route};
+use ferroce_model::time::timing::{Functional, Timing};
 use ferroce_model::{DmaAtomic, DmaError, Doorbell, Host, Nic, NicConfig, WriteOrder};
 use ferroce_spec::command::{
     ANY_STATE, CommandCompletion, CommandEntry, CommandOpcode, CommandStatus, ContextTables,

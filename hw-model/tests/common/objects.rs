@@ -1,7 +1,7 @@
 //! More objects on a [`Machine`]: CQs, QPs of every service, shared receive queues, events.
 
 use super::{Machine, all_rights, place};
-use ferroce_model::timing::Timing;
+use ferroce_model::time::timing::Timing;
 use ferroce_spec::command::{
     ANY_STATE, CommandOpcode, CommandStatus, ModifyQp, MulticastGroup, QpAttributeMask,
 };

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
-use ferroce_model::host::DmaAtomic;
+use ferroce_model::ports::host::DmaAtomic;
 use ferroce_model::{DmaError, Doorbell, Host, Nic, NicConfig, Progress, WriteOrder};
 use ferroce_units::Instant;
 use parking_lot::{Mutex, MutexGuard};

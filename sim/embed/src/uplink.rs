@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ferroce_model::port::Reservation;
+use ferroce_model::ports::port::Reservation;
 use ferroce_wire::{Gid, Mac, Qpn};
 use parking_lot::Mutex;
 

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, Range, RangeInclusive};
 use std::sync::Arc;
 
-use ferroce_model::host::{DmaAtomic, DmaError};
+use ferroce_model::ports::host::{DmaAtomic, DmaError};
 
 pub use remote::RemoteMemory;
 use remote::RemoteRegion;

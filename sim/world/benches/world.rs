@@ -10,8 +10,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use ferroce_driver::{PathMtu, SendOperation};
+use ferroce_model::contexts::queue_pair::QueuePair;
 use ferroce_model::preset::Preset;
-use ferroce_model::queue_pair::QueuePair;
 use ferroce_units::{Duration, Instant};
 use ferroce_world::{Outcome, World, WorldConfig};
 use world_support::{Flow, Peer, Stream, join, new_cq};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
 use ferroce_model::Doorbell;
-use ferroce_model::timing::Timing;
+use ferroce_model::time::timing::Timing;
 use ferroce_spec::doorbell::SLOTS;
 use ferroce_spec::register::{
     MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED, VECTOR_COUNT, offset,

@@ -1,6 +1,6 @@
 //! The event loop: which part of the world goes on next, and what it has to tell the others.
 
-use ferroce_model::timing::Timing;
+use ferroce_model::time::timing::Timing;
 use ferroce_units::{Duration, Instant};
 
 use super::config::WorldConfig;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use ferroce_model::timing::Timing;
+use ferroce_model::time::timing::Timing;
 
 use super::core::Core;
 

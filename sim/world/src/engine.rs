@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ferroce_driver::bus::Bus;
-use ferroce_model::timing::Timing;
+use ferroce_model::time::timing::Timing;
 use ferroce_units::{Duration, Instant};
 use parking_lot::Mutex;
 

@@ -16,7 +16,7 @@ use ferroce_model::Counters;
 use ferroce_model::fast_forward::{
     Flow, Mark, Receiver, SeenStrides, is_plain_flow, stride_packets,
 };
-use ferroce_model::timing::Timing;
+use ferroce_model::time::timing::Timing;
 use ferroce_transport::{Gap, GapTarget, StreamKind};
 use ferroce_units::{Duration, Instant};
 use ferroce_wire::Psn;

@@ -55,7 +55,7 @@ use std::sync::Arc;
 
 use ferroce_driver::bus::Bus;
 use ferroce_driver::{AddressVector, Device, DeviceConfig};
-use ferroce_model::timing::{Functional, Timed, Timing};
+use ferroce_model::time::timing::{Functional, Timed, Timing};
 use ferroce_units::{Duration, Instant};
 
 use engine::{Engine, Shared, Stop};

@@ -2,7 +2,7 @@
 
 use ferroce_model::nic::Nic;
 use ferroce_model::pcie::{Parameters, Pcie};
-use ferroce_model::timing::Timing;
+use ferroce_model::time::timing::Timing;
 use ferroce_model::{NicConfig, Progress};
 use ferroce_spec::push::MAX_BLOCKS;
 use ferroce_spec::register::offset;

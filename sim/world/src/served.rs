@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ferroce_driver::bus::Bus;
-use ferroce_model::timing::Timing;
+use ferroce_model::time::timing::Timing;
 use ferroce_spec::register::{
     Control, MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED, VECTOR_COUNT, offset,
 };

@@ -23,7 +23,7 @@ pub mod waveform;
 
 use std::sync::Arc;
 
-use ferroce_model::timing::Timed;
+use ferroce_model::time::timing::Timed;
 use parking_lot::Mutex;
 
 use crate::{Error, FrameSeen, Observation, Recorder, SharedRecorder, Span, World, WorldConfig};

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use ferroce_model::port::{Port, Reservation, Route};
+use ferroce_model::ports::port::{Port, Reservation, Route};
 use ferroce_units::Instant;
 use ferroce_wire::{Gid, Qpn};
 

@@ -6,9 +6,9 @@
 //! not ours, and `stack_cycles` says what is known of it.
 
 use ferroce_model::preset::Preset;
-use ferroce_model::timing::clock::ClockDomain;
-use ferroce_model::timing::server::Server;
-use ferroce_model::timing::{Stage, Timed, Timing, Work};
+use ferroce_model::time::timing::clock::ClockDomain;
+use ferroce_model::time::timing::server::Server;
+use ferroce_model::time::timing::{Stage, Timed, Timing, Work};
 use ferroce_units::{Duration, Instant};
 
 use super::plan::Datagrams;

@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use ferroce_model::host::DmaError;
+use ferroce_model::ports::host::DmaError;
 
 use super::scattered::Access;
 use super::{MemoryMap, Region};

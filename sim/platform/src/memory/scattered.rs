@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use ferroce_model::host::{DmaAtomic, DmaError};
+use ferroce_model::ports::host::{DmaAtomic, DmaError};
 use zerocopy::IntoBytes;
 
 use super::remote::RemoteRegion;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ferroce_driver::bus::fake::FakeMemory;
-use ferroce_model::port::{Port, Reservation, Route};
+use ferroce_model::ports::port::{Port, Reservation, Route};
 use ferroce_model::{DmaAtomic, DmaError, Doorbell, Host, WriteOrder};
 use ferroce_units::Instant;
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ferroce_model::timing::Stage;
+use ferroce_model::time::timing::Stage;
 use ferroce_units::{Duration, Instant};
 
 use super::path::{Part, What, parts};

@@ -5,7 +5,7 @@
 //! what, `causes` says. Where a block was busy with something else, the operation has waited for
 //! that. The parts follow each other without a gap, so that they add up to the whole.
 
-use ferroce_model::timing::Stage;
+use ferroce_model::time::timing::Stage;
 use ferroce_units::{Duration, Instant};
 
 use super::step::{Kind, Step};

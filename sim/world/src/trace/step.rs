@@ -1,6 +1,6 @@
 //! One thing that somebody does for a while.
 
-use ferroce_model::timing::Stage;
+use ferroce_model::time::timing::Stage;
 use ferroce_units::{Duration, Instant};
 
 use crate::{Activity, Span};

@@ -1,6 +1,6 @@
 //! The clocks of a card, with somebody who listens.
 
-use ferroce_model::timing::{Stage, Timing, Work};
+use ferroce_model::time::timing::{Stage, Timing, Work};
 use ferroce_units::Instant;
 
 use super::SharedTrace;

@@ -4,7 +4,7 @@
 //! requester need not wait for acknowledges of a process that has died, and does not take a process
 //! that was stopped, or waits for a processor, for packets that were lost.
 
-use ferroce_model::port::Route;
+use ferroce_model::ports::port::Route;
 
 use super::{FabricPort, Peer};
 use crate::clock::{Clock, Ticks};

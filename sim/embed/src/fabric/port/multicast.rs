@@ -1,7 +1,7 @@
 //! Frames to multicast groups: a copy for every function that has joined, also for our own, and one
 //! for the wire that leads out of this machine.
 
-use ferroce_model::port::Reservation;
+use ferroce_model::ports::port::Reservation;
 use ferroce_wire::Gid;
 
 use super::FabricPort;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ferroce_model::port::Reservation;
+use ferroce_model::ports::port::Reservation;
 use ferroce_wire::{Gid, Qpn};
 
 use super::FabricPort;

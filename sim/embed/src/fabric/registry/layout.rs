@@ -63,7 +63,7 @@ const _: () = assert!(field::UPLINK_COUNTERS + 8 * UplinkCounter::ALL.len() <= f
 const _: () = assert!(field::COUNTERS + 8 * MAX_COUNTERS <= field::GROUPS);
 const _: () = assert!(field::GROUPS + 16 * MAX_GROUPS <= PLACE_SIZE);
 const _: () = assert!(ferroce_spec::counter::COUNTER_COUNT <= MAX_COUNTERS);
-const _: () = assert!(ferroce_model::multicast::MAX_GROUPS <= MAX_GROUPS);
+const _: () = assert!(ferroce_model::receive::multicast::MAX_GROUPS <= MAX_GROUPS);
 
 pub(super) fn place_offset(place: u8) -> usize {
     usize::from(place) * PLACE_SIZE

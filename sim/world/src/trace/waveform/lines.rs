@@ -1,7 +1,7 @@
 //! What each line of a host shows.
 
 use ferroce_model::Counters;
-use ferroce_model::timing::Stage;
+use ferroce_model::time::timing::Stage;
 use ferroce_spec::counter::Counter;
 use ferroce_units::{Duration, Instant};
 

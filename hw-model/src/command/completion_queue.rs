@@ -1,0 +1,109 @@
+//! Commands on CQs.
+
+use crate::command::Failure;
+use crate::contexts::completion_resize::ModifyError;
+use crate::host_interface::dma::Dma;
+use crate::limits::LOG_MAX_RING;
+use crate::nic::Nic;
+use crate::ports::host::Host;
+use crate::ports::port::Port;
+use crate::time::timing::Timing;
+use ferroce_spec::command::{CommandEntry, CommandStatus};
+use ferroce_spec::context::CqContext;
+use ferroce_spec::eqe::EventType;
+use ferroce_spec::register::VECTOR_COUNT;
+
+impl From<ModifyError> for Failure {
+    fn from(error: ModifyError) -> Self {
+        match error {
+            ModifyError::DoesNotFit => Self::parameter(core::mem::offset_of!(CqContext, log_size)),
+            ModifyError::Failed => Self::new(CommandStatus::BAD_STATE),
+            ModifyError::Dma(error) => error.into(),
+        }
+    }
+}
+
+impl<P: Port, T: Timing> Nic<P, T> {
+    pub(crate) fn create_cq<H: Host>(
+        &mut self,
+        entry: &CommandEntry,
+        host: &mut H,
+    ) -> Result<u64, Failure> {
+        let context: CqContext = self.input(entry, host)?;
+        check_ring(&context)?;
+        if context.consumer_record % 4 != 0 {
+            return Err(Failure::parameter(core::mem::offset_of!(
+                CqContext,
+                consumer_record
+            )));
+        }
+        if context.eqn >= u32::from(VECTOR_COUNT) || self.events.get(context.eqn).is_none() {
+            return Err(Failure::parameter(core::mem::offset_of!(CqContext, eqn)));
+        }
+        let mut dma = Dma::new(host, &mut self.counters, self.now);
+        match self.cqs.create(context, &mut dma)? {
+            Some(cqn) => Ok(u64::from(cqn)),
+            None => Err(Failure::new(CommandStatus::NO_RESOURCES)),
+        }
+    }
+
+    pub(crate) fn query_cq<H: Host>(
+        &mut self,
+        entry: &CommandEntry,
+        host: &mut H,
+    ) -> Result<u64, Failure> {
+        let cqn = self.existing_cq(entry.argument)?;
+        let mut dma = Dma::new(host, &mut self.counters, self.now);
+        let context = *self.cqs.get_mut(cqn, &mut dma)?;
+        self.output(entry, &context, host)
+    }
+
+    pub(crate) fn destroy_cq<H: Host>(
+        &mut self,
+        entry: &CommandEntry,
+        host: &mut H,
+    ) -> Result<u64, Failure> {
+        let cqn = self.existing_cq(entry.argument)?;
+        let mut dma = Dma::new(host, &mut self.counters, self.now);
+        if self.cqs.get_mut(cqn, &mut dma)?.users != 0 {
+            return Err(Failure::new(CommandStatus::BUSY));
+        }
+        self.cqs.destroy(cqn);
+        let gone = [EventType::COMPLETION, EventType::CQ_ERROR];
+        self.event_edge
+            .retain(|event| event.number != cqn || !gone.contains(&event.kind));
+        Ok(0)
+    }
+
+    pub(crate) fn modify_cq<H: Host>(
+        &mut self,
+        entry: &CommandEntry,
+        host: &mut H,
+    ) -> Result<u64, Failure> {
+        let cqn = self.existing_cq(entry.argument)?;
+        let context: CqContext = self.input(entry, host)?;
+        check_ring(&context)?;
+        let mut dma = Dma::new(host, &mut self.counters, self.now);
+        self.cqs.modify(cqn, &context, &mut dma)?;
+        Ok(0)
+    }
+
+    pub(crate) fn existing_cq(&self, argument: u64) -> Result<u32, Failure> {
+        match u32::try_from(argument) {
+            Ok(cqn) if self.cqs.exists(cqn) => Ok(cqn),
+            _ => Err(Failure::new(CommandStatus::NO_OBJECT)),
+        }
+    }
+}
+
+/// Refuses a ring that no CQ can have.
+fn check_ring(context: &CqContext) -> Result<(), Failure> {
+    Failure::parameter_if(
+        context.base % 64 != 0,
+        core::mem::offset_of!(CqContext, base),
+    )?;
+    Failure::parameter_if(
+        context.log_size > LOG_MAX_RING,
+        core::mem::offset_of!(CqContext, log_size),
+    )
+}

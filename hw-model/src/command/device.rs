@@ -1,0 +1,214 @@
+//! Commands on the function itself: capabilities, context tables, GID table, event queues.
+
+use crate::command::Failure;
+use crate::contexts::queue_pair::RESERVED_QPS;
+use crate::limits::{LOG_MAX_RING, MAX_GIDS};
+use crate::nic::Nic;
+use crate::ports::host::Host;
+use crate::ports::port::Port;
+use crate::receive::multicast::{MAX_GROUPS, MAX_QPS_PER_GROUP};
+use crate::time::timing::Timing;
+use ferroce_spec::command::{
+    CommandEntry, CommandStatus, ContextTables, DeviceCapabilities, DeviceFeatures,
+};
+use ferroce_spec::context::{AddressEntry, EqContext, LOG_PAGE_SIZES, PathMtuCode};
+use ferroce_spec::register::{BAR4_SIZE, VECTOR_COUNT};
+use ferroce_spec::wqe::{MAX_BLOCKS, MAX_DATA_SEGMENTS, MAX_INLINE, MAX_MESSAGE_LENGTH};
+use ferroce_wire::Gid;
+
+/// Text of the firmware version, padded with zeros.
+const FIRMWARE_VERSION: [u8; 16] = *b"0.1.0-model\0\0\0\0\0";
+/// Base-2 logarithm of the largest event queue.
+const LOG_MAX_EQES: u8 = 18;
+/// Local ACK delay code: 4.096 us x 2^4 covers the ACK delay and a busy host.
+const LOCAL_ACK_DELAY: u8 = 4;
+/// READs and atomics of one QP, in each direction.
+pub const MAX_RD_ATOMIC: u8 = 16;
+
+impl<P: Port, T: Timing> Nic<P, T> {
+    pub(crate) fn query_device<H: Host>(
+        &mut self,
+        entry: &CommandEntry,
+        host: &mut H,
+    ) -> Result<u64, Failure> {
+        let capabilities = self.capabilities();
+        self.output(entry, &capabilities, host)
+    }
+
+    fn capabilities(&self) -> DeviceCapabilities {
+        let config = &self.config;
+        let mut features = DeviceFeatures::default();
+        features.set_reliable_connected(true);
+        features.set_unreliable_connected(true);
+        features.set_unreliable_datagram(true);
+        features.set_extended_reliable_connected(true);
+        features.set_shared_receive_queues(true);
+        features.set_atomics(true);
+        features.set_global_atomics(config.global_atomics);
+        features.set_memory_windows(true);
+        DeviceCapabilities {
+            firmware_version: FIRMWARE_VERSION,
+            qpn_base: config.qpn_base,
+            reserved_qps: RESERVED_QPS,
+            max_message_length: MAX_MESSAGE_LENGTH,
+            max_mr_length: 1 << (config.log_max_mtts + LOG_PAGE_SIZES[0]),
+            page_sizes: LOG_PAGE_SIZES.iter().fold(0, |sizes, log| sizes | 1 << log),
+            log_max_qps: config.log_max_qps,
+            log_max_cqs: config.log_max_cqs,
+            log_max_srqs: config.log_max_srqs,
+            log_max_mrs: config.log_max_mrs,
+            log_max_mtts: config.log_max_mtts,
+            log_max_send_blocks: LOG_MAX_RING,
+            log_max_receives: LOG_MAX_RING,
+            log_max_cqes: LOG_MAX_RING,
+            log_max_eqes: LOG_MAX_EQES,
+            max_data_segments: MAX_DATA_SEGMENTS as u8,
+            max_send_blocks: MAX_BLOCKS as u8,
+            processing_units: config.processing_units,
+            max_inline: config.max_inline.min(MAX_INLINE as u16),
+            max_gids: MAX_GIDS as u16,
+            max_rd_atomic: MAX_RD_ATOMIC,
+            max_dest_rd_atomic: MAX_RD_ATOMIC,
+            local_ack_delay: LOCAL_ACK_DELAY,
+            max_path_mtu: PathMtuCode::MTU_4096.0,
+            features,
+            device_memory_length: BAR4_SIZE,
+            max_multicast_groups: MAX_GROUPS as u32,
+            max_multicast_qps: MAX_QPS_PER_GROUP as u32,
+            ..DeviceCapabilities::default()
+        }
+    }
+
+    pub(crate) fn set_context_tables<H: Host>(
+        &mut self,
+        entry: &CommandEntry,
+        host: &mut H,
+    ) -> Result<u64, Failure> {
+        if self.qps.capacity() != 0 {
+            return Err(Failure::new(CommandStatus::BAD_STATE));
+        }
+        let tables: ContextTables = self.input(entry, host)?;
+        let sizes = [
+            (
+                tables.log_qps,
+                self.config.log_max_qps,
+                core::mem::offset_of!(ContextTables, log_qps),
+            ),
+            (
+                tables.log_cqs,
+                self.config.log_max_cqs,
+                core::mem::offset_of!(ContextTables, log_cqs),
+            ),
+            (
+                tables.log_mrs,
+                self.config.log_max_mrs,
+                core::mem::offset_of!(ContextTables, log_mrs),
+            ),
+            (
+                tables.log_mtts,
+                self.config.log_max_mtts,
+                core::mem::offset_of!(ContextTables, log_mtts),
+            ),
+        ];
+        if let Some((.., offset)) = sizes.iter().find(|(log, max, _)| log > max || *log < 2) {
+            return Err(Failure::parameter(*offset));
+        }
+        // A driver without shared receive queues gives no table.
+        if tables.log_srqs > self.config.log_max_srqs {
+            let offset = core::mem::offset_of!(ContextTables, log_srqs);
+            return Err(Failure::parameter(offset));
+        }
+        self.install_tables(&tables);
+        Ok(0)
+    }
+
+    pub(crate) fn set_address<H: Host>(
+        &mut self,
+        entry: &CommandEntry,
+        host: &mut H,
+        port: &mut P,
+    ) -> Result<u64, Failure> {
+        let address: AddressEntry = self.input(entry, host)?;
+        match self.gids.get_mut(entry.argument as usize) {
+            Some(slot) => {
+                *slot = address;
+                port.set_gid(entry.argument as usize, Gid(address.gid));
+                self.qps.forget_datagram_paths();
+                Ok(0)
+            }
+            None => Err(Failure::new(CommandStatus::NO_OBJECT)),
+        }
+    }
+
+    pub(crate) fn query_address<H: Host>(
+        &mut self,
+        entry: &CommandEntry,
+        host: &mut H,
+    ) -> Result<u64, Failure> {
+        match self.gids.get(entry.argument as usize).copied() {
+            Some(address) => self.output(entry, &address, host),
+            None => Err(Failure::new(CommandStatus::NO_OBJECT)),
+        }
+    }
+
+    pub(crate) fn create_eq<H: Host>(
+        &mut self,
+        entry: &CommandEntry,
+        host: &mut H,
+    ) -> Result<u64, Failure> {
+        let context: EqContext = self.input(entry, host)?;
+        if context.log_size > LOG_MAX_EQES {
+            return Err(Failure::parameter(core::mem::offset_of!(
+                EqContext, log_size
+            )));
+        }
+        if context.base % 64 != 0 {
+            return Err(Failure::parameter(core::mem::offset_of!(EqContext, base)));
+        }
+        if context.vector >= VECTOR_COUNT {
+            return Err(Failure::parameter(core::mem::offset_of!(EqContext, vector)));
+        }
+        let eqn = u32::try_from(entry.argument).unwrap_or(u32::MAX);
+        if eqn >= u32::from(VECTOR_COUNT) {
+            return Err(Failure::new(CommandStatus::NO_RESOURCES));
+        }
+        if self.events.get(eqn).is_some() {
+            return Err(Failure::new(CommandStatus::BUSY));
+        }
+        self.events.create(eqn, context);
+        Ok(u64::from(eqn))
+    }
+
+    pub(crate) fn query_eq<H: Host>(
+        &mut self,
+        entry: &CommandEntry,
+        host: &mut H,
+    ) -> Result<u64, Failure> {
+        match self.events.get(entry.argument as u32).copied() {
+            Some(context) => self.output(entry, &context, host),
+            None => Err(Failure::new(CommandStatus::NO_OBJECT)),
+        }
+    }
+
+    pub(crate) fn modify_eq<H: Host>(
+        &mut self,
+        entry: &CommandEntry,
+        host: &mut H,
+    ) -> Result<u64, Failure> {
+        let context: EqContext = self.input(entry, host)?;
+        match self
+            .events
+            .moderate(entry.argument as u32, context.moderation_us)
+        {
+            true => Ok(0),
+            false => Err(Failure::new(CommandStatus::NO_OBJECT)),
+        }
+    }
+
+    pub(crate) fn destroy_eq(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
+        match self.events.destroy(entry.argument as u32) {
+            true => Ok(0),
+            false => Err(Failure::new(CommandStatus::NO_OBJECT)),
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Commands on memory regions and windows.
+
+use crate::command::Failure;
+use crate::host_interface::device_memory::DeviceMemory;
+use crate::host_interface::dma::Dma;
+use crate::nic::Nic;
+use crate::ports::host::Host;
+use crate::ports::port::Port;
+use crate::time::timing::Timing;
+use crate::translation::mpt::{index_of, with_variant};
+use crate::translation::protection::ProtectionFault;
+use crate::translation::window::free_window;
+use ferroce_spec::command::{CommandEntry, CommandStatus};
+use ferroce_spec::context::{LOG_PAGE_SIZES, MemoryEntry};
+
+impl From<ProtectionFault> for Failure {
+    fn from(fault: ProtectionFault) -> Self {
+        match fault {
+            ProtectionFault::Dma(error) => error.into(),
+            _ => Self::new(CommandStatus::NO_OBJECT),
+        }
+    }
+}
+
+impl<P: Port, T: Timing> Nic<P, T> {
+    pub(crate) fn create_mr<H: Host>(
+        &mut self,
+        entry: &CommandEntry,
+        host: &mut H,
+    ) -> Result<u64, Failure> {
+        let input: MemoryEntry = self.input(entry, host)?;
+        let fresh = if input.word.window() {
+            free_window(&input, input.key)
+        } else {
+            self.check_region(&input)?;
+            fresh_region(&input)
+        };
+        let mut dma = Dma::new(host, &mut self.counters, self.now);
+        let Some(key) = self.memory.mpt.create(fresh, &mut dma)? else {
+            return Err(Failure::new(CommandStatus::NO_RESOURCES));
+        };
+        self.forget_pages(&fresh);
+        Ok(u64::from(key))
+    }
+
+    /// Registers a region anew, under a key with the variant of the input's.
+    pub(crate) fn modify_mr<H: Host>(
+        &mut self,
+        entry: &CommandEntry,
+        host: &mut H,
+    ) -> Result<u64, Failure> {
+        let input: MemoryEntry = self.input(entry, host)?;
+        let mut dma = Dma::new(host, &mut self.counters, self.now);
+        let key = existing_key(entry)?;
+        let present = *self.memory.mpt.lookup(key, &mut dma)?;
+        if present.word.window() {
+            return Err(Failure::new(CommandStatus::NO_OBJECT));
+        }
+        if present.windows != 0 {
+            return Err(Failure::new(CommandStatus::BUSY));
+        }
+        self.check_region(&input)?;
+        let region = MemoryEntry {
+            key: with_variant(index_of(key), input.key),
+            ..fresh_region(&input)
+        };
+        let mut dma = Dma::new(host, &mut self.counters, self.now);
+        self.memory.mpt.replace(region, &mut dma)?;
+        self.forget_pages(&present);
+        self.forget_pages(&region);
+        Ok(u64::from(region.key))
+    }
+
+    pub(crate) fn query_mr<H: Host>(
+        &mut self,
+        entry: &CommandEntry,
+        host: &mut H,
+    ) -> Result<u64, Failure> {
+        let present = self.region_or_window(entry, host)?;
+        self.output(entry, &present, host)
+    }
+
+    pub(crate) fn destroy_mr<H: Host>(
+        &mut self,
+        entry: &CommandEntry,
+        host: &mut H,
+    ) -> Result<u64, Failure> {
+        let present = self.region_or_window(entry, host)?;
+        if present.windows != 0 {
+            return Err(Failure::new(CommandStatus::BUSY));
+        }
+        let key = existing_key(entry)?;
+        let mut dma = Dma::new(host, &mut self.counters, self.now);
+        if present.word.window() {
+            self.memory.unbind(&present, key, &mut dma)?;
+        }
+        self.memory.mpt.remove(index_of(key), &mut dma)?;
+        self.forget_pages(&present);
+        Ok(0)
+    }
+
+    /// The entry that a command names. Binds change the variant of a window's key as a work
+    /// request says, and commands do not follow: a window is known by the index alone.
+    fn region_or_window<H: Host>(
+        &mut self,
+        entry: &CommandEntry,
+        host: &mut H,
+    ) -> Result<MemoryEntry, Failure> {
+        let mut dma = Dma::new(host, &mut self.counters, self.now);
+        let key = existing_key(entry)?;
+        let present = *self.memory.mpt.entry(key, &mut dma)?;
+        if !present.word.window() && present.key != key {
+            return Err(Failure::new(CommandStatus::NO_OBJECT));
+        }
+        Ok(present)
+    }
+
+    /// Drops what the cache holds of the pages of a region: software has written them, or may.
+    fn forget_pages(&mut self, region: &MemoryEntry) {
+        if is_translated(region) {
+            let (first, count) = (region.translation, pages(region));
+            self.memory.mtt.invalidate(first, count);
+        }
+    }
+
+    /// Refuses a region that cannot be: its pages must lie inside the translation table.
+    fn check_region(&self, region: &MemoryEntry) -> Result<(), Failure> {
+        let word = region.word;
+        let kinds = [word.direct(), word.null(), word.device_memory()];
+        let one_kind = kinds.iter().filter(|kind| **kind).count() <= 1;
+        require(one_kind, core::mem::offset_of!(MemoryEntry, word))?;
+        require(
+            region.start.checked_add(region.length).is_some(),
+            core::mem::offset_of!(MemoryEntry, length),
+        )?;
+        // A region that peers may write must be writable at all (IBTA vol 1, 10.6.3.1).
+        let remote = region.access.remote_write() || region.access.remote_atomic();
+        require(
+            !remote || region.access.local_write(),
+            core::mem::offset_of!(MemoryEntry, access),
+        )?;
+        if word.device_memory() {
+            return require(
+                DeviceMemory::contains(region.translation, region.length),
+                core::mem::offset_of!(MemoryEntry, translation),
+            );
+        }
+        if !is_translated(region) {
+            return Ok(());
+        }
+        require(
+            LOG_PAGE_SIZES.contains(&word.log_page_size()),
+            core::mem::offset_of!(MemoryEntry, word),
+        )?;
+        let end = region.first_page_offset.checked_add(region.length);
+        require(
+            region.first_page_offset >> word.log_page_size() == 0 && end.is_some(),
+            core::mem::offset_of!(MemoryEntry, first_page_offset),
+        )?;
+        require(
+            self.memory.mtt.contains(region.translation, pages(region)),
+            core::mem::offset_of!(MemoryEntry, translation),
+        )
+    }
+}
+
+/// Refuses a field of the input unless `good`.
+fn require(good: bool, offset: usize) -> Result<(), Failure> {
+    match good {
+        true => Ok(()),
+        false => Err(Failure::parameter(offset)),
+    }
+}
+
+/// The key that is the argument of a command.
+fn existing_key(entry: &CommandEntry) -> Result<u32, Failure> {
+    u32::try_from(entry.argument).map_err(|_| Failure::new(CommandStatus::NO_OBJECT))
+}
+
+/// A region as software describes it, with the fields that are the device's to set cleared.
+fn fresh_region(input: &MemoryEntry) -> MemoryEntry {
+    let mut word = input.word;
+    word.set_window_type_2(false);
+    word.set_bound(false);
+    MemoryEntry {
+        word,
+        region_key: 0,
+        qpn: 0,
+        windows: 0,
+        ..*input
+    }
+}
+
+/// Whether the pages of a region stand in the memory translation table.
+fn is_translated(region: &MemoryEntry) -> bool {
+    let word = region.word;
+    !(word.window() || word.direct() || word.null() || word.device_memory())
+}
+
+/// Pages of a region.
+fn pages(region: &MemoryEntry) -> u64 {
+    let log_page_size = region.word.log_page_size() & 63;
+    let end = region.first_page_offset.saturating_add(region.length);
+    end.div_ceil(1 << log_page_size)
+}

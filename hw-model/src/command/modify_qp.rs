@@ -1,0 +1,190 @@
+//! MODIFY_QP: attributes and mask of the contract into a transition of the transport.
+
+use crate::contexts::queue_pair::{state_code, state_of};
+use ferroce_spec::command::{ANY_STATE, CommandStatus, ModifyQp, QpAttributeMask};
+use ferroce_spec::context::{PathMtuCode, QpContext, QpStateCode};
+use ferroce_transport::{
+    Attribute, AttributeSet, AttributeUpdate, Attributes, InitAttributes, LocalAckTimeout, PathMtu,
+    QpState, RemoteAccess, RetryCount, RtrAttributes, RtsAttributes, Service, Transition,
+    TransitionError, check_attributes,
+};
+use ferroce_wire::{PKey, Psn, QKey, Qpn, RnrTimer};
+
+/// The default partition key, the only entry of the P_Key table (IBTA vol 1, 10.9.1.2).
+pub const DEFAULT_P_KEY: PKey = PKey(0xffff);
+
+/// Why a MODIFY_QP is refused before the transport sees it: status and syndrome.
+pub type Refusal = (CommandStatus, u32);
+
+/// Ports of the function.
+const PORTS: u8 = 1;
+
+/// The transition that `input` asks of a QP of `service` in `state` with the attributes `present`.
+pub fn transition(
+    service: Service,
+    state: QpState,
+    present: &Attributes,
+    input: &ModifyQp,
+) -> Result<Transition, Refusal> {
+    if input.current_state != ANY_STATE && input.current_state != u32::from(state_code(state).0) {
+        return Err((CommandStatus::BAD_TRANSITION, input.current_state));
+    }
+    let target = u8::try_from(input.state)
+        .ok()
+        .and_then(|code| state_of(QpStateCode(code)))
+        .ok_or(bad_state(input))?;
+    let (mask, context) = (input.mask, &input.context);
+    check_attributes(service, state, target, given(mask)).map_err(|error| match error {
+        TransitionError::Missing { .. } => (CommandStatus::BAD_PARAMETER, mask.bits()),
+        _ => bad_state(input),
+    })?;
+    check_values(input)?;
+    Ok(match (state, target) {
+        (_, QpState::Reset) => Transition::Reset,
+        (_, QpState::Err) => Transition::Err,
+        (_, QpState::Init) => Transition::Init(init(mask, context, present)),
+        (_, QpState::Rtr) => Transition::Rtr {
+            attributes: rtr(service, context)?,
+            update: update(mask, context, true),
+        },
+        (QpState::Rtr, QpState::Rts) => Transition::Rts {
+            attributes: rts(context),
+            update: update(mask, context, true),
+        },
+        (QpState::Rts, QpState::Rts) | (QpState::Sqd, QpState::Sqd) => {
+            Transition::Update(update(mask, context, false))
+        }
+        (QpState::Sqd | QpState::Sqe, QpState::Rts) => {
+            Transition::Resume(update(mask, context, false))
+        }
+        (QpState::Rts, QpState::Sqd) => Transition::Drain {
+            notify: mask.drained_event(),
+        },
+        _ => return Err(bad_state(input)),
+    })
+}
+
+fn bad_state(input: &ModifyQp) -> Refusal {
+    (CommandStatus::BAD_TRANSITION, input.state)
+}
+
+fn bad_field(offset: usize) -> Refusal {
+    (
+        CommandStatus::BAD_PARAMETER,
+        (core::mem::offset_of!(ModifyQp, context) + offset) as u32,
+    )
+}
+
+/// The attributes that a mask names.
+fn given(mask: QpAttributeMask) -> AttributeSet {
+    let bits = [
+        (mask.access(), Attribute::Access),
+        (mask.p_key(), Attribute::PKey),
+        (mask.port(), Attribute::Port),
+        (mask.q_key(), Attribute::QKey),
+        (mask.path(), Attribute::Path),
+        (mask.path_mtu(), Attribute::PathMtu),
+        (mask.timeout(), Attribute::Timeout),
+        (mask.retry_count(), Attribute::RetryCount),
+        (mask.rnr_retry(), Attribute::RnrRetry),
+        (mask.receive_psn(), Attribute::ReceivePsn),
+        (mask.max_rd_atomic(), Attribute::MaxRdAtomic),
+        (mask.min_rnr_timer(), Attribute::MinRnrTimer),
+        (mask.send_psn(), Attribute::SendPsn),
+        (mask.max_dest_rd_atomic(), Attribute::MaxDestRdAtomic),
+        (mask.dest_qpn(), Attribute::DestQp),
+        (mask.drained_event(), Attribute::DrainNotification),
+    ];
+    let named = bits.into_iter().filter(|(given, _)| *given);
+    named.map(|(_, attribute)| attribute).collect()
+}
+
+/// Values that no QP may have, whatever the transition.
+fn check_values(input: &ModifyQp) -> Result<(), Refusal> {
+    let (mask, context) = (input.mask, &input.context);
+    if mask.port() && !(1..=PORTS).contains(&context.port) {
+        return Err(bad_field(core::mem::offset_of!(QpContext, port)));
+    }
+    if mask.p_key() && context.p_key_index != 0 {
+        return Err(bad_field(core::mem::offset_of!(QpContext, p_key_index)));
+    }
+    if mask.path_mtu() && path_mtu(context.path_mtu).is_none() {
+        return Err(bad_field(core::mem::offset_of!(QpContext, path_mtu)));
+    }
+    Ok(())
+}
+
+fn path_mtu(code: PathMtuCode) -> Option<PathMtu> {
+    PathMtu::from_code(code.0)
+}
+
+fn remote_access(context: &QpContext) -> RemoteAccess {
+    RemoteAccess {
+        read: context.access.remote_read(),
+        write: context.access.remote_write(),
+        atomic: context.access.remote_atomic(),
+    }
+}
+
+/// INIT: what is not given stays as it is.
+fn init(mask: QpAttributeMask, context: &QpContext, present: &Attributes) -> InitAttributes {
+    InitAttributes {
+        p_key: DEFAULT_P_KEY,
+        access: match mask.access() {
+            true => remote_access(context),
+            false => present.access,
+        },
+        port: match mask.port() {
+            true => context.port,
+            false => present.port,
+        },
+        q_key: match mask.q_key() {
+            true => QKey(context.q_key),
+            false => present.q_key,
+        },
+    }
+}
+
+fn rtr(service: Service, context: &QpContext) -> Result<RtrAttributes, Refusal> {
+    if service == Service::UnreliableDatagram {
+        return Ok(RtrAttributes::default());
+    }
+    let mtu_offset = core::mem::offset_of!(QpContext, path_mtu);
+    Ok(RtrAttributes {
+        path_mtu: path_mtu(context.path_mtu).ok_or(bad_field(mtu_offset))?,
+        dest_qp: Qpn::new(context.dest_qpn),
+        rq_psn: Psn::new(context.receive_psn),
+        max_dest_rd_atomic: context.max_dest_rd_atomic,
+        min_rnr_timer: RnrTimer::new(context.retry.min_rnr_timer()),
+    })
+}
+
+fn rts(context: &QpContext) -> RtsAttributes {
+    RtsAttributes {
+        sq_psn: Psn::new(context.send_psn),
+        timeout: LocalAckTimeout::new(context.retry.timeout()),
+        retry_count: RetryCount::new(context.retry.retry_count()),
+        rnr_retry: RetryCount::new(context.retry.rnr_retry()),
+        max_rd_atomic: context.max_rd_atomic,
+    }
+}
+
+/// What the mask changes besides what the transition needs. `connecting`: on the way to RTR and
+/// RTS the needed attributes stand elsewhere and are not repeated here.
+fn update(mask: QpAttributeMask, context: &QpContext, connecting: bool) -> AttributeUpdate {
+    let retry = context.retry;
+    let also = |bit: bool| bit && !connecting;
+    let min_rnr_timer = mask.min_rnr_timer() && !mask.path_mtu();
+    AttributeUpdate {
+        access: mask.access().then(|| remote_access(context)),
+        p_key: mask.p_key().then_some(DEFAULT_P_KEY),
+        q_key: mask.q_key().then_some(QKey(context.q_key)),
+        port: also(mask.port()).then_some(context.port),
+        min_rnr_timer: min_rnr_timer.then(|| RnrTimer::new(retry.min_rnr_timer())),
+        timeout: also(mask.timeout()).then(|| LocalAckTimeout::new(retry.timeout())),
+        retry_count: also(mask.retry_count()).then(|| RetryCount::new(retry.retry_count())),
+        rnr_retry: also(mask.rnr_retry()).then(|| RetryCount::new(retry.rnr_retry())),
+        max_rd_atomic: also(mask.max_rd_atomic()).then_some(context.max_rd_atomic),
+        max_dest_rd_atomic: also(mask.max_dest_rd_atomic()).then_some(context.max_dest_rd_atomic),
+    }
+}

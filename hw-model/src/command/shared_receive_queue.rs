@@ -1,0 +1,118 @@
+//! Commands on shared receive queues.
+
+use crate::command::Failure;
+use crate::contexts::shared_receive_queue::LOG_STRIDES;
+use crate::host_interface::dma::Dma;
+use crate::limits::LOG_MAX_RING;
+use crate::nic::Nic;
+use crate::ports::host::Host;
+use crate::ports::port::Port;
+use crate::time::timing::Timing;
+use ferroce_spec::command::{CommandEntry, CommandStatus};
+use ferroce_spec::context::SrqContext;
+use ferroce_spec::doorbell::SLOTS;
+use ferroce_spec::eqe::EventType;
+
+impl<P: Port, T: Timing> Nic<P, T> {
+    pub(crate) fn create_srq<H: Host>(
+        &mut self,
+        entry: &CommandEntry,
+        host: &mut H,
+    ) -> Result<u64, Failure> {
+        let context: SrqContext = self.input(entry, host)?;
+        check_new_srq(&context)?;
+        let is_xrc = context.xrcd != 0;
+        if is_xrc && !self.cqs.exists(context.cqn) {
+            return Err(Failure::parameter(core::mem::offset_of!(SrqContext, cqn)));
+        }
+        let mut dma = Dma::new(host, &mut self.counters, self.now);
+        let Some(srqn) = self.srqs.create(&context, &mut dma)? else {
+            return Err(Failure::new(CommandStatus::NO_RESOURCES));
+        };
+        if is_xrc {
+            self.cqs.add_user(context.cqn, &mut dma)?;
+        }
+        Ok(u64::from(srqn))
+    }
+
+    pub(crate) fn query_srq<H: Host>(
+        &mut self,
+        entry: &CommandEntry,
+        host: &mut H,
+    ) -> Result<u64, Failure> {
+        let srqn = self.existing_srq(entry.argument)?;
+        let mut dma = Dma::new(host, &mut self.counters, self.now);
+        let context = *self.srqs.get_mut(srqn, &mut dma)?;
+        self.output(entry, &context, host)
+    }
+
+    /// Sets the limit. The event is raised by the next entry that is taken while fewer are left.
+    pub(crate) fn modify_srq<H: Host>(
+        &mut self,
+        entry: &CommandEntry,
+        host: &mut H,
+    ) -> Result<u64, Failure> {
+        let srqn = self.existing_srq(entry.argument)?;
+        let input: SrqContext = self.input(entry, host)?;
+        let mut dma = Dma::new(host, &mut self.counters, self.now);
+        let context = self.srqs.get_mut(srqn, &mut dma)?;
+        // IBTA vol 1, 11.2.3.3: a limit above the size of the queue is refused.
+        if u32::from(input.limit) > 1 << context.log_size {
+            return Err(Failure::parameter(core::mem::offset_of!(SrqContext, limit)));
+        }
+        context.limit = input.limit;
+        Ok(0)
+    }
+
+    pub(crate) fn destroy_srq<H: Host>(
+        &mut self,
+        entry: &CommandEntry,
+        host: &mut H,
+    ) -> Result<u64, Failure> {
+        let srqn = self.existing_srq(entry.argument)?;
+        let mut dma = Dma::new(host, &mut self.counters, self.now);
+        let context = *self.srqs.get_mut(srqn, &mut dma)?;
+        if context.users != 0 {
+            return Err(Failure::new(CommandStatus::BUSY));
+        }
+        self.srqs.destroy(srqn);
+        let gone = [EventType::SRQ_LIMIT, EventType::SRQ_ERROR];
+        self.event_edge
+            .retain(|event| event.number != srqn || !gone.contains(&event.kind));
+        if context.xrcd != 0 {
+            self.cqs.remove_user(context.cqn, &mut dma)?;
+        }
+        Ok(0)
+    }
+
+    fn existing_srq(&self, argument: u64) -> Result<u32, Failure> {
+        match u32::try_from(argument) {
+            Ok(srqn) if self.srqs.exists(srqn) => Ok(srqn),
+            _ => Err(Failure::new(CommandStatus::NO_OBJECT)),
+        }
+    }
+}
+
+/// Refuses a context that no SRQ can have.
+fn check_new_srq(context: &SrqContext) -> Result<(), Failure> {
+    Failure::parameter_if(
+        context.base % 64 != 0,
+        core::mem::offset_of!(SrqContext, base),
+    )?;
+    Failure::parameter_if(
+        context.log_size > LOG_MAX_RING,
+        core::mem::offset_of!(SrqContext, log_size),
+    )?;
+    Failure::parameter_if(
+        !LOG_STRIDES.contains(&context.log_stride),
+        core::mem::offset_of!(SrqContext, log_stride),
+    )?;
+    Failure::parameter_if(
+        u32::from(context.limit) > 1 << context.log_size,
+        core::mem::offset_of!(SrqContext, limit),
+    )?;
+    Failure::parameter_if(
+        context.doorbell_slot >= SLOTS,
+        core::mem::offset_of!(SrqContext, doorbell_slot),
+    )
+}

@@ -1,0 +1,493 @@
+//! Queue pairs: the transport state on the chip, its work queues, and the QP context table.
+
+use crate::contexts::numbering::Numbering;
+use crate::contexts::path::Path;
+use crate::contexts::work_queue::{ReceiveQueue, SendQueue};
+use crate::host_interface::dma::Dma;
+use crate::ports::host::{DmaError, Host};
+use crate::ports::port::Route;
+use crate::translation::cache::{Cache, CacheShape};
+use ferroce_spec::context::{
+    AccessRights, PathMtuCode, QpContext, QpShape, QpStateCode, RetryAttributes, ServiceCode,
+};
+use ferroce_spec::counter::Counter;
+use ferroce_spec::wqe::AddressPath;
+use ferroce_transport::{Config, Qp, QpState, Service, Transmit};
+use ferroce_units::Instant;
+use ferroce_wire::Qpn;
+use std::collections::VecDeque;
+
+/// One queue pair.
+#[derive(Debug)]
+pub struct QueuePair {
+    /// Its number.
+    pub qpn: Qpn,
+    /// Its entry in the QP context table.
+    pub index: u32,
+    /// What commands have set; [`QueuePair::image`] has the changing parts too.
+    pub context: StaticContext,
+    /// The protocol state machine.
+    pub transport: Qp,
+    /// Send queue.
+    pub send: SendQueue,
+    /// Receive queue.
+    pub receive: ReceiveQueue,
+    /// Headers below the transport; known from RTR on, or from the first datagram on.
+    pub path: Option<Path>,
+    /// UD: what `path` was made of.
+    pub datagram_path: Option<Box<AddressPath>>,
+    /// Whether it stands in the scheduler's list.
+    pub scheduled: bool,
+    /// An ACK that waits for company is to leave behind the requests that were rung.
+    pub acknowledge_behind: bool,
+    /// Whether it stands in the list of those whose ACK waits for company.
+    pub holds_acknowledge: bool,
+    /// The last header written into a receive buffer was IPv4 (UD).
+    pub header_is_ipv4: bool,
+    /// Packets that the wire had no room for.
+    pub stalled: VecDeque<Transmit>,
+    /// Whether a fetch of WQEs is under way.
+    pub fetching: bool,
+    /// How far in simulated time its parts have come.
+    pub progress: TimeProgress,
+}
+
+/// The part of a QP context that changes by commands only, and that no other part of the queue pair
+/// knows: there are many queue pairs, most of them idle.
+#[derive(Debug, Clone, Copy)]
+pub struct StaticContext {
+    /// Transport service.
+    pub service: ServiceCode,
+    /// Processing unit that runs it.
+    pub processing_unit: u8,
+    /// Protection domain.
+    pub pd: u32,
+    /// CQ of the send queue.
+    pub send_cqn: u32,
+    /// CQ of the receive queue.
+    pub receive_cqn: u32,
+    /// Sizes of the rings.
+    pub shape: QpShape,
+    /// Shared receive queue, when used.
+    pub srqn: u32,
+    /// BAR2 slot of the send queue.
+    pub send_doorbell_slot: u32,
+    /// BAR2 slot of the receive queue.
+    pub receive_doorbell_slot: u32,
+    /// Index of the P_Key.
+    p_key_index: u32,
+    /// XRC domain.
+    pub xrcd: u32,
+    /// Path to the peer (RC, UC).
+    pub path: AddressPath,
+}
+
+impl From<&QpContext> for StaticContext {
+    fn from(context: &QpContext) -> Self {
+        Self {
+            service: context.service,
+            processing_unit: context.processing_unit,
+            pd: context.pd,
+            send_cqn: context.send_cqn,
+            receive_cqn: context.receive_cqn,
+            shape: context.shape,
+            srqn: context.srqn,
+            send_doorbell_slot: context.send_doorbell_slot,
+            receive_doorbell_slot: context.receive_doorbell_slot,
+            p_key_index: context.p_key_index,
+            xrcd: context.xrcd,
+            path: context.path,
+        }
+    }
+}
+
+impl StaticContext {
+    /// The whole context, as far as known here.
+    fn widened(&self) -> QpContext {
+        QpContext {
+            service: self.service,
+            processing_unit: self.processing_unit,
+            pd: self.pd,
+            send_cqn: self.send_cqn,
+            receive_cqn: self.receive_cqn,
+            shape: self.shape,
+            srqn: self.srqn,
+            send_doorbell_slot: self.send_doorbell_slot,
+            receive_doorbell_slot: self.receive_doorbell_slot,
+            p_key_index: self.p_key_index,
+            xrcd: self.xrcd,
+            path: self.path,
+            ..QpContext::default()
+        }
+    }
+}
+
+/// How far in simulated time the parts of a queue pair have come: one packet of it does not pass
+/// another, whichever had to wait for host memory.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TimeProgress {
+    /// When the state that the last packet has left behind is there.
+    pub ready: Instant,
+    /// When the host sees all that was written for it.
+    pub visible: Instant,
+    /// When its last packet is ready for the MAC.
+    pub departure: Instant,
+    /// When the last packet of it that is told of has left the card (UC, UD).
+    pub left: Instant,
+    /// When its last completion is written that had to wait for its WQE.
+    pub completed: Instant,
+}
+
+impl QueuePair {
+    fn new(qpn: Qpn, index: u32, image: &QpContext, config: Config) -> Self {
+        let context = StaticContext::from(image);
+        let shape = context.shape;
+        let mut send = SendQueue::default();
+        if has_send_queue(&context) {
+            send = SendQueue::new(image.send_base, shape.log_send_blocks());
+        }
+        let mut receive = ReceiveQueue::default();
+        if has_receive_queue(&context) {
+            let (entries, stride) = (shape.log_receives(), shape.log_receive_stride());
+            receive = ReceiveQueue::new(image.receive_base, entries, stride);
+        }
+        let service = service_of(context.service).unwrap_or(Service::ReliableConnected);
+        Self {
+            qpn,
+            index,
+            context,
+            transport: Qp::new(qpn, service, config),
+            send,
+            receive,
+            path: None,
+            datagram_path: None,
+            scheduled: false,
+            acknowledge_behind: false,
+            holds_acknowledge: false,
+            header_is_ipv4: false,
+            stalled: VecDeque::new(),
+            fetching: false,
+            progress: TimeProgress::default(),
+        }
+    }
+
+    /// Whether it sends and receives datagrams.
+    #[inline]
+    pub fn is_datagram(&self) -> bool {
+        self.context.service == ServiceCode::UNRELIABLE_DATAGRAM
+    }
+
+    /// Where a connected queue pair sends to.
+    pub fn peer(&self) -> Option<Route> {
+        let dest_qp = self.transport.attributes().dest_qp;
+        let path = self.path.as_ref().filter(|_| !self.is_datagram())?;
+        Some(path.route(dest_qp))
+    }
+
+    /// Whether a request of it is complete when its last packet leaves.
+    pub fn is_unreliable(&self) -> bool {
+        self.is_datagram() || self.context.service == ServiceCode::UNRELIABLE_CONNECTED
+    }
+
+    /// Whether it has a send queue.
+    pub fn has_send_queue(&self) -> bool {
+        has_send_queue(&self.context)
+    }
+
+    /// Whether it has a receive queue of its own.
+    pub fn has_receive_queue(&self) -> bool {
+        has_receive_queue(&self.context)
+    }
+
+    /// Protection domain.
+    #[inline]
+    pub fn pd(&self) -> u32 {
+        self.context.pd
+    }
+
+    /// Whether it may have something to send, to fetch or to flush.
+    #[inline]
+    pub fn has_work(&self) -> bool {
+        if !self.stalled.is_empty() || self.transport.has_transmit() || self.transport.has_local() {
+            return true;
+        }
+        let receives_wait = self.receive.consumer() != self.receive.producer;
+        let sends_wait = self.send.waiting() > 0 && !self.fetching;
+        match self.transport.state() {
+            QpState::Rts => sends_wait && self.transport.can_accept_send(),
+            QpState::Sqe => sends_wait && self.transport.can_accept_send(),
+            QpState::Err => sends_wait || receives_wait,
+            _ => false,
+        }
+    }
+
+    /// Whether all that it has to do is to have WQEs fetched.
+    #[inline]
+    pub fn has_only_sends_to_fetch(&self) -> bool {
+        let sends = self.send.waiting() > 0 && !self.fetching;
+        let rests = self.stalled.is_empty() && !self.transport.has_transmit();
+        let runs = self.transport.state() == QpState::Rts && !self.transport.has_local();
+        runs && sends && rests && !self.acknowledge_behind && self.transport.can_accept_send()
+    }
+
+    /// Starts the rings anew (RESET).
+    pub fn reset_queues(&mut self) {
+        self.send.reset();
+        self.receive.reset();
+        self.stalled.clear();
+        self.fetching = false;
+        self.path = None;
+        self.datagram_path = None;
+    }
+
+    /// The context as it stands now.
+    pub fn image(&self) -> QpContext {
+        let attributes = self.transport.attributes();
+        let mut access = AccessRights::default();
+        access.set_remote_read(attributes.access.read);
+        access.set_remote_write(attributes.access.write);
+        access.set_remote_atomic(attributes.access.atomic);
+        let mut retry = RetryAttributes::default();
+        retry.set_retry_count(attributes.retry_count.value());
+        retry.set_rnr_retry(attributes.rnr_retry.value());
+        retry.set_timeout(attributes.timeout.value());
+        retry.set_min_rnr_timer(attributes.min_rnr_timer.code());
+        QpContext {
+            state: state_code(self.transport.state()),
+            path_mtu: PathMtuCode(attributes.path_mtu.code()),
+            port: attributes.port,
+            access,
+            retry,
+            q_key: attributes.q_key.0,
+            dest_qpn: attributes.dest_qp.value(),
+            send_psn: self.transport.next_send_psn().value(),
+            receive_psn: self.transport.next_receive_psn().value(),
+            max_rd_atomic: attributes.max_rd_atomic,
+            max_dest_rd_atomic: attributes.max_dest_rd_atomic,
+            draining: u8::from(self.transport.is_draining()),
+            send_base: self.send.base,
+            receive_base: self.receive.base,
+            send_producer: self.send.producer,
+            send_fetched: self.send.fetched,
+            receive_producer: self.receive.producer,
+            receive_consumer: self.receive.consumer(),
+            message_sequence: self.transport.msn().value(),
+            ..self.context.widened()
+        }
+    }
+}
+
+/// Whether such a queue pair has a send queue.
+pub fn has_send_queue(context: &StaticContext) -> bool {
+    context.service != ServiceCode::XRC_TARGET
+}
+
+/// Whether such a queue pair has a receive queue of its own.
+pub fn has_receive_queue(context: &StaticContext) -> bool {
+    let is_xrc = [ServiceCode::XRC_INITIATOR, ServiceCode::XRC_TARGET].contains(&context.service);
+    !is_xrc && !context.shape.uses_srq()
+}
+
+/// Whether such a queue pair takes its receives from the shared receive queue of its context.
+#[inline]
+pub fn uses_srq(context: &StaticContext) -> bool {
+    let is_xrc = [ServiceCode::XRC_INITIATOR, ServiceCode::XRC_TARGET].contains(&context.service);
+    !is_xrc && context.shape.uses_srq()
+}
+
+/// The CQs that such a queue pair uses.
+pub fn completion_queues(context: &StaticContext) -> impl Iterator<Item = u32> + use<> {
+    let receives = match context.service {
+        ServiceCode::XRC_INITIATOR | ServiceCode::XRC_TARGET => None,
+        _ => Some(context.receive_cqn),
+    };
+    let sends = has_send_queue(context).then_some(context.send_cqn);
+    [sends, receives].into_iter().flatten()
+}
+
+/// The contract's number of a transport state.
+pub fn state_code(state: QpState) -> QpStateCode {
+    match state {
+        QpState::Reset => QpStateCode::RESET,
+        QpState::Init => QpStateCode::INIT,
+        QpState::Rtr => QpStateCode::RTR,
+        QpState::Rts => QpStateCode::RTS,
+        QpState::Sqd => QpStateCode::SQD,
+        QpState::Sqe => QpStateCode::SQE,
+        QpState::Err => QpStateCode::ERR,
+    }
+}
+
+/// The transport state of a number of the contract.
+pub fn state_of(code: QpStateCode) -> Option<QpState> {
+    QpState::ALL
+        .into_iter()
+        .find(|state| state_code(*state) == code)
+}
+
+/// The transport service of a number of the contract.
+pub fn service_of(code: ServiceCode) -> Option<Service> {
+    Some(match code {
+        ServiceCode::RELIABLE_CONNECTED => Service::ReliableConnected,
+        ServiceCode::UNRELIABLE_CONNECTED => Service::UnreliableConnected,
+        ServiceCode::UNRELIABLE_DATAGRAM => Service::UnreliableDatagram,
+        ServiceCode::XRC_INITIATOR => Service::XrcInitiator,
+        ServiceCode::XRC_TARGET => Service::XrcTarget,
+        _ => return None,
+    })
+}
+
+/// All queue pairs: state machines on the chip, contexts in host memory behind a cache.
+///
+/// The context in host memory holds what a restart of the QP's engine needs (attributes, PSNs,
+/// indices); a miss of the cache reads it and costs what it costs. WQEs in flight stay on the
+/// chip, as in a card with a separate table of outstanding requests.
+#[derive(Debug)]
+pub struct QueuePairs {
+    base: u32,
+    slots: Vec<Option<Box<QueuePair>>>,
+    free: VecDeque<u32>,
+    number_seed: Option<u64>,
+    /// One behind the last entry that was ever used.
+    used: u32,
+    cache: Cache<QpContext>,
+}
+
+/// Entries at the start of the table that are never created: QP0 and QP1 (IBTA vol 1, 3.9.4).
+pub const RESERVED_QPS: u32 = 2;
+
+impl QueuePairs {
+    /// No queue pairs; the first entry of the table is QPN `base`.
+    pub fn new(base: u32, shape: CacheShape) -> Self {
+        let cache = Cache::new(shape, Counter::qpc_hits, Counter::qpc_misses);
+        Self {
+            base,
+            slots: Vec::new(),
+            free: VecDeque::new(),
+            number_seed: None,
+            used: 0,
+            cache,
+        }
+    }
+
+    /// The same, whose entries are given in the order of a seed.
+    #[must_use]
+    pub fn with_numbers(self, number_seed: Option<u64>) -> Self {
+        Self {
+            number_seed,
+            ..self
+        }
+    }
+
+    /// The table now lies at `base` and has `1 << log_entries` entries.
+    pub fn reset(&mut self, base: u64, log_entries: u8) {
+        self.cache.reset(base);
+        let entries = if base == 0 { 0 } else { 1u32 << log_entries };
+        self.slots.clear();
+        self.slots.resize_with(entries as usize, || None);
+        let order = Numbering::new(self.number_seed, log_entries);
+        let all = (0..entries).map(|n| order.entry(n));
+        self.free = all.filter(|entry| *entry >= RESERVED_QPS).collect();
+        self.used = 0;
+    }
+
+    /// Entries of the table.
+    pub fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Creates a queue pair in RESET; `None` when the table is full. The index that was free for
+    /// longest is taken, so that late packets of an old queue pair find nobody.
+    pub fn create<H: Host>(
+        &mut self,
+        context: QpContext,
+        config: Config,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<Option<Qpn>, DmaError> {
+        let Some(index) = self.free.pop_front() else {
+            return Ok(None);
+        };
+        if let Err(error) = self.cache.store(index, context, dma) {
+            self.free.push_front(index);
+            return Err(error);
+        }
+        let qpn = Qpn::new(self.base + index);
+        let qp = QueuePair::new(qpn, index, &context, config);
+        self.slots[index as usize] = Some(Box::new(qp));
+        self.used = self.used.max(index + 1);
+        Ok(Some(qpn))
+    }
+
+    /// All queue pairs, and how many entries of the table have ever had one.
+    pub fn all(&self) -> (impl Iterator<Item = &QueuePair>, u32) {
+        let used = &self.slots[..self.used as usize];
+        (used.iter().flatten().map(|qp| &**qp), self.used)
+    }
+
+    /// Index of `qpn` in the table, if it can be one of ours.
+    #[inline]
+    pub fn index_of(&self, qpn: Qpn) -> Option<u32> {
+        let index = qpn.value().checked_sub(self.base)?;
+        ((index as usize) < self.slots.len()).then_some(index)
+    }
+
+    /// The queue pair at `index`.
+    #[inline]
+    pub fn get_mut(&mut self, index: u32) -> Option<&mut QueuePair> {
+        self.slots.get_mut(index as usize)?.as_deref_mut()
+    }
+
+    /// The queue pair with number `qpn`.
+    #[inline]
+    pub fn find(&mut self, qpn: Qpn) -> Option<&mut QueuePair> {
+        self.get_mut(self.index_of(qpn)?)
+    }
+
+    /// Looks the context of the queue pair at `index` up, as each packet does.
+    ///
+    /// `changes`: a packet changes PSNs and indices, so that the context is written back when it
+    /// makes room. What is written then is what the last command has left; the model keeps the rest
+    /// on the chip.
+    #[inline]
+    pub fn touch<H: Host>(
+        &mut self,
+        index: u32,
+        changes: bool,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<(), DmaError> {
+        match changes {
+            true => self.cache.get_mut(index, dma).map(drop),
+            false => self.cache.get(index, dma).map(drop),
+        }
+    }
+
+    /// When the context of the queue pair at `index` can be asked for, if that is after `until`:
+    /// who needs it waits, instead of asking for those of the next ones too.
+    #[inline]
+    pub fn blocked_until(&self, index: u32, until: Instant) -> Option<Instant> {
+        self.cache.blocked_until(index, until)
+    }
+
+    /// Writes the context of the queue pair at `index` as it stands now.
+    pub fn store<H: Host>(&mut self, index: u32, dma: &mut Dma<'_, H>) -> Result<(), DmaError> {
+        let Some(qp) = self.slots.get(index as usize).and_then(Option::as_deref) else {
+            return Ok(());
+        };
+        self.cache.store(index, qp.image(), dma)
+    }
+
+    /// The GID table has changed: paths of datagrams are made anew.
+    pub fn forget_datagram_paths(&mut self) {
+        for qp in self.slots.iter_mut().flatten() {
+            qp.datagram_path = None;
+        }
+    }
+
+    /// Destroys the queue pair at `index`.
+    pub fn destroy(&mut self, index: u32) -> Option<Box<QueuePair>> {
+        let qp = self.slots.get_mut(index as usize)?.take()?;
+        self.cache.invalidate(index);
+        self.free.push_back(index);
+        Some(qp)
+    }
+}

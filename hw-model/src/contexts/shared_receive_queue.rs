@@ -1,0 +1,320 @@
+//! Shared receive queues: contexts, rings, and the WQEs that queue pairs take from them.
+
+use crate::contexts::work_queue::{ReceiveFetch, SharedOrigin};
+use crate::host_interface::dma::Dma;
+use crate::limits::LOG_MAX_RING;
+use crate::ports::host::{DmaError, Host};
+use crate::translation::cache::{Cache, CacheShape};
+use crate::transmit::scatter_list::ScatterList;
+use ferroce_spec::context::SrqContext;
+use ferroce_spec::counter::Counter;
+use ferroce_spec::wqe::{DataSegment, LOG_MAX_SHARED_RECEIVE_STRIDE, SharedReceiveSegment};
+use ferroce_units::Instant;
+use std::collections::VecDeque;
+use zerocopy::{FromBytes, IntoBytes};
+
+/// Base-2 logarithms of the stride: the head and at least one data segment.
+pub const LOG_STRIDES: core::ops::RangeInclusive<u8> = 5..=LOG_MAX_SHARED_RECEIVE_STRIDE;
+
+/// What a number in the SRQ context table is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Slot {
+    /// No queue.
+    #[default]
+    Free,
+    /// A queue that works.
+    Live,
+    /// A queue whose ring or context could not be read: nothing more is taken from it.
+    Failed,
+}
+
+/// Why nothing was taken from a shared receive queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TakeError {
+    /// It has no entry.
+    Empty,
+    /// It has just failed: tell software.
+    Failed,
+    /// It failed before, or does not exist.
+    Unusable,
+}
+
+/// A WQE that was taken, and what else has happened.
+#[derive(Debug)]
+pub struct Taken {
+    /// Where it comes from.
+    pub shared: SharedOrigin,
+    /// Its buffers.
+    pub list: ScatterList,
+    /// Fewer entries than the limit are left, for the first time since it was set.
+    pub reached_limit: bool,
+}
+
+/// An entry that was fetched ahead.
+#[derive(Debug)]
+struct Fetched {
+    tag: u32,
+    list: ScatterList,
+    /// When it has come from host memory.
+    ready: Instant,
+}
+
+/// All shared receive queues: a cache in front of the SRQ context table.
+#[derive(Debug)]
+pub struct SharedReceiveQueues {
+    cache: Cache<SrqContext>,
+    slots: Vec<Slot>,
+    /// By number: entries from the consumer index on.
+    fetched: Vec<VecDeque<Fetched>>,
+    free: Vec<u32>,
+}
+
+impl SharedReceiveQueues {
+    /// No queues.
+    pub fn new(shape: CacheShape) -> Self {
+        Self {
+            cache: Cache::new(shape, Counter::srqc_hits, Counter::srqc_misses),
+            slots: Vec::new(),
+            fetched: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    /// The table now lies at `base` and has `1 << log_entries` entries.
+    pub fn reset(&mut self, base: u64, log_entries: u8) {
+        self.cache.reset(base);
+        let entries = if base == 0 { 0 } else { 1u32 << log_entries };
+        self.slots = vec![Slot::Free; entries as usize];
+        self.fetched.clear();
+        self.fetched.resize_with(entries as usize, VecDeque::new);
+        // 0 is nobody's number: where a field may name a queue it means none.
+        self.free = (1..entries).rev().collect();
+    }
+
+    /// Creates a queue; returns its number, or `None` when the table is full.
+    pub fn create<H: Host>(
+        &mut self,
+        context: &SrqContext,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<Option<u32>, DmaError> {
+        let Some(srqn) = self.free.pop() else {
+            return Ok(None);
+        };
+        let fresh = SrqContext {
+            producer: 0,
+            consumer: 0,
+            users: 0,
+            ..*context
+        };
+        if let Err(error) = self.cache.store(srqn, fresh, dma) {
+            self.free.push(srqn);
+            return Err(error);
+        }
+        self.slots[srqn as usize] = Slot::Live;
+        Ok(Some(srqn))
+    }
+
+    /// Whether queue `srqn` exists.
+    pub fn exists(&self, srqn: u32) -> bool {
+        self.slots
+            .get(srqn as usize)
+            .is_some_and(|slot| *slot != Slot::Free)
+    }
+
+    /// The context of an existing queue, to read or to change it.
+    pub fn get_mut<H: Host>(
+        &mut self,
+        srqn: u32,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<&mut SrqContext, DmaError> {
+        checked(self.cache.get_mut(srqn, dma)?)
+    }
+
+    /// A QP uses an existing queue from now on.
+    pub fn add_user<H: Host>(&mut self, srqn: u32, dma: &mut Dma<'_, H>) -> Result<(), DmaError> {
+        let srq = self.get_mut(srqn, dma)?;
+        srq.users = srq.users.saturating_add(1);
+        Ok(())
+    }
+
+    /// A QP has stopped to use an existing queue.
+    pub fn remove_user<H: Host>(
+        &mut self,
+        srqn: u32,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<(), DmaError> {
+        let srq = self.get_mut(srqn, dma)?;
+        srq.users = srq.users.saturating_sub(1);
+        Ok(())
+    }
+
+    /// The queue that an XRC request names, if target QPs of `xrcd` may use it.
+    pub fn of_domain<H: Host>(
+        &mut self,
+        srqn: u32,
+        xrcd: u32,
+        dma: &mut Dma<'_, H>,
+    ) -> Option<&SrqContext> {
+        if !self.exists(srqn) {
+            return None;
+        }
+        let context = self.cache.get(srqn, dma).ok()?;
+        (xrcd != 0 && context.xrcd == xrcd).then_some(context)
+    }
+
+    /// Destroys an existing queue.
+    pub fn destroy(&mut self, srqn: u32) {
+        self.cache.invalidate(srqn);
+        self.slots[srqn as usize] = Slot::Free;
+        self.fetched[srqn as usize].clear();
+        self.free.push(srqn);
+    }
+
+    /// Takes a doorbell: the new producer index; `None`: it does not belong to the queue.
+    pub fn ring<H: Host>(
+        &mut self,
+        srqn: u32,
+        doorbell_slot: u32,
+        producer: u32,
+        dma: &mut Dma<'_, H>,
+    ) -> Option<()> {
+        if !self.exists(srqn) {
+            return None;
+        }
+        let srq = self.get_mut(srqn, dma).ok()?;
+        let fits = producer.wrapping_sub(srq.consumer) <= 1 << srq.log_size;
+        if srq.doorbell_slot != doorbell_slot || !fits {
+            return None;
+        }
+        srq.producer = producer;
+        Some(())
+    }
+
+    /// Takes the next WQE, fetching some as `policy` says. Its place in the ring is free from then
+    /// on.
+    pub fn take<H: Host>(
+        &mut self,
+        srqn: u32,
+        policy: ReceiveFetch,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<Taken, TakeError> {
+        if self.slots.get(srqn as usize) != Some(&Slot::Live) {
+            return Err(TakeError::Unusable);
+        }
+        let fetched = &mut self.fetched[srqn as usize];
+        match take_entry(&mut self.cache, srqn, fetched, policy, dma) {
+            Ok(Some(taken)) => Ok(taken),
+            Ok(None) => Err(TakeError::Empty),
+            Err(_) => {
+                self.slots[srqn as usize] = Slot::Failed;
+                Err(TakeError::Failed)
+            }
+        }
+    }
+}
+
+/// A context that software has overwritten with nonsense is as good as one that cannot be read.
+fn checked(srq: &mut SrqContext) -> Result<&mut SrqContext, DmaError> {
+    let stride_fits = LOG_STRIDES.contains(&srq.log_stride);
+    if srq.log_size > LOG_MAX_RING || !stride_fits {
+        let (iova, length) = (srq.base, SrqContext::SIZE);
+        return Err(DmaError { iova, length });
+    }
+    Ok(srq)
+}
+
+fn take_entry<H: Host>(
+    cache: &mut Cache<SrqContext>,
+    srqn: u32,
+    fetched: &mut VecDeque<Fetched>,
+    policy: ReceiveFetch,
+    dma: &mut Dma<'_, H>,
+) -> Result<Option<Taken>, DmaError> {
+    let srq = checked(cache.get_mut(srqn, dma)?)?;
+    let left = srq.producer.wrapping_sub(srq.consumer);
+    if left == 0 {
+        return Ok(None);
+    }
+    let counter = match fetched.is_empty() {
+        true => Counter::receive_wqe_misses,
+        false => Counter::receive_wqe_hits,
+    };
+    if fetched.is_empty() {
+        fetch(srq, fetched, policy.batch, dma)?;
+    }
+    let Some(entry) = fetched.pop_front() else {
+        return Ok(None);
+    };
+    dma.counters.add(counter, 1);
+    dma.at = dma.at.max(entry.ready);
+    srq.consumer = srq.consumer.wrapping_add(1);
+    if fetched.len() < policy.ahead as usize {
+        // Nobody waits for these; if they cannot be read, who needs them will see it.
+        let at = dma.at;
+        let _ = fetch(srq, fetched, policy.batch, dma);
+        dma.at = at;
+    }
+    let reached_limit = left - 1 < u32::from(srq.limit);
+    if reached_limit {
+        srq.limit = 0;
+    }
+    let Fetched { tag, list, .. } = entry;
+    let shared = SharedOrigin {
+        srqn,
+        tag,
+        pd: srq.pd,
+        cqn: (srq.xrcd != 0).then_some(srq.cqn),
+    };
+    Ok(Some(Taken {
+        shared,
+        list,
+        reached_limit,
+    }))
+}
+
+/// Reads entries behind those that are `fetched`, up to the producer index, the end of the ring, or
+/// `batch`.
+fn fetch<H: Host>(
+    srq: &SrqContext,
+    fetched: &mut VecDeque<Fetched>,
+    batch: u32,
+    dma: &mut Dma<'_, H>,
+) -> Result<(), DmaError> {
+    const MAX_BATCH_BYTES: usize = 4096;
+    let first = srq.consumer.wrapping_add(fetched.len() as u32);
+    let size = 1u32 << srq.log_size;
+    let slot = first & (size - 1);
+    let stride = 1usize << srq.log_stride;
+    let count = srq
+        .producer
+        .wrapping_sub(first)
+        .min(size - slot)
+        .min(batch)
+        .min((MAX_BATCH_BYTES / stride) as u32);
+    if count == 0 {
+        return Ok(());
+    }
+    let mut bytes = [0u8; MAX_BATCH_BYTES];
+    let bytes = &mut bytes[..stride * count as usize];
+    let iova = srq.base.wrapping_add(u64::from(slot) << srq.log_stride);
+    dma.read(iova, bytes)?;
+    for entry in bytes.chunks_exact(stride) {
+        let (tag, list) = decode(entry);
+        let ready = dma.at;
+        fetched.push_back(Fetched { tag, list, ready });
+    }
+    Ok(())
+}
+
+/// Tag and buffers of an entry.
+fn decode(entry: &[u8]) -> (u32, ScatterList) {
+    const MOST: usize = (1 << LOG_MAX_SHARED_RECEIVE_STRIDE) / DataSegment::SIZE;
+    let (head, rest) = entry.split_at(SharedReceiveSegment::SIZE.min(entry.len()));
+    let tag = SharedReceiveSegment::read_from_bytes(head).map_or(0, |head| head.tag);
+    let mut segments = [DataSegment::default(); MOST];
+    let count = rest.len() / DataSegment::SIZE;
+    segments[..count]
+        .as_mut_bytes()
+        .copy_from_slice(&rest[..count * DataSegment::SIZE]);
+    (tag, ScatterList::from_receive(&segments[..count]))
+}

@@ -1,0 +1,219 @@
+//! BAR0: register decode. What needs the host is noted here and done when the NIC runs.
+
+use crate::config::NicConfig;
+use crate::counters::Counters;
+use crate::host_interface::msix::MsixTable;
+use ferroce_spec::command::LOG_MAX_MAILBOX;
+use ferroce_spec::counter::COUNTER_COUNT;
+use ferroce_spec::doorbell::LOG_PAGES;
+use ferroce_spec::register::{
+    BAR0_SIZE, COMMAND_QUEUE_LOG_SIZE_MAX, CONTRACT_MAJOR, CONTRACT_MINOR, COUNTERS_OFFSET,
+    Capability, Control, DEVICE_ID, EventQueueDoorbell, FatalSyndrome, MAGIC, MSIX_ENTRY_SIZE,
+    MSIX_PENDING_OFFSET, MSIX_TABLE_OFFSET, Status, UNMAPPED_READ, VECTOR_COUNT, VENDOR_ID, offset,
+};
+use ferroce_units::Instant;
+
+/// Revision that the model reports.
+const HARDWARE_REVISION: u32 = 1;
+
+/// The command queue as its registers have set it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CommandQueueRegisters {
+    /// IOVA of the ring.
+    pub base: u64,
+    /// Base-2 logarithm of its entries.
+    pub log_size: u32,
+    /// Commands posted, as last rung.
+    pub producer: u32,
+    /// Commands completed.
+    pub consumer: u32,
+}
+
+/// The registers of BAR0 that have state.
+#[derive(Debug)]
+pub struct Bar {
+    capability: Capability,
+    mac: u64,
+    /// Control register as written.
+    pub control: Control,
+    /// Why the function stopped.
+    pub fatal: FatalSyndrome,
+    /// Command queue.
+    pub commands: CommandQueueRegisters,
+    /// Event queue doorbells that have landed and are not yet handled.
+    pub event_queue_doorbells: [Option<EventQueueDoorbell>; VECTOR_COUNT as usize],
+    /// Whether any of them has landed.
+    pub has_event_queue_doorbells: bool,
+    /// Vectors that were pending and have been unmasked.
+    pub unmasked_vectors: u64,
+    /// MSI-X table.
+    pub msix: MsixTable,
+    /// Whether the port had a link when the NIC looked last.
+    pub link_up: bool,
+}
+
+impl Bar {
+    /// Registers after power-on.
+    pub fn new(config: &NicConfig) -> Self {
+        let mut capability = Capability::default();
+        capability.set_log_doorbell_pages(LOG_PAGES);
+        capability.set_vectors(VECTOR_COUNT as u8);
+        capability.set_log_max_mailbox(LOG_MAX_MAILBOX);
+        capability.set_ports(1);
+        capability.set_counters(COUNTER_COUNT as u8);
+        capability.set_push_blocks(config.push_blocks);
+        capability.set_polled_doorbells(config.polled_doorbells);
+        capability.set_present(true);
+        let mac = config
+            .mac
+            .iter()
+            .fold(0, |value, octet| value << 8 | u64::from(*octet));
+        Self {
+            capability,
+            mac,
+            control: Control::default(),
+            fatal: FatalSyndrome::NONE,
+            commands: CommandQueueRegisters::default(),
+            event_queue_doorbells: [None; VECTOR_COUNT as usize],
+            has_event_queue_doorbells: false,
+            unmasked_vectors: 0,
+            msix: MsixTable::new(),
+            link_up: true,
+        }
+    }
+
+    /// Registers after a reset; the MSI-X table is not touched by it.
+    pub fn reset(&mut self) {
+        self.control = Control::default();
+        self.fatal = FatalSyndrome::NONE;
+        self.commands = CommandQueueRegisters::default();
+        self.event_queue_doorbells = [None; VECTOR_COUNT as usize];
+    }
+
+    /// The function has stopped; only a reset helps.
+    pub fn stop(&mut self, syndrome: FatalSyndrome) {
+        self.fatal = syndrome;
+        self.control.set_enable(false);
+    }
+
+    /// Whether the command queue runs.
+    pub fn is_enabled(&self) -> bool {
+        self.control.enable() && !self.control.reset() && self.fatal == FatalSyndrome::NONE
+    }
+
+    /// Reads 4 bytes. Any offset has an answer.
+    pub fn read32(&self, at: u32, now: Instant, counters: &Counters) -> u32 {
+        let word = self.read64(at & !7, now, counters);
+        (word >> (8 * (at & 4))) as u32
+    }
+
+    /// Reads 8 bytes at a multiple of 8; registers of 4 bytes come in pairs.
+    pub fn read64(&self, at: u32, now: Instant, counters: &Counters) -> u64 {
+        if (COUNTERS_OFFSET..MSIX_TABLE_OFFSET).contains(&at) {
+            let index = ((at - COUNTERS_OFFSET) / 8) as usize;
+            return counters.values().get(index).copied().unwrap_or(u64::MAX);
+        }
+        if (MSIX_TABLE_OFFSET..MSIX_PENDING_OFFSET).contains(&at) {
+            let word = |at: u32| {
+                self.msix
+                    .read(at - MSIX_TABLE_OFFSET)
+                    .unwrap_or(UNMAPPED_READ)
+            };
+            return pair(word(at), word(at + 4));
+        }
+        match at {
+            MSIX_PENDING_OFFSET => self.msix.pending(),
+            offset::capability => self.capability.bits(),
+            offset::port_mac => self.mac,
+            offset::clock => now.as_ns(),
+            offset::command_queue_base => self.commands.base,
+            _ if at < BAR0_SIZE => pair(self.register32(at), self.register32(at + 4)),
+            _ => u64::MAX,
+        }
+    }
+
+    fn register32(&self, at: u32) -> u32 {
+        match at {
+            offset::magic => MAGIC,
+            offset::contract_version => u32::from(CONTRACT_MAJOR) << 16 | u32::from(CONTRACT_MINOR),
+            offset::device_id => u32::from(DEVICE_ID) << 16 | u32::from(VENDOR_ID),
+            offset::hardware_revision => HARDWARE_REVISION,
+            offset::control => self.control.bits(),
+            offset::status => self.status().bits(),
+            offset::fatal_syndrome => self.fatal.0,
+            offset::command_queue_log_size => self.commands.log_size,
+            offset::command_queue_consumer => self.commands.consumer,
+            // Write-only registers read as zero.
+            offset::command_queue_doorbell | offset::wake => 0,
+            _ if event_queue_of(at).is_some() => 0,
+            _ => UNMAPPED_READ,
+        }
+    }
+
+    fn status(&self) -> Status {
+        let mut status = Status::default();
+        status.set_ready(!self.control.reset());
+        status.set_enabled(self.is_enabled());
+        status.set_fatal(self.fatal != FatalSyndrome::NONE);
+        status.set_link_up(self.link_up);
+        status
+    }
+
+    /// Writes 4 bytes. A write to no register, or to one that cannot be written, does nothing.
+    pub fn write32(&mut self, at: u32, value: u32) {
+        if (MSIX_TABLE_OFFSET..MSIX_TABLE_OFFSET + u32::from(VECTOR_COUNT) * MSIX_ENTRY_SIZE)
+            .contains(&at)
+        {
+            if let Some(vector) = self.msix.write(at - MSIX_TABLE_OFFSET, value) {
+                self.unmasked_vectors |= 1 << vector;
+            }
+            return;
+        }
+        if let Some(eqn) = event_queue_of(at) {
+            let doorbell = EventQueueDoorbell::from_bits(value);
+            self.event_queue_doorbells[eqn as usize] = Some(doorbell);
+            self.has_event_queue_doorbells = true;
+            return;
+        }
+        let disabled = !self.control.enable();
+        match at {
+            offset::control => self.write_control(Control::from_bits(value)),
+            offset::command_queue_doorbell => self.commands.producer = value,
+            offset::command_queue_log_size if disabled => {
+                self.commands.log_size = value.min(COMMAND_QUEUE_LOG_SIZE_MAX);
+            }
+            offset::command_queue_base if disabled => {
+                self.commands.base = self.commands.base & !0xffff_ffff | u64::from(value & !0x3f);
+            }
+            _ if at == offset::command_queue_base + 4 && disabled => {
+                self.commands.base = self.commands.base & 0xffff_ffff | u64::from(value) << 32;
+            }
+            _ => {}
+        }
+    }
+
+    /// Writes 8 bytes at a multiple of 8.
+    pub fn write64(&mut self, at: u32, value: u64) {
+        self.write32(at, value as u32);
+        self.write32(at + 4, (value >> 32) as u32);
+    }
+
+    fn write_control(&mut self, value: Control) {
+        if value.reset() {
+            self.control.set_reset(true);
+            self.control.set_enable(false);
+        } else if self.fatal == FatalSyndrome::NONE && !self.control.reset() {
+            self.control.set_enable(value.enable());
+        }
+    }
+}
+
+fn event_queue_of(at: u32) -> Option<u32> {
+    let first = offset::event_queue_doorbell;
+    let end = first + 4 * u32::from(VECTOR_COUNT);
+    (first..end).contains(&at).then(|| (at - first) / 4)
+}
+
+fn pair(low: u32, high: u32) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
+}

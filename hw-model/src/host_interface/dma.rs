@@ -1,0 +1,157 @@
+//! The DMA engine: host memory as the blocks see it, every access counted.
+
+use crate::counters::Counters;
+use crate::ports::host::{DmaAtomic, DmaError, Host, WriteOrder};
+use ferroce_spec::counter::Counter;
+use ferroce_units::Instant;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// Most words of a descriptor that [`Dma::write_descriptor`] writes.
+const MAX_DESCRIPTOR_WORDS: usize = 8;
+/// Bytes that an atomic operation changes.
+pub const ATOMIC_BYTES: usize = 8;
+
+/// The host behind the PCIe link, the counters of everything that goes over it, and how far in
+/// time the block has come that uses it.
+///
+/// A block works at the time of its event. What it reads from host memory is there later: each
+/// read moves the cursor `at`, and what the block does next, it does then. A write is posted and
+/// moves nothing but the time at which the host has seen all of it.
+pub struct Dma<'a, H: Host> {
+    /// The other side of the link.
+    pub host: &'a mut H,
+    /// The function's counters.
+    pub counters: &'a mut Counters,
+    /// Time of the event from which the flow comes.
+    pub begun: Instant,
+    /// When what has been read so far is there.
+    pub at: Instant,
+    /// When the host sees what this flow has written so far.
+    pub visible: Instant,
+}
+
+impl<'a, H: Host> Dma<'a, H> {
+    /// A flow of accesses that begins at `at`.
+    #[inline]
+    pub fn new(host: &'a mut H, counters: &'a mut Counters, at: Instant) -> Self {
+        Self::planned(host, counters, at, at)
+    }
+
+    /// A flow of accesses that begins at `at`, as an event at `now` has planned.
+    #[inline]
+    pub fn planned(host: &'a mut H, counters: &'a mut Counters, now: Instant, at: Instant) -> Self {
+        Self {
+            host,
+            counters,
+            begun: now,
+            at,
+            visible: Instant::ZERO,
+        }
+    }
+}
+
+impl<H: Host> Dma<'_, H> {
+    /// Reads `destination.len()` bytes at `iova`.
+    #[inline]
+    pub fn read(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError> {
+        self.counters.add(Counter::dma_reads, 1);
+        self.counters
+            .add(Counter::dma_read_bytes, destination.len() as u64);
+        let result = self.host.dma_read(self.at, iova, destination);
+        self.at = self.count_error(result)?;
+        Ok(())
+    }
+
+    /// Writes `source` at `iova`.
+    #[inline]
+    pub fn write(&mut self, iova: u64, source: &[u8]) -> Result<(), DmaError> {
+        self.counters.add(Counter::dma_writes, 1);
+        self.counters
+            .add(Counter::dma_write_bytes, source.len() as u64);
+        let result = self.host.dma_write(self.order(), iova, source);
+        self.visible = self.count_error(result)?;
+        Ok(())
+    }
+
+    /// When a write that is issued now is, and behind what.
+    #[inline]
+    pub fn order(&self) -> WriteOrder {
+        WriteOrder {
+            at: self.at,
+            after: self.visible,
+        }
+    }
+
+    /// Changes eight bytes at `iova`, a multiple of eight, and returns what was there. `global`:
+    /// with a PCIe AtomicOp; else with a read and a write.
+    pub fn atomic(
+        &mut self,
+        iova: u64,
+        operation: DmaAtomic,
+        global: bool,
+    ) -> Result<u64, DmaError> {
+        if !global {
+            let mut bytes = [0; ATOMIC_BYTES];
+            self.read(iova, &mut bytes)?;
+            let original = u64::from_ne_bytes(bytes);
+            self.write(iova, &operation.apply(original).to_ne_bytes())?;
+            return Ok(original);
+        }
+        self.counters.add(Counter::dma_reads, 1);
+        self.counters
+            .add(Counter::dma_read_bytes, ATOMIC_BYTES as u64);
+        self.counters.add(Counter::dma_writes, 1);
+        self.counters
+            .add(Counter::dma_write_bytes, ATOMIC_BYTES as u64);
+        let result = self.host.dma_atomic(self.at, iova, operation);
+        let (original, at) = self.count_error(result)?;
+        self.at = at;
+        Ok(original)
+    }
+
+    /// Reads a structure of the contract.
+    pub fn read_value<T: FromBytes + IntoBytes + Default>(
+        &mut self,
+        iova: u64,
+    ) -> Result<T, DmaError> {
+        let mut value = T::default();
+        self.read(iova, value.as_mut_bytes())?;
+        Ok(value)
+    }
+
+    /// Writes a structure of the contract.
+    pub fn write_value<T: IntoBytes + Immutable>(
+        &mut self,
+        iova: u64,
+        value: &T,
+    ) -> Result<(), DmaError> {
+        self.write(iova, value.as_bytes())
+    }
+
+    /// Writes a descriptor whose last word holds an owner bit, that word last.
+    #[inline]
+    pub fn write_descriptor<T: IntoBytes + Immutable>(
+        &mut self,
+        iova: u64,
+        descriptor: &T,
+    ) -> Result<(), DmaError> {
+        const { assert!(size_of::<T>() % 8 == 0 && size_of::<T>() <= 8 * MAX_DESCRIPTOR_WORDS) };
+        self.counters.add(Counter::dma_writes, 1);
+        self.counters
+            .add(Counter::dma_write_bytes, size_of::<T>() as u64);
+        let mut words = [0u64; MAX_DESCRIPTOR_WORDS];
+        let words = &mut words[..size_of::<T>() / 8];
+        words.as_mut_bytes().copy_from_slice(descriptor.as_bytes());
+        let result = self.host.dma_write_descriptor(self.order(), iova, words);
+        self.visible = self.count_error(result)?;
+        Ok(())
+    }
+
+    #[inline]
+    fn count_error<T>(&mut self, result: Result<T, DmaError>) -> Result<T, DmaError> {
+        if result.is_err() {
+            self.counters.add(Counter::dma_errors, 1);
+        }
+        result
+    }
+}

@@ -1,0 +1,186 @@
+//! Push windows of BAR2: send WQEs that have come with their doorbell wait here for their turn.
+
+use crate::contexts::queue_pair::QueuePair;
+use crate::counters::Counters;
+use crate::nic::Nic;
+use crate::ports::host::{Doorbell, Host};
+use crate::ports::port::Port;
+use crate::time::timing::Timing;
+use crate::transmit::wqe::{block_count, decode};
+use ferroce_spec::counter::Counter;
+use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
+use ferroce_spec::push::{self, PushWindow, WORDS_PER_BLOCK, WQE_WORDS_PER_BLOCK, starts_half};
+use ferroce_spec::wqe::{BLOCK_SIZE, ControlSegment};
+use ferroce_transport::Service;
+use ferroce_wire::Qpn;
+use zerocopy::{FromBytes, IntoBytes};
+
+/// A pushed WQE, as it stands in the ring; behind what was pushed it is zero.
+#[derive(Debug)]
+pub struct PushedWqe {
+    index: u32,
+    blocks: u32,
+    bytes: [u8; push::MAX_BLOCKS * BLOCK_SIZE],
+    /// The one behind it.
+    next: Option<Box<Self>>,
+}
+
+impl PushedWqe {
+    /// The WQE in the words of a push to a queue pair of `service`. `None`: the push is torn, or
+    /// the WQE is not consistent.
+    pub fn new(words: &[u64], service: Service) -> Option<Self> {
+        let head = DoorbellValue::from_bits(*words.first()?);
+        let push_blocks = DoorbellKind(head.kind()).push_blocks()?;
+        if words.len() != push_blocks * WORDS_PER_BLOCK {
+            return None;
+        }
+        let mut bytes = [0; push::MAX_BLOCKS * BLOCK_SIZE];
+        let payload_size = 8 * WQE_WORDS_PER_BLOCK;
+        let places = bytes.chunks_exact_mut(payload_size);
+        for (place, block) in places.zip(words.chunks_exact(WORDS_PER_BLOCK)) {
+            if block[0] != head.bits() {
+                return None;
+            }
+            place.copy_from_slice(block[1..].as_bytes());
+        }
+        let (control, _) = ControlSegment::read_from_prefix(&bytes).ok()?;
+        let blocks = block_count(&bytes, control.index, push::MAX_BLOCKS as u32).ok()?;
+        let pushed = (push_blocks * payload_size).min(usize::from(blocks) * BLOCK_SIZE);
+        decode(&bytes[..pushed], service).ok()?;
+        let blocks = u32::from(blocks);
+        let ends_there = control.index.wrapping_add(blocks) == head.index();
+        ends_there.then_some(Self {
+            index: control.index,
+            blocks,
+            bytes,
+            next: None,
+        })
+    }
+
+    /// Basic blocks that it has in the ring.
+    pub fn blocks(&self) -> u32 {
+        self.blocks
+    }
+
+    /// The bytes of these blocks.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.blocks as usize * BLOCK_SIZE]
+    }
+}
+
+/// Pushed WQEs of one queue pair that are kept, each right behind the other: as many as arrive while
+/// one WQE is read from host memory.
+const MAX_KEPT: usize = 8;
+
+/// Pushed WQEs of one queue pair, in their order. Most queue pairs have none: a list of one word.
+#[derive(Debug, Default)]
+pub struct PushedWqes(Option<Box<PushedWqe>>);
+
+impl PushedWqes {
+    /// Whether there are none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Whether there is one, of `blocks` blocks at most.
+    pub fn first_fits(&self, blocks: u32) -> bool {
+        self.0.as_ref().is_some_and(|first| first.blocks <= blocks)
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.0 = None;
+    }
+
+    /// Drops all: they do not begin where the WQE before them ends.
+    pub fn ignore(&mut self, counters: &mut Counters) {
+        while self.pop().is_some() {
+            counters.add(Counter::pushes_ignored, 1);
+        }
+    }
+
+    /// Keeps `wqe`, if it comes right behind the last one, or behind all that was rung, up to
+    /// `producer`. False: it is dropped.
+    fn keep(&mut self, wqe: PushedWqe, producer: u32) -> bool {
+        let (mut place, mut end, mut kept) = (&mut self.0, producer, 0);
+        while let Some(earlier) = place {
+            end = earlier.index.wrapping_add(earlier.blocks);
+            kept += 1;
+            place = &mut earlier.next;
+        }
+        let is_kept = wqe.index == end && kept < MAX_KEPT;
+        if is_kept {
+            *place = Some(Box::new(wqe));
+        }
+        is_kept
+    }
+
+    fn pop(&mut self) -> Option<Box<PushedWqe>> {
+        let mut first = self.0.take()?;
+        self.0 = first.next.take();
+        Some(first)
+    }
+
+    /// What comes next in a queue whose WQEs from `fetched` on, `rung` blocks, are to be fetched.
+    pub fn next(&mut self, fetched: u32, rung: u32, counters: &mut Counters) -> NextWqes {
+        while let Some(first) = &self.0 {
+            let ahead = first.index.wrapping_sub(fetched);
+            if ahead as i32 > 0 {
+                return NextWqes::InRing(ahead);
+            }
+            let is_whole = ahead == 0 && first.blocks <= rung;
+            let Some(wqe) = self.pop().filter(|_| is_whole) else {
+                counters.add(Counter::pushes_ignored, 1);
+                continue;
+            };
+            counters.add(Counter::pushes_used, 1);
+            return NextWqes::Pushed(wqe);
+        }
+        NextWqes::InRing(u32::MAX)
+    }
+}
+
+/// Where the WQE that is next to be executed lies.
+#[derive(Debug)]
+pub enum NextWqes {
+    /// It was pushed.
+    Pushed(Box<PushedWqe>),
+    /// In the ring; the next pushed one lies so many blocks behind.
+    InRing(u32),
+}
+
+/// Whether `slot`, counted over all of BAR2, is the first one of a block of the push window of a
+/// queue pair.
+pub fn is_window_of(qp: &QueuePair, slot: u32) -> bool {
+    let own = PushWindow::of_slot(qp.context.send_doorbell_slot);
+    PushWindow::of_block(slot) == Some(own)
+}
+
+impl<P: Port, T: Timing> Nic<P, T> {
+    /// Keeps the WQE of a write that has landed in a push page. What `doorbell` says is done
+    /// later, as of any doorbell.
+    #[cold]
+    pub(crate) fn land_push<H: Host>(&mut self, doorbell: Doorbell, host: &H) {
+        if self.keep_pushed(doorbell, host.pushed()).is_none() {
+            self.counters.add(Counter::pushes_ignored, 1);
+        }
+    }
+
+    /// `None`: the WQE is not one to be kept.
+    fn keep_pushed(&mut self, doorbell: Doorbell, words: &[u64]) -> Option<()> {
+        let longest = usize::from(self.config.push_blocks) * WORDS_PER_BLOCK;
+        let is_whole = starts_half(doorbell.slot) && words.first() == Some(&doorbell.value);
+        if !is_whole || words.len() > longest {
+            return None;
+        }
+        let number = DoorbellValue::from_bits(doorbell.value).number();
+        let qp = self.qps.find(Qpn::new(number))?;
+        if !is_window_of(qp, doorbell.slot) {
+            return None;
+        }
+        let wqe = PushedWqe::new(words, qp.transport.service())?;
+        let producer = qp.send.producer;
+        qp.send.pushed.keep(wqe, producer).then_some(())
+    }
+}

@@ -1,0 +1,136 @@
+//! Atomic operations of peers on registered memory.
+
+use crate::config::NicConfig;
+use crate::host_interface::dma::{ATOMIC_BYTES, Dma};
+use crate::host_interface::registers::Registers;
+use crate::ports::host::{DmaAtomic, DmaError, Host};
+use crate::time::timing::server::Server;
+use crate::translation::memory_unit::{MemoryUnit, count_fault, is_in_host_memory};
+use crate::translation::mpt::Access;
+use crate::translation::protection::ProtectionFault;
+use ferroce_spec::counter::Counter;
+use ferroce_transport::AtomicOperation;
+use ferroce_units::Duration;
+
+/// Addresses that are told apart: atomics on the same one wait for each other. So many that those
+/// which are under way at once seldom share a lock: a card compares addresses.
+const LOCKS: usize = 4096;
+
+/// The unit that carries atomics out, one after the other on the same address.
+#[derive(Debug)]
+pub struct AtomicsUnit {
+    /// With PCIe AtomicOps; see [`NicConfig::global_atomics`].
+    global: bool,
+    /// What an atomic in the device's own memory takes.
+    device_atomic: Duration,
+    /// By hash of the address: one atomic at a time.
+    locks: Box<[Server]>,
+    /// For the atomics that are under way.
+    registers: Registers,
+}
+
+impl AtomicsUnit {
+    /// An idle unit.
+    pub fn new(config: &NicConfig) -> Self {
+        Self {
+            global: config.global_atomics,
+            device_atomic: config.device_atomic,
+            locks: vec![Server::default(); LOCKS].into_boxed_slice(),
+            registers: Registers::new(usize::from(config.atomic_units)),
+        }
+    }
+
+    /// An atomic in host memory: behind those on the same address, and as soon as there is room.
+    fn carry_out<H: Host>(
+        &mut self,
+        iova: u64,
+        operation: DmaAtomic,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<u64, DmaError> {
+        let lease = self.registers.take(dma.begun, dma.at);
+        let lock = &mut self.locks[lock_of(iova)];
+        dma.at = lock.wait(dma.begun, lease.at);
+        let start = dma.at;
+        let original = dma.atomic(iova, operation, self.global)?;
+        lock.serve(dma.begun, start, dma.at - start);
+        self.registers.give_back(lease, dma.at);
+        Ok(original)
+    }
+
+    /// An atomic in the device's memory: moves the flow to when it is over.
+    fn carry_out_on_chip<H: Host>(&mut self, offset: u64, dma: &mut Dma<'_, H>) {
+        let lock = &mut self.locks[lock_of(offset)];
+        dma.at = lock.serve(dma.begun, dma.at, self.device_atomic) + self.device_atomic;
+    }
+}
+
+/// The lock of an address. Fibonacci hashing: addresses at the same place of different pages, as
+/// those of different queue pairs often are, have different locks.
+const fn lock_of(address: u64) -> usize {
+    let hash = address.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (hash >> (u64::BITS - LOCKS.ilog2())) as usize
+}
+
+/// The DMA engine's name of an atomic operation.
+pub fn dma_atomic(operation: AtomicOperation) -> DmaAtomic {
+    match operation {
+        AtomicOperation::CompareSwap { compare, swap } => DmaAtomic::CompareSwap { compare, swap },
+        AtomicOperation::FetchAdd { add } => DmaAtomic::FetchAdd { add },
+    }
+}
+
+impl MemoryUnit {
+    /// Carries an atomic operation out; returns what was in memory before.
+    ///
+    /// The access is of eight bytes. Memory holds the value in the host's byte order, also the
+    /// device's own memory: the program on the host reads it. A null region always holds zero.
+    pub fn atomic<H: Host>(
+        &mut self,
+        access: &Access,
+        operation: DmaAtomic,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<u64, ProtectionFault> {
+        let result = self.atomic_checked(access, operation, dma);
+        if result.is_ok() {
+            dma.counters.add(Counter::atomics, 1);
+        }
+        count_fault(result, dma)
+    }
+
+    fn atomic_checked<H: Host>(
+        &mut self,
+        access: &Access,
+        operation: DmaAtomic,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<u64, ProtectionFault> {
+        let address = access.address;
+        let entry = self.mpt.check(access, dma)?;
+        if !is_in_host_memory(&entry) {
+            let (offset, original) = match self.on_chip(&entry, access)? {
+                Some((offset, bytes)) if offset % ATOMIC_BYTES as u64 == 0 => {
+                    (offset, apply(operation, bytes))
+                }
+                Some(_) => return Err(ProtectionFault::Alignment { address }),
+                None => return Ok(0),
+            };
+            self.atomics.carry_out_on_chip(offset, dma);
+            return Ok(original);
+        }
+        // The virtual address is a multiple of eight; the region or window need not begin at one.
+        // A page does, and so an aligned operand does not cross its end.
+        let run = self.mtt.translate(&entry, address, dma)?;
+        if run.iova % ATOMIC_BYTES as u64 != 0 {
+            return Err(ProtectionFault::Alignment { address });
+        }
+        Ok(self.atomics.carry_out(run.iova, operation, dma)?)
+    }
+}
+
+/// Changes eight bytes of the device's memory; returns what they were.
+fn apply(operation: DmaAtomic, bytes: &mut [u8]) -> u64 {
+    let mut value = [0; ATOMIC_BYTES];
+    value.copy_from_slice(bytes);
+    let original = u64::from_ne_bytes(value);
+    bytes.copy_from_slice(&operation.apply(original).to_ne_bytes());
+    original
+}

@@ -1,0 +1,234 @@
+//! A set-associative cache of table entries that lie in host memory.
+//!
+//! QPC, CQC, MPT and MTT caches are made of it. Replacement is round robin within a set, which an
+//! FPGA does with one small counter. Entries that the device changes are written back when they
+//! leave the cache.
+
+use crate::host_interface::dma::Dma;
+use crate::host_interface::registers::Registers;
+use crate::ports::host::{DmaError, Host};
+use ferroce_spec::counter::Counter;
+use ferroce_units::Instant;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// Size and shape of a cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CacheShape {
+    /// Base-2 logarithm of the number of sets.
+    pub log_sets: u8,
+    /// Entries in a set.
+    pub ways: u8,
+    /// Misses that wait for host memory at once (miss status holding registers); at least one.
+    pub mshrs: u8,
+}
+
+impl CacheShape {
+    /// Entries in the whole cache.
+    pub const fn entries(&self) -> usize {
+        (self.ways as usize) << self.log_sets
+    }
+}
+
+/// Tag of a line without an entry.
+const EMPTY: u32 = u32::MAX;
+
+/// What a look-up needs to know of a line. Those of a set lie in one line of the processor's cache
+/// or two, whatever the size of the entries.
+#[derive(Debug, Clone, Copy)]
+struct Key {
+    tag: u32,
+    dirty: bool,
+    /// When it has come from host memory: until then a hit waits for the miss in front of it.
+    ready: Instant,
+}
+
+impl Key {
+    const NONE: Self = Self {
+        tag: EMPTY,
+        dirty: false,
+        ready: Instant::ZERO,
+    };
+}
+
+/// A cache of entries of type `T`, which lie one behind the other in host memory.
+#[derive(Debug)]
+pub struct Cache<T> {
+    shape: CacheShape,
+    keys: Vec<Key>,
+    values: Vec<T>,
+    victims: Vec<u8>,
+    base: u64,
+    hits: Counter,
+    misses: Counter,
+    /// Miss status holding registers.
+    registers: Registers,
+}
+
+impl<T: FromBytes + IntoBytes + Immutable + Default + Copy> Cache<T> {
+    /// An empty cache, counting in `hits` and `misses`.
+    pub fn new(shape: CacheShape, hits: Counter, misses: Counter) -> Self {
+        Self {
+            shape,
+            keys: vec![Key::NONE; shape.entries()],
+            values: vec![T::default(); shape.entries()],
+            victims: vec![0; 1 << shape.log_sets],
+            base: 0,
+            hits,
+            misses,
+            registers: Registers::new(usize::from(shape.mshrs)),
+        }
+    }
+
+    /// Forgets everything; the table now starts at `base`.
+    pub fn reset(&mut self, base: u64) {
+        self.invalidate_all();
+        self.base = base;
+    }
+
+    /// Entries that it can hold.
+    pub fn capacity(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// The entry at `index`, read from host memory if it is not here.
+    #[inline]
+    pub fn get<H: Host>(&mut self, index: u32, dma: &mut Dma<'_, H>) -> Result<&mut T, DmaError> {
+        let slot = self.look_up(index, dma)?;
+        Ok(&mut self.values[slot])
+    }
+
+    /// Where the entry at `index` is, now that it is here.
+    #[inline]
+    fn look_up<H: Host>(&mut self, index: u32, dma: &mut Dma<'_, H>) -> Result<usize, DmaError> {
+        match self.find(index) {
+            Some(slot) => {
+                dma.counters.add(self.hits, 1);
+                dma.at = dma.at.max(self.keys[slot].ready);
+                Ok(slot)
+            }
+            None => {
+                dma.counters.add(self.misses, 1);
+                self.fill(index, dma)
+            }
+        }
+    }
+
+    /// The entry at `index` if it is here: looked at, not used.
+    pub fn peek(&self, index: u32) -> Option<&T> {
+        self.find(index).map(|slot| &self.values[slot])
+    }
+
+    /// For how long the entry at `index` cannot even be asked for: it is not here, and all registers
+    /// are in use. `None`: it can be asked for soon enough.
+    #[inline]
+    pub fn blocked_until(&self, index: u32, until: Instant) -> Option<Instant> {
+        let free_at = self.registers.free_at();
+        (free_at > until && self.find(index).is_none()).then_some(free_at)
+    }
+
+    /// As [`Cache::get`], for a change: the entry is written back when it leaves.
+    #[inline]
+    pub fn get_mut<H: Host>(
+        &mut self,
+        index: u32,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<&mut T, DmaError> {
+        let slot = self.look_up(index, dma)?;
+        self.keys[slot].dirty = true;
+        Ok(&mut self.values[slot])
+    }
+
+    /// Puts a new entry into cache and host memory.
+    pub fn store<H: Host>(
+        &mut self,
+        index: u32,
+        value: T,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<(), DmaError> {
+        dma.write_value(self.address(index), &value)?;
+        let slot = match self.find(index) {
+            Some(slot) => slot,
+            None => self.place(index, value, dma.at, dma)?,
+        };
+        self.set(slot, index, value, dma.at);
+        Ok(())
+    }
+
+    /// Drops the entry at `index` without writing it back.
+    pub fn invalidate(&mut self, index: u32) {
+        if let Some(slot) = self.find(index) {
+            self.keys[slot].tag = EMPTY;
+        }
+    }
+
+    /// Drops all entries without writing them back.
+    pub fn invalidate_all(&mut self) {
+        self.keys.iter_mut().for_each(|key| key.tag = EMPTY);
+    }
+
+    fn address(&self, index: u32) -> u64 {
+        self.base
+            .wrapping_add(u64::from(index) * size_of::<T>() as u64)
+    }
+
+    #[inline]
+    fn set_start(&self, index: u32) -> usize {
+        let set = index as usize & ((1 << self.shape.log_sets) - 1);
+        set * self.shape.ways as usize
+    }
+
+    #[inline]
+    fn find(&self, index: u32) -> Option<usize> {
+        let start = self.set_start(index);
+        let set = &self.keys[start..start + self.shape.ways as usize];
+        set.iter()
+            .position(|key| key.tag == index)
+            .map(|way| start + way)
+    }
+
+    /// Reads the entry at `index` from host memory, as soon as a register is free for the miss.
+    #[cold]
+    fn fill<H: Host>(&mut self, index: u32, dma: &mut Dma<'_, H>) -> Result<usize, DmaError> {
+        let lease = self.registers.take(dma.begun, dma.at);
+        dma.at = lease.at;
+        let value = dma.read_value(self.address(index))?;
+        let ready = self.registers.give_back(lease, dma.at);
+        self.place(index, value, ready, dma)
+    }
+
+    /// Makes room in the set of `index` and puts `value` there, which others have from `ready` on.
+    fn place<H: Host>(
+        &mut self,
+        index: u32,
+        value: T,
+        ready: Instant,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<usize, DmaError> {
+        let start = self.set_start(index);
+        let set = &self.keys[start..start + self.shape.ways as usize];
+        let way = match set.iter().position(|key| key.tag == EMPTY) {
+            Some(way) => way,
+            None => {
+                let victim = &mut self.victims[start / self.shape.ways as usize];
+                *victim = (*victim + 1) % self.shape.ways;
+                usize::from(*victim)
+            }
+        };
+        let slot = start + way;
+        let key = self.keys[slot];
+        if key.tag != EMPTY && key.dirty {
+            dma.write_value(self.address(key.tag), &self.values[slot])?;
+        }
+        self.set(slot, index, value, ready);
+        Ok(slot)
+    }
+
+    fn set(&mut self, slot: usize, index: u32, value: T, ready: Instant) {
+        self.keys[slot] = Key {
+            tag: index,
+            dirty: false,
+            ready,
+        };
+        self.values[slot] = value;
+    }
+}

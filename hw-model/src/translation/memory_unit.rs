@@ -1,0 +1,239 @@
+//! Access to registered memory: protection (MPT), translation (MTT), then DMA.
+
+use crate::host_interface::device_memory::DeviceMemory;
+use crate::host_interface::dma::Dma;
+use crate::ports::host::Host;
+use crate::translation::atomic::AtomicsUnit;
+use crate::translation::mpt::{Access, Mpt};
+use crate::translation::mtt::Mtt;
+use crate::translation::protection::ProtectionFault;
+use crate::translation::window::BoundWindows;
+use crate::transmit::scatter_list::ScatterList;
+use ferroce_spec::context::{AccessRights, MemoryEntry};
+use ferroce_spec::counter::Counter;
+
+/// The rights word with nothing but `local_write`.
+pub fn local_write() -> AccessRights {
+    let mut rights = AccessRights::default();
+    rights.set_local_write(true);
+    rights
+}
+
+/// MPT and MTT, and the accesses that go through both.
+#[derive(Debug)]
+pub struct MemoryUnit {
+    /// Memory protection table.
+    pub mpt: Mpt,
+    /// Memory translation table.
+    pub mtt: Mtt,
+    /// The device's own memory.
+    pub device: DeviceMemory,
+    /// Windows that belong to a queue pair.
+    pub bound_windows: BoundWindows,
+    /// Atomics are PCIe AtomicOps.
+    pub atomics: AtomicsUnit,
+}
+
+impl MemoryUnit {
+    /// Checks an access without touching memory.
+    pub fn validate<H: Host>(
+        &mut self,
+        access: &Access,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<(), ProtectionFault> {
+        let result = self.mpt.check(access, dma).map(drop);
+        count_fault(result, dma)
+    }
+
+    /// Reads `destination.len()` bytes of a region.
+    #[inline]
+    pub fn read<H: Host>(
+        &mut self,
+        access: &Access,
+        destination: &mut [u8],
+        dma: &mut Dma<'_, H>,
+    ) -> Result<(), ProtectionFault> {
+        let result = self.read_checked(access, destination, dma);
+        count_fault(result, dma)
+    }
+
+    /// Writes `source` to a region.
+    #[inline]
+    pub fn write<H: Host>(
+        &mut self,
+        access: &Access,
+        source: &[u8],
+        dma: &mut Dma<'_, H>,
+    ) -> Result<(), ProtectionFault> {
+        let result = self.write_checked(access, source, dma);
+        count_fault(result, dma)
+    }
+
+    /// Fills `destination` from a scatter list, starting `offset` bytes into it.
+    #[inline]
+    pub fn gather<H: Host>(
+        &mut self,
+        pd: u32,
+        list: &ScatterList,
+        offset: u32,
+        destination: &mut [u8],
+        dma: &mut Dma<'_, H>,
+    ) -> Result<(), ProtectionFault> {
+        let mut done = 0;
+        for piece in list.pieces(offset, destination.len() as u32) {
+            let end = done + piece.length as usize;
+            let access = Access {
+                pd,
+                key: piece.l_key,
+                address: piece.address,
+                length: u64::from(piece.length),
+                rights: AccessRights::default(),
+                qpn: 0,
+            };
+            self.read(&access, &mut destination[done..end], dma)?;
+            done = end;
+        }
+        Ok(())
+    }
+
+    /// Writes `source` to a scatter list, starting `offset` bytes into it.
+    #[inline]
+    pub fn scatter<H: Host>(
+        &mut self,
+        pd: u32,
+        list: &ScatterList,
+        offset: u32,
+        source: &[u8],
+        dma: &mut Dma<'_, H>,
+    ) -> Result<(), ProtectionFault> {
+        let mut done = 0;
+        for piece in list.pieces(offset, source.len() as u32) {
+            let end = done + piece.length as usize;
+            let access = Access {
+                pd,
+                key: piece.l_key,
+                address: piece.address,
+                length: u64::from(piece.length),
+                rights: local_write(),
+                qpn: 0,
+            };
+            self.write(&access, &source[done..end], dma)?;
+            done = end;
+        }
+        Ok(())
+    }
+
+    /// Checks every piece of a scatter list, also the empty ones' neighbours: a list is good as a
+    /// whole before anything is sent from it.
+    pub fn validate_list<H: Host>(
+        &mut self,
+        pd: u32,
+        list: &ScatterList,
+        rights: AccessRights,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<(), ProtectionFault> {
+        for piece in list.pieces(0, list.length()) {
+            let (key, address, length) = (piece.l_key, piece.address, u64::from(piece.length));
+            self.validate(
+                &Access {
+                    pd,
+                    key,
+                    address,
+                    length,
+                    rights,
+                    qpn: 0,
+                },
+                dma,
+            )?;
+        }
+        Ok(())
+    }
+
+    fn read_checked<H: Host>(
+        &mut self,
+        access: &Access,
+        destination: &mut [u8],
+        dma: &mut Dma<'_, H>,
+    ) -> Result<(), ProtectionFault> {
+        let entry = self.mpt.check(access, dma)?;
+        if !is_in_host_memory(&entry) {
+            match self.on_chip(&entry, access)? {
+                Some((_, bytes)) => destination.copy_from_slice(bytes),
+                None => destination.fill(0),
+            }
+            return Ok(());
+        }
+        let mut done = 0;
+        while done < destination.len() {
+            let run = self
+                .mtt
+                .translate(&entry, access.address + done as u64, dma)?;
+            let length = run.length.min((destination.len() - done) as u64) as usize;
+            dma.read(run.iova, &mut destination[done..done + length])?;
+            done += length;
+        }
+        Ok(())
+    }
+
+    fn write_checked<H: Host>(
+        &mut self,
+        access: &Access,
+        source: &[u8],
+        dma: &mut Dma<'_, H>,
+    ) -> Result<(), ProtectionFault> {
+        let entry = self.mpt.check(access, dma)?;
+        if !is_in_host_memory(&entry) {
+            if let Some((_, bytes)) = self.on_chip(&entry, access)? {
+                bytes.copy_from_slice(source);
+            }
+            return Ok(());
+        }
+        let mut done = 0;
+        while done < source.len() {
+            let run = self
+                .mtt
+                .translate(&entry, access.address + done as u64, dma)?;
+            let length = run.length.min((source.len() - done) as u64) as usize;
+            dma.write(run.iova, &source[done..done + length])?;
+            done += length;
+        }
+        Ok(())
+    }
+
+    /// The bytes of an access to a region that does not lie in host memory, and their offset in the
+    /// device's memory; `None`: a null region, which reads as zeros and forgets what is written.
+    #[cold]
+    pub(crate) fn on_chip(
+        &mut self,
+        entry: &MemoryEntry,
+        access: &Access,
+    ) -> Result<Option<(u64, &mut [u8])>, ProtectionFault> {
+        if entry.word.null() {
+            return Ok(None);
+        }
+        let (address, length) = (access.address, access.length);
+        let offset = entry.translation.wrapping_add(address - entry.start);
+        // CREATE_MR has checked the place, but the entry has been in host memory since.
+        match self.device.range(offset, length as usize) {
+            Some(bytes) => Ok(Some((offset, bytes))),
+            None => Err(ProtectionFault::Bounds { address, length }),
+        }
+    }
+}
+
+/// Whether the bytes of a region are reached by DMA.
+#[inline]
+pub(crate) fn is_in_host_memory(entry: &MemoryEntry) -> bool {
+    !entry.word.null() && !entry.word.device_memory()
+}
+
+/// Counts an access that was refused.
+pub(crate) fn count_fault<T, H: Host>(
+    result: Result<T, ProtectionFault>,
+    dma: &mut Dma<'_, H>,
+) -> Result<T, ProtectionFault> {
+    if result.is_err() {
+        dma.counters.add(Counter::protection_errors, 1);
+    }
+    result
+}

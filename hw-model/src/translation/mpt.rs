@@ -1,0 +1,230 @@
+//! Memory protection: key to region, with bounds, protection domain and rights.
+
+use crate::contexts::numbering::Numbering;
+use crate::host_interface::dma::Dma;
+use crate::ports::host::{DmaError, Host};
+use crate::translation::cache::{Cache, CacheShape};
+use crate::translation::protection::ProtectionFault;
+use ferroce_spec::context::{AccessRights, MemoryEntry};
+use ferroce_spec::counter::Counter;
+
+/// Bits of a key that are the variant; the others are the index in the table.
+const KEY_VARIANT_BITS: u32 = 8;
+/// The bits of a key that are the variant.
+const KEY_VARIANT_MASK: u32 = (1 << KEY_VARIANT_BITS) - 1;
+
+/// The place in the table that `key` names.
+#[inline]
+pub const fn index_of(key: u32) -> u32 {
+    key >> KEY_VARIANT_BITS
+}
+
+/// The key of `index` with the variant of `key`.
+pub const fn with_variant(index: u32, key: u32) -> u32 {
+    index << KEY_VARIANT_BITS | key & KEY_VARIANT_MASK
+}
+
+/// What an access wants to do with a memory region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Access {
+    /// Protection domain of the queue pair.
+    pub pd: u32,
+    /// Local or remote key.
+    pub key: u32,
+    /// First byte.
+    pub address: u64,
+    /// Bytes.
+    pub length: u64,
+    /// Rights that the region must grant; none for a local read.
+    pub rights: AccessRights,
+    /// Remote access: the queue pair whose packet asks for it. A window may know only that one.
+    pub qpn: u32,
+}
+
+impl Access {
+    /// Whether a peer asks for it. Local accesses never reach memory through a window.
+    #[inline]
+    fn is_remote(&self) -> bool {
+        self.rights.remote_write() || self.rights.remote_read() || self.rights.remote_atomic()
+    }
+}
+
+/// The memory protection table: a cache in front of the table in host memory.
+#[derive(Debug)]
+pub struct Mpt {
+    cache: Cache<MemoryEntry>,
+    entries: u32,
+    free: Vec<u32>,
+    /// How many entries were ever given, with entry 0.
+    next_unused: u32,
+    number_seed: Option<u64>,
+    order: Numbering,
+}
+
+impl Mpt {
+    /// A table without entries.
+    pub fn new(shape: CacheShape) -> Self {
+        let cache = Cache::new(shape, Counter::mpt_hits, Counter::mpt_misses);
+        Self {
+            cache,
+            entries: 0,
+            free: Vec::new(),
+            next_unused: 0,
+            number_seed: None,
+            order: Numbering::new(None, 0),
+        }
+    }
+
+    /// The same, whose keys are given in the order of a seed.
+    #[must_use]
+    pub fn with_numbers(self, number_seed: Option<u64>) -> Self {
+        Self {
+            number_seed,
+            ..self
+        }
+    }
+
+    /// The table now lies at `base` and has `1 << log_entries` entries. Entry 0 is never used, so
+    /// that no key is zero.
+    pub fn reset(&mut self, base: u64, log_entries: u8) {
+        self.cache.reset(base);
+        self.entries = if base == 0 { 0 } else { 1 << log_entries };
+        self.free.clear();
+        self.next_unused = 0;
+        self.order = Numbering::new(self.number_seed, log_entries);
+    }
+
+    /// The index of the next entry. `None`: the table is full.
+    fn next_index(&mut self) -> Option<u32> {
+        let given = u64::from(self.next_unused);
+        if let Some(place) = self.order.again(self.free.len(), given) {
+            return Some(self.free.swap_remove(place));
+        }
+        while self.next_unused < self.entries {
+            self.next_unused += 1;
+            let index = self.order.entry(self.next_unused - 1);
+            if index != 0 {
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    /// Creates an entry; returns its key, or `None` when the table is full.
+    pub fn create<H: Host>(
+        &mut self,
+        mut entry: MemoryEntry,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<Option<u32>, DmaError> {
+        let Some(index) = self.next_index() else {
+            return Ok(None);
+        };
+        entry.key = with_variant(index, entry.key);
+        entry.word.set_valid(true);
+        if let Err(error) = self.cache.store(index, entry, dma) {
+            self.free.push(index);
+            return Err(error);
+        }
+        Ok(Some(entry.key))
+    }
+
+    /// Puts another entry in the place of a valid one.
+    pub fn replace<H: Host>(
+        &mut self,
+        mut entry: MemoryEntry,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<(), DmaError> {
+        entry.word.set_valid(true);
+        self.cache.store(index_of(entry.key), entry, dma)
+    }
+
+    /// Removes the valid entry at `index`.
+    pub fn remove<H: Host>(&mut self, index: u32, dma: &mut Dma<'_, H>) -> Result<(), DmaError> {
+        self.cache.store(index, MemoryEntry::default(), dma)?;
+        self.cache.invalidate(index);
+        self.free.push(index);
+        Ok(())
+    }
+
+    /// The valid entry at the place that `key` names, whatever its variant.
+    #[inline]
+    pub fn entry<H: Host>(
+        &mut self,
+        key: u32,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<&mut MemoryEntry, ProtectionFault> {
+        let index = index_of(key);
+        if index >= self.entries {
+            return Err(ProtectionFault::InvalidKey { key });
+        }
+        let entry = self.cache.get_mut(index, dma)?;
+        if !entry.word.valid() {
+            return Err(ProtectionFault::InvalidKey { key });
+        }
+        Ok(entry)
+    }
+
+    /// The valid entry of `key`.
+    #[inline]
+    pub fn lookup<H: Host>(
+        &mut self,
+        key: u32,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<&MemoryEntry, ProtectionFault> {
+        let index = index_of(key);
+        if index >= self.entries {
+            return Err(ProtectionFault::InvalidKey { key });
+        }
+        let entry = self.cache.get(index, dma)?;
+        if !entry.word.valid() || entry.key != key {
+            return Err(ProtectionFault::InvalidKey { key });
+        }
+        Ok(entry)
+    }
+
+    /// Checks an access in the order key, protection domain, rights, bounds, and returns the
+    /// region. Rights come before bounds as in IBTA vol 1, 10.6.3.
+    #[inline]
+    pub fn check<H: Host>(
+        &mut self,
+        access: &Access,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<MemoryEntry, ProtectionFault> {
+        let entry = self.lookup(access.key, dma)?;
+        if entry.pd != access.pd {
+            return Err(ProtectionFault::ProtectionDomain { key: access.key });
+        }
+        if entry.word.window() {
+            check_window(entry, access)?;
+        }
+        let wanted = access.rights.bits();
+        if entry.access.bits() & wanted != wanted {
+            return Err(ProtectionFault::Rights { key: access.key });
+        }
+        // Of an entry that software has overwritten, start and length may reach beyond the last
+        // address; no access does.
+        let offset = access.address.wrapping_sub(entry.start);
+        if access.address < entry.start
+            || offset > entry.length
+            || access.length > entry.length - offset
+            || access.address.checked_add(access.length).is_none()
+        {
+            let (address, length) = (access.address, access.length);
+            return Err(ProtectionFault::Bounds { address, length });
+        }
+        Ok(*entry)
+    }
+}
+
+/// What a window asks of an access besides what a region asks (IBTA vol 1, 10.6.7.2): it is bound,
+/// its key is used by peers only, and a window of type 2B is reached through one queue pair.
+fn check_window(window: &MemoryEntry, access: &Access) -> Result<(), ProtectionFault> {
+    let key = access.key;
+    if !window.word.bound() || !access.is_remote() {
+        return Err(ProtectionFault::InvalidKey { key });
+    }
+    if window.word.window_type_2() && window.qpn != access.qpn {
+        return Err(ProtectionFault::QueuePair { key });
+    }
+    Ok(())
+}

@@ -1,0 +1,110 @@
+//! Memory translation: virtual address in a region to IOVA, page by page.
+
+use crate::host_interface::dma::Dma;
+use crate::ports::host::Host;
+use crate::translation::cache::{Cache, CacheShape};
+use crate::translation::protection::ProtectionFault;
+use ferroce_spec::context::{MemoryEntry, TranslationEntry};
+use ferroce_spec::counter::Counter;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// MTT entries in one line of the cache: what one 64-byte DMA read brings.
+const ENTRIES_PER_LINE: u64 = 8;
+
+/// Page sizes are powers of two below this one, or an address could not hold them.
+const LOG_PAGE_SIZE_LIMIT: u8 = 64;
+
+/// One line of the MTT cache.
+#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, Immutable)]
+#[repr(transparent)]
+struct MttLine([TranslationEntry; ENTRIES_PER_LINE as usize]);
+
+/// Memory that is contiguous in IOVA space.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    /// IOVA of the first byte.
+    pub iova: u64,
+    /// Bytes until the end of the page.
+    pub length: u64,
+}
+
+/// The memory translation table: a cache in front of the table in host memory.
+#[derive(Debug)]
+pub struct Mtt {
+    cache: Cache<MttLine>,
+    entries: u64,
+}
+
+impl Mtt {
+    /// A table without entries.
+    pub fn new(shape: CacheShape) -> Self {
+        Self {
+            cache: Cache::new(shape, Counter::mtt_hits, Counter::mtt_misses),
+            entries: 0,
+        }
+    }
+
+    /// The table now lies at `base` and has `1 << log_entries` entries.
+    pub fn reset(&mut self, base: u64, log_entries: u8) {
+        self.cache.reset(base);
+        self.entries = if base == 0 { 0 } else { 1 << log_entries };
+    }
+
+    /// Whether the table has the `count` entries from `first` on.
+    pub fn contains(&self, first: u64, count: u64) -> bool {
+        first
+            .checked_add(count)
+            .is_some_and(|end| end <= self.entries)
+    }
+
+    /// Drops the cached translations of `count` pages from entry `first` on, as far as the table
+    /// has them: the numbers have been in host memory since they were checked.
+    pub fn invalidate(&mut self, first: u64, count: u64) {
+        let behind = first.saturating_add(count).min(self.entries);
+        if first >= behind {
+            return;
+        }
+        let (start, end) = (first / ENTRIES_PER_LINE, (behind - 1) / ENTRIES_PER_LINE);
+        // Of a region larger than the cache, nothing else is worth to be kept.
+        if end - start >= self.cache.capacity() as u64 {
+            self.cache.invalidate_all();
+            return;
+        }
+        (start..=end).for_each(|line| self.cache.invalidate(line as u32));
+    }
+
+    /// Where `address` lies, which [`crate::translation::mpt::Mpt::check`] has found inside `entry`.
+    #[inline]
+    pub fn translate<H: Host>(
+        &mut self,
+        entry: &MemoryEntry,
+        address: u64,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<Run, ProtectionFault> {
+        let offset = address - entry.start;
+        if entry.word.direct() {
+            let iova = entry.translation.wrapping_add(offset);
+            return Ok(Run {
+                iova,
+                length: entry.length - offset,
+            });
+        }
+        // CREATE_MR has checked these numbers, but the entry has been in host memory since.
+        let log_page_size = entry.word.log_page_size() & (LOG_PAGE_SIZE_LIMIT - 1);
+        let position = entry.first_page_offset.wrapping_add(offset);
+        let index = entry.translation.wrapping_add(position >> log_page_size);
+        if index >= self.entries {
+            return Err(ProtectionFault::Page { address });
+        }
+        let in_page = position & ((1 << log_page_size) - 1);
+        let line = self.cache.get((index / ENTRIES_PER_LINE) as u32, dma)?;
+        let page = line.0[(index % ENTRIES_PER_LINE) as usize];
+        if !page.present() {
+            return Err(ProtectionFault::Page { address });
+        }
+        Ok(Run {
+            iova: page.iova().wrapping_add(in_page),
+            length: (1 << log_page_size) - in_page,
+        })
+    }
+}

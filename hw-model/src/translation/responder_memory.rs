@@ -1,0 +1,293 @@
+//! Carries the memory operations of the transport out: what a packet needs of keys and memory.
+
+use crate::contexts::queue_pair::{QueuePair, uses_srq};
+use crate::contexts::shared_receive_queue::{SharedReceiveQueues, TakeError};
+use crate::contexts::work_queue::ReceiveFetch;
+use crate::host_interface::dma::{ATOMIC_BYTES, Dma};
+use crate::ports::host::Host;
+use crate::receive::datagram::{global_route_header, is_ipv4};
+use crate::translation::atomic::dma_atomic;
+use crate::translation::memory_unit::MemoryUnit;
+use crate::translation::mpt::Access;
+use crate::translation::window::Binder;
+use crate::transmit::wqe::SendPayload;
+use ferroce_spec::context::AccessRights;
+use ferroce_spec::counter::Counter;
+use ferroce_spec::eqe::EventType;
+use ferroce_transport::{Access as RemoteAccess, AtomicOperation, MemoryAnswer, MemoryOp};
+use ferroce_wire::RKey;
+use std::ops::Range;
+
+/// The blocks that a processing unit asks while it works on a packet.
+pub struct MemoryBlocks<'a, 'd, H: Host> {
+    /// Keys and translations.
+    pub memory: &'a mut MemoryUnit,
+    /// Shared receive queues.
+    pub srqs: &'a mut SharedReceiveQueues,
+    /// The DMA engine.
+    pub dma: &'a mut Dma<'d, H>,
+    /// How receive WQEs are fetched.
+    pub receive_fetch: ReceiveFetch,
+    /// What has happened to a shared receive queue: its number goes with it.
+    pub srq_event: Option<(EventType, u32)>,
+}
+
+/// A packet as bytes.
+#[derive(Debug)]
+pub struct PacketBytes<'a> {
+    /// All of it.
+    pub frame: &'a [u8],
+    /// Start of the IP header.
+    pub ip: usize,
+    /// The payload.
+    pub payload: Range<usize>,
+}
+
+impl<'a> PacketBytes<'a> {
+    #[inline]
+    fn payload(&self) -> &'a [u8] {
+        &self.frame[self.payload.clone()]
+    }
+}
+
+/// Carries a memory operation of the transport out.
+#[inline(always)]
+pub fn carry_out<H: Host>(
+    operation: MemoryOp,
+    qp: &mut QueuePair,
+    packet: &PacketBytes<'_>,
+    blocks: &mut MemoryBlocks<'_, '_, H>,
+) -> MemoryAnswer {
+    match operation {
+        MemoryOp::Validate {
+            r_key,
+            virtual_address,
+            length,
+            access,
+            srqn,
+        } => {
+            let place = (r_key, virtual_address, u64::from(length));
+            match remote_access(qp, srqn, place, access, blocks) {
+                Some(access) if blocks.memory.validate(&access, blocks.dma).is_ok() => {
+                    MemoryAnswer::Valid
+                }
+                _ => MemoryAnswer::Invalid,
+            }
+        }
+        MemoryOp::TakeReceive if uses_srq(&qp.context) => take_shared(qp, qp.context.srqn, blocks),
+        MemoryOp::TakeReceive => take_own(qp, blocks),
+        MemoryOp::TakeShared { srqn } => {
+            let known = blocks.srqs.of_domain(srqn, qp.context.xrcd, blocks.dma);
+            match known.is_some() {
+                true => take_shared(qp, srqn, blocks),
+                false => MemoryAnswer::Invalid,
+            }
+        }
+        MemoryOp::WriteRemote {
+            r_key,
+            virtual_address,
+            length,
+            srqn,
+        } => {
+            let place = (r_key, virtual_address, u64::from(length));
+            let access = remote_access(qp, srqn, place, RemoteAccess::Write, blocks);
+            done(access.is_some_and(|access| {
+                let payload = packet.payload();
+                blocks.memory.write(&access, payload, blocks.dma).is_ok()
+            }))
+        }
+        MemoryOp::WriteReceive {
+            receive, offset, ..
+        } => write_receive(qp, receive, offset, packet.payload(), blocks),
+        MemoryOp::WriteGrh { receive } => {
+            let ip = &packet.frame[packet.ip..];
+            qp.header_is_ipv4 = is_ipv4(ip);
+            write_receive(qp, receive, 0, &global_route_header(ip), blocks)
+        }
+        MemoryOp::WriteReadResponse {
+            request, offset, ..
+        } => write_response(qp, request, offset, packet.payload(), blocks),
+        MemoryOp::WriteAtomicResult { request, value } => {
+            write_response(qp, request, 0, &value.to_ne_bytes(), blocks)
+        }
+        MemoryOp::Atomic {
+            r_key,
+            virtual_address,
+            operation,
+            srqn,
+        } => {
+            let place = (r_key, virtual_address, ATOMIC_BYTES as u64);
+            let access = remote_access(qp, srqn, place, RemoteAccess::Atomic, blocks);
+            atomic(access, operation, blocks)
+        }
+        MemoryOp::Invalidate { r_key, srqn } => invalidate(qp, r_key, srqn, blocks),
+    }
+}
+
+/// The protection domain in which a request of the peer is executed: that of the queue pair, or
+/// of the shared receive queue that an XRC request names; `None`: there is no such queue in the
+/// XRC domain of the queue pair.
+#[inline]
+pub fn protection_domain<H: Host>(
+    qp: &QueuePair,
+    srqn: Option<u32>,
+    srqs: &mut SharedReceiveQueues,
+    dma: &mut Dma<'_, H>,
+) -> Option<u32> {
+    match srqn {
+        None => Some(qp.pd()),
+        Some(srqn) => Some(srqs.of_domain(srqn, qp.context.xrcd, dma)?.pd),
+    }
+}
+
+/// What a peer wants to do with the memory at `place`: key, first byte, bytes.
+#[inline]
+fn remote_access<H: Host>(
+    qp: &QueuePair,
+    srqn: Option<u32>,
+    place: (RKey, u64, u64),
+    access: RemoteAccess,
+    blocks: &mut MemoryBlocks<'_, '_, H>,
+) -> Option<Access> {
+    let pd = protection_domain(qp, srqn, blocks.srqs, blocks.dma)?;
+    let (r_key, address, length) = place;
+    Some(Access {
+        pd,
+        key: r_key.0,
+        address,
+        length,
+        rights: remote_rights(access),
+        qpn: qp.qpn.value(),
+    })
+}
+
+/// Executes an atomic operation on what `access` allows.
+fn atomic<H: Host>(
+    access: Option<Access>,
+    operation: AtomicOperation,
+    blocks: &mut MemoryBlocks<'_, '_, H>,
+) -> MemoryAnswer {
+    let operation = dma_atomic(operation);
+    let executed =
+        access.and_then(|access| blocks.memory.atomic(&access, operation, blocks.dma).ok());
+    match executed {
+        Some(original) => MemoryAnswer::Atomic(original),
+        None => MemoryAnswer::Failed,
+    }
+}
+
+/// Invalidates a key because the peer asks for it.
+fn invalidate<H: Host>(
+    qp: &QueuePair,
+    r_key: RKey,
+    srqn: Option<u32>,
+    blocks: &mut MemoryBlocks<'_, '_, H>,
+) -> MemoryAnswer {
+    let Some(pd) = protection_domain(qp, srqn, blocks.srqs, blocks.dma) else {
+        return MemoryAnswer::Failed;
+    };
+    let qpn = qp.qpn.value();
+    let binder = Binder { pd, qpn };
+    let invalidated = blocks
+        .memory
+        .invalidate_remotely(binder, r_key.0, blocks.dma);
+    done(invalidated.is_ok())
+}
+
+/// Takes a WQE of the queue pair's own receive queue.
+#[inline]
+fn take_own<H: Host>(qp: &mut QueuePair, blocks: &mut MemoryBlocks<'_, '_, H>) -> MemoryAnswer {
+    match qp.receive.take(blocks.receive_fetch, blocks.dma) {
+        Ok(Some(wqe)) => {
+            blocks.dma.counters.add(Counter::receive_wqes, 1);
+            MemoryAnswer::Receive {
+                id: wqe.index,
+                capacity: wqe.list.length(),
+            }
+        }
+        Ok(None) => MemoryAnswer::NoReceive,
+        Err(_) => MemoryAnswer::ReceiveError,
+    }
+}
+
+/// Takes a WQE of a shared receive queue.
+fn take_shared<H: Host>(
+    qp: &mut QueuePair,
+    srqn: u32,
+    blocks: &mut MemoryBlocks<'_, '_, H>,
+) -> MemoryAnswer {
+    match blocks.srqs.take(srqn, blocks.receive_fetch, blocks.dma) {
+        Ok(taken) => {
+            blocks.dma.counters.add(Counter::receive_wqes, 1);
+            if taken.reached_limit {
+                blocks.srq_event = Some((EventType::SRQ_LIMIT, srqn));
+            }
+            let capacity = taken.list.length();
+            let id = qp.receive.adopt(taken.shared, taken.list);
+            MemoryAnswer::Receive { id, capacity }
+        }
+        Err(TakeError::Empty) => MemoryAnswer::NoReceive,
+        Err(TakeError::Failed) => {
+            blocks.srq_event = Some((EventType::SRQ_ERROR, srqn));
+            MemoryAnswer::ReceiveError
+        }
+        Err(TakeError::Unusable) => MemoryAnswer::ReceiveError,
+    }
+}
+
+/// Writes to the buffers of a receive WQE, with the protection domain that they belong to.
+#[inline]
+fn write_receive<H: Host>(
+    qp: &QueuePair,
+    receive: u32,
+    offset: u32,
+    bytes: &[u8],
+    blocks: &mut MemoryBlocks<'_, '_, H>,
+) -> MemoryAnswer {
+    let Some(wqe) = qp.receive.get(receive) else {
+        return MemoryAnswer::Failed;
+    };
+    let pd = wqe.shared.map_or(qp.pd(), |shared| shared.pd);
+    let written = blocks
+        .memory
+        .scatter(pd, &wqe.list, offset, bytes, blocks.dma);
+    done(written.is_ok())
+}
+
+/// Writes what a READ or an atomic has fetched.
+#[inline]
+fn write_response<H: Host>(
+    qp: &mut QueuePair,
+    request: u32,
+    offset: u32,
+    bytes: &[u8],
+    blocks: &mut MemoryBlocks<'_, '_, H>,
+) -> MemoryAnswer {
+    let pd = qp.pd();
+    match qp.send.payload(request) {
+        Some(SendPayload::Memory(list)) => {
+            let written = blocks.memory.scatter(pd, list, offset, bytes, blocks.dma);
+            done(written.is_ok())
+        }
+        _ => MemoryAnswer::Failed,
+    }
+}
+
+fn done(success: bool) -> MemoryAnswer {
+    if success {
+        MemoryAnswer::Done
+    } else {
+        MemoryAnswer::Failed
+    }
+}
+
+/// The right of a memory region that a remote access needs.
+fn remote_rights(access: RemoteAccess) -> AccessRights {
+    let mut rights = AccessRights::default();
+    match access {
+        RemoteAccess::Write => rights.set_remote_write(true),
+        RemoteAccess::Read => rights.set_remote_read(true),
+        RemoteAccess::Atomic => rights.set_remote_atomic(true),
+    }
+    rights
+}

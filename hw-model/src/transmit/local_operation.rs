@@ -1,0 +1,57 @@
+//! Operations of the send queue that are carried out here and send nothing: binds of windows,
+//! invalidation of local keys, NOPs.
+
+use crate::contexts::queue_pair::QueuePair;
+use crate::host_interface::dma::Dma;
+use crate::ports::host::Host;
+use crate::translation::memory_unit::MemoryUnit;
+use crate::translation::window::Binder;
+use crate::transmit::wqe::SendPayload;
+use ferroce_transport::CompletionStatus;
+use ferroce_units::Instant;
+
+/// Local operations of one queue pair that are carried out before others have their turn.
+const LOCALS_PER_TURN: usize = 16;
+
+/// Carries out the local operations of `qp` whose turn has come. True: there were some.
+#[inline]
+pub fn carry_out<H: Host>(
+    now: Instant,
+    qp: &mut QueuePair,
+    memory: &mut MemoryUnit,
+    dma: &mut Dma<'_, H>,
+) -> bool {
+    let mut worked = false;
+    for _ in 0..LOCALS_PER_TURN {
+        let Some(id) = qp.transport.poll_local() else {
+            break;
+        };
+        let result = carry_out_one(id, qp, memory, dma);
+        qp.transport.finish_local(now, id, result);
+        worked = true;
+    }
+    worked
+}
+
+fn carry_out_one<H: Host>(
+    id: u32,
+    qp: &mut QueuePair,
+    memory: &mut MemoryUnit,
+    dma: &mut Dma<'_, H>,
+) -> Result<(), CompletionStatus> {
+    let binder = Binder {
+        pd: qp.pd(),
+        qpn: qp.qpn.value(),
+    };
+    match qp.send.payload(id) {
+        Some(SendPayload::Bind(segment)) => memory
+            .bind(binder, segment, dma)
+            .map_err(|_| CompletionStatus::WindowBind),
+        // The verbs have no status for memory management errors (IBTA vol 1, 11.6.2).
+        Some(SendPayload::Invalidate(key)) => memory
+            .invalidate(binder, *key, dma)
+            .map_err(|_| CompletionStatus::LocalQpOperation),
+        Some(_) => Ok(()),
+        None => Err(CompletionStatus::LocalQpOperation),
+    }
+}

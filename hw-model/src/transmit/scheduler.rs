@@ -1,0 +1,84 @@
+//! Which queue pair runs next: for each processing unit, round robin over those of its queue pairs
+//! that have work.
+
+use crate::contexts::queue_pair::QueuePair;
+use std::collections::VecDeque;
+
+/// The queue pairs that have work, a list for each processing unit.
+#[derive(Debug)]
+pub struct Scheduler {
+    active: Vec<VecDeque<u32>>,
+    /// Queue pairs in all lists.
+    count: usize,
+}
+
+impl Scheduler {
+    /// Nobody has work.
+    pub fn new(units: usize) -> Self {
+        Self {
+            active: vec![VecDeque::new(); units.max(1)],
+            count: 0,
+        }
+    }
+
+    /// The processing unit to which the queue pair at `index` is pinned.
+    #[inline]
+    pub fn unit_of(&self, index: u32) -> usize {
+        match self.active.len() {
+            1 => 0,
+            units => index as usize % units,
+        }
+    }
+
+    /// Puts a queue pair at the end of the list of its unit, once.
+    #[inline]
+    pub fn activate(&mut self, qp: &mut QueuePair) {
+        if !qp.scheduled {
+            qp.scheduled = true;
+            let unit = self.unit_of(qp.index);
+            self.active[unit].push_back(qp.index);
+            self.count += 1;
+        }
+    }
+
+    /// The index of the next queue pair of `unit`, which stays where it is.
+    #[inline]
+    pub fn next(&self, unit: usize) -> Option<u32> {
+        self.active[unit].front().copied()
+    }
+
+    /// Takes the index of the next queue pair of `unit`. It may have been destroyed since.
+    #[inline]
+    pub fn take_next(&mut self, unit: usize) -> Option<u32> {
+        let index = self.active[unit].pop_front()?;
+        self.count -= 1;
+        Some(index)
+    }
+
+    /// Whether nobody has work.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Queue pairs in the list of `unit`.
+    #[inline]
+    pub fn len(&self, unit: usize) -> usize {
+        self.active[unit].len()
+    }
+
+    /// Takes a destroyed queue pair out of its list.
+    pub fn remove(&mut self, index: u32) {
+        let unit = self.unit_of(index);
+        let list = &mut self.active[unit];
+        self.count -= list.len();
+        list.retain(|active| *active != index);
+        self.count += list.len();
+    }
+
+    /// Forgets everything (reset).
+    pub fn clear(&mut self) {
+        self.active.iter_mut().for_each(VecDeque::clear);
+        self.count = 0;
+    }
+}

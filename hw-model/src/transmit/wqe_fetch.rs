@@ -1,0 +1,326 @@
+//! WQE fetch: reads blocks of 64 bytes from a send queue's ring and hands WQEs to the transport.
+
+use crate::contexts::queue_pair::{QueuePair, QueuePairs};
+use crate::counters::Counters;
+use crate::host_interface::dma::Dma;
+use crate::host_interface::push::NextWqes;
+use crate::limits::MAX_GIDS;
+use crate::ports::host::Host;
+use crate::receive::datagram;
+use crate::time::edge::Edge;
+use crate::time::timing::{Stage, Timing, Work};
+use crate::transmit::wqe::{SendPayload, SendWqe, WqeError, block_count, decode};
+use crate::transmit::wqe_cache::WqeCache;
+use ferroce_spec::context::AddressEntry;
+use ferroce_spec::counter::Counter;
+use ferroce_spec::wqe::{BLOCK_SIZE, MAX_BLOCKS};
+use ferroce_transport::{CompletionStatus, Destination, QpState, SendOperation, SendRequest};
+use ferroce_units::Instant;
+use ferroce_wire::Qpn;
+use std::collections::VecDeque;
+
+/// A fetch that is under way.
+#[derive(Debug)]
+struct Fetch {
+    /// Index of the queue pair.
+    qp: u32,
+    /// Which incarnation of it.
+    qpn: Qpn,
+    /// The buffer that the blocks are read into.
+    slot: usize,
+    /// Blocks that are read.
+    blocks: u32,
+}
+
+/// The fetch engine: a few fetches at a time, each with a buffer of its own; one for each queue
+/// pair at most.
+#[derive(Debug)]
+pub struct WqeFetch {
+    buffers: Vec<Box<[u8]>>,
+    free: Vec<usize>,
+    under_way: Edge<Fetch>,
+    /// Queue pairs that wait for a buffer.
+    waiting: VecDeque<u32>,
+}
+
+impl WqeFetch {
+    /// An engine with `slots` buffers that reads up to `blocks` blocks at a time, at least one
+    /// whole WQE.
+    pub fn new(blocks: u32, slots: usize) -> Self {
+        let blocks = (blocks as usize).max(MAX_BLOCKS);
+        let slots = slots.max(1);
+        Self {
+            buffers: vec![vec![0; blocks * BLOCK_SIZE].into_boxed_slice(); slots],
+            free: (0..slots).collect(),
+            under_way: Edge::new(slots),
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Fetches one batch of WQEs of `qp`. True: something was fetched, or is being.
+    #[inline]
+    pub fn fetch<H: Host, T: Timing>(
+        &mut self,
+        now: Instant,
+        qp: &mut QueuePair,
+        gids: &[AddressEntry; MAX_GIDS],
+        wqes: &mut WqeCache,
+        dma: &mut Dma<'_, H>,
+        timing: &mut T,
+    ) -> bool {
+        let runs = matches!(
+            qp.transport.state(),
+            QpState::Rts | QpState::Sqe | QpState::Err
+        );
+        let idle = !runs || qp.fetching || qp.send.waiting() == 0;
+        if idle || !qp.transport.can_accept_send() {
+            return false;
+        }
+        let Some(slot) = self.free.last().copied() else {
+            self.await_buffer(qp);
+            return false;
+        };
+        let buffer = &mut self.buffers[slot];
+        let most = (buffer.len() / BLOCK_SIZE) as u32;
+        let mut blocks = qp.send.waiting().min(most);
+        let mut is_pushed = false;
+        if !qp.send.pushed.is_empty() {
+            (blocks, is_pushed) = take_pushed(qp, blocks, buffer, dma.counters);
+        }
+        let bytes = &mut buffer[..blocks as usize * BLOCK_SIZE];
+        // What is fetched already is sent meanwhile: the cursor of the queue pair does not move.
+        let start = dma.at;
+        let is_read = match is_pushed {
+            true => Ok(()),
+            false => read_blocks(qp, bytes, dma),
+        };
+        let arrival = std::mem::replace(&mut dma.at, start);
+        if is_read.is_err() {
+            reject(now, qp, CompletionStatus::LocalQpOperation);
+            return true;
+        }
+        let work = Work {
+            bytes: bytes.len() as u32,
+            messages: blocks,
+        };
+        let ready = timing.serve(now, arrival, Stage::Fetch, work);
+        if ready <= now {
+            accept_batch(now, qp, gids, bytes, wqes, dma.counters);
+            return true;
+        }
+        self.free.pop();
+        qp.fetching = true;
+        let fetch = Fetch {
+            qp: qp.index,
+            qpn: qp.qpn,
+            slot,
+            blocks,
+        };
+        self.under_way.push(ready, fetch);
+        true
+    }
+
+    /// Lets a queue pair wait until a buffer is free.
+    pub fn await_buffer(&mut self, qp: &mut QueuePair) {
+        qp.fetching = true;
+        self.waiting.push_back(qp.index);
+    }
+
+    /// Hands the WQEs of a fetch that has ended to the transport; returns the index of their queue
+    /// pair, which may have been destroyed meanwhile.
+    pub fn land(
+        &mut self,
+        now: Instant,
+        qps: &mut QueuePairs,
+        gids: &[AddressEntry; MAX_GIDS],
+        wqes: &mut WqeCache,
+        counters: &mut Counters,
+    ) -> Option<u32> {
+        let fetch = self.under_way.pop(now)?;
+        self.free.push(fetch.slot);
+        // A queue pair that was reset or destroyed since does not wait for it any more.
+        let owner = qps.find(fetch.qpn).filter(|qp| qp.fetching);
+        if let Some(qp) = owner {
+            qp.fetching = false;
+            let bytes = &self.buffers[fetch.slot][..fetch.blocks as usize * BLOCK_SIZE];
+            accept_batch(now, qp, gids, bytes, wqes, counters);
+        }
+        Some(fetch.qp)
+    }
+
+    /// Takes the next queue pair that waits for a buffer.
+    pub fn next_waiting(&mut self) -> Option<u32> {
+        self.waiting.pop_front()
+    }
+
+    /// Buffers that are free.
+    pub fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Fetches that are under way.
+    pub fn under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// Queue pairs that wait for a buffer.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// When the next fetch ends.
+    #[inline]
+    pub fn next_delivery(&self) -> Option<Instant> {
+        self.under_way.next_delivery()
+    }
+
+    /// Forgets all fetches (reset).
+    pub fn clear(&mut self) {
+        self.under_way.clear(drop);
+        self.waiting.clear();
+        self.free = (0..self.buffers.len()).collect();
+    }
+}
+
+/// Posts the WQEs of a batch of blocks, as far as the transport takes them.
+#[inline]
+fn accept_batch(
+    now: Instant,
+    qp: &mut QueuePair,
+    gids: &[AddressEntry; MAX_GIDS],
+    bytes: &[u8],
+    wqes: &mut WqeCache,
+    counters: &mut Counters,
+) {
+    let mut rest = bytes;
+    while !rest.is_empty() && qp.transport.can_accept_send() {
+        let index = qp.send.fetched;
+        match accept(now, qp, gids, rest) {
+            Ok(used) => {
+                wqes.insert(qp.index, index);
+                rest = &rest[used..];
+            }
+            // The rest of this WQE was rung but lies behind the batch: next time.
+            Err(WqeError::Blocks(b))
+                if usize::from(b) <= MAX_BLOCKS && b > 0 && u32::from(b) <= qp.send.waiting() =>
+            {
+                qp.send.pushed.ignore(counters);
+                break;
+            }
+            Err(error) => {
+                counters.add(Counter::wqe_errors, 1);
+                let status = match error {
+                    WqeError::Length => CompletionStatus::LocalLength,
+                    _ => CompletionStatus::LocalQpOperation,
+                };
+                reject(now, qp, status);
+                break;
+            }
+        }
+    }
+}
+
+/// Puts the next WQEs of a queue pair into `buffer` if they were pushed, as many as there are and
+/// have room. Returns the blocks to fetch, at most `blocks`, and whether they are there.
+#[cold]
+fn take_pushed(
+    qp: &mut QueuePair,
+    blocks: u32,
+    buffer: &mut [u8],
+    counters: &mut Counters,
+) -> (u32, bool) {
+    let mut taken = 0;
+    while taken == 0 || qp.send.pushed.first_fits(blocks - taken) {
+        let (fetched, rung) = (
+            qp.send.fetched.wrapping_add(taken),
+            qp.send.waiting() - taken,
+        );
+        match qp.send.pushed.next(fetched, rung, counters) {
+            NextWqes::Pushed(wqe) => {
+                let place = &mut buffer[taken as usize * BLOCK_SIZE..];
+                place[..wqe.bytes().len()].copy_from_slice(wqe.bytes());
+                taken += wqe.blocks();
+            }
+            NextWqes::InRing(before) if taken == 0 => return (blocks.min(before), false),
+            NextWqes::InRing(_) => break,
+        }
+    }
+    (taken, true)
+}
+
+/// Reads `bytes` of the ring from the fetch index on, around its end.
+fn read_blocks<H: Host>(
+    qp: &QueuePair,
+    bytes: &mut [u8],
+    dma: &mut Dma<'_, H>,
+) -> Result<(), crate::ports::host::DmaError> {
+    dma.counters.add(Counter::wqe_fetches, 1);
+    let blocks = (bytes.len() / BLOCK_SIZE) as u64;
+    dma.counters.add(Counter::wqe_blocks, blocks);
+    let slot = (qp.send.fetched & (qp.send.size() - 1)) as usize;
+    let until_end = (qp.send.size() as usize - slot) * BLOCK_SIZE;
+    let split = bytes.len().min(until_end);
+    let (head, tail) = bytes.split_at_mut(split);
+    dma.read(qp.send.base.wrapping_add((slot * BLOCK_SIZE) as u64), head)?;
+    if !tail.is_empty() {
+        dma.read(qp.send.base, tail)?;
+    }
+    Ok(())
+}
+
+/// Posts the WQE at the start of `rest`; returns its bytes.
+#[inline]
+fn accept(
+    now: Instant,
+    qp: &mut QueuePair,
+    gids: &[AddressEntry; MAX_GIDS],
+    rest: &[u8],
+) -> Result<usize, WqeError> {
+    let available = (rest.len() / BLOCK_SIZE) as u32;
+    let blocks = block_count(rest, qp.send.fetched, available)?;
+    let used = usize::from(blocks) * BLOCK_SIZE;
+    let (request, wqe) = decode(&rest[..used], qp.transport.service())?;
+    qp.send.fetched = qp.send.fetched.wrapping_add(u32::from(blocks));
+    let goes_nowhere = wqe
+        .datagram
+        .as_ref()
+        .is_some_and(|segment| !datagram::is_possible(&segment.path, gids));
+    let id = request.id;
+    post(now, qp, request, wqe);
+    if goes_nowhere {
+        qp.transport
+            .fail_send(now, id, CompletionStatus::LocalQpOperation);
+    }
+    Ok(used)
+}
+
+#[inline]
+fn post(now: Instant, qp: &mut QueuePair, request: SendRequest, wqe: SendWqe) {
+    qp.send.keep(wqe);
+    qp.transport.post_send(now, request);
+}
+
+/// A WQE that cannot be executed: it completes with `status` and the QP fails. Where the next WQE
+/// starts is not known then, so that only this one completes for what was rung.
+fn reject(now: Instant, qp: &mut QueuePair, status: CompletionStatus) {
+    let index = qp.send.fetched;
+    qp.send.fetched = qp.send.producer;
+    let operation = SendOperation::Send;
+    let request = SendRequest {
+        id: index,
+        operation,
+        length: 0,
+        signaled: true,
+        solicited: false,
+        fence: false,
+        destination: Destination::Connected,
+    };
+    let payload = SendPayload::Memory(crate::transmit::scatter_list::ScatterList::new(&[]));
+    let wqe = SendWqe {
+        index,
+        payload,
+        datagram: None,
+    };
+    post(now, qp, request, wqe);
+    qp.transport.fail_send(now, index, status);
+}
