@@ -8,6 +8,7 @@ mod multicast;
 mod queue_pair;
 mod shared_receive_queue;
 
+use crate::blocks::Blocks;
 use crate::host_interface::dma::Dma;
 use crate::nic::Nic;
 use crate::ports::host::{DmaError, Host};
@@ -76,7 +77,7 @@ impl From<DmaError> for Failure {
     }
 }
 
-impl<P: Port, T: Timing> Nic<P, T> {
+impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     /// Runs commands that are waiting. True: something was run.
     #[inline]
     pub(crate) fn run_commands<H: Host>(

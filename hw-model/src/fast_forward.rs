@@ -7,6 +7,7 @@
 //! ([`Nic::leave_out`]) and the receiver ([`Nic::expect_gap`]), and lets the time pass that they
 //! would have taken. Counters then count what was left out, [`Nic::count_left_out`].
 
+use crate::blocks::Blocks;
 use crate::contexts::queue_pair::QueuePair;
 use crate::contexts::work_queue::ReceiveFetch;
 use crate::counters::Counters;
@@ -151,7 +152,7 @@ const OF_SENDER: [Counter; 4] = [
     Counter::dma_read_bytes,
 ];
 
-impl<P: Port, T: Timing> Nic<P, T> {
+impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     /// The last end of a stride, if there was one since the last call.
     #[inline]
     pub fn take_mark(&mut self) -> Option<Mark> {

@@ -17,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod blocks;
 mod command;
 pub mod config;
 pub mod contexts;
@@ -36,6 +37,7 @@ pub mod time;
 pub mod translation;
 pub mod transmit;
 
+pub use blocks::Blocks;
 pub use config::NicConfig;
 pub use counters::Counters;
 pub use nic::{Nic, Progress};

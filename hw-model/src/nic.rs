@@ -1,5 +1,6 @@
 //! One NIC function: owns the blocks and passes items from one to the next.
 
+use crate::blocks::{Blocks, Model};
 use crate::config::NicConfig;
 use crate::contexts::completion_queue::{CompletionEntry, CompletionQueues};
 use crate::contexts::cqe_builder;
@@ -9,7 +10,6 @@ use crate::contexts::timers::Timers;
 use crate::counters::Counters;
 use crate::fast_forward::Marks;
 use crate::host_interface::bar::Bar;
-use crate::host_interface::device_memory::DeviceMemory;
 use crate::host_interface::dma::Dma;
 use crate::host_interface::event_queue::{ASYNC_EQN, Event, EventQueues};
 use crate::limits::{FLUSH_PER_TURN, MAX_GIDS};
@@ -20,11 +20,7 @@ use crate::processing_unit::{Inbound, ProcessingUnit};
 use crate::receive::multicast::MulticastTable;
 use crate::time::edge::Edge;
 use crate::time::timing::{Functional, PLANNING_HORIZON, Stage, Timing, Work, horizon};
-use crate::translation::atomic::AtomicsUnit;
 use crate::translation::memory_unit::MemoryUnit;
-use crate::translation::mpt::Mpt;
-use crate::translation::mtt::Mtt;
-use crate::translation::window::BoundWindows;
 use crate::transmit::scheduler::Scheduler;
 use crate::transmit::wqe_cache::WqeCache;
 use crate::transmit::wqe_fetch::WqeFetch;
@@ -62,7 +58,7 @@ pub struct Progress {
 
 /// One NIC function behind a port, with the clocks of its blocks.
 #[derive(Debug)]
-pub struct Nic<P: Port, T: Timing = Functional> {
+pub struct Nic<P: Port, T: Timing = Functional, B: Blocks = Model> {
     pub(crate) config: NicConfig,
     pub(crate) timing: T,
     /// The time of the event that is being handled.
@@ -75,7 +71,7 @@ pub struct Nic<P: Port, T: Timing = Functional> {
     pub(crate) srqs: SharedReceiveQueues,
     pub(crate) multicast: MulticastTable,
     pub(crate) events: EventQueues,
-    pub(crate) memory: MemoryUnit,
+    pub(crate) memory: MemoryUnit<B::Mtt>,
     pub(crate) scheduler: Scheduler,
     pub(crate) timers: Timers,
     pub(crate) doorbells: Edge<Doorbell>,
@@ -111,7 +107,7 @@ impl<P: Port> Nic<P> {
     }
 }
 
-impl<P: Port, T: Timing> Nic<P, T> {
+impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     /// A function after power-on whose blocks take the time that `timing` says.
     pub fn with_timing(config: NicConfig, timing: T) -> Self {
         let capacity = config.edge_capacity;
@@ -132,13 +128,7 @@ impl<P: Port, T: Timing> Nic<P, T> {
             srqs: SharedReceiveQueues::new(config.srqc_cache),
             multicast: MulticastTable::default(),
             events: EventQueues::new(config.interrupt_moderation),
-            memory: MemoryUnit {
-                mpt: Mpt::new(config.mpt_cache).with_numbers(config.number_seed),
-                mtt: Mtt::new(config.mtt_cache),
-                device: DeviceMemory::default(),
-                bound_windows: BoundWindows::new(),
-                atomics: AtomicsUnit::new(&config),
-            },
+            memory: MemoryUnit::new(&config),
             scheduler: Scheduler::new(usize::from(units)),
             timers: Timers::default(),
             doorbells: Edge::new(DOORBELLS_PER_TURN),
@@ -600,16 +590,14 @@ impl<P: Port, T: Timing> Nic<P, T> {
         self.qps.reset(tables.qpc_base, tables.log_qps);
         self.cqs.reset(tables.cqc_base, tables.log_cqs);
         self.srqs.reset(tables.srqc_base, tables.log_srqs);
-        self.memory.mpt.reset(tables.mpt_base, tables.log_mrs);
-        self.memory.mtt.reset(tables.mtt_base, tables.log_mtts);
+        self.memory.install_tables(tables);
         self.timers = Timers::new(self.qps.capacity());
     }
 
     /// Forgets everything but the MSI-X table.
     fn reset(&mut self, port: &mut P) {
         self.install_tables(&ContextTables::default());
-        self.memory.device.reset();
-        self.memory.bound_windows.clear();
+        self.memory.reset();
         self.multicast.clear().for_each(|group| port.leave(group));
         self.events.clear();
         self.scheduler.clear();

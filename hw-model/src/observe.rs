@@ -1,6 +1,7 @@
 //! How full the NIC's queues are, for waveforms: looked at from outside, and only if somebody wants
 //! to know.
 
+use crate::blocks::Blocks;
 use crate::nic::Nic;
 use crate::ports::port::Port;
 use crate::time::timing::Timing;
@@ -39,7 +40,7 @@ pub fn levels(units: u8) -> impl Iterator<Item = Level> {
     of_nic.into_iter().chain(of_units)
 }
 
-impl<P: Port, T: Timing> Nic<P, T> {
+impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     /// Appends how many items are in each of [`levels`].
     ///
     /// `read_record` reads the 32-bit word at an IOVA of host memory: how far software has come with

@@ -4,6 +4,7 @@ use crate::contexts::queue_pair::QueuePair;
 use crate::ports::host::Host;
 use crate::time::edge::Edge;
 use crate::time::timing::{PLANNING_HORIZON, Stage, Timing, Work};
+use crate::translation::mtt::TranslationTable;
 use crate::translation::responder_memory::{MemoryBlocks, PacketBytes, carry_out};
 use ferroce_transport::{Step, Transmit};
 use ferroce_units::Instant;
@@ -76,12 +77,12 @@ impl ProcessingUnit {
 
     /// Lets `qp` process one packet, with all memory operations that it needs.
     #[inline(always)]
-    pub fn receive<F: AsRef<[u8]>, H: Host>(
+    pub fn receive<F: AsRef<[u8]>, H: Host, M: TranslationTable>(
         &self,
         now: Instant,
         qp: &mut QueuePair,
         packet: &Inbound<F>,
-        blocks: &mut MemoryBlocks<'_, '_, H>,
+        blocks: &mut MemoryBlocks<'_, '_, H, M>,
     ) {
         let bytes = PacketBytes {
             frame: packet.frame.as_ref(),

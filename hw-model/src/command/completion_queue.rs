@@ -1,5 +1,6 @@
 //! Commands on CQs.
 
+use crate::blocks::Blocks;
 use crate::command::Failure;
 use crate::contexts::completion_resize::ModifyError;
 use crate::host_interface::dma::Dma;
@@ -23,7 +24,7 @@ impl From<ModifyError> for Failure {
     }
 }
 
-impl<P: Port, T: Timing> Nic<P, T> {
+impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     pub(crate) fn create_cq<H: Host>(
         &mut self,
         entry: &CommandEntry,

@@ -1,5 +1,6 @@
 //! Commands on the function itself: capabilities, context tables, GID table, event queues.
 
+use crate::blocks::Blocks;
 use crate::command::Failure;
 use crate::contexts::queue_pair::RESERVED_QPS;
 use crate::limits::{LOG_MAX_RING, MAX_GIDS};
@@ -25,7 +26,7 @@ const LOCAL_ACK_DELAY: u8 = 4;
 /// READs and atomics of one QP, in each direction.
 pub const MAX_RD_ATOMIC: u8 = 16;
 
-impl<P: Port, T: Timing> Nic<P, T> {
+impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     pub(crate) fn query_device<H: Host>(
         &mut self,
         entry: &CommandEntry,

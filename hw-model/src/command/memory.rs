@@ -1,5 +1,6 @@
 //! Commands on memory regions and windows.
 
+use crate::blocks::Blocks;
 use crate::command::Failure;
 use crate::host_interface::device_memory::DeviceMemory;
 use crate::host_interface::dma::Dma;
@@ -8,6 +9,7 @@ use crate::ports::host::Host;
 use crate::ports::port::Port;
 use crate::time::timing::Timing;
 use crate::translation::mpt::{index_of, with_variant};
+use crate::translation::mtt::TranslationTable;
 use crate::translation::protection::ProtectionFault;
 use crate::translation::window::free_window;
 use ferroce_spec::command::{CommandEntry, CommandStatus};
@@ -22,7 +24,7 @@ impl From<ProtectionFault> for Failure {
     }
 }
 
-impl<P: Port, T: Timing> Nic<P, T> {
+impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     pub(crate) fn create_mr<H: Host>(
         &mut self,
         entry: &CommandEntry,

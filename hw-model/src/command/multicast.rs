@@ -1,5 +1,6 @@
 //! Commands on multicast groups.
 
+use crate::blocks::Blocks;
 use crate::command::Failure;
 use crate::nic::Nic;
 use crate::ports::host::Host;
@@ -16,7 +17,7 @@ impl From<TableFull> for Failure {
     }
 }
 
-impl<P: Port, T: Timing> Nic<P, T> {
+impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     pub(crate) fn attach_multicast<H: Host>(
         &mut self,
         entry: &CommandEntry,

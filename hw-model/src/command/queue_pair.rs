@@ -1,5 +1,6 @@
 //! Commands on QPs.
 
+use crate::blocks::Blocks;
 use crate::command::Failure;
 use crate::command::modify_qp::transition;
 use crate::contexts::path::Path;
@@ -22,7 +23,7 @@ use ferroce_wire::Qpn;
 /// Base-2 logarithms of the stride of a receive queue: 1 to 16 data segments.
 const LOG_RECEIVE_STRIDES: core::ops::RangeInclusive<u8> = 4..=8;
 
-impl<P: Port, T: Timing> Nic<P, T> {
+impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     pub(crate) fn create_qp<H: Host>(
         &mut self,
         entry: &CommandEntry,

@@ -1,5 +1,6 @@
 //! Commands on shared receive queues.
 
+use crate::blocks::Blocks;
 use crate::command::Failure;
 use crate::contexts::shared_receive_queue::LOG_STRIDES;
 use crate::host_interface::dma::Dma;
@@ -13,7 +14,7 @@ use ferroce_spec::context::SrqContext;
 use ferroce_spec::doorbell::SLOTS;
 use ferroce_spec::eqe::EventType;
 
-impl<P: Port, T: Timing> Nic<P, T> {
+impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     pub(crate) fn create_srq<H: Host>(
         &mut self,
         entry: &CommandEntry,

@@ -1,5 +1,6 @@
 //! Doorbells of BAR2: producer indices, and arming of CQs.
 
+use crate::blocks::Blocks;
 use crate::contexts::queue_pair::QueuePair;
 use crate::host_interface::dma::Dma;
 use crate::host_interface::push::is_window_of;
@@ -14,7 +15,7 @@ use ferroce_transport::QpState;
 use ferroce_units::Instant;
 use ferroce_wire::Qpn;
 
-impl<P: Port, T: Timing> Nic<P, T> {
+impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     /// Takes the doorbells that have landed.
     #[inline(always)]
     pub(crate) fn land_doorbells<H: Host>(&mut self, now: Instant, host: &mut H) -> bool {

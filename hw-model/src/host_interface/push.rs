@@ -1,5 +1,6 @@
 //! Push windows of BAR2: send WQEs that have come with their doorbell wait here for their turn.
 
+use crate::blocks::Blocks;
 use crate::contexts::queue_pair::QueuePair;
 use crate::counters::Counters;
 use crate::nic::Nic;
@@ -157,7 +158,7 @@ pub fn is_window_of(qp: &QueuePair, slot: u32) -> bool {
     PushWindow::of_block(slot) == Some(own)
 }
 
-impl<P: Port, T: Timing> Nic<P, T> {
+impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     /// Keeps the WQE of a write that has landed in a push page. What `doorbell` says is done
     /// later, as of any doorbell.
     #[cold]

@@ -1,5 +1,6 @@
 //! The receive path of the NIC: frames to the queue pairs that they are for.
 
+use crate::blocks::Blocks;
 use crate::contexts::work_queue::ReceiveFetch;
 use crate::host_interface::dma::Dma;
 use crate::host_interface::event_queue::{ASYNC_EQN, Event};
@@ -21,7 +22,7 @@ use ferroce_wire::{Extension, Frame, Gid, Qpn};
 /// Work of the link to the host for posted writes after which packets stay in the receive buffer.
 const MAX_POSTED_BACKLOG: Duration = Duration::from_us(1);
 
-impl<P: Port, T: Timing> Nic<P, T> {
+impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     /// Frames: depacketizer, then the processing unit of the queue pair.
     #[inline(always)]
     pub(crate) fn receive<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> bool {

@@ -7,6 +7,7 @@ use crate::ports::host::{DmaAtomic, DmaError, Host};
 use crate::time::timing::server::Server;
 use crate::translation::memory_unit::{MemoryUnit, count_fault, is_in_host_memory};
 use crate::translation::mpt::Access;
+use crate::translation::mtt::TranslationTable;
 use crate::translation::protection::ProtectionFault;
 use ferroce_spec::counter::Counter;
 use ferroce_transport::AtomicOperation;
@@ -79,7 +80,7 @@ pub fn dma_atomic(operation: AtomicOperation) -> DmaAtomic {
     }
 }
 
-impl MemoryUnit {
+impl<M: TranslationTable> MemoryUnit<M> {
     /// Carries an atomic operation out; returns what was in memory before.
     ///
     /// The access is of eight bytes. Memory holds the value in the host's byte order, also the

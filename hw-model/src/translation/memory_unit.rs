@@ -1,14 +1,16 @@
 //! Access to registered memory: protection (MPT), translation (MTT), then DMA.
 
+use crate::config::NicConfig;
 use crate::host_interface::device_memory::DeviceMemory;
 use crate::host_interface::dma::Dma;
 use crate::ports::host::Host;
 use crate::translation::atomic::AtomicsUnit;
 use crate::translation::mpt::{Access, Mpt};
-use crate::translation::mtt::Mtt;
+use crate::translation::mtt::{Mtt, TranslationTable};
 use crate::translation::protection::ProtectionFault;
 use crate::translation::window::BoundWindows;
 use crate::transmit::scatter_list::ScatterList;
+use ferroce_spec::command::ContextTables;
 use ferroce_spec::context::{AccessRights, MemoryEntry};
 use ferroce_spec::counter::Counter;
 
@@ -21,11 +23,11 @@ pub fn local_write() -> AccessRights {
 
 /// MPT and MTT, and the accesses that go through both.
 #[derive(Debug)]
-pub struct MemoryUnit {
+pub struct MemoryUnit<M = Mtt> {
     /// Memory protection table.
     pub mpt: Mpt,
     /// Memory translation table.
-    pub mtt: Mtt,
+    pub mtt: M,
     /// The device's own memory.
     pub device: DeviceMemory,
     /// Windows that belong to a queue pair.
@@ -34,7 +36,30 @@ pub struct MemoryUnit {
     pub atomics: AtomicsUnit,
 }
 
-impl MemoryUnit {
+impl<M: TranslationTable> MemoryUnit<M> {
+    /// Returns a unit without tables.
+    pub fn new(config: &NicConfig) -> Self {
+        Self {
+            mpt: Mpt::new(config.mpt_cache).with_numbers(config.number_seed),
+            mtt: M::new(config.mtt_cache),
+            device: DeviceMemory::default(),
+            bound_windows: BoundWindows::new(),
+            atomics: AtomicsUnit::new(config),
+        }
+    }
+
+    /// Places the tables in host memory.
+    pub fn install_tables(&mut self, tables: &ContextTables) {
+        self.mpt.reset(tables.mpt_base, tables.log_mrs);
+        self.mtt.reset(tables.mtt_base, tables.log_mtts);
+    }
+
+    /// Forgets device memory and bound windows.
+    pub fn reset(&mut self) {
+        self.device.reset();
+        self.bound_windows.clear();
+    }
+
     /// Checks an access without touching memory.
     pub fn validate<H: Host>(
         &mut self,

@@ -1,5 +1,7 @@
 //! Memory translation: virtual address in a region to IOVA, page by page.
 
+use std::fmt::Debug;
+
 use crate::host_interface::dma::Dma;
 use crate::ports::host::Host;
 use crate::translation::cache::{Cache, CacheShape};
@@ -28,6 +30,34 @@ pub struct Run {
     pub length: u64,
 }
 
+/// The ports of a memory translation table.
+pub trait TranslationTable: Debug {
+    /// Returns a table without entries.
+    fn new(shape: CacheShape) -> Self;
+
+    /// Places the table at `base` in host memory, with `1 << log_entries` entries; a `base` of 0 is
+    /// no table.
+    fn reset(&mut self, base: u64, log_entries: u8);
+
+    /// Returns true if the table has the `count` entries from `first` on.
+    fn contains(&self, first: u64, count: u64) -> bool;
+
+    /// Drops what is cached of the `count` entries from `first` on, as far as the table has them:
+    /// the numbers have been in host memory since they were checked.
+    fn invalidate(&mut self, first: u64, count: u64);
+
+    /// Returns where `address` lies, which [`super::mpt::Mpt::check`] has found inside `entry`.
+    ///
+    /// # Errors
+    /// [`ProtectionFault::Page`] if the table has no page there, or that of the DMA.
+    fn translate<H: Host>(
+        &mut self,
+        entry: &MemoryEntry,
+        address: u64,
+        dma: &mut Dma<'_, H>,
+    ) -> Result<Run, ProtectionFault>;
+}
+
 /// The memory translation table: a cache in front of the table in host memory.
 #[derive(Debug)]
 pub struct Mtt {
@@ -35,31 +65,26 @@ pub struct Mtt {
     entries: u64,
 }
 
-impl Mtt {
-    /// A table without entries.
-    pub fn new(shape: CacheShape) -> Self {
+impl TranslationTable for Mtt {
+    fn new(shape: CacheShape) -> Self {
         Self {
             cache: Cache::new(shape, Counter::mtt_hits, Counter::mtt_misses),
             entries: 0,
         }
     }
 
-    /// The table now lies at `base` and has `1 << log_entries` entries.
-    pub fn reset(&mut self, base: u64, log_entries: u8) {
+    fn reset(&mut self, base: u64, log_entries: u8) {
         self.cache.reset(base);
         self.entries = if base == 0 { 0 } else { 1 << log_entries };
     }
 
-    /// Whether the table has the `count` entries from `first` on.
-    pub fn contains(&self, first: u64, count: u64) -> bool {
+    fn contains(&self, first: u64, count: u64) -> bool {
         first
             .checked_add(count)
             .is_some_and(|end| end <= self.entries)
     }
 
-    /// Drops the cached translations of `count` pages from entry `first` on, as far as the table
-    /// has them: the numbers have been in host memory since they were checked.
-    pub fn invalidate(&mut self, first: u64, count: u64) {
+    fn invalidate(&mut self, first: u64, count: u64) {
         let behind = first.saturating_add(count).min(self.entries);
         if first >= behind {
             return;
@@ -73,9 +98,8 @@ impl Mtt {
         (start..=end).for_each(|line| self.cache.invalidate(line as u32));
     }
 
-    /// Where `address` lies, which [`crate::translation::mpt::Mpt::check`] has found inside `entry`.
     #[inline]
-    pub fn translate<H: Host>(
+    fn translate<H: Host>(
         &mut self,
         entry: &MemoryEntry,
         address: u64,

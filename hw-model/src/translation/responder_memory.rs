@@ -9,6 +9,7 @@ use crate::receive::datagram::{global_route_header, is_ipv4};
 use crate::translation::atomic::dma_atomic;
 use crate::translation::memory_unit::MemoryUnit;
 use crate::translation::mpt::Access;
+use crate::translation::mtt::TranslationTable;
 use crate::translation::window::Binder;
 use crate::transmit::wqe::SendPayload;
 use ferroce_spec::context::AccessRights;
@@ -19,9 +20,9 @@ use ferroce_wire::RKey;
 use std::ops::Range;
 
 /// The blocks that a processing unit asks while it works on a packet.
-pub struct MemoryBlocks<'a, 'd, H: Host> {
+pub struct MemoryBlocks<'a, 'd, H: Host, M> {
     /// Keys and translations.
-    pub memory: &'a mut MemoryUnit,
+    pub memory: &'a mut MemoryUnit<M>,
     /// Shared receive queues.
     pub srqs: &'a mut SharedReceiveQueues,
     /// The DMA engine.
@@ -52,11 +53,11 @@ impl<'a> PacketBytes<'a> {
 
 /// Carries a memory operation of the transport out.
 #[inline(always)]
-pub fn carry_out<H: Host>(
+pub fn carry_out<H: Host, M: TranslationTable>(
     operation: MemoryOp,
     qp: &mut QueuePair,
     packet: &PacketBytes<'_>,
-    blocks: &mut MemoryBlocks<'_, '_, H>,
+    blocks: &mut MemoryBlocks<'_, '_, H, M>,
 ) -> MemoryAnswer {
     match operation {
         MemoryOp::Validate {
@@ -142,12 +143,12 @@ pub fn protection_domain<H: Host>(
 
 /// What a peer wants to do with the memory at `place`: key, first byte, bytes.
 #[inline]
-fn remote_access<H: Host>(
+fn remote_access<H: Host, M: TranslationTable>(
     qp: &QueuePair,
     srqn: Option<u32>,
     place: (RKey, u64, u64),
     access: RemoteAccess,
-    blocks: &mut MemoryBlocks<'_, '_, H>,
+    blocks: &mut MemoryBlocks<'_, '_, H, M>,
 ) -> Option<Access> {
     let pd = protection_domain(qp, srqn, blocks.srqs, blocks.dma)?;
     let (r_key, address, length) = place;
@@ -162,10 +163,10 @@ fn remote_access<H: Host>(
 }
 
 /// Executes an atomic operation on what `access` allows.
-fn atomic<H: Host>(
+fn atomic<H: Host, M: TranslationTable>(
     access: Option<Access>,
     operation: AtomicOperation,
-    blocks: &mut MemoryBlocks<'_, '_, H>,
+    blocks: &mut MemoryBlocks<'_, '_, H, M>,
 ) -> MemoryAnswer {
     let operation = dma_atomic(operation);
     let executed =
@@ -177,11 +178,11 @@ fn atomic<H: Host>(
 }
 
 /// Invalidates a key because the peer asks for it.
-fn invalidate<H: Host>(
+fn invalidate<H: Host, M: TranslationTable>(
     qp: &QueuePair,
     r_key: RKey,
     srqn: Option<u32>,
-    blocks: &mut MemoryBlocks<'_, '_, H>,
+    blocks: &mut MemoryBlocks<'_, '_, H, M>,
 ) -> MemoryAnswer {
     let Some(pd) = protection_domain(qp, srqn, blocks.srqs, blocks.dma) else {
         return MemoryAnswer::Failed;
@@ -196,7 +197,10 @@ fn invalidate<H: Host>(
 
 /// Takes a WQE of the queue pair's own receive queue.
 #[inline]
-fn take_own<H: Host>(qp: &mut QueuePair, blocks: &mut MemoryBlocks<'_, '_, H>) -> MemoryAnswer {
+fn take_own<H: Host, M: TranslationTable>(
+    qp: &mut QueuePair,
+    blocks: &mut MemoryBlocks<'_, '_, H, M>,
+) -> MemoryAnswer {
     match qp.receive.take(blocks.receive_fetch, blocks.dma) {
         Ok(Some(wqe)) => {
             blocks.dma.counters.add(Counter::receive_wqes, 1);
@@ -211,10 +215,10 @@ fn take_own<H: Host>(qp: &mut QueuePair, blocks: &mut MemoryBlocks<'_, '_, H>) -
 }
 
 /// Takes a WQE of a shared receive queue.
-fn take_shared<H: Host>(
+fn take_shared<H: Host, M: TranslationTable>(
     qp: &mut QueuePair,
     srqn: u32,
-    blocks: &mut MemoryBlocks<'_, '_, H>,
+    blocks: &mut MemoryBlocks<'_, '_, H, M>,
 ) -> MemoryAnswer {
     match blocks.srqs.take(srqn, blocks.receive_fetch, blocks.dma) {
         Ok(taken) => {
@@ -237,12 +241,12 @@ fn take_shared<H: Host>(
 
 /// Writes to the buffers of a receive WQE, with the protection domain that they belong to.
 #[inline]
-fn write_receive<H: Host>(
+fn write_receive<H: Host, M: TranslationTable>(
     qp: &QueuePair,
     receive: u32,
     offset: u32,
     bytes: &[u8],
-    blocks: &mut MemoryBlocks<'_, '_, H>,
+    blocks: &mut MemoryBlocks<'_, '_, H, M>,
 ) -> MemoryAnswer {
     let Some(wqe) = qp.receive.get(receive) else {
         return MemoryAnswer::Failed;
@@ -256,12 +260,12 @@ fn write_receive<H: Host>(
 
 /// Writes what a READ or an atomic has fetched.
 #[inline]
-fn write_response<H: Host>(
+fn write_response<H: Host, M: TranslationTable>(
     qp: &mut QueuePair,
     request: u32,
     offset: u32,
     bytes: &[u8],
-    blocks: &mut MemoryBlocks<'_, '_, H>,
+    blocks: &mut MemoryBlocks<'_, '_, H, M>,
 ) -> MemoryAnswer {
     let pd = qp.pd();
     match qp.send.payload(request) {

@@ -8,6 +8,7 @@ use crate::host_interface::dma::Dma;
 use crate::ports::host::Host;
 use crate::translation::memory_unit::{MemoryUnit, count_fault};
 use crate::translation::mpt::{index_of, with_variant};
+use crate::translation::mtt::TranslationTable;
 use crate::translation::protection::ProtectionFault;
 use ferroce_spec::context::{AccessRights, MemoryEntry, MemoryEntryWord};
 use ferroce_spec::counter::Counter;
@@ -29,7 +30,7 @@ pub struct Binder {
 /// inherit them. A card keeps such a list as a chain through the table.
 pub type BoundWindows = BTreeSet<(u32, u32)>;
 
-impl MemoryUnit {
+impl<M: TranslationTable> MemoryUnit<M> {
     /// Carries a BIND_WINDOW out. Length zero: a window of type 1 is unbound, under its new key.
     pub fn bind<H: Host>(
         &mut self,

@@ -1,5 +1,6 @@
 //! The transmit path of the NIC: queue pairs that have work, to frames on the wire.
 
+use crate::blocks::Blocks;
 use crate::contexts::cqe_builder;
 use crate::contexts::queue_pair::QueuePair;
 use crate::host_interface::dma::Dma;
@@ -24,7 +25,7 @@ use ferroce_units::{Duration, Instant};
 /// a small read, as for a translation, waits behind it.
 const MAX_READ_BACKLOG: Duration = Duration::from_us(1);
 
-impl<P: Port, T: Timing> Nic<P, T> {
+impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     /// Queue pairs that have work: WQE fetch, transport, packetizer, MAC.
     #[inline(always)]
     pub(crate) fn transmit<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> bool {

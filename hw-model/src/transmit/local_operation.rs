@@ -5,6 +5,7 @@ use crate::contexts::queue_pair::QueuePair;
 use crate::host_interface::dma::Dma;
 use crate::ports::host::Host;
 use crate::translation::memory_unit::MemoryUnit;
+use crate::translation::mtt::TranslationTable;
 use crate::translation::window::Binder;
 use crate::transmit::wqe::SendPayload;
 use ferroce_transport::CompletionStatus;
@@ -18,7 +19,7 @@ const LOCALS_PER_TURN: usize = 16;
 pub fn carry_out<H: Host>(
     now: Instant,
     qp: &mut QueuePair,
-    memory: &mut MemoryUnit,
+    memory: &mut MemoryUnit<impl TranslationTable>,
     dma: &mut Dma<'_, H>,
 ) -> bool {
     let mut worked = false;
@@ -36,7 +37,7 @@ pub fn carry_out<H: Host>(
 fn carry_out_one<H: Host>(
     id: u32,
     qp: &mut QueuePair,
-    memory: &mut MemoryUnit,
+    memory: &mut MemoryUnit<impl TranslationTable>,
     dma: &mut Dma<'_, H>,
 ) -> Result<(), CompletionStatus> {
     let binder = Binder {

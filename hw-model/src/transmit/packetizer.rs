@@ -7,6 +7,7 @@ use crate::ports::host::Host;
 use crate::ports::port::{Port, Reservation};
 use crate::translation::memory_unit::MemoryUnit;
 use crate::translation::mpt::Access;
+use crate::translation::mtt::TranslationTable;
 use crate::translation::protection::ProtectionFault;
 use crate::transmit::wqe::SendPayload;
 use ferroce_spec::context::AccessRights;
@@ -33,7 +34,7 @@ pub fn packetize<H: Host, P: Port>(
     qp: &mut QueuePair,
     transmit: &Transmit,
     pd: u32,
-    memory: &mut MemoryUnit,
+    memory: &mut MemoryUnit<impl TranslationTable>,
     port: &mut P,
     dma: &mut Dma<'_, H>,
 ) -> Packetized<P::Frame> {
@@ -86,7 +87,7 @@ pub(crate) fn gather<H: Host>(
     send: &mut SendQueue,
     payload: &Payload,
     destination: &mut [u8],
-    memory: &mut MemoryUnit,
+    memory: &mut MemoryUnit<impl TranslationTable>,
     dma: &mut Dma<'_, H>,
 ) -> Result<(), ProtectionFault> {
     match *payload {

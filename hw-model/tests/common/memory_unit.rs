@@ -3,14 +3,12 @@
 use super::{TestHost, place};
 use ferroce_model::Counters;
 use ferroce_model::NicConfig;
-use ferroce_model::host_interface::device_memory::DeviceMemory;
-use ferroce_model::translation::atomic::AtomicsUnit;
 use ferroce_model::translation::cache::CacheShape;
 use ferroce_model::translation::memory_unit::MemoryUnit;
-use ferroce_model::translation::mpt::{Access, Mpt};
-use ferroce_model::translation::mtt::Mtt;
+use ferroce_model::translation::mpt::Access;
+use ferroce_model::translation::mtt::TranslationTable;
 use ferroce_model::translation::protection::ProtectionFault;
-use ferroce_model::translation::window::{Binder, BoundWindows};
+use ferroce_model::translation::window::Binder;
 use ferroce_spec::context::{AccessRights, MemoryEntry, MemoryEntryWord, TranslationEntry};
 use ferroce_spec::wqe::BindSegment;
 use zerocopy::IntoBytes;
@@ -34,7 +32,6 @@ pub struct Unit {
 }
 
 /// Runs an expression with the memory unit and a DMA engine.
-#[macro_export]
 macro_rules! on {
     ($unit:expr, |$memory:ident, $dma:ident| $body:expr) => {{
         let $memory = &mut $unit.memory;
@@ -47,6 +44,9 @@ macro_rules! on {
     }};
 }
 
+#[allow(unused_imports, reason = "each test uses a part of it")]
+pub(crate) use on;
+
 impl Unit {
     pub fn new() -> Self {
         let shape = CacheShape {
@@ -54,13 +54,12 @@ impl Unit {
             ways: 2,
             mshrs: 4,
         };
-        let mut memory = MemoryUnit {
-            mpt: Mpt::new(shape),
-            mtt: Mtt::new(shape),
-            device: DeviceMemory::default(),
-            bound_windows: BoundWindows::new(),
-            atomics: AtomicsUnit::new(&NicConfig::functional(0, [0; 6])),
+        let config = NicConfig {
+            mpt_cache: shape,
+            mtt_cache: shape,
+            ..NicConfig::functional(0, [0; 6])
         };
+        let mut memory: MemoryUnit = MemoryUnit::new(&config);
         memory.mpt.reset(place::MPT, 6);
         memory.mtt.reset(place::MTT, 6);
         let mut host = TestHost::new();

@@ -3,10 +3,12 @@
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub mod blocks;
 pub mod memory_unit;
 pub mod objects;
 pub mod requests;
 
+use blocks::TestBlocks;
 use ferroce_model::ports::port::{Port, Reservation, Route};
 use ferroce_model::time::timing::{Functional, Timing};
 use ferroce_model::{DmaAtomic, DmaError, Doorbell, Host, Nic, NicConfig, WriteOrder};
@@ -290,7 +292,7 @@ const LOG_COMMANDS: u32 = 2;
 
 /// A machine: NIC, memory, one end of a cable, and the state of its software.
 pub struct Machine<T: Timing = Functional> {
-    pub nic: Nic<Cable, T>,
+    pub nic: Nic<Cable, T, TestBlocks>,
     pub host: TestHost,
     pub port: Cable,
     pub now: Instant,
@@ -318,13 +320,13 @@ impl Machine {
         let mac = [2, 0, 0, 0, 0, number];
         let mut config = NicConfig::functional(u32::from(number) << 16, mac);
         change(&mut config);
-        Self::around(number, port, Nic::new(config))
+        Self::around(number, port, Nic::with_timing(config, Functional))
     }
 }
 
 impl<T: Timing> Machine<T> {
     /// A machine around a NIC.
-    pub fn around(number: u8, port: Cable, nic: Nic<Cable, T>) -> Self {
+    pub fn around(number: u8, port: Cable, nic: Nic<Cable, T, TestBlocks>) -> Self {
         let mac = [2, 0, 0, 0, 0, number];
         let mut machine = Self {
             nic,
