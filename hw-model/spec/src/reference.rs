@@ -131,27 +131,7 @@ fn render(table: &Table) -> String {
                 );
             }
         }
-        Table::Word(word) => {
-            line(
-                &mut out,
-                &format!("{} ({} bits)\n", word.meaning.trim(), word.width),
-            );
-            line(&mut out, "| bits | field | meaning |");
-            line(&mut out, "| --- | --- | --- |");
-            let mut bits = Vec::from(word.bits);
-            bits.sort_by_key(|b| b.low);
-            for b in bits {
-                let range = if b.high == b.low {
-                    format!("{}", b.low)
-                } else {
-                    format!("{}:{}", b.high, b.low)
-                };
-                line(
-                    &mut out,
-                    &format!("| {range} | {} | {} |", b.name, b.meaning),
-                );
-            }
-        }
+        Table::Word(word) => render_word(&mut out, word),
         Table::Layout(layout) => {
             line(
                 &mut out,
@@ -183,6 +163,25 @@ fn render(table: &Table) -> String {
         }
     }
     out
+}
+
+fn render_word(out: &mut String, word: &WordTable) {
+    line(
+        out,
+        &format!("{} ({} bits)\n", word.meaning.trim(), word.width),
+    );
+    line(out, "| bits | field | meaning |");
+    line(out, "| --- | --- | --- |");
+    let mut bits = Vec::from(word.bits);
+    bits.sort_by_key(|b| b.low);
+    for b in bits {
+        let range = if b.high == b.low {
+            format!("{}", b.low)
+        } else {
+            format!("{}:{}", b.high, b.low)
+        };
+        line(out, &format!("| {range} | {} | {} |", b.name, b.meaning));
+    }
 }
 
 fn register_row(row: &Register) -> String {
