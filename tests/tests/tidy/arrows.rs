@@ -1,0 +1,168 @@
+//! Which crate may use which: the arrows of the design, one way.
+
+use std::path::PathBuf;
+
+use super::{files, is_source, root, without_tests};
+
+/// Each crate, and the crates of the project that its own code may use, directly. Those that come
+/// later use those that came before. Tests may use more (`[dev-dependencies]`).
+#[rustfmt::skip]
+const ARROWS: &[(&str, &[&str])] = &[
+    // The card: the contract, the wire, the protocol, the model.
+    ("spec", &[]),
+    ("units", &[]),
+    ("wire", &[]),
+    ("transport", &["units", "wire"]),
+    ("model", &["spec", "transport", "units", "wire"]),
+    // The driver never sees the model.
+    ("vfio-user", &[]),
+    ("driver", &["spec", "vfio-user"]),
+    // The device in a process, and what serves it to others.
+    ("platform", &["driver", "model", "spec", "wire"]),
+    ("embed", &["driver", "model", "platform", "spec", "units", "wire"]),
+    ("serve", &["driver", "embed", "platform", "spec", "vfio-user", "wire"]),
+    // Simulated time: the world, and the world of unmodified programs.
+    ("world", &["driver", "model", "platform", "spec", "transport", "units", "wire"]),
+    ("timed-protocol", &[]),
+    ("preload", &["timed-protocol"]),
+    ("timed-client", &["driver", "embed", "model", "platform", "spec", "timed-protocol",
+        "units", "wire"]),
+    ("timed", &["driver", "model", "platform", "serve", "spec", "timed-protocol", "units",
+        "vfio-user", "world"]),
+    // Measuring and checking. The self-test knows no model: it runs beside a card, too.
+    ("lab", &["driver", "model", "platform", "units", "world"]),
+    ("selftest", &["driver", "spec", "wire"]),
+    // What users start and load. Neither is used by anything but tests.
+    ("provider", &["driver", "embed", "platform", "timed-client"]),
+    ("", &["driver", "embed", "lab", "model", "platform", "selftest", "serve", "spec", "timed",
+        "timed-client", "units", "wire", "world"]),
+    // Tests.
+    ("test-support", &["wire"]),
+    ("tests", &[]),
+    ("verbs-client", &["tests"]),
+    ("fuzz", &["embed", "model", "provider", "spec", "transport", "units", "wire"]),
+    ("libfuzzer", &["fuzz"]),
+    ("vfio-user-fuzz", &["vfio-user"]),
+];
+
+/// Crates without clock, thread, system calls, and the paths that would bring them in.
+const PURE: &[&str] = &[
+    "hw-model/spec/",
+    "hw-model/units/",
+    "hw-model/wire/",
+    "hw-model/transport/",
+];
+const IMPURE: &[&str] = &[
+    "std::time",
+    "std::thread",
+    "std::fs",
+    "std::net",
+    "std::process",
+    "std::env",
+    "std::os",
+    "libc",
+    "rustix",
+];
+
+/// `ferroce-wire` is `wire`; the command, `ferroce`, is an empty name.
+fn short(package: &str) -> Option<&str> {
+    let rest = package.strip_prefix("ferroce")?;
+    if rest.is_empty() {
+        return Some("");
+    }
+    rest.strip_prefix('-')
+}
+
+/// The lines of one section of a manifest.
+fn section<'a>(manifest: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
+    let title = format!("[{name}]");
+    let lines = manifest.lines().skip_while(move |line| *line != title);
+    lines.skip(1).take_while(|line| !line.starts_with('['))
+}
+
+/// Every crate, and those of the project that its code uses.
+fn crates() -> Vec<(String, Vec<String>)> {
+    let mut found = Vec::new();
+    for (path, manifest) in files(&["toml"]) {
+        if !path.ends_with("/Cargo.toml") {
+            continue;
+        }
+        let name = section(&manifest, "package")
+            .find_map(|line| line.strip_prefix("name = \""))
+            .and_then(|rest| short(rest.trim_end_matches('"')))
+            .unwrap_or_else(|| panic!("{path} has no name of the project"));
+        let tables = ["dependencies", "build-dependencies"];
+        let lines = tables.iter().flat_map(|table| section(&manifest, table));
+        let keys = lines.filter_map(|line| line.split(['.', ' ', '=']).next());
+        let uses = keys.filter_map(short).map(str::to_owned).collect();
+        // A section such as `[dependencies.ferroce-wire]` would not be seen above.
+        assert!(!manifest.contains("ependencies.ferroce"), "{path}");
+        assert!(!manifest.contains("package = \"ferroce"), "{path}");
+        found.push((name.to_owned(), uses));
+    }
+    found
+}
+
+#[test]
+fn crates_use_only_what_the_design_allows_them() {
+    let found = crates();
+    assert!(found.len() > 20, "the walk has missed the crates");
+    for (name, uses) in &found {
+        let allowed = ARROWS.iter().find(|(known, _)| known == name);
+        let (_, allowed) = allowed.unwrap_or_else(|| panic!("{name:?} is not in ARROWS"));
+        for used in uses {
+            let is_allowed = allowed.contains(&used.as_str());
+            assert!(is_allowed, "{name:?} may not use {used:?}: see ARROWS");
+        }
+        for used in *allowed {
+            let is_used = uses.iter().any(|other| other == used);
+            assert!(
+                is_used,
+                "{name:?} does not use {used:?}: take it off ARROWS"
+            );
+        }
+    }
+    let missing = |name: &str| !found.iter().any(|(found, _)| found == name);
+    for (name, _) in ARROWS {
+        assert!(!missing(name), "there is no crate {name:?}: see ARROWS");
+    }
+}
+
+#[test]
+fn no_arrow_runs_up() {
+    for (place, (name, uses)) in ARROWS.iter().enumerate() {
+        for used in *uses {
+            let is_before = ARROWS[..place].iter().any(|(before, _)| before == used);
+            assert!(is_before, "{name:?} stands before {used:?} in ARROWS");
+        }
+    }
+}
+
+#[test]
+fn contract_wire_and_transport_know_no_clock_thread_or_system() {
+    let mut sources = 0;
+    for (name, text) in files(&["rs"]) {
+        if !is_source(&name) || !PURE.iter().any(|folder| name.starts_with(folder)) {
+            continue;
+        }
+        sources += 1;
+        for (number, line) in without_tests(&text).lines().enumerate() {
+            let code = line.split("//").next().unwrap_or("");
+            if let Some(impure) = IMPURE.iter().find(|path| code.contains(*path)) {
+                panic!("{name}:{}: {impure}", number + 1);
+            }
+        }
+    }
+    assert!(sources > 40, "the walk has missed the sources");
+    for folder in PURE {
+        let manifest: PathBuf = root().join(folder).join("Cargo.toml");
+        let manifest = std::fs::read_to_string(manifest).expect("a crate");
+        let mut used = section(&manifest, "dependencies");
+        let is_impure = |line: &str| {
+            ["libc", "rustix", "rand"]
+                .iter()
+                .any(|c| line.starts_with(c))
+        };
+        assert!(!used.any(is_impure), "{folder}Cargo.toml");
+    }
+}
