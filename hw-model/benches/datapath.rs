@@ -1,5 +1,10 @@
 //! What one message costs the model: two NICs in one thread, driven by the contract alone.
 //! Prints nanoseconds for both ends together, with the ICRC (the test cable carries it).
+#![expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "a benchmark measures the machine's time"
+)]
 
 #[path = "../tests/common/mod.rs"]
 mod common;

@@ -1,4 +1,9 @@
 //! What a call of the PCIe model costs the processor, in nanoseconds.
+#![expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "a benchmark measures the machine's time"
+)]
 
 use ferroce_model::pcie::hosts::{HASWELL, MLX5_100G};
 use ferroce_model::pcie::{Parameters, Pcie};

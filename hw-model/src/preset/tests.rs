@@ -10,6 +10,10 @@ const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 struct Folder(std::path::PathBuf);
 
 impl Folder {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the name of a folder, which no figure depends on"
+    )]
     fn new(test: &str) -> Folder {
         let name = format!("ferroce-preset-{test}-{}", std::process::id());
         let path = std::env::temp_dir().join(name);

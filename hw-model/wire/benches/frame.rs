@@ -1,5 +1,10 @@
 //! Nanoseconds per frame: emit, parse, ICRC. Run with `cargo bench -p ferroce-wire`.
 #![expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "a benchmark measures the machine's time"
+)]
+#![expect(
     clippy::print_stdout,
     reason = "the report is the purpose of the program"
 )]
