@@ -1,6 +1,7 @@
 //! Which implementation of each exchangeable block a NIC is made of.
 //!
-//! A block that can be exchanged has a trait of its ports. Another implementation, such as a twin in
+//! A block that can be exchanged has a trait of its ports. Another implementation, such as a twin
+//! in
 //! RTL, stands behind the same ports: the NIC is built with another [`Blocks`].
 
 use std::fmt::Debug;

@@ -17,9 +17,7 @@ use crate::ports::host::Host;
 use crate::ports::port::Port;
 use crate::processing_unit::Inbound;
 use crate::time::timing::Timing;
-use crate::translation::responder_memory::{
-    MemoryBlocks, PacketBytes, carry_out, protection_domain,
-};
+use crate::translation::responder_memory::{MemoryBlocks, PacketBytes, execute, protection_domain};
 use crate::transmit::egress::shared_queue_of;
 use crate::transmit::packetizer::gather;
 use ferroce_spec::counter::Counter;
@@ -197,7 +195,8 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         })
     }
 
-    /// Whether `is_known` knows of all that queue pairs are busy with: it is asked for each one, by its
+    /// Whether `is_known` knows of all that queue pairs are busy with: it is asked for each one, by
+    /// its
     /// index. False also if there are too many.
     pub fn is_busy_only(&self, is_known: impl Fn(u32, Business) -> bool) -> bool {
         let (mut all, used) = self.qps.all();
@@ -262,7 +261,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
             receive_fetch: ReceiveFetch { batch: 1, ahead: 0 },
             srq_event: None,
         };
-        carry_out(operation, qp, &packet, &mut blocks) == MemoryAnswer::Done
+        execute(operation, qp, &packet, &mut blocks) == MemoryAnswer::Done
     }
 
     /// The sender goes on behind a gap. False: it cannot, and nothing has changed.
@@ -278,7 +277,8 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         }
     }
 
-    /// Counts what is left out as strides that were seen were counted: so many strides, of which the
+    /// Counts what is left out as strides that were seen were counted: so many strides, of which
+    /// the
     /// NIC sends so many packets.
     pub fn count_left_out(&mut self, seen: &SeenStrides, strides: u64, packets: u64) {
         let [frames, acks] = [Counter::tx_frames, Counter::acks_sent].map(|c| seen.counts.value(c));

@@ -11,7 +11,8 @@
 //!
 //! [`nic`] owns the blocks and all control flow between them (the ways of frames in and out, and
 //! what doorbells and commands ask for, are files of `impl Nic`); each block is a file. Items pass
-//! between blocks over bounded [`time::edge`]s, on which [`time::timing`] charges what the blocks' work
+//! between blocks over bounded [`time::edge`]s, on which [`time::timing`] charges what the blocks'
+//! work
 //! costs. The outside is seen through two traits: [`Host`] (PCIe) and [`Port`] (the
 //! cable). The model knows no clock, no thread and no address of a process.
 

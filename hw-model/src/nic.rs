@@ -625,7 +625,8 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     }
 }
 
-/// Reads the WQE at `iova` again; returns when it is there. What it says is known: that it cannot be
+/// Reads the WQE at `iova` again; returns when it is there. What it says is known: that it cannot
+/// be
 /// read any more changes nothing.
 #[cold]
 fn read_again<H: Host>(wqes: &mut WqeCache, iova: u64, dma: &mut Dma<'_, H>) -> Instant {

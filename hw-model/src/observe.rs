@@ -43,7 +43,8 @@ pub fn levels(units: u8) -> impl Iterator<Item = Level> {
 impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     /// Appends how many items are in each of [`levels`].
     ///
-    /// `read_record` reads the 32-bit word at an IOVA of host memory: how far software has come with
+    /// `read_record` reads the 32-bit word at an IOVA of host memory: how far software has come
+    /// with
     /// a completion queue is only there.
     pub fn observe(&self, read_record: impl FnMut(u64) -> Option<u32>, values: &mut Vec<u64>) {
         let of_nic: [usize; OF_NIC.len() - 1] = [

@@ -5,7 +5,7 @@ use crate::ports::host::Host;
 use crate::time::edge::Edge;
 use crate::time::timing::{PLANNING_HORIZON, Stage, Timing, Work};
 use crate::translation::mtt::TranslationTable;
-use crate::translation::responder_memory::{MemoryBlocks, PacketBytes, carry_out};
+use crate::translation::responder_memory::{MemoryBlocks, PacketBytes, execute};
 use ferroce_transport::{Step, Transmit};
 use ferroce_units::Instant;
 use ferroce_wire::TransportHeaders;
@@ -95,7 +95,7 @@ impl ProcessingUnit {
             let Step::Memory(operation) = step else {
                 return;
             };
-            let answer = carry_out(operation, qp, &bytes, blocks);
+            let answer = execute(operation, qp, &bytes, blocks);
             step = qp.transport.handle_memory(now, answer);
         }
         debug_assert!(

@@ -1,6 +1,7 @@
 //! Keys and addresses: what a packet or a WQE may reach, and where it is.
 //!
-//! - [`mpt`]: memory protection table. [`mtt`]: memory translation table. [`window`]: memory windows.
+//! - [`mpt`]: memory protection table. [`mtt`]: memory translation table. [`window`]: memory
+//!   windows.
 //!   [`cache`]: the cache in front of each table.
 //! - [`memory_unit`]: all of them together. `responder_memory`: what packets ask of them.
 //!   [`atomic`]: AtomicOps. [`protection`]: why an access is refused.

@@ -1,6 +1,7 @@
 //! From a doorbell to a frame.
 //!
-//! - [`scheduler`]: which queue pair is next. `wqe_fetch`, [`wqe_cache`], [`wqe`]: its work queue elements.
+//! - [`scheduler`]: which queue pair is next. `wqe_fetch`, [`wqe_cache`], [`wqe`]: its work queue
+//!   elements.
 //! - `local_operation`: those that need no packet. [`scatter_list`]: where their payload is.
 //! - `egress`: turns of processing units, and packets into frames by [`packetizer`].
 

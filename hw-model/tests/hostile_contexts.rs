@@ -226,7 +226,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-fn carry_out(act: &Act, own: &mut Machine, peer: u32) {
+fn execute(act: &Act, own: &mut Machine, peer: u32) {
     match *act {
         Act::Scribble((table, size), entry, byte, value, length) => {
             let iova = table + entry * size as u64 + (byte % size) as u64;
@@ -267,7 +267,7 @@ proptest! {
                 true => (&mut a, keys[1]),
                 false => (&mut b, keys[0]),
             };
-            carry_out(act, own, peer);
+            execute(act, own, peer);
             run_both(&mut a, &mut b, 2);
         }
         run_both(&mut a, &mut b, 20);

@@ -69,7 +69,8 @@ impl PushedWqe {
     }
 }
 
-/// Pushed WQEs of one queue pair that are kept, each right behind the other: as many as arrive while
+/// Pushed WQEs of one queue pair that are kept, each right behind the other: as many as arrive
+/// while
 /// one WQE is read from host memory.
 const MAX_KEPT: usize = 8;
 

@@ -41,7 +41,8 @@ impl Registers {
         self.free_at[self.next]
     }
 
-    /// The flow is done with the register at `until`. Returns when the register is free: `until`, if
+    /// The flow is done with the register at `until`. Returns when the register is free: `until`,
+    /// if
     /// the flow had to wait for nothing else.
     #[inline]
     pub fn give_back(&mut self, lease: Lease, until: Instant) -> Instant {

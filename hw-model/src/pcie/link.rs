@@ -25,7 +25,8 @@ pub fn raw_gbps(generation: u32, lanes: u32) -> f64 {
 /// ordered sets.
 ///
 /// An ACK and a flow control update each go as often as the specification's ACK latency limit
-/// asks, as in pcie-bench's model (Neugebauer et al., SIGCOMM 2018). For generations 4 and 5 that is good to about 3 %.
+/// asks, as in pcie-bench's model (Neugebauer et al., SIGCOMM 2018). For generations 4 and 5 that
+/// is good to about 3 %.
 pub fn tlp_gbps(generation: u32, lanes: u32, mps_bytes: u32) -> f64 {
     let dllps = 2.0 * DLLP_BYTES / ack_limit_bytes(generation, lanes, mps_bytes);
     raw_gbps(generation, lanes) * (1.0 - dllps - SKIP_SHARE)

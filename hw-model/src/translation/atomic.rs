@@ -42,7 +42,7 @@ impl AtomicsUnit {
     }
 
     /// An atomic in host memory: behind those on the same address, and as soon as there is room.
-    fn carry_out<H: Host>(
+    fn execute<H: Host>(
         &mut self,
         iova: u64,
         operation: DmaAtomic,
@@ -123,7 +123,7 @@ impl<M: TranslationTable> MemoryUnit<M> {
         if run.iova % ATOMIC_BYTES as u64 != 0 {
             return Err(ProtectionFault::Alignment { address });
         }
-        Ok(self.atomics.carry_out(run.iova, operation, dma)?)
+        Ok(self.atomics.execute(run.iova, operation, dma)?)
     }
 }
 

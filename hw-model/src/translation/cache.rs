@@ -118,7 +118,8 @@ impl<T: FromBytes + IntoBytes + Immutable + Default + Copy> Cache<T> {
         self.find(index).map(|slot| &self.values[slot])
     }
 
-    /// For how long the entry at `index` cannot even be asked for: it is not here, and all registers
+    /// For how long the entry at `index` cannot even be asked for: it is not here, and all
+    /// registers
     /// are in use. `None`: it can be asked for soon enough.
     #[inline]
     pub fn blocked_until(&self, index: u32, until: Instant) -> Option<Instant> {

@@ -53,7 +53,7 @@ impl<'a> PacketBytes<'a> {
 
 /// Carries a memory operation of the transport out.
 #[inline(always)]
-pub fn carry_out<H: Host, M: TranslationTable>(
+pub fn execute<H: Host, M: TranslationTable>(
     operation: MemoryOp,
     qp: &mut QueuePair,
     packet: &PacketBytes<'_>,

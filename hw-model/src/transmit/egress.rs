@@ -193,7 +193,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
             &mut self.timing,
         );
         worked |= flush_receives(qp);
-        worked |= local_operation::carry_out(now, qp, &mut self.memory, &mut dma);
+        worked |= local_operation::execute(now, qp, &mut self.memory, &mut dma);
         if T::IS_TIMED {
             qp.progress.ready = dma.at;
         }

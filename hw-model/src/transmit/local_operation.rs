@@ -16,7 +16,7 @@ const LOCALS_PER_TURN: usize = 16;
 
 /// Carries out the local operations of `qp` whose turn has come. True: there were some.
 #[inline]
-pub fn carry_out<H: Host>(
+pub fn execute<H: Host>(
     now: Instant,
     qp: &mut QueuePair,
     memory: &mut MemoryUnit<impl TranslationTable>,

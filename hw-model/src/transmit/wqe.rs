@@ -1,4 +1,5 @@
-//! Decoding of send WQEs: bytes that software wrote into what the NIC executes, or a reason why not.
+//! Decoding of send WQEs: bytes that software wrote into what the NIC executes, or a reason why
+//! not.
 
 use crate::transmit::scatter_list::ScatterList;
 use ferroce_spec::wqe::{

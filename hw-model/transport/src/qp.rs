@@ -265,7 +265,8 @@ impl Qp {
         self.reliable()?.stream(&self.context)
     }
 
-    /// Packets of the message that it is receiving that have come. `None`: it is not in the middle of
+    /// Packets of the message that it is receiving that have come. `None`: it is not in the middle
+    /// of
     /// one.
     #[inline]
     #[must_use]

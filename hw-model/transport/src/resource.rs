@@ -126,7 +126,8 @@ impl Resources {
         self.pending > 0
     }
 
-    /// Whether a further READ or atomic may be accepted: an honest peer has at most `limit` unanswered.
+    /// Whether a further READ or atomic may be accepted: an honest peer has at most `limit`
+    /// unanswered.
     /// (A replay does not count: if the peer sends a new READ it has all the old answers.)
     pub(crate) fn has_room(&self, limit: u8) -> bool {
         let limit = usize::from(limit);

@@ -41,7 +41,8 @@ pub enum AtomicOperation {
 }
 
 /// One memory operation. `srqn` is that of an XRC request and `None` otherwise: an XRC target has
-/// no protection domain of its own, the one of this shared receive queue counts. Payload is that of the packet being processed, all of it.
+/// no protection domain of its own, the one of this shared receive queue counts. Payload is that of
+/// the packet being processed, all of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryOp {
     /// Check key, bounds, protection domain and rights. Answer: [`MemoryAnswer::Valid`] or

@@ -38,7 +38,8 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Packets that have left and are not at a receiver that expects `next`. `None`: what it expects
+    /// Packets that have left and are not at a receiver that expects `next`. `None`: what it
+    /// expects
     /// is no packet of the stream, or the first one.
     #[must_use]
     pub const fn under_way(&self, next: Psn) -> Option<u32> {
@@ -150,7 +151,8 @@ impl GapTarget {
         self.under_way
     }
 
-    /// What writes `length` bytes, of which the first is the one at `start`, counted from the next one
+    /// What writes `length` bytes, of which the first is the one at `start`, counted from the next
+    /// one
     /// that is received.
     #[must_use]
     pub const fn piece(&self, start: u32, length: u32) -> MemoryOp {

@@ -204,7 +204,7 @@ fn requests_to_somebody_else_are_refused() {
 fn an_atomic_is_executed_once_and_answered_as_often_as_asked() {
     let mut s = script();
     let step = s.fetch_add(0, 0x8000, 3);
-    let operations = s.carry_out(step, 0, 0);
+    let operations = s.execute(step, 0, 0);
     let expected = [
         MemoryOp::Validate {
             r_key: RKey(5),
@@ -239,7 +239,7 @@ fn an_old_atomic_is_forgotten_and_then_not_answered() {
     });
     for psn in 0..2 {
         let step = s.fetch_add(psn, 0x8000, 3);
-        s.carry_out(step, 0, 0);
+        s.execute(step, 0, 0);
         assert_eq!(results(&mut s), [(psn, ORIGINAL)]);
     }
     assert_eq!(s.fetch_add(0, 0x8000, 3), Step::Done);
@@ -253,7 +253,7 @@ fn atomics_are_limited_like_reads() {
         ..Setup::default()
     });
     let step = s.read_request(0, reth(4));
-    s.carry_out(step, 0, 0);
+    s.execute(step, 0, 0);
     assert_eq!(s.fetch_add(1, 0x8000, 3), Step::Done);
     assert_eq!(s.qp.state(), QpState::Err);
     assert_eq!(s.events(), [Event::RequestError, Event::LastWqeReached]);
@@ -325,9 +325,9 @@ fn send_invalidate(s: &mut Script, relative: u32, end: MessageEnd, length: u32) 
 fn a_key_is_invalidated_after_the_payload_and_before_the_completion() {
     let mut s = script();
     let step = s.send_part(0, SendPart::First, 256);
-    s.carry_out(step, 3, 600);
+    s.execute(step, 3, 600);
     let step = send_invalidate(&mut s, 1, MessageEnd::Last, 4);
-    let operations = s.carry_out(step, 3, 600);
+    let operations = s.execute(step, 3, 600);
     assert!(matches!(operations[0], MemoryOp::WriteReceive { .. }));
     let invalidate = MemoryOp::Invalidate {
         r_key: RKey(7),

@@ -1,4 +1,5 @@
-//! Packets of long messages are left out, on links that lose others: memory and completions are as if
+//! Packets of long messages are left out, on links that lose others: memory and completions are as
+//! if
 //! none had been.
 
 mod pair;
@@ -101,7 +102,7 @@ fn leave_out(pair: &mut Pair, from: usize, rng: &mut Rng) -> bool {
         .gather(source.piece(0, length))
         .expect("readable");
     let write = target.piece(target.under_way(), length);
-    let written = pair.nodes[1 - from].carry_out(write, &payload);
+    let written = pair.nodes[1 - from].execute(write, &payload);
     assert_eq!(written, MemoryAnswer::Done);
     assert!(pair.nodes[from].qp.leave_out(&gap));
     pair.nodes[1 - from].qp.expect_gap(&gap);

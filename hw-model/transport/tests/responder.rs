@@ -39,7 +39,7 @@ fn a_send_takes_a_receive_and_writes_into_it() {
     let mut s = script();
     let step = s.send_part(0, SendPart::First, 256);
     assert_eq!(step, Step::Memory(MemoryOp::TakeReceive));
-    let operations = s.carry_out(step, 5, 300);
+    let operations = s.execute(step, 5, 300);
     assert_eq!(
         operations[1],
         MemoryOp::WriteReceive {
@@ -50,7 +50,7 @@ fn a_send_takes_a_receive_and_writes_into_it() {
     );
     let step = s.send_part(1, SendPart::LastImmediate(IMMEDIATE), 44);
     assert_eq!(
-        s.carry_out(step, 6, 0),
+        s.execute(step, 6, 0),
         [MemoryOp::WriteReceive {
             receive: 5,
             offset: 256,
@@ -80,7 +80,7 @@ fn a_send_takes_a_receive_and_writes_into_it() {
 fn a_write_is_validated_once_and_takes_no_receive() {
     let mut s = script();
     let step = s.write_part(0, WritePart::First(reth(300)), 256);
-    let operations = s.carry_out(step, 0, 0);
+    let operations = s.execute(step, 0, 0);
     assert_eq!(
         operations,
         [
@@ -101,7 +101,7 @@ fn a_write_is_validated_once_and_takes_no_receive() {
     );
     let step = s.write_part(1, WritePart::Last, 44);
     assert_eq!(
-        s.carry_out(step, 0, 0),
+        s.execute(step, 0, 0),
         [MemoryOp::WriteRemote {
             r_key: RKey(5),
             virtual_address: 0x8100,
@@ -116,10 +116,10 @@ fn a_write_is_validated_once_and_takes_no_receive() {
 fn a_write_with_immediate_takes_its_receive_with_the_last_packet() {
     let mut s = script();
     let step = s.write_part(0, WritePart::First(reth(300)), 256);
-    assert_eq!(s.carry_out(step, 0, 0).len(), 2);
+    assert_eq!(s.execute(step, 0, 0).len(), 2);
     let step = s.write_part(1, WritePart::LastImmediate(IMMEDIATE), 44);
     assert_eq!(step, Step::Memory(MemoryOp::TakeReceive));
-    s.carry_out(step, 9, 0);
+    s.execute(step, 9, 0);
     let [
         Completion::Receive {
             receive,
@@ -142,7 +142,7 @@ fn nothing_is_validated_for_a_message_of_no_bytes() {
     assert_eq!(s.write_part(0, WritePart::Only(reth(0)), 0), Step::Done);
     assert_eq!(s.read_request(1, reth(0)), Step::Done);
     let step = s.send_part(2, SendPart::Only, 0);
-    assert_eq!(s.carry_out(step, 0, 0), [MemoryOp::TakeReceive]);
+    assert_eq!(s.execute(step, 0, 0), [MemoryOp::TakeReceive]);
     assert_eq!(s.qp.msn().value(), 3);
 }
 
@@ -171,7 +171,7 @@ fn no_receive_is_an_rnr_nak_and_what_follows_is_dropped() {
 fn an_rnr_nak_in_the_middle_of_a_write_keeps_its_place() {
     let mut s = script();
     let step = s.write_part(0, WritePart::First(reth(300)), 256);
-    s.carry_out(step, 0, 0);
+    s.execute(step, 0, 0);
     assert!(matches!(
         s.write_part(1, WritePart::LastImmediate(IMMEDIATE), 44),
         Step::Memory(MemoryOp::TakeReceive)
@@ -179,7 +179,7 @@ fn an_rnr_nak_in_the_middle_of_a_write_keeps_its_place() {
     assert_eq!(s.answer(MemoryAnswer::NoReceive), Step::Done);
     s.responses();
     let step = s.write_part(1, WritePart::LastImmediate(IMMEDIATE), 44);
-    assert_eq!(s.carry_out(step, 3, 0).len(), 2);
+    assert_eq!(s.execute(step, 3, 0).len(), 2);
     assert_eq!(s.statuses(), [(3, CompletionStatus::Success)]);
 }
 
@@ -253,9 +253,9 @@ fn a_read_is_answered_and_answered_again() {
         access: Access::Read,
         srqn: None,
     };
-    assert_eq!(s.carry_out(step, 0, 0), [validate]);
+    assert_eq!(s.execute(step, 0, 0), [validate]);
     let step = s.write_part(4, WritePart::Only(reth(4)), 4);
-    s.carry_out(step, 0, 0);
+    s.execute(step, 0, 0);
     let packets = s.transmit();
     let seen: Vec<_> = packets
         .iter()
@@ -300,7 +300,7 @@ fn the_ack_of_a_duplicate_does_not_overtake_read_responses() {
     let mut s = script();
     s.good_send(0, 0);
     let step = s.read_request(1, reth(4));
-    s.carry_out(step, 0, 0);
+    s.execute(step, 0, 0);
     s.good_send(2, 1);
     s.transmit();
     // The responses got lost: everything comes again.
@@ -315,7 +315,7 @@ fn a_read_response_stands_for_the_ack_before_it() {
     let mut s = script();
     s.good_send(0, 0);
     let step = s.read_request(1, reth(4));
-    s.carry_out(step, 0, 0);
+    s.execute(step, 0, 0);
     assert_eq!(s.responses(), [(1, ACK)]);
 }
 
@@ -325,7 +325,7 @@ fn of_two_duplicates_the_earlier_one_is_acknowledged_first() {
     for psn in [0, 2] {
         s.good_send(psn, psn);
         let step = s.read_request(psn + 1, reth(4));
-        s.carry_out(step, 0, 0);
+        s.execute(step, 0, 0);
     }
     s.transmit();
     for psn in [0, 2] {
@@ -343,7 +343,7 @@ fn more_reads_than_agreed_are_invalid() {
     });
     for psn in 0..2 {
         let step = s.read_request(psn, reth(4));
-        s.carry_out(step, 0, 0);
+        s.execute(step, 0, 0);
     }
     assert_eq!(s.read_request(2, reth(4)), Step::Done);
     assert_eq!(s.events(), [Event::RequestError, Event::LastWqeReached]);
@@ -416,7 +416,7 @@ fn packets_out_of_opcode_sequence_are_invalid() {
     for play in [last, only, read] {
         let mut s = script();
         let step = s.send_part(0, SendPart::First, 256);
-        s.carry_out(step, 8, 4096);
+        s.execute(step, 8, 4096);
         assert_eq!(play(&mut s, 1), Step::Done);
         assert_eq!(s.statuses(), [(8, CompletionStatus::RemoteInvalidRequest)]);
         assert_refused(&mut s, 1, NakCode::InvalidRequest);
@@ -434,7 +434,7 @@ fn packets_of_the_wrong_length_are_invalid() {
     for (part, length) in parts {
         let mut s = script();
         let step = s.send_part(0, part, length);
-        s.carry_out(step, 3, 4096);
+        s.execute(step, 3, 4096);
         assert_eq!(s.statuses(), [(3, CompletionStatus::RemoteInvalidRequest)]);
         assert_refused(&mut s, 0, NakCode::InvalidRequest);
     }
@@ -445,7 +445,7 @@ fn packets_of_the_wrong_length_are_invalid() {
     ] {
         let mut s = script();
         let step = s.send_part(0, SendPart::First, 256);
-        s.carry_out(step, 3, 4096);
+        s.execute(step, 3, 4096);
         assert_eq!(s.send_part(1, part, length), Step::Done);
         assert_refused(&mut s, 1, NakCode::InvalidRequest);
     }
@@ -471,7 +471,7 @@ fn a_write_must_be_as_long_as_it_announced() {
     ] {
         let mut s = script();
         let step = s.write_part(0, WritePart::First(reth(300)), 256);
-        s.carry_out(step, 0, 0);
+        s.execute(step, 0, 0);
         assert_eq!(s.write_part(1, part, length), Step::Done);
         assert_refused(&mut s, 1, NakCode::InvalidRequest);
     }
@@ -484,7 +484,7 @@ fn a_write_must_be_as_long_as_it_announced() {
 fn a_send_longer_than_its_receive_is_a_length_error() {
     let mut s = script();
     let step = s.send_part(0, SendPart::First, 256);
-    s.carry_out(step, 3, 299);
+    s.execute(step, 3, 299);
     assert_eq!(s.send_part(1, SendPart::Last, 44), Step::Done);
     assert_eq!(s.statuses(), [(3, CompletionStatus::LocalLength)]);
     assert_eq!(s.events(), [Event::LastWqeReached]);
@@ -523,7 +523,7 @@ fn a_read_response_that_cannot_be_gathered_becomes_a_nak() {
     let mut s = script();
     for psn in [0, 2] {
         let step = s.read_request(psn, reth(300));
-        s.carry_out(step, 0, 0);
+        s.execute(step, 0, 0);
     }
     let packet = s.qp.poll_transmit(s.now).expect("the first response");
     s.qp.fail_read_response(s.now, packet.headers.bth.psn);
@@ -576,7 +576,7 @@ fn only_asked_for_acks_are_sent() {
     };
     for (psn, ack_request) in [(0, false), (1, false), (2, true)] {
         let step = s.handle(&headers(&s, psn, ack_request), 4);
-        s.carry_out(step, 0, 0);
+        s.execute(step, 0, 0);
         assert_eq!(s.qp.has_transmit(), ack_request);
     }
     assert_eq!(s.responses(), [(2, ACK)]);
@@ -591,7 +591,7 @@ fn requests_and_responses_take_turns_requests_first() {
     use Operation::{Acknowledge, RdmaReadResponse, RdmaWrite};
     assert_eq!(kinds, [RdmaWrite, Acknowledge, RdmaWrite, RdmaWrite]);
     let step = s.read_request(1, reth(600));
-    s.carry_out(step, 0, 0);
+    s.execute(step, 0, 0);
     s.post(1, WRITE, 600);
     let kinds: Vec<_> = s.sent().iter().map(|seen| seen.0).collect();
     assert_eq!(kinds, [RdmaWrite, RdmaReadResponse].repeat(3));
@@ -616,7 +616,7 @@ fn acks_carry_msn_and_credits() {
     // The receive of an unfinished SEND counts: its message does not yet.
     s.qp.set_receive_credits(Some(0));
     let step = s.send_part(1, SendPart::First, 256);
-    s.carry_out(step, 1, 4096);
+    s.execute(step, 1, 4096);
     assert_eq!(
         s.responses(),
         [(
@@ -710,7 +710,7 @@ fn two_gib_are_received_packet_by_packet() {
     let mut s = script();
     let packets = MAX_MESSAGE_LENGTH / 256;
     let step = s.read_request(0, reth(MAX_MESSAGE_LENGTH));
-    s.carry_out(step, 0, 0);
+    s.execute(step, 0, 0);
     assert_eq!(s.qp.next_receive_psn(), s.receive_psn(packets));
     let mut sent = 0;
     while let Some(packet) = s.qp.poll_transmit(s.now) {
@@ -726,7 +726,7 @@ fn two_gib_are_received_packet_by_packet() {
             _ => WritePart::Middle,
         };
         let step = s.write_part(packets + index, part, 256);
-        let operations = s.carry_out(step, 0, 0);
+        let operations = s.execute(step, 0, 0);
         let expected = MemoryOp::WriteRemote {
             r_key: RKey(5),
             virtual_address: 0x8000 + u64::from(index) * 256,

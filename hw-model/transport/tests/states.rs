@@ -177,7 +177,7 @@ fn an_idle_send_queue_is_drained_at_once_and_tells_only_if_asked() {
 fn the_error_state_flushes_in_order() {
     let mut s = script();
     let step = s.send_part(0, SendPart::First, 256);
-    s.carry_out(step, 30, 4096);
+    s.execute(step, 30, 4096);
     s.transmit();
     s.post(0, READ, 8);
     s.post_request(request(1, WRITE, 600));

@@ -199,7 +199,7 @@ fn err_flushes_everything_and_tells() {
     let mut s = uc();
     s.post(0, SEND, 300);
     let step = s.uc_send(0, SendPart::First, 256);
-    s.carry_out(step, 5, 600);
+    s.execute(step, 5, 600);
     s.qp.modify(s.now, Transition::Err).expect("ERR is legal");
     assert_eq!(s.statuses(), [(0, WrFlush), (5, WrFlush)]);
     assert_eq!(s.events(), [Event::LastWqeReached]);
@@ -224,7 +224,7 @@ impl Script {
     /// A SEND of one packet that takes a receive and completes.
     fn good_uc_send(&mut self, relative: u32, receive: u32) {
         let step = self.uc_send(relative, SendPart::Only, 4);
-        self.carry_out(step, receive, 600);
+        self.execute(step, receive, 600);
         assert_eq!(self.statuses(), [(receive, Success)]);
     }
 }
@@ -233,14 +233,14 @@ impl Script {
 fn a_gap_abandons_the_message_and_its_receive_serves_the_next() {
     let mut s = uc();
     let step = s.uc_send(0, SendPart::First, 256);
-    s.carry_out(step, 5, 600);
+    s.execute(step, 5, 600);
     assert_eq!(s.uc_send(2, SendPart::Last, 4), Step::Done);
     assert_eq!(s.uc_send(3, SendPart::Middle, 256), Step::Done);
     assert_eq!(statistics(&mut s).out_of_sequence_drops, 2);
     assert_eq!(s.statuses(), []);
     // The next message may have any PSN, and takes no further receive.
     let step = s.uc_send(9, SendPart::First, 256);
-    let operations = s.carry_out(step, 6, 600);
+    let operations = s.execute(step, 6, 600);
     assert!(matches!(
         operations[..],
         [MemoryOp::WriteReceive {
@@ -250,7 +250,7 @@ fn a_gap_abandons_the_message_and_its_receive_serves_the_next() {
         }]
     ));
     let step = s.uc_send(10, SendPart::LastImmediate(IMMEDIATE), 4);
-    s.carry_out(step, 6, 600);
+    s.execute(step, 6, 600);
     let [
         Completion::Receive {
             receive: 5,
@@ -271,13 +271,13 @@ fn a_gap_abandons_the_message_and_its_receive_serves_the_next() {
 fn a_first_packet_ends_the_message_before_it() {
     let mut s = uc();
     let step = s.uc_send(0, SendPart::First, 256);
-    s.carry_out(step, 5, 600);
+    s.execute(step, 5, 600);
     let step = s.uc_write(1, WritePart::Only(reth(4)), 4);
-    s.carry_out(step, 6, 600);
+    s.execute(step, 6, 600);
     assert_eq!(s.statuses(), [], "a WRITE completes nothing");
     assert_eq!(s.uc_send(2, SendPart::Last, 4), Step::Done);
     let step = s.uc_send(3, SendPart::Only, 4);
-    s.carry_out(step, 6, 600);
+    s.execute(step, 6, 600);
     assert_eq!(s.statuses(), [(5, Success)]);
 }
 
@@ -285,7 +285,7 @@ fn a_first_packet_ends_the_message_before_it() {
 fn a_write_with_immediate_takes_its_receive_at_the_end() {
     let mut s = uc();
     let step = s.uc_write(0, WritePart::First(reth(260)), 256);
-    let operations = s.carry_out(step, 5, 0);
+    let operations = s.execute(step, 5, 0);
     let validate = MemoryOp::Validate {
         r_key: RKey(5),
         virtual_address: 0x8000,
@@ -297,7 +297,7 @@ fn a_write_with_immediate_takes_its_receive_at_the_end() {
     assert_eq!(operations.len(), 2);
     let step = s.uc_write(1, WritePart::LastImmediate(IMMEDIATE), 4);
     assert_eq!(step, Step::Memory(MemoryOp::TakeReceive));
-    s.carry_out(step, 5, 0);
+    s.execute(step, 5, 0);
     assert_eq!(s.statuses(), [(5, Success)]);
 }
 
@@ -350,7 +350,7 @@ fn what_is_wrong_is_dropped_in_silence() {
         assert_eq!(s.events(), [], "{name}");
         assert_eq!(s.qp.state(), QpState::Rts, "{name}");
         let step = s.uc_send(1, SendPart::Only, 4);
-        s.carry_out(step, 5, 600);
+        s.execute(step, 5, 600);
         assert_eq!(s.statuses(), [(5, Success)], "{name}");
     }
 }
@@ -387,12 +387,12 @@ fn a_message_longer_than_the_buffer_is_dropped() {
     let mut s = uc();
     for (psn, part) in [(0, SendPart::First), (1, SendPart::Middle)] {
         let step = s.uc_send(psn, part, 256);
-        s.carry_out(step, 5, 600);
+        s.execute(step, 5, 600);
     }
     assert_eq!(s.uc_send(2, SendPart::Last, 89), Step::Done);
     assert_eq!(statistics(&mut s).no_receive_drops, 1);
     let step = s.uc_send(3, SendPart::Only, 4);
-    s.carry_out(step, 6, 600);
+    s.execute(step, 6, 600);
     assert_eq!(s.statuses(), [(5, Success)], "its receive serves the next");
 }
 
@@ -475,7 +475,7 @@ fn a_datagram_is_one_packet() {
 fn a_datagram_arrives_behind_its_grh() {
     let mut s = ud();
     let step = s.datagram(Q_KEY, 4);
-    let operations = s.carry_out(step, 5, 44);
+    let operations = s.execute(step, 5, 44);
     let expected = [
         MemoryOp::TakeReceive,
         MemoryOp::WriteGrh { receive: 5 },
@@ -500,7 +500,7 @@ fn a_datagram_arrives_behind_its_grh() {
     };
     assert_eq!(source, Some(Qpn::new(0x99)));
     let step = s.datagram(Q_KEY, 0);
-    assert_eq!(s.carry_out(step, 6, 40).len(), 2, "no payload, but a GRH");
+    assert_eq!(s.execute(step, 6, 40).len(), 2, "no payload, but a GRH");
     assert_eq!(s.statuses(), [(6, Success)]);
 }
 
@@ -522,11 +522,11 @@ fn datagrams_that_are_dropped() {
 fn a_receive_that_is_too_small_stays_for_a_smaller_datagram() {
     let mut s = ud();
     let step = s.datagram(Q_KEY, 5);
-    assert_eq!(s.carry_out(step, 5, 44), [MemoryOp::TakeReceive]);
+    assert_eq!(s.execute(step, 5, 44), [MemoryOp::TakeReceive]);
     assert_eq!(statistics(&mut s).no_receive_drops, 1);
     let step = s.datagram(Q_KEY, 4);
     assert_eq!(step, Step::Memory(MemoryOp::WriteGrh { receive: 5 }));
-    s.carry_out(step, 6, 44);
+    s.execute(step, 6, 44);
     assert_eq!(s.statuses(), [(5, Success)]);
 }
 

@@ -100,10 +100,10 @@ fn a_target_takes_receives_of_the_queue_that_the_message_names() {
     let mut s = script(Service::XrcTarget);
     let step = send(&mut s, 0, SendPart::First, 256, SRQN);
     assert_eq!(step, Step::Memory(MemoryOp::TakeShared { srqn: SRQN }));
-    s.carry_out(step, 5, 600);
+    s.execute(step, 5, 600);
     // Another queue in the middle of a message changes nothing.
     let step = send(&mut s, 1, SendPart::Last, 4, SRQN + 1);
-    s.carry_out(step, 6, 600);
+    s.execute(step, 6, 600);
     let [
         Completion::Receive {
             receive: 5,
@@ -130,7 +130,7 @@ fn accesses_of_a_target_name_the_queue_whose_domain_counts() {
     let write = WritePart::Only(reth(8));
     let headers = TransportHeaders::write(s.request_bth(0), Connected::Reliable, write);
     let step = s.handle(&xrc(headers, 3), 8);
-    let operations = s.carry_out(step, 0, 0);
+    let operations = s.execute(step, 0, 0);
     assert!(matches!(
         operations[..],
         [
@@ -140,7 +140,7 @@ fn accesses_of_a_target_name_the_queue_whose_domain_counts() {
     ));
     let headers = TransportHeaders::read_request(s.request_bth(1), reth(8));
     let step = s.handle(&xrc(headers, 4), 0);
-    s.carry_out(step, 0, 0);
+    s.execute(step, 0, 0);
     let packets = s.transmit();
     let read = packets.last().expect("a READ response leaves");
     assert_eq!(
@@ -169,7 +169,7 @@ fn an_unknown_queue_is_an_invalid_request() {
 fn a_receive_in_use_is_flushed_to_its_own_queue() {
     let mut s = script(Service::XrcTarget);
     let step = send(&mut s, 0, SendPart::First, 256, SRQN);
-    s.carry_out(step, 5, 600);
+    s.execute(step, 5, 600);
     s.qp.modify(s.now, ferroce_transport::Transition::Err)
         .expect("ERR is legal");
     let [

@@ -7,7 +7,11 @@ const LINES_MAX: usize = 70;
 
 /// Functions that are older than the rule, and how long they are. They may only become shorter.
 const LONG: &[(&str, &str, usize)] = &[
-    ("hw-model/src/memory_operation.rs", "carry_out", 71),
+    (
+        "hw-model/src/translation/responder_memory.rs",
+        "execute",
+        71,
+    ),
     ("sim/selftest/src/pair.rs", "transitions", 72),
     ("sim/timed/preload/src/ready/epoll.rs", "wait", 81),
     ("sim/timed/src/remote_thread.rs", "carry_out", 72),

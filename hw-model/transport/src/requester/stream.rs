@@ -26,7 +26,8 @@ impl Requester {
         })
     }
 
-    /// Whether requests with data are to be sent or not all acknowledged, and whether READs or atomics
+    /// Whether requests with data are to be sent or not all acknowledged, and whether READs or
+    /// atomics
     /// are not all answered.
     pub(crate) fn business(&self, ctx: &Context) -> (bool, bool) {
         let sends = self.in_flight > self.fetches_in_flight || self.has_transmit(ctx);

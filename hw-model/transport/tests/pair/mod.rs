@@ -247,7 +247,7 @@ impl Node {
     }
 
     /// The memory blocks of this side.
-    pub fn carry_out(&mut self, operation: MemoryOp, payload: &[u8]) -> MemoryAnswer {
+    pub fn execute(&mut self, operation: MemoryOp, payload: &[u8]) -> MemoryAnswer {
         if self.broken {
             return MemoryAnswer::Failed;
         }
@@ -538,7 +538,7 @@ impl Pair {
         let length = packet.payload.len() as u32;
         let mut step = node.qp.handle_packet(self.now, &packet.headers, length);
         while let Step::Memory(operation) = step {
-            let answer = node.carry_out(operation, &packet.payload);
+            let answer = node.execute(operation, &packet.payload);
             step = node.qp.handle_memory(self.now, answer);
         }
         node.collect();

@@ -2,7 +2,8 @@
 //!
 //! Memory of each node, in equal parts: SOURCE (constant, what requests send), WINDOW (where the
 //! peer writes and works atomically, in any order and overlapping), SLOTS (ranges that are written
-//! once and then read back, or counted in), LANDING (where READs and receives land, each range once).
+//! once and then read back, or counted in), LANDING (where READs and receives land, each range
+//! once).
 
 use ferroce_transport::{
     AtomicOperation, Completion, CompletionStatus, Destination, LocalKind, ReceiveKind, Remote,

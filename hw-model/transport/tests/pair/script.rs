@@ -199,7 +199,7 @@ impl Script {
     }
 
     /// Answers everything with success; receives have `capacity` and ids from 0 on.
-    pub fn carry_out(&mut self, mut step: Step, receive: u32, capacity: u32) -> Vec<MemoryOp> {
+    pub fn execute(&mut self, mut step: Step, receive: u32, capacity: u32) -> Vec<MemoryOp> {
         let mut operations = Vec::new();
         while let Step::Memory(operation) = step {
             operations.push(operation);
@@ -220,7 +220,7 @@ impl Script {
     /// A SEND of one packet that is executed.
     pub fn good_send(&mut self, relative: u32, receive: u32) {
         let step = self.send_part(relative, SendPart::Only, 4);
-        assert_eq!(self.carry_out(step, receive, 64).len(), 2);
+        assert_eq!(self.execute(step, receive, 64).len(), 2);
     }
 
     /// The responses that leave now: relative PSN and syndrome.
