@@ -9,6 +9,7 @@
 #[path = "../../sim/world/tests/world_support/mod.rs"]
 mod world_support;
 
+use ferroce_units::random::SplitMix64;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -45,20 +46,12 @@ const SLOT: usize = 8 << 10;
 const OWN_SLOTS: usize = 16;
 const SHARED_SLOTS: usize = 48;
 
-/// SplitMix64.
-struct Random(u64);
+/// Choices by a seed.
+struct Random(SplitMix64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
     fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
+        self.0.below(limit as u64) as usize
     }
 
     /// Lengths of all magnitudes.
@@ -110,7 +103,7 @@ impl Operation {
 
 /// What one side of a queue pair sends.
 fn plan(seed: u64, host: usize, qp: usize) -> Vec<Planned> {
-    let mut random = Random(seed << 16 | (host as u64) << 8 | qp as u64);
+    let mut random = Random(SplitMix64::new(seed << 16 | (host as u64) << 8 | qp as u64));
     let fails = qp >= FIRST_FAILING;
     if fails && host == 1 {
         return Vec::new();
@@ -155,8 +148,8 @@ fn random_request(random: &mut Random) -> Planned {
         10 => Operation::SendImmediate,
         11..=13 => Operation::Read,
         14 => Operation::ReadBack,
-        15..=16 => Operation::FetchAdd(random.next()),
-        17 => Operation::CompareSwap(0, random.next()),
+        15..=16 => Operation::FetchAdd(random.0.next()),
+        17 => Operation::CompareSwap(0, random.0.next()),
         _ => Operation::Bind,
     };
     let limit = match operation.takes_receive() && operation != Operation::WriteImmediate {

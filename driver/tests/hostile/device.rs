@@ -33,7 +33,7 @@ pub struct HostileDevice {
 
 impl HostileDevice {
     pub fn new(seed: u64) -> Arc<Self> {
-        let mut rng = Rng(seed);
+        let mut rng = Rng::new(seed);
         let mut rate = || [0, 1, 3, 10, 100][rng.below(5) as usize];
         let lies = Lies {
             registers: rate(),

@@ -23,7 +23,7 @@ const STEPS: u32 = 150;
 const SEED_TIME_LIMIT: Duration = Duration::from_secs(60);
 
 fn run(seed: u64) -> bool {
-    let mut rng = Rng(!seed);
+    let mut rng = Rng::new(!seed);
     let hostile = HostileDevice::new(seed);
     let config = DeviceConfig {
         command_timeout: Duration::from_millis(2),

@@ -3,6 +3,8 @@
 //! Ascending as in most cards; or drawn, so that programs are found that rely on an order, or on a
 //! peer that has the same numbers as they have.
 
+use ferroce_units::random::mixed;
+
 /// An order of the entries of a table with `1 << bits` entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Numbering {
@@ -44,14 +46,6 @@ impl Numbering {
             Some(seed) => (mixed(seed ^ mixed(given)) % count as u64) as usize,
         })
     }
-}
-
-/// A number without pattern for each number (the finalizer of splitmix64).
-fn mixed(number: u64) -> u64 {
-    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ (number >> 31)
 }
 
 #[cfg(test)]

@@ -1,95 +1,66 @@
-//! When each queue pair, or CQ, wants to be woken: an indexed binary heap.
+//! When each queue pair, or CQ, has its timer.
 //!
-//! A timer moves with nearly every packet, mostly to a later time, or is cleared. Then its entry
-//! stays where it is, too early, until it comes to the front: only the first entry is always right.
-//! There is never more than one entry for a queue pair.
+//! A timer moves with nearly every packet, mostly to a later time, or is cleared. Then its entry in
+//! the heap stays where it is, too early, until it is first: only the first entry is always right.
 
 use ferroce_units::Instant;
+use ferroce_units::heap::IndexedHeap;
 
-/// Position of a queue pair without an entry.
-const NOWHERE: u32 = u32::MAX;
 /// Deadline of a queue pair without a timer.
 const NEVER: Instant = Instant::MAX;
-
-/// A timer.
-#[derive(Debug, Clone, Copy)]
-struct Timer {
-    deadline: Instant,
-    /// Where its entry stands.
-    position: u32,
-}
 
 /// Timers of all queue pairs, by index in the QP context table.
 #[derive(Debug, Default)]
 pub struct Timers {
-    /// Entries, none of which is later than the deadline of its timer.
-    heap: Vec<(Instant, u32)>,
-    timers: Vec<Timer>,
+    /// Entries, none of which is later than its deadline.
+    heap: IndexedHeap<Instant>,
+    deadlines: Vec<Instant>,
 }
 
 impl Timers {
-    /// No timers, for `queue_pairs` queue pairs.
+    /// Returns timers for `queue_pairs` queue pairs, none of which is set.
     pub fn new(queue_pairs: usize) -> Self {
-        let none = Timer {
-            deadline: NEVER,
-            position: NOWHERE,
-        };
         Self {
-            heap: Vec::new(),
-            timers: vec![none; queue_pairs],
+            heap: IndexedHeap::new(queue_pairs),
+            deadlines: vec![NEVER; queue_pairs],
         }
     }
 
-    /// The earliest timer.
+    /// Returns the earliest deadline.
     #[inline]
     pub fn next(&self) -> Option<Instant> {
-        self.heap.first().map(|(deadline, _)| *deadline)
+        self.heap.first().map(|(deadline, _)| deadline)
     }
 
-    /// Whether `index` has a timer.
+    /// Returns true if `index` has a timer.
     #[inline]
     pub fn is_set(&self, index: u32) -> bool {
-        self.timers
-            .get(index as usize)
-            .is_some_and(|timer| timer.deadline != NEVER)
+        let deadline = self.deadlines.get(index as usize);
+        deadline.is_some_and(|deadline| *deadline != NEVER)
     }
 
     /// Sets, moves or clears the timer of queue pair `index`.
     #[inline]
     pub fn set(&mut self, index: u32, deadline: Option<Instant>) {
         let deadline = deadline.unwrap_or(NEVER);
-        let timer = &mut self.timers[index as usize];
-        if timer.deadline != deadline {
-            timer.deadline = deadline;
-            let at = timer.position;
-            self.update(index, at, deadline);
-        }
-    }
-
-    #[inline]
-    fn update(&mut self, index: u32, at: u32, deadline: Instant) {
-        match self.heap.get_mut(at as usize) {
-            None => {
-                self.heap.push((deadline, index));
-                self.rise(self.heap.len() - 1);
+        let present = &mut self.deadlines[index as usize];
+        if *present != deadline {
+            *present = deadline;
+            match self.heap.get(index) {
+                Some(entry) if deadline >= entry => self.correct_first(),
+                _ => self.heap.set(index, deadline),
             }
-            Some((entry, _)) if deadline < *entry => {
-                *entry = deadline;
-                self.rise(at as usize);
-            }
-            Some(_) if at == 0 => self.correct_first(),
-            Some(_) => {}
         }
     }
 
     /// Takes the index of a queue pair whose timer is due.
     #[inline]
     pub fn pop_due(&mut self, now: Instant) -> Option<u32> {
-        let (deadline, index) = *self.heap.first()?;
+        let (deadline, index) = self.heap.first()?;
         if deadline > now {
             return None;
         }
-        self.timers[index as usize].deadline = NEVER;
+        self.deadlines[index as usize] = NEVER;
         self.correct_first();
         Some(index)
     }
@@ -97,63 +68,16 @@ impl Timers {
     /// Moves the entries in front to where they belong, until the first one is right.
     #[inline]
     fn correct_first(&mut self) {
-        while let Some((entry, index)) = self.heap.first_mut() {
-            let deadline = self.timers[*index as usize].deadline;
+        while let Some((entry, index)) = self.heap.first() {
+            let deadline = self.deadlines[index as usize];
             if deadline == NEVER {
-                self.remove_first();
-            } else if deadline > *entry {
-                *entry = deadline;
-                self.sink();
+                self.heap.remove(index);
+            } else if deadline > entry {
+                self.heap.set(index, deadline);
             } else {
                 return;
             }
         }
-    }
-
-    fn remove_first(&mut self) {
-        let (_, index) = self.heap.swap_remove(0);
-        self.timers[index as usize].position = NOWHERE;
-        if !self.heap.is_empty() {
-            self.sink();
-        }
-    }
-
-    /// Brings the entry at `at` up to where it belongs.
-    fn rise(&mut self, mut at: usize) {
-        let entry = self.heap[at];
-        while at > 0 {
-            let parent = (at - 1) / 2;
-            if self.heap[parent] <= entry {
-                break;
-            }
-            self.place(at, self.heap[parent]);
-            at = parent;
-        }
-        self.place(at, entry);
-    }
-
-    /// Brings the first entry down to where it belongs.
-    fn sink(&mut self) {
-        let mut at = 0;
-        let entry = self.heap[at];
-        loop {
-            let children = 2 * at + 1..(2 * at + 3).min(self.heap.len());
-            let Some(least) = children.min_by_key(|child| self.heap[*child]) else {
-                break;
-            };
-            if entry <= self.heap[least] {
-                break;
-            }
-            self.place(at, self.heap[least]);
-            at = least;
-        }
-        self.place(at, entry);
-    }
-
-    #[inline]
-    fn place(&mut self, at: usize, entry: (Instant, u32)) {
-        self.heap[at] = entry;
-        self.timers[entry.1 as usize].position = at as u32;
     }
 }
 

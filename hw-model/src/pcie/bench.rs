@@ -4,9 +4,9 @@
 //! random multiples of 64 bytes (of the transfer size where that is a power of two and larger)
 //! within it, latency is that of one at a time, bandwidth that of many.
 
-use super::spread::Random;
 use super::{Parameters, Pcie};
 use ferroce_units::Instant;
+use ferroce_units::random::SplitMix64;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -104,7 +104,7 @@ pub fn latency(parameters: &Parameters, bytes: u64, window: u64, count: u32) -> 
 /// A link, and where on it the next access goes.
 struct Run {
     pcie: Pcie,
-    random: Random,
+    random: SplitMix64,
     bytes: u64,
     window: u64,
     stride: u64,
@@ -115,7 +115,7 @@ impl Run {
     fn new(parameters: &Parameters, bytes: u64, window: u64) -> Self {
         Self {
             pcie: Pcie::new(parameters, SEED),
-            random: Random::new(SEED),
+            random: SplitMix64::new(SEED),
             bytes,
             window: window.max(bytes),
             stride: bytes.next_power_of_two().clamp(CACHE_LINE_BYTES, 4096),
@@ -153,7 +153,9 @@ impl Run {
 
     fn address(&mut self) -> u64 {
         let places = (self.window - self.bytes) / self.stride + 1;
-        let place = self.random.below(places.min(u64::from(u32::MAX)) as u32);
-        WINDOW_START + u64::from(place) * self.stride
+        // The bias is below places / 2^32.
+        let high = self.random.next() >> 32;
+        let place = (high * places.min(u64::from(u32::MAX))) >> 32;
+        WINDOW_START + place * self.stride
     }
 }

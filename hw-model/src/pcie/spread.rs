@@ -1,36 +1,7 @@
 //! The spread of host read latency: seeded, the same on every machine.
 
 use ferroce_units::Duration;
-
-/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
-#[derive(Debug, Clone)]
-pub struct Random {
-    state: u64,
-}
-
-impl Random {
-    /// A generator; the same seed gives the same numbers.
-    pub fn new(seed: u64) -> Self {
-        Self { state: seed }
-    }
-
-    /// The next number.
-    #[inline]
-    pub fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number below `limit`, all equally likely (the bias is below limit / 2^32).
-    #[inline]
-    pub fn below(&mut self, limit: u32) -> u32 {
-        let high = self.next() >> 32;
-        ((high * u64::from(limit)) >> 32) as u32
-    }
-}
+use ferroce_units::random::SplitMix64;
 
 /// Latency of host memory: a body around the mean, and now and then a long one.
 ///
@@ -38,7 +9,7 @@ impl Random {
 /// symmetric, 0.68 jitter at the 95th percentile. A long one takes up to `tail` more.
 #[derive(Debug, Clone)]
 pub struct Spread {
-    random: Random,
+    random: SplitMix64,
     floor_ps: u64,
     jitter_ps: u64,
     /// Of 2^24.
@@ -61,7 +32,7 @@ impl Spread {
         let jitter = jitter.min(mean);
         let chance = tail_probability.clamp(0.0, 1.0) * f64::from(1 << Self::CHANCE_BITS);
         Self {
-            random: Random::new(seed),
+            random: SplitMix64::new(seed),
             floor_ps: mean.as_ps() - jitter.as_ps(),
             jitter_ps: jitter.as_ps(),
             tail_chance: chance.round() as u64,
@@ -87,13 +58,6 @@ impl Spread {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn splitmix_gives_its_published_numbers() {
-        let mut random = Random::new(1_234_567);
-        assert_eq!(random.next(), 6_457_827_717_110_365_317);
-        assert_eq!(random.next(), 3_203_168_211_198_807_973);
-    }
 
     #[test]
     fn the_body_is_symmetric_and_bounded_and_the_tail_is_rare() {

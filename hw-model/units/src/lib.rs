@@ -1,6 +1,7 @@
-//! Units of simulation: time, always an argument and never read from a clock, and numbers that a
-//! seed fixes.
+//! What every simulation needs: time, always an argument and never read from a clock; numbers that a
+//! seed fixes; and a heap of what is due.
 
+pub mod heap;
 pub mod random;
 mod time;
 

@@ -2,39 +2,74 @@
 
 use std::cell::Cell;
 
-/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
-#[derive(Debug, Clone)]
-pub struct Random(Cell<u64>);
-
 const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
 
-fn mix(mut z: u64) -> u64 {
+/// The finalizer of SplitMix64: a number without pattern for each number.
+#[inline]
+pub const fn mixed(number: u64) -> u64 {
+    let mut z = number.wrapping_add(GOLDEN_RATIO);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
 }
 
+/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
+#[derive(Debug, Clone)]
+pub struct SplitMix64 {
+    state: u64,
+}
+
+impl SplitMix64 {
+    /// Returns a generator that begins with `seed`.
+    pub const fn new(seed: u64) -> Self {
+        Self { state: seed }
+    }
+
+    /// Returns the next number.
+    #[inline]
+    pub fn next(&mut self) -> u64 {
+        let number = mixed(self.state);
+        self.state = self.state.wrapping_add(GOLDEN_RATIO);
+        number
+    }
+
+    /// Returns a number below `end`, which is not zero.
+    #[inline]
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+}
+
+/// Random numbers of one of many streams of a seed.
+#[derive(Debug, Clone)]
+pub struct Random(Cell<u64>);
+
 impl Random {
-    /// The numbers of stream `stream` of a seed; streams have nothing to do with each other.
+    /// Returns the numbers of stream `stream` of a seed; streams are independent of each other.
     pub fn new(seed: u64, stream: u64) -> Self {
-        Self(Cell::new(mix(
-            seed.wrapping_add(mix(stream.wrapping_add(GOLDEN_RATIO)))
+        Self(Cell::new(finished(
+            seed.wrapping_add(finished(stream.wrapping_add(GOLDEN_RATIO))),
         )))
     }
 
-    /// Any number.
+    /// Returns the next number.
     #[inline]
     pub fn next(&self) -> u64 {
-        let state = self.0.get().wrapping_add(GOLDEN_RATIO);
-        self.0.set(state);
-        mix(state)
+        let state = self.0.get();
+        self.0.set(state.wrapping_add(GOLDEN_RATIO));
+        mixed(state)
     }
 
-    /// A number below `end`, which is not zero.
+    /// Returns a number below `end`, which is not zero.
     #[inline]
     pub fn below(&self, end: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
+}
+
+/// [`mixed`] without its first step.
+const fn finished(number: u64) -> u64 {
+    mixed(number.wrapping_sub(GOLDEN_RATIO))
 }
 
 #[cfg(test)]
@@ -43,7 +78,7 @@ mod tests {
 
     #[test]
     fn published_numbers() {
-        let random = Random(Cell::new(1_234_567));
+        let mut random = SplitMix64::new(1_234_567);
         let expected = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973];
         assert_eq!([random.next(), random.next()], expected);
     }

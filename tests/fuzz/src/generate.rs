@@ -1,6 +1,7 @@
 //! Inputs without a fuzzer: pieces of a corpus, changed. A pure function of seed and number, so
 //! that what was found can be made again.
 
+use ferroce_units::random::SplitMix64;
 use std::path::Path;
 use std::{fs, io};
 
@@ -22,25 +23,22 @@ pub fn corpus(folder: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
     Ok(files)
 }
 
-/// The numbers of splitmix64, which is small and good enough.
+/// Numbers by a seed.
 #[derive(Debug, Clone)]
-pub struct Random(u64);
+pub struct Random(SplitMix64);
 
 impl Random {
     /// A sequence of its own for each `seed` and `number`.
     pub fn new(seed: u64, number: u64) -> Self {
-        let mut random = Self(seed);
-        random.0 = random.number() ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        random
+        let first = SplitMix64::new(seed).next();
+        Self(SplitMix64::new(
+            first ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+        ))
     }
 
     /// The next number.
     pub fn number(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.0.next()
     }
 
     /// A number below `end`.

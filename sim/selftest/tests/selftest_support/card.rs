@@ -1,5 +1,6 @@
 //! The card, as the driver sees it.
 
+use ferroce_units::random::SplitMix64;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Instant as Moment;
@@ -22,14 +23,6 @@ const QPN_BASE: u32 = 0x1_0000;
 /// Turns of the model in one call; it stops by itself before.
 const TURNS_MAX: usize = 1000;
 
-/// SplitMix64.
-pub fn random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mixed = (*state ^ *state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ mixed >> 31
-}
-
 /// A NIC with one fault.
 pub struct Card {
     fault: Fault,
@@ -48,7 +41,7 @@ struct Device {
     /// What `hardware_revision` was overwritten with.
     revision: Option<u32>,
     /// Random numbers, and a count of accesses.
-    state: u64,
+    random: SplitMix64,
     reads: u64,
 }
 
@@ -73,7 +66,7 @@ impl Card {
                 plug: LoopbackPlug::new(fault),
                 base: 0,
                 revision: None,
-                state: seed,
+                random: SplitMix64::new(seed),
                 reads: 0,
             }),
             handlers: Mutex::new(vec![None; VECTOR_COUNT.into()]),
@@ -124,7 +117,7 @@ impl Card {
         match self.fault {
             Fault::Gone => u64::MAX,
             Fault::GoneAfter(reads) if device.reads > reads => u64::MAX,
-            Fault::Random(_) => random(&mut device.state),
+            Fault::Random(_) => device.random.next(),
             _ if at == offset::magic => self.identity(value, device.reads),
             _ if at == offset::device_id => match device.revision {
                 Some(revision) => value & 0xffff_ffff | u64::from(revision) << 32,

@@ -9,7 +9,7 @@ use ferroce_model::{DmaAtomic, DmaError, Doorbell, Host, WriteOrder};
 use ferroce_units::Instant;
 
 use super::Fault;
-use super::card::random;
+use ferroce_units::random::SplitMix64;
 
 const PAGE: u64 = 4096;
 /// Descriptors begin at multiples of this.
@@ -25,7 +25,7 @@ pub struct CardHost {
     pub doorbells: VecDeque<Doorbell>,
     pub raised: Vec<u16>,
     pub fault: Fault,
-    pub seed: u64,
+    pub random: SplitMix64,
     /// Where the last read and the last write have begun and ended.
     last_read: Span,
     last_write: Span,
@@ -58,7 +58,7 @@ impl CardHost {
             doorbells: VecDeque::new(),
             raised: Vec::new(),
             fault,
-            seed,
+            random: SplitMix64::new(seed),
             last_read: Span::default(),
             last_write: Span::default(),
         }
@@ -139,7 +139,7 @@ impl Host for CardHost {
             Fault::WritesEndAfter(length) => bytes.truncate(length),
             Fault::NoByteEnables => bytes.resize(source.len().next_multiple_of(4), 0),
             Fault::Misaligned if iova % 4 != 0 && source.len() > 8 => place = iova & !3,
-            Fault::RandomDma(_) => bytes.fill_with(|| random(&mut self.seed) as u8),
+            Fault::RandomDma(_) => bytes.fill_with(|| self.random.next() as u8),
             _ => {}
         }
         self.store(place, &bytes).map(|()| order.at)
@@ -160,7 +160,7 @@ impl Host for CardHost {
         };
         let mut words: Vec<u64> = words.iter().map(|word| change(*word)).collect();
         if let Fault::RandomDma(_) = self.fault {
-            words.fill_with(|| random(&mut self.seed));
+            words.fill_with(|| self.random.next());
         }
         let refused = DmaError {
             iova,

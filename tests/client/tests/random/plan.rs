@@ -1,5 +1,6 @@
 //! What is done, by seed, and what must come of it.
 
+use ferroce_units::random::SplitMix64;
 use ferroce_verbs_client::bench::Service;
 use ferroce_verbs_client::sys::*;
 
@@ -19,22 +20,20 @@ const POLLS_BEFORE_MAX: u64 = 6;
 const MTU: usize = 1024;
 const ROUNDS_MAX: u64 = 6;
 
-/// SplitMix64.
-pub struct Random(u64);
+/// Choices by a seed.
+pub struct Random(SplitMix64);
 
 impl Random {
     /// By seed.
     pub fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
+        Self(SplitMix64::new(
+            seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d,
+        ))
     }
 
     /// Any number.
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut value = self.0;
-        value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        value ^ (value >> 31)
+        self.0.next()
     }
 
     /// A number below `end`.
