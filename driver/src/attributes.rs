@@ -1,6 +1,6 @@
 //! Attributes of QPs and of the GID table, and the transitions of `ibv_modify_qp`.
 //!
-//! Each transition carries exactly the attributes that IBTA vol 1, table 91 (QP state transition
+//! Each transition has exactly the attributes that IBTA vol 1, table 91 (QP state transition
 //! properties) requires of a QP of its service, and as `Option`s those that it allows. Attributes
 //! that the service does not have are refused.
 
@@ -30,7 +30,7 @@ pub enum QpState {
 }
 
 impl QpState {
-    /// The state that the device names, if there is one of that number.
+    /// Returns the state with the device's number `code`; `None` for an unknown number.
     pub fn from_code(code: QpStateCode) -> Option<Self> {
         Some(match code {
             QpStateCode::RESET => Self::Reset,
@@ -62,7 +62,8 @@ pub enum PathMtu {
 }
 
 impl PathMtu {
-    /// The path MTU of a number of the contract or of `enum ibv_mtu`.
+    /// Returns the path MTU with this number in the contract and in `enum ibv_mtu`; `None` for an
+    /// unknown number.
     pub fn from_number(number: u32) -> Option<Self> {
         Some(match number {
             1 => Self::Mtu256,
@@ -74,20 +75,20 @@ impl PathMtu {
         })
     }
 
-    /// Bytes.
+    /// Returns the path MTU in bytes.
     pub fn bytes(self) -> u32 {
         128 << self as u32
     }
 }
 
-/// What the peer may do with this QP.
+/// Operations that the peer may request of this QP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QpAccess {
-    /// RDMA WRITE.
+    /// True if the peer may send RDMA WRITEs.
     pub remote_write: bool,
-    /// RDMA READ.
+    /// True if the peer may send RDMA READs.
     pub remote_read: bool,
-    /// Atomics.
+    /// True if the peer may send atomics.
     pub remote_atomic: bool,
 }
 
@@ -190,7 +191,7 @@ pub struct InitAttributes {
     pub p_key_index: u16,
     /// Port, from 1.
     pub port: u8,
-    /// What the peer may do.
+    /// Operations that the peer may request.
     pub access: QpAccess,
 }
 
@@ -212,7 +213,7 @@ pub struct InitUpdate {
     pub p_key_index: Option<u16>,
     /// Port, from 1.
     pub port: Option<u8>,
-    /// What the peer may do. Not UD.
+    /// Operations that the peer may request. Not UD.
     pub access: Option<QpAccess>,
     /// Q_Key. Only UD.
     pub q_key: Option<u32>,
@@ -233,7 +234,7 @@ pub struct RtrAttributes {
     pub min_rnr_timer: u8,
     /// Path to the peer.
     pub path: AddressVector,
-    /// What the peer may do, when it changes.
+    /// Operations that the peer may request, when they change.
     pub access: Option<QpAccess>,
     /// Index of the P_Key, when it changes.
     pub p_key_index: Option<u16>,
@@ -250,7 +251,7 @@ pub struct UcRtr {
     pub rq_psn: u32,
     /// Path to the peer.
     pub path: AddressVector,
-    /// What the peer may do, when it changes.
+    /// Operations that the peer may request, when they change.
     pub access: Option<QpAccess>,
     /// Index of the P_Key, when it changes.
     pub p_key_index: Option<u16>,
@@ -274,11 +275,11 @@ pub struct RtsAttributes {
     pub timeout: u8,
     /// Retries after a timeout or a sequence error, 3 bits.
     pub retry_count: u8,
-    /// Retries after an RNR NAK, 3 bits; 7: for ever.
+    /// Retries after an RNR NAK, 3 bits; 7: forever.
     pub rnr_retry: u8,
     /// READs and atomics outstanding as requester.
     pub max_rd_atomic: u8,
-    /// What the peer may do, when it changes.
+    /// Operations that the peer may request, when they change.
     pub access: Option<QpAccess>,
     /// Timer code of RNR NAKs, when it changes. Only RC.
     pub min_rnr_timer: Option<u8>,
@@ -289,7 +290,7 @@ pub struct RtsAttributes {
 pub struct UcRts {
     /// First PSN to send, 24 bits.
     pub sq_psn: u32,
-    /// What the peer may do, when it changes.
+    /// Operations that the peer may request, when they change.
     pub access: Option<QpAccess>,
 }
 
@@ -309,7 +310,7 @@ pub struct XrcTargetRts {
     pub sq_psn: u32,
     /// Local ACK timeout, 5-bit code; zero: none.
     pub timeout: u8,
-    /// What the peer may do, when it changes.
+    /// Operations that the peer may request, when they change.
     pub access: Option<QpAccess>,
     /// Timer code of RNR NAKs, when it changes.
     pub min_rnr_timer: Option<u8>,
@@ -318,7 +319,7 @@ pub struct XrcTargetRts {
 /// RTS to RTS, SQD to RTS, and SQE to RTS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RtsUpdate {
-    /// What the peer may do. Not UD.
+    /// Operations that the peer may request. Not UD.
     pub access: Option<QpAccess>,
     /// Timer code of RNR NAKs. Only RC and XRC targets.
     pub min_rnr_timer: Option<u8>,
@@ -333,7 +334,7 @@ pub struct SqdUpdate {
     pub p_key_index: Option<u16>,
     /// Port, from 1.
     pub port: Option<u8>,
-    /// What the peer may do.
+    /// Operations that the peer may request.
     pub access: Option<QpAccess>,
     /// Path to the peer.
     pub path: Option<AddressVector>,
@@ -356,7 +357,7 @@ pub struct SqdUpdate {
 /// A transition of a QP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ModifyQp {
-    /// Any state to RESET: everything outstanding is forgotten, completions too.
+    /// Any state to RESET: outstanding work requests and their completions are discarded.
     ToReset,
     /// RESET to INIT: RC, UC and XRC.
     ToInit(InitAttributes),
@@ -382,25 +383,25 @@ pub enum ModifyQp {
     UpdateRts(RtsUpdate),
     /// RTS to SQD.
     ToSqd {
-        /// Raise `AsyncEvent::SqDrained` when the send queue has drained.
+        /// True if `AsyncEvent::SqDrained` is raised when the send queue has drained.
         notify_drained: bool,
     },
     /// SQD to SQD.
     SqdUpdate(SqdUpdate),
     /// SQD to RTS.
     SqdToRts(RtsUpdate),
-    /// SQE to RTS: UC and UD, whose receive queues have gone on working.
+    /// SQE to RTS: UC and UD, whose receive queues have continued to work.
     SqeToRts(RtsUpdate),
     /// Any state but RESET to ERR.
     ToErr,
 }
 
-/// What a QP is now, as the device says.
+/// Current attributes of a QP, as the device reports them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueuePairAttributes {
     /// State.
     pub state: QpState,
-    /// The send queue is still draining (only in SQD).
+    /// True if the send queue is still draining (only in SQD).
     pub draining: bool,
     /// Path MTU; none before RTR.
     pub path_mtu: Option<PathMtu>,
@@ -412,7 +413,7 @@ pub struct QueuePairAttributes {
     pub sq_psn: u32,
     /// The peer's QP.
     pub dest_qpn: Qpn,
-    /// What the peer may do.
+    /// Operations that the peer may request.
     pub access: QpAccess,
     /// Path to the peer.
     pub path: AddressVector,

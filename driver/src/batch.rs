@@ -1,4 +1,4 @@
-//! What the three kinds of work queues have in common: the doorbell of a queue, and the batch that
+//! Parts shared by the three kinds of work queues: the doorbell of a queue, and the batch that
 //! rings it once.
 
 use crate::bus::Bus;
@@ -17,7 +17,7 @@ pub(crate) struct QueueDoorbell {
 }
 
 impl QueueDoorbell {
-    /// The doorbell of queue `number`, which has `slot`.
+    /// Creates the doorbell of queue `number` in `slot`.
     pub(crate) fn new(bus: &Arc<dyn Bus>, slot: Slot, kind: DoorbellKind, number: u32) -> Self {
         Self {
             bus: Arc::clone(bus),
@@ -26,31 +26,31 @@ impl QueueDoorbell {
         }
     }
 
-    /// Tells the device that WQEs up to `producer` are ready.
+    /// Notifies the device that WQEs up to `producer` are ready.
     #[inline]
     pub(crate) fn ring(&self, producer: u32) {
         let value = self.value | u64::from(producer);
-        // The WQEs are in memory before the device can hear of them.
+        // The WQEs are in memory before the device can see the doorbell.
         fence(Ordering::Release);
         self.bus.doorbell(self.slot.number(), value);
     }
 }
 
-/// What the lock of a work queue protects.
+/// State of a work queue, protected by its lock.
 pub trait QueueState {
-    /// Tells the device everything posted so far.
+    /// Rings the doorbell for all WQEs posted so far.
     fn ring_doorbell(&mut self);
 }
 
-/// Posted work requests that the device has not been told yet, with the queue locked.
+/// Posted work requests whose doorbell has not been rung yet, with the queue locked.
 ///
-/// [`Batch::ring`], or dropping the batch, tells the device all of them with one doorbell.
+/// [`Batch::ring`], or dropping the batch, rings one doorbell for all of them.
 pub struct Batch<'a, S: QueueState> {
     pub(crate) state: MutexGuard<'a, S>,
 }
 
 impl<S: QueueState> Batch<'_, S> {
-    /// Tells the device everything posted so far.
+    /// Rings the doorbell for all WQEs posted so far.
     #[inline]
     pub fn ring(&mut self) {
         self.state.ring_doorbell();

@@ -1,12 +1,12 @@
-//! What the device can do.
+//! Capabilities of the device.
 
 use crate::error::Error;
 use ferroce_spec::command::{ContextTables, DeviceCapabilities, DeviceFeatures};
 use ferroce_spec::register::BAR4_SIZE;
 use ferroce_spec::wqe::{MAX_BLOCKS, MAX_DATA_SEGMENTS, MAX_INLINE};
 
-/// Context tables as this driver sizes them, as base-2 logarithms; smaller when the device
-/// allows less. The memory is taken from the system when it is first touched.
+/// Sizes of the context tables in this driver, as base-2 logarithms; smaller when the device allows
+/// less. The system allocates the memory when it is first touched.
 const LOG_QPS: u8 = 16;
 const LOG_CQS: u8 = 16;
 const LOG_SRQS: u8 = 12;
@@ -18,16 +18,16 @@ const LOG_SEND_BLOCKS_MAX: u8 = 20;
 pub(crate) const LOG_ENTRIES_MAX: u8 = 22;
 /// Base-2 logarithm of the entries of the largest event queue that this driver creates.
 const LOG_EVENTS_MAX: u8 = 14;
-/// Protection domains: numbers that software chooses, 24 bits; far fewer are handed out.
+/// Protection domains: numbers that software chooses, 24 bits; far fewer are allocated.
 const MAX_PDS: u32 = 1 << 16;
-/// XRC domains: numbers that software chooses, too.
+/// XRC domains: numbers that software chooses as well.
 const MAX_XRC_DOMAINS: u32 = 1 << 16;
 /// Address handles: plain data that the driver never sees before a work request carries them.
 const MAX_ADDRESS_HANDLES: u32 = 1 << 16;
 /// Blocks that each send WQE gets when the advertised number of WQEs is computed: a WQE with the
 /// usual few scatter/gather elements or about 200 bytes inline.
 const USUAL_WQE_BLOCKS: u32 = 4;
-/// WQEs of one queue at most: the sequence number that a completion carries must tell them apart.
+/// Maximum number of WQEs in one queue: the sequence number in a completion must distinguish them.
 const MAX_WORK_REQUESTS: u32 = 1 << 20;
 
 /// Limits and identity of the device.
@@ -43,25 +43,25 @@ pub struct Capabilities {
     pub hardware_version: u32,
     /// MAC address of the port.
     pub port_mac: [u8; 6],
-    /// QPs.
+    /// Number of QPs.
     pub max_qp: u32,
-    /// Work requests of one send or receive queue, as long as they are of usual size.
+    /// Work requests of one send or receive queue, if they are of usual size.
     pub max_qp_wr: u32,
     /// Scatter/gather elements of a work request.
     pub max_sge: u32,
     /// Scatter/gather elements of a READ.
     pub max_sge_rd: u32,
-    /// CQs.
+    /// Number of CQs.
     pub max_cq: u32,
     /// Entries of a CQ.
     pub max_cqe: u32,
-    /// Memory regions.
+    /// Number of memory regions.
     pub max_mr: u32,
-    /// Protection domains.
+    /// Number of protection domains.
     pub max_pd: u32,
     /// Bytes of a memory region.
     pub max_mr_size: u64,
-    /// Page sizes of memory regions: the sum of them.
+    /// Page sizes of memory regions, one bit each.
     pub page_sizes: u64,
     /// Bytes of an inline payload.
     pub max_inline_data: u32,
@@ -69,17 +69,17 @@ pub struct Capabilities {
     pub max_rd_atomic: u8,
     /// READs and atomics of one QP held as responder.
     pub max_dest_rd_atomic: u8,
-    /// Shared receive queues.
+    /// Number of shared receive queues.
     pub max_srq: u32,
     /// Work requests of a shared receive queue.
     pub max_srq_wr: u32,
     /// Scatter/gather elements of a work request of a shared receive queue.
     pub max_srq_sge: u32,
-    /// XRC domains.
+    /// Number of XRC domains.
     pub max_xrc_domains: u32,
-    /// Memory windows. They share a table with the memory regions.
+    /// Number of memory windows. They share a table with the memory regions.
     pub max_mw: u32,
-    /// Address handles.
+    /// Number of address handles.
     pub max_ah: u32,
     /// Multicast groups to which QPs may be attached.
     pub max_multicast_groups: u32,
@@ -89,9 +89,9 @@ pub struct Capabilities {
     pub device_memory_length: u64,
     /// Entries of the GID table.
     pub max_gids: u16,
-    /// Ports.
+    /// Number of ports.
     pub ports: u8,
-    /// Completion vectors.
+    /// Number of completion vectors.
     pub completion_vectors: u16,
     /// Local ACK delay as its 5-bit code.
     pub local_ack_delay: u8,
@@ -99,25 +99,25 @@ pub struct Capabilities {
     pub max_message_size: u64,
     /// Largest path MTU, as the number of [`PathMtu`](crate::PathMtu).
     pub max_path_mtu: u8,
-    /// The device has atomics.
+    /// True if the device has atomics.
     pub atomics: bool,
-    /// Atomics are atomic also with respect to the host's processors and other devices.
+    /// True if atomics are atomic also with respect to the host's processors and other devices.
     pub global_atomics: bool,
-    /// The device has reliable connections.
+    /// True if the device has reliable connections.
     pub reliable_connected: bool,
-    /// The device has extended reliable connections (XRC).
+    /// True if the device has extended reliable connections (XRC).
     pub extended_reliable_connected: bool,
-    /// The device has shared receive queues.
+    /// True if the device has shared receive queues.
     pub shared_receive_queues: bool,
-    /// The device has memory windows of types 1 and 2B.
+    /// True if the device has memory windows of types 1 and 2B.
     pub memory_windows: bool,
-    /// The device has unreliable datagrams.
+    /// True if the device has unreliable datagrams.
     pub unreliable_datagram: bool,
-    /// The device has unreliable connections.
+    /// True if the device has unreliable connections.
     pub unreliable_connected: bool,
 }
 
-/// Limits that only the driver needs.
+/// Limits for the driver's own use.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     pub(crate) tables: ContextTables,
@@ -135,11 +135,11 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Cuts what the device answered to what the contract and this driver allow.
+    /// Reduces the limits in the device's answer to those of the contract and of this driver.
     ///
     /// # Errors
     ///
-    /// [`Error::BadAnswer`] when a limit is such that nothing can be created.
+    /// [`Error::BadAnswer`] when a limit makes every object impossible.
     pub(crate) fn new(answer: &DeviceCapabilities) -> Result<Self, Error> {
         let tables = ContextTables {
             log_qps: answer.log_max_qps.min(LOG_QPS),
@@ -175,17 +175,17 @@ impl Limits {
         Ok(limits)
     }
 
-    /// Protection domains that the driver hands out.
+    /// Returns the number of protection domains that the driver allocates at most.
     pub(crate) fn max_pds(&self) -> u32 {
         MAX_PDS
     }
 
-    /// XRC domains that the driver hands out.
+    /// Returns the number of XRC domains that the driver allocates at most.
     pub(crate) fn max_xrc_domains(&self) -> u32 {
         MAX_XRC_DOMAINS
     }
 
-    /// The limits as applications see them.
+    /// Returns the limits for applications.
     pub(crate) fn capabilities(&self, answer: &DeviceCapabilities) -> Capabilities {
         let send_wr = (1u32 << self.log_send_blocks) / USUAL_WQE_BLOCKS;
         let features = self.features;
@@ -242,7 +242,7 @@ impl Limits {
     }
 }
 
-/// Printable ASCII up to the first zero.
+/// Returns the printable ASCII characters up to the first zero.
 fn text(bytes: &[u8]) -> String {
     bytes
         .iter()

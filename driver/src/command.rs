@@ -17,9 +17,9 @@ use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// How long a command may take.
+/// Time limit of a command.
 pub(crate) const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
-/// Turns of waiting between two looks at the clock and at the status register.
+/// Iterations of waiting between two checks of the clock and of the status register.
 const TURNS_PER_CHECK: u32 = 64;
 /// Base-2 logarithm of the entries of the command queue. Commands are executed one at a time; a
 /// few entries make the ring wrap visible in a debugger.
@@ -52,7 +52,7 @@ struct CommandRing {
 }
 
 impl CommandQueue {
-    /// Allocates the queue and writes its place to the registers. The function is disabled.
+    /// Allocates the queue and writes its address to the registers. The function is disabled.
     pub(crate) fn new(
         bus: &Arc<dyn Bus>,
         space: &Arc<DmaSpace>,
@@ -89,7 +89,7 @@ impl CommandQueue {
         self.run(opcode, argument, &mut ring)
     }
 
-    /// Executes a command that answers with an output structure.
+    /// Executes a command that returns an output structure.
     pub(crate) fn query<T: FromBytes + IntoBytes>(
         &self,
         opcode: CommandOpcode,
@@ -156,7 +156,7 @@ impl CommandQueue {
     }
 
     /// Waits until the device gives the entry back. A device that does not is dead: it may still
-    /// use the entry and the mailboxes, so that nobody else can.
+    /// use the entry and the mailboxes, so they are not used again.
     fn wait(
         &self,
         opcode: CommandOpcode,
@@ -189,7 +189,7 @@ impl CommandQueue {
     }
 }
 
-/// Whether the device says that it has stopped, or is gone.
+/// Returns true if the device reports that it has stopped, or is gone.
 pub(crate) fn has_stopped(bus: &dyn Bus) -> bool {
     let status = mmio::STATUS.read(bus);
     let gone = status.bits() == UNMAPPED_READ;

@@ -1,9 +1,9 @@
-//! Work completions as the caller sees them.
+//! Work completions in the form that callers get.
 
 use crate::identifier::{Qpn, Srqn};
 use ferroce_spec::cqe::CqeStatus;
 
-/// How a work request ended. The numbers are those of `enum ibv_wc_status`.
+/// Result of a work request. The numbers are those of `enum ibv_wc_status`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum CompletionStatus {
@@ -35,7 +35,7 @@ pub enum CompletionStatus {
     RnrRetryExceededError = 13,
     /// The device has stopped.
     FatalError = 19,
-    /// The device reported something that the driver does not know.
+    /// The device reported a status that the driver does not know.
     GeneralError = 21,
 }
 
@@ -61,7 +61,7 @@ impl From<CqeStatus> for CompletionStatus {
     }
 }
 
-/// What has completed. The numbers are those of `enum ibv_wc_opcode`.
+/// Kind of the completed operation. The numbers are those of `enum ibv_wc_opcode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum CompletionOpcode {
@@ -79,25 +79,25 @@ pub enum CompletionOpcode {
     BindMemoryWindow = 5,
     /// A local invalidate.
     LocalInvalidate = 6,
-    /// A receive that a SEND has used.
+    /// A receive that a SEND has consumed.
     Receive = 128,
-    /// A receive that an RDMA WRITE with immediate has used.
+    /// A receive that an RDMA WRITE with immediate has consumed.
     ReceiveRdmaWithImmediate = 129,
 }
 
 /// A work completion.
 ///
-/// When the status is not success, only `wr_id`, `status`, `vendor_error`, `qpn` and `opcode` say
-/// something.
+/// When the status is not success, only `wr_id`, `status`, `vendor_error`, `qpn` and `opcode` are
+/// valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkCompletion {
-    /// As given with the work request.
+    /// ID from the work request.
     pub wr_id: u64,
-    /// How it ended.
+    /// Result.
     pub status: CompletionStatus,
     /// The device's detail of an error.
     pub vendor_error: u32,
-    /// What has completed.
+    /// Kind of the completed operation.
     pub opcode: CompletionOpcode,
     /// Bytes received, or read by READs and atomics.
     pub byte_length: u32,
@@ -105,17 +105,17 @@ pub struct WorkCompletion {
     pub immediate: Option<[u8; 4]>,
     /// Remote key that the peer has invalidated.
     pub invalidated_key: Option<u32>,
-    /// QP whose work request this was.
+    /// QP of the work request.
     pub qpn: Qpn,
     /// UD: the sender's QP.
     pub source_qpn: Qpn,
     /// XRC receives: the shared receive queue that the peer has named.
     pub srqn: Option<Srqn>,
-    /// The first 40 bytes of the buffer hold the IP header (UD).
+    /// True if the first 40 bytes of the buffer hold the IP header (UD).
     pub with_grh: bool,
-    /// That IP header is IPv4.
+    /// True if that IP header is IPv4.
     pub ipv4: bool,
-    /// The sender asked for a solicited event.
+    /// True if the sender asked for a solicited event.
     pub solicited: bool,
     /// Device clock when the CQE was made, in nanoseconds.
     pub timestamp_ns: u64,

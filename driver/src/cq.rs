@@ -1,4 +1,4 @@
-//! Completion queues. Polling is hot path.
+//! Completion queues. Polling is on the hot path.
 
 use crate::completion::{CompletionOpcode, CompletionStatus, WorkCompletion};
 use crate::cq_ring::CqRings;
@@ -19,17 +19,18 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
-/// Bit of [`CqeWord::opcode`](ferroce_spec::cqe::CqeWord::opcode) that tells receive from send.
+/// Bit of [`CqeWord::opcode`](ferroce_spec::cqe::CqeWord::opcode) that distinguishes receive from
+/// send.
 const RECEIVE_BIT: u8 = 0x80;
 
-/// How a CQ shall be.
+/// Configuration of a CQ.
 #[derive(Clone, Default)]
 pub struct CompletionQueueConfig {
-    /// Entries, at least; rounded up to a power of two.
+    /// Minimum number of entries; rounded up to a power of two.
     pub entries: u32,
     /// Completion vector, below [`Capabilities`](crate::Capabilities)`::completion_vectors`.
     pub vector: u16,
-    /// Called with each completion event, from whichever thread; the CQ is not armed any more.
+    /// Called with each completion event, on any thread; the CQ is no longer armed then.
     pub on_event: Option<CqHandler>,
     /// Called when the CQ has overrun or cannot be written.
     pub on_error: Option<CqHandler>,
@@ -42,13 +43,13 @@ pub struct CompletionQueue {
     slot: Slot,
     rings: Arc<CqRings>,
     state: Mutex<CqState>,
-    /// Held while the ring is replaced, and by whoever must not meet that.
+    /// Held while the ring is replaced, and by operations that must not overlap with that.
     control: Mutex<Control>,
     handlers: Arc<CqHandlers>,
     users: UseCount,
 }
 
-/// What commands change.
+/// State changed by commands.
 #[derive(Default)]
 struct Control {
     destroyed: bool,
@@ -56,11 +57,11 @@ struct Control {
     moderation_us: u16,
 }
 
-/// What the CQ's lock protects.
+/// State protected by the CQ's lock.
 pub struct CqState {
     rings: Arc<CqRings>,
     consumer: u32,
-    /// CQEs that one call takes or skips at most. Zero while the ring is being replaced.
+    /// Maximum number of CQEs that one call takes or skips. Zero while the ring is being replaced.
     budget: u32,
     demux: Demux,
     /// CQEs that named no outstanding work request.
@@ -75,7 +76,7 @@ pub struct Poller<'a> {
 impl Iterator for Poller<'_> {
     type Item = WorkCompletion;
 
-    /// Takes the next completion. There may be more after `None`.
+    /// Takes the next completion. More may follow after `None`.
     #[inline]
     fn next(&mut self) -> Option<WorkCompletion> {
         self.state.next()
@@ -85,7 +86,7 @@ impl Iterator for Poller<'_> {
 impl CqState {
     #[inline]
     fn next(&mut self) -> Option<WorkCompletion> {
-        // A device that writes garbage faster than we skip it does not keep us here for ever.
+        // Bounds the loop for a device that writes garbage faster than it is skipped.
         for _ in 0..self.budget {
             let cqe = self.rings.current().read(self.consumer)?;
             self.consumer = self.consumer.wrapping_add(1);
@@ -105,7 +106,7 @@ impl CqState {
         tracing::debug!(?cqe, "CQE skipped: no such outstanding work request");
     }
 
-    /// The work completion of a CQE, when it names an outstanding work request.
+    /// Returns the work completion of a CQE, if it names an outstanding work request.
     #[inline]
     fn resolve(&mut self, cqe: &Cqe) -> Option<WorkCompletion> {
         let word = cqe.word;
@@ -139,11 +140,11 @@ impl CqState {
         })
     }
 
-    /// Removes the entries that `goes` points out; the others keep their order. Places in shared
-    /// receive queues that the removed ones name are free again.
+    /// Removes the entries for which `goes` returns true; the others keep their order. Slots in
+    /// shared receive queues that the removed entries name become free.
     ///
-    /// The device writes no more of those. What it writes meanwhile lies behind the entries that
-    /// are looked at here.
+    /// The device writes no more entries of that kind. Entries that it writes meanwhile lie behind
+    /// those that are examined here.
     fn remove_entries(&mut self, mut goes: impl FnMut(&mut Demux, &Cqe) -> bool) {
         let ring = self.rings.current();
         let begin = self.consumer;
@@ -185,7 +186,7 @@ fn receive_opcode(opcode: u8) -> CompletionOpcode {
     }
 }
 
-/// Base-2 logarithm of a ring that holds `entries`.
+/// Returns the base-2 logarithm of the size of a ring for `entries`.
 fn log_size(device: &Device, entries: u32) -> Result<u32, Error> {
     let what = "number of CQ entries";
     let size = entries.checked_next_power_of_two();
@@ -200,7 +201,7 @@ impl CompletionQueue {
     /// # Errors
     ///
     /// [`Error::InvalidArgument`] for a size or a vector that the device does not have,
-    /// [`Error::NoResources`], and what the device answers.
+    /// [`Error::NoResources`], and errors of the device.
     pub fn create(device: &Arc<Device>, config: CompletionQueueConfig) -> Result<Arc<Self>, Error> {
         let log_size = log_size(device, config.entries)?;
         let eqn = device.completion_eqn(config.vector)?;
@@ -240,31 +241,31 @@ impl CompletionQueue {
         }))
     }
 
-    /// Entries that it was really given.
+    /// Returns the actual number of entries.
     pub fn entries(&self) -> u32 {
         self.rings.current().size()
     }
 
-    /// Number.
+    /// Returns the CQ number.
     pub fn number(&self) -> Cqn {
         self.number
     }
 
-    /// Addresses in this process of the entries, as long as the CQ is not resized: who waits for a
-    /// completion may watch them instead of polling.
+    /// Returns the addresses of the entries in this process, valid until the CQ is resized: a
+    /// thread that waits for a completion may watch them instead of polling.
     pub fn entry_addresses(&self) -> Range<usize> {
         self.rings.current().addresses()
     }
 
-    /// Device.
+    /// Returns the device.
     pub fn device(&self) -> &Arc<Device> {
         &self.device
     }
 
-    /// Takes up to `max` completions and calls `each` with them, in order; returns how many.
+    /// Takes up to `max` completions, calls `each` with them in order, and returns their number.
     ///
-    /// Finds it nothing, it lets the bus work once ([`Bus::relax`](crate::bus::Bus::relax)) and
-    /// looks again. `each` runs with the CQ locked.
+    /// On an empty poll, it runs the bus once ([`Bus::relax`](crate::bus::Bus::relax)) and polls
+    /// again. `each` runs with the CQ locked.
     #[inline]
     pub fn poll(&self, max: usize, mut each: impl FnMut(WorkCompletion)) -> usize {
         if !self.rings.has_entry() {
@@ -293,22 +294,22 @@ impl CompletionQueue {
         }
     }
 
-    /// Whether there is nothing to poll now. Does not lock.
+    /// Returns true if there is nothing to poll. Does not lock.
     #[inline]
     pub fn is_empty(&self) -> bool {
         !self.rings.has_entry()
     }
 
-    /// Lets the bus work. Call it when a poll has found nothing, without the CQ locked.
+    /// Runs the bus. Call it after an empty poll, without the CQ locked.
     #[inline]
     pub fn relax(&self) {
         self.device.bus().relax();
     }
 
-    /// Asks for one event when a completion comes, or is there, that has not been polled.
-    /// `solicited_only`: one that is solicited or failed.
+    /// Requests one event for the next completion, or for one that is present and unpolled.
+    /// `solicited_only`: for one that is solicited or failed.
     pub fn arm(&self, solicited_only: bool) {
-        // The stronger request stands until its event has come (IBTA vol 1, 11.4.2.2).
+        // The stronger request stays in force until its event has come (IBTA vol 1, 11.4.2.2).
         let armed = &self.handlers.armed;
         if !solicited_only {
             armed.store(true, Ordering::SeqCst);
@@ -318,8 +319,8 @@ impl CompletionQueue {
             return;
         }
         self.ring_doorbell(DoorbellKind::CQ_ARM_SOLICITED);
-        // Another thread may have asked for any completion since, and the doorbell above may have
-        // replaced its. Both have a full fence between what they wrote and what they read.
+        // Another thread may have requested any completion since, and the doorbell above may have
+        // replaced its doorbell. Both threads have a full fence between their store and their load.
         fence(Ordering::SeqCst);
         if armed.load(Ordering::SeqCst) {
             self.ring_doorbell(DoorbellKind::CQ_ARM);
@@ -333,27 +334,28 @@ impl CompletionQueue {
         self.device.bus().doorbell(self.slot.number(), value.bits());
     }
 
-    /// CQEs that the device has written and that named no outstanding work request.
+    /// Returns the number of CQEs that the device has written and that named no outstanding work
+    /// request.
     pub fn skipped(&self) -> u64 {
         self.state.lock().skipped
     }
 
-    /// Gives the CQ at least `entries` entries. Completions that wait are kept; nobody finds any
+    /// Resizes the CQ to at least `entries` entries. Waiting completions are kept; polls are empty
     /// while the device moves them.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] for a size that the device does not have,
-    /// [`Error::NoResources`], [`Error::Destroyed`], and what the device answers:
-    /// [`Error::Command`] when the waiting completions do not fit.
+    /// [`Error::InvalidArgument`] for a size that the device does not have, [`Error::NoResources`],
+    /// [`Error::Destroyed`], and errors of the device: [`Error::Command`] when the waiting
+    /// completions do not fit.
     pub fn resize(&self, entries: u32) -> Result<(), Error> {
         let log_size = log_size(&self.device, entries)?;
         let control = self.control.lock();
         if control.destroyed {
             return Err(Error::Destroyed);
         }
-        // The lock of the CQ is not held while the command runs, because event handlers run
-        // meanwhile and may poll.
+        // The command runs without the lock of the CQ, because event handlers run meanwhile and may
+        // poll.
         let consumer = {
             let mut state = self.state.lock();
             if self.rings.current().log_size() == log_size {
@@ -371,7 +373,7 @@ impl CompletionQueue {
         result
     }
 
-    /// Lets the device move to a ring of another size.
+    /// Makes the device use a ring of another size.
     fn replace_ring(&self, log_size: u32, consumer: u32, control: &Control) -> Result<(), Error> {
         let ring = self.rings.other(self.device.space(), log_size, consumer)?;
         let input = CqContext {
@@ -387,12 +389,12 @@ impl CompletionQueue {
         self.device.modify_cq(self.number, &input)
     }
 
-    /// Lets one event stand for up to `count` completions, and wait up to `period_us` for them.
-    /// Zero: each completion has its event.
+    /// Sets event moderation: one event stands for up to `count` completions, and waits up to
+    /// `period_us` for them. Zero: each completion has its event.
     ///
     /// # Errors
     ///
-    /// What the device answers, [`Error::Destroyed`].
+    /// Errors of the device, [`Error::Destroyed`].
     pub fn modify_moderation(&self, count: u16, period_us: u16) -> Result<(), Error> {
         let mut control = self.control.lock();
         if control.destroyed {
@@ -410,12 +412,12 @@ impl CompletionQueue {
         Ok(())
     }
 
-    /// Destroys the CQ. Its handlers are not called any more, except where a call has begun.
+    /// Destroys the CQ. Its handlers are no longer called, except for calls that have begun.
     ///
     /// # Errors
     ///
-    /// [`Error::Busy`] while QPs or shared receive queues use it, [`Error::Destroyed`], and what
-    /// the device answers.
+    /// [`Error::Busy`] while QPs or shared receive queues use it, [`Error::Destroyed`], and errors
+    /// of the device.
     pub fn destroy(&self) -> Result<(), Error> {
         let mut control = self.control.lock();
         if control.destroyed {
@@ -432,7 +434,7 @@ impl CompletionQueue {
         result
     }
 
-    /// Becomes a user.
+    /// Adds a user.
     pub(crate) fn lease(&self) -> Result<Lease, Error> {
         self.users.acquire().ok_or(Error::Destroyed)
     }
@@ -447,7 +449,7 @@ impl CompletionQueue {
         self.state.lock().demux.add(qpn, send, receive);
     }
 
-    /// Removes a QP and its entries. The device writes nothing more for it.
+    /// Removes a QP and its entries. The device writes no more entries for it.
     pub(crate) fn remove_queue(&self, qpn: Qpn) {
         let _no_resize = self.control.lock();
         let mut state = self.state.lock();
@@ -455,8 +457,8 @@ impl CompletionQueue {
         state.demux.remove(qpn);
     }
 
-    /// Removes the entries of a QP and forgets its work requests. The device writes nothing more
-    /// for it until it leaves RESET.
+    /// Removes the entries of a QP and discards its work requests. The device writes no more
+    /// entries for it until it leaves RESET.
     pub(crate) fn reset_queue(&self, qpn: Qpn) {
         let _no_resize = self.control.lock();
         let mut state = self.state.lock();
@@ -464,7 +466,8 @@ impl CompletionQueue {
         state.demux.reset(qpn);
     }
 
-    /// CQEs that wait here for QPs that take their receives from the queue with these tags.
+    /// Returns the number of waiting CQEs of QPs whose receives come from the queue with these
+    /// tags.
     pub(crate) fn waiting_shared(&self, tags: &Arc<TagTable>) -> u32 {
         let _no_resize = self.control.lock();
         let mut state = self.state.lock();
@@ -480,7 +483,7 @@ impl CompletionQueue {
         self.state.lock().demux.add_shared(srqn, tags);
     }
 
-    /// Removes an XRC shared receive queue and its entries. The device writes nothing more for
+    /// Removes an XRC shared receive queue and its entries. The device writes no more entries for
     /// it.
     pub(crate) fn remove_shared(&self, srqn: Srqn) {
         let _no_resize = self.control.lock();

@@ -12,17 +12,17 @@ use std::sync::{Arc, OnceLock};
 const WORDS_PER_CQE: usize = Cqe::SIZE / 8;
 /// A CQN and a QPN have 24 bits.
 const NUMBER_MASK: u32 = 0xff_ffff;
-/// Bytes of the consumer record, which lies behind the entries of the first ring: a cache line.
+/// Bytes of the consumer record, which follows the entries of the first ring: a cache line.
 const RECORD_SIZE: usize = 64;
 
-// The four words of a CQE, as `CqRing::read` takes them apart.
+// The four words of a CQE, as `CqRing::read` decodes them.
 const _: () = assert!(WORDS_PER_CQE == 4);
 const _: () = assert!(offset_of!(Cqe, qpn) == 0 && offset_of!(Cqe, wqe_index) == 4);
 const _: () = assert!(offset_of!(Cqe, byte_count) == 8 && offset_of!(Cqe, immediate) == 12);
 const _: () = assert!(offset_of!(Cqe, timestamp) == 16);
 const _: () = assert!(offset_of!(Cqe, source_qpn) == 24 && offset_of!(Cqe, word) == 28);
 
-/// A ring, as pollers see it also without the lock of the CQ.
+/// A ring, which pollers also read without the lock of the CQ.
 pub(crate) struct CqRing {
     /// The entries, then room for the consumer record.
     buffer: DmaBuffer,
@@ -30,7 +30,7 @@ pub(crate) struct CqRing {
 }
 
 impl CqRing {
-    /// An empty ring of `1 << log_size` entries, for the consumer index 0.
+    /// Creates an empty ring of `1 << log_size` entries, for the consumer index 0.
     fn new(space: &Arc<DmaSpace>, log_size: u32) -> Result<Self, Error> {
         let buffer = DmaBuffer::new(space, (Cqe::SIZE << log_size) + RECORD_SIZE)?;
         Ok(Self { buffer, log_size })
@@ -45,30 +45,30 @@ impl CqRing {
         self.log_size
     }
 
-    /// Where the entries are in this process.
+    /// Returns the addresses of the entries in this process.
     pub(crate) fn addresses(&self) -> Range<usize> {
         let start = self.buffer.words().as_ptr() as usize;
         start..start + (Cqe::SIZE << self.log_size)
     }
 
-    /// IOVA of the entries.
+    /// Returns the IOVA of the entries.
     pub(crate) fn iova(&self) -> u64 {
         self.buffer.iova()
     }
 
-    /// The words of the entry at `index` and the last of them as it was loaded, when the device
-    /// has written it.
+    /// Returns the words of the entry at `index` and the loaded value of the last one, if the
+    /// device has written the entry.
     #[inline]
     fn written(&self, index: u32) -> Option<(&[AtomicU64], u64)> {
         let place = (index as usize & ((1 << self.log_size) - 1)) * WORDS_PER_CQE;
         let words = self.buffer.words().get(place..place + WORDS_PER_CQE)?;
-        // The device writes the word with the owner bit last (release), so it is read first.
+        // The device writes the word with the owner bit last (release), so it is loaded first.
         let last = words[3].load(Ordering::Acquire);
         let word = CqeWord::from_bits((last >> 32) as u32);
         (word.owner() == owner_at(index, self.log_size)).then_some((words, last))
     }
 
-    /// The entry at `index`, when the device has written it.
+    /// Returns the entry at `index`, if the device has written it.
     #[inline]
     pub(crate) fn read(&self, index: u32) -> Option<Cqe> {
         let (words, last) = self.written(index)?;
@@ -101,8 +101,8 @@ impl CqRing {
         target[WORDS_PER_CQE - 1].store(last, Ordering::Release);
     }
 
-    /// Empties the ring for a CQ that goes on at `consumer`: the owner bits are those of the lap
-    /// before. The device does not know the ring yet, or not any more.
+    /// Empties the ring for a CQ that continues at `consumer`: the owner bits are those of the
+    /// previous lap. The device does not use the ring yet, or no longer.
     fn clear(&self, consumer: u32) {
         for step in 0..self.size() {
             let index = consumer.wrapping_add(step);
@@ -115,23 +115,23 @@ impl CqRing {
     }
 }
 
-/// All rings that a CQ has had, one of each size at most, and which one it has now.
+/// All rings that a CQ has had, at most one of each size, and the current one.
 ///
-/// A ring is kept as long as the CQ, because pollers look at it without a lock.
+/// A ring is kept as long as the CQ, because pollers read it without a lock.
 pub(crate) struct CqRings {
-    /// The ring with which the CQ was created: mostly the only one, so that it is the nearest. Its
-    /// buffer holds the consumer record, which stays where it is when the ring is replaced.
+    /// The ring that the CQ was created with. It is usually the only one, so it is stored inline.
+    /// Its buffer holds the consumer record, which stays in place when the ring is replaced.
     first: CqRing,
-    /// Base-2 logarithm of the size of the present ring.
+    /// Base-2 logarithm of the size of the current ring.
     current: AtomicU32,
     /// Consumer index; changed under the lock of the CQ only.
     consumer: AtomicU32,
-    /// The others, by the base-2 logarithm of their sizes.
+    /// The other rings, by the base-2 logarithm of their sizes.
     others: Box<[OnceLock<CqRing>]>,
 }
 
 impl CqRings {
-    /// The rings of a new CQ with `1 << log_size` entries.
+    /// Creates the rings of a new CQ with `1 << log_size` entries.
     pub(crate) fn new(space: &Arc<DmaSpace>, log_size: u32) -> Result<Self, Error> {
         Ok(Self {
             first: CqRing::new(space, log_size)?,
@@ -141,7 +141,8 @@ impl CqRings {
         })
     }
 
-    /// An empty ring of another size for a CQ that goes on at `consumer`. One caller at a time.
+    /// Returns an empty ring of another size for a CQ that continues at `consumer`. One caller at a
+    /// time.
     pub(crate) fn other(
         &self,
         space: &Arc<DmaSpace>,
@@ -169,7 +170,7 @@ impl CqRings {
         self.others.get(log_size as usize)?.get()
     }
 
-    /// The present ring.
+    /// Returns the current ring.
     #[inline]
     pub(crate) fn current(&self) -> &CqRing {
         let log_size = self.current.load(Ordering::Acquire);
@@ -179,25 +180,25 @@ impl CqRings {
         self.of_size(log_size).unwrap_or(&self.first)
     }
 
-    /// From now on, the ring of this size is the present one.
+    /// Makes the ring of this size the current one.
     pub(crate) fn set_current(&self, log_size: u32) {
         self.current.store(log_size, Ordering::Release);
     }
 
-    /// Whether the entry that will be taken next has been written.
+    /// Returns true if the next entry to take has been written.
     #[inline]
     pub(crate) fn has_entry(&self) -> bool {
         self.current().written(self.consumer()).is_some()
     }
 
-    /// Consumer index. Without the lock it may be older than it is.
+    /// Returns the consumer index. Without the lock the value may be outdated.
     #[inline]
     pub(crate) fn consumer(&self) -> u32 {
         self.consumer.load(Ordering::Relaxed)
     }
 
-    /// Tells the device, and pollers without the lock, that all entries before `consumer` have
-    /// been copied out.
+    /// Reports to the device, and to pollers without the lock, that all entries before `consumer`
+    /// have been copied out.
     #[inline]
     pub(crate) fn publish(&self, consumer: u32) {
         self.consumer.store(consumer, Ordering::Relaxed);
@@ -206,7 +207,7 @@ impl CqRings {
         }
     }
 
-    /// IOVA of the consumer record.
+    /// Returns the IOVA of the consumer record.
     pub(crate) fn record_iova(&self) -> u64 {
         self.first.iova() + self.record_offset() as u64
     }

@@ -1,4 +1,4 @@
-//! From CQEs to the queues whose work requests they complete.
+//! Maps CQEs to the queues whose work requests they complete.
 
 use crate::identifier::{Qpn, Srqn};
 use crate::shadow::{ReceiveShadow, RetiredSend, SendShadow};
@@ -6,10 +6,10 @@ use crate::tags::TagTable;
 use ferroce_spec::cqe::Cqe;
 use std::sync::Arc;
 
-/// Where the receives of a QP come from.
+/// Source of a QP's receives.
 #[derive(Clone)]
 pub(crate) enum ReceiveShadows {
-    /// Its own receive queue.
+    /// The QP's own receive queue.
     Own(Arc<ReceiveShadow>),
     /// A shared receive queue.
     Shared(Arc<TagTable>),
@@ -20,7 +20,7 @@ pub(crate) enum ReceiveShadows {
 pub(crate) struct Demux {
     /// QPs, sorted by QPN. XRC target QPs are not among them.
     entries: Vec<QueueEntry>,
-    /// Where the last search ended.
+    /// Position where the last search ended.
     last: usize,
     /// XRC shared receive queues, sorted by SRQN.
     shared: Vec<(u32, Arc<TagTable>)>,
@@ -57,8 +57,8 @@ impl Demux {
         }
     }
 
-    /// Retires the work request of a shared receive queue that a CQE names: that of the QP, or
-    /// for XRC the one that the peer has named.
+    /// Retires the work request of a shared receive queue that a CQE names: the queue of the QP, or
+    /// for XRC the queue that the peer has named.
     #[inline(never)]
     pub(crate) fn retire_shared(&mut self, cqe: &Cqe) -> Option<(u64, Option<Srqn>)> {
         let tag = cqe.wqe_index;
@@ -72,7 +72,7 @@ impl Demux {
         tags.retire(tag).map(|wr_id| (wr_id, Some(Srqn(*srqn))))
     }
 
-    /// Whether a CQE is that of a QP that takes its receives from the queue with these tags.
+    /// Returns true if a CQE belongs to a QP whose receives come from the queue with these tags.
     pub(crate) fn takes_from(&mut self, cqe: &Cqe, tags: &Arc<TagTable>) -> bool {
         let receive = self.find(cqe.qpn).and_then(|queue| queue.receive.as_ref());
         let is_same = |receive: &ReceiveShadows| match receive {
@@ -82,7 +82,7 @@ impl Demux {
         cqe.word.shared() && receive.is_some_and(is_same)
     }
 
-    /// Whether a CQE is that of an XRC shared receive queue.
+    /// Returns true if a CQE belongs to an XRC shared receive queue.
     pub(crate) fn is_of_shared(&mut self, cqe: &Cqe, srqn: Srqn) -> bool {
         cqe.word.shared() && cqe.source_qpn == srqn.0 && self.find(cqe.qpn).is_none()
     }
@@ -114,7 +114,7 @@ impl Demux {
         self.last = 0;
     }
 
-    /// Forgets the work requests of a QP, save those in a shared receive queue.
+    /// Discards the work requests of a QP, except those in a shared receive queue.
     pub(crate) fn reset(&mut self, qpn: Qpn) {
         let Some(queue) = self.find(qpn.0) else {
             return;

@@ -1,4 +1,4 @@
-//! The device: bring-up, teardown, and what all objects share.
+//! The device: bring-up, teardown, and the state that all objects share.
 
 use crate::attributes::GidEntry;
 use crate::bus::Bus;
@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-/// Turns of waiting for a register between two looks at the clock.
+/// Iterations of waiting for a register between two checks of the clock.
 const TURNS_PER_CHECK: u32 = 64;
 /// Largest value of a 24-bit number.
 const MAX_NUMBER: u64 = 0xff_ffff;
@@ -53,18 +53,18 @@ pub struct Device {
     push_windows: PushWindows,
     pd_numbers: RangeAllocator,
     xrcd_numbers: RangeAllocator,
-    /// Bytes of the device's own memory.
+    /// Allocator of the device's own memory, in bytes.
     device_memory: RangeAllocator,
-    /// Memory regions with a mapping of their own, of which the bus may have few.
+    /// Memory regions with a separate mapping, of which the bus may allow few.
     mapped_regions: UseCount,
     key_variant: AtomicU8,
     key_seed: Option<u64>,
-    /// Held while a number is created or destroyed and while driver and CQs learn of it, so that
-    /// a number that the device gives out again is never mistaken for the one before.
+    /// Held while a number is created or destroyed and while the driver and the CQs record that, so
+    /// that a number that the device reuses is never mistaken for its previous owner.
     numbering: Mutex<()>,
     health: Health,
     bus: Arc<dyn Bus>,
-    /// Last, with its keeper.
+    /// Dropped last, with its keeper.
     space: Arc<DmaSpace>,
 }
 
@@ -87,7 +87,7 @@ impl Device {
         Self::open_with(bus, &DeviceConfig::default())
     }
 
-    /// Brings the device up with time-outs and sizes of the caller's choice.
+    /// Brings the device up with the caller's time-outs and sizes.
     ///
     /// # Errors
     ///
@@ -96,9 +96,9 @@ impl Device {
         Self::open_kept(bus, config, None)
     }
 
-    /// As [`Device::open_with`]. `keeper` is dropped when the function is reset and none of its
-    /// memory is mapped any more, which is when the last object of this device is gone: only then
-    /// may the function be brought up again.
+    /// Like [`Device::open_with`]. `keeper` is dropped when the function is reset and none of its
+    /// memory is mapped any more, that is, when the last object of this device is dropped: only
+    /// then may the function be brought up again.
     ///
     /// # Errors
     ///
@@ -109,15 +109,15 @@ impl Device {
         keeper: Option<Keeper>,
     ) -> Result<Arc<Self>, Error> {
         let health = Health::default();
-        // Locals go in reverse order: what stops the device is declared last and goes first, before
-        // the memory that the device uses.
+        // Locals are dropped in reverse order: the value that stops the device is declared last and
+        // dropped first, before the memory that the device uses.
         let space = DmaSpace::kept(Arc::clone(&bus), keeper);
         let dispatch = Dispatch::new(&health);
         let (commands, tables, event_queues);
 
-        // 1. Is it there, and does it speak our language?
+        // 1. Check identity and version.
         let capability = identify(&*bus)?;
-        // 2. Forget whatever was before.
+        // 2. Reset any previous state.
         reset(&*bus, config.reset_timeout)?;
         // 3. Command queue.
         commands = CommandQueue::new(&bus, &space, &health, config.command_timeout)?;
@@ -167,23 +167,23 @@ impl Device {
         Ok(device)
     }
 
-    /// Limits and identity.
+    /// Returns limits and identity.
     pub fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }
 
-    /// Whether the device has stopped, does not answer or is gone. Nothing can be created any
-    /// more; destroying gives resources back.
+    /// Returns true if the device has stopped, does not answer or is gone. Nothing can be created
+    /// any more; destroying still frees resources.
     pub fn is_dead(&self) -> bool {
         self.health.is_dead()
     }
 
-    /// Device clock in nanoseconds: the time base of completions' time stamps.
+    /// Returns the device clock in nanoseconds: the time base of completions' time stamps.
     pub fn clock_ns(&self) -> u64 {
         mmio::CLOCK.read(&*self.bus)
     }
 
-    /// Whether the port has a link.
+    /// Returns true if the port has a link.
     pub fn link_is_up(&self) -> bool {
         !has_stopped(&*self.bus) && mmio::STATUS.read(&*self.bus).link_up()
     }
@@ -192,7 +192,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// What the device answers: [`Error::Command`] for an index that it does not have.
+    /// Errors of the device: [`Error::Command`] for an index that it does not have.
     pub fn set_gid(&self, index: u16, entry: &GidEntry) -> Result<(), Error> {
         let input = AddressEntry {
             gid: entry.gid,
@@ -225,7 +225,7 @@ impl Device {
         self.dispatch.set_async_handler(handler);
     }
 
-    /// All counters of the device, by name.
+    /// Returns all counters of the device, by name.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         let count = self.counters;
         (0u32..)
@@ -234,13 +234,14 @@ impl Device {
             .collect()
     }
 
-    /// Events that the device has written and that named no object of ours.
+    /// Returns the number of events that the device has written and that named no object of this
+    /// driver.
     pub fn skipped_events(&self) -> u64 {
         self.dispatch.skipped()
     }
 }
 
-/// What the objects of the device use.
+/// Operations for the objects of the device.
 impl Device {
     #[inline]
     pub(crate) fn bus(&self) -> &Arc<dyn Bus> {
@@ -271,7 +272,7 @@ impl Device {
         &self.tables.mtt
     }
 
-    /// A mapping for a memory region, as long as there are some.
+    /// Returns a lease of a mapping for a memory region; mappings are limited.
     pub(crate) fn lease_mapping(&self) -> Result<Lease, Error> {
         let what = "memory regions";
         self.mapped_regions
@@ -279,12 +280,12 @@ impl Device {
             .ok_or(Error::NoResources { what })
     }
 
-    /// A key variant that differs from the last ones, so that a stale key is noticed.
+    /// Returns a key variant that differs from the recent ones, so that a stale key is detected.
     pub(crate) fn next_key_variant(&self) -> u8 {
         let count = self.key_variant.fetch_add(1, Ordering::Relaxed);
         match self.key_seed {
             None => count,
-            // An odd factor takes 256 numbers to 256 numbers.
+            // An odd factor permutes the 256 numbers.
             Some(seed) => {
                 let [factor, offset, ..] = seed.to_le_bytes();
                 count.wrapping_mul(factor | 1).wrapping_add(offset)
@@ -297,12 +298,12 @@ impl Device {
         self.slots.allocate().ok_or(Error::NoResources { what })
     }
 
-    /// The pushes of the send queue of QP `number`, if there are any.
+    /// Returns the push state for the send queue of QP `number`, if pushes are possible.
     pub(crate) fn queue_push(&self, slot: &Slot, number: Qpn) -> Option<QueuePush> {
         self.push_windows.queue(&self.bus, slot.number(), number.0)
     }
 
-    /// The event queue of a completion vector.
+    /// Returns the event queue of a completion vector.
     pub(crate) fn completion_eqn(&self, vector: u16) -> Result<u16, Error> {
         if vector >= self.capabilities.completion_vectors {
             let what = "completion vector";
@@ -335,12 +336,12 @@ impl Device {
         Ok(())
     }
 
-    /// Forgets a CQ that the device did not want to destroy.
+    /// Removes a CQ that the device refused to destroy.
     pub(crate) fn forget_cq(&self, number: Cqn) {
         self.dispatch.remove_cq(number);
     }
 
-    /// Creates a QP; `connect` makes it known to its CQs before the number can be used.
+    /// Creates a QP; `connect` adds it to its CQs before the number can be used.
     pub(crate) fn create_qp<T>(
         &self,
         context: &QpContext,
@@ -366,12 +367,12 @@ impl Device {
         Ok(())
     }
 
-    /// Forgets a QP that the device did not want to destroy.
+    /// Removes a QP that the device refused to destroy.
     pub(crate) fn forget_qp(&self, number: Qpn) {
         self.dispatch.remove_qp(number);
     }
 
-    /// Drops the asynchronous events of a QP, or lets them through again.
+    /// Suppresses the asynchronous events of a QP, or delivers them again.
     pub(crate) fn mute_qp(&self, number: Qpn, mute: bool) {
         if mute {
             self.dispatch.remove_qp(number);
@@ -410,8 +411,7 @@ impl Device {
         Ok(())
     }
 
-    /// Creates a shared receive queue; `connect` makes it known to its CQ before the number can be
-    /// used.
+    /// Creates a shared receive queue; `connect` adds it to its CQ before the number can be used.
     pub(crate) fn create_srq(
         &self,
         context: &SrqContext,
@@ -439,7 +439,7 @@ impl Device {
         Ok(())
     }
 
-    /// Forgets a shared receive queue that the device did not want to destroy.
+    /// Removes a shared receive queue that the device refused to destroy.
     pub(crate) fn forget_srq(&self, number: Srqn) {
         self.dispatch.remove_srq(number);
     }
@@ -470,8 +470,8 @@ impl Device {
         u32::try_from(key).map_err(|_| Error::BadAnswer { what: "memory key" })
     }
 
-    /// Destroys an object. On a dead device this succeeds: unmapping its memory keeps the device
-    /// away from it.
+    /// Destroys an object. On a dead device this succeeds: the device cannot access the memory once
+    /// it is unmapped.
     pub(crate) fn destroy(&self, opcode: CommandOpcode, number: u64) -> Result<(), Error> {
         match self.commands.execute(opcode, number) {
             Err(error) if !self.health.is_dead() => Err(error),
@@ -492,7 +492,7 @@ impl Drop for Device {
     }
 }
 
-/// Resets the function when dropped, so that it leaves host memory alone.
+/// Resets the function when dropped, so that it no longer accesses host memory.
 struct StopOnDrop {
     bus: Arc<dyn Bus>,
     timeout: Duration,
@@ -527,11 +527,12 @@ fn identify(bus: &dyn Bus) -> Result<Capability, Error> {
     Ok(capability)
 }
 
-/// MAC address of the port of a device that need not be open; nothing of its state changes.
+/// Returns the MAC address of the port. The device need not be open; its state does not change.
 ///
 /// # Errors
 ///
-/// [`Error::NotFerroce`], [`Error::WrongVersion`], [`Error::BadAnswer`]: it is not one of ours.
+/// [`Error::NotFerroce`], [`Error::WrongVersion`], [`Error::BadAnswer`]: it is not a Ferroce device
+/// of this version.
 pub fn port_mac(bus: &dyn Bus) -> Result<[u8; 6], Error> {
     identify(bus)?;
     let [_, _, mac @ ..] = mmio::PORT_MAC.read(bus).to_be_bytes();
@@ -636,7 +637,7 @@ fn create_event_queue(
     Ok(queue)
 }
 
-/// The capabilities, with what the registers say.
+/// Returns the capabilities, completed from the registers.
 fn describe(
     bus: &dyn Bus,
     capability: Capability,
@@ -645,7 +646,7 @@ fn describe(
     event_queues: u16,
 ) -> Capabilities {
     let described = limits.capabilities(answer);
-    // Queues need mappings, too.
+    // Queues need mappings as well.
     let mapped_regions = bus.mapping_limit().map_or(u32::MAX, |limit| limit / 2);
     let identity = mmio::DEVICE_ID.read(bus);
     let [_, _, mac @ ..] = mmio::PORT_MAC.read(bus).to_be_bytes();

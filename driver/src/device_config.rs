@@ -1,26 +1,26 @@
-//! How a device is brought up.
+//! Configuration of bring-up.
 
 use crate::command::COMMAND_TIMEOUT;
 use std::time::Duration;
 
-/// How long a reset, and enabling after it, may take.
+/// Time limit of a reset, and of enabling after it.
 const RESET_TIMEOUT: Duration = Duration::from_secs(5);
-/// Completion vectors, unless the configuration says otherwise.
+/// Number of completion vectors, unless the configuration sets another.
 const COMPLETION_VECTORS: u16 = 4;
 
-/// How a device is brought up.
+/// Configuration of bring-up.
 #[derive(Debug, Clone, Copy)]
 pub struct DeviceConfig {
-    /// How long a command may take.
+    /// Time limit of a command.
     pub command_timeout: Duration,
-    /// How long a reset, and enabling after it, may take.
+    /// Time limit of a reset, and of enabling after it.
     pub reset_timeout: Duration,
-    /// Completion vectors, as far as the device has interrupts.
+    /// Completion vectors, limited to the device's interrupts.
     pub completion_vectors: u16,
-    /// Pushes only work requests with an inline payload, which the device then sends without any
-    /// DMA read. Else every small one.
+    /// True if only work requests with an inline payload are pushed, which the device then sends
+    /// without any DMA read. Otherwise every small one is.
     pub push_inline_only: bool,
-    /// Seed of the order in which the variants of keys are given; `None`: ascending.
+    /// Seed of the order in which key variants are used; `None`: ascending.
     pub key_seed: Option<u64>,
 }
 

@@ -6,15 +6,15 @@ use crate::use_count::{Lease, UseCount};
 use std::sync::Arc;
 
 /// Granularity of allocations, in bytes: a word of the device, so that atomics on one allocation
-/// never touch another.
+/// never affect another.
 const LOG_LEAST_ALIGNMENT: u32 = 3;
 
 /// A piece of the device's own memory.
 pub struct DeviceMemory {
     device: Arc<Device>,
-    /// Byte of BAR4 at which it begins.
+    /// Offset of its first byte in BAR4.
     offset: u64,
-    /// Bytes that were asked for, and that were taken.
+    /// Bytes requested, and bytes allocated.
     length: u64,
     taken: u64,
     users: UseCount,
@@ -26,7 +26,7 @@ impl DeviceMemory {
     ///
     /// # Errors
     ///
-    /// [`Error::NotSupported`] when the device has no memory, [`Error::InvalidArgument`] for no
+    /// [`Error::NotSupported`] when the device has no memory, [`Error::InvalidArgument`] for zero
     /// bytes or an alignment larger than the memory, [`Error::NoResources`].
     pub fn alloc(
         device: &Arc<Device>,
@@ -57,18 +57,18 @@ impl DeviceMemory {
             taken,
             users: UseCount::default(),
         };
-        // What a previous owner has left is not for this one.
+        // Erases the data of a previous owner.
         let zeros = vec![0; taken as usize];
         device.bus().write_device_memory(offset, &zeros);
         Ok(Arc::new(memory))
     }
 
-    /// Bytes.
+    /// Returns the length in bytes.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// Device.
+    /// Returns the device.
     pub fn device(&self) -> &Arc<Device> {
         &self.device
     }
@@ -106,7 +106,7 @@ impl DeviceMemory {
         Ok(())
     }
 
-    /// Place in BAR4 of `length` bytes at `offset`.
+    /// Returns the address in BAR4 of `length` bytes at `offset`.
     pub(crate) fn place(&self, offset: u64, length: u64) -> Result<u64, Error> {
         if self.users.is_closed() {
             return Err(Error::Destroyed);
@@ -119,7 +119,7 @@ impl DeviceMemory {
         Ok(self.offset + offset)
     }
 
-    /// Becomes a user.
+    /// Adds a user.
     pub(crate) fn lease(&self) -> Result<Lease, Error> {
         self.users.acquire().ok_or(Error::Destroyed)
     }
@@ -127,7 +127,7 @@ impl DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        // Regions hold the memory alive, so that it has no users here; it may have been freed.
+        // Regions keep the memory alive, so it has no users here; it may already have been freed.
         self.free().ok();
     }
 }

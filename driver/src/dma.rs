@@ -1,8 +1,8 @@
-//! Memory that the device reaches by DMA.
+//! Memory that the device accesses by DMA.
 //!
-//! [`DmaBuffer`] is memory of the driver: rings, tables, mailboxes. It is seen as a slice of
-//! atomic words only, because the device changes it at any time. [`UserMapping`] is memory of the
-//! application, which the driver itself never touches.
+//! [`DmaBuffer`] is memory of the driver: rings, tables, mailboxes. It is accessed only as a slice
+//! of atomic words, because the device changes it at any time. [`UserMapping`] is memory of the
+//! application, which the driver itself never accesses.
 
 mod pages;
 
@@ -25,23 +25,24 @@ const HUGE_PAGE_SIZE: u64 = 2 << 20;
 pub struct DmaSpace {
     bus: Arc<dyn Bus>,
     allocator: RangeAllocator,
-    /// Last: dropped when nothing of the space is mapped any more.
+    /// Last field: dropped when no memory of the space is mapped any more.
     _keeper: Option<Keeper>,
 }
 
-/// What has to stay as long as memory is mapped for the device, and learns of the end by its drop.
+/// A value that must live while memory is mapped for the device; its drop reports the end.
 pub type Keeper = Arc<dyn Any + Send + Sync>;
 
 impl DmaSpace {
-    /// The whole IOVA range of `bus`. One bus has one space: two would give out the same IOVAs.
+    /// Creates the space of the whole IOVA range of `bus`. One bus has one space: two would
+    /// allocate the same IOVAs.
     pub fn new(bus: Arc<dyn Bus>) -> Arc<Self> {
         Self::kept(bus, None)
     }
 
-    /// As [`DmaSpace::new`], with a keeper that goes after the last mapping.
+    /// Like [`DmaSpace::new`], with a keeper that is dropped after the last mapping.
     pub fn kept(bus: Arc<dyn Bus>, keeper: Option<Keeper>) -> Arc<Self> {
         let range = bus.iova_range();
-        // Page 0 is never used, so that an IOVA that nobody has set finds nothing.
+        // Page 0 is never used, so that an IOVA that was never set is not mapped.
         let start = range.start.max(1).next_multiple_of(PAGE_SIZE as u64);
         let end = range.end / PAGE_SIZE as u64 * PAGE_SIZE as u64;
         let allocator = RangeAllocator::new(start..end);
@@ -83,8 +84,8 @@ impl DmaSpace {
         }
     }
 
-    /// Takes a mapping back. When the bus fails, the IOVA range stays in use for ever: the device
-    /// may still reach it.
+    /// Removes a mapping. When the bus fails, the IOVA range stays reserved forever: the device may
+    /// still access it.
     fn unmap(&self, iova: u64, length: usize) -> Result<(), BusError> {
         let result = self.bus.unmap(iova, length);
         match result {
@@ -103,8 +104,8 @@ fn alignment_for(length: usize) -> u64 {
     }
 }
 
-/// Zeroed, page-aligned memory of the driver, mapped for DMA in both directions. Pages are taken
-/// from the system when they are first touched.
+/// Zeroed, page-aligned memory of the driver, mapped for DMA in both directions. The system
+/// allocates pages when they are first touched.
 pub struct DmaBuffer {
     /// First byte of `pages`.
     address: NonNull<AtomicU64>,
@@ -115,14 +116,14 @@ pub struct DmaBuffer {
     space: Arc<DmaSpace>,
 }
 
-// SAFETY: the buffer is an allocation of its own that only this value refers to; all access to it
-// goes through atomics. So it may move to and be used from any thread.
+// SAFETY: the buffer is an allocation that only this value refers to, and all access to it goes
+// through atomics. So it may move to and be used from any thread.
 unsafe impl Send for DmaBuffer {}
-// SAFETY: as above.
+// SAFETY: as for `Send`: shared references access the buffer through atomics only.
 unsafe impl Sync for DmaBuffer {}
 
 impl DmaBuffer {
-    /// A buffer of at least `length` bytes, rounded up to pages.
+    /// Creates a buffer of at least `length` bytes, rounded up to pages.
     ///
     /// # Errors
     ///
@@ -136,7 +137,8 @@ impl DmaBuffer {
             .ok_or(no_memory)?;
         let mut pages = Pages::new(space.bus.buffer_memory(), length).map_err(|error| {
             tracing::warn!(length, %error, "no memory for a buffer");
-            // No descriptor for a file of memory, say, or no right to make one.
+            // For example, no descriptor is left for a file in memory, or making one is not
+            // permitted.
             match error.raw_os_error() {
                 None | Some(libc::ENOMEM) => no_memory,
                 Some(errno) => BusError::Os(errno).into(),
@@ -159,18 +161,17 @@ impl DmaBuffer {
         })
     }
 
-    /// IOVA of the first byte.
+    /// Returns the IOVA of the first byte.
     pub fn iova(&self) -> u64 {
         self.iova
     }
 
-    /// The buffer as words. The device may change any of them at any time.
+    /// Returns the buffer as words. The device may change any of them at any time.
     #[inline]
     pub fn words(&self) -> &[AtomicU64] {
-        // SAFETY: the pages are aligned and valid for `length` bytes until the drop of `self`.
-        // The memory was zeroed, which is a valid AtomicU64. This process touches it through
-        // atomics only; what the device does to it is a store by another agent, seen word by
-        // word.
+        // SAFETY: the pages are aligned and valid for `length` bytes until the drop of `self`. The
+        // memory was zeroed, which is a valid AtomicU64. This process accesses it through atomics
+        // only; each DMA write of the device is a store of whole words by another agent.
         unsafe { std::slice::from_raw_parts(self.address.as_ptr(), self.length / 8) }
     }
 
@@ -210,14 +211,14 @@ impl Drop for DmaBuffer {
     fn drop(&mut self) {
         // Memory that the device may still write is never given back to the system.
         if self.space.unmap(self.iova, self.length).is_ok() {
-            // SAFETY: dropped here only, and `self` is not used any more.
+            // SAFETY: `pages` is dropped here only, and `self` is not used afterwards.
             unsafe { ManuallyDrop::drop(&mut self.pages) };
         }
     }
 }
 
-/// Memory of the application, mapped for DMA. The driver never touches it; that it stays mapped
-/// in the process as long as this value lives is the application's duty, as with every DMA.
+/// Memory of the application, mapped for DMA. The driver never accesses it. The application
+/// guarantees that the memory stays mapped in the process while this value lives, as for every DMA.
 pub(crate) struct UserMapping {
     iova: u64,
     length: usize,
@@ -257,12 +258,12 @@ impl UserMapping {
         })
     }
 
-    /// IOVA of the first page.
+    /// Returns the IOVA of the first page.
     pub(crate) fn iova(&self) -> u64 {
         self.iova
     }
 
-    /// Bytes mapped: whole pages.
+    /// Returns the number of mapped bytes: whole pages.
     pub(crate) fn length(&self) -> usize {
         self.length
     }
@@ -270,7 +271,7 @@ impl UserMapping {
 
 impl Drop for UserMapping {
     fn drop(&mut self) {
-        // A failure has been logged; the IOVA range stays reserved then.
+        // A failure has been logged; the IOVA range then stays reserved.
         self.space.unmap(self.iova, self.length).ok();
     }
 }

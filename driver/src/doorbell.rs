@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 const WORDS_PER_PAGE: usize = (SLOTS_PER_PAGE / 64) as usize;
 
-/// Hands out the doorbell slots of BAR2, lowest first, so that the slots in use are dense.
+/// Allocates the doorbell slots of BAR2, lowest first, so that the slots in use are dense.
 ///
 /// One process is one user context of the function, so all pages are one set.
 #[derive(Debug)]
 pub(crate) struct SlotAllocator {
-    /// One bit for each slot, one: in use. Grows page by page up to `pages`.
+    /// One bit for each slot; a set bit marks a slot in use. Grows page by page up to `pages`.
     used: Mutex<Vec<[u64; WORDS_PER_PAGE]>>,
     pages: usize,
 }
@@ -39,7 +39,7 @@ impl Drop for Slot {
 }
 
 impl SlotAllocator {
-    /// An allocator for `1 << log_pages` pages, but not more than the contract has.
+    /// Creates an allocator for `1 << log_pages` pages, limited to the pages of the contract.
     pub(crate) fn new(log_pages: u8) -> Arc<Self> {
         let pages = 1u32.checked_shl(log_pages.into()).unwrap_or(PAGES);
         Arc::new(Self {
@@ -48,7 +48,7 @@ impl SlotAllocator {
         })
     }
 
-    /// The lowest free slot.
+    /// Allocates the lowest free slot.
     pub(crate) fn allocate(self: &Arc<Self>) -> Option<Slot> {
         let mut used = self.used.lock();
         if used.iter().all(page_is_full) {

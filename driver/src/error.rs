@@ -3,13 +3,13 @@
 use crate::bus::BusError;
 use ferroce_spec::command::{CommandOpcode, CommandStatus};
 
-/// Why an operation on an object failed.
+/// Errors of operations on objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The function is not a Ferroce device.
     #[error("not a Ferroce device (magic {magic:#010x})")]
     NotFerroce {
-        /// What the magic register reads.
+        /// Value of the magic register.
         magic: u32,
     },
     /// The device implements another major version of the contract.
@@ -23,10 +23,10 @@ pub enum Error {
     /// A register did not reach the expected value in time.
     #[error("the device did not {what} in time")]
     RegisterTimeout {
-        /// What it should have done.
+        /// The missing step.
         what: &'static str,
     },
-    /// A command was not answered in time. The device is not used any more.
+    /// A command was not answered in time. The device is no longer used.
     #[error("the device did not answer {opcode:?} in time")]
     CommandTimeout {
         /// The command.
@@ -45,13 +45,13 @@ pub enum Error {
         /// Detail.
         syndrome: u32,
     },
-    /// The device answered something that cannot be true.
+    /// The device returned an impossible answer.
     #[error("the device's answer makes no sense: {what}")]
     BadAnswer {
-        /// What is wrong.
+        /// The fault.
         what: &'static str,
     },
-    /// The bus refused.
+    /// The bus failed.
     #[error(transparent)]
     Bus(#[from] BusError),
     /// The object has children or users.
@@ -60,7 +60,7 @@ pub enum Error {
     /// An argument is out of its range, or arguments contradict each other.
     #[error("invalid argument: {what}")]
     InvalidArgument {
-        /// Which one and why.
+        /// The argument and the reason.
         what: &'static str,
     },
     /// The QP's state does not allow this.
@@ -69,13 +69,13 @@ pub enum Error {
     /// Neither driver nor device implement this.
     #[error("not supported: {what}")]
     NotSupported {
-        /// What is missing.
+        /// The missing feature.
         what: &'static str,
     },
-    /// A table, the doorbells, the IOVA space or the memory are used up.
+    /// A table, the doorbells, the IOVA space or the memory are exhausted.
     #[error("no {what} left")]
     NoResources {
-        /// What is used up.
+        /// The exhausted resource.
         what: &'static str,
     },
     /// The object has been destroyed.
@@ -84,7 +84,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The errno with which verbs report this.
+    /// Returns the errno that verbs report for this error.
     pub fn errno(&self) -> i32 {
         match self {
             Self::NotFerroce { .. } | Self::WrongVersion { .. } => libc::ENODEV,
@@ -115,20 +115,20 @@ fn command_errno(status: CommandStatus) -> i32 {
     }
 }
 
-/// Why a work request was not posted. Nothing of it is in the queue then.
+/// Errors of posting a work request. The queue is unchanged then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PostError {
-    /// The queue holds as many work requests as it was created for.
+    /// The queue holds its maximum number of work requests.
     #[error("the queue is full")]
     QueueFull,
-    /// More scatter/gather elements than the queue was created for.
+    /// The work request has more scatter/gather elements than the queue was created for.
     #[error("too many scatter/gather elements")]
     TooManySegments,
     /// The inline payload is longer than the queue was created for.
     #[error("the inline payload is too long")]
     InlineTooLong,
-    /// The operation cannot be combined with these flags or this data (inline READ), or is not
-    /// one that the QP's service has.
+    /// The operation cannot be combined with these flags or this data (inline READ), or the QP's
+    /// service does not have it.
     #[error("the operation is not possible like this")]
     InvalidOperation,
     /// The QP's state does not allow posting.
@@ -137,7 +137,7 @@ pub enum PostError {
 }
 
 impl PostError {
-    /// The errno with which `ibv_post_send` and `ibv_post_recv` report this.
+    /// Returns the errno that `ibv_post_send` and `ibv_post_recv` report for this error.
     pub fn errno(self) -> i32 {
         match self {
             Self::QueueFull => libc::ENOMEM,

@@ -1,4 +1,4 @@
-//! Event queues: draining the rings, and dispatching events to their handlers.
+//! Event queues: drains the rings and dispatches events to their handlers.
 
 use crate::bus::{Bus, BusError};
 use crate::dma::{DmaBuffer, DmaSpace};
@@ -17,8 +17,8 @@ use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
-/// Times that one interrupt re-checks its event queue after arming it. What comes later raises
-/// an interrupt of its own.
+/// Number of times that one interrupt re-checks its event queue after arming it. Later events raise
+/// another interrupt.
 const MAX_DRAIN_ROUNDS: u32 = 4;
 /// Interrupts that one call of the handler serves when others arrive meanwhile on other threads.
 const MAX_INTERRUPTS_SERVED: u32 = 1024;
@@ -28,7 +28,7 @@ const WORDS_PER_EQE: usize = Eqe::SIZE / 8;
 const _: () = assert!(WORDS_PER_EQE == 2 && offset_of!(Eqe, number) == 0);
 const _: () = assert!(offset_of!(Eqe, word) == 12);
 
-/// Something happened that no work completion tells.
+/// An event that no work completion reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AsyncEvent {
     /// A QP went to the error state for a local reason.
@@ -45,7 +45,7 @@ pub enum AsyncEvent {
     LastWqeReached(Qpn),
     /// A CQ has overrun or could not be written.
     CqError(Cqn),
-    /// A shared receive queue has fewer entries left than its limit; the limit is off now.
+    /// A shared receive queue has fewer entries left than its limit; the limit is now off.
     SrqLimit(Srqn),
     /// A shared receive queue failed.
     SrqError(Srqn),
@@ -61,27 +61,27 @@ pub enum AsyncEvent {
 /// [`InterruptHandler`](crate::bus::InterruptHandler). It must not issue commands and not post.
 pub type AsyncEventHandler = Arc<dyn Fn(AsyncEvent) + Send + Sync>;
 
-/// Called when something happens to a CQ, under the same conditions; it may poll and arm CQs.
+/// Called on an event of a CQ, under the same conditions; it may poll and arm CQs.
 pub type CqHandler = Arc<dyn Fn() + Send + Sync>;
 
-/// What a CQ wants to be called for.
+/// Handlers of a CQ, and its armed state.
 pub(crate) struct CqHandlers {
-    /// The CQ is armed for any completion; an event for it has not come yet.
+    /// True if the CQ is armed for any completion, and the event has not come yet.
     pub(crate) armed: AtomicBool,
     pub(crate) on_event: Option<CqHandler>,
     pub(crate) on_error: Option<CqHandler>,
 }
 
-/// From numbers in EQEs to handlers.
+/// Maps numbers in EQEs to handlers.
 pub(crate) struct Dispatch {
     health: Health,
     cqs: Mutex<BTreeMap<u32, Arc<CqHandlers>>>,
     qps: Mutex<BTreeSet<u32>>,
     srqs: Mutex<BTreeSet<u32>>,
     on_async: Mutex<Option<AsyncEventHandler>>,
-    /// That the device has stopped or is gone was reported.
+    /// True if the end of the device has been reported.
     end_is_reported: AtomicBool,
-    /// Events that name no object of ours, or nothing known.
+    /// Events that name no object of this driver, or are unknown.
     skipped: AtomicU64,
 }
 
@@ -102,7 +102,7 @@ impl Dispatch {
         *self.on_async.lock() = handler;
     }
 
-    /// Adds a CQ; says whether the number was free.
+    /// Adds a CQ; returns true if the number was free.
     pub(crate) fn add_cq(&self, number: Cqn, handlers: &Arc<CqHandlers>) -> bool {
         let mut cqs = self.cqs.lock();
         if cqs.contains_key(&number.0) {
@@ -116,7 +116,7 @@ impl Dispatch {
         self.cqs.lock().remove(&number.0);
     }
 
-    /// Adds a QP; says whether the number was free.
+    /// Adds a QP; returns true if the number was free.
     pub(crate) fn add_qp(&self, number: Qpn) -> bool {
         self.qps.lock().insert(number.0)
     }
@@ -125,7 +125,7 @@ impl Dispatch {
         self.qps.lock().remove(&number.0);
     }
 
-    /// Adds a shared receive queue; says whether the number was free.
+    /// Adds a shared receive queue; returns true if the number was free.
     pub(crate) fn add_srq(&self, number: Srqn) -> bool {
         self.srqs.lock().insert(number.0)
     }
@@ -206,8 +206,8 @@ impl Dispatch {
         })
     }
 
-    /// The device is gone: says so, once, and wakes all who wait for completions, which will not
-    /// come.
+    /// Reports, once, that the device is gone, and wakes all threads that wait for completions,
+    /// which will not come.
     fn device_gone(&self) {
         self.health.mark_dead();
         if self.end_is_reported.swap(true, Ordering::Relaxed) {
@@ -229,18 +229,18 @@ impl Dispatch {
 }
 
 thread_local! {
-    /// While this thread serves event queues: those that were interrupted from inside.
+    /// Event queues interrupted from inside, while this thread serves event queues.
     static DEFERRED: RefCell<Option<Vec<Arc<EventQueue>>>> = const { RefCell::new(None) };
 }
 
-/// This thread serves event queues, until it is dropped.
+/// Marks that this thread serves event queues, until it is dropped.
 struct Serving;
 
 impl Serving {
-    /// Notes the queue when this thread is serving already; otherwise it is from now on. (A thread
-    /// that is going, without its thread-local storage, serves inner calls at once.)
+    /// Defers the queue when this thread is already serving; otherwise marks the thread as serving.
+    /// (A thread that is ending and has no thread-local storage serves inner calls at once.)
     fn defer(queue: &Arc<EventQueue>) -> bool {
-        let noted = DEFERRED.try_with(|deferred| match &mut *deferred.borrow_mut() {
+        let deferred = DEFERRED.try_with(|deferred| match &mut *deferred.borrow_mut() {
             Some(queues) => {
                 if !queues.iter().any(|other| Arc::ptr_eq(other, queue)) {
                     queues.push(Arc::clone(queue));
@@ -252,7 +252,7 @@ impl Serving {
                 false
             }
         });
-        noted.unwrap_or(false)
+        deferred.unwrap_or(false)
     }
 
     fn take_deferred(&self) -> Option<Arc<EventQueue>> {
@@ -274,10 +274,10 @@ pub(crate) struct EventQueue {
     buffer: DmaBuffer,
     log_size: u32,
     dispatch: Arc<Dispatch>,
-    /// An interrupt has come that nobody serves yet.
+    /// True if an interrupt has come and is not being served yet.
     requested: AtomicBool,
-    /// Consumer index. Whoever holds the lock serves the queue; it is only ever tried, so that a
-    /// handler that gets here again cannot deadlock.
+    /// Consumer index. The holder of the lock serves the queue. Other threads only try the lock, so
+    /// that a handler that gets here again cannot deadlock.
     consumer: Mutex<u32>,
 }
 
@@ -304,7 +304,7 @@ impl EventQueue {
         self.number
     }
 
-    /// The context with which the device creates this queue.
+    /// Returns the context for creating this queue on the device.
     pub(crate) fn context(&self) -> EqContext {
         EqContext {
             base: self.buffer.iova(),
@@ -330,10 +330,10 @@ impl EventQueue {
         }
     }
 
-    /// Serves the queue, or leaves it to whoever is doing so.
+    /// Serves the queue, or leaves it to the thread that is doing so.
     ///
     /// A bus may call this from inside a register write or a doorbell, so from inside itself. An
-    /// inner call only notes the queue; the outermost one on the thread serves it, so that the
+    /// inner call only defers the queue; the outermost call on the thread serves it, so that the
     /// stack stays flat and queues do not multiply each other's work.
     fn interrupt(self: &Arc<Self>) {
         self.requested.store(true, Ordering::SeqCst);
@@ -350,7 +350,7 @@ impl EventQueue {
         if budget == 0 {
             tracing::warn!(vector = self.number, "interrupts without end");
         }
-        // What it had reported before it went was served above.
+        // Events that the device reported before it was gone were served above.
         if self.bus.is_gone() {
             self.dispatch.device_gone();
         }
@@ -359,7 +359,7 @@ impl EventQueue {
     fn serve_requests(&self, budget: &mut u32) {
         while *budget > 0 {
             // Either the try_lock below sees the lock free, or its holder sees `requested` in its
-            // next turn: both sides have a full fence between their store and their load.
+            // next iteration: both sides have a full fence between their store and their load.
             fence(Ordering::SeqCst);
             if !self.requested.load(Ordering::SeqCst) {
                 return;
@@ -383,7 +383,7 @@ impl EventQueue {
         }
     }
 
-    /// Dispatches what is in the ring, one lap at most.
+    /// Dispatches the events in the ring, at most one lap.
     fn drain(&self, consumer: &mut u32) {
         for _ in 0..1u32 << self.log_size {
             let Some((event, number)) = self.peek(*consumer) else {
@@ -394,7 +394,7 @@ impl EventQueue {
         }
     }
 
-    /// The event at `index`, when the device has written it.
+    /// Returns the event at `index`, if the device has written it.
     fn peek(&self, index: u32) -> Option<(EventType, u32)> {
         let place = (index as usize & ((1 << self.log_size) - 1)) * WORDS_PER_EQE;
         let words = &self.buffer.words()[place..][..WORDS_PER_EQE];

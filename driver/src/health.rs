@@ -1,10 +1,10 @@
-//! Whether the device can still be used.
+//! Health of the device: usable or not.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Set once, when the device has stopped, does not answer or is gone; shared by all who see that
-/// happen.
+/// Flag that is set once, when the device has stopped, does not answer or is gone; shared by all
+/// objects that can detect that.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Health(Arc<AtomicBool>);
 

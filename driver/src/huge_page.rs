@@ -1,13 +1,13 @@
-//! Finds out with which page size the kernel backs a range of addresses.
+//! Determines the page size with which the kernel backs a range of addresses.
 
 use std::io::{BufRead, BufReader};
 use std::ops::Range;
 
-/// Memory regions shorter than this are never looked up: they would save few translations.
+/// Memory regions shorter than this are not examined: they would save few translations.
 const LEAST_LENGTH: usize = 2 << 20;
 
-/// Base-2 logarithm of the largest page size of which the whole range consists and that is among
-/// `page_sizes` (a sum of sizes): 12, 21 or 30.
+/// Returns the base-2 logarithm of the largest page size that the whole range consists of and that
+/// is among `page_sizes` (a sum of sizes): 12, 21 or 30.
 pub(crate) fn log_page_size(address: usize, length: usize, page_sizes: u64) -> u8 {
     if length < LEAST_LENGTH || !uses_hugetlb() {
         return 12;
@@ -20,8 +20,8 @@ pub(crate) fn log_page_size(address: usize, length: usize, page_sizes: u64) -> u
     if page_sizes >> log & 1 == 1 { log } else { 12 }
 }
 
-/// Whether this process has hugetlb pages. A cheap question before the dear one: `smaps` walks
-/// the page tables of the whole process.
+/// Returns true if this process has hugetlb pages. This check is cheap; `smaps` walks the page
+/// tables of the whole process.
 fn uses_hugetlb() -> bool {
     let Ok(status) = std::fs::read_to_string("/proc/self/status") else {
         return false;
@@ -32,8 +32,8 @@ fn uses_hugetlb() -> bool {
         .is_some_and(|value| value.split_whitespace().next() != Some("0"))
 }
 
-/// Base-2 logarithm of the smallest kernel page size of the mappings that hold `range`; 12 when
-/// they do not hold all of it, or something else is not as it should be.
+/// Returns the base-2 logarithm of the smallest kernel page size of the mappings that hold `range`;
+/// 12 when they do not hold all of it, or the text is malformed.
 fn smallest_page(smaps: impl BufRead, range: &Range<usize>) -> u8 {
     let mut next = range.start;
     let mut smallest = u8::MAX;
@@ -56,14 +56,14 @@ fn smallest_page(smaps: impl BufRead, range: &Range<usize>) -> u8 {
     }
 }
 
-/// The range of a mapping's first line: `7f0000000000-7f0000200000 rw-p …`.
+/// Parses the range in a mapping's first line: `7f0000000000-7f0000200000 rw-p …`.
 fn header(line: &str) -> Option<Range<usize>> {
     let (start, end) = line.split_whitespace().next()?.split_once('-')?;
     let parse = |text| usize::from_str_radix(text, 16).ok();
     Some(parse(start)?..parse(end)?)
 }
 
-/// Base-2 logarithm of the value of a line `KernelPageSize:     2048 kB`.
+/// Returns the base-2 logarithm of the value in a line `KernelPageSize:     2048 kB`.
 fn kernel_page_size(line: &str) -> Option<u8> {
     let value = line.strip_prefix("KernelPageSize:")?;
     let kib: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;

@@ -1,4 +1,4 @@
-//! Numbers that name objects, each with a type of its own.
+//! Numbers of objects, one type for each kind.
 
 /// Queue pair number, 24 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

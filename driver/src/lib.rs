@@ -1,16 +1,16 @@
 //! Userspace driver of the Ferroce RDMA NIC.
 //!
-//! The driver turns verbs into what the hardware/software contract (`ferroce_spec`) defines:
-//! objects into commands and contexts, work requests into WQEs and doorbells, CQEs and EQEs into
-//! work completions and events. It reaches the device only through the trait [`bus::Bus`], so the
-//! same code drives a card behind VFIO, a model in another process and a model in this one.
+//! The driver translates verbs to the hardware/software contract (`ferroce_spec`): objects to
+//! commands and contexts, work requests to WQEs and doorbells, CQEs and EQEs to work completions
+//! and events. It accesses the device only through the trait [`bus::Bus`], so the same code drives
+//! a card behind VFIO, a model in another process and a model in this one.
 //!
-//! Objects form a tree with [`Device`] at the root; each holds its parents alive, and a parent
-//! refuses to go while it has children. All of them may be used from any thread. A queue has a
-//! lock of its own, and no lock is shared between queues on the data path.
+//! Objects form a tree with [`Device`] at the root; each keeps its parents alive, and a parent
+//! cannot be destroyed while it has children. All of them may be used from any thread. Each queue
+//! has its own lock, and no lock is shared between queues on the data path.
 //!
-//! Nothing that the device writes is believed before it is checked: a device that answers garbage
-//! costs errors and counts, never a panic, a hang or memory.
+//! Everything that the device writes is checked before use: a device that answers garbage causes
+//! errors and increments counters, but never a panic, a hang or memory corruption.
 
 pub mod bus;
 

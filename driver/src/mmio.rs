@@ -1,7 +1,7 @@
 //! Typed access to the registers of BAR0.
 //!
-//! [`Bar0`] is only a map: its cells say the type of a value and whether it may be read or
-//! written, [`Register`] turns a cell into an offset, and the bus does the access. Writing a
+//! [`Bar0`] is only a map: its cells give the type of a value and whether it may be read or
+//! written, [`Register`] converts a cell to an offset, and the bus performs the access. Writing a
 //! read-only register does not compile.
 
 use crate::bus::Bus;
@@ -17,7 +17,7 @@ pub(crate) struct Register<C> {
     cell: PhantomData<fn() -> C>,
 }
 
-/// The register at `offset`; `cell` selects the field of the map that has its type.
+/// Returns the register at `offset`; `cell` selects the field of the map that has its type.
 const fn register<C>(offset: u32, _cell: fn(&Bar0) -> &C) -> Register<C> {
     Register {
         offset,
@@ -53,7 +53,7 @@ pub(crate) const EVENT_QUEUE_DOORBELL: Register<[WO<EventQueueDoorbell>; 16]> =
     register(offset::event_queue_doorbell, |b| &b.event_queue_doorbell);
 
 impl<C, const N: usize> Register<[C; N]> {
-    /// Register `index` of an array.
+    /// Returns register `index` of an array, if the array has it.
     pub(crate) fn element(&self, index: u16) -> Option<Register<C>> {
         (usize::from(index) < N).then(|| Register {
             offset: self.offset + u32::from(index) * size_of::<C>() as u32,

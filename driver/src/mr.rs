@@ -16,20 +16,20 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What may be done with a memory region. Reading by the local device is always allowed.
+/// Access rights of a memory region. Reading by the local device is always allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MemoryAccess {
-    /// The local device may write, for receives and READs.
+    /// True if the local device may write, for receives and READs.
     pub local_write: bool,
-    /// RDMA WRITE of peers. Needs `local_write`.
+    /// True if peers may write by RDMA WRITE. Needs `local_write`.
     pub remote_write: bool,
-    /// RDMA READ of peers.
+    /// True if peers may read by RDMA READ.
     pub remote_read: bool,
-    /// Atomics of peers. Needs `local_write`.
+    /// True if peers may execute atomics. Needs `local_write`.
     pub remote_atomic: bool,
-    /// Memory windows may be bound.
+    /// True if memory windows may be bound.
     pub window_bind: bool,
-    /// Writes of the device may pass each other.
+    /// True if writes of the device may pass each other.
     pub relaxed_ordering: bool,
 }
 
@@ -52,19 +52,19 @@ impl From<MemoryAccess> for AccessRights {
     }
 }
 
-/// Memory of the application, and the name of its first byte.
+/// Memory of the application, and the virtual address of its first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryRange {
     /// First address in this process.
     pub address: usize,
     /// Bytes.
     pub length: usize,
-    /// What WQEs and peers name the first byte: its address, an IOVA of the application's choice,
-    /// or zero.
+    /// Virtual address of the first byte in WQEs and for peers: its address, an IOVA that the
+    /// application chose, or zero.
     pub virtual_address: u64,
 }
 
-/// What changes when a memory region is registered anew; `None`: what it was.
+/// Changes of a memory region in a reregistration; `None`: unchanged.
 #[derive(Clone, Default)]
 pub struct Reregistration {
     /// Protection domain.
@@ -78,23 +78,23 @@ pub struct Reregistration {
 /// A memory region: memory of the application that the device may use.
 ///
 /// The memory must stay mapped in the process until the region is deregistered; the device reads
-/// and writes it at any time, as its rights allow.
+/// and writes it at any time within its rights.
 pub struct MemoryRegion {
     device: Arc<Device>,
     key: AtomicU32,
-    /// Gone when deregistered.
+    /// `None` when deregistered.
     state: Mutex<Option<Region>>,
 }
 
 struct Region {
-    /// Given back first: the device has forgotten the region before.
+    /// Released first: the device has destroyed the region before.
     backing: Backing,
     owner: Owner,
     range: MemoryRange,
     access: MemoryAccess,
 }
 
-/// The protection domain, and being one of its users.
+/// The protection domain, and a lease of it.
 struct Owner {
     pd: u32,
     _lease: Lease,
@@ -109,31 +109,31 @@ impl Owner {
     }
 }
 
-/// Where the memory is.
+/// Location of the memory.
 enum Backing {
     Application(Pages),
-    /// Nowhere: the region has no bytes.
+    /// None: the region has no bytes.
     Empty,
     Device {
-        /// Byte of BAR4.
+        /// Offset in BAR4.
         place: u64,
         _memory: Arc<DeviceMemory>,
         _lease: Lease,
     },
-    /// Nowhere: reads give zeros, writes are dropped.
+    /// None: reads return zeros, writes are dropped.
     Null,
 }
 
-/// How the device finds the memory of a region in the I/O virtual address space.
+/// Way in which the device translates the addresses of a region to IOVAs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Translation {
-    /// By pages of the size with which the kernel backs the memory.
+    /// By pages of the size that the kernel backs the memory with.
     #[default]
     Kernel,
-    /// By pages of `1 << .0` bytes: 12, 21 or 30. The memory must be mapped in the process as far
-    /// as these pages reach.
+    /// By pages of `1 << .0` bytes: 12, 21 or 30. The memory must be mapped in the process up to
+    /// the bounds of these pages.
     Pages(u8),
-    /// By adding: the region is one piece there.
+    /// By an offset: the region is contiguous in IOVA space.
     Direct,
 }
 
@@ -150,12 +150,12 @@ impl Backing {
         Pages::new(device, range, access, translation).map(Self::Application)
     }
 
-    /// Tells an entry where its memory is.
+    /// Writes the location of the memory to an entry.
     fn place(&self, entry: &mut MemoryEntry, range: &MemoryRange) {
         match self {
             Self::Application(pages) => place(entry, range, pages),
             Self::Empty => {
-                // No address is ever translated: each access to a byte is out of bounds.
+                // No address is ever translated: each access of a byte is out of bounds.
                 entry.word = word(|word| word.set_direct(true));
                 entry.start = range.virtual_address;
                 entry.length = 0;
@@ -175,7 +175,7 @@ impl Backing {
 struct Pages {
     mapping: UserMapping,
     _lease: Lease,
-    /// None: not translated.
+    /// `None`: not translated.
     table: Option<TranslationRange>,
     translation: Translation,
     log_page_size: u8,
@@ -224,13 +224,14 @@ impl Pages {
 }
 
 impl MemoryRegion {
-    /// Registers `length` bytes at `address`. WQEs and peers name the first of them
-    /// `virtual_address`. Of a region of no bytes the memory need not be there; its keys serve
-    /// transfers of no bytes.
+    /// Registers `length` bytes at `address`. WQEs and peers address the first byte as
+    /// `virtual_address`. For a region of zero bytes the memory need not exist; its keys are valid
+    /// for transfers of zero bytes.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] for a range that wraps around, or contradicting rights; [`Error::Bus`] when the memory is not there; [`Error::NoResources`].
+    /// [`Error::InvalidArgument`] for a range that wraps around, or contradicting rights;
+    /// [`Error::Bus`] when the memory does not exist; [`Error::NoResources`].
     pub fn register(
         pd: &Arc<ProtectionDomain>,
         address: usize,
@@ -246,7 +247,7 @@ impl MemoryRegion {
         Self::register_translated(pd, range, access, Translation::Kernel)
     }
 
-    /// Registers memory, with a say in how the device translates its addresses.
+    /// Registers memory with a given way of address translation.
     ///
     /// # Errors
     ///
@@ -272,8 +273,8 @@ impl MemoryRegion {
         )
     }
 
-    /// Registers `length` bytes of device memory from byte `offset` on. WQEs and peers name the
-    /// first of them `virtual_address`. There may be none.
+    /// Registers `length` bytes of device memory from byte `offset` on; zero bytes are allowed.
+    /// WQEs and peers address the first byte as `virtual_address`.
     ///
     /// # Errors
     ///
@@ -318,12 +319,12 @@ impl MemoryRegion {
         )
     }
 
-    /// Registers a region without memory, for any address: what the device writes there is
-    /// dropped, what it reads is zero. Peers do not reach it.
+    /// Registers a region without memory, for any address: writes of the device are dropped, reads
+    /// return zeros. Peers cannot access it.
     ///
     /// # Errors
     ///
-    /// [`Error::NoResources`], and what the device answers.
+    /// [`Error::NoResources`], and errors of the device.
     pub fn register_null(pd: &Arc<ProtectionDomain>) -> Result<Arc<Self>, Error> {
         let device = pd.device();
         let range = MemoryRange {
@@ -355,40 +356,40 @@ impl MemoryRegion {
         }))
     }
 
-    /// Local key.
+    /// Returns the local key.
     pub fn lkey(&self) -> LKey {
         LKey(self.key.load(Ordering::Acquire))
     }
 
-    /// Remote key.
+    /// Returns the remote key.
     pub fn rkey(&self) -> RKey {
         RKey(self.key.load(Ordering::Acquire))
     }
 
-    /// The memory; `None` when deregistered. Regions of device memory and null regions have an
-    /// address of zero.
+    /// Returns the memory; `None` when deregistered. Regions of device memory and null regions have
+    /// the address zero.
     pub fn range(&self) -> Option<MemoryRange> {
         self.state.lock().as_ref().map(|region| region.range)
     }
 
-    /// First address in this process; zero when it has none.
+    /// Returns the first address in this process; zero when the region has none.
     pub fn address(&self) -> usize {
         self.range().map_or(0, |range| range.address)
     }
 
-    /// Bytes.
+    /// Returns the length in bytes.
     pub fn length(&self) -> usize {
         self.range().map_or(0, |range| range.length)
     }
 
     /// Changes protection domain, memory and rights, or some of them, with one command. The keys
-    /// stay, because programs have told them to their peers.
+    /// stay the same, because programs have sent them to their peers.
     ///
     /// # Errors
     ///
     /// As [`MemoryRegion::register`]; [`Error::NotSupported`] for other memory of a null region or
     /// one of device memory, [`Error::Command`] while windows are bound to the region,
-    /// [`Error::Destroyed`]. The region is what it was then.
+    /// [`Error::Destroyed`]. The region is unchanged then.
     pub fn reregister(&self, change: &Reregistration) -> Result<(), Error> {
         let mut state = self.state.lock();
         let region = state.as_mut().ok_or(Error::Destroyed)?;
@@ -442,11 +443,11 @@ impl MemoryRegion {
         Ok(())
     }
 
-    /// Deregisters the region. The device does not touch the memory any more.
+    /// Deregisters the region. The device no longer accesses the memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Command`] (`EBUSY`) while windows are bound to it, what else the device answers,
+    /// [`Error::Command`] (`EBUSY`) while windows are bound to it, other errors of the device,
     /// [`Error::Destroyed`] the second time.
     pub fn deregister(&self) -> Result<(), Error> {
         let mut state = self.state.lock();
@@ -473,7 +474,7 @@ impl Drop for MemoryRegion {
 }
 
 impl Region {
-    /// What the device has to know, with a key of this variant.
+    /// Returns the region's MPT entry, with a key of this variant.
     fn entry(&self, variant: u8) -> MemoryEntry {
         let mut entry = MemoryEntry {
             key: variant.into(),
@@ -496,7 +497,7 @@ fn word(set: impl FnOnce(&mut MemoryEntryWord)) -> MemoryEntryWord {
     word
 }
 
-/// Places an entry on pages of the application.
+/// Writes the location of application pages to an entry.
 fn place(entry: &mut MemoryEntry, range: &MemoryRange, pages: &Pages) {
     let page_mask = (1usize << pages.log_page_size) - 1;
     entry.word = word(|word| word.set_log_page_size(pages.log_page_size));
@@ -531,7 +532,8 @@ fn check_range(device: &Device, range: &MemoryRange) -> Result<(), Error> {
 }
 
 fn check_access(access: MemoryAccess) -> Result<(), Error> {
-    // IBTA vol 1, 10.6.3.1: who lets peers write must let the local device write.
+    // IBTA vol 1, 10.6.3.1: a region with remote write or atomic rights must have the local write
+    // right.
     if (access.remote_write || access.remote_atomic) && !access.local_write {
         let what = "remote write or atomic without local write";
         return Err(Error::InvalidArgument { what });

@@ -12,29 +12,29 @@ use std::sync::Arc;
 /// Type of a memory window (IBTA vol 1, 10.6.7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WindowType {
-    /// Type 1: reached through any QP of its protection domain.
+    /// Type 1: usable through any QP of its protection domain.
     One,
-    /// Type 2B: reached through the QP that has bound it, and invalidated by its key.
+    /// Type 2B: usable through the QP that has bound it, and invalidated by its key.
     Two,
 }
 
-/// A memory window: remote rights to a part of a memory region, given and taken back by work
+/// A memory window: remote rights to a part of a memory region, granted and revoked by work
 /// requests.
 pub struct MemoryWindow {
     pd: Arc<ProtectionDomain>,
     kind: WindowType,
     key: u32,
-    /// Gone when deallocated.
+    /// `None` when deallocated.
     lease: Mutex<Option<Lease>>,
 }
 
 impl MemoryWindow {
-    /// Allocates a window, bound to nothing.
+    /// Allocates an unbound window.
     ///
     /// # Errors
     ///
-    /// [`Error::NotSupported`] when the device has no windows, [`Error::NoResources`], and what the
-    /// device answers.
+    /// [`Error::NotSupported`] when the device has no windows, [`Error::NoResources`], and errors
+    /// of the device.
     pub fn alloc(pd: &Arc<ProtectionDomain>, kind: WindowType) -> Result<Arc<Self>, Error> {
         let device = pd.device();
         if !device.limits().features.memory_windows() {
@@ -61,27 +61,27 @@ impl MemoryWindow {
         }))
     }
 
-    /// Remote key as it was allocated. Each bind gives the window another variant of it
-    /// ([`WindowBinding`](crate::WindowBinding)), of which the poster keeps account.
+    /// Returns the remote key at allocation. Each bind gives the window another variant of it
+    /// ([`WindowBinding`](crate::WindowBinding)), which the poster keeps track of.
     pub fn rkey(&self) -> RKey {
         RKey(self.key)
     }
 
-    /// Type.
+    /// Returns the type.
     pub fn window_type(&self) -> WindowType {
         self.kind
     }
 
-    /// Protection domain.
+    /// Returns the protection domain.
     pub fn pd(&self) -> &Arc<ProtectionDomain> {
         &self.pd
     }
 
-    /// Deallocates the window; if it is bound, peers do not reach the memory any more.
+    /// Deallocates the window; if it is bound, peers can no longer access the memory.
     ///
     /// # Errors
     ///
-    /// What the device answers, [`Error::Destroyed`] the second time.
+    /// Errors of the device, [`Error::Destroyed`] the second time.
     pub fn dealloc(&self) -> Result<(), Error> {
         let mut lease = self.lease.lock();
         if lease.is_none() {

@@ -5,9 +5,10 @@ use crate::error::Error;
 use crate::use_count::{Lease, UseCount};
 use std::sync::Arc;
 
-/// A protection domain: QPs, shared receive queues, memory regions and windows work together only inside one.
+/// A protection domain: QPs, shared receive queues, memory regions and windows work together only
+/// inside one.
 ///
-/// The device knows a protection domain as a number in its contexts; the driver chooses it.
+/// The device sees a protection domain as a number in its contexts; the driver chooses it.
 pub struct ProtectionDomain {
     device: Arc<Device>,
     number: u32,
@@ -34,17 +35,17 @@ impl Device {
 }
 
 impl ProtectionDomain {
-    /// Number, 24 bits.
+    /// Returns the number, 24 bits.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// Device.
+    /// Returns the device.
     pub fn device(&self) -> &Arc<Device> {
         &self.device
     }
 
-    /// Gives the protection domain up; nothing can be created in it any more.
+    /// Deallocates the protection domain; nothing can be created in it any more.
     ///
     /// # Errors
     ///
@@ -53,7 +54,7 @@ impl ProtectionDomain {
         self.users.close_for_ever()
     }
 
-    /// Becomes a user.
+    /// Adds a user.
     pub(crate) fn lease(&self) -> Result<Lease, Error> {
         self.users.acquire().ok_or(Error::Destroyed)
     }

@@ -1,13 +1,13 @@
-//! Push: a small send WQE is written to the device itself, with its doorbell, so that the device
+//! Push: a small send WQE is written to the device together with its doorbell, so that the device
 //! need not fetch it from the ring.
 //!
 //! A work request is pushed when
 //!
-//! - it is the only one that the device has not been told of: a list of them costs the device one
-//!   read, and only the first one could be pushed;
-//! - its WQE is not longer than a push, and has an inline payload if only those are wanted;
+//! - it is the only one whose doorbell has not been rung: a list of them costs the device one read,
+//!   and only the first one could be pushed;
+//! - its WQE is not longer than a push, and has an inline payload if pushes are limited to those;
 //! - no WQE that the device has to fetch from the ring is outstanding, because the device would
-//!   drop the push and fetch both. WQEs that were pushed may be outstanding: it has them already;
+//!   drop the push and fetch both. Pushed WQEs may be outstanding: the device has them already;
 //! - no other thread is pushing through the same window.
 //!
 //! Otherwise the doorbell is rung. The WQE is in the ring in any case.
@@ -33,12 +33,12 @@ pub(crate) struct PushWindows {
 /// A push window. Queues share it.
 struct Window {
     place: PushWindow,
-    /// The half that comes next. Locked while somebody pushes.
+    /// True if the second half of the window is next. Locked during a push.
     second_half: Mutex<bool>,
 }
 
 impl PushWindows {
-    /// The windows of a device, as far as the bus reaches them.
+    /// Creates the windows of a device that the bus has mapped.
     pub(crate) fn new(bus: &dyn Bus, capability: Capability, inline_only: bool) -> Self {
         let blocks = bus.push_blocks().min(capability.push_blocks().into());
         Self {
@@ -48,8 +48,8 @@ impl PushWindows {
         }
     }
 
-    /// The pushes of the send queue of QP `number`, which has doorbell slot `slot`; `None` when
-    /// there are no windows.
+    /// Returns the push state for the send queue of QP `number`, which has doorbell slot `slot`;
+    /// `None` when there are no windows.
     pub(crate) fn queue(&self, bus: &Arc<dyn Bus>, slot: u32, number: u32) -> Option<QueuePush> {
         if self.max_blocks == 0 {
             return None;
@@ -71,7 +71,7 @@ impl PushWindows {
     }
 }
 
-/// The pushes of one send queue.
+/// Push state of one send queue.
 pub(crate) struct QueuePush {
     bus: Arc<dyn Bus>,
     window: Arc<Window>,
@@ -83,28 +83,28 @@ pub(crate) struct QueuePush {
 }
 
 impl QueuePush {
-    /// The queue starts at index 0 again.
+    /// Resets the state for a queue that starts at index 0 again.
     pub(crate) fn reset(&mut self) {
         self.fetched_until = 0;
     }
 
-    /// The device was told by doorbell of the WQEs up to `producer`.
+    /// Records that the doorbell was rung for the WQEs up to `producer`.
     pub(crate) fn rang(&mut self, producer: u32) {
         self.fetched_until = producer;
     }
 
-    /// Whether all WQEs that the device has to fetch have completed, when those up to `retired`
-    /// have.
+    /// Returns true if all WQEs that the device has to fetch have completed, given that those up to
+    /// `retired` have.
     pub(crate) fn is_idle(&mut self, retired: u32) -> bool {
         let is_idle = retired.wrapping_sub(self.fetched_until) as i32 >= 0;
         if is_idle {
-            // Keeps up with the free-running indices while everything is pushed.
+            // Follows the free-running indices while every WQE is pushed.
             self.fetched_until = retired;
         }
         is_idle
     }
 
-    /// Blocks of the push of a WQE that consists of `words`; zero: it is not one to be pushed.
+    /// Returns the number of blocks of a push of the WQE `words`; zero when it cannot be pushed.
     pub(crate) fn blocks(&self, mut words: impl ExactSizeIterator<Item = u64>) -> usize {
         let blocks = blocks_for(words.len());
         let control = words.next().unwrap_or_default() as u32;
@@ -115,8 +115,8 @@ impl QueuePush {
         }
     }
 
-    /// Pushes the WQE that consists of `words` and ends at `producer`. False: it is not one to be
-    /// pushed, or the window is in use.
+    /// Pushes the WQE `words`, which ends at `producer`. Returns false when it cannot be pushed, or
+    /// the window is in use.
     pub(crate) fn push(
         &self,
         mut words: impl ExactSizeIterator<Item = u64> + Clone,
@@ -140,7 +140,7 @@ impl QueuePush {
                 .zip(&mut words)
                 .for_each(|(place, word)| *place = word);
         }
-        // The WQE is in the ring before the device can hear of it.
+        // The WQE is in the ring before the device can see the push.
         fence(Ordering::Release);
         self.bus.push(self.window.place.slot(*second_half), push);
         *second_half = !*second_half;

@@ -39,7 +39,7 @@ pub struct QueuePair {
     control: Mutex<Control>,
 }
 
-/// What a QP belongs to.
+/// Objects that a QP belongs to.
 #[derive(Default)]
 struct Parents {
     pd: Option<Arc<ProtectionDomain>>,
@@ -76,7 +76,7 @@ impl Parents {
         leases.into_iter().flatten().collect()
     }
 
-    /// The context that names them.
+    /// Returns a context with the numbers of these objects.
     fn context(&self, service: Service) -> QpContext {
         let cqn = |cq: &Option<Arc<CompletionQueue>>| cq.as_ref().map(|cq| cq.number().0);
         let send_cqn = cqn(&self.send_cq);
@@ -84,7 +84,7 @@ impl Parents {
             service: service.code(),
             pd: self.pd.as_ref().map_or(0, |pd| pd.number()),
             send_cqn: send_cqn.unwrap_or(0),
-            // That of an XRC initiator is never used.
+            // The receive CQ of an XRC initiator is never used.
             receive_cqn: cqn(&self.receive_cq).or(send_cqn).unwrap_or(0),
             srqn: self.shared.as_ref().map_or(0, |queue| queue.number().0),
             xrcd: self.xrc_domain.as_ref().map_or(0, |domain| domain.number()),
@@ -94,7 +94,7 @@ impl Parents {
         context
     }
 
-    /// The CQs, each once.
+    /// Returns the CQs, each once.
     fn cqs(&self) -> impl Iterator<Item = &Arc<CompletionQueue>> {
         let receive_cq = self.receive_cq.as_ref();
         let other = receive_cq.filter(|receive_cq| {
@@ -113,9 +113,9 @@ impl Parents {
 }
 
 struct Control {
-    /// State into which software has brought the QP; the device may have gone on to SQE or ERR.
+    /// State that software has requested; the device may have moved the QP on to SQE or ERR.
     state: QpState,
-    /// Being a user of the parents; gone when the QP is destroyed.
+    /// Leases of the parents; `None` when the QP is destroyed.
     leases: Option<Vec<Lease>>,
     /// Multicast groups to which the QP is attached.
     groups: BTreeSet<[u8; 16]>,
@@ -169,7 +169,7 @@ impl Resources {
         }
     }
 
-    /// The queues of QP `number`, which its CQs know from now on.
+    /// Creates the queues of QP `number` and adds them to its CQs.
     fn connect(
         self,
         device: &Device,
@@ -212,7 +212,7 @@ impl QueuePair {
     ///
     /// [`Error::InvalidArgument`] for sizes that the device does not have, objects of another
     /// device, or receives that the service does not have; [`Error::NotSupported`] for a service
-    /// that the device does not have; [`Error::NoResources`], and what the device answers.
+    /// that the device does not have; [`Error::NoResources`], and errors of the device.
     pub fn create(
         pd: &Arc<ProtectionDomain>,
         config: &QueuePairConfig,
@@ -247,12 +247,12 @@ impl QueuePair {
         }))
     }
 
-    /// Creates an XRC target QP in RESET. It has no queues, no CQs and no protection domain: all
-    /// that is the shared receive queue's which the peer names.
+    /// Creates an XRC target QP in RESET. It has no queues, no CQs and no protection domain: those
+    /// are the properties of the shared receive queue that the peer names.
     ///
     /// # Errors
     ///
-    /// [`Error::NoResources`], and what the device answers.
+    /// [`Error::NoResources`], and errors of the device.
     pub fn create_xrc_target(domain: &Arc<XrcDomain>) -> Result<Arc<Self>, Error> {
         let device = domain.device();
         let service = Service::XrcTarget;
@@ -276,70 +276,70 @@ impl QueuePair {
         }))
     }
 
-    /// Number.
+    /// Returns the QP number.
     pub fn number(&self) -> Qpn {
         self.number
     }
 
-    /// Transport service.
+    /// Returns the transport service.
     pub fn service(&self) -> Service {
         self.service
     }
 
-    /// What it was really given.
+    /// Returns the actual capacity.
     pub fn capacity(&self) -> QueuePairCapacity {
         self.capacity
     }
 
-    /// Whether all send work requests are signaled.
+    /// Returns true if all send work requests are signaled.
     pub fn signal_all(&self) -> bool {
         self.signal_all
     }
 
-    /// Protection domain; XRC targets have none.
+    /// Returns the protection domain; XRC targets have none.
     pub fn pd(&self) -> Option<&Arc<ProtectionDomain>> {
         self.parents.pd.as_ref()
     }
 
-    /// CQ of the send queue; XRC targets have none.
+    /// Returns the CQ of the send queue; XRC targets have none.
     pub fn send_cq(&self) -> Option<&Arc<CompletionQueue>> {
         self.parents.send_cq.as_ref()
     }
 
-    /// CQ of the receives; XRC QPs have none.
+    /// Returns the CQ of the receives; XRC QPs have none.
     pub fn receive_cq(&self) -> Option<&Arc<CompletionQueue>> {
         self.parents.receive_cq.as_ref()
     }
 
-    /// The shared receive queue, if it uses one. That of XRC targets is the peer's choice.
+    /// Returns the shared receive queue, if the QP uses one. For XRC targets, the peer chooses it.
     pub fn shared_receive_queue(&self) -> Option<&Arc<SharedReceiveQueue>> {
         self.parents.shared.as_ref()
     }
 
-    /// XRC domain of an XRC target.
+    /// Returns the XRC domain of an XRC target.
     pub fn xrc_domain(&self) -> Option<&Arc<XrcDomain>> {
         self.parents.xrc_domain.as_ref()
     }
 
-    /// The send queue; XRC targets have none.
+    /// Returns the send queue; XRC targets have none.
     #[inline]
     pub fn send_queue(&self) -> Option<&SendQueue> {
         self.send.as_ref()
     }
 
-    /// The receive queue of its own, if it has one.
+    /// Returns the QP's own receive queue, if it has one.
     #[inline]
     pub fn receive_queue(&self) -> Option<&ReceiveQueue> {
         self.receive.as_ref()
     }
 
-    /// State into which software has brought the QP. The device may have gone on to SQE or ERR;
-    /// only [`QueuePair::query`] knows.
+    /// Returns the state that software has requested. The device may have moved the QP on to SQE or
+    /// ERR; only [`QueuePair::query`] returns the current state.
     pub fn software_state(&self) -> QpState {
         self.control.lock().state
     }
 
-    /// Changes state or attributes.
+    /// Changes the state or attributes.
     ///
     /// # Errors
     ///
@@ -359,8 +359,8 @@ impl QueuePair {
         Ok(())
     }
 
-    /// Brings the QP to RESET: first nobody posts, then the device stops, then everything that is
-    /// left of its work is removed.
+    /// Moves the QP to RESET: first disables posting, then stops the device, then removes the
+    /// remaining work requests and completions.
     fn modify_to_reset(&self, control: &mut Control) -> Result<(), Error> {
         self.open_queues(QpState::Reset);
         let (_, input) = input(self.service, &ModifyQp::ToReset)?;
@@ -382,16 +382,16 @@ impl QueuePair {
         Ok(())
     }
 
-    /// Lets the device complete the WQE of a shared receive queue that the QP has taken for a
-    /// message that has begun. It would be lost in RESET and by destroying the QP: only its
-    /// completion says which one it was, and gives its place back.
+    /// Makes the device complete the WQE of a shared receive queue that the QP has taken for a
+    /// message that has begun. RESET and destruction of the QP would lose it: only its completion
+    /// identifies the WQE and frees its slot.
     fn flush_shared_receive(&self, control: &mut Control) {
         let receives = matches!(
             control.state,
             QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe
         );
-        // Flushing is not for nothing: it completes all sends, too, for which a CQ may be too
-        // small. (A target has none.)
+        // Flushing has a cost: it completes all sends as well, for which a CQ may be too small. (A
+        // target has none.)
         let needed = match (&self.parents.shared, &self.parents.receive_cq) {
             (Some(queue), Some(cq)) => receives && queue.has_taken(cq),
             _ => receives && self.service == Service::XrcTarget,
@@ -399,7 +399,7 @@ impl QueuePair {
         if !needed {
             return;
         }
-        // Nobody wants to hear any more that the QP was in error.
+        // Events about the error state are no longer of use.
         self.device.mute_qp(self.number, true);
         let flushed = input(self.service, &ModifyQp::ToErr)
             .and_then(|(_, input)| self.device.modify_qp(self.number, &input));
@@ -410,8 +410,8 @@ impl QueuePair {
         }
     }
 
-    /// Allows posting where IBTA vol 1, 10.3.1 does: receives from INIT on, sends from RTS on; in
-    /// the error states both are accepted, and the device flushes them.
+    /// Allows posting in the states of IBTA vol 1, 10.3.1: receives from INIT on, sends from RTS
+    /// on; in the error states both are accepted, and the device flushes them.
     fn open_queues(&self, state: QpState) {
         let sends = !matches!(state, QpState::Reset | QpState::Init | QpState::Rtr);
         self.set_open(sends, state != QpState::Reset);
@@ -426,11 +426,11 @@ impl QueuePair {
         }
     }
 
-    /// Asks the device what the QP is now.
+    /// Queries the device for the QP's current attributes.
     ///
     /// # Errors
     ///
-    /// What the device answers, [`Error::BadAnswer`] for a state that does not exist,
+    /// Errors of the device, [`Error::BadAnswer`] for a state that does not exist,
     /// [`Error::Destroyed`].
     pub fn query(&self) -> Result<QueuePairAttributes, Error> {
         let control = self.control.lock();
@@ -438,12 +438,11 @@ impl QueuePair {
         attributes(&self.device.query_qp(self.number)?)
     }
 
-    /// Attaches the QP to a multicast group. It may be attached already.
+    /// Attaches the QP to a multicast group. It succeeds if the QP is already attached.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] unless it is a UD QP, what the device answers,
-    /// [`Error::Destroyed`].
+    /// [`Error::InvalidArgument`] unless it is a UD QP, errors of the device, [`Error::Destroyed`].
     pub fn attach_multicast(&self, gid: [u8; 16]) -> Result<(), Error> {
         let mut control = self.check_multicast()?;
         self.set_multicast(CommandOpcode::ATTACH_MULTICAST, gid)?;
@@ -477,12 +476,12 @@ impl QueuePair {
         self.device.set_multicast(opcode, self.number, gid)
     }
 
-    /// Destroys the QP. None of its completions will be seen any more, save those of XRC targets,
-    /// which are the shared receive queue's.
+    /// Destroys the QP. Its completions are no longer polled, except those of XRC targets, which
+    /// belong to the shared receive queue.
     ///
     /// # Errors
     ///
-    /// [`Error::Busy`] while it is attached to a multicast group, what the device answers,
+    /// [`Error::Busy`] while it is attached to a multicast group, errors of the device,
     /// [`Error::Destroyed`] the second time.
     pub fn destroy(&self) -> Result<(), Error> {
         let mut control = self.control.lock();
@@ -502,7 +501,7 @@ impl QueuePair {
         result
     }
 
-    /// Leaves all multicast groups, so that the QP may go.
+    /// Detaches the QP from all multicast groups, so that it can be destroyed.
     fn detach_all(&self) {
         let groups = std::mem::take(&mut self.control.lock().groups);
         for gid in groups {

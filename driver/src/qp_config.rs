@@ -1,4 +1,4 @@
-//! How a QP shall be, and what it is given.
+//! Configuration and capacity of a QP.
 
 use crate::capabilities::Limits;
 use crate::cq::CompletionQueue;
@@ -12,13 +12,13 @@ use ferroce_spec::context::QpShape;
 use ferroce_spec::wqe::BLOCK_SIZE;
 use std::sync::Arc;
 
-/// Base-2 logarithm of the stride that the context of a QP without a receive queue names.
+/// Base-2 logarithm of the stride in the context of a QP without a receive queue.
 const LOG_LEAST_STRIDE: u8 = 4;
 
-/// Where the receives of a QP come from, and where they complete.
+/// Source of a QP's receives, and their CQ.
 #[derive(Clone)]
 pub enum ReceiveSource {
-    /// From a receive queue of its own.
+    /// Its own receive queue.
     Own {
         /// CQ of the receive queue.
         cq: Arc<CompletionQueue>,
@@ -27,26 +27,26 @@ pub enum ReceiveSource {
         /// Scatter/gather elements of a receive work request.
         max_sge: u32,
     },
-    /// From a shared receive queue (RC, UC and UD).
+    /// A shared receive queue (RC, UC and UD).
     Shared {
         /// CQ of the receives of this QP.
         cq: Arc<CompletionQueue>,
-        /// The shared receive queue, one without XRC.
+        /// The shared receive queue, which must not be one for XRC.
         queue: Arc<SharedReceiveQueue>,
     },
-    /// It has no receives (XRC initiators).
+    /// No receives (XRC initiators).
     None,
 }
 
-/// How a QP shall be.
+/// Configuration of a QP.
 #[derive(Clone)]
 pub struct QueuePairConfig {
-    /// Transport service; XRC targets have
+    /// Transport service; XRC targets are created by
     /// [`QueuePair::create_xrc_target`](crate::QueuePair::create_xrc_target).
     pub service: Service,
     /// CQ of the send queue.
     pub send_cq: Arc<CompletionQueue>,
-    /// Where the receives come from.
+    /// Source of the receives.
     pub receive: ReceiveSource,
     /// Send work requests outstanding.
     pub max_send_wr: u32,
@@ -54,28 +54,27 @@ pub struct QueuePairConfig {
     pub max_send_sge: u32,
     /// Bytes of an inline payload.
     pub max_inline_data: u32,
-    /// All send work requests are signaled.
+    /// True if all send work requests are signaled.
     pub signal_all: bool,
 }
 
-/// What a QP was really given: at least what was asked for.
+/// Actual capacity of a QP: at least the requested one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QueuePairCapacity {
     /// Send work requests outstanding.
     pub max_send_wr: u32,
-    /// Receive work requests outstanding; zero without a receive queue of its own.
+    /// Receive work requests outstanding; zero without its own receive queue.
     pub max_recv_wr: u32,
     /// Scatter/gather elements of a send work request.
     pub max_send_sge: u32,
-    /// Scatter/gather elements of a receive work request; zero without a receive queue of its
-    /// own.
+    /// Scatter/gather elements of a receive work request; zero without its own receive queue.
     pub max_recv_sge: u32,
     /// Bytes of an inline payload.
     pub max_inline_data: u32,
 }
 
 impl QueuePairConfig {
-    /// Refuses what cannot be, whatever the sizes.
+    /// Refuses combinations that are invalid for any sizes.
     pub(crate) fn check(&self, device: &Arc<Device>) -> Result<(), Error> {
         let invalid = |what| Err(Error::InvalidArgument { what });
         if !self.service.is_among(device.limits().features) {
@@ -107,11 +106,11 @@ impl QueuePairConfig {
     }
 }
 
-/// Sizes of both queues, and where they lie in the QP's buffer.
+/// Sizes of both queues, and their offsets in the QP's buffer.
 #[derive(Clone, Copy)]
 pub(crate) struct Shapes {
     pub(crate) send: SendShape,
-    /// None: the QP has no receive queue of its own.
+    /// `None`: the QP has no receive queue.
     pub(crate) receive: Option<ReceiveShape>,
 }
 
@@ -151,7 +150,8 @@ impl Shapes {
         BLOCK_SIZE << self.send.log_blocks
     }
 
-    /// The receive ring lies behind the send ring, whose size is a multiple of 64.
+    /// Returns the size of the buffer: the receive ring follows the send ring, whose size is a
+    /// multiple of 64.
     pub(crate) fn buffer_size(&self) -> usize {
         let receive = self.receive.map_or(0, |receive| receive.ring_size());
         self.send_size() + receive

@@ -4,33 +4,33 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Pieces that are looked at because they might just fit, smallest first, before one is taken that
-/// fits however it lies.
+/// Pieces that are tried because they might fit, smallest first, before one is taken that fits at
+/// any alignment.
 const MAX_TRIES: usize = 8;
 
-/// Hands out ranges of a space of numbers, from small free pieces first. Thread-safe.
+/// Allocates ranges of a space of numbers, from small free pieces first. Thread-safe.
 ///
-/// The number of free pieces, and with it the memory used, is at most the number of ranges
-/// handed out plus one. Handing out and taking back cost the logarithm of it, unless the space is
-/// nearly used up.
+/// The number of free pieces, and with it the memory used, is at most the number of allocated
+/// ranges plus one. Allocation and release take logarithmic time in that number, unless the space
+/// is nearly exhausted.
 #[derive(Debug)]
 pub(crate) struct RangeAllocator {
     free: Mutex<FreePieces>,
 }
 
-/// Free pieces, which never touch each other.
+/// Free pieces; no two of them are adjacent.
 #[derive(Debug, Default)]
 struct FreePieces {
     /// Length by start.
     by_start: BTreeMap<u64, u64>,
     /// Length and start.
     by_length: BTreeSet<(u64, u64)>,
-    /// Pieces that were looked at.
+    /// Number of pieces that were examined.
     #[cfg(test)]
-    looked_at: u64,
+    examined: u64,
 }
 
-/// What is asked for: a range whose start leaves `residue` when divided by `alignment`.
+/// A requested range, whose start leaves `residue` when divided by `alignment`.
 #[derive(Debug, Clone, Copy)]
 struct Wanted {
     length: u64,
@@ -40,7 +40,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// Where in the piece it would begin.
+    /// Returns the start of the range in the piece, if it fits.
     fn place_in(&self, piece: u64, piece_length: u64) -> Option<u64> {
         let skip = self.residue.wrapping_sub(piece) & (self.alignment - 1);
         (skip.checked_add(self.length)? <= piece_length).then(|| piece + skip)
@@ -55,24 +55,25 @@ impl FreePieces {
         }
     }
 
-    /// Takes the piece that begins at `start` away; its length.
+    /// Removes the piece that begins at `start`; returns its length.
     fn remove(&mut self, start: u64) -> Option<u64> {
         let length = self.by_start.remove(&start)?;
         self.by_length.remove(&(length, start));
         Some(length)
     }
 
-    /// A piece that what is wanted fits into, and where in it.
+    /// Returns a piece that the requested range fits into, and the start of the range in it.
     fn find(&mut self, wanted: &Wanted) -> Option<(u64, u64)> {
-        // In a piece of this length it fits however the piece lies.
+        // A piece of this length fits at any alignment.
         let ample = wanted.length.saturating_add(wanted.alignment - 1);
         self.try_first(MAX_TRIES, wanted.length, ample, wanted)
             .or_else(|| self.try_first(1, ample, u64::MAX, wanted))
-            // Nothing ample is left: all others.
+            // No ample piece is left: all others.
             .or_else(|| self.try_first(usize::MAX, wanted.length, ample, wanted))
     }
 
-    /// The first of so many pieces with `shortest <= length < limit` into which it fits.
+    /// Returns the first of at most `count` pieces with `shortest <= length < limit` that the range
+    /// fits into.
     fn try_first(
         &mut self,
         tries: usize,
@@ -80,14 +81,14 @@ impl FreePieces {
         limit: u64,
         wanted: &Wanted,
     ) -> Option<(u64, u64)> {
-        let mut looked_at = 0;
+        let mut examined = 0;
         let candidates = self.by_length.range((shortest, 0)..(limit, 0)).take(tries);
         let found = candidates
-            .inspect(|_| looked_at += 1)
+            .inspect(|_| examined += 1)
             .find_map(|&(length, piece)| Some((piece, wanted.place_in(piece, length)?)));
         #[cfg(test)]
         {
-            self.looked_at += looked_at;
+            self.examined += examined;
         }
         found
     }
@@ -102,8 +103,8 @@ impl RangeAllocator {
         }
     }
 
-    /// A range of `length` numbers whose start leaves `residue` when divided by `alignment`, a
-    /// power of two. `None` when there is none, or `length` is zero.
+    /// Allocates a range of `length` numbers whose start leaves `residue` when divided by
+    /// `alignment`, a power of two. Returns `None` when there is none, or `length` is zero.
     pub(crate) fn allocate(&self, length: u64, alignment: u64, residue: u64) -> Option<u64> {
         assert!(alignment.is_power_of_two(), "own call with a bad alignment");
         if length == 0 {
@@ -122,7 +123,7 @@ impl RangeAllocator {
         Some(start)
     }
 
-    /// Gives a range back: exactly one that [`RangeAllocator::allocate`] returned.
+    /// Releases a range: exactly one that [`RangeAllocator::allocate`] returned.
     pub(crate) fn release(&self, start: u64, length: u64) {
         let mut free = self.free.lock();
         let mut merged_start = start;
@@ -191,9 +192,9 @@ mod tests {
         let allocator = RangeAllocator::new(4096..1 << 47);
         let mut most = 0;
         let mut allocate = || {
-            let before = allocator.free.lock().looked_at;
+            let before = allocator.free.lock().examined;
             let start = allocator.allocate(length, HUGE_PAGE, 8192);
-            most = most.max(allocator.free.lock().looked_at - before);
+            most = most.max(allocator.free.lock().examined - before);
             start.expect("the space is large")
         };
         let starts: Vec<u64> = (0..RANGES).map(|_| allocate()).collect();
@@ -204,11 +205,11 @@ mod tests {
         for _ in starts.iter().step_by(2) {
             assert!(allocate() < end, "what was given back is used again");
         }
-        assert!(most <= MAX_TRIES as u64 + 1, "{most} pieces looked at");
+        assert!(most <= MAX_TRIES as u64 + 1, "{most} pieces examined");
     }
 
     /// Goal: a range that there is room for is found, even if it is in the last piece that is
-    /// looked at. Method: only one of many short pieces lies so that it fits.
+    /// examined. Method: only one of many short pieces lies so that it fits.
     #[test]
     fn the_only_place_is_found_in_a_space_that_is_used_up() {
         let allocator = RangeAllocator::new(0..64 * 16);

@@ -1,4 +1,4 @@
-//! Receive queue: buffers into receive WQEs, and the doorbell. Hot path.
+//! Receive queue: writes buffers into receive WQEs and rings the doorbell. Hot path.
 
 use crate::batch::{Batch, QueueDoorbell, QueueState};
 use crate::error::PostError;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Sizes of a receive queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ReceiveShape {
-    /// Work requests that may be outstanding.
+    /// Maximum number of outstanding work requests.
     pub(crate) max_wr: u32,
     pub(crate) max_sge: u32,
     /// Base-2 logarithm of the entries of the ring.
@@ -22,8 +22,8 @@ pub(crate) struct ReceiveShape {
 }
 
 impl ReceiveShape {
-    /// The smallest ring that holds `max_wr` work requests of `max_sge` elements behind a head of
-    /// `head` bytes; then whatever fits it. `None` when the limits do not allow it.
+    /// Returns the smallest ring that holds `max_wr` work requests of `max_sge` elements behind a
+    /// head of `head` bytes, with all that fits into it. `None` when the limits do not allow it.
     pub(crate) fn new(
         max_wr: u32,
         max_sge: u32,
@@ -50,12 +50,12 @@ impl ReceiveShape {
         })
     }
 
-    /// Bytes of the ring.
+    /// Returns the size of the ring in bytes.
     pub(crate) fn ring_size(&self) -> usize {
         1 << (self.log_entries + self.log_stride)
     }
 
-    /// Word of the ring at which entry `index` begins.
+    /// Returns the index of the first word of entry `index` in the ring.
     #[inline]
     pub(crate) fn first_word(&self, index: u32) -> usize {
         (index as usize) << (self.log_stride - 3)
@@ -79,19 +79,19 @@ pub(crate) fn write_segments(writer: &mut RingWriter<'_>, segments: &[DataSegmen
 #[derive(Clone)]
 pub struct ReceiveQueue(Arc<Mutex<ReceiveState>>);
 
-/// What the queue's lock protects.
+/// State protected by the queue's lock.
 pub struct ReceiveState {
     doorbell: QueueDoorbell,
     ring: Ring,
     shadow: Arc<ReceiveShadow>,
     shape: ReceiveShape,
-    /// The QP's state allows posting.
+    /// True if the QP's state allows posting.
     open: bool,
     /// Next entry to write, free-running.
     producer: u32,
-    /// The same, as the device was last told.
+    /// Producer index of the last doorbell.
     rung: u32,
-    /// Index behind the newest retired entry, as last looked up.
+    /// Index behind the newest retired entry, at the last check.
     retired: u32,
 }
 
@@ -126,7 +126,7 @@ impl ReceiveQueue {
         }
     }
 
-    /// Posts one receive and tells the device.
+    /// Posts one receive and rings the doorbell.
     ///
     /// # Errors
     ///
@@ -141,7 +141,7 @@ impl ReceiveQueue {
         self.0.lock().open = open;
     }
 
-    /// Forgets all work requests. No completion of them may come any more.
+    /// Discards all work requests. None of them may complete any more.
     pub(crate) fn reset(&self) {
         let mut state = self.0.lock();
         state.open = false;
@@ -156,7 +156,7 @@ impl ReceiveBatch<'_> {
     ///
     /// # Errors
     ///
-    /// Any [`PostError`]. The earlier ones of the batch stay posted.
+    /// Any [`PostError`]. Earlier work requests of the batch stay posted.
     #[inline]
     pub fn post(&mut self, wr_id: u64, segments: &[DataSegment]) -> Result<(), PostError> {
         self.state.post(wr_id, segments)

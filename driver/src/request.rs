@@ -1,4 +1,4 @@
-//! Work requests as the caller gives them.
+//! Work requests in the form that callers pass.
 
 use crate::attributes::AddressVector;
 use crate::identifier::{LKey, Qpn, RKey, Srqn};
@@ -15,16 +15,16 @@ pub struct RemoteAddress {
     pub r_key: RKey,
 }
 
-/// What peers may do through a memory window.
+/// Accesses that peers may make through a memory window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WindowAccess {
-    /// RDMA WRITE.
+    /// True if peers may write by RDMA WRITE.
     pub remote_write: bool,
-    /// RDMA READ.
+    /// True if peers may read by RDMA READ.
     pub remote_read: bool,
-    /// Atomics.
+    /// True if peers may execute atomics.
     pub remote_atomic: bool,
-    /// Peers name the first byte 0 (type 2).
+    /// True if peers address the first byte as 0 (type 2).
     pub zero_based: bool,
 }
 
@@ -39,22 +39,22 @@ impl From<WindowAccess> for AccessRights {
     }
 }
 
-/// What a memory window is bound to.
+/// Target of a bind of a memory window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WindowBinding {
     /// New key of the window: its index with another variant (bits 7:0).
     pub r_key: RKey,
     /// Local key of the memory region.
     pub l_key: LKey,
-    /// First byte, as the region names it.
+    /// First byte, as a virtual address of the region.
     pub address: u64,
     /// Bytes; zero: the window is unbound.
     pub length: u64,
-    /// What peers may do.
+    /// Accesses that peers may make.
     pub access: WindowAccess,
 }
 
-/// What a send work request does.
+/// Operation of a send work request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendOperation {
     /// SEND.
@@ -85,35 +85,35 @@ pub enum SendOperation {
         /// Value to add.
         add: u64,
     },
-    /// Invalidates a key of a type 2 memory window of our own.
+    /// Invalidates the key of a local type 2 memory window.
     LocalInvalidate(RKey),
     /// Binds a memory window.
     BindWindow(WindowBinding),
 }
 
-/// To whom a send work request goes.
+/// Destination of a send work request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Destination<'a> {
-    /// To the peer of the connection (RC, UC), or to nobody (local operations).
+    /// The peer of the connection (RC, UC), or none (local operations).
     #[default]
     Connected,
-    /// To any QP (UD).
+    /// Any QP (UD).
     Datagram {
         /// Path: an address handle.
         path: &'a AddressVector,
         /// The QP; 0xffffff: all QPs of a multicast group.
         qpn: Qpn,
-        /// Its Q_Key; with bit 31 set, that of the sending QP is used.
+        /// Its Q_Key; if bit 31 is set, the Q_Key of the sending QP is used.
         q_key: u32,
     },
-    /// To a shared receive queue of the peer (XRC).
+    /// A shared receive queue of the peer (XRC).
     Xrc {
         /// Its number.
         srqn: Srqn,
     },
 }
 
-/// Where the payload of a send work request is.
+/// Location of the payload of a send work request.
 #[derive(Debug, Clone, Copy)]
 pub enum SendData<'a> {
     /// In registered memory: gathered (or, for READs, scattered) by the device later.
@@ -127,15 +127,15 @@ pub enum SendData<'a> {
 pub struct SendRequest<'a> {
     /// Returned in the work completion.
     pub wr_id: u64,
-    /// What to do.
+    /// Operation.
     pub operation: SendOperation,
-    /// To whom.
+    /// Destination.
     pub destination: Destination<'a>,
-    /// Write a CQE also on success. Always true for QPs created with `signal_all`.
+    /// True if a CQE is written also on success. Always true for QPs created with `signal_all`.
     pub signaled: bool,
-    /// The peer's receive completion is a solicited event.
+    /// True if the peer's receive completion is a solicited event.
     pub solicited: bool,
-    /// Wait for all earlier READs and atomics of this QP.
+    /// True if the work request waits for all earlier READs and atomics of this QP.
     pub fence: bool,
     /// The payload.
     pub data: SendData<'a>,

@@ -1,4 +1,4 @@
-//! Rings of a work queue: the part of DMA memory, and the writer of entries.
+//! Rings of work queues: a part of DMA memory, and the writer of entries.
 
 use crate::dma::DmaBuffer;
 use std::sync::Arc;
@@ -12,11 +12,12 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// The ring of `length` bytes, a power of two and at least 8, at byte `offset` of `buffer`.
+    /// Creates the ring of `length` bytes, a power of two and at least 8, at byte `offset` of
+    /// `buffer`.
     ///
     /// # Panics
     ///
-    /// When it does not lie inside `buffer`: an error of the driver itself.
+    /// When it does not lie inside `buffer`: a bug in the driver.
     pub(crate) fn new(buffer: &Arc<DmaBuffer>, offset: usize, length: usize) -> Self {
         let ring = Self {
             buffer: Arc::clone(buffer),
@@ -40,7 +41,7 @@ impl Ring {
         }
     }
 
-    /// The `count` words from word `at` on, modulo the size of the ring.
+    /// Reads `count` words from word `at` on, modulo the size of the ring.
     pub(crate) fn read(
         &self,
         at: usize,
@@ -51,7 +52,7 @@ impl Ring {
         (0..count).map(move |word| words[at.wrapping_add(word) & mask].load(Ordering::Relaxed))
     }
 
-    /// A writer that starts at word `at`, modulo the size of the ring.
+    /// Returns a writer that starts at word `at`, modulo the size of the ring.
     #[inline]
     pub(crate) fn writer(&self, at: usize) -> RingWriter<'_> {
         let words = self.words();
@@ -85,7 +86,7 @@ impl RingWriter<'_> {
         self.push(u64::from(low) | u64::from(high) << 32);
     }
 
-    /// Writes `head`, then the bytes of all pieces, without a gap; the last word is padded with
+    /// Writes `head`, then the bytes of all pieces without a gap; the last word is padded with
     /// zeros.
     pub(crate) fn push_bytes(&mut self, head: u32, pieces: &[&[u8]]) {
         let mut pending = u64::from(head);
@@ -95,7 +96,7 @@ impl RingWriter<'_> {
             for chunk in &mut chunks {
                 let word = u64::from_le_bytes(chunk.try_into().unwrap_or_default());
                 self.push(pending | word << pending_bits);
-                // Two shifts, because a shift by 64 is not one.
+                // Two shifts, because a shift by 64 is not valid.
                 pending = word >> 1 >> (63 - pending_bits);
             }
             for &byte in chunks.remainder() {

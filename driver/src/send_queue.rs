@@ -1,4 +1,4 @@
-//! Send queue: work requests into WQEs, and the doorbell. Hot path.
+//! Send queue: writes work requests into WQEs and rings the doorbell. Hot path.
 
 use crate::batch::{Batch, QueueDoorbell, QueueState};
 use crate::completion::CompletionOpcode;
@@ -26,7 +26,7 @@ const MAX_BLOCKS: u32 = 15;
 /// Sizes of a send queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SendShape {
-    /// Work requests that may be outstanding.
+    /// Maximum number of outstanding work requests.
     pub(crate) max_wr: u32,
     pub(crate) max_sge: u32,
     pub(crate) max_inline: u32,
@@ -34,7 +34,7 @@ pub(crate) struct SendShape {
     pub(crate) log_blocks: u8,
 }
 
-/// Limits within which [`SendShape::new`] chooses.
+/// Limits for [`SendShape::new`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SendLimits {
     pub(crate) max_sge: u32,
@@ -45,8 +45,8 @@ pub(crate) struct SendLimits {
 }
 
 impl SendShape {
-    /// The smallest ring that holds `max_wr` work requests of `max_sge` elements or `max_inline`
-    /// bytes; then whatever fits it. `None` when the limits do not allow it.
+    /// Returns the smallest ring that holds `max_wr` work requests of `max_sge` elements or
+    /// `max_inline` bytes, with all that fits into it. `None` when the limits do not allow it.
     pub(crate) fn new(
         max_wr: u32,
         max_sge: u32,
@@ -81,8 +81,8 @@ impl SendShape {
     }
 }
 
-/// Bytes of the largest segments before the data of a WQE. (Those of local operations and atomics,
-/// which have no such data, fit one block.)
+/// Returns the size of the largest segments before the data of a WQE. (Those of local operations
+/// and atomics, which have no such data, fit one block.)
 fn head_size(addressing: Addressing) -> usize {
     let address = match addressing {
         Addressing::Datagram => DatagramSegment::SIZE,
@@ -91,7 +91,7 @@ fn head_size(addressing: Addressing) -> usize {
     ControlSegment::SIZE + address
 }
 
-/// Blocks of the largest WQE with these sizes.
+/// Returns the number of blocks of the largest WQE with these sizes.
 fn blocks_per_wqe(head: usize, max_sge: u32, max_inline: u32) -> u32 {
     let gathered = max_sge as usize * DataSegment::SIZE;
     let inline = if max_inline == 0 {
@@ -110,10 +110,10 @@ const _: () = assert!(ControlSegment::SIZE + BindSegment::SIZE <= BLOCK_SIZE);
 #[derive(Clone)]
 pub struct SendQueue(Arc<Mutex<SendState>>);
 
-/// What the queue's lock protects.
+/// State protected by the queue's lock.
 pub struct SendState {
     doorbell: QueueDoorbell,
-    /// The other way to tell the device, if it has one.
+    /// Push state, if the queue can push as an alternative to the doorbell.
     push: Option<Box<QueuePush>>,
     ring: Ring,
     shadow: Arc<SendShadow>,
@@ -121,24 +121,24 @@ pub struct SendState {
     addressing: Addressing,
     operations: Operations,
     signal_all: bool,
-    /// The QP's state allows posting.
+    /// True if the QP's state allows posting.
     open: bool,
     /// Next block to write, and work requests posted; both free-running.
     producer: u32,
     posted: u32,
     /// Bytes of the newest WQE.
     newest_size: u32,
-    /// The same, as the device was last told.
+    /// Producer index and work requests at the last doorbell or push.
     rung_producer: u32,
     rung_posted: u32,
-    /// Work requests retired, as last looked up.
+    /// Work requests retired, at the last check.
     retired: u32,
 }
 
-/// Send work requests posted to a queue; [`SendBatch::abort`] takes them back.
+/// Send work requests posted to a queue; [`SendBatch::abort`] withdraws them.
 pub type SendBatch<'a> = Batch<'a, SendState>;
 
-/// What the QP's service and configuration say about its send queue.
+/// Rules of the QP's service and configuration for its send queue.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SendRules {
     pub(crate) addressing: Addressing,
@@ -188,7 +188,7 @@ impl SendQueue {
         self.0.lock().open = open;
     }
 
-    /// Forgets all work requests. No completion of them may come any more.
+    /// Discards all work requests. None of them may complete any more.
     pub(crate) fn reset(&self) {
         let mut state = self.0.lock();
         state.open = false;
@@ -209,18 +209,19 @@ impl SendBatch<'_> {
     ///
     /// # Errors
     ///
-    /// Any [`PostError`]. The earlier ones of the batch stay posted.
+    /// Any [`PostError`]. Earlier work requests of the batch stay posted.
     #[inline]
     pub fn post(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
         self.state.post(request)
     }
 
-    /// Blocks of 64 bytes of the push with which the device will be told; zero: the doorbell.
+    /// Returns the number of 64-byte blocks of the push that will notify the device; zero: the
+    /// doorbell.
     pub fn push_blocks(&mut self) -> usize {
         self.state.push_blocks()
     }
 
-    /// Takes back everything that the device has not been told.
+    /// Withdraws all work requests that the device has not been notified of.
     pub fn abort(mut self) {
         self.state.producer = self.state.rung_producer;
         self.state.posted = self.state.rung_posted;
@@ -235,20 +236,20 @@ enum Middle<'a> {
     Bind(&'a WindowBinding),
 }
 
-/// What the data of a work request are.
+/// Direction of a work request's data.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Payload {
-    /// They go to the peer, so that they may be inline.
+    /// Sent to the peer, so the data may be inline.
     Sent,
-    /// They come from the peer.
+    /// Received from the peer.
     Received,
-    /// Those of an atomic: one segment at most.
+    /// Original value of an atomic: one segment at most.
     Original,
-    /// There are none: the operation is local.
+    /// No data: the operation is local.
     None,
 }
 
-/// What an operation needs in its WQE.
+/// Segments of an operation's WQE.
 struct Plan<'a> {
     opcode: SendOpcode,
     completion: CompletionOpcode,
@@ -344,7 +345,7 @@ impl Middle<'_> {
     }
 }
 
-/// A [`BindSegment`].
+/// Writes a [`BindSegment`].
 fn write_binding(binding: &WindowBinding, writer: &mut RingWriter<'_>) {
     writer.push_halves(binding.r_key.0, binding.l_key.0);
     writer.push(binding.address);
@@ -352,7 +353,7 @@ fn write_binding(binding: &WindowBinding, writer: &mut RingWriter<'_>) {
     writer.push_halves(AccessRights::from(binding.access).bits(), 0);
 }
 
-/// What the destination of a work request needs in its WQE.
+/// Segments for the destination of a work request.
 #[derive(Clone, Copy)]
 struct Address<'a> {
     destination: &'a Destination<'a>,
@@ -363,7 +364,7 @@ struct Address<'a> {
 }
 
 impl<'a> Address<'a> {
-    /// `None` when requests of such a queue do not name their destination like this.
+    /// Returns `None` when requests of such a queue do not name their destination in this way.
     #[inline]
     fn new(
         addressing: Addressing,
@@ -374,7 +375,7 @@ impl<'a> Address<'a> {
             (Addressing::Connected, Destination::Connected) => (0, 0),
             (Addressing::Datagram, Destination::Datagram { .. }) => (DatagramSegment::SIZE, 0),
             (Addressing::Xrc, Destination::Xrc { srqn }) => (0, srqn.0),
-            // A local operation goes nowhere.
+            // A local operation has no destination.
             (Addressing::Xrc, Destination::Connected) if payload == Payload::None => (0, 0),
             _ => return None,
         };
@@ -385,7 +386,7 @@ impl<'a> Address<'a> {
         })
     }
 
-    /// A [`DatagramSegment`], if this is a datagram.
+    /// Writes a [`DatagramSegment`], if this is a datagram.
     #[inline]
     fn write(&self, writer: &mut RingWriter<'_>) {
         if let Destination::Datagram { path, qpn, q_key } = self.destination {
@@ -435,7 +436,8 @@ impl SendState {
         Ok(())
     }
 
-    /// Bytes of the data segments or of the inline header and payload, when they are allowed.
+    /// Returns the size of the data segments or of the inline header and payload, if they are
+    /// allowed.
     #[inline]
     fn payload_size(&self, request: &SendRequest<'_>, plan: &Plan<'_>) -> Result<usize, PostError> {
         if plan.payload == Payload::None {
@@ -474,7 +476,7 @@ impl SendState {
         address: Address<'_>,
         blocks: u32,
     ) {
-        // What the data of a local operation are said to be does not matter.
+        // The data arguments of a local operation are ignored.
         let data = match plan.payload {
             Payload::None => SendData::ScatterGather(&[]),
             _ => request.data,
@@ -526,7 +528,7 @@ impl SendState {
         }
     }
 
-    /// Tells the device of what was posted, with a push if it is to be one.
+    /// Notifies the device of the posted work requests, by push or doorbell.
     #[cold]
     fn push_or_ring(&mut self) {
         let first = self.rung_producer;
@@ -545,7 +547,7 @@ impl SendState {
         }
     }
 
-    /// Everything posted may complete from now on.
+    /// Allows everything posted to complete from now on.
     #[inline]
     fn publish(&mut self) {
         self.rung_producer = self.producer;

@@ -1,4 +1,4 @@
-//! Transport services, and which operations each has.
+//! Transport services, and the operations of each.
 
 use ferroce_spec::command::DeviceFeatures;
 use ferroce_spec::context::ServiceCode;
@@ -21,7 +21,7 @@ pub enum Service {
 }
 
 impl Service {
-    /// How the device names it.
+    /// Returns the service's number in the contract.
     pub(crate) fn code(self) -> ServiceCode {
         match self {
             Self::ReliableConnected => ServiceCode::RELIABLE_CONNECTED,
@@ -32,7 +32,7 @@ impl Service {
         }
     }
 
-    /// Whether the device has it.
+    /// Returns true if the device has the service.
     pub(crate) fn is_among(self, features: DeviceFeatures) -> bool {
         match self {
             Self::ReliableConnected => features.reliable_connected(),
@@ -42,7 +42,7 @@ impl Service {
         }
     }
 
-    /// How its send work requests name their destination.
+    /// Returns how its send work requests name their destination.
     pub(crate) fn addressing(self) -> Addressing {
         match self {
             Self::UnreliableDatagram => Addressing::Datagram,
@@ -52,14 +52,14 @@ impl Service {
     }
 }
 
-/// How send work requests name their destination.
+/// Way in which send work requests name their destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Addressing {
-    /// The connection says it.
+    /// By the connection.
     Connected,
     /// By an address handle, a QPN and a Q_Key.
     Datagram,
-    /// The connection says the host, an SRQN the queue.
+    /// By the connection for the host, and an SRQN for the queue.
     Xrc,
 }
 
@@ -68,8 +68,8 @@ pub(crate) enum Addressing {
 pub(crate) struct Operations(u64);
 
 impl Operations {
-    /// What a service has (IBTA vol 1, table 86: transport services and operations), as far as the
-    /// device implements it.
+    /// Returns the operations of a service (IBTA vol 1, table 86: transport services and
+    /// operations) that the device implements.
     pub(crate) fn of(service: Service, features: DeviceFeatures) -> Self {
         let mut operations = Self::default();
         let mut add = |opcodes: &[SendOpcode]| {
@@ -98,7 +98,7 @@ impl Operations {
         operations
     }
 
-    /// Whether an operation is among them.
+    /// Returns true if the set contains an operation.
     #[inline]
     pub(crate) fn contains(self, opcode: SendOpcode) -> bool {
         self.0.checked_shr(opcode.0.into()).unwrap_or(0) & 1 == 1

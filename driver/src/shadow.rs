@@ -1,12 +1,12 @@
-//! What the driver remembers of posted work requests, so that it need not believe the device.
+//! Shadows: the driver's own record of posted work requests, so that it need not trust the device.
 //!
 //! The poster of a queue writes, under the queue's lock; the poller of its CQ reads and retires,
-//! under the CQ's lock. They meet in two words: what is posted, and what is retired.
+//! under the CQ's lock. They share two words: the posted and the retired index.
 
 use crate::completion::CompletionOpcode;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// A word in a cache line pair of its own: poster and poller run on different cores.
+/// A value with its own pair of cache lines: poster and poller run on different cores.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct OwnLine<T>(pub(crate) T);
@@ -15,7 +15,7 @@ pub(crate) struct OwnLine<T>(pub(crate) T);
 const SEQUENCE_BITS: u32 = 24;
 const SEQUENCE_MASK: u32 = (1 << SEQUENCE_BITS) - 1;
 
-/// What kind of completion a send work request will have; the number fits 4 bits.
+/// Kinds of completions of send work requests; the index fits 4 bits.
 const SEND_OPCODES: [CompletionOpcode; 7] = [
     CompletionOpcode::Send,
     CompletionOpcode::RdmaWrite,
@@ -26,7 +26,7 @@ const SEND_OPCODES: [CompletionOpcode; 7] = [
     CompletionOpcode::LocalInvalidate,
 ];
 
-/// One posted send WQE, at the place of its first block.
+/// One posted send WQE, in the slot of its first block.
 #[derive(Debug, Default)]
 struct SendSlot {
     wr_id: AtomicU64,
@@ -52,7 +52,7 @@ pub(crate) struct PostedSend {
     pub(crate) blocks: u32,
     /// Work requests posted before it, modulo 2^24.
     pub(crate) sequence: u32,
-    /// What its completion will say.
+    /// Opcode of its completion.
     pub(crate) opcode: CompletionOpcode,
 }
 
@@ -60,14 +60,14 @@ pub(crate) struct PostedSend {
 #[derive(Debug)]
 pub(crate) struct SendShadow {
     slots: Box<[SendSlot]>,
-    /// Producer index that the device has been told.
+    /// Producer index of the last doorbell or push.
     posted: OwnLine<AtomicU32>,
     /// Block index behind the newest retired WQE in bits 31:0, work requests retired in 55:32.
     retired: OwnLine<AtomicU64>,
 }
 
 impl SendShadow {
-    /// A shadow for a ring of `1 << log_blocks` blocks.
+    /// Creates a shadow for a ring of `1 << log_blocks` blocks.
     pub(crate) fn new(log_blocks: u8) -> Self {
         Self {
             slots: (0..1usize << log_blocks)
@@ -83,7 +83,7 @@ impl SendShadow {
         &self.slots[index as usize & (self.slots.len() - 1)]
     }
 
-    /// Poster: remembers a work request.
+    /// Poster: records a work request.
     #[inline]
     pub(crate) fn remember(&self, send: &PostedSend) {
         let slot = self.slot(send.index);
@@ -95,25 +95,25 @@ impl SendShadow {
         slot.tag.store(tag, Ordering::Relaxed);
     }
 
-    /// Poster: everything before `producer` may complete from now on.
+    /// Poster: allows everything before `producer` to complete from now on.
     #[inline]
     pub(crate) fn publish(&self, producer: u32) {
         self.posted.0.store(producer, Ordering::Release);
     }
 
-    /// Poster: work requests retired so far, modulo 2^24.
+    /// Poster: returns the number of work requests retired so far, modulo 2^24.
     #[inline]
     pub(crate) fn retired_count(&self) -> u32 {
         (self.retired.0.load(Ordering::Acquire) >> 32) as u32
     }
 
-    /// Poster: block index behind the newest retired WQE.
+    /// Poster: returns the block index behind the newest retired WQE.
     pub(crate) fn retired_index(&self) -> u32 {
         self.retired.0.load(Ordering::Acquire) as u32
     }
 
-    /// Poller: the WQE that begins at `index` has completed, and so have all before it. `None`
-    /// when no outstanding WQE begins there.
+    /// Poller: retires the WQE that begins at `index`, which has completed, and all before it.
+    /// Returns `None` when no outstanding WQE begins there.
     #[inline]
     pub(crate) fn retire(&self, index: u32) -> Option<RetiredSend> {
         let posted = self.posted.0.load(Ordering::Acquire);
@@ -136,7 +136,7 @@ impl SendShadow {
         Some(RetiredSend { wr_id, opcode })
     }
 
-    /// Forgets everything. The caller holds the locks of the queue and of its CQ.
+    /// Discards all records. The caller holds the locks of the queue and of its CQ.
     pub(crate) fn reset(&self) {
         for slot in &self.slots {
             slot.tag.store(0, Ordering::Relaxed);
@@ -146,7 +146,8 @@ impl SendShadow {
     }
 }
 
-/// Work requests outstanding, of `posted` and `retired` counted modulo 2^24.
+/// Returns the number of outstanding work requests, from `posted` and `retired` counted modulo
+/// 2^24.
 #[inline]
 pub(crate) fn outstanding(posted: u32, retired: u32) -> u32 {
     posted.wrapping_sub(retired) & SEQUENCE_MASK
@@ -156,14 +157,14 @@ pub(crate) fn outstanding(posted: u32, retired: u32) -> u32 {
 #[derive(Debug)]
 pub(crate) struct ReceiveShadow {
     wr_ids: Box<[AtomicU64]>,
-    /// Producer index that the device has been told.
+    /// Producer index of the last doorbell.
     posted: OwnLine<AtomicU32>,
     /// Index behind the newest retired entry.
     retired: OwnLine<AtomicU32>,
 }
 
 impl ReceiveShadow {
-    /// A shadow for a ring of `1 << log_entries` entries.
+    /// Creates a shadow for a ring of `1 << log_entries` entries.
     pub(crate) fn new(log_entries: u8) -> Self {
         Self {
             wr_ids: (0..1usize << log_entries)
@@ -179,26 +180,26 @@ impl ReceiveShadow {
         &self.wr_ids[index as usize & (self.wr_ids.len() - 1)]
     }
 
-    /// Poster: remembers a work request.
+    /// Poster: records a work request.
     #[inline]
     pub(crate) fn remember(&self, index: u32, wr_id: u64) {
         self.wr_id(index).store(wr_id, Ordering::Relaxed);
     }
 
-    /// Poster: everything before `producer` may complete from now on.
+    /// Poster: allows everything before `producer` to complete from now on.
     #[inline]
     pub(crate) fn publish(&self, producer: u32) {
         self.posted.0.store(producer, Ordering::Release);
     }
 
-    /// Poster: index behind the newest retired entry.
+    /// Poster: returns the index behind the newest retired entry.
     #[inline]
     pub(crate) fn retired_index(&self) -> u32 {
         self.retired.0.load(Ordering::Acquire)
     }
 
-    /// Poller: entry `index` has completed; returns its `wr_id`. `None` when it is not
-    /// outstanding.
+    /// Poller: retires entry `index`, which has completed, and returns its `wr_id`. Returns `None`
+    /// when it is not outstanding.
     #[inline]
     pub(crate) fn retire(&self, index: u32) -> Option<u64> {
         let posted = self.posted.0.load(Ordering::Acquire);
@@ -213,7 +214,7 @@ impl ReceiveShadow {
         Some(wr_id)
     }
 
-    /// Forgets everything. The caller holds the locks of the queue and of its CQ.
+    /// Discards all records. The caller holds the locks of the queue and of its CQ.
     pub(crate) fn reset(&self) {
         self.posted.0.store(0, Ordering::Release);
         self.retired.0.store(0, Ordering::Release);

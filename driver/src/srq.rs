@@ -1,4 +1,4 @@
-//! Shared receive queues: creation, posting, limit, destruction. Posting is hot path.
+//! Shared receive queues: creation, posting, limit, destruction. Posting is on the hot path.
 
 use crate::batch::{Batch, QueueDoorbell, QueueState};
 use crate::cq::CompletionQueue;
@@ -20,25 +20,25 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How a shared receive queue shall be.
+/// Configuration of a shared receive queue.
 #[derive(Clone)]
 pub struct SharedReceiveQueueConfig {
     /// Receive work requests outstanding.
     pub max_wr: u32,
     /// Scatter/gather elements of a receive work request.
     pub max_sge: u32,
-    /// Raise `AsyncEvent::SrqLimit` once when fewer entries are left; zero: never.
+    /// Limit: `AsyncEvent::SrqLimit` is raised once when fewer entries are left. Zero: never.
     pub limit: u32,
     /// XRC: the domain whose target QPs may use the queue, and the CQ of its completions.
     pub xrc: Option<(Arc<XrcDomain>, Arc<CompletionQueue>)>,
 }
 
-/// What a shared receive queue is now.
+/// Current attributes of a shared receive queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SharedReceiveQueueAttributes {
-    /// Receive work requests outstanding, at most.
+    /// Maximum number of outstanding receive work requests.
     pub max_wr: u32,
-    /// Scatter/gather elements of a receive work request, at most.
+    /// Maximum number of scatter/gather elements of a receive work request.
     pub max_sge: u32,
     /// The limit; zero when it is off, as after its event.
     pub limit: u32,
@@ -54,11 +54,11 @@ pub struct SharedReceiveQueue {
     state: Mutex<SharedReceiveState>,
     users: UseCount,
     destroyed: AtomicBool,
-    /// PD, and for XRC the domain and the CQ; gone when the queue is destroyed.
+    /// Leases of the PD, and for XRC of the domain and the CQ; empty when the queue is destroyed.
     leases: Mutex<Vec<Lease>>,
 }
 
-/// What the queue's lock protects.
+/// State protected by the queue's lock.
 pub struct SharedReceiveState {
     doorbell: QueueDoorbell,
     ring: Ring,
@@ -66,10 +66,10 @@ pub struct SharedReceiveState {
     free: FreeTags,
     shape: ReceiveShape,
     open: bool,
-    /// Next entry to write, free-running. The device copies an entry when it takes it, so that
-    /// those in the ring are at most those whose tags are outstanding: at most the ring's size.
+    /// Next entry to write, free-running. The device copies an entry when it takes it, so the ring
+    /// never holds more entries than there are outstanding tags: at most the ring's size.
     producer: u32,
-    /// The same, as the device was last told.
+    /// Producer index of the last doorbell.
     rung: u32,
 }
 
@@ -82,7 +82,7 @@ impl SharedReceiveQueue {
     /// # Errors
     ///
     /// [`Error::NotSupported`] when the device has none, [`Error::InvalidArgument`] for sizes or a
-    /// limit that are out of range, [`Error::NoResources`], and what the device answers.
+    /// limit that are out of range, [`Error::NoResources`], and errors of the device.
     pub fn create(
         pd: &Arc<ProtectionDomain>,
         config: &SharedReceiveQueueConfig,
@@ -147,27 +147,27 @@ impl SharedReceiveQueue {
         }))
     }
 
-    /// Number.
+    /// Returns the SRQ number.
     pub fn number(&self) -> Srqn {
         self.number
     }
 
-    /// Protection domain.
+    /// Returns the protection domain.
     pub fn pd(&self) -> &Arc<ProtectionDomain> {
         &self.pd
     }
 
-    /// XRC: the domain.
+    /// Returns the domain of an XRC shared receive queue.
     pub fn xrc_domain(&self) -> Option<&Arc<XrcDomain>> {
         self.xrc.as_ref().map(|(domain, _)| domain)
     }
 
-    /// Work requests that may be outstanding.
+    /// Returns the maximum number of outstanding work requests.
     pub fn max_wr(&self) -> u32 {
         self.shape.max_wr
     }
 
-    /// Scatter/gather elements of a work request.
+    /// Returns the maximum number of scatter/gather elements of a work request.
     pub fn max_sge(&self) -> u32 {
         self.shape.max_sge
     }
@@ -180,7 +180,7 @@ impl SharedReceiveQueue {
         }
     }
 
-    /// Posts one receive and tells the device.
+    /// Posts one receive and rings the doorbell.
     ///
     /// # Errors
     ///
@@ -190,12 +190,13 @@ impl SharedReceiveQueue {
         self.lock().post(wr_id, segments)
     }
 
-    /// Sets the limit: `AsyncEvent::SrqLimit` comes once when fewer entries are left. Zero: never.
+    /// Sets the limit: `AsyncEvent::SrqLimit` is raised once when fewer entries are left. Zero:
+    /// never.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] for a limit beyond the size of the queue, what the device
-    /// answers, [`Error::Destroyed`].
+    /// [`Error::InvalidArgument`] for a limit beyond the size of the queue, errors of the device,
+    /// [`Error::Destroyed`].
     pub fn modify_limit(&self, limit: u32) -> Result<(), Error> {
         self.check()?;
         let input = SrqContext {
@@ -205,11 +206,11 @@ impl SharedReceiveQueue {
         self.device().modify_srq(self.number, &input)
     }
 
-    /// Asks the device what the queue is now.
+    /// Queries the device for the queue's current attributes.
     ///
     /// # Errors
     ///
-    /// What the device answers, [`Error::Destroyed`].
+    /// Errors of the device, [`Error::Destroyed`].
     pub fn query(&self) -> Result<SharedReceiveQueueAttributes, Error> {
         self.check()?;
         let context = self.device().query_srq(self.number)?;
@@ -224,8 +225,8 @@ impl SharedReceiveQueue {
     ///
     /// # Errors
     ///
-    /// [`Error::Busy`] while QPs use it, [`Error::Destroyed`] the second time, and what the device
-    /// answers.
+    /// [`Error::Busy`] while QPs use it, [`Error::Destroyed`] the second time, and errors of the
+    /// device.
     pub fn destroy(&self) -> Result<(), Error> {
         if !self.users.close() {
             self.check()?;
@@ -263,10 +264,10 @@ impl SharedReceiveQueue {
         self.pd.device()
     }
 
-    /// Whether QPs seem to have taken entries whose completions have neither been polled nor wait
-    /// in `cq`.
+    /// Returns true if QPs seem to have taken entries whose completions have neither been polled
+    /// nor wait in `cq`.
     pub(crate) fn has_taken(&self, cq: &CompletionQueue) -> bool {
-        // In this order, what happens meanwhile makes the answer yes rather than no.
+        // In this order, concurrent events make the result true rather than false.
         let retired = self.tags.retired_count();
         let waiting = cq.waiting_shared(&self.tags);
         let Ok(context) = self.device().query_srq(self.number) else {
@@ -275,12 +276,12 @@ impl SharedReceiveQueue {
         context.consumer.wrapping_sub(retired).wrapping_sub(waiting) as i32 > 0
     }
 
-    /// What CQs need to know of the queue.
+    /// Returns the queue's tags, for CQs.
     pub(crate) fn tags(&self) -> &Arc<TagTable> {
         &self.tags
     }
 
-    /// Becomes a user.
+    /// Adds a user.
     pub(crate) fn lease(&self) -> Result<Lease, Error> {
         self.users.acquire().ok_or(Error::Destroyed)
     }
@@ -299,7 +300,7 @@ impl Drop for SharedReceiveQueue {
     }
 }
 
-/// Users of everything that the queue needs.
+/// Takes leases of all objects that the queue needs.
 fn leases(
     pd: &Arc<ProtectionDomain>,
     xrc: Option<&(Arc<XrcDomain>, Arc<CompletionQueue>)>,
@@ -329,7 +330,7 @@ impl SharedReceiveBatch<'_> {
     ///
     /// # Errors
     ///
-    /// Any [`PostError`]. The earlier ones of the batch stay posted.
+    /// Any [`PostError`]. Earlier work requests of the batch stay posted.
     #[inline]
     pub fn post(&mut self, wr_id: u64, segments: &[DataSegment]) -> Result<(), PostError> {
         self.state.post(wr_id, segments)

@@ -1,9 +1,9 @@
-//! What the driver remembers of the work requests of a shared receive queue.
+//! Tags: the driver's own record of the work requests of a shared receive queue.
 //!
-//! They complete in any order and through any CQ, so each gets a tag that its completion echoes.
-//! A tag is the number of a slot with a generation above it, so that neither a tag that was
-//! echoed twice nor one of an earlier work request is taken for an outstanding one. The poster
-//! takes slots under the queue's lock; pollers give them back without a lock.
+//! They complete in any order and through any CQ, so each gets a tag that its completion echoes. A
+//! tag is the number of a slot with a generation above it, so that neither a tag that was echoed
+//! twice nor one of an earlier work request is taken for an outstanding one. The poster takes slots
+//! under the queue's lock; pollers return them without a lock.
 
 use crate::shadow::OwnLine;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -29,10 +29,10 @@ pub(crate) struct TagTable {
     given_back: OwnLine<GivenBack>,
 }
 
-/// What pollers write.
+/// State written by pollers.
 #[derive(Debug)]
 struct GivenBack {
-    /// First slot of the chain of those that they have given back.
+    /// First slot of the chain of returned slots.
     first: AtomicU32,
     /// Work requests that have completed, modulo 2^32.
     count: AtomicU32,
@@ -45,7 +45,7 @@ pub(crate) struct FreeTags {
 }
 
 impl TagTable {
-    /// `1 << log_slots` tags, all free. `log_slots` is at most 30.
+    /// Creates `1 << log_slots` tags, all free. `log_slots` is at most 30.
     pub(crate) fn new(log_slots: u8) -> (Self, FreeTags) {
         let count = 1u32 << log_slots;
         let slot = |number: u32| TagSlot {
@@ -72,11 +72,11 @@ impl TagTable {
         &self.slots[tag as usize & (self.slots.len() - 1)]
     }
 
-    /// Poster: a tag for a new work request; `None` when all are outstanding.
+    /// Poster: issues a tag for a new work request; `None` when all are outstanding.
     #[inline]
     pub(crate) fn issue(&self, free: &mut FreeTags, wr_id: u64) -> Option<u32> {
         if free.first == NONE {
-            // Acquire: the links that the pollers have written.
+            // Acquire: pairs with the pollers' stores of the links.
             free.first = self.given_back.0.first.swap(NONE, Ordering::Acquire);
             if free.first == NONE {
                 return None;
@@ -91,8 +91,8 @@ impl TagTable {
         Some(tag)
     }
 
-    /// Poller: the work request with this tag has completed; returns its `wr_id`. `None` when no
-    /// outstanding one has it.
+    /// Poller: retires the work request with this tag, which has completed, and returns its
+    /// `wr_id`. Returns `None` when the tag is not outstanding.
     #[inline]
     pub(crate) fn retire(&self, tag: u32) -> Option<u64> {
         if tag & OUTSTANDING != 0 {
@@ -104,7 +104,7 @@ impl TagTable {
             return None;
         }
         let wr_id = slot.wr_id.load(Ordering::Relaxed);
-        // Of several pollers that were given the same tag, one wins.
+        // Of several pollers that have the same tag, one succeeds.
         slot.state
             .compare_exchange(outstanding, tag, Ordering::AcqRel, Ordering::Relaxed)
             .ok()?;
@@ -112,13 +112,13 @@ impl TagTable {
         Some(wr_id)
     }
 
-    /// Work requests that have completed, modulo 2^32.
+    /// Returns the number of work requests that have completed, modulo 2^32.
     pub(crate) fn retired_count(&self) -> u32 {
         self.given_back.0.count.load(Ordering::Acquire)
     }
 
-    /// Puts a slot in front of the chain. It is emptied as a whole only, so that a first slot that
-    /// was seen twice is the first slot still.
+    /// Puts a slot in front of the chain. The chain is only ever emptied as a whole, so a first
+    /// slot that is loaded twice is still the first slot.
     #[inline]
     fn give_back(&self, number: u32) {
         let chain = &self.given_back.0;
@@ -185,8 +185,8 @@ mod tests {
         }
     }
 
-    /// Goal: pollers give tags back without a lock, and none is lost or handed out twice. Method:
-    /// one thread posts, three retire what it has posted.
+    /// Goal: pollers return tags without a lock, and none is lost or issued twice. Method: one
+    /// thread posts, three retire what it has posted.
     #[test]
     fn several_threads_retire() {
         const COUNT: u64 = 40_000;

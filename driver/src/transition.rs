@@ -14,7 +14,7 @@ use ferroce_spec::context::{PathMtuCode, QpContext};
 /// PSNs, QPNs: 24 bits.
 const MASK_24: u32 = 0xff_ffff;
 
-/// Collects attributes for a MODIFY_QP, and the mask that says which.
+/// Collects attributes for a MODIFY_QP, and the mask of those that are set.
 #[derive(Default)]
 struct Attributes {
     mask: QpAttributeMask,
@@ -171,7 +171,7 @@ impl Attributes {
     }
 }
 
-/// The states between which a transition leads; it begins in any state without the first.
+/// Returns the first and last state of a transition; `None`: it begins in any state.
 fn states(transition: &ModifyQp) -> (Option<QpState>, QpState) {
     use QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
     match transition {
@@ -192,7 +192,8 @@ fn states(transition: &ModifyQp) -> (Option<QpState>, QpState) {
     }
 }
 
-/// Whether a service makes a transition in this form, so that nothing that it needs is missing.
+/// Returns true if a transition in this form belongs to a service, so that no required attribute is
+/// missing.
 fn fits(service: Service, transition: &ModifyQp) -> bool {
     use Service::{
         ReliableConnected, UnreliableConnected, UnreliableDatagram, XrcInitiator, XrcTarget,
@@ -207,13 +208,13 @@ fn fits(service: Service, transition: &ModifyQp) -> bool {
         ModifyQp::ToRts(_) => matches!(service, ReliableConnected | XrcInitiator),
         ModifyQp::ToRtsUc(_) => service == UnreliableConnected,
         ModifyQp::ToRtsXrcTarget(_) => service == XrcTarget,
-        // The others go to ERR when a send fails (IBTA vol 1, 10.3.1).
+        // The other services go to ERR when a send fails (IBTA vol 1, 10.3.1).
         ModifyQp::SqeToRts(_) => matches!(service, UnreliableConnected | UnreliableDatagram),
         _ => true,
     }
 }
 
-/// The attributes that QPs of a service have at all.
+/// Returns the attributes that QPs of a service have.
 fn attributes_of(service: Service) -> QpAttributeMask {
     let mut mask = QpAttributeMask::default();
     mask.set_p_key(true);
@@ -245,12 +246,12 @@ fn attributes_of(service: Service) -> QpAttributeMask {
     mask
 }
 
-/// The state to which a transition leads, and the command that makes it.
+/// Returns the last state of a transition, and the command for it.
 ///
 /// # Errors
 ///
-/// [`Error::InvalidArgument`] when the transition is that of another service, or carries
-/// attributes that the service does not have.
+/// [`Error::InvalidArgument`] when the transition belongs to another service, or has attributes
+/// that the service does not have.
 pub(crate) fn input(
     service: Service,
     transition: &ModifyQp,
@@ -276,7 +277,7 @@ pub(crate) fn input(
     Ok((to, input))
 }
 
-/// What the device says about a QP.
+/// Converts the device's report of a QP.
 ///
 /// # Errors
 ///

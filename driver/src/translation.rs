@@ -18,7 +18,7 @@ pub(crate) struct TranslationTable {
 }
 
 impl TranslationTable {
-    /// A table of `1 << log_entries` entries.
+    /// Creates a table of `1 << log_entries` entries.
     pub(crate) fn new(buffer: DmaBuffer, log_entries: u8) -> Self {
         Self {
             buffer,
@@ -39,7 +39,8 @@ pub(crate) struct TranslationRange {
 }
 
 impl TranslationRange {
-    /// Entries for `pages` pages of `1 << log_page_size` bytes from `iova` on, filled in.
+    /// Allocates entries for `pages` pages of `1 << log_page_size` bytes from `iova` on, and fills
+    /// them in.
     pub(crate) fn new(
         device: &Arc<Device>,
         iova: u64,
@@ -64,7 +65,7 @@ impl TranslationRange {
         Ok(range)
     }
 
-    /// Index of the first entry.
+    /// Returns the index of the first entry.
     pub(crate) fn start(&self) -> u64 {
         self.start
     }

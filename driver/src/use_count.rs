@@ -1,4 +1,4 @@
-//! Counts the users of an object, so that it refuses to go while it has any.
+//! Counts the users of an object, so that it cannot be destroyed while it has any.
 
 use crate::error::Error;
 use std::sync::Arc;
@@ -10,17 +10,17 @@ const CLOSED: u32 = 1 << 31;
 #[derive(Debug, Default, Clone)]
 pub(crate) struct UseCount(Arc<AtomicU32>);
 
-/// One user; gone when dropped.
+/// One user; removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Lease(Arc<AtomicU32>);
 
 impl UseCount {
-    /// Becomes a user. `None` when the object is closed (or has 2^31 users).
+    /// Adds a user. Returns `None` when the object is closed (or has 2^31 users).
     pub(crate) fn acquire(&self) -> Option<Lease> {
         self.acquire_below(CLOSED - 1)
     }
 
-    /// Becomes one of at most `limit` users.
+    /// Adds a user if there are fewer than `limit`.
     pub(crate) fn acquire_below(&self, limit: u32) -> Option<Lease> {
         self.0
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |count| {
@@ -30,7 +30,7 @@ impl UseCount {
             .map(|_| Lease(Arc::clone(&self.0)))
     }
 
-    /// Closes the object when it has no users; says whether it did.
+    /// Closes the object if it has no users; returns true if it did.
     pub(crate) fn close(&self) -> bool {
         self.0
             .compare_exchange(0, CLOSED, Ordering::AcqRel, Ordering::Relaxed)
@@ -57,7 +57,7 @@ impl UseCount {
         self.0.fetch_and(!CLOSED, Ordering::AcqRel);
     }
 
-    /// Whether the object is closed.
+    /// Returns true if the object is closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.0.load(Ordering::Acquire) & CLOSED != 0
     }

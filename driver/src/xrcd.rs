@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// An XRC domain: target QPs and XRC shared receive queues work together only inside one.
 ///
-/// The device knows it as a number in its contexts; the driver chooses it.
+/// The device sees it as a number in its contexts; the driver chooses it.
 pub struct XrcDomain {
     device: Arc<Device>,
     number: u32,
@@ -34,17 +34,17 @@ impl XrcDomain {
         }))
     }
 
-    /// Number, never zero.
+    /// Returns the number, which is never zero.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// Device.
+    /// Returns the device.
     pub fn device(&self) -> &Arc<Device> {
         &self.device
     }
 
-    /// Gives the domain up; nothing can be created in it any more.
+    /// Deallocates the domain; nothing can be created in it any more.
     ///
     /// # Errors
     ///
@@ -54,7 +54,7 @@ impl XrcDomain {
         self.users.close_for_ever()
     }
 
-    /// Becomes a user.
+    /// Adds a user.
     pub(crate) fn lease(&self) -> Result<Lease, Error> {
         self.users.acquire().ok_or(Error::Destroyed)
     }

@@ -1,4 +1,4 @@
-//! Names of devices, as the user writes them.
+//! Device names, in the form that users write.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,27 +12,27 @@ const VFIO: &str = "vfio:";
 /// Longest path of a socket: `sockaddr_un.sun_path` without its final zero (unix(7)).
 const SOCKET_PATH_MAX: usize = 107;
 
-/// Where a device is.
+/// Location of a device.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum DeviceAddress {
     /// `in-process`: a model in this process.
     InProcess,
     /// `vfio-user:PATH`: a model in another process, which listens at this socket.
     VfioUser(PathBuf),
-    /// `vfio:BDF`: a PCI function that the kernel's VFIO driver has.
+    /// `vfio:BDF`: a PCI function bound to the kernel's VFIO driver.
     Vfio(Bdf),
 }
 
-/// Not the name of a device.
+/// Error for text that is not the name of a device.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// It begins with none of the known words.
+    /// The text begins with none of the known words.
     #[error(
         "`{0}` names no device; it would be `in-process`, `vfio-user:/path/of/socket` or \
          `vfio:0000:01:00.0`"
     )]
     UnknownKind(String),
-    /// No path.
+    /// The path is missing.
     #[error("`vfio-user:` needs the path of a socket, for example vfio-user:/run/ferroce0.sock")]
     EmptyPath,
     /// The path does not fit the address of a socket.
@@ -41,7 +41,7 @@ pub enum AddressError {
         length = .0.len()
     )]
     PathTooLong(String),
-    /// Not a PCI function.
+    /// The address of the PCI function is malformed.
     #[error(transparent)]
     Bdf(#[from] BdfError),
 }

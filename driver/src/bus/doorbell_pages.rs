@@ -1,7 +1,7 @@
 //! The doorbell pages of BAR2 where the bus has mapped them.
 //!
 //! A card sees each store. A model in another process sees none: it polls the pages, which are
-//! memory, and needs to be told where to look and, when it sleeps, to be woken
+//! memory. The driver marks the pages to poll and wakes a sleeping model
 //! ([`ferroce_spec::doorbell`]).
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -21,7 +21,8 @@ pub(crate) struct DoorbellPages {
 }
 
 impl DoorbellPages {
-    /// The pages that `mapping` holds. `is_polled`: `Capability.polled_doorbells` of the device.
+    /// Creates the doorbell slots in `mapping`. `is_polled`: `Capability.polled_doorbells` of the
+    /// device.
     pub(crate) fn new(mapping: SharedMapping, is_polled: bool) -> Self {
         let pages = mapping.length() / (SLOTS_PER_PAGE * SLOT_SIZE) as usize;
         let slots =
@@ -33,16 +34,16 @@ impl DoorbellPages {
         }
     }
 
-    /// Number of slots.
+    /// Returns the number of slots.
     #[inline]
     pub(crate) fn slots(&self) -> u32 {
         self.slots
     }
 
-    /// Rings doorbell `slot`; `wake` writes the register of that name. A slot that is not mapped
-    /// is dropped.
+    /// Rings doorbell `slot`; `wake` writes the register of that name. A doorbell of an unmapped
+    /// slot is dropped.
     ///
-    /// Everything that this thread stored before is visible to the device that sees the doorbell.
+    /// Everything that this thread stored before is visible to a device that sees the doorbell.
     #[inline]
     pub(crate) fn ring(&self, slot: u32, value: u64, wake: impl FnOnce()) {
         if slot >= self.slots {
@@ -62,7 +63,8 @@ impl DoorbellPages {
         }
     }
 
-    /// The one store that a card needs: 64 bits at once, never merged, repeated or left out.
+    /// Performs the one store that a card needs: 64 bits at once, never merged, repeated or
+    /// omitted.
     #[inline]
     fn store(&self, slot: u32, value: u64) {
         fence(Ordering::Release);
@@ -72,15 +74,15 @@ impl DoorbellPages {
         unsafe { place.write_volatile(value) };
     }
 
-    /// Word `slot`, smaller than `slots`.
+    /// Returns word `slot`, which must be smaller than `slots`.
     #[inline]
     fn slot(&self, slot: u32) -> &AtomicU64 {
         debug_assert!(slot < self.slots);
-        // SAFETY: the mapping is valid as long as `self` lives, begins at a page and holds `slots`
+        // SAFETY: the mapping is valid while `self` lives, begins at a page and holds `slots`
         // words, of which this is one: `ring` has compared `slot`, and the summaries and the
-        // sleeping flag are in the page of that slot or in the first, both of which are there. This
-        // process touches the pages only here, atomically; that somebody else writes them at any
-        // time is a store by another agent, word by word.
+        // sleeping flag are in the page of that slot or in the first page, both of which are
+        // mapped. This process accesses the pages only here, atomically. The server may write them
+        // at any time; each such write is a store of a whole word by another agent.
         unsafe {
             self.mapping
                 .address()

@@ -11,7 +11,7 @@ use parking_lot::RwLock;
 use super::fork::ForkMark;
 use super::{BusError, InterruptHandler};
 
-/// What the thread is told by the eventfd that ends it; no vector has this number.
+/// Token of the eventfd that ends the thread; no vector has this number.
 const STOP: u64 = u64::MAX;
 /// Events taken from the kernel at once.
 const BATCH: usize = 16;
@@ -24,7 +24,7 @@ pub(crate) struct EventFds {
     fork: ForkMark,
 }
 
-/// What the thread needs.
+/// State shared with the thread.
 struct Shared {
     epoll: OwnedFd,
     stop: File,
@@ -32,11 +32,11 @@ struct Shared {
 }
 
 impl EventFds {
-    /// Eventfds for `count` vectors, without handlers, and the thread that waits for them.
+    /// Creates eventfds for `count` vectors, without handlers, and the thread that waits for them.
     ///
     /// # Errors
     ///
-    /// What the operating system says: no more descriptors, no more threads.
+    /// The error of the operating system: no descriptors or threads are left.
     pub(crate) fn new(count: usize) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             epoll: epoll()?,
@@ -69,12 +69,12 @@ impl EventFds {
         })
     }
 
-    /// The eventfd of each vector.
+    /// Returns the eventfd of each vector.
     pub(crate) fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.vectors.iter().map(File::as_fd)
     }
 
-    /// What [`Bus::set_interrupt_handler`](super::Bus::set_interrupt_handler) does.
+    /// Implements [`Bus::set_interrupt_handler`](super::Bus::set_interrupt_handler).
     pub(crate) fn set_handler(
         &self,
         vector: u16,
@@ -83,7 +83,7 @@ impl EventFds {
         if self.fork.is_foreign() {
             return Err(BusError::Disconnected);
         }
-        // The old handler is dropped after the lock is back: it may own what has a lock itself.
+        // Dropped after the lock is released: the old handler may own a value that takes a lock.
         let _old = match self.shared.handlers.write().get_mut(usize::from(vector)) {
             Some(place) => std::mem::replace(place, handler),
             None => return Err(BusError::NoSuchVector),
@@ -94,7 +94,7 @@ impl EventFds {
 
 impl Drop for EventFds {
     fn drop(&mut self) {
-        // In a child of fork there is no such thread; its descriptors are the parent's too.
+        // A child of fork has no such thread; its descriptors are shared with the parent.
         if self.fork.is_foreign() {
             std::mem::forget(self.thread.take());
             return;
@@ -103,7 +103,8 @@ impl Drop for EventFds {
         // An eventfd takes any number below its limit; this is the only write to it.
         (&self.shared.stop).write_all(&1u64.to_ne_bytes()).ok();
         if let Some(thread) = self.thread.take() {
-            // A handler may have held the last reference to the bus: its own thread ends by itself.
+            // A handler may have held the last reference to the bus: the thread then ends by
+            // itself.
             if thread.thread().id() != std::thread::current().id() {
                 thread.join().ok();
             }
@@ -135,13 +136,13 @@ impl Shared {
         let Some(mut file) = files.get(vector) else {
             return;
         };
-        // Reading takes all interrupts since the last time as one, as MSI-X itself may merge them.
-        // It fails only when there is none.
+        // A read takes all interrupts since the previous read as one, as MSI-X itself may merge
+        // them. It fails only when there is none.
         let mut count = [0; 8];
         if file.read_exact(&mut count).is_err() {
             return;
         }
-        // Not called under the lock: a handler may set handlers.
+        // Called without the lock: a handler may set handlers.
         let handler = self.handlers.read().get(vector).cloned().flatten();
         if let Some(handler) = handler {
             handler();
@@ -153,19 +154,19 @@ fn owned(descriptor: libc::c_int) -> io::Result<OwnedFd> {
     if descriptor < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the callers pass what a system call has just returned as a new descriptor, which
-    // nobody else knows.
+    // SAFETY: the callers pass a descriptor that a system call has just returned as new, so nothing
+    // else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
 fn eventfd() -> io::Result<File> {
-    // SAFETY: a system call without pointers.
+    // SAFETY: the system call takes no pointers.
     let descriptor = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
     owned(descriptor).map(File::from)
 }
 
 fn epoll() -> io::Result<OwnedFd> {
-    // SAFETY: a system call without pointers.
+    // SAFETY: the system call takes no pointers.
     owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })
 }
 
@@ -189,7 +190,7 @@ fn watch(epoll: BorrowedFd<'_>, file: BorrowedFd<'_>, token: u64) -> io::Result<
     }
 }
 
-/// Waits, without a limit, for the next events; returns their tokens.
+/// Waits without a time limit for the next events and returns their tokens.
 fn wait(epoll: BorrowedFd<'_>) -> io::Result<Vec<u64>> {
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; BATCH];
     loop {
@@ -212,8 +213,8 @@ fn wait(epoll: BorrowedFd<'_>) -> io::Result<Vec<u64>> {
     }
 }
 
-/// Runs `action` with every signal blocked in this thread; a thread started inside inherits that,
-/// so that the application's signal handlers never run on a thread of ours.
+/// Runs `action` with every signal blocked in this thread. A thread started inside inherits the
+/// mask, so the application's signal handlers never run on a thread of this library.
 pub fn with_signals_blocked<T>(action: impl FnOnce() -> T) -> T {
     // SAFETY: both sets are initialised by the calls that they are passed to before they are read.
     let saved = unsafe {
@@ -224,7 +225,7 @@ pub fn with_signals_blocked<T>(action: impl FnOnce() -> T) -> T {
         saved
     };
     let result = action();
-    // SAFETY: `saved` is the mask that was in force before.
+    // SAFETY: `saved` is the previous mask, initialised by the call above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const saved, std::ptr::null_mut()) };
     result
 }

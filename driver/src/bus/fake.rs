@@ -1,7 +1,7 @@
 //! Memory access for fake devices in tests.
 //!
-//! A fake device is a [`Bus`](super::Bus) of safe code; this is the part of it that needs a
-//! pointer: reading and writing what the driver has mapped, by IOVA.
+//! A fake device is a [`Bus`](super::Bus) of safe code. This part of it needs pointers: it reads
+//! and writes the memory that the driver has mapped, by IOVA.
 
 use super::shared_mapping::SharedMapping;
 use super::{BusError, DmaAccess, DmaMapping, PAGE_SIZE};
@@ -21,7 +21,7 @@ pub struct FakeMemory {
 }
 
 impl FakeMemory {
-    /// What [`Bus::map`](super::Bus::map) does.
+    /// Implements [`Bus::map`](super::Bus::map).
     ///
     /// # Errors
     ///
@@ -45,11 +45,11 @@ impl FakeMemory {
         Ok(())
     }
 
-    /// Maps a file for the device, as one in another process does.
+    /// Maps a file for the device, as a device in another process does.
     ///
     /// # Errors
     ///
-    /// What mmap says, or the errno of [`FakeMemory::map`].
+    /// The error of `mmap`, or the errno of [`FakeMemory::map`].
     pub fn map_file(
         &self,
         iova: u64,
@@ -71,7 +71,7 @@ impl FakeMemory {
         Ok(())
     }
 
-    /// What [`Bus::unmap`](super::Bus::unmap) does.
+    /// Implements [`Bus::unmap`](super::Bus::unmap).
     ///
     /// # Errors
     ///
@@ -88,28 +88,29 @@ impl FakeMemory {
         }
     }
 
-    /// All mappings, by IOVA.
+    /// Returns all mappings, by IOVA.
     pub fn mappings(&self) -> Vec<DmaMapping> {
         self.mappings.lock().values().copied().collect()
     }
 
-    /// Number of mappings.
+    /// Returns the number of mappings.
     pub fn len(&self) -> usize {
         self.mappings.lock().len()
     }
 
-    /// Whether nothing is mapped.
+    /// Returns true if nothing is mapped.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The word at `iova`, a multiple of 8, with acquire ordering. `None` when it is not mapped.
+    /// Loads the word at `iova`, a multiple of 8, with acquire ordering. Returns `None` when it is
+    /// not mapped.
     pub fn load(&self, iova: u64) -> Option<u64> {
         self.with_word(iova, DmaAccess::Read, |word| word.load(Ordering::Acquire))
     }
 
-    /// Stores the word at `iova`, a multiple of 8, with release ordering; says whether it is
-    /// mapped for that.
+    /// Stores the word at `iova`, a multiple of 8, with release ordering. Returns true if the word
+    /// is mapped for writing.
     pub fn store(&self, iova: u64, value: u64) -> bool {
         self.with_word(iova, DmaAccess::ReadWrite, |word| {
             word.store(value, Ordering::Release);
@@ -117,7 +118,7 @@ impl FakeMemory {
         .is_some()
     }
 
-    /// Loads `N` words.
+    /// Loads `N` words; returns `None` unless all of them are mapped.
     pub fn load_words<const N: usize>(&self, iova: u64) -> Option<[u64; N]> {
         let mut words = [0; N];
         for (place, word) in (iova..).step_by(8).zip(&mut words) {
@@ -126,7 +127,8 @@ impl FakeMemory {
         Some(words)
     }
 
-    /// Stores words in order, as a device stores a descriptor.
+    /// Stores words in order, as a device stores a descriptor. Returns true if all of them are
+    /// mapped for writing.
     pub fn store_words(&self, iova: u64, words: &[u64]) -> bool {
         (iova..)
             .step_by(8)
@@ -148,11 +150,11 @@ impl FakeMemory {
             return None;
         }
         let address = (mapping.address + offset) as *const AtomicU64;
-        // SAFETY: whoever mapped the range promised that it stays valid until `unmap` has
-        // returned, and `unmap` waits for the lock that is held here. The address is a multiple
-        // of 8 inside the mapping, because mappings are aligned to pages. The driver touches its
-        // own buffers through atomics only; application memory belongs to the test, which does
-        // not touch it while the device does, as it must not with a real one.
+        // SAFETY: the caller of `map` promised that the range stays valid until `unmap` has
+        // returned, and `unmap` waits for the lock that is held here. The address is a multiple of
+        // 8 inside the mapping, because mappings are aligned to pages. The driver accesses its own
+        // buffers through atomics only; application memory belongs to the test, which does not
+        // access it while the device does, as with a real device.
         let word = unsafe { &*address };
         Some(body(word))
     }

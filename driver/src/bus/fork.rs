@@ -1,22 +1,21 @@
-//! What a child made by fork must not do: touch the parent's device.
+//! Keeps a child made by fork from using the parent's device.
 //!
-//! The child has the parent's file descriptors and a copy of its memory, including locks that were
-//! held by threads which do not exist in the child. So a bus remembers the process that opened it
-//! and is gone for every other. Memory that a device shares with the parent is not inherited; zero
-//! pages take its place, so that an object that the child has inherited finds an empty queue
-//! rather than no memory.
+//! The child has the parent's file descriptors and a copy of its memory, including locks held by
+//! threads that do not exist in the child. So a bus records the process that opened it and is gone
+//! for every other process. Memory that a device shares with the parent is not inherited; zero
+//! pages replace it, so that an inherited object finds an empty queue rather than unmapped memory.
 
 use std::ptr;
 use std::sync::Once;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
-/// How many forks lie between the first process and this one.
+/// Number of forks between the first process and this one.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
-/// Memory that children get zeros for.
+/// Memory that reads as zeros in children.
 static RANGES: RangeList = RangeList::new();
 /// Ranges of one link of the list.
 const RANGES_PER_LINK: usize = 64;
-/// Address of a place in the list that somebody is filling in. No mapping begins there.
+/// Address of an entry that another thread is filling in. No mapping begins there.
 const CLAIMED: usize = 1;
 
 /// The process in which something was opened.
@@ -24,28 +23,28 @@ const CLAIMED: usize = 1;
 pub(crate) struct ForkMark(u32);
 
 impl ForkMark {
-    /// This process.
+    /// Marks the current process.
     pub(crate) fn new() -> Self {
         watch();
         Self(GENERATION.load(Ordering::Relaxed))
     }
 
-    /// Whether the process that runs now is a child of the one that opened it.
+    /// Returns true if the current process is a child of the one that made the mark.
     #[inline]
     pub(crate) fn is_foreign(self) -> bool {
         self.0 != GENERATION.load(Ordering::Relaxed)
     }
 }
 
-/// Memory of which a child gets zero pages instead, while this value lives. The memory is mapped
-/// with `MADV_DONTFORK`.
+/// Memory that a child sees as zero pages while this value lives. The memory is mapped with
+/// `MADV_DONTFORK`.
 #[derive(Debug)]
 pub(crate) struct WipedOnFork {
     range: &'static Range,
 }
 
 impl WipedOnFork {
-    /// Takes note of a mapping of the caller's, which it does not unmap before this value is gone.
+    /// Registers a mapping of the caller, which must not unmap it while this value lives.
     pub(crate) fn new(address: usize, length: usize) -> Self {
         watch();
         Self {
@@ -63,10 +62,10 @@ impl Drop for WipedOnFork {
 fn watch() {
     static HANDLER: Once = Once::new();
     HANDLER.call_once(|| {
-        // SAFETY: the handler is a function for the life of the library, and does only what a
-        // child of a process with threads may do.
+        // SAFETY: the handler is a function of this library, which is never unloaded, and does only
+        // what is async-signal-safe, as POSIX asks of a child of a multi-threaded process.
         let errno = unsafe { libc::pthread_atfork(None, None, Some(after_in_child)) };
-        // It fails only without memory.
+        // It fails only when memory is exhausted.
         assert_eq!(errno, 0, "no memory for the handler of fork");
     });
 }
@@ -77,8 +76,8 @@ unsafe extern "C" fn after_in_child() {
     RANGES.for_each(|address, length| {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-        // SAFETY: the range is in the list, so its owner had it mapped when the process forked, and
-        // with MADV_DONTFORK: nothing is there in the child. Only the owner refers to it.
+        // SAFETY: the range is in the list, so its owner had it mapped when the process forked,
+        // with MADV_DONTFORK: nothing is mapped there in the child. Only the owner refers to it.
         unsafe {
             libc::mmap(
                 address as *mut libc::c_void,
@@ -92,14 +91,14 @@ unsafe extern "C" fn after_in_child() {
     });
 }
 
-/// One range; the address is zero when the place is free.
+/// One range; the address is zero when the entry is free.
 #[derive(Debug)]
 struct Range {
     address: AtomicUsize,
     length: AtomicUsize,
 }
 
-/// A list without locks, as a child cannot take any. It only grows.
+/// A lock-free list, as a child cannot take locks. It only grows.
 struct RangeList {
     first: AtomicPtr<Link>,
 }
@@ -120,7 +119,7 @@ impl RangeList {
         let mut next = self.first.load(Ordering::Acquire).cast_const();
         std::iter::from_fn(move || {
             // SAFETY: every link was leaked by `add`, complete before it was published with
-            // release, and is only read, or changed through atomics, from then on.
+            // release, and is only read or changed through atomics since.
             let link = unsafe { next.as_ref() }?;
             next = link.next;
             Some(link)
@@ -151,9 +150,9 @@ impl RangeList {
             .first
             .compare_exchange(first, link, published, Ordering::Relaxed);
         if result.is_err() {
-            // Another thread was faster; its link has room.
+            // Another thread added a link first; that link has free entries.
             //
-            // SAFETY: the link came from a box just above, and nobody else has seen it.
+            // SAFETY: the link came from the box just above and was not published.
             drop(unsafe { Box::from_raw(link) });
         }
     }
@@ -186,7 +185,8 @@ impl Range {
     }
 }
 
-/// A look without taking the cache line, as most places of a long list are in use.
+/// Returns true if the entry seems free. A relaxed load keeps the cache line shared: most entries
+/// of a long list are in use.
 fn relaxed_is_free(address: &AtomicUsize) -> bool {
     address.load(Ordering::Relaxed) == 0
 }
@@ -195,7 +195,7 @@ fn relaxed_is_free(address: &AtomicUsize) -> bool {
 mod tests {
     use super::*;
 
-    /// Goal: the list finds each range exactly as long as it is noted, over several links.
+    /// Goal: the list finds each range exactly as long as it is registered, over several links.
     #[test]
     fn ranges_come_and_go() {
         static LIST: RangeList = RangeList::new();

@@ -1,19 +1,19 @@
-//! What a thread does that polls for a device in another process and finds nothing.
+//! Waiting policy of a thread whose poll of a device in another process found nothing.
 
 use std::cell::Cell;
 
-/// Empty polls before a thread lets others run: with fewer processors than threads, the device may
-/// be waiting for this one.
+/// Empty polls before a thread yields: with fewer processors than threads, the device may be
+/// waiting for this processor.
 const POLLS_BEFORE_YIELD: u32 = 20;
 
 thread_local! {
     static EMPTY_POLLS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Spins for a moment, and yields now and then.
+/// Spins for a moment, and yields after every [`POLLS_BEFORE_YIELD`] calls.
 #[inline]
 pub(crate) fn after_empty_poll() {
-    // A thread that is going, without its thread-local storage, yields.
+    // A thread that is ending and has no thread-local storage any more yields.
     let polls = EMPTY_POLLS.try_with(|polls| {
         polls.set((polls.get() + 1) % POLLS_BEFORE_YIELD);
         polls.get()

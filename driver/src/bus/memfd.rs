@@ -7,12 +7,13 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 const NAME: &CStr = c"ferroce-dma";
 
-/// A file of `length` zeros, which takes memory only where it is written. Nobody can change its
-/// length: who maps it may rely on that.
+/// Creates a file of `length` zeros, which takes memory only where it is written. Its length is
+/// sealed: a process that maps it may rely on that.
 ///
 /// # Errors
 ///
-/// What the system says; `EMFILE` when the process has as many files open as it may.
+/// The error of the operating system; `EMFILE` when the process has reached its limit of open
+/// files.
 pub(crate) fn create(length: usize) -> io::Result<OwnedFd> {
     let length =
         libc::off_t::try_from(length).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
@@ -20,7 +21,8 @@ pub(crate) fn create(length: usize) -> io::Result<OwnedFd> {
         // Linux before 6.3 does not know that flag.
         .or_else(|_| open(0))?;
     let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-    // SAFETY: both calls only change the file behind the descriptor, which is ours.
+    // SAFETY: both calls only change the file behind the descriptor, which this function has just
+    // created.
     let failed = unsafe {
         libc::ftruncate(file.as_raw_fd(), length) != 0
             || libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) != 0
@@ -38,15 +40,15 @@ fn open(flags: libc::c_uint) -> io::Result<OwnedFd> {
     if file < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is new, so nobody else owns it.
+    // SAFETY: the descriptor is new, so nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(file) })
 }
 
-/// Whether the file has `length` bytes at least and nobody can take any away.
+/// Returns true if the file has at least `length` bytes and is sealed against shrinking.
 pub(crate) fn cannot_shrink_below(file: BorrowedFd, length: u64) -> bool {
-    // SAFETY: only asks for the seals of a file.
+    // SAFETY: the call only reads the seals of a file.
     let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
-    // Files that cannot be sealed answer with an error.
+    // Files that cannot be sealed return an error.
     let is_sealed = seals >= 0 && seals & libc::F_SEAL_SHRINK != 0;
     let size = file
         .try_clone_to_owned()
@@ -66,7 +68,7 @@ mod tests {
         assert!(!cannot_shrink_below(file.as_fd(), 8193));
         assert!(!cannot_shrink_below(io::stdin().as_fd(), 0));
         for length in [4096, 16_384] {
-            // SAFETY: only asks for another length of a file of this test.
+            // SAFETY: the call only changes the length of a file of this test.
             let result = unsafe { libc::ftruncate(file.as_raw_fd(), length) };
             assert_eq!(result, -1);
             assert_eq!(io::Error::last_os_error().raw_os_error(), Some(libc::EPERM));

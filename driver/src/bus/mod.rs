@@ -1,4 +1,4 @@
-//! The bus: everything between the driver and the device, in a few methods.
+//! The bus: the interface between driver and device, in a few methods.
 
 mod address;
 #[expect(unsafe_code, reason = "words of a mapped BAR")]
@@ -10,7 +10,7 @@ pub(crate) mod eventfds;
     reason = "a fake device's access to the memory that is mapped for it"
 )]
 pub mod fake;
-#[expect(unsafe_code, reason = "a handler of fork, and what it does to memory")]
+#[expect(unsafe_code, reason = "a handler of fork, and what it maps")]
 pub(crate) mod fork;
 pub(crate) mod idle;
 #[expect(unsafe_code, reason = "system calls that make a file in memory")]
@@ -36,7 +36,7 @@ use std::ops::Range;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-/// What the device may do with mapped memory.
+/// Accesses of the device to mapped memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DmaAccess {
     /// Reads only.
@@ -56,31 +56,31 @@ pub struct DmaMapping {
     pub address: usize,
     /// Bytes, not zero.
     pub length: usize,
-    /// What the device may do.
+    /// Accesses that the device may make.
     pub access: DmaAccess,
-    /// The file that is mapped at `address`, if that is memory which another process could map:
+    /// The file mapped at `address`, if another process could map the memory:
     /// [`BufferMemory::Shared`].
     pub file: Option<DmaFile>,
 }
 
-/// Where in a file the memory of a mapping is.
+/// File and offset behind the memory of a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DmaFile {
-    /// Open until [`Bus::map`] has returned, no longer.
+    /// Descriptor; open until [`Bus::map`] has returned, no longer.
     pub descriptor: RawFd,
-    /// Byte of the file that is the first of the mapping.
+    /// Offset of the mapping's first byte in the file.
     pub offset: u64,
 }
 
-/// What memory the driver takes for its own buffers.
+/// Kind of memory that the driver allocates for its own buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BufferMemory {
-    /// Of this process alone; takes pages when they are touched.
+    /// Memory of this process alone; takes pages when they are touched.
     #[default]
     Private,
-    /// As a file in memory ([`DmaMapping::file`]), which another process can map.
+    /// A file in memory ([`DmaMapping::file`]), which another process can map.
     Shared,
-    /// As `Private`; mapping it takes all pages, so large buffers should be few, large pages.
+    /// Like `Private`, but mapping it takes all pages: large buffers should be few, large pages.
     Pinned,
 }
 
@@ -94,7 +94,7 @@ pub const PAGE_SIZE: usize = 4096;
 /// returned.
 pub type InterruptHandler = Arc<dyn Fn() + Send + Sync>;
 
-/// Why the bus refused.
+/// Errors of the bus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BusError {
     /// The mapping is empty, not aligned, wraps around or lies outside of the IOVA range.
@@ -109,16 +109,16 @@ pub enum BusError {
     /// The memory does not exist in this process, or does not allow the access.
     #[error("the memory does not exist or does not allow the access")]
     BadAddress,
-    /// This process may not pin so much memory.
+    /// This process may not pin that much memory.
     #[error(
         "cannot pin {wanted} bytes for DMA on top of {pinned}: RLIMIT_MEMLOCK allows {limit}. \
          Raise it: `ulimit -l unlimited` in the shell (root may), `NAME - memlock unlimited` in \
          /etc/security/limits.conf, or LimitMEMLOCK=infinity in the systemd unit"
     )]
     MemoryLockLimit {
-        /// Bytes that are mapped.
+        /// Bytes that are already pinned.
         pinned: u64,
-        /// Bytes more that were to be mapped.
+        /// Bytes requested in addition.
         wanted: u64,
         /// The limit, in bytes.
         limit: u64,
@@ -138,7 +138,7 @@ pub enum BusError {
 }
 
 impl BusError {
-    /// The errno that says the same.
+    /// Returns the errno that corresponds to this error.
     pub fn errno(self) -> i32 {
         match self {
             Self::InvalidMapping => libc::EINVAL,
@@ -153,23 +153,23 @@ impl BusError {
     }
 }
 
-/// The way to the device: registers, doorbells, DMA mappings and interrupts.
+/// The path to the device: registers, doorbells, DMA mappings and interrupts.
 ///
 /// # Ordering
 ///
 /// - Register writes, doorbells and pushes of one thread reach the device in program order.
 /// - Everything that a thread stored to DMA memory before [`Bus::doorbell`], [`Bus::push`],
 ///   [`Bus::write32`] or [`Bus::write64`] is visible to the device when that write is (release).
-/// - What the device stored to DMA memory before a word that carries an owner bit is visible to
-///   the thread that has loaded that word with acquire ordering. What it stored before an
-///   interrupt is visible inside the handler.
-/// - A register read returns after all earlier writes of this thread have reached the device.
-///   It does not say that earlier DMA of the device is visible.
+/// - Everything that the device stored to DMA memory before a word that carries an owner bit is
+///   visible to a thread that has loaded that word with acquire ordering. Everything that it stored
+///   before an interrupt is visible inside the handler.
+/// - A register read returns after all earlier writes of this thread have reached the device. It
+///   does not order earlier DMA of the device.
 ///
 /// # Re-entrance
 ///
 /// Every method may be called from any thread, and from inside an interrupt handler. An
-/// implementation holds no lock of its own while it calls a handler. The driver calls
+/// implementation holds none of its locks while it calls a handler. The driver calls
 /// [`Bus::doorbell`] and [`Bus::push`] with the lock of one send or receive queue held, and no
 /// other method with a lock that a handler takes.
 pub trait Bus: Send + Sync {
@@ -192,14 +192,14 @@ pub trait Bus: Send + Sync {
     /// A newer value may replace an older one of the same slot before the device sees it.
     fn doorbell(&self, slot: u32, value: u64);
 
-    /// Blocks of 64 bytes of the longest push that the bus carries: [`Bus::push`]. Zero, unless
-    /// the bus has mapped the push pages write-combining.
+    /// Returns the size, in blocks of 64 bytes, of the longest push that the bus carries
+    /// ([`Bus::push`]). Zero, unless the bus has mapped the push pages write-combining.
     fn push_blocks(&self) -> u32 {
         0
     }
 
-    /// Writes whole blocks of a push window, `words`, to BAR2 from slot `slot` on (byte offset
-    /// `8 * slot`), and empties the write-combining buffers.
+    /// Writes `words`, whole blocks of a push window, to BAR2 from slot `slot` on (byte offset `8 *
+    /// slot`), and flushes the write-combining buffers.
     ///
     /// Never called when [`Bus::push_blocks`] is zero.
     fn push(&self, slot: u32, words: &[u64]) {
@@ -211,49 +211,49 @@ pub trait Bus: Send + Sync {
     /// Bytes beyond its end and those of a device that is gone read as all ones.
     fn read_device_memory(&self, offset: u64, destination: &mut [u8]);
 
-    /// Writes the device's own memory (BAR4) from byte `offset` on. What lies beyond its end is
+    /// Writes the device's own memory (BAR4) from byte `offset` on. Bytes beyond its end are
     /// dropped.
     fn write_device_memory(&self, offset: u64, source: &[u8]);
 
-    /// The memory that the driver should take for its own buffers, if it is to be fast.
+    /// Returns the kind of memory that the driver should allocate for its own buffers to be fast.
     fn buffer_memory(&self) -> BufferMemory {
         BufferMemory::Private
     }
 
     /// Makes memory of this process visible to the device.
     ///
-    /// The memory stays mapped in this process until [`Bus::unmap`] has returned. After it was
-    /// unmapped and mapped anew by the application, the device sees the old pages (VFIO, pinned)
-    /// or the new ones (in process).
+    /// The memory stays mapped in this process until [`Bus::unmap`] has returned. If the
+    /// application unmaps and remaps it in between, the device sees the old pages (VFIO, pinned) or
+    /// the new ones (in process).
     ///
     /// # Errors
     ///
     /// Any [`BusError`]; nothing has been mapped then.
     fn map(&self, mapping: &DmaMapping) -> Result<(), BusError>;
 
-    /// Takes a mapping back: exactly the `iova` and `length` of one [`Bus::map`]. When it has
-    /// returned, the device does not touch the memory any more.
+    /// Removes a mapping: exactly the `iova` and `length` of one [`Bus::map`]. When this returns,
+    /// the device no longer accesses the memory.
     ///
     /// # Errors
     ///
-    /// Any [`BusError`]; the device may still touch the memory then.
+    /// Any [`BusError`]; the device may then still access the memory.
     fn unmap(&self, iova: u64, length: usize) -> Result<(), BusError>;
 
-    /// Mappings that there can be at a time. `None`: as many as there is memory for.
+    /// Returns the maximum number of simultaneous mappings. `None`: limited by memory alone.
     fn mapping_limit(&self) -> Option<u32> {
         None
     }
 
-    /// I/O virtual addresses that mappings may use.
+    /// Returns the I/O virtual addresses that mappings may use.
     fn iova_range(&self) -> Range<u64>;
 
     /// Sets or clears (`None`) the handler of an interrupt vector and unmasks or masks it.
     ///
-    /// After clearing, a call that has already begun may still run.
+    /// After clearing, a call that has already begun may still be running.
     ///
     /// # Errors
     ///
-    /// [`BusError::NoSuchVector`], or what the operating system says.
+    /// [`BusError::NoSuchVector`], or the error of the operating system.
     fn set_interrupt_handler(
         &self,
         vector: u16,
@@ -262,36 +262,37 @@ pub trait Bus: Send + Sync {
 
     /// Reads PCI configuration space. `offset` is a multiple of 4.
     ///
-    /// `None`: the bus has no configuration space, or cannot read it there.
+    /// Returns `None` when the bus has no configuration space or cannot read it there.
     fn config_read(&self, offset: u32) -> Option<u32> {
         let _ = offset;
         None
     }
 
-    /// Bytes of BAR `bar` (0, 2 or 4) as the bus has found it. `None`: the bus cannot tell.
+    /// Returns the size of BAR `bar` (0, 2 or 4) in bytes, as the bus has found it. `None`: unknown
+    /// to the bus.
     fn region_size(&self, bar: u32) -> Option<u64> {
         let _ = bar;
         None
     }
 
-    /// Whether the device is gone for good: a card that was pulled out, a model whose process has
-    /// ended, or the parent's device in the child of a fork. Every interrupt handler is called once
-    /// when that happens (but not in the child), for threads that sleep until the device does
-    /// something.
+    /// Returns true if the device is gone for good: a card that was pulled out, a model whose
+    /// process has ended, or the parent's device in the child of a fork. When that happens, every
+    /// interrupt handler is called once (but not in the child), so that threads that sleep until
+    /// the device does something wake up.
     fn is_gone(&self) -> bool {
         false
     }
 
-    /// Called whenever the driver waits for the device: each empty poll of a CQ, each turn of
+    /// Called whenever the driver waits for the device: each empty poll of a CQ, each iteration of
     /// waiting for a command or a register.
     ///
     /// Hardware needs no more than a spin hint; a model in this process runs here. The caller
     /// holds no lock of a CQ.
     fn relax(&self);
-    /// Lets what is on its way leave, before the function or the process goes.
+    /// Waits until outstanding packets have left, before the function or the process ends.
     fn linger(&self) {}
 
-    /// The clock of the program, if its time is not that of the machine.
+    /// Returns the program's clock, if its time is not the machine's time.
     fn program_clock(&self) -> Option<Arc<dyn ProgramClock>> {
         None
     }

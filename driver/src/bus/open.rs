@@ -1,4 +1,4 @@
-//! From the name of a device to the bus.
+//! Opens the bus to a device by the device's name.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use super::vfio::{Vfio, VfioOpenError};
 use super::vfio_user::{VfioUser, VfioUserError};
 use super::{Bus, DeviceAddress};
 
-/// Why a device cannot be reached.
+/// Errors of opening a device.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// It is a model in this process, which whoever has the model opens.
+    /// The device is a model in this process, which only the owner of the model can open.
     #[error("`in-process` names the model of this process, which is not opened by its name")]
     InProcess,
     /// The card cannot be opened.
@@ -21,7 +21,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// The errno that says the same.
+    /// Returns the errno that corresponds to this error.
     pub fn errno(&self) -> i32 {
         match self {
             Self::InProcess => libc::EINVAL,
@@ -35,7 +35,7 @@ impl OpenError {
 ///
 /// # Errors
 ///
-/// Any [`OpenError`], which says what is wrong and what would be right.
+/// Any [`OpenError`]; its text states what is wrong and what would be right.
 pub fn open(address: &DeviceAddress) -> Result<Arc<dyn Bus>, OpenError> {
     match address {
         DeviceAddress::InProcess => Err(OpenError::InProcess),

@@ -1,5 +1,5 @@
-//! PCI functions as sysfs shows them: who they are, which driver has them, with whom they share an
-//! IOMMU group. Only reads; `ferroce bind` writes.
+//! PCI functions as sysfs shows them: identity, bound driver, IOMMU group. This module only reads;
+//! `ferroce bind` writes.
 
 use std::fmt;
 use std::fs;
@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use ferroce_spec::register::{DEVICE_ID, VENDOR_ID};
 
-/// Upper bound of functions that are looked at: more than any machine has.
+/// Upper bound of functions that are read: more than any machine has.
 const MAX_FUNCTIONS: usize = 65_536;
 
 /// Address of a PCI function: domain, bus, device, function.
@@ -24,7 +24,7 @@ pub struct Bdf {
     pub function: u8,
 }
 
-/// Not an address of a PCI function.
+/// Error for text that is not the address of a PCI function.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not the address of a PCI function; it would be DOMAIN:BUS:DEVICE.FUNCTION in \
@@ -47,7 +47,7 @@ impl fmt::Display for Bdf {
 impl FromStr for Bdf {
     type Err = BdfError;
 
-    /// With the domain or, for domain 0, without.
+    /// Parses an address with the domain or, for domain 0, without.
     fn from_str(text: &str) -> Result<Self, BdfError> {
         Self::parse(text).ok_or_else(|| BdfError(text.to_owned()))
     }
@@ -74,7 +74,7 @@ impl Bdf {
     }
 }
 
-/// A number of 1 to `digits` hexadecimal digits. Unlike `from_str_radix`, no sign.
+/// Parses 1 to `digits` hexadecimal digits. Unlike `from_str_radix`, accepts no sign.
 fn hexadecimal(text: &str, digits: usize) -> Option<u32> {
     let is_legal =
         (1..=digits).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -102,7 +102,7 @@ impl fmt::Display for PciId {
     }
 }
 
-/// Where sysfs and the device nodes are. Tests put a tree of their own there.
+/// Folders of sysfs, the device nodes and procfs. Tests use a separate tree.
 #[derive(Debug, Clone)]
 pub struct Roots {
     /// `/sys`.
@@ -114,12 +114,12 @@ pub struct Roots {
 }
 
 impl Roots {
-    /// Those of the machine.
+    /// Returns the folders of this machine.
     pub fn system() -> Self {
         Self::below(Path::new("/"))
     }
 
-    /// `sys`, `dev` and `proc` below `root`.
+    /// Returns `sys`, `dev` and `proc` below `root`.
     pub fn below(root: &Path) -> Self {
         Self {
             sys: root.join("sys"),
@@ -128,7 +128,7 @@ impl Roots {
         }
     }
 
-    /// All PCI functions, in order of their addresses.
+    /// Returns all PCI functions, in order of their addresses.
     pub fn functions(&self) -> Vec<Function> {
         let Ok(entries) = fs::read_dir(self.sys.join("bus/pci/devices")) else {
             return Vec::new();
@@ -142,14 +142,14 @@ impl Roots {
         found
     }
 
-    /// All Ferroce cards.
+    /// Returns all Ferroce cards.
     pub fn cards(&self) -> Vec<Function> {
         let mut found = self.functions();
         found.retain(|function| function.id == FERROCE);
         found
     }
 
-    /// One PCI function, if there is such a one.
+    /// Returns the PCI function at `bdf`, if it exists.
     pub fn function(&self, bdf: Bdf) -> Option<Function> {
         let path = self.sys.join("bus/pci/devices").join(bdf.to_string());
         let id = PciId {
@@ -159,7 +159,7 @@ impl Roots {
         Some(Function { bdf, id, path })
     }
 
-    /// The functions of an IOMMU group, in order of their addresses.
+    /// Returns the functions of an IOMMU group, in order of their addresses.
     pub fn group_members(&self, group: u32) -> Vec<Function> {
         let path = format!("kernel/iommu_groups/{group}/devices");
         let Ok(entries) = fs::read_dir(self.sys.join(path)) else {
@@ -174,29 +174,30 @@ impl Roots {
         found
     }
 
-    /// Whether the kernel runs an IOMMU at all.
+    /// Returns true if the kernel runs an IOMMU.
     pub fn has_iommu(&self) -> bool {
         fs::read_dir(self.sys.join("class/iommu")).is_ok_and(|mut entries| entries.next().is_some())
     }
 
-    /// Whether an IOMMU group is only a pretence: the kernel's `enable_unsafe_noiommu_mode`.
+    /// Returns true if an IOMMU group was made without an IOMMU, by the kernel's
+    /// `enable_unsafe_noiommu_mode`.
     pub fn is_noiommu_group(&self, group: u32) -> bool {
         let name = self.sys.join(format!("kernel/iommu_groups/{group}/name"));
         fs::read_to_string(name).is_ok_and(|name| name.trim() == "vfio-noiommu")
     }
 
-    /// The node of an IOMMU group.
+    /// Returns the device node of an IOMMU group.
     pub fn group_node(&self, group: u32) -> PathBuf {
         self.dev.join(format!("vfio/{group}"))
     }
 
-    /// The node of the function itself, if the kernel has such nodes.
+    /// Returns the device node of the function itself, if the kernel has such nodes.
     pub fn device_node(&self, function: &Function) -> Option<PathBuf> {
         let node = self.dev.join("vfio/devices").join(function.vfio_device()?);
         node.exists().then_some(node)
     }
 
-    /// Processes that have `node` open, as far as this one may see that.
+    /// Returns the processes that have `node` open, as far as this process may see them.
     pub fn holders(&self, node: &Path) -> Vec<u32> {
         let Ok(entries) = fs::read_dir(&self.proc) else {
             return Vec::new();
@@ -217,24 +218,24 @@ impl Roots {
     }
 }
 
-/// A PCI function. What it says is read when it is asked.
+/// A PCI function. Its properties are read at each call.
 #[derive(Debug, Clone)]
 pub struct Function {
     /// Its address.
     pub bdf: Bdf,
-    /// Who made it, and what it is.
+    /// Vendor and device ID.
     pub id: PciId,
     /// Its folder in sysfs.
     pub path: PathBuf,
 }
 
 impl Function {
-    /// The driver that has it.
+    /// Returns the driver that the function is bound to.
     pub fn driver(&self) -> Option<String> {
         link_name(&self.path.join("driver"))
     }
 
-    /// The only driver that may have it, if one was named.
+    /// Returns the only driver that may bind the function, if one was named.
     pub fn driver_override(&self) -> Option<String> {
         let text = fs::read_to_string(self.path.join("driver_override")).ok()?;
         let name = text.trim();
@@ -242,32 +243,32 @@ impl Function {
         (!name.is_empty() && name != "(null)").then(|| name.to_owned())
     }
 
-    /// Its IOMMU group. None: no IOMMU stands between it and the memory.
+    /// Returns the IOMMU group. `None`: there is no IOMMU between the function and memory.
     pub fn iommu_group(&self) -> Option<u32> {
         link_name(&self.path.join("iommu_group"))?.parse().ok()
     }
 
-    /// Whether it may be in an IOMMU group as soon as a driver is bound to it: Linux before 6.15
-    /// reads then which IOMMU it is behind, if the IOMMU's own driver is a module.
+    /// Returns true if the function may join an IOMMU group when a driver is bound to it: Linux
+    /// before 6.15 determines the IOMMU only then, if the IOMMU's driver is a module.
     pub fn may_get_group(&self, roots: &Roots) -> bool {
         self.driver().is_none() && roots.has_iommu()
     }
 
-    /// Name of its VFIO device, `vfioN`, in a kernel with VFIO device nodes.
+    /// Returns the name of the function's VFIO device, `vfioN`, in a kernel with VFIO device nodes.
     pub fn vfio_device(&self) -> Option<String> {
         let entry = fs::read_dir(self.path.join("vfio-dev")).ok()?.next()?;
         entry.ok()?.file_name().into_string().ok()
     }
 
-    /// Whether it keeps the functions of its IOMMU group from being used through VFIO: a driver
-    /// of the host has it, which might let it reach the same memory. Bridges do not count.
+    /// Returns true if the function prevents the use of its IOMMU group through VFIO: it is bound
+    /// to a host driver, which might let it access the same memory. Bridges do not count.
     pub fn spoils_group(&self) -> bool {
         self.driver()
             .is_some_and(|driver| !is_vfio(&driver) && driver != "pci-stub" && driver != "pcieport")
     }
 }
 
-/// Whether a driver belongs to VFIO.
+/// Returns true if a driver belongs to VFIO.
 pub fn is_vfio(driver: &str) -> bool {
     driver == "vfio-pci" || driver.ends_with("-vfio-pci") || driver.ends_with("_vfio_pci")
 }
@@ -288,7 +289,7 @@ pub(crate) mod tests {
     use std::os::unix::fs::symlink;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    /// A machine of files: sysfs and device nodes in a temporary folder.
+    /// A machine made of files: sysfs and device nodes in a temporary folder.
     pub(crate) struct FakeMachine {
         root: PathBuf,
     }
@@ -314,7 +315,7 @@ pub(crate) mod tests {
             Roots::below(&self.root)
         }
 
-        /// A function of the machine, with a driver and an IOMMU group.
+        /// Adds a function to the machine, with a driver and an IOMMU group.
         pub(crate) fn add(&self, bdf: &str, id: PciId, driver: Option<&str>, group: Option<u32>) {
             let function = self.root.join("sys/bus/pci/devices").join(bdf);
             fs::create_dir_all(&function).expect("folder of the function");

@@ -3,21 +3,21 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// The process at the other end, as the kernel noted it when that process connected, or began to
+/// The process at the other end, as the kernel recorded it when that process connected or began to
 /// listen (unix(7), `SO_PEERCRED`). A process cannot claim another user's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
-    /// Its number in this process's PID namespace. `None`: it is in another one.
+    /// Its ID in this process's PID namespace. `None`: it is in another namespace.
     pub process: Option<u32>,
-    /// Its effective user.
+    /// Its effective user ID.
     pub user: u32,
 }
 
 impl Peer {
-    /// The peer of a connected socket.
+    /// Returns the peer of a connected socket.
     ///
     /// # Errors
-    /// It is no UNIX socket.
+    /// The socket is not a UNIX socket.
     pub fn of(socket: impl AsFd) -> io::Result<Self> {
         let mut credentials = libc::ucred {
             pid: 0,
@@ -25,8 +25,8 @@ impl Peer {
             gid: 0,
         };
         let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-        // SAFETY: the kernel writes at most `length` bytes to `credentials`, of which any content
-        // is a value.
+        // SAFETY: the kernel writes at most `length` bytes to `credentials`, a structure that is
+        // valid for any content.
         let result = unsafe {
             libc::getsockopt(
                 socket.as_fd().as_raw_fd(),
@@ -39,20 +39,20 @@ impl Peer {
         if result != 0 {
             return Err(io::Error::last_os_error());
         }
-        // A closed socket pair, or no UNIX socket: the kernel returns user -1.
+        // A closed socket pair, or not a UNIX socket: the kernel returns user -1.
         Ok(Self {
             process: u32::try_from(credentials.pid).ok().filter(|pid| *pid != 0),
             user: credentials.uid,
         })
     }
 
-    /// Whether it is a process of the user of this one.
+    /// Returns true if the peer runs as the user of this process.
     pub fn is_own_user(&self) -> bool {
         self.user == own_user()
     }
 
-    /// Whether it may have what this process gives to a server: it is of the same user, or of root,
-    /// who can take it anyway.
+    /// Returns true if the peer may receive the data that this process gives to a server: it runs
+    /// as the same user, or as root, which can read that data anyway.
     pub fn is_trusted(&self) -> bool {
         self.is_own_user() || self.user == ROOT
     }
@@ -60,7 +60,7 @@ impl Peer {
 
 const ROOT: u32 = 0;
 
-/// The effective user of this process.
+/// Returns the effective user of this process.
 pub fn own_user() -> u32 {
     // SAFETY: geteuid always succeeds.
     unsafe { libc::geteuid() }
@@ -88,6 +88,6 @@ mod tests {
         let other = of_user(own_user().wrapping_add(1));
         assert!(!other.is_own_user());
         assert!(of_user(ROOT).is_trusted());
-        assert!(!of_user(u32::MAX).is_trusted(), "of nobody");
+        assert!(!of_user(u32::MAX).is_trusted(), "an unknown user");
     }
 }

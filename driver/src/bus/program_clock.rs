@@ -1,11 +1,11 @@
-//! The clock of a program whose time is not that of the machine.
+//! The clock of a program whose time is not the machine's time.
 
 use std::ffi::c_void;
 use std::fmt::Debug;
 
 use crate::cq::CompletionQueue;
 
-/// A function of verbs in which programs poll.
+/// A function of verbs that programs poll with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PollFunction {
     /// `ibv_poll_cq`.
@@ -14,31 +14,33 @@ pub enum PollFunction {
     StartPoll,
 }
 
-/// The clock of a program whose time is not that of the machine: the verbs library says what the
-/// program does, and the clock goes on by what that costs.
+/// The clock of a program whose time is not the machine's time: the verbs library reports the
+/// program's calls, and the clock advances by their cost.
 pub trait ProgramClock: Debug + Send + Sync {
-    /// A send work request was written to its queue, with so many bytes of inline payload.
+    /// Reports that a send work request was written to its queue, with `inline_bytes` of inline
+    /// payload.
     fn post_send(&self, inline_bytes: u64);
 
-    /// A receive was written to its queue.
+    /// Reports that a receive was written to its queue.
     fn post_receive(&self);
 
-    /// The calling thread is about to poll `cq`.
+    /// Reports that the calling thread is about to poll `cq`.
     fn before_poll(&self, cq: &CompletionQueue);
 
-    /// A poll of `cq` has found so many completions.
+    /// Reports that a poll of `cq` has found `count` completions.
     fn polled(&self, cq: &CompletionQueue, count: usize);
 
-    /// A function for programs to call instead of `target`, which notes its caller and goes on to
-    /// `target`.
+    /// Returns a function that programs call instead of `target`; it records its caller and
+    /// continues at `target`.
     fn noting_caller(&self, function: PollFunction, target: *const c_void) -> *const c_void;
 
-    /// Makes visible what the device has done by now.
+    /// Makes the device's results up to the current time visible.
     fn catch_up(&self);
 
-    /// Sleeps until `is_there` says that an event has come.
+    /// Sleeps until `is_there` returns true: an event has come.
     fn sleep_until(&self, is_there: &mut dyn FnMut() -> bool);
 
-    /// Returns true if polls and posts fail from now on: what the program measures is no result.
+    /// Returns true if polls and posts fail from now on, because the program's measurements are not
+    /// valid.
     fn has_failed(&self) -> bool;
 }

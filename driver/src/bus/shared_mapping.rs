@@ -1,4 +1,4 @@
-//! Files mapped into this process and shared with whoever else maps them: a device, or its model.
+//! Files mapped into this process and shared with other processes that map them: a device's model.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -9,16 +9,16 @@ use super::fork::WipedOnFork;
 /// A mapping of a file, readable and writable, which children made by fork do not inherit.
 #[derive(Debug)]
 pub(crate) struct SharedMapping {
-    /// Forgotten before the memory goes.
+    /// Dropped before the memory is unmapped.
     wiped: Option<WipedOnFork>,
     address: NonNull<u8>,
     length: usize,
 }
 
-// SAFETY: the mapping is only an address and a length that nobody else unmaps; whoever accesses
-// the memory says why that may happen on any thread.
+// SAFETY: the mapping is only an address and a length that nothing else unmaps; each access to the
+// memory states its own argument for concurrent use.
 unsafe impl Send for SharedMapping {}
-// SAFETY: as above.
+// SAFETY: as for `Send`: a shared reference gives out only the address and the length.
 unsafe impl Sync for SharedMapping {}
 
 impl SharedMapping {
@@ -26,7 +26,7 @@ impl SharedMapping {
     ///
     /// # Errors
     ///
-    /// What mmap says.
+    /// The error of `mmap`.
     pub(crate) fn new(file: BorrowedFd, offset: u64, length: usize) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let offset = libc::off_t::try_from(offset)
@@ -55,12 +55,12 @@ impl SharedMapping {
         })
     }
 
-    /// First byte; the memory is valid as long as `self` lives.
+    /// Returns the first byte; the memory is valid while `self` lives.
     pub(crate) fn address(&self) -> NonNull<u8> {
         self.address
     }
 
-    /// Bytes.
+    /// Returns the length in bytes.
     pub(crate) fn length(&self) -> usize {
         self.length
     }
@@ -69,7 +69,8 @@ impl SharedMapping {
 impl Drop for SharedMapping {
     fn drop(&mut self) {
         self.wiped = None;
-        // SAFETY: address and length are one mapping of `new`, whose only owner gives it up here.
+        // SAFETY: address and length are one mapping of `new`, and `self`, its only owner, is being
+        // dropped.
         unsafe {
             libc::munmap(self.address.as_ptr().cast(), self.length);
         }

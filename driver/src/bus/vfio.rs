@@ -1,18 +1,19 @@
-//! The bus to a PCI function behind the kernel's VFIO driver: a card, or a model that QEMU shows to
-//! a virtual machine.
+//! The bus to a PCI function bound to the kernel's VFIO driver: a card, or a model that QEMU
+//! presents to a virtual machine.
 //!
-//! The function is opened by its own device node and iommufd if the kernel has them, else with its
-//! whole IOMMU group (type 1, version 2). Registers and doorbells are mapped BARs, DMA mappings are
-//! pinned memory behind the IOMMU, MSI-X vectors are eventfds for which one thread waits.
+//! The function is opened through its device node and iommufd if the kernel has them, otherwise
+//! with its whole IOMMU group (type 1, version 2). Registers and doorbells are mapped BARs, DMA
+//! mappings are pinned memory behind the IOMMU, MSI-X vectors are eventfds that one thread waits
+//! for.
 //!
 //! # One process, one function
 //!
-//! The kernel hands a function to one process at a time, and to no child of it: [`Vfio::open`] in
+//! The kernel gives a function to one process at a time, and not to its children: [`Vfio::open`] in
 //! another process fails with [`VfioOpenError::Busy`], and in a child made by fork the function
 //! that its parent opened looks like a card that was pulled out. Several processes need several
 //! functions.
 //!
-//! # What it does not do
+//! # Limitations
 //!
 //! Pushes ([`Bus::push`]): vfio-pci maps BARs uncached, not write-combining, so that a block of 64
 //! bytes would leave as eight writes; [`Bus::push_blocks`] is zero. Groups are refused in VFIO's
@@ -52,22 +53,22 @@ use super::fork::ForkMark;
 use super::pci::{Bdf, Roots};
 use super::{BufferMemory, Bus, BusError, DmaMapping, InterruptHandler, idle};
 
-/// Offset of the command register in configuration space, and of its bits (PCI 3.0, 6.2.2).
+/// Offset of the command register in configuration space, and its bits (PCI 3.0, 6.2.2).
 const COMMAND: u64 = 4;
 const MEMORY_SPACE: u16 = 1 << 1;
 const BUS_MASTER: u16 = 1 << 2;
-/// What a function that does not answer reads as.
+/// Value that a function reads as when it does not respond.
 const GONE: u32 = u32::MAX;
 
-/// A PCI function in the hands of this process.
+/// A PCI function opened by this process.
 ///
-/// Dropping it stops its interrupts and DMA, resets it and gives it back to the kernel.
+/// Dropping it stops its interrupts and DMA, resets it and returns it to the kernel.
 pub struct Vfio {
     fork: ForkMark,
     bdf: Bdf,
-    /// Whether the device polls its doorbell pages: a model.
+    /// True if the device polls its doorbell pages: a model.
     is_polled: bool,
-    // Regions and eventfds hold the card open, so they go before it.
+    // Regions and eventfds keep the card open, so they are dropped before it.
     doorbells: Option<DoorbellPages>,
     bar0: Region,
     bar2: Region,
@@ -78,7 +79,7 @@ pub struct Vfio {
     vectors: u16,
     presence: Arc<Presence>,
     card: Card,
-    // The last owner of the IOMMU's address space: what is pinned stays so until the card is gone.
+    // The last owner of the IOMMU's address space: pages stay pinned until the card is closed.
     mappings: Mappings,
 }
 
@@ -92,11 +93,11 @@ impl std::fmt::Debug for Vfio {
 }
 
 impl Vfio {
-    /// Opens the function `bdf`, resets it and lets it access memory.
+    /// Opens the function `bdf`, resets it and enables its memory accesses.
     ///
     /// # Errors
     ///
-    /// Any [`VfioOpenError`]: its text says what is wrong and what to do.
+    /// Any [`VfioOpenError`]: its text states what is wrong and what to do.
     pub fn open(bdf: Bdf) -> Result<Self, VfioOpenError> {
         let roots = Roots::system();
         let candidate = inspect::inspect(&roots, bdf)?;
@@ -110,7 +111,8 @@ impl Vfio {
         let open = kernel(bdf, "open its regions");
         let config = card.config().map_err(&open)?;
         card.reset();
-        // After the reset, which may clear it; and before BARs are touched, which fault without.
+        // After the reset, which may clear it, and before BARs are accessed, which fault without
+        // it.
         enable(bdf, &config)?;
         let bar0 = card.bar(0).map_err(&open)?;
         let bar2 = card.bar(2).map_err(&open)?;
@@ -147,15 +149,15 @@ impl Vfio {
         })
     }
 
-    /// A register reads as all ones, as those of a card that was pulled out do.
+    /// Checks whether the card is gone after a register has read as all ones.
     #[cold]
-    fn suspect(&self) {
+    fn check_presence(&self) {
         if self.bar0.read::<u32>(offset::magic.into()) == GONE {
             self.presence.lose("its registers read as all ones");
         }
     }
 
-    /// The function's address.
+    /// Returns the function's address.
     pub fn bdf(&self) -> Bdf {
         self.bdf
     }
@@ -177,12 +179,12 @@ impl Drop for Vfio {
     }
 }
 
-/// Makes an error of the operating system one of opening.
+/// Returns a function that converts an error of the operating system to an error of opening.
 fn kernel(bdf: Bdf, what: &'static str) -> impl Fn(io::Error) -> VfioOpenError {
     move |error| VfioOpenError::kernel(bdf, what, &error)
 }
 
-/// Lets the function answer accesses and make its own.
+/// Enables memory accesses to and by the function.
 fn enable(bdf: Bdf, config: &Region) -> Result<(), VfioOpenError> {
     if config.read::<u32>(0) == GONE {
         let error = io::Error::other("its configuration space reads as all ones: it is gone");
@@ -203,8 +205,8 @@ fn enable(bdf: Bdf, config: &Region) -> Result<(), VfioOpenError> {
     Ok(())
 }
 
-/// Connects every vector of the function to an eventfd, and says how many there are; behind them
-/// is one eventfd more. A function without MSI-X gets none.
+/// Connects every vector of the function to an eventfd and returns the number of vectors; one
+/// eventfd more follows them. A function without MSI-X gets none.
 fn connect(bdf: Bdf, card: &Card) -> Result<(EventFds, u16), VfioOpenError> {
     let vectors = u16::try_from(card.vectors()).map_or(VECTOR_COUNT, |all| all.min(VECTOR_COUNT));
     let count = usize::from(vectors);
@@ -220,10 +222,10 @@ fn connect(bdf: Bdf, card: &Card) -> Result<(EventFds, u16), VfioOpenError> {
     Ok((events, vectors))
 }
 
-/// Has the kernel say when it wants the card back, because somebody unbinds it or pulls it out: it
-/// then waits until this process has closed it.
+/// Requests a notification when the kernel wants the card back, because it is being unbound or
+/// pulled out: the kernel then waits until this process has closed the card.
 fn listen_for_requests(card: &Card, events: &EventFds, vectors: u16, presence: &Arc<Presence>) {
-    if !card.can_be_asked_for() {
+    if !card.has_request_interrupt() {
         return;
     }
     let losing = presence.clone();
@@ -235,11 +237,11 @@ fn listen_for_requests(card: &Card, events: &EventFds, vectors: u16, presence: &
         .map_err(io::Error::other)
         .and_then(|()| interrupts::connect(device, VFIO_PCI_REQ_IRQ_INDEX, file));
     if let Err(error) = connected {
-        tracing::debug!(%error, "who wants the card back will have to wait");
+        tracing::debug!(%error, "the kernel cannot request the card: unbinding it waits");
     }
 }
 
-/// Whether the function says, credibly, that it polls its doorbell pages.
+/// Returns true if the function reports plausibly that it polls its doorbell pages.
 fn polls_doorbells(bar0: &Region) -> bool {
     let capability = Capability::from_bits(bar0.read(offset::capability.into()));
     let is_ours = bar0.read::<u32>(offset::magic.into()) == MAGIC && capability.present();
@@ -254,7 +256,7 @@ impl Bus for Vfio {
         }
         let value = self.bar0.read(offset.into());
         if value == GONE {
-            self.suspect();
+            self.check_presence();
         }
         value
     }
@@ -273,7 +275,7 @@ impl Bus for Vfio {
         }
         let value = self.bar0.read(offset.into());
         if value == u64::MAX {
-            self.suspect();
+            self.check_presence();
         }
         value
     }
@@ -369,7 +371,7 @@ impl Bus for Vfio {
 
     #[inline]
     fn relax(&self) {
-        // A card works while the processor spins. A model may need this very processor.
+        // A card works while the processor spins. A model may need this processor.
         match self.is_polled {
             true => idle::after_empty_poll(),
             false => std::hint::spin_loop(),

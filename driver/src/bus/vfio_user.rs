@@ -2,18 +2,18 @@
 //!
 //! Registers and the device's own memory are messages to the server. Doorbells are stores to pages
 //! that both processes share, where the server offers them. The driver's rings are files that the
-//! server maps; the application's memory stays what it is, and the server reads and writes it by
-//! its own rights, or by messages. Interrupts are eventfds.
+//! server maps. The application's memory stays as it is: the server accesses it with its own
+//! rights, or by messages. Interrupts are eventfds.
 //!
-//! Nothing leaves this process before the kernel has said that the server is of the same user, or
-//! of root. No descriptor leaves it by which more can be reached than the driver's rings: a server
+//! Nothing leaves this process before the kernel has reported that the server runs as the same user
+//! or as root. No descriptor is sent that gives access to more than the driver's rings. A server
 //! that may open the memory of this process, as a debugger may, does so, and finds there the
-//! [`memory::Proof`] that it is the right one; for others each access is a message, which is
-//! checked against what is mapped.
+//! [`memory::Proof`] that it is the right process; for other servers each access is a message,
+//! which is checked against the mappings.
 //!
-//! A server that ends, or does not answer for [`REQUEST_TIMEOUT`], is a card that was pulled out:
-//! registers read as all ones, nothing can be mapped, and every interrupt handler is called once so
-//! that whoever sleeps looks at the device again.
+//! A server that ends, or does not answer for [`REQUEST_TIMEOUT`], counts as a card that was pulled
+//! out: registers read as all ones, nothing can be mapped, and every interrupt handler is called
+//! once so that waiting threads check the device again.
 
 mod connect;
 mod error;
@@ -39,26 +39,26 @@ use super::{
 
 pub use error::VfioUserError;
 
-/// How long a request waits for the server. Then the server is taken for dead.
+/// Time limit of a request. A server that exceeds it is taken for dead.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// IOVAs that the driver may use: everything that 48 bits name, except the first pages.
+/// IOVAs that the driver may use: all 48-bit addresses except the first pages.
 const IOVAS: Range<u64> = 0x1_0000..1 << 48;
 
 /// The bus to a model behind a socket.
 pub struct VfioUser {
-    /// `None` only while it is dropped.
+    /// `None` only during drop.
     client: Option<Client>,
     link: Arc<Link>,
-    /// What the server looks for to know this process; as long as it may look.
+    /// Value by which the server identifies this process; kept while the server may check it.
     _proof: Option<Proof>,
-    /// `None`: doorbells are messages.
+    /// `None`: doorbells are sent as messages.
     doorbells: Option<DoorbellPages>,
     region_sizes: [u64; 3],
     fork: ForkMark,
 }
 
 impl VfioUser {
-    /// One request, or the error of a device that is gone.
+    /// Sends one request, or returns the error of a device that is gone.
     fn request<T>(
         &self,
         request: impl FnOnce(&Client) -> Result<T, RequestError>,
@@ -83,8 +83,8 @@ impl VfioUser {
         }
     }
 
-    /// Writes and waits until the device has it, because a doorbell that is a store could overtake
-    /// the message.
+    /// Writes and waits until the device has the data, because a doorbell that is a store could
+    /// overtake the message.
     fn write(&self, region: u32, offset: u64, data: &[u8]) {
         if let Err(error) = self.request(|client| client.write(region, offset, data)) {
             tracing::debug!(region, offset, %error, "cannot be written");
@@ -197,7 +197,7 @@ impl Bus for VfioUser {
         let unmapped = self.request(|client| client.dma_unmap(iova, length as u64));
         match unmapped {
             Ok(()) => {}
-            // Who ends the connection gives up the client's memory with it.
+            // A server that ends the connection gives up the client's memory with it.
             Err(RequestError::Disconnected) if self.link.has_ended() => {}
             Err(error) => return Err(bus_error(error)),
         }
@@ -218,7 +218,7 @@ impl Bus for VfioUser {
         vector: u16,
         handler: Option<InterruptHandler>,
     ) -> Result<(), BusError> {
-        // All vectors are connected as long as the bus lives.
+        // All vectors are connected while the bus lives.
         self.link.events().set_handler(vector, handler)
     }
 
@@ -255,8 +255,8 @@ impl Drop for VfioUser {
     }
 }
 
-/// Registers that are doorbells: what they say is repeated by memory, or checked again by the
-/// device, so it does no harm that a later store to a doorbell page overtakes them.
+/// Returns true for registers that act as doorbells: memory repeats their content, or the device
+/// checks it again, so a later store to a doorbell page may overtake them.
 fn is_doorbell(offset: u32) -> bool {
     let event_queues = offset::event_queue_doorbell
         ..offset::event_queue_doorbell + 4 * u32::from(ferroce_spec::register::VECTOR_COUNT);

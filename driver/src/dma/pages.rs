@@ -9,8 +9,8 @@ use super::HUGE_PAGE_SIZE;
 use crate::bus::shared_mapping::SharedMapping;
 use crate::bus::{BufferMemory, DmaFile, memfd};
 
-/// Memory of its own, of one of the kinds that a bus wants. Pages are taken from the system when
-/// they are first touched; a child made by fork sees zeros.
+/// Pages in one of the kinds of memory that a bus prefers. The system allocates them when they are
+/// first touched; a child made by fork sees zeros.
 #[derive(Debug)]
 pub(super) enum Pages {
     Private(PrivateMapping),
@@ -22,7 +22,7 @@ pub(super) enum Pages {
 }
 
 impl Pages {
-    /// `length` bytes, a multiple of the page size and not zero.
+    /// Allocates `length` bytes, a multiple of the page size and not zero.
     pub(super) fn new(kind: BufferMemory, length: usize) -> io::Result<Self> {
         match kind {
             BufferMemory::Private => Ok(Self::Private(PrivateMapping::new(length)?)),
@@ -49,7 +49,7 @@ impl Pages {
         }
     }
 
-    /// The file behind the pages.
+    /// Returns the file behind the pages.
     pub(super) fn file(&self) -> Option<DmaFile> {
         match self {
             Self::Shared {
@@ -62,7 +62,7 @@ impl Pages {
         }
     }
 
-    /// Closes the file: many buffers would need many descriptors, of which a process has few.
+    /// Closes the file: many buffers would need many descriptors, which a process has few of.
     pub(super) fn close_file(&mut self) {
         if let Self::Shared { file, .. } = self {
             *file = None;
@@ -78,7 +78,7 @@ pub(super) struct PrivateMapping {
 }
 
 impl PrivateMapping {
-    /// A large one begins at a huge page.
+    /// Maps `length` bytes; a large mapping begins at a huge page.
     fn new(length: usize) -> io::Result<Self> {
         if length < HUGE_PAGE_SIZE as usize {
             return Self::anywhere(length);
@@ -93,8 +93,9 @@ impl PrivateMapping {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // A child of fork must not get a copy-on-write share of memory that a device writes: the
-        // parent would go on with pages that the device does not know. With MADV_WIPEONFORK the
-        // child sees zeros, so that an inherited object finds an empty queue rather than no memory.
+        // parent would continue with pages that the device does not use. With MADV_WIPEONFORK the
+        // child sees zeros, so that an inherited object finds an empty queue rather than unmapped
+        // memory.
         //
         // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no existing
         // memory, and the advice applies to the new mapping only.
@@ -112,7 +113,7 @@ impl PrivateMapping {
         Ok(Self { address, length })
     }
 
-    /// Gives back what lies before the first huge page and behind `length` bytes from there.
+    /// Unmaps the memory before the first huge page and after `length` bytes from there.
     fn trim(self, length: usize) -> Self {
         let start = self.address.as_ptr() as usize;
         let first = start.next_multiple_of(HUGE_PAGE_SIZE as usize);
@@ -120,7 +121,7 @@ impl PrivateMapping {
         let behind = end - (first + length);
         let pages = self.address.as_ptr().cast::<u8>();
         // SAFETY: both ranges lie in the mapping, which is one huge page longer than `length`, and
-        // are not used: nobody has seen the mapping yet.
+        // are unused: the mapping has not been published yet.
         let address = unsafe {
             if before > 0 {
                 libc::munmap(pages.cast(), before);
@@ -136,8 +137,8 @@ impl PrivateMapping {
 
     fn prefer_huge_pages(&self) {
         if self.length >= HUGE_PAGE_SIZE as usize {
-            // SAFETY: advice on a mapping of our own. That it is refused, when the kernel has no
-            // transparent huge pages, costs only time.
+            // SAFETY: the call gives advice on a mapping that this value owns. A refusal, when the
+            // kernel has no transparent huge pages, only costs time.
             unsafe {
                 let address = self.address.as_ptr().cast();
                 libc::madvise(address, self.length, libc::MADV_HUGEPAGE);
@@ -148,7 +149,7 @@ impl PrivateMapping {
 
 impl Drop for PrivateMapping {
     fn drop(&mut self) {
-        // SAFETY: address and length are one mapping, whose only owner gives it up here.
+        // SAFETY: address and length are one mapping, and `self`, its only owner, is being dropped.
         unsafe {
             libc::munmap(self.address.as_ptr().cast(), self.length);
         }
@@ -167,13 +168,13 @@ mod tests {
         BufferMemory::Pinned,
     ];
 
-    /// Goal: fork leaves the pages to the parent. Method: the child says what it sees and writes
-    /// something else, the parent looks again.
+    /// Goal: fork leaves the pages to the parent. Method: the child reports the value that it sees
+    /// and writes another, then the parent reads again.
     #[test]
     fn a_child_of_fork_sees_zeros() {
         for kind in KINDS {
             let pages = Pages::new(kind, PAGE_SIZE).expect("one page");
-            // SAFETY: the page is valid and zeroed, and freed below only.
+            // SAFETY: the page is valid and zeroed, and is freed only below.
             let word = unsafe { pages.address().as_ref() };
             word.store(5, Ordering::Relaxed);
             // SAFETY: the child calls only what is allowed in the child of a process with threads;

@@ -1,4 +1,4 @@
-//! The card as the kernel hands it over: its group or its device node, and its regions.
+//! The card as VFIO provides it: its group or its device node, and its regions.
 
 use std::fs::File;
 use std::io;
@@ -23,22 +23,22 @@ use super::region::Region;
 use crate::bus::fork::ForkMark;
 use crate::bus::pci::{Bdf, Roots};
 
-/// Kernel module that makes the nodes below /dev/vfio.
+/// Kernel module that creates the nodes below /dev/vfio.
 const VFIO_MODULE: &str = "vfio-pci";
-/// Kernel module that makes /dev/iommu.
+/// Kernel module that creates /dev/iommu.
 const IOMMUFD_MODULE: &str = "iommufd";
 
-/// A card in the hands of this process.
+/// A card opened by this process.
 pub(super) struct Card {
     device: ManuallyDrop<VfioDevice>,
     fork: ForkMark,
 }
 
-/// Takes the card: by its own device node and iommufd, or with its whole group.
+/// Opens the card through its device node and iommufd, or with its whole group.
 ///
 /// # Errors
 ///
-/// What the kernel says, explained.
+/// The error of the kernel, explained.
 pub(super) fn take(
     roots: &Roots,
     candidate: &Candidate,
@@ -77,7 +77,7 @@ fn take_device(
     Ok((Card::new(device), Box::new(Iommufd(space))))
 }
 
-/// What an error of taking the device by its own node means.
+/// Converts an error of opening the device through its device node.
 pub(super) fn explain_device(
     roots: &Roots,
     bdf: Bdf,
@@ -89,7 +89,7 @@ pub(super) fn explain_device(
         holders: roots.holders(node),
     };
     match error {
-        // A node can be opened twice, but only one of both can be bound.
+        // A node can be opened twice, but only one of the descriptors can be bound.
         VfioError::VfioDeviceBindIommufd(errno) if errno.errno() == libc::EBUSY => busy(),
         VfioError::VfioDeviceBindIommufd(errno) if errno.errno() == libc::EINVAL => busy(),
         VfioError::VfioDeviceAttachIommufdPt(errno) if errno.errno() == libc::EPERM => {
@@ -113,7 +113,7 @@ fn take_group(
     Ok((Card::new(device), Box::new(Type1(container))))
 }
 
-/// What an error of taking a group means.
+/// Converts an error of opening a group.
 pub(super) fn explain_group(
     roots: &Roots,
     candidate: &Candidate,
@@ -156,11 +156,11 @@ impl Card {
         }
     }
 
-    /// Region `index`, its mappable parts mapped.
+    /// Returns region `index` with its mappable parts mapped.
     ///
     /// # Errors
     ///
-    /// No more descriptors.
+    /// No file descriptors are left.
     pub(super) fn region(&self, index: u32) -> io::Result<Region> {
         let device = &self.device;
         let size = device.get_region_size(index);
@@ -174,7 +174,7 @@ impl Card {
         Ok(Region::new(self.file()?, offset, size, &areas))
     }
 
-    /// BAR `number`.
+    /// Returns BAR `number`.
     ///
     /// # Errors
     ///
@@ -183,7 +183,7 @@ impl Card {
         self.region(VFIO_PCI_BAR0_REGION_INDEX + number)
     }
 
-    /// Configuration space.
+    /// Returns the region of configuration space.
     ///
     /// # Errors
     ///
@@ -192,30 +192,30 @@ impl Card {
         self.region(VFIO_PCI_CONFIG_REGION_INDEX)
     }
 
-    /// Number of MSI-X vectors.
+    /// Returns the number of MSI-X vectors.
     pub(super) fn vectors(&self) -> u32 {
         let info = self.device.get_irq_info(VFIO_PCI_MSIX_IRQ_INDEX);
         info.map_or(0, |info| info.count)
     }
 
-    /// Whether the kernel can say that it wants the card back.
-    pub(super) fn can_be_asked_for(&self) -> bool {
+    /// Returns true if the kernel can notify this process that it wants the card back.
+    pub(super) fn has_request_interrupt(&self) -> bool {
         let info = self.device.get_irq_info(VFIO_PCI_REQ_IRQ_INDEX);
         info.is_some_and(|info| info.count > 0)
     }
 
-    /// Resets the function, if it can be reset.
+    /// Resets the function, if it supports a reset.
     pub(super) fn reset(&self) {
         self.device.reset();
     }
 
-    /// The device, for its interrupts.
+    /// Returns the device, for its interrupts.
     pub(super) fn device(&self) -> &VfioDevice {
         &self.device
     }
 
     fn file(&self) -> io::Result<File> {
-        // SAFETY: the descriptor is the device's, which is open as long as `self` lives.
+        // SAFETY: the descriptor is the device's, which is open while `self` lives.
         let borrowed = unsafe { BorrowedFd::borrow_raw(self.device.as_raw_fd()) };
         borrowed.try_clone_to_owned().map(File::from)
     }
@@ -223,12 +223,13 @@ impl Card {
 
 impl Drop for Card {
     fn drop(&mut self) {
-        // Giving the card back goes by ioctls on what a child of fork shares with its parent.
+        // Closing the card issues ioctls on descriptors that a child of fork shares with its
+        // parent.
         if self.fork.is_foreign() {
             return;
         }
-        // The crate panics when the kernel refuses one of them, as it may after the card was
-        // pulled out. Nothing more can be done then; the kernel cleans up when the process ends.
+        // The crate panics when the kernel refuses one of them, as it may after the card was pulled
+        // out. Nothing more can be done then; the kernel cleans up when the process ends.
         let device = &mut self.device;
         // SAFETY: `self.device` is not used after this.
         let result = catch_unwind(AssertUnwindSafe(|| unsafe { ManuallyDrop::drop(device) }));
@@ -238,8 +239,8 @@ impl Drop for Card {
     }
 }
 
-/// The areas of a mappable region of `size` bytes that may be mapped: those that the kernel lists,
-/// or everything when it lists none.
+/// Returns the areas of a mappable region of `size` bytes that may be mapped: those that the kernel
+/// lists, or the whole region when it lists none.
 fn areas(capabilities: &[VfioRegionInfoCap], size: u64) -> Vec<Range<u64>> {
     let listed = capabilities.iter().find_map(|capability| match capability {
         VfioRegionInfoCap::SparseMmap(sparse) => Some(&sparse.areas),

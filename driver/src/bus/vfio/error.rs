@@ -1,4 +1,4 @@
-//! Why a card cannot be opened, and what to do about it.
+//! Errors of opening a card, with remedies.
 
 use std::fmt;
 use std::io;
@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use crate::bus::pci::{Bdf, FERROCE, PciId};
 
-/// Why a card cannot be opened through kernel VFIO. The text is all that the user sees: it says
-/// what was found, what would be right, and how to get there.
+/// Errors of opening a card through kernel VFIO. The text is all that the user sees: it states what
+/// was found, what would be right, and how to get there.
 #[derive(Debug, thiserror::Error)]
 pub enum VfioOpenError {
     /// No PCI function has this address.
@@ -15,17 +15,17 @@ pub enum VfioOpenError {
     NoSuchDevice {
         /// The address.
         bdf: Bdf,
-        /// Ferroce cards that there are.
+        /// Ferroce cards in this machine.
         cards: Vec<Bdf>,
     },
-    /// It is a device of another kind.
+    /// The function is another device.
     #[error("{bdf} is {found}, not a Ferroce card ({FERROCE}); {}", Cards(.cards))]
     NotFerroce {
         /// The address.
         bdf: Bdf,
-        /// What is there.
+        /// Its vendor and device ID.
         found: PciId,
-        /// Ferroce cards that there are.
+        /// Ferroce cards in this machine.
         cards: Vec<Bdf>,
     },
     /// No IOMMU confines what the card reads and writes.
@@ -44,10 +44,10 @@ pub enum VfioOpenError {
     NoIommuGroup {
         /// The address.
         bdf: Bdf,
-        /// Whether the kernel runs an IOMMU for other devices.
+        /// True if the kernel runs an IOMMU for other devices.
         has_iommu: bool,
     },
-    /// Its IOMMU group is one of the kernel's unsafe mode without an IOMMU.
+    /// Its IOMMU group was made by the kernel's unsafe mode without an IOMMU.
     #[error(
         "{bdf} is bound in VFIO's unsafe mode without an IOMMU (enable_unsafe_noiommu_mode), in \
          which the card could write to all of the machine's memory; it is not supported: boot \
@@ -57,7 +57,7 @@ pub enum VfioOpenError {
         /// The address.
         bdf: Bdf,
     },
-    /// Another driver has it, or none.
+    /// It is bound to another driver, or to none.
     #[error(
         "{bdf} is bound to {}, not to vfio-pci; as root: ferroce bind {bdf}",
         Driver(.driver)
@@ -65,10 +65,10 @@ pub enum VfioOpenError {
     NotBound {
         /// The address.
         bdf: Bdf,
-        /// The driver that has it.
+        /// The driver that it is bound to.
         driver: Option<String>,
     },
-    /// Drivers of the host have functions that the IOMMU cannot tell from this one.
+    /// The IOMMU cannot separate this function from functions that host drivers use.
     #[error(
         "IOMMU group {group} of {bdf} cannot be used: the IOMMU cannot tell its functions apart, \
          and {}. Unbind them or bind them to vfio-pci (as root: ferroce bind --any ADDRESS), or \
@@ -80,18 +80,18 @@ pub enum VfioOpenError {
         bdf: Bdf,
         /// Its group.
         group: u32,
-        /// The others with the drivers that have them.
+        /// The other functions with their drivers.
         others: Vec<(Bdf, String)>,
     },
-    /// A device node is not there.
+    /// A device node is missing.
     #[error("there is no {}: as root: modprobe {module}", path.display())]
     NoNode {
         /// The node.
         path: PathBuf,
-        /// The kernel module that makes it.
+        /// The kernel module that creates it.
         module: &'static str,
     },
-    /// A device node may not be opened.
+    /// A device node may not be opened by this user.
     #[error(
         "no permission to open {} ({owner}); as root: ferroce bind {bdf} --user NAME, or a udev \
          rule for the group that may",
@@ -105,7 +105,7 @@ pub enum VfioOpenError {
         /// Its owner and mode.
         owner: NodeOwner,
     },
-    /// Another process has the card.
+    /// Another process has opened the card.
     #[error(
         "{bdf} is in use{}: a function of a card belongs to one process at a time; several \
          processes need several functions",
@@ -114,7 +114,7 @@ pub enum VfioOpenError {
     Busy {
         /// The address.
         bdf: Bdf,
-        /// Processes that have it, as far as that is visible.
+        /// Processes that have it open, as far as that is visible.
         holders: Vec<u32>,
     },
     /// The kernel has no IOMMU driver for VFIO containers.
@@ -131,7 +131,7 @@ pub enum VfioOpenError {
         /// The address.
         bdf: Bdf,
     },
-    /// Anything else that the kernel refuses.
+    /// The kernel refused another step.
     #[error("the kernel refused to {what} for {bdf}: {reason}")]
     Kernel {
         /// The address.
@@ -144,7 +144,7 @@ pub enum VfioOpenError {
 }
 
 impl VfioOpenError {
-    /// The errno that says the same.
+    /// Returns the errno that corresponds to this error.
     pub fn errno(&self) -> i32 {
         match self {
             Self::NoSuchDevice { .. } | Self::NotFerroce { .. } | Self::NoNode { .. } => {
@@ -160,7 +160,7 @@ impl VfioOpenError {
         }
     }
 
-    /// A refusal of the operating system.
+    /// Creates an error for a refusal of the operating system.
     pub(super) fn kernel(bdf: Bdf, what: &'static str, error: &io::Error) -> Self {
         Self::Kernel {
             bdf,
@@ -188,7 +188,7 @@ impl fmt::Display for NodeOwner {
     }
 }
 
-/// Where else to look.
+/// Displays the Ferroce cards of this machine.
 struct Cards<'a>(&'a [Bdf]);
 
 impl fmt::Display for Cards<'_> {

@@ -1,5 +1,5 @@
-//! What can be said about a card from sysfs and the device nodes, before the kernel is asked to
-//! hand it over: most refusals are found here, where they can be explained.
+//! Checks of a card in sysfs and at the device nodes, before the kernel is asked to open it: most
+//! refusals are found here, where they can be explained.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::error::{NodeOwner, VfioOpenError};
 use crate::bus::pci::{Bdf, FERROCE, Function, Roots, is_vfio};
 
-/// A card that nothing visible speaks against.
+/// A card whose visible state allows opening it.
 #[derive(Debug)]
 pub(super) struct Candidate {
     pub(super) bdf: Bdf,
@@ -16,15 +16,15 @@ pub(super) struct Candidate {
     pub(super) path: PathBuf,
     /// Its IOMMU group.
     pub(super) group: u32,
-    /// Its own device node, if it can be opened by itself, without its group.
+    /// Its device node, if it can be opened without its group.
     pub(super) device_node: Option<PathBuf>,
 }
 
-/// Looks at the function `bdf`.
+/// Inspects the function `bdf`.
 ///
 /// # Errors
 ///
-/// Every [`VfioOpenError`] that needs no attempt to open it.
+/// Every [`VfioOpenError`] that can be found without an attempt to open the function.
 pub(super) fn inspect(roots: &Roots, bdf: Bdf) -> Result<Candidate, VfioOpenError> {
     let function = find(roots, bdf)?;
     let driver = function.driver();
@@ -70,7 +70,7 @@ fn find(roots: &Roots, bdf: Bdf) -> Result<Function, VfioOpenError> {
     }
 }
 
-/// The other functions of the group that a driver of the host has.
+/// Returns the other functions of the group that are bound to host drivers.
 pub(super) fn spoilers(roots: &Roots, bdf: Bdf, group: u32) -> Vec<(Bdf, String)> {
     roots
         .group_members(group)
@@ -80,7 +80,7 @@ pub(super) fn spoilers(roots: &Roots, bdf: Bdf, group: u32) -> Vec<(Bdf, String)
         .collect()
 }
 
-/// The node of the device itself, if it and iommufd are there.
+/// Returns the device node of the function, if it and iommufd exist.
 fn device_node(roots: &Roots, function: &Function) -> Option<PathBuf> {
     let has_iommufd = roots.dev.join("iommu").exists();
     roots.device_node(function).filter(|_| has_iommufd)

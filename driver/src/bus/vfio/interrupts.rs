@@ -1,4 +1,4 @@
-//! Connecting interrupts to eventfds.
+//! Connects interrupts to eventfds.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -11,7 +11,7 @@ use vfio_bindings::bindings::vfio::{
 use super::iommu::vfio_ioctl;
 
 const VFIO_DEVICE_SET_IRQS: libc::c_ulong = vfio_ioctl(10);
-/// Most vectors that are connected.
+/// Maximum number of vectors that are connected.
 const MAX_VECTORS: usize = VECTOR_COUNT as usize;
 
 /// `struct vfio_irq_set` with the eventfds that follow it.
@@ -21,12 +21,12 @@ struct Connections {
     files: [RawFd; MAX_VECTORS],
 }
 
-/// Switches the interrupts `index` of a device on (`VFIO_PCI_*_IRQ_INDEX`), as many as there are
+/// Enables the interrupts `index` of a device (`VFIO_PCI_*_IRQ_INDEX`), as many as there are
 /// `files`, each connected to its file.
 ///
 /// # Errors
 ///
-/// What the kernel says; also, when it has fewer interrupts left than that.
+/// The error of the kernel; also, when it has fewer interrupts left than requested.
 pub(super) fn connect<'a>(
     device: RawFd,
     index: u32,
@@ -52,7 +52,7 @@ pub(super) fn connect<'a>(
     let result = unsafe { libc::ioctl(device, VFIO_DEVICE_SET_IRQS, &raw const connections) };
     match result {
         0 => Ok(()),
-        // The kernel could give so many, and has given none (vfio_msi_enable).
+        // The result is the number of vectors available; none was enabled (vfio_msi_enable).
         1.. => Err(io::Error::other(format!(
             "only {result} of {count} interrupts are left in this machine"
         ))),

@@ -1,5 +1,5 @@
-//! The address space that the IOMMU shows to the card: a VFIO container of type 1, or an IOAS of
-//! iommufd. A trait, so that all that is built on it can be tested without a card.
+//! The card's address space in the IOMMU: a VFIO container of type 1, or an IOAS of iommufd. A
+//! trait, so that its users can be tested without a card.
 
 use std::io;
 use std::ops::Range;
@@ -21,7 +21,7 @@ use vfio_ioctls::{VfioContainer, VfioIommufd};
 use super::type1_info;
 use crate::bus::{DmaAccess, DmaMapping};
 
-/// Upper bound of IOVA ranges that an IOMMU reports; in fact there are two or three.
+/// Upper bound of IOVA ranges that an IOMMU reports; usual are two or three.
 const MAX_RANGES: u32 = 1024;
 /// Room for all capabilities of a container.
 const CAPABILITY_BYTES: usize = 8192;
@@ -38,24 +38,24 @@ const VFIO_IOMMU_UNMAP_DMA: libc::c_ulong = vfio_ioctl(14);
 const IOMMU_IOAS_IOVA_RANGES: libc::c_ulong =
     (IOMMUFD_TYPE as libc::c_ulong) << 8 | IOMMUFD_CMD_IOAS_IOVA_RANGES as libc::c_ulong;
 
-/// What an IOMMU can do.
+/// Properties of an IOMMU.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct IommuInfo {
-    /// IOVAs that mappings may use. Empty: the kernel does not say.
+    /// IOVAs that mappings may use. Empty: the kernel does not report them.
     pub(super) ranges: Vec<Range<u64>>,
-    /// How many mappings there may be at a time, if that is limited.
+    /// Maximum number of simultaneous mappings, if limited.
     pub(super) entries: Option<u32>,
 }
 
 /// An address space of the card.
 pub(super) trait Iommu: Send + Sync {
-    /// What it can do.
+    /// Returns the properties of the IOMMU.
     fn info(&self) -> io::Result<IommuInfo>;
 
     /// Makes memory visible to the card.
     fn map(&self, mapping: &DmaMapping) -> io::Result<()>;
 
-    /// Takes a mapping back; how many bytes were mapped there.
+    /// Removes a mapping and returns the number of bytes that were mapped there.
     fn unmap(&self, iova: u64, length: u64) -> io::Result<u64>;
 }
 
@@ -64,16 +64,17 @@ pub(super) trait Iommu: Send + Sync {
 /// # Safety
 ///
 /// `request` is defined for the kind of file that `file` is, and takes a `T` that it may change;
-/// what the `T` points to is valid as the kernel's documentation asks.
+/// the pointers in `T` are valid as the kernel's documentation asks.
 unsafe fn ioctl<T>(file: RawFd, request: libc::c_ulong, argument: &mut T) -> io::Result<()> {
-    // SAFETY: the caller's promise; the kernel checks the descriptor itself.
+    // SAFETY: the caller guarantees that `request` takes a `T` (see above); the kernel checks the
+    // descriptor itself.
     match unsafe { libc::ioctl(file, request, std::ptr::from_mut(argument)) } {
         0.. => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// What VFIO_IOMMU_GET_INFO answers, with room for capabilities behind it.
+/// Answer of VFIO_IOMMU_GET_INFO, with room for capabilities behind it.
 #[repr(C)]
 struct InfoWithCapabilities {
     header: vfio_iommu_type1_info,
@@ -92,7 +93,7 @@ impl Iommu for Type1 {
             },
             capabilities: [0; CAPABILITY_BYTES],
         };
-        // SAFETY: the request takes this structure: a header that says how many bytes there are,
+        // SAFETY: the request takes this structure: a header that holds the total size in bytes,
         // and room for capabilities behind it.
         unsafe { ioctl(self.0.as_raw_fd(), VFIO_IOMMU_GET_INFO, &mut argument)? };
         let InfoWithCapabilities {
@@ -114,9 +115,8 @@ impl Iommu for Type1 {
             iova: mapping.iova,
             size: mapping.length as u64,
         };
-        // SAFETY: the request takes this structure. The kernel pins the memory that is there,
-        // or fails; that it is memory which a device may read and write is the duty of who
-        // called `Bus::map`.
+        // SAFETY: the request takes this structure. The kernel pins the memory at the address or
+        // fails; the caller of `Bus::map` guarantees that a device may read and write that memory.
         unsafe { ioctl(self.0.as_raw_fd(), VFIO_IOMMU_MAP_DMA, &mut argument) }
     }
 

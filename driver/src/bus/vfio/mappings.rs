@@ -1,4 +1,5 @@
-//! DMA mappings: checked before the kernel sees them, counted, and its refusals explained.
+//! DMA mappings: checks them before the kernel sees them, counts them, and explains the kernel's
+//! refusals.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,23 +12,23 @@ use super::iommu::{Iommu, IommuInfo};
 use super::memlock;
 use crate::bus::{BusError, DmaMapping, PAGE_SIZE};
 
-/// IOVAs if the kernel does not say which it has: what the smallest IOMMUs of the last decade
-/// translate.
+/// IOVAs when the kernel does not report them: the range that the smallest IOMMUs of the last
+/// decade translate.
 const DEFAULT_RANGE: Range<u64> = 0..1 << 39;
-/// What is used of a larger range: the bits that a four-level page table translates. The first
-/// pages are left out, so that a small number taken for an IOVA finds nothing.
+/// Part of a larger range that is used: the bits that a four-level page table translates. The first
+/// pages are omitted, so that a small number taken for an IOVA is not mapped.
 const USABLE: Range<u64> = 0x1_0000..1 << 48;
 
 /// The mappings of a card.
 pub(super) struct Mappings {
     iommu: Box<dyn Iommu>,
     range: Range<u64>,
-    /// How many mappings the kernel allows at a time.
+    /// Maximum number of simultaneous mappings that the kernel allows.
     limit: Option<u32>,
-    /// How much memory this process may pin, if that is limited.
+    /// Returns the limit of memory that this process may pin, if there is one.
     memory_limit: fn() -> Option<u64>,
     live: Mutex<Live>,
-    /// That RLIMIT_MEMLOCK is too small was said.
+    /// True if the warning about a small RLIMIT_MEMLOCK was logged.
     limit_is_explained: AtomicBool,
 }
 
@@ -41,11 +42,11 @@ struct Live {
 }
 
 impl Mappings {
-    /// No mappings yet.
+    /// Creates an empty set of mappings.
     ///
     /// # Errors
     ///
-    /// What the kernel says to the question what its IOMMU can do.
+    /// The error of the kernel on the query of its IOMMU.
     pub(super) fn new(iommu: Box<dyn Iommu>) -> io::Result<Self> {
         let IommuInfo { ranges, entries } = iommu.info()?;
         let range = widest(&ranges);
@@ -60,7 +61,7 @@ impl Mappings {
         })
     }
 
-    /// I/O virtual addresses that mappings may use.
+    /// Returns the I/O virtual addresses that mappings may use.
     pub(super) fn range(&self) -> Range<u64> {
         self.range.clone()
     }
@@ -70,21 +71,21 @@ impl Mappings {
         self.check(mapping)?;
         let (iova, length) = (mapping.iova, mapping.length as u64);
         let pinned = self.reserve(iova, length)?;
-        // Not under the lock: pinning a large range takes milliseconds.
+        // Called without the lock: pinning a large range takes milliseconds.
         self.iommu.map(mapping).map_err(|error| {
             self.live.lock().remove(iova);
             self.explain(&error, pinned, length)
         })
     }
 
-    /// Takes back exactly one mapping.
+    /// Removes exactly one mapping.
     pub(super) fn unmap(&self, iova: u64, length: usize) -> Result<(), BusError> {
         let length = length as u64;
         if self.live.lock().lengths.get(&iova) != Some(&length) {
             return Err(BusError::NotMapped);
         }
         let unmapped = self.iommu.unmap(iova, length).map_err(|error| os(&error))?;
-        // Type 1 answers an unmap of nothing with success and zero bytes.
+        // Type 1 reports an unmap of an unmapped range as success with zero bytes.
         if unmapped != length {
             tracing::error!(iova, length, unmapped, "the kernel unmapped something else");
             return Err(BusError::NotMapped);
@@ -109,7 +110,7 @@ impl Mappings {
         }
     }
 
-    /// Notes a mapping that is about to be made; how much was mapped before.
+    /// Records a mapping that is about to be made; returns the number of bytes mapped before.
     fn reserve(&self, iova: u64, length: u64) -> Result<u64, BusError> {
         let mut live = self.live.lock();
         let before = live.lengths.range(..iova + length).next_back();
@@ -131,7 +132,7 @@ impl Mappings {
         Ok(pinned)
     }
 
-    /// Why the kernel did not map `wanted` bytes, with `pinned` bytes mapped.
+    /// Explains why the kernel did not map `wanted` bytes, with `pinned` bytes mapped.
     fn explain(&self, error: &io::Error, pinned: u64, wanted: u64) -> BusError {
         match error.raw_os_error() {
             Some(libc::ENOMEM) => match (self.memory_limit)() {
@@ -150,7 +151,7 @@ impl Mappings {
         }
     }
 
-    /// Says it once by itself: all that most programs tell of it is an errno.
+    /// Logs the explanation once: most programs report only an errno.
     fn explain_limit(&self, error: BusError) -> BusError {
         if !self.limit_is_explained.swap(true, Ordering::Relaxed) {
             tracing::error!("{error}");
@@ -173,8 +174,8 @@ fn os(error: &io::Error) -> BusError {
     }
 }
 
-/// The widest usable one of the ranges that the kernel reports. On a PC there are two: below and
-/// above the addresses of the interrupt messages.
+/// Returns the widest usable one of the ranges that the kernel reports. On a PC there are two:
+/// below and above the addresses of the interrupt messages.
 fn widest(ranges: &[Range<u64>]) -> Range<u64> {
     let page = PAGE_SIZE as u64;
     let usable = |range: &Range<u64>| {
@@ -196,11 +197,11 @@ mod tests {
     use crate::bus::DmaAccess;
     use std::sync::Arc;
 
-    /// An IOMMU that does what it is told and remembers it.
+    /// An IOMMU that records the requests that it gets.
     #[derive(Default)]
     struct FakeIommu {
         info: IommuInfo,
-        /// With what the next maps fail.
+        /// Error that the next maps fail with.
         refusal: Mutex<Option<i32>>,
         mapped: Mutex<BTreeMap<u64, DmaMapping>>,
     }
@@ -235,7 +236,7 @@ mod tests {
             },
             ..FakeIommu::default()
         });
-        let mappings = Mappings::new(Box::new(iommu.clone())).expect("it says what it can");
+        let mappings = Mappings::new(Box::new(iommu.clone())).expect("its properties");
         (iommu, mappings)
     }
 
@@ -258,7 +259,7 @@ mod tests {
             widest(&[0..0xfee0_0000, 0xfef0_0000..0xffff_ffff]),
             0x1_0000..0xfee0_0000
         );
-        // A kernel from before 5.4 does not say.
+        // A kernel before 5.4 reports none.
         assert_eq!(widest(&[]), 0x1_0000..1 << 39);
         // More than four levels are not needed; the end is rounded down to pages.
         assert_eq!(widest(&[0..u64::MAX]), 0x1_0000..1 << 48);
@@ -269,7 +270,7 @@ mod tests {
     #[test]
     fn what_is_mapped_can_be_unmapped_once() {
         let (iommu, mappings) = fake(&[0..1 << 39], None);
-        mappings.map(&mapping(IOVA, 2)).expect("nothing is there");
+        mappings.map(&mapping(IOVA, 2)).expect("the range is free");
         assert_eq!(iommu.mapped.lock()[&IOVA], mapping(IOVA, 2));
         assert_eq!(mappings.live.lock().bytes, 2 * PAGE);
         assert_eq!(mappings.unmap(IOVA, PAGE_SIZE), Err(BusError::NotMapped));
@@ -289,7 +290,7 @@ mod tests {
     #[test]
     fn overlaps_and_bad_mappings_do_not_reach_the_kernel() {
         let (iommu, mappings) = fake(&[0x10_0000..0x20_0000_0000], None);
-        mappings.map(&mapping(IOVA, 4)).expect("nothing is there");
+        mappings.map(&mapping(IOVA, 4)).expect("the range is free");
         for (iova, pages) in [
             (IOVA, 4),
             (IOVA + 3 * PAGE, 1),
@@ -337,7 +338,8 @@ mod tests {
         mappings.map(&third).expect("there is room again");
     }
 
-    /// Goal: each refusal of the kernel is told as what it means, and leaves nothing behind.
+    /// Goal: each refusal of the kernel is converted to the matching error and leaves no mapping
+    /// behind.
     #[test]
     fn refusals_of_the_kernel_are_translated() {
         let (iommu, mut mappings) = fake(&[], None);
@@ -360,7 +362,7 @@ mod tests {
         *iommu.refusal.lock() = None;
         mappings
             .map(&mapping(IOVA, 3))
-            .expect("nothing was left behind");
+            .expect("no mapping was left behind");
         *iommu.refusal.lock() = Some(libc::ENOMEM);
         let error = mappings.map(&mapping(0x40_0000, 1)).expect_err("no memory");
         assert_eq!(error.errno(), libc::ENOMEM);

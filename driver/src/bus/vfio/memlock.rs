@@ -1,9 +1,9 @@
-//! How much memory this process may pin: RLIMIT_MEMLOCK, unless it has CAP_IPC_LOCK.
+//! Limit of memory that this process may pin: RLIMIT_MEMLOCK, unless it has CAP_IPC_LOCK.
 
 /// Number of CAP_IPC_LOCK in the sets of capabilities (linux/capability.h).
 const CAP_IPC_LOCK: u32 = 14;
 
-/// Bytes that this process may pin. None: as many as there are.
+/// Returns the number of bytes that this process may pin. `None`: no limit.
 pub(super) fn limit() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     if has_ipc_lock(&status) {
@@ -18,7 +18,7 @@ pub(super) fn limit() -> Option<u64> {
     (result == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
-/// Whether the effective capabilities in the text of /proc/PID/status have CAP_IPC_LOCK.
+/// Returns true if the effective capabilities in the text of /proc/PID/status have CAP_IPC_LOCK.
 fn has_ipc_lock(status: &str) -> bool {
     status
         .lines()

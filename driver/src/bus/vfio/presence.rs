@@ -1,4 +1,4 @@
-//! Whether the card is still there.
+//! Presence of the card.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::bus::eventfds::EventFds;
 
-/// Whether the card is still there, and whom to wake when it goes.
+/// Presence of the card, and the eventfds to signal when it is removed.
 pub(super) struct Presence {
     is_gone: AtomicBool,
     /// The eventfds of all vectors.
@@ -15,11 +15,11 @@ pub(super) struct Presence {
 }
 
 impl Presence {
-    /// A card that is there; `count` of `events` are its vectors.
+    /// Creates the presence of a card that responds; `count` of `events` are its vectors.
     ///
     /// # Errors
     ///
-    /// No more descriptors.
+    /// No file descriptors are left.
     pub(super) fn new(events: &EventFds, count: usize) -> io::Result<Arc<Self>> {
         let wakers = events
             .files()
@@ -32,20 +32,20 @@ impl Presence {
         }))
     }
 
-    /// Whether it has gone.
+    /// Returns true if the card is gone.
     #[inline]
     pub(super) fn is_gone(&self) -> bool {
         self.is_gone.load(Ordering::Acquire)
     }
 
-    /// The card goes, or has gone: once, every interrupt handler is called, for threads that sleep
-    /// until the card does something.
+    /// Marks the card as gone. On the first call, signals every vector, so that every interrupt
+    /// handler runs: threads that sleep until the card does something wake up.
     #[cold]
     pub(super) fn lose(&self, why: &str) {
         if self.is_gone.swap(true, Ordering::AcqRel) {
             return;
         }
-        tracing::error!("the card is given up: {why}");
+        tracing::error!("the card is gone: {why}");
         for mut waker in &self.wakers {
             // An eventfd takes any number below its limit.
             waker.write_all(&1u64.to_ne_bytes()).ok();

@@ -1,5 +1,5 @@
-//! A region of the card, a BAR or its configuration space: mapped where the kernel allows it, read
-//! and written through the file where it does not.
+//! A region of the card, a BAR or its configuration space: mapped where the kernel allows it,
+//! otherwise read and written through the file.
 
 use std::fs::File;
 use std::ops::Range;
@@ -14,9 +14,9 @@ use crate::bus::shared_mapping::SharedMapping;
 #[derive(Debug)]
 pub(super) struct Region {
     windows: Vec<Window>,
-    /// The device. Duplicates hold the card open as the original does.
+    /// The device. Duplicated descriptors keep the card open like the original.
     file: File,
-    /// Where in the file the region begins.
+    /// Offset of the region in the file.
     offset: u64,
     size: u64,
 }
@@ -28,9 +28,9 @@ struct Window {
     mapping: SharedMapping,
 }
 
-/// What a register can be.
+/// Type of a register.
 pub(super) trait Word: Copy {
-    /// What a device that is gone reads as.
+    /// Value that a device reads as when it is gone.
     const ONES: Self;
     /// Reads the word at `offset` through the file.
     fn pread(file: &File, offset: u64) -> std::io::Result<Self>;
@@ -57,8 +57,8 @@ macro_rules! word {
 word!(u8, u16, u32, u64);
 
 impl Region {
-    /// The region of `size` bytes that begins at byte `offset` of the device's `file`; `areas` of
-    /// it may be mapped. Where mapping fails, the file is used.
+    /// Creates the region of `size` bytes that begins at byte `offset` of the device's `file`;
+    /// `areas` of it may be mapped. Where mapping fails, the file is used.
     pub(super) fn new(file: File, offset: u64, size: u64, areas: &[Range<u64>]) -> Self {
         let mut region = Self {
             windows: Vec::new(),
@@ -81,7 +81,8 @@ impl Region {
         })
     }
 
-    /// Maps one area. None: it is empty or not inside, or the kernel refuses, and says so.
+    /// Maps one area. Returns `None` when it is empty or not inside the region, or when the kernel
+    /// refuses, which is logged.
     fn map(&self, area: &Range<u64>) -> Option<SharedMapping> {
         let is_aligned = area.start % PAGE_SIZE as u64 == 0;
         let length = area.end.checked_sub(area.start)?;
@@ -98,7 +99,7 @@ impl Region {
         }
     }
 
-    /// A mapping of its own of the first `length` bytes, if all of them are mapped here.
+    /// Returns a separate mapping of the first `length` bytes, if all of them are mapped here.
     pub(super) fn map_start(&self, length: u64) -> Option<SharedMapping> {
         let whole = 0..length;
         let is_mapped = |window: &Window| window.range.start == 0 && window.range.end >= length;
@@ -108,22 +109,22 @@ impl Region {
             .then(|| self.map(&whole))?
     }
 
-    /// Bytes.
+    /// Returns the size in bytes.
     pub(super) fn size(&self) -> u64 {
         self.size
     }
 
-    /// Whether any of it is mapped.
+    /// Returns true if any part of the region is mapped.
     pub(super) fn is_mapped(&self) -> bool {
         !self.windows.is_empty()
     }
 
-    /// Reads the word at `offset`: once, and all of it at once where the region is mapped. All
-    /// ones, if it does not lie inside or the kernel refuses.
+    /// Reads the word at `offset`: once, and all of it at once where the region is mapped. Returns
+    /// all ones if the word lies outside or the kernel refuses.
     #[inline]
     pub(super) fn read<W: Word>(&self, offset: u64) -> W {
         match self.place::<W>(offset) {
-            // SAFETY: see `place`.
+            // SAFETY: `place` returns a mapped, aligned word.
             Some(place) => unsafe { place.read_volatile() },
             None if self.contains::<W>(offset) => {
                 W::pread(&self.file, self.offset + offset).unwrap_or(W::ONES)
@@ -132,17 +133,17 @@ impl Region {
         }
     }
 
-    /// Writes the word at `offset`: once, and all of it at once where the region is mapped. What
-    /// does not lie inside is dropped, as is what the kernel refuses.
+    /// Writes the word at `offset`: once, and all of it at once where the region is mapped. A write
+    /// outside of the region, or that the kernel refuses, is dropped.
     ///
-    /// Everything that this thread stored before is visible to the device before this is: plain
-    /// memory and a BAR are ordered so on x86 (AMD64 manual volume 2, section 7.4), and the fence
-    /// keeps the compiler from reordering.
+    /// Everything that this thread stored before is visible to the device before this write: x86
+    /// orders plain memory and a BAR in this way (AMD64 manual volume 2, section 7.4), and the
+    /// fence keeps the compiler from reordering.
     #[inline]
     pub(super) fn write<W: Word>(&self, offset: u64, value: W) {
         std::sync::atomic::fence(std::sync::atomic::Ordering::Release);
         match self.place::<W>(offset) {
-            // SAFETY: see `place`.
+            // SAFETY: `place` returns a mapped, aligned word.
             Some(place) => unsafe { place.write_volatile(value) },
             None if self.contains::<W>(offset) => {
                 if let Err(error) = value.pwrite(&self.file, self.offset + offset) {
@@ -190,8 +191,8 @@ impl Region {
         end.is_some_and(|end| end <= self.size)
     }
 
-    /// The place of an aligned word that lies in a window: valid for volatile reads and writes of
-    /// this type as long as `self` lives.
+    /// Returns the address of an aligned word inside a window, valid for volatile reads and writes
+    /// of this type while `self` lives.
     #[inline]
     fn place<W>(&self, offset: u64) -> Option<NonNull<W>> {
         let size = size_of::<W>() as u64;
@@ -204,16 +205,16 @@ impl Region {
             .iter()
             .find(|window| window.range.start <= offset && end <= window.range.end)?;
         let within = (offset - window.range.start) as usize;
-        // SAFETY: the window is mapped, readable and writable, as long as `self` lives, and has
-        // `end - start` bytes, of which the word is a part. It begins at a page and at a multiple
-        // of the page size in the region, so the word is aligned in memory too. No reference to
-        // it exists; the device may change it at any time, for which accesses are volatile.
+        // SAFETY: the window is mapped, readable and writable, while `self` lives, and has `end -
+        // start` bytes, of which the word is a part. It begins at a page and at a multiple of the
+        // page size in the region, so the word is aligned in memory too. No reference to it exists;
+        // the device may change it at any time, so accesses are volatile.
         let place = unsafe { window.mapping.address().add(within) };
         Some(place.cast())
     }
 }
 
-/// How many bytes to copy next: a whole aligned word, or one byte.
+/// Returns the number of bytes to copy next: a whole aligned word, or one byte.
 fn step(at: u64, length: usize) -> usize {
     if at % 8 == 0 && length >= 8 { 8 } else { 1 }
 }
@@ -226,7 +227,7 @@ mod tests {
 
     const PAGE: u64 = PAGE_SIZE as u64;
 
-    /// A file without a name.
+    /// Returns an unnamed temporary file.
     fn file(length: u64) -> File {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -240,7 +241,7 @@ mod tests {
         file
     }
 
-    /// A device of four pages that is a file: the region is the last three.
+    /// Returns a device of four pages in a file: the region is the last three.
     fn region(areas: &[Range<u64>]) -> (Region, File) {
         let file = file(4 * PAGE);
         let copy = file.try_clone().expect("a descriptor");
@@ -327,7 +328,7 @@ mod tests {
         assert!(half.map_start(PAGE).is_some() && half.map_start(2 * PAGE).is_none());
     }
 
-    /// Goal: a device that is gone costs nothing but ones. Method: the file is cut short.
+    /// Goal: a device that is gone only reads as ones. Method: the file is cut short.
     #[test]
     fn a_file_that_fails_reads_as_ones() {
         let (region, file) = region(&[]);

@@ -19,7 +19,7 @@ const OTHER: PciId = PciId {
     device: 0x1572,
 };
 
-/// A machine in which the card could be opened.
+/// Returns a machine in which the card can be opened.
 fn machine() -> FakeMachine {
     let machine = FakeMachine::new();
     machine.add(CARD, FERROCE, Some("vfio-pci"), Some(GROUP));
@@ -29,10 +29,10 @@ fn machine() -> FakeMachine {
 }
 
 fn candidate(machine: &FakeMachine) -> Candidate {
-    inspect(&machine.roots(), bdf(CARD)).expect("nothing speaks against it")
+    inspect(&machine.roots(), bdf(CARD)).expect("the card can be opened")
 }
 
-/// The refusal of `address`, after checking that its text has all of `words`.
+/// Returns the refusal of `address`, after a check that its text has all of `words`.
 fn refusal(machine: &FakeMachine, address: &str, words: &[&str]) -> VfioOpenError {
     let error = inspect(&machine.roots(), bdf(address)).expect_err("it must be refused");
     check(error, words)
@@ -121,7 +121,7 @@ fn without_an_iommu_it_is_not_opened() {
         "0000:03:00.0",
         &["no driver", "ferroce bind 0000:03:00.0"],
     );
-    // The kernel's mode that pretends.
+    // The kernel's mode without an IOMMU.
     let pretending = self::machine();
     pretending.write(
         &format!("sys/kernel/iommu_groups/{GROUP}/name"),
@@ -195,7 +195,7 @@ fn nodes_that_cannot_be_opened_are_explained() {
 }
 
 #[test]
-fn who_has_the_card_is_named_where_that_is_visible() {
+fn holders_of_the_card_are_named_where_visible() {
     let machine = machine();
     let roots = machine.roots();
     let node = roots.group_node(GROUP);
@@ -250,7 +250,7 @@ fn errors_of_the_group_are_explained() {
         explain(VfioError::GroupSetContainer),
         &["0000:01:00.0", "container"],
     );
-    // A driver took a neighbour between the look at the group and its opening.
+    // A driver was bound to a neighbour after the group was inspected and before it was opened.
     machine.add("0000:01:00.1", OTHER, Some("i40e"), Some(GROUP));
     check(
         explain(VfioError::GroupViable),
@@ -282,8 +282,8 @@ fn errors_of_the_device_node_are_explained() {
     );
 }
 
-/// Goal: without a card, opening says so and nothing else happens. Method: an address that no
-/// machine has.
+/// Goal: without a card, opening fails with the right error and has no other effect. Method: an
+/// address that no machine has.
 #[test]
 fn opening_nothing_is_refused() {
     let error = super::Vfio::open(bdf("ffff:ff:1f.7")).expect_err("there is no such function");

@@ -12,11 +12,11 @@ use super::iommu::IommuInfo;
 
 /// Bytes of `vfio_info_cap_header`: id, version, offset of the next one.
 const CAP_HEADER: usize = 8;
-/// Upper bound of capabilities: the kernel knows three.
+/// Upper bound of capabilities: the kernel has three.
 const MAX_CAPABILITIES: usize = 32;
 
-/// What the kernel said in `header` and the `capabilities` behind it. What makes no sense is left
-/// out.
+/// Parses the answer of the kernel in `header` and the `capabilities` behind it. Implausible
+/// entries are ignored.
 pub(super) fn parse(header: &vfio_iommu_type1_info, capabilities: &[u8]) -> IommuInfo {
     let mut info = IommuInfo::default();
     if header.flags & VFIO_IOMMU_INFO_CAPS == 0 {
@@ -42,7 +42,8 @@ pub(super) fn parse(header: &vfio_iommu_type1_info, capabilities: &[u8]) -> Iomm
     info
 }
 
-/// `vfio_iommu_type1_info_cap_iova_range`: a count, padding, and pairs of first and last IOVA.
+/// Parses `vfio_iommu_type1_info_cap_iova_range`: a count, padding, and pairs of first and last
+/// IOVA.
 fn ranges(bytes: &[u8], at: usize) -> Vec<Range<u64>> {
     let count = read32(bytes, at + CAP_HEADER).unwrap_or(0) as usize;
     let pairs = bytes.get(at + CAP_HEADER + 8..).unwrap_or_default();
@@ -86,7 +87,7 @@ mod tests {
         }
     }
 
-    /// What a kernel of today answers, with these capabilities (id, body).
+    /// Returns the answer of a current kernel with these capabilities (id, body).
     fn chain(capabilities: &[(u16, Vec<u8>)]) -> Vec<u8> {
         let mut bytes = Vec::new();
         for (index, (id, body)) in capabilities.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Connecting to a server, and looking whether it offers what the contract says.
+//! Connects to a server and checks that its device follows the contract.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -41,7 +41,7 @@ impl VfioUser {
         Self::open_with(path, REQUEST_TIMEOUT)
     }
 
-    /// Connects to the server at `path`, which has `timeout` for the answer to each request.
+    /// Connects to the server at `path`, with the limit `timeout` for the answer to each request.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl VfioUser {
             process_memory: proof.as_ref().map(Proof::claim),
         };
         let admission = server.process.map(Admission::of);
-        // Its threads are not for signals of the application.
+        // Signals of the application are not for its threads.
         let client = with_signals_blocked(|| Client::from_stream(stream, memory, options));
         drop(admission);
         let client = client.map_err(|source| VfioUserError::Agree {
@@ -97,10 +97,10 @@ impl VfioUser {
     }
 }
 
-/// Looks who listens before anything is sent. The name of the socket says nothing: whoever comes
-/// first can have it, and who has it can have moved it.
+/// Checks the server's credentials before anything is sent. The name of the socket proves nothing:
+/// any process can create it first, and its owner can have moved it.
 fn trusted_server(stream: &UnixStream, path: &Path) -> Result<Peer, VfioUserError> {
-    let server = Peer::of(stream).map_err(system("to say who the server is"))?;
+    let server = Peer::of(stream).map_err(system("to report the server's credentials"))?;
     match server.is_trusted() {
         true => Ok(server),
         false => Err(VfioUserError::OtherUser {
@@ -111,7 +111,7 @@ fn trusted_server(stream: &UnixStream, path: &Path) -> Result<Peer, VfioUserErro
     }
 }
 
-/// What was found behind the socket.
+/// The function behind the socket.
 struct Function {
     doorbells: Option<DoorbellPages>,
     region_sizes: [u64; 3],
@@ -153,7 +153,7 @@ fn identify(client: &Client) -> Result<(), VfioUserError> {
     }
 }
 
-/// BAR0, BAR2 and BAR4.
+/// Returns BAR0, BAR2 and BAR4.
 fn regions(client: &Client) -> Result<[RegionInfo; 3], VfioUserError> {
     let region = |bar, expected: u32| {
         let info = client
@@ -212,13 +212,13 @@ fn capability(client: &Client) -> Result<Capability, VfioUserError> {
     Ok(Capability::from_bits(u64::from_le_bytes(data)))
 }
 
-/// The doorbell pages, as far as the server offers them as memory from the first one on.
+/// Maps the doorbell pages, as far as the server offers them as memory from the first one on.
 fn map_doorbells(region: &RegionInfo, capability: Capability) -> Option<DoorbellPages> {
     let memory = region.mmap.as_ref()?;
     let area = memory.areas.iter().find(|area| area.start == 0)?;
     let length = area.end.min(DOORBELL_PAGES_SIZE.into());
     let file = memory.file.as_fd();
-    // A file that shrinks would kill this process with SIGBUS.
+    // A file that shrinks would end this process with SIGBUS.
     if !memfd::cannot_shrink_below(file, memory.offset.saturating_add(length)) {
         tracing::warn!("the server's doorbell pages are not sealed: doorbells are messages");
         return None;

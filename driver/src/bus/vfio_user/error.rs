@@ -1,4 +1,4 @@
-//! Why a model behind a socket cannot be opened.
+//! Errors of opening a model behind a socket.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use ferroce_spec::register::{DEVICE_ID, VENDOR_ID};
 use ferroce_vfio_user::{ConnectError, RequestError};
 
-/// Why a model behind a socket cannot be opened: what was found, and what would be right.
+/// Errors of opening a model behind a socket: the text states what was found, and what would be
+/// right.
 #[derive(Debug, thiserror::Error)]
 pub enum VfioUserError {
-    /// Nobody listens at the socket.
+    /// No process listens at the socket.
     #[error(
         "cannot connect to {path}: {source}; `ferroce serve --socket {path}` offers a device there",
         path = .path.display()
@@ -17,25 +18,25 @@ pub enum VfioUserError {
     Connect {
         /// The socket.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// Somebody else's server, who would get the program's data.
+    /// The server runs as another user and would get the program's data.
     #[error(
-        "the server at {path} is of user {server}, this program of user {client}: a program gives its \
-         memory only to a server of its own user or of root; start `ferroce serve` as user {client}, or \
-         the program as user {server}",
+        "the server at {path} is of user {server}, this program of user {client}: a program gives \
+         its memory only to a server of its own user or of root; start `ferroce serve` as user \
+         {client}, or the program as user {server}",
         path = .path.display()
     )]
     OtherUser {
         /// The socket.
         path: PathBuf,
-        /// Who listens there.
+        /// User of the server.
         server: u32,
-        /// Who this process is.
+        /// User of this process.
         client: u32,
     },
-    /// Who listens does not speak vfio-user, or is busy.
+    /// The listening process does not speak vfio-user, or is busy.
     #[error(
         "{path} does not answer as a vfio-user server: {source}; a server has one client at a time",
         path = .path.display()
@@ -43,18 +44,18 @@ pub enum VfioUserError {
     Agree {
         /// The socket.
         path: PathBuf,
-        /// What is wrong.
+        /// The cause.
         source: ConnectError,
     },
-    /// The server refuses what every client has to do.
+    /// The server refuses a request that every client has to make.
     #[error("the server does not {what}: {source}")]
     Request {
-        /// What it should have done.
+        /// The request.
         what: &'static str,
-        /// What it answers.
+        /// The server's answer.
         source: RequestError,
     },
-    /// Another device.
+    /// The device is not a Ferroce device.
     #[error(
         "the server offers the PCI device {vendor:04x}:{device:04x}, not a Ferroce device \
          ({VENDOR_ID:04x}:{DEVICE_ID:04x})"
@@ -65,31 +66,31 @@ pub enum VfioUserError {
         /// Its device ID.
         device: u16,
     },
-    /// A BAR is not what the contract says.
+    /// The size of a BAR differs from the contract.
     #[error("BAR{bar} of the device has {size:#x} bytes, it would be {expected:#x}")]
     RegionSize {
         /// Number of the BAR.
         bar: u32,
         /// Its size.
         size: u64,
-        /// What the contract says.
+        /// Its size in the contract.
         expected: u64,
     },
-    /// No interrupts.
+    /// The device has no interrupts.
     #[error("the device has no MSI-X vectors, of which it needs one at least")]
     NoVectors,
-    /// Eventfds, their thread, or memory.
+    /// The operating system refused eventfds, their thread, or memory.
     #[error("the operating system refused {what}: {source}")]
     System {
-        /// What was wanted.
+        /// The resource.
         what: &'static str,
-        /// Its answer.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
 
 impl VfioUserError {
-    /// The errno that says the same.
+    /// Returns the errno that corresponds to this error.
     pub fn errno(&self) -> i32 {
         let of = |error: &io::Error| error.raw_os_error().unwrap_or(libc::EIO);
         match self {

@@ -1,5 +1,5 @@
-//! What the threads of the connection know of the bus: whether it still stands, what is mapped,
-//! and whom to wake.
+//! State of the bus that the threads of the connection share: whether it is connected, its
+//! mappings, and the interrupts to signal.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,13 +15,13 @@ use super::memory;
 use crate::bus::eventfds::EventFds;
 use crate::bus::{BusError, DmaAccess, DmaMapping};
 
-/// The bus comes up: nobody uses it yet.
+/// The bus is being opened: no caller uses it yet.
 const OPENING: u8 = 0;
-/// The server is there, as far as is known.
+/// The server is connected, as far as is known.
 const CONNECTED: u8 = 1;
 /// The connection has ended.
 const ENDED: u8 = 2;
-/// The server was given up: it did not answer. It may still use the memory that it has.
+/// The server did not answer and was given up. It may still use the memory that it has.
 const GIVEN_UP: u8 = 3;
 
 /// The connection, as its threads see it.
@@ -29,7 +29,7 @@ pub(super) struct Link {
     state: AtomicU8,
     stream: UnixStream,
     events: EventFds,
-    /// By IOVA. Held during an access by DMA message, so that unmapping waits for it.
+    /// Mappings by IOVA. Locked during an access by DMA message, so that unmapping waits for it.
     mappings: Mutex<BTreeMap<u64, DmaMapping>>,
 }
 
@@ -47,7 +47,7 @@ impl Link {
         &self.events
     }
 
-    /// The bus is up. False: the server has gone meanwhile.
+    /// Marks the bus as connected. Returns false if the server has disconnected meanwhile.
     pub(super) fn open(&self) -> bool {
         let (acquire, release) = (Ordering::Acquire, Ordering::AcqRel);
         self.state
@@ -59,27 +59,28 @@ impl Link {
         self.state.load(Ordering::Acquire) != CONNECTED
     }
 
-    /// Whether the server has ended the connection, so that it has no memory of ours any more.
+    /// Returns true if the server has ended the connection, so that it has no memory of this
+    /// process any more.
     pub(super) fn has_ended(&self) -> bool {
         self.state.load(Ordering::Acquire) == ENDED
     }
 
-    /// The server does not answer: there is no use in asking it again.
+    /// Gives up a server that does not answer, so that no further request is sent to it.
     pub(super) fn give_up(&self) {
         if self.lose(GIVEN_UP) {
             tracing::error!("the vfio-user server does not answer");
             self.wake_all();
         }
-        // It shall notice when it comes back.
+        // The server notices the end of the connection if it resumes.
         self.stream.shutdown(Shutdown::Both).ok();
     }
 
-    /// The bus is closed by its owner, which nobody has to be woken for.
+    /// Closes the bus on behalf of its owner; no thread has to be woken.
     pub(super) fn close(&self) {
         self.lose(ENDED);
     }
 
-    /// Whether somebody used it until now.
+    /// Leaves the state in which the bus is used; returns true if it was in that state until now.
     fn lose(&self, state: u8) -> bool {
         let (acquire, release) = (Ordering::Acquire, Ordering::AcqRel);
         let lose = |before| matches!(before, OPENING | CONNECTED).then_some(state);
@@ -90,9 +91,11 @@ impl Link {
     fn wake_all(&self) {
         for file in self.events.files() {
             match file.try_clone_to_owned() {
-                // It cannot overflow: nobody writes such numbers.
+                // It cannot overflow: no writer adds such numbers.
                 Ok(file) => drop(File::from(file).write_all(&1u64.to_ne_bytes())),
-                Err(error) => tracing::error!(%error, "cannot wake who waits for the device"),
+                Err(error) => {
+                    tracing::error!(%error, "cannot wake waiting threads");
+                }
             }
         }
     }
@@ -125,8 +128,7 @@ impl Link {
         }
     }
 
-    /// Calls `access` with the address and the range of the data of each piece that a mapping
-    /// holds.
+    /// Calls `access` with the address and the data range of each piece inside one mapping.
     fn for_each_piece(
         &self,
         iova: u64,
@@ -185,7 +187,8 @@ mod tests {
         Link::new(stream, EventFds::new(1).expect("an eventfd"))
     }
 
-    /// Goal: DMA messages reach mapped memory across the border of two mappings, and nothing else.
+    /// Goal: DMA messages access mapped memory across the border of two mappings, and no other
+    /// memory.
     #[test]
     fn messages_reach_what_is_mapped() {
         let link = link();
@@ -199,7 +202,7 @@ mod tests {
             file: None,
         };
         let page = PAGE_SIZE as u64;
-        // In the other order than in memory, so that IOVAs and not addresses decide.
+        // In reverse order of the memory, so that IOVAs and not addresses decide.
         link.add(&mapping(page, 1, DmaAccess::ReadWrite))
             .expect("free");
         link.add(&mapping(2 * page, 0, DmaAccess::ReadWrite))

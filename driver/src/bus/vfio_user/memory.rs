@@ -1,4 +1,4 @@
-//! Memory of the application, which the device reads and writes wherever it is.
+//! Memory of the application, which the device reads and writes in place.
 
 use std::os::fd::{BorrowedFd, RawFd};
 use std::ptr;
@@ -11,17 +11,17 @@ use crate::bus::{DmaAccess, DmaMapping};
 const POPULATE_LIMIT: usize = 64 << 20;
 /// Page size of mincore; pages are never smaller.
 const PAGE: usize = 4096;
-// Linux 5.14; older kernels say EINVAL to any advice that they do not know.
+// Linux 5.14; older kernels return EINVAL for any advice that they do not know.
 const MADV_POPULATE_READ: libc::c_int = 22;
 const MADV_POPULATE_WRITE: libc::c_int = 23;
 
-/// Something that only this process has in its memory, by which a server that has opened the memory
-/// of a process knows that it is this one.
+/// A random value in the memory of this process, by which a server that has opened a process's
+/// memory verifies that it is the right process.
 #[derive(Debug)]
 pub(super) struct Proof(Box<[u64; 2]>);
 
 impl Proof {
-    /// `None`: the system has no random numbers, and nothing can be proven.
+    /// Generates the value. `None`: the system has no random numbers, so there is no proof.
     pub(super) fn new() -> Option<Self> {
         let mut token = Box::new([0u64; 2]);
         let length = size_of_val(&*token);
@@ -30,7 +30,7 @@ impl Proof {
         (usize::try_from(filled) == Ok(length)).then_some(Self(token))
     }
 
-    /// What is told to the server.
+    /// Returns the message for the server.
     pub(super) fn claim(&self) -> ProcessMemory {
         let Self(token) = self;
         ProcessMemory {
@@ -41,9 +41,9 @@ impl Proof {
     }
 }
 
-/// Lets a process open the memory of this one as long as the value lives, where the Yama security
+/// Allows a process to open the memory of this one while the value lives, where the Yama security
 /// module reserves that for ancestors (`kernel.yama.ptrace_scope` 1; other kernels ignore it). The
-/// rest of the rules stays: it has to be of the same user.
+/// other rules still apply: it has to run as the same user.
 #[derive(Debug)]
 pub(super) struct Admission(());
 
@@ -61,21 +61,21 @@ impl Drop for Admission {
 }
 
 fn set_tracer(process: libc::c_ulong) {
-    // SAFETY: changes who may attach to this process, and no memory. It fails without Yama, where
-    // nothing needs to be allowed.
+    // SAFETY: the call changes which process may attach to this one, and no memory. It fails
+    // without Yama, where no permission is needed.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, process, 0, 0, 0) };
 }
 
 /// Lends a descriptor of a [`DmaFile`](crate::bus::DmaFile) to `body`.
 pub(super) fn with_file<R>(descriptor: RawFd, body: impl FnOnce(BorrowedFd<'_>) -> R) -> R {
-    // SAFETY: whoever maps memory keeps its file open until the call of `Bus::map` returns, in
-    // which this is.
+    // SAFETY: the caller of `Bus::map` keeps the file open until that call returns, and this call
+    // is inside it.
     body(unsafe { BorrowedFd::borrow_raw(descriptor) })
 }
 
-/// Whether the memory of a mapping exists and allows the access. Writing through `/proc/PID/mem`
-/// would ignore its protection, so the driver has to look. Ranges above 64 MiB are only checked for
-/// holes.
+/// Returns true if the memory of a mapping exists and allows the access. Writing through
+/// `/proc/PID/mem` would ignore its protection, so the driver has to check. Ranges above 64 MiB are
+/// only checked for holes.
 pub(super) fn is_usable(mapping: &DmaMapping) -> bool {
     let advice = match mapping.access {
         DmaAccess::Read => MADV_POPULATE_READ,
@@ -83,8 +83,8 @@ pub(super) fn is_usable(mapping: &DmaMapping) -> bool {
     };
     let start = ptr::without_provenance_mut(mapping.address);
     if mapping.length <= POPULATE_LIMIT {
-        // SAFETY: populating changes neither content nor protection of memory; bad ranges are
-        // answered with an error.
+        // SAFETY: populating changes neither content nor protection of memory; the kernel returns
+        // an error for bad ranges.
         let populated = unsafe { libc::madvise(start, mapping.length, advice) } == 0;
         if populated || is_populate_known() {
             return populated;
@@ -94,36 +94,36 @@ pub(super) fn is_usable(mapping: &DmaMapping) -> bool {
     (0..mapping.length).step_by(POPULATE_LIMIT).all(|offset| {
         let part = (mapping.length - offset).min(POPULATE_LIMIT);
         // SAFETY: mincore writes one byte per page of `part` into `resident`, which has room for
-        // POPULATE_LIMIT bytes of pages of at least 4 KiB; a hole is answered with ENOMEM.
+        // POPULATE_LIMIT bytes of pages of at least 4 KiB; the kernel returns ENOMEM for a hole.
         unsafe { libc::mincore(start.wrapping_byte_add(offset), part, resident.as_mut_ptr()) == 0 }
     })
 }
 
 fn is_populate_known() -> bool {
-    // SAFETY: an empty range is answered with success, an unknown advice with EINVAL.
+    // SAFETY: the kernel returns success for an empty range, and EINVAL for an unknown advice.
     unsafe { libc::madvise(ptr::null_mut(), 0, MADV_POPULATE_READ) == 0 }
 }
 
-/// Copies memory of the application, which may have unmapped it against its promise, without a
-/// fault.
+/// Copies memory of the application without a fault, even if the application has unmapped it in
+/// breach of the contract.
 pub(super) fn read(address: usize, data: &mut [u8]) -> Result<(), Errno> {
     let local = iovec(data.as_mut_ptr(), data.len());
     let remote = iovec(ptr::without_provenance_mut(address), data.len());
-    // SAFETY: the kernel writes to `data` only, which is borrowed exclusively; it checks `remote`,
-    // and what is there belongs to the application, which lets a device read it.
+    // SAFETY: the kernel writes to `data` only, which is borrowed exclusively; it checks `remote`.
+    // The memory there belongs to the application, which has registered it for the device to read.
     let copied = unsafe {
         libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0)
     };
     complete(copied, data.len())
 }
 
-/// The other way.
+/// Copies to memory of the application, like [`read`].
 pub(super) fn write(address: usize, data: &[u8]) -> Result<(), Errno> {
     let local = iovec(data.as_ptr().cast_mut(), data.len());
     let remote = iovec(ptr::without_provenance_mut(address), data.len());
-    // SAFETY: the kernel reads `data` only; it checks `remote`, which the driver has mapped for
-    // the device to write: memory of the application, or a ring of the driver, which is seen
-    // through atomics.
+    // SAFETY: the kernel reads `data` only; it checks `remote`, which the driver has mapped for the
+    // device to write: memory of the application, or a ring of the driver, which the driver
+    // accesses through atomics.
     let copied = unsafe {
         libc::process_vm_writev(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0)
     };
