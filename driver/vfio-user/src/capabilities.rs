@@ -1,4 +1,4 @@
-//! What the two sides may ask of each other, as the `VERSION` messages state it.
+//! Capabilities of the two sides, as the `VERSION` messages state them.
 
 use serde_json::{Map, Value, json};
 use zerocopy::IntoBytes;
@@ -7,53 +7,54 @@ use crate::error::Errno;
 use crate::limit;
 use crate::message::{Version, split};
 
-/// Version of the protocol that this crate speaks: no other major version, and no newer minor one.
+/// Version of the protocol that this crate speaks: no other major version, and no newer minor
+/// version.
 pub(crate) const MAJOR: u16 = 0;
 /// See [`MAJOR`].
 pub(crate) const MINOR: u16 = 1;
 
-/// Names that are no part of the protocol begin with ours.
+/// Names that are not part of the protocol begin with `ferroce`.
 const PROCESS_MEMORY: &str = "ferroce_process_memory";
 const REACHES_PROCESS_MEMORY: &str = "ferroce_reaches_process_memory";
 
-/// What one side can take. Values that a `VERSION` message leaves out are those of
+/// Limits and abilities of one side. Values that a `VERSION` message omits are those of
 /// [`Capabilities::UNSTATED`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Most file descriptors in one message.
+    /// Maximum number of file descriptors in one message.
     pub max_msg_fds: usize,
-    /// Most bytes of data in one read or write.
+    /// Maximum number of data bytes in one read or write.
     pub max_data_xfer_size: usize,
-    /// Most DMA mappings at a time.
+    /// Maximum number of simultaneous DMA mappings.
     pub max_dma_maps: usize,
     /// Page sizes that DMA mappings may have, one bit each.
     pub pgsizes: u64,
-    /// Takes several posted writes in one message.
+    /// True if this side accepts several posted writes in one message.
     pub write_multiple: bool,
-    /// Of a client: its process, whose memory a server may reach without messages.
+    /// Of a client: its process, whose memory a server may access without messages.
     pub process_memory: Option<ProcessMemory>,
-    /// Of a server: it does so.
+    /// Of a server: true if it accesses the memory of the client's process without messages.
     pub reaches_process_memory: bool,
 }
 
-/// A client's process, and something in its memory that only the client knows: a server that finds
-/// it there has found the client.
+/// A client's process, and a secret value in its memory: a server that finds the value there has
+/// identified the client.
 ///
-/// This is Ferroce's own; peers that do not know it skip it. No descriptor goes with it: a server
-/// has to have the rights to open the memory of the process, which the kernel decides (ptrace(2),
-/// "Ptrace access mode checking").
+/// This is an extension of Ferroce; peers that do not support it ignore it. No descriptor is sent
+/// with it: the server needs the rights to open the memory of the process, which the kernel checks
+/// (ptrace(2), "Ptrace access mode checking").
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProcessMemory {
-    /// Its number, as the client sees it.
+    /// Its process ID, in the client's PID namespace.
     pub process: u32,
-    /// Where the token is.
+    /// Address of the token.
     pub address: u64,
-    /// What is there, in the byte order of the machine.
+    /// The token, in the byte order of the machine.
     pub token: [u64; 2],
 }
 
 impl Capabilities {
-    /// What holds when nothing is said.
+    /// Capabilities of a side that states none.
     pub const UNSTATED: Self = Self {
         max_msg_fds: 1,
         max_data_xfer_size: 1024 * 1024,
@@ -64,7 +65,7 @@ impl Capabilities {
         reaches_process_memory: false,
     };
 
-    /// What this crate can take: the most that may be offered.
+    /// Capabilities of this crate: the maximum that may be offered.
     pub const SUPPORTED: Self = Self {
         max_msg_fds: limit::MESSAGE_FDS_MAX,
         max_data_xfer_size: limit::DATA_TRANSFER_SIZE_MAX,
@@ -72,7 +73,7 @@ impl Capabilities {
         ..Self::UNSTATED
     };
 
-    /// These, as far as this crate supports them.
+    /// Returns these capabilities limited to those of this crate.
     pub(crate) fn supported(self) -> Self {
         Self {
             max_msg_fds: self.max_msg_fds.min(Self::SUPPORTED.max_msg_fds),
@@ -83,13 +84,13 @@ impl Capabilities {
         }
     }
 
-    /// The smallest page; mappings begin and end at its multiples.
+    /// Returns the smallest page size; mappings begin and end at its multiples.
     pub(crate) fn page_size(&self) -> u64 {
         1 << self.pgsizes.trailing_zeros().min(63)
     }
 }
 
-/// The body of a `VERSION` message.
+/// Returns the body of a `VERSION` message.
 pub(crate) fn encode(minor: u16, capabilities: &Capabilities) -> Vec<u8> {
     let fixed = Version {
         major: MAJOR.into(),
@@ -118,7 +119,7 @@ pub(crate) fn encode(minor: u16, capabilities: &Capabilities) -> Vec<u8> {
     [fixed.as_bytes(), text.as_bytes(), b"\0"].concat()
 }
 
-/// What the body of a `VERSION` message says.
+/// Parses the body of a `VERSION` message.
 pub(crate) fn decode(body: &[u8]) -> Result<(Version, Capabilities), Errno> {
     if body.len() > limit::VERSION_SIZE_MAX {
         return Err(Errno::TOOBIG);
@@ -140,7 +141,7 @@ pub(crate) fn decode(body: &[u8]) -> Result<(Version, Capabilities), Errno> {
     Ok((version, capabilities))
 }
 
-/// Unknown names are skipped, as the protocol will get more of them.
+/// Unknown names are ignored, as the protocol will get more of them.
 fn from_values(values: &Map<String, Value>) -> Result<Capabilities, Errno> {
     let unstated = Capabilities::UNSTATED;
     let size = |name, unstated| -> Result<usize, Errno> {
@@ -173,7 +174,7 @@ fn from_values(values: &Map<String, Value>) -> Result<Capabilities, Errno> {
     Ok(capabilities)
 }
 
-/// A value that is false when nothing is said.
+/// Returns a boolean value; false when it is omitted.
 fn truth(values: &Map<String, Value>, name: &str) -> Result<bool, Errno> {
     let value = values.get(name);
     value.map_or(Ok(false), |value| value.as_bool().ok_or(Errno::INVAL))

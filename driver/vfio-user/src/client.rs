@@ -1,4 +1,4 @@
-//! The client: a device that somebody else offers.
+//! The client: uses a device that another process offers.
 
 mod dma;
 mod irqs;
@@ -25,20 +25,20 @@ use crate::queue::Queue;
 use crate::region::{self, RegionInfo};
 use crate::requester::{Reply, Requester, receive_all};
 use crate::session::{DEVICE_FLAG_PCI, DEVICE_FLAG_RESET};
-use crate::socket::{Patience, Socket};
+use crate::socket::{Socket, Timeouts};
 
 pub use dma::ClientBacking;
 pub use memory::ClientMemory;
 
-/// What is wrong with a reply that lacks fields.
+/// Error of a reply that lacks fields.
 const SHORT: RequestError = RequestError::Malformed("it is too short");
 
-/// How a client behaves.
+/// Options of a client.
 #[derive(Debug, Clone, Copy)]
 pub struct ClientOptions {
-    /// How long a request waits for its reply.
+    /// Time limit of a reply.
     pub timeout: Duration,
-    /// Whose memory a server may reach without messages: [`ClientBacking::OwnMemory`].
+    /// Process whose memory a server may access without messages: [`ClientBacking::OwnMemory`].
     pub process_memory: Option<ProcessMemory>,
 }
 
@@ -68,12 +68,12 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the server at `path` and agrees on a version.
+    /// Connects to the server at `path` and agrees with it on a version.
     pub fn connect(path: &Path, memory: Arc<dyn ClientMemory>) -> Result<Self, ConnectError> {
         Self::from_stream(UnixStream::connect(path)?, memory, ClientOptions::default())
     }
 
-    /// [`Client::connect`] on a connection that exists already.
+    /// Like [`Client::connect`], on an existing connection.
     pub fn from_stream(
         stream: UnixStream,
         memory: Arc<dyn ClientMemory>,
@@ -82,7 +82,7 @@ impl Client {
         let socket = Arc::new(Socket::new(
             stream,
             limit::MESSAGE_FDS_MAX,
-            Patience::default(),
+            Timeouts::default(),
         )?);
         let mut client = Self {
             requester: Arc::new(Requester::new(Arc::clone(&socket))),
@@ -106,7 +106,7 @@ impl Client {
 
     fn start_threads(&mut self, memory: Arc<dyn ClientMemory>) -> Result<(), ConnectError> {
         let (socket, commands) = (Arc::clone(&self.socket), Arc::clone(&self.commands));
-        let told = Arc::clone(&memory);
+        let notified = Arc::clone(&memory);
         let answer = thread::Builder::new()
             .name("vfio-user-dma".to_owned())
             .spawn(move || memory::answer_all(&*memory, &socket, &commands))?;
@@ -117,7 +117,7 @@ impl Client {
             .name("vfio-user-recv".to_owned())
             .spawn(move || {
                 receive_all(&socket, &requester, &commands);
-                told.disconnected();
+                notified.disconnected();
             })?;
         self.threads.push(receive);
         Ok(())
@@ -166,19 +166,19 @@ impl Client {
             .request(command, parts, fds, self.options.timeout)
     }
 
-    /// What the device is.
+    /// Returns the description of the device.
     pub fn device_info(&self) -> DeviceInfo {
         self.info
     }
 
-    /// What the server has said that it takes.
+    /// Returns the capabilities that the server has stated.
     pub fn server_capabilities(&self) -> Capabilities {
         self.server
     }
 
     /// Describes a region, with the memory behind it.
     pub fn region_info(&self, region: u32) -> Result<RegionInfo, RequestError> {
-        // The first answer says how long the whole one is.
+        // The first answer gives the length of the whole one.
         let first = self.ask_region(region, region::FIXED_SIZE)?;
         let (fields, _) = split::<RegionInfoFields>(&first.body).map_err(|_| SHORT)?;
         let needed = fields.argsz.get();
@@ -220,14 +220,14 @@ impl Client {
         })
     }
 
-    /// Most bytes of data in one message to the server.
+    /// Returns the maximum number of data bytes in one message to the server.
     fn data_size_max(&self) -> usize {
         self.server
             .max_data_xfer_size
             .min(limit::DATA_TRANSFER_SIZE_MAX)
     }
 
-    /// Reads from a region. More than the server allows at a time becomes several reads.
+    /// Reads from a region. A read longer than the server's limit is split.
     pub fn read(&self, region: u32, offset: u64, data: &mut [u8]) -> Result<(), RequestError> {
         let mut offset = offset;
         for chunk in data.chunks_mut(self.data_size_max()) {
@@ -239,15 +239,15 @@ impl Client {
                 {
                     chunk.copy_from_slice(bytes);
                 }
-                _ => return Err(RequestError::Malformed("it is not the data asked for")),
+                _ => return Err(RequestError::Malformed("it is not the requested data")),
             }
             offset = offset.wrapping_add(chunk.len() as u64);
         }
         Ok(())
     }
 
-    /// Writes to a region; returns when the device has it. More than the server allows at a time
-    /// becomes several writes.
+    /// Writes to a region; returns when the device has the data. A write longer than the server's
+    /// limit is split.
     pub fn write(&self, region: u32, offset: u64, data: &[u8]) -> Result<(), RequestError> {
         let mut offset = offset;
         for chunk in data.chunks(self.data_size_max()) {
@@ -261,8 +261,8 @@ impl Client {
         Ok(())
     }
 
-    /// Writes to a region; returns when it has been sent. No errno of the device comes back. It
-    /// reaches the device before every later request.
+    /// Writes to a region; returns when the data has been sent. Errors of the device are not
+    /// reported. The write reaches the device before every later request.
     pub fn write_posted(&self, region: u32, offset: u64, data: &[u8]) -> Result<(), RequestError> {
         let mut offset = offset;
         for chunk in data.chunks(self.data_size_max()) {
@@ -280,13 +280,13 @@ impl Client {
         Ok(())
     }
 
-    /// Whether the server is still there, as far as known.
+    /// Returns true if the server is still connected, as far as is known.
     pub fn is_connected(&self) -> bool {
         self.requester.is_connected()
     }
 }
 
-/// The fields of an access to a region.
+/// Returns the fields of an access to a region.
 fn access(region: u32, offset: u64, length: usize) -> RegionAccess {
     RegionAccess {
         offset: offset.into(),
@@ -300,7 +300,7 @@ impl Drop for Client {
     fn drop(&mut self) {
         self.socket.shut_down();
         for thread in self.threads.drain(..) {
-            // A thread that has panicked has said so already. The last owner may be `memory`.
+            // A thread that has panicked has already reported it. The last owner may be `memory`.
             if thread.thread().id() != thread::current().id() {
                 let _ = thread.join();
             }

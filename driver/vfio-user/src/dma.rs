@@ -1,4 +1,4 @@
-//! The client's memory as the device reaches it.
+//! The client's memory, for the device.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -16,61 +16,61 @@ use crate::requester::Requester;
 pub(crate) const FLAG_READ: u32 = 1;
 /// `VFIO_DMA_MAP_FLAG_WRITE`: the device may write.
 pub(crate) const FLAG_WRITE: u32 = 1 << 1;
-/// The file is to be mapped. Without this and the next flag, a file that is there is mapped too.
+/// The file is to be mapped. A file without this and the next flag is mapped too.
 pub(crate) const FLAG_MMAP: u32 = 1 << 2;
-/// The file is to be read and written. This and the flag before are libvfio-user's
+/// The file is to be read and written. This flag and the previous one are libvfio-user's
 /// (`include/vfio-user.h`), not yet QEMU's.
 pub(crate) const FLAG_FILE_IO: u32 = 1 << 3;
 
-/// `VFIO_DMA_UNMAP_FLAG_GET_DIRTY_BITMAP`: what was written is to be told.
+/// `VFIO_DMA_UNMAP_FLAG_GET_DIRTY_BITMAP`: the reply is to contain the dirty pages.
 pub(crate) const UNMAP_FLAG_DIRTY_BITMAP: u32 = 1;
 /// `VFIO_DMA_UNMAP_FLAG_ALL`: everything is to be unmapped.
 pub(crate) const UNMAP_FLAG_ALL: u32 = 1 << 1;
 
-/// A range of IOVAs and what the device may do there.
+/// A range of IOVAs and the device's access rights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DmaRange {
     /// First I/O virtual address.
     pub iova: u64,
     /// Bytes.
     pub length: u64,
-    /// The device may read.
+    /// True if the device may read.
     pub readable: bool,
-    /// The device may write.
+    /// True if the device may write.
     pub writable: bool,
 }
 
-/// A mapping that the client asks for, as the server hands it to the device.
+/// A mapping that the client requests, as the server passes it to the device.
 #[derive(Debug)]
 pub struct DmaMap {
     /// First I/O virtual address.
     pub iova: u64,
     /// Bytes, not zero.
     pub length: u64,
-    /// The device may read.
+    /// True if the device may read.
     pub readable: bool,
-    /// The device may write.
+    /// True if the device may write.
     pub writable: bool,
-    /// How the memory is reached.
+    /// Way to access the memory.
     pub backing: DmaBacking,
 }
 
-/// How the device reaches mapped memory of the client.
+/// Way in which the device accesses mapped memory of the client.
 #[derive(Debug)]
 pub enum DmaBacking {
     /// By mapping the file.
     Mmap {
-        /// The file. It may be shorter than the client says.
+        /// The file. It may be shorter than the client states.
         file: OwnedFd,
-        /// Where in the file the range begins, a multiple of the page size.
+        /// Offset of the range in the file, a multiple of the page size.
         offset: u64,
     },
-    /// By `pread` and `pwrite` of the file, which has come from the client, or was opened by
+    /// By `pread` and `pwrite` of the file, which was sent by the client, or opened by
     /// [`Device::process_memory`](crate::Device::process_memory).
     FileIo {
         /// The file.
         file: OwnedFd,
-        /// Where in the file the range begins.
+        /// Offset of the range in the file.
         offset: u64,
     },
     /// By DMA messages: [`DmaMessages`].
@@ -78,8 +78,8 @@ pub enum DmaBacking {
 }
 
 impl DmaMap {
-    /// What a `DMA_MAP` message asks for. Mappings consist of pages of `page_size`. `process`: the
-    /// memory of the client's process, in which a range without a file is.
+    /// Parses a `DMA_MAP` message. Mappings consist of pages of `page_size`. `process`: the memory
+    /// of the client's process, which contains ranges without a file.
     pub(crate) fn decode(
         request: &DmaMapRequest,
         mut fds: Vec<OwnedFd>,
@@ -125,7 +125,7 @@ impl DmaMap {
     }
 }
 
-/// A range is not empty, consists of whole pages and does not wrap around.
+/// Checks that a range is not empty, consists of whole pages and does not wrap around.
 pub(crate) fn check_range(iova: u64, length: u64, page_size: u64) -> Result<(), Errno> {
     let last = length
         .checked_sub(1)
@@ -137,11 +137,11 @@ pub(crate) fn check_range(iova: u64, length: u64, page_size: u64) -> Result<(), 
     }
 }
 
-/// Reaches the client's memory by messages. Any thread may use it.
+/// Accesses the client's memory by messages. Any thread may use it.
 #[derive(Debug)]
 pub struct DmaMessages {
     requester: Arc<Requester>,
-    /// Most bytes in one message.
+    /// Maximum number of bytes in one message.
     size_max: usize,
 }
 
@@ -153,10 +153,10 @@ impl DmaMessages {
         }
     }
 
-    /// Reads the client's memory, in as many messages as it takes.
+    /// Reads the client's memory, in as many messages as needed.
     ///
-    /// Waits at most [`crate::limit::DMA_MESSAGE_TIMEOUT`] for each. After an errno, `data` holds
-    /// anything.
+    /// Waits at most [`crate::limit::DMA_MESSAGE_TIMEOUT`] for each. After an errno, the content of
+    /// `data` is undefined.
     pub fn read(&self, iova: u64, data: &mut [u8]) -> Result<(), Errno> {
         for (chunk, iova) in data.chunks_mut(self.size_max).zip(self.addresses(iova)) {
             self.read_chunk(iova?, chunk).map_err(RequestError::errno)?;
@@ -164,10 +164,10 @@ impl DmaMessages {
         Ok(())
     }
 
-    /// Writes the client's memory, in as many messages as it takes.
+    /// Writes the client's memory, in as many messages as needed.
     ///
-    /// Waits at most [`crate::limit::DMA_MESSAGE_TIMEOUT`] for each. After an errno, any part may have
-    /// been written.
+    /// Waits at most [`crate::limit::DMA_MESSAGE_TIMEOUT`] for each. After an errno, any part may
+    /// have been written.
     pub fn write(&self, iova: u64, data: &[u8]) -> Result<(), Errno> {
         for (chunk, iova) in data.chunks(self.size_max).zip(self.addresses(iova)) {
             self.write_chunk(iova?, chunk)
@@ -176,7 +176,7 @@ impl DmaMessages {
         Ok(())
     }
 
-    /// Where the messages begin.
+    /// Returns the first address of each message.
     fn addresses(&self, iova: u64) -> impl Iterator<Item = Result<u64, Errno>> {
         let size = self.size_max as u64;
         (0..).map(move |index: u64| {
@@ -202,7 +202,7 @@ impl DmaMessages {
                 data.copy_from_slice(bytes);
                 Ok(())
             }
-            _ => Err(RequestError::Malformed("it is not the memory asked for")),
+            _ => Err(RequestError::Malformed("it is not the requested memory")),
         }
     }
 

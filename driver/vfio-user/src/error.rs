@@ -1,35 +1,35 @@
-//! Why a request or a connection failed.
+//! Errors of requests and connections.
 
 use std::io;
 
-/// The number by which Linux names a failure; what an error reply carries.
+/// A Linux error number; an error reply contains it.
 pub use rustix::io::Errno;
 
-/// Why a request to the peer has no answer.
+/// Errors of a request to the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     /// The peer refused.
     #[error("the peer refused: {0}")]
     Refused(Errno),
-    /// The peer has not answered in time. Whether it has obeyed is not known.
+    /// The peer has not answered in time. It may or may not have executed the request.
     #[error("the peer did not answer in time")]
     Timeout,
     /// The connection has ended.
     #[error("the connection has ended")]
     Disconnected,
-    /// The peer's answer is not one to this request: what is wrong with it.
+    /// The peer's answer does not match this request; the text states the fault.
     #[error("the peer's answer is malformed: {0}")]
     Malformed(&'static str),
-    /// This process has no room for the file descriptors of the peer's answer.
+    /// This process has no free file descriptors for those of the peer's answer.
     #[error("the file descriptors of the peer's answer cannot be taken: {0}")]
     LostFds(Errno),
-    /// The request itself cannot be sent: what is wrong with it.
+    /// The request itself cannot be sent; the text states the fault.
     #[error("the request cannot be sent: {0}")]
     Invalid(&'static str),
 }
 
 impl RequestError {
-    /// The errno that says the same.
+    /// Returns the errno that corresponds to this error.
     pub fn errno(self) -> Errno {
         match self {
             Self::Refused(errno) | Self::LostFds(errno) => errno,
@@ -41,14 +41,14 @@ impl RequestError {
     }
 }
 
-/// Why there is no connection to a server.
+/// Errors of connecting to a server.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The socket cannot be reached.
     #[error("the socket cannot be reached: {0}")]
     Socket(#[from] io::Error),
     /// The server and this client have no version of the protocol in common, or the server did not
-    /// answer when asked.
+    /// answer.
     #[error("the server does not agree on a version of vfio-user: {0}")]
     Version(RequestError),
     /// The server does not describe its device.
@@ -56,7 +56,7 @@ pub enum ConnectError {
     DeviceInfo(RequestError),
 }
 
-/// The errno of an error reply: one that the peer left out, or that does not exist, is `EIO`.
+/// Returns the errno of an error reply; `EIO` for one that is missing or does not exist.
 pub(crate) fn errno_from_wire(number: u32) -> Errno {
     const ERRNO_MAX: u32 = 4095; // include/linux/err.h, MAX_ERRNO
     match i32::try_from(number) {
@@ -65,7 +65,7 @@ pub(crate) fn errno_from_wire(number: u32) -> Errno {
     }
 }
 
-/// How an errno stands in an error reply.
+/// Returns the number of an errno in an error reply.
 pub(crate) fn errno_to_wire(errno: Errno) -> u32 {
     errno.raw_os_error().unsigned_abs()
 }

@@ -1,4 +1,5 @@
-//! For the fuzzer: any bytes as what the peer sends. Nothing here is part of the interface.
+//! Entry points for the fuzzer: any bytes as the peer's messages. This module is not part of the
+//! public interface.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -25,8 +26,8 @@ use crate::{Capabilities, limit};
 const REGION_SIZE: usize = 0x2000;
 const VECTORS: u32 = 16;
 
-/// Memory in BAR0, some of which can be mapped. Writing its first byte has it reach memory of the
-/// client.
+/// Memory in BAR0, some of which can be mapped. A write of its first byte makes it access memory of
+/// the client.
 struct Echo {
     bar0: Mutex<Vec<u8>>,
     mmap: RegionMmap,
@@ -115,10 +116,10 @@ impl Device for Echo {
     }
 }
 
-/// What a system without file descriptors to spare makes impossible.
+/// Reason of a failure of a system without free file descriptors.
 const NO_FDS: &str = "no more file descriptors";
 
-/// A server gets `bytes` from a client that then hangs up.
+/// Feeds `bytes` to a server from a client that then hangs up.
 pub fn server_input(bytes: &[u8]) {
     let (ours, theirs) = UnixStream::pair().expect(NO_FDS);
     let device = Echo {
@@ -149,7 +150,7 @@ pub fn server_input(bytes: &[u8]) {
     });
 }
 
-/// Nothing but zeros.
+/// Memory of zeros.
 struct Zeros;
 
 impl ClientMemory for Zeros {
@@ -163,7 +164,7 @@ impl ClientMemory for Zeros {
     }
 }
 
-/// A client gets `bytes` from a server. They are in chunks, each with its length (16 bits,
+/// Feeds `bytes` to a client from its server. They are in chunks, each with its length (16 bits,
 /// little-endian) in front; the server sends one chunk for each request that it gets, and hangs up
 /// after the last.
 pub fn client_input(bytes: &[u8]) {
@@ -184,8 +185,8 @@ pub fn client_input(bytes: &[u8]) {
     });
 }
 
-/// Waits for the ends of threads. `scope` waits for what they do only; what they then still hold
-/// looks like a leak to the fuzzer.
+/// Waits for the ends of threads. `scope` waits only for their closures; memory that they still
+/// hold afterwards would be reported as a leak by the fuzzer.
 fn join<const COUNT: usize>(threads: [ScopedJoinHandle<'_, ()>; COUNT]) {
     for thread in threads {
         thread.join().unwrap_or_else(|panic| resume_unwind(panic));
@@ -216,7 +217,7 @@ fn skip_message(stream: &UnixStream) -> std::io::Result<()> {
     stream.read_exact(&mut vec![0; size - HEADER_SIZE])
 }
 
-/// One of each request. What comes back does not matter.
+/// Sends one of each request and ignores the results.
 pub fn use_all(client: &Client) {
     let mut word = [0; 8];
     let _ = client.region_info(region::BAR0);

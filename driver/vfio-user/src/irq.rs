@@ -1,4 +1,4 @@
-//! Interrupts: what the device has, and what the client does with them.
+//! Interrupts: their description, and the client's actions on them.
 
 use std::os::fd::OwnedFd;
 
@@ -13,7 +13,7 @@ pub const MSI: u32 = 1;
 pub const MSIX: u32 = 2;
 /// Index of the error interrupt.
 pub const ERROR: u32 = 3;
-/// Index of the interrupt by which the device asks for itself back.
+/// Index of the interrupt by which the device requests its release.
 pub const REQUEST: u32 = 4;
 /// Kinds of interrupts of a PCI device.
 pub const COUNT: u32 = 5;
@@ -36,24 +36,24 @@ pub struct IrqInfo {
     pub count: u32,
 }
 
-/// What the client does with the interrupts of one kind.
+/// Action of the client on the interrupts of one kind.
 #[derive(Debug)]
 pub enum IrqAction {
-    /// Forgets all eventfds of this kind.
+    /// Disconnects all eventfds of this kind.
     Disable,
     /// Sends these vectors, as if the device had (a loopback test).
     Trigger(Vec<u32>),
-    /// Sends vectors from `start` on by these eventfds; `None` forgets the vector's eventfd. Other
-    /// vectors stay as they are.
+    /// Connects vectors from `start` on to these eventfds; `None` disconnects the vector's eventfd.
+    /// Other vectors are unchanged.
     Connect {
         /// The vector of the first eventfd.
         start: u32,
-        /// One for each vector.
+        /// One eventfd for each vector.
         events: Vec<Option<OwnedFd>>,
     },
     /// Keeps these vectors pending.
     Mask(Vec<u32>),
-    /// Lets these vectors through again, and sends what is pending.
+    /// Unmasks these vectors, and sends pending ones.
     Unmask(Vec<u32>),
 }
 
@@ -74,7 +74,7 @@ const DATA_MASK: u32 = DATA_NONE | DATA_BOOL | DATA_EVENTFD;
 const ACTION_TYPES: u32 = ACTION_MASK | ACTION_UNMASK | ACTION_TRIGGER;
 
 impl IrqAction {
-    /// What a `DEVICE_SET_IRQS` message asks for; `vectors` is how many its kind has.
+    /// Parses a `DEVICE_SET_IRQS` message; `vectors` is the number of vectors of its kind.
     pub(crate) fn decode(
         set: &IrqSet,
         data: &[u8],
@@ -84,7 +84,7 @@ impl IrqAction {
         let flags = set.flags.get();
         let (start, count) = (set.start.get(), set.count.get());
         let end = start.checked_add(count);
-        // Also for no vectors, as the kernel does it (`vfio_set_irqs_validate_and_prepare`).
+        // Also for zero vectors, like the kernel (`vfio_set_irqs_validate_and_prepare`).
         let end = end.filter(|&end| start < vectors && end <= vectors);
         let range = start..end.ok_or(Errno::INVAL)?;
         if flags & !(DATA_MASK | ACTION_TYPES) != 0 {
@@ -123,7 +123,7 @@ impl IrqAction {
                 },
             }),
             ACTION_TRIGGER => Ok(Self::Trigger(listed)),
-            // An eventfd that tells of the masking is nothing that a device of ours sends.
+            // An eventfd that signals masking is not supported.
             ACTION_MASK | ACTION_UNMASK if is_eventfd => Err(Errno::NOTSUP),
             ACTION_MASK => Ok(Self::Mask(listed)),
             ACTION_UNMASK => Ok(Self::Unmask(listed)),
@@ -132,7 +132,7 @@ impl IrqAction {
     }
 }
 
-/// The fixed part of a `DEVICE_SET_IRQS` message, and its data.
+/// Returns the fixed part of a `DEVICE_SET_IRQS` message, and its data.
 pub(crate) fn decode_set(body: &[u8]) -> Result<(IrqSet, &[u8]), Errno> {
     split::<IrqSet>(body)
 }

@@ -1,7 +1,7 @@
 //! The messages: the header that all have, and the fixed structures behind it.
 //!
-//! Everything is in the byte order of the host; both ends are on one machine. This crate reads and
-//! writes little-endian, which is the byte order of every machine it has been used on.
+//! All fields are in the byte order of the host; both ends are on one machine. This crate reads and
+//! writes little-endian, the byte order of every machine that it has been used on.
 
 use std::os::fd::OwnedFd;
 
@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::error::Errno;
 
-/// What a message asks for. Any number can stand there.
+/// Command of a message. Any number is possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Command(pub(crate) u16);
 
@@ -36,16 +36,16 @@ const FLAGS_TYPE_MASK: u32 = 0xf;
 pub(crate) const TYPE_COMMAND: u32 = 0;
 /// A type: the message is a reply.
 pub(crate) const TYPE_REPLY: u32 = 1;
-/// The command wants no reply.
+/// The command requests no reply.
 pub(crate) const FLAG_NO_REPLY: u32 = 1 << 4;
-/// The reply says that the command failed.
+/// The reply reports that the command failed.
 pub(crate) const FLAG_ERROR: u32 = 1 << 5;
 
-/// What every message begins with.
+/// First part of every message.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct Header {
-    /// The sender's name of the command; the reply has the same.
+    /// Identifier that the sender gave the command; the reply has the same.
     pub(crate) id: U16,
     pub(crate) command: U16,
     /// Bytes of the whole message.
@@ -60,7 +60,7 @@ pub(crate) const HEADER_SIZE: usize = size_of::<Header>();
 const _: () = assert!(HEADER_SIZE == 16);
 
 impl Header {
-    /// The header of a message with `body_size` bytes behind it, which is at most
+    /// Creates the header of a message with `body_size` bytes behind it, which is at most
     /// [`crate::limit::MESSAGE_SIZE_MAX`].
     pub(crate) fn new(id: u16, command: Command, flags: u32, body_size: usize) -> Self {
         let size = HEADER_SIZE + body_size;
@@ -90,13 +90,13 @@ impl Header {
     }
 }
 
-/// A whole message, as it came.
+/// A whole received message.
 #[derive(Debug)]
 pub(crate) struct Message {
     pub(crate) header: Header,
     pub(crate) body: Vec<u8>,
     pub(crate) fds: Vec<OwnedFd>,
-    /// Some of its file descriptors did not come through: why.
+    /// Errno, if some of its file descriptors were lost.
     pub(crate) lost_fds: Option<Errno>,
 }
 
@@ -151,13 +151,13 @@ pub(crate) struct RegionInfoFields {
     pub(crate) offset: U64,
 }
 
-/// What each capability of a region begins with.
+/// First part of each capability of a region.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct CapabilityHeader {
     pub(crate) id: U16,
     pub(crate) version: U16,
-    /// Where the next one begins, from the beginning of the region's description. 0: the last.
+    /// Offset of the next one from the beginning of the region's description. 0: this is the last.
     pub(crate) next: U32,
 }
 
@@ -246,7 +246,7 @@ const _: () = assert!(
         && size_of::<DmaAccess>() == 16
 );
 
-/// The structure at the beginning of `body`, and what follows it.
+/// Returns the structure at the beginning of `body`, and what follows it.
 pub(crate) fn split<T>(body: &[u8]) -> Result<(T, &[u8]), Errno>
 where
     T: FromBytes,
@@ -254,7 +254,7 @@ where
     T::read_from_prefix(body).map_err(|_| Errno::INVAL)
 }
 
-/// The structure that `body` is.
+/// Returns the structure that `body` is.
 pub(crate) fn whole<T>(body: &[u8]) -> Result<T, Errno>
 where
     T: FromBytes,

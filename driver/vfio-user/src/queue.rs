@@ -1,4 +1,4 @@
-//! The queue between the thread that receives and the one that executes.
+//! The queue between the receiving and the executing thread.
 
 use std::collections::VecDeque;
 
@@ -7,13 +7,13 @@ use parking_lot::{Condvar, Mutex};
 use crate::limit;
 use crate::message::Message;
 
-/// Commands in the order in which they came, bounded in number, bytes and file descriptors.
+/// Received commands in their order, bounded in number, bytes and file descriptors.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     state: Mutex<State>,
-    /// Notified when a command comes or the queue closes.
+    /// Notified when a command is added or the queue closes.
     filled: Condvar,
-    /// Notified when a command goes or the queue closes.
+    /// Notified when a command is removed or the queue closes.
     drained: Condvar,
 }
 
@@ -34,7 +34,7 @@ impl State {
 }
 
 impl Queue {
-    /// Appends a command; waits while the queue is full. False: the queue is closed.
+    /// Appends a command; waits while the queue is full. Returns false when the queue is closed.
     pub(crate) fn push(&self, command: Message) -> bool {
         let mut state = self.state.lock();
         self.drained
@@ -49,7 +49,8 @@ impl Queue {
         true
     }
 
-    /// Takes the oldest command; waits while there is none. `None`: the queue is closed and empty.
+    /// Removes and returns the oldest command; waits while there is none. `None`: the queue is
+    /// closed and empty.
     pub(crate) fn pop(&self) -> Option<Message> {
         let mut state = self.state.lock();
         self.filled.wait_while(&mut state, |state| {
@@ -62,7 +63,7 @@ impl Queue {
         Some(command)
     }
 
-    /// Takes no more commands. Those that are in the queue stay.
+    /// Closes the queue for new commands. Commands in the queue stay.
     pub(crate) fn close(&self) {
         self.state.lock().closed = true;
         self.filled.notify_all();

@@ -1,4 +1,4 @@
-//! Regions of the device: what they are, and how a reply describes them.
+//! Regions of the device, and their descriptions in replies.
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -46,9 +46,9 @@ pub struct RegionInfo {
 /// The memory behind areas of a region.
 #[derive(Debug, Clone)]
 pub struct RegionMmap {
-    /// What to map.
+    /// File to map.
     pub file: Arc<OwnedFd>,
-    /// Where in the file the region begins.
+    /// Offset of the region in the file.
     pub offset: u64,
     /// The areas that can be mapped, as bytes of the region, page-aligned. An area's first byte is
     /// at `offset` plus its start in the file.
@@ -63,15 +63,15 @@ pub(crate) const FIXED_SIZE: u32 = 32;
 const _: () = assert!(size_of::<RegionInfoFields>() == FIXED_SIZE as usize);
 
 impl RegionInfo {
-    /// A region that is not there.
+    /// Description of a missing region.
     pub(crate) const ABSENT: Self = Self {
         flags: 0,
         size: 0,
         mmap: None,
     };
 
-    /// The reply that describes it in at most `argsz` bytes, which is at least [`FIXED_SIZE`].
-    /// Capabilities that do not fit are left out, and the reply says what they need.
+    /// Returns the reply that describes it in at most `argsz` bytes, which is at least
+    /// [`FIXED_SIZE`]. Capabilities that do not fit are omitted, and the reply states their size.
     pub(crate) fn encode(&self, index: u32, argsz: u32) -> Vec<u8> {
         let mut fields = RegionInfoFields {
             argsz: FIXED_SIZE.into(),
@@ -88,8 +88,8 @@ impl RegionInfo {
         fields.argsz = needed.into();
         fields.flags = (fields.flags.get() | FLAG_MMAP | FLAG_CAPS).into();
         fields.offset = mmap.offset.into();
-        // Also where they are left out: QEMU refuses a region that has capabilities nowhere, before
-        // it looks whether they are all there (11.1, vfio_user_device_io_get_region_info).
+        // Set even if they are omitted: QEMU refuses a region that has capabilities at offset zero
+        // before it checks whether they are all there (11.1, vfio_user_device_io_get_region_info).
         fields.cap_offset = FIXED_SIZE.into();
         if argsz < needed {
             return fields.as_bytes().to_vec();
@@ -97,7 +97,7 @@ impl RegionInfo {
         [fields.as_bytes(), &sparse].concat()
     }
 
-    /// What a reply says of region `index`.
+    /// Parses a reply about region `index`.
     pub(crate) fn decode(
         index: u32,
         body: &[u8],
@@ -133,7 +133,7 @@ impl RegionInfo {
 }
 
 impl RegionMmap {
-    /// The sparse-mmap capability, the last of its list.
+    /// Returns the sparse-mmap capability, the last of its list.
     fn encode(&self) -> Vec<u8> {
         let header = CapabilityHeader {
             id: CAPABILITY_SPARSE_MMAP.into(),
@@ -156,7 +156,7 @@ impl RegionMmap {
     }
 }
 
-/// The areas of the sparse-mmap capability in a description, if there is one.
+/// Returns the areas of the sparse-mmap capability in a description, if there is one.
 fn sparse_areas(
     fields: &RegionInfoFields,
     body: &[u8],
@@ -182,7 +182,7 @@ fn sparse_areas(
     Ok(None)
 }
 
-/// `count` areas at the beginning of `bytes`.
+/// Parses `count` areas at the beginning of `bytes`.
 fn areas(count: u32, mut bytes: &[u8]) -> Result<Vec<Range<u64>>, &'static str> {
     let mut areas = Vec::new();
     for _ in 0..count {
@@ -195,7 +195,7 @@ fn areas(count: u32, mut bytes: &[u8]) -> Result<Vec<Range<u64>>, &'static str> 
     Ok(areas)
 }
 
-/// Every area lies in the region, and its file offset does not wrap around.
+/// Checks that every area lies in the region, and its file offset does not wrap around.
 fn check_areas(areas: &[Range<u64>], size: u64, offset: u64) -> Result<(), &'static str> {
     let is_good = |area: &Range<u64>| {
         area.start < area.end && area.end <= size && offset.checked_add(area.end).is_some()

@@ -13,17 +13,17 @@ use crate::message::{Command, FLAG_NO_REPLY, Header, Message, TYPE_COMMAND, TYPE
 use crate::queue::Queue;
 use crate::socket::{Ended, Socket};
 
-/// Requests of all threads that may be outstanding; fewer than there are identifiers.
+/// Maximum number of outstanding requests of all threads; fewer than there are identifiers.
 const OUTSTANDING_MAX: usize = 1 << 15;
 
-/// What a reply brings.
+/// Content of a reply.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) body: Vec<u8>,
     pub(crate) fds: Vec<OwnedFd>,
 }
 
-/// Sends requests for any thread and hands each its reply.
+/// Sends requests for any thread and delivers each its reply.
 #[derive(Debug)]
 pub(crate) struct Requester {
     socket: Arc<Socket>,
@@ -33,16 +33,17 @@ pub(crate) struct Requester {
 #[derive(Debug, Default)]
 struct State {
     next_id: u16,
-    /// By message identifier. `None`: nobody waits any more, but the reply may still come.
+    /// Requests by message identifier. `None`: the request was abandoned, but the reply may still
+    /// come.
     outstanding: HashMap<u16, Option<Arc<Waiting>>>,
     abandoned: usize,
     disconnected: bool,
 }
 
 impl State {
-    /// An identifier that no outstanding request has.
+    /// Returns an identifier that no outstanding request has.
     fn free_id(&mut self) -> u16 {
-        // Ends, because `outstanding` never has all of them.
+        // Terminates, because `outstanding` never contains all identifiers.
         while self.outstanding.contains_key(&self.next_id) {
             self.next_id = self.next_id.wrapping_add(1);
         }
@@ -104,14 +105,14 @@ impl Requester {
         match outcome.take() {
             Some(outcome) => check(command, outcome?),
             None => {
-                // `deliver` takes this lock while it holds the other.
+                // `deliver` takes this lock while it holds the other one.
                 drop(outcome);
                 self.abandon(id, command, &waiting)
             }
         }
     }
 
-    /// Sends a command that wants no reply.
+    /// Sends a command that requests no reply.
     pub(crate) fn post(&self, command: Command, parts: [&[u8]; 2]) -> Result<(), RequestError> {
         let id = {
             let mut state = self.state.lock();
@@ -128,7 +129,7 @@ impl Requester {
         })
     }
 
-    /// Gives a request an identifier that no outstanding one has.
+    /// Registers a request under an identifier that no outstanding request has.
     fn enter(&self, waiting: &Arc<Waiting>) -> Result<u16, RequestError> {
         let mut state = self.state.lock();
         if state.disconnected {
@@ -142,7 +143,7 @@ impl Requester {
         Ok(id)
     }
 
-    /// Stops to wait, unless the reply has come meanwhile.
+    /// Abandons a request, unless the reply has come meanwhile.
     fn abandon(&self, id: u16, command: Command, waiting: &Waiting) -> Result<Reply, RequestError> {
         let mut state = self.state.lock();
         if let Some(outcome) = waiting.outcome.lock().take() {
@@ -158,18 +159,18 @@ impl Requester {
         Err(RequestError::Timeout)
     }
 
-    /// Hands a reply to who waits for it. One that nobody has asked for is dropped.
+    /// Delivers a reply to the thread that waits for it. A reply to no request is dropped.
     pub(crate) fn deliver(&self, message: Message) {
         let id = message.header.id.get();
         let mut state = self.state.lock();
         match state.outstanding.remove(&id) {
             Some(Some(waiting)) => waiting.decide(Ok(message)),
             Some(None) => state.abandoned -= 1,
-            None => tracing::debug!(id, "a vfio-user reply that nobody has asked for"),
+            None => tracing::debug!(id, "a vfio-user reply to no outstanding request"),
         }
     }
 
-    /// Every request, outstanding or new, fails from now on.
+    /// Makes every request, outstanding or new, fail from now on.
     pub(crate) fn disconnect(&self) {
         let outstanding = {
             let mut state = self.state.lock();
@@ -187,7 +188,7 @@ impl Requester {
     }
 }
 
-/// What a message says as the reply to `command`.
+/// Checks a message as the reply to `command`.
 fn check(command: Command, message: Message) -> Result<Reply, RequestError> {
     if message.header.command() != command {
         return Err(RequestError::Malformed("it replies to another command"));
@@ -211,7 +212,7 @@ fn check(command: Command, message: Message) -> Result<Reply, RequestError> {
     })
 }
 
-/// Receives until the connection ends: replies go to who waits for them, commands into the queue.
+/// Receives until the connection ends: replies go to the waiting threads, commands into the queue.
 ///
 /// Commands that have come before the end may still be executed and replied to.
 pub(crate) fn receive_all(socket: &Socket, requester: &Requester, commands: &Queue) {

@@ -1,4 +1,4 @@
-//! The server: one device for one client after the other.
+//! The server: offers one device to one client after the other.
 
 use std::fs;
 use std::io;
@@ -14,33 +14,33 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, fchmod};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
 
+use crate::admission::Admission;
 use crate::capabilities::Capabilities;
 use crate::device::Device;
-use crate::door::Door;
 use crate::error::Errno;
 use crate::limit;
 use crate::queue::Queue;
 use crate::requester::{Requester, receive_all};
 use crate::session::Session;
-use crate::socket::{Patience, Socket};
+use crate::socket::{Socket, Timeouts};
 use crate::stop::Stop;
 
-/// How long a server that is short of something waits before it tries again.
+/// Pause of a server after a shortage of resources, before it tries again.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 
-/// Who may use a socket: its owner.
+/// Mode of a socket: only its owner may connect.
 const SOCKET_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
-/// Connections that the kernel keeps for us.
+/// Pending connections that the kernel queues for the server.
 const BACKLOG: i32 = 128;
 
-/// What a server offers.
+/// Options of a server.
 #[derive(Debug, Clone, Copy)]
 pub struct ServerOptions {
-    /// Stated in its `VERSION` reply, and held; at most [`Capabilities::SUPPORTED`].
-    /// `max_dma_maps` is for the device to hold.
+    /// Capabilities stated in its `VERSION` reply and enforced; at most
+    /// [`Capabilities::SUPPORTED`]. The device enforces `max_dma_maps`.
     pub capabilities: Capabilities,
-    /// How long a client may keep the device, and everybody else out, without using it.
-    pub patience: Patience,
+    /// Time limits for an idle client, which blocks all other clients.
+    pub timeouts: Timeouts,
 }
 
 impl Default for ServerOptions {
@@ -51,7 +51,7 @@ impl Default for ServerOptions {
                 max_data_xfer_size: limit::DATA_TRANSFER_SIZE_MAX,
                 ..Capabilities::UNSTATED
             },
-            patience: Patience {
+            timeouts: Timeouts {
                 agreement: Some(limit::AGREEMENT_TIMEOUT),
                 message: limit::MESSAGE_TIMEOUT,
             },
@@ -68,8 +68,9 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens on a socket at `path`, which only this user may connect to. A socket there that nobody listens on is replaced; one that
-    /// is in use, and any other file, is `AddrInUse`. The socket is removed on drop.
+    /// Listens on a socket at `path`, which only this user may connect to. An existing socket
+    /// without a listener is replaced; one that is in use, and any other file, is `AddrInUse`. The
+    /// socket is removed on drop.
     pub fn bind(path: &Path) -> io::Result<Self> {
         Self::bind_with(path, ServerOptions::default())
     }
@@ -83,7 +84,7 @@ impl Server {
             }
             result => result?,
         };
-        // A client may go between `poll` and `accept`.
+        // A client may disconnect between `poll` and `accept`.
         listener.set_nonblocking(true)?;
         Ok(Self {
             listener,
@@ -92,20 +93,20 @@ impl Server {
         })
     }
 
-    /// Serves `device` to one client after the other until `stop`. A client that comes while
-    /// another one is there is told so (`EBUSY`) and turned away.
+    /// Serves `device` to one client after the other until `stop`. A client that connects while
+    /// another one is served is refused with `EBUSY`.
     pub fn serve(&self, device: &dyn Device, stop: &Stop) -> io::Result<()> {
-        let door = Door::default();
+        let admission = Admission::default();
         let closing = Stop::new()?;
         thread::scope(|scope| {
-            let admit = || door.admit_all(|| self.accept(stop, &closing));
+            let admit = || admission.admit_all(|| self.accept(stop, &closing));
             thread::Builder::new()
-                .name("vfio-user-door".to_owned())
+                .name("vfio-user-accept".to_owned())
                 .spawn_scoped(scope, admit)?;
-            // Also when the device panics, or `scope` would wait for the other thread for ever.
+            // Also when the device panics, or `scope` would wait for the other thread forever.
             let _close = Close(&closing);
-            while let Some(stream) = door.next()? {
-                // What fails here is the connection; the next client may have more luck.
+            while let Some(stream) = admission.next()? {
+                // The failure concerns this connection only; the next client is served.
                 if let Err(error) = serve_connection(stream, device, self.options, stop) {
                     tracing::warn!(%error, "a vfio-user client could not be served");
                 }
@@ -114,7 +115,7 @@ impl Server {
         })
     }
 
-    /// The next connection. `None`: stopped.
+    /// Returns the next connection. `None`: stopped.
     fn accept(&self, stop: &Stop, closing: &Stop) -> io::Result<Option<UnixStream>> {
         loop {
             let (stopped, closed) = (stop.event(), closing.event());
@@ -130,7 +131,7 @@ impl Server {
             match self.listener.accept() {
                 Ok((stream, _)) => return Ok(Some(stream)),
                 Err(error) if is_of_one_client(&error) => {}
-                // Clients that go give back what is short.
+                // Clients that disconnect free resources.
                 Err(error) if is_shortage(&error) => thread::sleep(SHORTAGE_PAUSE),
                 Err(error) => return Err(error),
             }
@@ -149,13 +150,13 @@ impl Drop for Close<'_> {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Somebody else may have removed it.
+        // Another process may have removed it.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Listens on a socket that has its mode from the first moment on: Linux makes the file with that of
-/// the socket (unix(7)), less the process's mask.
+/// Listens on a socket that has its mode from the beginning: Linux creates the file with the mode
+/// of the socket (unix(7)), less the process's mask.
 fn listen(path: &Path) -> io::Result<UnixListener> {
     let address = SocketAddrUnix::new(path).map_err(|_| io::ErrorKind::InvalidInput)?;
     let flags = SocketFlags::CLOEXEC;
@@ -166,14 +167,14 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     Ok(socket.into())
 }
 
-/// A socket that nobody listens on.
+/// Returns true if a socket has no listener.
 fn is_stale(path: &Path) -> bool {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
     let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
     is_socket && UnixStream::connect(path).is_err_and(refused)
 }
 
-/// An `accept` that failed because of the client, which has gone again.
+/// Returns true if `accept` failed because the client has disconnected.
 fn is_of_one_client(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -181,13 +182,13 @@ fn is_of_one_client(error: &io::Error) -> bool {
     )
 }
 
-/// An `accept` that failed because of something that this process or the system is short of.
+/// Returns true if `accept` failed because this process or the system is short of a resource.
 fn is_shortage(error: &io::Error) -> bool {
     let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
     Errno::from_io_error(error).is_some_and(|errno| shortages.contains(&errno))
 }
 
-/// Serves `device` on a connection that exists already, until the client goes or `stop`.
+/// Serves `device` on an existing connection, until the client disconnects or `stop`.
 pub fn serve_connection(
     stream: UnixStream,
     device: &dyn Device,
@@ -198,7 +199,7 @@ pub fn serve_connection(
     let socket = Arc::new(Socket::new(
         stream,
         capabilities.max_msg_fds,
-        options.patience,
+        options.timeouts,
     )?);
     stop.watch(&socket);
     let requester = Arc::new(Requester::new(Arc::clone(&socket)));
@@ -208,11 +209,11 @@ pub fn serve_connection(
         let receiver = thread::Builder::new()
             .name("vfio-user-recv".to_owned())
             .spawn_scoped(scope, receive)?;
-        // Also when the device panics, or `scope` would wait for the other thread for ever.
+        // Also when the device panics, or `scope` would wait for the other thread forever.
         let end = End(&socket, &commands);
         Session::new(device, &socket, &requester, capabilities).run(&commands);
         drop(end);
-        // `scope` waits for what a thread does, not for its end.
+        // `scope` waits for a thread's closure, not for its end.
         receiver.join().unwrap_or_else(|panic| resume_unwind(panic));
         Ok(())
     })

@@ -25,11 +25,11 @@ pub(crate) const DEVICE_FLAG_RESET: u32 = 1;
 /// `VFIO_DEVICE_FLAGS_PCI`.
 pub(crate) const DEVICE_FLAG_PCI: u32 = 1 << 1;
 
-/// What a command that succeeded is answered with.
+/// Reply to a command that succeeded.
 #[derive(Default)]
 struct Answer {
     body: Vec<u8>,
-    /// Index of the region whose file goes with it.
+    /// Index of the region whose file is sent with it.
     file_of_region: Option<usize>,
 }
 
@@ -47,14 +47,14 @@ pub(crate) struct Session<'a> {
     device: &'a dyn Device,
     socket: &'a Socket,
     requester: &'a Arc<Requester>,
-    /// What this side has stated, or will.
+    /// Capabilities that this side has stated, or will state.
     capabilities: Capabilities,
     info: DeviceInfo,
     regions: Vec<RegionInfo>,
     irqs: Vec<IrqInfo>,
-    /// What the client has stated, once it has.
+    /// Capabilities that the client has stated, once it has.
     client: Option<Capabilities>,
-    /// The memory of its process, if the device reaches it.
+    /// The memory of the client's process, if the device can access it.
     process_memory: Option<OwnedFd>,
 }
 
@@ -102,7 +102,7 @@ impl<'a> Session<'a> {
         let header = message.header;
         let was_connected = self.client.is_some();
         let fds = std::mem::take(&mut message.fds);
-        // A client that has gone gets no reply; its commands are executed nevertheless.
+        // A client that has disconnected gets no reply; its commands are executed nevertheless.
         let _ = match self.execute(&message, fds) {
             Ok(answer) => {
                 let region = answer
@@ -134,7 +134,7 @@ impl<'a> Session<'a> {
         let command = message.header.command();
         let is_version = command == Command::VERSION;
         if is_version != self.client.is_none() {
-            return Err(Errno::INVAL); // it comes first, and once
+            return Err(Errno::INVAL); // it must be first, and only once
         }
         match command {
             Command::DMA_MAP => return self.dma_map(body, fds),
@@ -234,7 +234,7 @@ impl<'a> Session<'a> {
             return Ok(trapped.encode(index, argsz).into());
         }
         let body = region.encode(index, argsz);
-        // With what does not fit comes no file: the client will ask once more.
+        // An incomplete reply has no file: the client will request it again.
         let is_complete = body.len() > region::FIXED_SIZE as usize;
         Ok(Answer {
             body,
@@ -267,7 +267,8 @@ impl<'a> Session<'a> {
         Ok(Answer::default())
     }
 
-    /// An access of `needed` rights lies inside of its region and is not too long.
+    /// Checks that an access with the `needed` rights lies inside of its region and is not too
+    /// long.
     fn check_access(&self, access: &RegionAccess, needed: u32) -> Result<(), Errno> {
         let region = self.regions.get(access.region.get() as usize);
         let region = region.ok_or(Errno::INVAL)?;
@@ -311,7 +312,7 @@ impl<'a> Session<'a> {
             .write(access.region.get(), access.offset.get(), data)
     }
 
-    /// All writes before the first that fails are done.
+    /// Executes the writes up to the first that fails.
     fn region_write_multi(&self, body: &[u8]) -> Result<Answer, Errno> {
         let (fixed, mut writes) = split::<WriteMulti>(body)?;
         let size = fixed

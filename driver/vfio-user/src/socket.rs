@@ -1,4 +1,4 @@
-//! The socket: one message with its file descriptors after the other.
+//! The socket: sends and receives messages with their file descriptors.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -24,7 +24,7 @@ use crate::message::{FLAG_ERROR, HEADER_SIZE, Header, Message, TYPE_REPLY};
 /// Space for the file descriptors of one `sendmsg` or `recvmsg`.
 const CONTROL_SIZE: usize = rustix::cmsg_space!(ScmRights(limit::MESSAGE_FDS_MAX));
 
-/// Why there are no more messages.
+/// Reason why there are no more messages.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Ended {
     #[error("the peer has closed the connection")]
@@ -42,17 +42,17 @@ pub(crate) enum Ended {
     Socket(#[from] Errno),
 }
 
-/// How long the peer may keep this side waiting.
+/// Time limits for the peer.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
-    /// Until it has agreed on a version. `None`: this side sees to it otherwise. After that it may
-    /// be silent for as long as it likes.
+pub struct Timeouts {
+    /// Until the version is agreed on. `None`: this side enforces that by other means. After that,
+    /// the peer may be silent forever.
     pub agreement: Option<Duration>,
-    /// For the rest of a message of which the first byte has come.
+    /// For the rest of a message whose first byte has come.
     pub message: Duration,
 }
 
-impl Default for Patience {
+impl Default for Timeouts {
     fn default() -> Self {
         Self {
             agreement: None,
@@ -65,32 +65,32 @@ impl Default for Patience {
 #[derive(Debug)]
 pub(crate) struct Socket {
     stream: UnixStream,
-    /// Held while a message is sent, so that it stays in one piece.
+    /// Held while a message is sent, so that messages do not interleave.
     sending: Mutex<()>,
-    /// Most file descriptors of one message, as this side has stated.
+    /// Maximum number of file descriptors of one message, as this side has stated.
     fds_max: usize,
-    patience: Patience,
-    /// When the peer has to have agreed on a version.
+    timeouts: Timeouts,
+    /// Deadline for the agreement on a version.
     agreement: Option<Instant>,
     has_agreed: AtomicBool,
 }
 
 impl Socket {
-    /// Takes over a connection. Messages may bring `fds_max` file descriptors.
-    pub(crate) fn new(stream: UnixStream, fds_max: usize, patience: Patience) -> io::Result<Self> {
+    /// Creates a socket of an existing connection. Messages may have `fds_max` file descriptors.
+    pub(crate) fn new(stream: UnixStream, fds_max: usize, timeouts: Timeouts) -> io::Result<Self> {
         stream.set_nonblocking(false)?;
         stream.set_write_timeout(Some(limit::SEND_TIMEOUT))?;
         Ok(Self {
             stream,
             sending: Mutex::new(()),
             fds_max: fds_max.min(limit::MESSAGE_FDS_MAX),
-            patience,
-            agreement: patience.agreement.map(|time| Instant::now() + time),
+            timeouts,
+            agreement: timeouts.agreement.map(|time| Instant::now() + time),
             has_agreed: AtomicBool::new(false),
         })
     }
 
-    /// From now on the peer may be silent.
+    /// Records the agreement: from now on the peer may be silent.
     pub(crate) fn agreed(&self) {
         self.has_agreed.store(true, Ordering::Release);
     }
@@ -101,14 +101,14 @@ impl Socket {
         let Some(deadline) = agreement.filter(|_| !self.has_agreed.load(Ordering::Acquire)) else {
             return Ok(()); // `recvmsg` waits
         };
-        // The thread that executes commands may say meanwhile that the peer has agreed.
+        // The executing thread may record the agreement meanwhile.
         match self.wait_until(deadline)? || self.has_agreed.load(Ordering::Acquire) {
             true => Ok(()),
             false => Err(Ended::Silent),
         }
     }
 
-    /// Waits for bytes. False: there are none.
+    /// Waits for bytes. Returns false when there are none.
     fn wait_until(&self, deadline: Instant) -> Result<bool, Errno> {
         let left = || deadline.saturating_duration_since(Instant::now());
         let count = retry_on_intr(|| {
@@ -123,8 +123,7 @@ impl Socket {
         Ok(count > 0)
     }
 
-    /// Receives by `receive` what belongs to a message that has begun, which has mostly come
-    /// already.
+    /// Receives with `receive` a part of a message that has begun. Usually it is already there.
     fn rest<T>(
         &self,
         deadline: &mut Option<Instant>,
@@ -135,14 +134,14 @@ impl Socket {
                 Err(Errno::AGAIN) => {}
                 result => return Ok(result?),
             }
-            let deadline = deadline.get_or_insert_with(|| Instant::now() + self.patience.message);
+            let deadline = deadline.get_or_insert_with(|| Instant::now() + self.timeouts.message);
             if !self.wait_until(*deadline)? {
                 return Err(Ended::Slow);
             }
         }
     }
 
-    /// The next message. Waits until there is one, or [`Socket::shut_down`].
+    /// Waits for the next message and returns it. Fails after [`Socket::shut_down`].
     pub(crate) fn receive(&self) -> Result<Message, Ended> {
         let mut header = [0; HEADER_SIZE];
         let mut fds = Vec::new();
@@ -200,7 +199,7 @@ impl Socket {
             }
         }
         if fds.len() > self.fds_max {
-            fds.truncate(self.fds_max); // closes the others
+            fds.truncate(self.fds_max); // drops, and so closes, the others
             *lost_fds = Some(Errno::TOOBIG);
         } else if received.flags.contains(ReturnFlags::CTRUNC) {
             // The kernel has dropped some: no room in `control`, or in this process's table.
@@ -215,8 +214,8 @@ impl Socket {
         Ok(received.bytes)
     }
 
-    /// Receives what follows a header. File descriptors that come with it are dropped: they belong
-    /// to the header.
+    /// Receives the part that follows a header. File descriptors that come with it are dropped:
+    /// they belong to the header.
     fn receive_body(&self, size: usize, deadline: &mut Option<Instant>) -> Result<Vec<u8>, Ended> {
         let mut body = vec![0; size];
         let mut filled = 0;
@@ -233,8 +232,8 @@ impl Socket {
         Ok(body)
     }
 
-    /// Sends a message: `header` and, as its body, `parts`. At most
-    /// [`limit::MESSAGE_FDS_MAX`] file descriptors.
+    /// Sends a message: `header` and, as its body, `parts`, with at most [`limit::MESSAGE_FDS_MAX`]
+    /// file descriptors.
     ///
     /// A failure ends the connection, because part of the message may have been sent.
     pub(crate) fn send(
@@ -273,7 +272,7 @@ impl Socket {
             let count = retry_on_intr(|| {
                 rustix::net::sendmsg(&self.stream, left, &mut control, SendFlags::NOSIGNAL)
             })?;
-            // They went with the first byte.
+            // They were sent with the first byte.
             control.clear();
             IoSlice::advance_slices(&mut left, count);
             if left.iter().all(|slice| slice.is_empty()) {
@@ -282,7 +281,7 @@ impl Socket {
         }
     }
 
-    /// Replies to a command, if it wants a reply: success with `parts`.
+    /// Replies with success and `parts` to a command, if it requests a reply.
     pub(crate) fn reply(
         &self,
         command: &Header,
@@ -297,7 +296,7 @@ impl Socket {
         self.send(&header, parts, fds)
     }
 
-    /// Replies to a command, if it wants a reply: failure.
+    /// Replies with a failure to a command, if it requests a reply.
     pub(crate) fn reply_error(&self, command: &Header, errno: Errno) -> Result<(), Errno> {
         if !command.wants_reply() {
             return Ok(());
@@ -308,14 +307,14 @@ impl Socket {
         self.send(&header, [&[], &[]], &[])
     }
 
-    /// For who asks the kernel about the peer.
+    /// Returns the descriptor, for queries to the kernel about the peer.
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
 
     /// Ends the connection for both sides and all threads.
     pub(crate) fn shut_down(&self) {
-        // Fails only when it has ended already.
+        // It fails only when the connection has already ended.
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 }

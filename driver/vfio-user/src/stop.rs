@@ -17,7 +17,7 @@ pub struct Stop {
 
 #[derive(Debug)]
 struct Shared {
-    /// Readable from the first stop on.
+    /// Readable after the first stop.
     event: OwnedFd,
     state: Mutex<State>,
 }
@@ -30,7 +30,7 @@ struct State {
 }
 
 impl Stop {
-    /// A handle that nobody has used yet.
+    /// Creates an unused handle.
     pub fn new() -> io::Result<Self> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self {
@@ -41,11 +41,11 @@ impl Stop {
         })
     }
 
-    /// Ends what waits for this handle, now and in the future.
+    /// Ends all servers with this handle, now and in the future.
     pub fn stop(&self) {
         let mut state = self.shared.state.lock();
         state.stopped = true;
-        // It fails only when the counter is full, and then it is not zero, which is all that counts.
+        // It fails only when the counter is full; the counter is then not zero either, as needed.
         let _ = rustix::io::write(&self.shared.event, &1_u64.to_ne_bytes());
         for socket in state.sockets.drain(..) {
             if let Some(socket) = socket.upgrade() {
@@ -54,17 +54,17 @@ impl Stop {
         }
     }
 
-    /// Whether [`Stop::stop`] was called.
+    /// Returns true if [`Stop::stop`] was called.
     pub fn is_stopped(&self) -> bool {
         self.shared.state.lock().stopped
     }
 
-    /// Readable when stopped.
+    /// Returns the eventfd, which is readable when stopped.
     pub(crate) fn event(&self) -> BorrowedFd<'_> {
         self.shared.event.as_fd()
     }
 
-    /// Ends this connection too, also when the stop was before.
+    /// Ends this connection at a stop, or at once if the stop was before.
     pub(crate) fn watch(&self, socket: &Arc<Socket>) {
         let mut state = self.shared.state.lock();
         if state.stopped {

@@ -1,4 +1,4 @@
-//! Replays what the fuzzer has found and what it starts from, without the fuzzer.
+//! Replays the fuzzer's findings and seeds without the fuzzer.
 
 mod common;
 
@@ -54,7 +54,7 @@ fn write_seeds() {
         let name = format!("seed-{index:02}");
         write("server", &name, &bytes(&[Raw::version(1), message.clone()]));
     }
-    // The device asks for memory; the replies to its two requests follow.
+    // The device accesses memory; the replies to its two requests follow.
     let doorbell = Raw::new(3, 10, 0, &[&[0; 12][..], &[1, 0, 0, 0, 5]].concat());
     let access = [&5_u64.to_le_bytes()[..], &8_u64.to_le_bytes()].concat();
     let memory = Raw::new(0, 11, 1, &[&access[..], &[7; 8]].concat());

@@ -1,7 +1,8 @@
-//! Somebody else's client and server (crate `vfio_user`, of rust-vmm) against ours.
+//! Client and server of another implementation (crate `vfio_user`, of rust-vmm) against this
+//! crate's.
 //!
-//! Its client never looks at the error flag, waits for ever for a body that an error reply does not
-//! have, and has `resettable` the wrong way round. Its server says no errno and takes one client.
+//! Its client never checks the error flag, waits forever for a body that an error reply does not
+//! have, and inverts `resettable`. Its server sends no errno and serves one client.
 
 mod common;
 
@@ -14,7 +15,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 use common::{
-    BAR0_SIZE, BAR2_AREA, BAR2_FILE_OFFSET, Call, PATIENCE, TestDevice, TestMemory, VECTORS, event,
+    BAR0_SIZE, BAR2_AREA, BAR2_FILE_OFFSET, Call, TIMEOUT, TestDevice, TestMemory, VECTORS, event,
     event_count, is_same_file, memfd,
 };
 use ferroce_vfio_user::{
@@ -23,7 +24,7 @@ use ferroce_vfio_user::{
 use parking_lot::Mutex;
 use vfio_bindings::bindings::vfio;
 
-/// A path for a socket that goes with the test.
+/// A path for a socket that is removed with the test.
 struct SocketPath(PathBuf);
 
 impl SocketPath {
@@ -41,14 +42,14 @@ impl Drop for SocketPath {
     }
 }
 
-/// Runs a test that a fault could make wait for ever.
+/// Runs a test that a fault could block forever.
 fn in_time(test: impl FnOnce() + Send + 'static) {
     let (done, ended) = mpsc::channel();
     let thread = thread::spawn(move || {
         test();
         let _ = done.send(());
     });
-    if ended.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+    if ended.recv_timeout(TIMEOUT) == Err(mpsc::RecvTimeoutError::Timeout) {
         panic!("the two do not understand each other");
     }
     thread.join().expect("the test has passed");
@@ -76,10 +77,7 @@ fn their_client_uses_our_server() {
 
 fn their_client(path: &Path, device: &TestDevice) {
     let mut client = vfio_user::Client::new(path).expect("version and regions");
-    assert!(
-        !client.resettable(),
-        "it says the contrary of what it means"
-    );
+    assert!(!client.resettable(), "the flag is inverted");
 
     let bar0 = client.region(region::BAR0).expect("BAR0");
     assert_eq!((bar0.flags, bar0.size), (3, BAR0_SIZE));
@@ -146,7 +144,7 @@ fn their_client(path: &Path, device: &TestDevice) {
     client.shutdown().expect("shutdown");
 }
 
-/// What their server hands on: BAR0 is memory.
+/// Backend of the other server: BAR0 is memory.
 #[derive(Default)]
 struct Backend {
     bar0: Vec<u8>,
@@ -269,7 +267,7 @@ fn our_client_uses_their_server() {
                 "map 0x10000 0x2000 0x1000 true",
                 "map 0x20000 0x1000 0x0 false",
                 "unmap 0x10000 0x2000",
-                // It takes one file descriptor in a message, as it says.
+                // It accepts one file descriptor in a message, as stated.
                 "irqs 0 0x24 0+1 1",
                 "irqs 0 0x24 1+1 1",
                 "irqs 0 0x21 0+0 0",
@@ -304,7 +302,7 @@ fn our_client(path: &Path, file: &File) {
     assert_eq!(
         refused,
         Err(RequestError::Refused(Errno::IO)),
-        "it says no errno"
+        "it sends no errno"
     );
 
     let memory = memfd(0x4000);

@@ -1,5 +1,5 @@
-//! Clients that send what they should not, or go in the middle of it. The server answers each
-//! message once, keeps in step, and keeps nothing.
+//! Clients that send invalid messages, or disconnect in the middle of one. The server answers each
+//! message once, stays in step, and keeps no resources.
 
 mod common;
 
@@ -13,8 +13,8 @@ use common::raw::{
     self, Access, DMA_MAP, GET_INFO, GET_REGION_INFO, NO_REPLY, REGION_READ, REGION_WRITE, Raw,
     Reply, SET_IRQS, VERSION, WRITE_MULTI, conversation, marker,
 };
-use common::{BAR0_SIZE, Call, PATIENCE, Served, TestDevice, alone, fd_count};
-use ferroce_vfio_user::{Capabilities, Patience, Server, ServerOptions, Stop};
+use common::{BAR0_SIZE, Call, Served, TIMEOUT, TestDevice, alone, fd_count};
+use ferroce_vfio_user::{Capabilities, Server, ServerOptions, Stop, Timeouts};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -29,7 +29,7 @@ fn options() -> ServerOptions {
     }
 }
 
-/// Sends messages, hangs up, and takes what the server replies until it hangs up too.
+/// Sends messages, hangs up, and returns the server's replies until it hangs up too.
 fn converse(messages: &[Raw]) -> Vec<Reply> {
     let (mut served, stream) = Served::new(options());
     for message in messages {
@@ -210,7 +210,7 @@ fn each_fault_has_its_errno() {
         );
         assert!(reply.body.is_empty(), "{why}");
         assert!(replies[2].is_of_marker(), "{why}");
-        // The same without reply: nothing comes back, and nothing is out of step.
+        // The same without reply: no reply comes, and the server stays in step.
         let mut posted = fault;
         posted.bytes[8] |= NO_REPLY as u8;
         let replies = converse(&[Raw::version(1), posted, marker()]);
@@ -231,7 +231,7 @@ fn nothing_comes_before_the_version() {
         &[0, 0, 0, 0, b'{'],
         &[0, 0, 0, 0, b'{', 0],
     ] {
-        // After a refused VERSION there may come a better one.
+        // A better VERSION may follow a refused one.
         let wrong = Raw::new(1, VERSION, 0, body);
         let replies = converse(&[wrong, Raw::version(2), marker()]);
         assert_eq!((replies[0].id, replies[0].errno), (1, EINVAL), "{body:?}");
@@ -304,7 +304,7 @@ fn each_bit_the_wrong_way_round() {
             flipped[index].bytes[bit / 8] ^= 1 << (bit % 8);
             let replies = converse(&flipped);
             let in_size = (4..8).contains(&(bit / 8));
-            // Without VERSION nothing else is executed.
+            // Without VERSION no other command is executed.
             if !in_size && index > 0 {
                 let last = replies.last().expect("a reply");
                 assert!(last.is_of_marker(), "message {index}, bit {bit}: {last:?}");
@@ -314,7 +314,7 @@ fn each_bit_the_wrong_way_round() {
     assert_eq!(fd_count(), before, "file descriptors are left");
 }
 
-/// A message with any command, flags, body and file descriptors, but with its right length.
+/// Returns a message with any command, flags, body and file descriptors, but with its right length.
 fn any_message() -> impl Strategy<Value = Raw> {
     let flags = prop_oneof![6 => Just(0), 1 => Just(NO_REPLY), 1 => any::<u32>()];
     let byte = prop_oneof![3 => Just(0_u8), 2 => 0..40_u8, 1 => any::<u8>()];
@@ -362,19 +362,19 @@ proptest! {
     }
 }
 
-/// Goal: a client that says nothing, or stops inside of a message, keeps the device from nobody for
-/// ever; one that has agreed on a version may be silent. Method: short limits, one silence after the
+/// Goal: a silent client, or one that stops inside of a message, does not block the device forever;
+/// one that has agreed on a version may be silent. Method: short limits, one silence after the
 /// other on the same server.
 #[test]
-fn who_is_silent_is_disconnected_and_the_next_one_served() {
+fn a_silent_client_is_disconnected_and_the_next_one_served() {
     let _alone = alone();
     let path = std::env::temp_dir().join(format!("silent-{}.sock", std::process::id()));
-    let patience = Patience {
+    let timeouts = Timeouts {
         agreement: Some(Duration::from_millis(100)),
         message: Duration::from_millis(100),
     };
     let options = ServerOptions {
-        patience,
+        timeouts,
         ..options()
     };
     let server = Server::bind_with(&path, options).expect("a free name");
@@ -385,7 +385,7 @@ fn who_is_silent_is_disconnected_and_the_next_one_served() {
         scope.spawn(|| server.serve(&device, &stop).expect("a listening socket"));
         let connect = || {
             let stream = UnixStream::connect(&path).expect("the server listens");
-            stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+            stream.set_read_timeout(Some(TIMEOUT)).expect("a socket");
             stream
         };
         let begun = &Raw::version(1).bytes[..20];
@@ -397,7 +397,7 @@ fn who_is_silent_is_disconnected_and_the_next_one_served() {
             // The server hangs up: after an error reply, for the last one.
             silent.read_to_end(&mut rest).expect("an end");
             assert_eq!(rest.len(), if said == wrong_version { 16 } else { 0 });
-            // Whoever is told meanwhile that the device is busy tries again.
+            // A client that meanwhile gets EBUSY tries again.
             let mut next = connect();
             Raw::version(2).send(&next);
             let mut header = [0; 16];

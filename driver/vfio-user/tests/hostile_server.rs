@@ -1,5 +1,5 @@
-//! Servers that reply what they should not: our client gets an error or an answer, in time, and is
-//! usable no less than before.
+//! Servers that send invalid replies: the client returns an error or an answer, in time, and stays
+//! usable.
 
 mod common;
 
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 use common::raw::{self, Raw, framed, record};
-use common::{PATIENCE, Served, TestMemory};
+use common::{Served, TIMEOUT, TestMemory};
 use ferroce_vfio_user::{
     Client, ClientMemory, ClientOptions, ConnectError, Errno, RequestError, ServerOptions, fuzz,
     irq, region,
@@ -46,8 +46,8 @@ fn replies_with_one_bit_the_wrong_way_round() {
     }
 }
 
-/// A server that sends these messages for the requests after VERSION and DEVICE_GET_INFO, and its
-/// client.
+/// Runs `test` with a client of a server that sends these messages for the requests after VERSION
+/// and DEVICE_GET_INFO.
 fn with_replies<T>(replies: Vec<Vec<u8>>, test: impl FnOnce(&Client) -> T) -> T {
     let mut chunks = record();
     chunks.truncate(2);
@@ -66,7 +66,7 @@ fn with_replies<T>(replies: Vec<Vec<u8>>, test: impl FnOnce(&Client) -> T) -> T 
             raw::skip(&theirs); // and hangs up
         });
         let options = ClientOptions {
-            timeout: PATIENCE,
+            timeout: TIMEOUT,
             ..ClientOptions::default()
         };
         let client = Client::from_stream(ours, TestMemory::new(0x100), options).expect("connect");
@@ -74,7 +74,7 @@ fn with_replies<T>(replies: Vec<Vec<u8>>, test: impl FnOnce(&Client) -> T) -> T 
     })
 }
 
-/// A reply to the request with identifier 2, the first of the test.
+/// Returns a reply to the request with identifier 2, the first of the test.
 fn reply(command: u16, flags: u32, errno: u32, body: &[u8]) -> Vec<u8> {
     let mut raw = Raw::new(2, command, flags, body);
     raw.bytes[12..16].copy_from_slice(&errno.to_le_bytes());
@@ -148,7 +148,7 @@ fn commands_of_the_server_are_answered_once() {
     thread::scope(|scope| {
         let connecting = scope.spawn(move || {
             let options = ClientOptions {
-                timeout: PATIENCE,
+                timeout: TIMEOUT,
                 ..ClientOptions::default()
             };
             Client::from_stream(ours, TestMemory::new(0x100), options).expect("connect")
@@ -171,7 +171,7 @@ fn commands_of_the_server_are_answered_once() {
     });
 }
 
-/// Memory that only counts how often the connection has ended.
+/// Memory that only counts the ends of the connection.
 #[derive(Default)]
 struct Ends(AtomicU32);
 
@@ -194,7 +194,7 @@ fn the_memory_hears_once_of_the_end() {
     let (served, stream) = Served::new(ServerOptions::default());
     let ends = Arc::new(Ends::default());
     let options = ClientOptions {
-        timeout: PATIENCE,
+        timeout: TIMEOUT,
         ..ClientOptions::default()
     };
     let client = Client::from_stream(stream, ends.clone(), options).expect("connect");
@@ -220,7 +220,7 @@ fn a_server_of_another_version() {
                 answer.send(&theirs);
             });
             let options = ClientOptions {
-                timeout: PATIENCE,
+                timeout: TIMEOUT,
                 ..ClientOptions::default()
             };
             Client::from_stream(ours, TestMemory::new(0), options)

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use common::{Call, PATIENCE, Served, TestDevice, TestMemory, alone, event, fd_count};
+use common::{Call, Served, TIMEOUT, TestDevice, TestMemory, alone, event, fd_count};
 use ferroce_vfio_user::{
     Client, ClientBacking, ClientOptions, DmaRange, Server, ServerOptions, Stop, irq, region,
 };
@@ -18,7 +18,7 @@ fn a_flood_of_posted_writes_is_bounded_and_complete() {
     let _alone = alone();
     let (served, stream) = Served::new(ServerOptions::default());
     let options = ClientOptions {
-        timeout: PATIENCE,
+        timeout: TIMEOUT,
         ..ClientOptions::default()
     };
     let client = Client::from_stream(stream, TestMemory::new(0), options).expect("connect");
@@ -34,8 +34,8 @@ fn a_flood_of_posted_writes_is_bounded_and_complete() {
     drop(served);
 }
 
-/// Uses a client until its connection is cut from outside; everything it gets is an answer or an
-/// error.
+/// Uses a client until its connection is cut by another thread; each request returns an answer or
+/// an error.
 fn use_until_cut(client: &Client, seed: u64) {
     let range = DmaRange {
         iova: (seed % 7) * 0x1000,
@@ -56,7 +56,8 @@ fn use_until_cut(client: &Client, seed: u64) {
     }
 }
 
-/// Ends the threads of a test on drop: also when it fails, or `scope` would wait for them for ever.
+/// Ends the threads of a test on drop, also when it fails: `scope` would otherwise wait for them
+/// forever.
 struct Ending<'a>(&'a AtomicBool, &'a Stop);
 
 impl Drop for Ending<'_> {
@@ -84,7 +85,7 @@ fn clients_that_are_killed() {
                 .serve(&device, &stop)
                 .expect("no client ends the server");
         });
-        // The device reaches the memory of whoever is there.
+        // The device accesses the memory of the current client.
         scope.spawn(|| {
             let mut data = [0; 3000];
             while !finished.load(Ordering::Relaxed) {
@@ -102,7 +103,7 @@ fn clients_that_are_killed() {
             let stream = UnixStream::connect(&path).expect("the server is there");
             let knife = stream.try_clone().expect("duplicate");
             let options = ClientOptions {
-                timeout: PATIENCE,
+                timeout: TIMEOUT,
                 ..ClientOptions::default()
             };
             // Cut at 0 to 2 ms, sometimes before or within the exchange of versions.
@@ -129,7 +130,7 @@ fn clients_that_are_killed() {
         assert_eq!(word, [0x50, 0x51, 0x52, 0x53]);
         assert!(
             device.maps.lock().is_empty(),
-            "nothing is left of the others"
+            "the other clients' resources are released"
         );
         drop((client, ending));
     });

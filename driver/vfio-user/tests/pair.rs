@@ -1,4 +1,4 @@
-//! Our client against our server, over a socket pair and over a path.
+//! This crate's client against its server, over a socket pair and over a path.
 
 mod common;
 
@@ -76,7 +76,7 @@ fn regions_are_read_and_written() {
     assert_eq!(bad, refused(Errno::PERM));
     client
         .write_posted(region::BAR0, BAD_REGISTER, &word)
-        .expect("nobody hears of it");
+        .expect("no thread waits for it");
     for (region, offset) in [
         (region::BAR0, BAR0_SIZE - 3),
         (region::ROM, 0),
@@ -248,7 +248,7 @@ fn the_device_reaches_memory_while_a_register_is_being_read() {
     assert_eq!(read, written);
     assert_eq!(messages.read(1 << 20, &mut [0]), Err(Errno::NODEV));
     assert_eq!(messages.write(u64::MAX, &[0; 2]), Err(Errno::INVAL));
-    served.device.let_go();
+    served.device.release_slow_read();
     reader
         .join()
         .expect("no panic")
@@ -314,7 +314,7 @@ fn a_request_times_out_and_the_next_one_is_answered() {
     let mut word = [0; 4];
     let slow = client.read(region::BAR0, SLOW_REGISTER, &mut word);
     assert_eq!(slow, Err(RequestError::Timeout));
-    served.device.let_go();
+    served.device.release_slow_read();
     client.read(region::BAR0, 0, &mut word).expect("in time");
     assert_eq!(word, [0, 1, 2, 3], "and it is not the late reply");
 }
@@ -347,13 +347,13 @@ fn one_client_after_the_other_until_the_stop() {
             let busy = RequestError::Refused(Errno::BUSY);
             assert!(matches!(second, ConnectError::Version(error) if error == busy));
         }
-        // One that says nothing is turned away too.
+        // A silent client is refused as well.
         let mut silent = UnixStream::connect(&path).expect("accepted");
         assert_eq!(silent.read(&mut [0]).expect("end of the stream"), 0);
         last.reset().expect("the first is still served");
         assert!(
             device.maps.lock().is_empty(),
-            "the device has forgotten the others"
+            "the device has discarded the others"
         );
         stop.stop();
         serving

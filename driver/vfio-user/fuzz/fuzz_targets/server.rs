@@ -1,4 +1,4 @@
-//! Any bytes as what the server gets from its client.
+//! Feeds any bytes to the server as its client's messages.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| ferroce_vfio_user::fuzz::server_input(bytes));

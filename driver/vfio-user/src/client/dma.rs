@@ -1,4 +1,4 @@
-//! What the client lets the device reach.
+//! Memory that the client maps for the device.
 
 use std::os::fd::BorrowedFd;
 
@@ -9,34 +9,34 @@ use crate::dma::{self, DmaRange};
 use crate::error::RequestError;
 use crate::message::{Command, DmaMapRequest, DmaUnmap};
 
-/// How the server reaches memory that the client maps.
+/// Way in which the server accesses memory that the client maps.
 #[derive(Debug, Clone, Copy)]
 pub enum ClientBacking<'a> {
     /// By mapping the file from this offset on.
     Mmap(BorrowedFd<'a>, u64),
-    /// By `pread` and `pwrite` of the file from this offset on; made for `/proc/self/mem`. Only
-    /// servers that know libvfio-user's flag for it do not take it for [`ClientBacking::Mmap`].
+    /// By `pread` and `pwrite` of the file from this offset on; meant for `/proc/self/mem`. Servers
+    /// that do not support libvfio-user's flag for it treat it as [`ClientBacking::Mmap`].
     FileIo(BorrowedFd<'a>, u64),
-    /// It is at this address of the process that [`ClientOptions`](crate::ClientOptions) states: a
-    /// server that reaches its memory does so, without a descriptor of this side; others send DMA
-    /// messages.
+    /// At this address of the process in [`ClientOptions`](crate::ClientOptions). A server that can
+    /// access that process's memory does so, without a descriptor from this side; other servers
+    /// send DMA messages.
     OwnMemory(u64),
     /// By DMA messages, which [`ClientMemory`](crate::ClientMemory) answers.
     Messages,
 }
 
 impl Client {
-    /// Lets the device reach memory.
+    /// Maps memory for the device.
     pub fn dma_map(&self, range: DmaRange, backing: ClientBacking) -> Result<(), RequestError> {
         let page_size = self.server.page_size();
         dma::check_range(range.iova, range.length, page_size).map_err(|_| {
             RequestError::Invalid("the range does not consist of the server's pages")
         })?;
         let (file, offset, kind) = match backing {
-            // Servers that know no flag for it map what comes without one.
+            // Servers without a flag for it map a file that comes without a flag.
             ClientBacking::Mmap(file, offset) => (Some(file), offset, 0),
             ClientBacking::FileIo(file, offset) => (Some(file), offset, dma::FLAG_FILE_IO),
-            // Addresses are for servers that know the process.
+            // Addresses are only for servers that have opened the process's memory.
             ClientBacking::OwnMemory(address) if self.server.reaches_process_memory => {
                 (None, address, 0)
             }
@@ -59,12 +59,12 @@ impl Client {
         Ok(())
     }
 
-    /// Takes memory back; when this returns, the device reaches it no more.
+    /// Unmaps memory; when this returns, the device no longer accesses it.
     pub fn dma_unmap(&self, iova: u64, length: u64) -> Result<(), RequestError> {
         self.unmap(iova, length, 0)
     }
 
-    /// Takes all memory back. Servers that do not know this refuse it.
+    /// Unmaps all memory. Servers that do not support this refuse it.
     pub fn dma_unmap_all(&self) -> Result<(), RequestError> {
         self.unmap(0, 0, dma::UNMAP_FLAG_ALL)
     }

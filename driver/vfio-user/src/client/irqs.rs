@@ -12,10 +12,10 @@ use crate::limit;
 use crate::message::{Command, IrqSet};
 
 impl Client {
-    /// Connects eventfds to vectors from `start` on; `None` takes a vector's eventfd away.
+    /// Connects eventfds to vectors from `start` on; `None` disconnects a vector's eventfd.
     ///
-    /// In several messages, if the server does not take as many file descriptors in one. When one
-    /// of them is refused, those before it have been obeyed.
+    /// Sends several messages if the server does not accept as many file descriptors in one. When
+    /// one of them is refused, the earlier ones remain in effect.
     pub fn connect_irqs(
         &self,
         index: u32,
@@ -42,12 +42,12 @@ impl Client {
         Ok(())
     }
 
-    /// Takes all eventfds of a kind away.
+    /// Disconnects all eventfds of a kind.
     pub fn disable_irqs(&self, index: u32) -> Result<(), RequestError> {
         self.set_irqs(index, DATA_NONE | ACTION_TRIGGER, 0..0, &[])
     }
 
-    /// Has the device send vectors (a loopback test).
+    /// Makes the device send vectors (a loopback test).
     pub fn trigger_irqs(&self, index: u32, vectors: Range<u32>) -> Result<(), RequestError> {
         self.act_on_irqs(index, ACTION_TRIGGER, vectors)
     }
@@ -69,7 +69,7 @@ impl Client {
         vectors: Range<u32>,
     ) -> Result<(), RequestError> {
         if vectors.is_empty() {
-            return Ok(()); // on the wire it would mean all
+            return Ok(()); // on the wire, an empty list means all
         }
         self.set_irqs(index, DATA_NONE | action, vectors, &[])
     }

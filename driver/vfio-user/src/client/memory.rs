@@ -1,4 +1,4 @@
-//! The client's memory, when the server reaches it by DMA messages.
+//! Memory of the client that the server accesses by DMA messages.
 
 use zerocopy::IntoBytes;
 
@@ -8,23 +8,23 @@ use crate::message::{Command, DmaAccess, Message, TYPE_COMMAND, split, whole};
 use crate::queue::Queue;
 use crate::socket::Socket;
 
-/// Memory of the client that the server reaches by DMA messages.
+/// Memory of the client that the server accesses by DMA messages.
 ///
-/// Called on a thread of the client's own. Errnos are the reply: `ENODEV` for what is not mapped.
-/// `data` is not empty and its addresses do not wrap around.
+/// Called on a thread of the client. A returned errno is sent as the reply: `ENODEV` for memory
+/// that is not mapped. `data` is not empty and its addresses do not wrap around.
 pub trait ClientMemory: Send + Sync {
     /// Reads memory for the device.
     fn read(&self, iova: u64, data: &mut [u8]) -> Result<(), Errno>;
     /// Writes memory for the device.
     fn write(&self, iova: u64, data: &[u8]) -> Result<(), Errno>;
-    /// The connection has ended, also by the drop of the client. Called once, after the last
-    /// request has failed.
+    /// Reports that the connection has ended, also by the drop of the client. Called once, after
+    /// the last request has failed.
     fn disconnected(&self) {}
 }
 
 /// Answers the server's commands until there are no more.
 pub(super) fn answer_all(memory: &dyn ClientMemory, socket: &Socket, commands: &Queue) {
-    // Also when `memory` panics: the server shall not wait.
+    // Also when `memory` panics: the server must not wait.
     let _end = End(socket, commands);
     while let Some(command) = commands.pop() {
         let sent = match answer(memory, &command) {
@@ -37,7 +37,7 @@ pub(super) fn answer_all(memory: &dyn ClientMemory, socket: &Socket, commands: &
     }
 }
 
-/// What a command is answered with.
+/// Executes a command and returns the reply.
 fn answer(memory: &dyn ClientMemory, command: &Message) -> Result<(DmaAccess, Vec<u8>), Errno> {
     if command.header.kind() != TYPE_COMMAND {
         return Err(Errno::INVAL);
@@ -61,7 +61,7 @@ fn answer(memory: &dyn ClientMemory, command: &Message) -> Result<(DmaAccess, Ve
     }
 }
 
-/// Bytes of an access, which is not empty, not too long, and does not wrap around.
+/// Returns the length of an access that is not empty, not too long, and does not wrap around.
 fn length(access: &DmaAccess) -> Result<usize, Errno> {
     let count = access.count.get();
     if count > limit::DATA_TRANSFER_SIZE_MAX as u64 {

@@ -1,4 +1,4 @@
-//! A device that notes what happens to it.
+//! A device that records its calls.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use ferroce_vfio_user::{
 };
 use parking_lot::{Condvar, Mutex};
 
-use super::{PATIENCE, memfd};
+use super::{TIMEOUT, memfd};
 
 pub const BAR0_SIZE: u64 = 0x10000;
 pub const BAR2_SIZE: u64 = 0x8000;
@@ -17,12 +17,12 @@ pub const BAR2_AREA: std::ops::Range<u64> = 0x1000..0x3000;
 pub const BAR2_FILE_OFFSET: u64 = 0x4000;
 pub const VECTORS: u32 = 8;
 
-/// A register at which reads wait until the test lets them go on.
+/// A register whose reads block until the test releases them.
 pub const SLOW_REGISTER: u64 = 0x8000;
 /// A register that cannot be accessed.
 pub const BAD_REGISTER: u64 = 0x8008;
 
-/// What happened to the device, in order.
+/// Calls of the device, in order.
 #[derive(Debug, PartialEq, Eq, Clone)]
 pub enum Call {
     Connected,
@@ -41,7 +41,8 @@ pub enum Call {
     Reset,
 }
 
-/// BAR0 is memory, BAR2 can be mapped, reads of [`SLOW_REGISTER`] wait for [`TestDevice::let_go`].
+/// BAR0 is memory, BAR2 can be mapped, reads of [`SLOW_REGISTER`] block until
+/// [`TestDevice::release_slow_read`].
 pub struct TestDevice {
     bar0: Mutex<Vec<u8>>,
     bar2: Arc<OwnedFd>,
@@ -92,12 +93,12 @@ impl TestDevice {
         let mut gate = self.gate.lock();
         let result = self
             .gate_changed
-            .wait_while_for(&mut gate, |gate| !gate.waiting, PATIENCE);
-        assert!(!result.timed_out(), "nobody reads the slow register");
+            .wait_while_for(&mut gate, |gate| !gate.waiting, TIMEOUT);
+        assert!(!result.timed_out(), "no thread reads the slow register");
     }
 
-    /// Lets the read of [`SLOW_REGISTER`] return.
-    pub fn let_go(&self) {
+    /// Releases the read of [`SLOW_REGISTER`].
+    pub fn release_slow_read(&self) {
         self.gate.lock().open = true;
         self.gate_changed.notify_all();
     }
@@ -157,7 +158,7 @@ impl Device for TestDevice {
             gate.waiting = true;
             self.gate_changed.notify_all();
             self.gate_changed
-                .wait_while_for(&mut gate, |gate| !gate.open, PATIENCE);
+                .wait_while_for(&mut gate, |gate| !gate.open, TIMEOUT);
         }
         if region == region::BAR0 {
             let offset = offset as usize;

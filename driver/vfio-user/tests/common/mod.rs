@@ -19,8 +19,8 @@ use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
 pub use device::*;
 
-/// How long a test waits for what must come.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit of events that must happen.
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub fn memfd(size: u64) -> OwnedFd {
     let file = memfd_create("vfio-user-test", MemfdFlags::CLOEXEC).expect("memfd");
@@ -32,7 +32,7 @@ pub fn event() -> OwnedFd {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("eventfd")
 }
 
-/// How often an eventfd was written since the last look.
+/// Returns the number of writes to an eventfd since the last call.
 pub fn event_count(event: &OwnedFd) -> u64 {
     let mut count = [0; 8];
     match rustix::io::read(event, &mut count) {
@@ -68,7 +68,7 @@ impl ClientMemory for TestMemory {
     }
 }
 
-/// A server of one connection, on a thread of its own. Ends on drop.
+/// A server of one connection, on its own thread. Ends on drop.
 pub struct Served {
     pub device: Arc<TestDevice>,
     pub stop: Stop,
@@ -98,10 +98,10 @@ impl Served {
         (served, theirs)
     }
 
-    /// The server ends by itself, because the client has gone.
+    /// Waits until the server ends by itself, because the client has disconnected.
     pub fn wait_for_end(&mut self) {
-        self.device.let_go();
-        let ended = self.done.recv_timeout(PATIENCE);
+        self.device.release_slow_read();
+        let ended = self.done.recv_timeout(TIMEOUT);
         assert!(ended.is_ok(), "the server does not end, or has panicked");
         if let Some(thread) = self.thread.take() {
             thread.join().expect("the server has not panicked");
@@ -112,7 +112,7 @@ impl Served {
 impl Drop for Served {
     fn drop(&mut self) {
         self.stop.stop();
-        self.device.let_go();
+        self.device.release_slow_read();
         if let Some(thread) = self.thread.take() {
             let result = thread.join();
             if !thread::panicking() {
@@ -122,7 +122,7 @@ impl Drop for Served {
     }
 }
 
-/// A served device and its client.
+/// Returns a served device and its client.
 pub fn pair() -> (Served, Client, Arc<TestMemory>) {
     pair_with(ServerOptions::default())
 }
@@ -134,7 +134,7 @@ pub fn pair_with(options: ServerOptions) -> (Served, Client, Arc<TestMemory>) {
         stream,
         memory.clone(),
         ClientOptions {
-            timeout: PATIENCE,
+            timeout: TIMEOUT,
             ..ClientOptions::default()
         },
     )
@@ -142,20 +142,20 @@ pub fn pair_with(options: ServerOptions) -> (Served, Client, Arc<TestMemory>) {
     (served, client, memory)
 }
 
-/// Whether two file descriptors are of the same file.
+/// Returns true if two file descriptors are of the same file.
 pub fn is_same_file(one: impl AsFd, other: impl AsFd) -> bool {
     let one = rustix::fs::fstat(one).expect("open");
     let other = rustix::fs::fstat(other).expect("open");
     (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 }
 
-/// One test at a time, so that file descriptors can be counted.
+/// Runs one test at a time, so that file descriptors can be counted.
 pub fn alone() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
     LOCK.lock()
 }
 
-/// Open file descriptors of this process.
+/// Returns the number of open file descriptors of this process.
 pub fn fd_count() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("procfs").count()
 }

@@ -1,4 +1,4 @@
-//! Messages made by hand, right and wrong ones.
+//! Hand-made messages, right and wrong ones.
 
 use std::io::{Read, Write};
 use std::mem::MaybeUninit;
@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use ferroce_vfio_user::{Client, ClientOptions, ServerOptions};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
-use super::{PATIENCE, Served, TestMemory, event};
+use super::{Served, TIMEOUT, TestMemory, event};
 
 pub const VERSION: u16 = 1;
 pub const DMA_MAP: u16 = 2;
@@ -25,7 +25,7 @@ pub const WRITE_MULTI: u16 = 15;
 
 pub const NO_REPLY: u32 = 0x10;
 
-/// A message and how many eventfds go with it.
+/// A message and the number of eventfds that go with it.
 #[derive(Debug, Clone)]
 pub struct Raw {
     pub bytes: Vec<u8>,
@@ -45,7 +45,7 @@ impl Raw {
         Self { bytes, fds: 0 }
     }
 
-    /// A command with 32-bit and then 64-bit fields.
+    /// Returns a command with 32-bit and then 64-bit fields.
     pub fn fields(id: u16, command: u16, words: &[u32], longs: &[u64]) -> Self {
         let mut body: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         body.extend(longs.iter().flat_map(|long| long.to_le_bytes()));
@@ -92,7 +92,7 @@ impl Raw {
         let mut left = &self.bytes[..];
         while !left.is_empty() {
             let slice = [std::io::IoSlice::new(left)];
-            // The server may have ended the connection, rightly.
+            // The server may rightly have ended the connection.
             let Ok(count) = sendmsg(stream, &slice, &mut control, SendFlags::NOSIGNAL) else {
                 return;
             };
@@ -102,13 +102,13 @@ impl Raw {
     }
 }
 
-/// What an access does.
+/// Kind of an access.
 pub enum Access<'a> {
     Read(u32),
     Write(&'a [u8]),
 }
 
-/// One of each command, all of them right. [`marker`] comes last.
+/// Returns one of each command, all of them right. [`marker`] is last.
 pub fn conversation() -> Vec<Raw> {
     let mut multi = 2_u64.to_le_bytes().to_vec();
     for (offset, value) in [(0x100_u64, 1_u8), (0x108, 2)] {
@@ -141,10 +141,10 @@ pub fn conversation() -> Vec<Raw> {
 /// Identifier of [`marker`].
 pub const MARKER_ID: u16 = 0x7777;
 
-/// Where it reads: more than one bit away from what the conversation writes.
+/// Offset that it reads: more than one bit different from those that the conversation writes.
 const MARKER_OFFSET: u64 = 0x7f3c;
 
-/// A read that shows that the server still knows where messages begin.
+/// Returns a read that shows that the server is still in step with the messages.
 pub fn marker() -> Raw {
     Raw::access(MARKER_ID, REGION_READ, 0, MARKER_OFFSET, 0, Access::Read(4))
 }
@@ -168,11 +168,11 @@ impl Reply {
     }
 }
 
-/// All replies until the server closes the connection, after this side has sent everything.
-/// Their file descriptors are dropped.
+/// Returns all replies until the server closes the connection, after this side has sent all
+/// messages. Their file descriptors are dropped.
 pub fn replies(mut stream: &UnixStream) -> Vec<Reply> {
     let _ = stream.shutdown(Shutdown::Write);
-    stream.set_read_timeout(Some(PATIENCE)).expect("time-out");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("time-out");
     let mut bytes = Vec::new();
     match stream.read_to_end(&mut bytes) {
         Ok(_) => {}
@@ -204,8 +204,8 @@ pub fn parse(mut bytes: &[u8]) -> Vec<Reply> {
     replies
 }
 
-/// Everything that our server replies to [`ferroce_vfio_user::fuzz::use_all`], one chunk for each
-/// request. File descriptors do not come through.
+/// Returns all replies of the server to [`ferroce_vfio_user::fuzz::use_all`], one chunk for each
+/// request, without file descriptors.
 pub fn record() -> Vec<Vec<u8>> {
     let (served, server) = Served::new(ServerOptions::default());
     let (ours, theirs) = UnixStream::pair().expect("socketpair");
@@ -213,7 +213,7 @@ pub fn record() -> Vec<Vec<u8>> {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let options = ClientOptions {
-                timeout: PATIENCE,
+                timeout: TIMEOUT,
                 ..ClientOptions::default()
             };
             let memory = TestMemory::new(0);
@@ -231,7 +231,7 @@ pub fn record() -> Vec<Vec<u8>> {
     chunks
 }
 
-/// One message; `None` at the end of the stream.
+/// Receives one message; `None` at the end of the stream.
 pub fn receive(mut stream: &UnixStream) -> Option<Vec<u8>> {
     let mut message = vec![0; 16];
     stream.read_exact(&mut message).ok()?;
@@ -241,7 +241,7 @@ pub fn receive(mut stream: &UnixStream) -> Option<Vec<u8>> {
     Some(message)
 }
 
-/// Chunks as [`ferroce_vfio_user::fuzz::client_input`] takes them.
+/// Returns chunks in the format of [`ferroce_vfio_user::fuzz::client_input`].
 pub fn framed(chunks: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for chunk in chunks {
@@ -251,7 +251,7 @@ pub fn framed(chunks: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// Receives a message of the client and forgets it.
+/// Receives a message of the client and drops it.
 pub fn skip(stream: &UnixStream) {
     let _ = receive(stream);
 }

@@ -1,4 +1,4 @@
-//! Who is served next, and who is turned away.
+//! Admission of clients: one is served, the next one waits, all others are refused.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -8,29 +8,29 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::error::Errno;
 use crate::limit;
-use crate::socket::{Patience, Socket};
+use crate::socket::{Socket, Timeouts};
 
-/// Between the thread that accepts connections and the one that serves them.
+/// Shared by the thread that accepts connections and the one that serves them.
 #[derive(Debug, Default)]
-pub(crate) struct Door {
+pub(crate) struct Admission {
     state: Mutex<State>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Who is served next.
+    /// The connection to serve next.
     waiting: Option<UnixStream>,
     /// Another handle of the connection that is being served.
     served: Option<UnixStream>,
-    /// No more connections will come, for this reason.
+    /// Set when no more connections will come, with the reason.
     closed: Option<io::Result<()>>,
 }
 
 impl State {
-    /// There is nobody, or whoever is there is leaving.
+    /// Returns true if no client is connected or waiting, or every such client has hung up.
     ///
-    /// A client that comes after another one has gone is admitted, also when the server has not
+    /// A client that connects after another one has hung up is admitted, even if the server has not
     /// yet noticed: the kernel has.
     fn has_room(&self) -> bool {
         [&self.waiting, &self.served]
@@ -46,14 +46,14 @@ fn has_hung_up(stream: &UnixStream) -> bool {
     ready.is_ok_and(|count| count > 0)
 }
 
-impl Door {
-    /// Admits connections or turns them away, until `accept` brings none.
+impl Admission {
+    /// Admits or refuses connections, until `accept` returns none.
     pub(crate) fn admit_all(&self, accept: impl Fn() -> io::Result<Option<UnixStream>>) {
         let reason = loop {
             match accept() {
                 Ok(Some(stream)) => {
                     if let Some(stream) = self.admit(stream) {
-                        turn_away(stream);
+                        refuse(stream);
                     }
                 }
                 Ok(None) => break Ok(()),
@@ -64,20 +64,20 @@ impl Door {
         self.changed.notify_one();
     }
 
-    /// Lets a connection wait to be served; gives it back if there is no room.
+    /// Queues a connection to be served; returns it if there is no room.
     fn admit(&self, stream: UnixStream) -> Option<UnixStream> {
         let mut state = self.state.lock();
         if !state.has_room() {
             return Some(stream);
         }
-        // Whoever was there before has hung up.
+        // The previous client has hung up.
         state.waiting = Some(stream);
         self.changed.notify_one();
         None
     }
 
-    /// The connection to serve next; the one before has been served. Waits for one. `None`: no more
-    /// will come.
+    /// Waits for the connection to serve next and returns it; the previous one has been served.
+    /// `None`: no more will come.
     pub(crate) fn next(&self) -> io::Result<Option<UnixStream>> {
         let mut state = self.state.lock();
         state.served = None;
@@ -103,15 +103,15 @@ impl Door {
 }
 
 /// Replies `EBUSY` to the first message of a client, which is its `VERSION`, and hangs up.
-fn turn_away(stream: UnixStream) {
-    tracing::info!("a second vfio-user client is turned away: the device is in use");
-    let patience = Patience {
+fn refuse(stream: UnixStream) {
+    tracing::info!("a second vfio-user client is refused: the device is in use");
+    let timeouts = Timeouts {
         agreement: Some(limit::REFUSAL_TIMEOUT),
         message: limit::REFUSAL_TIMEOUT,
     };
-    if let Ok(socket) = Socket::new(stream, limit::MESSAGE_FDS_MAX, patience) {
+    if let Ok(socket) = Socket::new(stream, limit::MESSAGE_FDS_MAX, timeouts) {
         if let Ok(message) = socket.receive() {
-            // It is turned away with or without reply.
+            // The client is refused with or without a reply.
             let _ = socket.reply_error(&message.header, Errno::BUSY);
         }
     }
@@ -122,15 +122,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_waits_and_hangs_up_keeps_nobody_out() {
-        let door = Door::default();
+    fn waiting_client_that_hangs_up_makes_room() {
+        let admission = Admission::default();
         let client = || UnixStream::pair().expect("sockets");
-        let (impatient, server_end) = client();
-        assert!(door.admit(server_end).is_none());
-        drop(impatient);
-        let (_patient, server_end) = client();
-        assert!(door.admit(server_end).is_none(), "nobody is there");
+        let (leaving, server_end) = client();
+        assert!(admission.admit(server_end).is_none());
+        drop(leaving);
+        let (_staying, server_end) = client();
+        assert!(admission.admit(server_end).is_none(), "no client is left");
         let (_second, server_end) = client();
-        assert!(door.admit(server_end).is_some(), "one is there");
+        assert!(admission.admit(server_end).is_some(), "a client is waiting");
     }
 }
