@@ -1,4 +1,5 @@
-//! Prints what posting, polling and registering memory cost in the driver, over a bus that does nothing.
+//! Prints what posting, polling and registering memory cost in the driver, over a bus that does
+//! nothing.
 //!
 //! `cargo run --release -p ferroce-driver --example hot_path`
 

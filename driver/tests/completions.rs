@@ -104,7 +104,7 @@ fn batches_ring_once_and_can_be_taken_back() {
     assert!(s.fake.take_doorbells().is_empty());
     s.fake
         .complete(s.cq.number().0, cqe(s.qp.number(), 0, CqeOpcode::SEND));
-    assert_eq!(wr_ids(&s.cq), [0u64; 0], "never told to the device");
+    assert_eq!(wr_ids(&s.cq), [0u64; 0], "the doorbell was never rung");
     let mut batch = send_queue(&s.qp).lock();
     batch.post(&request(3)).expect("room");
     batch.post(&request(4)).expect("room");
@@ -217,8 +217,8 @@ fn an_empty_poll_lets_the_bus_work_once() {
     s.fake.on_relax.lock().take();
 }
 
-/// Goal: threads may share a QP and a CQ; nothing is lost and nothing comes twice. Method: two
-/// threads post, the device completes what its doorbell says, two threads poll.
+/// Goal: threads may share a QP and a CQ; no completion is lost or duplicated. Method: two threads
+/// post, the device completes up to its doorbells, two threads poll.
 #[test]
 fn threads_share_a_qp_and_a_cq() {
     const EACH: u64 = 3000;

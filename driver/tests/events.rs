@@ -93,7 +93,7 @@ fn asynchronous_events() {
     assert_eq!(s.device.skipped_events(), 2);
     assert!(s.device.is_dead());
     assert_eq!(s.qp.query(), Err(Error::DeviceDead));
-    // Even so everything can be given back.
+    // Even so, all objects can be destroyed.
     assert_eq!(s.qp.destroy(), Ok(()));
     assert_eq!(s.cq.destroy(), Ok(()));
     let fake = s.fake.clone();

@@ -1,4 +1,4 @@
-//! Memory regions of all kinds, registered anew, windows and device memory, over an honest device.
+//! Memory regions of all kinds, reregistration, windows and device memory, over an honest device.
 
 mod support;
 

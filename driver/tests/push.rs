@@ -1,4 +1,5 @@
-//! Pushes: which work requests are pushed, and what the device gets, over an honest device.
+//! Pushes: which work requests are pushed, and the data that the device gets, over an honest
+//! device.
 
 mod support;
 
@@ -15,7 +16,7 @@ use support::verbs::{
     Setup, connect, cqe, poll, qp_config, segment, send_queue, setup_of, setup_with, write_request,
 };
 
-/// A device that takes pushes of four blocks, and a connected QP with room for long WQEs.
+/// Returns a device that accepts pushes of four blocks, and a connected QP with room for long WQEs.
 fn connected() -> (Setup, Arc<QueuePair>) {
     let s = setup_of(HonestDevice::with_pushes(4, 4));
     let qp = large_qp(&s);
@@ -45,7 +46,7 @@ fn slot_of(s: &Setup, qp: &QueuePair) -> u32 {
         .with_state(|state| state.qps[&qp.number().0].send_doorbell_slot)
 }
 
-/// Words of the send ring from block `index` on.
+/// Returns words of the send ring from block `index` on.
 fn ring(s: &Setup, qp: &QueuePair, index: u32, words: usize) -> Vec<u64> {
     let base = s
         .fake
@@ -56,7 +57,7 @@ fn ring(s: &Setup, qp: &QueuePair, index: u32, words: usize) -> Vec<u64> {
         .collect()
 }
 
-/// The words of the WQE in a push.
+/// Returns the words of the WQE in a push.
 fn pushed_wqe(words: &[u64]) -> Vec<u64> {
     words
         .chunks(8)
@@ -72,7 +73,7 @@ fn complete(s: &Setup, qp: &QueuePair, index: u32) {
     assert_eq!(poll(&s.cq).len(), 1);
 }
 
-/// Goal: who posts can know what telling the device will be.
+/// Goal: a poster can determine in advance whether the device will be notified by a push.
 #[test]
 fn push_is_foreseen() {
     let (s, qp) = connected();
@@ -170,7 +171,7 @@ fn lists_of_requests_are_not_pushed() {
     assert_eq!(s.fake.take_doorbells(), [(slot_of(&s, &qp), value.bits())]);
 }
 
-/// Goal: behind WQEs that the device has to fetch nothing is pushed; behind pushed ones it is.
+/// Goal: no WQE is pushed behind one that the device has to fetch; behind pushed ones it is.
 #[test]
 fn nothing_is_pushed_behind_what_must_be_fetched() {
     let (s, qp) = connected();
@@ -222,7 +223,7 @@ fn after_a_reset_the_queue_is_idle() {
     assert_eq!(pushes[0].1[0], value.bits());
 }
 
-/// Goal: as much is pushed as device and bus both take, whatever they say.
+/// Goal: a push is as long as device and bus both allow, for any limits.
 #[test]
 fn the_longest_push_is_what_device_and_bus_have() {
     for (device, bus, expected) in [
@@ -249,11 +250,11 @@ fn the_longest_push_is_what_device_and_bus_have() {
     }
 }
 
-/// Goal: who finds the window in use rings the doorbell.
+/// Goal: a poster that finds the window in use rings the doorbell.
 #[test]
 fn queues_that_share_a_window_do_not_wait_for_each_other() {
     let (s, first) = connected();
-    // Slots are given out in order; the window is the same again after eight.
+    // Slots are allocated in order; the window repeats after eight.
     let wanted = PushWindow::of_slot(slot_of(&s, &first));
     let others: Vec<_> = (0..8).map(|_| large_qp(&s)).collect();
     let second = others
@@ -304,7 +305,7 @@ fn datagrams_are_pushed_too() {
     assert_eq!(words[..12], ring(&s, &qp, 0, 12));
 }
 
-/// Goal: a program may want to push inline payloads only.
+/// Goal: pushes can be limited to inline payloads.
 #[test]
 fn inline_only_means_that_a_read_is_not_pushed() {
     let config = DeviceConfig {
@@ -322,7 +323,7 @@ fn inline_only_means_that_a_read_is_not_pushed() {
     assert_eq!(s.fake.take_doorbells().len(), 1);
 }
 
-/// Goal: how long an inline payload may be is what the device says.
+/// Goal: the device's limit is the maximum length of an inline payload.
 #[test]
 fn the_longest_inline_payload_is_the_devices() {
     let s = setup_of(HonestDevice::with_max_inline(220));

@@ -1,4 +1,4 @@
-//! CQs that change: their rings, their moderation, and what two threads ask of them at once.
+//! CQs that change: their rings, their moderation, and concurrent arming by two threads.
 
 mod support;
 
@@ -22,8 +22,8 @@ fn ring_base(s: &Setup) -> u64 {
         .with_state(|state| state.cqs[&s.cq.number().0].context.base)
 }
 
-/// Goal: completions survive any sequence of sizes, wherever the indices are. Method: each turn
-/// leaves some in the ring, changes the size and takes them, many laps long.
+/// Goal: completions survive any sequence of sizes, wherever the indices are. Method: each round
+/// leaves some in the ring, changes the size and takes them, for many laps.
 #[test]
 fn completions_move_to_the_new_ring() {
     let s = setup();
@@ -79,7 +79,7 @@ fn a_refused_resize_changes_nothing() {
     assert_eq!(s.cq.destroy(), Err(Error::Destroyed));
 }
 
-/// Goal: who polls while the device moves the ring gets everything, once. Method: one thread
+/// Goal: polls while the device moves the ring return every completion once. Method: one thread
 /// polls without a pause, another completes and resizes.
 #[test]
 fn polling_meanwhile_finds_nothing_and_loses_nothing() {
@@ -142,9 +142,8 @@ fn moderation() {
     assert_eq!(now(), (16, 100), "a resize keeps it");
 }
 
-/// Goal: of two threads that arm a CQ, the one that asks for more wins, however they meet.
-/// Method: the stronger request comes just before the doorbell of the weaker one, which must not
-/// be the last.
+/// Goal: of two threads that arm a CQ, the stronger request wins in any order. Method: the stronger
+/// request comes just before the doorbell of the weaker one, which must not be the last.
 #[test]
 fn the_stronger_request_wins() {
     let s = setup();

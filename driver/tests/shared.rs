@@ -47,7 +47,7 @@ fn shared_qp(s: &Setup, queue: &Arc<SharedReceiveQueue>) -> Arc<QueuePair> {
     qp
 }
 
-/// Tag of the WQE at `index` of a ring of `size` entries.
+/// Returns the tag of the WQE at `index` of a ring of `size` entries.
 fn tag_at(fake: &HonestDevice, srqn: Srqn, index: u32) -> u32 {
     let srq = fake.with_state(|state| state.srqs[&srqn.0]);
     let place = u64::from(index & ((1 << srq.log_size) - 1)) << srq.log_stride;
@@ -197,8 +197,8 @@ fn wrong_tags_and_wrong_flags_are_skipped() {
     assert_eq!(wr_ids(&s.cq), [0u64; 0], "the tag of the receive before");
 }
 
-/// Goal: places in the queue do not get lost with the QP that has taken them. Method: completions
-/// that nobody polls before the QP goes.
+/// Goal: slots of the queue are not lost with the QP that has taken them. Method: completions that
+/// are not polled before the QP is destroyed.
 #[test]
 fn reset_and_destroy_give_tags_back() {
     let s = setup();
@@ -232,8 +232,8 @@ fn reset_and_destroy_give_tags_back() {
     assert_eq!(s.cq.skipped(), 0);
 }
 
-/// Goal: a receive that has begun is flushed before its QP goes, and only then. Method: the
-/// device says how many entries it has taken; the commands tell.
+/// Goal: a receive that has begun is flushed before its QP is destroyed, and only then. Method: the
+/// device reports how many entries it has taken; its commands are checked.
 #[test]
 fn receives_that_have_begun_are_flushed() {
     let s = setup();
@@ -382,7 +382,7 @@ fn xrc_receives_are_found_by_the_queue() {
     assert_eq!((done[0].wr_id, done[0].srqn), (2, Some(x.queue.number())));
     assert_eq!(done[0].status, CompletionStatus::LocalLengthError);
     assert_eq!(x.s.cq.skipped(), 2);
-    // The number of a QP that is gone may be given out again, and to one of another kind.
+    // The number of a destroyed QP may be reused, also for a QP of another kind.
     x.target.destroy().expect("exists");
     let qp = QueuePair::create(&x.s.pd, &qp_config(&x.s.cq, &x.s.cq)).expect("small QP");
     assert_eq!(qp.number(), x.target.number());
@@ -463,8 +463,8 @@ fn services_need_their_own_receives() {
     assert_eq!(error.errno(), libc::EOPNOTSUPP);
 }
 
-/// Goal: threads may share the queue, and QPs with it complete into several CQs that are polled
-/// at once. Method: two threads post, the device completes what they rang through two CQs, two
+/// Goal: threads may share the queue, and QPs with it complete into several CQs that are polled at
+/// once. Method: two threads post, the device completes up to the doorbells through two CQs, two
 /// threads poll; each work request must be seen once.
 #[test]
 fn threads_share_a_queue() {

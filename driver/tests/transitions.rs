@@ -1,4 +1,4 @@
-//! Transitions of each service: what the device is told, and what cannot be asked.
+//! Transitions of each service: the commands for the device, and refused transitions.
 
 mod support;
 
@@ -100,7 +100,7 @@ fn rtr_uc() -> ModifyQp {
     })
 }
 
-/// RESET to RTS.
+/// Returns the transitions from RESET to RTS.
 fn way(service: Service) -> [ModifyQp; 3] {
     match service {
         Service::ReliableConnected => [INIT, rtr(), RTS],
@@ -119,7 +119,8 @@ fn mask(set: &[fn(&mut QpAttributeMask, bool)]) -> u32 {
     mask.bits()
 }
 
-/// Goal: a service's way from RESET to RTS needs exactly the attributes of IBTA vol 1, table 91.
+/// Goal: a service's transitions from RESET to RTS need exactly the attributes of IBTA vol 1, table
+/// 91.
 #[test]
 fn each_service_carries_its_attributes() {
     use QpAttributeMask as M;
@@ -173,7 +174,7 @@ fn each_service_carries_its_attributes() {
     }
 }
 
-/// Goal: what is another service's cannot be asked, and nothing reaches the device then.
+/// Goal: transitions of another service are refused, and no command is sent to the device.
 #[test]
 fn transitions_of_other_services_are_refused() {
     let s = setup();

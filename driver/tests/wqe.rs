@@ -21,7 +21,7 @@ use support::verbs::{
 };
 use support::{HonestDevice, QPN_BASE};
 
-/// Bytes of block `index` of the QP's send ring.
+/// Returns the bytes of block `index` of the QP's send ring.
 fn block(s: &Setup, index: u64) -> [u8; 64] {
     let base = s
         .fake
@@ -206,7 +206,7 @@ fn unsignaled_unless_all_are_signaled() {
     }
 }
 
-/// A QP of another service in RTS, and the IOVA of its send ring.
+/// Returns a QP of another service in RTS, and the IOVA of its send ring.
 fn other_service(s: &Setup, service: Service) -> (Arc<QueuePair>, u64) {
     let config = QueuePairConfig {
         service,
@@ -327,7 +327,7 @@ fn wqes_of_local_operations() {
         },
     };
     let segments = [segment(8)];
-    // What data are given does not matter.
+    // The data arguments are ignored.
     let bind = SendRequest {
         operation: SendOperation::BindWindow(binding),
         ..write_request(1, SendData::ScatterGather(&segments))

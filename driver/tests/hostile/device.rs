@@ -1,4 +1,4 @@
-//! A device that lies.
+//! A device that violates the contract.
 
 use crate::rng::Rng;
 use crate::support::{HonestDevice, SRQN_BASE};
@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Lies once in so many times; zero: never.
+/// Gives a false answer once in this many times; zero: never.
 #[derive(Clone, Copy)]
 struct Lies {
     registers: u64,
@@ -26,7 +26,8 @@ pub struct HostileDevice {
     pub honest: Arc<HonestDevice>,
     rng: Mutex<Rng>,
     lies: Lies,
-    /// Accesses that are answered honestly at first, so that some seeds get through bring-up.
+    /// Number of accesses that are answered correctly at first, so that some seeds get through
+    /// bring-up.
     grace: AtomicU64,
     handlers: Mutex<BTreeMap<u16, InterruptHandler>>,
 }
@@ -66,7 +67,7 @@ impl HostileDevice {
         self.rng.lock().number()
     }
 
-    /// Garbage in memory, interrupts without cause.
+    /// Writes garbage to memory and sends spurious interrupts.
     pub fn misbehave(&self) {
         if self.lie(self.lies.memory) {
             self.scribble();
@@ -103,7 +104,7 @@ impl HostileDevice {
         }
     }
 
-    /// CQEs with plausible numbers and any owner bits.
+    /// Writes CQEs with plausible numbers and any owner bits.
     fn forge_completions(&self, rng: &mut Rng) {
         let rings = self
             .honest
@@ -153,7 +154,7 @@ impl Bus for HostileDevice {
             match lie {
                 0 => return,
                 1 => {
-                    // Answers before or instead of executing.
+                    // Completes commands before or instead of executing them.
                     for _ in 0..100 {
                         self.scribble();
                     }
@@ -167,7 +168,7 @@ impl Bus for HostileDevice {
             let entry_words = self.command_words();
             self.honest.write32(at, value);
             if lie == 3 {
-                // Executes, then changes result and output.
+                // Executes commands, then changes result and output.
                 for iova in entry_words {
                     let garbage = self.number();
                     if self.rng.lock().one_in(3) {
@@ -245,13 +246,13 @@ impl Bus for HostileDevice {
 
     fn relax(&self) {
         self.misbehave();
-        // A command that was not answered must not take the whole time-out of a busy machine.
+        // A command that is not answered must not take the whole time-out on a busy machine.
         std::thread::yield_now();
     }
 }
 
 impl HostileDevice {
-    /// IOVAs of the words of the command queue's results and of the output mailbox.
+    /// Returns the IOVAs of the words of the command queue's results and of the output mailbox.
     fn command_words(&self) -> Vec<u64> {
         let base = self.honest.with_state(|state| state.command_base());
         let results = (0..16).flat_map(|entry| [0x30, 0x38].map(|at| base + entry * 64 + at));

@@ -37,7 +37,7 @@ fn run(seed: u64) -> bool {
     };
     device.set_event_handler(Some(Arc::new(|_| {})));
     let stop = AtomicBool::new(false);
-    // Whole pages: the device writes here, and what else lies in these pages is lost.
+    // Whole pages: the device writes here, and destroys other data in these pages.
     let buffer = vec![0u8; 100 * PAGE_SIZE];
     let skip = buffer.as_ptr().align_offset(PAGE_SIZE);
     let memory = &buffer[skip..][..99 * PAGE_SIZE];
@@ -72,7 +72,7 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// Names the seed when its run panics.
+/// Prints the seed when its run panics.
 struct SeedOnPanic(u64);
 
 impl Drop for SeedOnPanic {

@@ -1,4 +1,4 @@
-//! A program that does everything that the driver lets it do, at random.
+//! A program that calls everything that the driver offers, at random.
 
 use crate::rng::Rng;
 use ferroce_driver::{
@@ -13,7 +13,7 @@ use ferroce_driver::{
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// Everything that the application holds.
+/// All objects of the application.
 #[derive(Default)]
 pub struct Objects {
     pub pds: Vec<Arc<ProtectionDomain>>,
@@ -40,7 +40,7 @@ fn service(rng: &mut Rng) -> Service {
     }
 }
 
-/// RESET to INIT in the form of a service.
+/// Returns RESET to INIT in the form of a service.
 fn to_init(service: Service) -> ModifyQp {
     let (p_key_index, port) = (0, 1);
     if service == Service::UnreliableDatagram {
@@ -111,7 +111,7 @@ fn to_rts(service: Service, rng: &mut Rng) -> ModifyQp {
     }
 }
 
-/// A transition, now and then one of another service.
+/// Returns a transition, now and then one of another service.
 fn transition(of: Service, rng: &mut Rng) -> ModifyQp {
     let of = if rng.one_in(8) { service(rng) } else { of };
     match rng.below(13) {
@@ -130,7 +130,7 @@ fn transition(of: Service, rng: &mut Rng) -> ModifyQp {
     }
 }
 
-/// Handlers that poll and arm, as a provider's may.
+/// Creates a CQ with handlers that poll and arm, as a provider's may.
 pub fn create_cq(device: &Arc<Device>, rng: &mut Rng) -> Option<Arc<CompletionQueue>> {
     let this: Arc<Mutex<std::sync::Weak<CompletionQueue>>> = Arc::default();
     let again = Arc::clone(&this);
@@ -198,7 +198,7 @@ fn create_qp(objects: &Objects, rng: &mut Rng) -> Option<Arc<QueuePair>> {
     QueuePair::create(pick(&objects.pds, rng)?, &config).ok()
 }
 
-/// RESET to RTS, as far as the device lets it.
+/// Moves a QP from RESET to RTS, as far as the device allows.
 fn bring_up(qp: &QueuePair, rng: &mut Rng) {
     let service = qp.service();
     for transition in [to_init(service), to_rtr(service, rng), to_rts(service, rng)] {
@@ -292,7 +292,7 @@ fn range(memory: &[u8], rng: &mut Rng) -> MemoryRange {
     }
 }
 
-/// Memory regions, windows and device memory.
+/// Performs a step on memory regions, windows and device memory.
 fn memory_step(
     device: &Arc<Device>,
     objects: &mut Objects,
@@ -345,7 +345,7 @@ fn memory_step(
     Some(())
 }
 
-/// Shared receive queues and XRC domains.
+/// Performs a step on shared receive queues and XRC domains.
 fn shared_step(device: &Arc<Device>, objects: &mut Objects, rng: &mut Rng) -> Option<()> {
     match rng.below(8) {
         0 => objects.xrcds.extend(XrcDomain::alloc(device).ok()),

@@ -22,7 +22,7 @@ impl Rng {
         n != 0 && self.below(n) == 0
     }
 
-    /// Small numbers, special numbers and any number.
+    /// Returns small numbers, special numbers and any number.
     pub fn number(&mut self) -> u64 {
         match self.below(4) {
             0 => self.below(16),

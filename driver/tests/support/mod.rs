@@ -1,5 +1,5 @@
-//! A fake device that keeps the contract but moves no data: it executes commands, notes doorbells,
-//! and writes CQEs and events when the test says so.
+//! A fake device that keeps the contract but moves no data: it executes commands, records
+//! doorbells, and writes CQEs and events on request of the test.
 
 #![allow(dead_code, reason = "each test binary uses its part of it")]
 
@@ -28,9 +28,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// First QPN that the device gives out.
+/// First QPN that the device allocates.
 pub const QPN_BASE: u32 = 0x100;
-/// First SRQN that the device gives out.
+/// First SRQN that the device allocates.
 pub const SRQN_BASE: u32 = 0x40;
 /// Bytes of the device's own memory.
 pub const DEVICE_MEMORY: usize = 4096;
@@ -40,9 +40,9 @@ pub struct HonestDevice {
     pub memory: FakeMemory,
     state: Mutex<State>,
     handlers: Mutex<BTreeMap<u16, InterruptHandler>>,
-    /// When set, the next CREATE command is refused with it.
+    /// If set, the next CREATE command fails with this status.
     pub refuse: Mutex<Option<CommandStatus>>,
-    /// Where the device does not answer commands any more.
+    /// True if the device no longer answers commands.
     pub mute: Mutex<bool>,
     /// Called once, before the next doorbell or push lands.
     pub before_doorbell: Mutex<Option<Box<dyn FnOnce() + Send>>>,
@@ -53,12 +53,12 @@ pub struct HonestDevice {
     /// Bytes of the device's own memory.
     pub device_memory: Mutex<Vec<u8>>,
     pub note_doorbells: bool,
-    /// Blocks of the longest push, as the device says and as the bus says.
+    /// Blocks of the longest push, as the device and as the bus report it.
     pub device_push_blocks: u8,
     pub bus_push_blocks: u32,
     /// Bytes of the longest inline payload, unless zero.
     pub max_inline: u16,
-    /// Panics when the driver does not keep the contract.
+    /// True if the device panics when the driver breaks the contract.
     pub strict: bool,
 }
 
@@ -103,7 +103,7 @@ impl<C> Queue<C> {
 }
 
 impl State {
-    /// IOVA of the command queue.
+    /// Returns the IOVA of the command queue.
     pub fn command_base(&self) -> u64 {
         self.command_base
     }
@@ -114,7 +114,7 @@ impl HonestDevice {
         Self::without(DeviceFeatures::default())
     }
 
-    /// A device that lacks features.
+    /// Returns a device that lacks features.
     pub fn without(lacks: DeviceFeatures) -> Arc<Self> {
         Arc::new(Self {
             lacks,
@@ -122,7 +122,8 @@ impl HonestDevice {
         })
     }
 
-    /// A device that takes pushes of so many blocks, over a bus that carries so many.
+    /// Returns a device that accepts pushes of `device` blocks, over a bus that carries `bus`
+    /// blocks.
     pub fn with_pushes(device: u8, bus: u32) -> Arc<Self> {
         Arc::new(Self {
             device_push_blocks: device,
@@ -131,7 +132,7 @@ impl HonestDevice {
         })
     }
 
-    /// A device with short inline payloads.
+    /// Returns a device with short inline payloads.
     pub fn with_max_inline(max_inline: u16) -> Arc<Self> {
         Arc::new(Self {
             max_inline,
@@ -139,7 +140,7 @@ impl HonestDevice {
         })
     }
 
-    /// A device with pushes that notes nothing and does not mind what the driver does.
+    /// Returns a device with pushes that records nothing and does not check the driver.
     pub fn lenient(device: u8, bus: u32) -> Arc<Self> {
         Arc::new(Self {
             device_push_blocks: device,
@@ -157,7 +158,7 @@ impl HonestDevice {
         }
     }
 
-    /// Pushes since the last call.
+    /// Returns the pushes since the last call.
     pub fn take_pushes(&self) -> Vec<(u32, Vec<u64>)> {
         std::mem::take(&mut self.state.lock().pushes)
     }
@@ -169,7 +170,7 @@ impl HonestDevice {
         }
     }
 
-    /// Doorbells since the last call.
+    /// Returns the doorbells since the last call.
     pub fn take_doorbells(&self) -> Vec<(u32, u64)> {
         std::mem::take(&mut self.state.lock().doorbells)
     }
@@ -240,7 +241,7 @@ impl HonestDevice {
     pub fn read<T: FromBytes + IntoBytes>(&self, iova: u64) -> T {
         let mut value = T::new_zeroed();
         for (word, chunk) in (0u64..).zip(value.as_mut_bytes().chunks_mut(8)) {
-            // A pointer that was scribbled over may lie at the end of the address space.
+            // A corrupted pointer may be at the end of the address space.
             let place = iova.wrapping_add(8 * word);
             let word = self.memory.load(place);
             assert!(word.is_some() || !self.strict, "{place:#x} is not mapped");
@@ -252,14 +253,14 @@ impl HonestDevice {
 
     fn write<T: IntoBytes + Immutable>(&self, iova: u64, value: &T) {
         for (word, chunk) in (0u64..).zip(value.as_bytes().chunks(8)) {
-            // A pointer that was scribbled over may lie at the end of the address space.
+            // A corrupted pointer may be at the end of the address space.
             let place = iova.wrapping_add(8 * word);
             let word = u64::from_le_bytes(chunk.try_into().expect("a multiple of 8"));
             assert!(self.memory.store(place, word) || !self.strict);
         }
     }
 
-    /// IOVA of the page that holds the first byte of a memory region.
+    /// Returns the translation entry of page `page` of a memory region.
     pub fn translation(&self, key: u32, page: u64) -> TranslationEntry {
         let state = self.state.lock();
         let table = state.tables.expect("tables are set").mtt_base;
@@ -443,7 +444,7 @@ impl HonestDevice {
     }
 }
 
-/// IOVA of the entry at `index` of a CQ.
+/// Returns the IOVA of the entry at `index` of a CQ.
 fn place(context: &CqContext, index: u32) -> u64 {
     let place = index & ((1u32 << context.log_size.min(31)) - 1);
     context.base + u64::from(place) * Cqe::SIZE as u64
@@ -463,7 +464,7 @@ fn words<const N: usize>(value: &(impl IntoBytes + Immutable)) -> [u64; N] {
     words
 }
 
-/// Limits of the device.
+/// Returns the limits of the device.
 pub fn capabilities() -> DeviceCapabilities {
     DeviceCapabilities {
         firmware_version: *b"fake 1.2\0\0\0\0\0\0\0\0",

@@ -1,4 +1,4 @@
-//! What the tests over the honest device have in common: a connected QP, requests, completions.
+//! Common parts of the tests over the honest device: a connected QP, requests, completions.
 
 #![allow(dead_code, reason = "each test binary uses its part of it")]
 
@@ -13,7 +13,7 @@ use ferroce_spec::cqe::{Cqe, CqeOpcode};
 use std::sync::Arc;
 
 pub struct Setup {
-    // In the order in which they must go.
+    // Dropped in this order.
     pub qp: Arc<QueuePair>,
     pub cq: Arc<CompletionQueue>,
     pub pd: Arc<ProtectionDomain>,
@@ -54,7 +54,7 @@ pub fn qp_config(
     }
 }
 
-/// The receives of [`qp_config`], of other sizes.
+/// Returns the receives of [`qp_config`], with other sizes.
 pub fn own_receives(cq: &Arc<CompletionQueue>, max_wr: u32, max_sge: u32) -> ReceiveSource {
     ReceiveSource::Own {
         cq: Arc::clone(cq),

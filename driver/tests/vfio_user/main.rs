@@ -26,7 +26,7 @@ use support::verbs::{connect, cq_of, cqe, post, qp_config, wr_ids};
 
 /// Longer than any machine needs; only a failing test waits so long.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// What a test gives a server that is silent.
+/// Time limit for a silent server in a test.
 const SHORT: Duration = Duration::from_millis(200);
 
 fn open(running: &Running) -> Arc<dyn Bus> {
@@ -36,17 +36,17 @@ fn open(running: &Running) -> Arc<dyn Bus> {
 
 fn open_error(running: &Running) -> VfioUserError {
     match VfioUser::open(&running.path) {
-        Ok(_) => panic!("a bad server was taken for a good one"),
+        Ok(_) => panic!("a bad server was accepted"),
         Err(error) => error,
     }
 }
 
-/// A device that notes doorbells which arrive as messages.
+/// Returns a device that records doorbells which arrive as messages.
 fn noting() -> Arc<HonestDevice> {
     HonestDevice::with_pushes(0, 0)
 }
 
-/// What happens to a device and a CQ, as it happens.
+/// Watches the events of a device and of a CQ.
 fn watch(device: &Arc<Device>) -> (Arc<CompletionQueue>, Receiver<AsyncEvent>, Receiver<()>) {
     let (events, seen) = mpsc::channel();
     device.set_event_handler(Some(Arc::new(move |event| {
@@ -92,7 +92,7 @@ fn a_device_comes_up_and_goes() {
         assert!(rings.iter().all(|backing| *backing == Backing::Mapped));
     }
     let mappings = running.served.fake.memory.len();
-    region.deregister().expect("nobody uses it");
+    region.deregister().expect("it has no users");
     assert_eq!(running.served.fake.memory.len(), mappings - 1);
     drop((region, pd, device));
     assert_eq!(running.served.fake.memory.len(), 0, "all was unmapped");
@@ -107,7 +107,7 @@ fn memory_that_does_not_exist_is_refused() {
     let pd = device.alloc_pd().expect("first PD");
     let region = MemoryRegion::register(&pd, 4096, 4096, 0, MemoryAccess::default());
     assert_eq!(region.err(), Some(Error::Bus(BusError::BadAddress)));
-    // Writing to constants would work through /proc/self/mem.
+    // Writing to constants would succeed through /proc/self/mem.
     static CONSTANT: [u8; 8192] = [1; 8192];
     let address = (CONSTANT.as_ptr() as usize).next_multiple_of(4096);
     let writes = MemoryAccess {
@@ -171,8 +171,8 @@ fn completions_and_events_arrive() {
     );
 }
 
-/// Goal: a server that does not reach the memory of the process asks for the application's memory by messages, and gets what
-/// is mapped and nothing else.
+/// Goal: a server that cannot access the memory of the process uses messages for the application's
+/// memory, and reaches mapped memory only.
 #[test]
 fn memory_is_reached_by_messages() {
     let running = Running::new("messages", HonestDevice::new(), Fault::NoProcessMemory);
@@ -186,8 +186,8 @@ fn memory_is_reached_by_messages() {
         local_write: true,
         ..MemoryAccess::default()
     };
-    let region =
-        MemoryRegion::register(&pd, address, memory.len(), 0, access).expect("memory of ours");
+    let region = MemoryRegion::register(&pd, address, memory.len(), 0, access)
+        .expect("memory of this process");
     assert_eq!(served.backings.lock().last(), Some(&Backing::Messages));
     let iova = served.fake.translation(region.lkey().0, 0).iova() + address as u64 % 4096;
     let dma = served.messages.lock().clone().expect("a client");
@@ -196,20 +196,21 @@ fn memory_is_reached_by_messages() {
     dma.read(iova + 4090, &mut back).expect("mapped");
     assert_eq!(&back, b"twelve bytes");
     assert_eq!(dma.read(16, &mut back), Err(Errno::NODEV));
-    region.deregister().expect("nobody uses it");
+    region.deregister().expect("it has no users");
     assert_eq!(dma.read(iova, &mut back), Err(Errno::NODEV));
     assert_eq!(&memory[4090..4102], b"twelve bytes");
 }
 
-/// What the child of a fork sees and does with what it has inherited; true: all is as it should be.
+/// Checks, in the child of a fork, the state and the calls of inherited objects; returns true if
+/// all is as expected.
 fn is_foreign(bus: &dyn Bus, device: Arc<Device>, cq: Arc<CompletionQueue>) -> bool {
     expect_gone(bus);
     cq.arm(false);
-    let nothing = cq.poll(1, |_| {}) == 0;
+    let is_empty = cq.poll(1, |_| {}) == 0;
     let dead = device.gid(0) == Err(Error::DeviceDead);
     let destroyed = cq.destroy().is_ok();
     drop((cq, device));
-    nothing && dead && destroyed && bus.unmap(1 << 20, 4096) == Err(BusError::Disconnected)
+    is_empty && dead && destroyed && bus.unmap(1 << 20, 4096) == Err(BusError::Disconnected)
 }
 
 /// Goal: a child made by fork neither uses the parent's device nor disturbs it.
@@ -220,8 +221,8 @@ fn a_child_of_fork_has_no_device() {
     let device = Device::open(bus.clone()).expect("an honest device");
     let (cq, events, _woken) = watch(&device);
     #[expect(unsafe_code, reason = "fork")]
-    // SAFETY: the child calls only what this library allows in the child of a process with
-    // threads, and ends itself; the parent waits for that child, which the alarm ends at last.
+    // SAFETY: the child calls only what this library allows in the child of a process with threads,
+    // and ends itself; the parent waits for that child, which the alarm ends at the latest.
     let status = unsafe {
         let child = libc::fork();
         if child == 0 {
@@ -266,10 +267,12 @@ fn a_server_that_ends_is_a_device_that_is_gone() {
     let memory = vec![0u8; 4096];
     let address = memory.as_ptr() as usize;
     let region = MemoryRegion::register(&pd, address, 4096, 0, MemoryAccess::default())
-        .expect("memory of ours");
+        .expect("memory of this process");
     running.stop();
     assert_eq!(events.recv_timeout(TIMEOUT), Ok(AsyncEvent::DeviceFatal));
-    woken.recv_timeout(TIMEOUT).expect("who sleeps is woken");
+    woken
+        .recv_timeout(TIMEOUT)
+        .expect("the sleeping thread is woken");
     assert!(device.is_dead());
     expect_gone(&*bus);
     assert_eq!(cq.poll(1, |_| {}), 0);
@@ -291,17 +294,19 @@ fn a_silent_server_is_a_device_that_is_gone() {
     let silence = running.served.silence.lock();
     assert_eq!(device.clock_ns(), u64::MAX);
     assert_eq!(events.recv_timeout(TIMEOUT), Ok(AsyncEvent::DeviceFatal));
-    woken.recv_timeout(TIMEOUT).expect("who sleeps is woken");
+    woken
+        .recv_timeout(TIMEOUT)
+        .expect("the sleeping thread is woken");
     expect_gone(&*bus);
     drop(silence);
-    assert_eq!(device.clock_ns(), u64::MAX, "it is not asked again");
+    assert_eq!(device.clock_ns(), u64::MAX, "no further request is sent");
 }
 
 #[test]
 fn what_is_no_device_is_refused() {
-    let address = DeviceAddress::VfioUser(socket("nobody"));
+    let address = DeviceAddress::VfioUser(socket("no-listener"));
     let Err(error) = bus::open(&address) else {
-        panic!("nobody listens there");
+        panic!("no process listens there");
     };
     assert!(matches!(
         error,

@@ -29,7 +29,7 @@ const CONFIG_SIZE: usize = 256;
 /// The command register in configuration space.
 const COMMAND: usize = 4;
 
-/// What the server does otherwise than a good one.
+/// Deviation of the server from a good one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Fault {
     #[default]
@@ -38,9 +38,9 @@ pub enum Fault {
     NoPages,
     /// Offers memory that could shrink.
     UnsealedPages,
-    /// Does not reach the client's memory.
+    /// Cannot access the client's memory.
     NoProcessMemory,
-    /// Is somebody else's device.
+    /// Is another device.
     OtherDevice,
     /// Has a BAR0 of another size.
     SmallBar,
@@ -48,7 +48,7 @@ pub enum Fault {
     NoVectors,
 }
 
-/// How the server reaches a mapping.
+/// Way in which the server accesses a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backing {
     Mapped,
@@ -65,7 +65,7 @@ pub struct Served {
     pub backings: Mutex<Vec<Backing>>,
     /// Writes to the register `wake`.
     pub woken: AtomicU32,
-    /// Held by a test that wants the server to be silent.
+    /// Held by a test to make the server silent.
     pub silence: Mutex<()>,
     pub messages: Mutex<Option<Arc<DmaMessages>>>,
 }
@@ -98,13 +98,13 @@ impl Served {
         })
     }
 
-    /// The PCI command register.
+    /// Returns the PCI command register.
     pub fn command(&self) -> u16 {
         let config = self.config.lock();
         u16::from_le_bytes([config[COMMAND], config[COMMAND + 1]])
     }
 
-    /// A slot of the doorbell pages.
+    /// Returns a slot of the doorbell pages.
     pub fn slot(&self, slot: u32) -> u64 {
         let file = File::from(self.pages.try_clone().expect("a descriptor"));
         let mut word = [0; 8];
@@ -239,7 +239,7 @@ impl Device for Served {
     }
 
     fn unmap(&self, iova: u64, length: u64) -> Result<(), Errno> {
-        // Memory that is reached by messages is not in the list.
+        // Memory that is accessed by messages is not in the list.
         self.fake.memory.unmap(iova, length as usize).ok();
         Ok(())
     }
@@ -285,7 +285,7 @@ impl Device for Served {
         let file = file.expect("our own");
         let mut token = [0; 16];
         file.read_exact_at(&mut token, memory.address)
-            .expect("the client says what is mapped");
+            .expect("a mapping of the client");
         assert_eq!(token, *memory.token.as_bytes());
         (self.fault != Fault::NoProcessMemory).then(|| file.into())
     }
@@ -299,7 +299,7 @@ impl Device for Served {
     }
 }
 
-/// A server on a thread of its own; ends when dropped.
+/// A server on its own thread; ends when dropped.
 pub struct Running {
     pub served: Arc<Served>,
     pub path: PathBuf,
@@ -343,11 +343,11 @@ impl Drop for Running {
     }
 }
 
-/// The path of a socket that no other test uses.
+/// Returns the path of a socket that no other test uses.
 pub fn socket(name: &str) -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let name = format!("{name}-{}.sock", std::process::id());
-    // `sockaddr_un` has room for 107 bytes, which a long path of the checkout may take.
+    // `sockaddr_un` has room for 107 bytes, which a long path of the checkout may exceed.
     match directory.as_os_str().len() + name.len() < 100 {
         true => directory.join(name),
         false => std::env::temp_dir().join(name),
