@@ -1,8 +1,8 @@
 //! The card of a host, as it is served to the program on it.
 //!
-//! Doorbells come through the pages of the threads, with their times; a message is a doorbell, too,
-//! of somebody who takes no time. Interrupts go to the thread that has the next turn, and eventfds
-//! are only what unmasks the vectors.
+//! Doorbells come through the pages of the threads, with their times. A vfio-user write to a
+//! doorbell is a doorbell, too, of a client that takes no simulated time. Interrupts go to the
+//! thread that has the next turn; eventfds only unmask the vectors.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use ferroce_platform::doorbells::polled::DoorbellPages;
 use ferroce_platform::memory::MemoryMap;
 use ferroce_platform::served::ServedModel;
 
-/// The card of a host.
+/// The served card of a host.
 #[derive(Debug)]
 pub struct Card {
     model: Arc<dyn ServedModel>,
@@ -23,7 +23,7 @@ pub struct Card {
 }
 
 impl Card {
-    /// The card of `host`, whose model is `model`.
+    /// Creates the card of `host` over `model`.
     pub fn new(model: Arc<dyn ServedModel>, shared: &Arc<Shared>, host: usize) -> Self {
         Self {
             model,
@@ -32,10 +32,10 @@ impl Card {
         }
     }
 
-    /// The world may wait for something to happen: something has.
-    fn tell(&self) {
+    /// Reports an access: the world may be waiting for one.
+    fn report_access(&self) {
         self.shared.note_use(self.host);
-        self.shared.tell(Event::Access);
+        self.shared.report(Event::Access);
     }
 }
 
@@ -47,7 +47,7 @@ impl Bus for Card {
 
     fn write32(&self, offset: u32, value: u32) {
         self.model.write32(offset, value);
-        self.tell();
+        self.report_access();
     }
 
     fn read64(&self, offset: u32) -> u64 {
@@ -57,12 +57,12 @@ impl Bus for Card {
 
     fn write64(&self, offset: u32, value: u64) {
         self.model.write64(offset, value);
-        self.tell();
+        self.report_access();
     }
 
     fn doorbell(&self, slot: u32, value: u64) {
         self.model.doorbell(slot, value);
-        self.tell();
+        self.report_access();
     }
 
     fn read_device_memory(&self, offset: u64, destination: &mut [u8]) {
@@ -126,11 +126,11 @@ impl ServedModel for Card {
 
     fn reset(&self) {
         self.model.reset();
-        self.tell();
+        self.report_access();
     }
 
     fn reset_vectors(&self) {
         self.model.reset_vectors();
-        self.tell();
+        self.report_access();
     }
 }

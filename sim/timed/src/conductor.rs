@@ -1,9 +1,9 @@
-//! Lets the world go on: as fast as it can, in the time of the machine, or not at all.
+//! Advances the world: as fast as possible, at the pace of the machine, or not at all.
 //!
-//! Long times in which nothing happens are skipped, unless somebody may still come: as long as a
-//! host has no program, or a thread waits for something of which the world knows nothing, they pass
-//! as on the machine. Otherwise watchdogs and retries would be over before that somebody is there.
-//! When a program has gone, those that it has left are not kept waiting for another one for long.
+//! Long idle times are skipped, unless a program may still join or return: while a host has no
+//! program, or a thread waits for something that the world does not model, they pass at the pace of
+//! the machine. Otherwise watchdogs and retries would expire before the other program is there.
+//! When a program has gone, those that are left wait for another one only for a limited time.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,22 +18,22 @@ use super::remote_thread::{Common, Outsider, RemoteThread};
 use super::shared::{Event, Shared};
 use ferroce_world::{Outcome, World};
 
-/// Time that the world goes on in one piece.
+/// Time that the world advances in one piece.
 const SLICE: Duration = Duration::from_ms(1);
-/// Idle times longer than this are not skipped while somebody may come.
+/// Idle times longer than this are not skipped while a program may join or return.
 const PACED: Duration = Duration::from_ms(1);
-/// How often outsiders are looked after while nothing happens.
+/// Period of checks for returning threads while nothing happens.
 const OUTSIDER_PERIOD: RealDuration = RealDuration::from_millis(1);
-/// With nothing to come, and nobody to come: after so long that is said.
-const DEADLOCK_PATIENCE: RealDuration = RealDuration::from_secs(5);
-/// When a program has gone, those that it has left wait so long for another one.
-const LOSS_PATIENCE: RealDuration = RealDuration::from_secs(2);
-/// With nothing under way, each turn of the threads that poll is made, up to so many.
+/// With no event left, and no program that may join: report a deadlock after this time.
+const DEADLOCK_LIMIT: RealDuration = RealDuration::from_secs(5);
+/// When a program has gone, those that are left wait this long for another one.
+const LOSS_LIMIT: RealDuration = RealDuration::from_secs(2);
+/// With nothing under way, at most this many iterations of polling threads are made.
 const MOST_IDLE_POLLS: u32 = 100_000;
-/// Waiting for whatever comes.
+/// Wait for any event.
 const LONG: RealDuration = RealDuration::from_millis(500);
 
-/// The world, and who is in it.
+/// The world and its programs.
 pub struct Conductor {
     world: World,
     common: Rc<Common>,
@@ -41,17 +41,17 @@ pub struct Conductor {
     /// Whether each host has a program.
     is_taken: Vec<bool>,
     idle_since: Option<RealInstant>,
-    /// How often threads that poll have looked since, with nothing under way.
+    /// Iterations of polling threads since then, with nothing under way.
     idle_polls: u32,
     has_explained: bool,
-    /// When a program has gone, and none has come since.
+    /// Time at which a program has gone, if none has joined since.
     lost_at: Option<RealInstant>,
-    /// The only one left, when the other one was killed and nobody has come since.
-    bereft: Option<Arc<Program>>,
+    /// The only program left, if the other one was killed and none has joined since.
+    partner_of_lost: Option<Arc<Program>>,
 }
 
 impl Conductor {
-    /// Of a new world.
+    /// Creates the conductor of a new world.
     pub fn new(world: World, shared: &Arc<Shared>) -> Self {
         Self {
             common: Rc::new(Common::new(shared, world.waker())),
@@ -61,12 +61,12 @@ impl Conductor {
             idle_polls: 0,
             has_explained: false,
             lost_at: None,
-            bereft: None,
+            partner_of_lost: None,
             world,
         }
     }
 
-    /// Goes on until the world is to end.
+    /// Runs until the world is to end.
     pub fn run(mut self) {
         loop {
             for event in self.shared.take_events() {
@@ -76,7 +76,7 @@ impl Conductor {
                 break;
             }
             self.shared.dump_if_wanted(|| self.dump());
-            self.look_after_outsiders();
+            self.resume_outsiders();
             self.go_on();
         }
         let places = self.common.places.borrow();
@@ -98,8 +98,10 @@ impl Conductor {
         }
         self.is_taken[program.host] = true;
         self.lost_at = None;
-        let bereft = self.bereft.take_if(|bereft| bereft.id != program.id);
-        bereft.inspect(|bereft| bereft.set_bereft(false));
+        let partner_of_lost = self
+            .partner_of_lost
+            .take_if(|partner_of_lost| partner_of_lost.id != program.id);
+        partner_of_lost.inspect(|partner_of_lost| partner_of_lost.set_lost_partner(false));
         let bus = self.world.bus(program.host);
         let thread = RemoteThread::new(&self.common, Arc::clone(&program), number, bus);
         let thread = self.world.spawn(program.host, Box::new(thread));
@@ -130,15 +132,16 @@ impl Conductor {
         self.shared.take_interrupts(program.host);
         drop(places);
         if !program.has_exited() {
-            self.tell_partner_of(program);
+            self.notify_partner_of(program);
         }
     }
 
-    /// A program was killed, or has crashed. If there is one other in the world, which does not wait
-    /// for a connection, the two have worked together: what that one measures without it is no
-    /// result. Its polls and posts fail until somebody else comes; all else goes its way, and ends
-    /// as it does for whoever is left.
-    fn tell_partner_of(&mut self, program: &Program) {
+    /// Fails the polls and posts of the partner of a killed program.
+    ///
+    /// If there is exactly one other program in the world, and it does not wait for a connection,
+    /// the two have worked together: what that one measures alone is no result. Its polls and posts
+    /// fail until another program joins. Everything else behaves as after a normal exit.
+    fn notify_partner_of(&mut self, program: &Program) {
         let places = self.common.places.borrow();
         let mut others = places.iter().map(|place| &place.program);
         let Some(partner) = others.next() else { return };
@@ -152,12 +155,12 @@ impl Conductor {
              posts fail",
             program.pid, program.host, partner.pid, partner.host
         );
-        partner.set_bereft(true);
-        self.bereft = Some(Arc::clone(partner));
+        partner.set_lost_partner(true);
+        self.partner_of_lost = Some(Arc::clone(partner));
     }
 
-    /// Those who are back get a turn.
-    fn look_after_outsiders(&mut self) {
+    /// Gives a turn to threads that have returned from outside.
+    fn resume_outsiders(&mut self) {
         let now = self.world.now();
         for outsider in &*self.common.outsiders.borrow() {
             if outsider.program.page(outsider.number).turn() != Turn::Thread {
@@ -172,7 +175,7 @@ impl Conductor {
             return self.wait_for_anything();
         };
         if self.world.has_only_looks() {
-            return self.let_pollers_look(now, next);
+            return self.let_pollers_check(now, next);
         }
         self.idle_since = None;
         self.idle_polls = 0;
@@ -186,17 +189,17 @@ impl Conductor {
         }
     }
 
-    /// Lets an idle time pass as on the machine, until something comes up.
+    /// Lets an idle time pass at the pace of the machine, until an event.
     fn pace(&mut self, now: Instant, next: Instant) -> Outcome {
         let begun = RealInstant::now();
         let gap = RealDuration::from_nanos(next.saturating_since(now).as_ps() / 1000);
-        self.shared.wait(gap.min(self.patience()));
+        self.shared.wait(gap.min(self.wait_limit()));
         let passed = Duration::from_ns(begun.elapsed().as_nanos() as u64);
         self.world.run(next.min(now + passed))
     }
 
-    /// How long may be waited without a look at outsiders.
-    fn patience(&self) -> RealDuration {
+    /// Returns how long to wait without a check of outsiders.
+    fn wait_limit(&self) -> RealDuration {
         match self.common.outsiders.borrow().is_empty() {
             true => LONG,
             false => OUTSIDER_PERIOD,
@@ -209,15 +212,15 @@ impl Conductor {
         has_outsiders || has_room && !self.is_left()
     }
 
-    /// Nothing is going to happen, but threads poll, and one of them may do more than that after so
-    /// many polls: at first each turn of their loops is made. Later they look round as seldom as
-    /// they do when something is under way.
-    fn let_pollers_look(&mut self, now: Instant, next: Instant) {
+    /// With no event left, lets polling threads check: one of them may act after a number of polls.
+    /// At first each iteration of their loops is made; later they check as seldom as when something
+    /// is under way.
+    fn let_pollers_check(&mut self, now: Instant, next: Instant) {
         let since = *self.idle_since.get_or_insert_with(RealInstant::now);
         if self.end_if_left() {
             return;
         }
-        if since.elapsed() > DEADLOCK_PATIENCE {
+        if since.elapsed() > DEADLOCK_LIMIT {
             self.explain_polls();
         }
         if self.idle_polls < MOST_IDLE_POLLS {
@@ -234,7 +237,7 @@ impl Conductor {
         }
     }
 
-    /// Says once for what threads poll in vain.
+    /// Says once for what threads poll.
     fn explain_polls(&mut self) {
         let free = self.is_taken.iter().position(|is_taken| !is_taken);
         match free {
@@ -246,7 +249,8 @@ impl Conductor {
         }
     }
 
-    /// Ends the world if a program has gone, and what the others wait for will not happen.
+    /// Ends the world if a program has gone, and the others wait for something that will not
+    /// happen.
     fn end_if_left(&mut self) -> bool {
         let is_left = self.is_left();
         if is_left {
@@ -265,16 +269,16 @@ impl Conductor {
         if self.end_if_left() {
             return;
         }
-        if !self.is_paced() && since.elapsed() > DEADLOCK_PATIENCE {
+        if !self.is_paced() && since.elapsed() > DEADLOCK_LIMIT {
             self.explain("all its threads wait for something that will not happen");
         }
-        self.shared.wait(self.patience());
+        self.shared.wait(self.wait_limit());
     }
 
-    /// Whether programs are there that another one has left a while ago. Who waits for a connection
-    /// waits for the next one.
+    /// Returns true if a program has gone a while ago and others are left. A thread that waits for
+    /// a connection waits for the next program.
     fn is_left(&self) -> bool {
-        let is_long_ago = |at: RealInstant| at.elapsed() > LOSS_PATIENCE;
+        let is_long_ago = |at: RealInstant| at.elapsed() > LOSS_LIMIT;
         self.lost_at.is_some_and(is_long_ago)
             && !self.common.places.borrow().is_empty()
             && self.common.outsiders.borrow().is_empty()

@@ -1,5 +1,5 @@
-//! What whoever starts programs has to know of a world: whether there is one behind a control
-//! socket, and on which processor it is.
+//! Queries for the launcher of programs: whether a world listens at a control socket, and on which
+//! processor it runs.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
@@ -14,23 +14,23 @@ use rustix::net::{
 };
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// How long a world has for its answer. It may be busy with a program that has the turn.
+/// Time limit for the answer of a world. It may be busy with a program that has the turn.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The version that no world has.
 const NO_VERSION: u32 = 0;
 
-/// Whether a world listens at `control` that takes programs.
+/// Returns true if a world listens at `control` and accepts programs.
 pub fn is_alive(control: &Path) -> bool {
     matches!(asked(control), Ok(Some(Refusal::Version)))
 }
 
-/// Has the calling thread, and those that it starts, run on the one processor that all of the world
-/// at `control` share: only one of them goes on at a time, and the turn is passed on faster there
-/// than from one processor to another.
+/// Binds the calling thread, and those that it starts, to the one processor that all of the world
+/// at `control` share: only one of them runs at a time, and passing the turn is faster on one
+/// processor than between two.
 pub fn share_processor(control: &Path) {
     let mut hasher = DefaultHasher::new();
     control.hash(&mut hasher);
-    // Where this is forbidden it only takes longer.
+    // Where the system forbids this, turns only take longer.
     if let Ok(allowed) = sched_getaffinity(None) {
         let mut all = (0..CpuSet::MAX_CPU).filter(|processor| allowed.is_set(*processor));
         let place = hasher.finish() as usize % (allowed.count() as usize).max(1);
@@ -42,7 +42,7 @@ pub fn share_processor(control: &Path) {
     }
 }
 
-/// Asks as a program of a version that there never was.
+/// Joins with a version that no world has, and returns the refusal.
 fn asked(control: &Path) -> Result<Option<Refusal>, Errno> {
     let socket = socket_with(
         AddressFamily::UNIX,
@@ -78,7 +78,7 @@ mod tests {
     fn a_world_is_one_that_answers() {
         let directory = ferroce_test_support::temporary_directory("control");
         let path = directory.path().join("world");
-        assert!(!is_alive(&path), "nobody is there");
+        assert!(!is_alive(&path), "no process listens");
         let family = AddressFamily::UNIX;
         let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
         let socket = socket_with(family, kind, flags, None).expect("a socket");

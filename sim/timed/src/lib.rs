@@ -1,14 +1,14 @@
-//! Programs as they are, in simulated time.
+//! Unmodified programs in simulated time: the side of the world.
 //!
-//! In the process of the world, [`server`] starts everything: `door` is the control socket,
-//! `program` who has come through it, `card` what is served to a program, `conductor` lets the
-//! world go on, `remote_thread` makes threads of programs threads of the world, `streams` says
-//! when they can read what others have written, and `stall` finds out why one does not come back.
+//! [`server`] starts everything: `listener` is the control socket, `program` a joined program,
+//! `card` the device served to a program, `conductor` advances the world, `remote_thread` makes
+//! threads of programs threads of the world, `streams` knows when data on a stream can be read, and
+//! `stall` finds out why a thread does not pass its turn.
 
 mod card;
 mod conductor;
 pub mod control;
-mod door;
+mod listener;
 mod program;
 mod remote_thread;
 pub mod server;

@@ -13,12 +13,12 @@ use parking_lot::Mutex;
 
 use ferroce_model::preset::costs::Costs;
 
-/// What a program is told about its host.
+/// Facts about a host for its program.
 #[derive(Debug, Clone)]
 pub struct HostFacts {
-    /// What calls cost.
+    /// Costs of calls.
     pub costs: Costs,
-    /// Seed of their spread.
+    /// Seed of the spread of the costs.
     pub seed: u64,
     /// Hosts of the world.
     pub hosts: u32,
@@ -28,16 +28,16 @@ pub struct HostFacts {
     pub path_mtu_bytes: u32,
     /// Blocks of the longest push.
     pub push_blocks: u32,
-    /// The card takes pushes only of WQEs with all their data inline.
+    /// True if the card accepts a push only of WQEs with all their data inline.
     pub push_inline_only: bool,
     /// Data rate of the port, in Mb/s.
     pub rate_mbps: u32,
-    /// Somebody wants to know what the program's threads are busy with.
+    /// True if a trace records what the program's threads spend time on.
     pub is_recorded: bool,
 }
 
 impl HostFacts {
-    /// Those of a host with this preset, of `hosts`.
+    /// Returns the facts of a host with this preset, one of `hosts`.
     pub fn new(preset: &Preset, hosts: usize, seed: u64, push_blocks: u32) -> Self {
         Self {
             costs: Costs::new(preset),
@@ -94,14 +94,14 @@ impl HostFacts {
 
 /// A program that has joined.
 pub struct Program {
-    /// Different for each.
+    /// Unique number.
     pub id: u64,
-    /// The host that it is on.
+    /// Host of the program.
     pub host: usize,
-    /// Its process, as the kernel says.
+    /// Process ID, as the kernel reports it.
     pub pid: u32,
     pages: SharedPages,
-    /// A bit for each page that a thread has.
+    /// A bit for each page in use by a thread.
     used: Mutex<u64>,
     is_over: AtomicBool,
 }
@@ -109,7 +109,7 @@ pub struct Program {
 const _: () = assert!(MAX_THREADS <= u64::BITS as usize);
 
 impl Program {
-    /// A program on `host`, with pages that say what the host is like. Returns the file of the
+    /// Creates a program on `host`, with pages that describe the host. Returns the file of the
     /// pages, too.
     ///
     /// # Errors
@@ -133,12 +133,12 @@ impl Program {
         Ok((program, file))
     }
 
-    /// The page of a thread.
+    /// Returns the page of a thread.
     pub fn page(&self, number: usize) -> &ThreadPage {
         &self.pages.pages().threads[number]
     }
 
-    /// Gives a new thread a page. `None`: there is none left, or the program is over.
+    /// Gives a new thread a page. Returns `None` if none is left, or the program is over.
     pub fn add_thread(&self, tid: u32) -> Option<usize> {
         let mut used = self.used.lock();
         let number = used.trailing_ones() as usize;
@@ -150,7 +150,7 @@ impl Program {
         Some(number)
     }
 
-    /// A thread has ended; its page is free.
+    /// Removes a thread; its page is free.
     pub fn remove_thread(&self, number: usize) {
         let mut used = self.used.lock();
         let page = self.page(number);
@@ -159,24 +159,25 @@ impl Program {
         *used &= !(1 << number);
     }
 
-    /// Whether it has gone, or was sent away.
+    /// Returns true if the program has gone, or was removed.
     pub fn is_over(&self) -> bool {
         self.is_over.load(Ordering::SeqCst)
     }
 
-    /// Whether it has ended as programs do, and was not killed.
+    /// Returns true if the program has ended normally, and was not killed.
     pub fn has_exited(&self) -> bool {
         let page = &self.pages.pages().program;
         page.has_exited.load(Ordering::SeqCst) != 0
     }
 
-    /// Whether the one that it has worked with was killed, and nobody has come since.
-    pub fn set_bereft(&self, is_bereft: bool) {
+    /// Records whether the program's only partner was killed, and none has joined since.
+    pub fn set_lost_partner(&self, has_lost_partner: bool) {
         let page = &self.pages.pages().program;
-        page.is_bereft.store(is_bereft.into(), Ordering::SeqCst);
+        page.has_lost_partner
+            .store(has_lost_partner.into(), Ordering::SeqCst);
     }
 
-    /// No thread of it gets a turn any more.
+    /// Ends the program: no thread of it gets a turn any more.
     pub fn end(&self) {
         let _used = self.used.lock();
         self.is_over.store(true, Ordering::SeqCst);

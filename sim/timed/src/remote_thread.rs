@@ -1,11 +1,11 @@
 //! A thread of another process, as a thread of the world.
 //!
-//! A step hands the thread its turn, waits until the thread gives it back, carries out what it has
-//! stored meanwhile, and tells the world what it waits for. What it waits for may need a second
-//! look when the world has come to the thread's own time: whether there is something to read is
-//! answered then, without the thread.
+//! A step passes the turn to the thread, waits until the thread passes it back, executes the stores
+//! of the thread, and returns to the world what the thread waits for. Some waits need a second
+//! check when the world has reached the thread's own time: the world then decides without the
+//! thread whether there is something to read.
 //!
-//! What a page says is checked: a program whose pages make no sense is sent away.
+//! The content of a page is checked: a program with invalid pages is removed.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,8 +18,8 @@ use ferroce_spec::doorbell::{BAR2_SIZE, SLOT_SIZE};
 use ferroce_spec::register::BAR0_SIZE;
 use ferroce_timed_protocol::MOST_AHEAD_PS;
 use ferroce_timed_protocol::page::{NEVER_PS, ThreadPage, Turn};
-use ferroce_timed_protocol::patience::Patience;
-use ferroce_timed_protocol::request::{Look, Wait};
+use ferroce_timed_protocol::request::{Check, Wait};
+use ferroce_timed_protocol::spin_policy::SpinPolicy;
 use ferroce_timed_protocol::store::{Store, StoreKind, Work};
 use ferroce_units::{Duration, Instant};
 
@@ -27,55 +27,55 @@ use super::program::Program;
 use super::shared::{Event, Shared};
 use super::stall::{Stall, Verdict};
 use super::streams::{Readable, Streams};
-use ferroce_platform::os::time_stamp::{do_without, machine_ns};
+use ferroce_platform::os::time_stamp::{disable_rdtsc, machine_ns};
 use ferroce_world::{Activity, Cpu, Next, Thread, ThreadId, Waker, Watch};
 
-/// Time limit of a wait in the kernel. Longer than a tick of the kernel, which programs its timer
-/// anew for shorter ones, and that costs a virtual machine more than the wait.
+/// Time limit of a wait in the kernel. Longer than a kernel tick: for a shorter limit the kernel
+/// reprograms its timer, which costs a virtual machine more than the wait.
 const LIMIT: RealDuration = RealDuration::from_millis(20);
-/// No clock of a thread is later: what is, is nonsense. About 53 days.
+/// Latest valid clock of a thread, about 53 days.
 const MAX_CLOCK_PS: u64 = 1 << 62;
-/// Longest turn of a polling loop, and longest way from an interrupt to a thread: ten seconds.
+/// Longest iteration of a polling loop, and longest wake-up latency: ten seconds.
 const MAX_COST_PS: u64 = 10_000_000_000_000;
-/// Answer to who waits for a stream or a connection, if something else has come first.
+/// Answer to a wait for a stream or a connection that something else has ended.
 const NOTHING: u64 = u64::MAX;
 
-/// A thread that the world does not wait for, although it has its turn.
+/// A thread for which the world does not wait, although it has its turn.
 pub struct Outsider {
     pub thread: ThreadId,
     pub program: Arc<Program>,
     pub number: usize,
 }
 
-/// What all threads of a world use.
+/// State that all threads of a world use.
 pub struct Common {
     pub shared: Arc<Shared>,
     pub waker: Waker,
     pub streams: RefCell<Streams>,
     pub outsiders: RefCell<Vec<Outsider>>,
-    /// How the world waits for a thread before it does so in the kernel.
-    patience: Patience,
+    /// Decides how long the world spins for a thread before it sleeps in the kernel.
+    spin_policy: SpinPolicy,
     /// Threads that have a place in the world.
     pub places: RefCell<Vec<Outsider>>,
 }
 
 impl Common {
-    /// Of a world in which nobody is yet. `waker`: its own.
+    /// Creates the state of a world without programs. `waker`: the world's waker.
     pub fn new(shared: &Arc<Shared>, waker: Waker) -> Self {
-        let patience = Patience::new(machine_ns);
-        patience.prepare();
+        let spin_policy = SpinPolicy::new(machine_ns);
+        spin_policy.prepare();
         Self {
             shared: Arc::clone(shared),
             waker,
             streams: RefCell::default(),
             outsiders: RefCell::default(),
-            patience,
+            spin_policy,
             places: RefCell::default(),
         }
     }
 }
 
-/// What the thread waits for, as far as the world does not know it.
+/// What the thread waits for, beyond what the world knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Goal {
     /// Its turn.
@@ -88,15 +88,15 @@ enum Goal {
     Stream(u64),
     /// A connection.
     Connection(u16),
-    /// That the world has come to where the thread has looked, and stores again.
-    CarryOut,
-    /// It is outside.
+    /// The world to reach the time of the thread's check, and then more stores.
+    Stores,
+    /// Its return from outside.
     Return,
 }
 
-/// Why a program is sent away.
+/// Reason why a program is removed.
 #[derive(Debug, thiserror::Error)]
-enum Nonsense {
+enum ProtocolError {
     #[error("it asks for what does not exist")]
     Request,
     #[error("its clock is at {0} ps")]
@@ -118,16 +118,15 @@ pub struct RemoteThread {
     goal: Goal,
     deadline: Instant,
     answer: u64,
-    /// When the thread has last caught up, and until when nothing happens after that.
+    /// Time at which the thread last caught up, and until when nothing happens after that.
     caught_up: Instant,
     quiet_until: Instant,
-    /// Whether it has stored since.
+    /// True if the thread has stored since.
     has_stored: bool,
-    /// Place of its next store that is to be carried out.
+    /// Place of its next store to be executed.
     place: usize,
     has_explained: bool,
-    /// Whether the turn has come after more than a look: the thread has slept, or waited for
-    /// something.
+    /// True if the turn followed more than a check: the thread has slept, or waited for something.
     has_rested: bool,
 }
 
@@ -139,7 +138,7 @@ enum Back {
 }
 
 impl RemoteThread {
-    /// The thread of a program that has page `number`, and the bus of its host.
+    /// Creates the thread of a program that has page `number`, with the bus of its host.
     pub fn new(
         common: &Rc<Common>,
         program: Arc<Program>,
@@ -163,12 +162,13 @@ impl RemoteThread {
         }
     }
 
-    /// Gives the thread its turn, and waits for it. Returns what it waits for then.
+    /// Passes the turn to the thread and waits for its return. Returns what the thread waits for
+    /// then.
     fn run(&mut self, cpu: &mut Cpu<'_>) -> Next {
         let program = Arc::clone(&self.program);
         let page = program.page(self.number);
         loop {
-            self.say_what_is(cpu, page);
+            self.write_turn_state(cpu, page);
             if !page.pass(Turn::Thread) {
                 return self.end(cpu);
             }
@@ -186,9 +186,9 @@ impl RemoteThread {
         }
     }
 
-    /// Tells the thread what it has to know for its turn.
-    fn say_what_is(&mut self, cpu: &Cpu<'_>, page: &ThreadPage) {
-        // What it has stored may change something.
+    /// Writes into the page what the thread needs for its turn.
+    fn write_turn_state(&mut self, cpu: &Cpu<'_>, page: &ThreadPage) {
+        // Its stores may change something.
         let quiet_until = match self.has_stored {
             true => Instant::ZERO,
             false => self.quiet_until,
@@ -210,8 +210,8 @@ impl RemoteThread {
         self.goal = Goal::Turn;
     }
 
-    /// Says why nothing goes on.
-    fn mention(&self, stall: &Stall) {
+    /// Reports a thread that computes while time stands still.
+    fn report_stall(&self, stall: &Stall) {
         let Program { host, pid, .. } = *self.program;
         eprintln!(
             "ferroce world: process {pid} on host {host} computes for long without a call, or goes \
@@ -219,8 +219,8 @@ impl RemoteThread {
         );
     }
 
-    /// Says that calls go on while time does not.
-    fn mention_clock(&self, page: &ThreadPage, stall: &Stall) {
+    /// Reports calls that continue while the clock stands still.
+    fn report_standing_clock(&self, page: &ThreadPage, stall: &Stall) {
         let Program { host, pid, .. } = *self.program;
         let clock = Instant(page.clock_ps.load(Ordering::Relaxed));
         eprintln!(
@@ -232,7 +232,7 @@ impl RemoteThread {
         );
     }
 
-    /// Says once why the world goes on without the thread.
+    /// Says once why the world continues without the thread.
     fn explain(&mut self) {
         if !std::mem::replace(&mut self.has_explained, true) {
             let Program { host, pid, .. } = *self.program;
@@ -247,9 +247,9 @@ impl RemoteThread {
 
     fn await_turn(&self, page: &ThreadPage) -> Back {
         let mut stall = None;
-        do_without();
-        let patience = &self.common.patience;
-        let mut turn = patience.wait(page, Turn::Thread, LIMIT);
+        disable_rdtsc();
+        let spin_policy = &self.common.spin_policy;
+        let mut turn = spin_policy.wait(page, Turn::Thread, LIMIT);
         loop {
             match turn {
                 Turn::World => return Back::Turn,
@@ -264,10 +264,10 @@ impl RemoteThread {
             let calls = page.calls.load(Ordering::Relaxed);
             let uses = self.common.shared.uses(self.program.host);
             let clock_ps = page.clock_ps.load(Ordering::Relaxed);
-            match stall.look(calls.wrapping_add(uses), clock_ps, now) {
+            match stall.check(calls.wrapping_add(uses), clock_ps, now) {
                 Verdict::Outside if page.turn() == Turn::Thread => return Back::Outside,
-                Verdict::Spinning => self.mention(stall),
-                Verdict::Standing => self.mention_clock(page, stall),
+                Verdict::Spinning => self.report_stall(stall),
+                Verdict::Standing => self.report_standing_clock(page, stall),
                 _ => {}
             }
             if self.common.shared.is_stopping() {
@@ -281,7 +281,8 @@ impl RemoteThread {
         }
     }
 
-    /// The thread has given its turn back. `None`: it wants it again, with nothing having changed.
+    /// Takes the turn back. Returns `None` if the thread wants it again at once, and nothing has
+    /// changed.
     fn take_back(&mut self, cpu: &mut Cpu<'_>, page: &ThreadPage) -> Option<Next> {
         match self.carry_out(cpu, page) {
             Ok(next) => {
@@ -290,48 +291,49 @@ impl RemoteThread {
                 }
                 next
             }
-            Err(nonsense) => {
+            Err(error) => {
                 let Program { host, pid, .. } = *self.program;
                 eprintln!(
-                    "ferroce world: process {pid} on host {host} makes no sense: {nonsense}; it \
+                    "ferroce world: process {pid} on host {host} makes no sense: {error}; it \
                      gets no more turns"
                 );
                 self.program.end();
-                self.common.shared.tell(Event::Gone(self.program.clone()));
+                self.common.shared.report(Event::Gone(self.program.clone()));
                 Some(self.end(cpu))
             }
         }
     }
 
-    /// The world has come to the thread's time.
+    /// Notes that the world has reached the thread's time.
     fn note_time(&mut self, cpu: &Cpu<'_>) {
         self.caught_up = cpu.now();
         self.quiet_until = cpu.quiet_until();
         self.has_stored = false;
     }
 
-    /// Whether nothing has changed since the thread has caught up, as far as it sees at `at`.
+    /// Returns true if nothing has changed since the thread has caught up, as far as it is visible
+    /// at `at`.
     fn is_up_to_date(&self, at: Instant) -> bool {
         at <= self.caught_up || at < self.quiet_until && !self.has_stored
     }
 
-    /// Whether the thread may store at `at` without having caught up.
+    /// Returns true if the thread may store at `at` without having caught up.
     fn is_close(&self, at: Instant) -> bool {
         at <= self.caught_up + Duration(MOST_AHEAD_PS)
     }
 
-    /// Carries out what the thread has stored up to `clock`. Returns when it has looked, or is so
-    /// far ahead of its card that the world has to get there first.
-    fn carry_out_stores(
+    /// Executes the stores of the thread up to `clock`. Returns when the thread has checked memory,
+    /// or is so far ahead of its card that the world has to catch up first.
+    fn execute_stores(
         &mut self,
         cpu: &mut Cpu<'_>,
         page: &ThreadPage,
         clock: Instant,
-    ) -> Result<Option<Instant>, Nonsense> {
+    ) -> Result<Option<Instant>, ProtocolError> {
         while let Some((store, next)) = page.stores.get(self.place) {
             let at = Instant(store.at_ps).min(clock);
             let is_close = match store.kind {
-                StoreKind::Look => self.is_up_to_date(at),
+                StoreKind::Check => self.is_up_to_date(at),
                 _ => self.is_close(at),
             };
             if !is_close {
@@ -339,7 +341,7 @@ impl RemoteThread {
                 return Ok(Some(at));
             }
             self.place = next;
-            if store.kind != StoreKind::Look {
+            if store.kind != StoreKind::Check {
                 self.has_stored = true;
                 cpu.spend_until(at);
                 self.store(cpu.now(), &store)?;
@@ -354,35 +356,35 @@ impl RemoteThread {
         &mut self,
         cpu: &mut Cpu<'_>,
         page: &ThreadPage,
-    ) -> Result<Option<Next>, Nonsense> {
+    ) -> Result<Option<Next>, ProtocolError> {
         let clock = page.clock_ps.load(Ordering::Relaxed);
         if clock > MAX_CLOCK_PS {
-            return Err(Nonsense::Clock(clock));
+            return Err(ProtocolError::Clock(clock));
         }
         let clock = Instant(clock).max(cpu.now());
-        tell_work(cpu, page, clock);
-        if let Some(at) = self.carry_out_stores(cpu, page, clock)? {
-            self.goal = Goal::CarryOut;
+        record_work(cpu, page, clock);
+        if let Some(at) = self.execute_stores(cpu, page, clock)? {
+            self.goal = Goal::Stores;
             return Ok(Some(Next::At(at)));
         }
         cpu.spend_until(clock);
-        let wait = page.request.get().ok_or(Nonsense::Request)?;
+        let wait = page.request.get().ok_or(ProtocolError::Request)?;
         match wait {
             Wait::Room if self.is_close(clock) => return Ok(None),
-            Wait::Look if self.is_up_to_date(clock) => return Ok(None),
+            Wait::Check if self.is_up_to_date(clock) => return Ok(None),
             _ => {}
         }
-        self.let_others_look(cpu, &wait);
+        self.let_others_check(cpu, &wait);
         self.deadline = Instant(page.deadline_ps.load(Ordering::Relaxed));
         if let Wait::OnWrite {
-            look: Look::CompletionsUntil { time_ps } | Look::EverythingUntil { time_ps },
+            check: Check::CompletionsUntil { time_ps } | Check::EverythingUntil { time_ps },
             ..
         } = wait
         {
             cpu.look_round_at(Instant(time_ps));
         }
         if matches!(wait, Wait::OnWrite { .. }) && self.common.waker.has_only_looks() {
-            // With nothing under way it is the conductor's to say when threads look.
+            // With nothing under way the conductor decides when threads check.
             cpu.leave();
         }
         if self.deadline.as_ps() < NEVER_PS {
@@ -390,19 +392,19 @@ impl RemoteThread {
         }
         let cost = |ps: u64| match ps <= MAX_COST_PS {
             true => Ok(Duration(ps)),
-            false => Err(Nonsense::Cost(ps)),
+            false => Err(ProtocolError::Cost(ps)),
         };
         Ok(Some(match wait {
-            Wait::Look | Wait::Room | Wait::Return => Next::At(clock),
+            Wait::Check | Wait::Room | Wait::Return => Next::At(clock),
             Wait::At { time_ps } if time_ps > MAX_CLOCK_PS => Next::Parked,
             Wait::At { time_ps } => Next::At(Instant(time_ps)),
-            Wait::OnWrite { grid_ps, look } => Next::OnWrite {
+            Wait::OnWrite { grid_ps, check } => Next::OnWrite {
                 not_before: clock,
                 grid: cost(grid_ps)?,
-                watch: match look {
-                    Look::Everything | Look::EverythingUntil { .. } => Watch::Everything,
-                    Look::Completions | Look::CompletionsUntil { .. } => Watch::Completions,
-                    Look::Memory(range) => {
+                watch: match check {
+                    Check::Everything | Check::EverythingUntil { .. } => Watch::Everything,
+                    Check::Completions | Check::CompletionsUntil { .. } => Watch::Completions,
+                    Check::Memory(range) => {
                         let address = |address| usize::try_from(address).unwrap_or(usize::MAX);
                         Watch::Memory(address(range.start)..address(range.end))
                     }
@@ -415,7 +417,7 @@ impl RemoteThread {
             Wait::OnStream { stream } => self.aim(Goal::Stream(stream), clock),
             Wait::OnConnection { port } => self.aim(Goal::Connection(port), clock),
             Wait::External => {
-                // It has its turn back, and keeps it as long as it likes.
+                // The thread has its turn back, for as long as it needs.
                 page.pass(Turn::Thread);
                 self.go_outside(cpu)
             }
@@ -423,12 +425,12 @@ impl RemoteThread {
         }))
     }
 
-    /// Other threads of the program that poll look again, when this one has had a turn in which it
-    /// may have done what they wait for. One that only polls, or goes on at once, is not looked
-    /// after: threads that all poll would wake each other with each turn. They look now and then
-    /// by themselves.
-    fn let_others_look(&mut self, cpu: &Cpu<'_>, wait: &Wait) {
-        let rests = !matches!(wait, Wait::Look | Wait::Room | Wait::OnWrite { .. });
+    /// Lets other polling threads of the program check, after a turn of this one in which it may
+    /// have done what they wait for. A thread that only polls, or continues at once, does not
+    /// trigger this: polling threads would wake each other with each turn. They check now and then
+    /// anyway.
+    fn let_others_check(&mut self, cpu: &Cpu<'_>, wait: &Wait) {
+        let rests = !matches!(wait, Wait::Check | Wait::Room | Wait::OnWrite { .. });
         if !(std::mem::replace(&mut self.has_rested, rests) || rests) {
             return;
         }
@@ -439,18 +441,18 @@ impl RemoteThread {
         }
     }
 
-    /// Looks for `goal` when the world has come to the thread's time.
+    /// Checks for `goal` when the world has reached the thread's time.
     fn aim(&mut self, goal: Goal, clock: Instant) -> Next {
         self.goal = goal;
         Next::At(clock)
     }
 
-    /// Carries out what the thread has stored.
-    fn store(&mut self, now: Instant, store: &Store) -> Result<(), Nonsense> {
+    /// Executes one store of the thread.
+    fn store(&mut self, now: Instant, store: &Store) -> Result<(), ProtocolError> {
         let Store { kind, slot, .. } = *store;
-        let nonsense = || Nonsense::Store { kind, slot };
-        let word = |place: usize| store.words().get(place).copied().ok_or_else(nonsense);
-        let port = || u16::try_from(slot).map_err(|_| nonsense());
+        let invalid = || ProtocolError::Store { kind, slot };
+        let word = |place: usize| store.words().get(place).copied().ok_or_else(invalid);
+        let port = || u16::try_from(slot).map_err(|_| invalid());
         let program = self.program.id;
         let mut streams = self.common.streams.borrow_mut();
         let woken = match kind {
@@ -461,14 +463,14 @@ impl RemoteThread {
             StoreKind::Push => {
                 let end = u64::from(slot) + store.words().len() as u64;
                 if store.words().is_empty() || end > u64::from(BAR2_SIZE / SLOT_SIZE) {
-                    return Err(nonsense());
+                    return Err(invalid());
                 }
                 self.bus.push(slot, store.words());
                 None
             }
             StoreKind::Register => {
                 if slot % 4 != 0 || slot >= BAR0_SIZE {
-                    return Err(nonsense());
+                    return Err(invalid());
                 }
                 self.bus.write32(slot, word(0)? as u32);
                 None
@@ -479,7 +481,7 @@ impl RemoteThread {
             }
             StoreKind::Connect => {
                 self.answer = u64::from(streams.listens(port()?));
-                // Who does not say how its connection is called is found by its time alone.
+                // A connection without a name is matched by its time alone.
                 let name = store.words().first().copied();
                 streams.connect(port()?, name, now)?
             }
@@ -493,8 +495,8 @@ impl RemoteThread {
                 None
             }
             StoreKind::Close => streams.close(word(0)?, program, now),
-            StoreKind::Look => None,
-            StoreKind::Work => return Err(nonsense()),
+            StoreKind::Check => None,
+            StoreKind::Work => return Err(invalid()),
         };
         if let Some((thread, at)) = woken {
             self.common.waker.wake(thread, at);
@@ -502,7 +504,7 @@ impl RemoteThread {
         Ok(())
     }
 
-    /// The world goes on without the thread.
+    /// Lets the world continue without the thread.
     fn go_outside(&mut self, cpu: &mut Cpu<'_>) -> Next {
         self.goal = Goal::Return;
         let outsider = Outsider {
@@ -511,15 +513,15 @@ impl RemoteThread {
             number: self.number,
         };
         self.common.outsiders.borrow_mut().push(outsider);
-        // Whether time is to be paced has to be thought over.
+        // The conductor has to decide again whether time is paced.
         cpu.leave();
-        // It comes back by itself.
+        // The thread returns by itself.
         cpu.set_deadline(Instant::MAX);
         Next::Parked
     }
 
-    /// Whether there is what the thread wants to read, or to accept: then it has its answer.
-    fn look(&mut self, cpu: &mut Cpu<'_>, readable: Readable) -> Option<Next> {
+    /// Answers the thread if there is something to read, or to accept.
+    fn answer_if_readable(&mut self, cpu: &mut Cpu<'_>, readable: Readable) -> Option<Next> {
         match readable {
             Readable::Bytes(bytes) => self.answer = bytes,
             _ if self.deadline <= cpu.now() => self.answer = NOTHING,
@@ -529,7 +531,7 @@ impl RemoteThread {
         None
     }
 
-    /// The deadline holds on.
+    /// Keeps the deadline.
     fn wait_for(&self, cpu: &mut Cpu<'_>, next: Next) -> Next {
         if self.deadline.as_ps() < NEVER_PS {
             cpu.set_deadline(self.deadline);
@@ -546,8 +548,8 @@ impl RemoteThread {
     }
 }
 
-/// Tells a recorder what a thread was busy with until `clock`, before what has come of it.
-fn tell_work(cpu: &Cpu<'_>, page: &ThreadPage, clock: Instant) {
+/// Reports to a recorder what a thread spent time on until `clock`, before its effects.
+fn record_work(cpu: &Cpu<'_>, page: &ThreadPage, clock: Instant) {
     for work in page.done.iter() {
         let activity = match Work::of_code(work.slot) {
             Some(Work::Post) => Activity::Post,
@@ -572,7 +574,7 @@ impl Thread for RemoteThread {
         let (program, thread) = (self.program.id, cpu.thread());
         match self.goal {
             Goal::Turn | Goal::Sleep => {}
-            Goal::CarryOut => {
+            Goal::Stores => {
                 let program = Arc::clone(&self.program);
                 self.goal = Goal::Turn;
                 self.note_time(cpu);
@@ -590,11 +592,11 @@ impl Thread for RemoteThread {
             }
             Goal::Stream(stream) => {
                 let mut streams = self.common.streams.borrow_mut();
-                // Which streams there are was checked when it was asked for first.
+                // The stream was checked at the first request.
                 let readable = streams.readable(stream, program, cpu.now());
                 let readable = readable.unwrap_or(Readable::Bytes(0));
                 drop(streams);
-                let next = self.look(cpu, readable);
+                let next = self.answer_if_readable(cpu, readable);
                 let waiter = next.as_ref().map(|_| thread);
                 self.common.streams.borrow_mut().await_bytes(stream, waiter);
                 if let Some(next) = next {
@@ -603,7 +605,7 @@ impl Thread for RemoteThread {
             }
             Goal::Connection(port) => {
                 let readable = self.common.streams.borrow_mut().accept(port, cpu.now());
-                let next = self.look(cpu, readable);
+                let next = self.answer_if_readable(cpu, readable);
                 let waiter = next.as_ref().map(|_| thread);
                 self.common
                     .streams
@@ -617,7 +619,7 @@ impl Thread for RemoteThread {
                 let program = Arc::clone(&self.program);
                 let page = program.page(self.number);
                 match page.turn() {
-                    // Somebody has woken it too early.
+                    // Spurious early wake-up.
                     Turn::Thread => return Next::Parked,
                     Turn::World => {}
                     Turn::Ended => return self.end(cpu),

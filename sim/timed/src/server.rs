@@ -15,7 +15,7 @@ use ferroce_vfio_user::{Server, Stop};
 
 use super::card::Card;
 use super::conductor::Conductor;
-use super::door::Door;
+use super::listener::Listener;
 use super::program::HostFacts;
 use super::shared::Shared;
 use ferroce_platform::numbered_hosts;
@@ -28,37 +28,37 @@ use ferroce_world::{World, WorldConfig};
 /// An odd number without pattern (2^64 divided by the golden ratio).
 const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// How long the world before at the same place may take to end, and how often it is looked.
+/// How long an earlier world at the same path may take to end, and the period of checks.
 const PREDECESSOR: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// The cards of all hosts.
 type Models = Vec<Arc<dyn ServedModel>>;
 
-/// Why there is no world.
+/// Reason why a world cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It cannot be made.
+    /// The world cannot be created.
     #[error(transparent)]
     World(#[from] ferroce_world::Error),
     /// More programs than a world has room for.
     #[error("a world that programs join has at most {MAX_PROGRAMS} hosts")]
     Hosts,
-    /// Programs run in simulated time only if there is one.
+    /// Programs need a preset to run in simulated time.
     #[error("programs need a preset: a card in simulated time")]
     Functional,
-    /// The control socket cannot be made.
+    /// The control socket cannot be created.
     #[error("{path}: {source}", path = .path.display())]
     Socket {
-        /// Where it was to be.
+        /// Path of the socket.
         path: PathBuf,
-        /// Why it is not.
+        /// The error of the system.
         source: io::Error,
     },
     /// A card cannot be served.
     #[error(transparent)]
     Card(#[from] ServeError),
-    /// The system has no thread or no descriptor for it.
+    /// The system has no thread or no descriptor left.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
 }
@@ -67,14 +67,14 @@ pub enum Error {
 #[derive(Debug)]
 pub struct TimedWorld {
     shared: Arc<Shared>,
-    stop_door: Option<Arc<OwnedFd>>,
+    stop_listener: Option<Arc<OwnedFd>>,
     stop_cards: Stop,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl TimedWorld {
-    /// Starts a world with a control socket at `path`, and those of its cards beside it. `is_once`:
-    /// it ends with its last program.
+    /// Starts a world with a control socket at `path`, and the sockets of its cards beside it.
+    /// `is_once`: the world ends with its last program.
     ///
     /// # Errors
     /// [`enum@Error`]; no socket is left then.
@@ -82,10 +82,10 @@ impl TimedWorld {
         Self::start_recorded(config, path, is_once, None)
     }
 
-    /// As [`TimedWorld::start`]; `record` is told all that happens.
+    /// Does the same as [`TimedWorld::start`], and records all events with `record`.
     ///
     /// # Errors
-    /// As [`TimedWorld::start`].
+    /// Those of [`TimedWorld::start`].
     pub fn start_recorded(
         config: WorldConfig,
         path: &Path,
@@ -113,27 +113,28 @@ impl TimedWorld {
         });
         let mut world = Self {
             shared: Arc::clone(&shared),
-            stop_door: None,
+            stop_listener: None,
             stop_cards: Stop::new()?,
             threads: vec![conductor],
         };
         let facts: Vec<_> = facts.collect();
-        let door = Door::open(path, &shared, facts, is_once).map_err(|source| Error::Socket {
-            path: path.to_path_buf(),
-            source,
-        })?;
-        world.stop_door = Some(door.stop());
-        // Whoever comes meanwhile waits.
+        let listener =
+            Listener::open(path, &shared, facts, is_once).map_err(|source| Error::Socket {
+                path: path.to_path_buf(),
+                source,
+            })?;
+        world.stop_listener = Some(listener.stop());
+        // A program that connects meanwhile waits.
         for (host, model) in models.into_iter().enumerate() {
             let server = bind_card(&card_socket(path, host as u32))?;
             world.serve_card(server, Card::new(model, &shared, host), host)?;
         }
         let serve = move || {
-            if let Err(error) = door.serve() {
-                tracing::error!(%error, "the control socket is not served any more");
+            if let Err(error) = listener.serve() {
+                tracing::error!(%error, "the control socket is no longer served");
             }
         };
-        let thread = Builder::new().name("ferroce-door".to_owned());
+        let thread = Builder::new().name("ferroce-listener".to_owned());
         world.threads.push(thread.spawn(serve)?);
         Ok(world)
     }
@@ -143,7 +144,7 @@ impl TimedWorld {
         let serve = move || {
             let device = ServedDevice::new(Arc::new(card), mac);
             if let Err(error) = server.serve(&device, &stop) {
-                tracing::error!(%error, host, "a card is not served any more");
+                tracing::error!(%error, host, "a card is no longer served");
             }
         };
         let thread = Builder::new().name("ferroce-card".to_owned());
@@ -151,12 +152,12 @@ impl TimedWorld {
         Ok(())
     }
 
-    /// Whether it has ended by itself.
+    /// Returns true if the world has ended by itself.
     pub fn has_ended(&self) -> bool {
         self.shared.is_stopping()
     }
 
-    /// Prints on standard error what everybody waits for.
+    /// Prints on standard error what all threads wait for.
     pub fn dump(&self) {
         self.shared.ask_for_dump();
     }
@@ -165,8 +166,8 @@ impl TimedWorld {
 impl Drop for TimedWorld {
     fn drop(&mut self) {
         self.shared.stop();
-        if let Some(stop) = &self.stop_door {
-            // It fails only when it has been told already.
+        if let Some(stop) = &self.stop_listener {
+            // It fails only if the world has been stopped before.
             let _ = rustix::io::write(stop, &1u64.to_ne_bytes());
         }
         self.stop_cards.stop();
@@ -178,7 +179,7 @@ impl Drop for TimedWorld {
     }
 }
 
-/// Listens on the socket of a card. That of the world before may be there for a moment.
+/// Listens on the socket of a card. The socket of an earlier world may exist for a moment.
 fn bind_card(path: &Path) -> Result<Server, ServeError> {
     let start = Instant::now();
     loop {
@@ -191,7 +192,7 @@ fn bind_card(path: &Path) -> Result<Server, ServeError> {
     }
 }
 
-/// Makes the world, in its thread.
+/// Creates the world, in its thread.
 fn start_conductor(
     config: WorldConfig,
     shared: &Arc<Shared>,
@@ -203,7 +204,7 @@ fn start_conductor(
         let world = match new_world(&config, record.as_ref()) {
             Ok(world) => world,
             Err(error) => {
-                // Who asked waits for it.
+                // The caller waits for the error.
                 let _ = sender.send(Err(error));
                 return;
             }

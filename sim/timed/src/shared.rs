@@ -1,4 +1,4 @@
-//! What the threads of a world's own process share.
+//! State shared by the threads of a world's own process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,18 +8,18 @@ use parking_lot::{Condvar, Mutex};
 
 use super::program::Program;
 
-/// What the world has to know.
+/// An event for the world.
 #[derive(Debug)]
 pub enum Event {
     /// A thread of a program waits for its first turn; the number of its page.
     Thread(Arc<Program>, usize),
     /// A program has gone.
     Gone(Arc<Program>),
-    /// Somebody has used a card.
+    /// A client has used a card.
     Access,
 }
 
-/// Between the sockets and the world.
+/// State between the sockets and the world.
 #[derive(Debug)]
 pub struct Shared {
     events: Mutex<Vec<Event>>,
@@ -34,7 +34,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Of a world with so many hosts.
+    /// Creates the state of a world with this many hosts.
     pub fn new(hosts: usize) -> Self {
         Self {
             events: Mutex::default(),
@@ -47,8 +47,8 @@ impl Shared {
         }
     }
 
-    /// Tells the world.
-    pub fn tell(&self, event: Event) {
+    /// Reports an event to the world.
+    pub fn report(&self, event: Event) {
         let mut events = self.events.lock();
         if !(matches!(event, Event::Access) && matches!(events.last(), Some(Event::Access))) {
             events.push(event);
@@ -57,20 +57,20 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Whether there is something that the world has not heard.
+    /// Returns true if there are events that the world has not taken.
     #[inline]
     pub fn has_events(&self) -> bool {
         self.has_events.load(Ordering::Relaxed)
     }
 
-    /// What the world has to know.
+    /// Takes the events.
     pub fn take_events(&self) -> Vec<Event> {
         let mut events = self.events.lock();
         self.has_events.store(false, Ordering::SeqCst);
         std::mem::take(&mut events)
     }
 
-    /// Waits until there is something that the world has to know, or for `limit`.
+    /// Waits for an event, at most for `limit`.
     pub fn wait(&self, limit: Duration) {
         let mut events = self.events.lock();
         if !self.has_events() && !self.is_stopping() && !self.wants_dump() {
@@ -86,12 +86,12 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Whether the world is to end.
+    /// Returns true if the world is to end.
     pub fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::SeqCst)
     }
 
-    /// Has the state of the world printed.
+    /// Requests that the state of the world be printed.
     pub fn ask_for_dump(&self) {
         let _events = self.events.lock();
         self.wants_dump.store(true, Ordering::SeqCst);
@@ -99,12 +99,12 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Whether somebody wants to know the state of the world.
+    /// Returns true if the state of the world was requested.
     pub fn wants_dump(&self) -> bool {
         self.wants_dump.load(Ordering::SeqCst)
     }
 
-    /// Prints what `dump` says, if somebody wants to know.
+    /// Prints what `dump` returns, if it was requested.
     pub fn dump_if_wanted(&self, dump: impl FnOnce() -> String) {
         if self.wants_dump() {
             self.wants_dump.store(false, Ordering::SeqCst);
@@ -112,22 +112,22 @@ impl Shared {
         }
     }
 
-    /// The card of a host is used by the program there, which so does something.
+    /// Counts a use of a host's card.
     pub fn note_use(&self, host: usize) {
         self.uses[host].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How often the card of a host was used.
+    /// Returns how often the card of a host was used.
     pub fn uses(&self, host: usize) -> u64 {
         self.uses[host].load(Ordering::Relaxed)
     }
 
-    /// A card has sent interrupts.
+    /// Adds interrupts that a card has sent.
     pub fn add_interrupts(&self, host: usize, vectors: u64) {
         self.interrupts[host].fetch_or(vectors, Ordering::Relaxed);
     }
 
-    /// Whether a host has interrupts that nobody has seen.
+    /// Returns true if a host has interrupts that no thread has taken.
     pub fn has_interrupts(&self, host: usize) -> bool {
         self.interrupts[host].load(Ordering::Relaxed) != 0
     }

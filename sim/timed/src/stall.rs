@@ -1,4 +1,4 @@
-//! Threads that have their turn and do not give it back.
+//! Threads that have their turn and do not pass it back.
 
 use std::fmt;
 use std::fs;
@@ -6,45 +6,46 @@ use std::time::{Duration, Instant};
 
 use ferroce_platform::os::service::send_signal;
 
-/// A thread that waits in the kernel for so long, and does nothing, is outside.
-const PATIENCE: Duration = Duration::from_millis(100);
-/// A thread that waits in a futex, or nobody knows where: perhaps only for another one of its
-/// program, which has less luck with the processors of the machine.
-const FUTEX_PATIENCE: Duration = Duration::from_secs(2);
-/// First pause before a thread that computes is asked whether it goes round without end; the next
-/// ones are twice as long, up to the last.
+/// A thread that sleeps in the kernel for this long is outside.
+const SLEEP_LIMIT: Duration = Duration::from_millis(100);
+/// The same for a thread that waits in a futex, or in an unknown call: it may only wait for another
+/// thread of its program that has not been scheduled.
+const FUTEX_LIMIT: Duration = Duration::from_secs(2);
+/// First pause before a computing thread is probed for an endless loop; each next pause is twice as
+/// long, up to the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(4);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
-/// A thread that has computed for so long, and could not be proven to wait for memory, is mentioned.
-const SPIN_PATIENCE: Duration = Duration::from_secs(5);
-/// The library in the program looks, when it gets this, whether the thread goes round in a loop
-/// that only a change of memory ends.
+/// A thread that has computed for this long, and could not be proven to wait for memory, is
+/// reported.
+const SPIN_LIMIT: Duration = Duration::from_secs(5);
+/// On this signal the library in the program checks whether the thread is in a loop that only a
+/// change of memory ends.
 const PROBE_SIGNAL: i32 = 48;
-/// What waits for another thread.
+/// System call that waits for another thread.
 #[cfg(target_arch = "x86_64")]
 const FUTEX: &str = "202";
 #[cfg(not(target_arch = "x86_64"))]
 const FUTEX: &str = "98";
 
-/// What the kernel says of a thread.
+/// State of a thread as the kernel reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Look {
+struct Observation {
     /// `R`, `S`, `D`, `T`…
     state: char,
-    /// How often it has got a processor, and for how long.
+    /// How often it was scheduled, and for how long.
     schedule: String,
 }
 
-/// What is to be thought of a thread.
+/// Judgement of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It goes on.
+    /// It makes progress.
     Busy,
-    /// It waits in the kernel, for something of which the world knows nothing.
+    /// It waits in the kernel, for something that the world does not model.
     Outside,
-    /// It has computed for long. Said once.
+    /// It has computed for long. Returned once.
     Spinning,
-    /// It has made calls for long, and its clock has stood. Said once.
+    /// It has made calls for long while its clock stood still. Returned once.
     Standing,
 }
 
@@ -55,25 +56,25 @@ pub struct Stall {
     tid: u32,
     calls: Option<u64>,
     since: Instant,
-    /// What it was like at a look, and when it was first like that.
-    look: Option<(Look, Instant)>,
+    /// State at the last check, and since when it has been the same.
+    observation: Option<(Observation, Instant)>,
     pause: Duration,
     probed: Instant,
     is_mentioned: bool,
-    /// The thread's clock, and since when it has stood there.
+    /// The thread's clock, and since when it has stood still.
     clock: Option<(u64, Instant)>,
     is_standing: bool,
 }
 
 impl Stall {
-    /// A wait from `now` on for thread `tid` of process `pid`.
+    /// Starts a wait at `now` for thread `tid` of process `pid`.
     pub fn new(pid: u32, tid: u32, now: Instant) -> Self {
         Self {
             pid,
             tid,
             calls: None,
             since: now,
-            look: None,
+            observation: None,
             pause: FIRST_PAUSE,
             probed: now,
             is_mentioned: false,
@@ -82,10 +83,9 @@ impl Stall {
         }
     }
 
-    /// Looks at the thread. It is outside if it sleeps and has not run since a look some time ago;
-    /// while it computes it is asked now and then whether it goes round without end. `calls`: what
-    /// it has done, by its clock.
-    pub fn look(&mut self, calls: u64, clock_ps: u64, now: Instant) -> Verdict {
+    /// Checks the thread. It is outside if it sleeps and has not run since an earlier check; while
+    /// it computes it is probed now and then for an endless loop. `calls` is its call count.
+    pub fn check(&mut self, calls: u64, clock_ps: u64, now: Instant) -> Verdict {
         if self.calls != Some(calls) {
             let (clock, is_standing) = (self.clock, self.is_standing);
             *self = Self::new(self.pid, self.tid, now);
@@ -93,7 +93,7 @@ impl Stall {
             self.is_standing = is_standing;
             self.clock = clock.filter(|(at_ps, _)| *at_ps == clock_ps);
             let (_, since) = *self.clock.get_or_insert((clock_ps, now));
-            let is_long = now - since >= SPIN_PATIENCE;
+            let is_long = now - since >= SPIN_LIMIT;
             return match is_long && !std::mem::replace(&mut self.is_standing, is_long) {
                 true => Verdict::Standing,
                 false => Verdict::Busy,
@@ -102,13 +102,13 @@ impl Stall {
         if now - self.since < FIRST_PAUSE {
             return Verdict::Busy;
         }
-        let Some(look) = self.look_now() else {
+        let Some(observation) = self.observe() else {
             return Verdict::Busy;
         };
-        if "SDTt".contains(look.state) {
-            return self.is_outside(look, now);
+        if "SDTt".contains(observation.state) {
+            return self.is_outside(observation, now);
         }
-        self.look = None;
+        self.observation = None;
         if now - self.probed >= self.pause {
             self.probed = now;
             self.pause = (self.pause * 2).min(LAST_PAUSE);
@@ -116,32 +116,32 @@ impl Stall {
                 send_signal(self.pid, self.tid, PROBE_SIGNAL);
             }
         }
-        let is_long = now - self.since >= SPIN_PATIENCE;
+        let is_long = now - self.since >= SPIN_LIMIT;
         match is_long && !std::mem::replace(&mut self.is_mentioned, is_long) {
             true => Verdict::Spinning,
             false => Verdict::Busy,
         }
     }
 
-    fn is_outside(&mut self, look: Look, now: Instant) -> Verdict {
-        let since = match &self.look {
-            Some((last, since)) if *last == look => *since,
+    fn is_outside(&mut self, observation: Observation, now: Instant) -> Verdict {
+        let since = match &self.observation {
+            Some((last, since)) if *last == observation => *since,
             _ => {
-                self.look = Some((look, now));
+                self.observation = Some((observation, now));
                 return Verdict::Busy;
             }
         };
-        let patience = match self.system_call().as_deref() {
-            None | Some(FUTEX) => FUTEX_PATIENCE,
-            Some(_) => PATIENCE,
+        let limit = match self.system_call().as_deref() {
+            None | Some(FUTEX) => FUTEX_LIMIT,
+            Some(_) => SLEEP_LIMIT,
         };
-        match now - since >= patience {
+        match now - since >= limit {
             true => Verdict::Outside,
             false => Verdict::Busy,
         }
     }
 
-    /// Whether the signal has a handler, without which it would end the program.
+    /// Returns true if the signal has a handler; without one it would end the program.
     fn takes_probes(&self) -> bool {
         let status = self.read("status").unwrap_or_default();
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
@@ -149,17 +149,17 @@ impl Stall {
         caught.is_some_and(|mask| mask >> (PROBE_SIGNAL - 1) & 1 != 0)
     }
 
-    /// The number of the system call in which the thread is.
+    /// Returns the number of the system call in which the thread is.
     fn system_call(&self) -> Option<String> {
         let text = self.read("syscall")?;
         text.split_whitespace().next().map(str::to_owned)
     }
 
-    fn look_now(&self) -> Option<Look> {
+    fn observe(&self) -> Option<Observation> {
         let stat = self.read("stat")?;
         // The name of the program, in brackets, may contain anything.
         let (_, behind) = stat.rsplit_once(')')?;
-        Some(Look {
+        Some(Observation {
             state: behind.trim_start().chars().next()?,
             schedule: self.read("schedstat").unwrap_or_default(),
         })
@@ -173,7 +173,7 @@ impl Stall {
 
 impl fmt::Display for Stall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.look_now().map_or('?', |look| look.state);
+        let state = self.observe().map_or('?', |observation| observation.state);
         let channel = self.read("wchan").unwrap_or_default();
         let system_call = self.read("syscall").unwrap_or_default();
         let number = system_call.split_whitespace().next().unwrap_or("unknown");
@@ -196,49 +196,50 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn who_sleeps_is_outside_once_he_has_slept_for_a_while() {
-        let (tell, told) = mpsc::channel();
+    fn a_thread_that_sleeps_for_a_while_is_outside() {
+        let (report, thread_id) = mpsc::channel();
         let (end, is_over) = mpsc::channel::<()>();
         let thread = thread::spawn(move || {
             let own = rustix::thread::gettid().as_raw_nonzero().get();
-            tell.send(own as u32).expect("somebody waits");
-            // In a futex, until the test is over.
+            report.send(own as u32).expect("the test waits");
+            // Waits in a futex until the test is over.
             let _ = is_over.recv();
         });
-        let tid = told.recv().expect("it runs");
+        let tid = thread_id.recv().expect("it runs");
         thread::sleep(Duration::from_millis(100));
         let start = Instant::now();
         let mut stall = Stall::new(std::process::id(), tid, start);
         let times: Vec<_> = (1..1000)
             .map(|turn| (turn, start + Duration::from_millis(10) * turn))
-            .take_while(|(_, now)| stall.look(7, 0, *now) == Verdict::Busy)
+            .take_while(|(_, now)| stall.check(7, 0, *now) == Verdict::Busy)
             .collect();
-        let patience = FUTEX_PATIENCE.as_millis() as usize / 10;
-        assert!((patience..patience + 10).contains(&times.len()));
+        let limit = FUTEX_LIMIT.as_millis() as usize / 10;
+        assert!((limit..limit + 10).contains(&times.len()));
         assert!(stall.to_string().contains("state S"));
-        let later = start + FUTEX_PATIENCE * 2;
-        assert_eq!(stall.look(8, 0, later), Verdict::Busy, "it has called");
+        let later = start + FUTEX_LIMIT * 2;
+        assert_eq!(stall.check(8, 0, later), Verdict::Busy, "it has called");
         drop(end);
         thread.join().expect("sound");
     }
 
-    /// Goal: a clock that stands while calls go on is told of, once. Method: looks every second.
+    /// Goal: a clock that stands still while calls continue is reported once. Method: check every
+    /// second.
     #[test]
-    fn who_calls_on_and_on_at_one_time_is_told_of() {
+    fn calls_without_time_are_reported() {
         let start = Instant::now();
         let mut stall = Stall::new(std::process::id(), 0, start);
-        let mut look = |second: u32, clock_ps| {
+        let mut check = |second: u32, clock_ps| {
             let now = start + Duration::from_secs(1) * second;
-            stall.look(u64::from(second), clock_ps, now)
+            stall.check(u64::from(second), clock_ps, now)
         };
-        let patience = SPIN_PATIENCE.as_secs() as u32;
+        let limit = SPIN_LIMIT.as_secs() as u32;
         for second in 0..3 {
-            assert_eq!(look(second, 5), Verdict::Busy);
+            assert_eq!(check(second, 5), Verdict::Busy);
         }
-        for second in 3..3 + patience {
-            assert_eq!(look(second, 6), Verdict::Busy, "its clock has gone on");
+        for second in 3..3 + limit {
+            assert_eq!(check(second, 6), Verdict::Busy, "its clock has gone on");
         }
-        assert_eq!(look(3 + patience, 6), Verdict::Standing);
-        assert_eq!(look(4 + patience, 6), Verdict::Busy, "said once");
+        assert_eq!(check(3 + limit, 6), Verdict::Standing);
+        assert_eq!(check(4 + limit, 6), Verdict::Busy, "said once");
     }
 }

@@ -1,7 +1,7 @@
-//! Streams between programs: when what was written can be read.
+//! Streams between programs: when written data can be read.
 //!
-//! The bytes go through the sockets of the machine; here is only how many there are at which time.
-//! A stream is one direction of a connection, and its number is what both programs call it.
+//! The bytes go through the sockets of the machine; this module keeps only how many there are at
+//! which time. A stream is one direction of a connection; its number is what both programs call it.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -12,32 +12,32 @@ use ferroce_world::ThreadId;
 
 /// Most streams, and most connections that wait at a port.
 const MAX_STREAMS: usize = 1 << 16;
-/// Arrivals that are told apart; behind them the last one is the time of all.
+/// Arrivals that are kept apart; later ones share the time of the last one.
 const MAX_ARRIVALS: usize = 1 << 12;
-/// From a write to the other program.
+/// From a write until the other program can read it.
 const LATENCY: Duration = Duration(STREAM_LATENCY_PS);
 
 /// What a thread finds that wants to read, or to accept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readable {
-    /// So many bytes; none: the stream has ended. Or a connection.
+    /// This many bytes (zero: the stream has ended), or a connection.
     Bytes(u64),
     /// Nothing before this time.
     At(Instant),
-    /// Nothing that is known of.
+    /// Unknown.
     Unknown,
 }
 
-/// There are more streams than a world has.
+/// Error: more streams than a world has room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it has more than {MAX_STREAMS} streams or connections")]
 pub struct TooMany;
 
 #[derive(Debug, Default)]
 struct Stream {
-    /// When bytes arrive, and how many; in order.
+    /// Arrival times and byte counts, in order.
     arrivals: VecDeque<(Instant, u64)>,
-    /// How many have been read that have not yet been taken off `arrivals`.
+    /// Bytes read that have not been removed from `arrivals`.
     read: u64,
     end: Option<Instant>,
     sender: Option<u64>,
@@ -46,7 +46,7 @@ struct Stream {
 }
 
 impl Stream {
-    /// Takes off what has been read.
+    /// Removes what has been read from `arrivals`.
     fn settle(&mut self) {
         while let Some((_, count)) = self.arrivals.front_mut() {
             let taken = self.read.min(*count);
@@ -57,7 +57,7 @@ impl Stream {
             }
             self.arrivals.pop_front();
         }
-        // More than there was: nonsense of its own program.
+        // More than there was: an invalid count of the program.
         self.read = 0;
     }
 
@@ -76,19 +76,19 @@ impl Stream {
     }
 }
 
-/// A port on which somebody listens.
+/// A port with a listener.
 #[derive(Debug, Default)]
 struct Port {
     /// The program that listens.
     listener: Option<u64>,
     /// Connections that have not been accepted: when they arrive.
     arrivals: VecDeque<Instant>,
-    /// How those are called that programs of the world have made, and nobody has accepted.
+    /// Names of connections that programs of the world have made and that no thread has accepted.
     names: HashSet<u64>,
     waiter: Option<ThreadId>,
 }
 
-/// The streams of a world. What returns a thread and a time wants the thread woken then.
+/// The streams of a world. A returned thread and time ask the caller to wake the thread then.
 #[derive(Debug, Default)]
 pub struct Streams {
     streams: HashMap<u64, Stream>,
@@ -96,7 +96,8 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// Program `listener` listens: older connections to the port were to somebody else.
+    /// Records that program `listener` listens. Earlier connections to the port were to another
+    /// listener.
     pub fn listen(&mut self, port: u16, listener: u64) {
         let port = self.ports.entry(port).or_default();
         if port.listener.replace(listener) != Some(listener) {
@@ -105,13 +106,13 @@ impl Streams {
         }
     }
 
-    /// Whether a program listens.
+    /// Returns true if a program listens on the port.
     pub fn listens(&self, port: u16) -> bool {
         let port = self.ports.get(&port);
         port.is_some_and(|port| port.listener.is_some())
     }
 
-    /// A program connects. Where no program of the world listens nothing arrives.
+    /// Records that a program connects. If no program of the world listens, nothing arrives.
     ///
     /// # Errors
     /// [`TooMany`].
@@ -135,14 +136,14 @@ impl Streams {
         Ok(port.waiter.take().map(|waiter| (waiter, arrival)))
     }
 
-    /// Whether a program of the world has made a connection to a port that is called so. It is asked
-    /// once.
+    /// Returns true if a program of the world has made a connection with this name to the port, and
+    /// forgets the name.
     pub fn take_name(&mut self, port: u16, name: u64) -> bool {
         let port = self.ports.get_mut(&port);
         port.is_some_and(|port| port.names.remove(&name))
     }
 
-    /// Takes a connection that has arrived.
+    /// Accepts a connection that has arrived.
     pub fn accept(&mut self, port: u16, now: Instant) -> Readable {
         let arrivals = &mut self.ports.entry(port).or_default().arrivals;
         match arrivals.front().copied() {
@@ -155,12 +156,12 @@ impl Streams {
         }
     }
 
-    /// A thread waits for a connection, or nobody does.
+    /// Sets or clears the thread that waits for a connection.
     pub fn await_connection(&mut self, port: u16, thread: Option<ThreadId>) {
         self.ports.entry(port).or_default().waiter = thread;
     }
 
-    /// Whether a thread waits for a connection.
+    /// Returns true if a thread waits for a connection.
     pub fn has_acceptor(&self) -> bool {
         self.ports.values().any(|port| port.waiter.is_some())
     }
@@ -172,7 +173,7 @@ impl Streams {
         Ok(self.streams.entry(number).or_default())
     }
 
-    /// Program `sender` has written.
+    /// Records that program `sender` has written.
     ///
     /// # Errors
     /// [`TooMany`].
@@ -202,7 +203,7 @@ impl Streams {
         Ok(stream.waiter.take().map(|waiter| (waiter, arrival)))
     }
 
-    /// Program `reader` has read.
+    /// Records that program `reader` has read.
     ///
     /// # Errors
     /// [`TooMany`].
@@ -214,7 +215,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Program `closer` writes no more, or reads no more.
+    /// Records that program `closer` writes no more, or reads no more.
     pub fn close(&mut self, number: u64, closer: u64, now: Instant) -> Option<(ThreadId, Instant)> {
         let stream = self.streams.get_mut(&number)?;
         if stream.sender != Some(closer) {
@@ -226,7 +227,7 @@ impl Streams {
         stream.waiter.take().map(|waiter| (waiter, end))
     }
 
-    /// What `reader` finds on a stream.
+    /// Returns what `reader` finds on a stream.
     ///
     /// # Errors
     /// [`TooMany`].
@@ -241,15 +242,15 @@ impl Streams {
         Ok(stream.readable(now))
     }
 
-    /// A thread waits for something to read, or nobody does.
+    /// Sets or clears the thread that waits for data.
     pub fn await_bytes(&mut self, number: u64, thread: Option<ThreadId>) {
         if let Some(stream) = self.streams.get_mut(&number) {
             stream.waiter = thread;
         }
     }
 
-    /// A program has gone: what it wrote ends, what it read is nobody's, and nobody listens where
-    /// it did.
+    /// Removes a program: its written streams end, its read streams have no reader, and its ports
+    /// have no listener.
     pub fn forget(&mut self, program: u64, now: Instant) -> Vec<(ThreadId, Instant)> {
         self.ports.retain(|_, port| port.listener != Some(program));
         let numbers: Vec<u64> = self.streams.keys().copied().collect();

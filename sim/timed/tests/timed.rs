@@ -16,7 +16,7 @@ use ferroce_driver::{
 use ferroce_platform::numbered_hosts;
 use ferroce_timed_protocol::control::Refusal;
 use ferroce_timed_protocol::page::{NEVER_PS, Turn};
-use ferroce_timed_protocol::request::{Look, Wait};
+use ferroce_timed_protocol::request::{Check, Wait};
 use ferroce_timed_protocol::store::StoreKind;
 use ferroce_timed_protocol::{STREAM_LATENCY_PS, VERSION};
 use ferroce_world::WorldConfig;
@@ -45,7 +45,10 @@ fn a_thread_gets_its_turn_at_its_time() {
     let real = Instant::now();
     thread.sleep_until(start + 100_000 * MS);
     assert_eq!(thread.now(), start + 100_000 * MS);
-    assert!(real.elapsed() < LIMIT, "nobody can come: no need to wait");
+    assert!(
+        real.elapsed() < LIMIT,
+        "no program can join: no need to wait"
+    );
     thread.end();
 }
 
@@ -66,7 +69,7 @@ fn programs_get_hosts_in_their_order_and_give_them_back() {
     other.say(&[1, 2, 3]);
     let start = Instant::now();
     while try_join(&world.path, VERSION).is_err() {
-        assert!(start.elapsed() < LIMIT, "who talks nonsense has to go");
+        assert!(start.elapsed() < LIMIT, "an invalid program is removed");
     }
 }
 
@@ -74,8 +77,8 @@ fn programs_get_hosts_in_their_order_and_give_them_back() {
 const WORDS: usize = 4096;
 const PAGE: usize = 4096;
 
-/// Memory that begins with a page, as a program's large buffers do: how it lies in its pages has a
-/// part in how long an access takes.
+/// Memory aligned to pages, like a program's large buffers: its place in the pages affects the time
+/// of an access.
 struct Memory {
     words: Box<[AtomicU64]>,
     skipped: usize,
@@ -96,7 +99,7 @@ impl std::ops::Deref for Memory {
     }
 }
 
-/// Memory that a card may use, with a queue pair and what belongs to it.
+/// Memory that a card may use, with a queue pair and its resources.
 struct Host {
     _device: Arc<Device>,
     bus: Arc<PagedBus>,
@@ -154,7 +157,7 @@ impl Host {
             cq,
             qp,
             memory,
-            region: region.expect("our own memory"),
+            region: region.expect("the test's memory"),
         }
     }
 
@@ -238,15 +241,15 @@ impl Host {
             }
             thread.wait(&Wait::OnWrite {
                 grid_ps: 20_000,
-                look: Look::Completions,
+                check: Check::Completions,
             });
         }
         panic!("no completion");
     }
 }
 
-/// Two programs, each with a host whose queue pair is connected to the other's. The first has the
-/// turn; the other one sleeps until `US` later.
+/// Returns two programs, each with a host whose queue pair is connected to the other's. The first
+/// has the turn; the other one sleeps until `US` later.
 fn pair(world: &TestWorld) -> [(Program, ProgramThread, Host); 2] {
     let (one, other) = (join(&world.path), join(&world.path));
     let mine = one.thread();
@@ -268,8 +271,8 @@ fn pair(world: &TestWorld) -> [(Program, ProgramThread, Host); 2] {
     [(one, mine, a), (other, theirs, b)]
 }
 
-/// One program writes a page to the other's memory; returns when that has seen it, when it has been
-/// told so itself, and which words have arrived.
+/// One program writes a page to the other's memory. Returns when the other has seen it, when the
+/// writer has its completion, and which words have arrived.
 fn transfer(elide_payload: bool) -> (u64, u64, Vec<u64>) {
     let config = WorldConfig {
         elide_payload,
@@ -289,14 +292,14 @@ fn transfer(elide_payload: bool) -> (u64, u64, Vec<u64>) {
     let polled = theirs.now();
     theirs.give(&Wait::OnWrite {
         grid_ps: 1000,
-        look: Look::Memory(range.start.addr() as u64..range.end.addr() as u64),
+        check: Check::Memory(range.start.addr() as u64..range.end.addr() as u64),
     });
     assert!(mine.await_turn());
     let posted = mine.now();
     a.write(b.remote(), 4096);
     mine.give(&Wait::OnWrite {
         grid_ps: 20_000,
-        look: Look::Completions,
+        check: Check::Completions,
     });
     assert!(theirs.await_turn());
     let seen = theirs.now();
@@ -324,13 +327,13 @@ fn a_card_moves_data_between_two_programs() {
         words[..504].iter().all(|word| *word == 0),
         "none of this was moved"
     );
-    assert_eq!(words[504..], first.2[504..], "what programs look at was");
+    assert_eq!(words[504..], first.2[504..], "polled words were");
 }
 
-/// One program writes twice to the other's memory and looks for completions meanwhile, which nothing
-/// can have become of yet. Returns how long it takes until both are there, and how many turns.
-fn looks(is_told_later: bool) -> (u64, u64) {
-    let world = TestWorld::new("looks", 2);
+/// One program writes twice to the other's memory and meanwhile checks for completions, which
+/// cannot be visible yet. Returns the time until both are there, and the number of turns.
+fn checks(is_deferred: bool) -> (u64, u64) {
+    let world = TestWorld::new("checks", 2);
     let [(_one, mine, a), (_other, theirs, b)] = pair(&world);
     mine.give(&Wait::At {
         time_ps: mine.now() + 5 * US,
@@ -349,10 +352,10 @@ fn looks(is_told_later: bool) -> (u64, u64) {
             mine.spend(20_000);
             let hidden_until = page.hidden_until_ps.load(Ordering::Relaxed);
             assert!(mine.now() < hidden_until.min(posted + reaction));
-            match is_told_later {
-                true => mine.store(StoreKind::Look, 0, &[]),
+            match is_deferred {
+                true => mine.store(StoreKind::Check, 0, &[]),
                 false => {
-                    mine.wait(&Wait::Look);
+                    mine.wait(&Wait::Check);
                 }
             }
         }
@@ -369,8 +372,8 @@ fn looks(is_told_later: bool) -> (u64, u64) {
 }
 
 #[test]
-fn looks_that_are_told_later_make_no_difference_but_fewer_turns() {
-    let (at_once, later) = (looks(false), looks(true));
+fn deferred_checks_only_save_turns() {
+    let (at_once, later) = (checks(false), checks(true));
     assert_eq!(at_once.0, later.0);
     assert_eq!(later.1 + 4, at_once.1);
 }
@@ -399,7 +402,7 @@ fn interrupts_come_with_the_turn() {
     let woken = mine.now();
     assert_eq!(a.completion(&mine).status, CompletionStatus::Success);
     assert_eq!(mine.now(), woken, "it is there");
-    // What is there when it would go to sleep does not let it sleep.
+    // A completion that is there already keeps the thread from sleeping.
     a.cq.arm(false);
     a.write(b.remote(), 64);
     mine.spend(100 * US);
@@ -407,7 +410,7 @@ fn interrupts_come_with_the_turn() {
     mine.wait(&sleep);
     assert_eq!(mine.now(), before);
     assert!(a.bus.handle_interrupts());
-    // Nothing comes without being asked for.
+    // No event comes without a request.
     let deadline = mine.now() + MS;
     mine.wait_until(&sleep, deadline);
     assert_eq!(mine.now(), deadline);
@@ -421,7 +424,7 @@ fn a_program_that_waits_for_a_dead_one_does_not_wait_for_ever() {
     let [(_one, mine, _a), (other, theirs, _b)] = pair(&world);
     mine.give(&Wait::OnWrite {
         grid_ps: 20_000,
-        look: Look::Completions,
+        check: Check::Completions,
     });
     assert!(theirs.await_turn());
     drop(other);
@@ -433,10 +436,17 @@ fn a_program_that_waits_for_a_dead_one_does_not_wait_for_ever() {
 fn what_a_killed_program_leaves_behind_is_errors() {
     let world = TestWorld::new("killed", 2);
     let [(one, mine, a), (other, theirs, b)] = pair(&world);
-    let is_bereft = || one.pages.pages().program.is_bereft.load(Ordering::SeqCst) != 0;
+    let has_lost_partner = || {
+        one.pages
+            .pages()
+            .program
+            .has_lost_partner
+            .load(Ordering::SeqCst)
+            != 0
+    };
     let real = Instant::now();
     mine.store(StoreKind::Send, 0, &[77, 10]);
-    // Its thread waits, and its process dies.
+    // Its thread waits when its process is killed.
     mine.give(&Wait::At {
         time_ps: mine.now() + 5 * US,
     });
@@ -456,7 +466,7 @@ fn what_a_killed_program_leaves_behind_is_errors() {
         "the stream has ended"
     );
     assert_eq!(theirs.page().turn(), Turn::Ended);
-    assert!(is_bereft(), "what it measures now is no result");
+    assert!(has_lost_partner(), "what it measures now is no result");
     a.write(remote, 64);
     let completion = a.completion(&mine);
     assert_eq!(completion.status, CompletionStatus::RetryExceededError);
@@ -466,17 +476,17 @@ fn what_a_killed_program_leaves_behind_is_errors() {
     let thread = third.thread();
     mine.give(&Wait::End);
     assert!(thread.await_turn());
-    assert!(!is_bereft(), "somebody has come");
+    assert!(!has_lost_partner(), "another program has joined");
     Host::new(&third, &thread);
-    // And now one that has the turn.
+    // The same with a program that has the turn.
     drop(third);
     let fourth = join(&world.path);
     assert!(fourth.thread().await_turn());
 }
 
 #[test]
-fn nonsense_ends_a_program_and_not_its_world() {
-    let world = TestWorld::new("nonsense", 2);
+fn invalid_request_ends_a_program_and_not_its_world() {
+    let world = TestWorld::new("invalid", 2);
     let witness = join(&world.path);
     let watching = witness.thread();
     assert!(watching.await_turn());
@@ -520,7 +530,7 @@ fn nonsense_ends_a_program_and_not_its_world() {
             0
         );
     }
-    // What makes sense to nobody but does no harm: every doorbell, far too long lists, rest of time.
+    // Requests without meaning that do no harm: every doorbell, far too long lists, rest of time.
     let program = join(&world.path);
     let thread = program.thread();
     assert!(thread.await_turn());
@@ -598,7 +608,7 @@ fn streams_take_their_time() {
 }
 
 #[test]
-fn who_is_outside_keeps_nobody_waiting() {
+fn a_thread_outside_delays_no_other_thread() {
     let world = TestWorld::new("outside", 1);
     let program = join(&world.path);
     let (mine, theirs) = (program.thread(), program.thread());
@@ -611,7 +621,7 @@ fn who_is_outside_keeps_nobody_waiting() {
     theirs.sleep_until(theirs.now() + 100 * MS);
     assert!(
         real.elapsed() >= Duration::from_millis(95),
-        "somebody may come"
+        "a program may join"
     );
     theirs.give(&Wait::At {
         time_ps: theirs.now() + 50 * MS,
@@ -621,7 +631,7 @@ fn who_is_outside_keeps_nobody_waiting() {
     assert!(mine.now() > 100 * MS);
     mine.give(&Wait::End);
     assert!(theirs.await_turn());
-    // It does not give its turn back, and sleeps: the other one goes on.
+    // It does not pass its turn, and sleeps: the other one continues.
     let late = program.thread();
     theirs.give(&Wait::At {
         time_ps: theirs.now() + 10 * US,
@@ -636,8 +646,8 @@ fn who_is_outside_keeps_nobody_waiting() {
     assert!(real.elapsed() < LIMIT && late.now() >= theirs.now());
 }
 
-/// Goal: nobody who is still to come is late: as long as a host has no program, nothing happens for
-/// long only as on the machine. With all there, or nobody to come any more, it takes no time.
+/// Goal: no program joins too late: while a host has no program, idle time passes at the pace of
+/// the machine. With all programs there, or none that can still join, it takes no time.
 #[test]
 fn idle_time_is_that_of_the_machine_while_a_host_is_free() {
     const IDLE: u64 = 300 * MS;
@@ -691,7 +701,7 @@ fn a_world_ends_with_its_last_program_if_it_is_to() {
     assert!(!thread.await_turn());
 }
 
-/// How many turns a second there are, for people.
+/// Prints the number of turns per second.
 #[test]
 fn turns_are_fast() {
     const TURNS: u64 = 20_000;

@@ -26,7 +26,7 @@ thread_local! {
 /// The calling thread does without the counter until it next reads it, be it in a function of libc
 /// that says what time it is.
 #[inline]
-pub fn do_without() {
+pub fn disable_rdtsc() {
     if !IS_DONE.replace(true) {
         forbid();
     }
@@ -103,10 +103,10 @@ mod tests {
     fn who_does_without_the_counter_can_still_tell_the_time() {
         let start = (Instant::now(), machine_ns());
         for _ in 0..3 {
-            do_without();
+            disable_rdtsc();
             let other = std::thread::spawn(Instant::now);
             assert!(other.join().expect("no panic") >= start.0);
-            do_without();
+            disable_rdtsc();
             assert!(start.0.elapsed() < Duration::from_secs(60));
         }
         assert!(machine_ns() >= start.1);

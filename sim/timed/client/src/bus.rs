@@ -1,12 +1,12 @@
 //! The bus of a program in simulated time.
 //!
-//! What a processor does all the time goes through the pages that the program shares with its
-//! world, each store with its time: doorbells, pushes, and the doorbells of event queues.
-//! Everything else takes no simulated time and goes to the card's socket: registers, the device's
-//! memory, mappings. Before that, the card gets the stores that it has not seen.
+//! Frequent stores go through the pages that the program shares with its world, each with its time:
+//! doorbells, pushes, and the doorbells of event queues. Everything else takes no simulated time
+//! and goes to the card's socket: registers, the device's memory, mappings. Before such an access
+//! the card gets the stores that it has not seen.
 //!
-//! Memory that the program registers is shared with its world as long as it is registered, where
-//! that can be done ([`Registered`]).
+//! Memory that the program registers is shared with its world while it is registered, where that is
+//! possible ([`Registered`]).
 //!
 //! Interrupts come with the turn: the thread that gets it calls their handlers.
 
@@ -34,7 +34,7 @@ use crate::library::Library;
 use crate::processor::Processor;
 use ferroce_platform::shared_memory::registered::Registered;
 
-/// How long the last acknowledgements may be on their way.
+/// Longest time that the last acknowledgements may be in flight.
 const LINGER: Duration = Duration::from_us(20);
 
 type Handlers = [Option<InterruptHandler>; VECTOR_COUNT as usize];
@@ -48,7 +48,7 @@ pub struct TimedBus {
     processor: Arc<Processor>,
     /// `None` only while it is dropped.
     card: Option<Arc<VfioUser>>,
-    /// What is shared with the world, by IOVA.
+    /// Memory shared with the world, by IOVA.
     registered: Mutex<BTreeMap<u64, Registered>>,
 }
 
@@ -77,18 +77,18 @@ impl TimedBus {
         })
     }
 
-    /// The card's socket.
+    /// Returns the connection to the card's socket.
     fn card(&self) -> &Arc<VfioUser> {
         self.card.as_ref().expect("it is there until the end")
     }
 
-    /// Something that takes no simulated time, when the card has all stores.
-    fn at_the_card<R>(&self, action: impl FnOnce(&VfioUser) -> R) -> R {
+    /// Does something that takes no simulated time, after the card has all stores.
+    fn with_flushed_card<R>(&self, action: impl FnOnce(&VfioUser) -> R) -> R {
         self.library.flush();
         self.library.outside(|| action(self.card()))
     }
 
-    /// Maps memory of the program: shared, or as private memory is mapped.
+    /// Maps memory of the program: shared if possible, otherwise as private memory.
     fn map_program_memory(&self, card: &VfioUser, mapping: &DmaMapping) -> Result<(), BusError> {
         if let Some(registered) = Registered::share(mapping.address, mapping.length) {
             let file = Some(registered.file());
@@ -111,11 +111,11 @@ impl TimedBus {
             let words = [u64::from(value)];
             return self.library.store(StoreKind::Register, at, &words);
         }
-        self.at_the_card(|card| {
+        self.with_flushed_card(|card| {
             card.write32(at, value);
             if at == offset::command_queue_doorbell {
-                // It is posted: what is read behind it says that it has arrived, and what commands
-                // do is done then.
+                // The write is posted. The read behind it proves that it has arrived, and commands
+                // are complete then.
                 card.read32(offset::status);
             }
         });
@@ -124,7 +124,7 @@ impl TimedBus {
 
 impl Bus for TimedBus {
     fn read32(&self, offset: u32) -> u32 {
-        self.at_the_card(|card| card.read32(offset))
+        self.with_flushed_card(|card| card.read32(offset))
     }
 
     fn write32(&self, offset: u32, value: u32) {
@@ -132,16 +132,16 @@ impl Bus for TimedBus {
     }
 
     fn read64(&self, offset: u32) -> u64 {
-        self.at_the_card(|card| card.read64(offset))
+        self.with_flushed_card(|card| card.read64(offset))
     }
 
     fn write64(&self, offset: u32, value: u64) {
-        self.at_the_card(|card| card.write64(offset, value));
+        self.with_flushed_card(|card| card.write64(offset, value));
     }
 
     #[inline]
     fn doorbell(&self, slot: u32, value: u64) {
-        // The post of a receive has its doorbell in its price.
+        // The cost of a receive post includes its doorbell.
         let kind = DoorbellKind(DoorbellValue::from_bits(value).kind());
         if kind != DoorbellKind::RECEIVE_QUEUE && kind != DoorbellKind::SHARED_RECEIVE_QUEUE {
             self.processor.ring(0);
@@ -161,11 +161,11 @@ impl Bus for TimedBus {
     }
 
     fn read_device_memory(&self, offset: u64, destination: &mut [u8]) {
-        self.at_the_card(|card| card.read_device_memory(offset, destination));
+        self.with_flushed_card(|card| card.read_device_memory(offset, destination));
     }
 
     fn write_device_memory(&self, offset: u64, source: &[u8]) {
-        self.at_the_card(|card| card.write_device_memory(offset, source));
+        self.with_flushed_card(|card| card.write_device_memory(offset, source));
     }
 
     fn buffer_memory(&self) -> BufferMemory {
@@ -173,7 +173,7 @@ impl Bus for TimedBus {
     }
 
     fn map(&self, mapping: &DmaMapping) -> Result<(), BusError> {
-        let result = self.at_the_card(|card| match mapping.file {
+        let result = self.with_flushed_card(|card| match mapping.file {
             None => self.map_program_memory(card, mapping),
             Some(_) => card.map(mapping),
         });
@@ -185,9 +185,9 @@ impl Bus for TimedBus {
     }
 
     fn unmap(&self, iova: u64, length: usize) -> Result<(), BusError> {
-        self.at_the_card(|card| {
+        self.with_flushed_card(|card| {
             card.unmap(iova, length)?;
-            // The card does not reach it any more.
+            // The card can no longer reach the mapping.
             let registered = self.registered.lock().remove(&iova);
             drop(registered);
             Ok(())
@@ -207,7 +207,7 @@ impl Bus for TimedBus {
         vector: u16,
         handler: Option<InterruptHandler>,
     ) -> Result<(), BusError> {
-        // The card's socket tells of nothing but its end.
+        // The card's socket reports only its end.
         let at_the_end = handler.clone().map(|handler| {
             let card = Arc::downgrade(self.card());
             Arc::new(move || {
@@ -218,12 +218,12 @@ impl Bus for TimedBus {
         });
         self.card().set_interrupt_handler(vector, at_the_end)?;
         let is_masked = handler.is_none();
-        // The old handler is dropped after the lock is back: it may own what has a lock itself.
+        // Drop the old handler after the lock is released: its captures may take a lock themselves.
         let _old = match HANDLERS.write().get_mut(usize::from(vector)) {
             Some(place) => std::mem::replace(place, handler),
             None => return Err(BusError::NoSuchVector),
         };
-        // What the kernel's VFIO driver does to the MSI-X table of a card.
+        // Same as the kernel's VFIO driver does to the MSI-X table of a card.
         let entry = MSIX_TABLE_OFFSET + u32::from(vector) * MSIX_ENTRY_SIZE;
         let control = if is_masked { MSIX_VECTOR_MASKED } else { 0 };
         self.write32(entry + MSIX_ENTRY_SIZE - 4, control);
@@ -231,7 +231,7 @@ impl Bus for TimedBus {
     }
 
     fn config_read(&self, offset: u32) -> Option<u32> {
-        self.at_the_card(|card| card.config_read(offset))
+        self.with_flushed_card(|card| card.config_read(offset))
     }
 
     fn region_size(&self, bar: u32) -> Option<u64> {
@@ -242,8 +242,8 @@ impl Bus for TimedBus {
         self.card().is_gone() || self.library.has_ended()
     }
 
-    /// Nothing: what a poll finds is known before it looks ([`Processor::before_poll`]), and
-    /// commands are over when their doorbell is.
+    /// Does nothing: the result of a poll is known before it ([`Processor::before_poll`]), and
+    /// commands are complete when their doorbell is.
     #[inline]
     fn relax(&self) {
         std::hint::spin_loop();
@@ -263,7 +263,7 @@ impl Bus for TimedBus {
 
 impl Drop for TimedBus {
     fn drop(&mut self) {
-        // Waits for its threads.
+        // Dropping it waits for its threads.
         self.library.outside(|| {
             drop(self.card.take());
             self.registered.get_mut().clear();

@@ -1,7 +1,7 @@
-//! Programs as they are, in simulated time: what is in the program.
+//! Unmodified programs in simulated time: the side of the program.
 //!
-//! [`library`] is what keeps its time, [`membership`] its place in a world, [`bus`] the way to its
-//! card, and [`processor`] what its calls cost.
+//! [`library`] wraps the preloaded time library, [`membership`] joins a world, [`bus`] reaches the
+//! card, and [`processor`] charges the costs of calls.
 
 pub mod bus;
 pub mod library;
@@ -12,7 +12,7 @@ mod time_table;
 
 pub use membership::{Membership, WorldSource};
 
-/// Has this process use the card of its host in a simulated world, where the environment names one.
+/// Lets this process use the card of its host in a simulated world, if the environment names one.
 pub fn install() {
     ferroce_embed::attached::set_source(&WorldSource);
 }

@@ -1,4 +1,4 @@
-//! The library in this process that keeps simulated time, behind safe functions.
+//! Safe functions over the preloaded library that keeps simulated time.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -19,33 +19,33 @@ pub struct Library {
     program: &'static ProgramPage,
 }
 
-/// Why a program cannot join its world.
+/// Reason why a program cannot join its world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum JoinError {
-    /// The library is not there.
+    /// The time library is not loaded.
     #[error("the program was not started by `ferroce run --timed` or `ferroce run --world`")]
     NoLibrary,
-    /// The libraries are of two builds.
+    /// The two libraries are of different builds.
     #[error("libferroce_time.so and libibverbs.so.1 are of different versions of Ferroce")]
     LibraryVersion,
-    /// Nobody listens at the socket.
+    /// No process listens at the socket.
     #[error("the world has ended")]
     NoWorld,
-    /// Somebody else's world, which would get the program's data.
+    /// The world belongs to another user, who would get the program's data.
     #[error(
         "the world is of user {world}, this program of user {program}: a program joins only a world of \
          its own user or of root; start `ferroce world` as user {program}, or the program as user {world}"
     )]
     OtherUser {
-        /// Who has made the socket.
+        /// User of the process that made the socket.
         world: u32,
-        /// Who this process is.
+        /// User of this process.
         program: u32,
     },
     /// The world is of another build.
     #[error("the world is of another version of Ferroce")]
     WorldVersion,
-    /// All hosts are taken.
+    /// Every host has a program.
     #[error(
         "every host of the world has a program already: one program can be on a host at a time"
     )]
@@ -53,7 +53,7 @@ pub enum JoinError {
     /// No room for another thread.
     #[error("the program has too many threads")]
     NoThread,
-    /// Something else.
+    /// Another error.
     #[error("the world cannot be joined (errno {0})")]
     Os(i32),
 }
@@ -69,7 +69,7 @@ impl JoinError {
         }
     }
 
-    /// The errno that says the same.
+    /// Returns the matching errno.
     pub fn errno(self) -> i32 {
         match self {
             Self::NoLibrary | Self::NoWorld => libc::ENODEV,
@@ -83,7 +83,7 @@ impl JoinError {
 }
 
 impl Library {
-    /// Joins the world that `FERROCE_WORLD` names, if this program has not done so yet.
+    /// Joins the world that `FERROCE_WORLD` names, if this program has not joined.
     ///
     /// # Errors
     /// Any [`JoinError`].
@@ -100,105 +100,106 @@ impl Library {
         Ok(Self { table, program })
     }
 
-    /// What this program knows of its world.
+    /// Returns the page of this program.
     #[inline]
     pub fn program(&self) -> &'static ProgramPage {
         self.program
     }
 
-    /// The host that it is on.
+    /// Returns the host of this program.
     pub fn host(&self) -> u32 {
         get(&self.program.host)
     }
 
-    /// Whether the world has ended.
+    /// Returns true if the world has ended.
     #[inline]
     pub fn has_ended(&self) -> bool {
         get(&self.program.has_ended) != 0
     }
 
-    /// Whether the only other program was killed, and none has come since.
+    /// Returns true if the only other program was killed, and none has joined since.
     #[inline]
-    pub fn is_bereft(&self) -> bool {
-        get(&self.program.is_bereft) != 0
+    pub fn has_lost_partner(&self) -> bool {
+        get(&self.program.has_lost_partner) != 0
     }
 
-    /// The calling thread's time, in picoseconds.
+    /// Returns the clock of the calling thread, in picoseconds.
     #[inline]
     pub fn now_ps(&self) -> u64 {
         (self.table.now_ps)()
     }
 
-    /// The calling thread computes for so long.
+    /// Advances the clock of the calling thread by this time.
     #[inline]
     pub fn spend_ps(&self, time: u64) {
         (self.table.spend_ps)(time);
     }
 
-    /// The calling thread computes for so long, for `work`.
+    /// Advances the clock of the calling thread by this time, spent on `work`.
     #[inline]
     pub fn work_ps(&self, work: Work, time: u64) {
         (self.table.work)(work, time);
     }
 
-    /// The calling thread makes a store, now.
+    /// Makes a store at the time of the calling thread.
     #[inline]
     pub fn store(&self, kind: StoreKind, slot: u32, words: &[u64]) {
         (self.table.store)(kind, slot, words.as_ptr(), words.len());
     }
 
-    /// Memory becomes what it is now.
+    /// Brings memory up to the time of the calling thread.
     #[inline]
     pub fn catch_up(&self) {
         (self.table.catch_up)();
     }
 
-    /// The card gets the stores that it has not seen.
+    /// Gives the card the stores that it has not seen.
     #[inline]
     pub fn flush(&self) {
         (self.table.flush)();
     }
 
-    /// Waits; returns the answer.
+    /// Waits and returns the answer.
     #[inline]
     pub fn wait(&self, wait: &Wait) -> u64 {
         (self.table.wait)(wait)
     }
 
-    /// Changes whenever the calling thread has done something else than calling this library.
+    /// Returns a number that changes whenever the calling thread has done something other than
+    /// calling this library.
     #[inline]
     pub fn activity(&self) -> u64 {
         (self.table.activity)()
     }
 
-    /// The address of a function that notes who polls and goes on to `target`.
+    /// Returns the address of a function that records the poller and calls `target`.
     pub fn noting_caller(&self, entry: Entry, target: *const c_void) -> *const c_void {
         (self.table.noting_caller)(entry, target)
     }
 
-    /// What the caller of the poll is like that is being made: [`TimeTable::caller`].
+    /// Returns the state of the caller of the current poll: [`TimeTable::caller`].
     #[inline]
     pub fn caller(&self) -> u64 {
         (self.table.caller)()
     }
 
-    /// Whether the program has one thread only.
+    /// Returns true if the program has one thread only.
     #[inline]
     pub fn is_alone(&self) -> bool {
         (self.table.thread_count)() < 2
     }
 
-    /// Has `function` called for interrupts, in the thread that finds them.
+    /// Sets the function to call for interrupts, in the thread that finds them.
     pub fn on_interrupts(&self, function: InterruptFunction) {
         (self.table.set_interrupts)(Some(function), ptr::null_mut());
     }
 
-    /// From now on the card may write to this memory.
+    /// Announces that the card may write to this memory.
     pub fn note_card_memory(&self, start: usize, length: usize) {
         (self.table.card_memory)(start, length);
     }
 
-    /// Does something that is no part of the program: it has the time of the machine, and threads
+    /// Runs `action` outside of the simulated program: it has the time of the machine, and threads
     /// that it starts are not simulated.
     pub fn outside<R>(&self, action: impl FnOnce() -> R) -> R {
         struct Back(&'static TimeTable);

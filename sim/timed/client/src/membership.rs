@@ -1,4 +1,4 @@
-//! A program's place in a simulated world.
+//! The host of a program in a simulated world.
 
 use std::fmt::Display;
 use std::fs;
@@ -18,7 +18,7 @@ use ferroce_embed::attached::{AttachError, Attached, DeviceSource, Properties};
 use ferroce_platform::host::HostIdentity;
 use ferroce_platform::numbered_hosts;
 
-/// Says whose world it is, if that is why it was not joined.
+/// Adds the users to the error, if they are the reason.
 fn with_users(error: JoinError, socket: &Path) -> JoinError {
     match (error, fs::metadata(socket)) {
         (JoinError::Os(libc::EPERM | libc::EACCES), Ok(file)) => JoinError::OtherUser {
@@ -29,7 +29,7 @@ fn with_users(error: JoinError, socket: &Path) -> JoinError {
     }
 }
 
-/// That this program is on a host of a world.
+/// The host of this program in a world.
 #[derive(Debug, Clone)]
 pub struct Membership {
     library: Library,
@@ -37,8 +37,8 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// Joins the world whose control socket `FERROCE_WORLD` names, if this program has not done so
-    /// yet. `None`: it names none, and the program has the time of the machine.
+    /// Joins the world whose control socket `FERROCE_WORLD` names, if this program has not joined.
+    /// Returns `None` if the variable is not set: the program has the time of the machine.
     ///
     /// # Errors
     /// [`AttachError`].
@@ -56,12 +56,12 @@ impl Membership {
         }
     }
 
-    /// Name and addresses of the host.
+    /// Returns the name and the addresses of the host.
     fn identity(&self) -> HostIdentity {
         numbered_hosts::of_host(self.library.host() as usize)
     }
 
-    /// All addresses of all hosts.
+    /// Returns all addresses of all hosts.
     fn neighbours(&self) -> Vec<(Gid, Mac)> {
         let hosts = self.library.program().hosts.load(Ordering::Relaxed);
         let entries = |host: u32| {
@@ -71,7 +71,7 @@ impl Membership {
         (0..hosts).flat_map(entries).collect()
     }
 
-    /// The host's card.
+    /// Opens the host's card.
     fn open(&self) -> Result<Attached, AttachError> {
         let bus = TimedBus::open(self.library, &self.socket)
             .map_err(|error| self.failure(&error, error.errno()))?;
@@ -84,7 +84,7 @@ impl Membership {
         })
     }
 
-    /// How the driver of such a card brings it up.
+    /// Returns how the driver brings up such a card.
     fn device_config(&self) -> DeviceConfig {
         let push_inline_only = &self.library.program().push_inline_only;
         DeviceConfig {

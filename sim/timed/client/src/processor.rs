@@ -1,22 +1,22 @@
-//! What verbs cost a program in simulated time, and what it does when polls find nothing.
+//! Costs of verbs in simulated time, and waiting on empty polls.
 //!
-//! The same calls cost the same as in the loops of `ferroce perf`. A thread that polls the same
-//! queues in vain, twice in a row and with nothing in between, waits for the next write of the card
-//! instead, and goes on with the turn of its loop that finds it. Both polls have to be made from the
-//! same place, with the same registers and the same frames on the stack: a loop that counts its
-//! polls there makes them all.
+//! The same calls cost the same as in the loops of `ferroce perf`. After two empty polls of the
+//! same queues in a row, with nothing in between, a thread waits for the next write of the card and
+//! continues with the iteration of its loop that finds it. Both polls must come from the same
+//! place, with the same registers and the same frames on the stack: a loop that counts its polls
+//! there makes them all.
 //!
-//! A loop may look at something else, too, that the card does not write: a count in memory, or what
-//! another thread of the program does. So a wait ends after some turns, and the poll finds nothing;
-//! the next wait is twice as long, up to a limit. With other threads in the program the limits are
-//! shorter, and the world lets a thread that polls look again when one of them has slept, or waited,
-//! and had a turn. When nothing else is to happen in the world, each turn is made.
+//! A loop may also check something that the card does not write: a count in memory, or what another
+//! thread of the program does. So a wait ends after a number of iterations with an empty poll; the
+//! next wait is twice as long, up to a limit. With other threads in the program the limits are
+//! shorter, and the world lets a polling thread check again when another one has slept or waited
+//! and then had a turn. When nothing else is under way in the world, each iteration is made.
 //!
-//! Such a thread may look at memory, too, so that every write of the card wakes it. One that finds
-//! nothing in it, as most do when the data of a long message arrive, waits for completions alone for
-//! a quarter of the time that it has been waiting. So a thread that waits for completions goes on
-//! when there is one; one that waits for memory may see it later by that much, but only if it has
-//! not reacted to what was written just before.
+//! Such a thread may also check memory, so that every write of the card wakes it. If it finds
+//! nothing there, as most do when the data of a long message arrive, it waits for completions alone
+//! for a quarter of the time that it has been waiting. A thread that waits for completions is not
+//! delayed by this; one that waits for memory may see a write later by that much, but only if it
+//! has not reacted to the write before.
 
 use std::cell::RefCell;
 use std::ffi::c_void;
@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ferroce_driver::CompletionQueue;
 use ferroce_driver::bus::{PollFunction, ProgramClock};
 use ferroce_timed_protocol::page::CostsPage;
-use ferroce_timed_protocol::request::{Look, Wait};
+use ferroce_timed_protocol::request::{Check, Wait};
 use ferroce_timed_protocol::store::Work;
 pub use ferroce_timed_protocol::table::Entry;
 use ferroce_units::Duration;
@@ -35,10 +35,10 @@ use crate::library::Library;
 use ferroce_model::preset::costs::Costs;
 use ferroce_units::random::Random;
 
-/// Queues that a thread polls in turn, at most; with more, each poll is made.
+/// Most queues that a thread polls in turn; with more, each poll is made.
 const MAX_QUEUES: usize = 1024;
 
-/// The processor under the calling thread.
+/// The modelled processor of the calling thread.
 #[derive(Debug)]
 pub struct Processor {
     library: Library,
@@ -46,29 +46,29 @@ pub struct Processor {
     seed: u64,
 }
 
-/// Part of the time in vain that a thread then does not look at memory: one in so many.
-const DEAF_PART: u64 = 4;
+/// Back-off of memory checks: after waiting for a time without a hit, a thread checks no memory for
+/// one part in this many of it.
+const MEMORY_CHECK_BACKOFF: u64 = 4;
 
-/// For how many turns of its loop a thread waits at most before it looks at everything again: first,
-/// and at most.
+/// Number of iterations that a thread waits before it checks everything again: first, and at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Limits {
     first: u64,
     most: u64,
 }
 
-/// Of the only thread of a program.
+/// For the only thread of a program.
 const ALONE: Limits = Limits {
     first: 1 << 10,
     most: 1 << 13,
 };
-/// Of a thread for which others of its program may do something.
+/// For a thread of a program that has others.
 const WITH_OTHERS: Limits = Limits {
     first: 1 << 7,
     most: 1 << 12,
 };
 
-/// A poll that has found nothing.
+/// An empty poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct EmptyPoll {
     queue: u32,
@@ -76,33 +76,33 @@ struct EmptyPoll {
     caller: u64,
 }
 
-/// What a thread has done last.
+/// Recent polls of a thread.
 #[derive(Debug)]
 struct Recent {
     random: Random,
     /// Queues that were found empty, with nothing in between.
     empty: Vec<EmptyPoll>,
-    /// What [`Library::activity`] was then.
+    /// Value of [`Library::activity`] at that time.
     activity: u64,
-    /// The last poll was not the first of its row, so that it is on the grid of its loop.
+    /// True if the last poll was not the first of its row, so that it is on the grid of its loop.
     is_on_grid: bool,
-    /// One of the row has waited.
+    /// True if a poll of the row has waited.
     has_waited: bool,
-    /// The queue at which it has, by its place. A loop over several queues waits where it begins, and
-    /// again there when its time is over.
+    /// Place of the queue whose poll waited. A loop over several queues waits at its first one, and
+    /// there again when that wait is over.
     waited_at: usize,
     /// Polls since then that could have waited, and have left it to that queue.
     left: usize,
-    /// When the first of the waits began that have followed each other in vain.
+    /// Start of the first of the consecutive waits that found nothing.
     waits_since_ps: u64,
-    /// The turns of the last wait for everything, and when they were over. Zero: the last wait was
-    /// another one.
+    /// Iterations of the last wait for everything, and its end. Zero: the last wait was another
+    /// one.
     turns: u64,
     over_ps: u64,
 }
 
 impl Recent {
-    /// Something else than an empty poll.
+    /// Starts an action other than an empty poll.
     #[inline]
     fn begin(&mut self) {
         self.empty.clear();
@@ -112,7 +112,7 @@ impl Recent {
         self.left = 0;
     }
 
-    /// A wait of a loop whose turns take `grid`, which begins now.
+    /// Returns a wait that begins now, in a loop whose iterations take `grid`.
     fn wait(&mut self, grid: Duration, now_ps: u64, limits: Limits) -> Wait {
         let grid_ps = grid.as_ps().max(1);
         let is_first = !std::mem::replace(&mut self.has_waited, true);
@@ -124,24 +124,24 @@ impl Recent {
             self.waits_since_ps = now_ps;
             self.over_ps = now_ps.saturating_add(self.turns * grid_ps);
             let time_ps = self.over_ps;
-            let look = Look::EverythingUntil { time_ps };
-            return Wait::OnWrite { grid_ps, look };
+            let check = Check::EverythingUntil { time_ps };
+            return Wait::OnWrite { grid_ps, check };
         }
         self.turns = 0;
-        let turns = now_ps.saturating_sub(self.waits_since_ps) / DEAF_PART / grid_ps;
+        let turns = now_ps.saturating_sub(self.waits_since_ps) / MEMORY_CHECK_BACKOFF / grid_ps;
         let time_ps = now_ps.saturating_add((turns + 1).min(limits.most) * grid_ps);
-        let look = Look::CompletionsUntil { time_ps };
-        Wait::OnWrite { grid_ps, look }
+        let check = Check::CompletionsUntil { time_ps };
+        Wait::OnWrite { grid_ps, check }
     }
 
-    /// Whether the last wait was for everything, and its time is over: the poll that has found
-    /// nothing since then has taken a turn.
+    /// Returns true if the last wait was for everything, and its time is over: the poll that has
+    /// found nothing since then has taken an iteration.
     fn is_over(&self, now_ps: u64) -> bool {
         self.turns > 0 && now_ps > self.over_ps
     }
 
-    /// Whether another queue of the loop than the one at `place` is to wait. If it is not polled any
-    /// more, this one does after all.
+    /// Returns true if another queue of the loop than the one at `place` is to wait. If that one is
+    /// not polled any more, this one waits after all.
     fn leaves_it_to_another(&mut self, place: usize, now_ps: u64) -> bool {
         let begins = !self.has_waited || self.is_over(now_ps);
         let leaves = begins && place != self.waited_at && self.left < self.empty.len();
@@ -152,13 +152,13 @@ impl Recent {
         leaves
     }
 
-    /// Where a queue is among those that were found empty.
+    /// Returns the place of a queue among those that were found empty.
     fn place_of(&self, queue: u32) -> Option<usize> {
         self.empty.iter().position(|poll| poll.queue == queue)
     }
 }
 
-/// Threads that have called verbs: each has random numbers of its own.
+/// Threads that have called verbs: each has its own random sequence.
 static THREADS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
@@ -166,7 +166,7 @@ thread_local! {
 }
 
 impl Processor {
-    /// The processor of a program that has joined a world.
+    /// Creates the processor of a program that has joined a world.
     pub fn new(library: Library) -> Self {
         let page = &library.program().costs;
         Self {
@@ -176,11 +176,11 @@ impl Processor {
         }
     }
 
-    /// Calls `action` with what the thread has done last. A thread that is going, without its
+    /// Calls `action` with the recent polls of the thread. A thread that is ending, without its
     /// thread-local storage, costs nothing.
     fn recent<R>(&self, action: impl FnOnce(&mut Recent) -> R) -> Option<R> {
         let call = |recent: &RefCell<Option<Recent>>| {
-            // Taken while it is used: an interrupt handler may come here from inside.
+            // Taken while it is used: an interrupt handler may be called from inside.
             let mut own = recent.take().unwrap_or_else(|| self.first());
             let result = action(&mut own);
             recent.replace(Some(own));
@@ -207,7 +207,7 @@ impl Processor {
         }
     }
 
-    /// Something that is no empty poll costs `mean`.
+    /// Charges `mean` for an action other than an empty poll.
     #[inline]
     fn work(&self, work: Work, mean: Duration) {
         let time = self.recent(|recent| {
@@ -217,13 +217,14 @@ impl Processor {
         self.library.work_ps(work, time.unwrap_or(mean).as_ps());
     }
 
-    /// A doorbell, or a push of so many blocks.
+    /// Charges a doorbell, or a push of this many blocks.
     #[inline]
     pub fn ring(&self, blocks: u64) {
         self.work(Work::Doorbell, self.costs.doorbell_of(blocks));
     }
 
-    /// What a poll of `cq` waits for that has been empty before, with nothing in between.
+    /// Returns what a poll of `cq` waits for, if the queue was empty before with nothing in
+    /// between.
     fn wait_for(&self, cq: &CompletionQueue) -> Option<Wait> {
         let (activity, now_ps) = (self.library.activity(), self.library.now_ps());
         let wait = |recent: &mut Recent| {
@@ -284,7 +285,7 @@ impl ProgramClock for Processor {
     #[inline]
     fn before_poll(&self, cq: &CompletionQueue) {
         match self.wait_for(cq) {
-            // It begins now: what is there by now is found at once.
+            // The wait begins now: what is there by now is found at once.
             Some(wait) => {
                 self.library.wait(&wait);
             }
@@ -305,7 +306,7 @@ impl ProgramClock for Processor {
                 recent.empty.push(EmptyPoll { queue, caller });
             }
             match recent.is_on_grid {
-                // One turn of its loop, as those that it has left out.
+                // One iteration of its loop, like those that were skipped.
                 true => mean,
                 false => self.costs.spread(mean, &recent.random),
             }
@@ -329,7 +330,7 @@ impl ProgramClock for Processor {
         self.library.catch_up();
         let mut has_slept = false;
         while !is_there() && !self.library.has_ended() {
-            // Interrupts of others wake nobody: whose events there are is seen at once.
+            // Interrupts of other event queues wake no thread here: events are seen at once.
             self.library.wait(&Wait::OnInterrupt { wake_up_ps: 0 });
             has_slept = true;
         }
@@ -340,7 +341,7 @@ impl ProgramClock for Processor {
 
     #[inline]
     fn has_failed(&self) -> bool {
-        self.library.has_ended() || self.library.is_bereft() && self.explain_failure()
+        self.library.has_ended() || self.library.has_lost_partner() && self.explain_failure()
     }
 }
 
@@ -389,27 +390,27 @@ mod tests {
     const GRID: Duration = Duration::from_ns(20);
     const START_PS: u64 = 1_000_003;
 
-    /// The time until which a wait for everything lasts.
+    /// Returns the end of a wait for everything.
     fn everything_until(recent: &mut Recent, now_ps: u64, limits: Limits) -> u64 {
         match recent.wait(GRID, now_ps, limits) {
             Wait::OnWrite {
-                look: Look::EverythingUntil { time_ps },
+                check: Check::EverythingUntil { time_ps },
                 ..
             } => time_ps,
             wait => panic!("{wait:?}"),
         }
     }
 
-    /// Goal: who waits in vain is woken less and less often, and always on the grid of its loop.
+    /// Goal: waits that find nothing become longer, and always end on the grid of the loop.
     #[test]
-    fn waits_in_vain_become_longer_and_stay_on_the_grid() {
+    fn fruitless_waits_become_longer_and_stay_on_the_grid() {
         let (mut recent, grid_ps) = (recent(), GRID.as_ps());
         everything_until(&mut recent, START_PS, ALONE);
-        // The card has written something that was not waited for.
+        // A write of the card that the thread did not wait for.
         let mut now = START_PS + grid_ps;
         for turn in 0..200 {
             let Wait::OnWrite {
-                look: Look::CompletionsUntil { time_ps },
+                check: Check::CompletionsUntil { time_ps },
                 ..
             } = recent.wait(GRID, now, ALONE)
             else {
@@ -417,15 +418,15 @@ mod tests {
             };
             assert!(time_ps > now);
             assert_eq!((time_ps - START_PS) % grid_ps, 0);
-            assert!(time_ps - now <= (now - START_PS) / DEAF_PART + grid_ps);
+            assert!(time_ps - now <= (now - START_PS) / MEMORY_CHECK_BACKOFF + grid_ps);
             assert!(time_ps - now <= ALONE.most * grid_ps);
             now = time_ps;
         }
         assert!(now > START_PS + 1_000_000_000, "turns become longer");
     }
 
-    /// Goal: a loop that waits for something else than the card comes round, sooner when there are
-    /// threads for which it may wait.
+    /// Goal: a loop that waits for something that the card does not write is continued, sooner when
+    /// other threads may do what it waits for.
     const _: () = assert!(WITH_OTHERS.most < ALONE.most && WITH_OTHERS.first < ALONE.first);
 
     #[test]

@@ -1,9 +1,9 @@
-//! From where a program polls.
+//! The place from which a program polls.
 //!
-//! Two polls in a row that find nothing prove that a loop waits only if the second one is made in
-//! the same state as the first: a loop that counts its polls ends by itself. The state is the place
-//! of the call, the registers that a function keeps for its caller (System V ABI: rbx, rbp, r12 to
-//! r15), and the frames of the callers. What a loop keeps elsewhere in memory is not seen.
+//! Two empty polls in a row prove that a loop only waits if the second one is made in the same
+//! state as the first: a loop that counts its polls ends by itself. The state is the place of the
+//! call, the registers that a function preserves for its caller (System V ABI: rbx, rbp, r12 to
+//! r15), and the frames of the callers. State that a loop keeps elsewhere in memory is not seen.
 
 #![expect(unsafe_code, reason = "assembly, and the stack of the calling thread")]
 
@@ -20,7 +20,7 @@ use crate::thread::{ThreadState, state};
 /// Bytes of the stack that are compared: the frames of a progress engine, with its array of
 /// completions.
 const STACK_BYTES: usize = 4096;
-/// Words that are mixed at a time, so that one does not wait for the other.
+/// Words that are hashed in parallel, so that one does not wait for the other.
 const LANES: usize = 4;
 /// An odd number without pattern (2^64 divided by the golden ratio).
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -29,13 +29,14 @@ static POLL_CQ: AtomicUsize = AtomicUsize::new(0);
 static START_POLL: AtomicUsize = AtomicUsize::new(0);
 
 unsafe extern "C" {
-    /// Not to be called from here.
+    /// Only for `noting`: not callable from Rust.
     fn ferroce_poll_cq_entry();
-    /// Not to be called from here.
+    /// Only for `noting`: not callable from Rust.
     fn ferroce_start_poll_entry();
 }
 
-// rax, r10 and r11 are nobody's when a function is called that takes a fixed number of arguments.
+// rax, r10 and r11 carry no argument of a function with a fixed number of them, and are not
+// preserved.
 macro_rules! entry {
     ($name:literal, $target:ident) => {
         global_asm!(
@@ -72,7 +73,7 @@ macro_rules! entry {
 entry!("ferroce_poll_cq_entry", POLL_CQ);
 entry!("ferroce_start_poll_entry", START_POLL);
 
-/// The entry that notes who calls, and goes on to `target`.
+/// Returns the entry that records the caller and jumps to `target`.
 pub fn noting(entry: Entry, target: *const c_void) -> *const c_void {
     let (cell, stub) = match entry {
         Entry::PollCq => (&POLL_CQ, ferroce_poll_cq_entry as *const c_void),
@@ -82,14 +83,14 @@ pub fn noting(entry: Entry, target: *const c_void) -> *const c_void {
     stub
 }
 
-/// The calling thread is about to run what the program wants: what is on its stack by now is none
-/// of the program's.
+/// Notes that the calling thread is about to run code of the program: its stack so far does not
+/// belong to the program.
 pub fn begin_stack() {
     let here = std::hint::black_box(0_u8);
     state().stack_high.set((&raw const here).addr());
 }
 
-/// What the caller of the entry that was called last was like.
+/// Returns a number for the state of the caller of the last entry.
 pub fn fingerprint() -> u64 {
     let state = state();
     let frame = state.poll_frame.get();
@@ -102,22 +103,23 @@ pub fn fingerprint() -> u64 {
     };
     let end = match (low..high).contains(&frame) {
         true => high.min(frame + STACK_BYTES),
-        // The stack of a coroutine: where it ends is not known, the return address is there.
+        // The stack of a coroutine: its end is not known, but the return address exists.
         false => frame + size_of::<usize>(),
     };
-    // SAFETY: from the return address on, which is there, to the end of the stack at most; nobody
-    // but this thread writes there.
+    // SAFETY: the contract of `stack`: the range begins at the return address, ends at the end of
+    // the stack at most, and only this thread writes to it.
     let words = unsafe { stack(frame, end) };
     mix(state.poll_registers.get(), words)
 }
 
-/// The words of the stack from `frame` to `end`.
+/// Returns the words of the stack from `frame` to `end`.
 ///
 /// # Safety
-/// They are there, and nobody writes to them.
+/// The range is readable, and no thread writes to it during `'a`.
 unsafe fn stack<'a>(frame: usize, end: usize) -> &'a [u64] {
     let count = (end - frame) / size_of::<u64>();
-    // SAFETY: by the contract; the stack is aligned when a function is called.
+    // SAFETY: the caller guarantees that the range is readable and not written; the stack is
+    // aligned to words at a call.
     unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(frame), count) }
 }
 
@@ -129,18 +131,18 @@ fn mix(registers: u64, words: &[u64]) -> u64 {
         }
     }
     let all = |sum: u64, lane: &u64| (sum.rotate_left(17) ^ lane).wrapping_mul(FACTOR);
-    // Zero stands for a caller that is not known.
+    // Zero stands for an unknown caller.
     lanes.iter().fold(0, all).max(1)
 }
 
-/// Where the stack of the calling thread is. Behind what a program has there lies its thread-local
-/// storage, which changes: that is left out.
+/// Returns the range of the calling thread's stack. The thread-local storage above the program's
+/// frames changes and is excluded.
 #[cold]
 fn find_stack(state: &ThreadState) -> (usize, usize) {
     let (low, high) = stack_of_thread().unwrap_or((1, 1));
     let high = match state.stack_high.get() {
         0 if is_main_thread() => high,
-        // It was not started with this library's knowledge.
+        // The library did not see the start of this thread.
         0 => low,
         known => known.min(high),
     };
@@ -152,7 +154,8 @@ fn find_stack(state: &ThreadState) -> (usize, usize) {
 fn stack_of_thread() -> Option<(usize, usize)> {
     let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
     let (mut low, mut length) = (std::ptr::null_mut(), 0);
-    // SAFETY: asks for attributes of the calling thread, which are given back below.
+    // SAFETY: asks for attributes of the calling thread, which exists, into a local that is
+    // destroyed below.
     unsafe {
         if libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) != 0 {
             return None;
@@ -186,7 +189,7 @@ mod tests {
     #[test]
     fn the_stack_of_a_thread_is_where_its_variables_are() {
         let here = 0_u8;
-        let (low, high) = stack_of_thread().expect("there is one");
+        let (low, high) = stack_of_thread().expect("a thread has a stack");
         assert!((low..high).contains(&(&raw const here).addr()));
     }
 }

@@ -9,16 +9,16 @@ use crate::session;
 use crate::thread::{ThreadState, state};
 use crate::turn::Inside;
 
-/// So many time reads with nothing in between are free; each one more takes [`READ_PS`].
+/// This many time reads with nothing in between are free; each further one costs [`READ_PS`].
 pub const FREE_READS: u32 = 15;
 const NS_PER_S: u64 = 1_000_000_000;
 /// A microsecond.
 pub const READ_PS: u64 = 1_000_000;
-/// The longest time for which a thread that only reads the time does not look what has changed.
-const LONGEST_LOOK_PS: u64 = 1_000_000_000;
+/// Longest time for which a thread that only reads the time does not let the world catch up.
+const LONGEST_CHECK_PS: u64 = 1_000_000_000;
 
-/// The clock of the calling thread for one of the program's time reads. `None`: its time is that of
-/// the machine.
+/// Returns the clock of the calling thread for one of the program's time reads. `None`: its time is
+/// that of the machine.
 #[inline]
 pub fn read_ps() -> Option<u64> {
     if !session::is_joined() {
@@ -33,7 +33,7 @@ pub fn read_ps() -> Option<u64> {
     }
 }
 
-/// [`read_ps`] where the clock is not simply the one of the page.
+/// Does the same as [`read_ps`] for a thread whose clock is not simply that of its page.
 #[cold]
 fn read_elsewhere_ps(state: &ThreadState) -> Option<u64> {
     if state.is_real() {
@@ -60,21 +60,21 @@ fn read_page_ps(state: &ThreadState, page: &ThreadPage) -> u64 {
     if reads == FREE_READS {
         state.reads.set(reads + 1);
         state.reads_since_ps.set(now_ps);
-        state.look_ps.set(now_ps + READ_PS);
+        state.check_ps.set(now_ps + READ_PS);
     }
     let is_due = now_ps >= page.deadline_ps.load(Ordering::Relaxed);
-    if is_due || now_ps >= state.look_ps.get() {
-        look(state, now_ps);
+    if is_due || now_ps >= state.check_ps.get() {
+        check(state, now_ps);
     }
     now_ps
 }
 
-/// A thread that does nothing but read the time lets the world catch up now and then: something
-/// else may end its loop. The longer it does, the more seldom.
+/// Lets the world catch up now and then for a thread that does nothing but read the time: something
+/// else may end its loop. The interval grows with the time that this lasts.
 #[cold]
-fn look(state: &ThreadState, now_ps: u64) {
+fn check(state: &ThreadState, now_ps: u64) {
     let (reads, since_ps) = (state.reads.get(), state.reads_since_ps.get());
-    let next_ps = (now_ps.saturating_sub(since_ps) / 8).clamp(READ_PS, LONGEST_LOOK_PS);
+    let next_ps = (now_ps.saturating_sub(since_ps) / 8).clamp(READ_PS, LONGEST_CHECK_PS);
     os::keeping_errno(|| {
         if let Some(inside) = Inside::enter() {
             inside.catch_up();
@@ -83,11 +83,11 @@ fn look(state: &ThreadState, now_ps: u64) {
     });
     state.reads.set(reads);
     state.reads_since_ps.set(since_ps);
-    state.look_ps.set(now_ps + next_ps);
+    state.check_ps.set(now_ps + next_ps);
 }
 
-/// The clock where no world drives it: it stands before there is one, and goes on with real time
-/// after its end, so that nobody waits for ever.
+/// Returns the clock outside of a running world: it stands still before there is a world, and
+/// follows real time after its end, so that no thread waits for ever.
 #[cold]
 pub fn elsewhere_ps() -> u64 {
     let state = state();
@@ -97,7 +97,7 @@ pub fn elsewhere_ps() -> u64 {
     clock_ps.saturating_add(since_ns.saturating_mul(PS_PER_NS))
 }
 
-/// Time of the machine, from some moment on.
+/// Returns a monotonic time of the machine.
 pub fn real_ns() -> u64 {
     let time = os::clock_gettime(libc::CLOCK_MONOTONIC);
     time.map_or(0, |time| {
@@ -105,7 +105,7 @@ pub fn real_ns() -> u64 {
     })
 }
 
-/// What the time stamp counter says at a time.
+/// Returns the time stamp counter at a time.
 pub const fn cycles(clock_ps: u64) -> u64 {
     clock_ps / PS_PER_CYCLE
 }

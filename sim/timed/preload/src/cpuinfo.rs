@@ -1,7 +1,7 @@
 //! `/proc/cpuinfo`, which states the frequency of the time stamp counter.
 //!
-//! perftest trusts it if what it measures is near. A program of a world sees one processor with the
-//! frequency of the world's counter; the rest is what the kernel says.
+//! perftest trusts that frequency if its own measurement is near. A program of a world sees one
+//! processor with the frequency of the world's counter; the rest is the kernel's text.
 #![expect(unsafe_code, reason = "exported functions of the C library")]
 
 use std::ffi::{CStr, c_char, c_int};
@@ -18,10 +18,10 @@ use crate::session;
 use crate::thread::state;
 
 const PATH: &CStr = c"/proc/cpuinfo";
-/// Bytes of the kernel's file that are looked at: the first processor is in there.
+/// Bytes of the kernel's file that are read: they contain the first processor.
 const READ_BYTES: usize = 1 << 14;
 
-/// The file, if it is to be another than the kernel's.
+/// Returns the file to open in place of the kernel's, if there is one.
 ///
 /// # Safety
 /// `path` is null or a C string.
@@ -30,12 +30,12 @@ unsafe fn replacement(path: *const c_char) -> Option<OwnedFd> {
     if !session::is_joined() || path.is_null() || state().is_real() {
         return None;
     }
-    // SAFETY: by the contract.
+    // SAFETY: the caller guarantees a C string or null, and null is excluded above.
     let is_it = unsafe { CStr::from_ptr(path) } == PATH;
     if is_it { file().ok() } else { None }
 }
 
-/// A file with the text for the program.
+/// Returns a file with the text for the program.
 fn file() -> std::io::Result<OwnedFd> {
     let mut buffer = vec![0; READ_BYTES];
     let kernel = rustix::fs::open(PATH, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
@@ -53,7 +53,7 @@ fn file() -> std::io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// The first processor of the kernel's text, as that of a world.
+/// Returns the first processor of the kernel's text, changed to that of a world.
 fn one_processor(text: &str) -> String {
     let lines = text.lines().take_while(|line| !line.trim().is_empty());
     let mut result = String::with_capacity(text.len());
@@ -85,12 +85,12 @@ type OpenFile = unsafe extern "C" fn(*const c_char, *const c_char) -> *mut FILE;
 /// # Safety
 /// `path` is null or a C string.
 unsafe fn open_with(real: Option<Open>, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the contract of `replacement`, which this function's own requires of `path`.
     if let Some(file) = unsafe { replacement(path) } {
         return file.into_raw_fd();
     }
     match real {
-        // SAFETY: by the contract.
+        // SAFETY: the caller keeps the contract of `open`; the arguments are passed on.
         Some(real) => unsafe { real(path, flags, mode) },
         None => {
             set_errno(libc::ENOSYS);
@@ -100,7 +100,7 @@ unsafe fn open_with(real: Option<Open>, path: *const c_char, flags: c_int, mode:
 }
 
 /// # Safety
-/// As [`open_with`].
+/// The contract of [`open_with`].
 unsafe fn open_at_with(
     real: Option<OpenAt>,
     folder: c_int,
@@ -108,12 +108,12 @@ unsafe fn open_at_with(
     flags: c_int,
     mode: mode_t,
 ) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the contract of `replacement`, which this function's own requires of `path`.
     if let Some(file) = unsafe { replacement(path) } {
         return file.into_raw_fd();
     }
     match real {
-        // SAFETY: by the contract.
+        // SAFETY: the caller keeps the contract of `openat`; the arguments are passed on.
         Some(real) => unsafe { real(folder, path, flags, mode) },
         None => {
             set_errno(libc::ENOSYS);
@@ -129,13 +129,14 @@ unsafe fn open_file_with(
     path: *const c_char,
     mode: *const c_char,
 ) -> *mut FILE {
-    // SAFETY: by the contract.
+    // SAFETY: the contract of `replacement`: the caller guarantees that `path` is a C string.
     if let Some(file) = unsafe { replacement(path) } {
-        // SAFETY: the descriptor is given away; by the contract.
+        // SAFETY: the descriptor is open and its ownership passes to the stream; the caller
+        // guarantees that `mode` is a C string.
         return unsafe { libc::fdopen(file.into_raw_fd(), mode) };
     }
     match real {
-        // SAFETY: by the contract.
+        // SAFETY: the caller guarantees two C strings, as `fopen` requires.
         Some(real) => unsafe { real(path, mode) },
         None => {
             set_errno(libc::ENOSYS);
@@ -144,15 +145,15 @@ unsafe fn open_file_with(
     }
 }
 
-// The C library's functions have the mode only if there may be a new file. On the machines that
-// there are, to take an argument that was not given is to take any number.
+// The C library's functions take the mode only if they may create a file. In the ABIs of the
+// supported machines it is harmless to read an argument that was not passed.
 macro_rules! wrap_open {
     ($($name:ident, $text:literal;)*) => {$(
         /// # Safety
-        /// As that of the C library.
+        /// The contract of the C library's function of this name.
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-            // SAFETY: by the contract.
+            // SAFETY: the contract of `open_with` is that of the C library's function.
             unsafe { open_with(next!($text as Open), path, flags, mode) }
         }
     )*};
@@ -162,7 +163,7 @@ wrap_open!(open, c"open"; open64, c"open64"; __open_2, c"__open_2"; __open64_2, 
 macro_rules! wrap_openat {
     ($($name:ident, $text:literal;)*) => {$(
         /// # Safety
-        /// As that of the C library.
+        /// The contract of the C library's function of this name.
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(
             folder: c_int,
@@ -170,7 +171,7 @@ macro_rules! wrap_openat {
             flags: c_int,
             mode: mode_t,
         ) -> c_int {
-            // SAFETY: by the contract.
+            // SAFETY: the contract of `open_at_with` is that of the C library's function.
             unsafe { open_at_with(next!($text as OpenAt), folder, path, flags, mode) }
         }
     )*};
@@ -181,10 +182,10 @@ wrap_openat!(__openat_2, c"__openat_2"; __openat64_2, c"__openat64_2";);
 macro_rules! wrap_fopen {
     ($($name:ident, $text:literal;)*) => {$(
         /// # Safety
-        /// As that of the C library.
+        /// The contract of the C library's function of this name.
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(path: *const c_char, mode: *const c_char) -> *mut FILE {
-            // SAFETY: by the contract.
+            // SAFETY: the contract of `open_file_with` is that of the C library's function.
             unsafe { open_file_with(next!($text as OpenFile), path, mode) }
         }
     )*};

@@ -1,5 +1,5 @@
-//! What a file descriptor is, asked of the kernel each time: descriptors are copied, passed on and
-//! closed in more ways than one can watch.
+//! Kinds of file descriptors, asked of the kernel each time: descriptors are copied, passed on and
+//! closed in more ways than can be watched.
 
 use std::ffi::{CStr, c_int};
 use std::io::Write as _;
@@ -14,8 +14,8 @@ use rustix::net::{SocketType, getpeername, getsockname, sockopt};
 
 use crate::streams::name::Connection;
 
-/// How long something that is there in simulated time may take to be there in real time.
-const PATIENCE_MS: i32 = 5000;
+/// How long data that has arrived in simulated time may take to arrive in real time.
+const TRANSFER_LIMIT_MS: i32 = 5000;
 
 /// A descriptor of the program.
 #[derive(Debug, Clone, Copy)]
@@ -26,35 +26,36 @@ pub struct Descriptor(BorrowedFd<'static>);
 pub enum Kind {
     /// The program itself: the handler of an interrupt or a timer.
     Event,
-    /// Somebody else.
+    /// Another process.
     Other,
 }
 
 impl Descriptor {
-    /// That of this number. `None`: it is none.
+    /// Returns the descriptor of this number. `None`: the number is negative.
     #[inline]
     pub fn new(number: c_int) -> Option<Self> {
         if number < 0 {
             return None;
         }
-        // SAFETY: it is used for system calls only, which say so when it is not open.
+        // SAFETY: `borrow_raw` forbids -1, which is excluded. The descriptor is used for system
+        // calls only, which fail if it is closed.
         #[expect(unsafe_code, reason = "a number that the program calls a descriptor")]
         let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
         Some(Self(borrowed))
     }
 
-    /// The address of a TCP socket.
+    /// Returns the address of a TCP socket.
     fn local(self) -> Option<SocketAddr> {
         let local: SocketAddr = getsockname(self.0).ok()?.try_into().ok()?;
         (sockopt::socket_type(self.0) == Ok(SocketType::STREAM)).then_some(local)
     }
 
-    /// Whether it is a TCP socket.
+    /// Returns true if it is a TCP socket.
     pub fn is_tcp(self) -> bool {
         self.local().is_some()
     }
 
-    /// Its connection, if it is a TCP socket that has one.
+    /// Returns its connection, if it is a connected TCP socket.
     #[inline]
     pub fn connection(self) -> Option<Connection> {
         let local = self.local()?;
@@ -62,29 +63,29 @@ impl Descriptor {
         Some(Connection::new(local, peer))
     }
 
-    /// The connection of a TCP socket that is about to have one with `peer`.
+    /// Returns the connection of a TCP socket that is about to be connected to `peer`.
     pub fn connection_to(self, peer: SocketAddr) -> Option<Connection> {
         Some(Connection::new(self.local()?, peer))
     }
 
-    /// The port of a TCP socket that listens.
+    /// Returns the port of a TCP socket that listens.
     pub fn listening_port(self) -> Option<u16> {
         let local = self.local()?;
         (sockopt::socket_acceptconn(self.0) == Ok(true)).then_some(local.port())
     }
 
-    /// The program wants calls to fail rather than to wait.
+    /// Returns true if calls fail rather than wait (`O_NONBLOCK`).
     pub fn is_nonblocking(self) -> bool {
         fcntl_getfl(self.0).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
     }
 
-    /// How long the program wants a receive to last at most.
+    /// Returns the time limit of a receive (`SO_RCVTIMEO`).
     pub fn receive_time_limit(self) -> Option<Duration> {
         sockopt::socket_timeout(self.0, sockopt::Timeout::Recv).unwrap_or(None)
     }
 
-    /// Which of `wanted` it is ready for, in real time, after `limit_ms` at most; negative:
-    /// after any time.
+    /// Returns the events of `wanted` that are ready, in real time, after `limit_ms` at most;
+    /// negative: no limit.
     pub fn ready_within(self, wanted: PollFlags, limit_ms: i32) -> PollFlags {
         let mut polled = [PollFd::new(&self.0, wanted)];
         let limit = (limit_ms >= 0).then(|| Timespec {
@@ -97,21 +98,25 @@ impl Descriptor {
         }
     }
 
-    /// Which of `wanted` it is ready for.
+    /// Returns the events of `wanted` that are ready now.
     #[inline]
     pub fn ready(self, wanted: PollFlags) -> PollFlags {
         self.ready_within(wanted, 0)
     }
 
-    /// Waits for what has been sent already, and the kernel may still carry. False: it does not
-    /// come.
+    /// Waits for data that has been sent and is still in the kernel. Returns false if it does not
+    /// arrive.
     pub fn await_input(self) -> bool {
-        !self.ready_within(PollFlags::IN, PATIENCE_MS).is_empty()
+        !self
+            .ready_within(PollFlags::IN, TRANSFER_LIMIT_MS)
+            .is_empty()
     }
 
     /// Waits in real time until something can be sent.
     pub fn await_output(self) -> bool {
-        !self.ready_within(PollFlags::OUT, PATIENCE_MS).is_empty()
+        !self
+            .ready_within(PollFlags::OUT, TRANSFER_LIMIT_MS)
+            .is_empty()
     }
 
     /// Adds to the counter of an eventfd.
@@ -124,18 +129,18 @@ impl Descriptor {
     pub fn clear_counter(self) {
         if !self.ready(PollFlags::IN).is_empty() {
             let mut count = [0; 8];
-            // Nobody else reads meanwhile.
+            // No other thread reads meanwhile.
             let _ = rustix::io::read(self.0, &mut count);
         }
     }
 
-    /// Its number.
+    /// Returns the number.
     #[inline]
     pub fn number(self) -> c_int {
         self.0.as_raw_fd()
     }
 
-    /// What makes it ready.
+    /// Returns what makes it ready.
     pub fn kind(self) -> Kind {
         let mut path = [0; 40];
         let mut name = [0; 32];
@@ -151,14 +156,14 @@ impl Descriptor {
         }
     }
 
-    /// Its file in this folder of `/proc/self`.
+    /// Returns the path of its entry in this folder of `/proc/self`.
     pub fn path_in_proc<'a>(self, folder: &str, path: &'a mut [u8]) -> Option<&'a CStr> {
         let mut rest = &mut *path;
         write!(rest, "/proc/self/{folder}/{}\0", self.number()).ok()?;
         CStr::from_bytes_until_nul(path).ok()
     }
 
-    /// Whether another descriptor below `limit` is of the same socket.
+    /// Returns true if another descriptor below `limit` refers to the same socket.
     pub fn has_copies(self, limit: c_int) -> bool {
         let identity = |file: Self| fstat(file.0).map(|status| (status.st_dev, status.st_ino));
         let Ok(own) = identity(self) else {
@@ -170,18 +175,18 @@ impl Descriptor {
             .any(|other| identity(other) == Ok(own))
     }
 
-    /// Why the last connection attempt has failed.
+    /// Returns the error of the last connection attempt (`SO_ERROR`).
     pub fn connect_error(self) -> Result<(), c_int> {
         let error = sockopt::socket_error(self.0).and_then(|error| error);
         error.map_err(Errno::raw_os_error)
     }
 
-    /// As the program may say: whether calls fail rather than wait.
+    /// Sets or clears `O_NONBLOCK`.
     pub fn set_nonblocking(self, is_nonblocking: bool) {
         if let Ok(flags) = fcntl_getfl(self.0) {
             let mut flags = flags;
             flags.set(OFlags::NONBLOCK, is_nonblocking);
-            // A descriptor that has flags takes these.
+            // A descriptor whose flags can be read accepts them.
             let _ = fcntl_setfl(self.0, flags);
         }
     }

@@ -1,8 +1,8 @@
 //! Signals of the program that this library needs itself.
 //!
-//! The handler of `SIGSEGV` is this library's as soon as the program has joined. What the program
-//! installs is kept, and called for all faults but reads of the time stamp counter. No handler of
-//! the program has `SIGSEGV` blocked: the counter could not be read there.
+//! The handler of `SIGSEGV` is this library's from the moment the program joins. The program's own
+//! handler is kept, and called for all faults but reads of the time stamp counter. No handler of
+//! the program runs with `SIGSEGV` blocked: the counter could not be read there.
 #![expect(
     unsafe_code,
     reason = "signal handlers, and functions of the C library"
@@ -21,15 +21,16 @@ use crate::os::set_errno;
 use crate::session;
 use crate::spin::PROBE_SIGNAL;
 
-/// What the program wants done at a `SIGSEGV`: the latest of a few, so that a handler that reads
-/// one is not disturbed by a thread that writes the next.
+/// The program's action for `SIGSEGV`. The latest of several, so that a handler that reads one does
+/// not race with a thread that writes the next.
 struct Wanted {
     ring: [UnsafeCell<MaybeUninit<Action>>; 16],
-    /// How many have been written. Zero: this library's handler is not installed.
+    /// Number of actions written. Zero: this library's handler is not installed.
     count: AtomicUsize,
 }
 
-// SAFETY: a place is written before `count` says so, and again only fifteen writes later.
+// SAFETY: an entry is written before `count` includes it, and overwritten only fifteen writes
+// later, so that a reader never sees a partial write.
 unsafe impl Sync for Wanted {}
 
 static WANTED: Wanted = Wanted {
@@ -41,14 +42,14 @@ impl Wanted {
     fn get(&self) -> Option<Action> {
         let latest = self.count.load(Ordering::Acquire).checked_sub(1)?;
         let place = self.ring[latest % self.ring.len()].get();
-        // SAFETY: it has been written.
+        // SAFETY: `count` includes the entry, so it is initialised.
         Some(unsafe { (*place).assume_init() })
     }
 
     fn set(&self, action: Action) {
         let count = self.count.load(Ordering::Relaxed);
         let place = self.ring[count % self.ring.len()].get();
-        // SAFETY: nobody reads this place now.
+        // SAFETY: `count` does not include this entry, so no reader uses it.
         unsafe { (*place).write(action) };
         self.count.store(count + 1, Ordering::Release);
     }
@@ -57,10 +58,10 @@ impl Wanted {
 /// Signals that must not be blocked.
 const NEEDED: [c_int; 3] = [libc::SIGSEGV, libc::SIGTRAP, PROBE_SIGNAL];
 
-/// A set of signals to be blocked, without those that must not be.
+/// Returns the set without the signals that must not be blocked.
 pub fn without_needed(mut set: sigset_t) -> sigset_t {
     for signal in NEEDED {
-        // SAFETY: removes a bit of a set.
+        // SAFETY: `sigdelset` requires an initialised set; `set` is one.
         unsafe { libc::sigdelset(&raw mut set, signal) };
     }
     set
@@ -71,13 +72,13 @@ type Action = libc::sigaction;
 type Sigaction = unsafe extern "C" fn(c_int, *const Action, *mut Action) -> c_int;
 type SetMask = unsafe extern "C" fn(c_int, *const sigset_t, *mut sigset_t) -> c_int;
 
-/// The C library's `sigaction`.
+/// Calls the C library's `sigaction`.
 ///
 /// # Safety
-/// As that.
+/// The contract of `sigaction`.
 unsafe fn real_sigaction(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
     match next!(c"sigaction" as Sigaction) {
-        // SAFETY: by the contract.
+        // SAFETY: the caller keeps the contract of `sigaction`; the arguments are passed on.
         Some(real) => unsafe { real(signal, new, old) },
         None => {
             set_errno(libc::ENOSYS);
@@ -86,24 +87,27 @@ unsafe fn real_sigaction(signal: c_int, new: *const Action, old: *mut Action) ->
     }
 }
 
-/// An action that does the default.
+/// Returns the default action.
 fn default_action() -> Action {
-    // SAFETY: zero is a value of all its fields; as handler it is the default.
+    // SAFETY: zero is valid for all fields; as the handler it is `SIG_DFL`.
     unsafe { MaybeUninit::zeroed().assume_init() }
 }
 
-/// Installs the handler, and has the program's own ones not block it. Again is no harm.
+/// Installs the handler, and removes needed signals from the masks of the program's own. May be
+/// called again.
 pub fn install() {
     for signal in 1..=libc::SIGRTMAX() {
         let mut action = default_action();
-        // SAFETY: reads into `action`.
+        // SAFETY: the contract of `sigaction`: no new action, and `action` has room for the old
+        // one.
         let is_read = unsafe { real_sigaction(signal, null(), &raw mut action) } == 0;
         let has_handler = ![SIG_DFL, SIG_IGN].contains(&action.sa_sigaction);
         if signal == libc::SIGSEGV && is_read {
             take_over(action);
         } else if is_read && has_handler {
             action.sa_mask = without_needed(action.sa_mask);
-            // SAFETY: what was installed, with fewer signals blocked.
+            // SAFETY: the contract of `sigaction`: the action that was installed, with fewer
+            // signals blocked.
             unsafe { real_sigaction(signal, &raw const action, null_mut()) };
         }
     }
@@ -118,14 +122,14 @@ fn take_over(current: Action) {
     let mut action = default_action();
     action.sa_sigaction = handler;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER | libc::SA_RESTART;
-    // SAFETY: installs a handler that does only what a handler may.
+    // SAFETY: the contract of `sigaction`: `on_fault` calls only async-signal-safe functions.
     unsafe { real_sigaction(libc::SIGSEGV, &raw const action, null_mut()) };
 }
 
-/// The calling thread does not block what this library needs.
+/// Unblocks the needed signals in the calling thread.
 pub fn unblock() {
     let mut set = MaybeUninit::uninit();
-    // SAFETY: initialises the set, and changes the mask of the calling thread.
+    // SAFETY: initialises a local set, and passes it on to change the mask of the calling thread.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
         for signal in NEEDED {
@@ -137,9 +141,9 @@ pub fn unblock() {
     }
 }
 
-/// A thread has made an access that it may not make, or has read its time stamp counter.
+/// Handles `SIGSEGV`: an invalid access, or a read of the time stamp counter.
 extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: the arguments of the handler.
+    // SAFETY: the contract of `tsc::handle`: these are the arguments of the signal handler.
     #[cfg(target_arch = "x86_64")]
     if unsafe { crate::tsc::handle(info, context.cast()) } {
         return;
@@ -154,8 +158,8 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void
                 WANTED.set(default_action());
             }
             let mask = without_needed(wanted.sa_mask);
-            // SAFETY: the program has given this function for these arguments. The kernel puts the
-            // mask back when this handler returns.
+            // SAFETY: the program has registered this function for these arguments. The kernel
+            // restores the mask when this handler returns.
             unsafe {
                 if let Some(real) = next!(c"pthread_sigmask" as SetMask) {
                     real(libc::SIG_BLOCK, &raw const mask, null_mut());
@@ -173,38 +177,39 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void
     }
 }
 
-/// Whether somebody has sent the signal, so that it does not come again by itself.
+/// Returns true if the signal was sent by a process, so that it does not repeat by itself.
 fn is_sent(info: *const siginfo_t) -> bool {
-    // SAFETY: the handler's argument.
+    // SAFETY: `info` is the argument of the handler, which the kernel has filled.
     unsafe { (*info).si_code <= 0 }
 }
 
-/// The program ends, as it would without this library.
+/// Ends the program as without this library.
 fn end_by(signal: c_int, info: *const siginfo_t) {
     let action = default_action();
-    // SAFETY: the default action; the instruction that has failed fails again.
+    // SAFETY: the contract of `sigaction`: the default action; the faulting instruction faults
+    // again.
     unsafe { real_sigaction(signal, &raw const action, null_mut()) };
     if is_sent(info) {
-        // SAFETY: sends a signal to the calling thread.
+        // SAFETY: `raise` takes no pointers and signals the calling thread.
         unsafe { libc::raise(signal) };
     }
 }
 
 /// # Safety
-/// As that of the C library.
+/// The contract of the C library's function of this name.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sigaction(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
     if !session::is_joined() {
-        // SAFETY: by the contract.
+        // SAFETY: the caller keeps the contract of `sigaction`; the arguments are passed on.
         return unsafe { real_sigaction(signal, new, old) };
     }
-    // SAFETY: by the contract.
+    // SAFETY: by the contract of `sigaction`, `new` is null or a valid action.
     let action = unsafe { new.as_ref() }.map(|new| Action {
         sa_mask: without_needed(new.sa_mask),
         ..*new
     });
     if let (libc::SIGSEGV, Some(current)) = (signal, WANTED.get()) {
-        // SAFETY: by the contract.
+        // SAFETY: by the contract of `sigaction`, `old` is null or has room for an action.
         if let Some(old) = unsafe { old.as_mut() } {
             *old = current;
         }
@@ -212,12 +217,12 @@ unsafe extern "C" fn sigaction(signal: c_int, new: *const Action, old: *mut Acti
         return 0;
     }
     let new = action.as_ref().map_or(null(), std::ptr::from_ref);
-    // SAFETY: by the contract.
+    // SAFETY: the caller keeps the contract of `sigaction`; the arguments are passed on.
     unsafe { real_sigaction(signal, new, old) }
 }
 
 /// # Safety
-/// As that of the C library.
+/// The contract of the C library's function of this name.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
     type Signal = unsafe extern "C" fn(c_int, sighandler_t) -> sighandler_t;
@@ -230,14 +235,14 @@ unsafe extern "C" fn signal(signal: c_int, handler: sighandler_t) -> sighandler_
         return current.sa_sigaction;
     }
     match next!(c"signal" as Signal) {
-        // SAFETY: by the contract.
+        // SAFETY: the caller keeps the contract of `signal`; the arguments are passed on.
         Some(real) => unsafe { real(signal, handler) },
         None => SIG_ERR,
     }
 }
 
 /// # Safety
-/// As [`SetMask`].
+/// The contract of `real`, of type [`SetMask`].
 unsafe fn set_mask(
     real: Option<SetMask>,
     how: c_int,
@@ -245,16 +250,16 @@ unsafe fn set_mask(
     old: *mut sigset_t,
 ) -> Option<c_int> {
     let real = real?;
-    // SAFETY: by the contract.
+    // SAFETY: the caller guarantees that `new` is null or an initialised set.
     let set = unsafe { new.as_ref() }.filter(|_| session::is_joined() && how != libc::SIG_UNBLOCK);
     let set = set.copied().map(without_needed);
     let new = set.as_ref().map_or(new, std::ptr::from_ref);
-    // SAFETY: by the contract.
+    // SAFETY: the caller keeps the contract of `real`; `new` is null or points to a set.
     Some(unsafe { real(how, new, old) })
 }
 
 /// # Safety
-/// As that of the C library.
+/// The contract of the C library's function of this name.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_sigmask(
     how: c_int,
@@ -262,16 +267,16 @@ unsafe extern "C" fn pthread_sigmask(
     old: *mut sigset_t,
 ) -> c_int {
     let real = next!(c"pthread_sigmask" as SetMask);
-    // SAFETY: by the contract.
+    // SAFETY: the caller keeps the contract of `pthread_sigmask`, which is that of `real`.
     unsafe { set_mask(real, how, new, old) }.unwrap_or(libc::ENOSYS)
 }
 
 /// # Safety
-/// As that of the C library.
+/// The contract of the C library's function of this name.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sigprocmask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int {
     let real = next!(c"sigprocmask" as SetMask);
-    // SAFETY: by the contract.
+    // SAFETY: the caller keeps the contract of `sigprocmask`, which is that of `real`.
     unsafe { set_mask(real, how, new, old) }.unwrap_or_else(|| {
         set_errno(libc::ENOSYS);
         -1

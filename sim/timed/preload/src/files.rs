@@ -1,6 +1,6 @@
 //! Reading and writing descriptors of any kind.
 //!
-//! What is ready is read at once. A thread that would wait for the program's own doing (events,
+//! Ready data is read at once. A thread that would wait for an event of the program itself (events,
 //! timers) waits in simulated time; one that would wait for anything else is outside of the world
 //! meanwhile.
 
@@ -16,7 +16,7 @@ use crate::own::{Ended, Own};
 use crate::streams::{set_up, transfer};
 use crate::{os, ready, real, timers};
 
-/// Receives from a descriptor into `parts`; `real` does so whatever it is.
+/// Receives from a descriptor into `parts`; `real` calls libc for descriptors that are not streams.
 pub fn input(fd: c_int, parts: &[iovec], flags: c_int, real: impl FnOnce() -> ssize_t) -> ssize_t {
     let (Some(own), Some(descriptor)) = (Own::enter("input"), Descriptor::new(fd)) else {
         return real();
@@ -27,7 +27,7 @@ pub fn input(fd: c_int, parts: &[iovec], flags: c_int, real: impl FnOnce() -> ss
     }
 }
 
-/// Sends `parts` to a descriptor; `real` does so whatever it is.
+/// Sends `parts` to a descriptor; `real` calls libc for descriptors that are not streams.
 pub fn output(fd: c_int, parts: &[iovec], flags: c_int, real: impl FnOnce() -> ssize_t) -> ssize_t {
     let (Some(own), Some(descriptor)) = (Own::enter("output"), Descriptor::new(fd)) else {
         return real();
@@ -38,7 +38,7 @@ pub fn output(fd: c_int, parts: &[iovec], flags: c_int, real: impl FnOnce() -> s
     }
 }
 
-/// Waits until there is something to read, and reads it: `real` does.
+/// Waits until there is something to read, and calls `real` to read it.
 pub fn wait_for_input(
     own: &Own,
     descriptor: Descriptor,
@@ -68,7 +68,7 @@ pub fn wait_for_input(
 /// `read` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, length: size_t) -> ssize_t {
-    // SAFETY: the caller's arguments.
+    // SAFETY: by the contract of `read`, the arguments are valid.
     let real = || unsafe { real::read(fd, buffer, length) };
     input(fd, &[part(buffer, length)], 0, real)
 }
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn __read_chk(
     length: size_t,
     room: size_t,
 ) -> ssize_t {
-    // SAFETY: the caller's arguments.
+    // SAFETY: by the contract of `__read_chk`, the arguments are valid.
     let real = || unsafe { real::__read_chk(fd, buffer, length, room) };
     match length > room {
         true => real(),
@@ -92,9 +92,9 @@ pub unsafe extern "C" fn __read_chk(
 /// `readv` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
-    // SAFETY: the caller's arguments.
+    // SAFETY: by the contract of `readv`, the arguments are valid.
     let real = || unsafe { real::readv(fd, parts, count) };
-    // SAFETY: the caller's arguments.
+    // SAFETY: by the contract of `readv`, the arguments are valid.
     match unsafe { array(parts, count) } {
         Some(parts) => input(fd, parts, 0, real),
         None => real(),
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> 
 /// `write` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, length: size_t) -> ssize_t {
-    // SAFETY: the caller's arguments.
+    // SAFETY: by the contract of `write`, the arguments are valid.
     let real = || unsafe { real::write(fd, buffer, length) };
     output(fd, &[part(buffer, length)], 0, real)
 }
@@ -112,9 +112,9 @@ pub unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, length: size_t)
 /// `writev` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
-    // SAFETY: the caller's arguments.
+    // SAFETY: by the contract of `writev`, the arguments are valid.
     let real = || unsafe { real::writev(fd, parts, count) };
-    // SAFETY: the caller's arguments.
+    // SAFETY: by the contract of `writev`, the arguments are valid.
     match unsafe { array(parts, count) } {
         Some(parts) => output(fd, parts, 0, real),
         None => real(),
@@ -128,11 +128,11 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
         set_up::before_close(&own, descriptor);
         timers::before_close(descriptor);
     }
-    // SAFETY: no pointers.
+    // SAFETY: `close` takes no pointers.
     unsafe { real::close(fd) }
 }
 
-/// A buffer as the only part of a message.
+/// Returns a buffer as the only part of a message.
 pub fn part(buffer: *const c_void, length: size_t) -> iovec {
     iovec {
         iov_base: buffer.cast_mut(),
@@ -140,15 +140,15 @@ pub fn part(buffer: *const c_void, length: size_t) -> iovec {
     }
 }
 
-/// Parts of a message, as C has them. `None`: the kernel is to say what is wrong with them.
+/// Returns the parts of a message. `None`: invalid, the kernel is to return the error.
 ///
 /// # Safety
-/// `parts` is null, or has `count` entries, if that is no more than are allowed.
+/// `parts` is null or has `count` entries, if `count` is within the limit.
 unsafe fn array<'a>(parts: *const iovec, count: c_int) -> Option<&'a [iovec]> {
     let count = usize::try_from(count).ok()?;
     if parts.is_null() || count > libc::UIO_MAXIOV as usize {
         return None;
     }
-    // SAFETY: by the contract.
+    // SAFETY: the caller guarantees `count` entries; null and counts above the limit are excluded.
     Some(unsafe { std::slice::from_raw_parts(parts, count) })
 }

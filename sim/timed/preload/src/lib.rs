@@ -1,23 +1,22 @@
 //! Keeps the time of a program that runs in a simulated world.
 //!
-//! The library is loaded in front of all others (`LD_PRELOAD`). It does nothing until the verbs
-//! library asks for the devices: then the program joins the world that `FERROCE_WORLD` names, and
-//! from there on all clocks that it can read are the simulated one, and all calls that wait do so
-//! in simulated time.
+//! The library is loaded before all others (`LD_PRELOAD`). It does nothing until the verbs library
+//! asks for the devices: then the program joins the world that `FERROCE_WORLD` names. From then on
+//! all clocks that it can read are simulated, and all calls that wait do so in simulated time.
 //!
-//! - `table`: what the verbs library calls.
-//! - `session`: how the program and its threads join and leave; `threads`: those that it starts;
-//!   `thread`: what is known of each.
-//! - `caller`: from where a program polls.
-//! - `turn`: how a thread gives its turn up and gets it back.
-//! - `clock`: reading the time; `libc_time`, `vdso` and `tsc`: the ways in which programs do;
+//! - `table`: functions for the verbs library.
+//! - `session`: joining and leaving of the program and its threads; `threads`: threads that it
+//!   starts; `thread`: state of each thread.
+//! - `caller`: the place from which a program polls.
+//! - `turn`: passing the turn and waiting for it.
+//! - `clock`: reading the time; `libc_time`, `vdso` and `tsc`: the ways in which programs read it;
 //!   `cpuinfo`: the file that states the frequency of the time stamp counter.
 //! - `sleep`, `timers`, `waits`, `ready`: waiting for a time, a signal, a thread, a descriptor;
-//!   `yields`: threads that give way.
+//!   `yields`: threads that yield.
 //! - `streams`, `files`: TCP between the programs of a world.
 //! - `spin`: programs that wait for a change of memory without a call.
-//! - `spawn`: other programs have the time of the machine; `faults`: the signal that the time stamp
-//!   counter needs is still the program's, too.
+//! - `spawn`: other programs have the time of the machine; `faults`: the program still receives the
+//!   signal that the time stamp counter needs.
 //!
 //! On x86-64 the time stamp counter is simulated, too. On other machines it is not: programs that
 //! read it without the C library see the time of the machine.
@@ -25,8 +24,8 @@
 //! # Rules for this library
 //!
 //! Most of it may run in a signal handler of the program: no allocation, no lock that the
-//! interrupted thread could hold, no system call through the C library (which may be this one).
-//! Nothing panics: the program would end without a word.
+//! interrupted thread could hold, no system call through the C library (whose names may lead back
+//! here). Nothing panics: the program would end without a message.
 
 #[cfg(target_arch = "x86_64")]
 mod caller;

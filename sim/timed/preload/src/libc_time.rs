@@ -1,6 +1,6 @@
 //! The functions of the C library that read the time.
 //!
-//! Clocks that count processor time stay those of the machine.
+//! Clocks that count processor time stay real.
 #![expect(unsafe_code, reason = "exported functions of the C library")]
 
 use std::ffi::{c_int, c_void};
@@ -16,8 +16,8 @@ const NS_PER_S: u64 = 1_000_000_000;
 /// Seconds by which International Atomic Time is ahead of UTC.
 const TAI_OFFSET_S: u64 = 37;
 
-/// What a clock of the world says. `None`: it is none, or the calling thread has the time of the
-/// machine.
+/// Returns the time of a simulated clock. `None`: the clock is not simulated, or the calling thread
+/// has the time of the machine.
 fn simulated(clock: clockid_t) -> Option<timespec> {
     let epoch_s = match clock {
         libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE | libc::CLOCK_REALTIME_ALARM => {
@@ -38,7 +38,7 @@ fn simulated(clock: clockid_t) -> Option<timespec> {
     })
 }
 
-/// What stands in the vDSO for `clock_gettime`: like a system call, it returns a negative errno.
+/// Replaces the vDSO's `clock_gettime`: like a system call, it returns a negative errno.
 ///
 /// # Safety
 /// `time` is null or has room.
@@ -46,7 +46,7 @@ pub unsafe extern "C" fn vdso_clock_gettime(clock: clockid_t, time: *mut timespe
     match simulated(clock).map_or_else(|| os::clock_gettime(clock), Ok) {
         Ok(_) if time.is_null() => -libc::EFAULT,
         Ok(now) => {
-            // SAFETY: by the contract.
+            // SAFETY: the caller guarantees that `time` is null or has room, and null is excluded.
             unsafe { time.write(now) };
             0
         }
@@ -54,10 +54,10 @@ pub unsafe extern "C" fn vdso_clock_gettime(clock: clockid_t, time: *mut timespe
     }
 }
 
-/// What stands there for `gettimeofday`.
+/// Replaces the vDSO's `gettimeofday`.
 ///
 /// # Safety
-/// `time` is null or has room; so is `zone`, for two `int`.
+/// `time` is null or has room; so has `zone`, for two `int`.
 pub unsafe extern "C" fn vdso_gettimeofday(time: *mut timeval, zone: *mut c_void) -> c_int {
     let clock = libc::CLOCK_REALTIME;
     let now = match simulated(clock).map_or_else(|| os::clock_gettime(clock), Ok) {
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn vdso_gettimeofday(time: *mut timeval, zone: *mut c_void
     };
     if !time.is_null() {
         let microseconds = now.tv_nsec / 1000;
-        // SAFETY: by the contract.
+        // SAFETY: the caller guarantees that `time` is null or has room, and null is excluded.
         unsafe {
             time.write(timeval {
                 tv_sec: now.tv_sec,
@@ -75,13 +75,14 @@ pub unsafe extern "C" fn vdso_gettimeofday(time: *mut timeval, zone: *mut c_void
         }
     }
     if !zone.is_null() {
-        // SAFETY: by the contract; Greenwich without summer time, as the kernel says.
+        // SAFETY: the caller guarantees room for two `int`, and null is excluded. UTC without
+        // daylight saving, as the kernel returns.
         unsafe { zone.cast::<[c_int; 2]>().write([0, 0]) };
     }
     0
 }
 
-/// What stands there for `time`.
+/// Replaces the vDSO's `time`.
 ///
 /// # Safety
 /// `seconds` is null or has room.
@@ -90,13 +91,13 @@ pub unsafe extern "C" fn vdso_time(seconds: *mut time_t) -> time_t {
     let now = simulated(clock).map_or_else(|| os::clock_gettime(clock), Ok);
     let now = now.map_or(0, |now| now.tv_sec);
     if !seconds.is_null() {
-        // SAFETY: by the contract.
+        // SAFETY: the caller guarantees that `seconds` is null or has room, and null is excluded.
         unsafe { seconds.write(now) };
     }
     now
 }
 
-/// As a function of the C library says it.
+/// Converts a negative errno to the C library's convention.
 fn with_errno(result: c_int) -> c_int {
     match result {
         0 => 0,
@@ -108,50 +109,50 @@ fn with_errno(result: c_int) -> c_int {
 }
 
 /// # Safety
-/// As that of the C library.
+/// The contract of the C library's function of this name.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn clock_gettime(clock: clockid_t, time: *mut timespec) -> c_int {
     if let Some(now) = simulated(clock).filter(|_| !time.is_null()) {
-        // SAFETY: by the contract.
+        // SAFETY: by the contract of `clock_gettime`, `time` has room; null is excluded.
         unsafe { time.write(now) };
         return 0;
     }
     match next!(c"clock_gettime" as unsafe extern "C" fn(clockid_t, *mut timespec) -> c_int) {
-        // SAFETY: by the contract.
+        // SAFETY: the caller keeps the contract of `clock_gettime`; the arguments are passed on.
         Some(real) => unsafe { real(clock, time) },
-        // SAFETY: by the contract.
+        // SAFETY: by the contract of `clock_gettime`, `time` is null or has room.
         None => with_errno(unsafe { vdso_clock_gettime(clock, time) }),
     }
 }
 
 /// # Safety
-/// As that of the C library.
+/// The contract of the C library's function of this name.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gettimeofday(time: *mut timeval, zone: *mut c_void) -> c_int {
     if crate::session::is_joined() {
-        // SAFETY: by the contract.
+        // SAFETY: by the contract of `gettimeofday`, both pointers are null or have room.
         return with_errno(unsafe { vdso_gettimeofday(time, zone) });
     }
     match next!(c"gettimeofday" as unsafe extern "C" fn(*mut timeval, *mut c_void) -> c_int) {
-        // SAFETY: by the contract.
+        // SAFETY: the caller keeps the contract of `gettimeofday`; the arguments are passed on.
         Some(real) => unsafe { real(time, zone) },
-        // SAFETY: by the contract.
+        // SAFETY: by the contract of `gettimeofday`, both pointers are null or have room.
         None => with_errno(unsafe { vdso_gettimeofday(time, zone) }),
     }
 }
 
 /// # Safety
-/// As that of the C library.
+/// The contract of the C library's function of this name.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn time(seconds: *mut time_t) -> time_t {
     if crate::session::is_joined() {
-        // SAFETY: by the contract.
+        // SAFETY: by the contract of `time`, `seconds` is null or has room.
         return unsafe { vdso_time(seconds) };
     }
     match next!(c"time" as unsafe extern "C" fn(*mut time_t) -> time_t) {
-        // SAFETY: by the contract.
+        // SAFETY: the caller keeps the contract of `time`; the argument is passed on.
         Some(real) => unsafe { real(seconds) },
-        // SAFETY: by the contract.
+        // SAFETY: by the contract of `time`, `seconds` is null or has room.
         None => unsafe { vdso_time(seconds) },
     }
 }

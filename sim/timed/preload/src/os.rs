@@ -1,18 +1,19 @@
-//! System calls that rustix does not have, without the C library: it may be this very one that is
-//! called, and it changes `errno`.
+//! System calls that rustix does not have, without the C library: its function may be the one that
+//! is overridden, and it changes `errno`.
 #![expect(unsafe_code, reason = "system calls")]
 
 use std::arch::asm;
 
-/// Makes a system call; returns what the kernel says: a negative errno on failure.
+/// Makes a system call. Returns the kernel's result: a negative errno on failure.
 ///
 /// # Safety
-/// As the call demands.
+/// The contract of the call.
 #[inline]
 pub unsafe fn system_call(number: libc::c_long, arguments: [usize; 4]) -> isize {
     let result: isize;
     let [first, second, third, fourth] = arguments;
-    // SAFETY: by the contract.
+    // SAFETY: the caller keeps the contract of the call. The instruction changes only the listed
+    // registers and memory that the call writes.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         asm!(
@@ -27,7 +28,8 @@ pub unsafe fn system_call(number: libc::c_long, arguments: [usize; 4]) -> isize 
             options(nostack),
         );
     }
-    // SAFETY: by the contract.
+    // SAFETY: the caller keeps the contract of the call. The instruction changes only the listed
+    // registers and memory that the call writes.
     #[cfg(target_arch = "aarch64")]
     unsafe {
         asm!(
@@ -43,14 +45,14 @@ pub unsafe fn system_call(number: libc::c_long, arguments: [usize; 4]) -> isize 
     result
 }
 
-/// What a clock of the machine says. The error is an errno.
+/// Reads a clock of the machine. The error is an errno.
 pub fn clock_gettime(clock: libc::clockid_t) -> Result<libc::timespec, i32> {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
     let arguments = [clock as usize, (&raw mut time).addr(), 0, 0];
-    // SAFETY: writes `time`.
+    // SAFETY: `clock_gettime` writes one `timespec`; `time` has room for it.
     match unsafe { system_call(libc::SYS_clock_gettime, arguments) } {
         0 => Ok(time),
         error => Err(-error as i32),
@@ -59,20 +61,20 @@ pub fn clock_gettime(clock: libc::clockid_t) -> Result<libc::timespec, i32> {
 
 /// Sets `errno`.
 pub fn set_errno(errno: i32) {
-    // SAFETY: the address is that of the thread's variable.
+    // SAFETY: `__errno_location` returns the valid address of the calling thread's variable.
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// Runs something that may change `errno`, which is then as before.
+/// Runs `run` and restores `errno` afterwards.
 pub fn keeping_errno<T>(run: impl FnOnce() -> T) -> T {
-    // SAFETY: the address is that of the thread's variable.
+    // SAFETY: `__errno_location` returns the valid address of the calling thread's variable.
     let before = unsafe { *libc::__errno_location() };
     let result = run();
     set_errno(before);
     result
 }
 
-/// As long as it lives no signal interrupts the calling thread.
+/// Blocks all signals of the calling thread while it lives.
 #[derive(Debug)]
 pub struct SignalsBlocked {
     /// The signals that were blocked before, as the kernel has them.
@@ -80,7 +82,7 @@ pub struct SignalsBlocked {
 }
 
 impl SignalsBlocked {
-    /// Blocks all.
+    /// Blocks all signals.
     pub fn new() -> Self {
         let mut blocked = Self { before: 0 };
         let all = u64::MAX;
@@ -102,6 +104,7 @@ fn set_mask(new: &u64, before: &mut u64) {
         std::ptr::from_mut(before).addr(),
         size_of::<u64>(),
     ];
-    // SAFETY: concerns the calling thread; reads and writes the two.
+    // SAFETY: `rt_sigprocmask` changes the mask of the calling thread, and reads and writes eight
+    // bytes at the two locals.
     unsafe { system_call(libc::SYS_rt_sigprocmask, arguments) };
 }

@@ -1,4 +1,4 @@
-//! The calling thread, as calls see it that wait on its behalf.
+//! The calling thread in a call that waits on its behalf.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -13,20 +13,20 @@ use crate::thread::state;
 use crate::turn::Inside;
 use crate::{os, real, session, timers};
 
-/// Calls in a row in which no time passes that are free: more than what a program
-/// does to open a device, to set up a connection or to print a table.
+/// Calls in a row, without time passing, that are free: more than a program makes to open a device,
+/// to set up a connection or to print a table.
 const FREE_CALLS: u32 = 1000;
-/// A thread that only makes calls that do not wait lets the world catch up after so long: what it
-/// goes round for may be another thread's to do.
+/// A thread that only makes calls that do not wait lets the world catch up after this time: it may
+/// be polling for something that another thread does.
 const MOST_ALONE_PS: u64 = 10_000_000;
-/// The world's answer when a wait has ended with nothing of what was waited for.
+/// The world's answer when a wait has ended without its event.
 const NOTHING: u64 = u64::MAX;
 
 /// A thread in simulated time, inside a call of the program.
 ///
-/// While there is one, what the thread calls is real. Calls in which no time passes are free, but
-/// after [`FREE_CALLS`] in a row each one costs a system call (`host.syscall_ns`) when it ends: a
-/// program that calls again and again without waiting sees time pass, and other threads get their
+/// While the value lives, the thread's own calls are real. Calls in which no time passes are free,
+/// but after [`FREE_CALLS`] in a row each one costs a system call (`host.syscall_ns`) when it ends:
+/// a program that calls again and again without waiting sees time pass, and other threads get their
 /// turns.
 #[derive(Debug)]
 pub struct Own {
@@ -38,21 +38,21 @@ pub struct Own {
 /// How a wait has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// With what was waited for, and the world's answer.
+    /// With its event; the world's answer.
     Answered(u64),
-    /// With the time up to which it was to last at most, or with nothing.
+    /// At its deadline, or without its event.
     TimedOut,
     /// With the signal of a timer, whose handler has run.
     Interrupted {
-        /// The program wants calls to go on after this signal (`SA_RESTART`).
+        /// True if calls continue after this signal (`SA_RESTART`).
         restarts: bool,
     },
-    /// With the world: from here on time is that of the machine.
+    /// With the end of the world: from here on time is that of the machine.
     NoWorld,
 }
 
 impl Own {
-    /// The calling thread, in a system call of this name. `None`: what it calls is real.
+    /// Begins a system call of this name. Returns `None` if the thread's calls are real.
     #[inline]
     pub fn enter(name: &str) -> Option<Self> {
         let inside = Inside::enter()?;
@@ -61,8 +61,8 @@ impl Own {
         Some(Self { inside, begun_ps })
     }
 
-    /// The calling thread, in no system call: what it does costs what is charged for it.
-    /// `None`: what it calls is real.
+    /// Begins no system call: the thread pays for what is charged explicitly. Returns `None` if its
+    /// calls are real.
     #[inline]
     pub fn enter_uncharged() -> Option<Self> {
         let inside = Inside::enter()?;
@@ -70,19 +70,19 @@ impl Own {
         Some(Self { inside, begun_ps })
     }
 
-    /// Its clock.
+    /// Returns its clock.
     #[inline]
     pub fn now_ps(&self) -> u64 {
         self.inside.now_ps()
     }
 
-    /// It computes.
+    /// Advances its clock.
     pub fn spend(&self, time_ps: u64) {
         self.inside.spend(time_ps);
     }
 
-    /// What the thread has computed for `time_ps` since `since_ps`, and has done nothing else since,
-    /// is part of what it does next.
+    /// Takes back `time_ps` that the thread has spent since `since_ps` with nothing else in
+    /// between: it is part of what the thread does next.
     #[cfg(target_arch = "x86_64")]
     pub fn take_back(&self, since_ps: u64, time_ps: u64) {
         if since_ps.checked_add(time_ps) == Some(self.now_ps()) {
@@ -93,19 +93,19 @@ impl Own {
         }
     }
 
-    /// What a system call costs, or a try of a lock that has failed. Where the preset says
-    /// nothing, a nanosecond: the clock has to go on.
+    /// Returns the cost of a system call, or of a failed try of a lock. A nanosecond if the preset
+    /// has none: the clock has to advance.
     pub fn system_call_ps(&self) -> u64 {
         let cost_ps = costs().map_or(0, |costs| costs.system_call_ps.load(Ordering::Relaxed));
         cost_ps.max(PS_PER_NS)
     }
 
-    /// The world catches up with the thread.
+    /// Lets the world catch up with the thread.
     pub fn catch_up(&self) {
         self.inside.catch_up();
     }
 
-    /// Tells the world something.
+    /// Reports a store to the world.
     pub fn store(&self, kind: StoreKind, slot: u32, words: &[u64]) {
         self.inside.store(kind, slot, words);
     }
@@ -129,23 +129,23 @@ impl Own {
         }
     }
 
-    /// The thread gets its turn back at `deadline_ps` at the latest, and when a timer is due.
+    /// Sets the deadline of the turn: `deadline_ps`, or the next timer if that is earlier.
     pub fn limit(&self, deadline_ps: u64) {
         timers::limit(self.inside.page(), deadline_ps);
     }
 
-    /// The call has looked for something and not waited.
+    /// Charges a call that has checked for something and not waited.
     pub fn spend_call(&self) {
         self.spend(self.system_call_ps());
     }
 
-    /// Gives the turn up for as long as a system call takes.
-    pub fn give_way(&self) {
+    /// Passes the turn for the time of a system call.
+    pub fn yield_turn(&self) {
         let time_ps = self.now_ps().saturating_add(self.system_call_ps());
         self.wait(&Wait::At { time_ps }, NEVER_PS);
     }
 
-    /// Makes a call that may take any real time: the world goes on meanwhile.
+    /// Makes a call that may take any real time: the world continues meanwhile.
     pub fn outside<T>(&self, call: impl FnOnce() -> T) -> T {
         let mut errno = 0;
         let result = self.inside.outside(|| {
@@ -157,18 +157,18 @@ impl Own {
         result
     }
 
-    /// From an interrupt to a thread that runs.
+    /// Returns the time from an interrupt until the thread runs.
     pub fn wake_up_ps(&self) -> u64 {
         costs().map_or(0, |costs| costs.wake_up_ps.load(Ordering::Relaxed))
     }
 
-    /// A turn of a loop that looks at memory.
+    /// Returns the cost of an iteration of a loop that polls memory.
     #[cfg(target_arch = "x86_64")]
     pub fn memory_poll_ps(&self) -> u64 {
         costs().map_or(0, |costs| costs.memory_poll_ps.load(Ordering::Relaxed))
     }
 
-    /// What tells the thread from the others of the program.
+    /// Returns a value that identifies the thread within the program.
     #[cfg(target_arch = "x86_64")]
     pub fn page_address(&self) -> usize {
         std::ptr::from_ref(self.inside.page()).addr()
@@ -180,7 +180,7 @@ impl Drop for Own {
     fn drop(&mut self) {
         let now_ps = self.now_ps();
         if self.begun_ps == now_ps && state().count_call_at_once(now_ps) >= FREE_CALLS {
-            // Handlers of signals that come due may change it.
+            // Handlers of due signals may change it.
             os::keeping_errno(|| {
                 self.spend_call();
                 state().count_calls_on(self.now_ps());
@@ -190,7 +190,7 @@ impl Drop for Own {
     }
 }
 
-/// What calls cost.
+/// Returns the costs of calls.
 fn costs() -> Option<&'static CostsPage> {
     session::pages().map(|pages| &pages.program.costs)
 }
@@ -198,25 +198,25 @@ fn costs() -> Option<&'static CostsPage> {
 /// The process that has joined.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
 
-/// The program has joined.
+/// Records the process that has joined.
 pub fn note_process() {
     PROCESS.store(getpid().as_raw_nonzero().get(), Ordering::Relaxed);
 }
 
-/// Whether this is the process that has joined, and not a child that uses its memory for a while
-/// (`vfork`).
+/// Returns true in the process that has joined, and false in a child that shares its memory for a
+/// while (`vfork`).
 pub fn is_own_process() -> bool {
     PROCESS.load(Ordering::Relaxed) == getpid().as_raw_nonzero().get()
 }
 
-/// Whether the calling thread is the first of its process.
+/// Returns true in the first thread of its process.
 #[cfg(target_arch = "x86_64")]
 pub fn is_main_thread() -> bool {
     rustix::thread::gettid() == getpid()
 }
 
-/// Picoseconds of a time that C states in seconds and `fraction`, each of `unit_ps`. `None`: it
-/// makes no sense.
+/// Converts a time that C states in seconds and `fraction`, each of `unit_ps`. Returns `None` if it
+/// is invalid.
 pub fn picoseconds(seconds: i64, fraction: i64, unit_ps: u64) -> Option<u64> {
     const SECOND_PS: u64 = 1_000_000_000_000;
     let fraction = u64::try_from(fraction).ok()?;

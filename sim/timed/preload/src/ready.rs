@@ -1,9 +1,9 @@
 //! Waiting for descriptors in simulated time.
 //!
-//! Whoever waits looks first what is ready, and gives the turn up only if nothing is. What it waits
-//! for then depends on what the descriptors are ([`Sources`]): events of the program itself come
-//! with interrupts, streams and connections when the world says so, all others from outside of the
-//! world.
+//! A waiting thread first checks what is ready, and passes the turn only if nothing is. What it
+//! waits for then depends on the descriptors ([`Sources`]): events of the program itself come with
+//! interrupts, streams and connections at times that the world knows, all others from outside of
+//! the world.
 
 use std::ffi::c_int;
 
@@ -16,33 +16,33 @@ use crate::descriptor::{Descriptor, Kind};
 use crate::own::{Ended, Own};
 use crate::streams::name::Stream;
 use crate::streams::set_up;
-use crate::streams::transfer::{Readable, look, wait_readable};
+use crate::streams::transfer::{Readable, check, wait_readable};
 use crate::{os, real};
 
 mod epoll;
 mod poll;
 mod select;
 
-/// How often a thread looks that waits for things inside and outside of the world.
+/// Period of checks of a thread that waits for things inside and outside of the world.
 const MIXED_STEP_PS: u64 = 1_000_000_000;
 /// Picoseconds of a millisecond.
 pub const PS_PER_MS: u64 = 1_000_000_000;
 
-/// How a descriptor gets something to read.
+/// Where the input of a descriptor comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// By a handler that runs in this program.
+    /// A handler that runs in this program.
     Event,
-    /// From another program of the world.
+    /// Another program of the world, over a stream.
     Stream(Stream),
-    /// Another program of the world connects.
+    /// Another program of the world that connects.
     Port(u16),
-    /// From outside of the world.
+    /// Outside of the world.
     Other,
 }
 
 impl Source {
-    /// Of a descriptor.
+    /// Returns the source of a descriptor.
     pub fn of(own: &Own, descriptor: Descriptor) -> Self {
         if let Some(source) = Self::within_world(own, descriptor) {
             return source;
@@ -53,20 +53,21 @@ impl Source {
         }
     }
 
-    /// Of a descriptor that gets it from another program of the world.
+    /// Returns the source of a descriptor if it is another program of the world.
     pub fn within_world(own: &Own, descriptor: Descriptor) -> Option<Self> {
         set_up::known_connection(descriptor)
             .map(|connection| Self::Stream(connection.incoming))
             .or_else(|| set_up::known_port(own, descriptor).map(Self::Port))
     }
 
-    /// Whether there is something now, as far as the world has to say. What the kernel still
-    /// carries is waited for.
+    /// Returns true if there is input now, as far as the world decides. Waits for data that is
+    /// still in the kernel.
     pub fn is_ready(self, own: &Own, descriptor: Descriptor) -> bool {
         let is_there = match self {
-            Self::Stream(stream) => {
-                !matches!(look(own, stream), Readable::Nothing | Readable::Interrupted)
-            }
+            Self::Stream(stream) => !matches!(
+                check(own, stream),
+                Readable::Nothing | Readable::Interrupted
+            ),
             Self::Port(port) => {
                 let ended = set_up::wait_connection(own, port, own.now_ps());
                 matches!(ended, Ended::Answered(_) | Ended::NoWorld)
@@ -77,18 +78,18 @@ impl Source {
     }
 }
 
-/// What the descriptors of a call wait for, all together.
+/// The sources of all descriptors of a call.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Sources {
     has_events: bool,
     has_others: bool,
-    /// How many come from other programs of the world, and the last of them.
+    /// How many are other programs of the world, and the last of them.
     within: u32,
     last: Option<Source>,
 }
 
 impl Sources {
-    /// One more.
+    /// Adds a source.
     pub fn add(&mut self, source: Source) {
         match source {
             Source::Event => self.has_events = true,
@@ -100,8 +101,8 @@ impl Sources {
         }
     }
 
-    /// Waits until one of them may have something, until `deadline_ps` at most; `outside` waits in
-    /// the kernel, for so many milliseconds or for ever (-1).
+    /// Waits until one of the sources may have input, until `deadline_ps` at most. `outside` waits
+    /// in the kernel, for a number of milliseconds or without limit (-1).
     fn wait(self, own: &Own, deadline_ps: u64, outside: &mut dyn FnMut(c_int) -> c_int) -> Ended {
         match (self.has_events, self.has_others, self.within, self.last) {
             (false, false, 0, _) if deadline_ps != NEVER_PS => {
@@ -122,7 +123,7 @@ impl Sources {
             }
             (false, true, 0, _) => Self::wait_outside(own, deadline_ps, outside),
             (has_events, _, within, _) => {
-                // More than one can wait for at a time.
+                // There is more than one source to wait for.
                 let step_ps = if within > 0 {
                     STREAM_LATENCY_PS
                 } else {
@@ -150,7 +151,7 @@ impl Sources {
             return Ended::Interrupted { restarts: false };
         }
         if found == 0 && deadline_ps != NEVER_PS {
-            // Outside it has taken this long.
+            // The time that passed outside.
             let time_ps = deadline_ps;
             return own.wait(&Wait::At { time_ps }, NEVER_PS);
         }
@@ -158,15 +159,15 @@ impl Sources {
     }
 }
 
-/// Looks until `look` finds something or fails, until `deadline_ps` at most. Returns what `look`
-/// has returned; -1 with `EINTR` after a signal; 0 when the time is over.
+/// Calls `check` until it finds something or fails, until `deadline_ps` at most. Returns the result
+/// of `check`; -1 with `EINTR` after a signal; 0 at the deadline.
 ///
-/// `sources` says what there is to wait for, and `outside` waits in the kernel, for so many
-/// milliseconds or for ever (-1).
+/// `sources` returns what to wait for, and `outside` waits in the kernel, for a number of
+/// milliseconds or without limit (-1).
 pub fn wait_until(
     own: &Own,
     deadline_ps: u64,
-    mut look: impl FnMut() -> c_int,
+    mut check: impl FnMut() -> c_int,
     sources: impl Fn() -> Sources,
     mut outside: impl FnMut(c_int) -> c_int,
 ) -> c_int {
@@ -175,12 +176,12 @@ pub fn wait_until(
     let mut known = None;
     let mut has_slept = false;
     loop {
-        let found = look();
+        let found = check();
         if found != 0 {
             if has_slept {
                 own.spend(own.wake_up_ps());
             } else if own.now_ps() == begun_ps {
-                // Threads that look at what stays ready would stop the clock.
+                // Otherwise a thread that checks something that stays ready would stop the clock.
                 os::keeping_errno(|| own.spend_call());
             }
             return found;

@@ -1,7 +1,7 @@
-//! The functions behind those that this library puts in front of libc's.
+//! libc's functions that this library overrides.
 //!
-//! They are looked up when they are called first. Code of this library calls these, or makes its
-//! system calls itself (`rustix`): libc's names lead back here.
+//! They are looked up on the first call. Code of this library calls these, or makes its system
+//! calls itself (`rustix`): libc's names lead back here.
 
 #![expect(unsafe_code, reason = "functions of libc, found by name")]
 
@@ -18,32 +18,32 @@ use crate::next::Next;
 /// `timer_t` of libc.
 pub type TimerId = *mut c_void;
 
-/// Says why a call has failed, and returns what such a call returns.
+/// Sets `errno` and returns -1.
 #[cold]
 pub fn failed(errno: c_int) -> c_int {
     set_errno(errno);
     -1
 }
 
-/// Sets what [`errno`] returns.
+/// Sets the value that [`errno`] returns.
 pub fn set_errno(errno: c_int) {
-    // SAFETY: the cell is the calling thread's own.
+    // SAFETY: `__errno_location` returns the valid address of the calling thread's variable.
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// As [`failed`], for calls that return a number of bytes.
+/// Does the same as [`failed`] for calls that return a number of bytes.
 #[cold]
 pub fn failed_size(errno: c_int) -> ssize_t {
     failed(errno) as ssize_t
 }
 
-/// Why the last call has failed.
+/// Returns the error of the last call.
 pub fn errno() -> c_int {
-    // SAFETY: the cell is the calling thread's own.
+    // SAFETY: `__errno_location` returns the valid address of the calling thread's variable.
     unsafe { *libc::__errno_location() }
 }
 
-/// A name as C writes it.
+/// Returns a NUL-terminated name as a `CStr`.
 const fn name(bytes: &'static str) -> &'static CStr {
     match CStr::from_bytes_with_nul(bytes.as_bytes()) {
         Ok(name) => name,
@@ -53,10 +53,10 @@ const fn name(bytes: &'static str) -> &'static CStr {
 
 macro_rules! functions {
     ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {$(
-        /// The function of libc of this name.
+        /// Calls libc's function of this name.
         ///
         /// # Safety
-        /// As that function.
+        /// The contract of that function.
         #[inline]
         pub unsafe fn $name($($argument: $type),*) -> $result {
             type Function = unsafe extern "C" fn($($type),*) -> $result;
@@ -66,7 +66,8 @@ macro_rules! functions {
             if address.is_null() {
                 return failed(libc::ENOSYS) as $result;
             }
-            // SAFETY: libc's function of this name has this type; the caller keeps its contract.
+            // SAFETY: libc's function of this name has this type, and the caller keeps its
+            // contract.
             unsafe { std::mem::transmute::<*mut c_void, Function>(address)($($argument),*) }
         }
     )*};

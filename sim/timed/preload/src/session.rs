@@ -1,7 +1,7 @@
 //! How the program and its threads join and leave the world.
 //!
-//! One connection for the program; it is the world's sign that the program lives, and the other way
-//! round. Threads ask over it for their pages, one after the other.
+//! The program has one connection; its end tells each side that the other has ended. Threads
+//! request their pages over it, one at a time.
 #![expect(
     unsafe_code,
     reason = "hooks of the C library for forks and ends of threads"
@@ -36,9 +36,9 @@ const NOT_JOINED: u32 = 0;
 const JOINING: u32 = 1;
 const JOINED: u32 = 2;
 
-/// Whether the program has joined.
+/// Whether the program has joined: one of the stages.
 static STAGE: AtomicU32 = AtomicU32::new(NOT_JOINED);
-/// Not zero: the program has joined, and the world goes on.
+/// Not zero: the program has joined, and the world runs.
 pub static IS_RUNNING: AtomicU32 = AtomicU32::new(0);
 /// Real time at which the world ended. Zero: it has not.
 static ENDED_AT_NS: AtomicU64 = AtomicU64::new(0);
@@ -46,48 +46,50 @@ static ENDED_AT_NS: AtomicU64 = AtomicU64::new(0);
 static PAGES: AtomicPtr<ProgramPages> = AtomicPtr::new(std::ptr::null_mut());
 /// The connection; negative: none.
 static CONNECTION: AtomicI32 = AtomicI32::new(-1);
-/// Not zero: a thread talks over the connection.
+/// Not zero: a thread uses the connection.
 static IS_BUSY: AtomicU32 = AtomicU32::new(0);
 /// Threads that have a page.
 static THREADS: AtomicU32 = AtomicU32::new(0);
-/// Whose end is told; zero: not made yet. One more than the key of the C library.
+/// One more than the key of the C library whose destructor reports the end of a thread; zero: not
+/// created yet.
 static KEY: AtomicU32 = AtomicU32::new(0);
 
-/// What the program's user has to know when its world has ended before the program has.
+/// Printed when the world ends before the program.
 const ENDED: &[u8] =
     b"ferroce: the simulated world of this program has ended: its device is gone, and \
                        what it prints from here on is no result\n";
 
-/// Whether the program has joined a world, be it that it has ended.
+/// Returns true if the program has joined a world, even if that has ended.
 #[inline(always)]
 pub fn is_joined() -> bool {
     STAGE.load(Ordering::Relaxed) == JOINED
 }
 
-/// Whether the world has ended.
+/// Returns true if the world has ended.
 #[inline(always)]
 pub fn has_ended() -> bool {
     ENDED_AT_NS.load(Ordering::Relaxed) != 0
 }
 
-/// Whether the program is in a world that goes on.
+/// Returns true if the program is in a running world.
 #[inline(always)]
 pub fn is_running() -> bool {
     IS_RUNNING.load(Ordering::Relaxed) != 0
 }
 
-/// When the world ended, in real time.
+/// Returns the real time at which the world ended.
 pub fn ended_at_ns() -> Option<u64> {
     let ended = ENDED_AT_NS.load(Ordering::Relaxed);
     (ended != 0).then_some(ended)
 }
 
-/// The world has ended: whoever waits for it goes on, in real time.
+/// Notes the end of the world: waiting threads continue in real time.
 #[cold]
 pub fn end() {
     let (at_ns, order) = (real_ns(), Ordering::Relaxed);
     if ENDED_AT_NS.compare_exchange(0, at_ns, order, order).is_ok() {
-        // SAFETY: it is used for this call only, which fails if the program has closed it.
+        // SAFETY: the descriptor is used for this call only, which fails if the program has closed
+        // it.
         let error = unsafe { BorrowedFd::borrow_raw(libc::STDERR_FILENO) };
         let _ = rustix::io::write(error, ENDED);
     }
@@ -96,19 +98,19 @@ pub fn end() {
     keep_asking();
 }
 
-/// The pages of the program. `None`: it has not joined.
+/// Returns the pages of the program. `None`: it has not joined.
 pub fn pages() -> Option<&'static ProgramPages> {
-    // SAFETY: null, or a mapping that stays until the process ends.
+    // SAFETY: the pointer is null, or to a mapping that stays until the process ends.
     unsafe { PAGES.load(Ordering::Acquire).as_ref() }
 }
 
-/// Whether somebody wants to know what threads are busy with.
+/// Returns true if a trace records what threads spend time on.
 #[inline]
 pub fn is_recorded() -> bool {
     pages().is_some_and(|pages| pages.program.is_recorded.load(Ordering::Relaxed) != 0)
 }
 
-/// Threads of the program that have joined and not left.
+/// Returns the number of threads of the program that have joined and not left.
 pub fn thread_count() -> u32 {
     THREADS.load(Ordering::Relaxed)
 }
@@ -116,7 +118,7 @@ pub fn thread_count() -> u32 {
 /// Joins the world that `FERROCE_WORLD` names, and takes a turn.
 ///
 /// # Errors
-/// Why not. `ENODEV`: there is no such variable. `EPERM`: the world is of another user.
+/// The reason: `ENODEV` if the variable is not set, `EPERM` if the world belongs to another user.
 pub fn join() -> Result<(), Errno> {
     loop {
         match STAGE.compare_exchange(NOT_JOINED, JOINING, Ordering::Acquire, Ordering::Relaxed) {
@@ -127,7 +129,7 @@ pub fn join() -> Result<(), Errno> {
                 drop(turn::Inside::enter());
                 return Ok(());
             }
-            // Another thread joins just now.
+            // Another thread is joining at the moment.
             Err(_) => sched_yield(),
         }
     }
@@ -151,12 +153,12 @@ pub fn join() -> Result<(), Errno> {
     joined
 }
 
-/// From here on the program has simulated time.
+/// Begins simulated time for the program.
 fn take_time() {
     static HOOKS: std::sync::Once = std::sync::Once::new();
     HOOKS.call_once(|| {
-        // SAFETY: a function without arguments. Without it children of a fork would be wrong about
-        // the time; there is no memory then, and nothing else to be done.
+        // SAFETY: `pthread_atfork` gets a function without arguments. On failure (no memory)
+        // children of a fork keep simulated time; nothing can be done about it.
         unsafe { libc::pthread_atfork(None, None, Some(forget_all)) };
     });
     turn::prepare();
@@ -169,7 +171,7 @@ fn take_time() {
     take_thread_time();
 }
 
-/// So has the calling thread.
+/// Begins simulated time for the calling thread.
 fn take_thread_time() {
     faults::unblock();
     #[cfg(target_arch = "x86_64")]
@@ -208,8 +210,8 @@ fn connect_to_world() -> Result<(), Errno> {
     Ok(())
 }
 
-/// Whether the world is of this user, or of root. Its pages are mapped, and it says when this
-/// program goes on; its cards reach the program's memory.
+/// Returns true if the world belongs to this user, or to root. Its pages are mapped, it controls
+/// when this program runs, and its cards reach the program's memory.
 fn is_trusted(connection: BorrowedFd) -> bool {
     const ROOT: libc::uid_t = 0;
     let mut peer = libc::ucred {
@@ -218,8 +220,8 @@ fn is_trusted(connection: BorrowedFd) -> bool {
         gid: 0,
     };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes to `peer`, of which any content is a value;
-    // geteuid always succeeds.
+    // SAFETY: the kernel writes at most `length` bytes to `peer`, for which any content is valid;
+    // `geteuid` takes no arguments.
     let (result, own) = unsafe {
         let result = libc::getsockopt(
             connection.as_raw_fd(),
@@ -245,15 +247,15 @@ const SET_SIGNAL: c_int = 10;
 const SET_OWNER: c_int = 15;
 const OWNER_IS_THREAD: c_int = 0;
 
-/// Has the kernel send this thread the probe's signal when the world ends, however it does: a
-/// thread that makes no calls would not notice. Without it such a thread goes on for ever, no more.
+/// Requests the probe's signal for this thread when the world ends in any way: a thread that makes
+/// no calls would not notice. Without it such a thread runs for ever.
 fn signal_the_end() {
     let fd = CONNECTION.load(Ordering::Acquire);
     let owner = Owner {
         kind: OWNER_IS_THREAD,
         id: gettid().as_raw_nonzero().get(),
     };
-    // SAFETY: changes flags of an open descriptor; the kernel reads the structure only.
+    // SAFETY: changes flags of an open descriptor; the kernel only reads the structure.
     unsafe {
         libc::fcntl(fd, SET_OWNER, &raw const owner);
         libc::fcntl(fd, SET_SIGNAL, spin::PROBE_SIGNAL);
@@ -265,15 +267,15 @@ fn signal_the_end() {
 /// Processor time between two signals of [`keep_asking`].
 const ASKED_AFTER_NS: libc::c_long = 500_000_000;
 
-/// The world has ended: the calling thread gets the probe's signal whenever it has computed for a
-/// while. A loop that it begins only now, and that waits for what will not come, ends so, too.
-/// Threads that sleep are not woken.
+/// Requests the probe's signal for the calling thread after each interval of processor time, once
+/// the world has ended. So a loop that begins after the end and waits for a write of the card is
+/// found, too. Sleeping threads are not woken.
 pub fn keep_asking() {
     static IS_ASKED: AtomicU32 = AtomicU32::new(0);
     if IS_ASKED.swap(1, Ordering::Relaxed) != 0 {
         return;
     }
-    // SAFETY: zero is a value of all its fields.
+    // SAFETY: zero is valid for all fields.
     let mut event: libc::sigevent = unsafe { MaybeUninit::zeroed().assume_init() };
     event.sigev_notify = libc::SIGEV_THREAD_ID;
     event.sigev_signo = spin::PROBE_SIGNAL;
@@ -287,7 +289,7 @@ pub fn keep_asking() {
         it_value: period,
     };
     let (mut timer, clock): (c_int, _) = (0, libc::CLOCK_THREAD_CPUTIME_ID);
-    // SAFETY: system calls with locals; without a timer nobody is asked.
+    // SAFETY: system calls with pointers to locals; without a timer the signal does not come.
     unsafe {
         let made = libc::syscall(
             libc::SYS_timer_create,
@@ -310,7 +312,7 @@ fn errno_of(reason: Refusal) -> Errno {
     }
 }
 
-/// Says something to the world and gets its answer, and a file that comes with it.
+/// Sends a message to the world and returns its answer, and the file that comes with it.
 fn exchange(socket: BorrowedFd, message: Message) -> Result<(Message, Option<OwnedFd>), Errno> {
     retry_on_intr(|| send(socket, &message.to_bytes(), SendFlags::NOSIGNAL))?;
     let mut bytes = [0; Message::LENGTH];
@@ -331,8 +333,8 @@ fn exchange(socket: BorrowedFd, message: Message) -> Result<(Message, Option<Own
     }
 }
 
-/// The calling thread gets a page and its first turn. `None`: it cannot, and stays outside of the
-/// world; or the world has ended.
+/// Gets the calling thread a page and its first turn. `None`: it cannot join and stays outside of
+/// the world, or the world has ended.
 #[cold]
 pub fn join_thread(state: &ThreadState) -> Option<&'static ThreadPage> {
     match request_page(state) {
@@ -344,13 +346,14 @@ pub fn join_thread(state: &ThreadState) -> Option<&'static ThreadPage> {
     }
 }
 
-/// The calling thread, which has this page, gets its first turn. False: the world has ended.
+/// Waits for the first turn of the calling thread, which has this page. Returns false if the world
+/// has ended.
 pub fn begin_thread(page: &ThreadPage) -> bool {
     take_thread_time();
     turn::wait_for_turn(page)
 }
 
-/// The calling thread gets a page.
+/// Requests a page for the calling thread.
 pub fn request_page(state: &ThreadState) -> Result<&'static ThreadPage, Errno> {
     let pages = pages().ok_or(Errno::NOTCONN)?;
     let tid = gettid().as_raw_nonzero().get() as u32;
@@ -379,7 +382,7 @@ pub fn request_page(state: &ThreadState) -> Result<&'static ThreadPage, Errno> {
     Ok(page)
 }
 
-/// Whether there is no world any more.
+/// Returns true if there is no world any more.
 #[cold]
 pub fn is_world_gone() -> bool {
     if pages().is_none_or(|pages| pages.program.has_ended.load(Ordering::Relaxed) != 0) {
@@ -404,24 +407,24 @@ pub fn is_world_gone() -> bool {
     })
 }
 
-/// The C library calls when the thread ends.
+/// Arranges for a call of `end_thread` when the thread ends.
 fn watch_end_of_thread() {
     let mut key = KEY.load(Ordering::Relaxed);
     if key == 0 {
         let mut made: libc::pthread_key_t = 0;
-        // SAFETY: writes the key; the function takes what is stored under it.
+        // SAFETY: `pthread_key_create` writes the key; the destructor accepts any value.
         if unsafe { libc::pthread_key_create(&raw mut made, Some(end_thread)) } != 0 {
             // No more keys: the world notices the end of the program only.
             return;
         }
         key = made + 1;
         if let Err(earlier) = KEY.compare_exchange(0, key, Ordering::Relaxed, Ordering::Relaxed) {
-            // SAFETY: nobody else knows this key.
+            // SAFETY: the key was just created, and no other thread has it.
             unsafe { libc::pthread_key_delete(made) };
             key = earlier;
         }
     }
-    // SAFETY: the key exists; any value but null has the function called.
+    // SAFETY: the key exists; any value but null lets the destructor be called.
     unsafe { libc::pthread_setspecific(key - 1, std::ptr::without_provenance(1)) };
 }
 
@@ -429,7 +432,7 @@ extern "C" fn end_thread(_: *mut c_void) {
     leave(state());
 }
 
-/// The thread has ended, or the program: what it still does is real.
+/// Ends the thread for the world, or the program: its further calls are real.
 fn leave(state: &ThreadState) {
     let Some(page) = state.page() else { return };
     if page.turn() == Turn::Thread {
@@ -441,7 +444,7 @@ fn leave(state: &ThreadState) {
     state.enter_real();
 }
 
-/// In a child of a fork: it is no part of the world.
+/// Runs in a child of a fork: it does not belong to the world.
 extern "C" fn forget_all() {
     #[cfg(target_arch = "x86_64")]
     tsc::disarm();
@@ -460,7 +463,7 @@ extern "C" fn forget_all() {
 fn forget_connection() {
     let connection = CONNECTION.swap(-1, Ordering::AcqRel);
     if connection >= 0 {
-        // SAFETY: the descriptor is this library's own, and nobody finds it any more.
+        // SAFETY: the descriptor is this library's own, and `CONNECTION` no longer contains it.
         unsafe { rustix::io::close(connection) };
     }
     PAGES.store(std::ptr::null_mut(), Ordering::Release);

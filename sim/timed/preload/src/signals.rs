@@ -9,7 +9,7 @@ use libc::{sigset_t, syscall};
 /// Bytes of a set of signals, for the kernel.
 const SET_BYTES: usize = 8;
 
-/// Calls `call` with another mask of signals; null: the same.
+/// Runs `call` with another signal mask; null: with the same.
 pub fn with_mask<T>(mask: *const sigset_t, call: impl FnOnce() -> T) -> T {
     if mask.is_null() {
         return call();
@@ -17,7 +17,7 @@ pub fn with_mask<T>(mask: *const sigset_t, call: impl FnOnce() -> T) -> T {
     let mut before = 0_u64;
     let how = libc::SIG_SETMASK;
     let none = std::ptr::null_mut::<u64>();
-    // SAFETY: the program's mask, and a local for the one before.
+    // SAFETY: `rt_sigprocmask` reads the program's mask and writes the previous one to a local.
     unsafe {
         syscall(
             libc::SYS_rt_sigprocmask,
@@ -29,7 +29,7 @@ pub fn with_mask<T>(mask: *const sigset_t, call: impl FnOnce() -> T) -> T {
     };
     let result = call();
     let errno = crate::real::errno();
-    // SAFETY: the mask from above.
+    // SAFETY: `rt_sigprocmask` reads the mask that was saved above.
     unsafe {
         syscall(
             libc::SYS_rt_sigprocmask,
@@ -43,7 +43,7 @@ pub fn with_mask<T>(mask: *const sigset_t, call: impl FnOnce() -> T) -> T {
     result
 }
 
-/// What the kernel knows of the handler of a signal.
+/// The kernel's view of the handler of a signal.
 #[repr(C)]
 #[derive(Default)]
 struct KernelAction {
@@ -53,28 +53,29 @@ struct KernelAction {
     mask: u64,
 }
 
-/// What the program wants done when this signal comes.
+/// Returns the program's action for this signal.
 fn action(signal: c_int) -> Option<KernelAction> {
     let mut action = KernelAction::default();
     let none = std::ptr::null::<KernelAction>();
     let number = libc::SYS_rt_sigaction;
-    // SAFETY: reads into a local of the kernel's layout.
+    // SAFETY: `rt_sigaction` with no new action writes the old one to a local of the kernel's
+    // layout.
     let result = unsafe { syscall(number, signal, none, &raw mut action, SET_BYTES) };
     (result == 0).then_some(action)
 }
 
-/// Whether the program handles this signal.
+/// Returns true if the program handles this signal.
 pub fn has_handler(signal: c_int) -> bool {
     let [default, ignore] = [libc::SIG_DFL, libc::SIG_IGN];
     action(signal).is_some_and(|action| ![default, ignore].contains(&action.handler))
 }
 
-/// Whether it wants calls to go on after this signal.
+/// Returns true if calls continue after this signal (`SA_RESTART`).
 pub fn restarts(signal: c_int) -> bool {
     action(signal).is_none_or(|action| action.flags & libc::SA_RESTART as usize != 0)
 }
 
-/// What a timer of POSIX sends along with its signal, as the kernel lays it out.
+/// Returns the information that a POSIX timer sends with its signal, in the kernel's layout.
 pub fn of_timer(signal: c_int, timer: usize, overruns: c_int, value: u64) -> libc::siginfo_t {
     #[repr(C)]
     struct OfTimer {
@@ -98,13 +99,13 @@ pub fn of_timer(signal: c_int, timer: usize, overruns: c_int, value: u64) -> lib
         value,
         rest: [0; 12],
     };
-    // SAFETY: the same size, and every value is one of the kernel's structure.
+    // SAFETY: both types have the same size, and every value is valid for the kernel's structure.
     unsafe { std::mem::transmute(information) }
 }
 
-/// Sends a signal to the calling thread, with what a timer sends along.
+/// Sends a signal to the calling thread, with the information of a timer.
 pub fn raise(signal: c_int, information: Option<&libc::siginfo_t>) {
-    // SAFETY: system calls about the calling thread; the information is a whole one.
+    // SAFETY: system calls about the calling thread; the information is complete and only read.
     unsafe {
         let process = syscall(libc::SYS_getpid) as c_int;
         let thread = syscall(libc::SYS_gettid) as c_int;
@@ -124,12 +125,13 @@ pub fn raise(signal: c_int, information: Option<&libc::siginfo_t>) {
     }
 }
 
-/// A signal that is sent to the program does nothing, from now on.
+/// Ignores a signal that is sent to the program from now on.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn ignore(signal: c_int) {
-    // SAFETY: zero is a value of all its fields.
+    // SAFETY: zero is valid for all fields.
     let mut action: libc::sigaction = unsafe { std::mem::MaybeUninit::zeroed().assume_init() };
     action.sa_sigaction = libc::SIG_IGN;
-    // SAFETY: a local.
+    // SAFETY: the contract of `sigaction`: it reads a local action, and the old one is not
+    // requested.
     unsafe { crate::real::sigaction(signal, &raw const action, std::ptr::null_mut()) };
 }

@@ -15,11 +15,11 @@ use crate::real;
 const PS_PER_US: u64 = 1_000_000;
 const PS_PER_S: u64 = 1_000_000_000_000;
 
-/// Sleeps until `end_ps`. How much of it is left after a signal. Who sleeps for no time gives way.
+/// Sleeps until `end_ps`. Returns the time left after a signal. A sleep of no length yields.
 fn sleep_until(own: &Own, end_ps: u64) -> u64 {
     let wait = Wait::At { time_ps: end_ps };
     if own.now_ps() >= end_ps {
-        own.give_way();
+        own.yield_turn();
         return 0;
     }
     while own.now_ps() < end_ps {
@@ -36,17 +36,17 @@ fn sleep_for(own: &Own, time_ps: u64) -> u64 {
     sleep_until(own, own.now_ps().saturating_add(time_ps))
 }
 
-/// Picoseconds of a time. `None`: there is none, or it makes no sense.
+/// Converts a time. `None`: it is null or invalid.
 ///
 /// # Safety
-/// The time is the caller's, or null.
+/// `time` is null or valid.
 pub unsafe fn read_time(time: *const timespec) -> Option<u64> {
-    // SAFETY: by the contract.
+    // SAFETY: the caller guarantees that `time` is null or valid.
     let time = unsafe { time.as_ref() }?;
     picoseconds(time.tv_sec, time.tv_nsec, PS_PER_NS)
 }
 
-/// A time of `time_ps`, rounded up.
+/// Returns `time_ps`, rounded up.
 pub fn timespec_of(time_ps: u64) -> timespec {
     let nanoseconds = time_ps.div_ceil(PS_PER_NS);
     timespec {
@@ -55,7 +55,7 @@ pub fn timespec_of(time_ps: u64) -> timespec {
     }
 }
 
-/// What a clock says, in seconds, when that of the world is at zero. `None`: it is not simulated.
+/// Returns the value of a clock, in seconds, at the world's zero. `None`: it is not simulated.
 pub fn epoch_s(clock: clockid_t) -> Option<u64> {
     match clock {
         libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_ALARM | libc::CLOCK_TAI => {
@@ -68,13 +68,13 @@ pub fn epoch_s(clock: clockid_t) -> Option<u64> {
     }
 }
 
-/// When the clock of the world is what a program calls `time` of `clock`; times before its zero are
-/// zero. `None`: that makes no sense, or the clock is not simulated.
+/// Converts the absolute `time` of `clock` to the clock of the world; times before its zero are
+/// zero. `None`: invalid, or the clock is not simulated.
 ///
 /// # Safety
-/// The time is the caller's, or null.
+/// `time` is null or valid.
 pub unsafe fn read_absolute(clock: clockid_t, time: *const timespec) -> Option<u64> {
-    // SAFETY: by the contract.
+    // SAFETY: the caller guarantees that `time` is null or valid.
     let time = unsafe { time.as_ref() }?;
     let epoch_s = i64::try_from(epoch_s(clock)?).ok()?;
     match time.tv_sec.checked_sub(epoch_s) {
@@ -87,7 +87,7 @@ pub unsafe fn read_absolute(clock: clockid_t, time: *const timespec) -> Option<u
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sleep(seconds: c_uint) -> c_uint {
     let Some(own) = Own::enter("sleep") else {
-        // SAFETY: no pointers.
+        // SAFETY: `sleep` takes no pointers.
         return unsafe { real::sleep(seconds) };
     };
     let left_ps = sleep_for(&own, u64::from(seconds) * PS_PER_S);
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn sleep(seconds: c_uint) -> c_uint {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn usleep(microseconds: c_uint) -> c_int {
     let Some(own) = Own::enter("usleep") else {
-        // SAFETY: no pointers.
+        // SAFETY: `usleep` takes no pointers.
         return unsafe { real::usleep(microseconds) };
     };
     match sleep_for(&own, u64::from(microseconds) * PS_PER_US) {
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn usleep(microseconds: c_uint) -> c_int {
 /// `nanosleep` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nanosleep(time: *const timespec, rest: *mut timespec) -> c_int {
-    // SAFETY: the caller's times.
+    // SAFETY: by the contract of `nanosleep`, the times are valid.
     match unsafe { clock_nanosleep(libc::CLOCK_REALTIME, 0, time, rest) } {
         0 => 0,
         errno => real::failed(errno),
@@ -126,14 +126,14 @@ pub unsafe extern "C" fn clock_nanosleep(
     rest: *mut timespec,
 ) -> c_int {
     let is_absolute = flags & libc::TIMER_ABSTIME != 0;
-    // SAFETY: the caller's time.
+    // SAFETY: by the contract of `clock_nanosleep`, the time is valid.
     let (absolute_ps, relative_ps) = unsafe { (read_absolute(clock, time), read_time(time)) };
     let time_ps = match is_absolute {
         true => absolute_ps,
         false => relative_ps.filter(|_| epoch_s(clock).is_some()),
     };
     let (Some(own), Some(time_ps)) = (Own::enter("clock_nanosleep"), time_ps) else {
-        // SAFETY: the caller's arguments.
+        // SAFETY: by the contract of `clock_nanosleep`, the arguments are valid.
         return unsafe { real::clock_nanosleep(clock, flags, time, rest) };
     };
     let left_ps = match is_absolute {
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn clock_nanosleep(
         return 0;
     }
     if !is_absolute && !rest.is_null() {
-        // SAFETY: the caller's time.
+        // SAFETY: by the contract of `clock_nanosleep`, the time is valid.
         unsafe { rest.write(timespec_of(left_ps)) };
     }
     libc::EINTR

@@ -1,10 +1,10 @@
 //! Other programs have the time of the machine.
 //!
-//! The kernel hands the trap of the time stamp counter down to what a thread starts: it is taken
-//! away before, and put back if the call returns. What a program starts by system calls of its own
+//! Threads and programs inherit the kernel's trap of the time stamp counter: it is removed before a
+//! program is started, and restored if the call returns. A program started by direct system calls
 //! keeps the trap, and ends at its first read of the counter: the dynamic linker makes one.
 //!
-//! While a thread waits for another program the world goes on without it.
+//! While a thread waits for another program the world continues without it.
 #![expect(unsafe_code, reason = "exported functions of the C library")]
 
 use std::ffi::{c_char, c_int, c_void};
@@ -14,14 +14,14 @@ use libc::{FILE, id_t, idtype_t, pid_t, rusage, siginfo_t};
 use crate::os::set_errno;
 use crate::turn::Inside;
 
-/// Calls something that starts a program.
+/// Makes a call that starts a program.
 fn starting<T>(call: impl FnOnce() -> T) -> T {
     #[cfg(target_arch = "x86_64")]
     let _disarmed = crate::session::is_joined().then(crate::tsc::Disarmed::new);
     call()
 }
 
-/// Calls something that waits for a program.
+/// Makes a call that waits for a program.
 fn waiting<T>(call: impl FnOnce() -> T) -> T {
     match Inside::enter() {
         Some(inside) => inside.outside(call),
@@ -29,7 +29,7 @@ fn waiting<T>(call: impl FnOnce() -> T) -> T {
     }
 }
 
-/// As [`waiting`], if the options say so.
+/// Does the same as [`waiting`], unless the options exclude waiting.
 fn waiting_with<T, F: FnOnce() -> T>(options: c_int) -> impl FnOnce(F) -> T {
     move |call| match options & libc::WNOHANG {
         0 => waiting(call),
@@ -42,12 +42,12 @@ fn without_function() -> c_int {
     -1
 }
 
-/// A function that starts a program: its name, arguments and result, how it is called, and what it
-/// returns if there is none.
+/// A function that starts a program: its name, arguments and result, how it is called, and its
+/// result if it does not exist.
 macro_rules! wrap {
     ($how:expr; $name:ident($($argument:ident: $type:ty),*) -> $result:ty, $none:expr) => {
         /// # Safety
-        /// As that of the C library.
+        /// The contract of the C library's function of this name.
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($argument: $type),*) -> $result {
             const NAME: &std::ffi::CStr = match std::ffi::CStr::from_bytes_with_nul(
@@ -57,7 +57,8 @@ macro_rules! wrap {
                 Err(_) => c"",
             };
             static NEXT: crate::next::Next = crate::next::Next::new(NAME);
-            // SAFETY: the C library's function of this name has this type; null is `None`.
+            // SAFETY: the C library's function of this name has this type, and a null address is
+            // `None`.
             let real = unsafe {
                 std::mem::transmute::<
                     *mut c_void,
@@ -65,7 +66,8 @@ macro_rules! wrap {
                 >(NEXT.address())
             };
             match real {
-                // SAFETY: by the contract.
+                // SAFETY: the caller keeps the contract of the C library's function; the arguments
+                // are passed on.
                 Some(real) => ($how)(|| unsafe { real($($argument),*) }),
                 None => $none,
             }
@@ -96,7 +98,7 @@ wrap!(waiting_with(options); wait3(status: *mut c_int, options: c_int, usage: *m
 wrap!(waiting_with(options); wait4(pid: pid_t, status: *mut c_int, options: c_int, usage: *mut rusage) -> pid_t, without_function());
 wrap!(waiting_with(options); waitid(kind: idtype_t, id: id_t, info: *mut siginfo_t, options: c_int) -> c_int, without_function());
 
-/// `execl` and its kin, which take as many arguments as one likes.
+/// `execl` and its relatives, which take any number of arguments.
 #[cfg(target_arch = "x86_64")]
 mod variadic {
     use std::ffi::{c_char, c_int};
@@ -104,17 +106,17 @@ mod variadic {
 
     /// Most arguments.
     const ARGUMENTS: usize = 1024;
-    /// Of those, and the environment behind their end, as many lie on the stack at most.
+    /// Words on the stack at most: the arguments, their end, and the environment.
     const STACK_WORDS: usize = ARGUMENTS + 2;
 
     type Word = *const c_char;
 
-    /// Arguments on the stack. How many there are only their end says: it is never copied, nor read
-    /// behind the end.
+    /// Arguments on the stack. Only their terminator says how many there are: the value is never
+    /// copied, nor read beyond it.
     #[repr(C)]
     struct OnStack([Word; STACK_WORDS]);
 
-    /// The arguments with the null behind them, and the word after that.
+    /// Returns the arguments with their terminating null, and the word after that.
     ///
     /// # Safety
     /// There is a null among them. The word after it is there if `has_environment`.
@@ -129,7 +131,8 @@ mod variadic {
                 let place = (&raw const stack.0)
                     .cast::<Word>()
                     .wrapping_add(place - registers.len());
-                // SAFETY: by the contract; volatile, so that nothing behind it is read.
+                // SAFETY: the caller guarantees a terminating null, and the loop stops there.
+                // Volatile, so that nothing beyond is read.
                 unsafe { place.read_volatile() }
             }
         };
@@ -151,7 +154,7 @@ mod variadic {
     macro_rules! wrap {
         ($name:ident, $has_environment:expr, |$path:ident, $arguments:ident, $environment:ident| $call:expr) => {
             /// # Safety
-            /// As that of the C library.
+            /// The contract of the C library's function of this name.
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name(
                 $path: Word,
@@ -162,12 +165,14 @@ mod variadic {
                 e: Word,
                 stack: OnStack,
             ) -> c_int {
-                // SAFETY: by the contract.
+                // SAFETY: by the contract of the C library's function the arguments end with a
+                // null, and the environment follows where it has one.
                 match unsafe { collect(&[a, b, c, d, e], &stack, $has_environment) } {
                     Some((arguments, environment)) => {
                         let $arguments = arguments.as_ptr();
                         let $environment = environment;
-                        // SAFETY: by the contract, and the arguments end with a null.
+                        // SAFETY: the caller keeps the contract of the C library's function, and
+                        // the collected arguments end with a null.
                         unsafe { $call }
                     }
                     None => too_many(),

@@ -1,17 +1,18 @@
 //! TCP between the programs of a world, in simulated time.
 //!
-//! The bytes go through the kernel, at once. When they arrive is up to the world: whoever has
-//! written tells it how many ([`StoreKind::Send`]), and whoever reads waits until it says that they
-//! are there ([`Wait::OnStream`]), takes them, and tells it ([`StoreKind::Receive`]). A thread that
-//! has its turn never waits in the kernel for another program of the world, which may have to get
-//! its own turn first.
+//! The bytes go through the kernel at once. The world decides when they arrive: the sender reports
+//! how many it has written ([`StoreKind::Send`]); the receiver waits until the world says that they
+//! are there ([`Wait::OnStream`]), reads them, and reports it ([`StoreKind::Receive`]). A thread
+//! that has its turn never waits in the kernel for another program of the world, which may need its
+//! own turn first.
 //!
-//! - [`name`]: how both ends call a direction.
-//! - [`known`]: the connections that are within the world.
-//! - [`set_up`]: how they come and go. [`strangers`]: who comes from elsewhere.
-//! - [`transfer`]: what goes over them.
+//! - [`name`]: the common name of a direction at both ends.
+//! - [`known`]: the connections within the world.
+//! - [`set_up`]: connecting, accepting and closing. [`foreign_peers`]: programs outside of the
+//!   world.
+//! - [`transfer`]: sending and receiving.
 //!
-//! Connections to other programs are as any other descriptor: see [`crate::files`].
+//! Connections to other programs are like any other descriptor: see [`crate::files`].
 //!
 //! [`StoreKind::Send`]: ferroce_timed_protocol::store::StoreKind::Send
 //! [`StoreKind::Receive`]: ferroce_timed_protocol::store::StoreKind::Receive
@@ -28,21 +29,21 @@ use crate::files::{input, output, part};
 use crate::own::Own;
 use crate::real;
 
+pub mod foreign_peers;
 mod known;
 pub mod name;
 pub mod set_up;
-pub mod strangers;
 pub mod transfer;
 
-/// The parts of a message, as C has them.
+/// Returns the parts of a message.
 ///
 /// # Safety
-/// The message is the caller's, or null.
+/// `message` is null or valid.
 unsafe fn parts_of<'a>(message: *const msghdr) -> &'a [iovec] {
-    // SAFETY: by the contract.
+    // SAFETY: the caller guarantees that `message` is null or valid.
     match unsafe { message.as_ref() } {
         Some(message) if !message.msg_iov.is_null() => {
-            // SAFETY: that many parts, by the contract of C.
+            // SAFETY: a valid message has `msg_iovlen` parts at `msg_iov`.
             unsafe { std::slice::from_raw_parts(message.msg_iov, message.msg_iovlen) }
         }
         _ => &[],
@@ -52,11 +53,11 @@ unsafe fn parts_of<'a>(message: *const msghdr) -> &'a [iovec] {
 /// `connect` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
-    // SAFETY: the caller's arguments.
+    // SAFETY: by the contract of `connect`, the arguments are valid.
     let real = || unsafe { real::connect(fd, address, length) };
     match (Own::enter("connect"), Descriptor::new(fd)) {
         (Some(own), Some(descriptor)) if descriptor.is_tcp() => {
-            // SAFETY: the caller's address.
+            // SAFETY: by the contract of `connect`, the address is valid.
             let peer = unsafe { set_up::address_of(address, length) };
             set_up::connect(&own, descriptor, peer, real)
         }
@@ -68,7 +69,7 @@ pub unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: so
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
     let own = Own::enter("listen");
-    // SAFETY: no pointers.
+    // SAFETY: `listen` takes no pointers.
     let result = unsafe { real::listen(fd, backlog) };
     if let (Some(own), Some(descriptor), 0) = (own, Descriptor::new(fd), result) {
         set_up::announce(&own, descriptor);
@@ -83,7 +84,7 @@ pub unsafe extern "C" fn accept(
     address: *mut sockaddr,
     length: *mut socklen_t,
 ) -> c_int {
-    // SAFETY: the caller's arguments.
+    // SAFETY: by the contract of `accept`, the arguments are valid.
     unsafe { accept4(fd, address, length, 0) }
 }
 
@@ -95,7 +96,7 @@ pub unsafe extern "C" fn accept4(
     length: *mut socklen_t,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: the caller's arguments.
+    // SAFETY: by the contract of `accept4`, the arguments are valid.
     let real = || unsafe { real::accept4(fd, address, length, flags) };
     match (Own::enter("accept4"), Descriptor::new(fd)) {
         (Some(own), Some(descriptor)) => set_up::accept(&own, descriptor, real),
@@ -108,7 +109,7 @@ pub unsafe extern "C" fn accept4(
 pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
     let own = Own::enter("shutdown");
     let connection = Descriptor::new(fd).and_then(set_up::known_connection);
-    // SAFETY: no pointers.
+    // SAFETY: `shutdown` takes no pointers.
     let result = unsafe { real::shutdown(fd, how) };
     if let (Some(own), Some(connection), 0) = (own, connection, result) {
         if how != libc::SHUT_RD {
@@ -126,7 +127,7 @@ pub unsafe extern "C" fn recv(
     length: size_t,
     flags: c_int,
 ) -> ssize_t {
-    // SAFETY: the caller's arguments.
+    // SAFETY: by the contract of `recv`, the arguments are valid.
     let real = || unsafe { real::recv(fd, buffer, length, flags) };
     input(fd, &[part(buffer, length)], flags, real)
 }
@@ -140,7 +141,7 @@ pub unsafe extern "C" fn __recv_chk(
     room: size_t,
     flags: c_int,
 ) -> ssize_t {
-    // SAFETY: the caller's arguments.
+    // SAFETY: by the contract of `__recv_chk`, the arguments are valid.
     let real = || unsafe { real::__recv_chk(fd, buffer, length, room, flags) };
     match length > room {
         true => real(),
@@ -158,25 +159,25 @@ pub unsafe extern "C" fn recvfrom(
     address: *mut sockaddr,
     address_length: *mut socklen_t,
 ) -> ssize_t {
-    // SAFETY: the caller's arguments.
+    // SAFETY: by the contract of `recvfrom`, the arguments are valid.
     let real = || unsafe { real::recvfrom(fd, buffer, length, flags, address, address_length) };
-    // Of a connection the kernel does not say where its bytes come from, either.
+    // For a connection the kernel does not return the sender's address, either.
     input(fd, &[part(buffer, length)], flags, real)
 }
 
 /// `recvmsg` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
-    // SAFETY: the caller's arguments.
+    // SAFETY: by the contract of `recvmsg`, the arguments are valid.
     let real = || unsafe { real::recvmsg(fd, message, flags) };
-    // SAFETY: the caller's message.
+    // SAFETY: by the contract of `recvmsg`, the message is valid.
     let parts = unsafe { parts_of(message) };
     let mut was_stream = true;
     let result = input(fd, parts, flags, || {
         was_stream = false;
         real()
     });
-    // SAFETY: the caller's message.
+    // SAFETY: by the contract of `recvmsg`, the message is valid.
     if let (true, Some(message)) = (was_stream && result >= 0, unsafe { message.as_mut() }) {
         message.msg_namelen = 0;
         message.msg_controllen = 0;
@@ -193,7 +194,7 @@ pub unsafe extern "C" fn send(
     length: size_t,
     flags: c_int,
 ) -> ssize_t {
-    // SAFETY: the caller's arguments.
+    // SAFETY: by the contract of `send`, the arguments are valid.
     let real = || unsafe { real::send(fd, buffer, length, flags) };
     output(fd, &[part(buffer, length)], flags, real)
 }
@@ -208,7 +209,7 @@ pub unsafe extern "C" fn sendto(
     address: *const sockaddr,
     address_length: socklen_t,
 ) -> ssize_t {
-    // SAFETY: the caller's arguments.
+    // SAFETY: by the contract of `sendto`, the arguments are valid.
     let real = || unsafe { real::sendto(fd, buffer, length, flags, address, address_length) };
     output(fd, &[part(buffer, length)], flags, real)
 }
@@ -216,9 +217,9 @@ pub unsafe extern "C" fn sendto(
 /// `sendmsg` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
-    // SAFETY: the caller's arguments.
+    // SAFETY: by the contract of `sendmsg`, the arguments are valid.
     let real = || unsafe { real::sendmsg(fd, message, flags) };
-    // SAFETY: the caller's message.
+    // SAFETY: by the contract of `sendmsg`, the message is valid.
     let parts = unsafe { parts_of(message) };
     output(fd, parts, flags, real)
 }

@@ -1,4 +1,4 @@
-//! What this library offers to the verbs library of the program.
+//! Functions that this library offers to the program's verbs library.
 #![expect(unsafe_code, reason = "an exported symbol, and words by their address")]
 
 use std::ffi::c_void;
@@ -35,7 +35,7 @@ static TABLE: TimeTable = TimeTable {
     work,
 };
 
-/// The table.
+/// Returns the table.
 #[unsafe(no_mangle)]
 pub extern "C" fn ferroce_time_v1() -> &'static TimeTable {
     &TABLE
@@ -112,7 +112,7 @@ extern "C" fn store(kind: StoreKind, slot: u32, words: *const u64, count: usize)
     if count > MAX_STORE_WORDS || words.is_null() {
         return;
     }
-    // SAFETY: the caller has `count` words there; they fit.
+    // SAFETY: the caller guarantees `count` words at `words`, and `copy` has room for them.
     unsafe { copy.as_mut_ptr().copy_from_nonoverlapping(words, count) };
     if let Some(inside) = Inside::enter_for_verbs() {
         inside.store(kind, slot, &copy[..count]);
@@ -121,7 +121,7 @@ extern "C" fn store(kind: StoreKind, slot: u32, words: *const u64, count: usize)
 
 extern "C" fn catch_up() {
     if let Some(inside) = Inside::enter_for_verbs() {
-        inside.look();
+        inside.check();
     }
 }
 
@@ -135,7 +135,7 @@ extern "C" fn wait(wait: &Wait) -> u64 {
     Inside::enter_for_verbs().map_or(0, |inside| inside.wait(wait))
 }
 
-/// Address of the function for interrupts; zero: none.
+/// Address of the interrupt function; zero: none.
 static FUNCTION: AtomicUsize = AtomicUsize::new(0);
 static CONTEXT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
@@ -146,10 +146,11 @@ extern "C" fn set_interrupts(function: Option<InterruptFunction>, context: *mut 
     FUNCTION.store(address, Ordering::SeqCst);
 }
 
-/// Interrupts have come.
+/// Calls the interrupt function.
 pub fn interrupt(vectors: u64) {
     let address = FUNCTION.load(Ordering::SeqCst);
-    // SAFETY: zero, which is `None`, or what was an `InterruptFunction`.
+    // SAFETY: the address is zero, which is `None`, or that of an `InterruptFunction` that was
+    // stored here.
     let function: Option<InterruptFunction> = unsafe { std::mem::transmute(address) };
     if let Some(function) = function {
         function(CONTEXT.load(Ordering::SeqCst), vectors);

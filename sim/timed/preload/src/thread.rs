@@ -1,6 +1,6 @@
-//! What the library knows of each thread.
+//! State of each thread.
 //!
-//! It lies in the thread's static storage, at a fixed offset from the thread pointer: unlike
+//! It is in static thread-local storage, at a fixed offset from the thread pointer: unlike
 //! `thread_local!`, which may ask the dynamic linker for memory, this can be read in any signal
 //! handler.
 #![expect(unsafe_code, reason = "thread-local storage that needs no memory")]
@@ -12,35 +12,35 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use ferroce_timed_protocol::page::ThreadPage;
 
-/// What the library knows of a thread. All zero: it has not joined.
+/// State of a thread. All zero: it has not joined.
 #[derive(Debug)]
 #[repr(C)]
 pub struct ThreadState {
     /// Its page. Null: it has not joined.
     page: Cell<*const ThreadPage>,
-    /// Calls of this library that it is inside of. Not zero: what it calls now is real.
+    /// Nesting depth of calls of this library. Not zero: the thread's calls are real.
     depth: Cell<u32>,
-    /// Time reads one after the other, with nothing in between.
+    /// Time reads in a row, with nothing in between.
     pub reads: Cell<u32>,
-    /// When the first of them was.
+    /// Time of the first of them.
     pub reads_since_ps: Cell<u64>,
-    /// When the thread looks next whether anything has changed, if it goes on reading the time.
-    pub look_ps: Cell<u64>,
-    /// What it calls is real, and its time that of the machine. Counts, as `depth`, which it is part
-    /// of.
+    /// Time of the next check for changes, if the thread keeps reading the time.
+    pub check_ps: Cell<u64>,
+    /// Not zero: its calls are real, and its time is that of the machine. A count, which is part of
+    /// `depth`.
     real: Cell<u32>,
-    /// System calls one after the other in which no time has passed.
+    /// System calls in a row without time passing.
     calls_at_once: Cell<u32>,
-    /// When the last of them was.
+    /// Time of the last of them.
     call_at_once_ps: Cell<u64>,
-    /// Who has polled last: what lies at the top of the stack (the return address), and registers.
+    /// The last poll: the top of the stack (the return address), and registers.
     pub poll_frame: Cell<usize>,
     pub poll_registers: Cell<u64>,
-    /// What of the stack is the program's, from the lowest address to the highest. Zero: not known
+    /// The program's part of the stack, from the lowest address to the highest. Zero: not known
     /// yet.
     pub stack_low: Cell<usize>,
     pub stack_high: Cell<usize>,
-    /// Those of its calls that were of the verbs library.
+    /// Calls of the verbs library.
     verbs_calls: Cell<u64>,
 }
 
@@ -59,13 +59,13 @@ global_asm!(
     bytes = const STATE_BYTES,
 );
 
-/// That of the calling thread.
+/// Returns the state of the calling thread.
 ///
 /// It must not be handed to another thread, and the type cannot be: it is not `Sync`.
 #[inline(always)]
 pub fn state<'a>() -> &'a ThreadState {
     let address: *const ThreadState;
-    // SAFETY: reads the offset of the storage from the thread pointer, and the thread pointer.
+    // SAFETY: the instructions only read the offset of the storage and the thread pointer.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         asm!(
@@ -75,7 +75,7 @@ pub fn state<'a>() -> &'a ThreadState {
             options(pure, readonly, nostack),
         );
     }
-    // SAFETY: as above.
+    // SAFETY: the instructions only read the offset of the storage and the thread pointer.
     #[cfg(target_arch = "aarch64")]
     unsafe {
         asm!(
@@ -88,93 +88,94 @@ pub fn state<'a>() -> &'a ThreadState {
             options(pure, readonly, nostack),
         );
     }
-    // SAFETY: storage of this size and alignment, which lives as long as the thread, all zero at
-    // first, which is a value of the type. Signal handlers of the same thread change it only
-    // through cells.
+    // SAFETY: the storage has this size and alignment, lives as long as the thread, and begins as
+    // zero, which is valid for the type. Signal handlers of the same thread change it only through
+    // cells.
     unsafe { &*address }
 }
 
 impl ThreadState {
-    /// Where the address of its page lies.
+    /// Offset of the address of its page.
     pub const PAGE_OFFSET: usize = offset_of!(Self, page);
-    /// Where the number of calls lies that it is inside of.
+    /// Offset of the nesting depth.
     pub const DEPTH_OFFSET: usize = offset_of!(Self, depth);
-    /// Where the frame lies that has polled last.
+    /// Offset of the frame of the last poll.
     #[cfg(target_arch = "x86_64")]
     pub const POLL_FRAME_OFFSET: usize = offset_of!(Self, poll_frame);
-    /// Where its registers lie.
+    /// Offset of the registers of the last poll.
     #[cfg(target_arch = "x86_64")]
     pub const POLL_REGISTERS_OFFSET: usize = offset_of!(Self, poll_registers);
-    /// Where the number of time reads lies.
+    /// Offset of the number of time reads.
     pub const READS_OFFSET: usize = offset_of!(Self, reads);
 
-    /// The thread's page.
+    /// Returns the thread's page.
     #[inline(always)]
     pub fn page(&self) -> Option<&'static ThreadPage> {
-        // SAFETY: null, or a page of the program's mapping, which stays until the process ends.
+        // SAFETY: the pointer is null, or to a page of the program's mapping, which stays until the
+        // process ends.
         unsafe { self.page.get().as_ref() }
     }
 
-    /// The thread has got a page, or has none any more.
+    /// Sets or clears the thread's page.
     pub fn set_page(&self, page: Option<&'static ThreadPage>) {
         let page = page.map_or(std::ptr::null(), std::ptr::from_ref);
         self.page.set(page);
     }
 
-    /// Whether the program itself calls, and not the library.
+    /// Returns true if the program itself calls, and not the library.
     #[inline(always)]
     pub fn is_outermost(&self) -> bool {
         self.depth.get() == 0
     }
 
-    /// What the thread calls from here on is real.
+    /// Makes the thread's further calls real.
     #[inline(always)]
     pub fn enter(&self) {
         self.depth.set(self.depth.get().saturating_add(1));
     }
 
-    /// The opposite of [`Self::enter`].
+    /// Reverts [`Self::enter`].
     #[inline(always)]
     pub fn leave(&self) {
         self.depth.set(self.depth.get().saturating_sub(1));
     }
 
-    /// Lets the program call as if it were not inside the library; returns what to give to
-    /// [`Self::resume`] afterwards.
+    /// Lets the program call as if it were not inside the library. Returns the value for
+    /// [`Self::resume`].
     pub fn suspend(&self) -> u32 {
         self.depth.replace(0)
     }
 
-    /// The opposite of [`Self::suspend`].
+    /// Reverts [`Self::suspend`].
     pub fn resume(&self, depth: u32) {
         self.depth.set(depth);
     }
 
-    /// From here on what the thread does is real: its time is that of the machine.
+    /// Makes what the thread does real: its time is that of the machine.
     pub fn enter_real(&self) {
         self.real.set(self.real.get().saturating_add(1));
         self.enter();
     }
 
-    /// The opposite of [`Self::enter_real`].
+    /// Reverts [`Self::enter_real`].
     pub fn leave_real(&self) {
         self.real.set(self.real.get().saturating_sub(1));
         self.leave();
     }
 
-    /// Whether the thread's time is that of the machine.
+    /// Returns true if the thread's time is that of the machine.
     pub fn is_real(&self) -> bool {
         self.real.get() > 0
     }
 
-    /// A call of the verbs library.
+    /// Counts a call of the verbs library.
     #[inline]
     pub fn count_verbs(&self) {
         self.verbs_calls.set(self.verbs_calls.get() + 1);
     }
 
-    /// A system call has ended at `now_ps`, when it began. How many there were before, with no time
-    /// in between.
+    /// Records a system call that ends at `now_ps`, when it began. Returns how many came before it
+    /// with no time in between.
     #[inline]
     pub fn count_call_at_once(&self, now_ps: u64) -> u32 {
         let before = match self.call_at_once_ps.replace(now_ps) == now_ps {
@@ -185,18 +186,18 @@ impl ThreadState {
         before
     }
 
-    /// The last of these calls has cost something: the row goes on at `now_ps`.
+    /// Continues the row at `now_ps`: the last of these calls has cost something.
     pub fn count_calls_on(&self, now_ps: u64) {
         self.call_at_once_ps.set(now_ps);
     }
 
-    /// How many calls the thread has made that were not of the verbs library.
+    /// Returns how many calls the thread has made that were not of the verbs library.
     pub fn other_calls(&self) -> u64 {
         let calls = self.page().map_or(0, |page| page.calls.load(Relaxed));
         calls.wrapping_sub(self.verbs_calls.get())
     }
 
-    /// As the thread of a child process begins.
+    /// Resets the state, for the thread of a child process.
     pub fn forget(&self) {
         self.set_page(None);
         self.depth.set(0);
@@ -206,7 +207,7 @@ impl ThreadState {
         self.calls_at_once.set(0);
     }
 
-    /// Something else than reading the time is done.
+    /// Ends a row of time reads.
     #[inline(always)]
     pub fn end_reads(&self) {
         self.reads.set(0);

@@ -1,7 +1,7 @@
 //! Threads that the program starts.
 //!
-//! A new thread has its page before the one that has started it goes on: so the world knows of it
-//! at the same simulated time in every run. What is started outside of the world stays outside.
+//! A new thread has its page before its creator continues: so the world knows of it at the same
+//! simulated time in every run. Threads started outside of the world stay outside.
 #![expect(unsafe_code, reason = "an exported function of the C library")]
 
 use std::ffi::{c_int, c_void};
@@ -20,23 +20,23 @@ type Routine = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 type Create =
     unsafe extern "C" fn(*mut pthread_t, *const pthread_attr_t, Routine, *mut c_void) -> c_int;
 
-/// How long the one that starts a thread waits for it.
+/// Time limit of the creator's wait for the new thread.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// What a thread gets from the one that has started it.
+/// Data for the new thread from its creator.
 struct Start {
     routine: Routine,
     argument: *mut c_void,
-    /// It is no part of the world.
+    /// True if the thread does not belong to the world.
     is_real: bool,
-    /// The clock of the one that has started it.
+    /// The creator's clock.
     since_ps: u64,
-    /// Not zero: it has its page, or does without.
+    /// Not zero: the thread has its page, or has none.
     is_known: Arc<AtomicU32>,
 }
 
 /// # Safety
-/// As that of the C library.
+/// The contract of the C library's function of this name.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_create(
     thread: *mut pthread_t,
@@ -48,7 +48,7 @@ unsafe extern "C" fn pthread_create(
         return libc::ENOSYS;
     };
     if !session::is_running() {
-        // SAFETY: by the contract.
+        // SAFETY: the caller keeps the contract of `pthread_create`; the arguments are passed on.
         return unsafe { real(thread, attributes, routine, argument) };
     }
     let is_known = Arc::new(AtomicU32::new(0));
@@ -61,10 +61,10 @@ unsafe extern "C" fn pthread_create(
             .map_or(0, |page| page.clock_ps.load(Ordering::Relaxed)),
         is_known: Arc::clone(&is_known),
     }));
-    // SAFETY: by the contract; the new thread owns `start`.
+    // SAFETY: the caller keeps the contract of `pthread_create`; the new thread owns `start`.
     let result = unsafe { real(thread, attributes, begin, start.cast()) };
     if result != 0 {
-        // SAFETY: there is no thread that owns it.
+        // SAFETY: no thread was created, so this function still owns `start`.
         drop(unsafe { Box::from_raw(start) });
         return result;
     }
@@ -74,7 +74,7 @@ unsafe extern "C" fn pthread_create(
     0
 }
 
-/// Waits until the world knows of the new thread. Without a world that answers, not for ever.
+/// Waits until the world knows of the new thread, with a limit in case the world does not answer.
 fn wait_for(is_known: &AtomicU32) {
     let limit = futex::Timespec {
         tv_sec: LIMIT.as_secs() as i64,
@@ -91,7 +91,7 @@ fn wait_for(is_known: &AtomicU32) {
 }
 
 extern "C-unwind" fn begin(start: *mut c_void) -> *mut c_void {
-    // SAFETY: given to this thread alone by `pthread_create`.
+    // SAFETY: `pthread_create` has passed the ownership of `start` to this thread alone.
     let start = unsafe { Box::from_raw(start.cast::<Start>()) };
     let state = state();
     if start.is_real {
@@ -105,11 +105,11 @@ extern "C-unwind" fn begin(start: *mut c_void) -> *mut c_void {
         false => session::request_page(state).ok(),
     };
     start.is_known.store(1, Ordering::Release);
-    // Who does not wait any more is not woken.
+    // The creator may have stopped waiting.
     let _ = futex::wake(&start.is_known, futex::Flags::PRIVATE, 1);
     if let Some(page) = page {
         session::begin_thread(page);
-        // It does not begin before it has been started.
+        // The thread does not begin before it was started.
         page.clock_ps.fetch_max(start.since_ps, Ordering::Relaxed);
     }
     state.leave();

@@ -1,13 +1,13 @@
 //! Timers of the program: signals and events at simulated times.
 //!
-//! A timer that is due is handled by the first thread whose clock has passed it: the time of the
-//! earliest is among those that end a wait of a thread ([`limit`]). All of this is done while the
-//! thread has its turn, and may be done in signal handlers.
+//! A due timer is handled by the first thread whose clock has passed its time: the time of the
+//! earliest timer is among those that end a wait of a thread ([`limit`]). All of this is done while
+//! the thread has its turn, and may be done in signal handlers.
 //!
 //! - [`table`]: the timers.
 //! - [`interval`]: `alarm` and `setitimer`.
-//! - [`posix`]: `timer_create` and what belongs to it.
-//! - [`descriptors`]: `timerfd_create` and what belongs to it.
+//! - [`posix`]: `timer_create` and its relatives.
+//! - [`descriptors`]: `timerfd_create` and its relatives.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -24,7 +24,7 @@ mod table;
 
 use table::TIMERS;
 
-/// What has been raised in a thread.
+/// Signals raised in a thread.
 struct Raised {
     count: AtomicU32,
     restarts: AtomicBool,
@@ -37,7 +37,7 @@ static RAISED: [Raised; MAX_THREADS] = [const {
     }
 }; MAX_THREADS];
 
-/// The page of the calling thread, and its place among those of the program.
+/// Returns the page of the calling thread, and its place among those of the program.
 fn own_page() -> Option<(&'static ThreadPage, usize)> {
     let page = thread::state().page()?;
     let first = std::ptr::from_ref(&session::pages()?.threads).addr();
@@ -49,22 +49,22 @@ fn raised() -> Option<&'static Raised> {
     RAISED.get(own_page()?.1)
 }
 
-/// How many signals have been raised in the calling thread and had handlers.
+/// Returns how many signals with handlers have been raised in the calling thread.
 pub fn delivered() -> u32 {
     raised().map_or(0, |raised| raised.count.load(Ordering::Relaxed))
 }
 
-/// Whether the last of them lets calls go on.
+/// Returns true if calls continue after the last of them.
 pub fn last_restarts() -> bool {
     raised().is_none_or(|raised| raised.restarts.load(Ordering::Relaxed))
 }
 
-/// When the next timer is due.
+/// Returns when the next timer is due.
 pub fn next_due_ps() -> u64 {
     TIMERS.next_due_ps()
 }
 
-/// The thread goes on at `deadline_ps` at the latest, or when a timer is due.
+/// Sets the deadline of the thread: `deadline_ps`, or the next timer if that is earlier.
 pub fn limit(page: &ThreadPage, deadline_ps: u64) {
     let deadline_ps = TIMERS.next_due_ps().min(deadline_ps);
     page.deadline_ps.store(deadline_ps, Ordering::Relaxed);
@@ -95,20 +95,20 @@ pub fn after_turn() {
     limit(page, u64::MAX);
 }
 
-/// The program has joined a world: what it has set in real time goes on in simulated time.
+/// Converts timers that the program has set in real time to simulated time, when it joins.
 pub fn begin() {
     TIMERS.clear();
     interval::take_over();
 }
 
-/// There is no world any more: what is set goes on in real time.
+/// Converts timers back to real time, when the world has ended.
 pub fn world_ended() {
     if let Some((page, _)) = own_page() {
         interval::give_back(page.clock_ps.load(Ordering::Relaxed));
     }
 }
 
-/// A descriptor is about to be closed.
+/// Removes the timer of a descriptor that is about to be closed.
 pub fn before_close(descriptor: Descriptor) {
     descriptors::before_close(descriptor);
 }

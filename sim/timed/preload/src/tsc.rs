@@ -1,13 +1,12 @@
 //! The time stamp counter.
 //!
-//! The kernel has `rdtsc` and `rdtscp` of an armed thread end in a signal, whose handler says what
-//! the counter of the world says. That takes some microseconds; therefore the instruction is
-//! replaced by a jump to code that does the same in some nanoseconds, where that is possible
-//! ([`rewrite`]). The trap stays for the sites that are not known yet, and for those that cannot be
-//! replaced.
+//! The kernel turns `rdtsc` and `rdtscp` of an armed thread into a signal, whose handler returns
+//! the world's counter. That takes some microseconds; therefore the instruction is replaced, where
+//! possible, by a jump to code that does the same in some nanoseconds ([`rewrite`]). The trap stays
+//! for sites that are not known yet, and for those that cannot be replaced.
 //!
-//! The kernel hands the trap down to what a thread starts, other programs included, which know
-//! nothing of it: [`Disarmed`].
+//! Threads and programs inherit the trap from the thread that starts them, other programs included,
+//! which cannot handle it: [`Disarmed`].
 #![expect(
     unsafe_code,
     reason = "a signal handler that changes registers, and system calls"
@@ -27,7 +26,7 @@ use crate::os::{self, SignalsBlocked, system_call};
 use crate::session;
 use crate::thread::state;
 
-/// A general protection fault, as the kernel says where a signal comes from.
+/// A general protection fault: the kernel's `si_code`.
 const FROM_FAULT: c_int = 0x80;
 
 /// An instruction that reads the counter.
@@ -45,12 +44,12 @@ impl Read {
         }
     }
 
-    /// That at an address of code that is being executed.
+    /// Returns the read at an address of code that is being executed.
     fn at(address: usize) -> Option<Self> {
         let byte = |offset: usize| {
             let place = std::ptr::with_exposed_provenance::<u8>(address + offset);
-            // SAFETY: the byte belongs to the instruction that has been fetched, as the ones before
-            // it say.
+            // SAFETY: the byte belongs to the instruction that has been fetched, as the bytes
+            // before it prove.
             unsafe { place.read_volatile() }
         };
         if byte(0) != 0x0f {
@@ -64,7 +63,7 @@ impl Read {
     }
 }
 
-/// The counter of the calling thread.
+/// Returns the counter of the calling thread.
 fn read_counter() -> u64 {
     match clock::read_ps() {
         Some(clock_ps) => cycles(clock_ps),
@@ -72,45 +71,45 @@ fn read_counter() -> u64 {
     }
 }
 
-/// That of the machine.
+/// Returns the counter of the machine.
 fn read_real_counter() -> u64 {
     let _disarmed = Disarmed::new();
-    // SAFETY: reads a counter, which does not trap now.
+    // SAFETY: x86-64 has the instruction, and it does not trap now.
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
-/// Once for the program.
+/// Prepares the program; called once.
 pub fn prepare() {
     stub::prepare();
     rewrite::prepare();
 }
 
-/// From here on the calling thread, and those that it starts, have the counter of the world.
+/// Gives the calling thread, and those that it starts, the counter of the world.
 pub fn arm() {
     set_mode(libc::PR_TSC_SIGSEGV);
 }
 
-/// The calling thread has the counter of the machine.
+/// Gives the calling thread the counter of the machine.
 pub fn disarm() {
     set_mode(libc::PR_TSC_ENABLE);
 }
 
 fn set_mode(mode: c_int) {
     let arguments = [libc::PR_SET_TSC as usize, mode as usize, 0, 0];
-    // SAFETY: concerns the calling thread. Where it fails the counter stays that of the machine.
+    // SAFETY: `PR_SET_TSC` takes no pointers and affects the calling thread. On failure the counter
+    // stays that of the machine.
     unsafe { system_call(libc::SYS_prctl, arguments) };
 }
 
 fn is_armed() -> bool {
     let mut mode: c_int = 0;
     let arguments = [libc::PR_GET_TSC as usize, (&raw mut mode).addr(), 0, 0];
-    // SAFETY: writes `mode`.
+    // SAFETY: `PR_GET_TSC` writes one `int`; `mode` has room for it.
     unsafe { system_call(libc::SYS_prctl, arguments) };
     mode == libc::PR_TSC_SIGSEGV
 }
 
-/// As long as it lives the calling thread has the counter of the machine, and so has what it
-/// starts.
+/// While it lives, the calling thread and what it starts have the counter of the machine.
 #[derive(Debug)]
 pub struct Disarmed {
     was_armed: bool,
@@ -135,40 +134,41 @@ impl Drop for Disarmed {
     }
 }
 
-/// Sites that were asked for and trapped, for tests and for the curious.
+/// Number of traps, for tests and diagnosis.
 static TRAPS: AtomicU32 = AtomicU32::new(0);
 
-/// How often the counter has trapped.
+/// Returns how often the counter has trapped.
 #[unsafe(no_mangle)]
 extern "C" fn ferroce_time_traps_v1() -> u32 {
     TRAPS.load(Ordering::Relaxed)
 }
 
-/// Handles a segmentation fault that is a read of the counter. False: it is none.
+/// Handles a segmentation fault that is a read of the counter. Returns false for any other fault.
 ///
 /// # Safety
-/// The arguments of the signal handler.
+/// The arguments are those of the signal handler.
 pub unsafe fn handle(info: *const siginfo_t, context: *mut ucontext_t) -> bool {
-    // SAFETY: by the contract.
+    // SAFETY: the caller passes the argument of the signal handler, which the kernel has filled.
     let code = unsafe { (*info).si_code };
     if code != FROM_FAULT {
         return false;
     }
-    // SAFETY: by the contract. The program may see the registers only when the handler returns.
+    // SAFETY: the caller passes the argument of the signal handler; the registers are in use only
+    // after it returns.
     let registers = unsafe { &mut (*context).uc_mcontext.gregs };
     let at = registers[libc::REG_RIP as usize] as usize;
     let read = {
-        // A handler of the program may come to the same site.
+        // A handler of the program may reach the same site.
         let _blocked = SignalsBlocked::new();
         let Some(read) = Read::at(at) else {
-            // It has been rewritten meanwhile: the jump is executed now.
+            // It has been rewritten meanwhile: the jump is executed next.
             return rewrite::is_replaced(at);
         };
         TRAPS.fetch_add(1, Ordering::Relaxed);
         let may_rewrite = state().is_outermost() && state().page().is_some();
         if may_rewrite && session::is_running() && rewrite_site(at, read) {
-            // The jump is executed now: on the program's own stack, which has room for all that a
-            // read of the time may lead to.
+            // The jump is executed next: on the program's own stack, which has room for all that a
+            // read of the time may need.
             return true;
         }
         read
@@ -184,7 +184,7 @@ pub unsafe fn handle(info: *const siginfo_t, context: *mut ucontext_t) -> bool {
     true
 }
 
-/// From now on the site does not trap. False: that is not possible.
+/// Rewrites the site so that it does not trap. Returns false if that is not possible.
 fn rewrite_site(at: usize, read: Read) -> bool {
     let after: &[u8] = match read {
         Read::Rdtsc => &[],

@@ -1,25 +1,25 @@
-//! How a thread gives its turn up and gets it back.
+//! Passing the turn and waiting for it.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ferroce_timed_protocol::MOST_AHEAD_PS;
 use ferroce_timed_protocol::page::{NEVER_PS, ThreadPage, Turn};
-use ferroce_timed_protocol::patience::Patience;
 use ferroce_timed_protocol::request::Wait;
+use ferroce_timed_protocol::spin_policy::SpinPolicy;
 use ferroce_timed_protocol::store::{StoreKind, Work};
 
 use crate::clock::real_ns;
-use crate::streams::strangers;
+use crate::streams::foreign_peers;
 use crate::thread::{ThreadState, state};
 use crate::{os, session, table, timers};
 
-/// How the threads of this program wait for their turn before they sleep.
-static PATIENCE: Patience = Patience::new(real_ns);
-/// How long a thread sleeps before it looks whether there still is a world.
+/// Decides how long the threads of this program spin for their turn before they sleep.
+static SPIN_POLICY: SpinPolicy = SpinPolicy::new(real_ns);
+/// How long a thread sleeps before it checks that the world still exists.
 const SLEEP: Duration = Duration::from_millis(100);
 
-/// A thread of the world that is in a call of this library. What it calls meanwhile is real.
+/// A thread of the world that is in a call of this library. Its own calls meanwhile are real.
 #[derive(Debug)]
 pub struct Inside {
     state: &'static ThreadState,
@@ -27,11 +27,11 @@ pub struct Inside {
 }
 
 impl Inside {
-    /// A call begins. A thread that is new to the world joins it, which may take until it gets a
+    /// Begins a call. A thread that is new to the world joins it, which may last until its first
     /// turn.
     ///
-    /// `None`: the call is to be a real one. The program has not joined, or the world has ended, or
-    /// the thread does not belong to it, or it is this library that calls.
+    /// Returns `None` if the call is to be a real one: the program has not joined, the world has
+    /// ended, the thread does not belong to it, or the library itself calls.
     #[inline]
     pub fn enter() -> Option<Self> {
         if !session::is_running() {
@@ -51,9 +51,9 @@ impl Inside {
         Some(inside)
     }
 
-    /// A call of the verbs library begins, be it from inside of another one.
+    /// Begins a call of the verbs library, possibly from inside of another one.
     ///
-    /// `None` as for [`Self::enter`], or the thread does not have the turn.
+    /// Returns `None` as [`Self::enter`] does, and if the thread does not have the turn.
     pub fn enter_for_verbs() -> Option<Self> {
         let state = state();
         let page = match state.page() {
@@ -69,18 +69,18 @@ impl Inside {
         Some(inside)
     }
 
-    /// Its page.
+    /// Returns its page.
     pub fn page(&self) -> &'static ThreadPage {
         self.page
     }
 
-    /// Its clock.
+    /// Returns its clock.
     #[inline]
     pub fn now_ps(&self) -> u64 {
         self.page.clock_ps.load(Ordering::Relaxed)
     }
 
-    /// It has done something.
+    /// Counts a call.
     #[inline]
     pub fn count(&self) {
         let calls = self.page.calls.load(Ordering::Relaxed);
@@ -88,21 +88,21 @@ impl Inside {
         self.state.end_reads();
     }
 
-    /// It computes for so long. Signals that come due are delivered.
+    /// Advances its clock. Signals that become due are delivered.
     #[inline]
     pub fn spend(&self, time_ps: u64) {
-        // A handler that comes in between may move the clock, too.
+        // A handler that interrupts may move the clock, too.
         self.page
             .clock_ps
             .fetch_add(time_ps.min(NEVER_PS >> 4), Ordering::Relaxed);
         self.deliver_signals();
     }
 
-    /// It computes for so long, for `work`.
+    /// Advances its clock, for `work`.
     #[inline]
     pub fn work(&self, work: Work, time_ps: u64) {
         if session::is_recorded() {
-            // What has no room is not told.
+            // Work without room in the list is not recorded.
             let slot = work as u32;
             let done = &self.page.done;
             done.add(StoreKind::Work, slot, self.now_ps(), &[time_ps]);
@@ -110,7 +110,7 @@ impl Inside {
         self.spend(time_ps);
     }
 
-    /// It stores to its card, or to a stream, at its own time.
+    /// Makes a store to its card, or to a stream, at its own time.
     pub fn store(&self, kind: StoreKind, slot: u32, words: &[u64]) {
         let begun_ps = self.page.begun_ps.load(Ordering::Relaxed);
         let is_close = self.now_ps() <= begun_ps.saturating_add(MOST_AHEAD_PS);
@@ -120,7 +120,8 @@ impl Inside {
         let is_added = self.page.stores.add(kind, slot, self.now_ps(), words);
         if !is_added {
             self.wait(&Wait::Room);
-            // The list is empty now. A store that does not fit is none that the card has.
+            // The list is empty now. A store that still does not fit is larger than any of the
+            // card's.
             self.page.stores.add(kind, slot, self.now_ps(), words);
         }
         let reaction_ps = self.page.reaction_ps.load(Ordering::Relaxed);
@@ -130,23 +131,27 @@ impl Inside {
         hidden_until.store(hidden_until_ps.min(caused_ps), Ordering::Relaxed);
     }
 
-    /// As [`Self::catch_up`], for a look at what the card writes. As long as nothing of that can be
-    /// visible the thread keeps its turn, and tells the world later that it has looked.
+    /// Does the same as [`Self::catch_up`], for a check of memory that the card writes. While no
+    /// new write can be visible the thread keeps its turn, and reports the check later.
     #[inline]
-    pub fn look(&self) {
+    pub fn check(&self) {
         if !self.is_hidden() || self.is_up_to_date() {
             return self.catch_up();
         }
-        if !self.page.stores.add(StoreKind::Look, 0, self.now_ps(), &[]) {
+        if !self
+            .page
+            .stores
+            .add(StoreKind::Check, 0, self.now_ps(), &[])
+        {
             self.catch_up();
         }
     }
 
-    /// Whether nothing that the card writes can be visible that was not when the turn began: then
-    /// the world may come to where the thread is without giving it a turn.
+    /// Returns true if no write of the card can be visible that was not when the turn began: then
+    /// the world may reach the thread's time without giving it a turn.
     #[inline]
     fn is_hidden(&self) -> bool {
-        // Who records wants to know of each thing when it happens.
+        // A recorder needs each event when it happens.
         self.now_ps() < self.page.hidden_until_ps.load(Ordering::Relaxed) && !session::is_recorded()
     }
 
@@ -154,11 +159,11 @@ impl Inside {
     #[inline]
     pub fn catch_up(&self) {
         if !self.is_up_to_date() {
-            self.wait(&Wait::Look);
+            self.wait(&Wait::Check);
         }
     }
 
-    /// As [`Self::catch_up`], if the turn has lasted longer than `most_ps`.
+    /// Does the same as [`Self::catch_up`], if the turn has lasted longer than `most_ps`.
     #[inline]
     pub fn catch_up_after(&self, most_ps: u64) {
         let begun_ps = self.page.begun_ps.load(Ordering::Relaxed);
@@ -167,7 +172,7 @@ impl Inside {
         }
     }
 
-    /// Whether it is known that nothing has changed since the turn began.
+    /// Returns true if it is known that nothing has changed since the turn began.
     #[inline]
     fn is_up_to_date(&self) -> bool {
         let now_ps = self.now_ps();
@@ -176,16 +181,16 @@ impl Inside {
         is_quiet && self.page.stores.is_empty()
     }
 
-    /// As [`Self::catch_up`]; the world has seen all stores afterwards, and what the thread does
-    /// next without it may let the card write at once.
+    /// Does the same as [`Self::catch_up`], and gives the world all stores, so that the thread's
+    /// next access outside of the page sees their effect.
     pub fn flush(&self) {
         self.catch_up();
         self.page.hidden_until_ps.store(0, Ordering::Relaxed);
     }
 
-    /// Gives the turn up; returns the answer when it is back, and zero when the world has ended.
+    /// Passes the turn. Returns the answer when it is back, and zero when the world has ended.
     ///
-    /// Functions for interrupts and handlers of signals that came due run before it returns.
+    /// Interrupt functions and handlers of due signals run before it returns.
     pub fn wait(&self, wait: &Wait) -> u64 {
         self.page.request.set(wait);
         self.page.pass(Turn::World);
@@ -201,8 +206,8 @@ impl Inside {
         answer
     }
 
-    /// Calls a function that waits for something of which the world knows nothing. The world goes
-    /// on meanwhile.
+    /// Calls a function that waits for something that the world does not model. The world continues
+    /// meanwhile.
     pub fn outside<T>(&self, call: impl FnOnce() -> T) -> T {
         // From its next turn on the world does not wait for the thread.
         self.wait(&Wait::External);
@@ -211,7 +216,7 @@ impl Inside {
         result
     }
 
-    /// Signals of timers that are due: their handlers may call anything.
+    /// Delivers signals of due timers: their handlers may call anything.
     pub fn deliver_signals(&self) {
         if self.now_ps() < self.page.deadline_ps.load(Ordering::Relaxed) {
             return;
@@ -229,14 +234,14 @@ impl Drop for Inside {
     }
 }
 
-/// Finds out whether it helps to look for the turn before one sleeps.
+/// Determines whether spinning for the turn pays.
 pub fn prepare() {
-    PATIENCE.prepare();
+    SPIN_POLICY.prepare();
 }
 
-/// Waits until the thread of this page has the turn. False: the world has ended.
+/// Waits until the thread of this page has the turn. Returns false if the world has ended.
 pub fn wait_for_turn(page: &ThreadPage) -> bool {
-    let mut turn = PATIENCE.wait(page, Turn::World, SLEEP);
+    let mut turn = SPIN_POLICY.wait(page, Turn::World, SLEEP);
     loop {
         match turn {
             Turn::Thread => return true,
@@ -247,7 +252,7 @@ pub fn wait_for_turn(page: &ThreadPage) -> bool {
             Turn::World if session::is_world_gone() => {
                 page.end();
             }
-            Turn::World => strangers::look(),
+            Turn::World => foreign_peers::check(),
         }
         turn = page.sleep_while(Turn::World, SLEEP);
     }

@@ -1,8 +1,8 @@
 //! The functions that the kernel maps into each process to read the time without a system call.
 //!
-//! The C library calls them itself, and so does whoever does without it: they are replaced where
-//! they stand. Where the kernel does not allow that, the functions of the C library
-//! ([`crate::libc_time`]) are all that is simulated.
+//! The C library calls them, and so do programs that bypass it: they are replaced in place. Where
+//! the kernel does not allow that, only the functions of the C library ([`crate::libc_time`]) are
+//! simulated.
 #![expect(unsafe_code, reason = "rewrites code")]
 
 use std::ffi::{CStr, c_void};
@@ -15,7 +15,7 @@ use crate::libc_time;
 /// Bytes of a jump to any address.
 const JUMP_BYTES: usize = 16;
 
-/// The names, and what stands there instead.
+/// Returns the names and their replacements.
 fn replacements() -> [(&'static CStr, *const c_void); 3] {
     let clock_gettime = libc_time::vdso_clock_gettime as *const c_void;
     let gettimeofday = libc_time::vdso_gettimeofday as *const c_void;
@@ -35,7 +35,7 @@ fn replacements() -> [(&'static CStr, *const c_void); 3] {
     }
 }
 
-/// The code that jumps to an address, and changes nothing that a function may rely on.
+/// Returns code that jumps to an address, and changes only registers that a call may change.
 fn jump(to: *const c_void) -> [u8; JUMP_BYTES] {
     let mut code = [0; JUMP_BYTES];
     let address = to.addr().to_le_bytes();
@@ -56,10 +56,10 @@ fn jump(to: *const c_void) -> [u8; JUMP_BYTES] {
     code
 }
 
-/// What stood there, to be put back in a child of a fork.
+/// The replaced bytes, to be restored in a child of a fork.
 static SAVED: Mutex<Vec<(usize, [u8; JUMP_BYTES])>> = Mutex::new(Vec::new());
 
-/// Replaces the functions. False: the kernel does not allow it, or there are none.
+/// Replaces the functions. Returns false if the kernel does not allow it, or there are none.
 pub fn replace() -> bool {
     let Some(image) = Image::of_process() else {
         return false;
@@ -75,7 +75,7 @@ pub fn replace() -> bool {
     image.write(&functions, |before| saved.push(before))
 }
 
-/// Puts back what stood there.
+/// Restores the replaced bytes.
 pub fn restore() {
     if let (Some(image), Ok(saved)) = (Image::of_process(), SAVED.try_lock()) {
         image.write(&saved, |_| {});
@@ -90,7 +90,7 @@ struct Image {
 
 impl Image {
     fn of_process() -> Option<Self> {
-        // SAFETY: a value that the kernel has passed to the program.
+        // SAFETY: `getauxval` takes no pointers.
         let start = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) } as usize;
         let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
         let line = maps
@@ -102,18 +102,18 @@ impl Image {
         (start != 0).then_some(Self { start, end })
     }
 
-    /// Reads a value that is said to lie at an offset.
+    /// Reads a value at an offset. `None`: it is outside of the mapping.
     fn read<T: Copy>(&self, offset: usize) -> Option<T> {
         let address = self.start.checked_add(offset)?;
         if address.checked_add(size_of::<T>())? > self.end {
             return None;
         }
         let pointer = std::ptr::with_exposed_provenance::<T>(address);
-        // SAFETY: it lies in the mapping, which is readable; the types are integers.
+        // SAFETY: the value is within the mapping, which is readable, and the types are integers.
         Some(unsafe { pointer.read_unaligned() })
     }
 
-    /// Where a function is that has room for a jump.
+    /// Returns the address of a function that has room for a jump.
     fn function(&self, name: &CStr) -> Option<usize> {
         let header: libc::Elf64_Ehdr = self.read(0)?;
         let mut dynamic = None;
@@ -139,8 +139,8 @@ impl Image {
                 _ => {}
             }
         }
-        // The second word of the table of hashes is the number of symbols; newer kernels have
-        // another table, whose length does not matter as long as the symbols are few.
+        // The second word of the hash table is the number of symbols. Newer kernels have another
+        // table, whose length does not matter while the symbols are few.
         let count = match hash {
             Some(hash) => self.read::<[u32; 2]>(hash)?[1] as usize,
             None => 64,
@@ -165,7 +165,7 @@ impl Image {
         })
     }
 
-    /// Writes code. `before` gets what stood at each place.
+    /// Writes code. `before` gets the replaced bytes of each place.
     fn write(
         &self,
         functions: &[(usize, [u8; JUMP_BYTES])],
@@ -174,15 +174,16 @@ impl Image {
         let start = std::ptr::with_exposed_provenance_mut::<c_void>(self.start);
         let length = self.end - self.start;
         let writable = MprotectFlags::READ | MprotectFlags::WRITE | MprotectFlags::EXEC;
-        // SAFETY: the whole mapping, as the kernel demands; it stays executable all the time.
+        // SAFETY: the range is the whole mapping, as the kernel requires; it stays executable all
+        // the time.
         if unsafe { mprotect(start, length, writable) }.is_err() {
             return false;
         }
         for (address, code) in functions {
             let place = std::ptr::with_exposed_provenance_mut::<[u8; JUMP_BYTES]>(*address);
-            // SAFETY: it lies in the mapping, inside one function. A thread that is just in there
-            // would go astray: the program has been told to join before it starts threads that
-            // read the time without pause.
+            // SAFETY: the bytes are within the mapping, inside one function. A thread that is
+            // inside it would crash: the documentation asks programs to join before they start
+            // threads that read the time without pause.
             unsafe {
                 before((*address, place.read()));
                 place.write(*code);
@@ -190,7 +191,8 @@ impl Image {
             synchronise(*address);
         }
         let usual = MprotectFlags::READ | MprotectFlags::EXEC;
-        // SAFETY: as above. If it fails the code stays writable.
+        // SAFETY: the range is the whole mapping, as the kernel requires. On failure the code stays
+        // writable.
         let _ = unsafe { mprotect(start, length, usual) };
         true
     }

@@ -1,9 +1,9 @@
 //! Threads of a program that wait for one another.
 //!
-//! A lock that is taken is tried again until its owner has had its turn and has given it free. All
-//! other waiting is outside of the world: who is woken comes back when the kernel lets it, so that
-//! the order of threads that wait in this way is not the same in every run. Time limits are those
-//! of the world.
+//! A busy lock is tried again until its owner has had its turn and has released it. All other
+//! waiting is outside of the world: a woken thread returns when the kernel schedules it, so that
+//! the order of threads that wait in this way differs between runs. Time limits are those of the
+//! world.
 
 #![expect(unsafe_code, reason = "functions of libc")]
 
@@ -29,13 +29,13 @@ const LONGEST_PAUSE_PS: u64 = 100_000_000;
 /// Tries after which the thread waits in the kernel: the owner is outside of the world.
 const MAX_TRIES: u32 = 1000;
 
-/// Whether the calling thread may be in simulated time. Costs next to nothing.
+/// Returns true if the calling thread may be in simulated time. Costs next to nothing.
 #[inline]
 pub fn may_be_simulated() -> bool {
     session::is_running() && state().is_outermost()
 }
 
-/// Tries until it is not busy any more, until `deadline_ps` at most; then waits with `in_kernel`.
+/// Tries a lock until it is not busy, until `deadline_ps` at most; then waits with `in_kernel`.
 fn try_until(
     own: &Own,
     deadline_ps: u64,
@@ -67,7 +67,8 @@ fn try_until(
     result
 }
 
-/// When the machine's monotonic clock has gone on as far as the world's has to until `deadline_ps`.
+/// Returns the machine's monotonic time at which as much time will have passed as the world's until
+/// `deadline_ps`.
 fn real_deadline(own: &Own, deadline_ps: u64) -> timespec {
     let left_ns = deadline_ps.saturating_sub(own.now_ps()).div_ceil(PS_PER_NS);
     let end_ns = real_ns().saturating_add(left_ns);
@@ -77,8 +78,8 @@ fn real_deadline(own: &Own, deadline_ps: u64) -> timespec {
     }
 }
 
-/// Waits in the kernel, as `wait` does until a real time that it gets. If that is over, so is the
-/// simulated one.
+/// Waits in the kernel: `wait` gets a real deadline. When that has passed, so has the simulated
+/// one.
 fn wait_outside(
     own: &Own,
     deadline_ps: u64,
@@ -106,9 +107,9 @@ fn sleep_until(own: &Own, time_ps: u64) {
 /// `pthread_mutex_lock` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int {
-    // SAFETY: the caller's mutex.
+    // SAFETY: by the contract of `pthread_mutex_lock`, the mutex is valid.
     let attempt = || unsafe { real::pthread_mutex_trylock(mutex) };
-    // SAFETY: the caller's mutex.
+    // SAFETY: by the contract of `pthread_mutex_lock`, the mutex is valid.
     let lock = || unsafe { real::pthread_mutex_lock(mutex) };
     lock_for(attempt, lock)
 }
@@ -119,7 +120,7 @@ pub unsafe extern "C" fn pthread_mutex_timedlock(
     mutex: *mut pthread_mutex_t,
     time: *const timespec,
 ) -> c_int {
-    // SAFETY: the caller's arguments.
+    // SAFETY: by the contract of `pthread_mutex_timedlock`, the arguments are valid.
     unsafe { pthread_mutex_clocklock(mutex, libc::CLOCK_REALTIME, time) }
 }
 
@@ -130,11 +131,11 @@ pub unsafe extern "C" fn pthread_mutex_clocklock(
     clock: clockid_t,
     time: *const timespec,
 ) -> c_int {
-    // SAFETY: the caller's mutex.
+    // SAFETY: by the contract of `pthread_mutex_clocklock`, the mutex is valid.
     let attempt = || unsafe { real::pthread_mutex_trylock(mutex) };
-    // SAFETY: the caller's arguments.
+    // SAFETY: by the contract of `pthread_mutex_clocklock`, the arguments are valid.
     let lock = |clock, time| unsafe { real::pthread_mutex_clocklock(mutex, clock, time) };
-    // SAFETY: the caller's time.
+    // SAFETY: by the contract of `pthread_mutex_clocklock`, the time is valid.
     let deadline_ps = unsafe { read_absolute(clock, time) };
     let (true, Some(deadline_ps)) = (may_be_simulated(), deadline_ps) else {
         return lock(clock, time);
@@ -151,7 +152,7 @@ pub unsafe extern "C" fn pthread_mutex_clocklock(
     }
 }
 
-/// Takes a lock, which `attempt` tries to and `lock` waits for in the kernel or the processor.
+/// Takes a lock: `attempt` tries, and `lock` waits in the kernel or spins.
 pub fn lock_for(attempt: impl Fn() -> c_int, lock: impl FnOnce() -> c_int) -> c_int {
     if !may_be_simulated() {
         return lock();
@@ -168,25 +169,25 @@ pub fn lock_for(attempt: impl Fn() -> c_int, lock: impl FnOnce() -> c_int) -> c_
 /// `pthread_rwlock_rdlock` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_rwlock_rdlock(rwlock: *mut pthread_rwlock_t) -> c_int {
-    // SAFETY: the caller's lock.
+    // SAFETY: by the contract of `pthread_rwlock_rdlock`, the lock is valid.
     let attempt = || unsafe { real::pthread_rwlock_tryrdlock(rwlock) };
-    // SAFETY: the caller's lock.
+    // SAFETY: by the contract of `pthread_rwlock_rdlock`, the lock is valid.
     lock_for(attempt, || unsafe { real::pthread_rwlock_rdlock(rwlock) })
 }
 
 /// `pthread_rwlock_wrlock` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_rwlock_wrlock(rwlock: *mut pthread_rwlock_t) -> c_int {
-    // SAFETY: the caller's lock.
+    // SAFETY: by the contract of `pthread_rwlock_wrlock`, the lock is valid.
     let attempt = || unsafe { real::pthread_rwlock_trywrlock(rwlock) };
-    // SAFETY: the caller's lock.
+    // SAFETY: by the contract of `pthread_rwlock_wrlock`, the lock is valid.
     lock_for(attempt, || unsafe { real::pthread_rwlock_wrlock(rwlock) })
 }
 
 /// `pthread_barrier_wait` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_barrier_wait(barrier: *mut pthread_barrier_t) -> c_int {
-    // SAFETY: the caller's barrier.
+    // SAFETY: by the contract of `pthread_barrier_wait`, the barrier is valid.
     let wait = || unsafe { real::pthread_barrier_wait(barrier) };
     match Own::enter("pthread_barrier_wait") {
         Some(own) => own.outside(wait),
@@ -200,7 +201,7 @@ pub unsafe extern "C" fn pthread_cond_wait(
     condition: *mut pthread_cond_t,
     mutex: *mut pthread_mutex_t,
 ) -> c_int {
-    // SAFETY: the caller's arguments.
+    // SAFETY: by the contract of `pthread_cond_wait`, the arguments are valid.
     let wait = || unsafe { real::pthread_cond_wait(condition, mutex) };
     match Own::enter("pthread_cond_wait") {
         Some(own) => own.outside(wait),
@@ -220,16 +221,16 @@ pub unsafe extern "C" fn pthread_cond_timedwait(
 ) -> c_int {
     const HALF: i64 = (ferroce_timed_protocol::REALTIME_EPOCH_S / 2) as i64;
     let Some(own) = Own::enter("pthread_cond_timedwait") else {
-        // SAFETY: the caller's arguments.
+        // SAFETY: by the contract of `pthread_cond_timedwait`, the arguments are valid.
         return unsafe { real::pthread_cond_timedwait(condition, mutex, time) };
     };
-    // SAFETY: the caller's time, or null.
+    // SAFETY: by the contract of `pthread_cond_timedwait`, the time is valid or null.
     let is_monotonic = unsafe { time.as_ref() }.is_some_and(|time| time.tv_sec < HALF);
     let clock = match is_monotonic {
         true => libc::CLOCK_MONOTONIC,
         false => libc::CLOCK_REALTIME,
     };
-    // SAFETY: the caller's arguments.
+    // SAFETY: by the contract of `pthread_cond_timedwait`, the arguments are valid.
     unsafe { wait_for_condition(&own, (condition, mutex), clock, time) }
 }
 
@@ -242,9 +243,9 @@ pub unsafe extern "C" fn pthread_cond_clockwait(
     time: *const timespec,
 ) -> c_int {
     match Own::enter("pthread_cond_clockwait") {
-        // SAFETY: the caller's arguments.
+        // SAFETY: by the contract of `pthread_cond_clockwait`, the arguments are valid.
         Some(own) => unsafe { wait_for_condition(&own, (condition, mutex), clock, time) },
-        // SAFETY: the caller's arguments.
+        // SAFETY: by the contract of `pthread_cond_clockwait`, the arguments are valid.
         None => unsafe { real::pthread_cond_clockwait(condition, mutex, clock, time) },
     }
 }
@@ -252,16 +253,17 @@ pub unsafe extern "C" fn pthread_cond_clockwait(
 /// Waits for a condition until a time of a clock.
 ///
 /// # Safety
-/// As `pthread_cond_clockwait`.
+/// The contract of `pthread_cond_clockwait`.
 unsafe fn wait_for_condition(
     own: &Own,
     (condition, mutex): (*mut pthread_cond_t, *mut pthread_mutex_t),
     clock: clockid_t,
     time: *const timespec,
 ) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller keeps the contract of `pthread_cond_clockwait`; only the deadline is
+    // another one.
     let wait = |clock, time| unsafe { real::pthread_cond_clockwait(condition, mutex, clock, time) };
-    // SAFETY: by the contract.
+    // SAFETY: by the contract of `pthread_cond_clockwait`, `time` is valid.
     match unsafe { read_absolute(clock, time) } {
         Some(deadline_ps) => {
             let has_timed_out = |result| result == libc::ETIMEDOUT;
@@ -276,12 +278,12 @@ unsafe fn wait_for_condition(
 /// `sem_wait` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sem_wait(semaphore: *mut sem_t) -> c_int {
-    // SAFETY: the caller's semaphore.
+    // SAFETY: by the contract of `sem_wait`, the semaphore is valid.
     let wait = || unsafe { real::sem_wait(semaphore) };
     let Some(own) = Own::enter("sem_wait") else {
         return wait();
     };
-    // SAFETY: the caller's semaphore.
+    // SAFETY: by the contract of `sem_wait`, the semaphore is valid.
     match unsafe { real::sem_trywait(semaphore) } {
         0 => 0,
         _ => own.outside(wait),
@@ -291,7 +293,7 @@ pub unsafe extern "C" fn sem_wait(semaphore: *mut sem_t) -> c_int {
 /// `sem_timedwait` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sem_timedwait(semaphore: *mut sem_t, time: *const timespec) -> c_int {
-    // SAFETY: the caller's arguments.
+    // SAFETY: by the contract of `sem_timedwait`, the arguments are valid.
     unsafe { sem_clockwait(semaphore, libc::CLOCK_REALTIME, time) }
 }
 
@@ -302,14 +304,14 @@ pub unsafe extern "C" fn sem_clockwait(
     clock: clockid_t,
     time: *const timespec,
 ) -> c_int {
-    // SAFETY: the caller's arguments.
+    // SAFETY: by the contract of `sem_clockwait`, the arguments are valid.
     let wait = |clock, time| unsafe { real::sem_clockwait(semaphore, clock, time) };
-    // SAFETY: the caller's time.
+    // SAFETY: by the contract of `sem_clockwait`, the time is valid.
     let deadline_ps = unsafe { read_absolute(clock, time) };
     let (Some(own), Some(deadline_ps)) = (Own::enter("sem_clockwait"), deadline_ps) else {
         return wait(clock, time);
     };
-    // SAFETY: the caller's semaphore.
+    // SAFETY: by the contract of `sem_clockwait`, the semaphore is valid.
     if unsafe { real::sem_trywait(semaphore) } == 0 {
         return 0;
     }
@@ -322,12 +324,12 @@ pub unsafe extern "C" fn sem_clockwait(
 /// `pthread_join` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_join(thread: pthread_t, result: *mut *mut c_void) -> c_int {
-    // SAFETY: the caller's arguments.
+    // SAFETY: by the contract of `pthread_join`, the arguments are valid.
     let join = || unsafe { real::pthread_join(thread, result) };
     let Some(own) = Own::enter("pthread_join") else {
         return join();
     };
-    // SAFETY: the caller's arguments.
+    // SAFETY: by the contract of `pthread_join`, the arguments are valid.
     match unsafe { libc::pthread_tryjoin_np(thread, result) } {
         libc::EBUSY => own.outside(join),
         joined => joined,
@@ -337,7 +339,7 @@ pub unsafe extern "C" fn pthread_join(thread: pthread_t, result: *mut *mut c_voi
 /// `pause` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pause() -> c_int {
-    // SAFETY: no arguments.
+    // SAFETY: `pause` takes no arguments.
     let pause = || unsafe { real::pause() };
     let Some(own) = Own::enter("pause") else {
         return pause();

@@ -1,8 +1,8 @@
-//! Threads that give way, and tries of locks that fail.
+//! Threads that yield, and failed tries of locks.
 //!
-//! A program that goes round until another of its threads has done something calls one of these in
-//! each turn. In simulated time the other thread goes on only when this one gives its turn up, so
-//! each of them does: for as long as a system call takes (`host.syscall_ns`).
+//! A program that spins until another of its threads has done something calls one of these in each
+//! iteration. In simulated time the other thread runs only when this one passes its turn, so each
+//! of them does: for the time of a system call (`host.syscall_ns`).
 
 #![expect(unsafe_code, reason = "functions of libc")]
 
@@ -17,19 +17,19 @@ use crate::waits::{lock_for, may_be_simulated};
 /// `thrd_busy` of `threads.h`.
 const THREAD_BUSY: c_int = 1;
 
-/// The calling thread gives way. False: its time is that of the machine.
-fn give_way() -> bool {
-    let own = Own::enter("give_way");
-    own.as_ref().inspect(|own| own.give_way()).is_some()
+/// Yields the turn of the calling thread. Returns false if its time is that of the machine.
+fn yield_turn() -> bool {
+    let own = Own::enter("yield");
+    own.as_ref().inspect(|own| own.yield_turn()).is_some()
 }
 
-/// What a try of a lock returns, after which a thread gives way that has not got it: it will try
-/// again. `busy`: what says so.
+/// Returns the result of a try of a lock, after yielding if it has failed: the thread will try
+/// again. `busy`: the result that says so.
 #[inline]
 fn after_try(result: c_int, busy: c_int) -> c_int {
     if result == busy && may_be_simulated() {
         let errno = real::errno();
-        give_way();
+        yield_turn();
         real::set_errno(errno);
     }
     result
@@ -38,9 +38,9 @@ fn after_try(result: c_int, busy: c_int) -> c_int {
 /// `sched_yield` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_yield() -> c_int {
-    match give_way() {
+    match yield_turn() {
         true => 0,
-        // SAFETY: no arguments.
+        // SAFETY: `sched_yield` takes no arguments.
         false => unsafe { real::sched_yield() },
     }
 }
@@ -48,65 +48,65 @@ pub unsafe extern "C" fn sched_yield() -> c_int {
 /// `pthread_yield` of libc, the older name of [`sched_yield`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_yield() -> c_int {
-    // SAFETY: no arguments.
+    // SAFETY: `sched_yield` takes no arguments.
     unsafe { sched_yield() }
 }
 
 /// `thrd_yield` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thrd_yield() {
-    // SAFETY: no arguments. It cannot fail on Linux.
+    // SAFETY: `sched_yield` takes no arguments. It cannot fail on Linux.
     let _ = unsafe { sched_yield() };
 }
 
 /// `pthread_spin_lock` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_spin_lock(lock: *mut pthread_spinlock_t) -> c_int {
-    // SAFETY: the caller's lock.
+    // SAFETY: by the contract of `pthread_spin_lock`, the lock is valid.
     let attempt = || unsafe { real::pthread_spin_trylock(lock) };
-    // SAFETY: the caller's lock.
+    // SAFETY: by the contract of `pthread_spin_lock`, the lock is valid.
     lock_for(attempt, || unsafe { real::pthread_spin_lock(lock) })
 }
 
 /// `pthread_spin_trylock` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_spin_trylock(lock: *mut pthread_spinlock_t) -> c_int {
-    // SAFETY: the caller's lock.
+    // SAFETY: by the contract of `pthread_spin_trylock`, the lock is valid.
     after_try(unsafe { real::pthread_spin_trylock(lock) }, libc::EBUSY)
 }
 
 /// `pthread_mutex_trylock` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_mutex_trylock(mutex: *mut pthread_mutex_t) -> c_int {
-    // SAFETY: the caller's mutex.
+    // SAFETY: by the contract of `pthread_mutex_trylock`, the mutex is valid.
     after_try(unsafe { real::pthread_mutex_trylock(mutex) }, libc::EBUSY)
 }
 
 /// `pthread_rwlock_tryrdlock` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_rwlock_tryrdlock(lock: *mut pthread_rwlock_t) -> c_int {
-    // SAFETY: the caller's lock.
+    // SAFETY: by the contract of `pthread_rwlock_tryrdlock`, the lock is valid.
     after_try(unsafe { real::pthread_rwlock_tryrdlock(lock) }, libc::EBUSY)
 }
 
 /// `pthread_rwlock_trywrlock` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_rwlock_trywrlock(lock: *mut pthread_rwlock_t) -> c_int {
-    // SAFETY: the caller's lock.
+    // SAFETY: by the contract of `pthread_rwlock_trywrlock`, the lock is valid.
     after_try(unsafe { real::pthread_rwlock_trywrlock(lock) }, libc::EBUSY)
 }
 
 /// `mtx_trylock` of libc, whose `mtx_t` is at an address.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mtx_trylock(mutex: *mut std::ffi::c_void) -> c_int {
-    // SAFETY: the caller's mutex.
+    // SAFETY: by the contract of `mtx_trylock`, the mutex is valid.
     after_try(unsafe { real::mtx_trylock(mutex) }, THREAD_BUSY)
 }
 
 /// `sem_trywait` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sem_trywait(semaphore: *mut sem_t) -> c_int {
-    // SAFETY: the caller's semaphore.
+    // SAFETY: by the contract of `sem_trywait`, the semaphore is valid.
     let result = unsafe { real::sem_trywait(semaphore) };
     match real::errno() {
         libc::EAGAIN => after_try(result, -1),

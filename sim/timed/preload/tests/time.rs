@@ -1,4 +1,4 @@
-//! The library in programs of a world that does nothing but give turns.
+//! The library in programs of a world that only gives turns.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #![allow(
@@ -21,7 +21,7 @@ use common::{Output, finish, with_library};
 
 const EPOCH_S: f64 = 1_735_689_600.0;
 
-/// Runs a program in a world of its own.
+/// Runs a program in its own world.
 fn run(name: &str) -> Output {
     let world = World::start(name);
     let output = finish(start(name, Some(&world)));
@@ -147,7 +147,7 @@ fn a_program_that_reads_the_time_survives_the_end_of_its_world() {
     end_world_of("reading");
 }
 
-/// Goal: a loop that nobody ends is not gone round for ever, whenever it was begun.
+/// Goal: a loop that no write ends is stopped after the end of the world, whenever it began.
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn a_loop_that_begins_after_the_world_has_ended_ends() {
@@ -159,7 +159,7 @@ fn a_loop_that_begins_after_the_world_has_ended_ends() {
 
 #[test]
 fn without_a_world_nothing_is_simulated() {
-    let output = finish(start("nobody", None));
+    let output = finish(start("no_world", None));
     assert_eq!(output.code, Some(0), "{output:?}");
     assert_eq!(output.number("join"), f64::from(libc::ENODEV));
     assert_eq!(output.number("is_real"), 1.0);
@@ -201,7 +201,7 @@ fn stores_come_with_their_times_and_not_far_ahead() {
         (2, ahead_ps + 1, 3, ahead_ps + 1),
     ];
     assert_eq!(first, expected);
-    // 128 doorbells fit the list.
+    // The list holds 128 doorbells.
     let turns = (3..203).map(|number| if number < 3 + 128 { 3 } else { 4 });
     let others = seen.stores[3..].iter().map(|(turn, _, _)| *turn);
     assert!(others.eq(turns), "{:?}", seen.stores);
@@ -215,9 +215,9 @@ fn stores_come_with_their_times_and_not_far_ahead() {
 }
 
 #[test]
-fn who_only_reads_the_time_looks_now_and_then() {
-    let world = World::start("looks");
-    let output = finish(start("looks", Some(&world)));
+fn reading_only_the_time_catches_up_now_and_then() {
+    let world = World::start("checks");
+    let output = finish(start("checks", Some(&world)));
     assert_eq!(output.code, Some(0), "{output:?}");
     // Each millisecond, and more often at the beginning.
     let turns = world.seen().turns;
@@ -234,7 +234,7 @@ fn signals_come_at_any_moment() {
 #[test]
 fn a_small_stack_for_signals_is_enough() {
     let used = run("small_stack").number("used");
-    // What C libraries recommend (`SIGSTKSZ`) has been 8192 for long; most of it is the kernel's.
+    // C libraries have long recommended 8192 (`SIGSTKSZ`); most of it is the kernel's.
     assert!(used > 0.0 && used < 8192.0, "{used} bytes");
 }
 
@@ -256,7 +256,7 @@ fn any_program_runs_with_the_library() {
 
 /// `cargo test -p ferroce-preload --release --test time -- --ignored --nocapture`
 #[test]
-#[ignore = "prints what things cost"]
+#[ignore = "prints the costs"]
 fn costs() {
     println!("{}", run("costs").text);
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use fake_world::FakeWorld;
 use fake_world::run::{Running, alone, compile};
 
-/// Real time in which nothing has slept really.
+/// Upper bound of the real time of a test in which no thread really sleeps.
 const AT_ONCE: Duration = Duration::from_secs(3);
 
 #[test]
@@ -40,7 +40,7 @@ fn serve(program: &std::path::Path, kind: &str) -> Vec<String> {
     let mut running = Vec::new();
     for (number, role) in [kind, "0", "1"].into_iter().enumerate() {
         running.push(Running::start(&world, program, &[role, &port]));
-        // Places in the world are given in the order in which programs come.
+        // The world assigns hosts in the order in which programs join.
         world.await_programs(number + 1);
     }
     running.into_iter().map(Running::finish).collect()
@@ -57,7 +57,7 @@ fn many_connections_are_waited_for_at_a_time() {
 
 /// Children get this descriptor. Returns its number.
 fn inherit(fd: i32) -> String {
-    // SAFETY: the caller holds it.
+    // SAFETY: the caller keeps the descriptor open.
     #[allow(unsafe_code, reason = "a descriptor by its number")]
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty()).expect("a descriptor");

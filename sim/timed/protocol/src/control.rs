@@ -1,10 +1,10 @@
 //! The control socket: how programs and their threads join a world.
 //!
-//! A `SOCK_SEQPACKET` Unix socket; each message is [`Message::LENGTH`] bytes. A program says
-//! [`Message::Join`], gets [`Message::Joined`] with the file of its pages as a descriptor, and says
-//! [`Message::Thread`] for each thread, which gets [`Message::ThreadNumber`] and then waits on its
-//! page. When the connection ends, the program has ended. The socket of the host's card (vfio-user)
-//! lies beside: [`card_socket`].
+//! The socket is a Unix socket of type `SOCK_SEQPACKET`; each message is [`Message::LENGTH`] bytes.
+//! A program sends [`Message::Join`] and receives [`Message::Joined`] with the file of its pages as
+//! a descriptor. It sends [`Message::Thread`] for each thread, receives [`Message::ThreadNumber`],
+//! and the thread waits on its page. The end of the connection is the end of the program. The
+//! vfio-user socket of the host's card is beside this one: [`card_socket`].
 
 use std::path::{Path, PathBuf};
 
@@ -15,50 +15,50 @@ pub enum Message {
     Join {
         /// [`crate::VERSION`].
         version: u32,
-        /// Its process.
+        /// Process ID of the program.
         pid: u32,
     },
-    /// It has got one; its pages come along.
+    /// The program has a host; the descriptor of its pages is attached.
     Joined {
         /// The number of the host.
         host: u32,
     },
-    /// It cannot join.
+    /// The program or the thread cannot join.
     Refused {
-        /// Why.
+        /// The reason.
         reason: Refusal,
     },
     /// A thread of the program joins.
     Thread {
-        /// Its number in the kernel.
+        /// Thread ID in the kernel.
         tid: u32,
     },
-    /// It has got a page.
+    /// The thread has a page.
     ThreadNumber {
         /// The number of the page.
         number: u32,
     },
 }
 
-/// Why a program or a thread cannot join.
+/// Reason why a program or a thread cannot join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// It is of another version of Ferroce.
+    /// The program is of another version of Ferroce.
     #[error("the world is of another version of Ferroce")]
     Version,
-    /// All hosts have a program.
+    /// Every host has a program.
     #[error("every host of the world has a program already")]
     NoHost,
-    /// There are no more pages.
+    /// No page is free.
     #[error("the program has too many threads")]
     NoThread,
 }
 
 impl Message {
-    /// Bytes of a message.
+    /// Length of a message in bytes.
     pub const LENGTH: usize = 12;
 
-    /// As it is sent.
+    /// Encodes the message.
     pub fn to_bytes(self) -> [u8; Self::LENGTH] {
         let words: [u32; 3] = match self {
             Self::Join { version, pid } => [1, version, pid],
@@ -74,7 +74,7 @@ impl Message {
         bytes
     }
 
-    /// As it is received. `None`: it is none.
+    /// Decodes a message. Returns `None` for bytes that are not a message.
     pub fn of_bytes(bytes: &[u8]) -> Option<Self> {
         let bytes: [u8; Self::LENGTH] = bytes.try_into().ok()?;
         let word = |place: usize| {
@@ -102,7 +102,7 @@ impl Message {
     }
 }
 
-/// The vfio-user socket of a host's card, beside the control socket.
+/// Returns the path of the vfio-user socket of a host's card, beside the control socket.
 pub fn card_socket(control: &Path, host: u32) -> PathBuf {
     let mut name = control.as_os_str().to_owned();
     name.push(format!(".nic.{host}"));
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_no_message() {
+    fn invalid_bytes_are_no_message() {
         assert_eq!(Message::of_bytes(&[0; Message::LENGTH]), None);
         assert_eq!(Message::of_bytes(&[1; Message::LENGTH - 1]), None);
         let mut bytes = Message::Refused {

@@ -1,4 +1,4 @@
-//! What a simulated world and the programs that run in its time share.
+//! The contract between a simulated world and the programs that run in its time.
 //!
 //! ```text
 //!   program                                             world
@@ -8,27 +8,26 @@
 //!   └───────────────┘   one of the two has the turn  └──────────────┘
 //! ```
 //!
-//! The world runs the threads of all programs as if they were coroutines: at any time either the
-//! world or exactly one thread goes on. A thread that has its turn runs at the speed of the machine
-//! until it needs to know what the world has done meanwhile. Its clock is the simulated one: it
-//! advances by what calls cost, not by what they take. What it stores to its card is collected in
-//! its page, each store with the time at which it is made, and the world carries it out when the
-//! turn ends.
+//! The world runs the threads of all programs as coroutines: at any time either the world or
+//! exactly one thread runs. A thread that has the turn runs at the speed of the machine until it
+//! needs the state of the world. Its clock is simulated: it advances by what calls cost, not by the
+//! time that they take. Its stores to the card are collected in its page, each with its time, and
+//! the world executes them when the turn ends.
 //!
 //! So the order of everything is that of simulated time, whatever the machine does meanwhile.
 //!
-//! - [`page`]: the pages, and how the turn is passed on.
-//! - [`patience`]: how one waits for it.
-//! - [`request`]: what a thread asks for when it gives its turn up.
-//! - [`store`]: what it has stored.
+//! - [`page`]: the pages, and passing the turn.
+//! - [`spin_policy`]: waiting for the turn.
+//! - [`request`]: what a thread waits for when it passes its turn.
+//! - [`store`]: the stores of a thread during its turn.
 //! - [`control`]: the socket over which programs join.
-//! - [`table`]: what the library in a program offers to the others in it.
+//! - [`table`]: functions of the time library for the verbs library.
 
 pub mod control;
 pub mod map;
 pub mod page;
-pub mod patience;
 pub mod request;
+pub mod spin_policy;
 pub mod store;
 pub mod table;
 

@@ -11,22 +11,24 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::page::ProgramPages;
 
-/// The pages of a program, mapped.
+/// The mapped pages of a program.
 #[derive(Debug)]
 pub struct SharedPages(NonNull<ProgramPages>);
 
-// SAFETY: all that it points to are atomics, and it owns the mapping.
+// SAFETY: `SharedPages` owns the mapping, and the mapping contains only atomics, so it may be used
+// and unmapped by any thread.
 #[expect(unsafe_code, reason = "a mapping of atomics")]
 unsafe impl Send for SharedPages {}
-// SAFETY: as above.
+// SAFETY: the mapping contains only atomics, and `&SharedPages` gives access only to them.
 #[expect(unsafe_code, reason = "a mapping of atomics")]
 unsafe impl Sync for SharedPages {}
 
 impl SharedPages {
-    /// A new file for the pages of a program, all zero, which nobody can cut off.
+    /// Creates a file for the pages of a program: all zero, and sealed so that no process can
+    /// shorten it.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The error of the operating system.
     pub fn create() -> io::Result<OwnedFd> {
         let file = memfd_create(
             "ferroce-pages",
@@ -37,10 +39,11 @@ impl SharedPages {
         Ok(file)
     }
 
-    /// Maps such a file.
+    /// Maps a file that [`Self::create`] made.
     ///
     /// # Errors
-    /// `InvalidInput` when the file is too short or could be cut off; what the system says.
+    /// `InvalidInput` if the file is too short or is not sealed; otherwise the error of the
+    /// operating system.
     pub fn map(file: impl AsFd) -> io::Result<Self> {
         let length = size_of::<ProgramPages>();
         let is_sealed = fcntl_get_seals(&file)?.contains(SealFlags::SHRINK);
@@ -48,7 +51,8 @@ impl SharedPages {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping, at an address of the kernel's choice.
+        // SAFETY: without `MAP_FIXED` the kernel chooses a free address, so no existing mapping is
+        // replaced.
         #[expect(unsafe_code, reason = "a system call")]
         let address = unsafe {
             mmap(
@@ -66,19 +70,21 @@ impl SharedPages {
             .ok_or_else(|| io::ErrorKind::InvalidInput.into())
     }
 
-    /// The pages.
+    /// Returns the pages.
     #[inline]
     #[expect(unsafe_code, reason = "a mapping of atomics")]
     pub fn pages(&self) -> &ProgramPages {
-        // SAFETY: the mapping is as long as the structure, aligned to pages, lives as long as `self`
-        // and cannot be cut off. Every bit pattern is a value of atomics of integers.
+        // SAFETY: the mapping is as long as the structure, aligned to pages, lives as long as
+        // `self`, and the seals keep the file from being shortened. Every bit pattern is a valid
+        // atomic integer.
         unsafe { self.0.as_ref() }
     }
 }
 
 impl Drop for SharedPages {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and no reference outlives `self`.
+        // SAFETY: `self` owns the mapping of exactly this length, and references from `pages`
+        // cannot outlive `self`.
         #[expect(unsafe_code, reason = "a system call")]
         let result = unsafe { munmap(self.0.as_ptr().cast(), size_of::<ProgramPages>()) };
         debug_assert!(result.is_ok(), "{result:?}");

@@ -1,8 +1,8 @@
 //! Shared pages: one for the program, one for each of its threads.
 //!
-//! All fields are atomics, so that nothing that one side writes, however wrong, is undefined
-//! behaviour in the other. Order between the sides comes from [`ThreadPage::turn`] alone: who has
-//! the turn owns the other fields.
+//! All fields are atomics, so that no value that one side writes is undefined behaviour in the
+//! other. Order between the sides comes from [`ThreadPage::turn`] alone: the side that has the turn
+//! owns the other fields.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,17 +15,17 @@ use crate::store::Stores;
 
 /// Bytes of a page of memory.
 pub const PAGE_SIZE: usize = 4096;
-/// No time: never.
+/// "Never".
 pub const NEVER_PS: u64 = u64::MAX;
 
-/// Who has the turn of a thread.
+/// The side that has the turn of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
     /// The world: the thread waits.
     World,
     /// The thread: it runs, and the world waits for it.
     Thread,
-    /// Nobody any more: the thread, its program or the world has ended.
+    /// Neither side: the thread, its program or the world has ended.
     Ended,
 }
 
@@ -47,7 +47,7 @@ impl Turn {
     }
 }
 
-/// What a call costs, in picoseconds: the `host` section of a preset.
+/// Costs of calls, in picoseconds: the `host` section of a preset.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct CostsPage {
@@ -63,11 +63,11 @@ pub struct CostsPage {
     pub post_receive_ps: AtomicU64,
     /// Poll, per completion.
     pub poll_hit_ps: AtomicU64,
-    /// Poll that finds none.
+    /// Poll that finds no completion.
     pub poll_miss_ps: AtomicU64,
-    /// One turn of a loop that looks at memory.
+    /// One iteration of a loop that polls memory.
     pub memory_poll_ps: AtomicU64,
-    /// From MSI-X message to the thread that slept.
+    /// From the MSI-X message to the thread that slept.
     pub wake_up_ps: AtomicU64,
     /// System call that does not wait.
     pub system_call_ps: AtomicU64,
@@ -77,7 +77,7 @@ pub struct CostsPage {
     pub seed: AtomicU64,
 }
 
-/// What a program has to know of its world. The world writes it before the program sees it.
+/// What a program needs to know about its world. The world writes it before the program maps it.
 #[derive(Debug)]
 #[repr(C, align(4096))]
 pub struct ProgramPage {
@@ -91,9 +91,9 @@ pub struct ProgramPage {
     pub part_id: AtomicU32,
     /// Path MTU of its network, in bytes.
     pub path_mtu_bytes: AtomicU32,
-    /// Whether the card takes pushes only of WQEs with all their data inline.
+    /// Not zero: the card accepts a push only of WQEs with all their data inline.
     pub push_inline_only: AtomicU32,
-    /// Blocks of the longest push that the card takes.
+    /// Longest push that the card accepts, in blocks.
     pub push_blocks: AtomicU32,
     /// Not zero: the world has ended.
     pub has_ended: AtomicU32,
@@ -101,24 +101,24 @@ pub struct ProgramPage {
     pub costs: CostsPage,
     /// Data rate of its port, in Mb/s.
     pub rate_mbps: AtomicU32,
-    /// Not zero: threads say in [`ThreadPage::done`] what they are busy with.
+    /// Not zero: threads record in [`ThreadPage::done`] what they spend time on.
     pub is_recorded: AtomicU32,
     /// Not zero: the program has called `exit`, or has returned from `main`. The program writes it.
     pub has_exited: AtomicU32,
-    /// Not zero: the only other program was killed, and none has come since.
-    pub is_bereft: AtomicU32,
+    /// Not zero: the only other program was killed, and none has joined since.
+    pub has_lost_partner: AtomicU32,
 }
 
 /// Words of a [`Name`].
 const NAME_WORDS: usize = 3;
 
-/// A name for people, cut to its first 24 bytes.
+/// A printable name, cut to its first 24 bytes.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Name([AtomicU64; NAME_WORDS]);
 
 impl Name {
-    /// From now on it is this one.
+    /// Sets the name.
     #[inline]
     pub fn set(&self, name: &str) {
         let mut bytes = [0; 8 * NAME_WORDS];
@@ -130,7 +130,7 @@ impl Name {
         }
     }
 
-    /// What it is: printable characters only, whatever the other side has written.
+    /// Returns the name: printable characters only, whatever the other side has written.
     pub fn get(&self) -> String {
         let words = self.0.iter().map(|cell| cell.load(Ordering::Relaxed));
         let bytes = words.flat_map(u64::to_ne_bytes);
@@ -146,36 +146,37 @@ pub struct ThreadPage {
     turn: AtomicU32,
     /// Threads that wait in the kernel for the turn to change.
     sleepers: AtomicU32,
-    /// The thread's number in the kernel. Zero: the page is free.
+    /// Thread ID in the kernel. Zero: the page is free.
     pub tid: AtomicU32,
-    /// Calls that the thread has made: it does something as long as this changes.
+    /// Number of calls of the thread. While it changes, the thread makes progress.
     pub calls: AtomicU64,
-    /// The last of them.
+    /// The last call.
     pub last_call: Name,
-    /// Turns that the thread has had.
+    /// Number of turns of the thread.
     pub turns: AtomicU64,
-    /// The thread's own time.
+    /// Clock of the thread.
     pub clock_ps: AtomicU64,
-    /// When the turn began: memory is as it was then.
+    /// Time at which the turn began: memory is as it was then.
     pub begun_ps: AtomicU64,
-    /// Nothing that the thread does not cause itself becomes visible to it before.
+    /// Before this time nothing becomes visible to the thread that it does not cause itself.
     pub quiet_until_ps: AtomicU64,
-    /// Nothing that the card writes becomes visible to the thread before, whatever is under way: the
-    /// world has until then to catch up. Earlier with what the thread stores meanwhile.
+    /// Before this time no write of the card becomes visible to the thread, whatever is in flight:
+    /// the world may catch up as late as this. A store of the thread can make it earlier.
     pub hidden_until_ps: AtomicU64,
-    /// From a store of the thread to the first that the card may write because of it.
+    /// Shortest time from a store of the thread to a write of the card that it causes.
     pub reaction_ps: AtomicU64,
-    /// The thread goes on at this time, whatever it waits for. [`NEVER_PS`]: no such time.
+    /// The thread runs again at this time, whatever it waits for. [`NEVER_PS`]: no such time.
     pub deadline_ps: AtomicU64,
-    /// Interrupts that have come: a bit for each vector. Who has got the turn calls their handlers.
+    /// Pending interrupts: a bit for each vector. The thread that gets the turn calls their
+    /// handlers.
     pub interrupts: AtomicU64,
-    /// What the world answers to a request.
+    /// The world's answer to a request.
     pub answer: AtomicU64,
-    /// What the thread waits for, written before it gives the turn up.
+    /// What the thread waits for; written before it passes the turn.
     pub request: Request,
-    /// What it has stored during its turn.
+    /// Stores of the thread during its turn.
     pub stores: Stores,
-    /// What it was busy with during its turn, as far as there is room.
+    /// What the thread spent time on during its turn, as far as there is room.
     pub done: Stores,
 }
 
@@ -183,14 +184,15 @@ pub struct ThreadPage {
 #[derive(Debug)]
 #[repr(C, align(4096))]
 pub struct ProgramPages {
-    /// That of the program.
+    /// The page of the program.
     pub program: ProgramPage,
-    /// Those of its threads, by number.
+    /// The pages of its threads, by number.
     pub threads: [ThreadPage; MAX_THREADS],
 }
 
 impl ThreadPage {
-    /// Who has the turn. What the other side has written before it passed the turn on is seen.
+    /// Returns the side that has the turn, with acquire ordering: all that the other side wrote
+    /// before it passed the turn is visible.
     #[inline]
     pub fn turn(&self) -> Turn {
         Turn::of_code(self.turn.load(Ordering::Acquire))
@@ -219,7 +221,7 @@ impl ThreadPage {
         self.turn.store(Turn::World.code(), Ordering::Release);
     }
 
-    /// Passes the turn on, and wakes who waits for it. False: the thread has ended meanwhile.
+    /// Passes the turn and wakes the side that waits for it. Returns false if the thread has ended.
     #[inline]
     pub fn pass(&self, to: Turn) -> bool {
         let pass = |code| (Turn::of_code(code) != Turn::Ended).then_some(to.code());
@@ -230,7 +232,7 @@ impl ThreadPage {
         passed.is_ok()
     }
 
-    /// Nobody gets the turn any more.
+    /// Ends the thread: neither side gets the turn again.
     pub fn end(&self) {
         self.turn.store(Turn::Ended.code(), Ordering::SeqCst);
         self.wake();
@@ -239,16 +241,17 @@ impl ThreadPage {
     #[inline]
     fn wake(&self) {
         if self.sleepers.load(Ordering::SeqCst) > 0 {
-            // Without memory the wake-up is lost; who sleeps looks again after its time limit.
+            // On failure (no memory) the wake-up is lost; a sleeping side checks again after its
+            // time limit.
             let _ = futex::wake(&self.turn, futex::Flags::empty(), u32::MAX >> 1);
         }
     }
 
-    /// Looks so many times whether the turn is not `other`'s any more, then sleeps as
+    /// Checks up to `checks` times whether `other` still has the turn, then sleeps as
     /// [`Self::sleep_while`] does.
     #[inline]
-    pub fn wait_while(&self, other: Turn, looks: u32, limit: Duration) -> Turn {
-        for _ in 0..looks {
+    pub fn wait_while(&self, other: Turn, checks: u32, limit: Duration) -> Turn {
+        for _ in 0..checks {
             let turn = self.turn();
             if turn != other {
                 return turn;
@@ -258,9 +261,9 @@ impl ThreadPage {
         self.sleep_while(other, limit)
     }
 
-    /// Sleeps until the turn is not `other`'s any more, or for `limit`.
+    /// Sleeps until `other` no longer has the turn, or for `limit`.
     ///
-    /// Returns who has the turn then. May return early.
+    /// Returns the side that has the turn then. May return early.
     #[cold]
     pub fn sleep_while(&self, other: Turn, limit: Duration) -> Turn {
         self.sleepers.fetch_add(1, Ordering::SeqCst);
@@ -269,7 +272,7 @@ impl ThreadPage {
             tv_nsec: limit.subsec_nanos().into(),
         };
         if self.turn.load(Ordering::SeqCst) == other.code() {
-            // Woken, out of time or interrupted: who asked looks again.
+            // Woken, timed out or interrupted: the caller checks again.
             let _ = futex::wait(
                 &self.turn,
                 futex::Flags::empty(),

@@ -1,74 +1,77 @@
-//! What a thread waits for when it gives its turn up.
+//! What a thread waits for when it passes its turn.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a polling thread looks at.
+/// What a polling thread checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Look {
+pub enum Check {
     /// Everything that the card writes.
     Everything,
-    /// The same; at this time it goes on in any case.
+    /// Everything that the card writes, until a time at which the thread runs in any case.
     EverythingUntil {
         /// The time.
         time_ps: u64,
     },
     /// Completions and events.
     Completions,
-    /// Completions and events; at this time it looks at everything, and goes on in any case.
+    /// Completions and events until a time at which the thread checks everything, and runs in any
+    /// case.
     CompletionsUntil {
         /// The time.
         time_ps: u64,
     },
-    /// These addresses of the program.
+    /// This address range of the program.
     Memory(Range<u64>),
 }
 
 /// What a thread waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wait {
-    /// For this time, or its own clock if that is later.
+    /// This time, or its own clock if that is later.
     At {
         /// The time.
         time_ps: u64,
     },
-    /// It polls, from its clock on: it goes on with the first turn that finds something new.
+    /// A write of the card. The thread polls from its clock on and runs again with the first
+    /// iteration that finds something new.
     OnWrite {
-        /// From one turn to the next.
+        /// Time of one iteration.
         grid_ps: u64,
-        /// What it looks at.
-        look: Look,
+        /// What it checks.
+        check: Check,
     },
-    /// It sleeps until the next interrupt of its host, and goes on this long after it.
+    /// The next interrupt of its host; the thread runs this long after it.
     OnInterrupt {
         /// From the interrupt to a thread that runs.
         wake_up_ps: u64,
     },
-    /// There is something to read on a stream, or its end. The answer: bytes that may be read; zero
-    /// at the end.
+    /// Data on a stream, or its end. The answer is the number of readable bytes, zero at the end.
     OnStream {
         /// The direction of the connection.
         stream: u64,
     },
-    /// Somebody connects to this port, in host byte order.
+    /// A connection to this port, in host byte order.
     OnConnection {
         /// The port.
         port: u16,
     },
-    /// It waits for something of which the world knows nothing: the world goes on without it.
-    /// Comes back with [`Wait::Return`].
+    /// Something that the world does not model: the world continues without the thread, which comes
+    /// back with [`Wait::Return`].
     External,
-    /// For its own clock, unless nothing has changed by then since the turn began.
-    Look,
-    /// For its own clock, if it is too far ahead of its card to store.
+    /// The world to reach the thread's own clock, unless nothing has changed by then since the turn
+    /// began.
+    Check,
+    /// The world to reach the thread's own clock, if the thread is too far ahead of its card to
+    /// store.
     Room,
-    /// It is back from outside, and waits for a turn.
+    /// A turn, after the thread was outside of the world.
     Return,
-    /// It has ended.
+    /// Nothing: the thread has ended.
     End,
 }
 
-/// The cells in which a [`Wait`] is passed on.
+/// The cells that hold a [`Wait`].
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Request {
@@ -77,17 +80,17 @@ pub struct Request {
 }
 
 impl Request {
-    /// Says what the thread waits for.
+    /// Writes what the thread waits for.
     #[inline]
     pub fn set(&self, wait: &Wait) {
         let (kind, arguments) = match wait {
             Wait::At { time_ps } => (0, [*time_ps, 0, 0, 0]),
-            Wait::OnWrite { grid_ps, look } => match look {
-                Look::Everything => (1, [*grid_ps, 0, 0, 0]),
-                Look::Completions => (1, [*grid_ps, 1, 0, 0]),
-                Look::Memory(range) => (1, [*grid_ps, 2, range.start, range.end]),
-                Look::CompletionsUntil { time_ps } => (1, [*grid_ps, 3, *time_ps, 0]),
-                Look::EverythingUntil { time_ps } => (1, [*grid_ps, 4, *time_ps, 0]),
+            Wait::OnWrite { grid_ps, check } => match check {
+                Check::Everything => (1, [*grid_ps, 0, 0, 0]),
+                Check::Completions => (1, [*grid_ps, 1, 0, 0]),
+                Check::Memory(range) => (1, [*grid_ps, 2, range.start, range.end]),
+                Check::CompletionsUntil { time_ps } => (1, [*grid_ps, 3, *time_ps, 0]),
+                Check::EverythingUntil { time_ps } => (1, [*grid_ps, 4, *time_ps, 0]),
             },
             Wait::OnInterrupt { wake_up_ps } => (2, [*wake_up_ps, 0, 0, 0]),
             Wait::OnStream { stream } => (3, [*stream, 0, 0, 0]),
@@ -95,7 +98,7 @@ impl Request {
             Wait::External => (5, [0; 4]),
             Wait::Return => (6, [0; 4]),
             Wait::End => (7, [0; 4]),
-            Wait::Look => (8, [0; 4]),
+            Wait::Check => (8, [0; 4]),
             Wait::Room => (9, [0; 4]),
         };
         self.kind.store(kind, Ordering::Relaxed);
@@ -104,7 +107,7 @@ impl Request {
         }
     }
 
-    /// What the thread waits for. `None`: nothing that there is.
+    /// Returns what the thread waits for. `None`: the cells hold no valid request.
     #[inline]
     pub fn get(&self) -> Option<Wait> {
         let [first, second, third, fourth] =
@@ -113,12 +116,12 @@ impl Request {
             0 => Wait::At { time_ps: first },
             1 => Wait::OnWrite {
                 grid_ps: first,
-                look: match second {
-                    0 => Look::Everything,
-                    1 => Look::Completions,
-                    2 => Look::Memory(third..fourth),
-                    3 => Look::CompletionsUntil { time_ps: third },
-                    4 => Look::EverythingUntil { time_ps: third },
+                check: match second {
+                    0 => Check::Everything,
+                    1 => Check::Completions,
+                    2 => Check::Memory(third..fourth),
+                    3 => Check::CompletionsUntil { time_ps: third },
+                    4 => Check::EverythingUntil { time_ps: third },
                     _ => return None,
                 },
             },
@@ -130,7 +133,7 @@ impl Request {
             5 => Wait::External,
             6 => Wait::Return,
             7 => Wait::End,
-            8 => Wait::Look,
+            8 => Wait::Check,
             9 => Wait::Room,
             _ => return None,
         })
@@ -144,20 +147,20 @@ mod tests {
     #[test]
     fn what_was_set_is_what_one_gets() {
         let request = Request::default();
-        let looks = [
-            Look::Everything,
-            Look::Completions,
-            Look::CompletionsUntil { time_ps: 30 },
-            Look::Memory(7..15),
+        let checks = [
+            Check::Everything,
+            Check::Completions,
+            Check::CompletionsUntil { time_ps: 30 },
+            Check::Memory(7..15),
         ];
-        let polls = looks.map(|look| Wait::OnWrite { grid_ps: 20, look });
+        let polls = checks.map(|check| Wait::OnWrite { grid_ps: 20, check });
         let others = [
             Wait::At { time_ps: 5 },
             Wait::OnInterrupt { wake_up_ps: 9 },
             Wait::OnStream { stream: 3 },
             Wait::OnConnection { port: 18515 },
             Wait::External,
-            Wait::Look,
+            Wait::Check,
             Wait::Room,
             Wait::Return,
             Wait::End,
@@ -169,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_nothing() {
+    fn invalid_bytes_are_no_request() {
         let request = Request::default();
         request.kind.store(10, Ordering::Relaxed);
         assert_eq!(request.get(), None);

@@ -1,9 +1,9 @@
-//! What a thread has stored during its turn: to its card, and to streams.
+//! Stores of a thread during its turn: to its card, and to streams.
 //!
 //! A store is a head (kind, number of words, slot), the time at which it was made, and words. The
-//! list has room for [`WORDS`]; a thread whose list is full gives its turn up first.
+//! list has room for [`WORDS`]; a thread whose list is full passes its turn first.
 //!
-//! A second list of the same kind says what a thread was busy with, if somebody wants to know.
+//! A second list of the same kind records what a thread spent time on, if a trace is recorded.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -14,7 +14,7 @@ const HEAD_WORDS: usize = 2;
 /// Most words of one store: a push of eight blocks.
 pub const MAX_STORE_WORDS: usize = 64;
 
-/// What kind of store it is.
+/// Kind of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum StoreKind {
@@ -28,23 +28,23 @@ pub enum StoreKind {
     Listen,
     /// It connects to port `slot`: the stream that it will write.
     Connect,
-    /// It has accepted on port `slot` the connection whose other end writes this stream. The answer is
-    /// 1 if a program of the world has said that it connects so.
+    /// The thread has accepted on port `slot` the connection whose other end writes this stream.
+    /// The answer is 1 if a program of the world has announced this connection.
     Accept,
-    /// It has sent: the stream, and how many bytes.
+    /// The thread has sent: the stream, and the number of bytes.
     Send,
-    /// It has received: the stream, and how many bytes.
+    /// The thread has received: the stream, and the number of bytes.
     Receive,
-    /// It sends no more on a stream, or has closed it.
+    /// The thread has shut down its side of a stream, or closed it.
     Close,
-    /// It has looked at what the card writes, when nothing could be visible that was not at the
-    /// beginning of its turn.
-    Look,
-    /// It began to be busy: `slot` is a [`Work`], the word says for how many picoseconds.
+    /// The thread has checked memory that the card writes, at a time when nothing could be visible
+    /// beyond what was at the beginning of its turn.
+    Check,
+    /// The thread began to spend time: `slot` is a [`Work`], the word is the time in picoseconds.
     Work,
 }
 
-/// What a thread is busy with, of that which costs it time.
+/// What a thread spends time on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Work {
@@ -69,7 +69,7 @@ impl Work {
         Self::WakeUp,
     ];
 
-    /// The one of this number.
+    /// Returns the work with this code.
     pub fn of_code(code: u32) -> Option<Self> {
         Self::ALL.get(code as usize).copied()
     }
@@ -85,33 +85,33 @@ const KINDS: [StoreKind; 11] = [
     StoreKind::Send,
     StoreKind::Receive,
     StoreKind::Close,
-    StoreKind::Look,
+    StoreKind::Check,
     StoreKind::Work,
 ];
 
-/// A store, as it is read.
+/// A decoded store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Store {
-    /// What it is.
+    /// Its kind.
     pub kind: StoreKind,
     /// Doorbell slot, register or port.
     pub slot: u32,
-    /// When it was made.
+    /// The time at which it was made.
     pub at_ps: u64,
-    /// How many words it has.
+    /// Number of words.
     pub length: usize,
-    /// They.
+    /// The words.
     pub words: [u64; MAX_STORE_WORDS],
 }
 
 impl Store {
-    /// Its words.
+    /// Returns the words.
     pub fn words(&self) -> &[u64] {
         &self.words[..self.length]
     }
 }
 
-/// The list.
+/// A list of stores.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Stores {
@@ -120,19 +120,20 @@ pub struct Stores {
 }
 
 impl Stores {
-    /// Whether there is none.
+    /// Returns true if the list is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.length.load(Ordering::Relaxed) == 0
     }
 
-    /// Forgets all.
+    /// Empties the list.
     #[inline]
     pub fn clear(&self) {
         self.length.store(0, Ordering::Relaxed);
     }
 
-    /// Adds a store. False: there is no room for it, or it has more than [`MAX_STORE_WORDS`].
+    /// Appends a store. Returns false if there is no room, or if the store has more than
+    /// [`MAX_STORE_WORDS`].
     #[inline]
     pub fn add(&self, kind: StoreKind, slot: u32, at_ps: u64, words: &[u64]) -> bool {
         let start = self.length.load(Ordering::Relaxed) as usize;
@@ -150,7 +151,7 @@ impl Stores {
         true
     }
 
-    /// The stores, oldest first. A list that makes no sense ends where it begins to.
+    /// Returns the stores, oldest first. The list ends at the first invalid entry.
     pub fn iter(&self) -> impl Iterator<Item = Store> {
         let mut place = 0;
         std::iter::from_fn(move || {
@@ -160,8 +161,8 @@ impl Stores {
         })
     }
 
-    /// The store at a place, and the place of the next one. The first is at zero. `None`: none, or
-    /// one that makes no sense.
+    /// Returns the store at a place (the first is at zero), and the place of the next one. `None`
+    /// at the end of the list and at an invalid store.
     pub fn get(&self, place: usize) -> Option<(Store, usize)> {
         let length = (self.length.load(Ordering::Relaxed) as usize).min(WORDS);
         let head = self.word(place, length)?;
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_ends_the_list() {
+    fn invalid_store_ends_the_list() {
         let stores = list();
         assert!(stores.add(StoreKind::Doorbell, 1, 1, &[1]));
         stores.length.store(u32::MAX, Ordering::Relaxed);

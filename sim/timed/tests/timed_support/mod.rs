@@ -29,7 +29,7 @@ use rustix::net::{
 /// Real time that nothing may take.
 pub const LIMIT: Duration = Duration::from_secs(20);
 
-/// A world on a socket of its own, and the folder in which that is.
+/// A world on its own socket, and the folder of that socket.
 pub struct TestWorld {
     pub world: Option<TimedWorld>,
     pub path: PathBuf,
@@ -65,7 +65,7 @@ pub fn config(hosts: usize) -> WorldConfig {
     WorldConfig::timed(Preset::load("cx5-100g").expect("built in"), hosts)
 }
 
-/// A program that has joined, or wants to.
+/// A program that has joined, or is about to.
 pub struct Program {
     socket: OwnedFd,
     pub pages: Arc<SharedPages>,
@@ -88,7 +88,7 @@ fn open(path: &Path) -> OwnedFd {
     socket
 }
 
-/// Asks, and returns the answer. `None`: the world has hung up.
+/// Sends a request and returns the answer. `None`: the world has hung up.
 fn ask(socket: &OwnedFd, message: Message) -> Option<(Message, Option<OwnedFd>)> {
     send(socket, &message.to_bytes(), SendFlags::NOSIGNAL).expect("it listens");
     let mut bytes = [0; Message::LENGTH];
@@ -131,7 +131,7 @@ pub fn join(path: &Path) -> Program {
 }
 
 impl Program {
-    /// A thread of the program, for the thread that calls.
+    /// Adds a thread of the program, for the calling thread.
     pub fn thread(&self) -> ProgramThread {
         let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         match ask(&self.socket, Message::Thread { tid }) {
@@ -144,12 +144,12 @@ impl Program {
         }
     }
 
-    /// Says something that the world does not expect.
+    /// Sends bytes that the world does not expect.
     pub fn say(&self, bytes: &[u8]) {
         send(&self.socket, bytes, SendFlags::NOSIGNAL).expect("it listens");
     }
 
-    /// The card, for the thread `thread`.
+    /// Returns the card, for the thread `thread`.
     pub fn card(&self, thread: &ProgramThread) -> Arc<PagedBus> {
         let inner = VfioUser::open(&card_socket(&self.path, self.host)).expect("it is served");
         Arc::new(PagedBus {
@@ -173,7 +173,7 @@ impl ProgramThread {
         &self.pages.pages().threads[self.number]
     }
 
-    /// Waits for the turn. False: there is none any more.
+    /// Waits for the turn. Returns false if there is none any more.
     pub fn await_turn(&self) -> bool {
         let start = Instant::now();
         loop {
@@ -203,14 +203,14 @@ impl ProgramThread {
         assert!(is_room, "the list is full");
     }
 
-    /// Gives the turn up.
+    /// Passes the turn.
     pub fn give(&self, wait: &Wait) {
         self.page().calls.fetch_add(1, Ordering::Relaxed);
         self.page().request.set(wait);
         assert!(self.page().pass(Turn::World));
     }
 
-    /// As [`Self::give`], whatever it means.
+    /// Does the same as [`Self::give`], with any request.
     pub fn give_raw(&self, kind: u64, arguments: [u64; 4]) {
         let start = std::mem::offset_of!(ProgramPages, threads)
             + self.number * size_of::<ThreadPage>()
@@ -222,7 +222,7 @@ impl ProgramThread {
         assert!(self.page().pass(Turn::World));
     }
 
-    /// Gives the turn up. `None`: there is none any more.
+    /// Passes the turn and waits for it. `None`: there is none any more.
     pub fn try_wait(&self, wait: &Wait) -> Option<u64> {
         self.give(wait);
         self.await_turn()
@@ -233,7 +233,7 @@ impl ProgramThread {
         self.try_wait(wait).expect("the world goes on")
     }
 
-    /// As [`Self::wait`], until `deadline_ps` at the latest.
+    /// Does the same as [`Self::wait`], until `deadline_ps` at the latest.
     pub fn wait_until(&self, wait: &Wait, deadline_ps: u64) -> u64 {
         let deadline = &self.page().deadline_ps;
         deadline.store(deadline_ps, Ordering::Relaxed);
@@ -246,7 +246,7 @@ impl ProgramThread {
         self.wait(&Wait::At { time_ps });
     }
 
-    /// Ends for good.
+    /// Ends the thread.
     pub fn end(&self) {
         assert_eq!(self.try_wait(&Wait::End), None);
     }
@@ -260,7 +260,7 @@ pub struct PagedBus {
 }
 
 impl PagedBus {
-    /// Calls the handlers of the interrupts that have come with the turn. Whether there were any.
+    /// Calls the handlers of pending interrupts. Returns true if there were any.
     pub fn handle_interrupts(&self) -> bool {
         let vectors = self.thread.page().interrupts.load(Ordering::Relaxed);
         let handlers = self.handlers.lock().expect("sound").clone();

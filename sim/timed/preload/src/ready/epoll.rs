@@ -1,7 +1,7 @@
 //! `epoll_wait` and its relatives.
 //!
-//! What an epoll descriptor watches is read from `/proc` when it is waited for: it can be copied and
-//! changed in more ways than one can watch.
+//! The descriptors that an epoll descriptor watches are read from `/proc` at each wait: it can be
+//! copied and changed in more ways than can be watched.
 
 #![expect(unsafe_code, reason = "functions of libc, and the program's events")]
 
@@ -17,17 +17,17 @@ use crate::own::Own;
 use crate::real;
 use crate::signals::with_mask;
 
-/// Most descriptors of an epoll descriptor that are looked at.
+/// Most descriptors of an epoll descriptor that are checked.
 const MAX_WATCHED: usize = 256;
 /// Bytes of the list in `/proc` that are read: a line has less than 100.
 const LIST_BYTES: usize = 100 * MAX_WATCHED;
 /// What comes from another program.
 const INCOMING: u32 =
     (libc::EPOLLIN | libc::EPOLLRDNORM | libc::EPOLLRDHUP | libc::EPOLLHUP) as u32;
-/// Kinds of watching in which an event is told once only.
+/// Modes in which an event is reported once only.
 const ONCE: u32 = (libc::EPOLLET | libc::EPOLLONESHOT) as u32;
 
-/// A descriptor that is watched.
+/// A watched descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Watched {
     fd: c_int,
@@ -35,7 +35,7 @@ struct Watched {
     data: u64,
 }
 
-/// All that an epoll descriptor watches.
+/// All descriptors that an epoll descriptor watches.
 struct List {
     entries: [Watched; MAX_WATCHED],
     length: usize,
@@ -88,8 +88,8 @@ impl List {
     }
 }
 
-/// A line of the list: `tfd: 5 events: 19 data: 5 pos:0 ino:… sdev:…`, the numbers behind the first
-/// in hexadecimal.
+/// Parses a line of the list: `tfd: 5 events: 19 data: 5 pos:0 ino:… sdev:…`, the numbers after the
+/// first in hexadecimal.
 fn parse(line: &str) -> Option<Watched> {
     let mut words = line.split_ascii_whitespace();
     let mut value = |name| (words.next()? == name).then(|| words.next())?;
@@ -110,7 +110,8 @@ unsafe fn wait(
     deadline_ps: u64,
 ) -> c_int {
     let wait_in_kernel = |timeout_ms| {
-        // SAFETY: by the contract.
+        // SAFETY: the contract of `epoll_wait`: the caller of `wait` guarantees room for `count`
+        // events.
         unsafe { real::epoll_wait(fd, events, count, timeout_ms) }
     };
     let Some(epoll) = Descriptor::new(fd).filter(|_| count > 0) else {
@@ -121,7 +122,7 @@ unsafe fn wait(
         let descriptor = Descriptor::new(watched.fd)?;
         Some((Source::within_world(own, descriptor)?, descriptor))
     };
-    let look = || {
+    let check = || {
         let mut hidden = [false; MAX_WATCHED];
         for (hidden, watched) in hidden.iter_mut().zip(list.entries()) {
             if watched.events & INCOMING != 0 {
@@ -149,16 +150,16 @@ unsafe fn wait(
             });
             has_any && all_hidden
         };
-        // SAFETY: the kernel has written that many.
-        let told = unsafe { std::slice::from_raw_parts_mut(events, found) };
+        // SAFETY: the kernel has written `found` events, and the caller guarantees the room.
+        let reported = unsafe { std::slice::from_raw_parts_mut(events, found) };
         let mut kept = 0;
         for place in 0..found {
-            let mut event = told[place];
+            let mut event = reported[place];
             if is_hidden(&event) {
                 event.events &= !INCOMING;
             }
             if event.events != 0 {
-                told[kept] = event;
+                reported[kept] = event;
                 kept += 1;
             }
         }
@@ -169,7 +170,7 @@ unsafe fn wait(
             .filter(|(_, hidden)| *hidden)
         {
             if watched.events & ONCE != 0 {
-                tell_again(fd, watched);
+                report_again(fd, watched);
             }
         }
         kept as c_int
@@ -183,16 +184,17 @@ unsafe fn wait(
         }
         sources
     };
-    wait_until(own, deadline_ps, look, sources, wait_in_kernel)
+    wait_until(own, deadline_ps, check, sources, wait_in_kernel)
 }
 
-/// Lets the kernel tell of a descriptor anew.
-fn tell_again(epoll: c_int, watched: &Watched) {
+/// Lets the kernel report a descriptor again.
+fn report_again(epoll: c_int, watched: &Watched) {
     let mut event = epoll_event {
         events: watched.events,
         u64: watched.data,
     };
-    // SAFETY: an event of our own. One that is not watched any more needs no telling.
+    // SAFETY: `epoll_ctl` reads one local event. It fails without effect for a descriptor that is
+    // no longer watched.
     unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, watched.fd, &raw mut event) };
 }
 
@@ -205,11 +207,11 @@ pub unsafe extern "C" fn epoll_wait(
     timeout_ms: c_int,
 ) -> c_int {
     let Some(own) = Own::enter("epoll_wait") else {
-        // SAFETY: the caller's arguments.
+        // SAFETY: by the contract of `epoll_wait`, the arguments are valid.
         return unsafe { real::epoll_wait(fd, events, count, timeout_ms) };
     };
     let deadline_ps = poll::deadline_of_ms(&own, timeout_ms);
-    // SAFETY: the caller's arguments.
+    // SAFETY: by the contract of `epoll_wait`, the arguments are valid.
     unsafe { wait(&own, (fd, events, count), deadline_ps) }
 }
 
@@ -223,11 +225,11 @@ pub unsafe extern "C" fn epoll_pwait(
     mask: *const sigset_t,
 ) -> c_int {
     let Some(own) = Own::enter("epoll_pwait") else {
-        // SAFETY: the caller's arguments.
+        // SAFETY: by the contract of `epoll_pwait`, the arguments are valid.
         return unsafe { real::epoll_pwait(fd, events, count, timeout_ms, mask) };
     };
     let deadline_ps = poll::deadline_of_ms(&own, timeout_ms);
-    // SAFETY: the caller's arguments.
+    // SAFETY: by the contract of `epoll_pwait`, the arguments are valid.
     with_mask(mask, || unsafe {
         wait(&own, (fd, events, count), deadline_ps)
     })
@@ -243,15 +245,15 @@ pub unsafe extern "C" fn epoll_pwait2(
     mask: *const sigset_t,
 ) -> c_int {
     let own = Own::enter("epoll_pwait2");
-    // SAFETY: the caller's time, or null.
+    // SAFETY: by the contract of `epoll_pwait2`, the time is valid or null.
     let deadline_ps = own
         .as_ref()
         .and_then(|own| unsafe { poll::deadline_of(own, timeout) });
     let (Some(own), Some(deadline_ps)) = (own, deadline_ps) else {
-        // SAFETY: the caller's arguments.
+        // SAFETY: by the contract of `epoll_pwait2`, the arguments are valid.
         return unsafe { real::epoll_pwait2(fd, events, count, timeout, mask) };
     };
-    // SAFETY: the caller's arguments.
+    // SAFETY: by the contract of `epoll_pwait2`, the arguments are valid.
     with_mask(mask, || unsafe {
         wait(&own, (fd, events, count), deadline_ps)
     })

@@ -19,24 +19,24 @@ use crate::signals::with_mask;
 /// What comes from another program.
 const INCOMING: c_short = libc::POLLIN | libc::POLLRDNORM | libc::POLLRDHUP | libc::POLLHUP;
 
-/// Entries of a call of which the first may be hidden for a while.
+/// Entries of a call whose readiness can be hidden: only the first ones.
 const MAX_HIDDEN: usize = 1024;
-/// Most entries of a call that is looked into.
+/// Most entries of a call that is simulated.
 const MAX_DESCRIPTORS: usize = 1 << 20;
 
-/// When a call ends that may take `timeout_ms`; negative: for ever.
+/// Returns the deadline of a call with this time limit; negative: never.
 pub fn deadline_of_ms(own: &Own, timeout_ms: c_int) -> u64 {
     u64::try_from(timeout_ms).map_or(NEVER_PS, |timeout_ms| {
         own.now_ps().saturating_add(timeout_ms * PS_PER_MS)
     })
 }
 
-/// When a call ends that may take so long; null: for ever. `None`: that makes no sense.
+/// Returns the deadline of a call with this time limit; null: never. `None`: the time is invalid.
 ///
 /// # Safety
-/// The time is the caller's, or null.
+/// `timeout` is null or valid.
 pub unsafe fn deadline_of(own: &Own, timeout: *const timespec) -> Option<u64> {
-    // SAFETY: by the contract.
+    // SAFETY: the caller guarantees that `timeout` is null or valid.
     match unsafe { timeout.as_ref() } {
         None => Some(NEVER_PS),
         Some(timeout) => {
@@ -51,12 +51,14 @@ pub fn wait(own: &Own, descriptors: &mut [pollfd], deadline_ps: u64) -> c_int {
     let polled = descriptors.as_mut_ptr();
     let count = descriptors.len();
     let wait_in_kernel = |timeout_ms| {
-        // SAFETY: the descriptors, all of them; nobody holds a reference meanwhile.
+        // SAFETY: the contract of `poll`: the pointer and the count are those of one slice, to
+        // which no reference is live.
         unsafe { real::poll(polled, count as nfds_t, timeout_ms) }
     };
-    // SAFETY: the descriptors, which the caller lends us alone.
+    // SAFETY: the pointer and the count are those of one slice, borrowed exclusively, and no other
+    // reference is live.
     let all = || unsafe { std::slice::from_raw_parts_mut(polled, count) };
-    let look = || {
+    let check = || {
         let mut hidden = Hidden::default();
         for (place, entry) in all().iter().enumerate() {
             if entry.events & INCOMING == 0 {
@@ -87,10 +89,10 @@ pub fn wait(own: &Own, descriptors: &mut [pollfd], deadline_ps: u64) -> c_int {
         }
         sources
     };
-    wait_until(own, deadline_ps, look, sources, wait_in_kernel)
+    wait_until(own, deadline_ps, check, sources, wait_in_kernel)
 }
 
-/// Entries of which the kernel knows more than the program may know yet.
+/// Entries that are ready in the kernel, but not yet in simulated time.
 #[derive(Debug, Default)]
 struct Hidden([u64; MAX_HIDDEN / 64]);
 
@@ -107,10 +109,10 @@ impl Hidden {
     }
 }
 
-/// The descriptors of a call, as C has them. `None`: the kernel is to say what is wrong.
+/// Returns the descriptors of a call. `None`: invalid, the kernel is to return the error.
 ///
 /// # Safety
-/// `descriptors` is null, or has `count` entries, if that is no more than are looked at.
+/// `descriptors` is null or has `count` entries, if `count` is within the limit.
 unsafe fn array<'a>(descriptors: *mut pollfd, count: nfds_t) -> Option<&'a mut [pollfd]> {
     let count = usize::try_from(count).ok()?;
     if count == 0 {
@@ -119,17 +121,17 @@ unsafe fn array<'a>(descriptors: *mut pollfd, count: nfds_t) -> Option<&'a mut [
     if descriptors.is_null() || count > MAX_DESCRIPTORS {
         return None;
     }
-    // SAFETY: by the contract.
+    // SAFETY: the caller guarantees `count` entries; null and counts above the limit are excluded.
     Some(unsafe { std::slice::from_raw_parts_mut(descriptors, count) })
 }
 
 /// `poll` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn poll(descriptors: *mut pollfd, count: nfds_t, timeout_ms: c_int) -> c_int {
-    // SAFETY: the caller's arguments.
+    // SAFETY: by the contract of `poll`, the arguments are valid.
     match (Own::enter("poll"), unsafe { array(descriptors, count) }) {
         (Some(own), Some(entries)) => wait(&own, entries, deadline_of_ms(&own, timeout_ms)),
-        // SAFETY: the caller's arguments.
+        // SAFETY: by the contract of `poll`, the arguments are valid.
         _ => unsafe { real::poll(descriptors, count, timeout_ms) },
     }
 }
@@ -143,9 +145,9 @@ pub unsafe extern "C" fn __poll_chk(
     room: size_t,
 ) -> c_int {
     match count as usize <= room / size_of::<pollfd>() {
-        // SAFETY: the caller's arguments.
+        // SAFETY: by the contract of `__poll_chk`, the arguments are valid.
         true => unsafe { poll(descriptors, count, timeout_ms) },
-        // SAFETY: the caller's arguments.
+        // SAFETY: by the contract of `__poll_chk`, the arguments are valid.
         false => unsafe { real::__poll_chk(descriptors, count, timeout_ms, room) },
     }
 }
@@ -159,7 +161,7 @@ pub unsafe extern "C" fn ppoll(
     mask: *const sigset_t,
 ) -> c_int {
     let own = Own::enter("ppoll");
-    // SAFETY: the caller's arguments.
+    // SAFETY: by the contract of `ppoll`, the arguments are valid.
     let (entries, deadline_ps) = unsafe {
         let deadline_ps = own.as_ref().and_then(|own| deadline_of(own, timeout));
         (array(descriptors, count), deadline_ps)
@@ -168,7 +170,7 @@ pub unsafe extern "C" fn ppoll(
         (Some(own), Some(entries), Some(deadline_ps)) => {
             with_mask(mask, || wait(&own, entries, deadline_ps))
         }
-        // SAFETY: the caller's arguments.
+        // SAFETY: by the contract of `ppoll`, the arguments are valid.
         _ => unsafe { real::ppoll(descriptors, count, timeout, mask) },
     }
 }
@@ -183,9 +185,9 @@ pub unsafe extern "C" fn __ppoll_chk(
     room: size_t,
 ) -> c_int {
     match count as usize <= room / size_of::<pollfd>() {
-        // SAFETY: the caller's arguments.
+        // SAFETY: by the contract of `__ppoll_chk`, the arguments are valid.
         true => unsafe { ppoll(descriptors, count, timeout, mask) },
-        // SAFETY: the caller's arguments.
+        // SAFETY: by the contract of `__ppoll_chk`, the arguments are valid.
         false => unsafe { real::__ppoll_chk(descriptors, count, timeout, mask, room) },
     }
 }

@@ -20,10 +20,10 @@ const MAX_DESCRIPTORS: usize = libc::FD_SETSIZE;
 /// Picoseconds of a microsecond.
 const PS_PER_US: u64 = 1_000_000;
 
-/// The three sets, as C has them; null: empty.
+/// The three sets; null: empty.
 struct Sets([*mut fd_set; 3]);
 
-/// What of a descriptor the sets ask for, and what answers that.
+/// Events that each set asks for, and the events that answer it.
 const EVENTS: [(c_short, c_short); 3] = [
     (
         libc::POLLIN | libc::POLLRDNORM | libc::POLLRDBAND,
@@ -40,7 +40,7 @@ impl Sets {
     /// Waits for those of the first `count` descriptors that are in the sets.
     ///
     /// # Safety
-    /// The sets are the caller's, or null.
+    /// Each set is null or valid.
     unsafe fn wait(&self, own: &Own, count: c_int, deadline_ps: u64) -> c_int {
         let Some(count) = usize::try_from(count)
             .ok()
@@ -58,7 +58,7 @@ impl Sets {
         for fd in 0..count {
             let mut events = 0;
             for (set, (asks, _)) in self.0.iter().zip(EVENTS) {
-                // SAFETY: the set has room for this descriptor.
+                // SAFETY: the set is valid, and `fd` is below `FD_SETSIZE`.
                 if !set.is_null() && unsafe { libc::FD_ISSET(fd as c_int, *set) } {
                     events |= asks;
                 }
@@ -89,7 +89,8 @@ impl Sets {
                 if entry.revents & answers != 0 {
                     total += 1;
                 } else {
-                    // SAFETY: the descriptor was in the set.
+                    // SAFETY: the set is valid, and the descriptor was in it, so it is below
+                    // `FD_SETSIZE`.
                     unsafe { libc::FD_CLR(entry.fd, *set) };
                 }
             }
@@ -107,19 +108,19 @@ pub unsafe extern "C" fn select(
     except: *mut fd_set,
     timeout: *mut timeval,
 ) -> c_int {
-    // SAFETY: the caller's time, or null.
+    // SAFETY: by the contract of `select`, the time is valid or null.
     let limit_ps = match unsafe { timeout.as_ref() } {
         None => Some(NEVER_PS),
         Some(timeout) => picoseconds(timeout.tv_sec, timeout.tv_usec, PS_PER_US),
     };
     let (Some(own), Some(limit_ps)) = (Own::enter("select"), limit_ps) else {
-        // SAFETY: the caller's arguments.
+        // SAFETY: by the contract of `select`, the arguments are valid.
         return unsafe { real::select(count, read, write, except, timeout) };
     };
     let deadline_ps = own.now_ps().saturating_add(limit_ps);
-    // SAFETY: the caller's sets.
+    // SAFETY: by the contract of `select`, the sets are valid or null.
     let found = unsafe { Sets([read, write, except]).wait(&own, count, deadline_ps) };
-    // SAFETY: the caller's time, or null.
+    // SAFETY: by the contract of `select`, the time is valid or null.
     if let Some(timeout) = unsafe { timeout.as_mut() } {
         let left_us = deadline_ps.saturating_sub(own.now_ps()) / PS_PER_US;
         timeout.tv_sec = (left_us / 1_000_000) as libc::time_t;
@@ -139,15 +140,15 @@ pub unsafe extern "C" fn pselect(
     mask: *const sigset_t,
 ) -> c_int {
     let own = Own::enter("pselect");
-    // SAFETY: the caller's time, or null.
+    // SAFETY: by the contract of `pselect`, the time is valid or null.
     let deadline_ps = own
         .as_ref()
         .and_then(|own| unsafe { poll::deadline_of(own, timeout) });
     let (Some(own), Some(deadline_ps)) = (own, deadline_ps) else {
-        // SAFETY: the caller's arguments.
+        // SAFETY: by the contract of `pselect`, the arguments are valid.
         return unsafe { real::pselect(count, read, write, except, timeout, mask) };
     };
     let sets = Sets([read, write, except]);
-    // SAFETY: the caller's sets.
+    // SAFETY: by the contract of `pselect`, the sets are valid or null.
     with_mask(mask, || unsafe { sets.wait(&own, count, deadline_ps) })
 }

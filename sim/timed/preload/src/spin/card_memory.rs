@@ -3,22 +3,22 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Most ranges that are kept apart. What comes on top counts as all memory.
+/// Most ranges that are kept apart. With more, all memory counts.
 const MAX_RANGES: usize = 4096;
 
-/// Ranges of memory; they only become more.
+/// Ranges of memory; none is ever removed.
 #[derive(Debug)]
 pub struct CardMemory {
-    /// Their beginnings and ends; an end of zero: not yet written.
+    /// Starts and ends; an end of zero: not yet written.
     ranges: [[AtomicUsize; 2]; MAX_RANGES],
     count: AtomicUsize,
 }
 
-/// That of this program.
+/// The ranges of this program.
 pub static CARD_MEMORY: CardMemory = CardMemory::new();
 
 impl CardMemory {
-    /// Nothing is known.
+    /// Creates an empty set.
     pub const fn new() -> Self {
         Self {
             ranges: [const { [const { AtomicUsize::new(0) }; 2] }; MAX_RANGES],
@@ -34,7 +34,7 @@ impl CardMemory {
         })
     }
 
-    /// One more.
+    /// Adds a range.
     pub fn add(&self, start: usize, length: usize) {
         let end = start.saturating_add(length);
         if self
@@ -50,7 +50,7 @@ impl CardMemory {
         }
     }
 
-    /// Whether the card may write to some of these addresses. Without any knowledge it may.
+    /// Returns true if the card may write to some of these addresses. With no range known it may.
     pub fn touches(&self, addresses: &Range<u64>) -> bool {
         let count = self.count.load(Ordering::Acquire);
         let is_in = |known: Range<usize>| {

@@ -1,7 +1,7 @@
-//! A loop, written anew with a call in each turn.
+//! A copy of a loop with a call in each iteration.
 //!
 //! ```text
-//!   entry:  call, as a first look           again:  call, as a further look
+//!   entry:  call, as a first check           again:  call, as a further check
 //!   body:   the instructions of a turn              jmp body
 //!           branches out of it lead back
 //!           to the program
@@ -13,9 +13,9 @@ use super::cycle::{Cycle, Step};
 
 /// Most bytes of a copy.
 pub const MAX_BYTES: usize = 512;
-/// Below the stack pointer functions may keep data.
+/// Functions may keep data this far below the stack pointer.
 const RED_ZONE: i32 = 128;
-/// What is left on the stack of the call's argument.
+/// Bytes of the call's argument on the stack.
 const ARGUMENT_BYTES: i32 = 8;
 
 /// The code of a copy.
@@ -23,14 +23,14 @@ const ARGUMENT_BYTES: i32 = 8;
 pub struct Copy {
     code: [u8; MAX_BYTES],
     length: usize,
-    /// Where it will be.
+    /// Address at which it will be.
     start: u64,
     body: usize,
 }
 
 impl Copy {
-    /// That of a loop that begins at the instruction at `first`, at address `start`. Its calls go
-    /// to `stub`, with `number` on the stack, or one more for looks after the first. `None`: it
+    /// Writes the copy of a loop that begins at the instruction at `first`, for address `start`. It
+    /// calls `stub` with `number` on the stack, plus one for checks after the first. `None`: it
     /// cannot be written there.
     pub fn new(
         cycle: &Cycle,
@@ -63,12 +63,12 @@ impl Copy {
         Some(copy)
     }
 
-    /// Its bytes.
+    /// Returns its bytes.
     pub fn code(&self) -> &[u8] {
         &self.code[..self.length]
     }
 
-    /// Where the first look has been made: in front of the first instruction.
+    /// Returns the address behind the first check: that of the first instruction.
     pub fn body(&self) -> u64 {
         self.start + self.body as u64
     }
@@ -80,7 +80,7 @@ impl Copy {
         Some(())
     }
 
-    /// A call below the red zone. Returns the place of the distance to the address to call.
+    /// Writes a call below the red zone. Returns the place of the distance to the address to call.
     fn call(&mut self, argument: u32) -> Option<usize> {
         // lea rsp, [rsp - 128]; push argument; call [rip + …]; lea rsp, [rsp + 136]
         self.bytes(&[0x48, 0x8d, 0x64, 0x24, 0x80, 0x68])?;
@@ -93,7 +93,7 @@ impl Copy {
         Some(field)
     }
 
-    /// A branch with these bytes in front of its distance.
+    /// Writes a branch with these bytes before its distance.
     fn jump(&mut self, code: &[u8], to: u64) -> Option<()> {
         self.bytes(code)?;
         let next = self.start + self.length as u64 + 4;
@@ -101,7 +101,7 @@ impl Copy {
         self.bytes(&distance.to_le_bytes())
     }
 
-    /// An instruction, after which the turn goes on at `next`.
+    /// Writes an instruction, after which the iteration continues at `next`.
     fn step(&mut self, step: &Step, next: u64) -> Option<()> {
         let instruction = &step.instruction;
         let bytes = step.bytes.get(..instruction.len())?;
@@ -109,8 +109,8 @@ impl Copy {
             FlowControl::ConditionalBranch => {
                 let target = instruction.near_branch_target();
                 let condition = condition_of(bytes)?;
-                // The other way than the turn goes leads out of it; the condition is inverted if
-                // that is the one in which it does not hold.
+                // The direction that the loop does not take leads out of it; the condition is
+                // inverted if the loop takes the branch.
                 let (way_out, condition) = match target == next {
                     true => (instruction.next_ip(), condition ^ 1),
                     false => (target, condition),
@@ -142,7 +142,7 @@ impl Copy {
     }
 }
 
-/// The number of the condition of a branch.
+/// Returns the condition code of a branch.
 fn condition_of(bytes: &[u8]) -> Option<u8> {
     match bytes {
         [code @ 0x70..=0x7f, _] => Some(code & 0xf),

@@ -1,20 +1,20 @@
-//! Loops that do nothing but look.
+//! Loops that only check memory.
 
 use iced_x86::{Code, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 use super::registers::Registers;
 
-/// Most instructions of a turn.
+/// Most instructions of an iteration.
 pub const MAX_INSTRUCTIONS: usize = 32;
-/// Turns that are watched until two are equal: registers may hold something older at first.
+/// Iterations that are watched until two are equal: at first registers may hold older values.
 const MAX_TURNS: u32 = 4;
-/// What lies so close above the stack pointer is the thread's own.
+/// Addresses this close above the stack pointer are the thread's own stack.
 const STACK_BYTES: u64 = 8 << 20;
 
-/// An instruction of a turn.
+/// An instruction of an iteration.
 #[derive(Debug, Clone, Copy)]
 pub struct Step {
-    /// It, decoded.
+    /// The decoded instruction.
     pub instruction: Instruction,
     /// Its bytes, of which the first [`Instruction::len`] count.
     pub bytes: [u8; 15],
@@ -22,14 +22,14 @@ pub struct Step {
     pub load: Option<u64>,
 }
 
-/// How far the proof is.
+/// Progress of the proof.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// It goes on with the next instruction.
+    /// It needs the next instruction.
     More,
-    /// It is made.
+    /// It is complete.
     Proven,
-    /// It cannot be made.
+    /// It has failed.
     Failed,
 }
 
@@ -43,7 +43,7 @@ pub struct Cycle {
 }
 
 impl Cycle {
-    /// Nothing yet.
+    /// Creates an empty cycle.
     pub const fn new() -> Self {
         Self {
             steps: [None; MAX_INSTRUCTIONS],
@@ -53,29 +53,29 @@ impl Cycle {
         }
     }
 
-    /// Forgets everything.
+    /// Removes all instructions.
     pub fn clear(&mut self) {
         self.length = 0;
         self.turns = 0;
     }
 
-    /// The instructions of a turn.
+    /// Returns the instructions of an iteration.
     pub fn steps(&self) -> impl Iterator<Item = &Step> {
         self.steps[..self.length].iter().flatten()
     }
 
-    /// How many there are.
+    /// Returns their number.
     pub fn length(&self) -> usize {
         self.length
     }
 
-    /// That at a place.
+    /// Returns the instruction at a place.
     pub fn step(&self, place: usize) -> Option<&Step> {
         self.steps.get(place)?.as_ref()
     }
 
-    /// The thread is about to execute an instruction, with these registers. `memory` says what is
-    /// at an address that it is about to load from: so many bytes.
+    /// Adds the instruction that the thread is about to execute, with these registers. `memory`
+    /// returns the bytes at an address that it is about to load from.
     pub fn add(
         &mut self,
         (instruction, bytes): (Instruction, [u8; 15]),
@@ -110,7 +110,7 @@ impl Cycle {
         if !is_pure(&instruction) {
             let size = instruction.memory_size().size();
             let now = load.and_then(|load| memory(load, size));
-            if !now.is_some_and(|now| is_vain_try(&instruction, registers, now)) {
+            if !now.is_some_and(|now| is_failed_try(&instruction, registers, now)) {
                 return Progress::Failed;
             }
         }
@@ -123,9 +123,9 @@ impl Cycle {
         Progress::More
     }
 
-    /// The places of instructions at which a look may be counted, the best first: those that load
-    /// what is not the thread's own stack, in the order of their addresses.
-    pub fn looks(&self) -> impl Iterator<Item = usize> {
+    /// Returns the places of instructions at which a check may be counted, the best first: those
+    /// that load from outside of the thread's own stack, in the order of their addresses.
+    pub fn checks(&self) -> impl Iterator<Item = usize> {
         let stack = self.first.get(Register::RSP).unwrap_or(0);
         let rank = move |step: &Step| {
             let load = step.load?;
@@ -145,7 +145,7 @@ impl Cycle {
     }
 }
 
-/// The operand through which an instruction that is pure loads.
+/// Returns the operand through which a pure instruction loads.
 pub fn load_operand(instruction: &Instruction) -> Option<u32> {
     if matches!(instruction.mnemonic(), Mnemonic::Lea | Mnemonic::Nop) {
         return None;
@@ -153,8 +153,8 @@ pub fn load_operand(instruction: &Instruction) -> Option<u32> {
     (0..instruction.op_count()).find(|operand| instruction.op_kind(*operand) == OpKind::Memory)
 }
 
-/// Whether all that an instruction does is to change general registers and flags, by what they
-/// contain and by what it loads.
+/// Returns true if an instruction only changes general registers and flags, depending on registers,
+/// flags and its load.
 fn is_pure(instruction: &Instruction) -> bool {
     if instruction.has_lock_prefix() || instruction.has_rep_prefix() && !is_pause(instruction) {
         return false;
@@ -201,10 +201,10 @@ fn is_pure(instruction: &Instruction) -> bool {
     are_general && keeps_memory && keeps_stack
 }
 
-/// Whether an instruction is a try to take a lock that fails, and leaves memory as it is: a
-/// comparison that is not true (Intel SDM, CMPXCHG: "the destination is written back"), or an
-/// exchange for the same. `memory`: what it finds.
-fn is_vain_try(instruction: &Instruction, registers: &Registers, memory: u64) -> bool {
+/// Returns true if an instruction is a failed try of a lock, which leaves memory as it is: a
+/// comparison of unequal values (Intel SDM, CMPXCHG: "the destination is written back"), or an
+/// exchange of equal ones. `memory` is the value that it finds.
+fn is_failed_try(instruction: &Instruction, registers: &Registers, memory: u64) -> bool {
     let size = instruction.memory_size().size();
     let mask = u64::MAX >> (64 - 8 * size.clamp(1, 8));
     let value = |register| registers.get(register).map(|value| value & mask);
@@ -228,7 +228,7 @@ fn is_high_byte(register: Register) -> bool {
     )
 }
 
-/// The register that an instruction changes that is pure, or a try of a lock.
+/// Returns the register that a pure instruction, or a try of a lock, changes.
 pub fn written(instruction: &Instruction) -> Option<Register> {
     match instruction.mnemonic() {
         Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Bt => None,
@@ -254,7 +254,7 @@ pub mod tests {
     use super::*;
     use iced_x86::{Decoder, DecoderOptions};
 
-    /// The instructions of some code.
+    /// Decodes the instructions of some code.
     pub fn decode(at: u64, code: &[u8]) -> Vec<(Instruction, [u8; 15])> {
         let mut decoder = Decoder::with_ip(64, code, at, DecoderOptions::NONE);
         let mut decoded = Vec::new();
@@ -285,7 +285,7 @@ pub mod tests {
     fn the_loop_of_write_lat_is_proven() {
         let code = decode(0x21c68, WRITE_LAT);
         let mut cycle = Cycle::new();
-        // Begun behind the load, with something older in rax.
+        // Starts behind the load, with an older value in rax.
         for (turn, rax) in [5, 0].into_iter().enumerate() {
             let registers = registers(0x5000, 0x7ff0_0000_1000, rax);
             let rest = code[3..].iter().chain(&code[..3]);
@@ -300,9 +300,9 @@ pub mod tests {
         let registers = registers(0x5000, 0x7ff0_0000_1000, 0);
         assert_eq!(cycle.add(code[3], &registers, nothing), Progress::Proven);
         assert_eq!(cycle.length(), 5);
-        let looks: Vec<_> = cycle.looks().collect();
+        let checks: Vec<_> = cycle.checks().collect();
         // The byte comes before the state, which is on the stack.
-        assert_eq!(looks, [4, 2]);
+        assert_eq!(checks, [4, 2]);
         assert_eq!(cycle.step(4).expect("there").load, Some(0x5000));
     }
 
@@ -361,7 +361,7 @@ pub mod tests {
         assert_eq!(progress, Progress::Failed);
     }
 
-    /// No memory that a try of a lock could find.
+    /// Returns no memory for a try of a lock.
     pub fn nothing(_: u64, _: usize) -> Option<u64> {
         None
     }
@@ -374,7 +374,7 @@ pub mod tests {
         let exchange = [0xb8, 1, 0, 0, 0, 0x87, 0x45, 0x00, 0x85, 0xc0, 0x75, 0xf4];
         for (code, before) in [(&compare[..], 0), (&exchange[..], 1)] {
             let code = decode(0x1000, code);
-            // Whether it is proven to wait when it finds `memory`.
+            // Returns the progress of the proof when the instruction finds `memory`.
             let progress = |memory: u64| {
                 let mut cycle = Cycle::new();
                 let mut last = Progress::More;

@@ -1,22 +1,22 @@
-//! Where the loads of a loop look.
+//! Addresses that the loads of a loop read.
 
 use std::ops::Range;
 
-use ferroce_timed_protocol::request::Look;
+use ferroce_timed_protocol::request::Check;
 use iced_x86::{Instruction, Register};
 
 use super::card_memory::CardMemory;
 use super::cycle::{Cycle, load_operand, written};
 use super::registers::Registers;
 
-/// Most loads of a loop that are told apart.
+/// Most loads of a loop that are kept apart.
 pub const MAX_PLACES: usize = 4;
-/// What is so far apart is watched in one.
+/// Loads at most this far apart are watched as one range.
 const NEAR_BYTES: u64 = 4096;
-/// Words of a place as it is stored.
+/// Words of an encoded place.
 pub const PLACE_WORDS: usize = 3;
 
-/// Where an instruction loads, by the registers.
+/// The address of a load, as a function of the registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     base: Option<Register>,
@@ -26,7 +26,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// That of an instruction. `None`: it loads in another way.
+    /// Returns the place of an instruction. `None`: it loads in another way.
     pub fn of(instruction: &Instruction) -> Option<Self> {
         load_operand(instruction)?;
         if instruction.segment_prefix() != Register::None {
@@ -52,13 +52,13 @@ impl Place {
         (place.bytes > 0 && registers.into_iter().flatten().all(is_plain)).then_some(place)
     }
 
-    /// The registers that say where it is.
+    /// Returns the registers that determine the address.
     fn registers(&self) -> impl Iterator<Item = Register> {
         let index = self.index.map(|(index, _)| index);
         [self.base, index].into_iter().flatten()
     }
 
-    /// As it is stored.
+    /// Encodes the place.
     pub fn to_words(self) -> [u64; PLACE_WORDS] {
         let number = |register: Register| register as u64;
         let base = self.base.map_or(0, number);
@@ -69,7 +69,7 @@ impl Place {
         [parts, self.displacement, 1]
     }
 
-    /// As it was stored. `None`: nothing was.
+    /// Decodes a place. `None`: the words are empty.
     pub fn of_words([parts, displacement, is_stored]: [u64; PLACE_WORDS]) -> Option<Self> {
         let register = |number: u64| {
             let register = Register::try_from((number & 0xffff) as usize).ok()?;
@@ -83,7 +83,7 @@ impl Place {
         })
     }
 
-    /// The addresses, with these registers.
+    /// Returns the addresses for these registers.
     fn range(&self, registers: &Registers) -> Option<Range<u64>> {
         let base = self.base.map_or(Some(0), |base| registers.get(base))?;
         let index = match self.index {
@@ -95,14 +95,14 @@ impl Place {
     }
 }
 
-/// All places at which a loop looks, the first of which is the instruction at which looks are
+/// All places that a loop checks; the first one is that of the instruction at which checks are
 /// counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Places(pub [Option<Place>; MAX_PLACES]);
 
 impl Places {
-    /// Those of a loop, by the registers at the instruction at `first`. `None`: not all follow from
-    /// these registers, or there are too many.
+    /// Returns the places of a loop, by the registers at the instruction at `first`. `None`: not
+    /// all follow from these registers, or there are too many.
     pub fn of(cycle: &Cycle, first: usize) -> Option<Self> {
         let mut places = Self::default();
         let mut free = places.0.iter_mut();
@@ -123,14 +123,14 @@ impl Places {
         Some(places)
     }
 
-    /// What can end the loop's waiting, with these registers: what the card writes at any of the
-    /// places that it may write to.
-    pub fn look(&self, registers: &Registers, card: &CardMemory) -> Look {
+    /// Returns what can end the loop's waiting, with these registers: writes of the card to any of
+    /// the places that it may write to.
+    pub fn check(&self, registers: &Registers, card: &CardMemory) -> Check {
         let mut own = None;
         let mut watched: Option<Range<u64>> = None;
         for place in self.0.iter().flatten() {
             let Some(range) = place.range(registers) else {
-                return Look::Everything;
+                return Check::Everything;
             };
             own.get_or_insert_with(|| range.clone());
             if card.touches(&range) {
@@ -139,8 +139,8 @@ impl Places {
             }
         }
         match watched.or(own) {
-            Some(range) if range.end - range.start <= NEAR_BYTES => Look::Memory(range),
-            _ => Look::Everything,
+            Some(range) if range.end - range.start <= NEAR_BYTES => Check::Memory(range),
+            _ => Check::Everything,
         }
     }
 }
@@ -174,14 +174,17 @@ mod tests {
         let registers = with(&[(5, 0x9000_0010), (14, 0x7000)]);
         let card = Box::new(CardMemory::new());
         // Both may be, and they are far apart.
-        assert_eq!(places.look(&registers, &card), Look::Everything);
+        assert_eq!(places.check(&registers, &card), Check::Everything);
         card.add(0x9000_0000, 0x1000);
-        let buffer = Look::Memory(0x9000_0010..0x9000_0011);
-        assert_eq!(places.look(&registers, &card), buffer);
+        let buffer = Check::Memory(0x9000_0010..0x9000_0011);
+        assert_eq!(places.check(&registers, &card), buffer);
         card.add(0x7000, 0x1000);
-        assert_eq!(places.look(&registers, &card), Look::Everything);
+        assert_eq!(places.check(&registers, &card), Check::Everything);
         let registers = with(&[(5, 0x7010), (14, 0x7000)]);
-        assert_eq!(places.look(&registers, &card), Look::Memory(0x7010..0x71f8));
+        assert_eq!(
+            places.check(&registers, &card),
+            Check::Memory(0x7010..0x71f8)
+        );
     }
 
     #[test]
@@ -204,11 +207,11 @@ mod tests {
         assert_eq!(Place::of_words(indexed.to_words()), Some(indexed));
         assert_eq!(Place::of_words([0; 3]), None);
         let registers = with(&[(1, 10), (3, 0x1000)]);
-        let look = |place| Places([Some(place), None, None, None]).look(&registers, &card);
-        assert_eq!(look(indexed), Look::Memory(0x1022..0x1024));
+        let check = |place| Places([Some(place), None, None, None]).check(&registers, &card);
+        assert_eq!(check(indexed), Check::Memory(0x1022..0x1024));
         // mov eax, [rip + 0x10]
         let relative = place(&[0x8b, 0x05, 0x10, 0, 0, 0]).expect("a load");
-        assert_eq!(look(relative), Look::Memory(0x2016..0x201a));
+        assert_eq!(check(relative), Check::Memory(0x2016..0x201a));
         // mov eax, fs:[0x10]
         assert_eq!(place(&[0x64, 0x8b, 0x04, 0x25, 0x10, 0, 0, 0]), None);
     }

@@ -13,9 +13,9 @@ use iced_x86::{Decoder, DecoderOptions, Instruction};
 use libc::{mcontext_t, siginfo_t, ucontext_t};
 
 use super::PROBE_SIGNAL;
+use super::check::{MAX_LOOPS, end_if_lost, reserve, wait_for_first_change, watched};
 use super::copy::{Copy, MAX_BYTES};
 use super::cycle::{Cycle, Progress};
-use super::look::{MAX_LOOPS, end_if_lost, reserve, wait_for_first_change, watched};
 use super::place::Places;
 use super::registers::Registers;
 use crate::os::keeping_errno;
@@ -24,26 +24,26 @@ use crate::thread::state;
 use crate::tsc::rewrite;
 use crate::{real, session};
 
-/// The processor stops after each instruction.
+/// Makes the processor trap after each instruction.
 const TRAP_FLAG: i64 = 0x100;
 /// Bytes of a jump.
 const JUMP_BYTES: usize = 5;
 /// Most bytes of an instruction.
 const INSTRUCTION_BYTES: usize = 15;
-/// Instructions after which a thread is let go.
+/// Instructions after which the probe is given up.
 const MAX_STEPS: u32 = 1000;
 
-/// `POLL_IN` of the kernel: the world has said something to another thread.
+/// `POLL_IN` of the kernel: the world has sent something to another thread.
 const INPUT: c_int = 1;
 
-/// What is found out about the thread that has the turn.
+/// State of the probe of a thread.
 #[derive(Debug)]
 struct Probe {
     cycle: Cycle,
     steps: u32,
     /// The loop is proven; the thread is on its way to this instruction of it.
     target: Option<usize>,
-    /// What the program wants done at `SIGTRAP`.
+    /// The program's action for `SIGTRAP`.
     program_action: MaybeUninit<libc::sigaction>,
 }
 
@@ -56,23 +56,23 @@ static PROBE: Shared = Shared(UnsafeCell::new(Probe {
     program_action: MaybeUninit::uninit(),
 }));
 
-/// Where loops look that have been copied, or cannot be.
+/// Addresses of loops that have been copied, or cannot be.
 static TRIED: [AtomicUsize; MAX_LOOPS] = [const { AtomicUsize::new(0) }; MAX_LOOPS];
 static TRIED_COUNT: AtomicUsize = AtomicUsize::new(0);
 
 struct Shared(UnsafeCell<Probe>);
 
-// SAFETY: used by the thread that `PROBED` names only, in handlers that do not interrupt one another
-// there: the signals are blocked in them.
+// SAFETY: only the thread that `PROBED` names uses it, in handlers that do not interrupt one
+// another: the signals are blocked in them.
 unsafe impl Sync for Shared {}
 
-/// Once for the program, when it joins.
+/// Called once, when the program joins.
 pub fn install() {
     static IS_INSTALLED: AtomicBool = AtomicBool::new(false);
     if IS_INSTALLED.swap(true, Ordering::Relaxed) {
         return;
     }
-    // Tables of the decoder are made, which takes memory.
+    // Fills the decoder's tables now: that allocates.
     let mut decoder = Decoder::with_ip(64, &[0x90], 0, DecoderOptions::NONE);
     let _ = decoder.decode();
     set_handler(PROBE_SIGNAL, on_probe, libc::SA_RESTART, null_mut());
@@ -81,11 +81,12 @@ pub fn install() {
 type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 
 fn set_handler(signal: c_int, handler: Handler, flags: c_int, old: *mut libc::sigaction) {
-    // SAFETY: zero is a value of all its fields.
+    // SAFETY: zero is valid for all fields.
     let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
     action.sa_sigaction = handler as *const () as usize;
     action.sa_flags = libc::SA_SIGINFO | flags;
-    // SAFETY: the handler does only what handlers may; locals.
+    // SAFETY: the contract of `sigaction`: pointers to locals, and the handlers call only
+    // async-signal-safe functions.
     unsafe {
         libc::sigaddset(&raw mut action.sa_mask, PROBE_SIGNAL);
         real::sigaction(signal, &raw const action, old);
@@ -96,18 +97,18 @@ fn thread_number() -> c_int {
     rustix::thread::gettid().as_raw_nonzero().get()
 }
 
-/// The world asks what the thread is doing, or has ended.
+/// Handles the probe's signal: the world asks what the thread is doing, or has ended.
 extern "C" fn on_probe(_: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel has filled it.
+    // SAFETY: `info` is the argument of the handler, which the kernel has filled.
     match unsafe { (*info).si_code } {
         INPUT => return,
-        // From the kernel, about the connection.
+        // From the kernel: the connection has ended.
         code if code > 0 => session::keep_asking(),
         _ => {}
     }
     let state = state();
     let has_turn = state.page().is_some_and(|page| page.turn() == Turn::Thread);
-    // When the world has ended a loop that waits for it is to be proven all the same.
+    // After the end of the world a loop that waits for it has to be proven, too.
     let is_asked = has_turn && session::is_running() || session::has_ended();
     if !is_asked || !state.is_outermost() {
         return;
@@ -116,12 +117,13 @@ extern "C" fn on_probe(_: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let own = thread_number();
     let begins = match PROBED.compare_exchange(0, own, success, failure) {
         Ok(_) => true,
-        // It is asked again, or has left the probe by a jump out of a handler.
+        // A repeated request, or the thread has left the probe by a jump out of a handler.
         Err(probed) if probed == own => false,
         Err(_) => return,
     };
     keeping_errno(|| {
-        // SAFETY: the context of the handler, and the probe belongs to this thread.
+        // SAFETY: the kernel passes a valid context, and `PROBED` gives this thread exclusive use
+        // of the probe.
         let (context, probe) = unsafe { (&mut *context.cast::<ucontext_t>(), &mut *PROBE.0.get()) };
         probe.cycle.clear();
         probe.steps = 0;
@@ -134,13 +136,14 @@ extern "C" fn on_probe(_: c_int, info: *mut siginfo_t, context: *mut c_void) {
     });
 }
 
-/// The thread has executed an instruction.
+/// Handles the trap after an instruction of the thread.
 extern "C" fn on_step(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
     if PROBED.load(Ordering::Acquire) != thread_number() {
         return;
     }
     keeping_errno(|| {
-        // SAFETY: the context of the handler, and the probe belongs to this thread.
+        // SAFETY: the kernel passes a valid context, and `PROBED` gives this thread exclusive use
+        // of the probe.
         let (context, probe) = unsafe { (&mut *context.cast::<ucontext_t>(), &mut *PROBE.0.get()) };
         probe.go_on(&mut context.uc_mcontext);
     });
@@ -151,7 +154,7 @@ fn instruction_pointer(context: &mcontext_t) -> u64 {
 }
 
 impl Probe {
-    /// The thread is about to execute an instruction.
+    /// Handles the instruction that the thread is about to execute.
     fn go_on(&mut self, context: &mut mcontext_t) {
         self.steps += 1;
         let ip = instruction_pointer(context);
@@ -161,12 +164,12 @@ impl Probe {
                 instruction_at(ip).map(|found| self.cycle.add(found, &registers, memory_at));
             match progress {
                 Some(Progress::More) => {}
-                // A loop that does not look waits for nothing but a signal.
+                // A loop without a check waits for nothing but a signal.
                 Some(Progress::Proven) => self.target = self.choose(),
                 Some(Progress::Failed) | None => return self.end(context),
             }
             if progress == Some(Progress::Proven) && self.target.is_none() {
-                // A loop that does not look waits for nothing but a signal.
+                // A loop without a check waits for nothing but a signal.
                 return self.end(context);
             }
         }
@@ -178,18 +181,18 @@ impl Probe {
         }
     }
 
-    /// The instruction at which looks will be counted: one that the jump to a copy fits at, else
-    /// the best.
+    /// Returns the instruction at which checks will be counted: one that can be replaced by a jump
+    /// to a copy, otherwise the best.
     fn choose(&self) -> Option<usize> {
         let fits = |place: &usize| self.jump_length(*place).is_some();
         self.cycle
-            .looks()
+            .checks()
             .find(fits)
-            .or_else(|| self.cycle.looks().next())
+            .or_else(|| self.cycle.checks().next())
     }
 
-    /// How many bytes a jump at this instruction replaces. `None`: some that the loop leads to
-    /// when it ends, or that it does not itself execute in this order.
+    /// Returns how many bytes a jump at this instruction replaces. `None`: the replaced bytes
+    /// contain an exit target of the loop, or are not executed in this order.
     fn jump_length(&self, place: usize) -> Option<usize> {
         let at = self.cycle.step(place)?.instruction.ip();
         let mut length = 0;
@@ -211,8 +214,8 @@ impl Probe {
         (length >= JUMP_BYTES && !is_way_out).then_some(length)
     }
 
-    /// The thread is where it looks, and has been there with the same registers: it waits. Later
-    /// looks are made in a copy of the loop, if there can be one.
+    /// Called when the thread is at its check again with the same registers: it waits. Later checks
+    /// are made in a copy of the loop, if there can be one.
     fn wait(&mut self, context: &mut mcontext_t, registers: &Registers) {
         let Some(target) = self.target else {
             return self.end(context);
@@ -221,17 +224,17 @@ impl Probe {
         if let Some(body) = self.move_loop(target, places) {
             context.gregs[libc::REG_RIP as usize] = body as i64;
         }
-        let look = watched(places, registers);
+        let check = watched(places, registers);
         self.end(context);
-        // From here on the probe may be somebody else's.
+        // From here on the probe may belong to another thread.
         match Own::enter_uncharged() {
-            Some(own) => wait_for_first_change(&own, look),
+            Some(own) => wait_for_first_change(&own, check),
             None => end_if_lost(),
         }
     }
 
-    /// Makes a copy of the loop and has the program use it. Returns where to go on behind its first
-    /// look.
+    /// Makes a copy of the loop and redirects the program to it. Returns the address behind its
+    /// first check.
     fn move_loop(&self, target: usize, places: Option<Places>) -> Option<u64> {
         let length = self.jump_length(target)?;
         let at = usize::try_from(self.cycle.step(target)?.instruction.ip()).ok()?;
@@ -245,7 +248,7 @@ impl Probe {
         let room = rewrite::allocate(at, MAX_BYTES)?.expose_provenance();
         let copy = Copy::new(&self.cycle, target, room as u64, call)?;
         let code = copy.code();
-        // SAFETY: the room has been allocated for this copy, which is no longer than that.
+        // SAFETY: the memory was allocated for this copy, which is not longer.
         unsafe {
             with_exposed_provenance_mut::<u8>(room)
                 .copy_from_nonoverlapping(code.as_ptr(), code.len());
@@ -253,32 +256,32 @@ impl Probe {
         rewrite::replace(at, length, room).then(|| copy.body())
     }
 
-    /// The thread is let go.
+    /// Ends the probe.
     fn end(&mut self, context: &mut mcontext_t) {
         context.gregs[libc::REG_EFL as usize] &= !TRAP_FLAG;
-        // SAFETY: what was installed when the probe began.
+        // SAFETY: the contract of `sigaction`: the action was saved when the probe began.
         unsafe { real::sigaction(libc::SIGTRAP, self.program_action.as_ptr(), null_mut()) };
         PROBED.store(0, Ordering::Release);
     }
 }
 
-/// What is in memory that the next instruction loads, so many bytes.
+/// Returns the bytes that the next instruction loads.
 fn memory_at(address: u64, size: usize) -> Option<u64> {
     let mut bytes = [0; 8];
     let address = usize::try_from(address).ok()?;
     let found = bytes.get_mut(..size).filter(|_| size > 0)?;
     let source = with_exposed_provenance::<u8>(address);
-    // SAFETY: the processor is about to load it itself. Another thread may write it just now: then
-    // the bytes are some of both, and the proof fails with the next turn.
+    // SAFETY: the processor is about to load the same bytes. Another thread may write them at the
+    // same time: a mix of old and new bytes makes the proof fail in the next iteration.
     unsafe { found.as_mut_ptr().copy_from_nonoverlapping(source, size) };
     Some(u64::from_le_bytes(bytes))
 }
 
-/// The instruction at an address that is about to be executed, and its bytes.
+/// Returns the instruction at an address that is about to be executed, and its bytes.
 fn instruction_at(ip: u64) -> Option<(Instruction, [u8; INSTRUCTION_BYTES])> {
     let address = usize::try_from(ip).ok()?;
     let to_page_end = PAGE_SIZE - address % PAGE_SIZE;
-    // What is behind the end of the page is there if the instruction goes on there.
+    // The next page exists if the instruction continues there.
     [to_page_end.min(INSTRUCTION_BYTES), INSTRUCTION_BYTES]
         .into_iter()
         .find_map(|length| decode(address, length))
@@ -287,7 +290,7 @@ fn instruction_at(ip: u64) -> Option<(Instruction, [u8; INSTRUCTION_BYTES])> {
 fn decode(address: usize, length: usize) -> Option<(Instruction, [u8; INSTRUCTION_BYTES])> {
     let mut bytes = [0; INSTRUCTION_BYTES];
     let code = with_exposed_provenance::<u8>(address);
-    // SAFETY: the processor is about to execute what is there, so far as the instruction goes; the
+    // SAFETY: the processor is about to execute these bytes, as far as the instruction goes; the
     // rest is on the same page.
     unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(code, length) };
     let code = bytes.get(..length)?;

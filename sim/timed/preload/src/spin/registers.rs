@@ -26,7 +26,8 @@ const NAMES: [(Register, libc::c_int); GENERAL] = [
     (Register::R15, libc::REG_R15),
 ];
 
-/// Those that a loop without floating-point numbers depends on, but for that of the instruction.
+/// The registers that a loop without floating-point numbers depends on, except the instruction
+/// pointer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Registers {
     general: [u64; GENERAL],
@@ -34,13 +35,13 @@ pub struct Registers {
 }
 
 impl Registers {
-    /// All zero.
+    /// All registers zero.
     pub const ZERO: Self = Self {
         general: [0; GENERAL],
         flags: 0,
     };
 
-    /// In the order of their numbers, and the flags.
+    /// Creates a value from the registers in the order of their numbers, and the flags.
     pub fn new(general: [u64; GENERAL], flags: u64) -> Self {
         Self {
             general,
@@ -48,19 +49,19 @@ impl Registers {
         }
     }
 
-    /// Those that a signal has interrupted.
+    /// Returns the registers of the code that a signal has interrupted.
     pub fn of_context(registers: &libc::mcontext_t) -> Self {
         let value = |name: libc::c_int| registers.gregs[name as usize] as u64;
         Self::new(NAMES.map(|(_, name)| value(name)), value(libc::REG_EFL))
     }
 
-    /// Those flags that instructions depend on.
+    /// Returns the flags that instructions depend on.
     pub fn flags(&self) -> u64 {
         self.flags
     }
 
-    /// That of this name; those of segments are zero, as they are, but for two. `None`: one of
-    /// those, or none of them.
+    /// Returns the register of this name. Segment registers are zero, except fs and gs. `None`: one
+    /// of those two, or an unsupported one.
     pub fn get(&self, register: Register) -> Option<u64> {
         if let Register::CS | Register::DS | Register::ES | Register::SS = register {
             return Some(0);

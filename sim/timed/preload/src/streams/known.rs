@@ -1,16 +1,17 @@
 //! The connections whose other end is in the world.
 //!
-//! They are known by their addresses, not by descriptors: those can be copied, passed on and closed
-//! in more ways than one can watch. The table may be read and written in signal handlers.
+//! They are identified by their addresses, not by descriptors: those can be copied, passed on and
+//! closed in more ways than can be watched. The table may be read and written in signal handlers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::name::Stream;
 
-/// Most connections at a time. Those above are as connections to programs outside of the world.
+/// Most connections at a time. Further ones are treated like connections to programs outside of the
+/// world.
 const MAX_CONNECTIONS: usize = 4096;
-/// Places that are looked at for one name.
-const MAX_LOOKS: usize = 64;
+/// Places that are probed for one name.
+const MAX_PROBES: usize = 64;
 
 const FREE: u64 = 0;
 
@@ -20,7 +21,7 @@ pub struct Known {
     places: [AtomicU64; MAX_CONNECTIONS],
 }
 
-/// Those of this program.
+/// The connections of this program.
 pub static KNOWN: Known = Known::new();
 
 impl Known {
@@ -32,10 +33,10 @@ impl Known {
 
     fn places_of(&self, stream: Stream) -> impl Iterator<Item = &AtomicU64> {
         let first = (stream.0 >> 32) as usize;
-        (0..MAX_LOOKS).map(move |look| &self.places[(first + look) % MAX_CONNECTIONS])
+        (0..MAX_PROBES).map(move |check| &self.places[(first + check) % MAX_CONNECTIONS])
     }
 
-    /// Adds a connection. False: there is no room.
+    /// Adds a connection. Returns false if there is no room.
     pub fn add(&self, stream: Stream) -> bool {
         self.contains(stream)
             || self.places_of(stream).any(|place| {
@@ -46,13 +47,13 @@ impl Known {
             })
     }
 
-    /// Whether it is there.
+    /// Returns true if the connection is in the set.
     pub fn contains(&self, stream: Stream) -> bool {
         self.places_of(stream)
             .any(|place| place.load(Ordering::Acquire) == stream.0)
     }
 
-    /// Takes a connection out. False: it is not there.
+    /// Removes a connection. Returns false if it was not there.
     pub fn remove(&self, stream: Stream) -> bool {
         let found = self
             .places_of(stream)
@@ -71,8 +72,8 @@ mod tests {
     #[test]
     fn what_is_added_is_there_until_it_is_removed() {
         let known = Known::new();
-        // All want the same places.
-        let streams: Vec<_> = (1..=MAX_LOOKS as u64).map(Stream).collect();
+        // All hash to the same place.
+        let streams: Vec<_> = (1..=MAX_PROBES as u64).map(Stream).collect();
         assert!(streams.iter().all(|stream| known.add(*stream)));
         assert!(!known.add(Stream(1000)), "there is no room");
         assert!(known.add(streams[7]), "it is there already");

@@ -1,4 +1,4 @@
-//! How both ends of a connection call its two directions.
+//! Common names of the two directions of a connection at both ends.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,14 +9,14 @@ pub struct Stream(pub u64);
 /// The two directions, as one end sees them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Connection {
-    /// What this end writes.
+    /// The direction that this end writes.
     pub outgoing: Stream,
-    /// What it reads.
+    /// The direction that this end reads.
     pub incoming: Stream,
 }
 
 impl Connection {
-    /// Of the socket at `local`, which is connected to the one at `peer`.
+    /// Returns the names for the socket at `local`, which is connected to the one at `peer`.
     pub fn new(local: SocketAddr, peer: SocketAddr) -> Self {
         Self {
             outgoing: Stream::new(local, peer),

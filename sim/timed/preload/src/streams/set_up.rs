@@ -1,4 +1,4 @@
-//! How connections come and go.
+//! Connecting, accepting and closing.
 
 #![expect(unsafe_code, reason = "addresses as C has them")]
 
@@ -13,27 +13,27 @@ use ferroce_timed_protocol::store::StoreKind;
 use libc::{sockaddr, socklen_t, ssize_t};
 use rustix::event::PollFlags;
 
+use super::foreign_peers;
 use super::known::KNOWN;
 use super::name::Connection;
-use super::strangers;
 use crate::descriptor::Descriptor;
 use crate::own::{Ended, Own};
 use crate::{files, own, real, session};
 
-/// How long the kernel may take for a connection on one machine before it counts as one to
-/// somewhere else.
+/// How long the kernel may take for a connection within one machine; a slower one counts as a
+/// connection to another machine.
 const LOCAL_MS: i32 = 20;
-/// The world's answer: somebody in it listens there, or has connected so.
+/// The world's answer: a program of it listens there, or has announced the connection.
 const YES: u64 = 1;
-/// Descriptors that are looked through for copies.
+/// Descriptors that are searched for copies.
 const MAX_DESCRIPTORS: c_int = 1024;
 
-/// For each port, a bit: the world knows that this program listens there.
+/// A bit for each port: the world knows that this program listens there.
 static ANNOUNCED: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
-/// For each port: connections that the world has granted and nobody has accepted.
+/// For each port: connections that the world has granted and that have not been accepted.
 static GRANTED: [AtomicU32; 65536] = [const { AtomicU32::new(0) }; 65536];
 
-/// The connection of a descriptor, if it is one within the world.
+/// Returns the connection of a descriptor, if it is one within the world.
 #[inline]
 pub fn known_connection(descriptor: Descriptor) -> Option<Connection> {
     if !session::is_joined() {
@@ -43,7 +43,7 @@ pub fn known_connection(descriptor: Descriptor) -> Option<Connection> {
     KNOWN.contains(connection.outgoing).then_some(connection)
 }
 
-/// An address as C has it. `None`: none of the Internet.
+/// Reads a C address. `None`: it is not of the Internet.
 ///
 /// # Safety
 /// `address` has `length` bytes, or is null.
@@ -51,18 +51,18 @@ pub unsafe fn address_of(address: *const sockaddr, length: socklen_t) -> Option<
     if address.is_null() || (length as usize) < size_of::<libc::sa_family_t>() {
         return None;
     }
-    // SAFETY: the address has a family.
+    // SAFETY: the length was checked to include the family.
     let family = unsafe { address.cast::<libc::sa_family_t>().read_unaligned() };
     match c_int::from(family) {
         libc::AF_INET if length as usize >= size_of::<libc::sockaddr_in>() => {
-            // SAFETY: long enough.
+            // SAFETY: the length was checked.
             let address = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
             let ip = Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr));
             let port = u16::from_be(address.sin_port);
             Some(SocketAddr::new(specified(ip.into()), port))
         }
         libc::AF_INET6 if length as usize >= size_of::<libc::sockaddr_in6>() => {
-            // SAFETY: long enough.
+            // SAFETY: the length was checked.
             let address = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() };
             let ip = Ipv6Addr::from(address.sin6_addr.s6_addr);
             let port = u16::from_be(address.sin6_port);
@@ -72,7 +72,7 @@ pub unsafe fn address_of(address: *const sockaddr, length: socklen_t) -> Option<
     }
 }
 
-/// Where a connection to an address goes: without an address it goes to this machine.
+/// Returns the destination of a connection to an address: the unspecified address is this machine.
 fn specified(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
@@ -81,7 +81,7 @@ fn specified(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// Connects; `real` does so in the kernel.
+/// Connects; `real` connects in the kernel.
 pub fn connect(
     own: &Own,
     descriptor: Descriptor,
@@ -90,7 +90,7 @@ pub fn connect(
 ) -> c_int {
     let waits = !descriptor.is_nonblocking();
     let result = match waits {
-        true => connect_patiently(own, descriptor, real),
+        true => connect_without_delay(own, descriptor, real),
         false => real(),
     };
     let is_under_way = result < 0 && real::errno() == libc::EINPROGRESS;
@@ -118,10 +118,10 @@ pub fn connect(
     result
 }
 
-/// Waits until `time_ps` for the world's answer to what it was told. `None`: there is no world.
+/// Waits until `time_ps` for the world's answer to a report. `None`: there is no world.
 fn is_affirmed(own: &Own, time_ps: u64) -> Option<bool> {
     let mut is_affirmed = false;
-    // Signals may come before the time does.
+    // Signals may interrupt the wait.
     loop {
         match own.wait(&Wait::At { time_ps }, NEVER_PS) {
             Ended::Answered(answer) => is_affirmed |= answer == YES,
@@ -134,8 +134,8 @@ fn is_affirmed(own: &Own, time_ps: u64) -> Option<bool> {
     }
 }
 
-/// Connects without holding the world up: within a machine it takes no time, elsewhere it may.
-fn connect_patiently(own: &Own, descriptor: Descriptor, real: impl FnOnce() -> c_int) -> c_int {
+/// Connects without delaying the world: within a machine it takes no time, elsewhere it may.
+fn connect_without_delay(own: &Own, descriptor: Descriptor, real: impl FnOnce() -> c_int) -> c_int {
     descriptor.set_nonblocking(true);
     let result = real();
     let errno = real::errno();
@@ -143,7 +143,7 @@ fn connect_patiently(own: &Own, descriptor: Descriptor, real: impl FnOnce() -> c
     if outcome == Err(libc::EINPROGRESS) {
         let wait = |limit_ms| descriptor.ready_within(PollFlags::OUT, limit_ms);
         if wait(LOCAL_MS).is_empty() {
-            // Until the kernel has come to an end, as it does.
+            // Until the kernel has finished.
             own.outside(|| wait(-1));
         }
         outcome = descriptor.connect_error();
@@ -155,14 +155,14 @@ fn connect_patiently(own: &Own, descriptor: Descriptor, real: impl FnOnce() -> c
     }
 }
 
-/// Tells the world of a connection within it.
+/// Reports a connection within the world.
 fn declare(own: &Own, connection: Connection) {
     if KNOWN.add(connection.outgoing) {
         own.store(StoreKind::Send, 0, &[connection.outgoing.0, 0]);
     }
 }
 
-/// Tells the world where a socket listens, if it does.
+/// Reports the port on which a socket listens, if it does.
 pub fn announce(own: &Own, descriptor: Descriptor) {
     if let Some(port) = descriptor.listening_port() {
         GRANTED[usize::from(port)].store(0, Ordering::Relaxed);
@@ -179,11 +179,11 @@ fn bit(port: u16) -> u64 {
     1 << (port % 64)
 }
 
-/// The port of a socket that listens, of which the world knows from now on.
+/// Returns the port of a listening socket, which the world knows from now on.
 pub fn known_port(own: &Own, descriptor: Descriptor) -> Option<u16> {
     let port = descriptor.listening_port()?;
     if announced(port).load(Ordering::Relaxed) & bit(port) == 0 {
-        // It listened before the program joined.
+        // It was listening before the program joined.
         announce(own, descriptor);
     }
     Some(port)
@@ -202,7 +202,7 @@ pub fn wait_connection(own: &Own, port: u16, deadline_ps: u64) -> Ended {
     ended
 }
 
-/// Accepts a connection; `real` does so in the kernel.
+/// Accepts a connection; `real` accepts in the kernel.
 pub fn accept(own: &Own, descriptor: Descriptor, real: impl Fn() -> c_int) -> c_int {
     let Some(port) = known_port(own, descriptor) else {
         let real = || real() as ssize_t;
@@ -215,13 +215,13 @@ pub fn accept(own: &Own, descriptor: Descriptor, real: impl Fn() -> c_int) -> c_
         NEVER_PS
     };
     loop {
-        let ended = strangers::refused_while(descriptor, is_nonblocking, || {
+        let ended = foreign_peers::refused_while(descriptor, is_nonblocking, || {
             wait_connection(own, port, deadline_ps)
         });
         match ended {
             Ended::Answered(_) => break,
             Ended::Interrupted { restarts: false } => return real::failed(libc::EINTR),
-            // Those who could have connected have lost their world, too.
+            // The programs that could have connected have lost their world, too.
             Ended::NoWorld => return real::failed(libc::ENETDOWN),
             Ended::TimedOut | Ended::Interrupted { restarts: true } => {}
         }
@@ -234,8 +234,8 @@ pub fn accept(own: &Own, descriptor: Descriptor, real: impl Fn() -> c_int) -> c_
     accept_granted(own, descriptor, port, real)
 }
 
-/// Accepts a connection that the world has granted, and refuses those in front of it that are from
-/// elsewhere.
+/// Accepts a connection that the world has granted, and refuses foreign ones before it in the
+/// backlog.
 fn accept_granted(own: &Own, descriptor: Descriptor, port: u16, real: impl Fn() -> c_int) -> c_int {
     loop {
         descriptor.await_input();
@@ -249,7 +249,7 @@ fn accept_granted(own: &Own, descriptor: Descriptor, port: u16, real: impl Fn() 
         match is_affirmed(own, own.now_ps()) {
             Some(true) => declare(own, connection),
             Some(false) => {
-                strangers::refuse(socket);
+                foreign_peers::refuse(socket);
                 continue;
             }
             None => {}
@@ -258,12 +258,12 @@ fn accept_granted(own: &Own, descriptor: Descriptor, port: u16, real: impl Fn() 
     }
 }
 
-/// The program sends no more.
+/// Reports that the program sends no more.
 pub fn end_outgoing(own: &Own, connection: Connection) {
     own.store(StoreKind::Close, 0, &[connection.outgoing.0]);
 }
 
-/// A descriptor is about to be closed.
+/// Reports the end of a connection before its descriptor is closed.
 pub fn before_close(own: &Own, descriptor: Descriptor) {
     let Some(connection) = known_connection(descriptor) else {
         return;

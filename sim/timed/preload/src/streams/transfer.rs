@@ -1,4 +1,4 @@
-//! What goes over a connection.
+//! Sending and receiving on a connection.
 
 #![expect(unsafe_code, reason = "the program's buffers go to the kernel")]
 
@@ -15,7 +15,7 @@ use crate::descriptor::Descriptor;
 use crate::own::{Ended, Own};
 use crate::real;
 
-/// Longest pause of a sender whose receiver takes nothing.
+/// Longest pause of a sender whose receiver does not read.
 const MAX_PAUSE_PS: u64 = 1_000_000_000;
 
 /// What there is to read.
@@ -23,11 +23,11 @@ const MAX_PAUSE_PS: u64 = 1_000_000_000;
 pub enum Readable {
     /// So many bytes.
     Bytes(u64),
-    /// Nothing any more.
+    /// The end of the stream.
     End,
     /// Nothing yet.
     Nothing,
-    /// The handler of a signal has run.
+    /// A signal handler has run.
     Interrupted,
     /// There is no world any more.
     NoWorld,
@@ -51,12 +51,12 @@ pub fn wait_readable(own: &Own, stream: Stream, deadline_ps: u64) -> Readable {
     }
 }
 
-/// Whether there is something to read now.
-pub fn look(own: &Own, stream: Stream) -> Readable {
+/// Returns what there is to read now.
+pub fn check(own: &Own, stream: Stream) -> Readable {
     wait_readable(own, stream, own.now_ps())
 }
 
-/// How long a receive may wait.
+/// Returns the deadline of a receive.
 fn deadline_ps(own: &Own, descriptor: Descriptor, flags: c_int) -> u64 {
     if flags & libc::MSG_DONTWAIT != 0 || descriptor.is_nonblocking() {
         return own.now_ps();
@@ -67,7 +67,7 @@ fn deadline_ps(own: &Own, descriptor: Descriptor, flags: c_int) -> u64 {
     })
 }
 
-/// Receives into `parts`, as `recvmsg` does.
+/// Receives into `parts`, like `recvmsg`.
 pub fn receive(
     own: &Own,
     (descriptor, connection): (Descriptor, Connection),
@@ -86,7 +86,7 @@ pub fn receive(
     loop {
         let most = match wait_readable(own, stream, deadline_ps) {
             Readable::Bytes(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
-            // The kernel knows whether it is a proper end.
+            // The kernel knows whether the stream ended properly.
             Readable::End => 1,
             Readable::Nothing if room.done == 0 => {
                 own.spend_call();
@@ -112,20 +112,20 @@ pub fn receive(
     }
 }
 
-/// How [`take`] has ended.
+/// Result of [`take`].
 enum Taken {
     All,
     End,
 }
 
-/// Takes `most` bytes that are there.
+/// Reads up to `most` bytes that have arrived.
 fn take(descriptor: Descriptor, room: &mut Room, most: usize, peeks: bool) -> Result<Taken, c_int> {
     let kind = if peeks { libc::MSG_PEEK } else { 0 };
     let mut left = most.min(room.left);
     let mut has_waited = false;
     while left > 0 {
         let (buffer, length) = room.next();
-        // SAFETY: a part of the program's buffer, which it lets us write; the kernel checks it.
+        // SAFETY: a part of a buffer that the program has passed for writing; the kernel checks it.
         let received = unsafe {
             real::recv(
                 descriptor.number(),
@@ -145,7 +145,7 @@ fn take(descriptor: Descriptor, room: &mut Room, most: usize, peeks: bool) -> Re
             }
             Err(_) => match real::errno() {
                 libc::EINTR => {}
-                // Sent it has been; the kernel carries it still.
+                // It has been sent, but is still in the kernel.
                 libc::EAGAIN if !has_waited || descriptor.await_input() => has_waited = true,
                 libc::EAGAIN => return Ok(Taken::End),
                 errno => return Err(errno),
@@ -155,7 +155,7 @@ fn take(descriptor: Descriptor, room: &mut Room, most: usize, peeks: bool) -> Re
     Ok(Taken::All)
 }
 
-/// Sends `parts`, as `sendmsg` does.
+/// Sends `parts`, like `sendmsg`.
 pub fn transmit(
     own: &Own,
     (descriptor, connection): (Descriptor, Connection),
@@ -168,7 +168,7 @@ pub fn transmit(
     while room.left > 0 {
         let (buffer, length) = room.next();
         let flags = flags | libc::MSG_DONTWAIT;
-        // SAFETY: a part of the program's buffer, which it lets us read; the kernel checks it.
+        // SAFETY: a part of a buffer that the program has passed for reading; the kernel checks it.
         let sent = unsafe { real::send(descriptor.number(), buffer, length, flags) };
         if let Ok(count) = usize::try_from(sent) {
             own.store(StoreKind::Send, 0, &[connection.outgoing.0, count as u64]);
@@ -179,7 +179,7 @@ pub fn transmit(
         match real::errno() {
             libc::EINTR => {}
             libc::EAGAIN if waits => {
-                // Whoever reads has to get its turn.
+                // The receiver has to get its turn.
                 let time_ps = own.now_ps().saturating_add(pause_ps);
                 pause_ps = (2 * pause_ps).min(MAX_PAUSE_PS);
                 match own.wait(&Wait::At { time_ps }, NEVER_PS) {
@@ -206,10 +206,10 @@ pub fn transmit(
     room.done()
 }
 
-/// The parts of a message that are still to be moved.
+/// The remaining parts of a message.
 struct Room<'a> {
     parts: &'a [iovec],
-    /// Of the first part.
+    /// Offset into the first part.
     offset: usize,
     left: usize,
     done: usize,
@@ -227,7 +227,7 @@ impl<'a> Room<'a> {
         }
     }
 
-    /// What comes next: at least a byte as long as there is something left.
+    /// Returns the next part: at least a byte while something is left.
     fn next(&mut self) -> (*mut std::ffi::c_void, usize) {
         while let [first, rest @ ..] = self.parts {
             let length = first.iov_len - self.offset;

@@ -1,7 +1,7 @@
-//! `timerfd_create` and what belongs to it.
+//! `timerfd_create` and its relatives.
 //!
-//! What the program gets is an eventfd, to whose counter the timer adds when it is due: reading it
-//! and waiting for it are the same.
+//! The program gets an eventfd, to whose counter the timer adds when it is due: reading it and
+//! waiting for it work the same.
 
 #![expect(unsafe_code, reason = "functions of libc")]
 
@@ -24,7 +24,7 @@ pub unsafe extern "C" fn timerfd_create(clock: clockid_t, flags: c_int) -> c_int
     let known = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
     let is_simulated = epoch_s(clock).is_some() && flags & !known == 0;
     let Some(_own) = Own::enter("timerfd_create").filter(|_| is_simulated) else {
-        // SAFETY: no pointers.
+        // SAFETY: `timerfd_create` takes no pointers.
         return unsafe { real::timerfd_create(clock, flags) };
     };
     let mut kind = EventfdFlags::empty();
@@ -41,7 +41,7 @@ pub unsafe extern "C" fn timerfd_create(clock: clockid_t, flags: c_int) -> c_int
         fd,
     };
     if TIMERS.add(clock, action).is_none() {
-        // SAFETY: it is ours, and nobody knows it.
+        // SAFETY: the descriptor is this library's, and was not returned to the program.
         unsafe { rustix::io::close(fd) };
         return real::failed(libc::EMFILE);
     }
@@ -57,14 +57,15 @@ pub unsafe extern "C" fn timerfd_settime(
     old: *mut itimerspec,
 ) -> c_int {
     let (Some(own), Some(timer)) = (Own::enter("timerfd_settime"), TIMERS.of_descriptor(fd)) else {
-        // SAFETY: the caller's arguments.
+        // SAFETY: by the contract of `timerfd_settime`, the arguments are valid.
         return unsafe { real::timerfd_settime(fd, flags, new, old) };
     };
     if let Some(descriptor) = Descriptor::new(fd) {
         descriptor.clear_counter();
     }
     let is_absolute = flags & libc::TFD_TIMER_ABSTIME != 0;
-    // SAFETY: the caller's times.
+    // SAFETY: the contract of `posix::set`: the caller's times are valid or null, as
+    // `timerfd_settime` requires.
     match unsafe { posix::set(&own, timer, is_absolute, (new, old)) } {
         true => 0,
         false => real::failed(libc::EINVAL),
@@ -75,15 +76,15 @@ pub unsafe extern "C" fn timerfd_settime(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn timerfd_gettime(fd: c_int, value: *mut itimerspec) -> c_int {
     let (Some(own), Some(timer)) = (Own::enter("timerfd_gettime"), TIMERS.of_descriptor(fd)) else {
-        // SAFETY: the caller's arguments.
+        // SAFETY: by the contract of `timerfd_gettime`, the arguments are valid.
         return unsafe { real::timerfd_gettime(fd, value) };
     };
-    // SAFETY: the caller's place for the time.
+    // SAFETY: by the contract of `timerfd_gettime`, `value` has room.
     unsafe { value.write(posix::value_of(&own, timer)) };
     0
 }
 
-/// A descriptor is about to be closed.
+/// Removes the timer of a descriptor that is about to be closed.
 pub fn before_close(descriptor: Descriptor) {
     if let Some(timer) = TIMERS.of_descriptor(descriptor.number()) {
         timer.free();

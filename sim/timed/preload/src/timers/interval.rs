@@ -25,16 +25,16 @@ const NO_TIME: itimerval = itimerval {
     },
 };
 
-/// How long until a timer is due. Zero: it is not set.
+/// Returns the time until a timer is due. Zero: it is not set.
 pub fn left_ps(timer: &Timer, now_ps: u64) -> u64 {
     match timer.state().0 {
         NEVER_PS => 0,
-        // It is about to be.
+        // It is due at once.
         due_ps => due_ps.saturating_sub(now_ps).max(1),
     }
 }
 
-/// Sets a timer to a time from now on; zero: never.
+/// Sets a timer relative to now; zero: never.
 pub fn set(own: &Own, timer: &Timer, time_ps: u64, period_ps: u64) {
     match time_ps {
         0 => timer.set(NEVER_PS, 0),
@@ -47,7 +47,7 @@ pub fn set(own: &Own, timer: &Timer, time_ps: u64, period_ps: u64) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alarm(seconds: c_uint) -> c_uint {
     let Some(own) = Own::enter("alarm") else {
-        // SAFETY: no pointers.
+        // SAFETY: `alarm` takes no pointers.
         return unsafe { real::alarm(seconds) };
     };
     let timer = TIMERS.first();
@@ -82,11 +82,11 @@ pub unsafe extern "C" fn setitimer(
     new: *const itimerval,
     old: *mut itimerval,
 ) -> c_int {
-    // SAFETY: the caller's times, or null.
+    // SAFETY: by the contract of `setitimer`, the times are valid or null.
     let (new_times, old_times) = unsafe { (new.as_ref(), old.as_mut()) };
     let own = Own::enter("setitimer").filter(|_| which == libc::ITIMER_REAL);
     let (Some(own), Some(times)) = (own, new_times) else {
-        // SAFETY: the caller's arguments.
+        // SAFETY: by the contract of `setitimer`, the arguments are valid.
         return unsafe { real::setitimer(which, new, old) };
     };
     let time_ps = picoseconds_of(times.it_value);
@@ -106,21 +106,21 @@ pub unsafe extern "C" fn setitimer(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn getitimer(which: c_int, value: *mut itimerval) -> c_int {
     let own = Own::enter("getitimer").filter(|_| which == libc::ITIMER_REAL);
-    // SAFETY: the caller's time, or null.
+    // SAFETY: by the contract of `getitimer`, the time is valid or null.
     match (own, unsafe { value.as_mut() }) {
         (Some(own), Some(value)) => {
             *value = value_of(&own, TIMERS.first());
             0
         }
-        // SAFETY: the caller's arguments.
+        // SAFETY: by the contract of `getitimer`, the arguments are valid.
         _ => unsafe { real::getitimer(which, value) },
     }
 }
 
-/// What is set in real time is set in simulated time from now on.
+/// Converts a timer of real time to simulated time.
 pub fn take_over() {
     let (none, mut real) = (NO_TIME, NO_TIME);
-    // SAFETY: locals.
+    // SAFETY: `setitimer` reads and writes locals.
     unsafe { real::setitimer(libc::ITIMER_REAL, &raw const none, &raw mut real) };
     let Some((page, _)) = own_page() else {
         return;
@@ -136,7 +136,7 @@ pub fn take_over() {
     }
 }
 
-/// What is set in simulated time is set in real time from now on.
+/// Converts a timer of simulated time to real time.
 pub fn give_back(now_ps: u64) {
     let timer = TIMERS.first();
     let left_ps = left_ps(timer, now_ps);
@@ -146,7 +146,7 @@ pub fn give_back(now_ps: u64) {
             it_value: timeval_of(left_ps),
         };
         timer.set(NEVER_PS, 0);
-        // SAFETY: a local; nothing is asked for.
+        // SAFETY: `setitimer` reads a local; the old value is not requested.
         unsafe { real::setitimer(libc::ITIMER_REAL, &raw const times, std::ptr::null_mut()) };
     }
 }

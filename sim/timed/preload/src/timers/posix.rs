@@ -1,6 +1,6 @@
-//! `timer_create` and what belongs to it.
+//! `timer_create` and its relatives.
 //!
-//! Simulated are timers that send a signal or nothing. A timer that starts a thread
+//! Timers that send a signal or nothing are simulated. A timer that starts a thread
 //! (`SIGEV_THREAD`) is real.
 
 #![expect(unsafe_code, reason = "functions of libc")]
@@ -16,22 +16,22 @@ use crate::own::Own;
 use crate::real::{self, TimerId};
 use crate::sleep::{epoch_s, read_absolute, read_time, timespec_of};
 
-/// What the program gets for its timers lies in here; it is never read or written.
+/// Addresses in here are the program's names for its timers; the bytes are never read or written.
 static NAMES: [u8; 256] = [0; 256];
 
-/// What the program calls the timer at a place.
+/// Returns the program's name of the timer at a place.
 fn name_of(place: usize) -> TimerId {
     let name: *const u8 = NAMES.as_ptr().wrapping_add(place);
     name.cast_mut().cast::<c_void>()
 }
 
-/// The timer of this name, and its place. `None`: it is real.
+/// Returns the timer of this name, and its place. `None`: it is real.
 fn timer_of(name: TimerId) -> Option<(usize, &'static Timer)> {
     let place = name.addr().checked_sub(NAMES.as_ptr().addr())?;
     Some((place, TIMERS.get(place)?))
 }
 
-/// How a timer stands.
+/// Returns the state of a timer.
 pub fn value_of(own: &Own, timer: &Timer) -> itimerspec {
     itimerspec {
         it_interval: timespec_of(timer.state().1),
@@ -39,33 +39,33 @@ pub fn value_of(own: &Own, timer: &Timer) -> itimerspec {
     }
 }
 
-/// Sets a timer as C says. False: that makes no sense.
+/// Sets a timer from C values. Returns false if they are invalid.
 ///
 /// # Safety
-/// The times are the caller's, or null.
+/// The times are valid or null.
 pub unsafe fn set(
     own: &Own,
     timer: &Timer,
     is_absolute: bool,
     (new, old): (*const itimerspec, *mut itimerspec),
 ) -> bool {
-    // SAFETY: by the contract.
+    // SAFETY: the caller guarantees that `new` is null or valid.
     let Some(times) = (unsafe { new.as_ref() }) else {
         return false;
     };
-    // SAFETY: a part of it.
+    // SAFETY: the pointers are to fields of a valid time.
     let (time_ps, period_ps) =
         unsafe { (read_time(&times.it_value), read_time(&times.it_interval)) };
     let (Some(time_ps), Some(period_ps)) = (time_ps, period_ps) else {
         return false;
     };
-    // SAFETY: the caller's time, or null.
+    // SAFETY: the caller guarantees that `old` is null or valid.
     if let Some(old) = unsafe { old.as_mut() } {
         *old = value_of(own, timer);
     }
     match is_absolute && time_ps > 0 {
         true => {
-            // SAFETY: a part of the caller's time.
+            // SAFETY: the pointer is to a field of a valid time.
             let due_ps = unsafe { read_absolute(timer.clock(), &times.it_value) };
             timer.set(due_ps.unwrap_or(NEVER_PS), period_ps);
             own.limit(NEVER_PS);
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn timer_create(
     event: *mut sigevent,
     timer: *mut TimerId,
 ) -> c_int {
-    // SAFETY: the caller's structure, or null.
+    // SAFETY: by the contract of `timer_create`, `event` is null or valid.
     let action = match unsafe { event.as_ref() } {
         None => Some((libc::SIGALRM, None)),
         Some(event) if event.sigev_notify == libc::SIGEV_NONE => Some((0, None)),
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn timer_create(
     };
     let own = Own::enter("timer_create").filter(|_| epoch_s(clock).is_some());
     let (Some(_own), Some((signal, value))) = (own, action) else {
-        // SAFETY: the caller's arguments.
+        // SAFETY: by the contract of `timer_create`, the arguments are valid.
         return unsafe { real::timer_create(clock, event, timer) };
     };
     let action = Action {
@@ -110,10 +110,10 @@ pub unsafe extern "C" fn timer_create(
         return real::failed(libc::EAGAIN);
     };
     if let Some(added) = TIMERS.get(place) {
-        // Without anything to send along it is the timer's number.
+        // Without a given value it is the timer's number.
         added.set_value(value.unwrap_or(place as u64));
     }
-    // SAFETY: the caller's place for the name.
+    // SAFETY: by the contract of `timer_create`, `timer` has room for the name.
     unsafe { timer.write(name_of(place)) };
     0
 }
@@ -129,14 +129,15 @@ pub unsafe extern "C" fn timer_settime(
     match (Own::enter("timer_settime"), timer_of(timer)) {
         (Some(own), Some((_, timer))) => {
             let is_absolute = flags & libc::TIMER_ABSTIME != 0;
-            // SAFETY: the caller's times.
+            // SAFETY: the contract of `set`: the caller's times are valid or null, as
+            // `timer_settime` requires.
             match unsafe { set(&own, timer, is_absolute, (new, old)) } {
                 true => 0,
                 false => real::failed(libc::EINVAL),
             }
         }
         (None, Some(_)) => real::failed(libc::EINVAL),
-        // SAFETY: the caller's arguments.
+        // SAFETY: by the contract of `timer_settime`, the arguments are valid.
         (_, None) => unsafe { real::timer_settime(timer, flags, new, old) },
     }
 }
@@ -146,12 +147,12 @@ pub unsafe extern "C" fn timer_settime(
 pub unsafe extern "C" fn timer_gettime(timer: TimerId, value: *mut itimerspec) -> c_int {
     match (Own::enter("timer_gettime"), timer_of(timer)) {
         (Some(own), Some((_, timer))) => {
-            // SAFETY: the caller's place for the time.
+            // SAFETY: by the contract of `timer_gettime`, `value` has room.
             unsafe { value.write(value_of(&own, timer)) };
             0
         }
         (None, Some(_)) => real::failed(libc::EINVAL),
-        // SAFETY: the caller's arguments.
+        // SAFETY: by the contract of `timer_gettime`, the arguments are valid.
         (_, None) => unsafe { real::timer_gettime(timer, value) },
     }
 }
@@ -161,7 +162,7 @@ pub unsafe extern "C" fn timer_gettime(timer: TimerId, value: *mut itimerspec) -
 pub unsafe extern "C" fn timer_getoverrun(timer: TimerId) -> c_int {
     match timer_of(timer) {
         Some((_, timer)) => timer.overruns(),
-        // SAFETY: the caller's argument.
+        // SAFETY: by the contract of `timer_getoverrun`, the argument is valid.
         None => unsafe { real::timer_getoverrun(timer) },
     }
 }
@@ -174,7 +175,7 @@ pub unsafe extern "C" fn timer_delete(timer: TimerId) -> c_int {
             timer.free();
             0
         }
-        // SAFETY: the caller's argument.
+        // SAFETY: by the contract of `timer_delete`, the argument is valid.
         None => unsafe { real::timer_delete(timer) },
     }
 }

@@ -10,23 +10,23 @@ const MAX_TIMERS: usize = 64;
 /// Place of the timer that `alarm` and `setitimer` set.
 pub const ALARM: usize = 0;
 
-/// One of them.
+/// A timer.
 #[derive(Debug)]
 pub struct Timer {
     is_used: AtomicBool,
-    /// Never: it is not set.
+    /// Time at which it is due. Never: it is not set.
     due_ps: AtomicU64,
-    /// From one time to the next. Zero: there is no next.
+    /// Period. Zero: none.
     period_ps: AtomicU64,
-    /// Zero: none.
+    /// Signal. Zero: none.
     signal: AtomicI32,
-    /// What goes along with the signal.
+    /// Value sent with the signal.
     value: AtomicU64,
-    /// The descriptor that becomes readable; negative: none.
+    /// Descriptor that becomes readable. Negative: none.
     fd: AtomicI32,
-    /// The clock that absolute times are of.
+    /// The clock of absolute times.
     clock: AtomicI32,
-    /// How often the last signal was late.
+    /// Overruns of the last signal.
     overruns: AtomicI32,
 }
 
@@ -35,7 +35,7 @@ pub struct Timer {
 pub struct Action {
     /// A signal; zero: none.
     pub signal: c_int,
-    /// What goes along with it.
+    /// Value sent with the signal.
     pub value: u64,
     /// A descriptor; negative: none.
     pub fd: c_int,
@@ -48,17 +48,17 @@ pub struct Due {
     pub signal: c_int,
     /// Its place. `None`: it is `alarm`'s.
     pub timer: Option<usize>,
-    /// What goes along with the signal.
+    /// Value sent with the signal.
     pub value: u64,
-    /// How often it was due.
+    /// Number of expirations.
     pub times: u64,
 }
 
-/// All of them.
+/// All timers.
 #[derive(Debug)]
 pub struct Timers([Timer; MAX_TIMERS]);
 
-/// Those of this program.
+/// The timers of this program.
 pub static TIMERS: Timers = Timers::new();
 
 impl Timers {
@@ -66,7 +66,7 @@ impl Timers {
         Self([const { Timer::new() }; MAX_TIMERS])
     }
 
-    /// Forgets all.
+    /// Removes all timers.
     pub fn clear(&self) {
         self.0.iter().for_each(Timer::free);
         let alarm = Action {
@@ -77,7 +77,7 @@ impl Timers {
         self.0[ALARM].take(libc::CLOCK_MONOTONIC, alarm);
     }
 
-    /// When the next is due.
+    /// Returns when the next timer is due.
     pub fn next_due_ps(&self) -> u64 {
         let due = self
             .0
@@ -86,31 +86,32 @@ impl Timers {
         due.min().unwrap_or(NEVER_PS)
     }
 
-    /// A new one, not set, and its place. `None`: there are too many.
+    /// Adds a timer that is not set. Returns it and its place. `None`: there are too many.
     pub fn add(&self, clock: c_int, action: Action) -> Option<usize> {
         let mut free = self.0.iter().skip(ALARM + 1);
         let place = free.position(|timer| timer.take(clock, action))?;
         Some(place + ALARM + 1)
     }
 
-    /// That of `alarm`.
+    /// Returns the timer of `alarm`.
     pub fn first(&self) -> &Timer {
         &self.0[ALARM]
     }
 
-    /// That at a place.
+    /// Returns the timer at a place.
     pub fn get(&self, place: usize) -> Option<&Timer> {
         let timer = self.0.get(place)?;
         timer.is_used.load(Ordering::Relaxed).then_some(timer)
     }
 
-    /// That which makes a descriptor readable.
+    /// Returns the timer that makes a descriptor readable.
     pub fn of_descriptor(&self, fd: c_int) -> Option<&Timer> {
         let mut used = self.0.iter().filter(|t| t.is_used.load(Ordering::Relaxed));
         used.find(|timer| timer.fd.load(Ordering::Relaxed) == fd)
     }
 
-    /// The next that is due at `now_ps`, which is set anew or ends. Tells its descriptor.
+    /// Takes the next timer that is due at `now_ps`, which is set again or ends. Notifies its
+    /// descriptor.
     pub fn take_due(&self, now_ps: u64) -> Option<Due> {
         let due_ps = self.next_due_ps();
         if due_ps > now_ps {
@@ -120,7 +121,7 @@ impl Timers {
         let place = self.0.iter().position(|timer| is_it(&timer))?;
         let timer = &self.0[place];
         let times = timer.pass(now_ps);
-        timer.tell_descriptor(times);
+        timer.notify_descriptor(times);
         Some(Due {
             signal: timer.signal.load(Ordering::Relaxed),
             timer: (place != ALARM).then_some(place),
@@ -144,7 +145,7 @@ impl Timer {
         }
     }
 
-    /// Nobody uses it any more.
+    /// Frees the timer.
     pub fn free(&self) {
         self.set(NEVER_PS, 0);
         self.fd.store(-1, Ordering::Relaxed);
@@ -168,22 +169,22 @@ impl Timer {
         true
     }
 
-    /// What goes along with its signal.
+    /// Sets the value sent with its signal.
     pub fn set_value(&self, value: u64) {
         self.value.store(value, Ordering::Relaxed);
     }
 
-    /// The clock that absolute times are of.
+    /// Returns the clock of absolute times.
     pub fn clock(&self) -> c_int {
         self.clock.load(Ordering::Relaxed)
     }
 
-    /// How often the last signal was late.
+    /// Returns the overruns of the last signal.
     pub fn overruns(&self) -> c_int {
         self.overruns.load(Ordering::Relaxed)
     }
 
-    /// When it is due next ([`NEVER_PS`]: never), and how long after that again.
+    /// Returns when it is due next ([`NEVER_PS`]: never), and its period.
     pub fn state(&self) -> (u64, u64) {
         let due_ps = self.due_ps.load(Ordering::Relaxed);
         (due_ps, self.period_ps.load(Ordering::Relaxed))
@@ -195,7 +196,7 @@ impl Timer {
         self.period_ps.store(period_ps, Ordering::Relaxed);
     }
 
-    /// It was due. Returns how often, until `now_ps`.
+    /// Counts the expirations until `now_ps`, and sets the next one.
     fn pass(&self, now_ps: u64) -> u64 {
         let (due_ps, period_ps) = self.state();
         let Some(more) = now_ps.saturating_sub(due_ps).checked_div(period_ps) else {
@@ -210,7 +211,7 @@ impl Timer {
         times
     }
 
-    fn tell_descriptor(&self, times: u64) {
+    fn notify_descriptor(&self, times: u64) {
         let fd = self.fd.load(Ordering::Relaxed);
         if let Some(descriptor) = crate::descriptor::Descriptor::new(fd) {
             descriptor.add_to_counter(times);

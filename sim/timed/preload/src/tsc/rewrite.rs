@@ -35,11 +35,11 @@ const JUMP_BYTES: usize = 5;
 const INSTRUCTION_BYTES: usize = 15;
 /// Most bytes that move: an instruction more than the jump needs.
 const MOVED_BYTES: usize = JUMP_BYTES - 1 + INSTRUCTION_BYTES;
-/// Below the stack pointer functions may keep data.
+/// Functions may keep data this far below the stack pointer.
 const RED_ZONE: i32 = 128;
-/// How far a short branch reaches, and an instruction more.
+/// Reach of a short branch, and an instruction more.
 const SHORT_REACH: usize = 128 + 2 * INSTRUCTION_BYTES;
-/// After so many bytes a decoder that has begun in the middle of an instruction is in step.
+/// A decoder that has begun in the middle of an instruction is in step after this many bytes.
 const LEAD_BYTES: usize = 256;
 /// Most bytes of a trampoline.
 const TRAMPOLINE_BYTES: usize = 128;
@@ -47,13 +47,13 @@ const TRAMPOLINE_BYTES: usize = 128;
 const REGION_BYTES: usize = 1 << 16;
 /// Most regions.
 const REGIONS: usize = 16;
-/// How far from code the trampolines may be.
+/// Largest distance of the trampolines from the code.
 const REACH: usize = 1 << 30;
 /// Most sites that are rewritten.
 const SITES: usize = 1024;
 const PAGE: usize = ferroce_timed_protocol::page::PAGE_SIZE;
 
-/// Memory for trampolines: where it is, and how much of it is used. Zero: none yet.
+/// Memory for trampolines: its address, and the bytes in use. Zero: none yet.
 struct Region {
     start: AtomicUsize,
     used: AtomicUsize,
@@ -66,15 +66,15 @@ static TRAMPOLINES: [Region; REGIONS] = [const {
     }
 }; REGIONS];
 
-/// A site that has been looked at.
+/// A site that has been examined.
 struct Site {
-    /// Where it is. Zero: no site.
+    /// Its address. Zero: no site.
     at: AtomicUsize,
     /// Bytes that have moved. Zero: it cannot be rewritten.
     length: AtomicUsize,
     /// Bytes at its beginning that have not moved but are replaced.
     skip: AtomicUsize,
-    /// Where those behind them are now.
+    /// Address of the moved bytes.
     copy: AtomicUsize,
 }
 
@@ -93,21 +93,21 @@ fn known() -> impl Iterator<Item = &'static Site> {
     KNOWN[..count].iter()
 }
 
-/// Once for the program: tables of the decoder are made, which takes memory.
+/// Called once for the program: fills the decoder's tables, which allocates.
 pub fn prepare() {
     let mut decoder = Decoder::with_ip(64, &[0x0f, 0x31], 0, DecoderOptions::NONE);
     let code = decoder.decode().code();
     debug_assert_eq!(code, Code::Rdtsc);
 }
 
-/// Whether the instruction at an address has been replaced.
+/// Returns true if the instruction at an address has been replaced.
 pub fn is_replaced(at: usize) -> bool {
     known().any(|site| {
         site.at.load(Ordering::Relaxed) == at && site.length.load(Ordering::Relaxed) > 0
     })
 }
 
-/// Where the instruction is now that was at an address: elsewhere if it has moved.
+/// Returns the current address of an instruction: another one if it has moved.
 pub fn relocated(address: usize) -> usize {
     for site in known() {
         let [at, length, skip, copy] = [&site.at, &site.length, &site.skip, &site.copy]
@@ -119,11 +119,11 @@ pub fn relocated(address: usize) -> usize {
     address
 }
 
-/// Has the program call `stub` at `at`, instead of the first `skip` bytes there and before the
-/// rest; `after` is executed when it returns. `None`: that is not possible. Otherwise the address
-/// of what followed.
+/// Redirects the program at `at` to `stub`, which replaces the first `skip` bytes and runs before
+/// the rest; `after` is executed when it returns. Returns the address of what followed, or `None`
+/// if that is not possible.
 ///
-/// `stub` has to leave all registers alone that the replaced bytes do.
+/// `stub` has to preserve all registers that the replaced bytes do.
 pub fn redirect(at: usize, skip: usize, stub: usize, after: &[u8]) -> Option<usize> {
     let number = KNOWN_COUNT.load(Ordering::Relaxed);
     let mut site = KNOWN.get(number);
@@ -132,7 +132,7 @@ pub fn redirect(at: usize, skip: usize, stub: usize, after: &[u8]) -> Option<usi
         if copy == 0 || is_jump(at) {
             return (copy != 0).then_some(copy);
         }
-        // Something else has been mapped there since.
+        // Other code has been mapped there since.
         site = Some(known);
     }
     let site = site?;
@@ -148,13 +148,13 @@ pub fn redirect(at: usize, skip: usize, stub: usize, after: &[u8]) -> Option<usi
     rewritten.map(|(_, copy)| copy)
 }
 
-/// Whether there is a jump at an address of code.
+/// Returns true if there is a jump at an address of code.
 fn is_jump(at: usize) -> bool {
-    // SAFETY: the byte belongs to an instruction that is being executed.
+    // SAFETY: the byte belongs to an instruction that is being executed, so it is readable.
     unsafe { with_exposed_provenance::<u8>(at).read_volatile() == 0xe9 }
 }
 
-/// Returns how many bytes have moved, and where they are.
+/// Writes the trampoline. Returns how many bytes have moved, and their address.
 fn rewrite(at: usize, skip: usize, stub: usize, after: &[u8]) -> Option<(usize, usize)> {
     let text = Text::around(at)?;
     let mut trampoline = Assembly::default();
@@ -178,7 +178,7 @@ fn rewrite(at: usize, skip: usize, stub: usize, after: &[u8]) -> Option<(usize, 
     trampoline.code[call..call + 4].copy_from_slice(&to_pointer.to_le_bytes());
     trampoline.bytes(&stub.to_le_bytes())?;
 
-    // SAFETY: the room has been allocated for this trampoline.
+    // SAFETY: the memory was allocated for this trampoline, which is not longer.
     unsafe {
         with_exposed_provenance_mut::<u8>(start)
             .copy_from_nonoverlapping(trampoline.code.as_ptr(), trampoline.length);
@@ -187,8 +187,8 @@ fn rewrite(at: usize, skip: usize, stub: usize, after: &[u8]) -> Option<(usize, 
     Some((length, copy))
 }
 
-/// Replaces instructions, at least five bytes, by a jump to what is in their place. False: something
-/// jumps between them, or it is not possible.
+/// Replaces instructions, at least five bytes, by a jump to their replacement. Returns false if a
+/// branch leads between them, or it is not possible.
 pub fn replace(at: usize, length: usize, to: usize) -> bool {
     let replaced = || {
         let text = Text::around(at).filter(|_| length >= JUMP_BYTES)?;
@@ -200,7 +200,7 @@ pub fn replace(at: usize, length: usize, to: usize) -> bool {
     replaced().is_some()
 }
 
-/// Code that is put together.
+/// Code under construction.
 #[derive(Debug)]
 struct Assembly {
     code: [u8; TRAMPOLINE_BYTES],
@@ -224,7 +224,7 @@ impl Assembly {
         Some(())
     }
 
-    /// A jump at the end of this code, which begins at `start`.
+    /// Writes a jump at the end of this code, which begins at `start`.
     fn jump(&mut self, start: usize, to: usize) -> Option<()> {
         let next = start + self.length + JUMP_BYTES;
         let distance = i32::try_from(to.wrapping_sub(next) as isize).ok()?;
@@ -233,8 +233,8 @@ impl Assembly {
     }
 }
 
-/// Room for code that can be reached from `near` by a jump, writable and executable. It is never
-/// given back.
+/// Allocates memory for code that a jump at `near` can reach, writable and executable. It is never
+/// freed.
 pub fn allocate(near: usize, length: usize) -> Option<*mut u8> {
     let length = length.next_multiple_of(16);
     for region in &TRAMPOLINES {
@@ -262,8 +262,8 @@ fn map_near(near: usize) -> Option<*mut c_void> {
         let hint = with_exposed_provenance_mut::<c_void>(address);
         let protection = ProtFlags::READ | ProtFlags::WRITE | ProtFlags::EXEC;
         let flags = MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE;
-        // SAFETY: replaces no mapping. Kernels that do not know the flag take the address as a
-        // hint; what is too far away then is not used.
+        // SAFETY: the flag forbids replacing a mapping. Kernels without the flag take the address
+        // as a hint; a mapping too far away is not used.
         let mapped = unsafe { mmap_anonymous(hint, REGION_BYTES, protection, flags) }.ok()?;
         (mapped.addr().abs_diff(near) < REACH).then_some(mapped)
     })
@@ -278,7 +278,7 @@ struct Text {
 }
 
 impl Text {
-    /// That of an address.
+    /// Returns the mapping of an address.
     fn around(address: usize) -> Option<Self> {
         let file = open(
             c"/proc/self/maps",
@@ -296,7 +296,7 @@ impl Text {
             }
             for byte in &buffer[..count] {
                 if *byte != b'\n' {
-                    // What is cut off is a part of the name.
+                    // Only a part of the name is cut off.
                     if let Some(cell) = line.get_mut(length) {
                         *cell = *byte;
                         length += 1;
@@ -330,8 +330,8 @@ impl Text {
         if !is_code {
             return Some(None);
         }
-        // SAFETY: a mapping of code that is readable and being executed; only this module writes
-        // to it, and not while the slice is read.
+        // SAFETY: the mapping is readable code that is being executed; only this module writes to
+        // it, and not while the slice is live.
         let code =
             unsafe { std::slice::from_raw_parts(with_exposed_provenance(start), end - start) };
         let is_writable = access.get(1) == Some(&b'w');
@@ -353,8 +353,8 @@ impl Text {
         ))
     }
 
-    /// Copies the instructions behind the first `skip` bytes that the jump needs the room of.
-    /// Returns where they end, from `at` on. `None`: one of them does not mean the same elsewhere.
+    /// Copies the instructions behind the first `skip` bytes that the jump replaces. Returns their
+    /// end, from `at` on. `None`: one of them has another meaning elsewhere.
     fn move_instructions(
         &self,
         at: usize,
@@ -406,13 +406,13 @@ impl Text {
         (length > 0).then_some(self.code.get(from..from + length)?)
     }
 
-    /// Whether a direct branch leads to one of these addresses.
+    /// Returns true if a direct branch leads to one of these addresses.
     fn has_branch_to(&self, moved: Range<usize>) -> bool {
         self.has_long_branch_to(&moved) || self.has_short_branch_to(&moved)
     }
 
-    /// Any four bytes behind a fitting operation code count, be it in the middle of an instruction:
-    /// it is most unlikely that they are an address of the few by chance.
+    /// Any four bytes behind a fitting operation code count, even in the middle of an instruction:
+    /// a chance match with one of the few addresses is most unlikely.
     fn has_long_branch_to(&self, moved: &Range<usize>) -> bool {
         let targets = |place: usize, length: usize| {
             let bytes = self.code.get(place + length - 4..place + length);
@@ -430,8 +430,8 @@ impl Text {
         self.code.windows(2).enumerate().any(is_branch)
     }
 
-    /// Short branches are looked for in what the decoder finds in front of the site, begun at
-    /// several places far enough away to have found the beginnings of instructions, and behind it.
+    /// Searches short branches in the instructions before the site, decoded from several places far
+    /// enough away to be in step, and behind it.
     fn has_short_branch_to(&self, moved: &Range<usize>) -> bool {
         let at = moved.start - 1;
         let first = at.saturating_sub(SHORT_REACH + LEAD_BYTES).max(self.start);
@@ -441,8 +441,8 @@ impl Text {
         in_front || behind == Some(true)
     }
 
-    /// Whether there is a branch to `moved` among the instructions from one address on. `None`:
-    /// there is none at `to`.
+    /// Returns true if there is a branch to `moved` among the instructions from one address on.
+    /// `None`: no instruction begins at `to`.
     fn runs_to(&self, from: usize, to: usize, moved: &Range<usize>) -> Option<bool> {
         let mut decoder = self.decoder(from)?;
         let mut has_branch = false;
@@ -457,28 +457,29 @@ impl Text {
             let target = instruction.near_branch_target() as usize;
             has_branch |= is_branch && is_near && moved.contains(&target);
         }
-        // Behind the site it does not matter where the last one ends.
+        // Behind the site the end of the last one does not matter.
         (decoder.ip() as usize == to || from >= moved.end).then_some(has_branch)
     }
 
-    /// Writes a jump over instructions. `None`: the kernel does not allow it, or it is too far.
+    /// Writes a jump over instructions. `None`: the kernel does not allow it, or the target is too
+    /// far.
     fn write_jump(&self, at: usize, length: usize, to: usize) -> Option<()> {
         let mut jump = Assembly::default();
         jump.jump(at, to)?;
         while jump.length < length {
-            // int3: nobody comes here.
+            // int3: never reached.
             jump.bytes(&[0xcc])?;
         }
         self.write(at, &jump.code[..length]).then_some(())
     }
 
-    /// Writes code. False: the kernel does not allow it.
+    /// Writes code. Returns false if the kernel does not allow it.
     fn write(&self, at: usize, code: &[u8]) -> bool {
         let start = at & !(PAGE - 1);
         let length = (at + code.len()).next_multiple_of(PAGE) - start;
         let pages = with_exposed_provenance_mut::<c_void>(start);
         let protect = |flags| {
-            // SAFETY: pages of the mapping, which stay executable all the time.
+            // SAFETY: the pages belong to the mapping, and stay executable all the time.
             self.is_writable || unsafe { mprotect(pages, length, flags) }.is_ok()
         };
         let usual = MprotectFlags::READ | MprotectFlags::EXEC;
@@ -489,21 +490,21 @@ impl Text {
         let offset = at % size_of::<u64>();
         let word = with_exposed_provenance_mut::<u64>(at - offset);
         if offset + code.len() <= size_of::<u64>() {
-            // SAFETY: an aligned word of the mapping, which is writable now. It is replaced in one
-            // go, for a thread of the program that does not belong to the world.
+            // SAFETY: an aligned word of the mapping, which is writable now. It is written at once,
+            // for threads of the program that do not belong to the world.
             unsafe {
                 let mut bytes = word.read().to_ne_bytes();
                 bytes[offset..offset + code.len()].copy_from_slice(code);
                 AtomicU64::from_ptr(word).store(u64::from_ne_bytes(bytes), Ordering::SeqCst);
             }
         } else {
-            // SAFETY: bytes of the mapping, which is writable now.
+            // SAFETY: the bytes belong to the mapping, which is writable now.
             unsafe {
                 with_exposed_provenance_mut::<u8>(at)
                     .copy_from_nonoverlapping(code.as_ptr(), code.len());
             }
         }
-        // If it fails the pages stay writable.
+        // On failure the pages stay writable.
         protect(usual);
         true
     }
@@ -520,7 +521,7 @@ mod tests {
     /// shl rdx, 32
     const SHIFT: [u8; 4] = [0x48, 0xc1, 0xe2, 0x20];
     const NOP: u8 = 0x90;
-    /// Where the code lies in its mapping.
+    /// Offset of the code in its mapping.
     const PLACE: usize = 1024;
 
     /// As in a program, one thread rewrites at a time.
@@ -536,13 +537,13 @@ mod tests {
         let address = with_exposed_provenance_mut(at.unwrap_or(0));
         let protection = ProtFlags::READ | ProtFlags::EXEC;
         let flags = MapFlags::PRIVATE | fixed;
-        // SAFETY: a new mapping, or one in place of an earlier one of the same test.
+        // SAFETY: a new mapping, or a replacement of an earlier one of the same test.
         let mapped =
             unsafe { rustix::mm::mmap(address, length, protection, flags, file.as_fd(), 0) };
         mapped.expect("mapped").expose_provenance()
     }
 
-    /// A file with this code among instructions that do nothing.
+    /// Returns a file with this code among instructions without effect.
     fn file(code: &[u8]) -> std::fs::File {
         let mut bytes = vec![NOP; 2 * PAGE];
         bytes[PLACE..PLACE + code.len()].copy_from_slice(code);
@@ -552,17 +553,17 @@ mod tests {
         file
     }
 
-    /// The address of this code.
+    /// Maps this code and returns its address.
     fn code(code: &[u8]) -> usize {
         map(&file(code), 2 * PAGE, None) + PLACE
     }
 
     fn bytes_at(address: usize, length: usize) -> Vec<u8> {
-        // SAFETY: the tests ask for what they have mapped.
+        // SAFETY: the tests pass addresses that they have mapped.
         unsafe { std::slice::from_raw_parts(with_exposed_provenance(address), length) }.to_vec()
     }
 
-    /// Where the jump at an address leads to.
+    /// Returns the target of the jump at an address.
     fn target(at: usize) -> usize {
         let bytes = bytes_at(at, JUMP_BYTES);
         assert_eq!(bytes[0], 0xe9);
@@ -642,7 +643,7 @@ mod tests {
         assert_eq!(redirect(at, 2, 1, &[]), None);
         let at = code(&[&[0x0f, 0x84, 2, 0, 0, 0][..], &site].concat()) + 6;
         assert_eq!(redirect(at, 2, 1, &[]), None);
-        // Loops that come back to the site itself are no harm.
+        // Branches back to the site itself do no harm.
         let at = code(&[&site[..], &[0x75, (-8_i8) as u8]].concat());
         assert!(redirect(at, 2, 1, &[]).is_some());
     }
@@ -666,13 +667,13 @@ mod tests {
     fn code_that_is_no_file_stays() {
         let _alone = alone();
         let at = allocate(redirect as *const () as usize, 64).expect("room");
-        // SAFETY: the room is this test's.
+        // SAFETY: this test owns the memory.
         unsafe { at.copy_from_nonoverlapping([&RDTSC[..], &SHIFT].concat().as_ptr(), 6) };
         assert_eq!(redirect(at.expose_provenance(), 2, 1, &[]), None);
         assert!(!replace(at.expose_provenance(), 6, at.expose_provenance()));
     }
 
-    /// All sites of perftest can be rewritten, if it is installed.
+    /// Goal: all sites of perftest can be rewritten, if it is installed.
     #[test]
     fn sites_of_perftest() {
         let _alone = alone();

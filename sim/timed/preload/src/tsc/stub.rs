@@ -1,8 +1,8 @@
-//! The code that stands for `rdtsc`.
+//! The code that replaces `rdtsc`.
 //!
 //! It may change `rax` and `rdx` and nothing else, flags included. The usual cases of
-//! [`crate::clock::read_ps`], in which no signal is due and the world need not catch up, are done
-//! without a call; all others save the whole state of the processor.
+//! [`crate::clock::read_ps`], in which no signal is due and the world need not catch up, are
+//! handled without a call; all others save the whole state of the processor.
 #![expect(unsafe_code, reason = "assembly")]
 
 use std::arch::global_asm;
@@ -21,11 +21,11 @@ use crate::thread::ThreadState;
 pub static SAVE_BYTES: AtomicU64 = AtomicU64::new(0);
 
 unsafe extern "C" {
-    /// Not to be called as a function of C.
+    /// Only for trampolines: not callable from Rust.
     fn ferroce_tsc_stub();
 }
 
-// On entry: the return address lies below the red zone of the interrupted code.
+// On entry the return address is below the red zone of the interrupted code.
 global_asm!(
     ".pushsection .text.ferroce_tsc_stub,\"ax\",@progbits",
     ".balign 16",
@@ -33,7 +33,7 @@ global_asm!(
     ".hidden ferroce_tsc_stub",
     ".type ferroce_tsc_stub,@function",
     "ferroce_tsc_stub:",
-    // The flags go to ah and al, and with it to the stack.
+    // Save the flags in ah and al, which go to the stack.
     "lahf",
     "seto al",
     "push rax",
@@ -67,16 +67,16 @@ global_asm!(
     "mov rcx, qword ptr [rsp]",
     "lea rsp, [rsp + 16]",
     "ret",
-    // Many reads: time goes on with each, up to where there may be something to be done.
+    // Many reads: time advances with each, until something has to be checked.
     "4:",
     "je 2f",
     "mov rax, qword ptr [rcx + {clock}]",
     "add rax, {read_ps}",
     "cmp rax, qword ptr [rcx + {deadline}]",
     "jae 2f",
-    "cmp rax, qword ptr [rdx + {look}]",
+    "cmp rax, qword ptr [rdx + {check}]",
     "jae 2f",
-    // In one instruction: a handler that comes in between may move the clock, too.
+    // In one instruction: a handler that interrupts may move the clock, too.
     "add qword ptr [rcx + {clock}], {read_ps}",
     "mov rax, qword ptr [rcx + {clock}]",
     "jmp 5b",
@@ -94,7 +94,7 @@ global_asm!(
     "mov rbp, rsp",
     "sub rsp, qword ptr [rip + {save_bytes}]",
     "and rsp, -64",
-    // The header of the saved state has to be zero where xsave does not write it.
+    // xsave does not write all of its header, which has to be zero.
     "xor eax, eax",
     "mov qword ptr [rsp + 512], rax",
     "mov qword ptr [rsp + 520], rax",
@@ -132,7 +132,7 @@ global_asm!(
     page = const ThreadState::PAGE_OFFSET,
     depth = const ThreadState::DEPTH_OFFSET,
     reads = const ThreadState::READS_OFFSET,
-    look = const offset_of!(ThreadState, look_ps),
+    check = const offset_of!(ThreadState, check_ps),
     free_reads = const FREE_READS,
     read_ps = const READ_PS,
     deadline = const offset_of!(ThreadPage, deadline_ps),
@@ -141,22 +141,22 @@ global_asm!(
     ps_per_cycle = const PS_PER_CYCLE,
 );
 
-/// All cases but the usual one.
+/// Handles all cases but the usual one.
 extern "C" fn read_counter() -> u64 {
     crate::os::keeping_errno(super::read_counter)
 }
 
-/// Asks the processor how much there is to be saved.
+/// Asks the processor for the size of its state.
 pub fn prepare() {
     #[allow(unused_unsafe, reason = "safe since Rust 1.94")]
-    // SAFETY: x86-64 processors have the instruction.
+    // SAFETY: every x86-64 processor has `cpuid`.
     let (features, sizes) = unsafe { (__cpuid_count(1, 0), __cpuid_count(13, 0)) };
     let has_xsave = features.ecx & 1 << 27 != 0;
     let bytes = if has_xsave { sizes.ebx } else { 0 };
     SAVE_BYTES.store(u64::from(bytes).next_multiple_of(64), Ordering::Relaxed);
 }
 
-/// Where the code is. Zero: it cannot be used on this processor.
+/// Returns the address of the code. Zero: it cannot be used on this processor.
 pub fn address() -> usize {
     match SAVE_BYTES.load(Ordering::Relaxed) {
         0 => 0,

@@ -1,5 +1,5 @@
-//! Programs for the world: this very test binary, which acts as one of them before its tests begin
-//! when `FERROCE_GUEST` says so. So they have one thread and nothing of the test harness.
+//! Programs for the world: the test binary itself, which runs one of them before its tests begin
+//! when `FERROCE_GUEST` names it. So they have one thread and no test harness.
 
 use std::arch::asm;
 use std::ffi::{CStr, c_int, c_void};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ferroce_timed_protocol::MOST_AHEAD_PS;
 use ferroce_timed_protocol::page::NEVER_PS;
-use ferroce_timed_protocol::request::{Look, Wait};
+use ferroce_timed_protocol::request::{Check, Wait};
 use ferroce_timed_protocol::store::StoreKind;
 use ferroce_timed_protocol::table::{GetTable, SYMBOL, TimeTable};
 
@@ -56,10 +56,10 @@ fn run(name: &str) {
         "lost" => lost(),
         "threads" => threads(),
         "state" => state(),
-        "nobody" => nobody(),
+        "no_world" => without_world(),
         "refused" => refused(),
         "stores" => stores(),
-        "looks" => looks(),
+        "checks" => checks(),
         "storm" => storm(),
         "small_stack" => small_stack(),
         other => panic!("no program {other}"),
@@ -95,7 +95,7 @@ fn now_ns(clock: libc::clockid_t) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// What the machine says, whatever the library does.
+/// Reads a clock of the machine by system call.
 fn real_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -148,7 +148,7 @@ fn traps() -> u32 {
     get()
 }
 
-/// What all clocks say.
+/// Prints all clocks.
 fn clock() {
     let table = join();
     (table.spend_ps)(5_000_000_000_000 + 123_456_789);
@@ -205,7 +205,7 @@ fn tsc() {
     say("traps", traps());
 }
 
-/// The rules for many reads one after the other.
+/// Checks the rules for many reads in a row.
 fn mhz() {
     join();
     say("reads", {
@@ -257,7 +257,7 @@ fn mhz() {
     }
 }
 
-/// Nanoseconds of the machine per read.
+/// Prints the nanoseconds of the machine per read.
 fn costs() {
     let table = join();
     let clock = libc::CLOCK_MONOTONIC_RAW;
@@ -302,7 +302,7 @@ fn costs() {
     say("traps", traps());
 }
 
-/// Other programs have real time, and do not die of the counter.
+/// Other programs have real time, and do not crash at the counter.
 fn exec() {
     let table = join();
     (table.spend_ps)(1_000_000_000);
@@ -356,7 +356,7 @@ fn fork() {
     (table.spend_ps)(1_000_000_000);
     // The site is rewritten before the fork.
     rdtsc();
-    // SAFETY: the child does little, and ends by `_exit`.
+    // SAFETY: the child calls only async-signal-safe functions, and ends by `_exit`.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let real = real_ns(libc::CLOCK_REALTIME);
@@ -387,9 +387,9 @@ unsafe extern "C" {
 fn fault() {
     extern "C" fn handler(_: c_int) {
         FAULTS.fetch_add(1, Ordering::Relaxed);
-        // The counter may be read in a handler, too.
+        // The counter can be read in a handler, too.
         say("in_handler", rdtsc());
-        // SAFETY: jumps to the place below.
+        // SAFETY: `JUMP` was filled by `sigsetjmp` below, whose frame is still live.
         unsafe { siglongjmp((&raw mut JUMP).cast(), 1) };
     }
     let table = join();
@@ -415,18 +415,18 @@ fn fault() {
 fn crash() {
     join();
     rdtsc();
-    // SAFETY: none: this is to fail.
+    // SAFETY: none: the write is meant to fault.
     unsafe { std::ptr::without_provenance_mut::<u32>(8).write_volatile(1) };
 }
 
-/// Waits for what never comes.
+/// Waits for an event that never comes.
 fn blocked() {
     let table = join();
     say("waits", 1);
     std::io::stdout().flush().expect("a pipe");
     (table.wait)(&Wait::OnWrite {
         grid_ps: 1000,
-        look: Look::Everything,
+        check: Check::Everything,
     });
     // From here on all calls return at once, and the clock goes on.
     let before = now_ns(libc::CLOCK_MONOTONIC);
@@ -437,7 +437,7 @@ fn blocked() {
     say("again", (table.join)());
 }
 
-/// Reads the time for ever, until the world ends.
+/// Reads the time until the world ends.
 fn reading() {
     let table = join();
     say("waits", 1);
@@ -457,7 +457,7 @@ fn lost() {
     std::io::stdout().flush().expect("a pipe");
     (table.wait)(&Wait::OnWrite {
         grid_ps: 1000,
-        look: Look::Everything,
+        check: Check::Everything,
     });
     say("goes_on", 1);
     std::io::stdout().flush().expect("a pipe");
@@ -491,7 +491,7 @@ fn threads() {
     let (first, then) = other.join().expect("no panic");
     say("first", first);
     say("then", then);
-    // What the verbs library starts is real.
+    // Threads that the verbs library starts are real.
     (table.outside)(true);
     let real = std::thread::spawn(|| (now_ns(libc::CLOCK_REALTIME), real_ns(libc::CLOCK_REALTIME)));
     let (says, is) = real.join().expect("no panic");
@@ -503,7 +503,7 @@ fn threads() {
     say("after", rdtsc());
 }
 
-/// The processor's state is as it was behind a read of the counter, on all ways through.
+/// The processor's state is preserved by a read of the counter, on all paths.
 fn state() {
     let table = join();
     for round in 0..60_u64 {
@@ -511,8 +511,8 @@ fn state() {
             (table.spend_ps)(1000);
         }
         let (mut bad, mut flags): (u64, u64);
-        // SAFETY: changes only what it names; the red zone below the stack pointer is its own, as
-        // no `nostack` says otherwise.
+        // SAFETY: the code changes only the registers that it names; the red zone below the stack
+        // pointer is available without `nostack`.
         unsafe {
             asm!(
                 "sub rsp, 256",
@@ -555,8 +555,8 @@ fn state() {
     say("traps", traps());
 }
 
-/// There is no world.
-fn nobody() {
+/// Runs without a world.
+fn without_world() {
     let table = table();
     say("join", (table.join)());
     let real = real_ns(libc::CLOCK_REALTIME);
@@ -570,7 +570,7 @@ fn nobody() {
     say("program", u8::from((table.program)().is_some()));
 }
 
-/// The world does not want the program.
+/// The world refuses the program.
 fn refused() {
     let table = table();
     say("join", (table.join)());
@@ -580,7 +580,7 @@ fn refused() {
     say("is_real", u8::from(real.abs_diff(says) < 5_000_000_000));
 }
 
-/// Stores near and far ahead of the card, and more than the list takes.
+/// Makes stores near and far ahead of the card, and more than the list holds.
 fn stores() {
     let table = join();
     let store = |slot: u32, words: &[u64]| {
@@ -596,14 +596,14 @@ fn stores() {
         store(100 + slot, &[u64::from(slot)]);
     }
     (table.flush)();
-    // There is nothing to be seen: no turn is given up.
+    // Nothing can be visible: the turn is not passed.
     (table.flush)();
     (table.catch_up)();
     say("now_ps", (table.now_ps)());
 }
 
 /// Reads the time for a simulated second.
-fn looks() {
+fn checks() {
     join();
     let before = micros();
     while micros() < before + 1_000_000 {}
@@ -658,7 +658,7 @@ fn storm() {
     say("traps", traps());
 }
 
-/// A program whose signal handlers have a small stack of their own, as those of Rust and Go do.
+/// A program whose signal handlers have a small separate stack, as in Rust and Go.
 fn small_stack() {
     extern "C" fn handler(_: c_int) {
         FAULTS.fetch_add(1, Ordering::Relaxed);

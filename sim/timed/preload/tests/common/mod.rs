@@ -1,4 +1,4 @@
-//! A world that does nothing but give turns, and programs that run in it.
+//! A world that only gives turns, and programs that run in it.
 
 pub mod guest;
 pub mod world;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// How long a program may take.
 pub const LIMIT: Duration = Duration::from_secs(20);
 
-/// The library under test: cargo has built it for this test.
+/// Returns the library under test: cargo has built it for this test.
 pub fn library() -> PathBuf {
     let test = std::env::current_exe().expect("the test has a path");
     let folder = test.parent().expect("target folder");
@@ -19,7 +19,7 @@ pub fn library() -> PathBuf {
     library
 }
 
-/// A program with the library in front; its output is kept.
+/// Returns a command with the library preloaded and its output piped.
 pub fn with_library(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
     command.env("LD_PRELOAD", library());
@@ -28,19 +28,19 @@ pub fn with_library(program: impl AsRef<std::ffi::OsStr>) -> Command {
     command
 }
 
-/// What a program has left behind.
+/// Result of a program.
 #[derive(Debug)]
 pub struct Output {
-    /// Its exit code; `None`: a signal has ended it.
+    /// Its exit code; `None`: a signal ended it.
     pub code: Option<i32>,
     /// That signal.
     pub signal: Option<i32>,
-    /// What it has printed.
+    /// Its output.
     pub text: String,
 }
 
 impl Output {
-    /// The number behind a word at the beginning of a line.
+    /// Returns the number behind a word at the beginning of a line.
     pub fn number(&self, name: &str) -> f64 {
         let value = self
             .text

@@ -24,12 +24,12 @@ use rustix::net::{
 /// How long to wait for the turn before looking at the connection.
 const STEP: Duration = Duration::from_millis(1);
 
-/// What the world has seen of its program.
+/// Observations of the world about its program.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// How often it has given a turn.
+    /// Number of turns given.
     pub turns: u32,
-    /// The stores, each with the turn in which it came, and when that turn began.
+    /// The stores, each with its turn, and the time at which that turn began.
     pub stores: Vec<(u32, u64, Store)>,
 }
 
@@ -79,17 +79,17 @@ impl World {
         }
     }
 
-    /// The control socket.
+    /// Returns the path of the control socket.
     pub fn path(&self) -> &PathBuf {
         &self.path
     }
 
-    /// What it has seen up to now.
+    /// Returns the observations so far.
     pub fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().expect("the world did not panic")
     }
 
-    /// It ends without a word, as if it had been killed.
+    /// Ends the world without notice, as if it had been killed.
     pub fn kill(mut self) {
         self.stop();
     }
@@ -121,10 +121,10 @@ fn is_readable(socket: &OwnedFd, limit: Duration) -> bool {
     poll(&mut polled, Some(&limit)).is_ok_and(|count| count > 0)
 }
 
-/// What a thread of the program is about.
+/// A thread of the program.
 struct Thread {
     number: usize,
-    /// When it goes on. `None`: the world does not know.
+    /// When it runs next. `None`: the world does not know.
     at_ps: Option<u64>,
 }
 
@@ -200,7 +200,7 @@ impl<'a> Program<'a> {
         &self.pages.pages().threads[number]
     }
 
-    /// Answers a thread that wants a page, and notices the end.
+    /// Answers a request for a page, and notices the end of the connection.
     fn look_at_connection(&mut self, limit: Duration) {
         if !is_readable(&self.connection, limit) {
             return;
@@ -236,7 +236,7 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// Threads that were outside.
+    /// Resumes threads that were outside.
     fn look_for_returns(&mut self) {
         for place in 0..self.threads.len() {
             let thread = &self.threads[place];
@@ -285,7 +285,7 @@ impl<'a> Program<'a> {
                 page.pass(Turn::Thread);
                 None
             }
-            Wait::Look | Wait::Room => Some(clock_ps),
+            Wait::Check | Wait::Room => Some(clock_ps),
             Wait::Return => Some(self.now_ps.max(clock_ps)),
             Wait::End => {
                 page.end();

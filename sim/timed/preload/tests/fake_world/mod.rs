@@ -1,8 +1,8 @@
-//! A world without cards: it lets programs take turns, carries bytes between them, and does what
-//! they ask for with stores of its own kind.
+//! A world without cards: it gives turns to programs, carries bytes between them, and executes
+//! requests that they make with special stores.
 //!
 //! It is written from the description of the pages, not from the real world's code, so that a test
-//! against it is one of the description.
+//! against it is a test of the description.
 
 #![allow(
     unsafe_code,
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use ferroce_timed_protocol::control::Message;
 use ferroce_timed_protocol::map::SharedPages;
 use ferroce_timed_protocol::page::{NEVER_PS, ThreadPage, Turn};
-use ferroce_timed_protocol::request::{Look, Wait};
+use ferroce_timed_protocol::request::{Check, Wait};
 use ferroce_timed_protocol::store::{Store, StoreKind};
 use ferroce_timed_protocol::{STREAM_LATENCY_PS, VERSION};
 use rustix::io::IoSlice;
@@ -39,20 +39,20 @@ pub mod run;
 pub const WRITE: u32 = 1;
 /// Another: an interrupt. Words: vectors, picoseconds from now.
 pub const INTERRUPT: u32 = 2;
-/// What a turn of a loop that looks at memory costs.
+/// Cost of an iteration of a loop that polls memory.
 pub const MEMORY_POLL_PS: u64 = 1000;
-/// What a system call costs that does not wait.
+/// Cost of a system call that does not wait.
 pub const SYSTEM_CALL_PS: u64 = 100_000;
-/// From an interrupt to a thread that runs.
+/// From the interrupt until the thread runs.
 pub const WAKE_UP_PS: u64 = 3_000_000;
-/// The signal for a thread that does nothing but run.
+/// The signal for a thread that computes without a call.
 pub const PROBE_SIGNAL: i32 = 48;
 /// Real time after which it is sent.
 const PROBE_AFTER: Duration = Duration::from_millis(20);
 /// Real time after which a test has failed.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// What a thread is doing.
+/// State of a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Doing {
     Waiting(Wait),
@@ -65,9 +65,9 @@ struct Thread {
     number: usize,
     tid: i32,
     doing: Doing,
-    /// It has announced a connection in its last turn, to a port on which somebody listens.
+    /// It has announced a connection in its last turn, to a port with a listener.
     has_connected: bool,
-    /// When something has been written that it looks at.
+    /// Time of a write to memory that it polls.
     seen_ps: u64,
 }
 
@@ -89,7 +89,7 @@ struct StreamState {
 }
 
 impl StreamState {
-    /// When there is something to read, and how much there is at `now_ps`.
+    /// Returns when there is something to read, and how much there is at `now_ps`.
     fn readable(&self, now_ps: u64) -> Option<(u64, u64)> {
         let mut total = 0;
         let mut first = None;
@@ -135,7 +135,7 @@ pub struct FakeWorld {
 }
 
 impl FakeWorld {
-    /// A world in which time begins when so many programs have joined.
+    /// Creates a world in which time begins when this many programs have joined.
     pub fn new(programs: usize) -> Self {
         static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -170,16 +170,16 @@ impl FakeWorld {
         }
     }
 
-    /// Waits until so many programs have a thread each.
+    /// Waits until this many programs have a thread each.
     pub fn await_programs(&self, count: usize) {
         let begun = Instant::now();
         while self.joined.load(Ordering::Relaxed) < count {
-            assert!(begun.elapsed() < LIMIT, "nobody joins");
+            assert!(begun.elapsed() < LIMIT, "no program joins");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// Its control socket.
+    /// Returns the path of its control socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -204,7 +204,7 @@ struct Core {
     programs: Vec<Program>,
     threads: Vec<Thread>,
     streams: HashMap<u64, StreamState>,
-    /// Connections that are on their way, for each port that is listened to.
+    /// Connections under way, for each listening port.
     ports: HashMap<u16, VecDeque<u64>>,
     events: Vec<(u64, Event)>,
     now_ps: u64,
@@ -235,7 +235,7 @@ impl Core {
         format!("{} ps, {:?}", self.now_ps, threads.collect::<Vec<_>>())
     }
 
-    /// Programs and threads that come and go.
+    /// Handles programs and threads that join and leave.
     fn serve(&mut self) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         while let Ok(connection) = accept_with(&self.socket, flags) {
@@ -333,7 +333,7 @@ impl Core {
         &self.programs[thread.program].pages.pages().threads[thread.number]
     }
 
-    /// When a thread goes on, and with which answer.
+    /// Returns when a thread runs next, and with which answer.
     fn wakes(&self, place: usize) -> Option<(u64, u64)> {
         let thread = &self.threads[place];
         let Doing::Waiting(wait) = &thread.doing else {
@@ -343,7 +343,7 @@ impl Core {
         let clock_ps = page.clock_ps.load(Ordering::Relaxed);
         let found = match wait {
             Wait::At { time_ps } => Some((*time_ps, u64::from(thread.has_connected))),
-            Wait::External | Wait::Look | Wait::Room => Some((clock_ps, 0)),
+            Wait::External | Wait::Check | Wait::Room => Some((clock_ps, 0)),
             Wait::Return => Some((self.now_ps, 0)),
             Wait::OnInterrupt { wake_up_ps } => {
                 let at_ps = self.programs[thread.program].interrupted_ps;
@@ -362,7 +362,7 @@ impl Core {
         };
         let until_ps = match wait {
             Wait::OnWrite {
-                look: Look::EverythingUntil { time_ps },
+                check: Check::EverythingUntil { time_ps },
                 ..
             } => *time_ps,
             _ => NEVER_PS,
@@ -376,7 +376,7 @@ impl Core {
         }
     }
 
-    /// Does the next thing. False: there is none.
+    /// Executes the next event. Returns false if there is none.
     fn step(&mut self) -> bool {
         for place in 0..self.threads.len() {
             if self.threads[place].doing == Doing::Outside && self.page(place).turn() == Turn::World
@@ -416,13 +416,13 @@ impl Core {
                 let pid = rustix::process::Pid::from_raw(self.programs[program].pid as i32);
                 write_memory(pid.unwrap().as_raw_nonzero().get(), address, &local);
                 for thread in self.threads.iter_mut().filter(|t| t.program == program) {
-                    let Doing::Waiting(Wait::OnWrite { look, .. }) = &thread.doing else {
+                    let Doing::Waiting(Wait::OnWrite { check, .. }) = &thread.doing else {
                         continue;
                     };
-                    let sees = match look {
-                        Look::Memory(range) => range.contains(&address),
-                        Look::Everything | Look::EverythingUntil { .. } => true,
-                        Look::Completions | Look::CompletionsUntil { .. } => false,
+                    let sees = match check {
+                        Check::Memory(range) => range.contains(&address),
+                        Check::Everything | Check::EverythingUntil { .. } => true,
+                        Check::Completions | Check::CompletionsUntil { .. } => false,
                     };
                     if sees {
                         thread.seen_ps = thread.seen_ps.min(self.now_ps);
@@ -472,7 +472,7 @@ impl Core {
             if begun.elapsed() > probe {
                 probe *= 2;
                 let (pid, tid) = (self.programs[program].pid as i32, self.threads[place].tid);
-                // SAFETY: a signal for a thread that handles it.
+                // SAFETY: `tgkill` takes no pointers; the thread handles the signal.
                 unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, PROBE_SIGNAL) };
             }
             assert!(
@@ -553,7 +553,7 @@ fn write_memory(pid: i32, address: u64, bytes: &[u8]) {
         iov_base: std::ptr::without_provenance_mut(address as usize),
         iov_len: bytes.len(),
     };
-    // SAFETY: reads a local; the other process is not ours.
+    // SAFETY: `process_vm_writev` reads a local; the target belongs to another process.
     let written =
         unsafe { libc::process_vm_writev(pid, &raw const local, 1, &raw const remote, 1, 0) };
     assert_eq!(

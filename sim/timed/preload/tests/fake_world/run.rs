@@ -9,7 +9,7 @@ use super::FakeWorld;
 /// Real time that a program may take.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A program of `tests/programs`, compiled.
+/// Compiles a program of `tests/programs`.
 pub fn compile(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
     let program =
@@ -24,7 +24,7 @@ pub fn compile(name: &str) -> PathBuf {
     program
 }
 
-/// The library.
+/// Returns the path of the library.
 fn library() -> PathBuf {
     let mut path = std::env::current_exe().expect("this test");
     path.pop();
@@ -36,11 +36,11 @@ fn library() -> PathBuf {
         .expect("the library is built with its tests")
 }
 
-/// A program that runs; it is killed when this is dropped.
+/// A running program; it is killed when this is dropped.
 pub struct Running(Child, String);
 
 impl Running {
-    /// In the world.
+    /// Starts a program in the world.
     pub fn start(world: &FakeWorld, program: &Path, arguments: &[&str]) -> Self {
         let child = Command::new(program)
             .args(arguments)
@@ -53,7 +53,7 @@ impl Running {
         Self(child, format!("{} {arguments:?}", program.display()))
     }
 
-    /// What it has printed, once it has ended well.
+    /// Returns its output, after a successful end.
     pub fn finish(mut self) -> String {
         let begun = Instant::now();
         let status = loop {
@@ -82,7 +82,7 @@ impl Drop for Running {
     }
 }
 
-/// Runs one program in a world of its own. Returns what it has printed.
+/// Runs one program in its own world. Returns its output.
 pub fn alone(name: &str, arguments: &[&str]) -> String {
     let program = compile(name);
     let world = FakeWorld::new(1);

@@ -1,4 +1,4 @@
-/* Two programs that talk over TCP. A message takes 20 us; both know when what comes comes. */
+/* Two programs that talk over TCP. A message takes 20 us; both know the arrival times. */
 #include "world.h"
 #include <arpa/inet.h>
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-/* Threads of a program that wait for one another: nobody stands still, and time limits are exact. */
+/* Threads of a program that wait for one another: none stands still, and time limits are exact. */
 #include "world.h"
 #include <pthread.h>
 #include <semaphore.h>

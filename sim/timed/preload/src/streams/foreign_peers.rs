@@ -1,9 +1,9 @@
 //! Programs outside of the world that connect to one in it.
 //!
-//! They have the time of the machine, so that nothing could be said of when their bytes arrive: they
-//! are refused, and standard error says so. Who they are the world knows: it has not heard of their
-//! connection. As long as nobody of the world connects, a connection that lies in the kernel for
-//! long is one of theirs.
+//! They have the time of the machine, so that the arrival of their bytes has no simulated time:
+//! they are refused, with a message on standard error. The world identifies them: it has not been
+//! told of their connection. While no program of the world connects, a connection that stays in the
+//! kernel's backlog is one of theirs.
 
 #![expect(unsafe_code, reason = "system calls about a descriptor by its number")]
 
@@ -16,25 +16,25 @@ use rustix::event::PollFlags;
 use crate::descriptor::Descriptor;
 use crate::os;
 
-/// What is said once.
+/// Printed once.
 const REFUSED: &[u8] =
     b"ferroce: a program outside of this simulated world has connected to one in \
     it, and was refused: start it by `ferroce run --world` or `ferroce run --timed`, too\n";
-/// Looks in a row that find a connection in the kernel of which the world has not heard: it is of
-/// somebody else. They are as far apart as a thread sleeps that waits for its turn.
-const LOOKS: u32 = 10;
+/// Checks in a row that find a connection in the kernel of which the world has not been told: it
+/// comes from outside. The checks are as far apart as a waiting thread sleeps.
+const CHECKS: u32 = 10;
 /// No socket.
 const NONE: c_int = -1;
 
 /// The listening socket of the thread that waits for a connection.
 static LISTENER: AtomicI32 = AtomicI32::new(NONE);
-/// Looks in a row.
+/// Checks in a row.
 static SEEN: AtomicU32 = AtomicU32::new(0);
-/// Not zero: it was said.
+/// Not zero: the message was printed.
 static IS_SAID: AtomicU32 = AtomicU32::new(0);
 
-/// Calls `wait`, which waits for a connection to a listening socket. Strangers that connect
-/// meanwhile are refused, unless the program does not wait.
+/// Calls `wait`, which waits for a connection to a listening socket. Foreign peers that connect
+/// meanwhile are refused, unless the socket is nonblocking.
 pub fn refused_while<T>(listener: Descriptor, is_nonblocking: bool, wait: impl FnOnce() -> T) -> T {
     let number = match is_nonblocking {
         true => NONE,
@@ -47,9 +47,9 @@ pub fn refused_while<T>(listener: Descriptor, is_nonblocking: bool, wait: impl F
     result
 }
 
-/// A thread that waits for its turn has slept for a while.
+/// Checks the backlog. Called after a waiting thread has slept for a while.
 #[cold]
-pub fn look() {
+pub fn check() {
     let number = LISTENER.load(Ordering::Relaxed);
     let Some(listener) = Descriptor::new(number) else {
         return;
@@ -57,22 +57,22 @@ pub fn look() {
     if listener.ready(PollFlags::IN).is_empty() {
         return SEEN.store(0, Ordering::Relaxed);
     }
-    if SEEN.fetch_add(1, Ordering::Relaxed) + 1 < LOOKS {
+    if SEEN.fetch_add(1, Ordering::Relaxed) + 1 < CHECKS {
         return;
     }
     SEEN.store(0, Ordering::Relaxed);
     os::keeping_errno(|| {
         let (address, length) = (null_mut::<u8>(), null_mut::<u8>());
         let flags = libc::SOCK_CLOEXEC;
-        // SAFETY: a system call that wants no address. There is a connection: it does not wait.
-        let stranger = unsafe { libc::syscall(libc::SYS_accept4, number, address, length, flags) };
-        if let Some(socket) = Descriptor::new(stranger as c_int) {
+        // SAFETY: a system call without an address. A connection is there, so it does not wait.
+        let peer = unsafe { libc::syscall(libc::SYS_accept4, number, address, length, flags) };
+        if let Some(socket) = Descriptor::new(peer as c_int) {
             refuse(socket);
         }
     });
 }
 
-/// Ends a connection at once: the other side sees an error.
+/// Resets a connection: the peer sees an error.
 pub fn refuse(socket: Descriptor) {
     let linger = libc::linger {
         l_onoff: 1,
@@ -80,7 +80,7 @@ pub fn refuse(socket: Descriptor) {
     };
     let length = size_of_val(&linger) as libc::socklen_t;
     let (level, option) = (libc::SOL_SOCKET, libc::SO_LINGER);
-    // SAFETY: an option of the size that it has, and a socket of which the program does not know.
+    // SAFETY: the option has this size, and the program does not know the socket.
     unsafe {
         let value = (&raw const linger).cast();
         libc::setsockopt(socket.number(), level, option, value, length);
@@ -88,7 +88,7 @@ pub fn refuse(socket: Descriptor) {
     }
     if IS_SAID.swap(1, Ordering::Relaxed) == 0 {
         let (text, length) = (REFUSED.as_ptr(), REFUSED.len());
-        // SAFETY: bytes that are there.
+        // SAFETY: writes from a slice of this length.
         unsafe { libc::syscall(libc::SYS_write, libc::STDERR_FILENO, text, length) };
     }
 }

@@ -1,6 +1,7 @@
-//! The control socket: who comes gets a host, who goes gives it back.
+//! The control socket: a program that connects gets a host, and returns it when the connection
+//! ends.
 //!
-//! One thread, so that who has gone has gone before the next one comes.
+//! One thread serves it, so that a program is removed before the next one is added.
 
 use std::fs;
 use std::io;
@@ -24,25 +25,25 @@ use rustix::net::{
 use super::program::{HostFacts, Program};
 use super::shared::{Event, Shared};
 
-/// Who may use the socket: its owner.
+/// Only the owner may use the socket.
 const SOCKET_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
-/// Connections that the kernel keeps for us.
+/// Backlog of the socket.
 const BACKLOG: i32 = 64;
-/// Most connections at a time, with those that have not joined.
+/// Most connections at a time, including those that have not joined.
 const MAX_CONNECTIONS: usize = 256;
-/// How long a world that ends with its last program waits for the first one.
+/// A world that ends with its last program waits this long for the first one.
 const FIRST_PROGRAM: Duration = Duration::from_secs(60);
 
-/// Somebody who is connected.
+/// A connected process.
 struct Connection {
     socket: OwnedFd,
     program: Option<Arc<Program>>,
 }
 
-/// The control socket and who is connected to it.
-pub struct Door {
+/// The control socket and its connections.
+pub struct Listener {
     path: PathBuf,
-    listener: OwnedFd,
+    socket: OwnedFd,
     /// Readable when the world ends.
     stop: Arc<OwnedFd>,
     shared: Arc<Shared>,
@@ -50,15 +51,15 @@ pub struct Door {
     is_taken: Vec<bool>,
     connections: Vec<Connection>,
     programs: u64,
-    /// The world ends with its last program.
+    /// True if the world ends with its last program.
     is_once: bool,
 }
 
-impl Door {
-    /// Listens at `path`. `facts`: what there is to know of each host.
+impl Listener {
+    /// Listens at `path`. `facts`: the facts of each host.
     ///
     /// # Errors
-    /// `AddrInUse`: another world, or another file, is there. What the system says otherwise.
+    /// `AddrInUse` if another world, or another file, is there. Otherwise the error of the system.
     pub fn open(
         path: &Path,
         shared: &Arc<Shared>,
@@ -69,7 +70,7 @@ impl Door {
         let new = || socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
         let address = SocketAddrUnix::new(path)?;
         let listener = new()?;
-        // Linux makes the file with the mode of the socket.
+        // Linux creates the file with the mode of the socket.
         fchmod(&listener, SOCKET_MODE)?;
         match bind(&listener, &address) {
             Err(Errno::ADDRINUSE) if is_stale(path, &new()?, &address) => {
@@ -78,9 +79,9 @@ impl Door {
             }
             result => result?,
         }
-        let door = Self {
+        let listener = Self {
             path: path.to_path_buf(),
-            listener,
+            socket: listener,
             stop: Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?),
             shared: Arc::clone(shared),
             is_taken: vec![false; facts.len()],
@@ -89,19 +90,20 @@ impl Door {
             programs: 0,
             is_once,
         };
-        listen(&door.listener, BACKLOG)?;
-        Ok(door)
+        listen(&listener.socket, BACKLOG)?;
+        Ok(listener)
     }
 
-    /// Whoever writes eight bytes to it ends [`Self::serve`].
+    /// Returns an eventfd; writing to it ends [`Self::serve`].
     pub fn stop(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.stop)
     }
 
-    /// Serves until the world ends: because it is told to, or because its last program has gone.
+    /// Serves until the world ends: because [`Self::stop`] was signalled, or because its last
+    /// program has gone.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub fn serve(mut self) -> io::Result<()> {
         let start = Instant::now();
         while !self.shared.is_stopping() {
@@ -124,10 +126,10 @@ impl Door {
         Ok(())
     }
 
-    /// Waits for something to do: whether somebody wants to come in, and who has said something.
+    /// Waits for work. Returns whether a process connects, and the connections with a message.
     fn wait(&self, limit: Option<Duration>) -> io::Result<(bool, Vec<usize>)> {
         let own = [
-            PollFd::new(&self.listener, PollFlags::IN),
+            PollFd::new(&self.socket, PollFlags::IN),
             PollFd::new(&self.stop, PollFlags::IN),
         ];
         let others = self.connections.iter();
@@ -148,8 +150,8 @@ impl Door {
 
     fn accept(&mut self) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        // Who has gone again has gone; with no descriptors left, others may be more lucky.
-        let Ok(socket) = accept_with(&self.listener, flags) else {
+        // The process may be gone again. With no descriptors left, a later call may succeed.
+        let Ok(socket) = accept_with(&self.socket, flags) else {
             return;
         };
         if self.connections.len() < MAX_CONNECTIONS {
@@ -160,7 +162,7 @@ impl Door {
         }
     }
 
-    /// Takes a message of somebody, or the end of the connection.
+    /// Receives a message of a connection, or its end.
     fn receive(&mut self, place: usize) {
         let mut bytes = [0; Message::LENGTH + 1];
         let connection = &self.connections[place];
@@ -212,8 +214,9 @@ impl Door {
     fn add_thread(&self, place: usize, program: &Arc<Program>, tid: u32) -> bool {
         let message = match program.add_thread(tid) {
             Some(number) => {
-                // The world knows of it before its maker goes on.
-                self.shared.tell(Event::Thread(Arc::clone(program), number));
+                // The world knows of the thread before its creator continues.
+                self.shared
+                    .report(Event::Thread(Arc::clone(program), number));
                 Message::ThreadNumber {
                     number: number as u32,
                 }
@@ -225,7 +228,7 @@ impl Door {
         self.send(place, message, None)
     }
 
-    /// False: who does not read what was asked for has gone, or might as well have.
+    /// Sends a message. Returns false if the receiver has gone or does not read its answers.
     fn send(&self, place: usize, message: Message, file: Option<&OwnedFd>) -> bool {
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -248,14 +251,14 @@ impl Door {
         if let Some(program) = connection.program {
             program.end();
             self.is_taken[program.host] = false;
-            self.shared.tell(Event::Gone(program));
+            self.shared.report(Event::Gone(program));
         }
     }
 }
 
-impl Drop for Door {
+impl Drop for Listener {
     fn drop(&mut self) {
-        // Somebody else may have removed it.
+        // Another process may have removed it.
         let _ = fs::remove_file(&self.path);
         for connection in &self.connections {
             if let Some(program) = &connection.program {
@@ -266,7 +269,7 @@ impl Drop for Door {
     }
 }
 
-/// A socket on which nobody listens.
+/// Returns true if `path` is a socket on which no process listens.
 fn is_stale(path: &Path, probe: &OwnedFd, address: &SocketAddrUnix) -> bool {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
     is_socket && connect(probe, address) == Err(Errno::CONNREFUSED)
