@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use command_support::ferroce_at;
-use common::{BUFFER, Meeting, Node, PATIENCE};
+use common::{BUFFER, Node, Rendezvous, TIMEOUT};
 use ferroce_driver::bus::{self, DeviceAddress};
 use ferroce_driver::{CompletionOpcode, CompletionStatus, SendOperation};
 use serve_support::serve;
@@ -25,9 +25,9 @@ const MANY_KILLS: u64 = 200;
 const LATEST_KILL_MS: u64 = 700;
 
 /// A process with a served function.
-fn node(meeting: &Meeting, path: &Path, host: &str, device: u8) -> Node {
+fn node(rendezvous: &Rendezvous, path: &Path, host: &str, device: u8) -> Node {
     let bus = bus::open(&DeviceAddress::VfioUser(path.into())).expect("it is served");
-    let host = meeting.device_options(host, device).host;
+    let host = rendezvous.device_options(host, device).host;
     Node::over(bus, host, None)
 }
 
@@ -38,10 +38,10 @@ fn connect(one: &Node, other: &Node) {
 
 #[test]
 fn write_send_and_read_between_two_served_functions() {
-    let meeting = Meeting::new("served-traffic");
-    let (_serving, paths) = serve(&meeting, "a", 2);
-    let one = node(&meeting, &paths[0], "a", 0);
-    let other = node(&meeting, &paths[1], "a", 1);
+    let rendezvous = Rendezvous::new("served-traffic");
+    let (_serving, paths) = serve(&rendezvous, "a", 2);
+    let one = node(&rendezvous, &paths[0], "a", 0);
+    let other = node(&rendezvous, &paths[1], "a", 1);
     connect(&one, &other);
     for round in 1..20 {
         one.fill(round);
@@ -71,10 +71,10 @@ fn write_send_and_read_between_two_served_functions() {
 
 #[test]
 fn a_served_function_and_one_of_this_process() {
-    let meeting = Meeting::new("served-mixed");
-    let (_serving, paths) = serve(&meeting, "a", 1);
-    let served = node(&meeting, &paths[0], "a", 0);
-    let own = Node::new(&meeting.options("b"));
+    let rendezvous = Rendezvous::new("served-mixed");
+    let (_serving, paths) = serve(&rendezvous, "a", 1);
+    let served = node(&rendezvous, &paths[0], "a", 0);
+    let own = Node::new(&rendezvous.options("b"));
     // It finds the served function by the address that the driver gave to that.
     connect(&served, &own);
     for round in 1..=20 {
@@ -95,17 +95,17 @@ fn a_served_function_and_one_of_this_process() {
 
 #[test]
 fn events_come_by_eventfd() {
-    let meeting = Meeting::new("served-events");
-    let (_serving, paths) = serve(&meeting, "a", 2);
-    let one = node(&meeting, &paths[0], "a", 0);
-    let other = node(&meeting, &paths[1], "a", 1);
+    let rendezvous = Rendezvous::new("served-events");
+    let (_serving, paths) = serve(&rendezvous, "a", 2);
+    let one = node(&rendezvous, &paths[0], "a", 0);
+    let other = node(&rendezvous, &paths[1], "a", 1);
     connect(&one, &other);
     for round in 1..=20 {
         let receives = other.qp.receive_queue().expect("its own");
         receives.post(1, &[other.segment(64)]).expect("room");
         other.cq.arm(false);
         one.post(SendOperation::Send, 64);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while other.events.load(Ordering::SeqCst) < round {
             assert!(Instant::now() < deadline, "no event in round {round}");
             std::thread::sleep(Duration::from_micros(100));
@@ -117,9 +117,9 @@ fn events_come_by_eventfd() {
 
 #[test]
 fn doorbells_of_an_idle_function_wake_it() {
-    let meeting = Meeting::new("served-wake");
-    let (_serving, paths) = serve(&meeting, "a", 1);
-    let node = node(&meeting, &paths[0], "a", 0);
+    let rendezvous = Rendezvous::new("served-wake");
+    let (_serving, paths) = serve(&rendezvous, "a", 1);
+    let node = node(&rendezvous, &paths[0], "a", 0);
     node.connect(&node);
     // Around the moment at which the function falls asleep, which is when a doorbell could be lost.
     for round in 0..300u32 {
@@ -136,11 +136,11 @@ struct Server {
 }
 
 impl Server {
-    fn start(meeting: &Meeting, arguments: &[&str]) -> Self {
+    fn start(rendezvous: &Rendezvous, arguments: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_ferroce"))
             .arg("serve")
             .args(arguments)
-            .env("FERROCE_DIR", &meeting.0)
+            .env("FERROCE_DIR", &rendezvous.0)
             .stdout(Stdio::piped())
             .spawn()
             .expect("the tool runs");
@@ -162,7 +162,7 @@ impl Server {
         let pid = self.child.id().to_string();
         let asked = Command::new("kill").arg(pid).status().expect("kill runs");
         assert!(asked.success());
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             if let Some(status) = self.child.try_wait().expect("our child") {
                 return status.success();
@@ -180,30 +180,30 @@ impl Drop for Server {
     }
 }
 
-fn self_test(meeting: &Meeting, address: &str) -> Command {
+fn self_test(rendezvous: &Rendezvous, address: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ferroce"));
     command
         .args(["selftest", "--device", address])
         .args(["--stage", "bring-up,dma,interrupts,loopback"])
-        .env("FERROCE_DIR", &meeting.0)
+        .env("FERROCE_DIR", &rendezvous.0)
         .stdout(Stdio::null());
     command
 }
 
 #[test]
 fn a_server_says_when_it_is_ready_and_ends_cleanly() {
-    let meeting = Meeting::new("served-process");
-    let socket = meeting.0.join("nic");
+    let rendezvous = Rendezvous::new("served-process");
+    let socket = rendezvous.0.join("nic");
     let socket = socket.to_str().expect("plain");
-    let mut server = Server::start(&meeting, &["--socket", socket, "--functions", "2"]);
+    let mut server = Server::start(&rendezvous, &["--socket", socket, "--functions", "2"]);
     let addresses = [server.ready(), server.ready()];
     assert_eq!(addresses, [0, 1].map(|n| format!("vfio-user:{socket}.{n}")));
     let sockets = [0, 1].map(|n| PathBuf::from(format!("{socket}.{n}")));
     assert!(sockets.iter().all(|socket| socket.exists()));
-    let (text, ok) = ferroce_at(&meeting, &["serve", "--socket", &format!("{socket}.0")]);
+    let (text, ok) = ferroce_at(&rendezvous, &["serve", "--socket", &format!("{socket}.0")]);
     assert!(!ok && text.contains("listens there already"), "{text}");
     let (text, ok) = ferroce_at(
-        &meeting,
+        &rendezvous,
         &["serve", "--socket", socket, "--preset", "cx5-100g"],
     );
     assert!(!ok && text.contains("functional"), "{text}");
@@ -215,22 +215,22 @@ fn a_server_says_when_it_is_ready_and_ends_cleanly() {
 
 /// Kills clients at moments that are spread over their lives; the server serves on.
 fn kill_clients(name: &str, kills: u64) {
-    let meeting = Meeting::new(name);
-    let socket = meeting.0.join("nic");
+    let rendezvous = Rendezvous::new(name);
+    let socket = rendezvous.0.join("nic");
     let socket = socket.to_str().expect("plain");
-    let mut server = Server::start(&meeting, &["--socket", socket]);
+    let mut server = Server::start(&rendezvous, &["--socket", socket]);
     let address = server.ready();
     // Multiples of the golden ratio: spread evenly, however many there are.
     for number in 1..=kills {
         let fraction = (number as f64 * 0.618_033_988_75).fract();
         let moment_ms = (fraction * LATEST_KILL_MS as f64) as u64;
-        let mut client = self_test(&meeting, &address).spawn().expect("it runs");
+        let mut client = self_test(&rendezvous, &address).spawn().expect("it runs");
         std::thread::sleep(Duration::from_millis(moment_ms));
         client.kill().expect("our child");
         client.wait().expect("our child");
         assert!(server.child.try_wait().expect("our child").is_none());
     }
-    let output = self_test(&meeting, &address)
+    let output = self_test(&rendezvous, &address)
         .stdout(Stdio::piped())
         .output()
         .expect("it runs");

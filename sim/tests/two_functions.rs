@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use command_support::ferroce_at;
-use common::{BUFFER, Meeting, Node, PATIENCE, two};
+use common::{BUFFER, Node, Rendezvous, TIMEOUT, two};
 use ferroce_driver::{
     AsyncEvent, CompletionOpcode, CompletionStatus, RemoteAddress, SendOperation,
 };
@@ -19,8 +19,8 @@ use ferroce_embed::function::{Function, Options};
 
 #[test]
 fn write_send_and_read_between_two_that_poll() {
-    let meeting = Meeting::new("polling");
-    let (one, other) = two(&meeting, ["a", "a"]);
+    let rendezvous = Rendezvous::new("polling");
+    let (one, other) = two(&rendezvous, ["a", "a"]);
     one.fill(1);
     one.post(SendOperation::RdmaWrite(other.remote()), BUFFER);
     let done = one.wait_beside(Some(&other));
@@ -52,8 +52,8 @@ fn write_send_and_read_between_two_that_poll() {
 
 #[test]
 fn a_target_that_never_polls_is_served_by_its_thread() {
-    let meeting = Meeting::new("passive");
-    let (one, other) = two(&meeting, ["a", "b"]);
+    let rendezvous = Rendezvous::new("passive");
+    let (one, other) = two(&rendezvous, ["a", "b"]);
     for round in 1..=50 {
         one.fill(round);
         one.post(SendOperation::RdmaWrite(other.remote()), 5000);
@@ -67,8 +67,8 @@ fn a_target_that_never_polls_is_served_by_its_thread() {
 
 #[test]
 fn an_armed_queue_raises_an_event_while_nobody_polls() {
-    let meeting = Meeting::new("events");
-    let (one, other) = two(&meeting, ["a", "a"]);
+    let rendezvous = Rendezvous::new("events");
+    let (one, other) = two(&rendezvous, ["a", "a"]);
     for round in 1..=20 {
         other
             .qp
@@ -78,7 +78,7 @@ fn an_armed_queue_raises_an_event_while_nobody_polls() {
             .expect("room");
         other.cq.arm(false);
         one.post(SendOperation::Send, 64);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while other.events.load(Ordering::SeqCst) < round {
             assert!(Instant::now() < deadline, "no event in round {round}");
             std::thread::sleep(Duration::from_micros(100));
@@ -92,8 +92,8 @@ fn an_armed_queue_raises_an_event_while_nobody_polls() {
 
 #[test]
 fn a_peer_that_leaves_ends_in_retry_exceeded() {
-    let meeting = Meeting::new("leaves");
-    let (one, other) = two(&meeting, ["a", "a"]);
+    let rendezvous = Rendezvous::new("leaves");
+    let (one, other) = two(&rendezvous, ["a", "a"]);
     let target = other.remote();
     one.post(SendOperation::RdmaWrite(target), 64);
     assert_eq!(one.wait().status, CompletionStatus::Success);
@@ -104,8 +104,8 @@ fn a_peer_that_leaves_ends_in_retry_exceeded() {
 
 #[test]
 fn loopback_inside_one_function() {
-    let meeting = Meeting::new("loopback");
-    let node = Node::new(&meeting.options("a"));
+    let rendezvous = Rendezvous::new("loopback");
+    let node = Node::new(&rendezvous.options("a"));
     node.connect(&node);
     node.post(SendOperation::RdmaWrite(node.remote()), BUFFER);
     assert_eq!(node.wait().status, CompletionStatus::Success);
@@ -115,10 +115,10 @@ fn loopback_inside_one_function() {
 /// that its background thread does not step in; unless it has armed a CQ, and so will sleep.
 #[test]
 fn who_posts_between_two_polls_still_polls() {
-    let meeting = Meeting::new("posting");
-    let node = Node::new(&meeting.options("a"));
+    let rendezvous = Rendezvous::new("posting");
+    let node = Node::new(&rendezvous.options("a"));
     node.connect(&node);
-    let registry = Registry::open(&meeting.0).expect("usable");
+    let registry = Registry::open(&rendezvous.0).expect("usable");
     let heartbeat = registry.heartbeat(registry.occupants()[0].place);
     // Any single post may come too late on a loaded machine.
     let counts = (0..1000).any(|_| {
@@ -140,8 +140,8 @@ fn who_posts_between_two_polls_still_polls() {
 fn atomics_do_not_lose_what_the_processor_adds_meanwhile() {
     const ROUNDS: u64 = 300;
     const OWN: u64 = 1 << 32;
-    let meeting = Meeting::new("atomics");
-    let (one, other) = two(&meeting, ["a", "b"]);
+    let rendezvous = Rendezvous::new("atomics");
+    let (one, other) = two(&rendezvous, ["a", "b"]);
     let word = &other.memory[3];
     let remote = RemoteAddress {
         virtual_address: other.remote().virtual_address + 24,
@@ -193,8 +193,8 @@ fn atomics_do_not_lose_what_the_processor_adds_meanwhile() {
 
 #[test]
 fn devices_of_one_process_reach_each_other() {
-    let meeting = Meeting::new("devices");
-    let nodes = [0, 1].map(|device| Node::new(&meeting.device_options("a", device)));
+    let rendezvous = Rendezvous::new("devices");
+    let nodes = [0, 1].map(|device| Node::new(&rendezvous.device_options("a", device)));
     let [one, other] = &nodes;
     one.connect(other);
     other.connect(one);
@@ -202,8 +202,8 @@ fn devices_of_one_process_reach_each_other() {
     one.post(SendOperation::RdmaWrite(other.remote()), BUFFER);
     assert_eq!(one.wait().status, CompletionStatus::Success);
     assert!(other.holds(BUFFER, 9));
-    let (devices, _) = ferroce_at(&meeting, &["devices"]);
-    let (counters, _) = ferroce_at(&meeting, &["counters"]);
+    let (devices, _) = ferroce_at(&rendezvous, &["devices"]);
+    let (counters, _) = ferroce_at(&rendezvous, &["counters"]);
     for name in ["ferroce0", "ferroce1"] {
         assert!(devices.contains(name), "{devices}");
         assert!(
@@ -215,10 +215,10 @@ fn devices_of_one_process_reach_each_other() {
 
 #[test]
 fn an_injected_fault_is_reported_by_the_device_that_it_was_meant_for() {
-    let meeting = Meeting::new("inject");
-    let (one, other) = two(&meeting, ["a", "b"]);
+    let rendezvous = Rendezvous::new("inject");
+    let (one, other) = two(&rendezvous, ["a", "b"]);
     let inject = |arguments: &[&str]| {
-        let (text, success) = ferroce_at(&meeting, &[&["inject"], arguments].concat());
+        let (text, success) = ferroce_at(&rendezvous, &[&["inject"], arguments].concat());
         assert!(success, "{text}");
         text
     };
@@ -226,7 +226,7 @@ fn an_injected_fault_is_reported_by_the_device_that_it_was_meant_for() {
     assert!(text.contains("on host b: done"), "{text}");
     assert_eq!(text.lines().count(), 1, "{text}");
     other.expect_reports(&[AsyncEvent::PortError]);
-    let (devices, _) = ferroce_at(&meeting, &["devices"]);
+    let (devices, _) = ferroce_at(&rendezvous, &["devices"]);
     assert!(devices.contains("port down"), "{devices}");
     one.fill(1);
     one.post(SendOperation::RdmaWrite(other.remote()), 64);
@@ -249,14 +249,14 @@ fn an_injected_fault_is_reported_by_the_device_that_it_was_meant_for() {
 
 #[test]
 fn faults_for_nobody_are_refused() {
-    let meeting = Meeting::new("refused");
+    let rendezvous = Rendezvous::new("refused");
     let refusal = |arguments: &[&str]| {
-        let (text, success) = ferroce_at(&meeting, &[&["inject"], arguments].concat());
+        let (text, success) = ferroce_at(&rendezvous, &[&["inject"], arguments].concat());
         assert!(!success, "{text}");
         text
     };
     assert!(refusal(&["port-down"]).contains("no program uses the device"));
-    let _function = Function::open_with(&meeting.options("a")).expect("a place is free");
+    let _function = Function::open_with(&rendezvous.options("a")).expect("a place is free");
     let here = format!("pid {}", std::process::id());
     for (option, value) in [("--host", "b"), ("--pid", "1"), ("--device", "ferroce1")] {
         let text = refusal(&["port-down", option, value]);
@@ -267,11 +267,11 @@ fn faults_for_nobody_are_refused() {
 
 #[test]
 fn everybody_captures_into_one_file() {
-    let meeting = Meeting::new("capture");
-    let path: &Path = &meeting.0.join("frames.pcapng");
+    let rendezvous = Rendezvous::new("capture");
+    let path: &Path = &rendezvous.0.join("frames.pcapng");
     let options = Options {
         capture: Some(path.to_owned()),
-        ..meeting.options("a")
+        ..rendezvous.options("a")
     };
     let (one, other) = (Node::new(&options), Node::new(&options));
     one.connect(&other);

@@ -13,22 +13,22 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use command_support::ferroce_at;
-use common::{BUFFER, Meeting, Node, PATIENCE};
+use common::{BUFFER, Node, Rendezvous, TIMEOUT};
 use ferroce_driver::{AsyncEvent, CompletionStatus, SendOperation};
 use ferroce_embed::fabric::registry::{Registry, UplinkCounter};
 use ferroce_embed::function::Options;
 use ferroce_embed::uplink::UplinkSpec;
 
-fn on_wire(meeting: &Meeting, host: &str, wire: &str) -> Options {
+fn on_wire(rendezvous: &Rendezvous, host: &str, wire: &str) -> Options {
     Options {
         port: UplinkSpec::parse(wire).expect("legal"),
-        ..meeting.options(host)
+        ..rendezvous.options(host)
     }
 }
 
 /// A counter of the wire of the only function on a fabric.
-fn counter(meeting: &Meeting, counter: UplinkCounter) -> u64 {
-    let registry = Registry::open(&meeting.0).expect("it is there");
+fn counter(rendezvous: &Rendezvous, counter: UplinkCounter) -> u64 {
+    let registry = Registry::open(&rendezvous.0).expect("it is there");
     let [occupant] = &registry.occupants()[..] else {
         panic!("one function")
     };
@@ -40,12 +40,12 @@ fn counter(meeting: &Meeting, counter: UplinkCounter) -> u64 {
 struct Connected {
     near: Node,
     far: Node,
-    fabrics: [Meeting; 2],
+    fabrics: [Rendezvous; 2],
 }
 
 impl Connected {
     fn new(name: &str, near: &str, far: &str) -> Self {
-        let fabrics = ["near", "far"].map(|side| Meeting::new(&format!("{name}-{side}")));
+        let fabrics = ["near", "far"].map(|side| Rendezvous::new(&format!("{name}-{side}")));
         let near = Node::new(&on_wire(&fabrics[0], "a", near));
         let far = Node::new(&on_wire(&fabrics[1], "b", far));
         near.connect(&far);
@@ -68,14 +68,14 @@ impl Connected {
     }
 }
 
-fn sockets(meeting: &Meeting) -> [String; 2] {
-    ["a", "b"].map(|name| meeting.0.join(name).display().to_string())
+fn sockets(rendezvous: &Rendezvous) -> [String; 2] {
+    ["a", "b"].map(|name| rendezvous.0.join(name).display().to_string())
 }
 
 #[test]
 fn rdma_over_unix_datagrams() {
-    let meeting = Meeting::new("wire-datagrams");
-    let [a, b] = sockets(&meeting);
+    let rendezvous = Rendezvous::new("wire-datagrams");
+    let [a, b] = sockets(&rendezvous);
     let (near, far) = (format!("qemu-dgram:{a},{b}"), format!("qemu-dgram:{b},{a}"));
     let pair = Connected::new("datagrams", &near, &far);
     pair.write_and_read(BUFFER);
@@ -85,8 +85,8 @@ fn rdma_over_unix_datagrams() {
 
 #[test]
 fn rdma_over_a_stream() {
-    let meeting = Meeting::new("wire-stream");
-    let [path, _] = sockets(&meeting);
+    let rendezvous = Rendezvous::new("wire-stream");
+    let [path, _] = sockets(&rendezvous);
     let (near, far) = (
         format!("qemu-stream:listen:{path}"),
         format!("qemu-stream:{path}"),
@@ -111,8 +111,8 @@ fn rdma_over_udp() {
 /// Goal: a passive target is woken by what comes in on a wire. Method: it does not poll.
 #[test]
 fn a_target_that_never_polls_is_served() {
-    let meeting = Meeting::new("wire-passive");
-    let [a, b] = sockets(&meeting);
+    let rendezvous = Rendezvous::new("wire-passive");
+    let [a, b] = sockets(&rendezvous);
     let (near, far) = (format!("qemu-dgram:{a},{b}"), format!("qemu-dgram:{b},{a}"));
     let pair = Connected::new("passive", &near, &far);
     for round in 1..=50 {
@@ -126,11 +126,11 @@ fn a_target_that_never_polls_is_served() {
 
 #[test]
 fn functions_of_one_machine_do_not_use_the_wire() {
-    let meeting = Meeting::new("wire-local");
-    let [a, b] = sockets(&meeting);
+    let rendezvous = Rendezvous::new("wire-local");
+    let [a, b] = sockets(&rendezvous);
     let far = UnixDatagram::bind(&b).expect("a new name");
-    let near = Node::new(&on_wire(&meeting, "a", &format!("qemu-dgram:{a},{b}")));
-    let other = Node::new(&meeting.options("b"));
+    let near = Node::new(&on_wire(&rendezvous, "a", &format!("qemu-dgram:{a},{b}")));
+    let other = Node::new(&rendezvous.options("b"));
     near.connect(&other);
     other.connect(&near);
     near.fill(1);
@@ -153,8 +153,8 @@ fn functions_of_one_machine_do_not_use_the_wire() {
 /// Goal: an application learns that the other end has gone, and that it has come back.
 #[test]
 fn the_port_follows_the_other_end() {
-    let meeting = Meeting::new("wire-port");
-    let [a, b] = sockets(&meeting);
+    let rendezvous = Rendezvous::new("wire-port");
+    let [a, b] = sockets(&rendezvous);
     let (near, far) = (format!("qemu-dgram:{a},{b}"), format!("qemu-dgram:{b},{a}"));
     let Connected {
         near: node,
@@ -227,15 +227,15 @@ impl Drop for BadWire {
 
 #[test]
 fn damage_is_noticed_and_repaired() {
-    let meeting = Meeting::new("wire-damage");
-    let path = |name: &str| meeting.0.join(name);
+    let rendezvous = Rendezvous::new("wire-damage");
+    let path = |name: &str| rendezvous.0.join(name);
     let [a, b, to_a, to_b] = ["a", "b", "to-a", "to-b"].map(path);
     let _wire = BadWire::between([(&to_b, &b), (&to_a, &a)]);
     let near = format!("qemu-dgram:{},{}", a.display(), to_b.display());
     let far = format!("qemu-dgram:{},{}", b.display(), to_a.display());
     let pair = Connected::new("damage", &near, &far);
     pair.write_and_read(BUFFER / 4);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let (counters, is_there) = ferroce_at(&pair.fabrics[1], &["counters"]);
         assert!(is_there, "{counters}");
@@ -252,10 +252,10 @@ fn damage_is_noticed_and_repaired() {
 #[test]
 fn a_capture_is_replayed() {
     const LENGTH: usize = 10_000;
-    let meeting = Meeting::new("wire-replay");
-    let [a, b] = sockets(&meeting);
-    let file = meeting.0.join("recorded.pcapng");
-    let fabrics = ["near", "far", "again"].map(|side| Meeting::new(&format!("replay-{side}")));
+    let rendezvous = Rendezvous::new("wire-replay");
+    let [a, b] = sockets(&rendezvous);
+    let file = rendezvous.0.join("recorded.pcapng");
+    let fabrics = ["near", "far", "again"].map(|side| Rendezvous::new(&format!("replay-{side}")));
     let near = Node::new(&on_wire(&fabrics[0], "a", &format!("qemu-dgram:{a},{b}")));
     // A capture waits until a queue pair is in RTR, and nobody repeats what finds no receive.
     let receive = |node: &Node| {
@@ -294,7 +294,7 @@ fn a_capture_is_replayed() {
     }
     assert!(again.holds(LENGTH, 3));
     // Our ACKs go nowhere.
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while counter(&fabrics[2], UplinkCounter::SentLost) == 0 {
         assert!(Instant::now() < deadline, "no ACK was counted");
         std::thread::sleep(Duration::from_millis(1));
@@ -303,11 +303,11 @@ fn a_capture_is_replayed() {
 
 /// Goal: a capture that has nothing for us is refused, with advice.
 #[test]
-fn a_capture_of_strangers_is_refused() {
-    let meeting = Meeting::new("wire-strangers");
+fn a_foreign_capture_is_refused() {
+    let rendezvous = Rendezvous::new("wire-foreign");
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/pingpong_rc.pcap");
     let wire = format!("pcap-replay:{}", file.display());
-    let refused = ferroce_embed::function::Function::open_with(&on_wire(&meeting, "a", &wire));
+    let refused = ferroce_embed::function::Function::open_with(&on_wire(&rendezvous, "a", &wire));
     let message = refused.expect_err("nothing for us").to_string();
     assert!(message.contains("--address"), "{message}");
 }

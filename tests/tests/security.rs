@@ -276,9 +276,9 @@ fn a_wire_of_datagrams_says_what_it_is_not() {
     let wire = "udp:127.0.0.1:4792,127.0.0.1:4793";
     let ended = scratch.finish(scratch.run(&["--port", wire], "true", &[]));
     let said = ended.expect_success();
-    assert_eq!(said.matches("authenticates nobody").count(), 1, "{said}");
+    assert_eq!(said.matches("does not authenticate").count(), 1, "{said}");
     let help = scratch.finish(scratch.ferroce(&["run", "--help"]));
-    assert!(help.expect_success().contains("authenticates nobody"));
+    assert!(help.expect_success().contains("does not authenticate"));
 }
 
 /// Goal: servers and programs meet by a name in the user's own directory. Method: no path anywhere.

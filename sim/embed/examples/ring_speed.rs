@@ -1,4 +1,4 @@
-//! Prints what the shared-memory ring costs, between two threads that do nothing else.
+//! Prints the cost of the shared-memory ring, between two threads that do nothing else.
 //!
 //! `cargo run --release -p ferroce-embed --example ring_speed`
 

@@ -10,16 +10,16 @@ use ferroce_wire::{Gid, Mac};
 
 use crate::error::Error;
 
-/// Opens devices instead of those that this process would have by itself.
+/// Opens devices instead of those that this process would open itself.
 pub trait DeviceSource: Debug + Sync {
-    /// The devices that the environment gives to this process; `None`: it asks for none of this
-    /// source.
+    /// Returns the devices that the environment gives to this process. `None`: it asks for none of
+    /// this source.
     ///
     /// # Errors
     /// [`Error::Attached`].
     fn identities(&self) -> Result<Option<Vec<HostIdentity>>, Error>;
 
-    /// Opens one of them; `None` as for [`Self::identities`].
+    /// Opens one of them. Returns `None` in the same case as [`Self::identities`].
     ///
     /// # Errors
     /// [`Error::Attached`], [`Error::NoSuchDevice`].
@@ -36,11 +36,11 @@ pub struct Attached {
     pub neighbours: Vec<(Gid, Mac)>,
     /// How the driver brings it up.
     pub config: DeviceConfig,
-    /// What it is the model of.
+    /// Properties of the modelled device.
     pub properties: Properties,
 }
 
-/// What a device says of itself that the contract has no register for.
+/// Properties of a device for which the contract has no register.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Properties {
     /// `vendor_part_id`, of the model of a certain card.
@@ -51,29 +51,29 @@ pub struct Properties {
     pub rate_mbps: Option<u32>,
 }
 
-/// Why a [`DeviceSource`] cannot open its device.
+/// Reason why a [`DeviceSource`] cannot open its device.
 #[derive(Debug, thiserror::Error)]
 #[error("{reason}")]
 pub struct AttachError {
-    /// What is in the way, and what would be right.
+    /// The obstacle and the remedy.
     pub reason: String,
-    /// The error number that describes this best to a C program.
+    /// The errno that describes this best to a C program.
     pub errno: i32,
 }
 
 static SOURCE: OnceLock<&'static dyn DeviceSource> = OnceLock::new();
 
-/// Has `source` asked first from now on. One program has one source: a second one is not taken.
+/// Sets the source to ask first from now on. A program has one source: a second one is ignored.
 pub fn set_source(source: &'static dyn DeviceSource) {
     let _ = SOURCE.set(source);
 }
 
-/// The device, if the source of this program has it.
+/// Opens the device, if the source of this program has it.
 pub(crate) fn open(device: u8) -> Result<Option<Attached>, Error> {
     SOURCE.get().map_or(Ok(None), |source| source.open(device))
 }
 
-/// The devices of the source, if it has any.
+/// Returns the devices of the source, if it has any.
 pub(crate) fn identities() -> Result<Option<Vec<HostIdentity>>, Error> {
     SOURCE.get().map_or(Ok(None), |source| source.identities())
 }

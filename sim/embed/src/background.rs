@@ -1,8 +1,8 @@
 //! The thread that serves a function whose application does not poll.
 //!
-//! While the application polls it only looks now and then whether that is still so. Otherwise it
-//! runs the model until nothing has moved for a while, then sleeps until a peer wakes it, a timer
-//! of the model is due, or the application has left something to do.
+//! While the application polls, the thread only checks now and then whether it still does.
+//! Otherwise it runs the model until nothing has moved for a while, then sleeps until a peer wakes
+//! it, a timer of the model is due, or the application has left work.
 
 use std::io;
 use std::sync::Arc;
@@ -13,26 +13,26 @@ use crate::clock::Ticks;
 use crate::in_process::InProcess;
 use ferroce_platform::os;
 
-/// How often it looks whether the application still polls.
+/// Period of checks whether the application still polls.
 const POLLED_SLEEP_NS: u64 = 1_000_000;
-/// How long it sleeps at least meanwhile, though a timer of the model may be due: that is the
-/// application's business as long as it polls. While the wire is full there always is one.
+/// Shortest sleep meanwhile, even if a timer of the model is due: a polling application handles it.
+/// While the wire is full there always is one.
 const LEAST_POLLED_SLEEP_NS: u64 = 100_000;
-/// How long it sleeps at most when nothing happens.
+/// Longest sleep when nothing happens.
 const IDLE_SLEEP_NS: u64 = 250_000_000;
-/// How long it keeps looking for frames after the last one.
+/// How long the thread keeps checking for frames after the last one.
 const SPIN_NS: u64 = 40_000;
-/// A processor that comes later than this is shared with a program that does not yield.
+/// A processor that comes later than this is shared with a process that does not yield.
 const LATE_NS: u64 = 200_000;
-/// For how long it does not yield then.
+/// How long the thread does not yield then.
 const YIELD_PAUSE_NS: u64 = 50_000_000;
-/// A processor that comes later than this is worth telling the user: peers see timeouts.
+/// A processor that comes later than this is reported to the user: peers see timeouts.
 const FAR_TOO_LATE_US: u64 = 100_000;
 
-/// Starts the thread. No signal of the application is ever handled on it.
+/// Starts the thread. It never runs a signal handler of the application.
 ///
 /// # Errors
-/// That of the system.
+/// The error of the system.
 pub fn start(function: Arc<InProcess>) -> io::Result<JoinHandle<()>> {
     let builder = std::thread::Builder::new().name("ferroce-bg".to_owned());
     os::with_signals_blocked(|| builder.spawn(move || run(&function)))
@@ -40,7 +40,7 @@ pub fn start(function: Arc<InProcess>) -> io::Result<JoinHandle<()>> {
 
 fn run(function: &InProcess) {
     os::prefer_short_turns();
-    // The memory that it reaches may go away.
+    // The memory that it accesses may be unmapped.
     os::faults::allow();
     let clock = function.clock();
     let spin_ticks = clock.ticks_of_ns(SPIN_NS);
@@ -63,22 +63,22 @@ fn run(function: &InProcess) {
     }
 }
 
-/// How soon this thread gets a processor.
+/// Latency with which this thread gets a processor.
 ///
-/// Beside a program that spins without sleeping (on memory, say) it may have to wait until that
-/// has used up its turn, which takes milliseconds: when it yields, and often also when it is
-/// woken. Then it is better off on another processor.
+/// Beside a program that spins without sleeping (on memory, for example) it may have to wait until
+/// that program has used up its time slice, which takes milliseconds: when it yields, and often
+/// when it is woken. Then another processor is better.
 struct Turns {
     late_ticks: u64,
     pause_ticks: u64,
-    /// No yielding before this: sleeping is better.
+    /// No yield before this time: sleeping is better.
     yields_from: Ticks,
     processors: Option<os::Processors>,
     has_moved: bool,
 }
 
 impl Turns {
-    /// Notes that this thread got its processor now and could have had it at `since`.
+    /// Notes that this thread has a processor now and could have had it at `since`.
     fn note(&mut self, function: &InProcess, since: Ticks) {
         let now = function.clock().ticks();
         if now.since(since) <= self.late_ticks {
@@ -102,7 +102,7 @@ impl Turns {
         true
     }
 
-    /// Nothing has happened for long: every processor is as good as another.
+    /// Nothing has happened for long: any processor will do.
     fn reset(&mut self) {
         if let Some(processors) = self.processors.as_ref().filter(|_| self.has_moved) {
             processors.allow_all();
@@ -111,7 +111,8 @@ impl Turns {
     }
 }
 
-/// Runs the model until it is idle. False: the application polls again, or everything ends.
+/// Runs the model until it is idle. Returns false if the application polls again, or the function
+/// ends.
 fn serve(function: &InProcess, spin_ticks: u64, turns: &mut Turns) -> bool {
     let mut last_work = function.clock().ticks();
     loop {
@@ -128,16 +129,16 @@ fn serve(function: &InProcess, spin_ticks: u64, turns: &mut Turns) -> bool {
     }
 }
 
-/// Sleeps. `must_look`: the application does not poll, so nobody else sees a frame that came
-/// before this thread could be woken for it. Returns when somebody woke it, if somebody did.
+/// Sleeps. `must_look`: the application does not poll, so this thread alone sees frames that came
+/// before it could be woken for them. Returns the time of a wake-up, if it was woken.
 fn sleep(function: &InProcess, limit_ns: u64, must_look: bool) -> Option<Ticks> {
     let armed = function.armed();
     armed.store(1, Ordering::SeqCst);
-    // The other half of the fence in the sender's check: see `fabric::port`.
+    // Pairs with the fence in the sender's check: see `fabric::port`.
     fence(Ordering::SeqCst);
     let limit_ns = match must_look.then(|| function.may_sleep()) {
         Some(Some(false)) => 0,
-        // The application is inside the model; it may leave something behind.
+        // The application is inside the model and may leave work.
         Some(None) => POLLED_SLEEP_NS,
         Some(Some(true)) | None => limit_ns,
     };
@@ -158,8 +159,8 @@ fn sleep(function: &InProcess, limit_ns: u64, must_look: bool) -> Option<Ticks> 
     woken_at
 }
 
-/// Counts, and says once, that this thread could have had its processor at `since` and got it far
-/// too late. Peers that wait for the function then look as if it had failed.
+/// Counts, and reports once, that this thread could have had its processor at `since` and got it
+/// far too late. Peers that wait for the function then see a failed peer.
 fn diagnose(function: &InProcess, since: Ticks) {
     static HAS_WARNED: AtomicBool = AtomicBool::new(false);
     let clock = function.clock();

@@ -17,7 +17,7 @@ use ferroce_platform::pcapng::{
 use crate::error::Error;
 use ferroce_platform::{fork, os};
 
-/// Written to the file at the latest when so many bytes wait.
+/// Pending bytes at which they are written to the file.
 const FLUSH_BYTES: usize = 256 * 1024;
 
 /// A capture file that this process appends to.
@@ -53,7 +53,7 @@ impl Capture {
         os::unlock_file(&file);
         begun.map_err(|error| refuse(error.to_string()))?;
         let metadata = file.metadata().map_err(|error| refuse(error.to_string()))?;
-        // Two processes with the same file find out that it is the same. Never 0.
+        // Lets two processes with the same file detect that it is the same. Never 0.
         let identity = (metadata.ino() << 16 ^ metadata.dev()).max(1);
         let waiting = Vec::with_capacity(FLUSH_BYTES);
         let fork_generation = fork::generation();
@@ -68,12 +68,13 @@ impl Capture {
         })
     }
 
-    /// A number that only this file has on this machine; not 0.
+    /// Returns a number that only this file has on this machine; not 0.
     pub fn identity(&self) -> u64 {
         self.identity
     }
 
-    /// Records a frame, as of now. `carries_icrc`: its last four bytes are valid already.
+    /// Records a frame with the current time. `carries_icrc`: its last four bytes are already
+    /// valid.
     pub fn record(&mut self, frame: &[u8], carries_icrc: bool) {
         let time_ns = os::realtime_ns();
         let length = begin_packet(&mut self.waiting, 0, time_ns, frame, 0);
@@ -87,9 +88,9 @@ impl Capture {
         }
     }
 
-    /// Writes what waits to the file. An error ends the capture, not the traffic.
+    /// Writes pending blocks to the file. An error ends the capture, not the traffic.
     pub fn flush(&mut self) {
-        // What waits in a child made by fork is the parent's.
+        // Blocks pending in a child made by fork belong to the parent.
         if self.waiting.is_empty() || self.fork_generation != fork::generation() {
             return;
         }
@@ -117,7 +118,7 @@ fn append(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
-/// Makes sure that what is appended now belongs to a section with an interface like ours.
+/// Ensures that appended blocks belong to a section with our interface.
 fn begin(file: &mut File) -> io::Result<()> {
     let ours = preamble(&["ferroce0"], NANOSECONDS);
     if file.metadata()?.len() == 0 {
@@ -129,7 +130,7 @@ fn begin(file: &mut File) -> io::Result<()> {
         return Ok(());
     }
     if length >= 12 && found[..4] == SECTION_HEADER.to_le_bytes() {
-        // Somebody else's pcapng: ours becomes a section of its own.
+        // A pcapng of another program: append a new section.
         return file.write_all(&ours);
     }
     Err(io::Error::new(

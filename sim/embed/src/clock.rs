@@ -1,8 +1,8 @@
 //! The clock of a function that runs in real time.
 //!
-//! The model asks for the time several times per message, so the time stamp counter is read
-//! directly and turned into picoseconds by one multiplication. Where the counter is not reliable
-//! the system's monotonic clock takes its place, at about ten times the cost.
+//! The model reads the time several times per message, so the time stamp counter is read directly
+//! and converted to picoseconds by one multiplication. Where the counter is not reliable the
+//! system's monotonic clock replaces it, at about ten times the cost.
 
 use ferroce_units::Instant;
 
@@ -14,14 +14,15 @@ const CALIBRATION_NS: u64 = 2_000_000;
 const CALIBRATION_SAMPLES: u32 = 8;
 const PS_PER_NS: u64 = 1_000;
 
-/// A reading of the machine-wide counter that [`Clock::ticks`] counts in.
+/// A reading of the machine-wide counter of [`Clock::ticks`].
 ///
 /// Ticks of different processes on one machine are comparable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticks(pub u64);
 
 impl Ticks {
-    /// Ticks from `earlier` to `self`; zero if another processor's reading is slightly ahead.
+    /// Returns the ticks from `earlier` to `self`; zero if another processor's reading is slightly
+    /// ahead.
     #[inline]
     #[must_use]
     pub fn since(self, earlier: Ticks) -> u64 {
@@ -29,7 +30,7 @@ impl Ticks {
     }
 }
 
-/// Monotonic time since the clock was made.
+/// Monotonic time since the clock was created.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     start: u64,
@@ -39,7 +40,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that starts now. Takes about two milliseconds to calibrate.
+    /// Creates a clock that starts now. Takes about two milliseconds to calibrate.
     #[must_use]
     pub fn start() -> Self {
         #[cfg(target_arch = "x86_64")]
@@ -70,7 +71,7 @@ impl Clock {
         }
     }
 
-    /// The counter now.
+    /// Reads the counter.
     #[inline]
     #[must_use]
     pub fn ticks(&self) -> Ticks {
@@ -81,7 +82,7 @@ impl Clock {
         Ticks(os::monotonic_ns())
     }
 
-    /// The time of a reading of the counter.
+    /// Converts a reading of the counter to a time.
     #[inline]
     #[must_use]
     pub fn instant(&self, ticks: Ticks) -> Instant {
@@ -89,27 +90,27 @@ impl Clock {
         Instant(((u128::from(elapsed) * u128::from(self.scale)) >> 32) as u64)
     }
 
-    /// The time now.
+    /// Returns the time.
     #[inline]
     #[must_use]
     pub fn now(&self) -> Instant {
         self.instant(self.ticks())
     }
 
-    /// How many nanoseconds `ticks` ticks are.
+    /// Converts ticks to nanoseconds.
     #[must_use]
     pub fn ns_of_ticks(&self, ticks: u64) -> u64 {
         ((u128::from(ticks) * u128::from(self.scale)) >> 32) as u64 / PS_PER_NS
     }
 
-    /// How many ticks `ns` nanoseconds are.
+    /// Converts nanoseconds to ticks.
     #[must_use]
     pub fn ticks_of_ns(&self, ns: u64) -> u64 {
         (((u128::from(ns) * u128::from(PS_PER_NS)) << 32) / u128::from(self.scale.max(1))) as u64
     }
 }
 
-/// Both clocks read as nearly at the same time as this machine allows.
+/// Reads both clocks as nearly at the same time as this machine allows.
 #[cfg(target_arch = "x86_64")]
 fn simultaneous() -> (u64, u64) {
     let mut best = (u64::MAX, 0, 0);

@@ -1,4 +1,4 @@
-//! The devices that the environment gives to this process, and how each one is reached.
+//! The devices that the environment gives to this process, and their addresses.
 
 use ferroce_driver::bus::DeviceAddress;
 use ferroce_platform::host::EnvironmentError;
@@ -9,11 +9,11 @@ use crate::fabric::directory::socket_path;
 use crate::function::Function;
 use ferroce_platform::host::{HostIdentity, MAX_DEVICES, devices_from_environment, variable};
 
-/// How each device is reached: what `FERROCE_DEVICE` lists, or as many models in this process as
-/// `FERROCE_DEVICES` says.
+/// Returns the address of each device: the list in `FERROCE_DEVICE`, or as many models in this
+/// process as `FERROCE_DEVICES` says.
 ///
 /// # Errors
-/// [`Error::Environment`] naming what cannot be understood.
+/// [`Error::Environment`] naming the invalid part.
 pub fn from_environment() -> Result<Vec<DeviceAddress>, Error> {
     match variable("FERROCE_DEVICE") {
         Some(text) => parse(&text),
@@ -24,10 +24,10 @@ pub fn from_environment() -> Result<Vec<DeviceAddress>, Error> {
     }
 }
 
-/// How a device is reached.
+/// Returns the address of a device.
 ///
 /// # Errors
-/// As [`from_environment`], and [`Error::NoSuchDevice`].
+/// Those of [`from_environment`], and [`Error::NoSuchDevice`].
 pub fn address_of(device: u8) -> Result<DeviceAddress, Error> {
     let mut devices = from_environment()?;
     let count = devices.len() as u8;
@@ -37,10 +37,11 @@ pub fn address_of(device: u8) -> Result<DeviceAddress, Error> {
     Ok(devices.swap_remove(usize::from(device)))
 }
 
-/// Name and addresses of each device. A card is asked for its MAC address, which takes opening it.
+/// Returns name and addresses of each device. The MAC address of a card is read from it, which
+/// opens it.
 ///
 /// # Errors
-/// As [`Function::open_device`].
+/// Those of [`Function::open_device`].
 pub fn identities() -> Result<Vec<HostIdentity>, Error> {
     if let Some(identities) = attached::identities()? {
         return Ok(identities);
@@ -52,10 +53,10 @@ pub fn identities() -> Result<Vec<HostIdentity>, Error> {
     (0..).zip(from_environment()?).map(identity).collect()
 }
 
-/// What [`parse`] understands in a process whose folder is another one.
+/// Formats addresses such that [`parse`] reads them in a process with another working directory.
 ///
 /// # Errors
-/// When this process has no folder.
+/// This process has no working directory.
 pub fn format(devices: &[DeviceAddress]) -> Result<String, String> {
     let absolute = |device: &DeviceAddress| match device {
         DeviceAddress::VfioUser(path) => std::path::absolute(path)
@@ -67,10 +68,10 @@ pub fn format(devices: &[DeviceAddress]) -> Result<String, String> {
     Ok(texts?.join(","))
 }
 
-/// Addresses of devices, separated by commas.
+/// Parses addresses of devices, separated by commas.
 ///
 /// # Errors
-/// [`Error::Environment`] naming what is not one.
+/// [`Error::Environment`] naming the invalid one.
 pub fn parse(text: &str) -> Result<Vec<DeviceAddress>, Error> {
     let refused = |reason| {
         Error::Environment(EnvironmentError {
@@ -94,10 +95,10 @@ pub fn parse(text: &str) -> Result<Vec<DeviceAddress>, Error> {
     Ok(devices)
 }
 
-/// The device with the path of its socket, if that was a name: [`socket_path`].
+/// Returns the device with the path of its socket, if that was a name: [`socket_path`].
 ///
 /// # Errors
-/// As [`socket_path`].
+/// Those of [`socket_path`].
 pub fn with_path(device: DeviceAddress) -> Result<DeviceAddress, Error> {
     match device {
         DeviceAddress::VfioUser(name) => socket_path(&name).map(DeviceAddress::VfioUser),

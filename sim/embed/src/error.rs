@@ -1,4 +1,4 @@
-//! What can go wrong when a function is opened.
+//! Errors of opening a function.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,15 +9,15 @@ use ferroce_platform::host::EnvironmentError;
 
 use crate::attached::AttachError;
 
-/// Why this process cannot take part in the fabric.
+/// Reason why this process cannot join the fabric.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The rendezvous directory cannot be made or is not safe to use.
+    /// The rendezvous directory cannot be created or is not safe to use.
     #[error("rendezvous directory {path}: {reason}", path = .path.display())]
     Directory {
         /// The directory.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// A file of the fabric cannot be opened, sized, locked or mapped.
@@ -25,9 +25,9 @@ pub enum Error {
     File {
         /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// What the system answered.
+        /// The error of the system.
         source: io::Error,
     },
     /// Processes of another version of Ferroce use the same directory.
@@ -43,24 +43,24 @@ pub enum Error {
         /// Layout version of this build.
         expected: u64,
     },
-    /// All places are taken.
+    /// Every place is taken.
     #[error("{0} devices of programs run already, that is all there is room for")]
     Full(usize),
-    /// An environment variable has a value that cannot be used.
+    /// An environment variable has an invalid value.
     #[error(transparent)]
     Environment(#[from] EnvironmentError),
     /// The device cannot be reached.
     #[error(transparent)]
     Bus(#[from] OpenError),
-    /// What was reached is not a device of ours.
+    /// The opened device is not a Ferroce device.
     #[error("{address}: {reason}")]
     NotOurs {
-        /// How it was reached.
+        /// Its address.
         address: String,
-        /// What it says of itself.
+        /// What it reports about itself.
         reason: String,
     },
-    /// A device that another crate opens cannot be opened.
+    /// A device of another crate cannot be opened.
     #[error(transparent)]
     Attached(#[from] AttachError),
     /// The environment asks for fewer devices.
@@ -68,7 +68,7 @@ pub enum Error {
     NoSuchDevice {
         /// The device.
         device: u8,
-        /// How many there are.
+        /// Number of devices.
         count: u8,
     },
     /// The capture file cannot be used.
@@ -76,15 +76,15 @@ pub enum Error {
     Capture {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// The wire that leads out of the fabric cannot be opened.
+    /// The uplink cannot be opened.
     #[error("port {wire}: {source}")]
     Uplink {
-        /// As the user gave it.
+        /// The wire as the user has named it.
         wire: String,
-        /// What is in the way.
+        /// The cause.
         source: io::Error,
     },
     /// Another thread was opening the device at the moment of a fork.
@@ -96,7 +96,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The error number that describes this best to a C program.
+    /// Returns the errno that describes this best to a C program.
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {

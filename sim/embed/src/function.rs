@@ -1,5 +1,5 @@
-//! A NIC function that this process uses: one of its own (a place in the fabric, the model, its bus
-//! and its thread), or one behind a socket or in a slot of the machine.
+//! A NIC function that this process uses: its own (a place in the fabric, the model, its bus and
+//! its thread), or one behind a socket or in a slot of the machine.
 
 use ferroce_platform::host::EnvironmentError;
 use std::path::{Path, PathBuf};
@@ -29,35 +29,36 @@ use crate::{background, devices, pinned, random_keys};
 
 pub use ferroce_platform::host::{GidEntry, HostIdentity, MAX_DEVICES};
 
-/// How long opening waits for another thread that is opening.
+/// Time limit for another thread that is opening.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A function of this process while somebody holds it, and the fork generation that opened it.
+/// A function of this process while it is in use, and the fork generation that opened it.
 type Current = Option<(u32, Weak<Function>)>;
 
 /// The functions of this process, by device.
 static CURRENT: Mutex<[Current; MAX_DEVICES as usize]> =
     Mutex::new([const { None }; MAX_DEVICES as usize]);
 
-/// How a function takes part in the fabric.
+/// How a function joins the fabric.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The rendezvous directory.
     pub directory: PathBuf,
-    /// The host that it is on, and which device of that host it is.
+    /// The host that it is on, and the number of the device on that host.
     pub host: HostIdentity,
-    /// Whether the frames that it sends carry an ICRC even on this trusted wire.
+    /// True if frames that it sends carry an ICRC even on this trusted wire.
     pub icrc: bool,
-    /// Where its frames are recorded.
+    /// Its capture file.
     pub capture: Option<PathBuf>,
-    /// The wire that leads out of the fabric of this machine.
+    /// Its uplink.
     pub port: Option<UplinkSpec>,
-    /// Whether its driver is in another process, and rings doorbells in pages that both share.
+    /// True if its driver is in another process, and rings doorbells in shared pages.
     pub is_served: bool,
 }
 
 impl Options {
-    /// What the environment asks for, for one of the devices: see `ferroce run --help`.
+    /// Returns the options that the environment requests for one of the devices: see `ferroce run
+    /// --help`.
     ///
     /// # Errors
     /// [`Error::Environment`], [`Error::Directory`].
@@ -86,7 +87,7 @@ fn icrc_from_environment() -> Result<bool, Error> {
     }
 }
 
-/// A NIC function. It leaves the fabric, or is given back, when the last holder lets go of it.
+/// A NIC function. It leaves the fabric, or is released, when the last reference is dropped.
 pub struct Function {
     fork_generation: u32,
     bus: Arc<dyn Bus>,
@@ -114,19 +115,19 @@ impl std::fmt::Debug for Function {
 }
 
 impl Function {
-    /// The function of this process for its first device.
+    /// Opens the first device of this process.
     ///
     /// # Errors
-    /// As [`Self::open_device`].
+    /// Those of [`Self::open_device`].
     pub fn open() -> Result<Arc<Self>, Error> {
         Self::open_device(0)
     }
 
-    /// The function of this process for a device; made by the first call, shared by later ones. A
-    /// child made by fork gets its own.
+    /// Opens a device of this process: created by the first call, shared by later ones. A child
+    /// made by fork gets its own.
     ///
     /// # Errors
-    /// [`Error`] says what is in the way.
+    /// [`Error`] with the reason.
     pub fn open_device(device: u8) -> Result<Arc<Self>, Error> {
         let mut current = CURRENT
             .try_lock_for(OPEN_TIMEOUT)
@@ -149,10 +150,10 @@ impl Function {
         Ok(function)
     }
 
-    /// Another function in this process, for tests and tools.
+    /// Opens another function in this process, for tests and tools.
     ///
     /// # Errors
-    /// As [`Self::open`].
+    /// Those of [`Self::open`].
     pub fn open_with(options: &Options) -> Result<Arc<Self>, Error> {
         let clock = Clock::start();
         let registry = Registry::open(&options.directory)?;
@@ -183,7 +184,7 @@ impl Function {
         let config = NicConfig {
             polled_doorbells: options.is_served,
             number_seed: random_keys::seed(options.host.mac)?,
-            // Its memory is a file to us: no instruction of ours is atomic there.
+            // Client memory is accessed as a file: no instruction of this process is atomic there.
             global_atomics: !options.is_served,
             ..NicConfig::functional(place.first_qpn().value(), options.host.mac)
         };
@@ -205,7 +206,7 @@ impl Function {
         }))
     }
 
-    /// A function that another crate has opened.
+    /// Wraps a function that another crate has opened.
     fn of_attached(attached: Attached) -> Arc<Self> {
         Arc::new(Self {
             fork_generation: fork::generation(),
@@ -218,14 +219,14 @@ impl Function {
         })
     }
 
-    /// A function that is not in this process.
+    /// Opens a function that is not in this process.
     fn open_card(address: &DeviceAddress, device: u8) -> Result<Arc<Self>, Error> {
         let bus = bus::open(address)?;
         let mac = ferroce_driver::port_mac(&*bus).map_err(|error| Error::NotOurs {
             address: address.to_string(),
             reason: error.to_string(),
         })?;
-        // A model behind a socket is on the fabric of this machine, where its peers are found.
+        // A served model is on the fabric of this machine, where its peers are found.
         let registry = runtime_directory().and_then(|directory| Registry::open(&directory));
         Ok(Arc::new(Self {
             fork_generation: fork::generation(),
@@ -238,32 +239,32 @@ impl Function {
         }))
     }
 
-    /// The bus for the driver.
+    /// Returns the bus for the driver.
     pub fn bus(&self) -> Arc<dyn Bus> {
         self.bus.clone()
     }
 
-    /// The model, of a function in this process.
+    /// Returns the model of a function in this process.
     pub fn in_process(&self) -> Option<&Arc<InProcess>> {
         self.model.as_ref().map(|model| &model.bus)
     }
 
-    /// How the driver brings it up.
+    /// Returns how the driver brings it up.
     pub fn device_config(&self) -> DeviceConfig {
         self.config
     }
 
-    /// What the device says of itself.
+    /// Returns the properties of the device.
     pub fn properties(&self) -> Properties {
         self.properties
     }
 
-    /// The host that this function is on.
+    /// Returns the host that this function is on.
     pub fn host(&self) -> &HostIdentity {
         &self.host
     }
 
-    /// The MAC address under which a GID is reached; None if nobody answers for it.
+    /// Returns the MAC address for a GID. `None` if no station has it.
     pub fn resolve_mac(&self, gid: [u8; 16]) -> Option<[u8; 6]> {
         self.neighbours.resolve_mac(&self.host, gid)
     }
@@ -275,21 +276,21 @@ impl Drop for Model {
             return;
         };
         if self.bus.is_foreign() {
-            // The thread is the parent's; here it does not exist.
+            // The thread belongs to the parent; here it does not exist.
             std::mem::forget(thread);
             return;
         }
         self.bus.linger();
         self.bus.stop();
         pinned::remove(&self.bus);
-        // The last holder may be an interrupt handler on that very thread.
+        // The last reference may be dropped by an interrupt handler on that very thread.
         if thread.thread().id() != std::thread::current().id() {
             let _ = thread.join();
         }
     }
 }
 
-/// How the driver brings up a device with this MAC address.
+/// Returns how the driver brings up a device with this MAC address.
 fn device_config(mac: [u8; 6]) -> Result<DeviceConfig, Error> {
     Ok(DeviceConfig {
         key_seed: random_keys::seed(mac)?,
@@ -297,7 +298,7 @@ fn device_config(mac: [u8; 6]) -> Result<DeviceConfig, Error> {
     })
 }
 
-/// The function, if it was opened in this process and not in its parent, and somebody holds it.
+/// Returns the function, if it was opened in this process and not in its parent, and is in use.
 fn shared(current: &Current) -> Option<Arc<Function>> {
     let (generation, function) = current.as_ref()?;
     (*generation == fork::generation())
@@ -305,14 +306,15 @@ fn shared(current: &Current) -> Option<Arc<Function>> {
         .flatten()
 }
 
-/// A program that has seen its last message may exit before its ACK has left.
+/// Sends pending ACKs at exit: a program that has seen its last message may exit before its ACK has
+/// left.
 extern "C" fn linger_at_exit() {
     let functions: Vec<_> = CURRENT.try_lock().map_or_else(Vec::new, |current| {
         current.iter().filter_map(shared).collect()
     });
     for function in functions {
         function.bus.linger();
-        // Not dropped here: other threads may still use it until the process is gone.
+        // Not dropped here: other threads may use it until the process has ended.
         std::mem::forget(function);
     }
 }

@@ -1,8 +1,8 @@
 //! The bus to a NIC model that lives in this process and runs in the application's threads.
 //!
-//! A doorbell and an empty poll advance the model under one lock that nobody waits for: who finds
-//! it taken leaves a mark that the holder sees after giving it back. The background thread steps
-//! in when the application does not poll.
+//! A doorbell and an empty poll advance the model under one lock that no thread waits for: a thread
+//! that finds it taken leaves a mark, which the holder sees after releasing the lock. The
+//! background thread takes over when the application does not poll.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
@@ -27,22 +27,22 @@ mod served;
 
 /// Doorbells that wait under the lock; more go through the bitmap.
 const MAX_DIRECT: usize = 64;
-/// Runs of the model in one poll that finds nothing, if it does not rest before: then a peer sends
-/// as fast as we work, and the program has its turn.
+/// Runs of the model in one empty poll, unless it is idle before: then a peer sends as fast as this
+/// process works, and the program has its turn.
 const MAX_RUNS_PER_POLL: u32 = 64;
-/// Runs of the model that find nothing before ACKs are no longer held back. More than the moment
-/// between two frames of the peer that belong together, less than the ACK delay.
+/// Runs of the model without work before ACKs are no longer delayed. Longer than the gap between
+/// two frames of the peer that belong together, shorter than the ACK delay.
 const RUNS_BEFORE_ACKNOWLEDGE: u32 = 8;
 /// Runs of the model between two publications of its counters.
 const RUNS_PER_PUBLICATION: u32 = 256;
-/// What a register of a device that is gone reads as.
+/// Value of registers of a device that is gone.
 const GONE: u64 = u64::MAX;
 
-/// What the model sees of this process.
+/// The process as the model sees it.
 #[derive(Debug)]
 struct ProcessHost {
     memory: MemoryMap,
-    /// What is mapped while the device may not be bus master; `memory` is empty meanwhile.
+    /// Mappings while the device may not be bus master; `memory` is empty meanwhile.
     parked: Option<MemoryMap>,
     doorbells: Arc<Doorbells>,
     taker: Taker,
@@ -97,7 +97,7 @@ impl Host for ProcessHost {
 
     #[inline]
     fn interrupt(&mut self, _order: WriteOrder, vector: u16) {
-        // An interrupt is a write to memory, too.
+        // An interrupt is a memory write, too.
         if self.parked.is_none() {
             self.raised |= 1u64.checked_shl(u32::from(vector)).unwrap_or(0);
         }
@@ -120,7 +120,7 @@ impl Host for ProcessHost {
     }
 }
 
-/// The model with its two sides.
+/// The model and its two ports.
 #[derive(Debug)]
 struct Model {
     nic: Nic<FabricPort>,
@@ -130,7 +130,7 @@ struct Model {
 }
 
 impl Model {
-    /// Whether a frame or a doorbell waits (in the bitmap of doorbells more may).
+    /// Returns true if a frame or a doorbell waits (the bitmap of doorbells may hold more).
     fn has_work(&self) -> bool {
         self.port.has_work() || !self.host.direct.is_empty() || !self.host.taker.is_idle()
     }
@@ -147,27 +147,27 @@ pub struct InProcess {
     doorbells: Arc<Doorbells>,
     interrupts: Interrupts,
     model: Mutex<Model>,
-    /// Where the stack is of the thread that runs the model; 0 while none does.
+    /// Stack address of the thread that runs the model; 0 while none does.
     inside: AtomicUsize,
-    /// When the model has to run again, as of its last run.
+    /// Time at which the model has to run again, as of its last run.
     next_timeout: AtomicU64,
-    /// Whether the last run has left nothing to do.
+    /// True if the last run has left nothing to do.
     rests: AtomicBool,
-    /// Whether an ACK waits for company.
-    holds_acknowledges: AtomicBool,
-    /// When peers have to be looked after, in ticks, as of the last run.
+    /// True if an ACK is delayed.
+    delayed_acks: AtomicBool,
+    /// Time of the next check of peers, in ticks, as of the last run.
     check_at: AtomicU64,
-    /// Until when the background thread sleeps; 0 while it is awake.
+    /// End of the background thread's sleep; 0 while it is awake.
     wake_at: AtomicU64,
     /// Polls that are still expected before the program sleeps.
     polls_after_arming: AtomicU32,
     is_stopping: AtomicBool,
-    /// Another process uses the function: doorbells may come through shared pages.
+    /// True if another process uses the function: doorbells may come through shared pages.
     is_served: bool,
 }
 
 impl InProcess {
-    /// A function behind `port`, after power-on.
+    /// Creates a function behind `port`, in its state after power-on.
     pub fn new(config: NicConfig, port: FabricPort, clock: Clock) -> Self {
         let doorbells = Arc::new(Doorbells::new());
         let registry = port.place().registry();
@@ -199,7 +199,7 @@ impl InProcess {
             inside: AtomicUsize::new(0),
             next_timeout: AtomicU64::new(u64::MAX),
             rests: AtomicBool::new(true),
-            holds_acknowledges: AtomicBool::new(false),
+            delayed_acks: AtomicBool::new(false),
             check_at: AtomicU64::new(u64::MAX),
             wake_at: AtomicU64::new(0),
             polls_after_arming: AtomicU32::new(0),
@@ -208,35 +208,35 @@ impl InProcess {
         }
     }
 
-    /// Whether this is a child made by fork: the function is the parent's.
+    /// Returns true in a child made by fork: the function belongs to the parent.
     #[inline]
     pub fn is_foreign(&self) -> bool {
         self.fork_generation != fork::generation()
     }
 
-    /// Whether the application polled a moment ago.
+    /// Returns true if the application polled a moment ago.
     #[inline]
     pub fn is_polled(&self, now: Ticks) -> bool {
         let heartbeat = self.registry.heartbeat(self.place).load(Ordering::Relaxed);
         now.since(Ticks(heartbeat)) < self.fresh_ticks
     }
 
-    /// Whether another process uses the function.
+    /// Returns true if another process uses the function.
     pub fn is_served(&self) -> bool {
         self.is_served
     }
 
-    /// The clock.
+    /// Returns the clock.
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    /// Its place in the register.
+    /// Returns its place in the registry.
     pub fn place(&self) -> (&'static Registry, u8) {
         (self.registry, self.place)
     }
 
-    /// Runs the model if nobody else does. Whether something moved.
+    /// Runs the model unless another thread does. Returns true if something moved.
     #[inline]
     pub fn try_run(&self) -> bool {
         match self.model.try_lock() {
@@ -245,8 +245,8 @@ impl InProcess {
         }
     }
 
-    /// For a poll that has found nothing: runs the model until it rests, and lets ACKs go that
-    /// wait for what the application might post. How often it looked if nothing moved, else none.
+    /// For an empty poll: runs the model until it is idle, and sends ACKs that are delayed for what
+    /// the application might post. Returns the number of runs if nothing moved, otherwise `None`.
     #[inline]
     fn run_until_rest(&self) -> Option<u32> {
         let mut worked = false;
@@ -258,13 +258,13 @@ impl InProcess {
         }
         match worked {
             true => None,
-            false if !self.holds_acknowledges.load(Ordering::Relaxed) => Some(1),
-            // These looks count on the way to yielding: the peer may need this processor.
+            false if !self.delayed_acks.load(Ordering::Relaxed) => Some(1),
+            // These runs count towards yielding: the peer may need this processor.
             false => (!self.flush_acknowledges()).then_some(1 + RUNS_BEFORE_ACKNOWLEDGE),
         }
     }
 
-    /// Lets ACKs go that wait for company, unless more comes in a moment. Whether it came.
+    /// Sends delayed ACKs, unless new work arrives in a moment. Returns true if it arrived.
     fn flush_acknowledges(&self) -> bool {
         for _ in 0..RUNS_BEFORE_ACKNOWLEDGE {
             std::hint::spin_loop();
@@ -279,7 +279,7 @@ impl InProcess {
         false
     }
 
-    /// Runs the model, gives the lock back, and delivers interrupts.
+    /// Runs the model, releases the lock, and delivers interrupts.
     #[inline]
     fn run<'a>(&'a self, mut model: MutexGuard<'a, Model>) -> bool {
         let mut worked = false;
@@ -291,12 +291,12 @@ impl InProcess {
             let raised = std::mem::take(&mut model.host.raised);
             drop(model);
             if worked {
-                // What moved may be what another thread waits for.
+                // Another thread may be waiting for what has moved.
                 self.registry.wake_dozing(self.place);
             }
             self.interrupts.deliver(raised);
-            // A thread that rang while we held the lock has left its mark before it tried the
-            // lock: with this fence, either it got the lock or we see the mark.
+            // A thread that rang while the lock was held has left its mark before it tried the
+            // lock: with this fence, either it got the lock or the mark is visible here.
             fence(Ordering::SeqCst);
             if self.doorbells.is_empty() {
                 return worked;
@@ -328,7 +328,7 @@ impl InProcess {
         let next = nic.next_timeout(now).map_or(u64::MAX, Instant::as_ps);
         self.next_timeout.store(next, Ordering::Relaxed);
         self.check_at.store(port.check_at().0, Ordering::Relaxed);
-        self.holds_acknowledges
+        self.delayed_acks
             .store(nic.holds_acknowledges(), Ordering::Relaxed);
         *runs = runs.wrapping_add(1);
         if *runs % RUNS_PER_PUBLICATION == 0 {
@@ -352,9 +352,9 @@ impl InProcess {
         }
     }
 
-    /// Makes sure that the background thread wakes in time for what the last run left to do,
-    /// when the application does not poll.
-    fn tell_background(&self) {
+    /// Wakes the background thread in time for work that the last run has left, when the
+    /// application does not poll.
+    fn notify_background(&self) {
         fence(Ordering::SeqCst);
         let wake_at = self.wake_at.load(Ordering::SeqCst);
         if self.next_timeout.load(Ordering::Relaxed) < wake_at {
@@ -367,11 +367,11 @@ impl InProcess {
     #[cold]
     pub fn doze(&self, limit_ns: u64) {
         let dozing = self.registry.dozing(self.place);
-        // Who sends to us must not believe that we look.
+        // Senders must not assume that this thread polls.
         let heartbeat = self.registry.heartbeat(self.place);
         heartbeat.store(0, Ordering::Relaxed);
         dozing.store(1, Ordering::SeqCst);
-        // The other half of the fence in the sender's check: see `fabric::port`.
+        // Pairs with the fence in the sender's check: see `fabric::port`.
         fence(Ordering::SeqCst);
         if let Some(mut model) = self.model.try_lock() {
             model.port.check_all(self.clock.ticks());
@@ -379,7 +379,7 @@ impl InProcess {
                 .store(model.port.check_at().0, Ordering::Relaxed);
             let mut has_work = model.has_work();
             drop(model);
-            // Who rang while we held the lock has left its mark, and relies on us.
+            // A thread that rang while the lock was held has left its mark, and relies on this one.
             fence(Ordering::SeqCst);
             has_work |= !self.doorbells.is_empty();
             let now = self.clock.now().as_ps();
@@ -388,14 +388,14 @@ impl InProcess {
                 os::futex_wait(dozing, 1, time_ns);
             }
         } else {
-            // Another thread is inside the model, or was when it lost its processor.
+            // Another thread is inside the model, or lost its processor there.
             os::yield_processor();
         }
         dozing.store(0, Ordering::Relaxed);
         heartbeat.store(self.clock.ticks().0, Ordering::Relaxed);
     }
 
-    /// When the model has to run again, or peers have to be looked after.
+    /// Returns when the model has to run again, or peers have to be checked.
     fn next_run(&self) -> u64 {
         let check_at = match self.check_at.load(Ordering::Relaxed) {
             u64::MAX => u64::MAX,
@@ -404,10 +404,10 @@ impl InProcess {
         self.next_timeout.load(Ordering::Relaxed).min(check_at)
     }
 
-    /// The background thread is about to sleep: whether there is nothing to do, so that it may.
-    /// Also publishes the counters and forgets dead peers.
+    /// Returns whether there is nothing to do, so that the background thread may sleep. Also
+    /// publishes the counters and removes dead peers.
     pub fn may_sleep(&self) -> Option<bool> {
-        // Another process does not look again after leaving the model, as this one would.
+        // Unlike this process, a client does not check again after leaving the model.
         let mut model = match self.is_served {
             true => self.model.lock(),
             false => self.model.try_lock()?,
@@ -416,24 +416,24 @@ impl InProcess {
         model.port.prune();
         self.publish_counters(&model.nic);
         drop(model);
-        // Who rang while we held the lock has left its mark, and relies on us.
+        // A thread that rang while the lock was held has left its mark, and relies on this one.
         fence(Ordering::SeqCst);
         Some(!has_work && self.doorbells.is_empty())
     }
 
-    /// The word on which the background thread sleeps.
+    /// Returns the word on which the background thread sleeps.
     pub fn armed(&self) -> &'static AtomicU32 {
         self.registry.armed(self.place)
     }
 
-    /// How long the background thread may sleep: until a timer of the model is due, but
-    /// `least_ns` at least and `limit_ns` at most. Notes until when it will.
+    /// Returns how long the background thread may sleep: until a timer of the model is due, but
+    /// `least_ns` at least and `limit_ns` at most. Records the end of the sleep.
     pub fn sleep_time_ns(&self, least_ns: u64, limit_ns: u64) -> u64 {
         let now = self.clock.now().as_ps();
         let until = now.saturating_add(limit_ns.saturating_mul(1000));
         self.wake_at.store(until, Ordering::SeqCst);
-        // With the fence in `tell_background`: either it sees until when we sleep, or we see what
-        // it would have told.
+        // Pairs with the fence in `notify_background`: either it sees the end of the sleep, or this
+        // thread sees what it would have been notified of.
         fence(Ordering::SeqCst);
         let least = now.saturating_add(least_ns.saturating_mul(1000));
         let until = until.min(self.next_run().max(least));
@@ -449,17 +449,17 @@ impl InProcess {
         }
     }
 
-    /// When the background thread was last woken by somebody.
+    /// Returns when the background thread was last woken.
     pub fn woken_at(&self) -> Ticks {
         Ticks(self.registry.woken_at(self.place).load(Ordering::Relaxed))
     }
 
-    /// Whether the background thread has to end.
+    /// Returns true if the background thread has to end.
     pub fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::SeqCst)
     }
 
-    /// Tells the background thread to end.
+    /// Ends the background thread.
     pub fn stop(&self) {
         self.is_stopping.store(true, Ordering::SeqCst);
         let woken_at = self.registry.woken_at(self.place);
@@ -468,7 +468,7 @@ impl InProcess {
         os::futex_wake_all(self.armed());
     }
 
-    /// A slot was written that nobody has to hurry for, or the lock was not free.
+    /// Marks a slot: its doorbell is not urgent, or the lock was not free.
     #[inline]
     fn mark(&self, slot: u32) {
         self.doorbells.mark(slot);
@@ -485,19 +485,19 @@ impl InProcess {
         value
     }
 
-    /// Gives the lock back after something other than a run of the model: does what somebody has
-    /// left to the holder.
+    /// Releases the lock after something other than a run of the model, and does the work that
+    /// others have left to the holder.
     #[inline]
     fn unlock(&self, model: MutexGuard<'_, Model>) {
         drop(model);
         fence(Ordering::SeqCst);
         if !self.doorbells.is_empty() {
             self.try_run();
-            self.tell_background();
+            self.notify_background();
         }
     }
 
-    /// Writes registers, and lets the model do what they ask for.
+    /// Writes registers, and runs the model for them.
     fn write(&self, write: impl FnOnce(&mut Nic<FabricPort>)) {
         if self.is_foreign() {
             return;
@@ -505,7 +505,7 @@ impl InProcess {
         let mut model = self.model.lock();
         write(&mut model.nic);
         self.run(model);
-        self.tell_background();
+        self.notify_background();
     }
 }
 
@@ -539,10 +539,10 @@ mod tests {
         InProcess::new(config, port, clock)
     }
 
-    /// Goal: a doorbell is not lost because the model was held for something else than to run it.
-    /// Method: it is rung while each of the holders is inside.
+    /// Goal: a doorbell is not lost because the lock was held for something other than a run of the
+    /// model. Method: it is rung while each of the holders is inside.
     #[test]
-    fn who_holds_the_model_does_what_was_left_to_it() {
+    fn the_holder_of_the_model_does_the_work_left_to_it() {
         let directory = temporary_directory("left");
         let function = function(directory.path(), false);
         let ring = || function.doorbell(9, 1);
@@ -563,10 +563,10 @@ mod tests {
         let model = function.model.lock();
         ring();
         drop(model);
-        assert_eq!(function.may_sleep(), Some(false), "after nobody");
+        assert_eq!(function.may_sleep(), Some(false), "nothing is left");
     }
     /// Goal: the first doorbell on new pages is not lost. Method: the background thread falls
-    /// asleep before there are pages, as it does when nobody uses the function yet.
+    /// asleep before there are pages, as it does while the function is unused.
     #[test]
     fn a_device_that_sleeps_when_it_gets_pages_says_so() {
         let directory = temporary_directory("new-pages");

@@ -2,13 +2,13 @@
 //! that joins the processes of a machine.
 //!
 //! - [`function`]: one process's NIC function, ready for a driver. Made of [`in_process`] (the bus,
-//!   and the model), [`pinned`] (memory that the program takes away), [`polling`] (empty polls) and
+//!   and the model), [`pinned`] (memory that the program unmaps), [`polling`] (empty polls) and
 //!   [`background`] (the thread for applications that do not poll).
-//! - [`fabric`]: which functions there are on this machine ([`fabric::registry`]), shared-memory
-//!   rings between them ([`fabric::ring`]), and the cable that the model sees ([`fabric::port`]).
+//! - [`fabric`]: the functions on this machine ([`fabric::registry`]), shared-memory rings between
+//!   them ([`fabric::ring`]), and the cable that the model sees ([`fabric::port`]).
 //! - [`uplink`]: wires that lead out of the fabric: taps, QEMU's sockets, UDP, captures.
-//! - [`devices`]: which NICs a program has. [`neighbours`]: which function has an address.
-//!   [`capture`]: frames of this process to a file. [`clock`]: real time for the model.
+//! - [`devices`]: the NICs of a program. [`neighbours`]: resolution of addresses. [`capture`]:
+//!   frames of this process in a file. [`clock`]: real time for the model.
 //! - [`attached`]: devices that another crate opens instead.
 
 pub mod attached;

@@ -1,9 +1,9 @@
-//! Who has an address, and at which MAC address: what a driver needs to know to fill a path.
+//! MAC addresses of neighbours, which a driver needs to fill a path.
 //!
-//! A kernel driver would ask the kernel's neighbour table. We have no network interface there, so
-//! we ask, in this order: ourselves, the functions on the fabric of this machine, what the user has
-//! said (`FERROCE_NEIGHBOURS`), the address itself, if it was made of a MAC, and who is at the other
-//! end of the uplink.
+//! A kernel driver would ask the kernel's neighbour table. There is no network interface here, so
+//! the sources are, in this order: this function, the functions on the fabric of this machine, the
+//! user's list (`FERROCE_NEIGHBOURS`), the address itself, if it was derived from a MAC address,
+//! and the station at the other end of the uplink.
 
 use ferroce_platform::host::EnvironmentError;
 use std::net::IpAddr;
@@ -19,47 +19,47 @@ use ferroce_platform::host::HostIdentity;
 /// Entries of `FERROCE_NEIGHBOURS`.
 const MAX_NEIGHBOURS: usize = 256;
 
-/// Where a function looks for its neighbours.
+/// The sources of neighbours.
 #[derive(Debug, Clone, Default)]
 pub struct Neighbours {
     registry: Option<&'static Registry>,
-    told: Vec<(Gid, Mac)>,
+    listed: Vec<(Gid, Mac)>,
     uplink: Option<Arc<Uplink>>,
 }
 
 impl Neighbours {
-    /// Those on the fabric whose register this is, if there is one, those that
-    /// `FERROCE_NEIGHBOURS` tells of, and those on the wire that leads out of the fabric.
+    /// Uses the functions on the fabric of this registry, if there is one, those listed in
+    /// `FERROCE_NEIGHBOURS`, and those behind the uplink.
     ///
     /// # Errors
-    /// [`Error::Environment`] naming what is not a neighbour.
+    /// [`Error::Environment`] naming the invalid neighbour.
     pub fn from_environment(
         registry: Option<&'static Registry>,
         uplink: Option<Arc<Uplink>>,
     ) -> Result<Self, Error> {
-        let told = std::env::var("FERROCE_NEIGHBOURS").unwrap_or_default();
+        let listed = std::env::var("FERROCE_NEIGHBOURS").unwrap_or_default();
         Ok(Self {
             registry,
-            told: parse(&told)?,
+            listed: parse(&listed)?,
             uplink,
         })
     }
 
-    /// Those in a simulated world, and nobody else.
+    /// Uses the hosts of a simulated world, and no others.
     pub fn fixed(hosts: Vec<(Gid, Mac)>) -> Self {
         Self {
-            told: hosts,
+            listed: hosts,
             ..Self::default()
         }
     }
 
-    /// The MAC address under which `host` reaches a GID; `None` when nobody answers for it.
+    /// Returns the MAC address under which `host` reaches a GID. `None` when no station has it.
     pub fn resolve_mac(&self, host: &HostIdentity, gid: [u8; 16]) -> Option<[u8; 6]> {
         if host.gids.iter().any(|entry| entry.gid == gid) {
             return Some(host.mac);
         }
         let gid = Gid(gid);
-        let known = self.on_fabric(gid).or_else(|| self.told(gid));
+        let known = self.on_fabric(gid).or_else(|| self.listed(gid));
         let mac = known.or_else(|| embedded_mac(gid));
         mac.or_else(|| self.uplink.as_ref()?.resolve_mac(gid))
             .map(|mac| mac.0)
@@ -73,13 +73,13 @@ impl Neighbours {
         owner.map(|owner| owner.identity.mac)
     }
 
-    fn told(&self, gid: Gid) -> Option<Mac> {
-        let entry = self.told.iter().find(|(known, _)| *known == gid);
+    fn listed(&self, gid: Gid) -> Option<Mac> {
+        let entry = self.listed.iter().find(|(known, _)| *known == gid);
         entry.map(|(_, mac)| *mac)
     }
 }
 
-/// The MAC address that a link-local address was made of (RFC 4291, appendix A).
+/// Returns the MAC address from which a link-local address was derived (RFC 4291, appendix A).
 fn embedded_mac(gid: Gid) -> Option<Mac> {
     let [.., a, b, c, 0xff, 0xfe, d, e, f] = gid.0 else {
         return None;
@@ -87,10 +87,10 @@ fn embedded_mac(gid: Gid) -> Option<Mac> {
     gid.is_link_local().then_some(Mac([a ^ 2, b, c, d, e, f]))
 }
 
-/// Neighbours as `ADDRESS=MAC`, separated by commas.
+/// Parses neighbours as `ADDRESS=MAC`, separated by commas.
 ///
 /// # Errors
-/// [`Error::Environment`] naming what is not a neighbour.
+/// [`Error::Environment`] naming the invalid neighbour.
 pub fn parse(text: &str) -> Result<Vec<(Gid, Mac)>, Error> {
     let refused = |part: &str, why: String| {
         Error::Environment(EnvironmentError {
@@ -101,7 +101,7 @@ pub fn parse(text: &str) -> Result<Vec<(Gid, Mac)>, Error> {
     };
     let parts: Vec<&str> = text.split(',').map(str::trim).collect();
     let parts = parts.into_iter().filter(|part| !part.is_empty());
-    let told: Vec<_> = parts
+    let listed: Vec<_> = parts
         .map(|part| {
             let (address, mac) = part.split_once('=').unwrap_or((part, ""));
             let address = address.parse::<IpAddr>();
@@ -115,11 +115,11 @@ pub fn parse(text: &str) -> Result<Vec<(Gid, Mac)>, Error> {
             }
         })
         .collect::<Result<_, _>>()?;
-    if told.len() > MAX_NEIGHBOURS {
+    if listed.len() > MAX_NEIGHBOURS {
         let why = format!("more than {MAX_NEIGHBOURS} neighbours");
         return Err(refused(text, why));
     }
-    Ok(told)
+    Ok(listed)
 }
 
 #[cfg(test)]
@@ -133,7 +133,7 @@ mod tests {
         let registry = Registry::open(directory.path()).expect("new");
         let neighbours = Neighbours {
             registry: Some(registry),
-            told: parse("192.0.2.98=02:00:00:00:00:0a").expect("one"),
+            listed: parse("192.0.2.98=02:00:00:00:00:0a").expect("one"),
             uplink: None,
         };
         let host = HostIdentity::named("a", None).expect("a name");
@@ -143,13 +143,13 @@ mod tests {
         assert_eq!(resolve(Gid::link_local(other)), Some(other.0));
         let unknown = Gid::from_ipv4(Ipv4Addr::new(192, 0, 2, 99));
         assert_eq!(resolve(unknown), None);
-        let told = Gid::from_ipv4(Ipv4Addr::new(192, 0, 2, 98));
-        assert_eq!(resolve(told), Some([2, 0, 0, 0, 0, 10]));
+        let listed = Gid::from_ipv4(Ipv4Addr::new(192, 0, 2, 98));
+        assert_eq!(resolve(listed), Some([2, 0, 0, 0, 0, 10]));
     }
 
     #[test]
     fn what_is_no_neighbour_is_named() {
-        assert!(parse("").expect("nobody").is_empty());
+        assert!(parse("").expect("no neighbours").is_empty());
         let two = "10.0.0.1=2:0:0:0:0:1, 2001:db8::7=02:00:00:00:00:02";
         assert_eq!(parse(two).expect("two").len(), 2);
         for bad in [

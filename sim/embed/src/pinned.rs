@@ -1,15 +1,16 @@
-//! Registered memory stays, whatever the program does to it: what a card has by pinned pages.
+//! Keeps registered memory accessible to the device, whatever the program does to it: the
+//! equivalent of pinned pages.
 //!
-//! Who stands between the program and libc (the verbs library) has the calls that change what is
-//! mapped go through here. Before registered pages are unmapped, or something else is mapped over
-//! them, they are moved to a place of their own with `mremap`, and the device follows. They are
-//! unmapped when the last registration of them ends.
+//! The verbs library, which stands between the program and libc, routes the calls here that change
+//! mappings. Before registered pages are unmapped, or something else is mapped over them, they are
+//! moved to another address with `mremap`, and the device follows. They are unmapped when the last
+//! registration of them ends.
 //!
-//! What libc unmaps without calling its own public functions (large blocks in `free` and `realloc`)
-//! is not seen here; a DMA access then faults, and is refused (`memory::guarded`).
+//! Unmapping inside of libc that bypasses its public functions (large blocks in `free` and
+//! `realloc`) is not seen here; a DMA access then faults, and is refused (`memory::guarded`).
 //!
-//! Allocators call `munmap` and `madvise`, perhaps with locks of their own held. So nothing here
-//! allocates memory, and memory without registrations is told by looking at a table.
+//! Allocators call `munmap` and `madvise`, perhaps with their own locks held. So nothing here
+//! allocates memory, and a table lookup identifies memory without registrations.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,22 +26,22 @@ use ferroce_platform::fork;
 use ferroce_platform::memory::{MapError, MemoryMap};
 use ferroce_platform::os::memory_calls::{Answer, system_call};
 
-/// Functions of this process that are looked at; more than there are devices.
+/// Functions of this process that are considered; more than there are devices.
 const MAX_FUNCTIONS: usize = 16;
-/// How long to wait for another thread that is changing what is mapped.
-const PATIENCE: Duration = Duration::from_millis(200);
-/// Of a chunk of the address space: the table's unit.
+/// Time limit for another thread that is changing mappings.
+const TIMEOUT: Duration = Duration::from_millis(200);
+/// Size of a chunk of the address space: the table's unit.
 const CHUNK_SHIFT: u32 = 16;
 /// Chunks in the table; those whose numbers are congruent share an entry.
 const CHUNKS: usize = 1 << 16;
 const PAGE: usize = 4096;
-/// Places that are tried for memory that the model maps.
+/// Addresses that are tried for memory that the model maps.
 const PLACES: usize = 8;
 
 /// Registrations by chunk.
 static REGISTERED: [AtomicU32; CHUNKS] = [const { AtomicU32::new(0) }; CHUNKS];
 
-/// The functions, and the process in which they are: not its children.
+/// The functions, and the process to which they belong: not its children.
 struct Functions {
     list: Vec<Arc<InProcess>>,
     generation: u32,
@@ -51,14 +52,14 @@ static FUNCTIONS: Mutex<Functions> = Mutex::new(Functions {
     generation: 0,
 });
 
-/// The memory of this function is pinned from now on.
+/// Pins the memory of this function from now on.
 pub fn add(function: &Arc<InProcess>) {
     let Some(mut functions) = lock() else {
         return;
     };
     let generation = fork::generation();
     if functions.generation != generation {
-        // Those of the parent.
+        // Functions of the parent.
         std::mem::forget(std::mem::take(&mut functions.list));
         functions.generation = generation;
     }
@@ -67,7 +68,7 @@ pub fn add(function: &Arc<InProcess>) {
     }
 }
 
-/// The function goes.
+/// Removes the function.
 pub fn remove(function: &Arc<InProcess>) {
     let Some(mut functions) = lock() else {
         return;
@@ -76,7 +77,7 @@ pub fn remove(function: &Arc<InProcess>) {
 }
 
 fn lock() -> Option<MutexGuard<'static, Functions>> {
-    FUNCTIONS.try_lock_for(PATIENCE)
+    FUNCTIONS.try_lock_for(TIMEOUT)
 }
 
 fn chunks(address: usize, length: usize) -> impl Iterator<Item = &'static AtomicU32> {
@@ -87,21 +88,21 @@ fn chunks(address: usize, length: usize) -> impl Iterator<Item = &'static Atomic
     (first..=last).map(|chunk| &REGISTERED[chunk % CHUNKS])
 }
 
-/// A mapping for the device begins.
+/// Begins a registration.
 pub fn register(address: usize, length: usize) {
     for count in chunks(address, length) {
         count.fetch_add(1, Ordering::SeqCst);
     }
 }
 
-/// It has ended.
+/// Ends a registration.
 pub fn deregister(address: usize, length: usize) {
     for count in chunks(address, length) {
         count.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-/// Whether memory in a range may be registered.
+/// Returns true if memory in a range may be registered.
 #[inline]
 pub fn may_be_registered(address: usize, length: usize) -> bool {
     length > 0 && chunks(address, length).any(|count| count.load(Ordering::Relaxed) != 0)
@@ -113,7 +114,8 @@ struct All<'a> {
 }
 
 impl<'a> All<'a> {
-    /// `None` if they cannot be had: then things take their course.
+    /// Returns `None` if the locks are not free in time: then calls are made without care for
+    /// registrations.
     fn hold(functions: &'a Functions) -> Option<Self> {
         if functions.generation != fork::generation() {
             return None;
@@ -138,7 +140,7 @@ impl<'a> All<'a> {
         }
     }
 
-    /// Makes pieces of what is registered in a range. Whether there is anything.
+    /// Splits the registrations of a range. Returns true if there are any.
     fn cut_out(&mut self, range: &Range<usize>) -> bool {
         let mut is_found = false;
         for map in self.each() {
@@ -147,8 +149,8 @@ impl<'a> All<'a> {
         is_found
     }
 
-    /// Moves all registered pages of a range away. `stays`: there shall still be memory, or else
-    /// nothing is moved.
+    /// Moves all registered pages of a range to another address. `stays`: memory must remain in the
+    /// range, otherwise nothing is moved.
     fn evict(&mut self, range: &Range<usize>, stays: bool) {
         if !self.cut_out(range) {
             return;
@@ -160,14 +162,14 @@ impl<'a> All<'a> {
         }
     }
 
-    /// Whatever was registered in a range is not there any more.
+    /// Marks registrations in a range as lost.
     fn lose(&mut self, range: &Range<usize>) {
         if self.cut_out(range) {
             self.each().for_each(|map| map.retarget(range, None, false));
         }
     }
 
-    /// The first addresses in a range that are registered without a gap.
+    /// Returns the first addresses in a range that are registered without a gap.
     fn next_run(&mut self, range: &Range<usize>) -> Option<Range<usize>> {
         let first = self.each().filter_map(|map| map.first_pieces(range));
         let mut run = first.min_by_key(|run| run.start)?;
@@ -181,7 +183,7 @@ impl<'a> All<'a> {
         }
     }
 
-    /// Moves pages; a part that is of several mappings of the kernel in parts.
+    /// Moves pages; a range of several mappings of the kernel is moved in parts.
     fn move_away(&mut self, run: Range<usize>, stays: bool) {
         let pages = run.len() / PAGE;
         match move_pages(&run, stays) {
@@ -202,10 +204,10 @@ impl<'a> All<'a> {
     }
 }
 
-/// Moves pages to a new place and leaves empty memory of the same kind where they were.
+/// Moves pages to a new address and leaves empty memory of the same kind in their place.
 ///
-/// `stays`: fails where the kernel cannot. Else there is a hole then, into which another thread
-/// could map for a moment.
+/// `stays`: fails where the kernel cannot do that. Otherwise there is a hole then, into which
+/// another thread could map for a moment.
 fn move_pages(range: &Range<usize>, stays: bool) -> Answer {
     /// Linux 5.7.
     const MREMAP_DONTUNMAP: c_int = 4;
@@ -235,7 +237,7 @@ fn move_pages(range: &Range<usize>, stays: bool) -> Answer {
     moved
 }
 
-/// Does something while all mappings are held, or without them if they cannot be had.
+/// Runs `with` while all mappings are held, or without them if the locks are not free in time.
 fn with_all<T>(with: impl FnOnce(Option<&mut All<'_>>) -> T) -> T {
     let Some(functions) = lock() else {
         return with(None);
@@ -252,12 +254,12 @@ fn pages_of(address: usize, length: usize) -> Range<usize> {
     address..address.saturating_add(length).div_ceil(PAGE) * PAGE
 }
 
-/// Whether a call that changes what is mapped at these addresses concerns a card.
+/// Returns true if a call that changes mappings at these addresses affects a device.
 fn concerns(address: usize, length: usize) -> bool {
     address % PAGE == 0 && may_be_registered(address, length)
 }
 
-/// Moves the registered pages of a range away, then makes the call that takes the range.
+/// Moves the registered pages of a range, then makes the call that changes the range.
 fn after_eviction(address: usize, length: usize, call: impl FnOnce() -> Answer) -> Answer {
     if !concerns(address, length) {
         return call();
@@ -270,19 +272,19 @@ fn after_eviction(address: usize, length: usize, call: impl FnOnce() -> Answer) 
     })
 }
 
-/// `munmap`.
+/// Makes `munmap`.
 ///
 /// # Errors
-/// The error number.
+/// The errno.
 pub fn munmap(address: usize, length: usize) -> Answer {
     let call = || system_call(libc::SYS_munmap, [address, length, 0, 0, 0, 0]);
     after_eviction(address, length, call)
 }
 
-/// `mmap`.
+/// Makes `mmap`.
 ///
 /// # Errors
-/// The error number.
+/// The errno.
 pub fn mmap(address: usize, length: usize, how: [usize; 4]) -> Answer {
     let [protection, flags, file, offset] = how;
     let arguments = [address, length, protection, flags, file, offset];
@@ -292,9 +294,9 @@ pub fn mmap(address: usize, length: usize, how: [usize; 4]) -> Answer {
         if !may_be_registered(found, length) {
             return Ok(found);
         }
-        // Where something else is mapped now, registered memory was unmapped unseen.
-        let is_told = with_all(|all| all.map(|all| all.lose(&pages_of(found, length))));
-        return match is_told {
+        // The registered memory below a new mapping was unmapped unseen.
+        let is_reported = with_all(|all| all.map(|all| all.lose(&pages_of(found, length))));
+        return match is_reported {
             Some(()) => Ok(found),
             None => elsewhere(found, length, call),
         };
@@ -302,8 +304,8 @@ pub fn mmap(address: usize, length: usize, how: [usize; 4]) -> Answer {
     after_eviction(address, length, call)
 }
 
-/// Maps where nothing is registered, if that can be: the model itself maps, and cannot be told that
-/// memory is gone.
+/// Maps where nothing is registered, if possible: the model itself maps, and cannot be notified
+/// that memory is gone.
 fn elsewhere(found: usize, length: usize, call: impl Fn() -> Answer) -> Answer {
     let unmap = |place: usize| system_call(libc::SYS_munmap, [place, length, 0, 0, 0, 0]);
     let mut places = [found; PLACES];
@@ -321,10 +323,10 @@ fn elsewhere(found: usize, length: usize, call: impl Fn() -> Answer) -> Answer {
     Ok(places[used - 1])
 }
 
-/// `mremap`: registered pages go where the program moves them.
+/// Makes `mremap`: registered pages move with the program's.
 ///
 /// # Errors
-/// The error number.
+/// The errno.
 pub fn mremap(from: usize, old: usize, new: usize, flags: c_int, to: usize) -> Answer {
     let arguments = [from, old, new, flags as usize, to, 0];
     let call = || system_call(libc::SYS_mremap, arguments);
@@ -359,11 +361,11 @@ fn is_apart(one: Range<usize>, other: Range<usize>) -> bool {
     one.end <= other.start || other.end <= one.start
 }
 
-/// `madvise`: a program that gives up the content of registered pages gets empty ones, and the card
-/// keeps the old ones.
+/// Makes `madvise`: a program that discards registered pages gets empty ones, and the device keeps
+/// the old ones.
 ///
 /// # Errors
-/// The error number.
+/// The errno.
 pub fn madvise(address: usize, length: usize, advice: c_int) -> Answer {
     let arguments = [address, length, advice as usize, 0, 0, 0];
     let call = || system_call(libc::SYS_madvise, arguments);
@@ -379,7 +381,7 @@ pub fn madvise(address: usize, length: usize, advice: c_int) -> Answer {
         if !all.cut_out(&range) {
             return call();
         }
-        // Pages that a card holds are not free, and the advice leaves that to the kernel.
+        // Pages in use by a device are not free, and the advice leaves that to the kernel.
         if advice == libc::MADV_FREE {
             return Ok(0);
         }
@@ -388,10 +390,10 @@ pub fn madvise(address: usize, length: usize, advice: c_int) -> Answer {
     })
 }
 
-/// `mprotect`: a card does not notice.
+/// Makes `mprotect`: the device is not affected.
 ///
 /// # Errors
-/// The error number.
+/// The errno.
 pub fn mprotect(address: usize, length: usize, protection: c_int) -> Answer {
     let arguments = [address, length, protection as usize, 0, 0, 0];
     let call = || system_call(libc::SYS_mprotect, arguments);
@@ -408,8 +410,8 @@ pub fn mprotect(address: usize, length: usize, protection: c_int) -> Answer {
     })
 }
 
-/// Takes a mapping of a function back, of which pieces may have moved, and unmaps the places of
-/// their own that nobody uses any more.
+/// Removes a mapping of a function, of which parts may have moved, and unmaps the moved pages that
+/// no mapping uses any more.
 ///
 /// # Errors
 /// [`MapError::NotMapped`].
@@ -420,7 +422,7 @@ pub fn unmap(function: &InProcess, iova: u64, length: u64) -> Result<(), MapErro
         left = other.unused(left);
     }
     for place in left {
-        // What is not unmapped stays, out of everybody's way.
+        // On failure the pages stay mapped, at an address that no program uses.
         let _ = system_call(libc::SYS_munmap, [place.start, place.len(), 0, 0, 0, 0]);
     }
     Ok(())

@@ -1,10 +1,10 @@
-//! What a thread does that polls and finds nothing.
+//! Behaviour of a thread on empty polls.
 //!
-//! It spins for a moment, because the answer may come within a microsecond. Then it yields, so
-//! that on a loaded machine the peer has its turn. Yielding is bad beside a program that spins
-//! without ever yielding: the processor comes back when that one has used up its turn, after
-//! milliseconds. So a thread that has yielded to such a program sleeps instead, for some time, and
-//! whoever sends to it wakes it: who is woken gets the processor at once.
+//! It spins for a moment, because the answer may come within a microsecond. Then it yields, so that
+//! on a loaded machine the peer has its turn. Yielding is bad beside a process that spins without
+//! ever yielding: the processor comes back when that process has used up its time slice, after
+//! milliseconds. So a thread that has yielded to such a process sleeps instead, for some time, and
+//! a sender wakes it: a woken thread gets the processor at once.
 
 use std::cell::Cell;
 
@@ -12,30 +12,30 @@ use crate::clock::Ticks;
 use crate::in_process::InProcess;
 use ferroce_platform::os;
 
-/// Empty polls before a thread lets others run.
+/// Empty polls before a thread yields.
 const POLLS_BEFORE_YIELD: u32 = 20;
-/// A yield that took longer than this was one to a program that does not yield.
+/// A yield that took longer than this was to a process that does not yield.
 const LONG_YIELD_NS: u64 = 500_000;
-/// How long a thread sleeps instead of yielding then, before it tries yielding again. Twice as
-/// long each time that the next try takes long, too.
+/// How long a thread sleeps instead of yielding then, before it tries to yield again. Doubled each
+/// time that the next try takes long, too.
 const MIN_DOZING_NS: u64 = 3_000_000;
-/// No longer than this.
+/// Upper limit of that time.
 const MAX_DOZING_NS: u64 = 200_000_000;
-/// How long it sleeps at a time.
+/// Length of a single sleep.
 const DOZE_NS: u64 = 200_000;
 
-/// One thread's experience.
-struct Habits {
+/// Poll history of a thread.
+struct PollHistory {
     empty_polls: Cell<u32>,
-    /// No yielding before this.
+    /// No yield before this time.
     dozes_until: Cell<Ticks>,
     dozing_ns: Cell<u64>,
     has_short_turns: Cell<bool>,
 }
 
 thread_local! {
-    static HABITS: Habits = const {
-        Habits {
+    static HISTORY: PollHistory = const {
+        PollHistory {
             empty_polls: Cell::new(0),
             dozes_until: Cell::new(Ticks(0)),
             dozing_ns: Cell::new(MIN_DOZING_NS),
@@ -44,10 +44,11 @@ thread_local! {
     };
 }
 
-/// After a poll at `now`, which has run the model so often in vain; `None`: not in vain.
+/// Called after a poll at `now`; `empty_runs`: runs of the model in an empty poll, `None` if it was
+/// not empty.
 #[inline]
 pub fn after_poll(function: &InProcess, empty_runs: Option<u32>, now: Ticks) {
-    HABITS.with(|habits| match empty_runs {
+    HISTORY.with(|habits| match empty_runs {
         None => habits.empty_polls.set(0),
         Some(runs) if habits.empty_polls.get() < POLLS_BEFORE_YIELD => {
             habits.empty_polls.set(habits.empty_polls.get() + runs);
@@ -60,7 +61,7 @@ pub fn after_poll(function: &InProcess, empty_runs: Option<u32>, now: Ticks) {
     });
 }
 
-impl Habits {
+impl PollHistory {
     #[cold]
     fn step_back(&self, function: &InProcess, now: Ticks) {
         if now < self.dozes_until.get() {

@@ -1,7 +1,7 @@
-//! Keys and QPNs in an order that nobody can rely on: `ferroce run --random-keys`.
+//! Keys and QPNs in an unpredictable order: `ferroce run --random-keys`.
 //!
-//! A seed makes a run again. Programs of the same seed have different numbers, as different cards
-//! have: what they are called by, and their host, go into it, too.
+//! A seed reproduces a run. Programs with the same seed have different numbers, like different
+//! cards: their name and host are mixed in.
 
 use ferroce_platform::host::EnvironmentError;
 use std::collections::hash_map::{DefaultHasher, RandomState};
@@ -10,18 +10,19 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use crate::error::Error;
 use ferroce_platform::host::variable;
 
-/// The seed that the user has given.
+/// The variable with the user's seed.
 pub const VARIABLE: &str = "FERROCE_RANDOM_KEYS";
 
-/// A seed that was not there before.
+/// Returns a fresh seed.
 pub fn new_seed() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }
 
-/// The seed of this process for a device with this MAC address. `None`: keys and QPNs ascend.
+/// Returns the seed of this process for a device with this MAC address. `None`: keys and QPNs
+/// ascend.
 ///
 /// # Errors
-/// [`Error::Environment`]: it is no number.
+/// [`Error::Environment`] if it is not a number.
 pub fn seed(mac: [u8; 6]) -> Result<Option<u64>, Error> {
     let Some(text) = variable(VARIABLE) else {
         return Ok(None);

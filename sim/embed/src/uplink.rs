@@ -8,15 +8,15 @@
 //!                                                     └── ARP, ND, ping: answers ──► wire
 //! ```
 //!
-//! - [`spec`]: what `--port` says. [`wire`]: what all wires have in common; [`tap`], [`datagram`],
+//! - [`spec`]: values of `--port`. [`wire`]: the common traits of wires; [`tap`], [`datagram`],
 //!   [`stream`], [`udp`]: the wires. [`replay`]: frames of a capture.
-//! - [`reader`]: the thread that receives and looks after the wire. [`outgoing`]: what is sent.
-//! - [`station`]: ARP, neighbour discovery, ping. [`neighbours`]: what was learnt by them.
+//! - [`reader`]: the thread that receives and repairs the wire. [`outgoing`]: frames to send.
+//! - [`station`]: ARP, neighbour discovery, ping. [`neighbours`]: the addresses learnt by them.
 //!
-//! A wire breaks: its other end goes away, its tap is deleted. Then the link of the port is down,
-//! what is sent is lost and counted, and the reader tries to repair it, at a bounded rate. Before
-//! the other end was there for the first time the link counts as up: who comes first has to wait
-//! for the other with a program that looks at its port.
+//! A wire can break: its other end closes, its tap is deleted. Then the link of the port is down,
+//! sent frames are lost and counted, and the reader tries to repair the wire, at a bounded rate.
+//! Before the first contact with the other end the link counts as up: a program that checks its
+//! port must be able to start before its peer.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -57,13 +57,13 @@ mod wire;
 pub use buffer::Buffer;
 pub use spec::{SEPARATOR, UplinkSpec, UplinkSpecError};
 
-/// How often a station is asked for before it counts as absent.
+/// Requests for a station before it counts as absent.
 const ASK_ATTEMPTS: u32 = 4;
-/// How long an answer is waited for, each time.
+/// Time limit of each answer.
 const ASK_TIMEOUT: Duration = Duration::from_millis(250);
-/// How long opening waits for the other end of a stream to listen: QEMU takes a moment.
+/// Time limit for the other end of a stream to listen: QEMU takes a moment.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Between two attempts meanwhile.
+/// Pause between two attempts.
 const CONNECT_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The function at the near end of the wire.
@@ -81,7 +81,7 @@ impl NearEnd {
         word.fetch_add(number, Ordering::Relaxed);
     }
 
-    /// The addresses that the function has now.
+    /// Returns the current addresses of the function.
     fn gids(&self) -> Vec<Gid> {
         let occupant = self.registry.occupant(self.place);
         occupant.map_or_else(Vec::new, |occupant| occupant.identity.gids)
@@ -91,7 +91,7 @@ impl NearEnd {
         self.registry.owns_gid(self.place, gid)
     }
 
-    /// Does something as the station that the function is.
+    /// Runs `action` with the station of the function.
     fn as_station<R>(&self, action: impl FnOnce(&Station<'_>) -> R) -> R {
         let gids = self.gids();
         action(&Station {
@@ -100,10 +100,11 @@ impl NearEnd {
         })
     }
 
-    /// Wakes whoever has to look, unless the application polls: then the background thread looks
-    /// at the latest when it stops. False: nobody was woken, because of that.
+    /// Wakes the threads that have to check, unless the application polls: then the background
+    /// thread checks when it stops, at the latest. Returns false in that case.
     fn wake(&self) -> bool {
-        // With the fences of who goes to sleep: it sees what waits, or we see that it sleeps.
+        // Pairs with the fences of a thread that goes to sleep: it sees the frame, or this thread
+        // sees that it sleeps.
         fence(Ordering::SeqCst);
         let now = self.clock.ticks();
         let heartbeat = self.registry.heartbeat(self.place).load(Ordering::Relaxed);
@@ -115,7 +116,7 @@ impl NearEnd {
     }
 }
 
-/// What the model's threads and the reader thread share.
+/// State shared by the model's threads and the reader thread.
 #[derive(Debug)]
 struct Shared {
     end: NearEnd,
@@ -126,18 +127,18 @@ struct Shared {
     gate: Gate,
     is_up: AtomicBool,
     is_stopping: AtomicBool,
-    /// A byte in here has the reader look.
+    /// A byte in here wakes the reader.
     kick: UnixStream,
 }
 
 impl Shared {
-    /// Has the reader look at once.
+    /// Wakes the reader.
     fn kick(&self) {
-        // A full socket has bytes enough.
+        // A full socket has enough bytes.
         let _ = (&self.kick).write(&[0]);
     }
 
-    /// The link comes or goes. The model learns of it.
+    /// Changes the state of the link, and notifies the model.
     fn set_link(&self, is_up: bool, reason: &str) {
         if self.is_up.swap(is_up, Ordering::SeqCst) == is_up {
             return;
@@ -152,7 +153,7 @@ impl Shared {
         self.end.wake();
     }
 
-    /// Sends a frame of our own making.
+    /// Sends a frame that this module has built.
     fn send(&self, bytes: &[u8]) {
         if bytes.len() <= buffer::CAPACITY {
             let mut frame = self.pool.take(bytes.len());
@@ -161,7 +162,7 @@ impl Shared {
         }
     }
 
-    /// Tells everybody on the wire where we are.
+    /// Announces the function's addresses on the wire.
     fn announce(&self) {
         let frames: Vec<_> = self.end.as_station(|us| us.announcements().collect());
         frames.iter().for_each(|frame| self.send(frame));
@@ -172,7 +173,7 @@ impl Shared {
     }
 }
 
-/// A wire that leads out of the fabric of this machine. Its thread ends when it is dropped.
+/// An uplink. Its thread ends when it is dropped.
 #[derive(Debug)]
 pub struct Uplink {
     shared: Arc<Shared>,
@@ -184,7 +185,7 @@ impl Uplink {
     /// Opens the wire of the function at `place`, whose port has the address `mac`.
     ///
     /// # Errors
-    /// [`Error::Uplink`] says why it cannot be opened, and what to do.
+    /// [`Error::Uplink`] with the reason and the remedy.
     pub fn open(
         spec: &UplinkSpec,
         place: &Place,
@@ -230,7 +231,7 @@ impl Uplink {
             (shared, os::with_signals_blocked(|| builder.spawn(run))?)
         } else {
             let mut opener = Opener::new(spec)?;
-            let wire = open_patiently(&mut opener)?;
+            let wire = open_with_retries(&mut opener)?;
             let receive = wire.map(|Wire { transmit, receive }| {
                 shared.outgoing.get_mut().open(transmit);
                 receive
@@ -247,24 +248,24 @@ impl Uplink {
         })
     }
 
-    /// Whether frames can be sent and received.
+    /// Returns true if frames can be sent and received.
     #[inline]
     pub fn is_up(&self) -> bool {
         self.shared.is_up.load(Ordering::Relaxed)
     }
 
-    /// Whether a frame waits.
+    /// Returns true if a frame waits.
     #[inline]
     pub fn has_frame(&self) -> bool {
         !self.shared.incoming.is_empty()
     }
 
-    /// Whether there is no room for another frame now.
+    /// Returns true if there is no room for another frame now.
     pub fn is_full(&self) -> bool {
         self.shared.outgoing.lock().is_full(&self.shared)
     }
 
-    /// A buffer for a frame of `length` bytes.
+    /// Reserves a buffer for a frame of `length` bytes.
     pub fn reserve(&self, length: usize) -> Reservation<Box<Buffer>> {
         if self.is_full() {
             return Reservation::Full;
@@ -277,23 +278,24 @@ impl Uplink {
         self.shared.outgoing.lock().send(&self.shared, frame);
     }
 
-    /// Takes the next frame that came in.
+    /// Takes the next received frame.
     #[inline]
     pub fn receive(&self) -> Option<Box<Buffer>> {
         self.shared.incoming.pop()
     }
 
-    /// Takes a buffer back, sent or not.
+    /// Releases a buffer, sent or not.
     pub fn release(&self, frame: Box<Buffer>) {
         self.shared.pool.give_back(frame);
     }
 
-    /// A queue pair can receive from now on.
+    /// Notes that a queue pair can receive.
     pub fn queue_pair_ready(&self, qpn: Qpn) {
         self.shared.gate.open_for(qpn);
     }
 
-    /// The MAC address of a station on the wire; None if nobody answers. Takes up to a second.
+    /// Returns the MAC address of a station on the wire. `None` if no station answers. Takes up to
+    /// a second.
     pub fn resolve_mac(&self, gid: Gid) -> Option<Mac> {
         let known = self.shared.neighbours.find(gid);
         let is_foreign = self.fork_generation != fork::generation();
@@ -314,7 +316,7 @@ impl Drop for Uplink {
             return;
         };
         if self.fork_generation != fork::generation() {
-            // The thread is the parent's; here it does not exist.
+            // The thread belongs to the parent; here it does not exist.
             std::mem::forget(thread);
             return;
         }
@@ -324,8 +326,8 @@ impl Drop for Uplink {
     }
 }
 
-/// Opens a wire; waits for a moment for somebody who is about to listen.
-fn open_patiently(opener: &mut Opener) -> std::io::Result<Option<Wire>> {
+/// Opens a wire; waits for a moment for a peer that is about to listen.
+fn open_with_retries(opener: &mut Opener) -> std::io::Result<Option<Wire>> {
     use std::io::ErrorKind::{ConnectionRefused, NotFound};
     let may_wait = matches!(opener, Opener::Direct(UplinkSpec::QemuStream { .. }));
     let deadline = Instant::now() + CONNECT_TIMEOUT;
@@ -341,7 +343,7 @@ fn open_patiently(opener: &mut Opener) -> std::io::Result<Option<Wire>> {
             Err(error) if may_wait && matches!(error.kind(), NotFound | ConnectionRefused) => {
                 let seconds = CONNECT_TIMEOUT.as_secs();
                 let advice = format!(
-                    "{error}: nobody listened there for {seconds} s; start QEMU first with \
+                    "{error}: no process listened there for {seconds} s; start QEMU first with \
                      -netdev stream,server=on, or use qemu-stream:listen:PATH"
                 );
                 return Err(std::io::Error::new(error.kind(), advice));

@@ -1,5 +1,5 @@
-//! What driver and model must get right together: a CQ whose ring is replaced under traffic, and
-//! receives of a shared queue whose QP goes in the middle of a message.
+//! Behaviour that needs driver and model together: a CQ whose ring is replaced under traffic, and
+//! receives of a shared queue whose QP is destroyed in the middle of a message.
 
 mod common;
 
@@ -7,20 +7,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
 
-use common::{Meeting, Node, PATIENCE};
+use common::{Node, Rendezvous, TIMEOUT};
 use ferroce_driver::{
     CompletionStatus, DataSegment, Destination, ModifyQp, PostError, QueuePair, QueuePairConfig,
     ReceiveSource, SendData, SendOperation, SendRequest, Service, SharedReceiveQueue,
     SharedReceiveQueueConfig,
 };
 
-/// Goal: no completion is lost or comes twice while the ring is replaced. Method: one thread posts
+/// Goal: no completion is lost or duplicated while the ring is replaced. Method: one thread posts
 /// writes, another polls, this one resizes without a pause.
 #[test]
 fn a_cq_is_resized_under_traffic() {
     const WRITES: u64 = 20_000;
-    let meeting = Meeting::new("resize");
-    let node = Node::new(&meeting.options("resize"));
+    let rendezvous = Rendezvous::new("resize");
+    let node = Node::new(&rendezvous.options("resize"));
     node.connect(&node);
     let (next, done) = (AtomicU32::new(0), AtomicBool::new(false));
     let begin = Instant::now();
@@ -42,7 +42,7 @@ fn a_cq_is_resized_under_traffic() {
                     Ok(()) => wr_id += 1,
                     Err(error) => {
                         assert_eq!(error, PostError::QueueFull);
-                        assert!(begin.elapsed() < PATIENCE, "the queue stays full");
+                        assert!(begin.elapsed() < TIMEOUT, "the queue stays full");
                         std::thread::yield_now();
                     }
                 }
@@ -50,7 +50,7 @@ fn a_cq_is_resized_under_traffic() {
         });
         scope.spawn(|| {
             while u64::from(next.load(Ordering::Relaxed)) < WRITES {
-                assert!(begin.elapsed() < PATIENCE, "completions are missing");
+                assert!(begin.elapsed() < TIMEOUT, "completions are missing");
                 node.cq.poll(16, |completion| {
                     assert_eq!(completion.status, CompletionStatus::Success);
                     let expected = next.fetch_add(1, Ordering::Relaxed);
@@ -60,7 +60,7 @@ fn a_cq_is_resized_under_traffic() {
             done.store(true, Ordering::Relaxed);
         });
         let mut resizes = 0;
-        while !done.load(Ordering::Relaxed) && begin.elapsed() < PATIENCE {
+        while !done.load(Ordering::Relaxed) && begin.elapsed() < TIMEOUT {
             // All are large enough for the send queue, so that the CQ never overruns.
             let entries = [256, 4096, 128, 1024][resizes % 4];
             node.cq.resize(entries).expect("what waits fits");
@@ -72,14 +72,14 @@ fn a_cq_is_resized_under_traffic() {
     assert_eq!(node.cq.skipped(), 0);
 }
 
-/// Goal: the place of a receive that has begun is not lost with its QP. Method: the sender fails in
-/// the middle of its message, then the receiver resets or destroys its QP; the one place must be
+/// Goal: the slot of a receive that has begun is not lost with its QP. Method: the sender fails in
+/// the middle of its message, then the receiver resets or destroys its QP; the one slot must be
 /// free again.
 #[test]
 fn a_qp_that_goes_gives_its_shared_receive_back() {
-    let meeting = Meeting::new("shared");
-    let sender = Node::new(&meeting.options("sender"));
-    let mut receiver = Node::new(&meeting.options("receiver"));
+    let rendezvous = Rendezvous::new("shared");
+    let sender = Node::new(&rendezvous.options("sender"));
+    let mut receiver = Node::new(&rendezvous.options("receiver"));
     let config = SharedReceiveQueueConfig {
         max_wr: 4,
         max_sge: 1,
@@ -151,7 +151,7 @@ fn send_and_fail(sender: &Node, receiver: &Node) {
     let begin = Instant::now();
     let mut failed = false;
     while !failed || received("receive_wqes") == before {
-        assert!(begin.elapsed() < PATIENCE, "the message does not begin");
+        assert!(begin.elapsed() < TIMEOUT, "the message does not begin");
         sender.cq.poll(1, |completion| {
             assert_eq!(completion.status, CompletionStatus::LocalProtectionError);
             failed = true;

@@ -5,7 +5,7 @@ mod common;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{Meeting, Node, PATIENCE};
+use common::{Node, Rendezvous, TIMEOUT};
 use ferroce_driver::{
     AddressVector, CompletionStatus, Destination, ModifyQp, QueuePair, QueuePairConfig,
     ReceiveSource, SendData, SendOperation, SendRequest, Service, UdInit, UdRtr, UdRts,
@@ -13,12 +13,12 @@ use ferroce_driver::{
 
 const Q_KEY: u32 = 0x1234;
 const LENGTH: usize = 32;
-/// What the network header takes in a receive buffer.
+/// Bytes of the network header in a receive buffer.
 const GRH: usize = 40;
 const GROUP: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 1, 2, 3];
 const GROUP_MAC: [u8; 6] = [0x01, 0, 0x5e, 1, 2, 3];
 
-/// A UD QP of a node, ready to send.
+/// Creates a UD QP of a node, ready to send.
 fn datagrams(node: &Node) -> Arc<QueuePair> {
     let config = QueuePairConfig {
         service: Service::UnreliableDatagram,
@@ -86,9 +86,9 @@ fn send(node: &Node, qp: &QueuePair) {
     batch.ring();
 }
 
-/// Takes completions until `count` have come; their `wr_id`s, sorted.
+/// Takes completions until `count` have come. Returns their `wr_id`s, sorted.
 fn completions(node: &Node, count: usize) -> Vec<u64> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let mut found = Vec::new();
     while found.len() < count {
         node.cq.poll(16, |completion| {
@@ -103,8 +103,8 @@ fn completions(node: &Node, count: usize) -> Vec<u64> {
 
 #[test]
 fn a_datagram_to_a_group_reaches_its_members_on_every_host() {
-    let meeting = Meeting::new("multicast");
-    let nodes = ["a", "b", "c"].map(|host| Node::new(&meeting.options(host)));
+    let rendezvous = Rendezvous::new("multicast");
+    let nodes = ["a", "b", "c"].map(|host| Node::new(&rendezvous.options(host)));
     let senders: Vec<_> = nodes.iter().map(datagrams).collect();
     // The node that sends has a second member of the group.
     let second = datagrams(&nodes[0]);
@@ -119,7 +119,7 @@ fn a_datagram_to_a_group_reaches_its_members_on_every_host() {
     assert_eq!(completions(&nodes[0], 2), [1, 8], "sent, and the second");
     assert_eq!(completions(&nodes[1], 1), [7]);
 
-    // Whoever is not attached may send, and gets nothing.
+    // A QP that is not attached may send, and receives nothing.
     receive(&nodes[0], &second, 9);
     receive(&nodes[1], &senders[1], 10);
     send(&nodes[2], &senders[2]);
@@ -127,7 +127,7 @@ fn a_datagram_to_a_group_reaches_its_members_on_every_host() {
     assert_eq!(completions(&nodes[0], 2), [7, 9]);
     assert_eq!(completions(&nodes[1], 1), [10]);
 
-    // Nor does who has left.
+    // Nor does a QP that has left.
     receive(&nodes[1], &senders[1], 11);
     senders[1].detach_multicast(GROUP).expect("it was attached");
     receive(&nodes[0], &second, 12);

@@ -1,6 +1,6 @@
-//! Several processes: what the kernel does when one of them dies.
+//! Several processes, and the effects of the death of one.
 //!
-//! The other process is this test binary again, told by a variable what to do.
+//! The other process is this test binary again, with a variable that selects its part.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -14,15 +14,15 @@ use std::time::{Duration, Instant};
 use ferroce_embed::fabric::registry::Registry;
 use ferroce_embed::function::{Function, HostIdentity, Options};
 
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Tells the other process to be one, and where to meet.
-const VARIABLE: &str = "FERROCE_TEST_MEETING";
-/// Tells it to have two devices, and where to meet.
+const TIMEOUT: Duration = Duration::from_secs(20);
+/// Selects the other process, with the rendezvous directory.
+const VARIABLE: &str = "FERROCE_TEST_RENDEZVOUS";
+/// Selects the process with two devices, with the rendezvous directory.
 const DEVICES_VARIABLE: &str = "FERROCE_TEST_DEVICES";
 
-struct Meeting(PathBuf);
+struct Rendezvous(PathBuf);
 
-impl Meeting {
+impl Rendezvous {
     fn new(name: &str) -> Self {
         let unique = format!("ferroce-processes-{name}-{}", std::process::id());
         let path = std::env::temp_dir().join(unique);
@@ -32,7 +32,7 @@ impl Meeting {
     }
 }
 
-impl Drop for Meeting {
+impl Drop for Rendezvous {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -53,11 +53,11 @@ fn options(directory: &Path) -> Options {
 struct Other(Child);
 
 impl Other {
-    fn start(meeting: &Meeting) -> Self {
+    fn start(rendezvous: &Rendezvous) -> Self {
         let program = std::env::current_exe().expect("a test binary");
         let mut child = Command::new(program)
             .args(["--exact", "other_process", "--nocapture"])
-            .env(VARIABLE, &meeting.0)
+            .env(VARIABLE, &rendezvous.0)
             .stdout(Stdio::piped())
             .spawn()
             .expect("it ran before");
@@ -76,7 +76,7 @@ impl Other {
     }
 }
 
-/// Not a test of its own: what the other process does.
+/// Not a test: the other process.
 #[test]
 fn other_process() {
     let Some(directory) = std::env::var_os(VARIABLE) else {
@@ -84,10 +84,10 @@ fn other_process() {
     };
     let _function = Function::open_with(&options(Path::new(&directory))).expect("a place is free");
     println!("here");
-    std::thread::sleep(PATIENCE);
+    std::thread::sleep(TIMEOUT);
 }
 
-/// Not a test of its own: a process that was told to have two devices.
+/// Not a test: the process with two devices.
 #[test]
 fn other_process_with_devices() {
     let Some(directory) = std::env::var_os(DEVICES_VARIABLE) else {
@@ -122,10 +122,10 @@ fn other_process_with_devices() {
 }
 
 #[test]
-fn a_process_has_as_many_devices_as_it_was_told() {
-    let meeting = Meeting::new("devices");
+fn a_process_has_the_requested_devices() {
+    let rendezvous = Rendezvous::new("devices");
     let program = std::env::current_exe().expect("a test binary");
-    let directory = meeting.0.canonicalize().expect("it is there");
+    let directory = rendezvous.0.canonicalize().expect("it is there");
     let output = Command::new(program)
         .args(["--exact", "other_process_with_devices"])
         .env(DEVICES_VARIABLE, &directory)
@@ -139,41 +139,41 @@ fn a_process_has_as_many_devices_as_it_was_told() {
 
 #[test]
 fn a_killed_process_frees_its_place() {
-    let meeting = Meeting::new("killed");
-    let registry = Registry::open(&meeting.0).expect("usable");
-    let function = Function::open_with(&options(&meeting.0)).expect("a place is free");
-    let other = Other::start(&meeting);
+    let rendezvous = Rendezvous::new("killed");
+    let registry = Registry::open(&rendezvous.0).expect("usable");
+    let function = Function::open_with(&options(&rendezvous.0)).expect("a place is free");
+    let other = Other::start(&rendezvous);
     let occupants = registry.occupants();
     assert_eq!(occupants.len(), 2);
     let pid = other.0.id();
     let theirs = occupants.iter().find(|occupant| occupant.pid == pid);
-    let place = theirs.expect("it told its pid").place;
+    let place = theirs.expect("it printed its pid").place;
     assert!(registry.is_alive(place));
     other.kill();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while registry.is_alive(place) {
         assert!(Instant::now() < deadline, "the kernel frees the lock");
         std::thread::yield_now();
     }
     assert_eq!(registry.occupants().len(), 1);
-    assert_ne!(registry.generation(place), 0, "nobody has cleaned up yet");
+    assert_ne!(registry.generation(place), 0, "the place was not released");
     drop(function);
 }
 
-/// Goal: a function whose thread gets no processor says so. Method: its process is stopped for
+/// Goal: a function whose thread gets no processor reports it. Method: its process is stopped for
 /// longer than that thread wants to sleep.
 #[test]
 fn a_stopped_process_counts_how_late_its_thread_was() {
-    let meeting = Meeting::new("late");
-    let registry = Registry::open(&meeting.0).expect("usable");
-    let other = Other::start(&meeting);
+    let rendezvous = Rendezvous::new("late");
+    let registry = Registry::open(&rendezvous.0).expect("usable");
+    let other = Other::start(&rendezvous);
     let place = registry.occupants()[0].place;
     let signal = |name: &str| {
         let pid = other.0.id().to_string();
         let killed = Command::new("kill").args([name, &pid]).status();
         assert!(killed.is_ok_and(|status| status.success()));
     };
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while registry.late_wakeups(place).load(Ordering::Relaxed) == 0 {
         assert!(Instant::now() < deadline, "it does not notice");
         // Not noticed if the thread does not sleep at that moment.
@@ -192,9 +192,9 @@ fn a_stopped_process_counts_how_late_its_thread_was() {
 
 #[test]
 fn eight_processes_get_places_of_their_own() {
-    let meeting = Meeting::new("eight");
-    let registry = Registry::open(&meeting.0).expect("usable");
-    let others: Vec<Other> = (0..8).map(|_| Other::start(&meeting)).collect();
+    let rendezvous = Rendezvous::new("eight");
+    let registry = Registry::open(&rendezvous.0).expect("usable");
+    let others: Vec<Other> = (0..8).map(|_| Other::start(&rendezvous)).collect();
     let mut places: Vec<u8> = registry.occupants().iter().map(|o| o.place).collect();
     places.dedup();
     assert_eq!(places.len(), 8);

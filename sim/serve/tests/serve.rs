@@ -8,20 +8,20 @@ use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::PermissionsExt;
 
-use common::Meeting;
+use common::Rendezvous;
 use ferroce_spec::doorbell::{DOORBELL_PAGES_SIZE, DoorbellKind, DoorbellValue};
 use ferroce_spec::register::{self, Control, offset};
 use ferroce_vfio_user::{ClientBacking, DmaRange, Errno, irq, region};
 use rustix::event::{EventfdFlags, eventfd};
-use serve_support::{Backing, ENABLED, Hand, IOVA, PATIENCE, SIZE, memory_file, serve};
+use serve_support::{Backing, ENABLED, Hand, IOVA, SIZE, TIMEOUT, memory_file, serve};
 
 /// A doorbell slot that a queue could have.
 const SLOT: u64 = 9;
 
 #[test]
 fn a_client_finds_the_function_on_the_bus() {
-    let meeting = Meeting::new("serve-config");
-    let (serving, paths) = serve(&meeting, "a", 1);
+    let rendezvous = Rendezvous::new("serve-config");
+    let (serving, paths) = serve(&rendezvous, "a", 1);
     let mode = std::fs::metadata(&paths[0]).expect("there").permissions();
     assert_eq!(mode.mode() & 0o777, 0o600);
     let hand = Hand::new(&paths[0], Backing::Mapped);
@@ -61,8 +61,8 @@ fn a_client_finds_the_function_on_the_bus() {
 
 #[test]
 fn accesses_have_every_size() {
-    let meeting = Meeting::new("serve-sizes");
-    let (_serving, paths) = serve(&meeting, "a", 1);
+    let rendezvous = Rendezvous::new("serve-sizes");
+    let (_serving, paths) = serve(&rendezvous, "a", 1);
     let hand = Hand::enabled(&paths[0], Backing::Mapped);
     assert_eq!(hand.read(region::BAR0, 0), *b"FROC");
     assert_eq!(hand.read(region::BAR0, 1), *b"R");
@@ -86,8 +86,8 @@ fn accesses_have_every_size() {
 
 #[test]
 fn dma_by_each_way() {
-    let meeting = Meeting::new("serve-dma");
-    let (_serving, paths) = serve(&meeting, "a", 1);
+    let rendezvous = Rendezvous::new("serve-dma");
+    let (_serving, paths) = serve(&rendezvous, "a", 1);
     for backing in [Backing::Mapped, Backing::FileIo, Backing::Messages] {
         let mut hand = Hand::enabled(&paths[0], backing);
         hand.start();
@@ -105,8 +105,8 @@ fn dma_by_each_way() {
 
 #[test]
 fn without_bus_master_there_is_no_dma() {
-    let meeting = Meeting::new("serve-master");
-    let (_serving, paths) = serve(&meeting, "a", 1);
+    let rendezvous = Rendezvous::new("serve-master");
+    let (_serving, paths) = serve(&rendezvous, "a", 1);
     let mut hand = Hand::enabled(&paths[0], Backing::Mapped);
     hand.set_command(2);
     hand.start();
@@ -119,8 +119,8 @@ fn without_bus_master_there_is_no_dma() {
 
 #[test]
 fn a_function_level_reset_forgets_the_configuration() {
-    let meeting = Meeting::new("serve-flr");
-    let (_serving, paths) = serve(&meeting, "a", 1);
+    let rendezvous = Rendezvous::new("serve-flr");
+    let (_serving, paths) = serve(&rendezvous, "a", 1);
     let mut hand = Hand::enabled(&paths[0], Backing::Mapped);
     hand.start();
     hand.write(region::CONFIG, 0x10, &0xfebe_0000u32.to_le_bytes());
@@ -138,8 +138,8 @@ fn a_function_level_reset_forgets_the_configuration() {
 
 #[test]
 fn doorbells_by_messages_ring() {
-    let meeting = Meeting::new("serve-doorbells");
-    let (_serving, paths) = serve(&meeting, "a", 1);
+    let rendezvous = Rendezvous::new("serve-doorbells");
+    let (_serving, paths) = serve(&rendezvous, "a", 1);
     let hand = Hand::enabled(&paths[0], Backing::Mapped);
     let counter = |name: &str| {
         let index = ferroce_spec::counter::COUNTERS
@@ -170,8 +170,8 @@ fn doorbells_by_messages_ring() {
 
 #[test]
 fn the_next_client_finds_nothing_of_the_last_one() {
-    let meeting = Meeting::new("serve-next");
-    let (_serving, paths) = serve(&meeting, "a", 1);
+    let rendezvous = Rendezvous::new("serve-next");
+    let (_serving, paths) = serve(&rendezvous, "a", 1);
     let mut hand = Hand::enabled(&paths[0], Backing::Mapped);
     hand.start();
     assert!(hand.no_operation(1));
@@ -207,8 +207,8 @@ fn the_next_client_finds_nothing_of_the_last_one() {
 
 #[test]
 fn mappings_have_limits_and_rights() {
-    let meeting = Meeting::new("serve-limits");
-    let (_serving, paths) = serve(&meeting, "a", 1);
+    let rendezvous = Rendezvous::new("serve-limits");
+    let (_serving, paths) = serve(&rendezvous, "a", 1);
     let hand = Hand::enabled(&paths[0], Backing::Mapped);
     let page = 4096;
     let file = memory_file(4 * page);
@@ -260,8 +260,8 @@ fn mappings_have_limits_and_rights() {
 
 #[test]
 fn memory_that_a_client_takes_back_ends_nobody_else() {
-    let meeting = Meeting::new("serve-truncate");
-    let (serving, paths) = serve(&meeting, "a", 2);
+    let rendezvous = Rendezvous::new("serve-truncate");
+    let (serving, paths) = serve(&rendezvous, "a", 2);
     let mut hand = Hand::enabled(&paths[0], Backing::Mapped);
     let mut other = Hand::enabled(&paths[1], Backing::Mapped);
     hand.start();
@@ -270,7 +270,7 @@ fn memory_that_a_client_takes_back_ends_nobody_else() {
     hand.file.set_len(0).expect("it is ours");
     // The device finds zeroes where the command was.
     hand.set_register(offset::command_queue_doorbell, 2);
-    let deadline = std::time::Instant::now() + PATIENCE;
+    let deadline = std::time::Instant::now() + TIMEOUT;
     let is_done =
         |hand: &Hand| hand.status().fatal() || hand.register(offset::command_queue_consumer) == 2;
     while !is_done(&hand) && std::time::Instant::now() < deadline {
@@ -288,8 +288,8 @@ fn memory_that_a_client_takes_back_ends_nobody_else() {
 
 #[test]
 fn interrupts_go_to_eventfds() {
-    let meeting = Meeting::new("serve-irqs");
-    let (_serving, paths) = serve(&meeting, "a", 1);
+    let rendezvous = Rendezvous::new("serve-irqs");
+    let (_serving, paths) = serve(&rendezvous, "a", 1);
     let hand = Hand::enabled(&paths[0], Backing::Mapped);
     let event = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("eventfd");
     let count = |event: &rustix::fd::OwnedFd| {
@@ -326,8 +326,8 @@ fn interrupts_go_to_eventfds() {
 
 #[test]
 fn the_client_of_rust_vmm_uses_a_function() {
-    let meeting = Meeting::new("serve-foreign");
-    let (_serving, paths) = serve(&meeting, "a", 1);
+    let rendezvous = Rendezvous::new("serve-foreign");
+    let (_serving, paths) = serve(&rendezvous, "a", 1);
     let mut client = vfio_user::Client::new(&paths[0]).expect("version and regions");
     let mut word = [0; 4];
     let mut read = |client: &mut vfio_user::Client, region, at| {
@@ -364,7 +364,7 @@ fn the_client_of_rust_vmm_uses_a_function() {
             .expect("write");
     }
     let consumer = u64::from(offset::command_queue_consumer);
-    let deadline = std::time::Instant::now() + PATIENCE;
+    let deadline = std::time::Instant::now() + TIMEOUT;
     while read(&mut client, region::BAR0, consumer) != 1 {
         assert!(std::time::Instant::now() < deadline);
     }

@@ -10,11 +10,11 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::time::Instant;
 
-use common::Meeting;
+use common::Rendezvous;
 use ferroce_platform::shared_memory::registered::ADDRESS_SPACE;
 use ferroce_spec::register::offset;
 use ferroce_vfio_user::{ClientBacking, DmaRange, Errno};
-use serve_support::{Backing, ENABLED, Hand, IOVA, PATIENCE, SIZE, memory_file, serve};
+use serve_support::{Backing, ENABLED, Hand, IOVA, SIZE, TIMEOUT, memory_file, serve};
 
 /// Where the client has its memory.
 const ADDRESS: u64 = 0x7f12_3456_7000;
@@ -59,7 +59,7 @@ fn command(hand: &Hand, file: &File, number: u32) -> Option<u64> {
 /// Whether the device takes command `number`; otherwise it has failed.
 fn is_taken(hand: &Hand, number: u32) -> bool {
     hand.set_register(offset::command_queue_doorbell, number);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while hand.register(offset::command_queue_consumer) != number {
         if hand.status().fatal() {
             return false;
@@ -80,8 +80,8 @@ fn client(path: &std::path::Path) -> (Hand, File) {
 
 #[test]
 fn a_part_of_an_address_space_is_mapped() {
-    let meeting = Meeting::new("serve-addresses");
-    let (_serving, paths) = serve(&meeting, "a", 1);
+    let rendezvous = Rendezvous::new("serve-addresses");
+    let (_serving, paths) = serve(&rendezvous, "a", 1);
     let (hand, file) = client(&paths[0]);
     for number in 1..5 {
         assert_eq!(
@@ -106,8 +106,8 @@ fn a_part_of_an_address_space_is_mapped() {
 
 #[test]
 fn a_file_that_is_cut_off_ends_nobody_else() {
-    let meeting = Meeting::new("serve-addresses-cut");
-    let (serving, paths) = serve(&meeting, "a", 2);
+    let rendezvous = Rendezvous::new("serve-addresses-cut");
+    let (serving, paths) = serve(&rendezvous, "a", 2);
     let (hand, file) = client(&paths[0]);
     let (other, other_file) = client(&paths[1]);
     assert_eq!(command(&hand, &file, 1), Some(1001));

@@ -2,13 +2,13 @@
 
 use std::process::Command;
 
-use super::common::Meeting;
+use super::common::Rendezvous;
 
 /// Runs the command there; what it prints, and whether it succeeded.
-pub fn ferroce_at(meeting: &Meeting, arguments: &[&str]) -> (String, bool) {
+pub fn ferroce_at(rendezvous: &Rendezvous, arguments: &[&str]) -> (String, bool) {
     let output = Command::new(env!("CARGO_BIN_EXE_ferroce"))
         .args(arguments)
-        .env("FERROCE_DIR", &meeting.0)
+        .env("FERROCE_DIR", &rendezvous.0)
         .output()
         .expect("the tool runs");
     let text = [output.stdout, output.stderr].concat();

@@ -1,4 +1,4 @@
-//! Reads captures of anybody: pcap and pcapng.
+//! Reads captures of any program: pcap and pcapng.
 
 use std::io::{self, Read};
 use std::ops::ControlFlow;
@@ -10,7 +10,7 @@ use pcap_file::{DataLink, PcapError};
 /// First bytes of a pcapng file, in either byte order.
 const PCAPNG_MAGIC: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 
-/// Why a capture cannot be read, or not to its end.
+/// Reason why a capture cannot be read, or not to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The file cannot be read.
@@ -19,15 +19,15 @@ pub enum ReadError {
     /// It is shorter than the shortest capture.
     #[error("is too short for a capture")]
     Short,
-    /// It does not begin as a capture does.
+    /// It does not begin like a capture.
     #[error("no capture: {0}")]
     NoCapture(PcapError),
-    /// What stands behind a frame makes no sense.
+    /// Invalid data behind a frame.
     #[error("is damaged behind frame {frames}: {error}")]
     Damaged {
         /// Frames before it.
         frames: u64,
-        /// What makes no sense.
+        /// The error.
         error: PcapError,
     },
 }
@@ -35,21 +35,21 @@ pub enum ReadError {
 /// A frame of a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Captured<'a> {
-    /// Its bytes, or only the first of them.
+    /// Its bytes, possibly cut.
     pub bytes: &'a [u8],
-    /// How many bytes it had on the wire.
+    /// Its length on the wire.
     pub original_length: u32,
-    /// What it is a frame of; None if the capture does not say.
+    /// Its link type; `None` if the capture does not say.
     pub link: Option<DataLink>,
 }
 
 impl Captured<'_> {
-    /// Whether it is a frame of Ethernet.
+    /// Returns true if it is an Ethernet frame.
     pub fn is_ethernet(&self) -> bool {
         self.link == Some(DataLink::ETHERNET)
     }
 
-    /// Whether the capture holds only the start of it.
+    /// Returns true if the capture holds only the start of it.
     pub fn is_cut(&self) -> bool {
         self.bytes.len() < self.original_length as usize
     }
@@ -58,8 +58,8 @@ impl Captured<'_> {
 /// Calls `action` with each frame of a capture until it breaks.
 ///
 /// # Errors
-/// [`ReadError`] if it is no capture, or a damaged one; the frames before the damage are handed
-/// over first.
+/// [`ReadError`] if it is no capture, or a damaged one; the frames before the damage are passed on
+/// first.
 pub fn for_each_frame(
     mut file: impl Read,
     action: &mut dyn FnMut(Captured<'_>) -> ControlFlow<()>,
@@ -85,7 +85,7 @@ pub fn for_each_frame(
 
 type Action<'a> = &'a mut dyn FnMut(Captured<'_>) -> ControlFlow<()>;
 
-/// The outer error: it is no capture. The inner one: it is damaged.
+/// Reads a pcap file. The outer error: it is no capture. The inner one: it is damaged.
 fn read_pcap(file: impl Read, action: Action<'_>) -> Result<Result<(), PcapError>, ReadError> {
     let mut reader = PcapReader::new(file).map_err(ReadError::NoCapture)?;
     let link = Some(reader.header().datalink);
@@ -106,7 +106,7 @@ fn read_pcap(file: impl Read, action: Action<'_>) -> Result<Result<(), PcapError
     Ok(Ok(()))
 }
 
-/// As [`read_pcap`].
+/// Reads a pcapng file, like [`read_pcap`].
 fn read_pcapng(file: impl Read, action: Action<'_>) -> Result<Result<(), PcapError>, ReadError> {
     let mut reader = PcapNgReader::new(file).map_err(ReadError::NoCapture)?;
     let mut links: Vec<DataLink> = Vec::new();

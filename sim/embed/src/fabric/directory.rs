@@ -1,10 +1,10 @@
-//! Where the processes of one user meet.
+//! The directory in which the processes of one user meet.
 //!
-//! A directory that only the user can make is best: `$XDG_RUNTIME_DIR/ferroce`. Everybody can make
-//! the name `/dev/shm/ferroce-UID`, which is for where there is no such directory, as in most
-//! containers. Programs without the variable look for the directory where pam_systemd has it, so
-//! that they meet those with it; and where programs of the user live already, the next one goes, so
-//! that a login or logout in between separates nobody.
+//! A directory that only the user can create is best: `$XDG_RUNTIME_DIR/ferroce`. Any user can
+//! create the name `/dev/shm/ferroce-UID`, which is the fallback without such a directory, as in
+//! most containers. Programs without the variable check the directory where pam_systemd places it,
+//! so that they meet those with it. Where programs of the user already run, the next one follows,
+//! so that a login or logout in between does not separate them.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
@@ -16,26 +16,28 @@ use super::registry::FILE_NAME;
 use crate::error::Error;
 use ferroce_platform::os;
 
-/// Only the user may look in: frames of the user's programs lie here.
+/// Only the user has access: frames of the user's programs are in here.
 const MODE: u32 = 0o700;
-/// What others must not have on our own directory.
+/// Access of other users that is refused on our own directory.
 const ANY_ACCESS: u32 = 0o077;
-/// What others must not have on a directory that the user named; the files in it are 0600.
+/// Access of other users that is refused on a directory that the user has named; its files have
+/// mode 0600.
 const WRITE_ACCESS: u32 = 0o022;
-/// Size of a file system for the rings of some programs: that of `/dev/shm` in a container of Docker.
+/// Size of a file system with room for the rings of some programs: that of `/dev/shm` in a Docker
+/// container.
 const LEAST_BYTES: u64 = 64 << 20;
 /// `f_type` of a file system in memory (statfs(2)); on others the rings would be written to a disk.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
-/// The rendezvous directory of this user, made if it is not there yet.
+/// Returns the rendezvous directory of this user, created if it does not exist.
 ///
-/// `FERROCE_DIR` if set. Else the first of these in which programs live, or if there are none, the
-/// first that can be used: `ferroce` in `$XDG_RUNTIME_DIR` (if not set, in `/run/user/UID`), if that
-/// is the user's own, in memory and has 64 MiB; `/dev/shm/ferroce-UID`; a directory below `$TMPDIR`
-/// or `/tmp`. A process stays where it has been first.
+/// That is `FERROCE_DIR` if set. Otherwise the first of the following in which programs run, or if
+/// there are none, the first usable one: `ferroce` in `$XDG_RUNTIME_DIR` (if not set, in
+/// `/run/user/UID`), if that belongs to the user, is in memory and has 64 MiB;
+/// `/dev/shm/ferroce-UID`; a directory below `$TMPDIR` or `/tmp`. A process keeps its first choice.
 ///
 /// # Errors
-/// [`Error::Directory`] if it cannot be made, is a symbolic link, belongs to another user, or is
+/// [`Error::Directory`] if it cannot be created, is a symbolic link, belongs to another user, or is
 /// open to others.
 pub fn runtime_directory() -> Result<PathBuf, Error> {
     static CHOSEN: OnceLock<PathBuf> = OnceLock::new();
@@ -49,14 +51,14 @@ pub fn runtime_directory() -> Result<PathBuf, Error> {
     Ok(CHOSEN.get_or_init(|| chosen).clone())
 }
 
-/// Where the sockets of this user's servers and worlds are.
+/// Subdirectory of the sockets of this user's servers and worlds.
 const SOCKETS: &str = "sockets";
 
-/// The path of a socket that the user names: one without a slash is a name in the user's own
-/// directory, where nobody else can take it; `./NAME` is one in the present folder.
+/// Returns the path of a socket that the user names: a name without a slash is in the user's own
+/// directory, where no other user can take it; `./NAME` is in the working directory.
 ///
 /// # Errors
-/// As [`runtime_directory`], for a name without a slash.
+/// Those of [`runtime_directory`], for a name without a slash.
 pub fn socket_path(name: &Path) -> Result<PathBuf, Error> {
     if name.as_os_str().as_encoded_bytes().contains(&b'/') {
         return Ok(name.to_owned());
@@ -65,13 +67,13 @@ pub fn socket_path(name: &Path) -> Result<PathBuf, Error> {
     Ok(prepared(&folder, ANY_ACCESS)?.join(name))
 }
 
-/// A variable of the environment that is not empty.
+/// Returns a variable of the environment that is not empty.
 fn variable(name: &str) -> Option<PathBuf> {
     let value = std::env::var_os(name).filter(|path| !path.is_empty());
     value.map(PathBuf::from)
 }
 
-/// Where programs may meet, the best place first.
+/// Returns the directories where programs may meet, the best first.
 fn candidates() -> Vec<PathBuf> {
     let user = os::user_id();
     let name = format!("ferroce-{user}");
@@ -89,14 +91,15 @@ fn candidates() -> Vec<PathBuf> {
     candidates
 }
 
-/// A directory in which nobody else can make a name.
+/// Returns true for a directory in which no other user can create a name.
 fn is_own(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| {
         found.is_dir() && found.uid() == os::user_id() && found.mode() & WRITE_ACCESS == 0
     })
 }
 
-/// The size and not what is free of it, which is another one for the next program.
+/// Returns true for a file system in memory that is large enough. The size counts, not the free
+/// space, which changes between two programs.
 fn is_roomy_memory(path: &Path) -> bool {
     rustix::fs::statfs(path).is_ok_and(|system| {
         let bytes = system.f_blocks.saturating_mul(system.f_bsize as u64);
@@ -120,8 +123,8 @@ fn choose(candidates: &[PathBuf]) -> Result<PathBuf, Error> {
     let mut refusal = None;
     for path in candidates {
         match prepared(path, ANY_ACCESS) {
-            // A read-only file system is as good as none; a directory that somebody else prepared
-            // is not.
+            // A read-only file system counts as missing; a directory prepared by another user does
+            // not.
             Err(error @ Error::Directory { .. }) if !path.exists() => {
                 refusal.get_or_insert(error);
             }
@@ -134,8 +137,8 @@ fn choose(candidates: &[PathBuf]) -> Result<PathBuf, Error> {
     }))
 }
 
-/// Whether a program of this user has a place in the registry there. This process has none yet: to
-/// close the file would give it back.
+/// Returns true if a program of this user has a place in the registry there. This process has none
+/// yet: closing the file would release its lock.
 fn has_life(directory: &Path) -> bool {
     if check(directory, ANY_ACCESS).is_err() {
         return false;
@@ -158,7 +161,7 @@ fn prepared(path: &Path, forbidden: u32) -> Result<PathBuf, Error> {
         .map_err(|error| refusal(path, error.to_string()))
 }
 
-/// Whether a directory is safe to use.
+/// Checks that a directory is safe to use.
 fn check(path: &Path, forbidden: u32) -> Result<(), Error> {
     let metadata = fs::symlink_metadata(path).map_err(|error| refusal(path, error.to_string()))?;
     if !metadata.is_dir() {
@@ -177,7 +180,7 @@ fn check(path: &Path, forbidden: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// What to do about a name that somebody else has.
+/// Remedy for a name that another user has taken.
 const WAY_OUT: &str = "set FERROCE_DIR to a directory of your own (mode 700), the same for all programs \
                        that are to meet";
 
@@ -213,14 +216,14 @@ mod tests {
         assert!(reason(prepared(&link, ANY_ACCESS)).contains("not a directory"));
     }
 
-    /// Goal: whoever squats the name in /dev/shm does not stop the user without saying how to go on.
+    /// Goal: a user who takes the name in /dev/shm does not block another one without advice.
     #[test]
     fn a_name_that_another_user_has_taken_is_refused_with_the_way_out() {
         let parent = temporary_directory("squatted");
         let path = parent.path().join("meet");
         fs::create_dir(&path).expect("new");
         if chown(&path, Some(65534), None).is_err() {
-            eprintln!("SKIPPED: only root can squat for another user");
+            eprintln!("SKIPPED: only root can create files of another user");
             return;
         }
         let refused = reason(choose(std::slice::from_ref(&path)));
@@ -236,7 +239,7 @@ mod tests {
     const INHABITED: &str = "FERROCE_TEST_INHABITED";
     const READY: &str = "FERROCE_TEST_READY";
 
-    /// Not a test: the process that has a place, until it is killed.
+    /// Not a test: the process that holds a place, until it is killed.
     #[test]
     #[ignore = "a process that another test starts"]
     fn inhabitant() {
@@ -258,10 +261,10 @@ mod tests {
         }
     }
 
-    /// Goal: programs that prefer different places meet. Method: one lives in the second place, so
-    /// the next one goes there too; nobody does, and it goes to the first.
+    /// Goal: programs that prefer different places meet. Method: one runs in the second place, so
+    /// the next one goes there, too; without it, the next one goes to the first.
     #[test]
-    fn who_comes_goes_where_others_live() {
+    fn a_new_program_joins_running_ones() {
         let parent = temporary_directory("life");
         let places = [parent.path().join("first"), parent.path().join("second")];
         let [first, second] = &places;
@@ -269,7 +272,7 @@ mod tests {
             prepared(path, ANY_ACCESS).expect("made");
         }
         assert_eq!(choose(&places).expect("ours"), *first);
-        // Its own locks a process does not see: another one has them.
+        // A process does not see its own locks: another one holds them.
         let ready = parent.path().join("ready");
         let own = std::env::current_exe().expect("a test binary");
         let mut other = std::process::Command::new(own)

@@ -1,10 +1,9 @@
-//! Frames as the model holds them: in a ring of this machine, or in a buffer of a wire that leads
-//! out of it.
+//! Frames as the model holds them: in a ring of this machine, or in a buffer of an uplink.
 
 use super::ring;
 use crate::uplink::Buffer;
 
-/// A frame, owned by whoever has this.
+/// An owned frame.
 #[derive(Debug)]
 pub enum Frame {
     /// In a slot of a ring.

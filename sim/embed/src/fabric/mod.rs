@@ -1,4 +1,4 @@
-//! The fabric inside one machine: who is there, and the wire between them.
+//! The fabric inside one machine: its functions, and the wire between them.
 
 pub mod directory;
 pub mod frame;

@@ -1,5 +1,5 @@
-//! The cable of a function: shared-memory rings to and from the other functions of this machine, and
-//! the wire that leads out of it, if it has one.
+//! The cable of a function: shared-memory rings to and from the other functions of this machine,
+//! and the uplink, if it has one.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -21,20 +21,21 @@ mod liveness;
 mod multicast;
 mod uplink;
 
-/// A process that polled within this time is not woken: it will look before a wake-up could work.
+/// A process that polled within this time is not woken: it checks before a wake-up could take
+/// effect.
 pub const FRESH_NS: u64 = 20_000;
 /// Frames taken from one ring before the next one has its turn.
 const BURST: u32 = 16;
 /// Incoming rings that are watched at the same time.
 const MAX_RINGS: usize = 2 * PLACES;
-/// How often a full ring's receiver is asked whether it lives.
+/// Period of liveness checks of a full ring's receiver.
 const LIVENESS_CHECK_NS: u64 = 1_000_000;
-/// A ring that stays full for so long loses frames, as a switch does: one stuck process must not
+/// A ring that stays full for this long loses frames, like a switch: one stuck process must not
 /// stop the traffic of this function with all others.
 const MAX_PAUSE_NS: u64 = 100_000_000;
-/// How long to wait after a ring could not be made.
+/// Pause after a ring could not be created.
 const RETRY_NS: u64 = 10_000_000;
-/// Looks at a peer that takes nothing, in growing intervals, before it is given up.
+/// Checks of a peer that takes nothing, in growing intervals, before it is given up.
 const MAX_WAKE_UPS: u32 = 16;
 /// The intervals grow up to 2^this times [`FRESH_NS`].
 const MAX_INTERVAL_SHIFT: u32 = 9;
@@ -47,31 +48,31 @@ struct Pause {
     consumed: u32,
 }
 
-/// What we know of the function at another place.
+/// State of the function at another place.
 #[derive(Debug)]
 struct Peer {
     /// Its claim; 0 before the first frame.
     generation: u64,
-    /// The last destination address that was found to be its host's.
+    /// The last destination address that was verified to belong to its host.
     gid: Gid,
     ring: Option<Sender>,
     pause: Option<Pause>,
-    /// Its process died without giving the place back, or takes no frames any more.
+    /// Its process died without releasing the place, or takes no frames any more.
     is_lost: bool,
-    /// No attempt to make a ring before this.
+    /// No attempt to create a ring before this time.
     retry_at: Ticks,
-    /// It was said that there is no room for a ring.
+    /// It was reported that there is no room for a ring.
     has_complained: bool,
     /// It has frames that it may not have seen.
     is_watched: bool,
-    /// It did not poll when we last looked: whether it sleeps is looked at with each frame.
+    /// It did not poll at the last check: whether it sleeps is checked with each frame.
     is_silent: bool,
     check_at: Ticks,
-    /// Looks since it last took a frame or slept.
+    /// Checks since it last took a frame or slept.
     wake_ups: u32,
-    /// How far it was at the last one.
+    /// Its count of consumed frames at the last one.
     consumed: u32,
-    /// What it has done about the frames that an acknowledge is missing for.
+    /// Its progress with frames whose acknowledgement is missing.
     progress: Progress,
 }
 
@@ -93,7 +94,7 @@ impl Peer {
     };
 }
 
-/// Spans of time in ticks.
+/// Time spans in ticks.
 #[derive(Debug)]
 struct Spans {
     fresh: u64,
@@ -110,16 +111,16 @@ pub struct FabricPort {
     now: Ticks,
     spans: Spans,
     peers: Box<[Peer]>,
-    /// Places of the peers that are watched.
+    /// Places of the watched peers.
     watched: Vec<u8>,
     check_at: Ticks,
     incoming: Vec<Receiver>,
     cursor: usize,
     burst: u32,
     announce_epoch: u32,
-    /// Mappings of files that had been lost when we last looked.
+    /// Number of lost mappings at the last check.
     losses: u32,
-    /// The register was lost, and it was said.
+    /// The registry was lost, and that was reported.
     is_cut_off: bool,
     injected: Injected,
     liveness: Liveness,
@@ -130,7 +131,7 @@ pub struct FabricPort {
 }
 
 impl FabricPort {
-    /// The cable of the function at `place`.
+    /// Creates the cable of the function at `place`.
     pub fn new(place: Place, clock: &Clock, icrc: bool, capture: Option<Capture>) -> Self {
         Self {
             registry: place.registry(),
@@ -160,12 +161,12 @@ impl FabricPort {
         }
     }
 
-    /// The place at the register.
+    /// Returns the place in the registry.
     pub fn place(&self) -> &Place {
         &self.place
     }
 
-    /// Before the model runs: what time it is, what was injected, and who has a new ring for us.
+    /// Called before the model runs: notes the time, injected faults and new incoming rings.
     #[inline]
     pub fn begin(&mut self, now: Ticks) {
         self.now = now;
@@ -186,7 +187,7 @@ impl FabricPort {
         }
     }
 
-    /// After the model ran: wakes who must be woken. `worked`: something moved.
+    /// Called after the model has run: wakes peers that need it. `worked`: something moved.
     #[inline]
     pub fn finish(&mut self, worked: bool) {
         if !worked {
@@ -202,7 +203,7 @@ impl FabricPort {
         }
     }
 
-    /// Looks after all peers that have frames waiting now: the caller is about to sleep.
+    /// Checks all peers with pending frames: the caller is about to sleep.
     pub fn check_all(&mut self, now: Ticks) {
         self.now = now;
         for place in &self.watched {
@@ -211,19 +212,19 @@ impl FabricPort {
         self.check_peers();
     }
 
-    /// When [`Self::finish`] has to be called again even if nothing happens.
+    /// Returns when [`Self::finish`] has to be called again even if nothing happens.
     #[inline]
     pub fn check_at(&self) -> Ticks {
         self.check_at
     }
 
-    /// Whether `ferroce inject` wants the device to stop.
+    /// Returns true if `ferroce inject` stops the device.
     #[inline]
     pub fn is_device_fatal(&self) -> bool {
         self.injected.is_device_fatal()
     }
 
-    /// Whether a frame waits, or something was injected since the model last ran, or the link of
+    /// Returns true if a frame waits, a fault was injected since the model last ran, or the link of
     /// the uplink has changed.
     pub fn has_work(&self) -> bool {
         self.registry.injected(self.place.number()) != self.injected
@@ -233,7 +234,7 @@ impl FabricPort {
             || self.uplink.as_ref().is_some_and(|uplink| uplink.has_work())
     }
 
-    /// Whether a frame waits.
+    /// Returns true if a frame waits.
     pub fn has_frame(&self) -> bool {
         let epoch = self
             .registry
@@ -242,7 +243,7 @@ impl FabricPort {
         epoch != self.announce_epoch || self.incoming.iter().any(Receiver::has_frame)
     }
 
-    /// Forgets rings whose senders are gone. Not urgent.
+    /// Removes rings whose senders are gone. Not urgent.
     pub fn prune(&mut self) {
         let registry = self.registry;
         if registry.generation(self.place.number()) != self.place.generation() {
@@ -254,7 +255,7 @@ impl FabricPort {
         self.cursor = 0;
     }
 
-    /// A file was cut off that this process has mapped; its memory is our own since.
+    /// Handles mapped files that were truncated; since then their memory is private.
     #[cold]
     fn notice_losses(&mut self) {
         self.losses = watched::losses();
@@ -273,8 +274,8 @@ impl FabricPort {
         }
     }
 
-    /// The register is not the one in which this function has its place: it was truncated. Nobody
-    /// finds the function any more; that is a cable which is pulled out for ever.
+    /// The function's place is not in the current registry file: the file was truncated. Other
+    /// processes can no longer find the function; its cable is permanently unplugged.
     #[cold]
     fn cut_off(&mut self) {
         if std::mem::replace(&mut self.is_cut_off, true) {
@@ -308,15 +309,15 @@ impl FabricPort {
         }
     }
 
-    /// Brings what we know of a peer up to date. Whether frames can go there, to its address `gid`
-    /// if they are for it alone.
+    /// Updates the state of a peer. Returns true if frames can be sent there, and to its address
+    /// `gid` for unicast.
     #[cold]
     fn connect(&mut self, to: u8, generation: u64, gid: Option<Gid>) -> bool {
         let registry = self.registry;
         let peer = &mut self.peers[usize::from(to)];
         if peer.generation != generation {
-            // The place changed hands: what was on the way to the old owner is lost. The entry
-            // in the list of watched peers, if there is one, stays.
+            // The place has a new owner: frames under way to the old one are lost. Its entry in the
+            // list of watched peers, if there is one, stays.
             let is_watched = peer.is_watched;
             *peer = Peer {
                 generation,
@@ -372,7 +373,7 @@ impl FabricPort {
         true
     }
 
-    /// A ring is full: back-pressure, unless its receiver is gone or stuck.
+    /// Handles a full ring: back-pressure, unless its receiver is gone or stuck.
     #[cold]
     fn full(&mut self, to: u8) -> Reservation<Frame> {
         let peer = &mut self.peers[usize::from(to)];
@@ -403,7 +404,7 @@ impl FabricPort {
         Reservation::Full
     }
 
-    /// Puts a frame into the ring that it was reserved in.
+    /// Publishes a frame in the ring that it was reserved in.
     #[inline]
     fn hand_over(&mut self, frame: ring::Frame) {
         let to = frame.place();
@@ -421,7 +422,7 @@ impl FabricPort {
         self.check_at = self.check_at.min(peer.check_at);
     }
 
-    /// Wakes peers that have frames waiting and do not poll.
+    /// Wakes peers that have pending frames and do not poll.
     #[cold]
     fn check_peers(&mut self) {
         if self.now >= self.liveness.check_at() {
@@ -444,7 +445,7 @@ impl FabricPort {
         self.check_at = check_at;
     }
 
-    /// Takes the next frame out of the rings, each of which has its turn.
+    /// Takes the next frame out of the rings, in turn.
     #[inline]
     fn receive_from_ring(&mut self) -> Option<ring::Frame> {
         // The uplink has its turn, too.
@@ -479,7 +480,7 @@ impl FabricPort {
         };
     }
 
-    /// Records a frame that came in, unless it was recorded in the same file when it was sent.
+    /// Records a received frame, unless it was recorded in the same file when it was sent.
     #[cold]
     fn record_received(&mut self, frame: &ring::Frame) {
         if let Some(capture) = &mut self.capture {
@@ -490,10 +491,10 @@ impl FabricPort {
     }
 }
 
-/// Wakes one peer if it must be, and says when to look again.
+/// Wakes one peer if necessary, and sets the time of the next check.
 fn check_peer(peer: &mut Peer, place: u8, registry: &Registry, now: Ticks, fresh: u64) {
-    // What was published before this fence is seen by the peer's thread after it has armed
-    // itself, or it is seen here that it has: there is a fence on the other side, too.
+    // Frames published before this fence are seen by the peer's thread after it has armed itself,
+    // or this thread sees that it is armed: the peer has a matching fence.
     fence(Ordering::SeqCst);
     let heartbeat = Ticks(registry.heartbeat(place).load(Ordering::Relaxed)).min(now);
     peer.is_silent = now.since(heartbeat) >= fresh;
@@ -511,7 +512,7 @@ fn check_peer(peer: &mut Peer, place: u8, registry: &Registry, now: Ticks, fresh
         peer.consumed = consumed;
         peer.wake_ups = 0;
     }
-    // It is awake now, or was before: look again later, in case that it is stuck.
+    // It is awake now, or was before: check again later in case it is stuck.
     peer.check_at = Ticks(
         now.0
             .saturating_add(fresh << peer.wake_ups.min(MAX_INTERVAL_SHIFT)),
@@ -528,7 +529,7 @@ impl Port for FabricPort {
 
     #[inline]
     fn reserve(&mut self, route: &Route, length: usize) -> Reservation<Frame> {
-        // The special QPs 0 and 1 are nobody's.
+        // The special QPs 0 and 1 belong to no place.
         let to = (route.qpn.value() >> 16) as u8;
         if length > MAX_FRAME {
             return Reservation::NoRoute;

@@ -1,9 +1,9 @@
-//! The register of functions on this machine: one small file that every process maps.
+//! The registry of functions on this machine: one small file that every process maps.
 //!
 //! It has 254 *places*, two pages each. Place `n` owns the QPNs `n << 16 .. (n + 1) << 16`. A
-//! function holds its place by a record lock on byte `n` of the file, which the kernel frees when
-//! the process ends, however it ends. All words are read and written atomically, and whatever
-//! another process may have written is checked before use.
+//! function holds its place by a record lock on byte `n` of the file, which the kernel releases
+//! when the process ends, however it ends. All words are read and written atomically, and values
+//! that another process may have written are checked before use.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -36,23 +36,23 @@ pub use layout::{ANNOUNCE_WORDS, MAX_COUNTERS, MAX_GROUPS, PLACES};
 pub use uplink_counters::UplinkCounter;
 
 pub(super) const FILE_NAME: &str = "registry";
-/// How long a process waits for another one that is just claiming a place.
+/// Time limit for a process that is claiming a place.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// The lock of byte 0 guards the header and the act of claiming.
 const HEADER_LOCK: u64 = 0;
 
-/// The mapped register.
+/// The mapped registry.
 #[derive(Debug)]
 pub struct Registry {
     directory: PathBuf,
-    /// Kept open for ever: closing any descriptor of the file would free this process's locks.
+    /// Kept open: closing any descriptor of the file would release this process's locks.
     file: File,
     memory: Mapping,
-    /// 1 + the fork generation in which this process claimed the place; 0: never did.
+    /// 1 + the fork generation in which this process claimed the place; 0: it has not.
     ours: Box<[AtomicU32]>,
 }
 
-/// The place of one process; freed when dropped.
+/// The place of one process; released when dropped.
 #[derive(Debug)]
 pub struct Place {
     registry: &'static Registry,
@@ -62,10 +62,11 @@ pub struct Place {
 }
 
 impl Registry {
-    /// The register in a directory. A process opens it once and keeps it.
+    /// Opens the registry in a directory. A process opens it once and keeps it.
     ///
     /// # Errors
-    /// [`Error::File`], [`Error::Layout`], or [`Error::OpeningInterrupted`] after an unlucky fork.
+    /// [`Error::File`], [`Error::Layout`], or [`Error::OpeningInterrupted`] after a fork during the
+    /// opening.
     pub fn open(directory: &Path) -> Result<&'static Registry, Error> {
         static OPENED: Mutex<Vec<&'static Registry>> = Mutex::new(Vec::new());
         let mut opened = OPENED
@@ -113,17 +114,17 @@ impl Registry {
         })
     }
 
-    /// The directory in which the rings lie, too.
+    /// Returns the directory, which also contains the rings.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Whether the file was truncated, and this process has a register of its own since.
+    /// Returns true if the file was truncated, and this process has a private registry since.
     pub fn is_lost(&self) -> bool {
         self.memory.is_lost()
     }
 
-    /// Takes a free place and says who is there.
+    /// Claims a free place and publishes the identity.
     ///
     /// # Errors
     /// [`Error::Full`] if no place is free, [`Error::File`] if locking fails.
@@ -140,7 +141,8 @@ impl Registry {
     }
 
     fn claim_locked(&'static self, identity: &Identity) -> io::Result<Option<Place>> {
-        // Places are used in turn, so that a late frame for a dead process's QPN meets nobody.
+        // Places are used in turn, so that a late frame for a dead process's QPN meets an unused
+        // place.
         let first = self.memory.word(header::NEXT_PLACE).load(Ordering::Relaxed) as usize;
         for offset in 0..PLACES - 1 {
             let number = ((first + offset) % (PLACES - 1) + 1) as u8;
@@ -170,7 +172,7 @@ impl Registry {
         Ok(None)
     }
 
-    /// Takes the record lock of a place that no thread of this process has either.
+    /// Takes the record lock of a place, unless a thread of this process has it.
     fn lock_place(&self, number: u8) -> io::Result<bool> {
         let mark = fork::generation() + 1;
         let ours = &self.ours[usize::from(number)];
@@ -189,7 +191,7 @@ impl Registry {
         locked
     }
 
-    /// Removes the rings that nobody will attach to any more.
+    /// Removes rings whose receiver no longer exists.
     fn sweep(&self) {
         let Ok(entries) = fs::read_dir(&self.directory) else {
             return;
@@ -205,9 +207,9 @@ impl Registry {
         }
     }
 
-    /// Number of the claim under which a place is held; 0 if it was given back.
+    /// Returns the number of the claim under which a place is held; 0 if it was released.
     ///
-    /// A process that died without giving its place back still has its number.
+    /// A process that died without releasing its place keeps its number.
     #[inline]
     pub fn generation(&self, place: u8) -> u64 {
         self.memory
@@ -215,7 +217,7 @@ impl Registry {
             .load(Ordering::Acquire)
     }
 
-    /// Whether the process that claimed the place lives. Costs a system call.
+    /// Returns true if the process that claimed the place is alive. Costs a system call.
     pub fn is_alive(&self, place: u8) -> bool {
         place != 0
             && self.generation(place) != 0
@@ -230,7 +232,7 @@ impl Registry {
         self.ours[usize::from(place)].load(Ordering::Relaxed) == fork::generation() + 1
     }
 
-    /// Everybody who is alive, by place.
+    /// Returns all live functions, by place.
     pub fn occupants(&self) -> Vec<Occupant> {
         (1..PLACES as u8)
             .filter(|place| self.is_alive(*place))
@@ -240,22 +242,22 @@ impl Registry {
 }
 
 impl Place {
-    /// Its number, 1 to 254: the upper 8 bits of its QPNs.
+    /// Returns its number, 1 to 254: the upper 8 bits of its QPNs.
     pub fn number(&self) -> u8 {
         self.number
     }
 
-    /// Number of the claim.
+    /// Returns the number of the claim.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// The lowest of its 65,536 QPNs.
+    /// Returns the lowest of its 65,536 QPNs.
     pub fn first_qpn(&self) -> Qpn {
         Qpn::new(u32::from(self.number) << 16)
     }
 
-    /// The register that it is a place of.
+    /// Returns the registry of the place.
     pub fn registry(&self) -> &'static Registry {
         self.registry
     }
@@ -263,7 +265,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // In a child made by fork the place still is the parent's.
+        // In a child made by fork the place belongs to the parent.
         if self.fork_generation != fork::generation() {
             return;
         }
@@ -277,8 +279,8 @@ impl Drop for Place {
 }
 
 impl Registry {
-    /// Removes what others made for a place and it did not attach to. What it made for others
-    /// stays: it may hold its last words.
+    /// Removes rings that others made for a place and it did not attach to. Those that it made for
+    /// others stay: they may hold its last frames.
     fn remove_rings_to(&self, place: u8) {
         let Ok(entries) = fs::read_dir(&self.directory) else {
             return;
@@ -310,7 +312,7 @@ fn lock_header(file: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Maps the file; writes the header first if the file is new or left over from another version.
+/// Maps the file; writes the header first if the file is new or of another version.
 fn prepare(file: &File, path: &Path) -> Result<Mapping, Error> {
     let failed = |action| {
         let path = path.to_owned();
@@ -347,8 +349,8 @@ fn prepare(file: &File, path: &Path) -> Result<Mapping, Error> {
     Ok(memory)
 }
 
-/// Whether a file that is too short begins as one of this version: it was truncated. Who has it
-/// mapped has lost it, and may not keep others from starting anew.
+/// Returns true if a file that is too short begins as one of this version: it was truncated.
+/// Processes that have it mapped have lost it, and must not keep others from starting again.
 fn begins_as_ours(file: &File) -> bool {
     let word_at = |offset: usize| {
         let mut bytes = [0; 8];
@@ -367,7 +369,7 @@ fn version(memory: &Mapping) -> u64 {
     }
 }
 
-/// A file of another version may only be overwritten when no process holds a place in it.
+/// Refuses a file of another version while a process holds a place in it.
 fn refuse_if_used(file: &File, path: &Path, found: u64) -> Result<(), Error> {
     let used = (1..PLACES as u64).any(|byte| !matches!(os::byte_locked_by(file, byte), Ok(None)));
     if used {
@@ -435,7 +437,7 @@ mod tests {
     fn a_left_over_file_of_another_version_is_replaced() {
         let directory = temporary_directory("version");
         fs::write(directory.path().join(FILE_NAME), vec![0x55; FILE_SIZE]).expect("new");
-        let registry = Registry::open(directory.path()).expect("nobody holds it");
+        let registry = Registry::open(directory.path()).expect("it is free");
         assert_eq!(version(&registry.memory), LAYOUT_VERSION);
     }
 
@@ -484,7 +486,7 @@ mod tests {
         drop(other);
     }
 
-    /// Claims until the place comes around again, as it does when its owner has died.
+    /// Claims until the place is free again, as it is after its owner has died.
     fn claim_again(registry: &'static Registry, number: u8) -> Place {
         let mut others = Vec::new();
         loop {
@@ -502,7 +504,7 @@ mod tests {
         let registry = Registry::open(directory.path()).expect("new");
         let place = registry.claim(&identity("x")).expect("free");
         let number = place.number();
-        // As if it had died while threads of it slept.
+        // The state of a process that died while its threads slept.
         registry.dozing(number).store(1, Ordering::SeqCst);
         registry.armed(number).store(1, Ordering::SeqCst);
         registry.late_wakeups(number).store(3, Ordering::SeqCst);
@@ -512,7 +514,7 @@ mod tests {
         assert!(place.join_group(group(1)));
         drop(place);
         let _again = claim_again(registry, number);
-        assert!(!registry.wake(number, Ticks(2)), "nobody sleeps");
+        assert!(!registry.wake(number, Ticks(2)), "no thread sleeps");
         assert_eq!(registry.late_wakeups(number).load(Ordering::SeqCst), 0);
         assert_eq!(registry.counter(number, 5).load(Ordering::SeqCst), 0);
         assert_eq!(registry.injected(number), Injected::default());
@@ -520,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_injected_once_and_wake_who_sleeps() {
+    fn faults_are_injected_once_and_wake_sleeping_threads() {
         let directory = temporary_directory("inject");
         let registry = Registry::open(directory.path()).expect("new");
         let place = registry.claim(&identity("x")).expect("free").number();

@@ -1,10 +1,10 @@
 //! A wire in one direction: a ring of frame slots in memory that two processes share.
 //!
-//! The sender makes the file, the receiver attaches to it and removes its name. A slot starts with
-//! a control word: the number of the frame in it, flags and its length. Storing that word, with
-//! release semantics, hands the slot to the receiver; the receiver hands slots back by counting
-//! up one word in the header, many at a time, so that in a stream neither side waits for the
-//! other's cache lines. Numbers start at 1 and wrap, so that zeroed memory holds no frame.
+//! The sender creates the file, the receiver attaches to it and removes its name. A slot starts
+//! with a control word: the number of the frame in it, flags and its length. Storing that word,
+//! with release semantics, passes the slot to the receiver. The receiver returns slots by
+//! incrementing one word in the header, many at a time, so that in a stream neither side waits for
+//! the other's cache lines. Numbers start at 1 and wrap, so that zeroed memory holds no frame.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -23,19 +23,19 @@ pub use staging::Staging;
 /// Longest frame: Ethernet, VLAN, IPv6, UDP, BTH, the longest extension, 4096 bytes, ICRC.
 pub const MAX_FRAME: usize = 4214;
 
-/// Slots of a new ring. If there is no room for that many, half as many are tried, and so on.
+/// Slots of a new ring. Without room for that many, half as many are tried, and so on.
 const SLOTS: u32 = 128;
 /// Fewer slots than this cannot keep a stream going.
 const MIN_SLOTS: u32 = 16;
-/// Rings for which there shall be room where the first one is made.
+/// Rings for which there should be room where the first one is created.
 const LEAST_RINGS: u64 = 16;
-/// More slots than this no peer of this version makes.
+/// No peer of this version creates more slots.
 const MAX_SLOTS: u32 = 1024;
 /// Bytes from slot to slot: whole cache lines, and not a power of two, so that the slots' first
 /// lines spread over the sets of a cache.
 const STRIDE: usize = 4224;
 const HEADER_SIZE: usize = 4096;
-/// How many slots ahead the sender fetches the lines that it will write.
+/// Slots ahead whose lines the sender prefetches.
 const PREFETCH_AHEAD: u32 = 4;
 /// The payload of a middle packet over IPv4 then starts on a cache line:
 /// 10 + 14 Ethernet + 20 IPv4 + 8 UDP + 12 BTH = 64.
@@ -51,14 +51,14 @@ mod header {
     pub const SLOTS: usize = 8;
     pub const STRIDE: usize = 12;
     pub const SENDER_GENERATION: usize = 16;
-    /// Written by the receiver, on a cache line of its own.
+    /// Written by the receiver, on a separate cache line.
     pub const CONSUMED: usize = 128;
 }
 
 const LENGTH_MASK: u64 = 0xffff;
 const WITHOUT_ICRC: u64 = 1 << 31;
 
-/// A frame in a slot of a ring, owned by whoever has this.
+/// A frame in a slot of a ring, owned.
 #[derive(Debug)]
 pub struct Frame {
     buffer: Buffer,
@@ -69,13 +69,13 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// The place at the other end of the ring.
+    /// Returns the place at the other end of the ring.
     #[inline]
     pub fn place(&self) -> u8 {
         self.place
     }
 
-    /// Whether its sender computed the ICRC.
+    /// Returns true if its sender computed the ICRC.
     #[inline]
     pub fn carries_icrc(&self) -> bool {
         self.carries_icrc
@@ -104,15 +104,15 @@ pub struct Sender {
     place: u8,
     /// Slots reserved so far.
     produced: u32,
-    /// Slots that the receiver had given back when we last looked.
+    /// Slots that the receiver had returned at the last check.
     consumed: u32,
 }
 
 impl Sender {
-    /// Makes the ring. The receiver does not know of it until it is announced.
+    /// Creates the ring. The receiver does not know of it until it is announced.
     ///
     /// # Errors
-    /// `StorageFull` if there is no room even for a small ring, or what the system answers.
+    /// `StorageFull` if there is no room even for a small ring, or the error of the system.
     pub fn create(directory: &Path, name: RingName, sender_generation: u64) -> io::Result<Self> {
         let path = directory.join(name.to_string());
         let unfinished = directory.join(format!("{name}.new"));
@@ -155,7 +155,8 @@ impl Sender {
         })
     }
 
-    /// Takes the next slot for a frame of `length` bytes (at most [`MAX_FRAME`]); None if full.
+    /// Reserves the next slot for a frame of `length` bytes (at most [`MAX_FRAME`]). `None` if
+    /// full.
     #[inline]
     pub fn reserve(&mut self, length: usize) -> Option<Frame> {
         assert!(length <= MAX_FRAME);
@@ -177,7 +178,7 @@ impl Sender {
         })
     }
 
-    /// Whether `frames` more can be reserved now.
+    /// Returns true if `frames` more can be reserved now.
     pub fn has_room_for(&mut self, frames: u32) -> bool {
         self.update_consumed();
         self.produced
@@ -186,25 +187,25 @@ impl Sender {
             <= self.slots
     }
 
-    /// Whether the file was cut off: the receiver does not see what is sent.
+    /// Returns true if the file was truncated: the receiver does not see sent frames.
     pub fn is_lost(&self) -> bool {
         self.memory.is_lost()
     }
 
-    /// Looks how far the receiver is. Returns whether there is room.
+    /// Reads the receiver's count. Returns true if there is room.
     fn update_consumed(&mut self) -> bool {
         let consumed = self.consumed_word().load(Ordering::Acquire);
-        // A count that cannot be is ignored: the ring then looks full.
+        // An impossible count is ignored: the ring then looks full.
         if self.produced.wrapping_sub(consumed) <= self.slots {
             self.consumed = consumed;
         }
         self.produced.wrapping_sub(self.consumed) < self.slots
     }
 
-    /// Hands the frame to the receiver.
+    /// Passes the frame to the receiver.
     #[inline]
     pub fn transmit(&mut self, frame: Frame, carries_icrc: bool) {
-        // A frame of an earlier ring to a place that changed hands is lost with that ring.
+        // A frame of an earlier ring, to the old owner of the place, is lost with that ring.
         if !self.memory.owns(&frame.buffer) {
             return;
         }
@@ -218,7 +219,7 @@ impl Sender {
         self.memory.give_back(frame.buffer);
     }
 
-    /// Gives the newest reserved slot back unused.
+    /// Returns the newest reserved slot unused.
     pub fn cancel(&mut self, frame: Frame) {
         if self.memory.owns(&frame.buffer) && frame.index.wrapping_add(1) == self.produced {
             self.produced = frame.index;
@@ -226,12 +227,14 @@ impl Sender {
         self.memory.give_back(frame.buffer);
     }
 
-    /// Whether the receiver has taken everything. Reads a cache line that the receiver writes.
+    /// Returns true if the receiver has taken everything. Reads a cache line that the receiver
+    /// writes.
     pub fn is_drained(&self) -> bool {
         self.consumed_word().load(Ordering::Acquire) == self.produced
     }
 
-    /// Slots that the receiver has given back, running. Only good for seeing whether it moves.
+    /// Returns the running count of slots that the receiver has returned: only its changes are
+    /// meaningful.
     pub fn consumed(&self) -> u32 {
         self.consumed_word().load(Ordering::Acquire)
     }
@@ -250,20 +253,20 @@ pub struct Receiver {
     sender_generation: u64,
     /// Frames taken so far.
     received: u32,
-    /// Slots given back so far, without a gap.
+    /// Slots returned so far, without a gap.
     released: u32,
-    /// What the sender knows of `released`.
+    /// Value of `released` that the sender knows.
     returned: u32,
-    /// Slots behind `released` that were given back before an earlier one, by slot.
+    /// Slots behind `released` that were returned before an earlier one, by slot.
     early: Box<[bool]>,
 }
 
 impl Receiver {
-    /// Attaches to a ring and removes its name: nobody else may, and nothing stays behind when
-    /// both ends die.
+    /// Attaches to a ring and removes its name: no other process may attach, and no file stays
+    /// behind when both ends die.
     ///
     /// # Errors
-    /// What the system answers; `InvalidData` if the file is not a ring of this version.
+    /// The error of the system; `InvalidData` if the file is not a ring of this version.
     pub fn attach(directory: &Path, name: RingName) -> io::Result<Self> {
         let path = directory.join(name.to_string());
         let file = OpenOptions::new()
@@ -298,33 +301,33 @@ impl Receiver {
         })
     }
 
-    /// Whether the file was cut off: nothing comes any more.
+    /// Returns true if the file was truncated: no more frames arrive.
     pub fn is_lost(&self) -> bool {
         self.memory.is_lost()
     }
 
-    /// The place of the sender.
+    /// Returns the place of the sender.
     pub fn place(&self) -> u8 {
         self.place
     }
 
-    /// The claim under which the sender made the ring.
+    /// Returns the claim under which the sender created the ring.
     pub fn sender_generation(&self) -> u64 {
         self.sender_generation
     }
 
-    /// Whether a frame came out of this ring.
+    /// Returns true if a frame came out of this ring.
     #[inline]
     pub fn owns(&self, frame: &Frame) -> bool {
         self.memory.owns(&frame.buffer)
     }
 
-    /// Whether nothing waits in the ring and nothing of it is still in use.
+    /// Returns true if nothing waits in the ring and none of its frames is in use.
     pub fn is_idle(&self) -> bool {
         !self.has_frame() && !self.memory.has_outstanding()
     }
 
-    /// Whether a frame waits.
+    /// Returns true if a frame waits.
     #[inline]
     pub fn has_frame(&self) -> bool {
         let control = self.memory.word(slot_offset(self.slots, self.received));
@@ -340,7 +343,7 @@ impl Receiver {
             return None;
         }
         let offset = slot_offset(self.slots, index);
-        // The length is read here, once, together with the number.
+        // The length is read once, together with the number.
         let control = self.memory.word(offset).load(Ordering::Acquire);
         if (control >> 32) as u32 != index.wrapping_add(1) {
             return None;
@@ -360,7 +363,7 @@ impl Receiver {
         })
     }
 
-    /// Gives a frame's slot back; the sender learns of it in batches.
+    /// Returns a frame's slot; the sender learns of it in batches.
     #[inline]
     pub fn release(&mut self, frame: Frame) {
         if !self.owns(&frame) {
@@ -381,13 +384,13 @@ impl Receiver {
 
     #[inline]
     fn skip_early(&mut self) {
-        // At most one turn of the ring.
+        // At most one lap of the ring.
         while std::mem::take(&mut self.early[(self.released & (self.slots - 1)) as usize]) {
             self.released = self.released.wrapping_add(1);
         }
     }
 
-    /// Tells the sender about all slots given back. Worth it when nothing more is to be done.
+    /// Publishes all returned slots to the sender. Worth it when no work is left.
     #[inline]
     pub fn return_credits(&mut self) {
         if self.returned != self.released {
@@ -399,7 +402,7 @@ impl Receiver {
     }
 }
 
-/// The name of the file of a ring that its receiver has not attached to yet.
+/// File name of a ring that its receiver has not attached to yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RingName {
     /// Place of the sender.
@@ -411,13 +414,13 @@ pub struct RingName {
 }
 
 impl RingName {
-    /// Reads a file name back; None if it is not that of a ring.
+    /// Parses a file name. `None` if it is not that of a ring.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.strip_prefix("ring-")?.split('-');
         let from = parts.next()?.parse().ok()?;
         let to = parts.next()?.parse().ok()?;
-        // A ring that is still being made has a suffix.
+        // A ring under construction has a suffix.
         let generation = parts.next()?.trim_end_matches(".new").parse().ok()?;
         Some(Self {
             from,
@@ -442,7 +445,7 @@ fn ring_size(slots: u32) -> usize {
     HEADER_SIZE + slots as usize * STRIDE
 }
 
-/// Slots of a ring where so many bytes are free: there are other peers, too.
+/// Returns the slots of a ring where this many bytes are free: there are other peers, too.
 fn slots_for(free: u64) -> u32 {
     let mut slots = SLOTS;
     while slots > MIN_SLOTS && ring_size(slots) as u64 > free / LEAST_RINGS {
@@ -451,7 +454,7 @@ fn slots_for(free: u64) -> u32 {
     slots
 }
 
-/// Gives the file its size, with memory behind every page. Returns the number of slots.
+/// Sets the size of the file, with memory behind every page. Returns the number of slots.
 fn allocate(file: &File) -> io::Result<u32> {
     let mut slots = slots_for(os::free_space(file).unwrap_or(u64::MAX));
     loop {

@@ -1,4 +1,4 @@
-//! What the driver asks of the function: [`Bus`].
+//! The function as the driver's [`Bus`].
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -13,12 +13,12 @@ use ferroce_platform::mapping;
 
 use crate::{pinned, polling};
 
-/// Polls after arming a CQ that do not count as polling: the program looks once more and sleeps.
+/// Polls after arming a CQ that do not count as polling: the program checks once more and sleeps.
 const POLLS_AFTER_ARMING: u32 = 2;
-/// A background thread that sleeps longer than this must be told when the application polls.
+/// A background thread that sleeps longer than this must be notified when the application polls.
 const LONG_SLEEP_PS: u64 = 5_000_000_000;
 
-/// How long leaving waits for the last delayed ACKs.
+/// Time limit of the wait for the last delayed ACKs when leaving.
 const LINGER_NS: u64 = 500_000;
 /// A timer later than this is not waited for when leaving.
 const LINGER_HORIZON_NS: u64 = 50_000;
@@ -60,16 +60,16 @@ impl Bus for InProcess {
         let now = self.clock.ticks();
         let is_polled = self.is_polled(now);
         if is_polled {
-            // A long list of requests takes longer to post than a polling program may be silent;
-            // the background thread would step in and fight for the lock.
+            // A long list of requests takes longer to post than the time without polls that the
+            // background thread allows; it would take over and contend for the lock.
             let heartbeat = self.registry.heartbeat(self.place);
             heartbeat.store(now.0, Ordering::Relaxed);
         }
         let Some(mut model) = self.model.try_lock() else {
             self.mark(slot);
-            // The holder may have looked for marks just before this one.
+            // The holder may have checked for marks just before this one.
             if self.try_run() && !is_polled {
-                self.tell_background();
+                self.notify_background();
             }
             return;
         };
@@ -78,8 +78,8 @@ impl Bus for InProcess {
         } else {
             self.mark(slot);
         }
-        // A program that polls brings its receive WQEs to the model's notice with its next poll,
-        // and no frame is processed before.
+        // A polling program submits its receive WQEs to the model with its next poll, and no frame
+        // is processed before.
         let is_receive = matches!(
             kind,
             DoorbellKind::RECEIVE_QUEUE | DoorbellKind::SHARED_RECEIVE_QUEUE
@@ -89,7 +89,7 @@ impl Bus for InProcess {
         }
         self.run(model);
         if !is_polled {
-            self.tell_background();
+            self.notify_background();
         }
     }
 
@@ -164,7 +164,7 @@ impl Bus for InProcess {
         if !self.interrupts.set_handler(vector, handler) {
             return Err(BusError::NoSuchVector);
         }
-        // What the kernel's VFIO driver does to the MSI-X table of a card.
+        // Same as the kernel's VFIO driver does to the MSI-X table of a card.
         let entry = MSIX_TABLE_OFFSET + u32::from(vector) * MSIX_ENTRY_SIZE;
         let control = if is_masked { MSIX_VECTOR_MASKED } else { 0 };
         self.write32(entry + MSIX_ENTRY_SIZE - 4, control);
@@ -188,7 +188,7 @@ impl Bus for InProcess {
         }
         let empty_runs = self.run_until_rest();
         if about_to_sleep != 0 {
-            self.tell_background();
+            self.notify_background();
         } else if self.wake_at.load(Ordering::Relaxed)
             > self
                 .clock
@@ -196,7 +196,7 @@ impl Bus for InProcess {
                 .as_ps()
                 .saturating_add(LONG_SLEEP_PS)
         {
-            // It then sleeps in short turns, to notice soon when we stop polling.
+            // It then sleeps for short times, to notice soon when polling stops.
             self.registry
                 .wake_background(self.place, self.clock.ticks());
         }

@@ -1,4 +1,4 @@
-//! Pages that the program takes away while the device may use them: see [`crate::pinned`].
+//! Pages that the program unmaps while the device may use them: see [`crate::pinned`].
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -9,26 +9,26 @@ use parking_lot::MutexGuard;
 use super::{InProcess, Model};
 use ferroce_platform::memory::{MapError, MemoryMap};
 
-/// A thread that is this little deeper in a stack than the model is called by the model.
+/// A thread at most this much deeper in the same stack was called by the model.
 const DEPTH: usize = 256 << 10;
-/// How long to wait for the model. A signal handler may have interrupted who holds it.
-const PATIENCE: Duration = Duration::from_millis(200);
+/// Time limit for the model's lock. A signal handler may have interrupted its holder.
+const TIMEOUT: Duration = Duration::from_millis(200);
 
-/// The mappings of a function, for as long as this lives.
+/// The mappings of a function, while this lives.
 pub struct Held<'a>(MutexGuard<'a, Model>, &'a InProcess);
 
 impl Held<'_> {
-    /// The mappings.
+    /// Returns the mappings.
     pub fn mappings(&mut self) -> &mut MemoryMap {
         self.0.mappings()
     }
 
-    /// Lets go of them. Who rang meanwhile has left its mark, and relies on us.
+    /// Releases them. A thread that rang meanwhile has left its mark, and relies on this one.
     pub fn end(self) {
         let Self(model, function) = self;
         drop(model);
         std::sync::atomic::fence(Ordering::SeqCst);
-        // Not run here: that could allocate memory. A program that polls will look itself.
+        // Not run here: that could allocate memory. A polling program runs the model itself.
         if !function.doorbells.is_empty() {
             let now = function.clock.ticks();
             function.registry.wake_background(function.place, now);
@@ -36,7 +36,7 @@ impl Held<'_> {
     }
 }
 
-/// Where the stack of this thread is.
+/// Returns the stack pointer of this thread.
 #[inline(always)]
 pub(super) fn stack_pointer() -> usize {
     let here = 0_u8;
@@ -44,26 +44,27 @@ pub(super) fn stack_pointer() -> usize {
 }
 
 impl InProcess {
-    /// Whether this thread has been called by the model: then it holds the mappings already.
+    /// Returns true if this thread was called by the model: then it holds the mappings already.
     pub fn is_caller(&self) -> bool {
         let inside = self.inside.load(Ordering::Relaxed);
-        // The model's own frame may lie a little deeper than what is compared here.
+        // The model's own frame may be a little deeper than the compared address.
         let here = stack_pointer();
         inside != 0 && here < inside + DEPTH && inside < here + DEPTH
     }
 
-    /// Holds the mappings; `None` if they cannot be had within a short time.
+    /// Holds the mappings. `None` if the lock is not free within a short time.
     pub fn hold(&self) -> Option<Held<'_>> {
-        let model = self.model.try_lock_for(PATIENCE)?;
+        let model = self.model.try_lock_for(TIMEOUT)?;
         Some(Held(model, self))
     }
 
-    /// As `Bus::unmap`, for mappings that may have moved. Places of their own that are left over.
+    /// Does the same as `Bus::unmap`, for mappings that may have moved. Returns the places of moved
+    /// pages that are left.
     pub fn unmap_moved(&self, iova: u64, length: u64) -> Result<Vec<Range<usize>>, MapError> {
         self.with_mappings(|mappings| mappings.unmap_moved(iova, length))
     }
 
-    /// What of these places no mapping uses.
+    /// Returns the parts of these places that no mapping uses.
     pub fn unused(&self, places: Vec<Range<usize>>) -> Vec<Range<usize>> {
         self.with_mappings(|mappings| mappings.unused(places))
     }

@@ -1,4 +1,4 @@
-//! A function that another process uses: what `ferroce serve` asks of it beyond the bus.
+//! A function that another process uses: what `ferroce serve` needs beyond the bus.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use ferroce_platform::doorbells::polled::{DoorbellPages, PageTaker};
 use ferroce_platform::memory::MemoryMap;
 use ferroce_platform::served::ServedModel;
 
-/// Runs of the model in which a reset is done: the first one does it.
+/// Runs of the model within which a reset is complete: the first one does it.
 const RESET_RUNS: u32 = 4;
 
 impl Model {
-    /// Tells software that the device sleeps, if no doorbell waits.
+    /// Publishes that the device sleeps, if no doorbell waits. Returns false otherwise.
     pub(super) fn fall_asleep(&mut self) -> bool {
         let Some(taker) = &mut self.host.pages else {
             return true;
@@ -23,14 +23,14 @@ impl Model {
         taker.is_quiet()
     }
 
-    /// Tells software that the device looks at its pages.
+    /// Publishes that the device polls its pages.
     pub(super) fn wake_up(&mut self) {
         if let Some(taker) = &self.host.pages {
             taker.pages().set_sleeping(false);
         }
     }
 
-    /// Where mappings are, whether or not the device may use them.
+    /// Returns the mappings, whether or not the device may use them.
     pub(super) fn mappings(&mut self) -> &mut MemoryMap {
         let host = &mut self.host;
         host.parked.as_mut().unwrap_or(&mut host.memory)
@@ -46,7 +46,7 @@ impl Model {
 }
 
 impl InProcess {
-    /// From now on doorbells come through these pages, too, which are new; or no longer.
+    /// Sets the shared pages for doorbells, which are new, or removes them.
     pub fn set_doorbell_pages(&self, pages: Option<Arc<DoorbellPages>>) {
         let mut model = self.model.lock();
         if let Some(pages) = &pages {
@@ -65,7 +65,8 @@ impl InProcess {
         result
     }
 
-    /// Whether the device may read and write memory, and interrupt (PCI command register, bit 2).
+    /// Sets whether the device may read and write memory, and interrupt (PCI command register, bit
+    /// 2).
     pub fn set_bus_master(&self, is_allowed: bool) {
         let mut model = self.model.lock();
         let host = &mut model.host;
@@ -77,13 +78,13 @@ impl InProcess {
         self.unlock(model);
     }
 
-    /// Nobody on the fabric finds the function by an address any more, until software gives it one.
+    /// Removes all addresses of the function from the fabric, until software gives it new ones.
     pub fn forget_addresses(&self) {
         self.registry.forget_gids(self.place);
     }
 
-    /// Software has seen that the device sleeps: takes its doorbells, and has the background thread
-    /// look for more.
+    /// Handles software's notice that the device sleeps: takes its doorbells, and lets the
+    /// background thread check for more.
     pub fn wake(&self) {
         self.model.lock().wake_up();
         self.registry
@@ -106,17 +107,17 @@ impl InProcess {
                 break;
             }
         }
-        // Doorbells that were rung before the reset was done belong to what is no more.
+        // Doorbells rung before the end of the reset refer to objects that no longer exist.
         model.forget_doorbells();
     }
 
-    /// Masks all vectors, forgets what is pending and clears their addresses, as after power-on.
-    /// Nobody handles interrupts any more.
+    /// Masks all vectors, clears pending ones and their addresses, as after power-on. Removes all
+    /// interrupt handlers.
     pub fn reset_vectors(&self) {
         let entries = (0..VECTOR_COUNT).map(|n| MSIX_TABLE_OFFSET + u32::from(n) * MSIX_ENTRY_SIZE);
         let control = MSIX_ENTRY_SIZE - 4;
         let mut model = self.model.lock();
-        // What is pending is sent, to nobody.
+        // Pending interrupts are sent without a receiver.
         for entry in entries.clone() {
             model.nic.write32(entry + control, 0);
         }

@@ -1,4 +1,4 @@
-//! Buffers for frames of a wire that leads out of the fabric, and the queue of those that came in.
+//! Buffers for frames of an uplink, and the queue of received frames.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,38 +8,38 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::fabric::ring::MAX_FRAME;
 
-/// Bytes of a buffer: one that is longer than any frame of ours shows that a frame was too long.
+/// Bytes of a buffer: longer than any valid frame, so that a frame that is too long is detected.
 pub const CAPACITY: usize = MAX_FRAME + 2;
 /// Buffers that are kept for later use.
 const MAX_POOLED: usize = 256;
 /// Frames that wait for the model.
 pub const MAX_WAITING: usize = 1024;
 
-/// A frame of a wire, owned by whoever has this.
+/// An owned frame of an uplink.
 pub struct Buffer {
     length: usize,
     bytes: [u8; CAPACITY],
 }
 
 impl Buffer {
-    /// Makes it `length` bytes long, at most [`CAPACITY`].
+    /// Sets the length, at most [`CAPACITY`].
     pub fn set_length(&mut self, length: usize) {
         self.length = length.min(CAPACITY);
     }
 
-    /// The frame.
+    /// Returns the frame.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
 
-    /// The frame, to be written.
+    /// Returns the frame, to be written.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[..self.length]
     }
 
-    /// All bytes, for a frame that is about to come in.
+    /// Returns all bytes, to receive a frame.
     pub fn whole(&mut self) -> &mut [u8] {
         &mut self.bytes
     }
@@ -51,12 +51,12 @@ impl std::fmt::Debug for Buffer {
     }
 }
 
-/// Buffers that are not in use.
+/// Unused buffers.
 #[derive(Debug, Default)]
 pub struct Pool(Mutex<Vec<Box<Buffer>>>);
 
 impl Pool {
-    /// A buffer of `length` bytes with any content.
+    /// Returns a buffer of `length` bytes with any content.
     pub fn take(&self, length: usize) -> Box<Buffer> {
         let used = self.0.lock().pop();
         let mut buffer = used.unwrap_or_else(|| {
@@ -69,7 +69,7 @@ impl Pool {
         buffer
     }
 
-    /// Takes one back.
+    /// Returns a buffer to the pool.
     pub fn give_back(&self, buffer: Box<Buffer>) {
         let mut free = self.0.lock();
         if free.len() < MAX_POOLED {
@@ -78,7 +78,7 @@ impl Pool {
     }
 }
 
-/// Frames that came in and wait for the model.
+/// Received frames that wait for the model.
 #[derive(Debug, Default)]
 pub struct Incoming {
     frames: Mutex<VecDeque<Box<Buffer>>>,
@@ -87,20 +87,20 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Adds a frame; gives it back if there is no room.
+    /// Appends a frame; returns it as the error if there is no room.
     pub fn push(&self, frame: Box<Buffer>) -> Result<(), Box<Buffer>> {
         let mut frames = self.frames.lock();
         if frames.len() >= MAX_WAITING {
             return Err(frame);
         }
         frames.push_back(frame);
-        // With the fence of the waker: a model that is about to sleep sees this, or is woken.
+        // Pairs with the fence of the waker: a model that is about to sleep sees this, or is woken.
         self.waiting.store(frames.len(), Ordering::SeqCst);
         Ok(())
     }
 
-    /// Waits until the queue is no more than half full, at most for `time`: the frames wait in the
-    /// wire meanwhile.
+    /// Waits until the queue is at most half full, at most for `time`: the frames stay in the wire
+    /// meanwhile.
     pub fn wait_for_room(&self, time: Duration) {
         let mut frames = self.frames.lock();
         if frames.len() > MAX_WAITING / 2 {
@@ -123,13 +123,13 @@ impl Incoming {
         frame
     }
 
-    /// Whether no frame waits.
+    /// Returns true if no frame waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.waiting.load(Ordering::SeqCst) == 0
     }
 
-    /// Whether there is no room for another frame.
+    /// Returns true if there is no room for another frame.
     pub fn is_full(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) >= MAX_WAITING
     }

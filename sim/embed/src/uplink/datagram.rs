@@ -1,4 +1,4 @@
-//! Unix datagram sockets: one frame per datagram, as QEMU's `-netdev dgram` has it.
+//! Unix datagram sockets: one frame per datagram, as in QEMU's `-netdev dgram`.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,10 +11,10 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, 
 
 use super::wire::{Health, Receive, Transmit, Wire, WireError};
 
-/// Binds our socket. That of the other end need not exist yet.
+/// Binds the local socket. The remote one need not exist yet.
 ///
 /// # Errors
-/// `AddrInUse` if another program has our socket, or a file of another kind is there.
+/// `AddrInUse` if another program has the local socket, or a file of another kind is there.
 pub fn open(local: &Path, remote: &Path) -> io::Result<Wire> {
     remove_stale(local)?;
     let socket = UnixDatagram::from(bind_private(local, SocketType::DGRAM)?);
@@ -31,8 +31,8 @@ pub fn open(local: &Path, remote: &Path) -> io::Result<Wire> {
     })
 }
 
-/// A socket with a name that only this user may send or connect to, whatever the process's mask:
-/// Linux makes the file with the mode of the socket.
+/// Creates a named socket that only this user may send or connect to, whatever the process's umask:
+/// Linux creates the file with the mode of the socket.
 ///
 /// # Errors
 /// Those of bind(2).
@@ -44,7 +44,7 @@ pub fn bind_private(path: &Path, kind: SocketType) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Removes a socket that a dead program has left behind.
+/// Removes a socket of a dead program.
 pub fn remove_stale(path: &Path) -> io::Result<()> {
     let Ok(metadata) = std::fs::symlink_metadata(path) else {
         return Ok(());
@@ -57,7 +57,7 @@ pub fn remove_stale(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             std::fs::remove_file(path)
         }
-        // Somebody answers, or it is a socket of another type (EPROTOTYPE): look there, too.
+        // A process answers, or it is a socket of another type (EPROTOTYPE): check that, too.
         Err(error) if error.raw_os_error() == Some(libc::EPROTOTYPE) => {
             match std::os::unix::net::UnixStream::connect(path) {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
@@ -81,7 +81,7 @@ struct Sender {
     remote: PathBuf,
 }
 
-/// What an error means: there is no socket, or nobody behind it.
+/// Converts an error: there is no socket, or no process behind it.
 fn wire_error(error: io::Error) -> WireError {
     match error.kind() {
         io::ErrorKind::NotFound
@@ -89,7 +89,7 @@ fn wire_error(error: io::Error) -> WireError {
         | io::ErrorKind::PermissionDenied => WireError::Absent(error),
         _ => match error.raw_os_error() {
             Some(libc::EPROTOTYPE) => WireError::Absent(error),
-            // Memory for a moment.
+            // No memory at the moment.
             Some(libc::ENOBUFS) => WireError::Busy,
             Some(libc::EMSGSIZE) => WireError::Lost,
             _ => WireError::of_io(error),

@@ -1,5 +1,4 @@
-//! Where the stations on the wire are: MAC addresses by GID, learnt from ARP and IPv6 neighbour
-//! discovery.
+//! MAC addresses of stations on the wire by GID, learnt from ARP and IPv6 neighbour discovery.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -9,7 +8,7 @@ use parking_lot::{Condvar, Mutex};
 
 /// Stations that are remembered.
 const MAX_STATIONS: usize = 256;
-/// For how long; somebody else may have the address afterwards.
+/// Lifetime of an entry; another station may have the address afterwards.
 const LIFETIME: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy)]
@@ -18,7 +17,7 @@ struct Entry {
     learnt: Instant,
 }
 
-/// What was learnt, and who waits for more.
+/// The entries, and the threads that wait for one.
 #[derive(Debug, Default)]
 pub struct Neighbours {
     entries: Mutex<HashMap<Gid, Entry>>,
@@ -26,7 +25,7 @@ pub struct Neighbours {
 }
 
 impl Neighbours {
-    /// Notes where an address is.
+    /// Records the MAC address of a GID.
     pub fn learn(&self, gid: Gid, mac: Mac) {
         let mut entries = self.entries.lock();
         if entries.len() >= MAX_STATIONS && !entries.contains_key(&gid) {
@@ -40,7 +39,7 @@ impl Neighbours {
         self.changed.notify_all();
     }
 
-    /// Where an address is, as far as that is known.
+    /// Returns the MAC address of a GID, if it is known.
     pub fn find(&self, gid: Gid) -> Option<Mac> {
         fresh(&self.entries.lock(), gid)
     }
@@ -57,7 +56,7 @@ impl Neighbours {
         }
     }
 
-    /// Forgets everything: another station may be at the other end now.
+    /// Removes all entries: another station may be at the other end now.
     pub fn clear(&self) {
         self.entries.lock().clear();
     }
@@ -97,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_told() {
+    fn a_waiting_thread_is_notified() {
         let neighbours = Neighbours::default();
         assert_eq!(neighbours.wait(gid(1), Duration::from_millis(1)), None);
         std::thread::scope(|scope| {

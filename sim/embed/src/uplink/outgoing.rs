@@ -1,4 +1,4 @@
-//! The sending side of a wire: frames that wait for room, and what happens when it fails.
+//! The sending side of a wire: frames that wait for room, and handling of failures.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -8,28 +8,28 @@ use super::buffer::Buffer;
 use super::wire::{Health, Transmit, WireError};
 use crate::fabric::registry::UplinkCounter;
 
-/// Frames that wait for room on the wire. The NIC has no more on their way at a time.
+/// Frames that wait for room on the wire. The NIC has no more in flight at a time.
 const MAX_BACKLOG: usize = 128;
-/// A wire that takes nothing for so long loses what waits: the model must not stand still.
+/// A wire that takes nothing for this long loses the waiting frames: the model must not stop.
 const MAX_PAUSE: Duration = Duration::from_millis(100);
-/// Looks in a row without bad news after which a wire whose other end cannot be seen counts as up.
+/// Checks in a row without an error after which a wire whose other end cannot be seen counts as up.
 const QUIET_CHECKS: u32 = 2;
 
-/// What is to be sent, and through what.
+/// Frames to send, and the wire.
 #[derive(Debug, Default)]
 pub struct Outgoing {
     wire: Option<Box<dyn Transmit>>,
     backlog: VecDeque<Box<Buffer>>,
     /// Since when the wire takes nothing.
     stuck_since: Option<Instant>,
-    /// Whether somebody was at the other end since the wire was opened. Before, it is only
-    /// waited for.
-    has_met: bool,
+    /// True if there has been a peer at the other end since the wire was opened. Before, the link
+    /// counts as up.
+    had_peer: bool,
     quiet_checks: u32,
 }
 
 impl Outgoing {
-    /// A wire was opened.
+    /// Sets the opened wire.
     pub fn open(&mut self, wire: Box<dyn Transmit>) {
         *self = Self {
             wire: Some(wire),
@@ -38,17 +38,17 @@ impl Outgoing {
         };
     }
 
-    /// Whether there is no wire: it broke, or has not been opened yet.
+    /// Returns true if there is no wire: it broke, or has not been opened yet.
     pub fn is_closed(&self) -> bool {
         self.wire.is_none()
     }
 
-    /// Whether frames wait for room.
+    /// Returns true if frames wait for room.
     pub fn has_backlog(&self) -> bool {
         !self.backlog.is_empty()
     }
 
-    /// Whether another frame would have to wait.
+    /// Returns true if another frame would have to wait.
     pub fn is_full(&mut self, shared: &Shared) -> bool {
         if self.has_backlog() {
             self.drain(shared);
@@ -56,7 +56,8 @@ impl Outgoing {
         self.has_backlog()
     }
 
-    /// Sends a frame, or has it wait. Only frames that were reserved before the wire was full do.
+    /// Sends a frame, or queues it. Only frames that were reserved before the wire was full are
+    /// queued.
     pub fn send(&mut self, shared: &Shared, frame: Box<Buffer>) {
         let was_empty = self.backlog.is_empty();
         if self.backlog.len() < MAX_BACKLOG {
@@ -66,12 +67,12 @@ impl Outgoing {
         }
         self.drain(shared);
         if was_empty && self.has_backlog() {
-            // It tries again soon, if nobody else does.
+            // The reader retries soon, unless another thread does.
             shared.kick();
         }
     }
 
-    /// Sends what waits, as far as there is room.
+    /// Sends the waiting frames, as far as there is room.
     pub fn drain(&mut self, shared: &Shared) {
         let Some(wire) = &mut self.wire else {
             return self.lose_all(shared);
@@ -95,7 +96,7 @@ impl Outgoing {
                 Err(WireError::Absent(error)) => {
                     lose(shared, frame);
                     self.quiet_checks = 0;
-                    if self.has_met {
+                    if self.had_peer {
                         shared.set_link(false, &error.to_string());
                     }
                 }
@@ -107,7 +108,7 @@ impl Outgoing {
         }
     }
 
-    /// The wire broke.
+    /// Closes the wire after it broke.
     pub fn close(&mut self, shared: &Shared, reason: &str) {
         self.wire = None;
         self.lose_all(shared);
@@ -115,23 +116,23 @@ impl Outgoing {
         shared.kick();
     }
 
-    /// Something came from the other end.
-    pub fn met(&mut self, shared: &Shared) {
-        self.has_met = true;
+    /// Records that the other end has sent something.
+    pub fn note_peer(&mut self, shared: &Shared) {
+        self.had_peer = true;
         shared.set_link(true, "");
     }
 
-    /// The other end was found to be away, by whoever receives.
-    pub fn missed(&mut self, shared: &Shared, reason: &str) {
+    /// Records that the other end is absent.
+    pub fn note_absent_peer(&mut self, shared: &Shared, reason: &str) {
         self.quiet_checks = 0;
-        if self.has_met {
+        if self.had_peer {
             shared.set_link(false, reason);
         }
     }
 
-    /// Looks after the wire: sends what was left, and finds out whether somebody is at its other
-    /// end. True: everybody on the wire should be told where we are, so that it shows.
-    pub fn look_after(&mut self, shared: &Shared) -> bool {
+    /// Checks the wire: sends waiting frames, and tests for a peer at the other end. Returns true
+    /// if announcements should be sent, to provoke an answer.
+    pub fn check(&mut self, shared: &Shared) -> bool {
         self.drain(shared);
         let is_down = !shared.is_up.load(std::sync::atomic::Ordering::SeqCst);
         let Some(wire) = &mut self.wire else {
@@ -139,7 +140,7 @@ impl Outgoing {
         };
         match wire.flush().and_then(|()| wire.check()) {
             Ok(Health::Sound) => {
-                self.has_met = true;
+                self.had_peer = true;
                 shared.set_link(true, "");
                 is_down
             }
@@ -152,7 +153,7 @@ impl Outgoing {
             }
             Ok(Health::Unknown) | Err(WireError::Busy | WireError::Lost) => false,
             Err(WireError::Absent(error)) => {
-                self.missed(shared, &error.to_string());
+                self.note_absent_peer(shared, &error.to_string());
                 false
             }
             Err(WireError::Broken(error)) => {

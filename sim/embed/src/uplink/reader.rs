@@ -14,21 +14,21 @@ use crate::fabric::registry::UplinkCounter;
 use crate::fabric::ring::MAX_FRAME;
 use ferroce_platform::os::network;
 
-/// How often the wire is looked after, and how often opening it again is tried.
+/// Period of checks of the wire, and of attempts to open it again.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
-/// How soon it looks again while frames wait for room, or an application polls that may stop.
+/// The period while frames wait for room, or a polling application may stop.
 const SHORT_WAIT_MS: i32 = 1;
 /// How long frames stay in the wire because the model takes none. Then they are lost, as in a
-/// switch: ARP behind them must not wait for ever.
+/// switch: ARP behind them must not be blocked.
 const MAX_PAUSE: Duration = Duration::from_millis(100);
-/// Frames received between two looks at everything else.
+/// Frames received between two checks of everything else.
 const BURST: u32 = 64;
 /// UDP's number in an IP header.
 const PROTOCOL_UDP: u8 = 17;
 /// The UDP port of RoCEv2.
 const ROCE_PORT: [u8; 2] = 4791u16.to_be_bytes();
 
-/// Serves a wire until it is to stop: the one that is open, and the next one when it broke.
+/// Serves a wire until the end: the open one, and the next one after it broke.
 pub fn run(
     shared: &Shared,
     mut opener: Opener,
@@ -49,7 +49,7 @@ pub fn run(
     }
 }
 
-/// Opens a wire that broke, or that nobody had called at.
+/// Opens a wire that broke, or that no peer has connected to.
 fn reopen(shared: &Shared, opener: &mut Opener) -> Option<Box<dyn Receive>> {
     match opener.open(false) {
         Ok(Some(Wire { transmit, receive })) => {
@@ -65,9 +65,9 @@ fn reopen(shared: &Shared, opener: &mut Opener) -> Option<Box<dyn Receive>> {
     }
 }
 
-/// Waits before the next attempt; a caller comes in at once.
+/// Waits before the next attempt; a connecting peer is accepted at once.
 fn wait(shared: &Shared, opener: &Opener, kicked: &UnixStream) {
-    calm(kicked);
+    drain_wake_ups(kicked);
     if shared.is_stopping() {
         return;
     }
@@ -78,14 +78,14 @@ fn wait(shared: &Shared, opener: &Opener, kicked: &UnixStream) {
     network::wait_readable(caller, kicked.as_fd(), CHECK_INTERVAL.as_millis() as i32);
 }
 
-/// Takes the bytes that had the thread look.
-fn calm(mut kicked: &UnixStream) {
+/// Takes the bytes that woke the thread.
+fn drain_wake_ups(mut kicked: &UnixStream) {
     let mut bytes = [0; 64];
-    // More of them only make it look again.
+    // Remaining bytes only cause another check.
     let _ = kicked.read(&mut bytes);
 }
 
-/// Receives until the wire breaks, or everything ends.
+/// Receives until the wire breaks, or the function ends.
 fn serve(shared: &Shared, mut receive: Box<dyn Receive>, kicked: &UnixStream) {
     let mut check_at = Instant::now() + CHECK_INTERVAL;
     let mut must_wake = false;
@@ -102,7 +102,7 @@ fn serve(shared: &Shared, mut receive: Box<dyn Receive>, kicked: &UnixStream) {
             }
         };
         if received > 0 {
-            shared.outgoing.lock().met(shared);
+            shared.outgoing.lock().note_peer(shared);
         }
         if must_wake {
             must_wake = !shared.end.wake() && !shared.incoming.is_empty();
@@ -110,7 +110,10 @@ fn serve(shared: &Shared, mut receive: Box<dyn Receive>, kicked: &UnixStream) {
         match failed {
             None | Some(WireError::Busy | WireError::Lost) => {}
             Some(WireError::Absent(error)) => {
-                shared.outgoing.lock().missed(shared, &error.to_string());
+                shared
+                    .outgoing
+                    .lock()
+                    .note_absent_peer(shared, &error.to_string());
             }
             Some(WireError::Broken(error)) => {
                 return shared.outgoing.lock().close(shared, &error.to_string());
@@ -118,7 +121,7 @@ fn serve(shared: &Shared, mut receive: Box<dyn Receive>, kicked: &UnixStream) {
         }
         if Instant::now() >= check_at {
             check_at = Instant::now() + CHECK_INTERVAL;
-            let must_announce = shared.outgoing.lock().look_after(shared);
+            let must_announce = shared.outgoing.lock().check(shared);
             if must_announce {
                 shared.announce();
             }
@@ -129,7 +132,7 @@ fn serve(shared: &Shared, mut receive: Box<dyn Receive>, kicked: &UnixStream) {
     }
 }
 
-/// Waits for frames, at most until the wire has to be looked after. False: the wire broke.
+/// Waits for frames, at most until the next check. Returns false if the wire broke.
 fn pause(
     shared: &Shared,
     receive: &dyn Receive,
@@ -152,11 +155,11 @@ fn pause(
         left.as_millis() as i32 + 1
     };
     network::wait_readable(receive.descriptor(), kicked.as_fd(), timeout_ms);
-    calm(kicked);
+    drain_wake_ups(kicked);
     true
 }
 
-/// Receives a frame and does what it asks for. True: it is for the model.
+/// Receives a frame and handles it. Returns true if it is for the model.
 fn receive_one(shared: &Shared, receive: &mut dyn Receive) -> Result<bool, WireError> {
     let mut frame = shared.pool.take(0);
     match receive.receive(frame.whole()) {
@@ -171,7 +174,7 @@ fn receive_one(shared: &Shared, receive: &mut dyn Receive) -> Result<bool, WireE
     }
 }
 
-/// Hands a frame to the model, or answers it, or ignores it.
+/// Passes a frame to the model, answers it, or ignores it.
 fn sort(shared: &Shared, frame: Box<Buffer>) -> bool {
     let (bytes, end) = (frame.bytes(), &shared.end);
     let is_ours = EthernetHeader::parse(bytes).is_ok_and(|(ethernet, _)| {
@@ -182,7 +185,7 @@ fn sort(shared: &Shared, frame: Box<Buffer>) -> bool {
         if is_roce(bytes) {
             return deliver(shared, frame);
         }
-        let heard = end.as_station(|us| us.hear(bytes));
+        let heard = end.as_station(|us| us.receive(bytes));
         if let Some((gid, mac)) = heard.neighbour {
             shared.neighbours.learn(gid, mac);
         }
@@ -197,7 +200,7 @@ fn sort(shared: &Shared, frame: Box<Buffer>) -> bool {
     false
 }
 
-/// Hands a frame to the model, if there is room.
+/// Passes a frame to the model, if there is room.
 fn deliver(shared: &Shared, frame: Box<Buffer>) -> bool {
     if shared.incoming.is_full() {
         shared.end.wake();
@@ -211,13 +214,13 @@ fn deliver(shared: &Shared, frame: Box<Buffer>) -> bool {
         Err(frame) => {
             shared.end.count(UplinkCounter::ReceivedLost, 1);
             shared.pool.give_back(frame);
-            // Whoever should have taken it may sleep.
+            // The thread that should have taken it may sleep.
             true
         }
     }
 }
 
-/// Whether a frame is one that the model has to judge: UDP to the port of RoCEv2.
+/// Returns true if a frame is for the model: UDP to the port of RoCEv2.
 pub fn is_roce(bytes: &[u8]) -> bool {
     let Ok((ethernet, ether_type)) = EthernetHeader::parse(bytes) else {
         return false;

@@ -1,8 +1,8 @@
 //! Frames of a capture, in their order, as fast as the model takes them.
 //!
-//! Only those for us come in: to our MAC address, to one of our addresses, or to a group. The
-//! first one waits until a queue pair can receive, each further one for its own queue pair, for a
-//! moment. What we send goes nowhere and is counted as lost.
+//! Only frames to this function are received: to its MAC address, to one of its addresses, or to a
+//! group. The first one waits until a queue pair can receive, each further one for a moment for its
+//! own queue pair. Sent frames are dropped and counted as lost.
 
 use std::fs::File;
 use std::io;
@@ -22,14 +22,14 @@ use crate::fabric::ring::MAX_FRAME;
 
 /// How long a frame waits for its queue pair once another one can receive.
 const MAX_HOLD: Duration = Duration::from_millis(500);
-/// How often a replay that waits looks whether it has to end.
+/// Period at which a waiting replay checks whether it has to end.
 const WAIT: Duration = Duration::from_millis(50);
 /// Queue pairs that are remembered as able to receive.
 const MAX_READY: usize = 65_536;
 /// Stations of the capture that are remembered.
 const MAX_STATIONS: usize = 256;
 
-/// Holds frames back until somebody can receive them.
+/// Holds frames until a queue pair can receive them.
 #[derive(Debug, Default)]
 pub struct Gate {
     ready: Mutex<Vec<Qpn>>,
@@ -37,7 +37,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// A queue pair can receive.
+    /// Records that a queue pair can receive.
     pub fn open_for(&self, qpn: Qpn) {
         let mut ready = self.ready.lock();
         if ready.len() < MAX_READY && !ready.contains(&qpn) {
@@ -46,7 +46,7 @@ impl Gate {
         self.opened.notify_all();
     }
 
-    /// Waits for a turn. Whether `qpn` can receive, and whether any can.
+    /// Waits. Returns whether `qpn` can receive, and whether any can.
     fn wait(&self, qpn: Qpn, time: Duration) -> (bool, bool) {
         let mut ready = self.ready.lock();
         if !ready.contains(&qpn) {
@@ -56,17 +56,17 @@ impl Gate {
     }
 }
 
-/// A capture whose frames come in.
+/// A capture to replay.
 #[derive(Debug)]
 pub struct Replay {
     path: PathBuf,
 }
 
 impl Replay {
-    /// Reads the capture once: it must be one, and its stations are our neighbours.
+    /// Reads the capture once: it must be valid, and its stations become neighbours.
     ///
     /// # Errors
-    /// `InvalidData` if it is no capture of Ethernet, or has no frame for us.
+    /// `InvalidData` if it is no capture of Ethernet, or has no frame for this function.
     pub fn open(path: &Path, shared: &Shared) -> io::Result<Self> {
         let mut stations: Vec<(Gid, Mac)> = Vec::new();
         let (mut frames, mut ours) = (0u64, 0u64);
@@ -97,7 +97,7 @@ impl Replay {
         })
     }
 
-    /// Hands the frames over.
+    /// Delivers the frames.
     pub fn run(self, shared: &Shared) {
         let replayed = for_each_frame(&self.path, &mut |bytes| {
             if let Some(frame) = for_us(&shared.end, bytes) {
@@ -119,7 +119,7 @@ fn hold(shared: &Shared, qpn: Qpn) {
     while !shared.is_stopping() {
         match shared.gate.wait(qpn, WAIT) {
             (true, _) => return,
-            // A multicast frame, or one to a queue pair that is missing: the model counts it.
+            // A multicast frame, or one to a missing queue pair: the model counts it.
             (false, true) if since.elapsed() > MAX_HOLD || qpn == Qpn::MULTICAST => return,
             (false, true) => {}
             (false, false) => since = Instant::now(),
@@ -127,7 +127,7 @@ fn hold(shared: &Shared, qpn: Qpn) {
     }
 }
 
-/// Hands a frame over as soon as the model has room.
+/// Delivers a frame as soon as the model has room.
 fn deliver(shared: &Shared, bytes: &[u8]) {
     while shared.incoming.is_full() && !shared.is_stopping() {
         shared.end.wake();
@@ -141,7 +141,7 @@ fn deliver(shared: &Shared, bytes: &[u8]) {
     }
 }
 
-/// The frame, if it is RoCE for us.
+/// Returns the frame, if it is RoCE for this function.
 fn for_us<'a>(end: &NearEnd, bytes: &'a [u8]) -> Option<Frame<'a>> {
     if bytes.len() > MAX_FRAME || !reader::is_roce(bytes) {
         return None;
@@ -154,7 +154,7 @@ fn for_us<'a>(end: &NearEnd, bytes: &'a [u8]) -> Option<Frame<'a>> {
     (is_ours && !is_own).then_some(frame)
 }
 
-/// Calls `action` with each Ethernet frame of a capture until it answers false.
+/// Calls `action` with each Ethernet frame of a capture until it returns false.
 fn for_each_frame(path: &Path, action: &mut dyn FnMut(&[u8]) -> bool) -> io::Result<()> {
     let invalid = |reason: String| io::Error::new(io::ErrorKind::InvalidData, reason);
     let mut foreign = None;

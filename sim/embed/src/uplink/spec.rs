@@ -1,4 +1,4 @@
-//! What `--port` and `FERROCE_PORT` say: where the cable of a device leads.
+//! Values of `--port` and `FERROCE_PORT`: the wire of a device.
 
 use ferroce_platform::host::EnvironmentError;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use super::udp::AUTHENTICATES_NOBODY;
+use super::udp::UNAUTHENTICATED;
 use crate::error::Error;
 
 /// Longest name of a network interface (IFNAMSIZ without the final zero).
@@ -28,9 +28,9 @@ pub enum UplinkSpec {
     },
     /// Unix datagram sockets: each datagram is a frame (QEMU's `-netdev dgram`).
     QemuDatagram {
-        /// Our socket.
+        /// The local socket.
         local: PathBuf,
-        /// That of the other end.
+        /// The remote socket.
         remote: PathBuf,
     },
     /// A Unix stream socket: each frame follows its length in four bytes, big-endian (QEMU's
@@ -38,32 +38,32 @@ pub enum UplinkSpec {
     QemuStream {
         /// The socket.
         path: PathBuf,
-        /// Whether we wait there for the other end, or it for us.
+        /// True if this end listens; otherwise it connects.
         listens: bool,
     },
-    /// UDP: each datagram is a frame. Nobody is authenticated.
+    /// UDP: each datagram is a frame. There is no authentication.
     Udp {
-        /// Where we receive.
+        /// The local endpoint.
         local: Endpoint,
-        /// Where the other end does.
+        /// The remote endpoint.
         remote: Endpoint,
     },
-    /// Frames come from a capture, and go nowhere.
+    /// Frames are received from a capture; sent frames are dropped.
     PcapReplay {
         /// A pcap or pcapng file.
         file: PathBuf,
     },
 }
 
-/// Host and UDP port. Names are looked up when the wire is opened.
+/// Host and UDP port. Names are resolved when the wire is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint(String);
 
 impl Endpoint {
-    /// The address that it stands for now.
+    /// Returns its current address.
     ///
     /// # Errors
-    /// What the resolver answers; `NotFound` if the name has no address.
+    /// The error of the resolver; `NotFound` if the name has no address.
     pub fn resolve(&self) -> std::io::Result<SocketAddr> {
         let mut found = self.0.to_socket_addrs()?;
         let none = || std::io::Error::from(std::io::ErrorKind::NotFound);
@@ -91,21 +91,21 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// Why a text names no wire.
+/// Reason why a text names no wire.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UplinkSpecError {
-    /// No such kind.
+    /// Unknown kind.
     #[error(
         "there is no wire {0:?}; there are shm, tap:NAME, qemu-dgram:LOCAL,REMOTE, \
          qemu-stream:PATH, qemu-stream:listen:PATH, udp:LOCAL,REMOTE and pcap-replay:FILE"
     )]
     Kind(String),
-    /// Something is missing behind the colon.
+    /// A missing part behind the colon.
     #[error("{kind} needs {needs}")]
     Missing {
         /// The kind of wire.
         kind: &'static str,
-        /// What has to follow.
+        /// The missing part.
         needs: &'static str,
     },
     /// Not a name that an interface can have.
@@ -116,7 +116,7 @@ pub enum UplinkSpecError {
     /// Not host:port.
     #[error("{0:?} is not ADDRESS:PORT, such as 192.0.2.1:4792, [2001:db8::1]:4792 or host-b:4792")]
     Endpoint(String),
-    /// A path that no socket can have.
+    /// An invalid path of a socket.
     #[error("a socket's path has 1 to 107 bytes, and no {SEPARATOR:?} or comma: {0:?}")]
     SocketPath(String),
     /// Both ends are the same.
@@ -125,15 +125,15 @@ pub enum UplinkSpecError {
 }
 
 impl UplinkSpec {
-    /// What whoever uses this wire has to know.
+    /// Returns a warning for users of this wire.
     pub fn caveat(&self) -> Option<&'static str> {
-        matches!(self, Self::Udp { .. }).then_some(AUTHENTICATES_NOBODY)
+        matches!(self, Self::Udp { .. }).then_some(UNAUTHENTICATED)
     }
 
-    /// Reads one wire; None: `shm`, the fabric of this machine alone.
+    /// Parses one wire. Returns `None` for `shm`, the fabric of this machine alone.
     ///
     /// # Errors
-    /// [`UplinkSpecError`] says what would be right.
+    /// [`UplinkSpecError`] with the remedy.
     pub fn parse(text: &str) -> Result<Option<Self>, UplinkSpecError> {
         if text == FABRIC_ONLY {
             return Ok(None);
@@ -179,16 +179,17 @@ impl UplinkSpec {
         Ok(Some(spec))
     }
 
-    /// Reads the wires of several devices, in their order, separated by semicolons.
+    /// Parses the wires of several devices, in their order, separated by semicolons.
     ///
     /// # Errors
-    /// That of the first one that is none.
+    /// The error of the first invalid one.
     pub fn parse_list(text: &str) -> Result<Vec<Option<Self>>, UplinkSpecError> {
         let parts = text.split(SEPARATOR).map(str::trim);
         parts.map(Self::parse).collect()
     }
 
-    /// The wire that `FERROCE_PORT` gives to a device; None: the fabric of this machine alone.
+    /// Returns the wire that `FERROCE_PORT` gives to a device. `None`: the fabric of this machine
+    /// alone.
     ///
     /// # Errors
     /// [`Error::Environment`] if the variable names no wire.
@@ -209,10 +210,10 @@ impl UplinkSpec {
         Ok(list.into_iter().nth(usize::from(device)).flatten())
     }
 
-    /// The same wire for a process that may have another working directory.
+    /// Returns the same wire for a process that may have another working directory.
     ///
     /// # Errors
-    /// If this process has no working directory any more.
+    /// This process has no working directory any more.
     pub fn absolute(self) -> std::io::Result<Self> {
         let absolute = |path: &Path| std::path::absolute(path);
         Ok(match self {

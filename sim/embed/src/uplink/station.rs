@@ -1,5 +1,4 @@
-//! What a station on an Ethernet does besides RoCE so that others find it and it finds them: ARP,
-//! IPv6 neighbour discovery, and answers to ping.
+//! An Ethernet station besides RoCE: ARP, IPv6 neighbour discovery, and answers to ping.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -19,59 +18,60 @@ pub const ETHER_TYPE_ARP: EtherType = EtherType(0x0806);
 /// Bytes of an Ethernet header without VLAN tag.
 const ETHERNET_LENGTH: usize = 14;
 
-/// Who we are on the wire.
+/// The addresses of this station.
 #[derive(Debug, Clone, Copy)]
 pub struct Station<'a> {
-    /// Our MAC address.
+    /// Its MAC address.
     pub mac: Mac,
-    /// Our addresses.
+    /// Its GIDs.
     pub gids: &'a [Gid],
 }
 
-/// What follows from a frame that is not RoCE.
+/// Result of a frame that is not RoCE.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Heard {
-    /// Where an address was found to be.
+pub struct Received {
+    /// A learnt address.
     pub neighbour: Option<(Gid, Mac)>,
-    /// What to answer.
+    /// The frame to send as an answer.
     pub answer: Option<Vec<u8>>,
 }
 
 impl Station<'_> {
-    /// Reads a frame that is not RoCE. Whatever makes no sense is ignored.
-    pub fn hear(&self, frame: &[u8]) -> Heard {
+    /// Handles a frame that is not RoCE. Invalid frames are ignored.
+    pub fn receive(&self, frame: &[u8]) -> Received {
         let Ok((ethernet, ether_type)) = EthernetHeader::parse(frame) else {
-            return Heard::default();
+            return Received::default();
         };
         let body = &frame[ethernet.length()..];
         match ether_type {
-            _ if ethernet.vlan.is_some() => Heard::default(),
+            _ if ethernet.vlan.is_some() => Received::default(),
             ETHER_TYPE_ARP => {
-                Arp::parse(body).map_or_else(Heard::default, |arp| self.hear_arp(&arp))
+                Arp::parse(body).map_or_else(Received::default, |arp| self.receive_arp(&arp))
             }
-            EtherType::IPV4 => Heard {
+            EtherType::IPV4 => Received {
                 neighbour: None,
                 answer: echo::answer_ipv4(self, &ethernet, body),
             },
             EtherType::IPV6 => match Message::parse(body) {
-                Some(message) => self.hear_neighbour(&ethernet, &message),
-                None => Heard {
+                Some(message) => self.receive_neighbour(&ethernet, &message),
+                None => Received {
                     neighbour: None,
                     answer: echo::answer_ipv6(self, &ethernet, body),
                 },
             },
-            _ => Heard::default(),
+            _ => Received::default(),
         }
     }
 
-    /// A question for the MAC address of `target`; None if we have no address to ask from.
+    /// Returns a request for the MAC address of `target`. `None` if there is no address to ask
+    /// from.
     pub fn ask(&self, target: Gid) -> Option<Vec<u8>> {
         match target.to_ipv4() {
             Some(target) => {
                 let sender = self.nearest(Gid::from_ipv4(target)).and_then(Gid::to_ipv4);
                 let arp = Arp {
                     operation: Operation::Request,
-                    // RFC 5227, 2.1.1: a probe of somebody without an address.
+                    // RFC 5227, 2.1.1: a probe of a station without an address.
                     sender: (self.mac, sender.unwrap_or(Ipv4Addr::UNSPECIFIED)),
                     target: (Mac::default(), target),
                 };
@@ -89,14 +89,15 @@ impl Station<'_> {
         }
     }
 
-    /// What tells everybody where we are: switches learn the way, stations correct their tables.
+    /// Returns announcements of the addresses: switches learn the port, stations update their
+    /// tables.
     pub fn announcements(&self) -> impl Iterator<Item = Vec<u8>> {
         self.gids
             .iter()
             .filter(|gid| is_on_wire(**gid))
             .map(|gid| match gid.to_ipv4() {
                 Some(address) => {
-                    // RFC 5227, 3: an announcement is a request for one's own address.
+                    // RFC 5227, 3: an announcement is a request for the sender's own address.
                     let arp = Arp {
                         operation: Operation::Request,
                         sender: (self.mac, address),
@@ -116,12 +117,12 @@ impl Station<'_> {
             })
     }
 
-    /// Whether an address is ours and others may know.
+    /// Returns true if an address belongs to this station and is valid on the wire.
     pub fn owns(&self, gid: Gid) -> bool {
         is_on_wire(gid) && self.gids.contains(&gid)
     }
 
-    fn hear_arp(&self, arp: &Arp) -> Heard {
+    fn receive_arp(&self, arp: &Arp) -> Received {
         let (sender_mac, sender) = arp.sender;
         let is_for_us = self.owns(Gid::from_ipv4(arp.target.1));
         let is_station = !sender_mac.is_multicast() && is_host(sender) && sender_mac != self.mac;
@@ -130,24 +131,24 @@ impl Station<'_> {
             sender: (self.mac, arp.target.1),
             target: arp.sender,
         };
-        Heard {
-            // RFC 826: who asks for us will be answered, so it pays to know where it is.
+        Received {
+            // RFC 826: the sender of a request will be answered, so its address is worth recording.
             neighbour: (is_for_us && is_station).then_some((Gid::from_ipv4(sender), sender_mac)),
             answer: (is_for_us && arp.operation == Operation::Request && sender_mac != self.mac)
                 .then(|| answer().emit(self.mac, sender_mac)),
         }
     }
 
-    fn hear_neighbour(&self, ethernet: &EthernetHeader, message: &Message) -> Heard {
+    fn receive_neighbour(&self, ethernet: &EthernetHeader, message: &Message) -> Received {
         match message {
             Message::Solicitation(source, solicitation) => {
                 let target = Gid(solicitation.target.octets());
                 if !self.owns(target) || ethernet.source == self.mac {
-                    return Heard::default();
+                    return Received::default();
                 }
                 let is_probe = source.is_unspecified();
                 let mac = solicitation.source_mac.unwrap_or(ethernet.source);
-                // RFC 4861, 7.2.4: a probe for duplicates is answered to everybody.
+                // RFC 4861, 7.2.4: a duplicate probe is answered to all nodes.
                 let to = match is_probe {
                     true => (neighbour::ALL_NODES_MAC, neighbour::ALL_NODES),
                     false => (mac, *source),
@@ -157,7 +158,7 @@ impl Station<'_> {
                     target_mac: Some(self.mac),
                     is_solicited: !is_probe,
                 };
-                Heard {
+                Received {
                     neighbour: (!is_probe && !mac.is_multicast())
                         .then_some((Gid(source.octets()), mac)),
                     answer: Some(advertisement.emit(self.mac, solicitation.target, to)),
@@ -167,7 +168,7 @@ impl Station<'_> {
                 let mac = advertisement.target_mac.unwrap_or(ethernet.source);
                 let target = Gid(advertisement.target.octets());
                 let is_usable = !mac.is_multicast() && !target.is_multicast() && !self.owns(target);
-                Heard {
+                Received {
                     neighbour: is_usable.then_some((target, mac)),
                     answer: None,
                 }
@@ -175,7 +176,7 @@ impl Station<'_> {
         }
     }
 
-    /// That of our addresses from which `target` is asked for: of the same version of IP, and with
+    /// Returns the own address from which to ask for `target`: of the same version of IP, and with
     /// the longest common prefix.
     fn nearest(&self, target: Gid) -> Option<Gid> {
         let is_ipv4 = target.to_ipv4().is_some();
@@ -188,7 +189,8 @@ impl Station<'_> {
     }
 }
 
-/// Whether an address means the same to everybody on a wire, so that it may appear there.
+/// Returns true if an address has the same meaning for all stations on a wire, so that it may
+/// appear there.
 pub fn is_on_wire(gid: Gid) -> bool {
     match gid.to_ipv4() {
         Some(address) => is_host(address),
@@ -206,7 +208,7 @@ fn is_host(address: Ipv4Addr) -> bool {
         && !address.is_broadcast()
 }
 
-/// A frame around a body.
+/// Builds a frame around a body.
 fn ethernet(source: Mac, destination: Mac, ether_type: EtherType, body: &[&[u8]]) -> Vec<u8> {
     let header = EthernetHeader {
         destination,
@@ -219,8 +221,8 @@ fn ethernet(source: Mac, destination: Mac, ether_type: EtherType, body: &[&[u8]]
     frame
 }
 
-/// The MAC address of the group to which one asks for an IPv6 address (RFC 4291, 2.7.1, and RFC
-/// 2464, 7).
+/// Returns the solicited-node multicast address of an IPv6 address, and its MAC address (RFC 4291,
+/// 2.7.1, and RFC 2464, 7).
 fn solicited_node(target: Ipv6Addr) -> (Mac, Ipv6Addr) {
     let [.., a, b, c] = target.octets();
     let group = Ipv6Addr::from([0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, a, b, c]);

@@ -1,5 +1,5 @@
-//! Unix stream sockets: a frame follows its length, four bytes, big-endian. QEMU's
-//! `-netdev stream` speaks like this (net/stream.c, `net_fill_rstate`).
+//! Unix stream sockets: a frame follows its length, four bytes, big-endian. This is the format of
+//! QEMU's `-netdev stream` (net/stream.c, `net_fill_rstate`).
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,18 +11,18 @@ use rustix::net::{SocketType, listen};
 use super::datagram::{bind_private, remove_stale};
 use super::wire::{Health, Receive, Transmit, Wire, WireError};
 
-/// Bytes of the length in front of a frame.
+/// Bytes of the length before a frame.
 const PREFIX: usize = 4;
-/// Longest frame that QEMU sends (NET_BUFSIZE). A longer one means that we are out of step.
+/// Longest frame that QEMU sends (NET_BUFSIZE). A longer one means that the stream is out of step.
 const MAX_LENGTH: usize = 4096 + 65536;
 
-/// Calls that the kernel keeps for us.
+/// Backlog of the socket.
 const BACKLOG: i32 = 8;
 
-/// Calls at a socket.
+/// Connects to a socket.
 ///
 /// # Errors
-/// `NotFound` or `ConnectionRefused` while nobody listens there.
+/// `NotFound` or `ConnectionRefused` while no process listens there.
 pub fn connect(path: &Path) -> io::Result<Wire> {
     wire(UnixStream::connect(path)?)
 }
@@ -38,7 +38,7 @@ fn wire(socket: UnixStream) -> io::Result<Wire> {
     })
 }
 
-/// A socket at which the other end calls.
+/// A listening socket.
 #[derive(Debug)]
 pub struct Listener {
     socket: UnixListener,
@@ -62,7 +62,7 @@ impl Listener {
         })
     }
 
-    /// Takes the call that waits, if one does.
+    /// Accepts a pending connection, if there is one.
     ///
     /// # Errors
     /// Those of accept(2).
@@ -90,7 +90,7 @@ impl Drop for Listener {
 #[derive(Debug)]
 struct Sender {
     socket: UnixStream,
-    /// What of a frame did not fit into the socket.
+    /// The part of a frame that did not fit into the socket.
     rest: Vec<u8>,
 }
 
@@ -128,12 +128,12 @@ impl Transmit for Sender {
     }
 }
 
-/// Takes a stream apart into frames.
+/// Splits a stream into frames.
 #[derive(Debug)]
 struct Receiver {
     socket: UnixStream,
     bytes: Box<[u8]>,
-    /// What was read and not yet taken.
+    /// Start of the bytes that were read and not yet taken.
     from: usize,
     to: usize,
 }
@@ -148,7 +148,7 @@ impl Receiver {
         }
     }
 
-    /// Takes a frame that was read whole.
+    /// Takes a complete frame.
     fn take(&mut self, buffer: &mut [u8]) -> Result<Option<usize>, WireError> {
         let read = &self.bytes[self.from..self.to];
         let Some((prefix, rest)) = read.split_first_chunk::<PREFIX>() else {
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_is_noticed() {
+    fn a_foreign_protocol_is_detected() {
         let (mut far, mut receiver) = receiver();
         far.write_all(b"GET / HTTP/1.1\r\n").expect("room");
         let Err(WireError::Broken(error)) = receive(&mut receiver) else {
@@ -265,7 +265,7 @@ mod tests {
         let mut receiver = Receiver::new(far);
         let mut buffer = [0; 5000];
         let mut received = 0;
-        // What was begun is finished as room comes back.
+        // A partly sent frame is completed as room becomes free.
         while received < sent {
             let _ = wire.transmit.flush();
             match receiver.receive(&mut buffer) {

@@ -8,15 +8,15 @@ use super::wire::{Health, Receive, Transmit, Wire, WireError};
 use crate::fabric::ring::MAX_FRAME;
 use ferroce_platform::os::network;
 
-/// What an interface has to let through so that each path MTU fits.
+/// MTU that the interface needs so that each path MTU fits.
 const MTU: u16 = MAX_FRAME as u16 - 14;
 
-/// Opens the interface, sets it up if this user may, and makes it if it is not there.
+/// Opens the interface, sets it up if this user may, and creates it if it does not exist.
 ///
-/// After it broke it is only used again when somebody has made it anew: it was deleted on purpose.
+/// After it broke it is only used again when it has been created again: it was deleted on purpose.
 ///
 /// # Errors
-/// With advice.
+/// The error of the system with advice.
 pub fn open(name: &str, is_first: bool) -> io::Result<Wire> {
     if !is_first {
         network::interface_is_up(name)?;

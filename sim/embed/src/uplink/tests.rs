@@ -1,4 +1,4 @@
-//! Wires between two functions, each on a fabric of its own.
+//! Wires between two functions, each on a separate fabric.
 
 use super::*;
 use crate::fabric::registry::Identity;
@@ -6,10 +6,10 @@ use ferroce_test_support::{TemporaryDirectory, temporary_directory};
 use std::net::UdpSocket;
 use std::path::Path;
 
-/// Longer than anything takes here, unless it never happens.
+/// Longer than any step here takes.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let until = Instant::now() + DEADLINE;
     while !is_so() {
@@ -18,7 +18,7 @@ fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A place on a fabric of its own; the last byte of its addresses is `number`.
+/// A place on a separate fabric; the last byte of its addresses is `number`.
 struct Here {
     place: Place,
     mac: Mac,
@@ -68,7 +68,7 @@ impl Here {
     }
 }
 
-/// A RoCE frame, as far as a wire looks at it.
+/// Returns a RoCE frame, as far as a wire inspects it.
 fn roce(from: &Here, to: &Here, number: u32) -> Vec<u8> {
     let mut frame = [&to.mac.0[..], &from.mac.0[..], &[0x08, 0x00]].concat();
     frame.extend([
@@ -79,7 +79,7 @@ fn roce(from: &Here, to: &Here, number: u32) -> Vec<u8> {
     frame
 }
 
-/// Sends a frame as the model would. False: there was no room for a whole second.
+/// Sends a frame like the model. Fails after a whole second without room.
 fn send(uplink: &Uplink, frame: &[u8]) {
     eventually("room on the wire", || match uplink.reserve(frame.len()) {
         Reservation::Ready(mut buffer) => {
@@ -104,19 +104,19 @@ fn receive(uplink: &Uplink) -> Vec<u8> {
     received
 }
 
-/// What each wire has to do once it is open at both ends.
+/// Checks that every kind of wire works once it is open at both ends.
 fn carries(near: (&Here, &Uplink), far: (&Here, &Uplink)) {
     const FRAMES: u32 = 3000;
     for (from, to) in [(near, far), (far, near)] {
         for gid in &to.0.gids {
             assert_eq!(from.1.resolve_mac(*gid), Some(to.0.mac), "{gid}");
         }
-        // The first announcement may have met nobody.
+        // The first announcement may have found no receiver.
         let lost = from.0.counter(UplinkCounter::SentLost);
         let sending = |number| roce(from.0, to.0, number);
         for number in 0..FRAMES {
             send(from.1, &sending(number));
-            // So that the other end's queue does not run over.
+            // So that the other end's queue does not overflow.
             if number % 256 == 255 {
                 for expected in number - 255..=number {
                     assert_eq!(receive(to.1), sending(expected));
@@ -129,12 +129,9 @@ fn carries(near: (&Here, &Uplink), far: (&Here, &Uplink)) {
         assert_eq!(to.0.counter(UplinkCounter::Received), u64::from(FRAMES));
         assert_eq!(from.0.counter(UplinkCounter::SentLost), lost);
     }
-    // Frames for somebody else, and from ourselves, do not come in.
-    let (before, stranger) = (
-        far.0.counter(UplinkCounter::Ignored),
-        Here::new("stranger", 9),
-    );
-    send(near.1, &roce(near.0, &stranger, 0));
+    // Frames for another station, and from this one, are not received.
+    let (before, other) = (far.0.counter(UplinkCounter::Ignored), Here::new("other", 9));
+    send(near.1, &roce(near.0, &other, 0));
     send(near.1, &roce(far.0, far.0, 0));
     eventually("two frames are ignored", || {
         far.0.counter(UplinkCounter::Ignored) == before + 2
@@ -161,7 +158,7 @@ fn udp_carries_frames() {
     carries((&near, &near_wire), (&far, &far_wire));
 
     drop(far_wire);
-    // UDP finds out only when it sends.
+    // UDP detects this only when it sends.
     eventually("the link is down", || {
         send(&near_wire, &roce(&near, &far, 0));
         !near_wire.is_up()
@@ -210,14 +207,14 @@ fn streams_carry_frames() {
     let (near, far) = (Here::new("stream-near", 1), Here::new("stream-far", 2));
     let path = directory.path().join("s").display().to_string();
     let near_wire = near.open(&format!("qemu-stream:listen:{path}"));
-    assert!(near_wire.is_up(), "nobody has called yet");
+    assert!(near_wire.is_up(), "no peer has connected yet");
     let far_wire = far.open(&format!("qemu-stream:{path}"));
     carries((&near, &near_wire), (&far, &far_wire));
 
     drop(near_wire);
     eventually("the link is down", || !far_wire.is_up());
     let near_wire = near.open(&format!("qemu-stream:listen:{path}"));
-    eventually("it has called again", || {
+    eventually("it has connected again", || {
         far_wire.is_up() && near_wire.is_up()
     });
     assert_eq!(near_wire.resolve_mac(far.gids[1]), Some(far.mac));
@@ -232,13 +229,13 @@ fn a_wire_that_takes_nothing_loses_frames_in_the_end() {
     let [a, b] = sockets(directory.path());
     let far = std::os::unix::net::UnixDatagram::bind(&b).expect("a new name");
     let wire = near.open(&format!("qemu-dgram:{a},{b}"));
-    let stranger = Here::new("stuck-far", 2);
+    let sender = Here::new("stuck-far", 2);
     let mut is_full = false;
     for number in 0..10_000 {
         if let Reservation::Ready(mut buffer) = wire.reserve(46) {
             buffer
                 .bytes_mut()
-                .copy_from_slice(&roce(&near, &stranger, number));
+                .copy_from_slice(&roce(&near, &sender, number));
             wire.transmit(buffer);
         } else {
             is_full = true;
@@ -250,7 +247,7 @@ fn a_wire_that_takes_nothing_loses_frames_in_the_end() {
         matches!(wire.reserve(46), Reservation::Ready(_))
     });
     assert!(near.counter(UplinkCounter::SentLost) > 0);
-    assert!(wire.is_up(), "somebody is there");
+    assert!(wire.is_up(), "there is a peer");
     drop(far);
 }
 

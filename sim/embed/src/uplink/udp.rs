@@ -1,8 +1,8 @@
 //! UDP: one frame per datagram, between machines, or with QEMU's `-netdev dgram` of type inet.
 //!
-//! Nobody is authenticated, and nothing encrypted: whoever can send datagrams from the other end's
-//! address, or forges it, sends frames to our programs; whoever is on the way reads and changes them.
-//! RoCEv2 is no better on a cable, which is why it is kept on networks of its own.
+//! There is no authentication and no encryption: any host that can send from the other end's
+//! address, or forges it, sends frames to the programs of this one; any host on the path can read
+//! and change them. RoCEv2 is no better on a cable, which is why it is used on separate networks.
 
 use std::io;
 use std::net::UdpSocket;
@@ -12,29 +12,29 @@ use std::sync::Once;
 use super::spec::Endpoint;
 use super::wire::{Health, Receive, Transmit, Wire, WireError};
 
-/// What whoever uses this wire has to know.
-pub const AUTHENTICATES_NOBODY: &str = "it authenticates nobody: whoever can send from the other end's \
-     address reaches memory that programs have registered for remote access; use it on a network of \
-     your own, or in a tunnel";
+/// Warning for users of this wire.
+pub const UNAUTHENTICATED: &str = "it does not authenticate: any sender with the other end's address \
+     reaches memory that programs have registered for remote access; use it on a separate network, \
+     or in a tunnel";
 
-/// Says once what the wire is not.
+/// Prints the warning once.
 fn warn_once(remote: &Endpoint) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         tracing::warn!(
             %remote,
-            "udp: {AUTHENTICATES_NOBODY}"
+            "udp: {UNAUTHENTICATED}"
         );
     });
 }
 
-/// Bytes asked for as buffers of the socket.
+/// Requested size of the socket's buffers, in bytes.
 const SOCKET_BUFFER: usize = 8 << 20;
 
-/// Binds our end; only what comes from the other one is received.
+/// Binds the local end; only datagrams of the remote one are received.
 ///
 /// # Errors
-/// Those of the resolver and of the socket, naming the end that is meant.
+/// Those of the resolver and of the socket, naming the endpoint.
 pub fn open(local: &Endpoint, remote: &Endpoint) -> io::Result<Wire> {
     let name = |end: &Endpoint| {
         let text = end.to_string();
@@ -54,8 +54,8 @@ pub fn open(local: &Endpoint, remote: &Endpoint) -> io::Result<Wire> {
     })
 }
 
-/// Nobody slows down who sends by UDP: what comes in a burst has to wait in the socket. An ordinary
-/// user gets as much as net.core.rmem_max and wmem_max permit.
+/// UDP has no flow control: a burst has to wait in the socket. An unprivileged user gets at most
+/// net.core.rmem_max and wmem_max.
 fn enlarge(socket: &UdpSocket) {
     use rustix::net::sockopt;
     if sockopt::set_socket_recv_buffer_size_force(socket, SOCKET_BUFFER).is_err() {
@@ -64,7 +64,7 @@ fn enlarge(socket: &UdpSocket) {
     let _ = sockopt::set_socket_send_buffer_size(socket, SOCKET_BUFFER);
 }
 
-/// What an error means. That nobody listens is told by ICMP, to whatever call comes next.
+/// Converts an error. A missing listener is reported by ICMP, to any later call.
 fn wire_error(error: io::Error) -> WireError {
     match error.kind() {
         io::ErrorKind::ConnectionRefused
@@ -73,9 +73,9 @@ fn wire_error(error: io::Error) -> WireError {
         | io::ErrorKind::NetworkDown
         | io::ErrorKind::PermissionDenied => WireError::Absent(error),
         _ => match error.raw_os_error() {
-            // Memory for a moment.
+            // No memory at the moment.
             Some(libc::ENOBUFS) => WireError::Busy,
-            // A path with a smaller MTU on which nobody may fragment.
+            // A path with a smaller MTU on which fragmentation is forbidden.
             Some(libc::EMSGSIZE) => WireError::Lost,
             _ => WireError::of_io(error),
         },

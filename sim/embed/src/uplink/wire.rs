@@ -1,4 +1,4 @@
-//! What all wires have in common: an end that sends, an end that receives, and how they fail.
+//! Common traits of all wires: a sending end, a receiving end, and their errors.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -7,12 +7,12 @@ use super::spec::UplinkSpec;
 use super::stream::Listener;
 use super::{datagram, stream, tap, udp};
 
-/// Why a frame was not sent, or none received.
+/// Reason why a frame was not sent, or none received.
 #[derive(Debug)]
 pub enum WireError {
-    /// Not now: there is no room, or there is nothing.
+    /// Not now: there is no room, or no frame.
     Busy,
-    /// Nobody is at the other end at the moment. The wire itself is sound.
+    /// There is no peer at the other end at the moment. The wire itself works.
     Absent(io::Error),
     /// This frame cannot pass.
     Lost,
@@ -21,7 +21,7 @@ pub enum WireError {
 }
 
 impl WireError {
-    /// What an error of a wire means on which any error but these is the end.
+    /// Converts an I/O error of a wire, for which any error but these is the end.
     pub fn of_io(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Self::Busy,
@@ -30,16 +30,16 @@ impl WireError {
     }
 }
 
-/// What a look at a wire shows.
+/// Result of a check of a wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Health {
     /// The other end is there.
     Sound,
-    /// It cannot be seen from here; what is sent may come back as an error.
+    /// It cannot be seen from here; sent frames may cause an error later.
     Unknown,
 }
 
-/// The sending end of a wire. It never waits.
+/// The sending end of a wire. It never blocks.
 pub trait Transmit: Send + std::fmt::Debug {
     /// Sends a whole frame, or nothing of it.
     ///
@@ -47,7 +47,7 @@ pub trait Transmit: Send + std::fmt::Debug {
     /// [`WireError`]
     fn send(&mut self, frame: &[u8]) -> Result<(), WireError>;
 
-    /// Sends what an earlier frame has left behind.
+    /// Sends the rest of an earlier frame.
     ///
     /// # Errors
     /// [`WireError::Busy`] while something is left.
@@ -55,19 +55,19 @@ pub trait Transmit: Send + std::fmt::Debug {
         Ok(())
     }
 
-    /// Looks whether the other end is there.
+    /// Checks for the other end.
     ///
     /// # Errors
     /// [`WireError`]
     fn check(&mut self) -> Result<Health, WireError>;
 }
 
-/// The receiving end of a wire. It never waits.
+/// The receiving end of a wire. It never blocks.
 pub trait Receive: Send + std::fmt::Debug {
-    /// What can be waited for.
+    /// Returns the descriptor to poll.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
-    /// Receives a frame; tells its length. One that is longer than the buffer is cut.
+    /// Receives a frame and returns its length. A frame longer than the buffer is cut.
     ///
     /// # Errors
     /// [`WireError`]
@@ -77,26 +77,26 @@ pub trait Receive: Send + std::fmt::Debug {
 /// Both ends.
 #[derive(Debug)]
 pub struct Wire {
-    /// The sending one.
+    /// The sending end.
     pub transmit: Box<dyn Transmit>,
-    /// The receiving one.
+    /// The receiving end.
     pub receive: Box<dyn Receive>,
 }
 
 /// Opens a wire, also again after it broke.
 #[derive(Debug)]
 pub enum Opener {
-    /// Nothing to keep between two attempts.
+    /// No state between two attempts.
     Direct(UplinkSpec),
-    /// A socket at which the other end calls.
+    /// A listening socket.
     Listening(Listener),
 }
 
 impl Opener {
-    /// Prepares what stays for all attempts.
+    /// Prepares the state for all attempts.
     ///
     /// # Errors
-    /// Those of the socket to listen at.
+    /// Those of the listening socket.
     pub fn new(spec: &UplinkSpec) -> io::Result<Self> {
         match spec {
             UplinkSpec::QemuStream {
@@ -107,10 +107,11 @@ impl Opener {
         }
     }
 
-    /// Opens the wire; None if the other end has not called yet. `is_first`: not after it broke.
+    /// Opens the wire. Returns `None` if the other end has not connected yet. `is_first`: not after
+    /// it broke.
     ///
     /// # Errors
-    /// Why it cannot be opened.
+    /// The reason why it cannot be opened.
     pub fn open(&mut self, is_first: bool) -> io::Result<Option<Wire>> {
         let spec = match self {
             Self::Listening(listener) => return listener.accept(),

@@ -1,4 +1,4 @@
-//! What the tests with functions share: everything up to a connected QP.
+//! Shared set-up of the tests with functions: everything up to a connected QP.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
@@ -18,15 +18,15 @@ use ferroce_driver::{
 };
 use ferroce_embed::function::{Function, HostIdentity, Options};
 
-/// Far more than anything here takes.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+/// Far more than any step here takes.
+pub const TIMEOUT: Duration = Duration::from_secs(20);
 /// Bytes of a node's memory.
 pub const BUFFER: usize = 1 << 20;
 
-/// A rendezvous directory of its own.
-pub struct Meeting(pub PathBuf);
+/// A separate rendezvous directory.
+pub struct Rendezvous(pub PathBuf);
 
-impl Meeting {
+impl Rendezvous {
     pub fn new(name: &str) -> Self {
         let unique = format!("ferroce-functions-{name}-{}", std::process::id());
         let path = std::env::temp_dir().join(unique);
@@ -51,7 +51,7 @@ impl Meeting {
     }
 }
 
-impl Drop for Meeting {
+impl Drop for Rendezvous {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -66,10 +66,10 @@ pub struct Node {
     pub region: Arc<MemoryRegion>,
     pub memory: Box<[AtomicU64]>,
     pub events: Arc<AtomicU32>,
-    /// What the device and its port have reported.
+    /// Asynchronous events of the device and its port.
     pub reports: Arc<Mutex<Vec<AsyncEvent>>>,
     pub host: HostIdentity,
-    /// Of a model in this process.
+    /// The function, if the model is in this process.
     pub function: Option<Arc<Function>>,
 }
 
@@ -80,7 +80,7 @@ impl Node {
         Self::over(function.bus(), host, Some(function))
     }
 
-    /// A process whose device, with the addresses of `host`, is behind a bus.
+    /// Creates a process whose device, with the addresses of `host`, is behind a bus.
     pub fn over(bus: Arc<dyn Bus>, host: HostIdentity, function: Option<Arc<Function>>) -> Self {
         let device = Device::open(bus).expect("the model comes up");
         for (index, entry) in (0..).zip(&host.gids) {
@@ -92,9 +92,9 @@ impl Node {
             device.set_gid(index, &entry).expect("in the table");
         }
         let reports = Arc::new(Mutex::new(Vec::new()));
-        let told = Arc::clone(&reports);
+        let reported = Arc::clone(&reports);
         device.set_event_handler(Some(Arc::new(move |event| {
-            told.lock().expect("no panic").push(event);
+            reported.lock().expect("no panic").push(event);
         })));
         let pd = device.alloc_pd().expect("first PD");
         let memory: Box<[AtomicU64]> = (0..BUFFER / 8).map(|_| AtomicU64::new(0)).collect();
@@ -124,9 +124,9 @@ impl Node {
         }
     }
 
-    /// Waits until all these events were reported, and forgets them.
+    /// Waits until all these events were reported, and removes them.
     pub fn expect_reports(&self, expected: &[AsyncEvent]) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let mut reports = self.reports.lock().expect("no panic");
             if reports.len() >= expected.len() {
@@ -175,7 +175,7 @@ impl Node {
         self.connect_initialised(to);
     }
 
-    /// To INIT, where receives can be posted before anything comes in.
+    /// Moves the QP to INIT, where receives can be posted before any packet arrives.
     pub fn initialise(&self) {
         let init = InitAttributes {
             p_key_index: 0,
@@ -189,7 +189,7 @@ impl Node {
         self.qp.modify(&ModifyQp::ToInit(init)).expect("from RESET");
     }
 
-    /// From INIT to RTS.
+    /// Moves the QP from INIT to RTS.
     pub fn connect_initialised(&self, to: &Node) {
         let dest_gid = to.host.gids[1].gid;
         let dest_mac = match &self.function {
@@ -274,14 +274,14 @@ impl Node {
             .all(|word| word.load(Ordering::Acquire) == u64::from_ne_bytes([byte; 8]))
     }
 
-    /// Polls until something completes.
+    /// Polls until a completion arrives.
     pub fn wait(&self) -> WorkCompletion {
         self.wait_beside(None)
     }
 
-    /// Polls until something completes; `other` polls, too.
+    /// Polls until a completion arrives; `other` polls, too.
     pub fn wait_beside(&self, other: Option<&Node>) -> WorkCompletion {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let mut found = None;
         while found.is_none() {
             self.cq.poll(1, |completion| found = Some(completion));
@@ -294,8 +294,10 @@ impl Node {
     }
 }
 
-pub fn two(meeting: &Meeting, hosts: [&str; 2]) -> (Node, Node) {
-    let (one, other) = hosts.map(|host| Node::new(&meeting.options(host))).into();
+pub fn two(rendezvous: &Rendezvous, hosts: [&str; 2]) -> (Node, Node) {
+    let (one, other) = hosts
+        .map(|host| Node::new(&rendezvous.options(host)))
+        .into();
     one.connect(&other);
     other.connect(&one);
     (one, other)

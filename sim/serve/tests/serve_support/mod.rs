@@ -15,10 +15,10 @@ use ferroce_vfio_user::{Client, ClientBacking, ClientMemory, DmaRange, Errno, re
 use parking_lot::Mutex;
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use crate::common::Meeting;
+use crate::common::Rendezvous;
 
 /// Far more than anything here takes.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const TIMEOUT: Duration = Duration::from_secs(20);
 /// Where a client maps its memory.
 pub const IOVA: u64 = 0x10_0000;
 /// How much.
@@ -31,10 +31,10 @@ const COMPLETION: u64 = 0x38;
 const DEVICE_OWNED: u64 = 1 << 63;
 
 /// Serves `count` functions of host `name`.
-pub fn serve(meeting: &Meeting, name: &str, count: u8) -> (Serving, Vec<PathBuf>) {
-    let base = meeting.0.join(format!("nic-{name}"));
+pub fn serve(rendezvous: &Rendezvous, name: &str, count: u8) -> (Serving, Vec<PathBuf>) {
+    let base = rendezvous.0.join(format!("nic-{name}"));
     let paths: Vec<_> = (0..count).map(|n| socket_path(&base, n, count)).collect();
-    let functions = (0..count).map(|n| meeting.device_options(name, n));
+    let functions = (0..count).map(|n| rendezvous.device_options(name, n));
     let serving = Serving::start(paths.iter().cloned().zip(functions).collect());
     (serving.expect("the sockets are free"), paths)
 }
@@ -168,7 +168,7 @@ impl Hand {
         entry[56..].copy_from_slice(&DEVICE_OWNED.to_le_bytes());
         self.store(0, &entry);
         self.set_register(offset::command_queue_doorbell, self.commands);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while self.register(offset::command_queue_consumer) != self.commands {
             if self.status().fatal() {
                 return false;

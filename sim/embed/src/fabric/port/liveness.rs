@@ -1,8 +1,8 @@
-//! Peers that are gone, and peers that live and do not run.
+//! Dead peers, and peers that are alive and do not run.
 //!
-//! A cable does not tell whether anybody is at its other end. Inside one machine it is known, so a
-//! requester need not wait for acknowledges of a process that has died, and does not take a process
-//! that was stopped, or waits for a processor, for packets that were lost.
+//! A cable does not show whether there is a device at its other end. Inside one machine it is
+//! known. So a requester need not wait for acknowledgements of a dead process, and does not mistake
+//! a stopped process, or one that waits for a processor, for lost packets.
 
 use ferroce_model::ports::port::Route;
 
@@ -10,25 +10,25 @@ use super::{FabricPort, Peer};
 use crate::clock::{Clock, Ticks};
 use ferroce_wire::Gid;
 
-/// How often peers are asked whether they live, while there are any: the requests of a process that
-/// has died fail so soon.
+/// Period of liveness checks of peers, while there are any: requests to a dead process fail after
+/// this time.
 const CHECK_NS: u64 = 250_000_000;
-/// Time between two reports of peers that are gone: each costs a look at every queue pair.
+/// Time between two reports of dead peers: each one checks every queue pair.
 const REPORT_NS: u64 = 5_000_000;
-/// For how long a peer that lives and takes no frame is waited for, retry after retry, before its
-/// silence counts as it does on any network.
-const PATIENCE_NS: u64 = 300_000_000_000;
-/// After this time the user is told.
+/// How long a live peer that takes no frame is waited for, retry after retry, before its silence
+/// counts as on any network.
+const STALL_LIMIT_NS: u64 = 300_000_000_000;
+/// After this time the user is warned.
 const WARNING_NS: u64 = 1_000_000_000;
 
-/// When peers are asked, and whether one was found to be gone.
+/// Times of the checks, and their results.
 #[derive(Debug)]
 pub(super) struct Liveness {
     spans: Spans,
     check_at: Ticks,
-    /// A peer is gone, and the NIC was not told.
+    /// A peer is gone, and the NIC does not know it.
     has_loss: bool,
-    /// As `has_loss`, but the NIC was told of another one a moment ago.
+    /// The same as `has_loss`, but another loss was reported a moment ago.
     has_late_loss: bool,
     reported_at: Option<Ticks>,
 }
@@ -37,7 +37,7 @@ pub(super) struct Liveness {
 struct Spans {
     check: u64,
     report: u64,
-    patience: u64,
+    stall_limit: u64,
     warning: u64,
 }
 
@@ -47,7 +47,7 @@ impl Liveness {
             spans: Spans {
                 check: clock.ticks_of_ns(CHECK_NS),
                 report: clock.ticks_of_ns(REPORT_NS),
-                patience: clock.ticks_of_ns(PATIENCE_NS),
+                stall_limit: clock.ticks_of_ns(STALL_LIMIT_NS),
                 warning: clock.ticks_of_ns(WARNING_NS),
             },
             check_at: Ticks(u64::MAX),
@@ -57,17 +57,17 @@ impl Liveness {
         }
     }
 
-    /// When to look again.
+    /// Returns the time of the next check.
     pub(super) fn check_at(&self) -> Ticks {
         self.check_at
     }
 
-    /// There is a peer to look after.
+    /// Starts the checks: there is a peer.
     pub(super) fn watch(&mut self, now: Ticks) {
         self.check_at = self.check_at.min(after(now, self.spans.check));
     }
 
-    /// A frame could not be sent because its peer is gone, or a peer was found to be.
+    /// Records the loss of a peer.
     pub(super) fn note_loss(&mut self, now: Ticks) {
         match self.reported_at {
             Some(at) if now.since(at) < self.spans.report => {
@@ -81,33 +81,33 @@ impl Liveness {
         }
     }
 
-    /// Whether the NIC is to be told.
+    /// Returns true if a loss has to be reported to the NIC.
     #[inline]
     pub(super) fn has_loss(&self) -> bool {
         self.has_loss
     }
 
-    /// Tells the NIC.
+    /// Takes the loss, to report it to the NIC.
     #[inline]
     pub(super) fn take_loss(&mut self) -> bool {
         std::mem::take(&mut self.has_loss)
     }
 }
 
-/// How far a peer was when it was last looked at, and since when.
+/// Progress of a peer at the last check.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Progress {
     seen: Option<(u32, Ticks)>,
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl Progress {
     pub(super) const NONE: Self = Self {
         seen: None,
-        is_told: false,
+        is_reported: false,
     };
 
-    /// Since when the peer stands where it is.
+    /// Returns since when the peer has made no progress.
     fn stands_since(&mut self, consumed: u32, now: Ticks) -> Ticks {
         match self.seen {
             Some((before, since)) if before == consumed => since,
@@ -120,7 +120,7 @@ impl Progress {
 }
 
 impl Peer {
-    /// Its process is gone.
+    /// Marks the peer as dead.
     pub(super) fn lose(&mut self) {
         self.is_lost = true;
         self.ring = None;
@@ -129,7 +129,7 @@ impl Peer {
 }
 
 impl FabricPort {
-    /// Asks all peers whether they live.
+    /// Checks the liveness of all peers.
     #[cold]
     pub(super) fn check_liveness(&mut self) {
         self.liveness.check_at = Ticks(u64::MAX);
@@ -151,8 +151,8 @@ impl FabricPort {
         }
     }
 
-    /// Whether the function that packets of this route are for is gone: its place is given back, or
-    /// its process died. Beyond an uplink nothing is known.
+    /// Returns true if the destination function of this route is gone: its place was released, or
+    /// its process died. Nothing is known beyond an uplink.
     pub(super) fn peer_is_gone(&self, route: &Route) -> bool {
         let to = (route.qpn.value() >> 16) as u8;
         if to == 0 {
@@ -166,7 +166,7 @@ impl FabricPort {
         }
     }
 
-    /// Whether a live peer has frames of ours that it has not taken.
+    /// Returns true if a live peer has not taken all frames.
     pub(super) fn peer_is_behind(&mut self, route: &Route) -> bool {
         let to = (route.qpn.value() >> 16) as u8;
         let peer = &mut self.peers[usize::from(to)];
@@ -178,11 +178,11 @@ impl FabricPort {
         };
         let since = peer.progress.stands_since(ring.consumed(), self.now);
         let stands = self.now.since(since);
-        if stands > self.liveness.spans.patience || !self.registry.is_alive(to) {
+        if stands > self.liveness.spans.stall_limit || !self.registry.is_alive(to) {
             return false;
         }
-        if stands > self.liveness.spans.warning && !peer.progress.is_told {
-            peer.progress.is_told = true;
+        if stands > self.liveness.spans.warning && !peer.progress.is_reported {
+            peer.progress.is_reported = true;
             let occupant = self.registry.occupant(to);
             let pid = occupant.map(|occupant| occupant.pid);
             tracing::warn!(
@@ -190,7 +190,7 @@ impl FabricPort {
                 pid,
                 "a peer lives and does not run: it was stopped, or has no processor; retries to it \
                  are not counted for {} s (said once)",
-                PATIENCE_NS / 1_000_000_000
+                STALL_LIMIT_NS / 1_000_000_000
             );
         }
         true

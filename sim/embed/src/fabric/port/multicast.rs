@@ -1,5 +1,5 @@
-//! Frames to multicast groups: a copy for every function that has joined, also for our own, and one
-//! for the wire that leads out of this machine.
+//! Frames to multicast groups: a copy for every function that has joined, including the sender, and
+//! one for the uplink.
 
 use ferroce_model::ports::port::Reservation;
 use ferroce_wire::Gid;
@@ -9,10 +9,10 @@ use crate::fabric::frame::Frame;
 use crate::fabric::registry::{PlaceSet, places};
 use crate::fabric::ring::{self, Sender, Staging};
 
-/// Groups whose members are remembered.
+/// Groups whose members are cached.
 const MAX_KNOWN: usize = 64;
 
-/// What a sender of multicast keeps.
+/// State of a multicast sender.
 #[derive(Debug, Default)]
 pub(super) struct Multicast {
     staging: Option<Staging>,
@@ -22,19 +22,19 @@ pub(super) struct Multicast {
 }
 
 impl FabricPort {
-    /// A frame that will be copied for the members of a group.
+    /// Reserves a frame that will be copied for the members of a group.
     #[cold]
     pub(super) fn reserve_multicast(&mut self, group: Gid, length: usize) -> Reservation<Frame> {
         let members = self.members(group);
         if members == PlaceSet::default() {
-            // Whether somebody has joined elsewhere is not known here.
+            // Members beyond the uplink are not known here.
             return self.reserve_on_uplink(group, length);
         }
         if self.uplink_is_full() {
             return Reservation::Full;
         }
         let staged = self.multicast.staging.as_ref().map_or(0, Staging::taken);
-        if places(members).any(|to| self.holds_up(to, staged + 1)) {
+        if places(members).any(|to| self.must_wait_for(to, staged + 1)) {
             return Reservation::Full;
         }
         if self.multicast.staging.is_none() {
@@ -56,9 +56,9 @@ impl FabricPort {
         })
     }
 
-    /// Whether to wait for a member that has no room for `frames`: senders slow down to the slowest
-    /// member, but one that takes nothing for long loses its copies instead.
-    fn holds_up(&mut self, to: u8, frames: u32) -> bool {
+    /// Returns true if a member has no room for `frames`: senders slow down to the slowest member,
+    /// but one that takes nothing for long loses its copies instead.
+    fn must_wait_for(&mut self, to: u8, frames: u32) -> bool {
         let peer = &mut self.peers[usize::from(to)];
         let has_room = |ring: &mut Sender| ring.has_room_for(frames);
         if peer.ring.as_mut().is_none_or(has_room) {
@@ -68,7 +68,7 @@ impl FabricPort {
         matches!(self.full(to), Reservation::Full)
     }
 
-    /// Copies a frame into the ring of each member. Where there is no room its copy is lost.
+    /// Copies a frame into the ring of each member. A copy without room is lost.
     #[cold]
     pub(super) fn transmit_multicast(&mut self, frame: ring::Frame) {
         let Some(staging) = &self.multicast.staging else {
@@ -82,7 +82,7 @@ impl FabricPort {
         self.cancel_multicast(frame);
     }
 
-    /// Gives a frame back, sent or not.
+    /// Releases a frame, sent or not.
     pub(super) fn cancel_multicast(&mut self, frame: ring::Frame) {
         if let Some(staging) = &mut self.multicast.staging {
             staging.release(frame);
@@ -103,7 +103,7 @@ impl FabricPort {
         }
     }
 
-    /// The members of a group, looked up when any group has changed.
+    /// Returns the members of a group, looked up when any group has changed.
     fn members(&mut self, group: Gid) -> PlaceSet {
         let epoch = self.registry.group_epoch();
         if self.multicast.epoch != epoch {

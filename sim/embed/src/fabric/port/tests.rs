@@ -83,14 +83,14 @@ fn frames_go_by_qpn_and_address_also_to_oneself() {
         ..there
     };
     assert!(matches!(one.reserve(&nowhere, 64), Reservation::NoRoute));
-    let stranger = Gid::from_ipv4(Ipv4Addr::new(10, 9, 8, 7));
+    let unknown = Gid::from_ipv4(Ipv4Addr::new(10, 9, 8, 7));
     let wrong_host = Route {
-        gid: stranger,
+        gid: unknown,
         ..there
     };
     assert!(matches!(one.reserve(&wrong_host, 64), Reservation::NoRoute));
-    // A driver elsewhere (vfio-user) gives a function its addresses later.
-    other.set_gid(3, stranger);
+    // A driver in another process (vfio-user) gives a function its addresses later.
+    other.set_gid(3, unknown);
     assert!(send(&mut one, &wrong_host, b"to a new address"));
     assert!(send(&mut one, &there, b"and to the old one"));
     let special = Route {
@@ -187,7 +187,7 @@ fn multicast_route(number: u8) -> Route {
 }
 
 #[test]
-fn a_frame_to_a_group_reaches_all_members_and_nobody_else() {
+fn a_frame_to_a_group_reaches_only_its_members() {
     let (directory, clock, mut one, mut other) = two("multicast");
     let mut third = port(directory.path(), &clock, None, true);
     let (here, there) = (multicast_route(1), multicast_route(2));
@@ -287,7 +287,7 @@ fn an_injected_fault_is_work() {
 }
 
 #[test]
-fn each_frame_tells_whether_it_carries_an_icrc() {
+fn each_frame_says_whether_it_carries_an_icrc() {
     let directory = temporary_directory("icrc");
     let clock = Clock::start();
     let mut without = port(directory.path(), &clock, None, false);

@@ -1,5 +1,5 @@
-//! The wire of a function that leads out of this machine: everything goes there that is for nobody
-//! here.
+//! The wire of a function that leads out of this machine: frames without a local destination go
+//! there.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::uplink::{Buffer, Uplink, station};
 #[derive(Debug)]
 pub(super) struct UplinkEnd {
     uplink: Arc<Uplink>,
-    /// Whether it was up when the model last began to run.
+    /// True if it was up when the model last began to run.
     is_up: bool,
 }
 
@@ -24,7 +24,7 @@ impl UplinkEnd {
         self.is_up = self.uplink.is_up();
     }
 
-    /// Whether a frame waits, or the link has changed since the model last ran.
+    /// Returns true if a frame waits, or the link has changed since the model last ran.
     pub(super) fn has_work(&self) -> bool {
         self.uplink.has_frame() || self.uplink.is_up() != self.is_up
     }
@@ -40,10 +40,10 @@ impl UplinkEnd {
 }
 
 impl FabricPort {
-    /// Gives the port a wire that leads out of this machine.
+    /// Adds an uplink to the port.
     #[must_use]
     pub fn with_uplink(mut self, uplink: Option<Arc<Uplink>>) -> Self {
-        // Others may damage what travels there.
+        // Frames may be damaged outside of this machine.
         self.computes_icrc |= uplink.is_some();
         self.uplink = uplink.map(|uplink| {
             let is_up = uplink.is_up();
@@ -52,7 +52,7 @@ impl FabricPort {
         self
     }
 
-    /// A frame to an address that nobody on this machine has.
+    /// Reserves a frame to an address that no function of this machine has.
     pub(super) fn reserve_on_uplink(&self, gid: Gid, length: usize) -> Reservation<Frame> {
         match &self.uplink {
             Some(end) if leaves(gid) => match end.uplink.reserve(length) {
@@ -64,12 +64,12 @@ impl FabricPort {
         }
     }
 
-    /// Whether the uplink has no room for another frame now.
+    /// Returns true if the uplink has no room for another frame now.
     pub(super) fn uplink_is_full(&self) -> bool {
         self.uplink.as_ref().is_some_and(|end| end.uplink.is_full())
     }
 
-    /// A copy of a frame to a group, for its members elsewhere.
+    /// Copies a frame to a group, for its members on other machines.
     pub(super) fn copy_to_uplink(&self, group: Gid, bytes: &[u8]) {
         if let Some(end) = self.uplink.as_ref().filter(|_| leaves(group)) {
             if let Reservation::Ready(mut buffer) = end.uplink.reserve(bytes.len()) {
@@ -85,14 +85,14 @@ impl FabricPort {
         }
     }
 
-    /// Whether a frame came in on the uplink.
+    /// Returns true if a frame was received on the uplink.
     #[inline]
     pub(super) fn uplink_has_frame(&self) -> bool {
         let uplink = self.uplink.as_ref();
         uplink.is_some_and(|end| end.uplink.has_frame())
     }
 
-    /// Takes the next frame that came in on the uplink.
+    /// Takes the next frame received on the uplink.
     #[inline]
     pub(super) fn receive_from_uplink(&mut self) -> Option<Box<Buffer>> {
         let end = self.uplink.as_ref()?;
@@ -110,7 +110,7 @@ impl FabricPort {
     }
 }
 
-/// Whether frames to an address may leave this machine.
+/// Returns true if frames to an address may leave this machine.
 fn leaves(gid: Gid) -> bool {
     gid.is_multicast() || station::is_on_wire(gid)
 }

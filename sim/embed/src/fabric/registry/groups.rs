@@ -1,7 +1,7 @@
-//! Who has joined which multicast group.
+//! Members of multicast groups.
 //!
-//! Each place has a table that only its owner writes. Whoever changes any table counts up one word
-//! in the header, so that a sender may remember the members of a group until then.
+//! Each place has a table that only its owner writes. A change of any table increments one word in
+//! the header, so that a sender may cache the members of a group until then.
 
 use std::sync::atomic::Ordering;
 
@@ -15,7 +15,7 @@ use super::{Place, Registry};
 /// A bit for each place.
 pub type PlaceSet = [u64; ANNOUNCE_WORDS];
 
-/// The members of a set, in order.
+/// Returns the members of a set, in order.
 pub fn places(set: PlaceSet) -> impl Iterator<Item = u8> {
     let without_lowest = |word: &u64| Some(word & (word - 1)).filter(|rest| *rest != 0);
     set.into_iter().enumerate().flat_map(move |(index, word)| {
@@ -25,7 +25,7 @@ pub fn places(set: PlaceSet) -> impl Iterator<Item = u8> {
 }
 
 impl Registry {
-    /// Counts the changes of all groups.
+    /// Returns the number of changes of all groups.
     #[inline]
     pub fn group_epoch(&self) -> u64 {
         let epoch = self.memory.word(header::GROUP_EPOCH);
@@ -37,7 +37,7 @@ impl Registry {
         epoch.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The places of a group's members. Some of them may be dead.
+    /// Returns the places of a group's members. Some of them may be dead.
     pub fn group_members(&self, group: Gid) -> PlaceSet {
         let mut members = PlaceSet::default();
         for place in 1..PLACES as u8 {
@@ -80,7 +80,7 @@ impl Registry {
 }
 
 impl Place {
-    /// Frames to a group come here from now on. False: there is no room for another group.
+    /// Joins a group. Returns false if there is no room for another group.
     pub fn join_group(&self, group: Gid) -> bool {
         let (registry, place) = (self.registry, self.number);
         if registry.group_index(place, group).is_some() {
@@ -96,13 +96,13 @@ impl Place {
         true
     }
 
-    /// Frames to a group do not come here any more.
+    /// Leaves a group.
     pub fn leave_group(&self, group: Gid) {
         let (registry, place) = (self.registry, self.number);
         let Some(index) = registry.group_index(place, group) else {
             return;
         };
-        // Written twice for a moment rather than nowhere: others may be reading.
+        // For a moment in two entries rather than in none: others may be reading.
         let last = registry.group_count(place) - 1;
         registry.set_group(place, index, registry.group(place, last));
         registry.set_group_count(place, last);

@@ -1,4 +1,4 @@
-//! What a process tells the others about itself.
+//! Data that a process publishes about itself.
 
 use ferroce_platform::host::{MAX_GIDS, MAX_HOST_NAME};
 use std::sync::atomic::Ordering;
@@ -10,31 +10,31 @@ use super::layout::{
     PLACE_SIZE, field, gid_to_words, mac_to_word, place_offset, word_to_mac, words_to_gid,
 };
 
-/// What a process tells the others about itself.
+/// Data that a process publishes about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// Name of the host that it plays.
+    /// Name of its host.
     pub host: String,
-    /// Which of the process's devices this is: 0 is `ferroce0`.
+    /// Number of the device within the process: 0 is `ferroce0`.
     pub device: u8,
     /// MAC address of the device.
     pub mac: Mac,
     /// Its addresses.
     pub gids: Vec<Gid>,
-    /// Identifies the file that it captures to; 0: none.
+    /// Identifies its capture file; 0: none.
     pub capture: u64,
 }
 
-/// What a place says: whose it is.
+/// The owner of a place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Occupant {
     /// The place.
     pub place: u8,
-    /// Process id, as the process itself sees it.
+    /// Process ID, as the process itself sees it.
     pub pid: u32,
-    /// Number of the claim; no two claims have the same.
+    /// Number of the claim; unique.
     pub generation: u64,
-    /// What it told.
+    /// Its published data.
     pub identity: Identity,
 }
 
@@ -67,14 +67,14 @@ impl Registry {
         }
         word(field::INJECTED).store(0, Ordering::Relaxed);
         word(field::GROUP_COUNT).store(0, Ordering::Relaxed);
-        // Nothing of the last owner stays: a thread of its that slept would be woken for us.
+        // Clear the last owner's words: a sleeping thread of it would be woken for us.
         for offset in (field::HEARTBEAT..PLACE_SIZE).step_by(8) {
             word(offset).store(0, Ordering::Relaxed);
         }
         word(field::GENERATION).store(generation, Ordering::Release);
     }
 
-    /// Who is at a place; None if nobody, or if it changed while it was read.
+    /// Returns the owner of a place. `None`: it is free, or changed while it was read.
     pub fn occupant(&self, place: u8) -> Option<Occupant> {
         let generation = self.generation(place);
         if generation == 0 || place == 0 {
@@ -122,7 +122,7 @@ impl Registry {
 
     /// Changes one of a place's own addresses; there is room for [`MAX_GIDS`].
     ///
-    /// Who looks meanwhile may see half of it, and not find the host for a moment.
+    /// A concurrent reader may see half of it, and fail to find the host for a moment.
     pub fn set_gid(&self, place: u8, index: usize, gid: Gid) {
         if index >= MAX_GIDS {
             return;
@@ -134,18 +134,18 @@ impl Registry {
         word(field::GID_COUNT).fetch_max(index as u64 + 1, Ordering::Release);
     }
 
-    /// Forgets a place's own addresses.
+    /// Clears a place's own addresses.
     pub fn forget_gids(&self, place: u8) {
         let count = self.memory.word(place_offset(place) + field::GID_COUNT);
         count.store(0, Ordering::Release);
     }
 
-    /// Whether the host of a place owns an address.
+    /// Returns true if the host of a place owns an address.
     pub fn owns_gid(&self, place: u8, gid: Gid) -> bool {
         (0..self.gid_count(place)).any(|index| self.gid(place, index) == gid)
     }
 
-    /// The file to which the process at a place captures; 0: none.
+    /// Returns the capture file of the process at a place; 0: none.
     pub fn capture(&self, place: u8) -> u64 {
         self.memory
             .word(place_offset(place) + field::CAPTURE)

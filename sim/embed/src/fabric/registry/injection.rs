@@ -1,4 +1,4 @@
-//! Faults that `ferroce inject` asks for: a word at each place, which its function obeys.
+//! Faults injected by `ferroce inject`: a word at each place, which its function obeys.
 
 use std::sync::atomic::Ordering;
 
@@ -9,30 +9,30 @@ use crate::clock::Ticks;
 const PORT_DOWN: u64 = 1;
 const DEVICE_FATAL: u64 = 2;
 
-/// What to do to a function.
+/// A fault to inject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Injection {
-    /// The cable is pulled out.
+    /// The cable is unplugged.
     PortDown,
-    /// The cable is put back.
+    /// The cable is plugged in again.
     PortUp,
     /// The device stops working.
     DeviceFatal,
 }
 
-/// What was injected into a function and is still in force.
+/// The faults that are in force for a function.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Injected(u64);
 
 impl Injected {
-    /// Whether the port has lost its link.
+    /// Returns true if the port has lost its link.
     #[inline]
     #[must_use]
     pub fn is_port_down(self) -> bool {
         self.0 & PORT_DOWN != 0
     }
 
-    /// Whether the device has to stop.
+    /// Returns true if the device has to stop.
     #[inline]
     #[must_use]
     pub fn is_device_fatal(self) -> bool {
@@ -41,14 +41,14 @@ impl Injected {
 }
 
 impl Registry {
-    /// What was injected into the function at a place.
+    /// Returns the faults of the function at a place.
     #[inline]
     pub fn injected(&self, place: u8) -> Injected {
         let offset = place_offset(place) + field::INJECTED;
         Injected(self.memory.word(offset).load(Ordering::Acquire))
     }
 
-    /// Injects something, and wakes whoever sleeps there. False: it was so before.
+    /// Injects a fault and wakes the function. Returns false if it was already in force.
     pub fn inject(&self, place: u8, injection: Injection, now: Ticks) -> bool {
         let word = self.memory.word(place_offset(place) + field::INJECTED);
         let (before, bit) = match injection {

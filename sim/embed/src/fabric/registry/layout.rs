@@ -1,25 +1,25 @@
-//! Where things lie in the file, and how they are put into words.
+//! Layout of the file, and encoding of its values.
 
 use ferroce_platform::host::MAX_GIDS;
 use ferroce_wire::{Gid, Mac};
 
 use super::uplink_counters::UplinkCounter;
 
-/// Places, counting place 0, which nobody gets: its QPNs include the special QPs 0 and 1. Nobody
-/// gets place 255 either, which has pages, too: its last QPN is that of multicast.
+/// Places, including two that are never claimed: the QPNs of place 0 include the special QPs 0 and
+/// 1, and the last QPN of place 255, which has pages, too, is that of multicast.
 pub const PLACES: usize = 255;
-/// Counters that a place has room for.
+/// Counters of a place.
 pub const MAX_COUNTERS: usize = 256;
-/// Multicast groups that a place has room for.
+/// Multicast groups of a place.
 pub const MAX_GROUPS: usize = 256;
 /// Words of the bitmap of places that announced a ring.
 pub const ANNOUNCE_WORDS: usize = PLACES.div_ceil(64);
 
-/// Changes with every change of this file's or of the rings' layout.
+/// Incremented with every change of this file's or of the rings' layout.
 pub(super) const LAYOUT_VERSION: u64 = 3;
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"Ferroce\n");
 pub(super) const PLACE_SIZE: usize = 8192;
-/// Pages for whatever 8 bits name.
+/// Pages for every 8-bit number.
 pub(super) const FILE_SIZE: usize = PLACE_SIZE * 256;
 
 /// The header takes the pages of place 0.
@@ -28,11 +28,11 @@ pub(super) mod header {
     pub const VERSION: usize = 8;
     pub const GENERATION: usize = 16;
     pub const NEXT_PLACE: usize = 24;
-    /// Every sender of multicast reads it, few write it: a cache line of its own.
+    /// Every sender of multicast reads it, few write it: a separate cache line.
     pub const GROUP_EPOCH: usize = 128;
 }
 
-/// A place's pages. What different processors write lies on different cache lines.
+/// A place's pages. Words written by different processors are on different cache lines.
 pub(super) mod field {
     pub const GENERATION: usize = 0;
     pub const PID: usize = 8;

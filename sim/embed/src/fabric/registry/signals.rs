@@ -1,4 +1,4 @@
-//! The words by which functions tell each other that there is something to look at.
+//! Words by which functions notify each other.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -8,26 +8,27 @@ use crate::clock::Ticks;
 use ferroce_platform::os;
 
 impl Registry {
-    /// When the application at a place last polled, in ticks of the machine's counter.
+    /// Returns the time of the last poll of the application at a place, in ticks of the machine's
+    /// counter.
     #[inline]
     pub fn heartbeat(&self, place: u8) -> &AtomicU64 {
         self.memory.word(place_offset(place) + field::HEARTBEAT)
     }
 
-    /// The word on which the background thread at a place sleeps: 1 while it does.
+    /// Returns the word on which the background thread at a place sleeps: 1 while it does.
     #[inline]
     pub fn armed(&self, place: u8) -> &AtomicU32 {
         self.memory.half_word(place_offset(place) + field::ARMED)
     }
 
-    /// Counts up when somebody announces a ring to a place.
+    /// Returns the count of rings announced to a place.
     #[inline]
     pub fn announce_epoch(&self, place: u8) -> &AtomicU32 {
         self.memory
             .half_word(place_offset(place) + field::ANNOUNCE_EPOCH)
     }
 
-    /// Tells place `to` that the ring from place `from` is there.
+    /// Announces the ring from place `from` to place `to`.
     pub fn announce(&self, from: u8, to: u8) {
         let offset = place_offset(to) + field::ANNOUNCED + 8 * usize::from(from / 64);
         self.memory
@@ -44,36 +45,37 @@ impl Registry {
         })
     }
 
-    /// One published counter of a place.
+    /// Returns a published counter of a place.
     pub fn counter(&self, place: u8, index: usize) -> &AtomicU64 {
         assert!(index < MAX_COUNTERS);
         self.memory
             .word(place_offset(place) + field::COUNTERS + 8 * index)
     }
 
-    /// How often the background thread at a place got its processor far too late.
+    /// Returns how often the background thread at a place got its processor far too late.
     pub fn late_wakeups(&self, place: u8) -> &AtomicU64 {
         self.memory.word(place_offset(place) + field::LATE_WAKEUPS)
     }
 
-    /// The longest time that it ever had to wait for its processor, in microseconds.
+    /// Returns the longest time that it had to wait for its processor, in microseconds.
     pub fn max_late_us(&self, place: u8) -> &AtomicU64 {
         self.memory.word(place_offset(place) + field::MAX_LATE_US)
     }
 
-    /// When the background thread at a place was last woken, in ticks.
+    /// Returns when the background thread at a place was last woken, in ticks.
     pub fn woken_at(&self, place: u8) -> &AtomicU64 {
         self.memory.word(place_offset(place) + field::WOKEN_AT)
     }
 
-    /// The word on which polling threads of the application at a place doze: 1 while one does.
+    /// Returns the word on which polling threads of the application at a place doze: 1 while one
+    /// does.
     #[inline]
     pub fn dozing(&self, place: u8) -> &AtomicU32 {
         self.memory.half_word(place_offset(place) + field::DOZING)
     }
 
-    /// Wakes the application's dozing threads at a place, or if there is none the background
-    /// thread if it sleeps. Returns whether somebody was woken.
+    /// Wakes the application's dozing threads at a place, or if there is none the background thread
+    /// if it sleeps. Returns true if a thread was woken.
     pub fn wake(&self, place: u8, now: Ticks) -> bool {
         self.wake_dozing(place) || self.wake_background(place, now)
     }
@@ -89,7 +91,7 @@ impl Registry {
         is_asleep
     }
 
-    /// Wakes the background thread at a place if it sleeps. Returns whether it did.
+    /// Wakes the background thread at a place if it sleeps. Returns true if it did.
     pub fn wake_background(&self, place: u8, now: Ticks) -> bool {
         let armed = self.armed(place);
         if armed.load(Ordering::SeqCst) != 1 {

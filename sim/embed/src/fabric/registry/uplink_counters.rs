@@ -1,22 +1,22 @@
-//! What the wire of a function that leads out of the fabric has counted.
+//! Counters of uplinks.
 
 use std::sync::atomic::AtomicU64;
 
 use super::Registry;
 use super::layout::{field, place_offset};
 
-/// One of these counters.
+/// A counter of an uplink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UplinkCounter {
-    /// Frames sent, also ARP and the like.
+    /// Frames sent, including ARP and the like.
     Sent,
-    /// Frames that could not be sent: nobody was there, or there was no room for long.
+    /// Frames that could not be sent: there was no receiver, or no room for long.
     SentLost,
     /// RoCE frames received for the model.
     Received,
     /// RoCE frames lost because the model did not take them in time.
     ReceivedLost,
-    /// Frames received that are not for us, or too long.
+    /// Received frames that are not for this function, or too long.
     Ignored,
     /// Answers to ARP, neighbour discovery and ping.
     Answered,
@@ -25,7 +25,7 @@ pub enum UplinkCounter {
 }
 
 impl UplinkCounter {
-    /// All of them, in the order of their places.
+    /// All counters, in the order of their places.
     pub const ALL: [Self; 7] = [
         Self::Sent,
         Self::SentLost,
@@ -36,7 +36,7 @@ impl UplinkCounter {
         Self::LinkDowns,
     ];
 
-    /// Its name for people.
+    /// Returns its printed name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -52,7 +52,7 @@ impl UplinkCounter {
 }
 
 impl Registry {
-    /// A counter of the wire of the function at a place.
+    /// Returns a counter of the uplink of the function at a place.
     pub fn uplink_counter(&self, place: u8, counter: UplinkCounter) -> &AtomicU64 {
         let offset = place_offset(place) + field::UPLINK_COUNTERS;
         self.memory.word(offset + 8 * counter as usize)

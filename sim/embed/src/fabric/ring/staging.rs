@@ -1,4 +1,4 @@
-//! Frames that are made before it is known whose rings they go to: those to multicast groups.
+//! Frames to multicast groups, which are built before the destination rings are known.
 
 use std::io;
 
@@ -7,10 +7,10 @@ use ferroce_wire::Gid;
 use super::{DATA_OFFSET, Frame, STRIDE};
 use ferroce_platform::shared_memory::Mapping;
 
-/// Frames that can be under way from the NIC at a time; more than wait between its blocks.
+/// Frames under way from the NIC at a time; more than fit between its blocks.
 const SLOTS: usize = 64;
 
-/// Memory of this process for frames that will be copied, each for one group.
+/// Private memory for frames that will be copied, each for one group.
 #[derive(Debug)]
 pub struct Staging {
     memory: Mapping,
@@ -19,10 +19,10 @@ pub struct Staging {
 }
 
 impl Staging {
-    /// Takes the memory.
+    /// Allocates the memory.
     ///
     /// # Errors
-    /// That of the system.
+    /// The error of the system.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             memory: Mapping::anonymous(SLOTS * STRIDE)?,
@@ -31,8 +31,8 @@ impl Staging {
         })
     }
 
-    /// A frame of `length` bytes (at most [`super::MAX_FRAME`]) for a group; None: all are taken.
-    /// Its place is 0, which is nobody's.
+    /// Reserves a frame of `length` bytes (at most [`super::MAX_FRAME`]) for a group. `None`: all
+    /// are in use. Its place is 0, which no function has.
     pub fn reserve(&mut self, group: Gid, length: usize) -> Option<Frame> {
         assert!(length <= super::MAX_FRAME);
         let index = self.free.pop()?;
@@ -46,17 +46,17 @@ impl Staging {
         })
     }
 
-    /// Frames that are taken.
+    /// Returns the number of frames in use.
     pub fn taken(&self) -> u32 {
         (SLOTS - self.free.len()) as u32
     }
 
-    /// The group for which a frame was reserved.
+    /// Returns the group for which a frame was reserved.
     pub fn group(&self, frame: &Frame) -> Gid {
         self.groups[frame.index as usize % SLOTS]
     }
 
-    /// Takes a frame back.
+    /// Releases a frame.
     pub fn release(&mut self, frame: Frame) {
         if self.memory.owns(&frame.buffer) {
             self.free.push(frame.index);

@@ -28,28 +28,28 @@ struct RawArp {
 
 const _: () = assert!(size_of::<RawArp>() == 28);
 
-/// What an ARP packet wants.
+/// Operation of an ARP packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
-    /// Who has the target address?
+    /// Request for the target address.
     Request,
-    /// The sender does.
+    /// Reply with the sender's address.
     Reply,
 }
 
 /// An ARP packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arp {
-    /// Question or answer.
+    /// Request or reply.
     pub operation: Operation,
-    /// Who sends it.
+    /// The sender.
     pub sender: (Mac, Ipv4Addr),
-    /// Whom it is about; the MAC address of a request says nothing.
+    /// The target; the MAC address in a request is not meaningful.
     pub target: (Mac, Ipv4Addr),
 }
 
 impl Arp {
-    /// Reads what follows the Ethernet header; None if it is not ARP for IPv4 over Ethernet.
+    /// Parses the bytes after the Ethernet header. `None` if it is not ARP for IPv4 over Ethernet.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let (raw, _padding) = RawArp::ref_from_prefix(bytes).ok()?;
         let is_ipv4 = raw.hardware.get() == HARDWARE_ETHERNET
@@ -67,7 +67,7 @@ impl Arp {
         })
     }
 
-    /// The whole frame.
+    /// Builds the whole frame.
     pub fn emit(&self, source: Mac, destination: Mac) -> Vec<u8> {
         let operation = match self.operation {
             Operation::Request => REQUEST,

@@ -2,7 +2,8 @@
 
 use std::net::Ipv6Addr;
 
-/// The checksum of bytes in which its own field is zero. Over bytes with a right checksum: 0.
+/// Returns the checksum of bytes in which its own field is zero. Over bytes with a valid checksum:
+/// 0.
 pub fn checksum(parts: &[&[u8]]) -> u16 {
     let mut sum = 0u32;
     for part in parts {
@@ -16,7 +17,7 @@ pub fn checksum(parts: &[&[u8]]) -> u16 {
     !(sum as u16)
 }
 
-/// The checksum of an ICMPv6 message, which covers a pseudo-header (RFC 8200, 8.1).
+/// Returns the checksum of an ICMPv6 message, which covers a pseudo-header (RFC 8200, 8.1).
 pub fn icmpv6_checksum(source: Ipv6Addr, destination: Ipv6Addr, message: &[u8]) -> u16 {
     let length = (message.len() as u32).to_be_bytes();
     let next_header = [0, 0, 0, super::ipv6::ICMPV6];

@@ -38,7 +38,7 @@ struct RawIpv4 {
 const IPV4_LENGTH: usize = size_of::<RawIpv4>();
 const _: () = assert!(IPV4_LENGTH == 20);
 
-/// The answer to an echo request for one of our IPv4 addresses.
+/// Returns the answer to an echo request for one of the station's IPv4 addresses.
 pub fn answer_ipv4(us: &Station<'_>, header: &EthernetHeader, packet: &[u8]) -> Option<Vec<u8>> {
     let (raw, _) = RawIpv4::ref_from_prefix(packet).ok()?;
     let source = Ipv4Addr::from(raw.source);
@@ -76,7 +76,7 @@ pub fn answer_ipv4(us: &Station<'_>, header: &EthernetHeader, packet: &[u8]) -> 
     Some(ethernet(us.mac, header.source, EtherType::IPV4, &body))
 }
 
-/// The answer to an echo request for one of our IPv6 addresses.
+/// Returns the answer to an echo request for one of the station's IPv6 addresses.
 pub fn answer_ipv6(us: &Station<'_>, header: &EthernetHeader, packet: &[u8]) -> Option<Vec<u8>> {
     let packet = Icmpv6::parse(packet)?;
     let is_echo = packet.message[..2] == [ECHO_REQUEST_V6, 0]

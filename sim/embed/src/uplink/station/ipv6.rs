@@ -35,12 +35,13 @@ pub struct Icmpv6<'a> {
     pub destination: Ipv6Addr,
     /// Hop limit
     pub hop_limit: u8,
-    /// From the type on; at least [`ICMP_HEADER_LENGTH`] bytes, with a right checksum.
+    /// From the type on; at least [`ICMP_HEADER_LENGTH`] bytes, with a valid checksum.
     pub message: &'a [u8],
 }
 
 impl<'a> Icmpv6<'a> {
-    /// Reads a packet; None if it is something else, or broken. Extension headers are not read.
+    /// Parses a packet. `None` if it is something else, or invalid. Extension headers are not
+    /// supported.
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (raw, payload) = RawIpv6::ref_from_prefix(bytes).ok()?;
         let is_ours = raw.version_class_flow.get() >> 28 == 6 && raw.next_header == ICMPV6;
@@ -58,7 +59,7 @@ impl<'a> Icmpv6<'a> {
     }
 }
 
-/// The IPv6 packet around a message, whose checksum it fills in.
+/// Builds the IPv6 packet around a message, and fills in its checksum.
 pub fn icmpv6(source: Ipv6Addr, destination: Ipv6Addr, hop_limit: u8, message: &[u8]) -> Vec<u8> {
     let header = RawIpv6 {
         version_class_flow: U32::new(VERSION_6),

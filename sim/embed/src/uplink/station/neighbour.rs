@@ -15,9 +15,9 @@ const OPTION_SOURCE_MAC: u8 = 1;
 const OPTION_TARGET_MAC: u8 = 2;
 const FLAG_SOLICITED: u32 = 1 << 30;
 const FLAG_OVERRIDE: u32 = 1 << 29;
-/// A router would have counted it down: the packet is from this link (RFC 4861, 7.1).
+/// A router would have decremented it: the packet is from this link (RFC 4861, 7.1).
 const HOP_LIMIT: u8 = 255;
-/// Options that are looked at; nobody sends more than a few.
+/// Options that are checked; packets have no more than a few.
 const MAX_OPTIONS: usize = 16;
 
 /// The group of all nodes of a link.
@@ -46,37 +46,37 @@ struct RawMacOption {
 
 const _: () = assert!(size_of::<RawMessage>() == 24 && size_of::<RawMacOption>() == 8);
 
-/// Who has this address?
+/// A request for an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Solicitation {
     /// The address.
     pub target: Ipv6Addr,
-    /// Where the asker is.
+    /// The MAC address of the sender.
     pub source_mac: Option<Mac>,
 }
 
-/// I have it.
+/// An answer for an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Advertisement {
     /// The address.
     pub target: Ipv6Addr,
-    /// Where it is.
+    /// Its MAC address.
     pub target_mac: Option<Mac>,
-    /// Whether somebody asked.
+    /// True if it answers a solicitation.
     pub is_solicited: bool,
 }
 
 /// A message of neighbour discovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Message {
-    /// A question, and the IPv6 address of the asker: unspecified while it looks for duplicates.
+    /// A solicitation, and the IPv6 address of its sender: unspecified in a duplicate probe.
     Solicitation(Ipv6Addr, Solicitation),
     /// An answer.
     Advertisement(Advertisement),
 }
 
 impl Message {
-    /// Reads an IPv6 packet; None if it is something else, or to be ignored.
+    /// Parses an IPv6 packet. `None` if it is something else, or to be ignored.
     pub fn parse(packet: &[u8]) -> Option<Self> {
         let packet = Icmpv6::parse(packet)?;
         let (raw, options) = RawMessage::ref_from_prefix(packet.message).ok()?;
@@ -103,7 +103,7 @@ impl Message {
 }
 
 impl Solicitation {
-    /// The whole frame, to those who may have the address.
+    /// Builds the whole frame, to the solicited-node multicast address.
     pub fn emit(&self, mac: Mac, source: Ipv6Addr) -> Vec<u8> {
         let (group_mac, group) = solicited_node(self.target);
         let option = self.source_mac.map(|mac| (OPTION_SOURCE_MAC, mac));
@@ -114,7 +114,7 @@ impl Solicitation {
 }
 
 impl Advertisement {
-    /// The whole frame.
+    /// Builds the whole frame.
     pub fn emit(&self, mac: Mac, source: Ipv6Addr, to: (Mac, Ipv6Addr)) -> Vec<u8> {
         let solicited = if self.is_solicited { FLAG_SOLICITED } else { 0 };
         let option = self.target_mac.map(|mac| (OPTION_TARGET_MAC, mac));
@@ -146,15 +146,15 @@ fn message(kind: u8, flags: u32, target: Ipv6Addr, option: Option<(u8, Mac)>) ->
     [raw.as_bytes(), option].concat()
 }
 
-/// The MAC address in an option of this kind, if there is one. None: the options are broken, and
-/// the whole message is to be ignored.
+/// Returns the MAC address in an option of this kind, if there is one. `None`: the options are
+/// invalid, and the whole message is to be ignored.
 fn mac_option(mut options: &[u8], kind: u8) -> Option<Option<Mac>> {
     for _ in 0..MAX_OPTIONS {
         let [found, length, ..] = *options else {
             return options.is_empty().then_some(None);
         };
         let (option, rest) = options.split_at_checked(usize::from(length) * 8)?;
-        // RFC 4861, 4.6: an option without length makes the packet one to be dropped.
+        // RFC 4861, 4.6: a packet with an option of length zero is dropped.
         let (raw, _) = RawMacOption::ref_from_prefix(option).ok()?;
         if found == kind {
             return Some(Some(Mac(raw.mac)));

@@ -1,4 +1,4 @@
-//! Two stations talk to each other; frames of Linux; any bytes.
+//! Two stations that exchange frames; frames of Linux; arbitrary bytes.
 
 use super::*;
 use proptest::prelude::*;
@@ -23,41 +23,41 @@ fn station(mac: Mac, gids: &[Gid]) -> Station<'_> {
 }
 
 #[test]
-fn who_asks_is_answered_and_both_know() {
+fn a_request_is_answered_and_both_learn() {
     let (near_gids, far_gids) = (near_gids(), far_gids());
     let (near, far) = (station(NEAR, &near_gids), station(FAR, &far_gids));
     for index in 1..4 {
         let question = near.ask(far_gids[index]).expect("there is an address");
-        let heard = far.hear(&question);
-        assert_eq!(heard.neighbour, Some((near_gids[index], NEAR)));
-        let answer = heard.answer.expect("it was asked");
-        let learnt = near.hear(&answer);
+        let received = far.receive(&question);
+        assert_eq!(received.neighbour, Some((near_gids[index], NEAR)));
+        let answer = received.answer.expect("it was asked");
+        let learnt = near.receive(&answer);
         assert_eq!(learnt.neighbour, Some((far_gids[index], FAR)));
         assert_eq!(learnt.answer, None);
-        // Somebody else, and itself: neither is asked.
+        // Another address, and its own: neither station is asked.
         assert_eq!(
-            station(Mac([2; 6]), &[gid("10.0.0.9")]).hear(&question),
-            Heard::default()
+            station(Mac([2; 6]), &[gid("10.0.0.9")]).receive(&question),
+            Received::default()
         );
-        assert_eq!(near.hear(&question), Heard::default());
+        assert_eq!(near.receive(&question), Received::default());
     }
     // Each machine has its own loopback address.
     assert_eq!(
-        far.hear(&near.ask(gid("127.0.0.1")).expect("ARP")),
-        Heard::default()
+        far.receive(&near.ask(gid("127.0.0.1")).expect("ARP")),
+        Received::default()
     );
 }
 
 #[test]
 fn without_an_address_arp_is_a_probe_and_ipv6_is_silent() {
-    let nobody = station(NEAR, &[]);
+    let unnumbered = station(NEAR, &[]);
     let far_gids = far_gids();
     let far = station(FAR, &far_gids);
-    let question = nobody.ask(gid("10.0.0.2")).expect("a probe");
-    let heard = far.hear(&question);
-    assert_eq!(heard.neighbour, None, "0.0.0.0 is nobody");
-    assert!(heard.answer.is_some());
-    assert_eq!(nobody.ask(gid("2001:db8::2")), None);
+    let question = unnumbered.ask(gid("10.0.0.2")).expect("a probe");
+    let received = far.receive(&question);
+    assert_eq!(received.neighbour, None, "0.0.0.0 is no address");
+    assert!(received.answer.is_some());
+    assert_eq!(unnumbered.ask(gid("2001:db8::2")), None);
 }
 
 #[test]
@@ -75,18 +75,20 @@ fn a_station_asks_from_its_nearest_address() {
 }
 
 #[test]
-fn announcements_tell_the_way_to_each_address_that_others_may_know() {
+fn announcements_cover_each_address_valid_on_the_wire() {
     let near_gids = near_gids();
     let frames: Vec<_> = station(NEAR, &near_gids).announcements().collect();
     assert_eq!(frames.len(), 3);
     let far_gids = far_gids();
     for frame in &frames[1..] {
-        let heard = station(FAR, &far_gids).hear(frame);
-        assert!(heard.neighbour.is_some_and(|(_, mac)| mac == NEAR) && heard.answer.is_none());
+        let received = station(FAR, &far_gids).receive(frame);
+        assert!(
+            received.neighbour.is_some_and(|(_, mac)| mac == NEAR) && received.answer.is_none()
+        );
     }
-    // Somebody with the same address hears that it is taken.
-    let heard = station(FAR, &near_gids).hear(&frames[0]);
-    assert!(heard.answer.is_some());
+    // A station with the same address learns that it is taken.
+    let received = station(FAR, &near_gids).receive(&frames[0]);
+    assert!(received.answer.is_some());
 }
 
 #[test]
@@ -96,13 +98,13 @@ fn a_probe_for_duplicates_is_answered_to_everybody() {
         target: far_gids[3].to_ipv6(),
         source_mac: None,
     };
-    let heard = station(FAR, &far_gids).hear(&probe.emit(NEAR, Ipv6Addr::UNSPECIFIED));
-    assert_eq!(heard.neighbour, None);
-    let answer = heard.answer.expect("it is ours");
+    let received = station(FAR, &far_gids).receive(&probe.emit(NEAR, Ipv6Addr::UNSPECIFIED));
+    assert_eq!(received.neighbour, None);
+    let answer = received.answer.expect("it is ours");
     assert_eq!(answer[..6], neighbour::ALL_NODES_MAC.0);
 }
 
-/// Echo requests of Linux's ping, 8 bytes of payload.
+/// Returns echo requests of Linux's ping, 8 bytes of payload.
 fn pings() -> [Vec<u8>; 2] {
     let message = |kind| [&[kind, 0, 0, 0, 0x12, 0x34, 0, 1][..], b"payload!"].concat();
     let ipv6 = ipv6::icmpv6(
@@ -130,30 +132,30 @@ fn ping_is_answered() {
     let far_gids = far_gids();
     let far = station(FAR, &far_gids);
     for (ping, at) in pings().iter().zip([34, 54]) {
-        let answer = far.hear(ping).answer.expect("an answer");
+        let answer = far.receive(ping).answer.expect("an answer");
         assert_eq!((&answer[..6], &answer[6..12]), (&NEAR.0[..], &FAR.0[..]));
         assert_eq!(answer.len(), ping.len());
         assert_eq!(answer[at], if at == 34 { 0 } else { 129 });
         assert_eq!(answer[at + 4..], ping[at + 4..], "number and payload");
         assert_eq!(
-            far.hear(&answer),
-            Heard::default(),
+            far.receive(&answer),
+            Received::default(),
             "an answer asks for nothing"
         );
         let mut damaged = ping.clone();
         damaged[at + 9] ^= 1;
         assert_eq!(
-            far.hear(&damaged),
-            Heard::default(),
+            far.receive(&damaged),
+            Received::default(),
             "the checksum is wrong"
         );
     }
-    let answer = far.hear(&pings()[0]).answer.expect("an answer");
+    let answer = far.receive(&pings()[0]).answer.expect("an answer");
     assert_eq!(checksum::checksum(&[&answer[14..34]]), 0);
     assert_eq!(checksum::checksum(&[&answer[34..]]), 0);
 }
 
-/// Frames that mean something, to be damaged.
+/// Returns valid frames, to be damaged.
 fn sound_frames() -> Vec<Vec<u8>> {
     let near_gids = near_gids();
     let near = station(NEAR, &near_gids);
@@ -166,18 +168,18 @@ fn sound_frames() -> Vec<Vec<u8>> {
     frames
 }
 
-/// What must hold for whatever comes in.
+/// Checks the invariants of any received frame.
 fn check(frame: &[u8]) {
     let far_gids = far_gids();
     let far = station(FAR, &far_gids);
-    let heard = far.hear(frame);
-    if let Some((gid, mac)) = heard.neighbour {
+    let received = far.receive(frame);
+    if let Some((gid, mac)) = received.neighbour {
         assert!(!mac.is_multicast() && !gid.is_multicast() && !far.owns(gid));
     }
-    if let Some(answer) = heard.answer {
+    if let Some(answer) = received.answer {
         assert_eq!(answer[6..12], FAR.0);
         assert!(answer.len() <= frame.len().max(86), "no amplifier");
-        assert!(far.hear(&answer).answer.is_none(), "no ping-pong");
+        assert!(far.receive(&answer).answer.is_none(), "no ping-pong");
     }
 }
 
@@ -208,7 +210,7 @@ proptest! {
 
     #[test]
     fn options_of_any_kind_are_survived(options in prop::collection::vec(any::<u8>(), 0..64)) {
-        // A solicitation with a right checksum, and anything behind it.
+        // A solicitation with a valid checksum, and arbitrary bytes behind it.
         let (near_gids, far_gids) = (near_gids(), far_gids());
         let (source, target) = (near_gids[3].to_ipv6(), far_gids[3].to_ipv6());
         let mut message = vec![135, 0, 0, 0, 0, 0, 0, 0];
