@@ -88,4 +88,5 @@ pub use service::Service;
 pub use srq::{
     SharedReceiveBatch, SharedReceiveQueue, SharedReceiveQueueAttributes, SharedReceiveQueueConfig,
 };
+pub use use_count::{Lease, UseCount};
 pub use xrcd::XrcDomain;

@@ -9,11 +9,10 @@ use crate::ffi::{Generation, ProcessLock};
 use crate::identity;
 use crate::open_error;
 use crate::tenancy::{End, Tenancy};
-use crate::use_count::{Lease, UseCount};
 use crate::wall_clock::{Reading, WallClock};
 use crate::xrc::DomainsByFile;
 use ferroce_driver::bus::ProgramClock;
-use ferroce_driver::{AsyncEvent, Cqn, Device, GidEntry, Qpn, Srqn};
+use ferroce_driver::{AsyncEvent, Cqn, Device, GidEntry, Lease, Qpn, Srqn, UseCount};
 use ferroce_embed::function::Function;
 use ferroce_platform::host::HostIdentity;
 use parking_lot::Mutex;
@@ -238,7 +237,7 @@ impl Adapter {
     pub fn address_handle(&self) -> Result<Lease, Errno> {
         let limit = self.device()?.capabilities().max_ah;
         self.address_handles
-            .lease_below(limit)
+            .acquire_below(limit)
             .ok_or(Errno::NO_MEMORY)
     }
 

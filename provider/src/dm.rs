@@ -3,8 +3,7 @@
 use crate::adapter::Adapter;
 use crate::errno::Errno;
 use crate::ffi::abi::ibv_alloc_dm_attr;
-use crate::use_count::{Lease, UseCount};
-use ferroce_driver::DeviceMemory;
+use ferroce_driver::{DeviceMemory, Lease, UseCount};
 use std::sync::Arc;
 
 /// The device's memory is copied in words of this many bytes.

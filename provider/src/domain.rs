@@ -6,8 +6,7 @@ use crate::event::EventQueue;
 use crate::ffi::abi::{
     IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS, IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT,
 };
-use crate::use_count::{Lease, UseCount};
-use ferroce_driver::{Device, ProtectionDomain};
+use ferroce_driver::{Device, Lease, ProtectionDomain, UseCount};
 use std::sync::Arc;
 
 /// Behind `struct ibv_pd`: a protection domain, or a parent domain, whose protection is that of the

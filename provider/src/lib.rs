@@ -36,6 +36,5 @@ mod srq;
 mod strings;
 mod sysfs;
 mod tenancy;
-mod use_count;
 mod wall_clock;
 mod xrc;

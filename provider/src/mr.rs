@@ -6,8 +6,7 @@ use crate::domain::Domain;
 use crate::errno::Errno;
 use crate::ffi::abi::*;
 use crate::ffi::populate;
-use crate::use_count::Lease;
-use ferroce_driver::{MemoryAccess, MemoryRange, MemoryRegion, Reregistration};
+use ferroce_driver::{Lease, MemoryAccess, MemoryRange, MemoryRegion, Reregistration};
 use parking_lot::Mutex;
 use std::sync::Arc;
 

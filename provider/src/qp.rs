@@ -10,10 +10,10 @@ use crate::event::{EventQueue, Source};
 use crate::ffi::abi::*;
 use crate::identity;
 use crate::srq::Srq;
-use crate::use_count::Lease;
 use crate::xrc::{SharedXrcd, Xrcd};
 use ferroce_driver::{
-    Capabilities, QpAccess, QueuePair, QueuePairAttributes, QueuePairConfig, ReceiveSource, Service,
+    Capabilities, Lease, QpAccess, QueuePair, QueuePairAttributes, QueuePairConfig, ReceiveSource,
+    Service,
 };
 use libc::c_int;
 use std::sync::Arc;

@@ -6,9 +6,8 @@ use crate::domain::Domain;
 use crate::errno::Errno;
 use crate::event::Source;
 use crate::ffi::abi::*;
-use crate::use_count::Lease;
 use crate::xrc::Xrcd;
-use ferroce_driver::{SharedReceiveQueue, SharedReceiveQueueConfig};
+use ferroce_driver::{Lease, SharedReceiveQueue, SharedReceiveQueueConfig};
 use libc::c_int;
 use std::sync::Arc;
 

@@ -6,9 +6,8 @@ use crate::builder::Builder;
 use crate::errno::Errno;
 use crate::event::EventQueue;
 use crate::ffi::abi::*;
-use crate::use_count::Lease;
 use ferroce_driver::{
-    AddressVector, MemoryWindow, Poller, ProtectionDomain, SendBatch, WorkCompletion,
+    AddressVector, Lease, MemoryWindow, Poller, ProtectionDomain, SendBatch, WorkCompletion,
 };
 use libc::c_int;
 use std::cell::UnsafeCell;

@@ -9,7 +9,7 @@ use crate::domain::Domain;
 use crate::errno::Errno;
 use crate::event::EventQueue;
 use crate::ffi::abi::*;
-use crate::use_count::Lease;
+use ferroce_driver::Lease;
 use libc::{c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
 
