@@ -1,5 +1,8 @@
 //! Helpers of this crate's tests.
 
+#[cfg(loom)]
+pub mod loom_memory;
+
 use std::fs;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;

@@ -11,10 +11,20 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use ferroce_platform::os;
-use ferroce_platform::shared_memory::{Buffer, Mapping};
+
+#[cfg(not(all(test, loom)))]
+use {
+    ferroce_platform::shared_memory::{Buffer, Mapping},
+    std::sync::atomic::AtomicU32,
+};
+#[cfg(all(test, loom))]
+use {
+    ferroce_test_support::loom_memory::{Buffer, Mapping},
+    loom::sync::atomic::AtomicU32,
+};
 
 mod staging;
 
@@ -632,5 +642,104 @@ mod tests {
             number += 1;
         }
         sending.join().expect("the sender ends");
+    }
+}
+
+/// Every order of the accesses of two processes: tests/scripts/loom.
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::thread;
+
+    /// Both ends of a ring of two slots.
+    fn pair() -> (Sender, Receiver) {
+        const SLOTS: u32 = 2;
+        let words = [slot_offset(SLOTS, 0), slot_offset(SLOTS, 1)];
+        let buffers = words.map(|offset| offset + DATA_OFFSET);
+        let memory = Mapping::with(&words, &[header::CONSUMED], &buffers);
+        let sender = Sender {
+            memory: memory.clone(),
+            slots: SLOTS,
+            place: 0,
+            produced: 0,
+            consumed: 0,
+        };
+        let receiver = Receiver {
+            memory,
+            slots: SLOTS,
+            place: 0,
+            sender_generation: 0,
+            received: 0,
+            released: 0,
+            returned: 0,
+            early: vec![false; SLOTS as usize].into(),
+        };
+        (sender, receiver)
+    }
+
+    /// Sends the frames `first..=last`, as far as there is room. Returns the next one.
+    fn send(sender: &mut Sender, first: u64, last: u64) -> u64 {
+        for number in first..=last {
+            let Some(mut frame) = sender.reserve(8) else {
+                return number;
+            };
+            frame.as_mut().copy_from_slice(&number.to_le_bytes());
+            sender.transmit(frame, false);
+        }
+        last + 1
+    }
+
+    #[test]
+    fn frames_come_in_order_with_their_bytes() {
+        loom::model(|| {
+            let (mut sender, mut receiver) = pair();
+            let sending = thread::spawn(move || send(&mut sender, 1, 2));
+            let mut expected = 1_u64;
+            for _ in 0..3 {
+                if let Some(frame) = receiver.receive() {
+                    assert_eq!(frame.as_ref(), expected.to_le_bytes());
+                    receiver.release(frame);
+                    expected += 1;
+                }
+            }
+            assert_eq!(sending.join().expect("the sender ends"), 3);
+        });
+    }
+
+    #[test]
+    fn a_slot_is_written_again_only_after_it_was_given_back() {
+        loom::model(|| {
+            let (mut sender, mut receiver) = pair();
+            assert_eq!(send(&mut sender, 1, 2), 3);
+            let sending = thread::spawn(move || send(&mut sender, 3, 3));
+            for expected in [1_u64, 2] {
+                let frame = receiver.receive().expect("it was sent before");
+                assert_eq!(frame.as_ref(), expected.to_le_bytes());
+                receiver.release(frame);
+            }
+            let next = sending.join().expect("the sender ends");
+            let third = receiver.receive().map(|frame| frame.as_ref().to_vec());
+            assert_eq!(third.is_some(), next == 4, "sent, and not lost");
+            assert!(third.is_none_or(|bytes| bytes == 3_u64.to_le_bytes()));
+        });
+    }
+
+    #[test]
+    fn a_drained_ring_has_no_frame_left() {
+        loom::model(|| {
+            let (mut sender, mut receiver) = pair();
+            assert_eq!(send(&mut sender, 1, 1), 2);
+            let taken = std::sync::Arc::new(AtomicU32::new(0));
+            let mark = taken.clone();
+            let receiving = thread::spawn(move || {
+                let frame = receiver.receive().expect("it was sent before");
+                mark.store(1, Ordering::Relaxed);
+                receiver.release(frame);
+            });
+            if sender.is_drained() {
+                assert_eq!(taken.load(Ordering::Relaxed), 1);
+            }
+            receiving.join().expect("the receiver ends");
+        });
     }
 }

@@ -4,8 +4,8 @@ use std::io;
 
 use ferroce_wire::Gid;
 
+use super::Mapping;
 use super::{DATA_OFFSET, Frame, STRIDE};
-use ferroce_platform::shared_memory::Mapping;
 
 /// Frames under way from the NIC at a time; more than fit between its blocks.
 const SLOTS: usize = 64;
