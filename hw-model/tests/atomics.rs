@@ -4,13 +4,14 @@ mod common;
 
 use common::{Machine, REGION_START, TestHost, all_rights, connected, run_both};
 use ferroce_model::host_interface::dma::Dma;
-use ferroce_model::{Counters, DmaAtomic, DmaError, Doorbell, Host, WriteOrder};
+use ferroce_model::{Counters, DmaAtomic, DmaError, UntimedHost};
 use ferroce_spec::command::CommandOpcode;
 use ferroce_spec::context::{AccessRights, MemoryEntry, MemoryEntryWord, PathMtuCode};
 use ferroce_spec::counter::Counter;
 use ferroce_spec::cqe::{Cqe, CqeOpcode, CqeStatus};
 use ferroce_spec::wqe::DataSegment;
 use ferroce_units::Instant;
+use zerocopy::IntoBytes;
 
 fn atomic_rights() -> AccessRights {
     let mut rights = all_rights();
@@ -104,38 +105,17 @@ fn many_adds_count_each_once_although_frames_are_lost() {
 /// A host whose PCIe root completes no AtomicOps.
 struct PlainHost(TestHost);
 
-impl Host for PlainHost {
-    fn dma_read(
-        &mut self,
-        at: Instant,
-        iova: u64,
-        destination: &mut [u8],
-    ) -> Result<Instant, DmaError> {
-        self.0.dma_read(at, iova, destination)
+impl UntimedHost for PlainHost {
+    fn read(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError> {
+        self.0.load(iova, destination)
     }
 
-    fn dma_write(
-        &mut self,
-        order: WriteOrder,
-        iova: u64,
-        source: &[u8],
-    ) -> Result<Instant, DmaError> {
-        self.0.dma_write(order, iova, source)
+    fn write(&mut self, iova: u64, source: &[u8]) -> Result<(), DmaError> {
+        self.0.write(iova, source)
     }
 
-    fn dma_write_descriptor(
-        &mut self,
-        order: WriteOrder,
-        iova: u64,
-        words: &[u64],
-    ) -> Result<Instant, DmaError> {
-        self.0.dma_write_descriptor(order, iova, words)
-    }
-
-    fn interrupt(&mut self, _order: WriteOrder, _vector: u16) {}
-
-    fn next_doorbell(&mut self) -> Option<Doorbell> {
-        None
+    fn write_descriptor(&mut self, iova: u64, words: &[u64]) -> Result<(), DmaError> {
+        self.0.write(iova, words.as_bytes())
     }
 }
 

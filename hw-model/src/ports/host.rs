@@ -141,3 +141,96 @@ pub trait Host {
         &[]
     }
 }
+
+/// A [`Host`] without simulated time: every access is done at once.
+pub trait UntimedHost {
+    /// As [`Host::dma_read`].
+    fn read(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError>;
+
+    /// As [`Host::dma_write`].
+    fn write(&mut self, iova: u64, source: &[u8]) -> Result<(), DmaError>;
+
+    /// As [`Host::dma_write_descriptor`].
+    fn write_descriptor(&mut self, iova: u64, words: &[u64]) -> Result<(), DmaError>;
+
+    /// As [`Host::dma_atomic`].
+    fn atomic(&mut self, iova: u64, operation: DmaAtomic) -> Result<u64, DmaError> {
+        let _ = operation;
+        Err(DmaError { iova, length: 8 })
+    }
+
+    /// As [`Host::interrupt`].
+    fn interrupt(&mut self, vector: u16) {
+        let _ = vector;
+    }
+
+    /// As [`Host::next_doorbell`].
+    fn next_doorbell(&mut self) -> Option<Doorbell> {
+        None
+    }
+
+    /// As [`Host::pushed`].
+    fn pushed(&self) -> &[u64] {
+        &[]
+    }
+}
+
+impl<T: UntimedHost> Host for T {
+    #[inline]
+    fn dma_read(
+        &mut self,
+        at: Instant,
+        iova: u64,
+        destination: &mut [u8],
+    ) -> Result<Instant, DmaError> {
+        self.read(iova, destination)?;
+        Ok(at)
+    }
+
+    #[inline]
+    fn dma_write(
+        &mut self,
+        order: WriteOrder,
+        iova: u64,
+        source: &[u8],
+    ) -> Result<Instant, DmaError> {
+        self.write(iova, source)?;
+        Ok(order.at)
+    }
+
+    #[inline]
+    fn dma_write_descriptor(
+        &mut self,
+        order: WriteOrder,
+        iova: u64,
+        words: &[u64],
+    ) -> Result<Instant, DmaError> {
+        self.write_descriptor(iova, words)?;
+        Ok(order.at)
+    }
+
+    #[inline]
+    fn dma_atomic(
+        &mut self,
+        at: Instant,
+        iova: u64,
+        operation: DmaAtomic,
+    ) -> Result<(u64, Instant), DmaError> {
+        Ok((self.atomic(iova, operation)?, at))
+    }
+
+    #[inline]
+    fn interrupt(&mut self, _order: WriteOrder, vector: u16) {
+        UntimedHost::interrupt(self, vector);
+    }
+
+    #[inline]
+    fn next_doorbell(&mut self) -> Option<Doorbell> {
+        UntimedHost::next_doorbell(self)
+    }
+
+    #[inline]
+    fn pushed(&self) -> &[u64] {
+        UntimedHost::pushed(self)
+    }
+}

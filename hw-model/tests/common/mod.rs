@@ -80,6 +80,12 @@ impl TestHost {
         Ok(())
     }
 
+    /// Reads memory, as a device does.
+    pub fn load(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError> {
+        destination.copy_from_slice(self.range(iova, destination.len())?);
+        Ok(())
+    }
+
     pub fn read<T: FromBytes>(&self, iova: u64) -> T {
         T::read_from_prefix(&self.memory[iova as usize..])
             .expect("inside of memory")
@@ -94,7 +100,7 @@ impl Host for TestHost {
         iova: u64,
         destination: &mut [u8],
     ) -> Result<Instant, DmaError> {
-        destination.copy_from_slice(self.range(iova, destination.len())?);
+        self.load(iova, destination)?;
         Ok(at + self.read_latency)
     }
 

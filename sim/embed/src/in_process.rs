@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
 use ferroce_model::ports::host::DmaAtomic;
-use ferroce_model::{DmaError, Doorbell, Host, Nic, NicConfig, Progress, WriteOrder};
+use ferroce_model::{DmaError, Doorbell, Nic, NicConfig, Progress, UntimedHost};
 use ferroce_units::Instant;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -54,49 +54,28 @@ struct ProcessHost {
     raised: u64,
 }
 
-impl Host for ProcessHost {
+impl UntimedHost for ProcessHost {
     #[inline]
-    fn dma_read(
-        &mut self,
-        at: Instant,
-        iova: u64,
-        destination: &mut [u8],
-    ) -> Result<Instant, DmaError> {
-        self.memory.read(iova, destination).map(|()| at)
+    fn read(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError> {
+        self.memory.read(iova, destination)
     }
 
     #[inline]
-    fn dma_write(
-        &mut self,
-        order: WriteOrder,
-        iova: u64,
-        source: &[u8],
-    ) -> Result<Instant, DmaError> {
-        self.memory.write(iova, source).map(|()| order.at)
+    fn write(&mut self, iova: u64, source: &[u8]) -> Result<(), DmaError> {
+        self.memory.write(iova, source)
     }
 
     #[inline]
-    fn dma_write_descriptor(
-        &mut self,
-        order: WriteOrder,
-        iova: u64,
-        words: &[u64],
-    ) -> Result<Instant, DmaError> {
-        self.memory.write_descriptor(iova, words).map(|()| order.at)
+    fn write_descriptor(&mut self, iova: u64, words: &[u64]) -> Result<(), DmaError> {
+        self.memory.write_descriptor(iova, words)
     }
 
-    fn dma_atomic(
-        &mut self,
-        at: Instant,
-        iova: u64,
-        operation: DmaAtomic,
-    ) -> Result<(u64, Instant), DmaError> {
-        let original = self.memory.atomic(iova, operation)?;
-        Ok((original, at))
+    fn atomic(&mut self, iova: u64, operation: DmaAtomic) -> Result<u64, DmaError> {
+        self.memory.atomic(iova, operation)
     }
 
     #[inline]
-    fn interrupt(&mut self, _order: WriteOrder, vector: u16) {
+    fn interrupt(&mut self, vector: u16) {
         // An interrupt is a memory write, too.
         if self.parked.is_none() {
             self.raised |= 1u64.checked_shl(u32::from(vector)).unwrap_or(0);

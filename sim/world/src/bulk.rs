@@ -1,7 +1,6 @@
 //! A host's memory for many bytes at once, outside of time: what fast-forward copies.
 
-use ferroce_model::{DmaAtomic, DmaError, Doorbell, Host, WriteOrder};
-use ferroce_units::Instant;
+use ferroce_model::{DmaAtomic, DmaError, UntimedHost};
 
 use super::host::WorldHost;
 
@@ -25,13 +24,8 @@ impl<'a> Bulk<'a> {
     }
 }
 
-impl Host for Bulk<'_> {
-    fn dma_read(
-        &mut self,
-        at: Instant,
-        iova: u64,
-        destination: &mut [u8],
-    ) -> Result<Instant, DmaError> {
+impl UntimedHost for Bulk<'_> {
+    fn read(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError> {
         let host = &mut *self.host;
         let place = host.memory.place_to_read(iova, destination.len())?;
         host.posted
@@ -39,16 +33,11 @@ impl Host for Bulk<'_> {
         if host.elided(&place, destination.len()) == 0 {
             host.memory.read(iova, destination)?;
         }
-        Ok(at)
+        Ok(())
     }
 
     /// Refused where a thread waits for it: that thread would have seen when it came.
-    fn dma_write(
-        &mut self,
-        order: WriteOrder,
-        iova: u64,
-        source: &[u8],
-    ) -> Result<Instant, DmaError> {
+    fn write(&mut self, iova: u64, source: &[u8]) -> Result<(), DmaError> {
         let host = &mut *self.host;
         let length = source.len();
         let place = host.memory.place_to_write(iova, length)?;
@@ -58,32 +47,14 @@ impl Host for Bulk<'_> {
         if self.writes_data && host.elided(&place, length) == 0 {
             host.memory.write(iova, source)?;
         }
-        Ok(order.at)
+        Ok(())
     }
 
-    fn dma_write_descriptor(
-        &mut self,
-        order: WriteOrder,
-        iova: u64,
-        words: &[u64],
-    ) -> Result<Instant, DmaError> {
-        self.host.memory.write_descriptor(iova, words)?;
-        Ok(order.at)
+    fn write_descriptor(&mut self, iova: u64, words: &[u64]) -> Result<(), DmaError> {
+        self.host.memory.write_descriptor(iova, words)
     }
 
-    fn dma_atomic(
-        &mut self,
-        at: Instant,
-        iova: u64,
-        operation: DmaAtomic,
-    ) -> Result<(u64, Instant), DmaError> {
-        let original = self.host.memory.atomic(iova, operation)?;
-        Ok((original, at))
-    }
-
-    fn interrupt(&mut self, _order: WriteOrder, _vector: u16) {}
-
-    fn next_doorbell(&mut self) -> Option<Doorbell> {
-        None
+    fn atomic(&mut self, iova: u64, operation: DmaAtomic) -> Result<u64, DmaError> {
+        self.host.memory.atomic(iova, operation)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ferroce_driver::bus::fake::FakeMemory;
 use ferroce_model::ports::port::{Port, Reservation, Route};
-use ferroce_model::{DmaAtomic, DmaError, Doorbell, Host, WriteOrder};
+use ferroce_model::{DmaAtomic, DmaError, Doorbell, UntimedHost};
 use ferroce_units::Instant;
 
 use super::Fault;
@@ -106,13 +106,8 @@ impl CardHost {
     }
 }
 
-impl Host for CardHost {
-    fn dma_read(
-        &mut self,
-        at: Instant,
-        iova: u64,
-        destination: &mut [u8],
-    ) -> Result<Instant, DmaError> {
+impl UntimedHost for CardHost {
+    fn read(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError> {
         if self.fault == Fault::DmaRefused || self.fault == Fault::CommandReadsLost {
             let length = destination.len();
             return Err(DmaError { iova, length });
@@ -122,15 +117,10 @@ impl Host for CardHost {
         if goes_on && self.fault == Fault::ReadsEndAtPage {
             destination.fill(0);
         }
-        Ok(at)
+        Ok(())
     }
 
-    fn dma_write(
-        &mut self,
-        order: WriteOrder,
-        iova: u64,
-        source: &[u8],
-    ) -> Result<Instant, DmaError> {
+    fn write(&mut self, iova: u64, source: &[u8]) -> Result<(), DmaError> {
         let mut bytes = source.to_vec();
         let mut place = iova;
         let goes_on = self.last_write.follow(iova, source.len());
@@ -142,17 +132,12 @@ impl Host for CardHost {
             Fault::RandomDma(_) => bytes.fill_with(|| self.random.next() as u8),
             _ => {}
         }
-        self.store(place, &bytes).map(|()| order.at)
+        self.store(place, &bytes)
     }
 
-    fn dma_write_descriptor(
-        &mut self,
-        order: WriteOrder,
-        iova: u64,
-        words: &[u64],
-    ) -> Result<Instant, DmaError> {
+    fn write_descriptor(&mut self, iova: u64, words: &[u64]) -> Result<(), DmaError> {
         if self.fault == Fault::CommandWritesLost {
-            return Ok(order.at);
+            return Ok(());
         }
         let change = |word: u64| match self.fault {
             Fault::WrongByteOrder => word.swap_bytes(),
@@ -167,26 +152,21 @@ impl Host for CardHost {
             length: 8 * words.len(),
         };
         match self.memory.store_words(iova, &words) {
-            true => Ok(order.at),
+            true => Ok(()),
             false => Err(refused),
         }
     }
 
-    fn dma_atomic(
-        &mut self,
-        at: Instant,
-        iova: u64,
-        operation: DmaAtomic,
-    ) -> Result<(u64, Instant), DmaError> {
+    fn atomic(&mut self, iova: u64, operation: DmaAtomic) -> Result<u64, DmaError> {
         let refused = DmaError { iova, length: 8 };
         let original = self.memory.load(iova).ok_or(refused)?;
         match self.memory.store(iova, operation.apply(original)) {
-            true => Ok((original, at)),
+            true => Ok(original),
             false => Err(refused),
         }
     }
 
-    fn interrupt(&mut self, _order: WriteOrder, vector: u16) {
+    fn interrupt(&mut self, vector: u16) {
         match self.fault {
             Fault::VectorDead(dead) if dead == vector => {}
             Fault::VectorSwapped(from, to) if from == vector => self.raised.push(to),
