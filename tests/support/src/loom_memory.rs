@@ -108,8 +108,8 @@ impl Mapping {
         }
     }
 
-    /// True. A buffer that was written is stored now at the latest: the protocol asks this before it
-    /// hands the buffer over.
+    /// True. Stores the bytes of a buffer that was written: the protocol asks this before it hands
+    /// the buffer over.
     pub fn owns(&self, buffer: &Buffer) -> bool {
         if buffer.is_written {
             self.0.buffers[&buffer.offset].write(buffer.value());

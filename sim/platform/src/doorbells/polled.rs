@@ -11,11 +11,22 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ferroce_spec::doorbell::{
-    DOORBELL_PAGES_SIZE, FUNCTION_SUMMARY_SLOT, PAGE_SIZE, PAGE_SUMMARY_SLOT, PAGES,
-    RESERVED_SLOTS, SLEEPING_SLOT, SLOT_SIZE, SLOTS, SLOTS_PER_PAGE,
+    DOORBELL_PAGES_SIZE, FUNCTION_SUMMARY_SLOT, PAGE_SUMMARY_SLOT, RESERVED_SLOTS, SLEEPING_SLOT,
+    SLOT_SIZE,
 };
 
-use crate::shared_memory::{Mapping, sealed_file};
+use crate::shared_memory::sealed_file;
+
+#[cfg(not(all(test, loom)))]
+use {
+    crate::shared_memory::Mapping,
+    ferroce_spec::doorbell::{PAGE_SIZE, PAGES, SLOTS, SLOTS_PER_PAGE},
+};
+#[cfg(all(test, loom))]
+use {
+    ferroce_test_support::loom_memory::Mapping,
+    loom_tests::{PAGE_SIZE, PAGES, SLOTS, SLOTS_PER_PAGE},
+};
 
 /// The doorbell pages of one client.
 #[derive(Debug)]
@@ -204,7 +215,7 @@ impl PageTaker {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::fs::File;
@@ -340,5 +351,93 @@ mod tests {
         let file = File::from(pages.file().try_clone().expect("a descriptor"));
         assert!(file.set_len(0).is_err());
         assert!(file.set_len(1 << 30).is_err());
+    }
+}
+
+/// Every order of the accesses of programs and the model: tests/scripts/loom.
+///
+/// Not checked: the sleeping flag, because loom treats `SeqCst` accesses as acquire and release;
+/// and two doorbells in one slot, because loom lets a store fall between both halves of a swap.
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::atomic::AtomicU64;
+    use loom::thread;
+
+    // As few pages and slots as there can be.
+    pub(super) const PAGES: u32 = 2;
+    pub(super) const SLOTS_PER_PAGE: u32 = RESERVED_SLOTS + 2;
+    pub(super) const PAGE_SIZE: u32 = SLOTS_PER_PAGE * SLOT_SIZE;
+    pub(super) const SLOTS: u32 = PAGES * SLOTS_PER_PAGE;
+    const SLOT_OF_SECOND_PAGE: u32 = SLOTS_PER_PAGE + RESERVED_SLOTS;
+
+    fn taker() -> PageTaker {
+        let words: Vec<_> = (0..SLOTS).map(|slot| (slot * SLOT_SIZE) as usize).collect();
+        let file = sealed_file("no doorbells", 1).expect("a file");
+        PageTaker::new(Arc::new(DoorbellPages {
+            file: Arc::new(file.into()),
+            memory: Mapping::with(&words, &[], &[]),
+        }))
+    }
+
+    /// Rings as the driver does (`ferroce_driver`, bus/doorbell_pages.rs).
+    fn ring(pages: &DoorbellPages, slot: u32, value: u64) {
+        let word = |slot: u32| pages.memory.word((slot * SLOT_SIZE) as usize);
+        word(slot).store(value, Ordering::Release);
+        let page = slot / SLOTS_PER_PAGE * SLOTS_PER_PAGE;
+        word(page + PAGE_SUMMARY_SLOT).fetch_add(1, Ordering::SeqCst);
+        word(FUNCTION_SUMMARY_SLOT).fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Takes what is left, in what remains of the look that was begun and in a further one.
+    fn take_rest(taker: &mut PageTaker, taken: &mut Vec<(u32, u64)>) {
+        for _ in 0..2 {
+            taken.extend(std::iter::from_fn(|| taker.next_doorbell()));
+        }
+    }
+
+    #[test]
+    fn a_doorbell_comes_once() {
+        for slot in [RESERVED_SLOTS, SLOT_OF_SECOND_PAGE] {
+            loom::model(move || {
+                let mut taker = taker();
+                let pages = taker.pages().clone();
+                let ringing = thread::spawn(move || ring(&pages, slot, 7));
+                let mut taken = Vec::from_iter(taker.next_doorbell());
+                ringing.join().expect("the program ends");
+                take_rest(&mut taker, &mut taken);
+                assert_eq!(taken, [(slot, 7)]);
+            });
+        }
+    }
+
+    #[test]
+    fn doorbells_of_two_programs_come_once_each_with_what_was_written_before() {
+        loom::model(|| {
+            let mut taker = taker();
+            let work = Arc::new(AtomicU64::new(0));
+            let ringing: Vec<_> = (0..2)
+                .map(|program| {
+                    let (pages, work) = (taker.pages().clone(), work.clone());
+                    thread::spawn(move || {
+                        if program == 0 {
+                            work.store(5, Ordering::Relaxed);
+                        }
+                        ring(&pages, RESERVED_SLOTS + program, 7);
+                    })
+                })
+                .collect();
+            // The first may be found while only the second has been counted.
+            let mut taken = Vec::from_iter(taker.next_doorbell());
+            if taken == [(RESERVED_SLOTS, 7)] {
+                assert_eq!(work.load(Ordering::Relaxed), 5);
+            }
+            for program in ringing {
+                program.join().expect("the program ends");
+            }
+            take_rest(&mut taker, &mut taken);
+            taken.sort_unstable();
+            assert_eq!(taken, [(RESERVED_SLOTS, 7), (RESERVED_SLOTS + 1, 7)]);
+        });
     }
 }
