@@ -6,6 +6,7 @@
 #                 each process four times its time, for a slow or busy machine
 #   make soak     random verbs programs of two processes, 10,000 seeds; what takes long of the rest
 #   make fuzz     each fuzz target for MINUTES=1, with inputs of SEED=1
+#   make loom     shared state in every order of its accesses
 #   make asan     the conformance suite and the hostile tests in an address-sanitizer build
 #   make bench    speed of this machine's build: ICRC off and on, one and several QPs and threads; of
 #                 the simulation in simulated time
@@ -33,7 +34,7 @@ TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs ucx-utils
 # one. `make soak` runs that, too.
 VFIO_USER_TESTS := $(filter-out random,$(basename $(notdir $(wildcard tests/client/tests/*.rs))))
 
-.PHONY: all build demo test soak fuzz fuzz-build asan bench qemu-vfio qemu-roce install packages clean
+.PHONY: all build demo test soak fuzz fuzz-build loom asan bench qemu-vfio qemu-roce install packages clean
 
 all: build
 
@@ -75,6 +76,10 @@ fuzz-build:
 # Zeroed memory of the hosts comes from the kernel, not from memset.
 fuzz-%: fuzz-build
 	MALLOC_MMAP_THRESHOLD_=1000000 target/debug/ferroce-fuzz $* --seconds $$(($(MINUTES) * 60)) --seed $(SEED)
+
+loom:
+	@.ci/install-packages $(BUILD_PACKAGES)
+	@CARGO=$(CARGO) tests/scripts/loom
 
 asan:
 	@.ci/install-packages $(BUILD_PACKAGES) libibverbs-dev
