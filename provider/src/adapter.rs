@@ -1,4 +1,4 @@
-//! The NICs of this process: for each a function and a driver, shared by all contexts that the
+//! The NICs of this process: one function and one driver each, shared by all contexts that the
 //! program opens.
 
 use crate::address::Neighbours;
@@ -20,14 +20,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Where the async events of an object go.
+/// Destination of the async events of an object.
 #[derive(Clone)]
 struct Registration {
     queue: Arc<EventQueue>,
     source: Arc<Source>,
 }
 
-/// What async events are about.
+/// Subject of async events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Object {
     QueuePair(Qpn),
@@ -35,12 +35,12 @@ pub enum Object {
     SharedReceiveQueue(Srqn),
 }
 
-/// Who is told what.
+/// Recipients of async events.
 #[derive(Default)]
 struct Listeners {
     /// A QP that was opened several times has several.
     objects: BTreeMap<Object, Vec<Registration>>,
-    /// Async queues of all contexts, for what concerns the port or the device.
+    /// Async queues of all contexts, for events of the port or the device.
     contexts: Vec<Weak<EventQueue>>,
 }
 
@@ -56,8 +56,8 @@ pub struct Adapter {
     wall_clock: WallClock,
 }
 
-/// An adapter of this process while somebody holds it, and what is left of it until all is given
-/// back.
+/// An adapter of this process while it is in use, and its end: when all its resources have been
+/// returned.
 struct Opened {
     generation: Generation,
     adapter: Weak<Adapter>,
@@ -67,16 +67,16 @@ struct Opened {
 /// The adapters of this process, by device.
 static SHARED: Mutex<BTreeMap<u8, Opened>> = Mutex::new(BTreeMap::new());
 
-/// How long opening a device waits until its last use is over: longer than a device that does not
-/// answer any more takes to be given up.
+/// Time that opening a device waits for the end of its last use: longer than it takes to give up a
+/// device that no longer answers.
 const CLOSING_LIMIT: Duration = Duration::from_secs(30);
 
 impl Adapter {
     /// Opens a NIC, or shares the one that this process has open.
     ///
     /// # Errors
-    /// What the function or the device says; `EBUSY` when another thread has closed the device and
-    /// does not come to an end with it.
+    /// The error of the function or the device; `EBUSY` when another thread has closed the device
+    /// and has not finished.
     pub fn open(device: u8) -> Result<Arc<Self>, Errno> {
         crate::log::start();
         let deadline = Instant::now() + CLOSING_LIMIT;
@@ -88,17 +88,17 @@ impl Adapter {
             if !closing.wait(deadline.saturating_duration_since(Instant::now())) {
                 tracing::error!(
                     device,
-                    "cannot open the NIC: another thread has closed it and is not done with that"
+                    "cannot open the NIC: another thread is still closing it"
                 );
                 return Err(Errno::BUSY);
             }
         }
     }
 
-    /// Opens or shares a NIC, unless its last context is just being closed: then says what to wait
+    /// Opens or shares a NIC, unless its last context is being closed: then returns the end to wait
     /// for.
     fn try_open(device: u8) -> Result<Result<Arc<Self>, End>, Errno> {
-        // No fork while the device comes up: the child would inherit SHARED locked.
+        // Prevents a fork while the device comes up: the child would inherit SHARED locked.
         let _no_fork = ProcessLock::enter();
         let mut shared = SHARED.lock();
         let ours = shared
@@ -125,11 +125,11 @@ impl Adapter {
     fn bring_up(device: u8) -> Result<Arc<Self>, Errno> {
         let cannot_open = "cannot open the NIC";
         let function = Function::open_device(device)
-            .map_err(|error| open_error::tell(cannot_open, &error, error.errno()))?;
+            .map_err(|error| open_error::report(cannot_open, &error, error.errno()))?;
         let function = Tenancy::of(function);
         let config = function.device_config();
         let device = Device::open_kept(function.bus(), &config, Some(function.clone()))
-            .map_err(|error| open_error::tell(cannot_open, &error, error.errno()))?;
+            .map_err(|error| open_error::report(cannot_open, &error, error.errno()))?;
         for (index, entry) in (0..).zip(&function.host().gids) {
             device.set_gid(
                 index,
@@ -141,8 +141,8 @@ impl Adapter {
             )?;
         }
         let listeners = Arc::new(Mutex::new(Listeners::default()));
-        let told = listeners.clone();
-        device.set_event_handler(Some(Arc::new(move |event| dispatch(&told, event))));
+        let recipients = listeners.clone();
+        device.set_event_handler(Some(Arc::new(move |event| dispatch(&recipients, event))));
         Ok(Arc::new(Self {
             generation: Generation::current(),
             clock: function.bus().program_clock(),
@@ -155,14 +155,14 @@ impl Adapter {
         }))
     }
 
-    /// The driver, unless a parent of this process opened it.
+    /// Returns the driver, unless a parent of this process opened it.
     pub fn device(&self) -> Result<&Arc<Device>, Errno> {
         self.check()?;
         Ok(&self.device)
     }
 
-    /// Nanoseconds since 1970 at which the device's clock showed `stamp_ns`: not in the future,
-    /// and never less than for an earlier stamp, unless the system's clock was set back.
+    /// Returns the nanoseconds since 1970 at which the device's clock showed `stamp_ns`: not in the
+    /// future, and never less than for an earlier stamp, unless the system's clock was set back.
     ///
     /// # Errors
     /// `EIO` in a child of the process that opened the NIC.
@@ -177,13 +177,13 @@ impl Adapter {
         Ok(shown_ns.min(since_1970_ns()))
     }
 
-    /// What calls cost in simulated time; `None`: they cost what they take.
+    /// Returns the clock that charges calls in simulated time; `None`: calls take real time.
     #[inline]
     pub fn program_clock(&self) -> Option<&Arc<dyn ProgramClock>> {
         self.clock.as_ref()
     }
 
-    /// For what measures in simulated time.
+    /// Checks the simulated world, for programs that measure in simulated time.
     ///
     /// # Errors
     /// `EIO` when the world has ended, or the only other program in it was killed.
@@ -195,24 +195,24 @@ impl Adapter {
         }
     }
 
-    /// `vendor_part_id`.
+    /// Returns `vendor_part_id`.
     pub fn part_id(&self) -> u32 {
         identity::part_id(self.function.properties().part_id)
     }
 
-    /// The path MTU, as `enum ibv_mtu` has it: that of the network, if it is known, and never more
-    /// than `max_path_mtu`.
+    /// Returns the path MTU as an `enum ibv_mtu`: the network's if it is known, and never more than
+    /// `max_path_mtu`.
     pub fn active_mtu(&self, max_path_mtu: u8) -> u8 {
         let modelled = self.function.properties().path_mtu_bytes;
-        // 256 bytes are 1, and each further code is twice as much.
+        // 256 bytes are code 1, and each further code doubles them.
         let code = modelled.and_then(|bytes| bytes.checked_ilog2()?.checked_sub(7));
         code.map_or(max_path_mtu, |code| {
             max_path_mtu.min(code.clamp(1, 5) as u8)
         })
     }
 
-    /// Data rate of the port, in units of 100 Mb/s: that of the card that is modelled, if it is a
-    /// certain one.
+    /// Returns the data rate of the port in units of 100 Mb/s: that of the modelled card, if a
+    /// certain one is modelled.
     pub fn speed_100mbps(&self) -> u64 {
         let modelled = self.function.properties().rate_mbps;
         modelled.map_or(identity::PORT_SPEED_100MBPS, |mbps| u64::from(mbps) / 100)
@@ -228,12 +228,13 @@ impl Adapter {
         }
     }
 
-    /// Who this host is on the fabric.
+    /// Returns the identity of this host on the fabric.
     pub fn host(&self) -> &HostIdentity {
         self.function.host()
     }
 
-    /// Room for an address handle: memory of the program, whose number is limited all the same.
+    /// Takes a lease for an address handle, which uses memory of the program but counts against a
+    /// limit.
     pub fn address_handle(&self) -> Result<Lease, Errno> {
         let limit = self.device()?.capabilities().max_ah;
         self.address_handles
@@ -241,12 +242,12 @@ impl Adapter {
             .ok_or(Errno::NO_MEMORY)
     }
 
-    /// XRC domains that were opened with a file.
+    /// Returns the XRC domains that were opened with a file.
     pub fn xrc_domains(&self) -> &DomainsByFile {
         &self.xrc_domains
     }
 
-    /// Tells a context of what happens to the port and the device.
+    /// Adds a context that gets the events of the port and the device.
     pub fn add_context(&self, queue: &Arc<EventQueue>) {
         let mut listeners = self.listeners.lock();
         listeners
@@ -255,7 +256,7 @@ impl Adapter {
         listeners.contexts.push(Arc::downgrade(queue));
     }
 
-    /// Tells a context of what happens to one of its objects.
+    /// Adds a context that gets the events of one of its objects.
     pub fn add(&self, object: Object, queue: &Arc<EventQueue>, source: &Arc<Source>) {
         let registration = Registration {
             queue: queue.clone(),
@@ -269,7 +270,7 @@ impl Adapter {
             .push(registration);
     }
 
-    /// No more events of this object for that source; those that wait are purged.
+    /// Removes an object from the recipients of that source, and purges its waiting events.
     pub fn remove(&self, object: Object, source: &Arc<Source>) {
         let mut gone = Vec::new();
         let mut listeners = self.listeners.lock();
@@ -305,7 +306,7 @@ fn since_1970_ns() -> u64 {
     now.map_or(0, |now| u64::try_from(now.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Hands an event of the driver to the contexts that it concerns.
+/// Passes an event of the driver to the contexts that it concerns.
 fn dispatch(listeners: &Mutex<Listeners>, event: AsyncEvent) {
     use Object::{CompletionQueue, QueuePair, SharedReceiveQueue};
     let (object, kind) = match event {
@@ -318,9 +319,9 @@ fn dispatch(listeners: &Mutex<Listeners>, event: AsyncEvent) {
         AsyncEvent::SrqLimit(srqn) => (SharedReceiveQueue(srqn), IBV_EVENT_SRQ_LIMIT_REACHED),
         AsyncEvent::SrqError(srqn) => (SharedReceiveQueue(srqn), IBV_EVENT_SRQ_ERR),
         AsyncEvent::CqError(cqn) => (CompletionQueue(cqn), IBV_EVENT_CQ_ERR),
-        AsyncEvent::PortActive => return tell_all(listeners, IBV_EVENT_PORT_ACTIVE),
-        AsyncEvent::PortError => return tell_all(listeners, IBV_EVENT_PORT_ERR),
-        AsyncEvent::DeviceFatal => return tell_all(listeners, IBV_EVENT_DEVICE_FATAL),
+        AsyncEvent::PortActive => return notify_all(listeners, IBV_EVENT_PORT_ACTIVE),
+        AsyncEvent::PortError => return notify_all(listeners, IBV_EVENT_PORT_ERR),
+        AsyncEvent::DeviceFatal => return notify_all(listeners, IBV_EVENT_DEVICE_FATAL),
     };
     let registrations = listeners.lock().objects.get(&object).cloned();
     for Registration { queue, source } in registrations.unwrap_or_default() {
@@ -328,7 +329,7 @@ fn dispatch(listeners: &Mutex<Listeners>, event: AsyncEvent) {
     }
 }
 
-fn tell_all(listeners: &Mutex<Listeners>, kind: i32) {
+fn notify_all(listeners: &Mutex<Listeners>, kind: i32) {
     let contexts: Vec<_> = listeners
         .lock()
         .contexts

@@ -1,4 +1,4 @@
-//! From `ibv_ah_attr` to the path that the NIC puts into its headers.
+//! Converts `ibv_ah_attr` to the path for the NIC's headers.
 
 use crate::errno::Errno;
 use crate::ffi::abi::{ibv_ah_attr, ibv_gid, ibv_global_route};
@@ -11,14 +11,14 @@ const FLOW_LABEL_MASK: u32 = 0xf_ffff;
 const UDP_SOURCE_PORT_MIN: u16 = 0xc000;
 /// Beginning of IPv4-mapped addresses (RFC 4291, 2.5.5.2).
 const MAPPED_PREFIX: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
-/// Time to live when the program leaves it zero, which no router would let through.
+/// Time to live if the program leaves it zero, which no router would forward.
 const DEFAULT_HOP_LIMIT: u8 = 64;
 
-/// What parsing an address needs to know of the host.
+/// Information about the host for parsing an address.
 pub trait Neighbours {
-    /// Entries of the GID table.
+    /// Returns the number of entries of the GID table.
     fn gid_count(&self) -> usize;
-    /// MAC address of the next hop to a GID; `None` when nobody answers for it.
+    /// Returns the MAC address of the next hop to a GID; `None` when there is no answer for it.
     fn resolve_mac(&self, gid: [u8; 16]) -> Option<[u8; 6]>;
 }
 
@@ -67,7 +67,7 @@ pub fn parse(
     })
 }
 
-/// The other way, for `ibv_query_qp`.
+/// Converts a path back, for `ibv_query_qp`.
 pub fn describe(path: &AddressVector, port: u8) -> ibv_ah_attr {
     let mut attr = ibv_ah_attr {
         grh: ibv_global_route {
@@ -88,10 +88,10 @@ pub fn describe(path: &AddressVector, port: u8) -> ibv_ah_attr {
     attr
 }
 
-/// The way back to the sender of a datagram, from the forty bytes in front of it
+/// Returns the path back to the sender of a datagram, from the forty bytes in front of it
 /// (`ibv_init_ah_from_wc`).
 ///
-/// They are an IPv6 header, or twenty bytes of nothing and an IPv4 header (IBTA annex A17.4.5.1).
+/// They are an IPv6 header, or twenty unused bytes and an IPv4 header (IBTA annex A17.4.5.1).
 pub fn reply(header: &[u8; 40], gids: &[GidEntry]) -> Result<ibv_ah_attr, Errno> {
     let (source, destination, traffic_class, flow_label) =
         if header[20] == 0x45 && header[0] >> 4 != 6 {
@@ -126,7 +126,7 @@ pub fn reply(header: &[u8; 40], gids: &[GidEntry]) -> Result<ibv_ah_attr, Errno>
             traffic_class,
         },
         dlid: 0,
-        // That of the completion tells the kind of header, and the frame had none.
+        // The completion's value encodes the kind of header, and the frame had no service level.
         sl: 0,
         src_path_bits: 0,
         static_rate: 0,
@@ -135,7 +135,8 @@ pub fn reply(header: &[u8; 40], gids: &[GidEntry]) -> Result<ibv_ah_attr, Errno>
     })
 }
 
-/// The GID with which to answer what came to a multicast group: one of the group's family.
+/// Returns the index of the source GID for an answer to a multicast message: one of the group's
+/// address family.
 fn answering_gid(group: &[u8; 16], gids: &[GidEntry]) -> Option<usize> {
     if !is_multicast(group) {
         return None;
@@ -145,12 +146,12 @@ fn answering_gid(group: &[u8; 16], gids: &[GidEntry]) -> Option<usize> {
         .position(|entry| is_mapped(&entry.gid) == is_mapped(group))
 }
 
-/// Whether a GID is a multicast group: an IPv6 multicast address, or an IPv4-mapped one.
+/// Returns true if a GID is a multicast group: an IPv6 multicast address, or an IPv4-mapped one.
 pub fn is_multicast(gid: &[u8; 16]) -> bool {
     gid[0] == 0xff || gid.starts_with(&MAPPED_PREFIX) && gid[12] & 0xf0 == 0xe0
 }
 
-/// Ethernet address of a multicast group: RFC 2464 for IPv6, RFC 1112 for IPv4.
+/// Returns the Ethernet address of a multicast group: RFC 2464 for IPv6, RFC 1112 for IPv4.
 fn multicast_mac(gid: &[u8; 16]) -> Option<[u8; 6]> {
     match gid[0] {
         _ if !is_multicast(gid) => None,
@@ -159,14 +160,14 @@ fn multicast_mac(gid: &[u8; 16]) -> Option<[u8; 6]> {
     }
 }
 
-/// GID of sixteen bytes of a header.
+/// Returns the GID in sixteen bytes of a header.
 fn gid(bytes: &[u8]) -> [u8; 16] {
     let mut gid = [0; 16];
     gid.copy_from_slice(bytes);
     gid
 }
 
-/// GID of an IPv4 address: mapped into IPv6.
+/// Returns the GID of an IPv4 address, mapped to IPv6.
 fn mapped(bytes: &[u8]) -> [u8; 16] {
     let mut gid = [0; 16];
     gid[..12].copy_from_slice(&MAPPED_PREFIX);
@@ -174,14 +175,15 @@ fn mapped(bytes: &[u8]) -> [u8; 16] {
     gid
 }
 
-/// UDP source port of a flow label, folded as `ibv_flow_label_to_udp_sport` of verbs.h does.
+/// Returns the UDP source port of a flow label, folded like `ibv_flow_label_to_udp_sport` of
+/// verbs.h.
 fn udp_source_port(flow_label: u32) -> u16 {
     let folded = (flow_label & 0x3fff) ^ ((flow_label & FLOW_LABEL_MASK) >> 14);
     (folded as u16 & !UDP_SOURCE_PORT_MIN) | UDP_SOURCE_PORT_MIN
 }
 
-/// Flow label of a connection that has none: the product of its QPNs, folded to 20 bits as Linux
-/// does.
+/// Returns the flow label of a connection without one: the product of its QPNs, folded to 20 bits
+/// like Linux.
 pub fn flow_seed(qpn: u32, dest_qpn: u32) -> u32 {
     let mut product = u64::from(qpn) * u64::from(dest_qpn);
     product ^= product >> 20;

@@ -1,9 +1,9 @@
 //! Work requests that a program builds call by call with `ibv_wr_*`.
 //!
-//! A builder call names the operation; setter calls behind it name the destination, if the service
-//! has one to name, and the data, in any order. A work request is posted to the batch when
-//! everything has come, or, without any data, when the next builder call or the end comes. Failures
-//! are kept until the end, which then discards the whole batch.
+//! A builder call names the operation; later setter calls name the destination, if the service
+//! requires one, and the data, in any order. A work request is posted to the batch when it is
+//! complete, or, without any data, at the next builder call or the end. Failures are kept until the
+//! end, which then discards the whole batch.
 
 use crate::errno::Errno;
 use crate::ffi::abi::{IBV_SEND_FENCE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED};
@@ -14,7 +14,7 @@ use ferroce_driver::{
 };
 use std::sync::Arc;
 
-/// A work request whose data have not come yet.
+/// A work request that is waiting for its data.
 #[derive(Clone, Copy)]
 struct Pending {
     wr_id: u64,
@@ -22,10 +22,10 @@ struct Pending {
     operation: SendOperation,
 }
 
-/// Whom a work request goes to, as setters say it.
+/// Destination of a work request, as set by setters.
 #[derive(Clone, Copy, Default)]
 pub enum Target {
-    /// No setter has said anything.
+    /// No setter has set it.
     #[default]
     Unnamed,
     Datagram {
@@ -39,7 +39,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// The same for the driver.
+    /// Returns the destination for the driver.
     #[inline]
     pub fn destination(&self) -> Destination<'_> {
         match self {
@@ -54,7 +54,7 @@ impl Target {
     }
 }
 
-/// Data that came before the destination.
+/// Data that was set before the destination.
 enum Early {
     ScatterGather(Vec<DataSegment>),
     Inline(Vec<u8>),
@@ -72,7 +72,7 @@ impl Early {
 /// State of the critical section between `ibv_wr_start` and `ibv_wr_complete`.
 #[derive(Default)]
 pub struct Builder {
-    /// Whether each work request names its destination.
+    /// True if each work request names its destination.
     addressed: bool,
     pending: Option<Pending>,
     target: Target,
@@ -82,8 +82,8 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A section of a QP whose work requests name their destination (UD, XRC), or do not. What is
-    /// posted costs time on `clock`.
+    /// Creates a section of a QP; `addressed` is true if its work requests name their destination
+    /// (UD, XRC). Posts are charged to `clock`.
     #[inline]
     pub fn new(addressed: bool, clock: Option<&Arc<dyn ProgramClock>>) -> Self {
         Self {
@@ -122,7 +122,7 @@ impl Builder {
         self.post(batch, SendData::ScatterGather(&[]));
     }
 
-    /// Names the destination of the work request that was begun.
+    /// Sets the destination of the current work request.
     pub fn target(&mut self, batch: &mut SendBatch<'_>, target: Target) {
         self.target = target;
         match self.early.take() {
@@ -132,7 +132,7 @@ impl Builder {
         }
     }
 
-    /// Names the data of the work request that was begun, and posts it.
+    /// Sets the data of the current work request, and posts it.
     #[inline]
     pub fn data(&mut self, batch: &mut SendBatch<'_>, data: SendData<'_>) {
         if self.addressed && matches!(self.target, Target::Unnamed) && self.pending.is_some() {
@@ -142,7 +142,7 @@ impl Builder {
         }
     }
 
-    /// Posts the work request that was begun, if there is one.
+    /// Posts the current work request, if there is one.
     #[inline]
     fn post(&mut self, batch: &mut SendBatch<'_>, data: SendData<'_>) {
         let Some(pending) = self.pending.take() else {
@@ -165,7 +165,7 @@ impl Builder {
         }
     }
 
-    /// Posts a work request that got no data. One without its destination is refused by the driver.
+    /// Posts a work request without data. The driver refuses one without its destination.
     #[inline]
     fn flush(&mut self, batch: &mut SendBatch<'_>) {
         if self.pending.is_some() {
@@ -174,20 +174,20 @@ impl Builder {
         }
     }
 
-    /// Remembers the first failure.
+    /// Records the first failure.
     pub fn fail(&mut self, errno: Errno) {
         self.pending = None;
         self.early = None;
         self.failure.get_or_insert(errno);
     }
 
-    /// Ends the section: everything is posted, or nothing.
+    /// Ends the section: posts all work requests or none.
     #[inline]
     pub fn complete(mut self, mut batch: SendBatch<'_>) -> Result<(), Errno> {
         self.flush(&mut batch);
         match self.failure {
             None => {
-                // Going, the batch rings the doorbell.
+                // The drop of the batch rings the doorbell.
                 drop(batch);
                 Ok(())
             }
@@ -199,7 +199,7 @@ impl Builder {
     }
 }
 
-/// A work request with these data was posted.
+/// Charges the post of a work request with these data.
 #[inline]
 pub fn charge(clock: Option<&Arc<dyn ProgramClock>>, data: SendData<'_>) {
     let Some(clock) = clock else { return };
@@ -210,7 +210,7 @@ pub fn charge(clock: Option<&Arc<dyn ProgramClock>>, data: SendData<'_>) {
     clock.post_send(inline);
 }
 
-/// A work request with `enum ibv_send_flags` taken apart.
+/// Returns a work request with the flags of `enum ibv_send_flags`.
 #[inline]
 pub fn request<'a>(
     wr_id: u64,

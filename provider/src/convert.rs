@@ -1,4 +1,4 @@
-//! `ibv_modify_qp`: from attributes and mask to a typed transition, parsed once.
+//! `ibv_modify_qp`: parses attributes and mask, once, to a typed transition.
 
 use crate::address::{self, Neighbours};
 use crate::errno::Errno;
@@ -14,10 +14,10 @@ mod table;
 /// PSNs have 24 bits.
 const PSN_MASK: u32 = 0xff_ffff;
 
-/// States in which a program may assert that a QP is, by `IBV_QP_CUR_STATE`.
+/// States that a program may assert as the QP's current one, by `IBV_QP_CUR_STATE`.
 const ASSERTABLE_STATES: [c_int; 4] = [IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD, IBV_QPS_SQE];
 
-/// What a QP and its host contribute to parsing.
+/// Properties of a QP and its host for parsing.
 pub struct Surroundings<'a> {
     /// `enum ibv_qp_type` of the QP.
     pub qp_type: c_int,
@@ -31,15 +31,16 @@ pub struct Surroundings<'a> {
     pub max_dest_rd_atomic: u8,
     /// Largest path MTU, as `enum ibv_mtu`.
     pub max_path_mtu: u8,
-    /// Whoever knows GIDs and MAC addresses.
+    /// Source of GIDs and MAC addresses.
     pub host: &'a dyn Neighbours,
 }
 
-/// Parses the arguments of `ibv_modify_qp`: the state that the QP goes to, and how.
+/// Parses the arguments of `ibv_modify_qp`; returns the new state of the QP, and the transition.
 ///
-/// # Errors `EINVAL` for a transition that does not exist, a missing attribute, one that the
-/// transition does not allow, or a value out of range; `EOPNOTSUPP` for path migration;
-/// `EHOSTUNREACH` for an unknown destination.
+/// # Errors
+/// `EINVAL` for a transition that does not exist, a missing attribute, one that the transition does
+/// not allow, or a value out of range; `EOPNOTSUPP` for path migration; `EHOSTUNREACH` for an
+/// unknown destination.
 pub fn modify_qp(
     attr: &ibv_qp_attr,
     mask: c_int,
@@ -48,7 +49,7 @@ pub fn modify_qp(
     let mask = mask & !table::ignored(around.qp_type);
     let has = |bit: c_int| mask & bit != 0;
     let from = around.state;
-    // What the program asserts is what the QP is in, or the program is mistaken.
+    // An asserted state must be the QP's actual state.
     let mistaken = !ASSERTABLE_STATES.contains(&attr.cur_qp_state) || attr.cur_qp_state != from;
     if has(IBV_QP_CUR_STATE) && mistaken {
         return Err(Errno::INVALID);
@@ -67,7 +68,7 @@ pub fn modify_qp(
     Ok((to, transition))
 }
 
-/// Reads single attributes, each checked when it is in the mask.
+/// Reads single attributes, each checked if it is in the mask.
 struct Parser<'a> {
     attr: &'a ibv_qp_attr,
     mask: c_int,
@@ -211,7 +212,7 @@ impl Parser<'_> {
         self.mask & bit != 0
     }
 
-    /// A small number, checked against its largest value, when it is in the mask.
+    /// Returns a small number, checked against its maximum, if it is in the mask.
     fn small(&self, bit: c_int, value: u8, largest: u8) -> Result<Option<u8>, Errno> {
         match self.has(bit) {
             true if value > largest => Err(Errno::INVALID),
@@ -219,7 +220,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A path MTU that the port has.
+    /// Returns the path MTU, which the port must support.
     fn path_mtu(&self) -> Result<PathMtu, Errno> {
         let number = u32::try_from(self.attr.path_mtu).map_err(|_| Errno::INVALID)?;
         if number > u32::from(self.around.max_path_mtu) {
@@ -236,7 +237,7 @@ impl Parser<'_> {
         self.has(IBV_QP_QKEY).then_some(self.attr.qkey)
     }
 
-    /// The port has one P_Key.
+    /// Returns the P_Key index; the port has one P_Key.
     fn p_key_index(&self) -> Result<Option<u16>, Errno> {
         match self.has(IBV_QP_PKEY_INDEX) {
             true if self.attr.pkey_index != 0 => Err(Errno::INVALID),
@@ -251,15 +252,15 @@ impl Parser<'_> {
         }
     }
 
-    /// Local write is allowed in the flags and says nothing; windows and zero based addresses are
-    /// no rights of a QP.
+    /// Parses the access flags. Local write is allowed and has no effect; windows and zero based
+    /// addresses are not rights of a QP.
     fn access(&self) -> Result<Option<QpAccess>, Errno> {
         const RIGHTS: u32 = IBV_ACCESS_LOCAL_WRITE
             | IBV_ACCESS_REMOTE_WRITE
             | IBV_ACCESS_REMOTE_READ
             | IBV_ACCESS_REMOTE_ATOMIC;
-        // Of regions, and of operations that the device does not have: there is nothing to grant,
-        // and programs set them beside the others, as NICs let them.
+        // Rights of regions, and of operations that the device does not have: they have no effect,
+        // and programs set them beside the others, as NICs allow them.
         const IGNORED: u32 =
             IBV_ACCESS_MW_BIND | IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_FLUSH_PERSISTENT;
         if !self.has(IBV_QP_ACCESS_FLAGS) {

@@ -1,4 +1,4 @@
-//! Completion queues: what may be asked of them, and completions as verbs.h lays them out.
+//! Completion queues: checks of their attributes, and completions in the layout of verbs.h.
 
 use crate::adapter::{Adapter, Object};
 use crate::errno::Errno;
@@ -9,7 +9,7 @@ use ferroce_driver::{
 };
 use std::sync::Arc;
 
-/// A completion queue with what ties it to its context and channel.
+/// A completion queue with its context and channel.
 pub struct Cq {
     pub adapter: Arc<Adapter>,
     pub queue: Arc<CompletionQueue>,
@@ -59,10 +59,10 @@ impl Cq {
         })
     }
 
-    /// `ibv_resize_cq`: the result is the number of entries that there are now.
+    /// `ibv_resize_cq`: returns the new number of entries.
     ///
     /// # Errors
-    /// `EINVAL` when the number is out of range, or the completions that wait do not fit.
+    /// `EINVAL` when the number is out of range, or the waiting completions do not fit.
     pub fn resize(&self, entries: u32) -> Result<u32, Errno> {
         let device = self.adapter.device()?;
         check_entries(entries, device.capabilities().max_cqe)?;
@@ -84,10 +84,10 @@ impl Cq {
         Ok(self.queue.modify_moderation(count, period_us)?)
     }
 
-    /// For a poll that has found nothing.
+    /// Checks the device after an empty poll.
     ///
     /// # Errors
-    /// `EIO` when the device has stopped or is gone: nothing will come any more.
+    /// `EIO` when the device has stopped or is gone: no more completions will come.
     #[inline]
     pub fn check_device(&self) -> Result<(), Errno> {
         self.adapter.check_world()?;
@@ -97,10 +97,10 @@ impl Cq {
         }
     }
 
-    /// Destroys the queue and purges the events that nobody has read.
+    /// Destroys the queue and purges unread events.
     ///
     /// # Errors
-    /// `EBUSY` while QPs use it; nothing has changed then.
+    /// `EBUSY` while QPs use it; the queue is unchanged then.
     pub fn destroy(&self) -> Result<(), Errno> {
         self.adapter.check()?;
         self.queue.destroy()?;
@@ -120,10 +120,10 @@ fn check_entries(entries: u32, largest: u32) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Checks the extended attributes of `ibv_create_cq_ex`. The parent domain is looked at by the
-/// caller.
+/// Checks the extended attributes of `ibv_create_cq_ex`. The caller checks the parent domain.
 ///
-/// # Errors
+/// `EINVAL` for bits that no release defines, `EOPNOTSUPP` for fields that this device does not
+/// report: VLAN tags, flow tags and tag matching.
 /// `EINVAL` for bits that no release defines, `EOPNOTSUPP` for what this device does not report:
 /// VLAN tags, flow tags and tag matching.
 pub fn check_extended(attr: &ibv_cq_init_attr_ex) -> Result<(), Errno> {
@@ -144,14 +144,14 @@ pub fn check_extended(attr: &ibv_cq_init_attr_ex) -> Result<(), Errno> {
     if attr.flags & !FLAGS != 0 {
         return Err(Errno::INVALID);
     }
-    // A single thread may use a CQ with a lock. Overwriting completions is another matter.
+    // A CQ with a lock is valid for a single thread. Overwriting completions is not supported.
     match attr.flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN {
         0 => Ok(()),
         _ => Err(Errno::NOT_SUPPORTED),
     }
 }
 
-/// `wc_flags` of a completion.
+/// Returns the `wc_flags` of a completion.
 #[inline]
 pub fn flags(completion: &WorkCompletion) -> u32 {
     let mut flags = 0;
@@ -167,8 +167,9 @@ pub fn flags(completion: &WorkCompletion) -> u32 {
     flags
 }
 
-/// `sl` of a datagram: on RoCE it tells what header the packet came with (IBTA vol 1, A17.4.5.1),
-/// in the encoding that mlx5 gives it and UCX reads: bit 3 for UDP, 1 for IPv6, 2 for IPv4.
+/// Returns the `sl` of a datagram: on RoCE it encodes the kind of header that the packet had (IBTA
+/// vol 1, A17.4.5.1), in the encoding that mlx5 uses and UCX reads: bit 3 for UDP, 1 for IPv6, 2
+/// for IPv4.
 #[inline]
 pub fn service_level(completion: &WorkCompletion) -> u8 {
     match (completion.with_grh, completion.ipv4) {
@@ -178,8 +179,8 @@ pub fn service_level(completion: &WorkCompletion) -> u8 {
     }
 }
 
-/// Immediate data as verbs.h has them: four bytes in network order, as they lie in memory; or the
-/// invalidated key.
+/// Returns the immediate data in the format of verbs.h: four bytes in network order in memory; or
+/// the invalidated key.
 #[inline]
 pub fn immediate(completion: &WorkCompletion) -> u32 {
     match (completion.immediate, completion.invalidated_key) {
@@ -189,7 +190,7 @@ pub fn immediate(completion: &WorkCompletion) -> u32 {
     }
 }
 
-/// A completion as `ibv_poll_cq` stores it.
+/// Returns a completion as `ibv_poll_cq` stores it.
 #[inline]
 pub fn to_wc(completion: &WorkCompletion) -> ibv_wc {
     ibv_wc {
@@ -209,13 +210,13 @@ pub fn to_wc(completion: &WorkCompletion) -> ibv_wc {
     }
 }
 
-/// `enum ibv_wc_status`, whose numbers the driver uses.
+/// Returns the `enum ibv_wc_status`; the driver uses the same numbers.
 #[inline]
 pub fn status_number(status: CompletionStatus) -> i32 {
     i32::from(status as u8)
 }
 
-/// `enum ibv_wc_opcode`, whose numbers the driver uses.
+/// Returns the `enum ibv_wc_opcode`; the driver uses the same numbers.
 #[inline]
 pub fn opcode_number(opcode: CompletionOpcode) -> i32 {
     i32::from(opcode as u8)

@@ -1,4 +1,4 @@
-//! Memory of the device itself.
+//! Device memory.
 
 use crate::adapter::Adapter;
 use crate::errno::Errno;
@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 /// The device's memory is copied in words of this many bytes.
 const COPY_ALIGNMENT: u64 = 4;
-/// Base-2 logarithm of the coarsest alignment that may be asked for: a page.
+/// Base-2 logarithm of the coarsest allowed alignment: a page.
 const LOG_MAX_ALIGNMENT: u32 = 12;
 
-/// Behind `struct ibv_dm`.
+/// Body of `struct ibv_dm`.
 pub struct Dm {
     adapter: Arc<Adapter>,
     pub memory: Arc<DeviceMemory>,
@@ -23,8 +23,8 @@ impl Dm {
     /// `ibv_alloc_dm`.
     ///
     /// # Errors
-    /// `EINVAL` for a length of zero or beyond what the device has at all, an alignment beyond a
-    /// page, and unknown attributes; `ENOMEM` when so much is not free.
+    /// `EINVAL` for a length of zero or above the device's total, an alignment beyond a page, and
+    /// unknown attributes; `ENOMEM` when that much is not free.
     pub fn allocate(adapter: &Arc<Adapter>, attr: &ibv_alloc_dm_attr) -> Result<Self, Errno> {
         let device = adapter.device()?;
         let largest = device.capabilities().device_memory_length;
@@ -45,12 +45,12 @@ impl Dm {
         })
     }
 
-    /// Becomes a user.
+    /// Adds a user.
     pub fn lease(&self) -> Lease {
         self.users.lease()
     }
 
-    /// Whether a range lies in the memory.
+    /// Checks that a range lies in the memory.
     ///
     /// # Errors
     /// `EINVAL`.
@@ -61,10 +61,10 @@ impl Dm {
         }
     }
 
-    /// Whether a range may be copied.
+    /// Checks that a range may be copied.
     ///
     /// # Errors
-    /// `EFAULT` beyond the end, `EINVAL` for what is not a number of words.
+    /// `EFAULT` beyond the end, `EINVAL` for a length that is not a whole number of words.
     pub fn check_copy(&self, offset: u64, length: usize) -> Result<(), Errno> {
         self.adapter.check()?;
         let length = length as u64;

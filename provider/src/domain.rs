@@ -9,15 +9,15 @@ use crate::ffi::abi::{
 use ferroce_driver::{Device, Lease, ProtectionDomain, UseCount};
 use std::sync::Arc;
 
-/// Behind `struct ibv_pd`: a protection domain, or a parent domain, whose protection is that of the
-/// domain it was made from.
+/// Body of `struct ibv_pd`: a protection domain, or a parent domain, which has the protection of
+/// the domain that it was made from.
 pub struct Domain {
     pub adapter: Arc<Adapter>,
     pub protection: Arc<ProtectionDomain>,
     /// The context's async queue, for QPs and SRQs.
     pub events: Arc<EventQueue>,
     users: UseCount,
-    /// What a parent domain was made from.
+    /// Origin of a parent domain.
     origin: Option<Origin>,
 }
 
@@ -38,10 +38,10 @@ impl Domain {
         })
     }
 
-    /// A parent domain of this one.
+    /// Returns a parent domain of this one.
     ///
-    /// The promise of a thread domain, that no second thread comes, is not made use of: the locks
-    /// of queues cost next to nothing when nobody contends for them.
+    /// The promise of a thread domain, that only one thread uses it, has no effect: uncontended
+    /// locks of queues cost next to nothing.
     pub fn parent(&self, thread: Option<&ThreadDomain>) -> Result<Self, Errno> {
         self.adapter.check()?;
         Ok(Self {
@@ -56,20 +56,20 @@ impl Domain {
         })
     }
 
-    /// Whether this is a parent domain.
+    /// Returns true if this is a parent domain.
     pub fn is_parent(&self) -> bool {
         self.origin.is_some()
     }
 
-    /// Becomes a user.
+    /// Adds a user.
     pub fn lease(&self) -> Lease {
         self.users.lease()
     }
 
-    /// Gives the domain up.
+    /// Deallocates the domain.
     ///
     /// # Errors
-    /// `EBUSY` while anything was made from it and is still there.
+    /// `EBUSY` while objects that were made from it exist.
     pub fn deallocate(&self) -> Result<(), Errno> {
         self.adapter.check()?;
         if self.users.is_used() {
@@ -82,14 +82,14 @@ impl Domain {
     }
 }
 
-/// Behind `struct ibv_td`.
+/// Body of `struct ibv_td`.
 #[derive(Default)]
 pub struct ThreadDomain {
     users: UseCount,
 }
 
 impl ThreadDomain {
-    /// Whether the thread domain may go.
+    /// Checks that the thread domain is unused.
     ///
     /// # Errors
     /// `EBUSY` while a parent domain uses it.
@@ -103,7 +103,7 @@ impl ThreadDomain {
 
 /// Checks the `comp_mask` of `ibv_alloc_parent_domain`, and that allocators come in pairs.
 ///
-/// Allocators are accepted and never called: the memory of queues is the device's business here.
+/// Allocators are accepted and never called: the driver allocates the memory of queues.
 pub fn check_parent(comp_mask: u32, has_alloc: bool, has_free: bool) -> Result<(), Errno> {
     const KNOWN: u32 =
         IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;

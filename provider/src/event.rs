@@ -4,7 +4,7 @@
 //! The descriptor is a semaphore eventfd whose count is the number of queued events minus the
 //! readers that have taken a count and not yet their event. So it is level-triggered, `O_NONBLOCK`
 //! set by the program works, and a blocking reader is a plain `read`. An event counts as reported
-//! only when it is taken; what is still queued when its object is destroyed is purged.
+//! only when it is taken; events still queued when their object is destroyed are purged.
 
 use crate::errno::Errno;
 use crate::ffi::event_fd::EventFd;
@@ -13,16 +13,16 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
-/// Events of one object that wait in one queue at most. What comes on top is dropped: the program
-/// that has not read so many knows already that something is there.
+/// Maximum number of events of one object that wait in one queue. Further events are dropped: a
+/// program with that many unread events is already notified.
 const MAX_QUEUED_PER_SOURCE: u32 = 1024;
 
-/// The object that events are about, as far as event queues know it.
+/// The object of events, for event queues.
 #[derive(Debug, Default)]
 pub struct Source {
     /// Address of the public struct; 0 until it exists.
     address: AtomicUsize,
-    /// The object goes away: no event is queued any more.
+    /// True if the object is being destroyed: no event is queued any more.
     closed: AtomicBool,
     /// Events that wait in queues.
     queued: AtomicU32,
@@ -33,29 +33,29 @@ pub struct Source {
 }
 
 impl Source {
-    /// Names the public struct whose address events carry.
+    /// Sets the address of the public struct, which events carry.
     pub fn set_address(&self, address: usize) {
         self.address.store(address, Ordering::Release);
     }
 
-    /// The public struct.
+    /// Returns the public struct.
     pub fn address(&self) -> usize {
         self.address.load(Ordering::Acquire)
     }
 
-    /// Completion events that the program has read, modulo 2^32 like the acknowledged ones in the
-    /// public struct.
+    /// Returns the number of completion events that the program has read, modulo 2^32 like the
+    /// acknowledged ones in the public struct.
     pub fn completion_reported(&self) -> u32 {
         self.completion_reported.load(Ordering::Acquire)
     }
 
-    /// Async events that the program has read.
+    /// Returns the number of async events that the program has read.
     pub fn async_reported(&self) -> u32 {
         self.async_reported.load(Ordering::Acquire)
     }
 }
 
-/// What an event is about.
+/// Subject of an event.
 #[derive(Clone, Debug)]
 pub enum Subject {
     /// Completions of a CQ: an event of a completion channel.
@@ -75,17 +75,16 @@ impl Subject {
     }
 }
 
-/// Events in the order in which they came, with the descriptor that tells of them.
+/// Events in their order of arrival, with a descriptor that signals them.
 #[derive(Debug)]
 pub struct EventQueue {
-    /// Closed when nobody can read any more, though objects that tell of events still know the
-    /// queue.
+    /// Closed when no reader is left; objects that report events may still refer to the queue.
     fd: Mutex<Option<EventFd>>,
     events: Mutex<VecDeque<Subject>>,
 }
 
 impl EventQueue {
-    /// An empty queue.
+    /// Creates an empty queue.
     pub fn new() -> Result<Arc<Self>, Errno> {
         Ok(Arc::new(Self {
             fd: Mutex::new(Some(EventFd::new()?)),
@@ -93,7 +92,7 @@ impl EventQueue {
         }))
     }
 
-    /// The descriptor that is readable while events wait; -1 when closed.
+    /// Returns the descriptor that is readable while events wait; -1 when closed.
     pub fn fd(&self) -> i32 {
         self.fd.lock().as_ref().map_or(-1, EventFd::number)
     }
@@ -109,15 +108,15 @@ impl EventQueue {
         *self.fd.lock() = None;
     }
 
-    /// Whether no event waits.
+    /// Returns true if no event waits.
     pub fn is_empty(&self) -> bool {
         self.events.lock().is_empty()
     }
 
     /// Appends an event.
     pub fn push(&self, subject: Subject) {
-        // Under the lock, so that an event that comes while its object is destroyed is seen by the
-        // purge or refused.
+        // Pushed under the lock, so that an event that comes while its object is destroyed is
+        // either seen by the purge or refused.
         let mut events = self.events.lock();
         let fd = self.fd.lock();
         let Some(fd) = fd.as_ref() else {
@@ -154,7 +153,7 @@ impl EventQueue {
         Some(subject)
     }
 
-    /// Removes the events of an object that goes away, and refuses further ones.
+    /// Removes the events of an object that is being destroyed, and refuses further ones.
     pub fn purge(&self, source: &Arc<Source>) {
         source.closed.store(true, Ordering::Release);
         let mut events = self.events.lock();
@@ -169,7 +168,8 @@ impl EventQueue {
             return;
         };
         for _ in events.len()..before {
-            // Fails when a reader has taken the count; it will find no event for it and read again.
+            // It fails when a reader has taken the count; the reader will find no event for it and
+            // read again.
             fd.try_take();
         }
     }

@@ -1,4 +1,4 @@
-//! Who this host is on the fabric, also before anything is opened.
+//! Identity of this host on the fabric, also before a device is opened.
 
 use crate::errno::Errno;
 use crate::open_error;
@@ -6,10 +6,10 @@ use ferroce_embed::devices;
 use ferroce_platform::host::HostIdentity;
 use std::sync::OnceLock;
 
-/// The devices of this process, looked up once.
+/// Returns the devices of this process, looked up once.
 ///
 /// # Errors
-/// `EINVAL` when the environment asks for something that cannot be; what opening a card answers.
+/// `EINVAL` when the environment requests an impossible configuration; errors of opening a card.
 pub fn identities() -> Result<&'static [HostIdentity], Errno> {
     static FOUND: OnceLock<Vec<HostIdentity>> = OnceLock::new();
     if let Some(found) = FOUND.get() {
@@ -17,15 +17,15 @@ pub fn identities() -> Result<&'static [HostIdentity], Errno> {
     }
     crate::log::start();
     ferroce_timed_client::install();
-    // A failure is not kept: a card that another process uses may be free the next time.
+    // A failure is not cached: a card that another process uses may be free the next time.
     let found = devices::identities().map_err(|error| {
-        let what = "cannot tell which RDMA devices there are";
-        open_error::tell(what, &error, error.errno())
+        let what = "cannot list the RDMA devices";
+        open_error::report(what, &error, error.errno())
     })?;
     Ok(FOUND.get_or_init(|| found))
 }
 
-/// Index of a network interface of the machine; 0: none of that name.
+/// Returns the index of a network interface of the machine; 0: there is none of that name.
 pub fn interface_index(name: &str) -> u32 {
     std::fs::read_to_string(format!("/sys/class/net/{name}/ifindex"))
         .ok()

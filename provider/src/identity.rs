@@ -1,16 +1,16 @@
-//! What the device says of itself: names, identifiers, attributes of device and port.
+//! Identity of the device: names, identifiers, attributes of device and port.
 
 use crate::ffi::abi::*;
 use ferroce_driver::Capabilities;
 use ferroce_platform::host::HostIdentity;
 use std::ops::RangeInclusive;
 
-/// Name of a device's uverbs, under which programs look for a character device.
+/// Returns the name of a device's uverbs, which programs use for a character device.
 pub fn uverbs_name(device: u8) -> String {
     format!("uverbs{device}")
 }
 
-/// Index that the kernel would give a device.
+/// Returns the index that the kernel would give a device.
 pub fn device_index(device: u8) -> i32 {
     i32::from(device) + 1
 }
@@ -21,20 +21,20 @@ pub const VENDOR_ID: u32 = 0x1172;
 pub const PCI_DEVICE_ID: u32 = 0xf10a;
 /// `vendor_part_id` of verbs.
 ///
-/// perftest derives from it how it posts: an unknown part gets no inline at all, this one gets
+/// perftest chooses its way of posting by it: an unknown part gets no inline at all, this one gets
 /// `ibv_post_send` with perftest's default inline sizes (220 bytes for WRITE, 236 for SEND), the
 /// ConnectX parts get `ibv_wr_*`. The variable FERROCE_PART_ID overrides it.
 pub const DEFAULT_PART_ID: u32 = 0x8070;
 
 /// Rate of the device clock, which time stamps of completions count, in kHz.
 pub const CLOCK_KHZ: u64 = 1_000_000;
-/// Speed of the port in units of 100 Mb/s, unless the card says another.
+/// Speed of the port in units of 100 Mb/s, unless the card sets another.
 pub const PORT_SPEED_100MBPS: u64 = 1000;
 /// The port's only P_Key: full member of the default partition.
 pub const P_KEY: u16 = 0xffff;
 
-/// `vendor_part_id` after the user's wish, else that of the card that is modelled, if it is a
-/// certain one.
+/// Returns the `vendor_part_id`: the user's choice, otherwise that of the modelled card, if a
+/// certain one is modelled.
 pub fn part_id(modelled: Option<u32>) -> u32 {
     std::env::var("FERROCE_PART_ID")
         .ok()
@@ -43,7 +43,7 @@ pub fn part_id(modelled: Option<u32>) -> u32 {
         .unwrap_or(DEFAULT_PART_ID)
 }
 
-/// Part identifiers are written in hexadecimal, with or without 0x.
+/// Parses a part identifier: hexadecimal, with or without 0x.
 fn parse_part_id(text: &str) -> Option<u32> {
     let digits = text
         .strip_prefix("0x")
@@ -56,17 +56,17 @@ fn parse_part_id(text: &str) -> Option<u32> {
 /// successors; BlueField.
 const MLX5_PARTS: [RangeInclusive<u32>; 2] = [0x1011..=0x102f, 0xa2d2..=0xa2df];
 
-/// Whether a program takes this `vendor_part_id` for that of a card which libmlx5 drives.
+/// Returns true if programs take this `vendor_part_id` for a card that libmlx5 drives.
 pub fn is_mlx5_part(part_id: u32) -> bool {
     MLX5_PARTS.iter().any(|parts| parts.contains(&part_id))
 }
 
-/// An upper bound as verbs.h has it, an `int`.
+/// Returns an upper bound as an `int`, like verbs.h.
 pub fn as_int(value: u32) -> i32 {
     i32::try_from(value).unwrap_or(i32::MAX)
 }
 
-/// Attributes of the device.
+/// Returns the attributes of the device.
 pub fn device_attributes(
     capabilities: &Capabilities,
     host: &HostIdentity,
@@ -93,8 +93,8 @@ pub fn device_attributes(
     attr.max_qp_rd_atom = i32::from(capabilities.max_dest_rd_atomic);
     attr.max_qp_init_rd_atom = i32::from(capabilities.max_rd_atomic);
     attr.max_res_rd_atom = attr.max_qp_rd_atom.saturating_mul(attr.max_qp);
-    // What ConnectX reports, and what programs look for: UCX 1.13 does without atomics on a device
-    // that says more. That they are atomic for the processor, too, is in `pci_atomic_caps`.
+    // The value of ConnectX, which programs check: UCX 1.13 uses no atomics on a device that
+    // reports more. Atomicity with respect to the processor is in `pci_atomic_caps`.
     attr.atomic_cap = match capabilities.atomics {
         true => IBV_ATOMIC_HCA,
         false => IBV_ATOMIC_NONE,
@@ -113,8 +113,8 @@ pub fn device_attributes(
     attr
 }
 
-/// `enum ibv_device_cap_flags`. Not among them: resizing SRQs, automatic path migration, and fast
-/// registration by work request, which verbs have no call for.
+/// Returns `enum ibv_device_cap_flags`. Not among them: resizing SRQs, automatic path migration,
+/// and fast registration by work request, for which verbs have no call.
 fn capability_flags(capabilities: &Capabilities) -> u32 {
     let mut flags = IBV_DEVICE_CURR_QP_STATE_MOD
         | IBV_DEVICE_PORT_ACTIVE_EVENT
@@ -129,8 +129,8 @@ fn capability_flags(capabilities: &Capabilities) -> u32 {
     flags
 }
 
-/// Extended attributes of the device. What is zero in them is not there: on-demand paging, TSO,
-/// RSS, raw packets, packet pacing, tag matching.
+/// Returns the extended attributes of the device. Zero means that the feature is missing: on-demand
+/// paging, TSO, RSS, raw packets, packet pacing, tag matching.
 pub fn device_attributes_ex(
     capabilities: &Capabilities,
     host: &HostIdentity,
@@ -154,13 +154,13 @@ pub fn device_attributes_ex(
     attr
 }
 
-/// Entries of the GID table, of which the first are those of the host and the others empty, as on
-/// every RoCE card. Programs look at each.
+/// Returns the length of the GID table: the first entries are those of the host, the others are
+/// empty, as on every RoCE card. Programs read each.
 pub fn gid_table_length(capabilities: &Capabilities, host: &HostIdentity) -> usize {
     usize::from(capabilities.max_gids).max(host.gids.len())
 }
 
-/// Attributes of the only port.
+/// Returns the attributes of the only port.
 pub fn port_attributes(
     capabilities: &Capabilities,
     host: &HostIdentity,
@@ -200,7 +200,7 @@ pub fn port_attributes(
     }
 }
 
-/// The lanes of Ethernet ports up to so many times 100 Mb/s: how many, and how fast.
+/// Lanes of Ethernet ports, by the maximum speed in units of 100 Mb/s: number and speed.
 const PORTS: [(u64, u8, u8); 8] = [
     (25, WIDTH_1X, SPEED_SDR),
     (100, WIDTH_1X, SPEED_QDR),
@@ -212,14 +212,15 @@ const PORTS: [(u64, u8, u8); 8] = [
     (2000, WIDTH_4X, SPEED_HDR),
 ];
 
-/// `active_width` and `active_speed` of a port: the fewest and slowest lanes with its data rate.
+/// Returns `active_width` and `active_speed` of a port: the fewest and slowest lanes with its data
+/// rate.
 fn lanes(speed_100mbps: u64) -> (u8, u8) {
     let mut ports = PORTS.iter().filter(|(most, ..)| *most >= speed_100mbps);
     let port = ports.next();
     port.map_or((WIDTH_4X, SPEED_NDR), |(_, width, speed)| (*width, *speed))
 }
 
-/// Copies text into an array of C characters, cut to fit, with a zero behind it.
+/// Copies text into an array of C characters, truncated to fit, with a final zero.
 pub fn copy_text(destination: &mut [libc::c_char], text: &str) {
     let room = destination.len().saturating_sub(1);
     for (slot, byte) in destination

@@ -4,13 +4,13 @@
 //! ABI of rdma-core (nodes IBVERBS_1.0 to 1.18) over the driver, so that programs linked against
 //! any libibverbs since 1.1 run unchanged.
 //!
-//! [`ffi`] holds everything that C sees and all unsafe code; the modules beside it are the verbs
-//! themselves, in safe Rust, one object a file.
+//! [`ffi`] holds the C interface and all unsafe code; the modules beside it are the verbs
+//! themselves, in safe Rust, one object in each file.
 //!
-//! Compatible: struct layouts and inline calls of every release up to rdma-core 65, `errno` as the
-//! man pages say, blocking and cancellation of event calls, level-triggered file descriptors,
+//! Compatible: struct layouts and inline calls of every release up to rdma-core 65, `errno` as in
+//! the man pages, blocking and cancellation of event calls, level-triggered file descriptors,
 //! `fork`. Not compatible: rdma-core's private ABI for its own providers; its names exist and
-//! answer `ENOSYS`.
+//! return `ENOSYS`.
 
 mod adapter;
 mod address;

@@ -5,9 +5,10 @@ use std::sync::Once;
 use ferroce_platform::log;
 use tracing::level_filters::LevelFilter;
 
-/// Starts printing what `FERROCE_LOG` asks for; without it, why a device cannot be used.
+/// Starts logging as `FERROCE_LOG` requests; without it, only the reasons why a device cannot be
+/// used.
 ///
-/// Only a program that uses the device gets here, not every child that inherits the preload.
+/// Only a program that uses the device calls this, not every child that inherits the preload.
 pub fn start() {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| log::start(LevelFilter::ERROR));

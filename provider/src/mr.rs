@@ -10,17 +10,17 @@ use ferroce_driver::{Lease, MemoryAccess, MemoryRange, MemoryRegion, Reregistrat
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// Flags that a region may be registered with, beside the optional ones.
+/// Flags that a region may be registered with, in addition to the optional ones.
 const KNOWN: u32 = IBV_ACCESS_LOCAL_WRITE
     | IBV_ACCESS_REMOTE_WRITE
     | IBV_ACCESS_REMOTE_READ
     | IBV_ACCESS_REMOTE_ATOMIC
     | IBV_ACCESS_MW_BIND
     | IBV_ACCESS_ZERO_BASED;
-/// Flags that verbs.h defines and this device has not: on-demand paging, and remote flush.
+/// Flags of verbs.h that this device does not support: on-demand paging, and remote flush.
 const NOT_SUPPORTED: u32 = IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB | 0x300;
 
-/// What a region is made of.
+/// Memory of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Memory,
@@ -28,7 +28,7 @@ enum Kind {
     Null,
 }
 
-/// Behind `struct ibv_mr`.
+/// Body of `struct ibv_mr`.
 pub struct Mr {
     pub adapter: Arc<Adapter>,
     pub region: Arc<MemoryRegion>,
@@ -37,13 +37,13 @@ pub struct Mr {
     _memory: Option<Lease>,
 }
 
-/// What registering anew may change.
+/// State that reregistration may change.
 struct Changeable {
     _domain: Lease,
     zero_based: bool,
 }
 
-/// What `ibv_rereg_mr` changes; `None`: nothing.
+/// Changes of `ibv_rereg_mr`; `None`: unchanged.
 pub struct Change<'a> {
     pub domain: Option<&'a Domain>,
     /// Address and length.
@@ -66,8 +66,8 @@ impl Mr {
         }
     }
 
-    /// Registers memory. `iova` is the address by which work requests and the peer name its start,
-    /// unless the flags say that it is zero.
+    /// Registers memory. `iova` is the address of its start for work requests and the peer, unless
+    /// the flags request address zero.
     pub fn register(
         domain: &Domain,
         address: usize,
@@ -97,7 +97,7 @@ impl Mr {
     ///
     /// # Errors
     /// `EINVAL` for a range that is not in the memory, and for addresses that do not begin at zero:
-    /// device memory has none of its own. `EOPNOTSUPP` for rights that it does not have.
+    /// device memory has no address. `EOPNOTSUPP` for unsupported rights.
     pub fn of_device_memory(
         domain: &Domain,
         memory: &Dm,
@@ -125,10 +125,10 @@ impl Mr {
         })
     }
 
-    /// `ibv_rereg_mr`. After a failure the region is what it was.
+    /// `ibv_rereg_mr`. After a failure the region is unchanged.
     ///
     /// # Errors
-    /// As for registering; `EOPNOTSUPP` for regions that are not memory of the program; `EBUSY`
+    /// As for registration; `EOPNOTSUPP` for regions that are not memory of the program; `EBUSY`
     /// while windows are bound to it.
     pub fn change(&self, change: &Change<'_>) -> Result<(), Errno> {
         self.adapter.check()?;
@@ -179,9 +179,10 @@ impl Mr {
 
 /// Parses `enum ibv_access_flags`.
 ///
-/// # Errors `EINVAL` for unknown flags and for remote write or atomic without local write,
-/// `EOPNOTSUPP` for on-demand paging and remote flush. Unknown flags of the optional range are
-/// ignored, as their name says.
+/// # Errors
+/// `EINVAL` for unknown flags and for remote write or atomic without local write, `EOPNOTSUPP` for
+/// on-demand paging and remote flush. Unknown flags of the optional range are ignored, as their
+/// name implies.
 pub fn access(flags: u32) -> Result<MemoryAccess, Errno> {
     let required = flags & !IBV_ACCESS_OPTIONAL_RANGE;
     if required & NOT_SUPPORTED != 0 {
@@ -205,7 +206,7 @@ pub fn access(flags: u32) -> Result<MemoryAccess, Errno> {
     })
 }
 
-/// Checks that a range is not beyond the end of the address space. It may be empty.
+/// Checks that a range does not exceed the address space. It may be empty.
 pub fn check_range(start: u64, length: usize) -> Result<(), Errno> {
     match start.checked_add(length as u64) {
         Some(_) => Ok(()),

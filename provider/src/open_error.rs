@@ -1,5 +1,5 @@
-//! Why a device cannot be used, in one line on standard error: verbs can only return an errno, and
-//! most programs print that a device cannot be opened and nothing else.
+//! Reports why a device cannot be used, in one line on standard error: verbs can only return an
+//! errno, and most programs only print that a device cannot be opened.
 
 use std::fmt::Display;
 
@@ -7,8 +7,8 @@ use ferroce_platform::os::limits;
 
 use crate::errno::Errno;
 
-/// Says why `what` cannot be had, and what would be right if it is a limit; returns the errno.
-pub fn tell(what: &str, error: &dyn Display, errno: i32) -> Errno {
+/// Reports why `what` failed, with a remedy if a limit is the cause; returns the errno.
+pub fn report(what: &str, error: &dyn Display, errno: i32) -> Errno {
     match limits::advice(errno) {
         Some(advice) => tracing::error!("{what}: {error}; {advice}"),
         None => tracing::error!("{what}: {error}"),
@@ -16,7 +16,7 @@ pub fn tell(what: &str, error: &dyn Display, errno: i32) -> Errno {
     Errno(errno)
 }
 
-/// As [`tell`], for what the system refuses.
-pub fn tell_system(what: &str, error: &std::io::Error) -> Errno {
-    tell(what, error, error.raw_os_error().unwrap_or(libc::EIO))
+/// Like [`report`], for an error of the operating system.
+pub fn report_system(what: &str, error: &std::io::Error) -> Errno {
+    report(what, error, error.raw_os_error().unwrap_or(libc::EIO))
 }

@@ -1,4 +1,4 @@
-//! Queue pairs: what may be asked of them, what they are, and the builder behind `ibv_wr_*`.
+//! Queue pairs: checks of their attributes, their state, and the builder behind `ibv_wr_*`.
 
 use crate::adapter::{Adapter, Object};
 use crate::address;
@@ -18,7 +18,7 @@ use ferroce_driver::{
 use libc::c_int;
 use std::sync::Arc;
 
-/// A queue pair with what ties it to its context. An XRC target QP may have several.
+/// A queue pair with its context. An XRC target QP may have several.
 pub struct Qp {
     pub adapter: Arc<Adapter>,
     pub pair: Arc<QueuePair>,
@@ -27,22 +27,22 @@ pub struct Qp {
     qp_type: c_int,
     /// XRC target: its domain.
     xrcd: Option<Arc<SharedXrcd>>,
-    /// Of its PD, or of the handle of its XRC domain.
+    /// Lease of its PD, or of the handle of its XRC domain.
     _lease: Lease,
 }
 
-/// How send work requests name their destination.
+/// Way in which send work requests name their destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Addressing {
-    /// The connection says it.
+    /// By the connection.
     Connected,
-    /// Each names an address handle (UD).
+    /// By an address handle in each (UD).
     Datagram,
-    /// Each names an SRQ of the peer (XRC).
+    /// By an SRQ of the peer in each (XRC).
     Xrc,
 }
 
-/// Operations that `send_ops_flags` may ask for, by service (IBTA vol 1, table 86).
+/// Returns the operations that `send_ops_flags` may request, by service (IBTA vol 1, table 86).
 fn send_operations(qp_type: c_int, limits: &Capabilities) -> u64 {
     const SENDS: u64 = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
     const WRITES: u64 = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
@@ -61,12 +61,13 @@ fn send_operations(qp_type: c_int, limits: &Capabilities) -> u64 {
     }
 }
 
-/// Checks what `ibv_create_qp_ex` has and `ibv_create_qp` has not. The result says whether
-/// `ibv_wr_*` is wanted.
+/// Checks the attributes that only `ibv_create_qp_ex` has. Returns true if the program requests
+/// `ibv_wr_*`.
 ///
-/// # Errors `EINVAL` without a PD, or for an XRC target without a domain, `EOPNOTSUPP` for any
-/// attribute, flag or operation that this device lacks: a program that got such a QP would call an
-/// empty entry of its table.
+/// # Errors
+/// `EINVAL` without a PD, or for an XRC target without a domain, `EOPNOTSUPP` for any attribute,
+/// flag or operation that this device lacks: a program with such a QP would call an empty entry of
+/// its table.
 pub fn check_extended(attr: &ibv_qp_init_attr_ex, limits: &Capabilities) -> Result<bool, Errno> {
     const KNOWN: u32 = IBV_QP_INIT_ATTR_PD
         | IBV_QP_INIT_ATTR_XRCD
@@ -93,7 +94,7 @@ pub fn check_extended(attr: &ibv_qp_init_attr_ex, limits: &Capabilities) -> Resu
 /// Checks that `ibv_open_qp` names a target QP of a domain.
 ///
 /// # Errors
-/// `EINVAL` when something is missing or another type is asked for.
+/// `EINVAL` when an attribute is missing or another type is requested.
 pub fn check_open(attr: &ibv_qp_open_attr) -> Result<(), Errno> {
     const REQUIRED: u32 = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
     let known = REQUIRED | IBV_QP_OPEN_ATTR_CONTEXT;
@@ -112,7 +113,7 @@ fn service(qp_type: c_int) -> Result<Service, Errno> {
         IBV_QPT_UD => Ok(Service::UnreliableDatagram),
         IBV_QPT_XRC_SEND => Ok(Service::XrcInitiator),
         IBV_QPT_RAW_PACKET | IBV_QPT_DRIVER => Err(Errno::NOT_SUPPORTED),
-        // A target has no PD, so only `ibv_create_qp_ex` makes it.
+        // A target has no PD, so only `ibv_create_qp_ex` creates it.
         _ => Err(Errno::INVALID),
     }
 }
@@ -126,10 +127,10 @@ fn check_capacity(cap: &ibv_qp_cap, limits: &Capabilities) -> Result<(), Errno> 
     if fits { Ok(()) } else { Err(Errno::INVALID) }
 }
 
-/// The queues that a QP is made with.
+/// The queues of a new QP.
 pub struct Queues<'a> {
     pub send_cq: &'a Cq,
-    /// None for an XRC initiator.
+    /// `None` for an XRC initiator.
     pub receive_cq: Option<&'a Cq>,
     pub srq: Option<&'a Srq>,
 }
@@ -152,10 +153,10 @@ impl Queues<'_> {
     }
 }
 
-/// What a QP belongs to.
+/// Objects that a QP belongs to.
 struct Owner<'a> {
     adapter: &'a Arc<Adapter>,
-    /// The async queue that it tells.
+    /// The async queue for its events.
     events: &'a Arc<EventQueue>,
     lease: Lease,
     /// XRC target: its domain.
@@ -163,11 +164,11 @@ struct Owner<'a> {
 }
 
 impl Qp {
-    /// Creates a QP in RESET. `cap` becomes what was really given.
+    /// Creates a QP in RESET. Sets `cap` to its actual capacity.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` for raw packets, `EINVAL` for capacities beyond the device's and for queues
-    /// that the service does not go with.
+    /// `EOPNOTSUPP` for raw packets, `EINVAL` for capacities above the device's limits and for
+    /// queues that the service does not allow.
     pub fn create(
         domain: &Domain,
         queues: &Queues<'_>,
@@ -208,7 +209,7 @@ impl Qp {
         Ok(Self::of_target(xrcd, events, pair))
     }
 
-    /// `ibv_open_qp`: one more handle of a target QP. Each is told of its events.
+    /// `ibv_open_qp`: another handle of a target QP. Each handle gets its events.
     ///
     /// # Errors
     /// `EINVAL` when the domain has no such QP.
@@ -246,12 +247,12 @@ impl Qp {
         }
     }
 
-    /// `ibv_modify_qp`; the result is the state that the QP is in now.
+    /// `ibv_modify_qp`; returns the new state of the QP.
     pub fn modify(&self, attr: &ibv_qp_attr, mask: c_int) -> Result<c_int, Errno> {
         let limits = self.adapter.device()?.capabilities();
         let around = Surroundings {
             qp_type: self.qp_type,
-            // The device may have gone on by itself, to SQE or ERR.
+            // The device may have moved on by itself, to SQE or ERR.
             state: self.pair.query()?.state as c_int,
             qpn: self.pair.number().0,
             max_rd_atomic: limits.max_rd_atomic,
@@ -264,7 +265,7 @@ impl Qp {
         Ok(state)
     }
 
-    /// `ibv_query_qp`: everything, whatever the mask asks for.
+    /// `ibv_query_qp`: returns all attributes, for any mask.
     pub fn query(&self) -> Result<ibv_qp_attr, Errno> {
         self.adapter.check()?;
         Ok(describe(&self.pair.query()?, capacity(&self.pair)))
@@ -273,8 +274,8 @@ impl Qp {
     /// `ibv_attach_mcast` and, with `attached` false, `ibv_detach_mcast`.
     ///
     /// # Errors
-    /// `EINVAL` for QPs other than UD, for what is no group, and for leaving a group that the QP is
-    /// not in; `ENOMEM` when the group is full.
+    /// `EINVAL` for QPs other than UD, for an address that is not a group, and for leaving a group
+    /// that the QP is not in; `ENOMEM` when the group is full.
     pub fn set_multicast(&self, group: [u8; 16], attached: bool) -> Result<(), Errno> {
         self.adapter.check()?;
         if self.qp_type != IBV_QPT_UD || !address::is_multicast(&group) {
@@ -287,7 +288,7 @@ impl Qp {
         }
     }
 
-    /// `ibv_query_ece`: whose options they are, and that there are none.
+    /// `ibv_query_ece`: the vendor of the options, and that there are none.
     pub fn enhancements(&self) -> Result<ibv_ece, Errno> {
         self.adapter.check()?;
         Ok(ibv_ece {
@@ -297,7 +298,7 @@ impl Qp {
         })
     }
 
-    /// `ibv_set_ece`: of what the peer offers, nothing is accepted, because there is nothing.
+    /// `ibv_set_ece`: accepts none of the peer's options, because the device has none.
     ///
     /// # Errors
     /// `EINVAL` for another vendor's options, and for unknown attributes.
@@ -310,8 +311,7 @@ impl Qp {
         Ok(())
     }
 
-    /// Destroys the QP, or lets go of a target that is open elsewhere, and purges the events that
-    /// nobody has read.
+    /// Destroys the QP, or releases a target that has other handles, and purges unread events.
     pub fn destroy(&self) -> Result<(), Errno> {
         self.adapter.check()?;
         match &self.xrcd {
@@ -335,7 +335,7 @@ fn capacity(pair: &QueuePair) -> ibv_qp_cap {
     }
 }
 
-/// `enum ibv_access_flags` of a QP's rights.
+/// Returns the `enum ibv_access_flags` of a QP's rights.
 fn access_flags(access: QpAccess) -> u32 {
     let mut flags = 0;
     for (given, bit) in [

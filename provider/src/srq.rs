@@ -1,4 +1,4 @@
-//! Shared receive queues: what may be asked of them.
+//! Shared receive queues: checks of their attributes.
 
 use crate::adapter::{Adapter, Object};
 use crate::cq::Cq;
@@ -11,23 +11,23 @@ use ferroce_driver::{Lease, SharedReceiveQueue, SharedReceiveQueueConfig};
 use libc::c_int;
 use std::sync::Arc;
 
-/// A shared receive queue with what ties it to its context.
+/// A shared receive queue with its context.
 pub struct Srq {
     pub adapter: Arc<Adapter>,
     pub queue: Arc<SharedReceiveQueue>,
     pub source: Arc<Source>,
-    /// Whether it takes the receives of XRC target QPs.
+    /// True if it takes the receives of XRC target QPs.
     pub is_xrc: bool,
     _domain: Lease,
     _xrcd: Option<Lease>,
 }
 
 impl Srq {
-    /// Creates an SRQ of at least the given size. `attr` becomes what was really given; its limit
-    /// is not looked at.
+    /// Creates an SRQ of at least the given size. Sets `attr` to the actual size; its limit is
+    /// ignored.
     ///
     /// # Errors
-    /// `EINVAL` for sizes beyond the device's.
+    /// `EINVAL` for sizes above the device's limits.
     pub fn create(
         domain: &Domain,
         xrc: Option<(&Xrcd, &Cq)>,
@@ -66,8 +66,8 @@ impl Srq {
     /// `ibv_modify_srq`.
     ///
     /// # Errors
-    /// `EINVAL` for a limit beyond the size, and for a resize, which the device's attributes do not
-    /// promise (`IBV_DEVICE_SRQ_RESIZE`).
+    /// `EINVAL` for a limit beyond the size, and for a resize, which the device does not support
+    /// (`IBV_DEVICE_SRQ_RESIZE`).
     pub fn modify(&self, attr: &ibv_srq_attr, mask: c_int) -> Result<(), Errno> {
         self.adapter.check()?;
         if mask & !IBV_SRQ_LIMIT != 0 {
@@ -90,10 +90,10 @@ impl Srq {
         })
     }
 
-    /// Destroys the SRQ and purges the events that nobody has read.
+    /// Destroys the SRQ and purges unread events.
     ///
     /// # Errors
-    /// `EBUSY` while QPs use it; nothing has changed then.
+    /// `EBUSY` while QPs use it; the SRQ is unchanged then.
     pub fn destroy(&self) -> Result<(), Errno> {
         self.adapter.check()?;
         self.queue.destroy()?;
@@ -103,7 +103,7 @@ impl Srq {
     }
 }
 
-/// Kinds of SRQ that `ibv_create_srq_ex` may ask for.
+/// Kinds of SRQ that `ibv_create_srq_ex` may request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Basic,
@@ -113,7 +113,7 @@ pub enum Kind {
 /// Checks the extended attributes of `ibv_create_srq_ex`.
 ///
 /// # Errors
-/// `EINVAL` when something is missing, `EOPNOTSUPP` for tag matching and unknown attributes.
+/// `EINVAL` when an attribute is missing, `EOPNOTSUPP` for tag matching and unknown attributes.
 pub fn check_extended(attr: &ibv_srq_init_attr_ex) -> Result<Kind, Errno> {
     const KNOWN: u32 = IBV_SRQ_INIT_ATTR_TYPE
         | IBV_SRQ_INIT_ATTR_PD

@@ -3,7 +3,7 @@
 use libc::c_int;
 use std::ffi::CStr;
 
-/// The entry of a table, or the text for a value that the table does not have.
+/// Returns the entry of a table, or the text for a value that the table does not have.
 fn entry(table: &[&'static CStr], index: c_int, unknown: &'static CStr) -> &'static CStr {
     usize::try_from(index)
         .ok()
@@ -12,7 +12,7 @@ fn entry(table: &[&'static CStr], index: c_int, unknown: &'static CStr) -> &'sta
         .unwrap_or(unknown)
 }
 
-/// Text of `enum ibv_wc_status`.
+/// Returns the text of `enum ibv_wc_status`.
 pub fn completion_status(status: c_int) -> &'static CStr {
     const TEXTS: &[&CStr] = &[
         c"success",
@@ -43,7 +43,7 @@ pub fn completion_status(status: c_int) -> &'static CStr {
     entry(TEXTS, status, c"unknown")
 }
 
-/// Text of `enum ibv_event_type`.
+/// Returns the text of `enum ibv_event_type`.
 pub fn event_type(event: c_int) -> &'static CStr {
     const TEXTS: &[&CStr] = &[
         c"CQ error",
@@ -71,7 +71,7 @@ pub fn event_type(event: c_int) -> &'static CStr {
     entry(TEXTS, event, c"unknown")
 }
 
-/// Text of `enum ibv_node_type`.
+/// Returns the text of `enum ibv_node_type`.
 pub fn node_type(node: c_int) -> &'static CStr {
     const TEXTS: &[&CStr] = &[
         c"unknown",
@@ -86,7 +86,7 @@ pub fn node_type(node: c_int) -> &'static CStr {
     entry(TEXTS, node, c"unknown")
 }
 
-/// Text of `enum ibv_port_state`.
+/// Returns the text of `enum ibv_port_state`.
 pub fn port_state(state: c_int) -> &'static CStr {
     const TEXTS: &[&CStr] = &[
         c"no state change (NOP)",
@@ -99,10 +99,10 @@ pub fn port_state(state: c_int) -> &'static CStr {
     entry(TEXTS, state, c"invalid state")
 }
 
-/// `enum ibv_rate` beside the rate in Mb/s and in multiples of 2.5 Gb/s (0: not a multiple).
+/// `enum ibv_rate` with the rate in Mb/s and in multiples of 2.5 Gb/s (0: not a multiple).
 ///
-/// The Mb/s are those on the lanes, which is why most are not round; the multiples count the rates
-/// by their names.
+/// The Mb/s are those on the lanes, which is why most are not round; the multiples use the nominal
+/// rates.
 const RATES: &[(c_int, c_int, c_int)] = &[
     (2, 2_500, 1),
     (5, 5_000, 2),
@@ -132,7 +132,7 @@ const RATES: &[(c_int, c_int, c_int)] = &[
 /// `IBV_RATE_MAX`, which stands for "no limit" and for every rate that has no name.
 const RATE_MAX: c_int = 0;
 
-/// Mb/s of an `enum ibv_rate`; -1 when it has none.
+/// Returns the Mb/s of an `enum ibv_rate`; -1 for an unknown one.
 pub fn rate_to_mbps(rate: c_int) -> c_int {
     RATES
         .iter()
@@ -140,7 +140,7 @@ pub fn rate_to_mbps(rate: c_int) -> c_int {
         .map_or(-1, |row| row.1)
 }
 
-/// `enum ibv_rate` of exactly so many Mb/s.
+/// Returns the `enum ibv_rate` of exactly this many Mb/s.
 pub fn mbps_to_rate(mbps: c_int) -> c_int {
     RATES
         .iter()
@@ -148,7 +148,7 @@ pub fn mbps_to_rate(mbps: c_int) -> c_int {
         .map_or(RATE_MAX, |row| row.0)
 }
 
-/// Multiple of 2.5 Gb/s of an `enum ibv_rate`; -1 when it has none.
+/// Returns the multiple of 2.5 Gb/s of an `enum ibv_rate`; -1 when it is not a multiple.
 pub fn rate_to_multiple(rate: c_int) -> c_int {
     RATES
         .iter()
@@ -156,7 +156,7 @@ pub fn rate_to_multiple(rate: c_int) -> c_int {
         .map_or(-1, |row| row.2)
 }
 
-/// `enum ibv_rate` of a multiple of 2.5 Gb/s.
+/// Returns the `enum ibv_rate` of a multiple of 2.5 Gb/s.
 pub fn multiple_to_rate(multiple: c_int) -> c_int {
     RATES
         .iter()

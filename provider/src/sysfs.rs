@@ -1,10 +1,9 @@
 //! The files that the kernel would show for the device, for programs that read sysfs.
 //!
-//! They are real files in a directory of the user, made when somebody first asks and shared by all
-//! processes of the host. Paths of programs are redirected into it by `ffi/interpose.rs`. The
-//! layout follows the kernel's: the class directories hold links into a tree of devices, so that
-//! `realpath` of `class/infiniband/ferroce0/device` ends in a PCI address and its parents can be
-//! walked.
+//! They are real files in a directory of the user, created at the first request and shared by all
+//! processes of the host. `ffi/interpose.rs` redirects paths of programs to it. The layout follows
+//! the kernel's: the class directories hold links into a tree of devices, so that `realpath` of
+//! `class/infiniband/ferroce0/device` ends in a PCI address and its parents can be walked.
 
 use crate::errno::Errno;
 use crate::host;
@@ -19,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Directories that are redirected with what is below them.
+/// Directories that are redirected with everything below them.
 const DIRECTORIES: [&[u8]; 3] = [
     b"/sys/class/infiniband",
     b"/sys/class/infiniband_verbs",
@@ -28,18 +27,19 @@ const DIRECTORIES: [&[u8]; 3] = [
 /// Beginning of the device files that are redirected.
 const DEVICE_FILES: &[u8] = b"/dev/infiniband/uverbs";
 
-/// Host bridge of the cards. No machine has so high a PCI domain, so the redirection hides nothing.
+/// Host bridge of the cards. No machine has such a high PCI domain, so the redirection hides
+/// nothing.
 const PCI_BRIDGE: &str = "sys/devices/pcif10a:00";
 
-/// Address of a card on the bus.
+/// Returns the address of a card on the bus.
 fn pci_address(device: u8) -> String {
     format!("f10a:00:{device:02x}.0")
 }
 
-/// Version of uverbs that the kernel and all libraries of today speak.
+/// Version of uverbs that the kernel and all current libraries use.
 const UVERBS_ABI_VERSION: u32 = 6;
 
-/// Whether a path is one of the device's.
+/// Returns true if a path belongs to the device.
 pub fn is_ours(path: &[u8]) -> bool {
     path.starts_with(DEVICE_FILES)
         || DIRECTORIES.iter().any(|directory| {
@@ -49,8 +49,8 @@ pub fn is_ours(path: &[u8]) -> bool {
         })
 }
 
-/// The directory that stands for `/`, made if it is not there. `None`: it cannot be made, and
-/// nothing is redirected.
+/// Returns the directory that stands for `/`, and creates it if needed. `None`: it cannot be
+/// created, and no path is redirected.
 pub fn root() -> Option<&'static CString> {
     static ROOT: OnceLock<Option<CString>> = OnceLock::new();
     ROOT.get_or_init(|| {
@@ -67,7 +67,7 @@ pub fn root() -> Option<&'static CString> {
     .as_ref()
 }
 
-/// Something in the tree.
+/// An entry of the tree.
 enum Node {
     File(String),
     Link(String),
@@ -77,12 +77,13 @@ enum Node {
 /// The tree as a list of paths, parents before children.
 type Tree = Vec<(String, Node)>;
 
-/// Beginning of the names of trees that are being made; the process follows.
+/// Prefix of the names of trees that are being created; the process ID follows.
 const UNFINISHED: &str = ".sysfs-";
-/// A tree that takes longer to be made than this is not made any more, if its process is not there.
+/// A tree that has been in creation for longer than this is abandoned, if its process does not
+/// exist.
 const MAKING_TIME: Duration = Duration::from_secs(60);
 
-/// Removes what processes have left behind that were killed while they made a tree.
+/// Removes unfinished trees of processes that were killed.
 fn sweep(directory: &Path) {
     let Ok(entries) = std::fs::read_dir(directory) else {
         return;
@@ -93,7 +94,7 @@ fn sweep(directory: &Path) {
         let Some(process) = process.and_then(|process| process.parse::<u32>().ok()) else {
             continue;
         };
-        // One of another container is not in our /proc, and has its time all the same.
+        // A process of another container is not in this /proc; its tree is kept for the same time.
         let is_gone = !Path::new(&format!("/proc/{process}")).exists();
         let modified = entry.metadata().and_then(|metadata| metadata.modified());
         let age = modified.ok().and_then(|time| time.elapsed().ok());
@@ -103,9 +104,9 @@ fn sweep(directory: &Path) {
     }
 }
 
-/// Makes the tree below `directory` and returns its root.
+/// Creates the tree below `directory` and returns its root.
 ///
-/// The name of the root depends on what is in it, so that a tree that is there is right.
+/// The name of the root depends on the content, so an existing tree is right.
 fn make(directory: &Path, hosts: &[HostIdentity]) -> io::Result<PathBuf> {
     let tree = tree(hosts);
     let root = directory.join(format!("sysfs-{:016x}", fingerprint(&tree)));
@@ -113,7 +114,8 @@ fn make(directory: &Path, hosts: &[HostIdentity]) -> io::Result<PathBuf> {
     if root.is_dir() {
         return Ok(root);
     }
-    // Made aside and moved into place at once, because others may be looking, or making it too.
+    // Created under another name and moved into place at once, because other processes may be
+    // reading or creating it.
     let aside = directory.join(format!("{UNFINISHED}{}", std::process::id()));
     let made = write_tree(&aside, &tree).and_then(|()| std::fs::rename(&aside, &root));
     if made.is_err() {
@@ -141,7 +143,7 @@ fn write_tree(root: &Path, tree: &Tree) -> io::Result<()> {
     Ok(())
 }
 
-/// FNV-1a over everything in the tree.
+/// Returns the FNV-1a hash of everything in the tree.
 fn fingerprint(tree: &Tree) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     let mut add = |text: &str| {
@@ -201,7 +203,7 @@ fn add_device(tree: &mut Tree, host: &HostIdentity) {
         format!("sys/class/infiniband_verbs/{uverbs_name}"),
         format!("../../../{uverbs}"),
     );
-    // Programs ask whether it is a character device.
+    // Programs check whether it is a character device.
     link(
         tree,
         format!("dev/infiniband/{uverbs_name}"),
@@ -213,7 +215,7 @@ fn file(tree: &mut Tree, path: String, text: &str) {
     tree.push((path, Node::File(format!("{text}\n"))));
 }
 
-/// Links in the tree are relative, so that it may be anywhere.
+/// Adds a link. Links in the tree are relative, so the tree may be anywhere.
 fn link(tree: &mut Tree, path: String, target: String) {
     let target = target
         .strip_prefix("../../../sys/")
@@ -239,7 +241,7 @@ fn pci_device(tree: &mut Tree, pci: &str, host: &HostIdentity) {
     add("current_link_width", "16".into());
     add("max_link_speed", "8.0 GT/s PCIe".into());
     add("current_link_speed", "8.0 GT/s PCIe".into());
-    // The machine's own interfaces, as far as the GID table names them.
+    // The machine's interfaces that the GID table names.
     let mut interfaces: Vec<&str> = host
         .gids
         .iter()
@@ -301,7 +303,7 @@ fn port(tree: &mut Tree, port: &str, host: &HostIdentity) {
     }
 }
 
-/// Bytes as sysfs writes GIDs and GUIDs: four hexadecimal digits, colons between.
+/// Returns bytes in the format of GIDs and GUIDs in sysfs: four hexadecimal digits, colons between.
 fn groups(bytes: &[u8]) -> String {
     let mut text = String::new();
     for (index, pair) in bytes.chunks(2).enumerate() {
@@ -343,8 +345,8 @@ mod tests {
         }
     }
 
-    /// Goal: litter goes, and nothing else. Method: trees of a process that is not there, one of
-    /// them old, and of one that is there.
+    /// Goal: only abandoned trees are removed. Method: trees of a process that does not exist, one
+    /// of them old, and of one that exists.
     #[test]
     fn what_killed_processes_have_left_is_removed() {
         let parent = std::env::temp_dir().join(format!("ferroce-sweep-{}", std::process::id()));

@@ -1,5 +1,6 @@
-//! One use of a NIC function: from the bring-up of a device on it until nothing of that device is
-//! left. The next one begins after it, for it resets the function and gives out the same IOVAs.
+//! One use of a NIC function: from the bring-up of a device on it until all objects of that device
+//! are dropped. The next use begins after it, because it resets the function and allocates the same
+//! IOVAs.
 
 use ferroce_embed::function::Function;
 use parking_lot::{Condvar, Mutex};
@@ -7,9 +8,9 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The function for as long as anything uses it: an adapter, or an object of its driver.
+/// The function, kept while it has users: an adapter, or an object of its driver.
 pub struct Tenancy {
-    /// Before `end`: the function is given back when the end is told.
+    /// Before `end`: the function is released when the end is signalled.
     function: Arc<Function>,
     end: TellOnDrop,
 }
@@ -23,7 +24,7 @@ impl Tenancy {
         })
     }
 
-    /// What tells that this use is over.
+    /// Returns a handle to wait for the end of this use.
     pub fn end(&self) -> End {
         self.end.0.clone()
     }
@@ -37,18 +38,18 @@ impl Deref for Tenancy {
     }
 }
 
-/// The end of a use, which others wait for.
+/// The end of a use, for waiting threads.
 #[derive(Clone, Default)]
 pub struct End(Arc<(Mutex<bool>, Condvar)>);
 
 impl End {
-    /// Waits until the use is over, at most `limit`. Whether it is.
+    /// Waits until the use is over, at most `limit`. Returns true if it is over.
     pub fn wait(&self, limit: Duration) -> bool {
-        let (is_over, told) = &*self.0;
+        let (is_over, changed) = &*self.0;
         let deadline = Instant::now() + limit;
         let mut is_over = is_over.lock();
         while !*is_over {
-            if told.wait_until(&mut is_over, deadline).timed_out() {
+            if changed.wait_until(&mut is_over, deadline).timed_out() {
                 break;
             }
         }
@@ -60,8 +61,8 @@ struct TellOnDrop(End);
 
 impl Drop for TellOnDrop {
     fn drop(&mut self) {
-        let (is_over, told) = &*self.0.0;
+        let (is_over, changed) = &*self.0.0;
         *is_over.lock() = true;
-        told.notify_all();
+        changed.notify_all();
     }
 }

@@ -1,27 +1,27 @@
-//! From the device's clock to the wall clock: one function of the time stamp, for all CQs.
+//! Converts the device's clock to the wall clock: one function of the time stamp, for all CQs.
 //!
-//! The two clocks are compared now and then, not at each time stamp: the comparison is less exact
-//! than the stamps are, and stamps of one CQ would run backwards. Between comparisons the function
-//! is a line. A deviation that shows is removed where nobody has read a stamp yet, or else slowly,
-//! so that the function never falls; only a system clock that was set makes it jump.
+//! The two clocks are compared at intervals, not at each time stamp: the comparison is less exact
+//! than the stamps, and stamps of one CQ would run backwards. Between comparisons the function is
+//! linear. A deviation is corrected where no stamp has been read yet, or else slowly, so that the
+//! function never decreases; only a system clock that was set makes it jump.
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 
-/// Time from the first comparison to the second; it doubles with each, for a longer time tells the
-/// rate better.
+/// Time from the first comparison to the second; it doubles with each, because a longer time
+/// measures the rate better.
 const FIRST_INTERVAL_NS: u64 = 1_000_000;
 /// Longest time between two comparisons while stamps are read.
 const LAST_INTERVAL_NS: u64 = 1_000_000_000;
 /// Readings of both clocks per comparison; the one that took the shortest time counts.
 const READINGS: usize = 3;
-/// A deviation above this is no drift: the system's clock was set.
+/// A deviation above this is not drift: the system's clock was set.
 const STEP_NS: u64 = 10_000_000;
-/// A deviation is removed over a time that is as many times as long.
+/// A deviation is corrected over this many times its length.
 const SLEW_RATIO: u64 = 16;
-/// How far the rate of a clock may be off.
+/// Maximum error of a clock's rate.
 const MAX_RATE_ERROR: i64 = ONE / 1000;
-/// Lines that are remembered for stamps that are read late.
+/// Lines that are kept for stamps that are read late.
 const MAX_LINES: usize = 128;
 /// A slope of one, in the unit of [`Line::excess`].
 const ONE: i64 = 1 << 32;
@@ -31,9 +31,9 @@ const ONE: i64 = 1 << 32;
 pub struct Reading {
     /// The device's clock.
     pub device_ns: u64,
-    /// The system's, read before the device's: what is made of it is not in the future.
+    /// The system's clock, read before the device's: a result based on it is not in the future.
     pub wall_ns: u64,
-    /// The system's, read after it.
+    /// The system's clock, read after it.
     pub wall_after_ns: u64,
 }
 
@@ -61,7 +61,7 @@ struct State {
     /// The newest comparison.
     compared: Option<Reading>,
     interval_ns: u64,
-    /// The newest stamp that was turned into wall clock time.
+    /// The newest stamp that was converted to wall clock time.
     read_until_ns: u64,
 }
 
@@ -70,8 +70,8 @@ struct State {
 pub struct WallClock(Mutex<State>);
 
 impl WallClock {
-    /// Nanoseconds since 1970 at which the device's clock showed `stamp_ns`. `read` reads both
-    /// clocks.
+    /// Returns the nanoseconds since 1970 at which the device's clock showed `stamp_ns`. `read`
+    /// reads both clocks.
     pub fn at(&self, stamp_ns: u64, read: impl Fn() -> Reading) -> u64 {
         let mut state = self.0.lock();
         let is_due = state.compared.is_none_or(|compared| {
@@ -104,7 +104,7 @@ impl State {
         let Reading {
             device_ns, wall_ns, ..
         } = reading;
-        // A deviation may be on its way out still; the rest of it shows in this comparison.
+        // An earlier deviation may still be in correction; the rest of it shows in this comparison.
         while self
             .lines
             .back()
@@ -134,7 +134,7 @@ impl State {
         }
     }
 
-    /// Goes from where the function is at `from_ns` straight to `wall_ns` at `to_ns`.
+    /// Adds a line from the function's value at `from_ns` to `wall_ns` at `to_ns`.
     fn slew(&mut self, from_ns: u64, to_ns: u64, wall_ns: u64, rate: i64) {
         let start_ns = self.at(from_ns);
         let rise = i128::from(wall_ns) - i128::from(start_ns);
@@ -142,7 +142,7 @@ impl State {
         let excess = ((rise - run) << 32) / run.max(1);
         let excess = i64::try_from(excess).unwrap_or(0).max(-ONE);
         self.push(from_ns, start_ns, excess);
-        // Not `wall_ns`: what the division has lost must not make a step back.
+        // Not `wall_ns`: the rounding of the division must not cause a step back.
         let end_ns = self.at(to_ns);
         self.push(to_ns, end_ns, rate);
     }
@@ -155,7 +155,7 @@ impl State {
         });
     }
 
-    /// How much faster the wall clock was than the device's since the last comparison.
+    /// Returns how much faster the wall clock was than the device's since the last comparison.
     fn rate_until(&self, reading: &Reading) -> i64 {
         let Some(before) = self.compared else {
             return 0;
@@ -178,7 +178,7 @@ mod tests {
 
     const EPOCH_NS: u64 = 1_700_000_000_000_000_000;
 
-    /// Two clocks, of which the device's is slow by so many parts per million.
+    /// Two clocks, of which the device's is slow by a number of parts per million.
     struct Clocks {
         device_ns: Cell<u64>,
         wall_ns: Cell<u64>,
@@ -202,14 +202,14 @@ mod tests {
             self.device_ns.set(self.device_ns.get() + ns - lost as u64);
         }
 
-        /// A number below `limit` that looks random.
+        /// Returns a pseudo-random number below `limit`.
         fn random(&self, limit: u64) -> u64 {
             let next = self.noise.get().wrapping_mul(6_364_136_223_846_793_005);
             self.noise.set(next.wrapping_add(1_442_695_040_888_963_407));
             (next >> 33) % limit
         }
 
-        /// Reading takes time, and sometimes long.
+        /// Reads both clocks, which takes time, and sometimes long.
         fn read(&self) -> Reading {
             let wall_ns = self.wall_ns.get();
             self.pass(20 + self.random(100));

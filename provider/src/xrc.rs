@@ -1,4 +1,4 @@
-//! XRC domains: what several opens share, and the target QPs that may be opened again.
+//! XRC domains: the state that several opens share, and the target QPs that may be opened again.
 
 use crate::adapter::Adapter;
 use crate::errno::Errno;
@@ -10,19 +10,19 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
-/// Domains of an adapter that were opened with a file, by file: who opens the same file shares the
+/// Domains of an adapter that were opened with a file, by file: opens of the same file share the
 /// domain. Other processes have other NIC functions, and so other domains.
 #[derive(Default)]
 pub struct DomainsByFile(Mutex<BTreeMap<FileIdentity, Weak<SharedXrcd>>>);
 
-/// Behind `struct ibv_xrcd`: one open of a domain.
+/// Body of `struct ibv_xrcd`: one open of a domain.
 pub struct Xrcd {
     pub adapter: Arc<Adapter>,
     pub shared: Arc<SharedXrcd>,
     users: UseCount,
 }
 
-/// A domain, however often it is open.
+/// A domain, shared by all its opens.
 pub struct SharedXrcd {
     pub domain: Arc<XrcDomain>,
     file: Option<FileIdentity>,
@@ -34,8 +34,8 @@ impl Xrcd {
     /// `ibv_open_xrcd`.
     ///
     /// # Errors
-    /// `EINVAL` when an attribute is missing, or when `O_EXCL` finds a domain; `EBADF` for a
-    /// descriptor that is none; `EAGAIN` when there is no domain and `O_CREAT` is not given.
+    /// `EINVAL` when an attribute is missing, or when `O_EXCL` finds a domain; `EBADF` for an
+    /// invalid descriptor; `EAGAIN` when there is no domain and `O_CREAT` is not given.
     pub fn open(adapter: &Arc<Adapter>, attr: &ibv_xrcd_init_attr) -> Result<Self, Errno> {
         const REQUIRED: u32 = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
         if attr.comp_mask != REQUIRED {
@@ -73,22 +73,23 @@ impl Xrcd {
         }
     }
 
-    /// Becomes a user of this open.
+    /// Adds a user of this open.
     pub fn lease(&self) -> Lease {
         self.users.lease()
     }
 
-    /// `ibv_close_xrcd`: the last close gives the domain up.
+    /// `ibv_close_xrcd`: the last close deallocates the domain.
     ///
     /// # Errors
-    /// `EBUSY` while objects were made with this open, or the last one while the domain has any.
+    /// `EBUSY` while objects that were made with this open exist, or, for the last open, while the
+    /// domain has any.
     pub fn close(&self) -> Result<(), Errno> {
         self.adapter.check()?;
         if self.users.is_used() {
             return Err(Errno::BUSY);
         }
         let mut domains = self.adapter.xrc_domains().0.lock();
-        // Under the lock nobody opens it meanwhile.
+        // The lock prevents another open meanwhile.
         if Arc::strong_count(&self.shared) == 1 {
             self.shared.domain.dealloc()?;
             if let Some(file) = &self.shared.file {
@@ -98,7 +99,7 @@ impl Xrcd {
         Ok(())
     }
 
-    /// `ibv_open_qp`: the target QP of that number.
+    /// `ibv_open_qp`: returns the target QP with that number.
     ///
     /// # Errors
     /// `EINVAL` when the domain has none.
@@ -118,16 +119,16 @@ impl SharedXrcd {
         }))
     }
 
-    /// A new target QP, which others may open.
+    /// Adds a new target QP, which may be opened again.
     pub fn add_target(&self, pair: &Arc<QueuePair>) {
         let mut targets = self.targets.lock();
         targets.insert(pair.number().0, Arc::downgrade(pair));
     }
 
-    /// Lets go of a target QP; the last handle destroys it.
+    /// Releases a target QP; the last handle destroys it.
     pub fn release_target(&self, pair: &Arc<QueuePair>) -> Result<(), Errno> {
         let mut targets = self.targets.lock();
-        // Under the lock nobody opens it meanwhile.
+        // The lock prevents another open meanwhile.
         if Arc::strong_count(pair) == 1 {
             pair.destroy()?;
             targets.remove(&pair.number().0);

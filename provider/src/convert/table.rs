@@ -1,11 +1,11 @@
-//! Which transitions a QP has, and which attributes each needs and allows (IBTA vol 1, table 91).
+//! The transitions of a QP, and the required and optional attributes of each (IBTA vol 1, table
+//! 91).
 
 use crate::errno::Errno;
 use crate::ffi::abi::*;
 use libc::c_int;
 
-/// Attributes of one transition of one service: those that it needs and those that it allows
-/// besides.
+/// Attributes of one transition of one service: required ones and optional ones.
 type Masks = (c_int, c_int);
 
 /// A transition with its attributes by service. `None`: the service does not have it.
@@ -26,11 +26,11 @@ const REQUESTER: c_int =
     IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
 const MIGRATION: c_int = IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE;
 const CONNECTING: c_int = IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX;
-/// What may change whenever a QP is at work.
+/// Attributes that may change whenever a QP is at work.
 const DATAGRAM_AT_WORK: c_int = IBV_QP_CUR_STATE | IBV_QP_QKEY;
 const AT_WORK: c_int = IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | MIGRATION;
 const RESPONDER_AT_WORK: c_int = AT_WORK | IBV_QP_MIN_RNR_TIMER;
-/// What may change while the send queue is drained.
+/// Attributes that may change while the send queue is drained.
 const DRAINED: c_int = IBV_QP_AV | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | MIGRATION;
 
 const fn needs(mask: c_int) -> Option<Masks> {
@@ -41,7 +41,7 @@ const fn allows(mask: c_int) -> Option<Masks> {
     Some((0, mask))
 }
 
-/// A transition with the same attributes for each service but UD.
+/// Returns a transition with the same attributes for each service but UD.
 const fn connected(from: c_int, to: c_int, datagram: Option<Masks>, others: Option<Masks>) -> Row {
     Row {
         from,
@@ -54,7 +54,7 @@ const fn connected(from: c_int, to: c_int, datagram: Option<Masks>, others: Opti
     }
 }
 
-/// A transition of a QP at work.
+/// Returns a transition of a QP at work.
 const fn at_work(from: c_int) -> Row {
     Row {
         from,
@@ -121,15 +121,15 @@ const TABLE: &[Row] = &[
         to: IBV_QPS_RTS,
         datagram: allows(DATAGRAM_AT_WORK),
         unreliable: allows(IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS),
-        // The send queue errors of reliable services lead to ERR.
+        // Send queue errors of reliable services lead to ERR.
         reliable: None,
         xrc_initiator: None,
         xrc_target: None,
     },
 ];
 
-/// Checks that a QP of this type has the transition, and that exactly the attributes are given
-/// that it needs, and none besides that it does not allow.
+/// Checks that a QP of this type has the transition, and that the mask has all required attributes
+/// and only required or optional ones.
 ///
 /// # Errors
 /// `EINVAL`.
@@ -146,8 +146,8 @@ pub fn check(qp_type: c_int, from: c_int, to: c_int, mask: c_int) -> Result<(), 
     Ok(())
 }
 
-/// Attributes of the other half of an XRC connection. Programs give both halves those of an RC QP,
-/// as Linux lets them.
+/// Returns the attributes of the other half of an XRC connection. Programs set both halves'
+/// attributes like those of an RC QP, and Linux allows it.
 pub fn ignored(qp_type: c_int) -> c_int {
     match qp_type {
         IBV_QPT_XRC_SEND => RESPONDER,

@@ -237,7 +237,7 @@ fn both_halves_of_an_xrc_connection_take_the_attributes_of_rc() {
     }
 }
 
-/// Every service with the masks of its way to RTS.
+/// Every service with the masks of its transitions to RTS.
 const WAYS: [(c_int, [c_int; 3]); 5] = [
     (
         IBV_QPT_UD,

@@ -1,9 +1,8 @@
 //! Calls that block: event reads, and destruction that waits for acknowledgements.
 //!
-//! A thread may be cancelled in them. Cancellation unwinds the stack, which Rust code that has
-//! something to drop does not survive, so these are plain frames: one system call of libc, and
-//! helpers that are `extern "C"` and not inlined, so that they leave no clean-up behind in the
-//! caller.
+//! A thread may be cancelled in them. Cancellation unwinds the stack, which Rust code with values
+//! to drop does not survive, so these are plain frames: one system call of libc, and helpers that
+//! are `extern "C"` and not inlined, so that they add no clean-up to the caller.
 
 use super::boundary::{last_errno, status};
 use super::handle::{Claim, Handle};
@@ -15,7 +14,7 @@ use crate::ffi::abi::*;
 use crate::srq::Srq;
 use libc::{c_int, c_uint, c_void, pthread_cond_t, pthread_mutex_t};
 
-/// Outcome of looking for an event after a count was read.
+/// Result of taking an event after a count was read.
 const FOUND: c_int = 0;
 /// The event had been purged: read again.
 const PURGED: c_int = 1;
@@ -34,7 +33,7 @@ pub unsafe extern "C" fn ibv_get_cq_event(
             return -1;
         }
         sleep_on_channel(channel, fd);
-        // SAFETY: reads eight bytes into a local.
+        // SAFETY: the kernel writes at most eight bytes to the local `count`, which has that size.
         if unsafe { libc::read(fd, (&raw mut count).cast(), size_of::<u64>()) } != 8 {
             return -1;
         }
@@ -58,7 +57,7 @@ pub unsafe extern "C" fn ibv_get_async_event(
             return -1;
         }
         sleep_on_context(context, fd);
-        // SAFETY: reads eight bytes into a local.
+        // SAFETY: the kernel writes at most eight bytes to the local `count`, which has that size.
         if unsafe { libc::read(fd, (&raw mut count).cast(), size_of::<u64>()) } != 8 {
             return -1;
         }
@@ -69,44 +68,48 @@ pub unsafe extern "C" fn ibv_get_async_event(
     }
 }
 
-/// Descriptor of a channel, or -1 and errno.
+/// Returns the descriptor of a channel, or -1 and errno.
 #[inline(never)]
 extern "C" fn channel_fd(channel: *mut ibv_comp_channel) -> c_int {
     super::boundary::minus_one(|| {
-        // SAFETY: the program passes a channel of this library.
+        // SAFETY: contract of `channel_fd`: the program passes null or a live channel of this
+        // library; `borrow` refuses null.
         let channel = unsafe { Handle::<ibv_comp_channel, Channel>::borrow(channel)? };
         channel.adapter.check()?;
         Ok(channel.events.fd())
     })
 }
 
-/// Descriptor of a context's async queue, or -1 and errno.
+/// Returns the descriptor of a context's async queue, or -1 and errno.
 #[inline(never)]
 extern "C" fn context_fd(context: *mut ibv_context) -> c_int {
     super::boundary::minus_one(|| {
-        // SAFETY: the program passes a context of this library.
+        // SAFETY: contract of `context_fd`: the program passes null or an open context of this
+        // library; `borrow` refuses null.
         let context = unsafe { Context::borrow(context)? };
         context.adapter.check()?;
         Ok(context.events.fd())
     })
 }
 
-/// In simulated time, waits until there is something to read.
+/// In simulated time, waits until an event can be read.
 #[inline(never)]
 extern "C" fn sleep_on_channel(channel: *mut ibv_comp_channel, fd: c_int) {
     let _ = super::boundary::guard(|| {
-        // SAFETY: the program passes a channel of this library.
+        // SAFETY: contract of `ibv_get_cq_event`: the program passes null or a live channel of this
+        // library; `borrow` refuses null.
         let channel = unsafe { Handle::<ibv_comp_channel, Channel>::borrow(channel)? };
         sleep_until_event(&channel.adapter, &channel.events, fd);
         Ok(())
     });
 }
 
-/// The same for the async events of a context.
+/// Like [`sleep_on_channel`], for the async events of a context.
 #[inline(never)]
 extern "C" fn sleep_on_context(context: *mut ibv_context, fd: c_int) {
     let _ = super::boundary::guard(|| {
-        // SAFETY: the program passes a context of this library.
+        // SAFETY: contract of `ibv_get_async_event`: the program passes null or an open context of
+        // this library; `borrow` refuses null.
         let context = unsafe { Context::borrow(context)? };
         sleep_until_event(&context.adapter, &context.events, fd);
         Ok(())
@@ -117,7 +120,7 @@ fn sleep_until_event(adapter: &Adapter, events: &EventQueue, fd: c_int) {
     let Some(clock) = adapter.program_clock() else {
         return;
     };
-    // SAFETY: a system call without pointers.
+    // SAFETY: the system call takes no pointers.
     let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
     match flags & libc::O_NONBLOCK {
         0 => clock.sleep_until(&mut || !events.is_empty()),
@@ -132,7 +135,8 @@ extern "C" fn take_completion_event(
     cq_context: *mut *mut c_void,
 ) -> c_int {
     super::boundary::minus_one(|| {
-        // SAFETY: the program passes a channel of this library.
+        // SAFETY: contract of `ibv_get_cq_event`: the program passes null or a live channel of
+        // this library; `borrow` refuses null.
         let channel = unsafe { Handle::<ibv_comp_channel, Channel>::borrow(channel)? };
         let Some(Subject::Completion(source)) = channel.events.take() else {
             return Ok(PURGED);
@@ -155,7 +159,8 @@ extern "C" fn take_completion_event(
 #[inline(never)]
 extern "C" fn take_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
     super::boundary::minus_one(|| {
-        // SAFETY: the program passes a context of this library, and a struct of its own.
+        // SAFETY: contract of `ibv_get_async_event`: the context is null or an open context of this
+        // library, and the struct null or valid; null is refused.
         let (context, event) = unsafe { (Context::borrow(context)?, event.as_mut()) };
         let event = event.ok_or(Errno::INVALID)?;
         let (kind, element) = match context.events.take() {
@@ -174,7 +179,7 @@ extern "C" fn take_async_event(context: *mut ibv_context, event: *mut ibv_async_
     })
 }
 
-/// Counts acknowledgements and wakes who waits for them.
+/// Counts acknowledgements and wakes the waiting threads.
 ///
 /// # Safety
 /// The three belong to one object of this library that is alive.
@@ -184,7 +189,8 @@ unsafe fn acknowledge(
     completed: *mut u32,
     count: c_uint,
 ) {
-    // SAFETY: by the contract; the counter is only touched under the mutex.
+    // SAFETY: the caller guarantees that the three belong to one live object of this library; the
+    // counter is only accessed under the mutex.
     unsafe {
         libc::pthread_mutex_lock(mutex);
         *completed = (*completed).wrapping_add(count);
@@ -193,7 +199,7 @@ unsafe fn acknowledge(
     }
 }
 
-/// Waits until as many events are acknowledged as were reported.
+/// Waits until all reported events are acknowledged.
 ///
 /// # Safety
 /// As for [`acknowledge`].
@@ -204,7 +210,8 @@ unsafe extern "C" fn wait_for_acknowledgements(
     completed: *const u32,
     reported: u32,
 ) {
-    // SAFETY: by the contract.
+    // SAFETY: the caller guarantees that the three belong to one object of this library that is
+    // alive.
     unsafe {
         libc::pthread_mutex_lock(mutex);
         while completed.read_volatile() != reported {
@@ -220,7 +227,7 @@ pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, count: c_uint) {
     if cq.is_null() || count == 0 {
         return;
     }
-    // SAFETY: the program passes a CQ of this library that it has not destroyed.
+    // SAFETY: contract of `ibv_ack_cq_events`: `cq` is a live CQ of this library.
     unsafe {
         let completed = &raw mut (*cq).comp_events_completed;
         acknowledge(&raw mut (*cq).mutex, &raw mut (*cq).cond, completed, count);
@@ -262,7 +269,7 @@ pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     if stop_cq(cq, &mut reported) != 0 {
         return last_errno().0;
     }
-    // SAFETY: the CQ is alive until `free_cq`.
+    // SAFETY: the step before has accepted the CQ, which is alive until `free_cq`.
     unsafe {
         let (mutex, cond) = (&raw mut (*cq).mutex, &raw mut (*cq).cond);
         wait_for_acknowledgements(
@@ -285,7 +292,8 @@ pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
 #[inline(never)]
 extern "C" fn stop_cq(cq: *mut ibv_cq, reported: &mut [u32; 2]) -> c_int {
     status(|| {
-        // SAFETY: the program passes a CQ of this library.
+        // SAFETY: contract of `ibv_destroy_cq`: the program passes null or a CQ of this library;
+        // `claim` refuses one that is not live.
         let claim = unsafe { Handle::<ibv_cq_ex, Cq>::claim(cq)? };
         claim.destroy()?;
         *reported = [
@@ -300,7 +308,8 @@ extern "C" fn stop_cq(cq: *mut ibv_cq, reported: &mut [u32; 2]) -> c_int {
 #[inline(never)]
 extern "C" fn free_cq(cq: *mut ibv_cq) {
     status(|| {
-        // SAFETY: the device does not know the CQ any more, and nobody waits for its events.
+        // SAFETY: the claim was kept by the first step of this destruction; the CQ is destroyed on
+        // the device, and every event of it is acknowledged, so no thread uses it.
         unsafe {
             super::exports::release_channel((*cq).channel);
             Claim::<ibv_cq_ex, Cq>::resume(cq).free();
@@ -316,7 +325,7 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     if stop_qp(qp, &mut reported) != 0 {
         return last_errno().0;
     }
-    // SAFETY: the QP is alive until `free_qp`.
+    // SAFETY: the step before has accepted the QP, which is alive until `free_qp`.
     unsafe {
         let (mutex, cond) = (&raw mut (*qp).mutex, &raw mut (*qp).cond);
         wait_for_acknowledgements(mutex, cond, &raw const (*qp).events_completed, reported);
@@ -328,7 +337,8 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
 #[inline(never)]
 extern "C" fn stop_qp(qp: *mut ibv_qp, reported: &mut u32) -> c_int {
     status(|| {
-        // SAFETY: the program passes a QP of this library.
+        // SAFETY: contract of `ibv_destroy_qp`: the program passes null or a QP of this library;
+        // `claim` refuses one that is not live.
         let claim = unsafe { Handle::<ibv_qp_ex, Qp>::claim(qp)? };
         claim.destroy()?;
         *reported = claim.source.async_reported();
@@ -340,7 +350,8 @@ extern "C" fn stop_qp(qp: *mut ibv_qp, reported: &mut u32) -> c_int {
 #[inline(never)]
 extern "C" fn free_qp(qp: *mut ibv_qp) {
     status(|| {
-        // SAFETY: the device does not know the QP any more, and nobody waits for its events.
+        // SAFETY: the claim was kept by the first step of this destruction; the QP is destroyed on
+        // the device, and every event of it is acknowledged, so no thread uses it.
         unsafe { Claim::<ibv_qp_ex, Qp>::resume(qp).free() };
         Ok(())
     });
@@ -353,7 +364,7 @@ pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
     if stop_srq(srq, &mut reported) != 0 {
         return last_errno().0;
     }
-    // SAFETY: the SRQ is alive until `free_srq`.
+    // SAFETY: the step before has accepted the SRQ, which is alive until `free_srq`.
     unsafe {
         let (mutex, cond) = (&raw mut (*srq).mutex, &raw mut (*srq).cond);
         wait_for_acknowledgements(mutex, cond, &raw const (*srq).events_completed, reported);
@@ -365,7 +376,8 @@ pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
 #[inline(never)]
 extern "C" fn stop_srq(srq: *mut ibv_srq, reported: &mut u32) -> c_int {
     status(|| {
-        // SAFETY: the program passes an SRQ of this library.
+        // SAFETY: contract of `ibv_destroy_srq`: the program passes null or a SRQ of this library;
+        // `claim` refuses one that is not live.
         let claim = unsafe { Handle::<ibv_srq, Srq>::claim(srq)? };
         claim.destroy()?;
         *reported = claim.source.async_reported();
@@ -377,7 +389,8 @@ extern "C" fn stop_srq(srq: *mut ibv_srq, reported: &mut u32) -> c_int {
 #[inline(never)]
 extern "C" fn free_srq(srq: *mut ibv_srq) {
     status(|| {
-        // SAFETY: the device does not know the SRQ any more, and nobody waits for its events.
+        // SAFETY: the claim was kept by the first step of this destruction; the SRQ is destroyed on
+        // the device, and every event of it is acknowledged, so no thread uses it.
         unsafe { Claim::<ibv_srq, Srq>::resume(srq).free() };
         Ok(())
     });

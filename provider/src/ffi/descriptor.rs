@@ -1,4 +1,4 @@
-//! What file a descriptor of the program is open on.
+//! Identity of the file behind a descriptor of the program.
 
 use super::boundary::last_errno;
 use crate::errno::Errno;
@@ -9,14 +9,14 @@ use libc::c_int;
 pub(crate) struct FileIdentity(u64, u64);
 
 impl FileIdentity {
-    /// The file behind a descriptor.
+    /// Returns the file behind a descriptor.
     ///
     /// # Errors
     /// `EBADF` when it is not open.
     pub(crate) fn of(fd: c_int) -> Result<Self, Errno> {
-        // SAFETY: the struct has integers only.
+        // SAFETY: the struct consists of integers, for which zeros are valid.
         let mut status: libc::stat = unsafe { std::mem::zeroed() };
-        // SAFETY: fills in the local struct.
+        // SAFETY: the kernel writes to the local struct, which has the size that it expects.
         if unsafe { libc::fstat(fd, &raw mut status) } != 0 {
             return Err(last_errno());
         }

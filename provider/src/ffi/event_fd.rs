@@ -3,19 +3,19 @@
 use crate::errno::Errno;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Counts posts; every take takes one. Readable while the count is not zero.
+/// A count of posts; each take subtracts one. Readable while the count is not zero.
 #[derive(Debug)]
 pub(crate) struct EventFd(OwnedFd);
 
 impl EventFd {
-    /// A count of zero. The descriptor blocks until the program says otherwise.
+    /// Creates a count of zero. The descriptor blocks unless the program sets `O_NONBLOCK`.
     pub(crate) fn new() -> Result<Self, Errno> {
-        // SAFETY: no pointers; the result is checked.
+        // SAFETY: the system call takes no pointers.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_SEMAPHORE) };
         if fd < 0 {
             return Err(super::boundary::last_errno());
         }
-        // SAFETY: the descriptor is new and nobody else's.
+        // SAFETY: `eventfd` has just returned the descriptor, so nothing else owns it.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
@@ -25,8 +25,8 @@ impl EventFd {
 
     /// Adds one.
     ///
-    /// By system call: `write` of libc is a cancellation point, and this runs inside calls that are
-    /// none.
+    /// Uses a system call: `write` of libc is a cancellation point, and this runs inside calls that
+    /// are not.
     pub(crate) fn post(&self) {
         let one = 1_u64;
         // SAFETY: writes eight bytes from a local. It can neither block nor fail below 2^64 - 1
@@ -48,7 +48,8 @@ impl EventFd {
             iov_base: (&raw mut count).cast(),
             iov_len: size_of::<u64>(),
         };
-        // SAFETY: reads eight bytes into a local. Offset -1 (both halves) means: not positioned.
+        // SAFETY: the kernel writes at most eight bytes to the local `count`, through the local
+        // `buffer`. Offset -1 (both halves) means: not positioned.
         let read = unsafe {
             libc::syscall(
                 libc::SYS_preadv2,
@@ -66,7 +67,8 @@ impl EventFd {
                 && self.poll_and_take())
     }
 
-    /// The same for kernels before 5.8, whose eventfd does not know `RWF_NOWAIT`.
+    /// Like [`Self::try_take`], for kernels before 5.8, whose eventfd does not support
+    /// `RWF_NOWAIT`.
     fn poll_and_take(&self) -> bool {
         let mut count = 0_u64;
         let mut ready = libc::pollfd {
@@ -78,7 +80,7 @@ impl EventFd {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        // SAFETY: both calls use locals only.
+        // SAFETY: `poll` writes to the local `pollfd`, and the read to a local of eight bytes.
         unsafe {
             libc::syscall(
                 libc::SYS_ppoll,

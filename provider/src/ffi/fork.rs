@@ -1,7 +1,7 @@
-//! What becomes of the library in a child after `fork`.
+//! State of the library in a child after `fork`.
 //!
-//! The device's threads do not exist there and its locks may be held for ever, so everything that
-//! the parent opened is dead: its verbs answer `EIO` and touch nothing. The child may open the
+//! The device's threads do not exist there and its locks may be held forever, so all objects that
+//! the parent opened are dead: their verbs return `EIO` and have no effect. The child may open the
 //! device anew.
 
 use parking_lot::lock_api::RawMutex as _;
@@ -12,17 +12,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Number of forks between the first process that loaded the library and this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// Which process of a line of forks something was opened in.
+/// The process, in a line of forks, in which an object was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Generation(u32);
 
 impl Generation {
-    /// This process.
+    /// Returns the current process.
     pub(crate) fn current() -> Self {
         Self(FORKS.load(Ordering::Relaxed))
     }
 
-    /// Whether that process is this one.
+    /// Returns true if that process is the current one.
     #[inline]
     pub(crate) fn is_current(self) -> bool {
         self.0 == FORKS.load(Ordering::Relaxed)
@@ -59,7 +59,7 @@ extern "C" fn before() {
 }
 
 extern "C" fn after_in_parent() {
-    // SAFETY: `before` locked it in this thread and forgot the guard.
+    // SAFETY: `before` locked the mutex in this thread and leaked the guard.
     unsafe { FORK_LOCK.raw().unlock() };
 }
 

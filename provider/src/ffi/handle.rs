@@ -1,4 +1,4 @@
-//! Objects as the program holds them: the public struct first, ours behind it.
+//! Objects in the form that the program holds: the public struct first, the body behind it.
 
 use super::fork::ProcessLock;
 use crate::errno::Errno;
@@ -9,26 +9,27 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 
 /// A verbs object on the heap. Its address is that of the public struct, and it never moves:
-/// programs and their inline calls read the public part, and its mutex and condition are in place.
+/// programs and their inline calls read the public part, which contains the mutex and the condition
+/// variable.
 #[repr(C)]
 pub(super) struct Handle<Public, Body> {
     pub(super) public: Public,
     pub(super) body: Body,
 }
 
-/// What kind of object lives at an address: all that [`Handle::give`] gave and nobody has taken.
-/// Looked at where objects are made and destroyed, never where they are used.
+/// Type of the object at each address: all objects made by [`Handle::give`] and not yet destroyed.
+/// Read where objects are made and destroyed, never where they are used.
 static LIVE: Mutex<BTreeMap<usize, TypeId>> = Mutex::new(BTreeMap::new());
 
-/// Does something with the list of live objects. No other thread forks meanwhile: a child of it
-/// would inherit the list locked.
+/// Runs `action` on the list of live objects. No other thread can fork meanwhile: its child would
+/// inherit the list locked.
 fn with_live<R>(action: impl FnOnce(&mut BTreeMap<usize, TypeId>) -> R) -> R {
     let _no_fork = ProcessLock::enter();
     action(&mut LIVE.lock())
 }
 
 impl<Public, Body: 'static> Handle<Public, Body> {
-    /// Puts an object on the heap and gives its address away.
+    /// Moves an object to the heap and returns its address for the program.
     pub(super) fn give(public: Public, body: Body) -> *mut Self {
         let given = Box::into_raw(Box::new(Self { public, body }));
         with_live(|live| live.insert(given.addr(), TypeId::of::<Body>()));
@@ -38,10 +39,11 @@ impl<Public, Body: 'static> Handle<Public, Body> {
     /// Claims an object to destroy it: no other thread can claim it meanwhile.
     ///
     /// # Errors
-    /// `EINVAL`: no object of this kind is there. It was destroyed before, or never was one.
+    /// `EINVAL`: there is no object of this type at the address. It was destroyed before, or never
+    /// existed.
     ///
     /// # Safety
-    /// Nobody destroys the object but through its claim.
+    /// The object is destroyed only through its claim.
     pub(super) unsafe fn claim<P>(pointer: *mut P) -> Result<Claim<Public, Body>, Errno> {
         let address = pointer.addr();
         let is_ours = with_live(|live| {
@@ -52,7 +54,7 @@ impl<Public, Body: 'static> Handle<Public, Body> {
             tracing::error!(
                 address,
                 kind = std::any::type_name::<Public>(),
-                "a verb was to destroy an object that does not exist: destroyed twice, or never one"
+                "a verb tried to destroy an object that does not exist (destroyed twice?)"
             );
             Errno::INVALID
         })?;
@@ -62,22 +64,24 @@ impl<Public, Body: 'static> Handle<Public, Body> {
         })
     }
 
-    /// The object behind a pointer from the program.
+    /// Returns the object behind a pointer from the program.
     ///
-    /// # Safety `pointer` is null or was made by [`Handle::give`] of this very type and not taken
-    /// back; it stays so for `'a`.
+    /// # Safety
+    /// `pointer` is null, or [`Handle::give`] of this very type returned it and the object is not
+    /// destroyed during `'a`.
     #[inline]
     pub(super) unsafe fn borrow<'a, P>(pointer: *mut P) -> Result<&'a Body, Errno> {
         if pointer.is_null() {
             return Err(Errno::INVALID);
         }
-        // SAFETY: `repr(C)` puts the public part at the start, so the addresses are equal. Only the
-        // body is borrowed: the program writes to the public part.
+        // SAFETY: the pointer is not null, so by the contract of this function it is a live `Self`
+        // (`# Safety`). `repr(C)` puts the public part at the start, so the addresses are equal.
+        // Only the body is borrowed: the program writes to the public part.
         Ok(unsafe { &(*pointer.cast::<Self>()).body })
     }
 }
 
-/// An object that a verb is about to destroy. Dropped, it lives on.
+/// An object that a verb is about to destroy. Dropping the claim leaves the object alive.
 pub(super) struct Claim<Public, Body: 'static> {
     pointer: *mut Handle<Public, Body>,
     owned: PhantomData<Handle<Public, Body>>,
@@ -89,10 +93,10 @@ impl<Public, Body> Claim<Public, Body> {
         std::mem::forget(self);
     }
 
-    /// Goes on with a claim that was kept.
+    /// Continues a claim that was kept.
     ///
     /// # Safety
-    /// This object was claimed, and the claim was kept.
+    /// The object was claimed, and the claim was kept by [`Claim::keep`] and not resumed since.
     pub(super) unsafe fn resume<P>(pointer: *mut P) -> Self {
         Self {
             pointer: pointer.cast(),
@@ -103,10 +107,11 @@ impl<Public, Body> Claim<Public, Body> {
     /// Drops the object.
     ///
     /// # Safety
-    /// Nobody uses it any more.
+    /// No other thread uses the object any more.
     pub(super) unsafe fn free(self) {
-        // SAFETY: the object was in the list of live ones and this is its only claim, so the
-        // pointer came from `Box::into_raw` of this type and was not freed.
+        // SAFETY: [`Handle::claim`] took the object off the list of live ones, so this is its only
+        // claim, and the pointer came from `Box::into_raw` of this type and was not freed. The
+        // caller guarantees that nothing else uses the object.
         let object = unsafe { Box::from_raw(self.pointer) };
         std::mem::forget(self);
         drop(object);
@@ -117,8 +122,8 @@ impl<Public, Body> Deref for Claim<Public, Body> {
     type Target = Body;
 
     fn deref(&self) -> &Body {
-        // SAFETY: the object was in the list of live ones, and is freed by its claim only. Only the
-        // body is borrowed: the program writes to the public part.
+        // SAFETY: [`Handle::claim`] found the object in the list of live ones, and only its claim
+        // frees it. Only the body is borrowed: the program writes to the public part.
         unsafe { &(*self.pointer).body }
     }
 }
@@ -129,11 +134,11 @@ impl<Public, Body> Drop for Claim<Public, Body> {
     }
 }
 
-/// A public struct of zeros, as `calloc` gives it.
+/// Returns a public struct of zeros, like one of `calloc`.
 ///
 /// # Safety
 /// All-zero bytes are a valid `T`.
 pub(super) unsafe fn zeroed<T>() -> T {
-    // SAFETY: by the contract.
+    // SAFETY: the caller guarantees that zeros are a valid `T`.
     unsafe { std::mem::zeroed() }
 }

@@ -1,14 +1,14 @@
-//! File calls of libc, redirected for the few paths under which programs look for RDMA devices.
+//! File calls of libc, redirected for the few paths at which programs search for RDMA devices.
 //!
 //! There is no kernel driver, so `/sys/class/infiniband` has no `ferroce0`. Programs that read it
-//! find a directory tree of ours instead (`sysfs.rs`); every other path goes on unchanged,
-//! for the price of comparing its first bytes. Being real directories, the tree needs no further
-//! help: what is opened relative to it, or listed, simply works.
+//! find a directory tree of this library instead (`sysfs.rs`); every other path is passed on
+//! unchanged, at the cost of comparing its first bytes. The tree consists of real directories, so
+//! opening relative to it and listing it need no further support.
 //!
-//! Calls that are one system call are made as such, so that nothing here depends on the order in
-//! which libraries are found; the others are looked up behind this library. The standard library of
-//! this very library comes through here too: nothing may be called that would come back with a path
-//! that is redirected.
+//! Calls that are one system call are made as such, so they do not depend on the order in which
+//! libraries are found; the others are looked up behind this library. The standard library of this
+//! very library also calls these functions: they must not call anything that would return here with
+//! a redirected path.
 
 use super::boundary::set_errno;
 use crate::errno::Errno;
@@ -23,41 +23,42 @@ const PATH_MAX: usize = libc::PATH_MAX as usize;
 /// A redirected path with its zero.
 type Target = [u8; PATH_MAX];
 
-/// Room for a redirected path, not initialised: most paths need none.
+/// Returns an uninitialised buffer for a redirected path: most paths need none.
 #[inline]
 fn room() -> MaybeUninit<Target> {
     MaybeUninit::uninit()
 }
 
-/// Whether any path of this process has been redirected.
+/// True if any path of this process has been redirected.
 static ROOT_USED: AtomicBool = AtomicBool::new(false);
 
-/// The path to use for `path`; `room` holds it when it is redirected.
+/// Returns the path to use for `path`; `room` holds it when it is redirected.
 ///
 /// # Safety
 /// `path` is null or a C string.
 #[inline]
 unsafe fn redirect(path: *const c_char, room: &mut MaybeUninit<Target>) -> *const c_char {
-    // SAFETY: by the contract; the second byte is read only when the first is not the end.
+    // SAFETY: the caller guarantees that `path` is null or a C string; the second byte is read only
+    // when the first is not the end.
     let candidate = !path.is_null() && unsafe { *path == b'/' as c_char } && {
-        // SAFETY: as above.
+        // SAFETY: the first byte is `/` and not the final zero, so the second one is in the string.
         let second = unsafe { *path.add(1) } as u8;
         second == b's' || second == b'd'
     };
     if !candidate {
         return path;
     }
-    // SAFETY: by the contract.
+    // SAFETY: the caller guarantees that `path` is null or a C string.
     unsafe { redirect_candidate(path, room) }
 }
 
-/// The rest of [`redirect`], for paths that begin like one of ours.
+/// Implements [`redirect`] for paths with a redirected prefix.
 ///
 /// # Safety
 /// `path` is a C string.
 #[cold]
 unsafe fn redirect_candidate(path: *const c_char, room: &mut MaybeUninit<Target>) -> *const c_char {
-    // SAFETY: by the contract.
+    // SAFETY: the caller guarantees that `path` is a C string.
     let original = unsafe { CStr::from_ptr(path) }.to_bytes();
     if !crate::sysfs::is_ours(original) {
         return path;
@@ -71,7 +72,7 @@ unsafe fn redirect_candidate(path: *const c_char, room: &mut MaybeUninit<Target>
         return path;
     }
     let buffer: *mut u8 = room.as_mut_ptr().cast();
-    // SAFETY: the buffer has PATH_MAX bytes, which root, path and zero do not exceed.
+    // SAFETY: the buffer has PATH_MAX bytes; the length of root, path and zero was checked above.
     unsafe {
         buffer.copy_from_nonoverlapping(root.as_ptr(), root.len());
         buffer
@@ -82,7 +83,7 @@ unsafe fn redirect_candidate(path: *const c_char, room: &mut MaybeUninit<Target>
     buffer.cast()
 }
 
-/// A function of the library behind this one.
+/// Looks up a function of the library behind this one.
 macro_rules! next {
     ($name:ident as $type:ty) => {{
         use std::sync::atomic::{AtomicPtr, Ordering};
@@ -94,7 +95,7 @@ macro_rules! next {
         }
         let function: Option<$type> = match function.is_null() {
             true => None,
-            // SAFETY: libc's function of this name has this type.
+            // SAFETY: libc's function of this name has this type in its header.
             #[allow(unused_unsafe, reason = "some callers are in an unsafe block already")]
             false => Some(unsafe { std::mem::transmute::<*mut libc::c_void, $type>(function) }),
         };
@@ -107,7 +108,7 @@ pub(super) use next;
 /// Finds a function behind this library; `name` ends with a zero.
 pub(super) fn look_up(name: &'static str) -> *mut c_void {
     debug_assert!(name.ends_with('\0'));
-    // SAFETY: the name is a C string.
+    // SAFETY: `name` ends with a zero, and `dlsym` only reads it.
     unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr().cast()) }
 }
 
@@ -117,7 +118,7 @@ pub(super) fn look_up(name: &'static str) -> *mut c_void {
 /// `path` is null or a C string.
 unsafe fn open_at(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
     let mut room = room();
-    // SAFETY: by the contract.
+    // SAFETY: the caller guarantees that `path` is null or a C string.
     unsafe {
         let path = redirect(path, &mut room);
         libc::syscall(
@@ -131,13 +132,13 @@ unsafe fn open_at(directory: c_int, path: *const c_char, flags: c_int, mode: mod
 }
 
 /// Declares entries that open a file. C declares them variadic; the optional mode is passed like a
-/// third argument on the supported machines, and the kernel looks at it only when it creates.
+/// third argument on the supported machines, and the kernel reads it only when it creates a file.
 macro_rules! open_entries {
     ($($name:ident)*) => {$(
         /// `open` of libc.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-            // SAFETY: the caller's path.
+            // SAFETY: contract of `open`: `path` is null or a C string.
             unsafe { open_at(AT_FDCWD, path, flags, mode) }
         }
     )*};
@@ -147,14 +148,14 @@ open_entries!(open open64);
 /// `open` of libc, as `_FORTIFY_SOURCE` calls it without a mode.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __open_2(path: *const c_char, flags: c_int) -> c_int {
-    // SAFETY: the caller's path.
+    // SAFETY: contract of `open`: `path` is null or a C string.
     unsafe { open_at(AT_FDCWD, path, flags, 0) }
 }
 
 /// `open64` of libc, as `_FORTIFY_SOURCE` calls it without a mode.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __open64_2(path: *const c_char, flags: c_int) -> c_int {
-    // SAFETY: the caller's path.
+    // SAFETY: contract of `open64`: `path` is null or a C string.
     unsafe { open_at(AT_FDCWD, path, flags, 0) }
 }
 
@@ -166,7 +167,7 @@ pub unsafe extern "C" fn openat(
     flags: c_int,
     mode: mode_t,
 ) -> c_int {
-    // SAFETY: the caller's path.
+    // SAFETY: contract of `openat`: `path` is null or a C string.
     unsafe { open_at(directory, path, flags, mode) }
 }
 
@@ -178,7 +179,7 @@ pub unsafe extern "C" fn openat64(
     flags: c_int,
     mode: mode_t,
 ) -> c_int {
-    // SAFETY: the caller's path.
+    // SAFETY: contract of `openat64`: `path` is null or a C string.
     unsafe { open_at(directory, path, flags, mode) }
 }
 
@@ -191,13 +192,14 @@ type Fopen = unsafe extern "C" fn(*const c_char, *const c_char) -> *mut FILE;
 unsafe fn open_stream(next: Option<Fopen>, path: *const c_char, mode: *const c_char) -> *mut FILE {
     let mut room = room();
     match next {
-        // SAFETY: by the contract.
+        // SAFETY: the caller guarantees that `path` and `mode` are C strings, `next` is libc's
+        // `fopen`.
         Some(next) => unsafe { next(redirect(path, &mut room), mode) },
         None => missing(),
     }
 }
 
-/// For a call that the library behind this one does not have.
+/// Fails a call that the library behind this one does not have.
 fn missing<T>() -> *mut T {
     set_errno(Errno(libc::ENOSYS));
     std::ptr::null_mut()
@@ -206,14 +208,14 @@ fn missing<T>() -> *mut T {
 /// `fopen` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
-    // SAFETY: the caller's strings.
+    // SAFETY: contract of `fopen`: `path` and `mode` are C strings.
     unsafe { open_stream(next!(fopen as Fopen), path, mode) }
 }
 
 /// `fopen64` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE {
-    // SAFETY: the caller's strings.
+    // SAFETY: contract of `fopen64`: `path` and `mode` are C strings.
     unsafe { open_stream(next!(fopen64 as Fopen), path, mode) }
 }
 
@@ -222,14 +224,14 @@ pub unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *m
 pub unsafe extern "C" fn opendir(path: *const c_char) -> *mut DIR {
     let mut room = room();
     match next!(opendir as unsafe extern "C" fn(*const c_char) -> *mut DIR) {
-        // SAFETY: the caller's path.
+        // SAFETY: contract of `opendir`: `path` is null or a C string.
         Some(next) => unsafe { next(redirect(path, &mut room)) },
         None => missing(),
     }
 }
 
-/// Takes the directory that stands for `/` off a resolved path, so that it reads as it would with
-/// a kernel driver, and can be used again.
+/// Removes the directory that stands for `/` from a resolved path, so that the path reads as with a
+/// kernel driver, and can be used again.
 ///
 /// # Safety
 /// `path` is null or a writable C string.
@@ -240,7 +242,8 @@ unsafe fn strip_root(path: *mut c_char) -> *mut c_char {
     let Ok(Some(root)) = super::boundary::guard(|| Ok(crate::sysfs::root())) else {
         return path;
     };
-    // SAFETY: by the contract; what moves is the end of the string with its zero.
+    // SAFETY: the caller guarantees that `path` is null or a writable C string; the moved bytes are
+    // the end of the string with its zero.
     unsafe {
         let resolved = CStr::from_ptr(path).to_bytes_with_nul();
         let Some(rest) = resolved.strip_prefix(root.as_bytes()) else {
@@ -261,7 +264,8 @@ type Realpath = unsafe extern "C" fn(*const c_char, *mut c_char) -> *mut c_char;
 pub unsafe extern "C" fn realpath(path: *const c_char, resolved: *mut c_char) -> *mut c_char {
     let mut room = room();
     match next!(realpath as Realpath) {
-        // SAFETY: the caller's path and buffer.
+        // SAFETY: contract of `realpath`: `path` is null or a C string, and the buffer has the size
+        // that the caller states (`realpath`: null, or PATH_MAX bytes).
         Some(next) => unsafe { strip_root(next(redirect(path, &mut room), resolved)) },
         None => missing(),
     }
@@ -277,7 +281,8 @@ pub unsafe extern "C" fn __realpath_chk(
     type Checked = unsafe extern "C" fn(*const c_char, *mut c_char, size_t) -> *mut c_char;
     let mut room = room();
     match next!(__realpath_chk as Checked) {
-        // SAFETY: the caller's path and buffer.
+        // SAFETY: contract of `realpath`: `path` is null or a C string, and the buffer has the size
+        // that the caller states (`realpath`: null, or PATH_MAX bytes).
         Some(next) => unsafe { strip_root(next(redirect(path, &mut room), resolved, size)) },
         None => missing(),
     }
@@ -294,7 +299,8 @@ unsafe fn read_link(
     size: size_t,
 ) -> ssize_t {
     let mut room = room();
-    // SAFETY: by the contract.
+    // SAFETY: the caller guarantees that `path` is null or a C string, and `buffer` has `size`
+    // bytes.
     unsafe {
         let path = redirect(path, &mut room);
         libc::syscall(libc::SYS_readlinkat, directory, path, buffer, size) as ssize_t
@@ -308,7 +314,8 @@ pub unsafe extern "C" fn readlink(
     buffer: *mut c_char,
     size: size_t,
 ) -> ssize_t {
-    // SAFETY: the caller's path and buffer.
+    // SAFETY: contract of `readlink`: `path` is null or a C string, and the buffer has the size
+    // that the caller states (`realpath`: null, or PATH_MAX bytes).
     unsafe { read_link(AT_FDCWD, path, buffer, size) }
 }
 
@@ -320,7 +327,8 @@ pub unsafe extern "C" fn __readlink_chk(
     length: size_t,
     size: size_t,
 ) -> ssize_t {
-    // SAFETY: the caller's path and buffer.
+    // SAFETY: contract of `readlink`: `path` is null or a C string, and the buffer has the size
+    // that the caller states (`realpath`: null, or PATH_MAX bytes).
     unsafe { read_link(AT_FDCWD, path, buffer, length.min(size)) }
 }
 
@@ -332,14 +340,15 @@ pub unsafe extern "C" fn readlinkat(
     buffer: *mut c_char,
     size: size_t,
 ) -> ssize_t {
-    // SAFETY: the caller's path and buffer.
+    // SAFETY: contract of `readlinkat`: `path` is null or a C string, and the buffer has the size
+    // that the caller states (`realpath`: null, or PATH_MAX bytes).
     unsafe { read_link(directory, path, buffer, size) }
 }
 
 /// `access` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn access(path: *const c_char, mode: c_int) -> c_int {
-    // SAFETY: the caller's path.
+    // SAFETY: contract of `access`: `path` is null or a C string.
     unsafe { faccessat(AT_FDCWD, path, mode, 0) }
 }
 
@@ -352,7 +361,7 @@ pub unsafe extern "C" fn faccessat(
     flags: c_int,
 ) -> c_int {
     let mut room = room();
-    // SAFETY: the caller's path.
+    // SAFETY: contract of `faccessat`: `path` is null or a C string.
     unsafe {
         let path = redirect(path, &mut room);
         if flags == 0 {
@@ -373,21 +382,23 @@ unsafe fn stat_at(
     flags: c_int,
 ) -> c_int {
     let mut room = room();
-    // SAFETY: by the contract; on 64-bit machines libc's struct is the kernel's.
+    // SAFETY: the caller guarantees that `path` is null or a C string, and `status` a `struct
+    // stat`; on 64-bit machines libc's struct is the kernel's.
     unsafe {
         let path = redirect(path, &mut room);
         libc::syscall(libc::SYS_newfstatat, directory, path, status, flags) as c_int
     }
 }
 
-/// Declares the entries that read a file's status: those of today and those of glibc before 2.33,
+/// Declares the entries that read a file's status: the current ones and those of glibc before 2.33,
 /// whose first argument is the version of the struct.
 macro_rules! stat_entries {
     ($($name:ident $old:ident $flags:expr;)*) => {$(
         /// `stat` or `lstat` of libc.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(path: *const c_char, status: *mut libc::stat) -> c_int {
-            // SAFETY: the caller's path and struct.
+            // SAFETY: contract of `stat`: `path` is null or a C string, and the struct is valid for
+            // writes.
             unsafe { stat_at(AT_FDCWD, path, status, $flags) }
         }
 
@@ -402,7 +413,8 @@ macro_rules! stat_entries {
                 set_errno(Errno::INVALID);
                 return -1;
             }
-            // SAFETY: the caller's path and struct.
+            // SAFETY: contract of `stat`: `path` is null or a C string, and the struct is valid for
+            // writes.
             unsafe { stat_at(AT_FDCWD, path, status, $flags) }
         }
     )*};
@@ -422,7 +434,8 @@ pub unsafe extern "C" fn fstatat(
     status: *mut libc::stat,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: the caller's path and struct.
+    // SAFETY: contract of `fstatat`: `path` is null or a C string, and the struct is valid for
+    // writes.
     unsafe { stat_at(directory, path, status, flags) }
 }
 
@@ -434,7 +447,8 @@ pub unsafe extern "C" fn fstatat64(
     status: *mut libc::stat,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: the caller's path and struct.
+    // SAFETY: contract of `fstatat64`: `path` is null or a C string, and the struct is valid for
+    // writes.
     unsafe { stat_at(directory, path, status, flags) }
 }
 
@@ -448,7 +462,8 @@ pub unsafe extern "C" fn statx(
     status: *mut c_void,
 ) -> c_int {
     let mut room = room();
-    // SAFETY: the caller's path and struct.
+    // SAFETY: contract of `statx`: `path` is null or a C string, and the struct is valid for
+    // writes.
     unsafe {
         let path = redirect(path, &mut room);
         libc::syscall(libc::SYS_statx, directory, path, flags, mask, status) as c_int
@@ -467,7 +482,8 @@ unsafe fn attribute(
     size: size_t,
 ) -> ssize_t {
     let mut room = room();
-    // SAFETY: by the contract.
+    // SAFETY: the caller guarantees that `path` and `name` are null or C strings, and `value` has
+    // `size` bytes.
     unsafe { libc::syscall(call, redirect(path, &mut room), name, value, size) as ssize_t }
 }
 
@@ -479,7 +495,8 @@ pub unsafe extern "C" fn getxattr(
     value: *mut c_void,
     size: size_t,
 ) -> ssize_t {
-    // SAFETY: the caller's strings and buffer.
+    // SAFETY: contract of `getxattr`: `path` and `name` are null or C strings, and `value` has
+    // `size` bytes.
     unsafe { attribute(libc::SYS_getxattr, path, name, value, size) }
 }
 
@@ -491,9 +508,10 @@ pub unsafe extern "C" fn lgetxattr(
     value: *mut c_void,
     size: size_t,
 ) -> ssize_t {
-    // SAFETY: the caller's strings and buffer.
+    // SAFETY: contract of `lgetxattr`: `path` and `name` are null or C strings, and `value` has
+    // `size` bytes.
     unsafe { attribute(libc::SYS_lgetxattr, path, name, value, size) }
 }
 
-/// A system call's result has the width of a register; what libc returns is narrower.
+/// Narrows a system call's result, which has the width of a register, to libc's return type.
 const _: () = assert!(size_of::<c_long>() == size_of::<ssize_t>());

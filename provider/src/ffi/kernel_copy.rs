@@ -1,5 +1,4 @@
-//! Translation between the kernel's structs and those of verbs.h, which librdmacm asks the library
-//! for.
+//! Translation between the kernel's structs and those of verbs.h, for librdmacm.
 
 use crate::ffi::abi::*;
 
@@ -107,12 +106,12 @@ fn path_to_kernel(source: &ibv_sa_path_rec) -> ib_user_path_rec {
     }
 }
 
-/// Translates what `source` points to.
+/// Translates the struct at `source`.
 ///
 /// # Safety
 /// Both are null or valid structs.
 unsafe fn copy<S, D>(destination: *mut D, source: *const S, translate: impl FnOnce(&S) -> D) {
-    // SAFETY: by the contract.
+    // SAFETY: the caller guarantees that both are null or valid structs.
     if let (Some(destination), Some(source)) = unsafe { (destination.as_mut(), source.as_ref()) } {
         *destination = translate(source);
     }
@@ -124,7 +123,7 @@ pub unsafe extern "C" fn ibv_copy_ah_attr_from_kern(
     destination: *mut ibv_ah_attr,
     source: *const ib_uverbs_ah_attr,
 ) {
-    // SAFETY: the caller's structs.
+    // SAFETY: contract of `ibv_copy_ah_attr_from_kern`: the pointers are null or valid structs.
     unsafe { copy(destination, source, ah_attr) }
 }
 
@@ -134,7 +133,7 @@ pub unsafe extern "C" fn ibv_copy_qp_attr_from_kern(
     destination: *mut ibv_qp_attr,
     source: *const ib_uverbs_qp_attr,
 ) {
-    // SAFETY: the caller's structs.
+    // SAFETY: contract of `ibv_copy_qp_attr_from_kern`: the pointers are null or valid structs.
     unsafe { copy(destination, source, qp_attr) }
 }
 
@@ -144,7 +143,7 @@ pub unsafe extern "C" fn ibv_copy_path_rec_from_kern(
     destination: *mut ibv_sa_path_rec,
     source: *const ib_user_path_rec,
 ) {
-    // SAFETY: the caller's structs.
+    // SAFETY: contract of `ibv_copy_path_rec_from_kern`: the pointers are null or valid structs.
     unsafe { copy(destination, source, path_from_kernel) }
 }
 
@@ -154,6 +153,6 @@ pub unsafe extern "C" fn ibv_copy_path_rec_to_kern(
     destination: *mut ib_user_path_rec,
     source: *const ibv_sa_path_rec,
 ) {
-    // SAFETY: the caller's structs.
+    // SAFETY: contract of `ibv_copy_path_rec_to_kern`: the pointers are null or valid structs.
     unsafe { copy(destination, source, path_to_kernel) }
 }

@@ -1,20 +1,20 @@
-//! Memory of the program: prefaulting what is registered, and the buffers of `ibv_alloc_buf`.
+//! Memory of the program: prefaulting of registered memory, and the buffers of `ibv_alloc_buf`.
 
 use super::boundary::last_errno;
 use crate::errno::Errno;
 use libc::c_void;
 
-/// Granularity of mappings.
+/// Returns the granularity of mappings.
 fn page_size() -> usize {
-    // SAFETY: no pointers.
+    // SAFETY: `sysconf` takes no pointers.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(size).unwrap_or(4096)
 }
 
-/// Touches every page of a range, as pinning in the kernel would; of an empty one none.
+/// Touches every page of a range, like pinning in the kernel. The range may be empty.
 ///
 /// # Errors
-/// `EFAULT` when a page is not mapped, or not writable though `writable` asks for it.
+/// `EFAULT` when a page is not mapped, or `writable` is set and a page is not writable.
 pub(crate) fn populate(address: usize, length: usize, writable: bool) -> Result<(), Errno> {
     if length == 0 {
         return Ok(());
@@ -37,13 +37,13 @@ pub(crate) fn populate(address: usize, length: usize, writable: bool) -> Result<
     }
     match last_errno().0 {
         libc::EFAULT | libc::ENOMEM => Err(Errno::FAULT),
-        // A kernel before 5.14 does not know the advice, and special mappings refuse it: nothing is
-        // learnt then.
+        // A kernel before 5.14 does not support the advice, and special mappings refuse it: the
+        // result is then unknown.
         _ => Ok(()),
     }
 }
 
-/// Anonymous memory of its own, page aligned.
+/// Separate anonymous memory, page aligned.
 pub(super) struct Mapping {
     address: *mut c_void,
     length: usize,
@@ -59,7 +59,8 @@ impl Mapping {
         }
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a new mapping, wherever the kernel has room.
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice affects no existing
+        // memory.
         let address = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, -1, 0) };
         if address == libc::MAP_FAILED {
             return Err(last_errno());
@@ -71,7 +72,7 @@ impl Mapping {
         self.address
     }
 
-    /// Whether a range lies within.
+    /// Returns true if a range lies within.
     pub(super) fn contains(&self, address: *mut c_void, length: usize) -> bool {
         let offset = address.addr().wrapping_sub(self.address.addr());
         offset <= self.length && length <= self.length - offset
@@ -80,7 +81,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and the program gave it back.
+        // SAFETY: address and length are one mapping of `new`, and `self`, its only owner, is being
+        // dropped; the program no longer uses the buffer (contract of `ibv_free_buf`).
         unsafe { libc::munmap(self.address, self.length) };
     }
 }

@@ -1,4 +1,4 @@
-//! What stands behind each public struct, and the tie from object to object.
+//! The body of each public struct, and the links from object to object.
 
 use super::handle::Handle;
 use crate::adapter::Adapter;
@@ -15,38 +15,39 @@ use std::ops::Deref;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Behind `struct ibv_context`, which is the end of a `struct verbs_context`.
+/// Body of `struct ibv_context`, which is the end of a `struct verbs_context`.
 pub(super) struct Context {
     pub(super) adapter: Arc<Adapter>,
     /// The async queue.
     pub(super) events: Arc<EventQueue>,
-    /// `cmd_fd`: programs duplicate it, so it is a descriptor of something.
+    /// Descriptor behind `cmd_fd`: programs duplicate it, so it must be open.
     pub(super) _command_fd: OwnedFd,
-    /// What `verbs_context.priv` points to.
+    /// Memory that `verbs_context.priv` points to.
     pub(super) _private: Box<[u64; PRIVATE_WORDS]>,
 }
 
 impl Drop for Context {
-    /// What was made from the context and not destroyed stays, and knows the queue.
+    /// Objects that were made from the context and not destroyed stay, and still refer to the
+    /// queue.
     fn drop(&mut self) {
         self.events.close();
     }
 }
 
-/// Words behind `verbs_context.priv`, all zero: more than any release looks at.
+/// Words behind `verbs_context.priv`, all zero: more than any release reads.
 pub(super) const PRIVATE_WORDS: usize = 1024;
 
 impl Context {
-    /// The context behind a pointer from the program.
+    /// Returns the context behind a pointer from the program.
     ///
     /// # Safety
     /// `context` is null or an open context of this library.
     pub(super) unsafe fn borrow<'a>(context: *mut ibv_context) -> Result<&'a Self, Errno> {
-        // SAFETY: by the contract.
+        // SAFETY: the caller guarantees that `context` is null or an open context of this library.
         unsafe { Handle::<verbs_context, Self>::borrow(Self::outer(context)) }
     }
 
-    /// The struct that a context is the end of. Null stays null.
+    /// Returns the struct that a context is the end of. Null stays null.
     pub(super) fn outer(context: *mut ibv_context) -> *mut verbs_context {
         if context.is_null() {
             return std::ptr::null_mut();
@@ -57,7 +58,7 @@ impl Context {
     }
 }
 
-/// Behind `struct ibv_mw`.
+/// Body of `struct ibv_mw`.
 pub(super) struct Mw {
     pub(super) adapter: Arc<Adapter>,
     pub(super) window: Arc<MemoryWindow>,
@@ -66,23 +67,23 @@ pub(super) struct Mw {
     pub(super) _lease: Lease,
 }
 
-/// Behind `struct ibv_comp_channel`.
+/// Body of `struct ibv_comp_channel`.
 pub(super) struct Channel {
     pub(super) adapter: Arc<Adapter>,
     pub(super) events: Arc<EventQueue>,
 }
 
-/// Behind `struct ibv_ah`.
+/// Body of `struct ibv_ah`.
 pub(super) struct Ah {
-    /// Parsed when the handle is made, so that posting does not.
+    /// Parsed when the handle is made, so that posting need not parse it.
     pub(super) path: AddressVector,
-    /// Only QPs of the same domain may send with it.
+    /// Domain of the handle: only QPs of the same domain may send with it.
     pub(super) protection: Arc<ProtectionDomain>,
-    /// Of the domain, and of the device's handles.
+    /// Leases of the domain and of the device's handles.
     pub(super) _leases: [Lease; 2],
 }
 
-/// Something that only the thread that holds the lock of the object's queue touches.
+/// A value that only the thread with the lock of the object's queue accesses.
 pub(super) struct Locked<T>(UnsafeCell<T>);
 
 impl<T> Locked<T> {
@@ -90,39 +91,39 @@ impl<T> Locked<T> {
         Self(UnsafeCell::new(value))
     }
 
-    /// The value.
+    /// Returns the value.
     ///
     /// # Safety
     /// The thread holds the lock and no other reference from this call is alive.
     #[expect(clippy::mut_from_ref, reason = "this is what the cell is for")]
     #[inline]
     pub(super) unsafe fn get(&self) -> &mut T {
-        // SAFETY: by the contract.
+        // SAFETY: the caller guarantees that the thread holds the lock and no other reference from
+        // this call is alive.
         unsafe { &mut *self.0.get() }
     }
 }
 
-/// What lives between `ibv_start_poll` and `ibv_end_poll`. The lock of the CQ is held by `poller`
-/// itself.
+/// State between `ibv_start_poll` and `ibv_end_poll`. `poller` holds the lock of the CQ.
 pub(super) struct Polling {
     pub(super) poller: Poller<'static>,
-    /// The completion that the program is at.
+    /// The program's current completion.
     pub(super) current: WorkCompletion,
 }
 
-/// Behind `struct ibv_cq` and `struct ibv_cq_ex`.
+/// Body of `struct ibv_cq` and `struct ibv_cq_ex`.
 pub(super) struct Cq {
     /// Before `inner`, which it borrows from: fields are dropped in order.
     pub(super) polling: Locked<Option<Polling>>,
     inner: crate::cq::Cq,
-    /// Of a parent domain.
+    /// Lease of a parent domain.
     _lease: Option<Lease>,
 }
 
-// SAFETY: the cell is touched by the thread that holds the CQ's lock, and by the one that destroys
-// the CQ.
+// SAFETY: the cell is accessed by the thread that holds the CQ's lock, and by the one that destroys
+// the CQ, when no other thread uses it.
 unsafe impl Send for Cq {}
-// SAFETY: as above; the rest is `Sync`.
+// SAFETY: as for `Send`: the CQ's lock serialises access to the cell; the other fields are `Sync`.
 unsafe impl Sync for Cq {}
 
 impl Cq {
@@ -155,29 +156,29 @@ impl Deref for Cq {
     }
 }
 
-/// What lives between `ibv_wr_start` and `ibv_wr_complete`. The lock of the send queue is held by
-/// `batch` itself.
+/// State between `ibv_wr_start` and `ibv_wr_complete`. `batch` holds the lock of the send queue.
 pub(super) struct Posting {
     pub(super) batch: SendBatch<'static>,
     pub(super) builder: Builder,
 }
 
-/// Behind `struct ibv_qp` and `struct ibv_qp_ex`.
+/// Body of `struct ibv_qp` and `struct ibv_qp_ex`.
 pub(super) struct Qp {
     /// Before `inner`, which it borrows from: fields are dropped in order.
     pub(super) posting: Locked<Option<Posting>>,
     inner: crate::qp::Qp,
-    /// Whether the program asked for `ibv_wr_*`.
+    /// True if the program requested `ibv_wr_*`.
     pub(super) extended: bool,
-    /// What `ibv_query_qp` gives back of the creation.
+    /// Creation attributes for `ibv_query_qp`.
     pub(super) created: ibv_qp_init_attr,
 }
 
-// SAFETY: the cell is touched by the thread that holds the send queue's lock, and by the one that
-// destroys the QP. The pointers in `created` are never followed here, only given back to the
-// program.
+// SAFETY: the cell is accessed by the thread that holds the send queue's lock, and by the one that
+// destroys the QP, when no other thread uses it. The pointers in `created` are never dereferenced
+// here, only returned to the program.
 unsafe impl Send for Qp {}
-// SAFETY: as above; the rest is `Sync`.
+// SAFETY: as for `Send`: the send queue's lock serialises access to the cell; the other fields are
+// `Sync`.
 unsafe impl Sync for Qp {}
 
 impl Qp {

@@ -1,8 +1,7 @@
-//! The two tables of a context, through which the inline calls of verbs.h come.
+//! The two tables of a context, which the inline calls of verbs.h use.
 //!
-//! Entries of `verbs_context` that are left empty are those whose inline call then answers
-//! `EOPNOTSUPP` by itself. Entries of `ibv_context_ops` are called without a look, so all that have
-//! a caller are filled.
+//! The inline calls of empty entries of `verbs_context` return `EOPNOTSUPP` by themselves. Entries
+//! of `ibv_context_ops` are called without a check, so all that have a caller are filled.
 
 use super::work_request::{poll_cq, post_recv, post_send, post_srq_recv, req_notify_cq};
 use super::{exports, poll_api, send_api};
@@ -52,21 +51,23 @@ pub(super) fn fill_cq(cq: &mut ibv_cq_ex) {
     poll_api::fill(cq);
 }
 
-/// In simulated time it is noted who polls with `ibv_poll_cq`.
+/// In simulated time, makes `ibv_poll_cq` record its callers.
 pub(super) fn note_callers_of_context(context: &mut verbs_context, clock: &dyn ProgramClock) {
     type PollCq = unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int;
     let target: PollCq = poll_cq;
     let noting = clock.noting_caller(PollFunction::PollCq, target as *const c_void);
-    // SAFETY: a function that goes on to `target` with its arguments, and so has its type.
+    // SAFETY: `noting_caller` returns a function that continues at `target` with the same
+    // arguments, so it has the same type.
     context.context.ops.poll_cq = Some(unsafe { transmute::<*const c_void, PollCq>(noting) });
 }
 
-/// The same of `ibv_start_poll`.
+/// In simulated time, makes `ibv_start_poll` record its callers.
 pub(super) fn note_callers_of_cq(cq: &mut ibv_cq_ex, clock: &dyn ProgramClock) {
     type StartPoll = unsafe extern "C" fn(*mut ibv_cq_ex, *mut ibv_poll_cq_attr) -> c_int;
     let Some(target) = cq.start_poll else { return };
     let noting = clock.noting_caller(PollFunction::StartPoll, target as *const c_void);
-    // SAFETY: a function that goes on to `target` with its arguments, and so has its type.
+    // SAFETY: `noting_caller` returns a function that continues at `target` with the same
+    // arguments, so it has the same type.
     cq.start_poll = Some(unsafe { transmute::<*const c_void, StartPoll>(noting) });
 }
 

@@ -1,9 +1,9 @@
-//! Calls of libc that change what is mapped, and what is done about faults: registered memory stays
-//! where a card finds it ([`ferroce_embed::pinned`]), and the handler of faults stays where it is
+//! Calls of libc that change mappings, and the handling of faults: registered memory stays where a
+//! card finds it ([`ferroce_embed::pinned`]), and the fault handler stays installed
 //! ([`ferroce_platform::os::faults`]).
 //!
-//! Other memory and other signals go on unchanged. The memory calls are system calls, so that they
-//! work before anything is looked up, and inside of allocators.
+//! Other memory and other signals are passed on unchanged. The memory calls are system calls, so
+//! that they work before any symbol is looked up, and inside of allocators.
 
 use super::boundary::set_errno;
 use super::interpose::next;
@@ -58,8 +58,8 @@ pub extern "C" fn munmap(address: *mut c_void, length: size_t) -> c_int {
     status(pinned::munmap(address.addr(), length))
 }
 
-/// `mremap` of libc. C declares it variadic; the optional address is passed like a fifth argument on
-/// the supported machines, and the kernel looks at it only with `MREMAP_FIXED` or
+/// `mremap` of libc. C declares it variadic; the optional address is passed like a fifth argument
+/// on the supported machines, and the kernel reads it only with `MREMAP_FIXED` or
 /// `MREMAP_DONTUNMAP`.
 #[unsafe(no_mangle)]
 pub extern "C" fn mremap(
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn sigaction(
     before: *mut Action,
 ) -> c_int {
     match next!(sigaction as faults::Sigaction) {
-        // SAFETY: the caller's structs.
+        // SAFETY: contract of `sigaction`: the pointers are null or valid structs.
         Some(next) => unsafe { faults::program_action(next, signal, action, before) },
         None => status(Err(libc::ENOSYS)),
     }
@@ -104,12 +104,13 @@ pub unsafe extern "C" fn signal(signal: c_int, handler: sighandler_t) -> sighand
     type Signal = unsafe extern "C" fn(c_int, sighandler_t) -> sighandler_t;
     if !matches!(signal, libc::SIGSEGV | libc::SIGBUS) {
         return match next!(signal as Signal) {
-            // SAFETY: the caller's handler.
+            // SAFETY: contract of `signal`: the handler is a valid one; libc checks the signal.
             Some(next) => unsafe { next(signal, handler) },
             None => libc::SIG_ERR,
         };
     }
-    // SAFETY: all zero is a value of the struct, with an empty mask. As libc's does it.
+    // SAFETY: zeros are a valid `sigaction`, with an empty mask, like the one that libc's `signal`
+    // passes; both structs are locals.
     unsafe {
         let mut action: Action = std::mem::zeroed();
         action.sa_sigaction = handler;

@@ -1,4 +1,4 @@
-//! `ibv_start_poll` and what follows it: the entries of `struct ibv_cq_ex`.
+//! `ibv_start_poll` and the calls after it: the entries of `struct ibv_cq_ex`.
 //!
 //! The thread that has started a poll holds the CQ's lock until it ends it.
 
@@ -11,20 +11,20 @@ use crate::ffi::abi::*;
 use ferroce_driver::WorkCompletion;
 use libc::{c_int, c_uint};
 
-/// Shows a completion in the public part of the CQ.
+/// Copies a completion to the public part of the CQ.
 ///
 /// # Safety
 /// `cq` is a CQ of this library.
 #[inline]
 unsafe fn show(cq: *mut ibv_cq_ex, completion: &WorkCompletion) {
-    // SAFETY: by the contract.
+    // SAFETY: the caller guarantees that `cq` is a CQ of this library.
     unsafe {
         (*cq).status = status_number(completion.status);
         (*cq).wr_id = completion.wr_id;
     }
 }
 
-/// A look at a CQ has found a completion, or none.
+/// Charges a poll that has found a completion or none.
 #[inline]
 fn charge(cq: &Cq, found: bool) {
     if let Some(clock) = cq.adapter.program_clock() {
@@ -34,7 +34,8 @@ fn charge(cq: &Cq, found: bool) {
 
 unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
     let found = guard(|| {
-        // SAFETY: the program passes a CQ of this library and its own struct.
+        // SAFETY: contract of `ibv_start_poll`: `cq` is null or a live CQ of this library, and the
+        // struct null or valid; null is refused.
         let (body, attr) = unsafe { (Handle::<ibv_cq_ex, Cq>::borrow(cq)?, attr.as_ref()) };
         body.adapter.check()?;
         if attr.is_some_and(|attr| attr.comp_mask != 0) {
@@ -46,7 +47,8 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
         if body.queue.is_empty() {
             body.queue.relax();
         }
-        // SAFETY: the poller is kept in `polling` or dropped here.
+        // SAFETY: the poller is kept in `polling`, which is dropped before the CQ, or dropped in
+        // this function.
         let mut poller = unsafe { body.lock() };
         let found = poller.next();
         charge(body, found.is_some());
@@ -54,28 +56,33 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
             body.check_device()?;
             return Err(Errno::NO_ENTRY);
         };
-        // SAFETY: the CQ is alive, and this thread has the lock.
+        // SAFETY: `borrow` has accepted the CQ, which is alive during the call (contract of
+        // `ibv_start_poll`), and `poller` holds its lock, so no other reference to the cell is in
+        // use.
         unsafe {
             show(cq, &current);
             *body.polling.get() = Some(Polling { poller, current });
         }
         Ok(())
     });
-    // An empty CQ is nothing that errno tells of.
+    // An empty CQ does not set errno.
     found.map_or_else(|errno| errno.0, |()| 0)
 }
 
 unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
     let found = guard(|| {
-        // SAFETY: the program passes a CQ of this library.
+        // SAFETY: contract of `ibv_next_poll`: the program passes null or a live CQ of this
+        // library; `borrow` refuses null.
         let body = unsafe { Handle::<ibv_cq_ex, Cq>::borrow(cq)? };
-        // SAFETY: this thread holds the lock since `start_poll`.
+        // SAFETY: contract of `ibv_next_poll`: this thread called `start_poll`, which locked the
+        // CQ, and no other reference to the cell is in use.
         let polling = unsafe { body.polling.get() }
             .as_mut()
             .ok_or(Errno::INVALID)?;
         polling.current = polling.poller.next().ok_or(Errno::NO_ENTRY)?;
         charge(body, true);
-        // SAFETY: the CQ is alive.
+        // SAFETY: `borrow` has accepted the CQ, which is alive during the call (contract of
+        // `ibv_next_poll`).
         unsafe { show(cq, &polling.current) };
         Ok(())
     });
@@ -84,9 +91,11 @@ unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
 
 unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
     let _ = guard(|| {
-        // SAFETY: the program passes a CQ of this library.
+        // SAFETY: contract of `ibv_end_poll`: the program passes null or a live CQ of this library;
+        // `borrow` refuses null.
         let body = unsafe { Handle::<ibv_cq_ex, Cq>::borrow(cq)? };
-        // SAFETY: this thread holds the lock since `start_poll`.
+        // SAFETY: contract of `ibv_end_poll`: this thread called `start_poll`, which locked the CQ,
+        // and no other reference to the cell is in use.
         drop(unsafe { body.polling.get() }.take());
         Ok(())
     });
@@ -98,7 +107,8 @@ unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
 /// `cq` is a CQ of this library, and if it is being polled, this thread polls it.
 #[inline]
 unsafe fn read<T: Default>(cq: *mut ibv_cq_ex, field: impl FnOnce(&WorkCompletion) -> T) -> T {
-    // SAFETY: by the contract.
+    // SAFETY: the caller guarantees that `cq` is a CQ of this library, and if it is being polled,
+    // this thread polls it.
     let polling = unsafe {
         match Handle::<ibv_cq_ex, Cq>::borrow(cq) {
             Ok(body) => body.polling.get().as_ref(),
@@ -108,11 +118,12 @@ unsafe fn read<T: Default>(cq: *mut ibv_cq_ex, field: impl FnOnce(&WorkCompletio
     polling.map_or_else(T::default, |polling| field(&polling.current))
 }
 
-/// Declares an entry that reads one field.
+/// Declares entries that read one field.
 macro_rules! readers {
     ($($name:ident: $type:ty = $field:expr;)*) => {$(
         unsafe extern "C" fn $name(cq: *mut ibv_cq_ex) -> $type {
-            // SAFETY: the program's CQ, between start and end of its poll.
+            // SAFETY: contract of `ibv_wc_read_*`: `cq` is null or a live CQ of this library, and
+            // this thread is between `ibv_start_poll` and `ibv_end_poll` on it.
             unsafe { read(cq, $field) }
         }
     )*};
@@ -133,18 +144,20 @@ readers! {
     read_dlid_path_bits: u8 = |_| 0;
 }
 
-/// Nanoseconds since 1970 at which the completion was made.
+/// Returns the nanoseconds since 1970 at which the completion was made.
 unsafe extern "C" fn read_completion_wallclock_ns(cq: *mut ibv_cq_ex) -> u64 {
-    // SAFETY: the program's CQ.
+    // SAFETY: contract of `ibv_wc_read_completion_wallclock_ns`: `cq` is null or a live CQ of this
+    // library; `borrow` refuses null.
     let Ok(body) = (unsafe { Handle::<ibv_cq_ex, Cq>::borrow(cq) }) else {
         return 0;
     };
-    // SAFETY: the program's CQ, between start and end of its poll.
+    // SAFETY: contract of `ibv_wc_read_completion_wallclock_ns`: `cq` is null or a live CQ of this
+    // library, and this thread is between `ibv_start_poll` and `ibv_end_poll` on it.
     let made_ns = unsafe { read(cq, |completion| completion.timestamp_ns) };
     body.adapter.wall_clock_ns(made_ns).unwrap_or(0)
 }
 
-/// Fills the table of a CQ. Entries of fields that cannot be asked for stay empty, as in every
+/// Fills the table of a CQ. Entries of fields that cannot be requested stay empty, as in every
 /// provider.
 pub(super) fn fill(cq: &mut ibv_cq_ex) {
     cq.start_poll = Some(start_poll);

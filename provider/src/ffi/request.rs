@@ -1,5 +1,5 @@
-//! From what a program passes to a work request: lists, inline data, windows, destinations. Both
-//! ways of posting use it.
+//! Converts the program's arguments to a work request: lists, inline data, windows, destinations.
+//! Both ways of posting use it.
 
 use super::handle::Handle;
 use super::objects::{Ah, Mw, Qp};
@@ -12,24 +12,24 @@ use ferroce_driver::{
 };
 use std::sync::Arc;
 
-/// Elements of an inline work request at most.
+/// Maximum number of elements of an inline work request.
 const MAX_INLINE_PIECES: usize = 16;
-/// Bytes of such an element at most: what a device can say that it takes (`max_inline`).
+/// Maximum size of such an element: the largest `max_inline` of a device.
 const MAX_PIECE: usize = u16::MAX as usize;
-/// Elements of a scatter list at most: what a device can say that it takes (`max_data_segments`).
+/// Maximum number of elements of a scatter list: the largest `max_data_segments` of a device.
 const MAX_ELEMENTS: usize = u8::MAX as usize;
 /// Bits of a key that software chooses.
 const KEY_VARIANT: u32 = 0xff;
 
 const _: () = {
-    // Scatter lists are handed to the driver where they lie.
+    // Scatter lists are passed to the driver in place.
     assert!(size_of::<ibv_sge>() == size_of::<DataSegment>());
     assert!(std::mem::offset_of!(ibv_sge, addr) == std::mem::offset_of!(DataSegment, address));
     assert!(std::mem::offset_of!(ibv_sge, length) == std::mem::offset_of!(DataSegment, length));
     assert!(std::mem::offset_of!(ibv_sge, lkey) == std::mem::offset_of!(DataSegment, l_key));
 };
 
-/// A scatter list of the program. One that no device takes is refused before it is looked at.
+/// Returns a scatter list of the program. One that no device accepts is refused before it is read.
 ///
 /// # Safety
 /// `list` points to `count` elements that stay unchanged for `'a`, unless `count` is zero or larger
@@ -45,13 +45,14 @@ pub(super) unsafe fn scatter_list<'a>(
     if list.is_null() || count > MAX_ELEMENTS {
         return Err(Errno::INVALID);
     }
-    // SAFETY: by the contract; the layouts are equal by the assertions above, and both are plain
-    // integers.
+    // SAFETY: the caller guarantees that `list` points to `count` elements that stay unchanged for
+    // `'a`, unless `count` is zero or larger than [`MAX_ELEMENTS`]; the layouts are equal by the
+    // assertions above, and both are plain integers.
     Ok(unsafe { std::slice::from_raw_parts(list.cast(), count) })
 }
 
-/// Memory of the program that is copied now. More than a device takes is refused before it is
-/// looked at.
+/// Returns memory of the program that is copied now. More than a device accepts is refused before
+/// it is read.
 ///
 /// # Safety
 /// `address` is readable for `length` bytes, which stay unchanged for `'a`, unless `length` is zero
@@ -63,8 +64,9 @@ pub(super) unsafe fn piece<'a>(address: u64, length: usize) -> Result<&'a [u8], 
         1..=MAX_PIECE => {}
         _ => return Err(Errno::INVALID),
     }
-    // SAFETY: by the contract; the address is one of this process, with its provenance exposed by
-    // the program.
+    // SAFETY: the caller guarantees that `address` is readable for `length` bytes, which stay
+    // unchanged for `'a`, unless `length` is zero or larger than [`MAX_PIECE`]; the address is one
+    // of this process, with its provenance exposed by the program.
     Ok(unsafe {
         std::slice::from_raw_parts(std::ptr::with_exposed_provenance(address as usize), length)
     })
@@ -90,7 +92,7 @@ pub(super) fn with_pieces<'a, R>(
     post(&pieces[..count])
 }
 
-/// Memory of the peer.
+/// Returns memory of the peer.
 #[inline]
 pub(super) fn remote(r_key: u32, virtual_address: u64) -> RemoteAddress {
     RemoteAddress {
@@ -99,10 +101,11 @@ pub(super) fn remote(r_key: u32, virtual_address: u64) -> RemoteAddress {
     }
 }
 
-/// Destination of a datagram.
+/// Returns the destination of a datagram.
 ///
 /// # Errors
-/// `EINVAL` for no address handle, or one of another protection domain (IBTA vol 1, 10.2.2.2).
+/// `EINVAL` for a missing address handle, or one of another protection domain (IBTA vol 1,
+/// 10.2.2.2).
 ///
 /// # Safety
 /// `ah` is null or an address handle of this library.
@@ -113,7 +116,7 @@ pub(super) unsafe fn datagram(
     qpn: u32,
     q_key: u32,
 ) -> Result<Target, Errno> {
-    // SAFETY: by the contract.
+    // SAFETY: the caller guarantees that `ah` is null or an address handle of this library.
     let ah = unsafe { Handle::<ibv_ah, Ah>::borrow(ah)? };
     if !qp
         .pair
@@ -129,20 +132,20 @@ pub(super) unsafe fn datagram(
     })
 }
 
-/// The key of a window after a bind that asks for `asked`: as with mlx5 and soft-RoCE, the eight bits
-/// of its variant count, and the index is that of the window.
-fn bound_key(window: &Mw, asked: u32) -> u32 {
-    window.window.rkey().0 & !KEY_VARIANT | asked & KEY_VARIANT
+/// Returns the key of a window after a bind that requests `requested`: as with mlx5 and soft-RoCE,
+/// the eight bits of its variant count, and the index is that of the window.
+fn bound_key(window: &Mw, requested: u32) -> u32 {
+    window.window.rkey().0 & !KEY_VARIANT | requested & KEY_VARIANT
 }
 
-/// What a window is to be bound to. Whether region and rights allow it, the device finds out.
+/// Returns the operation that binds a window. The device checks whether region and rights allow it.
 ///
 /// # Errors
-/// `EINVAL` for no window, no region though there are bytes, rights that windows do not have, and
-/// a window of type 1 that begins at zero.
+/// `EINVAL` for a missing window, a missing region for a length above zero, rights that windows do
+/// not have, and a window of type 1 that begins at zero.
 ///
 /// # Safety
-/// Window and region are null or of this library.
+/// Window and region are null or objects of this library.
 pub(super) unsafe fn binding(
     mw: *mut ibv_mw,
     r_key: u32,
@@ -153,7 +156,7 @@ pub(super) unsafe fn binding(
         | IBV_ACCESS_REMOTE_READ
         | IBV_ACCESS_REMOTE_ATOMIC
         | IBV_ACCESS_ZERO_BASED;
-    // SAFETY: by the contract.
+    // SAFETY: the caller guarantees that window and region are null or objects of this library.
     let (window, region) = unsafe {
         let region = match info.mr.is_null() {
             true => None,
@@ -182,26 +185,29 @@ pub(super) unsafe fn binding(
     }))
 }
 
-/// As [`binding`], of a window of type 2 by a work request. Its `rkey` is the new key from then on.
+/// Like [`binding`], for a window of type 2 in a work request. Sets its `rkey` to the new key.
 ///
 /// # Errors
 /// As [`binding`], and for a window of type 1, which `ibv_bind_mw` binds.
 ///
 /// # Safety
-/// As for [`binding`]; nobody else uses the window meanwhile.
+/// As for [`binding`]; no other thread uses the window meanwhile.
 pub(super) unsafe fn binding_of_type_2(
     mw: *mut ibv_mw,
     r_key: u32,
     info: &ibv_mw_bind_info,
 ) -> Result<SendOperation, Errno> {
-    // SAFETY: by the contract.
+    // SAFETY: the caller guarantees that window and region are null or objects of this library; no
+    // other thread uses the window meanwhile.
     let window = unsafe { Handle::<ibv_mw, Mw>::borrow(mw)? };
     if window.kind != IBV_MW_TYPE_2 {
         return Err(Errno::INVALID);
     }
-    // SAFETY: by the contract.
+    // SAFETY: the caller guarantees that window and region are null or objects of this library; no
+    // other thread uses the window meanwhile.
     let operation = unsafe { binding(mw, r_key, info)? };
-    // SAFETY: the window is alive, and by the contract not in use elsewhere.
+    // SAFETY: `borrow` has accepted the window, and the caller guarantees that no other thread uses
+    // it meanwhile.
     unsafe { (*mw).rkey = bound_key(window, r_key) };
     Ok(operation)
 }

@@ -1,7 +1,7 @@
 //! `ibv_wr_*`: the entries of `struct ibv_qp_ex`.
 //!
 //! They run in the critical section of one thread, which holds the send queue's lock from
-//! `wr_start` to `wr_complete` or `wr_abort`. None but `wr_complete` can tell of a failure.
+//! `wr_start` to `wr_complete` or `wr_abort`. Only `wr_complete` can report a failure.
 
 use super::boundary::{guard, set_errno, status};
 use super::handle::Handle;
@@ -14,8 +14,8 @@ use crate::qp::Addressing;
 use ferroce_driver::{DataSegment, RKey, SendData, SendOperation};
 use libc::{c_int, c_void, size_t};
 
-/// Runs a step in the open section of a QP. Without a section there is nothing to run in, and
-/// `wr_complete` says so.
+/// Runs a step in the open section of a QP. Without a section it does nothing, and `wr_complete`
+/// reports that.
 ///
 /// # Safety
 /// `qp` is a QP of this library, and if its section is open, this thread opened it.
@@ -23,9 +23,11 @@ use libc::{c_int, c_void, size_t};
 unsafe fn step(qp: *mut ibv_qp_ex, step: impl FnOnce(&mut Posting) -> Result<(), Errno>) {
     let mut posting = None;
     let result = guard(|| {
-        // SAFETY: by the contract.
+        // SAFETY: the caller guarantees that `qp` is a QP of this library, and if its section is
+        // open, this thread opened it.
         let qp = unsafe { Handle::<ibv_qp_ex, Qp>::borrow(qp)? };
-        // SAFETY: this thread holds the lock, by the contract.
+        // SAFETY: the caller guarantees that this thread opened the section, so it holds the lock,
+        // and no other reference to the cell is in use.
         posting = unsafe { qp.posting.get().as_mut() };
         posting.as_deref_mut().map_or(Ok(()), step)
     });
@@ -40,7 +42,8 @@ unsafe fn step(qp: *mut ibv_qp_ex, step: impl FnOnce(&mut Posting) -> Result<(),
 /// As for [`step`].
 #[inline]
 unsafe fn begin(qp: *mut ibv_qp_ex, operation: SendOperation) {
-    // SAFETY: by the contract.
+    // SAFETY: the caller guarantees that `qp` is a QP of this library, and if its section is open,
+    // this thread opened it.
     unsafe {
         step(qp, |Posting { batch, builder }| {
             builder.begin(batch, (*qp).wr_id, (*qp).wr_flags, operation);
@@ -49,13 +52,14 @@ unsafe fn begin(qp: *mut ibv_qp_ex, operation: SendOperation) {
     }
 }
 
-/// Gives the data of the work request that was begun.
+/// Sets the data of the current work request.
 ///
 /// # Safety
 /// As for [`step`].
 #[inline]
 unsafe fn data(qp: *mut ibv_qp_ex, data: SendData<'_>) {
-    // SAFETY: by the contract.
+    // SAFETY: the caller guarantees that `qp` is a QP of this library, and if its section is open,
+    // this thread opened it.
     unsafe {
         step(qp, |Posting { batch, builder }| {
             builder.data(batch, data);
@@ -67,12 +71,13 @@ unsafe fn data(qp: *mut ibv_qp_ex, data: SendData<'_>) {
 unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
     // A failure leaves the section closed; `wr_complete` reports it.
     let _ = guard(|| {
-        // SAFETY: the program passes a QP of this library.
+        // SAFETY: contract of `ibv_wr_start`: the program passes null or a live QP of this library;
+        // `borrow` refuses null.
         let qp = unsafe { Handle::<ibv_qp_ex, Qp>::borrow(qp)? };
         qp.adapter.check()?;
-        // SAFETY: the batch is kept in `posting`.
+        // SAFETY: the batch is kept in `posting`, which is dropped before the queue.
         let batch = unsafe { qp.lock()? };
-        // SAFETY: this thread has just taken the lock.
+        // SAFETY: this thread has just taken the lock, so no other reference to the cell is in use.
         *unsafe { qp.posting.get() } = Some(Posting {
             batch,
             builder: Builder::new(
@@ -86,10 +91,12 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
 
 unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     status(|| {
-        // SAFETY: the program passes a QP of this library.
+        // SAFETY: contract of `ibv_wr_complete`: the program passes null or a live QP of this
+        // library; `borrow` refuses null.
         let qp = unsafe { Handle::<ibv_qp_ex, Qp>::borrow(qp)? };
         qp.adapter.check()?;
-        // SAFETY: this thread holds the lock since `wr_start`.
+        // SAFETY: contract of `ibv_wr_complete`: this thread called `wr_start`, which locked the
+        // send queue, and no other reference to the cell is in use.
         let Posting { batch, builder } =
             unsafe { qp.posting.get().take() }.ok_or(Errno::INVALID)?;
         if let Err(errno) = qp.adapter.check_world() {
@@ -102,9 +109,11 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
 
 unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
     let _ = guard(|| {
-        // SAFETY: the program passes a QP of this library.
+        // SAFETY: contract of `ibv_wr_abort`: the program passes null or a live QP of this library;
+        // `borrow` refuses null.
         let qp = unsafe { Handle::<ibv_qp_ex, Qp>::borrow(qp)? };
-        // SAFETY: this thread holds the lock since `wr_start`.
+        // SAFETY: contract of `ibv_wr_abort`: this thread called `wr_start`, which locked the send
+        // queue, and no other reference to the cell is in use.
         if let Some(posting) = unsafe { qp.posting.get().take() } {
             posting.batch.abort();
         }
@@ -113,17 +122,20 @@ unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
 }
 
 unsafe extern "C" fn wr_send(qp: *mut ibv_qp_ex) {
-    // SAFETY: the program's QP, in its section.
+    // SAFETY: contract of `ibv_wr_send`: `qp` is null or a live QP of this library, and this thread
+    // opened its section with `ibv_wr_start`.
     unsafe { begin(qp, SendOperation::Send) }
 }
 
 unsafe extern "C" fn wr_send_imm(qp: *mut ibv_qp_ex, immediate: u32) {
-    // SAFETY: the program's QP, in its section.
+    // SAFETY: contract of `ibv_wr_send_imm`: `qp` is null or a live QP of this library, and this
+    // thread opened its section with `ibv_wr_start`.
     unsafe { begin(qp, SendOperation::SendImmediate(immediate.to_ne_bytes())) }
 }
 
 unsafe extern "C" fn wr_rdma_write(qp: *mut ibv_qp_ex, r_key: u32, address: u64) {
-    // SAFETY: the program's QP, in its section.
+    // SAFETY: contract of `ibv_wr_rdma_write`: `qp` is null or a live QP of this library, and this
+    // thread opened its section with `ibv_wr_start`.
     unsafe { begin(qp, SendOperation::RdmaWrite(remote(r_key, address))) }
 }
 
@@ -135,17 +147,20 @@ unsafe extern "C" fn wr_rdma_write_imm(
 ) {
     let operation =
         SendOperation::RdmaWriteImmediate(remote(r_key, address), immediate.to_ne_bytes());
-    // SAFETY: the program's QP, in its section.
+    // SAFETY: contract of `ibv_wr_rdma_write_imm`: `qp` is null or a live QP of this library, and
+    // this thread opened its section with `ibv_wr_start`.
     unsafe { begin(qp, operation) }
 }
 
 unsafe extern "C" fn wr_rdma_read(qp: *mut ibv_qp_ex, r_key: u32, address: u64) {
-    // SAFETY: the program's QP, in its section.
+    // SAFETY: contract of `ibv_wr_rdma_read`: `qp` is null or a live QP of this library, and this
+    // thread opened its section with `ibv_wr_start`.
     unsafe { begin(qp, SendOperation::RdmaRead(remote(r_key, address))) }
 }
 
 unsafe extern "C" fn wr_send_inv(qp: *mut ibv_qp_ex, r_key: u32) {
-    // SAFETY: the program's QP, in its section.
+    // SAFETY: contract of `ibv_wr_send_inv`: `qp` is null or a live QP of this library, and this
+    // thread opened its section with `ibv_wr_start`.
     unsafe { begin(qp, SendOperation::SendInvalidate(RKey(r_key))) }
 }
 
@@ -161,7 +176,8 @@ unsafe extern "C" fn wr_atomic_cmp_swp(
         compare,
         swap,
     };
-    // SAFETY: the program's QP, in its section.
+    // SAFETY: contract of `ibv_wr_atomic_cmp_swp`: `qp` is null or a live QP of this library, and
+    // this thread opened its section with `ibv_wr_start`.
     unsafe { begin(qp, operation) }
 }
 
@@ -170,12 +186,14 @@ unsafe extern "C" fn wr_atomic_fetch_add(qp: *mut ibv_qp_ex, r_key: u32, address
         remote: remote(r_key, address),
         add,
     };
-    // SAFETY: the program's QP, in its section.
+    // SAFETY: contract of `ibv_wr_atomic_fetch_add`: `qp` is null or a live QP of this library, and
+    // this thread opened its section with `ibv_wr_start`.
     unsafe { begin(qp, operation) }
 }
 
 unsafe extern "C" fn wr_local_inv(qp: *mut ibv_qp_ex, r_key: u32) {
-    // SAFETY: the program's QP, in its section.
+    // SAFETY: contract of `ibv_wr_local_inv`: `qp` is null or a live QP of this library, and this
+    // thread opened its section with `ibv_wr_start`.
     unsafe {
         step(qp, |Posting { batch, builder }| {
             let operation = SendOperation::LocalInvalidate(RKey(r_key));
@@ -191,7 +209,9 @@ unsafe extern "C" fn wr_bind_mw(
     r_key: u32,
     info: *const ibv_mw_bind_info,
 ) {
-    // SAFETY: the program's QP, in its section, its window, its struct and its region.
+    // SAFETY: contract of `ibv_wr_bind_mw`: `qp` is null or a live QP of this library in a section
+    // of this thread; window and region are null or live objects of this library, and the struct
+    // null or valid; null is refused.
     unsafe {
         step(qp, |Posting { batch, builder }| {
             let info = info.as_ref().ok_or(Errno::INVALID)?;
@@ -203,7 +223,8 @@ unsafe extern "C" fn wr_bind_mw(
 }
 
 unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, qpn: u32, q_key: u32) {
-    // SAFETY: the program's QP, in its section, and its address handle.
+    // SAFETY: contract of `ibv_wr_set_ud_addr`: `qp` is null or a live QP of this library in a
+    // section of this thread, and the address handle null or one of this library.
     unsafe {
         step(qp, |Posting { batch, builder }| {
             let body = Handle::<ibv_qp_ex, Qp>::borrow(qp)?;
@@ -214,7 +235,8 @@ unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, qpn: u3
 }
 
 unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut ibv_qp_ex, srqn: u32) {
-    // SAFETY: the program's QP, in its section.
+    // SAFETY: contract of `ibv_wr_set_xrc_srqn`: `qp` is null or a live QP of this library, and
+    // this thread opened its section with `ibv_wr_start`.
     unsafe {
         step(qp, |Posting { batch, builder }| {
             builder.target(batch, Target::Xrc { srqn });
@@ -224,7 +246,8 @@ unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut ibv_qp_ex, srqn: u32) {
 }
 
 unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, l_key: u32, address: u64, length: u32) {
-    // SAFETY: the program's QP, in its section.
+    // SAFETY: contract of `ibv_wr_set_sge`: `qp` is null or a live QP of this library, and this
+    // thread opened its section with `ibv_wr_start`.
     unsafe {
         data(
             qp,
@@ -238,7 +261,8 @@ unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, l_key: u32, address: u64, le
 }
 
 unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, count: size_t, list: *const ibv_sge) {
-    // SAFETY: the program's QP, in its section, and its list.
+    // SAFETY: contract of `ibv_wr_set_sge_list`: `qp` is null or a live QP of this library in a
+    // section of this thread, and the list has that many elements, unchanged during the call.
     unsafe {
         step(qp, |Posting { batch, builder }| {
             builder.data(batch, SendData::ScatterGather(scatter_list(list, count)?));
@@ -248,7 +272,8 @@ unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, count: size_t, list: *c
 }
 
 unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, address: *mut c_void, length: size_t) {
-    // SAFETY: the program's QP, in its section, and its memory.
+    // SAFETY: contract of `ibv_wr_set_inline_data`: `qp` is null or a live QP of this library in a
+    // section of this thread, and the memory is readable and unchanged during the call.
     unsafe {
         step(qp, |Posting { batch, builder }| {
             let piece = piece(address.expose_provenance() as u64, length)?;
@@ -263,7 +288,9 @@ unsafe extern "C" fn wr_set_inline_data_list(
     count: size_t,
     list: *const ibv_data_buf,
 ) {
-    // SAFETY: the program's QP, in its section, its list and its memory.
+    // SAFETY: contract of `ibv_wr_set_inline_data_list`: `qp` is null or a live QP of this library
+    // in a section of this thread; the list has that many elements, and the memory that it names is
+    // readable and unchanged during the call.
     unsafe {
         step(qp, |Posting { batch, builder }| {
             if count != 0 && list.is_null() {
@@ -282,7 +309,7 @@ unsafe extern "C" fn wr_set_inline_data_list(
 }
 
 /// Fills the table of a QP that was created with `send_ops_flags`. Entries of operations that
-/// cannot be asked for stay empty, as in every provider.
+/// cannot be requested stay empty, as in every provider.
 pub(super) fn fill(qp: &mut ibv_qp_ex) {
     qp.wr_start = Some(wr_start);
     qp.wr_complete = Some(wr_complete);
@@ -308,7 +335,8 @@ pub(super) fn fill(qp: &mut ibv_qp_ex) {
 /// `ibv_qp_to_qp_ex`: null unless the QP was created with `send_ops_flags`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
-    // SAFETY: the program passes a QP of this library.
+    // SAFETY: contract of `ibv_qp_to_qp_ex`: the program passes null or a live QP of this library;
+    // `borrow` refuses null.
     match unsafe { Handle::<ibv_qp_ex, Qp>::borrow(qp) } {
         Ok(body) if body.extended => qp.cast(),
         Ok(_) => std::ptr::null_mut(),

@@ -19,7 +19,7 @@ use ferroce_driver::{
 use libc::c_int;
 use std::sync::Arc;
 
-/// Operation of a work request.
+/// Returns the operation of a work request.
 ///
 /// # Errors
 /// `EOPNOTSUPP` for operations that this device lacks, `EINVAL` for unknown ones.
@@ -29,11 +29,12 @@ use std::sync::Arc;
 #[inline]
 unsafe fn operation(wr: &ibv_send_wr) -> Result<SendOperation, Errno> {
     let target = || {
-        // SAFETY: each member of the union is plain integers; the opcode says which was written.
+        // SAFETY: the members of the union are plain integers, for which any bytes are valid;
+        // the opcode selects the one that the program has written.
         let rdma = unsafe { wr.wr.rdma };
         remote(rdma.rkey, rdma.remote_addr)
     };
-    // SAFETY: as above.
+    // SAFETY: the members of the union are plain integers, for which any bytes are valid.
     let atomic = || unsafe { wr.wr.atomic };
     let immediate = wr.imm_data.to_ne_bytes();
     match wr.opcode {
@@ -53,20 +54,23 @@ unsafe fn operation(wr: &ibv_send_wr) -> Result<SendOperation, Errno> {
         }),
         IBV_WR_SEND_WITH_INV => Ok(SendOperation::SendInvalidate(RKey(wr.imm_data))),
         IBV_WR_LOCAL_INV => Ok(SendOperation::LocalInvalidate(RKey(wr.imm_data))),
-        // SAFETY: by the contract.
+        // SAFETY: the caller guarantees that the objects that the work request names are of this
+        // library.
         IBV_WR_BIND_MW => unsafe { bind_type_2(&wr.bind_mw) },
         IBV_WR_TSO | IBV_WR_FLUSH | IBV_WR_ATOMIC_WRITE => Err(Errno::NOT_SUPPORTED),
         _ => Err(Errno::INVALID),
     }
 }
 
-/// Bind as a work request: windows of type 2 only, the others have `ibv_bind_mw`.
+/// Returns a bind as a work request: for windows of type 2 only; for the others there is
+/// `ibv_bind_mw`.
 ///
 /// # Safety
 /// As for [`binding_of_type_2`].
 #[cold]
 unsafe fn bind_type_2(bind: &ibv_wr_bind_mw) -> Result<SendOperation, Errno> {
-    // SAFETY: by the contract.
+    // SAFETY: the caller guarantees the conditions of `binding_of_type_2`: window and region are
+    // null or of this library, and no other thread uses the window meanwhile.
     unsafe { binding_of_type_2(bind.mw, bind.rkey, &bind.bind_info) }
 }
 
@@ -77,7 +81,9 @@ unsafe fn bind_type_2(bind: &ibv_wr_bind_mw) -> Result<SendOperation, Errno> {
 /// the work request names are of this library.
 #[inline]
 unsafe fn post_one(qp: &Qp, batch: &mut SendBatch<'_>, wr: &ibv_send_wr) -> Result<(), Errno> {
-    // SAFETY: by the contract; of a UD QP that member of the union is written.
+    // SAFETY: the caller guarantees that the scatter list and, with inline, the memory that it
+    // names are readable, and the objects that the work request names are of this library; of a UD
+    // QP that member of the union is written.
     unsafe {
         match qp.addressing {
             Addressing::Connected => post_to(qp, batch, Destination::Connected, wr),
@@ -105,10 +111,12 @@ unsafe fn post_to(
     destination: Destination<'_>,
     wr: &ibv_send_wr,
 ) -> Result<(), Errno> {
-    // SAFETY: by the contract.
+    // SAFETY: the caller guarantees that the scatter list and, with inline, the memory that it
+    // names are readable, and the objects that the work request names are of this library.
     let operation = unsafe { operation(wr)? };
     let count = usize::try_from(wr.num_sge).map_err(|_| Errno::INVALID)?;
-    // SAFETY: by the contract.
+    // SAFETY: the caller guarantees that the scatter list and, with inline, the memory that it
+    // names are readable, and the objects that the work request names are of this library.
     let list = unsafe { scatter_list(wr.sg_list, count)? };
     let mut post = |data: SendData<'_>| {
         let request = request(wr.wr_id, wr.send_flags, operation, destination, data);
@@ -121,7 +129,8 @@ unsafe fn post_to(
     }
     let element = |index: usize| {
         let element: &DataSegment = &list[index];
-        // SAFETY: by the contract.
+        // SAFETY: the caller guarantees that the scatter list and, with inline, the memory that it
+        // names are readable, and the objects that the work request names are of this library.
         unsafe { piece(element.address, element.length as usize) }
     };
     with_pieces(count, element, |pieces| post(SendData::Inline(pieces)))
@@ -135,30 +144,33 @@ pub(super) unsafe extern "C" fn post_send(
 ) -> c_int {
     let mut next = wr;
     let result = guard(|| {
-        // SAFETY: the program passes a QP of this library.
+        // SAFETY: contract of `ibv_post_send`: the program passes null or a live QP of this
+        // library; `borrow` refuses null.
         let qp = unsafe { Handle::<ibv_qp_ex, Qp>::borrow(qp)? };
         qp.adapter.check()?;
         qp.adapter.check_world()?;
         let mut batch = qp.pair.send_queue().ok_or(Errno::INVALID)?.lock();
         let mut result = Ok(());
-        // SAFETY: the program passes a list of work requests that ends with null.
+        // SAFETY: contract of `ibv_post_send`: the program passes a list of valid work requests
+        // that ends with null and stays unchanged during the call.
         while let Some(wr) = unsafe { next.as_ref() } {
-            // SAFETY: as above.
+            // SAFETY: contract of `ibv_post_send`: the scatter list of each work request and, with
+            // inline, the memory that it names are readable, and its objects are of this library.
             result = unsafe { post_one(qp, &mut batch, wr) };
             if result.is_err() {
                 break;
             }
             next = wr.next;
         }
-        // What came before the failing one is posted: going, the batch rings the doorbell.
+        // Requests before the failing one are posted: the drop of the batch rings the doorbell.
         drop(batch);
         result
     });
-    // SAFETY: `bad_wr` is the program's.
+    // SAFETY: contract of `ibv_post_send`: `bad_wr` is null or writable.
     unsafe { finish(result, next, bad_wr) }
 }
 
-/// Posts a list of receives; `next` becomes the one at which it stopped.
+/// Posts a list of receives; sets `next` to the one that failed.
 ///
 /// # Safety
 /// `next` is a list of work requests that ends with null, with readable scatter lists.
@@ -168,10 +180,12 @@ unsafe fn post_receives(
     next: &mut *mut ibv_recv_wr,
     mut post: impl FnMut(u64, &[DataSegment]) -> Result<(), PostError>,
 ) -> Result<(), Errno> {
-    // SAFETY: by the contract.
+    // SAFETY: the caller guarantees that `next` is a list of work requests that ends with null,
+    // with readable scatter lists.
     while let Some(wr) = unsafe { next.as_ref() } {
         let count = usize::try_from(wr.num_sge).map_err(|_| Errno::INVALID)?;
-        // SAFETY: by the contract.
+        // SAFETY: the caller guarantees that `next` is a list of work requests that ends with null,
+        // with readable scatter lists.
         let list = unsafe { scatter_list(wr.sg_list, count)? };
         post(wr.wr_id, list)?;
         if let Some(clock) = clock {
@@ -191,15 +205,17 @@ pub(super) unsafe extern "C" fn post_recv(
 ) -> c_int {
     let mut next = wr;
     let result = guard(|| {
-        // SAFETY: the program passes a QP of this library.
+        // SAFETY: contract of `ibv_post_recv`: the program passes null or a live QP of this
+        // library; `borrow` refuses null.
         let qp = unsafe { Handle::<ibv_qp_ex, Qp>::borrow(qp)? };
         qp.adapter.check()?;
         let mut batch = qp.pair.receive_queue().ok_or(Errno::INVALID)?.lock();
         let post = |wr_id, list: &[DataSegment]| batch.post(wr_id, list);
-        // SAFETY: the program's list.
+        // SAFETY: contract of `ibv_post_recv`: the program passes null or a list of valid work
+        // requests that ends with null, whose scatter lists are readable.
         unsafe { post_receives(qp.adapter.program_clock(), &mut next, post) }
     });
-    // SAFETY: `bad_wr` is the program's.
+    // SAFETY: contract of `ibv_post_recv`: `bad_wr` is null or writable.
     unsafe { finish(result, next, bad_wr) }
 }
 
@@ -211,26 +227,28 @@ pub(super) unsafe extern "C" fn post_srq_recv(
 ) -> c_int {
     let mut next = wr;
     let result = guard(|| {
-        // SAFETY: the program passes an SRQ of this library.
+        // SAFETY: contract of `ibv_post_srq_recv`: the program passes null or a live SRQ of this
+        // library; `borrow` refuses null.
         let srq = unsafe { Handle::<ibv_srq, Srq>::borrow(srq)? };
         srq.adapter.check()?;
         let mut batch = srq.queue.lock();
         let post = |wr_id, list: &[DataSegment]| batch.post(wr_id, list);
-        // SAFETY: the program's list.
+        // SAFETY: contract of `ibv_post_srq_recv`: the program passes null or a list of valid work
+        // requests that ends with null, whose scatter lists are readable.
         unsafe { post_receives(srq.adapter.program_clock(), &mut next, post) }
     });
-    // SAFETY: `bad_wr` is the program's.
+    // SAFETY: contract of `ibv_post_srq_recv`: `bad_wr` is null or writable.
     unsafe { finish(result, next, bad_wr) }
 }
 
-/// Result of posting: the errno, and where the list was stopped.
+/// Returns the result of posting: the errno. Stores the failed request in `bad_wr`.
 ///
 /// # Safety
 /// `bad_wr` is null or writable.
 #[inline]
 unsafe fn finish<T>(result: Result<(), Errno>, at: *mut T, bad_wr: *mut *mut T) -> c_int {
     let Err(errno) = result else { return 0 };
-    // SAFETY: by the contract.
+    // SAFETY: the caller guarantees that `bad_wr` is null or writable.
     if let Some(bad_wr) = unsafe { bad_wr.as_mut() } {
         *bad_wr = at;
     }
@@ -241,7 +259,8 @@ unsafe fn finish<T>(result: Result<(), Errno>, at: *mut T, bad_wr: *mut *mut T) 
 /// `ibv_poll_cq`: the number of completions, or a negative value.
 pub(super) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mut ibv_wc) -> c_int {
     let polled = guard(|| {
-        // SAFETY: the program passes a CQ of this library.
+        // SAFETY: contract of `ibv_poll_cq`: the program passes null or a live CQ of this library;
+        // `borrow` refuses null.
         let cq = unsafe { Handle::<ibv_cq_ex, Cq>::borrow(cq)? };
         cq.adapter.check()?;
         let max = usize::try_from(entries).map_err(|_| Errno::INVALID)?;
@@ -277,7 +296,8 @@ pub(super) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mu
 /// `ibv_req_notify_cq`.
 pub(super) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
     status(|| {
-        // SAFETY: the program passes a CQ of this library.
+        // SAFETY: contract of `ibv_req_notify_cq`: the program passes null or a live CQ of this
+        // library; `borrow` refuses null.
         let cq = unsafe { Handle::<ibv_cq_ex, Cq>::borrow(cq)? };
         cq.adapter.check()?;
         cq.queue.arm(solicited_only != 0);

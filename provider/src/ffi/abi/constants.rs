@@ -34,9 +34,9 @@ pub const IBV_WC_GRH: c_uint = 1 << 0;
 pub const IBV_WC_WITH_IMM: c_uint = 1 << 1;
 pub const IBV_WC_WITH_INV: c_uint = 1 << 3;
 
-/// What `struct ibv_wc` has.
+/// The fields of `struct ibv_wc`.
 pub const IBV_WC_STANDARD_FLAGS: u64 = 0x7f;
-/// Every flag that some release of verbs.h defines.
+/// All flags that any release of verbs.h defines.
 pub const IBV_CREATE_CQ_SUP_WC_FLAGS: u64 = 0xfff;
 pub const IBV_WC_EX_WITH_COMPLETION_TIMESTAMP: u64 = 1 << 7;
 

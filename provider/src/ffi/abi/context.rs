@@ -10,7 +10,7 @@ use super::{
 };
 use libc::{c_int, c_uint, c_void, pthread_mutex_t, size_t};
 
-/// An entry that no inline call uses any more.
+/// An entry that inline calls no longer use.
 pub type Unused = *mut c_void;
 
 mirror! {

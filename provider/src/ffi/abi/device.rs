@@ -3,7 +3,8 @@
 use super::{FieldLayout, Mirror, StructLayout, mirror};
 use libc::{c_char, c_int, c_uint, c_void};
 
-/// `union ibv_gid`: sixteen bytes in network order, aligned like the two halves that C also knows.
+/// `union ibv_gid`: sixteen bytes in network order, aligned like the two 64-bit halves of the C
+/// union.
 #[repr(C, align(8))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ibv_gid {
@@ -189,14 +190,14 @@ mirror! {
     }
 }
 
-/// Attributes of zeros.
+/// Returns attributes of zeros.
 pub fn zeroed_device_attr() -> ibv_device_attr {
-    // SAFETY: the struct has integers and arrays of them only.
+    // SAFETY: the struct consists of integers and arrays of them, for which zeros are valid.
     unsafe { std::mem::zeroed() }
 }
 
-/// Attributes of zeros.
+/// Returns attributes of zeros.
 pub fn zeroed_device_attr_ex() -> ibv_device_attr_ex {
-    // SAFETY: the struct has integers and arrays of them only.
+    // SAFETY: the struct consists of integers and arrays of them, for which zeros are valid.
     unsafe { std::mem::zeroed() }
 }

@@ -1,4 +1,4 @@
-//! Structs of the kernel's uverbs interface that librdmacm hands to the library for translation.
+//! Structs of the kernel's uverbs interface that librdmacm passes to the library for translation.
 
 use super::{ibv_gid, mirror};
 use libc::c_int;

@@ -1,9 +1,9 @@
 //! The public structs of `<infiniband/verbs.h>`, as `repr(C)` mirrors.
 //!
-//! They are a superset: the layouts of rdma-core 65, of which every older release knows a prefix
-//! (`verbs_context` grows at its front, so there older releases know a suffix). Sizes are asserted
-//! here; every size and offset is compared with the installed header by `tests/abi.rs`, for which
-//! [`layouts`] lists the fields.
+//! They are a superset: the layouts of rdma-core 65, of which every older release has a prefix (of
+//! `verbs_context`, which grows at its front, a suffix). Sizes are asserted here; every size and
+//! offset is compared with the installed header by `tests/abi.rs`, for which [`layouts`] lists the
+//! fields.
 
 #![expect(
     non_camel_case_types,
@@ -27,10 +27,10 @@ pub use kernel::*;
 pub use objects::*;
 pub use work::*;
 
-/// Where one field of a mirrored struct lies.
+/// Location of one field of a mirrored struct.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldLayout {
-    /// Name as C spells it; dots reach into unions and nested structs.
+    /// Name as C spells it; dots access unions and nested structs.
     pub name: &'static str,
     /// Bytes from the start of the struct.
     pub offset: usize,
@@ -51,7 +51,7 @@ pub struct StructLayout {
     pub size: usize,
     /// First rdma-core release that has the struct; 0: every release that is supported.
     pub since: u32,
-    /// New fields are put at the front, so that offsets hold from the end.
+    /// True if new fields are added at the front, so that offsets count from the end.
     pub grows_up: bool,
     /// Header that declares it.
     pub header: &'static str,
@@ -61,7 +61,7 @@ pub struct StructLayout {
 
 /// A struct of the verbs ABI that can be compared with its C original.
 pub trait Mirror {
-    /// Where everything lies.
+    /// Layout of the struct.
     const LAYOUT: StructLayout;
 }
 
@@ -113,7 +113,7 @@ macro_rules! mirror {
 }
 use mirror;
 
-/// Every mirrored struct, for the comparison with the C header.
+/// Returns every mirrored struct, for the comparison with the C header.
 pub fn layouts() -> Vec<StructLayout> {
     macro_rules! collect {
         ($($name:ident)*) => { vec![$( <$name as Mirror>::LAYOUT ),*] };

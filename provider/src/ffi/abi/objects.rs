@@ -1,4 +1,4 @@
-//! Objects that a program holds pointers to, and the attributes that create, change and describe
+//! Objects that a program has pointers to, and the attributes that create, change and describe
 //! them.
 
 use super::{ibv_context, ibv_gid, ibv_send_flags, mirror};
@@ -332,8 +332,8 @@ mirror! {
     }
 }
 
-/// Attributes of zeros.
+/// Returns attributes of zeros.
 pub fn zeroed_qp_attr() -> ibv_qp_attr {
-    // SAFETY: the struct has integers and arrays of them only.
+    // SAFETY: the struct consists of integers and arrays of them, for which zeros are valid.
     unsafe { std::mem::zeroed() }
 }

@@ -1,4 +1,4 @@
-//! Address handles and what helps to make them.
+//! Address handles and the verbs that help to make them.
 
 use super::super::boundary::{minus_one, pointer, status};
 use super::super::handle::Handle;
@@ -9,18 +9,20 @@ use crate::errno::Errno;
 use crate::ffi::abi::*;
 use libc::c_int;
 
-/// VLAN of an untagged path, as `ibv_resolve_eth_l2_from_gid` says it.
+/// VLAN of an untagged path in `ibv_resolve_eth_l2_from_gid`.
 const NO_VLAN: u16 = 0xffff;
 
 /// `ibv_create_ah`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
     pointer(|| {
-        // SAFETY: the program's PD and struct.
+        // SAFETY: contract of `ibv_create_ah`: `pd` is null or a live domain of this library, and
+        // `attr` null or valid; null is refused.
         let (body, attr) = unsafe { (Handle::<ibv_pd, Domain>::borrow(pd)?, attr.as_ref()) };
         body.adapter.check()?;
         let path = address::parse(attr.ok_or(Errno::INVALID)?, 0, &*body.adapter)?;
-        // SAFETY: the program's PD is alive.
+        // SAFETY: `borrow` has accepted the PD, which is alive during the call (contract of
+        // `ibv_create_ah`).
         let context = unsafe { (*pd).context };
         let public = ibv_ah {
             context,
@@ -40,7 +42,8 @@ pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
     status(|| {
-        // SAFETY: the program passes a handle of this library and uses it no more.
+        // SAFETY: contract of `ibv_destroy_ah`: `ah` is null or a handle of this library, and no
+        // thread uses it any more; `claim` refuses one that is not live.
         unsafe {
             Handle::<ibv_ah, Ah>::claim(ah)?.free();
         }
@@ -48,7 +51,7 @@ pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
     })
 }
 
-/// Attributes of the way back to the sender of a received datagram.
+/// Returns the attributes of the path back to the sender of a received datagram.
 ///
 /// # Safety
 /// The pointers are null or valid.
@@ -58,7 +61,7 @@ unsafe fn from_completion(
     wc: *mut ibv_wc,
     grh: *mut ibv_grh,
 ) -> Result<ibv_ah_attr, Errno> {
-    // SAFETY: by the contract; the header is forty bytes.
+    // SAFETY: the caller guarantees that the pointers are null or valid; the header is forty bytes.
     let (context, wc, header) = unsafe {
         (
             Context::borrow(context)?,
@@ -84,7 +87,8 @@ pub unsafe extern "C" fn ibv_init_ah_from_wc(
     attr: *mut ibv_ah_attr,
 ) -> c_int {
     minus_one(|| {
-        // SAFETY: the program's objects and structs.
+        // SAFETY: contract of `ibv_init_ah_from_wc`: the program's objects are null or live objects
+        // of this library, and its structs null or valid; null is refused.
         unsafe {
             let result = from_completion(context, port, wc, grh)?;
             *attr.as_mut().ok_or(Errno::INVALID)? = result;
@@ -102,7 +106,8 @@ pub unsafe extern "C" fn ibv_create_ah_from_wc(
     port: u8,
 ) -> *mut ibv_ah {
     let attr = pointer(|| {
-        // SAFETY: the program's objects and structs.
+        // SAFETY: contract of `ibv_create_ah_from_wc`: the program's objects are null or live
+        // objects of this library, and its structs null or valid; null is refused.
         unsafe {
             Handle::<ibv_pd, Domain>::borrow(pd)?;
             let attr = from_completion((*pd).context, port, wc, grh)?;
@@ -112,9 +117,9 @@ pub unsafe extern "C" fn ibv_create_ah_from_wc(
     if attr.is_null() {
         return std::ptr::null_mut();
     }
-    // SAFETY: the box was made above.
+    // SAFETY: `attr` came from `Box::into_raw` above and was not freed.
     let mut attr = unsafe { Box::from_raw(attr) };
-    // SAFETY: the program's PD.
+    // SAFETY: contract of `ibv_create_ah_from_wc`: `pd` is null or a live domain of this library.
     unsafe { ibv_create_ah(pd, &raw mut *attr) }
 }
 
@@ -127,7 +132,9 @@ pub unsafe extern "C" fn ibv_resolve_eth_l2_from_gid(
     vlan: *mut u16,
 ) -> c_int {
     minus_one(|| {
-        // SAFETY: the program's context and structs; the address has six bytes.
+        // SAFETY: contract of `ibv_resolve_eth_l2_from_gid`: the context is null or an open context
+        // of this library, and the pointers are null or valid, the address for six bytes; null is
+        // refused.
         let (context, attr, mac, vlan) = unsafe {
             (
                 Context::borrow(context)?,

@@ -19,7 +19,8 @@ pub unsafe extern "C" fn ibv_create_comp_channel(
     context: *mut ibv_context,
 ) -> *mut ibv_comp_channel {
     pointer(|| {
-        // SAFETY: the program passes a context of this library.
+        // SAFETY: contract of `ibv_create_comp_channel`: the program passes null or an open context
+        // of this library; `borrow` refuses null.
         let body = unsafe { Context::borrow(context)? };
         body.adapter.check()?;
         let events = EventQueue::new()?;
@@ -43,8 +44,9 @@ pub unsafe extern "C" fn ibv_create_comp_channel(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
     status(|| {
-        // SAFETY: the program passes a channel of this library and uses it no more if this
-        // succeeds.
+        // SAFETY: contract of `ibv_destroy_comp_channel`: the program passes null or a channel of
+        // this library, and does not use it any more if this succeeds; `claim` refuses one that is
+        // not live.
         unsafe {
             let claim = Handle::<ibv_comp_channel, Channel>::claim(channel)?;
             claim.adapter.check()?;
@@ -57,22 +59,24 @@ pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel
     })
 }
 
-/// The number of CQs that use a channel, which stands in the public struct.
+/// Returns the number of CQs that use a channel, which stands in the public struct.
 ///
 /// # Safety
 /// The channel is one of this library and alive for `'a`.
 unsafe fn users<'a>(channel: *mut ibv_comp_channel) -> &'a AtomicI32 {
-    // SAFETY: by the contract; programs do not write it.
+    // SAFETY: the caller guarantees that the channel is one of this library and alive for `'a`;
+    // programs do not write it.
     unsafe { AtomicI32::from_ptr(&raw mut (*channel).refcnt) }
 }
 
-/// A CQ that used this channel, if it is one, is gone.
+/// Removes a user of this channel, unless it is null, after a CQ was destroyed.
 ///
 /// # Safety
 /// `channel` is null or a channel of this library that is alive.
 pub(in super::super) unsafe fn release_channel(channel: *mut ibv_comp_channel) {
     if !channel.is_null() {
-        // SAFETY: by the contract.
+        // SAFETY: the caller guarantees that `channel` is null or a channel of this library that is
+        // alive.
         unsafe { users(channel) }.fetch_sub(1, Ordering::AcqRel);
     }
 }
@@ -85,11 +89,13 @@ fn create(
     cq_context: *mut c_void,
     lease: Option<Lease>,
 ) -> Result<*mut ibv_cq_ex, Errno> {
-    // SAFETY: the program passes a context of this library.
+    // SAFETY: contract of `ibv_create_cq`: the program passes null or an open context of this
+    // library; `borrow` refuses null.
     let body = unsafe { Context::borrow(context)? };
     let events = match channel.is_null() {
         true => None,
-        // SAFETY: the program passes a channel of this library.
+        // SAFETY: contract of `ibv_create_cq`: the channel is null, which is handled above, or
+        // a live one of this library.
         false => Some(
             unsafe { Handle::<ibv_comp_channel, Channel>::borrow(channel)? }
                 .events
@@ -113,7 +119,8 @@ fn create(
     let cq: *mut ibv_cq_ex = Handle::give(public, Cq::new(inner, lease)).cast();
     source.set_address(cq.expose_provenance());
     if !channel.is_null() {
-        // SAFETY: as above.
+        // SAFETY: contract of `ibv_create_cq`: the channel is a live one of this library, and is
+        // not null here.
         unsafe { users(channel) }.fetch_add(1, Ordering::AcqRel);
     }
     Ok(cq)
@@ -141,12 +148,13 @@ pub(in super::super) unsafe extern "C" fn create_cq_ex(
     attr: *mut ibv_cq_init_attr_ex,
 ) -> *mut ibv_cq_ex {
     pointer(|| {
-        // SAFETY: the program's struct.
+        // SAFETY: contract of `ibv_create_cq_ex`: the struct is null or valid; null is refused.
         let attr = unsafe { attr.as_ref() }.ok_or(Errno::INVALID)?;
         cq::check_extended(attr)?;
         let lease = match attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD {
             0 => None,
-            // SAFETY: the program passes a PD of this library.
+            // SAFETY: contract of `ibv_create_cq_ex`: the program passes null or a live PD of this
+            // library; null is refused.
             _ => Some(unsafe { parent_lease(attr.parent_domain)? }),
         };
         create(
@@ -160,7 +168,7 @@ pub(in super::super) unsafe extern "C" fn create_cq_ex(
     })
 }
 
-/// Being a user of a parent domain.
+/// Takes a lease of a parent domain.
 ///
 /// # Errors
 /// `EINVAL` for another domain.
@@ -168,7 +176,7 @@ pub(in super::super) unsafe extern "C" fn create_cq_ex(
 /// # Safety
 /// `pd` is null or a domain of this library.
 unsafe fn parent_lease(pd: *mut ibv_pd) -> Result<Lease, Errno> {
-    // SAFETY: by the contract.
+    // SAFETY: the caller guarantees that `pd` is null or a domain of this library.
     let domain = unsafe { Handle::<ibv_pd, Domain>::borrow(pd)? };
     if domain.is_parent() {
         Ok(domain.lease())
@@ -181,10 +189,12 @@ unsafe fn parent_lease(pd: *mut ibv_pd) -> Result<Lease, Errno> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, entries: c_int) -> c_int {
     status(|| {
-        // SAFETY: the program passes a CQ of this library.
+        // SAFETY: contract of `ibv_resize_cq`: the program passes null or a live CQ of this
+        // library; `borrow` refuses null.
         let body = unsafe { Handle::<ibv_cq_ex, Cq>::borrow(cq)? };
         let entries = body.resize(u32::try_from(entries).map_err(|_| Errno::INVALID)?)?;
-        // SAFETY: the CQ is alive.
+        // SAFETY: `borrow` has accepted the CQ, which is alive during the call (contract of
+        // `ibv_resize_cq`).
         unsafe { (*cq).cqe = c_int::try_from(entries).unwrap_or(c_int::MAX) };
         Ok(())
     })
@@ -196,7 +206,8 @@ pub(in super::super) unsafe extern "C" fn modify_cq(
     attr: *mut ibv_modify_cq_attr,
 ) -> c_int {
     status(|| {
-        // SAFETY: the program's CQ and struct.
+        // SAFETY: contract of `ibv_modify_cq`: the CQ is null or a live CQ of this library, and the
+        // struct null or valid; null is refused.
         let (body, attr) = unsafe { (Handle::<ibv_cq_ex, Cq>::borrow(cq)?, attr.as_ref()) };
         body.modify(attr.ok_or(Errno::INVALID)?)
     })

@@ -1,4 +1,4 @@
-//! The list of devices, contexts, and what a device says of itself.
+//! The list of devices, contexts, and the attributes of a device.
 
 use super::super::boundary::{guard, minus_one, pointer, set_errno, status};
 use super::super::handle::{Handle, zeroed};
@@ -16,24 +16,23 @@ use libc::{c_char, c_int, size_t};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::OnceLock;
 
-/// Zero bytes behind the public struct of a device: libmlx5 and libefa look there for the table of
-/// their own devices.
+/// Zero bytes behind the public struct of a device: libmlx5 and libefa read the table of their own
+/// devices there.
 const DEVICE_TAIL: usize = 512;
 
-/// Behind `struct ibv_device`.
+/// Body of `struct ibv_device`.
 #[repr(C)]
 struct DeviceBody {
     tail: [u8; DEVICE_TAIL],
     index: u8,
 }
 
-/// The devices. They stay for the life of the process: programs keep their addresses beyond the
-/// list.
+/// The devices. They are never freed: programs keep their addresses beyond the list.
 struct SharedDevices(Vec<*mut ibv_device>);
 
-// SAFETY: nobody writes to a device after it was made.
+// SAFETY: a device is never written after it was made, so shared reads are not a race.
 unsafe impl Send for SharedDevices {}
-// SAFETY: as above.
+// SAFETY: as for `Send`: shared references only read.
 unsafe impl Sync for SharedDevices {}
 
 fn devices() -> Result<&'static [*mut ibv_device], Errno> {
@@ -45,7 +44,8 @@ fn devices() -> Result<&'static [*mut ibv_device], Errno> {
 }
 
 fn make_device(index: u8) -> *mut ibv_device {
-    // SAFETY: the struct has integers, arrays of them and pointers.
+    // SAFETY: the struct consists of integers, arrays of them and pointers, for which zeros are
+    // valid.
     let mut public: ibv_device = unsafe { zeroed() };
     let (name, uverbs) = (device_name(index), identity::uverbs_name(index));
     public.node_type = IBV_NODE_CA;
@@ -59,16 +59,16 @@ fn make_device(index: u8) -> *mut ibv_device {
     Handle::give(public, DeviceBody { tail, index }).cast()
 }
 
-/// Which device this is.
+/// Returns the index of a device.
 ///
 /// # Safety
 /// `device` is null or a device of this library.
 unsafe fn device_index(device: *mut ibv_device) -> Result<u8, Errno> {
-    // SAFETY: by the contract.
+    // SAFETY: the caller guarantees that `device` is null or a device of this library.
     Ok(unsafe { Handle::<ibv_device, DeviceBody>::borrow(device)? }.index)
 }
 
-/// `ibv_get_device_list`. Before the pointers that the program gets lies their number.
+/// `ibv_get_device_list`. The number of devices is stored in front of the returned pointers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device {
     pointer(|| {
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv
         list.push(std::ptr::without_provenance_mut(devices.len()));
         list.extend(devices);
         list.push(std::ptr::null_mut());
-        // SAFETY: the program's counter.
+        // SAFETY: contract of `ibv_get_device_list`: `count` is null or valid; null is skipped.
         if let Some(count) = unsafe { count.as_mut() } {
             *count = c_int::try_from(devices.len()).unwrap_or(c_int::MAX);
         }
@@ -110,14 +110,16 @@ pub unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const 
     if device.is_null() {
         return std::ptr::null();
     }
-    // SAFETY: the program passes a device of this library.
+    // SAFETY: contract of `ibv_get_device_name`: the program passes null or a live device of this
+    // library; null is refused above.
     unsafe { (&raw const (*device).name).cast() }
 }
 
 /// `ibv_get_device_index`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int {
-    // SAFETY: the program passes a device of this library.
+    // SAFETY: contract of `ibv_get_device_index`: the program passes null or a live device of this
+    // library; `device_index` refuses null.
     minus_one(|| Ok(identity::device_index(unsafe { device_index(device)? })))
 }
 
@@ -125,7 +127,8 @@ pub unsafe extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
     let guid = guard(|| {
-        // SAFETY: the program passes a device of this library.
+        // SAFETY: contract of `ibv_get_device_guid`: the program passes null or a live device of
+        // this library; `device_index` refuses null.
         let index = unsafe { device_index(device)? };
         let host = host::identities()?.get(usize::from(index));
         Ok(u64::from_ne_bytes(host.ok_or(Errno::INVALID)?.node_guid))
@@ -140,11 +143,12 @@ pub unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
     pointer(|| {
-        // SAFETY: the program passes a device of this library.
+        // SAFETY: contract of `ibv_open_device`: the program passes null or a live device of this
+        // library; `device_index` refuses null.
         let adapter = Adapter::open(unsafe { device_index(device)? })?;
         let events = EventQueue::new().map_err(|Errno(errno)| {
             let error = std::io::Error::from_raw_os_error(errno);
-            open_error::tell_system("cannot make a descriptor for events", &error)
+            open_error::report_system("cannot make a descriptor for events", &error)
         })?;
         adapter.add_context(&events);
         let null = std::fs::File::options()
@@ -152,7 +156,7 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
             .write(true)
             .open("/dev/null");
         let command_fd = OwnedFd::from(
-            null.map_err(|error| open_error::tell_system("cannot open /dev/null", &error))?,
+            null.map_err(|error| open_error::report_system("cannot open /dev/null", &error))?,
         );
         let mut private = Box::new([0_u64; PRIVATE_WORDS]);
         // SAFETY: the struct has integers, pointers, `Option`s of functions, and a mutex that zeros
@@ -165,7 +169,7 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
         public.context.async_fd = events.fd();
         let vectors = adapter.device()?.capabilities().completion_vectors;
         public.context.num_comp_vectors = c_int::from(vectors.min(c_int::MAX as u16));
-        // The mark of a context that is the end of a `verbs_context`.
+        // Marks a context that is the end of a `verbs_context`.
         public.context.abi_compat = std::ptr::without_provenance_mut(usize::MAX);
         ops::fill_context(&mut public);
         if let Some(clock) = adapter.program_clock() {
@@ -178,7 +182,7 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
             _private: private,
         };
         let context = Handle::give(public, body);
-        // SAFETY: the context is new and alive.
+        // SAFETY: the context was made above and is alive.
         Ok(unsafe { &raw mut (*context).public.context })
     })
 }
@@ -187,7 +191,8 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
     status(|| {
-        // SAFETY: the program passes a context that it does not use any more.
+        // SAFETY: contract of `ibv_close_device`: the context is null or one of this library, and
+        // no thread uses it any more; `claim` refuses one that is not open.
         unsafe {
             let claim = Handle::<verbs_context, Context>::claim(Context::outer(context))?;
             claim.adapter.check()?;
@@ -204,7 +209,8 @@ pub unsafe extern "C" fn ibv_query_device(
     attr: *mut ibv_device_attr,
 ) -> c_int {
     status(|| {
-        // SAFETY: the program's context and struct.
+        // SAFETY: contract of `ibv_query_device`: the context is null or an open context of this
+        // library, and the struct null or valid; null is refused.
         let (context, attr) = unsafe { (Context::borrow(context)?, attr.as_mut()) };
         let device = context.adapter.device()?;
         let attributes = identity::device_attributes(
@@ -217,7 +223,7 @@ pub unsafe extern "C" fn ibv_query_device(
     })
 }
 
-/// `ibv_query_device_ex`: as many bytes as the program's struct has.
+/// `ibv_query_device_ex`: fills as many bytes as the program's struct has.
 pub(in super::super) unsafe extern "C" fn query_device_ex(
     context: *mut ibv_context,
     input: *const ibv_query_device_ex_input,
@@ -225,9 +231,10 @@ pub(in super::super) unsafe extern "C" fn query_device_ex(
     size: size_t,
 ) -> c_int {
     status(|| {
-        // SAFETY: the program's context and struct.
+        // SAFETY: contract of `ibv_query_device_ex`: the context is null or an open context of this
+        // library, and the struct null or valid; null is refused.
         let (context, input) = unsafe { (Context::borrow(context)?, input.as_ref()) };
-        // A program cannot ask for less than the plain attributes.
+        // A program cannot request less than the plain attributes.
         if size < size_of::<ibv_device_attr>() || input.is_some_and(|input| input.comp_mask != 0) {
             return Err(Errno::INVALID);
         }
@@ -237,7 +244,7 @@ pub(in super::super) unsafe extern "C" fn query_device_ex(
             context.adapter.host(),
             context.adapter.part_id(),
         );
-        // SAFETY: the program's struct has `size` bytes.
+        // SAFETY: contract of `ibv_query_device_ex`: the program's struct has `size` bytes.
         unsafe { super::copy_sized(attr, &attributes, size) }
     })
 }
@@ -248,11 +255,12 @@ pub(in super::super) unsafe extern "C" fn query_rt_values(
     values: *mut ibv_values_ex,
 ) -> c_int {
     status(|| {
-        // SAFETY: the program's context and struct.
+        // SAFETY: contract of `ibv_query_rt_values_ex`: the context is null or an open context of
+        // this library, and the struct null or valid; null is refused.
         let (context, values) = unsafe { (Context::borrow(context)?, values.as_mut()) };
         let device = context.adapter.device()?;
         let values = values.ok_or(Errno::INVALID)?;
-        // What is not known is not answered; the mask says what was.
+        // Unknown values are not returned; the mask names those that are.
         values.comp_mask &= IBV_VALUES_MASK_RAW_CLOCK;
         if values.comp_mask != 0 {
             let clock = libc::c_long::try_from(device.clock_ns()).unwrap_or(libc::c_long::MAX);

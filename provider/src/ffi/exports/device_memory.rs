@@ -16,7 +16,8 @@ pub(in super::super) unsafe extern "C" fn alloc_dm(
     attr: *mut ibv_alloc_dm_attr,
 ) -> *mut ibv_dm {
     pointer(|| {
-        // SAFETY: the program's context and struct.
+        // SAFETY: contract of `ibv_alloc_dm`: the context is null or an open context of this
+        // library, and the struct null or valid; null is refused.
         let (body, attr) = unsafe { (Context::borrow(context)?, attr.as_ref()) };
         let memory = Dm::allocate(&body.adapter, attr.ok_or(Errno::INVALID)?)?;
         let public = ibv_dm {
@@ -33,7 +34,8 @@ pub(in super::super) unsafe extern "C" fn alloc_dm(
 /// `ibv_free_dm`.
 pub(in super::super) unsafe extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
     status(|| {
-        // SAFETY: the program passes a memory of this library and uses it no more if this succeeds.
+        // SAFETY: contract of `ibv_free_dm`: the program passes null or a memory of this library,
+        // and does not use it any more if this succeeds; `claim` refuses one that is not live.
         unsafe {
             let claim = Handle::<ibv_dm, Dm>::claim(dm)?;
             Dm::free(&claim)?;
@@ -51,7 +53,8 @@ unsafe extern "C" fn memcpy_to_dm(
     length: size_t,
 ) -> c_int {
     status(|| {
-        // SAFETY: the program's memory.
+        // SAFETY: contract of `ibv_memcpy_to_dm`: `dm` is null or a live memory of this library;
+        // `borrow` refuses null.
         let memory = unsafe { Handle::<ibv_dm, Dm>::borrow(dm)? };
         memory.check_copy(offset, length)?;
         if length == 0 {
@@ -60,7 +63,8 @@ unsafe extern "C" fn memcpy_to_dm(
         if source.is_null() {
             return Err(Errno::INVALID);
         }
-        // SAFETY: the program has `length` readable bytes there.
+        // SAFETY: contract of `ibv_memcpy_to_dm`: the program has `length` readable bytes at
+        // `source`, unchanged during the call.
         let source = unsafe { std::slice::from_raw_parts(source.cast(), length) };
         memory.copy_in(offset, source)
     })
@@ -74,7 +78,8 @@ unsafe extern "C" fn memcpy_from_dm(
     length: size_t,
 ) -> c_int {
     status(|| {
-        // SAFETY: the program's memory.
+        // SAFETY: contract of `ibv_memcpy_from_dm`: `dm` is null or a live memory of this library;
+        // `borrow` refuses null.
         let memory = unsafe { Handle::<ibv_dm, Dm>::borrow(dm)? };
         memory.check_copy(offset, length)?;
         if length == 0 {
@@ -103,7 +108,8 @@ pub(in super::super) unsafe extern "C" fn reg_dm_mr(
     access: c_uint,
 ) -> *mut ibv_mr {
     pointer(|| {
-        // SAFETY: the program's objects.
+        // SAFETY: contract of `ibv_reg_dm_mr`: the program's objects are null or live objects of
+        // this library; null is refused where an object is required.
         let (domain, memory) = unsafe {
             (
                 Handle::<ibv_pd, Domain>::borrow(pd)?,

@@ -1,9 +1,10 @@
-//! What of libmlx5's own interface (direct verbs, `mlx5dv`) is answered here, by interposition.
+//! The part of libmlx5's own interface (direct verbs, `mlx5dv`) that this library answers by
+//! interposition.
 //!
-//! perftest since release 24 asks `mlx5dv_query_device` whenever it posts by `ibv_wr_*`, which it
-//! does by `vendor_part_id`; libmlx5 refuses on a device that is not its own, and perftest gives up.
-//! So a device that reports a part of libmlx5's answers that it can do nothing of all this. Every
-//! other call of direct verbs stays libmlx5's own, which refuses it.
+//! perftest since release 24 calls `mlx5dv_query_device` whenever it posts by `ibv_wr_*`, which
+//! depends on `vendor_part_id`; libmlx5 refuses on a device that is not its own, and perftest
+//! stops. So a device that reports a part ID of libmlx5 answers that it has no such capability. All
+//! other calls of direct verbs go to libmlx5, which refuses them.
 
 use super::super::boundary::status;
 use super::super::objects::Context;
@@ -12,7 +13,7 @@ use crate::ffi::abi::ibv_context;
 use crate::identity;
 use libc::c_int;
 
-/// The head of `struct mlx5dv_context`. What stands behind it is announced by `comp_mask`.
+/// The head of `struct mlx5dv_context`. `comp_mask` announces the fields behind it.
 #[repr(C)]
 pub struct mlx5dv_context {
     version: u8,
@@ -20,19 +21,21 @@ pub struct mlx5dv_context {
     comp_mask: u64,
 }
 
-/// `mlx5dv_query_device`: nothing is claimed, neither by `flags` nor by `comp_mask`.
+/// `mlx5dv_query_device`: reports no capability, neither in `flags` nor in `comp_mask`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5dv_query_device(
     context: *mut ibv_context,
     answer: *mut mlx5dv_context,
 ) -> c_int {
     status(|| {
-        // SAFETY: the program's context; every context of this process is ours.
+        // SAFETY: contract of `mlx5dv_query_device`: `context` is null or an open context, and
+        // every context of this process is one of this library; null is refused.
         let context = unsafe { Context::borrow(context)? };
         if !identity::is_mlx5_part(context.adapter.part_id()) {
             return Err(Errno::NOT_SUPPORTED);
         }
-        // SAFETY: the program's struct, which has at least this head.
+        // SAFETY: contract of `mlx5dv_query_device`: the struct is null or has at least this head;
+        // null is refused.
         let answer = unsafe { answer.as_mut() };
         *answer.ok_or(Errno::INVALID)? = mlx5dv_context {
             version: 0,

@@ -8,7 +8,7 @@ use crate::errno::Errno;
 use crate::ffi::abi::*;
 use libc::c_int;
 
-/// Gives a domain to the program.
+/// Creates the program's handle of a domain.
 fn give(context: *mut ibv_context, domain: Domain) -> *mut ibv_pd {
     let public = ibv_pd {
         context,
@@ -21,7 +21,8 @@ fn give(context: *mut ibv_context, domain: Domain) -> *mut ibv_pd {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     pointer(|| {
-        // SAFETY: the program passes a context of this library.
+        // SAFETY: contract of `ibv_alloc_pd`: the program passes null or an open context of this
+        // library; `borrow` refuses null.
         let body = unsafe { Context::borrow(context)? };
         Ok(give(
             context,
@@ -34,7 +35,8 @@ pub unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
     status(|| {
-        // SAFETY: the program passes a PD of this library and uses it no more if this succeeds.
+        // SAFETY: contract of `ibv_dealloc_pd`: the program passes null or a PD of this library,
+        // and does not use it any more if this succeeds; `claim` refuses one that is not live.
         unsafe {
             let claim = Handle::<ibv_pd, Domain>::claim(pd)?;
             claim.deallocate()?;
@@ -50,7 +52,8 @@ pub(in super::super) unsafe extern "C" fn alloc_td(
     attr: *mut ibv_td_init_attr,
 ) -> *mut ibv_td {
     pointer(|| {
-        // SAFETY: the program's context and struct.
+        // SAFETY: contract of `ibv_alloc_td`: the context is null or an open context of this
+        // library, and the struct null or valid; null is refused.
         let (body, attr) = unsafe { (Context::borrow(context)?, attr.as_ref()) };
         body.adapter.check()?;
         if attr.ok_or(Errno::INVALID)?.comp_mask != 0 {
@@ -63,8 +66,9 @@ pub(in super::super) unsafe extern "C" fn alloc_td(
 /// `ibv_dealloc_td`.
 pub(in super::super) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
     status(|| {
-        // SAFETY: the program passes a thread domain of this library and uses it no more if this
-        // succeeds.
+        // SAFETY: contract of `ibv_dealloc_td`: the program passes null or a thread domain of this
+        // library, and does not use it any more if this succeeds; `claim` refuses one that is not
+        // live.
         unsafe {
             let claim = Handle::<ibv_td, ThreadDomain>::claim(td)?;
             claim.check_unused()?;
@@ -80,10 +84,12 @@ pub(in super::super) unsafe extern "C" fn alloc_parent_domain(
     attr: *mut ibv_parent_domain_init_attr,
 ) -> *mut ibv_pd {
     pointer(|| {
-        // SAFETY: the program's struct.
+        // SAFETY: contract of `ibv_alloc_parent_domain`: the struct is null or valid; null is
+        // refused.
         let attr = unsafe { attr.as_ref() }.ok_or(Errno::INVALID)?;
         domain::check_parent(attr.comp_mask, attr.alloc.is_some(), attr.free.is_some())?;
-        // SAFETY: the program's objects.
+        // SAFETY: contract of `ibv_alloc_parent_domain`: the program's objects are null or live
+        // objects of this library; null is refused where an object is required.
         let (domain, thread) = unsafe {
             let thread = match attr.td.is_null() {
                 true => None,

@@ -9,7 +9,7 @@ use crate::ffi::abi::*;
 use crate::mr::{Change, Mr};
 use libc::{c_int, c_uint, c_void, size_t};
 
-/// Gives a region to the program.
+/// Creates the program's handle of a region.
 pub(super) fn give(
     pd: *mut ibv_pd,
     address: *mut c_void,
@@ -17,7 +17,8 @@ pub(super) fn give(
     region: Mr,
 ) -> *mut ibv_mr {
     let public = ibv_mr {
-        // SAFETY: the program's PD is alive.
+        // SAFETY: `borrow` has accepted the PD, which is alive during the call (contract of
+        // `give`).
         context: unsafe { (*pd).context },
         pd,
         addr: address,
@@ -29,7 +30,7 @@ pub(super) fn give(
     Handle::give(public, region).cast()
 }
 
-/// Registers memory. `iova` is the address by which work requests and the peer name its start.
+/// Registers memory. `iova` is the address of its start for work requests and the peer.
 fn register(
     pd: *mut ibv_pd,
     address: *mut c_void,
@@ -37,7 +38,8 @@ fn register(
     iova: u64,
     flags: c_uint,
 ) -> Result<*mut ibv_mr, Errno> {
-    // SAFETY: the program passes a PD of this library.
+    // SAFETY: contract of `ibv_reg_mr`: the program passes null or a live PD of this library;
+    // `borrow` refuses null.
     let domain = unsafe { Handle::<ibv_pd, Domain>::borrow(pd)? };
     let region = Mr::register(domain, address.expose_provenance(), length, iova, flags)?;
     Ok(give(pd, address, length, region))
@@ -66,7 +68,7 @@ pub unsafe extern "C" fn ibv_reg_mr_iova(
     pointer(|| register(pd, address, length, iova, access as c_uint))
 }
 
-/// `ibv_reg_mr_iova2`: what the macros of verbs.h call for optional access flags.
+/// `ibv_reg_mr_iova2`: called by the macros of verbs.h for optional access flags.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_reg_mr_iova2(
     pd: *mut ibv_pd,
@@ -86,7 +88,7 @@ pub unsafe extern "C" fn ibv_reg_mr_ex(
 ) -> *mut ibv_mr {
     const KNOWN: u64 = (IBV_REG_MR_MASK_BUF << 1) - 1;
     pointer(|| {
-        // SAFETY: the program's struct.
+        // SAFETY: contract of `ibv_reg_mr_ex`: the struct is null or valid; null is refused.
         let attr = unsafe { attr.as_ref() }.ok_or(Errno::INVALID)?;
         let has = |bit: u64| attr.comp_mask & bit != 0;
         if attr.comp_mask & !KNOWN != 0 || has(IBV_REG_MR_MASK_FD) == has(IBV_REG_MR_MASK_ADDR) {
@@ -96,7 +98,8 @@ pub unsafe extern "C" fn ibv_reg_mr_ex(
             return Err(Errno::NOT_SUPPORTED);
         }
         if has(IBV_REG_MR_MASK_BUF) {
-            // SAFETY: the program passes a buffer of this library.
+            // SAFETY: contract of `ibv_reg_mr_ex`: the program passes null or a live buffer of this
+            // library; null is refused.
             unsafe { check_buffer(pd, attr.buf, attr.addr, attr.length)? };
         }
         let iova = if has(IBV_REG_MR_MASK_IOVA) {
@@ -112,7 +115,8 @@ pub unsafe extern "C" fn ibv_reg_mr_ex(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     status(|| {
-        // SAFETY: the program passes an MR of this library and uses it no more if this succeeds.
+        // SAFETY: contract of `ibv_dereg_mr`: the program passes null or a MR of this library, and
+        // does not use it any more if this succeeds; `claim` refuses one that is not live.
         unsafe {
             let claim = Handle::<ibv_mr, Mr>::claim(mr)?;
             claim.deregister()?;
@@ -125,13 +129,14 @@ pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
 /// `ibv_alloc_null_mr`. It spans all addresses.
 pub(in super::super) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
     pointer(|| {
-        // SAFETY: the program passes a PD of this library.
+        // SAFETY: contract of `ibv_alloc_null_mr`: the program passes null or a live PD of this
+        // library; `borrow` refuses null.
         let region = Mr::null(unsafe { Handle::<ibv_pd, Domain>::borrow(pd)? })?;
         Ok(give(pd, std::ptr::null_mut(), size_t::MAX, region))
     })
 }
 
-/// Registers a region anew and shows what has become of it.
+/// Reregisters a region and updates its public struct.
 ///
 /// # Safety
 /// `mr` and, when the flags name it, `pd` are null or objects of this library.
@@ -152,7 +157,8 @@ unsafe fn change(
     if flags == 0 || flags & !KNOWN != 0 || empty || stray_access {
         return Err(Errno::INVALID);
     }
-    // SAFETY: by the contract.
+    // SAFETY: the caller guarantees that `mr` and, when the flags name it, `pd` are null or objects
+    // of this library.
     let (body, domain) = unsafe {
         let domain = match has(IBV_REREG_MR_CHANGE_PD) {
             true => Some(Handle::<ibv_pd, Domain>::borrow(pd)?),
@@ -165,7 +171,7 @@ unsafe fn change(
         range: moves.then(|| (address.expose_provenance(), length)),
         flags: has(IBV_REREG_MR_CHANGE_ACCESS).then_some(access as c_uint),
     })?;
-    // SAFETY: the region and its new PD are alive.
+    // SAFETY: `borrow` has accepted the region and the new PD, which are alive during the call.
     unsafe {
         if domain.is_some() {
             (*mr).pd = pd;
@@ -181,8 +187,8 @@ unsafe fn change(
     Ok(())
 }
 
-/// `ibv_rereg_mr`. Every failure leaves the old region as it was, which is what
-/// `IBV_REREG_MR_ERR_INPUT` says.
+/// `ibv_rereg_mr`. Every failure leaves the old region unchanged, as `IBV_REREG_MR_ERR_INPUT`
+/// states.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_rereg_mr(
     mr: *mut ibv_mr,
@@ -192,7 +198,8 @@ pub unsafe extern "C" fn ibv_rereg_mr(
     length: size_t,
     access: c_int,
 ) -> c_int {
-    // SAFETY: the program's objects.
+    // SAFETY: contract of `ibv_rereg_mr`: the program's objects are null or live objects of this
+    // library; null is refused where an object is required.
     let changed = guard(|| unsafe { change(mr, flags, pd, address, length, access) });
     match changed {
         Ok(()) => 0,
@@ -203,7 +210,7 @@ pub unsafe extern "C" fn ibv_rereg_mr(
     }
 }
 
-/// Behind the opaque `struct ibv_buf`.
+/// Body of the opaque `struct ibv_buf`.
 struct Buffer {
     memory: Mapping,
     pd: *mut ibv_pd,
@@ -217,7 +224,8 @@ pub unsafe extern "C" fn ibv_alloc_buf(
     buffer: *mut *mut c_void,
 ) -> *mut c_void {
     pointer(|| {
-        // SAFETY: the program's PD and pointer.
+        // SAFETY: contract of `ibv_alloc_buf`: `pd` is null or a live domain of this library, and
+        // the pointer null or valid; null is refused.
         let buffer = unsafe {
             Handle::<ibv_pd, Domain>::borrow(pd)?.adapter.check()?;
             buffer.as_mut().ok_or(Errno::INVALID)?
@@ -233,7 +241,8 @@ pub unsafe extern "C" fn ibv_alloc_buf(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_free_buf(buffer: *mut c_void) {
     if !buffer.is_null() {
-        // SAFETY: the buffer came from `ibv_alloc_buf`.
+        // SAFETY: contract of `ibv_free_buf`: `ibv_alloc_buf` returned the buffer, which is a box
+        // of this type, and the program frees it once.
         drop(unsafe { Box::from_raw(buffer.cast::<Buffer>()) });
     }
 }
@@ -248,7 +257,7 @@ unsafe fn check_buffer(
     address: *mut c_void,
     length: size_t,
 ) -> Result<(), Errno> {
-    // SAFETY: by the contract.
+    // SAFETY: the caller guarantees that `buffer` is null or came from `ibv_alloc_buf`.
     match unsafe { buffer.cast::<Buffer>().as_ref() } {
         Some(buffer) if buffer.pd == pd && buffer.memory.contains(address, length) => Ok(()),
         _ => Err(Errno::INVALID),
@@ -265,7 +274,8 @@ pub unsafe extern "C" fn ibv_reg_buf_mr(
     access: c_int,
 ) -> *mut ibv_mr {
     pointer(|| {
-        // SAFETY: the program passes a buffer of this library.
+        // SAFETY: contract of `ibv_reg_buf_mr`: the program passes null or a live buffer of this
+        // library; null is refused.
         unsafe { check_buffer(pd, buffer, address, length)? };
         register(pd, address, length, address.addr() as u64, access as c_uint)
     })

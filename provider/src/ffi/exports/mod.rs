@@ -1,4 +1,4 @@
-//! The exported verbs, by object: check, convert, call, answer.
+//! The exported verbs, by object: check, convert, call, return.
 
 mod address;
 mod completion;
@@ -28,15 +28,15 @@ pub(super) use xrc::{close_xrcd, open_xrcd};
 
 use crate::errno::Errno;
 
-/// Numbers for the `handle` fields: unique in the process, and nothing more.
+/// Returns a number for the `handle` fields, which is only unique in the process.
 fn next_handle() -> u32 {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Copies a struct to a program that may know a shorter or a longer one: what we have and it knows,
-/// then zeros.
+/// Copies a struct to a program whose version of it may be shorter or longer: the common part, then
+/// zeros.
 ///
 /// # Safety
 /// `destination` has `size` writable bytes; `T` is plain data without padding that matters.
@@ -46,7 +46,8 @@ unsafe fn copy_sized<T: Copy>(destination: *mut T, value: &T, size: usize) -> Re
     }
     let known = size.min(size_of::<T>());
     let destination: *mut u8 = destination.cast();
-    // SAFETY: by the contract.
+    // SAFETY: the caller guarantees that `destination` has `size` writable bytes; `T` is plain data
+    // without padding that matters.
     unsafe {
         destination.copy_from_nonoverlapping(std::ptr::from_ref(value).cast(), known);
         destination.add(known).write_bytes(0, size - known);

@@ -9,7 +9,7 @@ use crate::identity;
 use ferroce_platform::host::GidEntry;
 use libc::{c_int, c_uint, size_t, ssize_t};
 
-/// An entry of the port's GID table; `None`: it is empty.
+/// Returns an entry of the port's GID table; `None`: it is empty.
 fn gid(context: &Context, port: u32, index: usize) -> Result<Option<&GidEntry>, Errno> {
     let capabilities = context.adapter.device()?.capabilities();
     let host = context.adapter.host();
@@ -30,7 +30,8 @@ fn gid_entry(entry: &GidEntry, index: usize) -> ibv_gid_entry {
 }
 
 fn attributes(context: *mut ibv_context, port: u8) -> Result<ibv_port_attr, Errno> {
-    // SAFETY: the program passes a context of this library.
+    // SAFETY: contract of `attributes`: the program passes null or an open context of this library;
+    // `borrow` refuses null.
     let context = unsafe { Context::borrow(context)? };
     let device = context.adapter.device()?;
     if port != 1 {
@@ -54,7 +55,8 @@ pub unsafe extern "C" fn ibv_query_port(
     attr: *mut ibv_port_attr,
 ) -> c_int {
     const SIZE: size_t = std::mem::offset_of!(ibv_port_attr, port_cap_flags2);
-    // SAFETY: the program's struct has at least so many bytes.
+    // SAFETY: contract of `ibv_query_port`: the program's struct has at least the bytes of the
+    // first release.
     unsafe { query_port(context, port, attr, SIZE) }
 }
 
@@ -67,7 +69,7 @@ pub(in super::super) unsafe extern "C" fn query_port(
 ) -> c_int {
     status(|| {
         let attributes = attributes(context, port)?;
-        // SAFETY: the program's struct has `size` bytes.
+        // SAFETY: contract of `ibv_query_port`: the program's struct has `size` bytes.
         unsafe { super::copy_sized(attr, &attributes, size) }
     })
 }
@@ -81,9 +83,11 @@ pub unsafe extern "C" fn ibv_query_port_speed(
 ) -> c_int {
     status(|| {
         attributes(context, u8::try_from(port).map_err(|_| Errno::INVALID)?)?;
-        // SAFETY: the program passes a context of this library.
+        // SAFETY: contract of `ibv_query_port_speed`: the program passes null or an open context of
+        // this library; `borrow` refuses null.
         let context = unsafe { Context::borrow(context)? };
-        // SAFETY: the program's number.
+        // SAFETY: contract of `ibv_query_port_speed`: the pointer is null or valid; null is
+        // refused.
         *unsafe { speed.as_mut() }.ok_or(Errno::INVALID)? = context.adapter.speed_100mbps();
         Ok(())
     })
@@ -98,7 +102,8 @@ pub unsafe extern "C" fn ibv_query_gid(
     result: *mut ibv_gid,
 ) -> c_int {
     minus_one(|| {
-        // SAFETY: the program's context and struct.
+        // SAFETY: contract of `ibv_query_gid`: the context is null or an open context of this
+        // library, and the struct null or valid; null is refused.
         let (context, result) = unsafe { (Context::borrow(context)?, result.as_mut()) };
         let index = usize::try_from(index).map_err(|_| Errno::INVALID)?;
         let entry = gid(context, u32::from(port), index)?;
@@ -119,7 +124,8 @@ pub unsafe extern "C" fn _ibv_query_gid_ex(
     entry_size: size_t,
 ) -> c_int {
     status(|| {
-        // SAFETY: the program passes a context of this library.
+        // SAFETY: contract of `ibv_query_gid_ex`: the program passes null or an open context of
+        // this library; `borrow` refuses null.
         let context = unsafe { Context::borrow(context)? };
         if flags != 0 {
             return Err(Errno::NOT_SUPPORTED);
@@ -127,7 +133,7 @@ pub unsafe extern "C" fn _ibv_query_gid_ex(
         let index = index as usize;
         let entry = gid(context, port, index)?.ok_or(Errno::NO_DATA)?;
         let entry = gid_entry(entry, index);
-        // SAFETY: the program's struct has `entry_size` bytes.
+        // SAFETY: contract of `ibv_query_gid_ex`: the program's struct has `entry_size` bytes.
         unsafe { super::copy_sized(result, &entry, entry_size) }
     })
 }
@@ -142,7 +148,8 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
     entry_size: size_t,
 ) -> ssize_t {
     let count = guard(|| {
-        // SAFETY: the program passes a context of this library.
+        // SAFETY: contract of `ibv_query_gid_table`: the program passes null or an open context of
+        // this library; `borrow` refuses null.
         let context = unsafe { Context::borrow(context)? };
         context.adapter.check()?;
         if flags != 0 {
@@ -154,7 +161,8 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
         }
         for (index, entry) in gids.iter().enumerate() {
             let slot = entries.wrapping_byte_add(index * entry_size);
-            // SAFETY: the program's array has `max_entries` structs of `entry_size` bytes.
+            // SAFETY: contract of `ibv_query_gid_table`: the program's array has `max_entries`
+            // structs of `entry_size` bytes, of which this is one.
             unsafe { super::copy_sized(slot, &gid_entry(entry, index), entry_size)? };
         }
         Ok(gids.len() as ssize_t)
@@ -171,7 +179,8 @@ pub unsafe extern "C" fn ferroce_ibv_query_gid_type(
     kind: *mut c_int,
 ) -> c_int {
     minus_one(|| {
-        // SAFETY: the program's context and number.
+        // SAFETY: contract of `ibv_query_gid_type`: the context is null or an open context of this
+        // library, and the pointer null or valid; null is refused.
         let (context, kind) = unsafe { (Context::borrow(context)?, kind.as_mut()) };
         gid(context, u32::from(port), index as usize)?.ok_or(Errno::NO_DATA)?;
         *kind.ok_or(Errno::INVALID)? = IBV_GID_TYPE_SYSFS_ROCE_V2;
@@ -188,7 +197,8 @@ pub unsafe extern "C" fn ibv_query_pkey(
     p_key: *mut u16,
 ) -> c_int {
     minus_one(|| {
-        // SAFETY: the program's context and number.
+        // SAFETY: contract of `ibv_query_pkey`: the context is null or an open context of this
+        // library, and the pointer null or valid; null is refused.
         let (context, p_key) = unsafe { (Context::borrow(context)?, p_key.as_mut()) };
         context.adapter.check()?;
         if port != 1 || index != 0 {
@@ -207,7 +217,8 @@ pub unsafe extern "C" fn ibv_get_pkey_index(
     p_key: u16,
 ) -> c_int {
     minus_one(|| {
-        // SAFETY: the program passes a context of this library.
+        // SAFETY: contract of `ibv_get_pkey_index`: the program passes null or an open context of
+        // this library; `borrow` refuses null.
         unsafe { Context::borrow(context)? }.adapter.check()?;
         if port == 1 && u16::from_be(p_key) == identity::P_KEY {
             Ok(0)

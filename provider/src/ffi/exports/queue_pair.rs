@@ -12,7 +12,7 @@ use crate::srq::Srq;
 use crate::xrc::Xrcd;
 use libc::{c_int, c_void};
 
-/// Gives a QP to the program.
+/// Creates the program's handle of a QP.
 ///
 /// # Safety
 /// `context`, `pd` and the objects in `created` are null or objects of this library.
@@ -46,7 +46,7 @@ unsafe fn give(
     qp
 }
 
-/// Creates a QP; `attr.cap` becomes what was really given.
+/// Creates a QP; sets `attr.cap` to its actual capacity.
 ///
 /// # Safety
 /// `pd` and the queues in `attr` are null or objects of this library.
@@ -56,13 +56,14 @@ unsafe fn create(
     extended: bool,
 ) -> Result<*mut ibv_qp, Errno> {
     if attr.qp_type == IBV_QPT_XRC_SEND {
-        // It has no receives, whatever the program says.
+        // It has no receives; the program's CQ is ignored.
         attr.recv_cq = std::ptr::null_mut();
         attr.srq = std::ptr::null_mut();
         attr.cap.max_recv_wr = 0;
         attr.cap.max_recv_sge = 0;
     }
-    // SAFETY: by the contract.
+    // SAFETY: the caller guarantees that `pd` and the queues in `attr` are null or objects of this
+    // library.
     let (domain, queues) = unsafe {
         let receive_cq = match attr.recv_cq.is_null() {
             true => None,
@@ -80,7 +81,8 @@ unsafe fn create(
         (Handle::<ibv_pd, Domain>::borrow(pd)?, queues)
     };
     let inner = qp::Qp::create(domain, &queues, attr)?;
-    // SAFETY: the program's PD is alive; by the contract.
+    // SAFETY: the caller guarantees that `pd` and the queues are objects of this library, and
+    // `borrow` has accepted them.
     Ok(unsafe { give((*pd).context, pd, inner, extended, attr) })
 }
 
@@ -91,7 +93,8 @@ pub unsafe extern "C" fn ibv_create_qp(
     attr: *mut ibv_qp_init_attr,
 ) -> *mut ibv_qp {
     pointer(|| {
-        // SAFETY: the program's objects and struct.
+        // SAFETY: contract of `ibv_create_qp`: the program's objects are null or live objects of
+        // this library, and its struct null or valid; null is refused.
         unsafe { create(pd, attr.as_mut().ok_or(Errno::INVALID)?, false) }
     })
 }
@@ -102,7 +105,8 @@ pub(in super::super) unsafe extern "C" fn create_qp_ex(
     attr: *mut ibv_qp_init_attr_ex,
 ) -> *mut ibv_qp {
     pointer(|| {
-        // SAFETY: the program's context and struct.
+        // SAFETY: contract of `ibv_create_qp_ex`: the context is null or an open context of this
+        // library, and the struct null or valid; null is refused.
         let (body, attr) = unsafe { (Context::borrow(context)?, attr.as_mut()) };
         let attr = attr.ok_or(Errno::INVALID)?;
         let limits = body.adapter.device()?.capabilities();
@@ -117,21 +121,24 @@ pub(in super::super) unsafe extern "C" fn create_qp_ex(
             sq_sig_all: attr.sq_sig_all,
         };
         if attr.qp_type == IBV_QPT_XRC_RECV {
-            // SAFETY: the program's domain.
+            // SAFETY: contract of `ibv_create_qp_ex`: the XRC domain is null or an open domain of
+            // this library; `borrow` refuses null.
             let xrcd = unsafe { Handle::<ibv_xrcd, Xrcd>::borrow(attr.xrcd)? };
             let inner = qp::Qp::create_target(xrcd, &body.events)?;
             let created = target_attributes(attr.qp_context);
-            // SAFETY: the program's context is alive.
+            // SAFETY: `borrow` has accepted the context, which is open during the call (contract of
+            // `ibv_create_qp_ex`).
             return Ok(unsafe { give(context, std::ptr::null_mut(), inner, false, &created) });
         }
-        // SAFETY: the program's objects.
+        // SAFETY: contract of `ibv_create_qp_ex`: the program's objects are null or live objects of
+        // this library; null is refused where an object is required.
         let qp = unsafe { create(attr.pd, &mut plain, extended)? };
         attr.cap = plain.cap;
         Ok(qp)
     })
 }
 
-/// What an XRC target QP was created with: nothing but its type.
+/// Returns the creation attributes of an XRC target QP: only its type.
 fn target_attributes(qp_context: *mut c_void) -> ibv_qp_init_attr {
     ibv_qp_init_attr {
         qp_context,
@@ -150,17 +157,19 @@ fn target_attributes(qp_context: *mut c_void) -> ibv_qp_init_attr {
     }
 }
 
-/// `ibv_open_qp`: a further handle of an XRC target QP.
+/// `ibv_open_qp`: another handle of an XRC target QP.
 pub(in super::super) unsafe extern "C" fn open_qp(
     context: *mut ibv_context,
     attr: *mut ibv_qp_open_attr,
 ) -> *mut ibv_qp {
     pointer(|| {
-        // SAFETY: the program's context and struct.
+        // SAFETY: contract of `ibv_open_qp`: the context is null or an open context of this
+        // library, and the struct null or valid; null is refused.
         let (body, attr) = unsafe { (Context::borrow(context)?, attr.as_ref()) };
         let attr = attr.ok_or(Errno::INVALID)?;
         qp::check_open(attr)?;
-        // SAFETY: the program's domain.
+        // SAFETY: contract of `ibv_open_qp`: the XRC domain is null or an open domain of this
+        // library; `borrow` refuses null.
         let xrcd = unsafe { Handle::<ibv_xrcd, Xrcd>::borrow(attr.xrcd)? };
         let inner = qp::Qp::open_target(xrcd, &body.events, attr.qp_num)?;
         let state = inner.query()?.qp_state;
@@ -169,7 +178,8 @@ pub(in super::super) unsafe extern "C" fn open_qp(
             true => attr.qp_context,
             false => std::ptr::null_mut(),
         });
-        // SAFETY: the program's context is alive, and so is the new QP.
+        // SAFETY: `borrow` has accepted the context, which is open during the call (contract of
+        // `ibv_open_qp`), and the new QP is alive.
         unsafe {
             let qp = give(context, std::ptr::null_mut(), inner, false, &created);
             (*qp).state = state;
@@ -186,16 +196,18 @@ pub unsafe extern "C" fn ibv_modify_qp(
     mask: c_int,
 ) -> c_int {
     status(|| {
-        // SAFETY: the program's QP and struct.
+        // SAFETY: contract of `ibv_modify_qp`: the QP is null or a live QP of this library, and the
+        // struct null or valid; null is refused.
         let (body, attr) = unsafe { (Handle::<ibv_qp_ex, Qp>::borrow(qp)?, attr.as_ref()) };
         let state = body.modify(attr.ok_or(Errno::INVALID)?, mask)?;
-        // SAFETY: the QP is alive.
+        // SAFETY: `borrow` has accepted the QP, which is alive during the call (contract of
+        // `ibv_modify_qp`).
         unsafe { (*qp).state = state };
         Ok(())
     })
 }
 
-/// `ibv_query_qp`. Everything is filled in, whatever the mask asks for.
+/// `ibv_query_qp`. All attributes are filled in, for any mask.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_qp(
     qp: *mut ibv_qp,
@@ -204,7 +216,8 @@ pub unsafe extern "C" fn ibv_query_qp(
     init_attr: *mut ibv_qp_init_attr,
 ) -> c_int {
     status(|| {
-        // SAFETY: the program's QP and structs.
+        // SAFETY: contract of `ibv_query_qp`: the QP is null or a live QP of this library, and the
+        // structs are null or valid; null is refused.
         let (body, attr, init_attr) = unsafe {
             (
                 Handle::<ibv_qp_ex, Qp>::borrow(qp)?,
@@ -213,7 +226,8 @@ pub unsafe extern "C" fn ibv_query_qp(
             )
         };
         let now = body.query()?;
-        // SAFETY: the QP is alive.
+        // SAFETY: `borrow` has accepted the QP, which is alive during the call (contract of
+        // `ibv_query_qp`).
         unsafe { (*qp).state = now.qp_state };
         *attr.ok_or(Errno::INVALID)? = now;
         if let Some(init_attr) = init_attr {
@@ -223,7 +237,7 @@ pub unsafe extern "C" fn ibv_query_qp(
     })
 }
 
-/// `ibv_query_qp_data_in_order`: no guarantee is given for any operation.
+/// `ibv_query_qp_data_in_order`: no operation is guaranteed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_qp_data_in_order(
     _qp: *mut ibv_qp,
@@ -237,7 +251,8 @@ pub unsafe extern "C" fn ibv_query_qp_data_in_order(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_set_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
     status(|| {
-        // SAFETY: the program's QP and struct.
+        // SAFETY: contract of `ibv_set_ece`: the QP is null or a live QP of this library, and the
+        // struct null or valid; null is refused.
         let (body, ece) = unsafe { (Handle::<ibv_qp_ex, Qp>::borrow(qp)?, ece.as_ref()) };
         body.set_enhancements(ece.ok_or(Errno::INVALID)?)
     })
@@ -247,7 +262,8 @@ pub unsafe extern "C" fn ibv_set_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_in
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
     status(|| {
-        // SAFETY: the program's QP and struct.
+        // SAFETY: contract of `ibv_query_ece`: the QP is null or a live QP of this library, and the
+        // struct null or valid; null is refused.
         let (body, ece) = unsafe { (Handle::<ibv_qp_ex, Qp>::borrow(qp)?, ece.as_mut()) };
         *ece.ok_or(Errno::INVALID)? = body.enhancements()?;
         Ok(())
@@ -260,20 +276,21 @@ pub unsafe extern "C" fn ibv_query_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_
 /// The program's QP and GID.
 unsafe fn set_multicast(qp: *mut ibv_qp, group: *const ibv_gid, attached: bool) -> c_int {
     status(|| {
-        // SAFETY: by the contract.
+        // SAFETY: the caller guarantees that the program's QP and GID.
         let (body, group) = unsafe { (Handle::<ibv_qp_ex, Qp>::borrow(qp)?, group.as_ref()) };
         body.set_multicast(group.ok_or(Errno::INVALID)?.raw, attached)
     })
 }
 
-/// `ibv_attach_mcast`. Ethernet has no LID to look at.
+/// `ibv_attach_mcast`. Ethernet has no LID, so it is ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_attach_mcast(
     qp: *mut ibv_qp,
     group: *const ibv_gid,
     _lid: u16,
 ) -> c_int {
-    // SAFETY: the program's QP and GID.
+    // SAFETY: contract of `ibv_attach_mcast`: the QP is null or a live QP of this library, and the
+    // GID null or valid; null is refused.
     unsafe { set_multicast(qp, group, true) }
 }
 
@@ -284,6 +301,7 @@ pub unsafe extern "C" fn ibv_detach_mcast(
     group: *const ibv_gid,
     _lid: u16,
 ) -> c_int {
-    // SAFETY: the program's QP and GID.
+    // SAFETY: contract of `ibv_detach_mcast`: the QP is null or a live QP of this library, and the
+    // GID null or valid; null is refused.
     unsafe { set_multicast(qp, group, false) }
 }

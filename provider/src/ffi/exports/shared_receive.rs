@@ -10,7 +10,7 @@ use crate::srq::{self, Kind, Srq};
 use crate::xrc::Xrcd;
 use libc::{c_int, c_void};
 
-/// Creates an SRQ; `attr` becomes what was really given.
+/// Creates an SRQ; sets `attr` to its actual size.
 ///
 /// # Safety
 /// `pd` and the objects in `xrc` are null or objects of this library.
@@ -20,7 +20,8 @@ unsafe fn create(
     xrc: Option<(*mut ibv_xrcd, *mut ibv_cq)>,
     attr: &mut ibv_srq_attr,
 ) -> Result<*mut ibv_srq, Errno> {
-    // SAFETY: by the contract.
+    // SAFETY: the caller guarantees that `pd` and the objects in `xrc` are null or objects of this
+    // library.
     let (domain, xrc) = unsafe {
         let xrc = match xrc {
             Some((xrcd, cq)) => Some((
@@ -34,7 +35,8 @@ unsafe fn create(
     let inner = Srq::create(domain, xrc, attr)?;
     // SAFETY: the struct has integers, pointers, and mutex and condition, which zeros initialise.
     let mut public: ibv_srq = unsafe { zeroed() };
-    // SAFETY: the program's PD is alive.
+    // SAFETY: `borrow` has accepted the PD, which is alive during the call (contract of
+    // `ibv_create_srq`).
     public.context = unsafe { (*pd).context };
     public.srq_context = srq_context;
     public.pd = pd;
@@ -52,7 +54,8 @@ pub unsafe extern "C" fn ibv_create_srq(
     attr: *mut ibv_srq_init_attr,
 ) -> *mut ibv_srq {
     pointer(|| {
-        // SAFETY: the program's object and struct.
+        // SAFETY: contract of `ibv_create_srq`: the PD is null or a live domain of this library,
+        // and the struct null or valid; null is refused.
         unsafe {
             let attr = attr.as_mut().ok_or(Errno::INVALID)?;
             create(pd, attr.srq_context, None, &mut attr.attr)
@@ -66,13 +69,14 @@ pub(in super::super) unsafe extern "C" fn create_srq_ex(
     attr: *mut ibv_srq_init_attr_ex,
 ) -> *mut ibv_srq {
     pointer(|| {
-        // SAFETY: the program's struct.
+        // SAFETY: contract of `ibv_create_srq_ex`: the struct is null or valid; null is refused.
         let attr = unsafe { attr.as_mut() }.ok_or(Errno::INVALID)?;
         let xrc = match srq::check_extended(attr)? {
             Kind::Basic => None,
             Kind::Xrc => Some((attr.xrcd, attr.cq)),
         };
-        // SAFETY: the program's objects.
+        // SAFETY: contract of `ibv_create_srq_ex`: the program's objects are null or live objects
+        // of this library; null is refused where an object is required.
         unsafe { create(attr.pd, attr.srq_context, xrc, &mut attr.attr) }
     })
 }
@@ -85,7 +89,8 @@ pub unsafe extern "C" fn ibv_modify_srq(
     mask: c_int,
 ) -> c_int {
     status(|| {
-        // SAFETY: the program's SRQ and struct.
+        // SAFETY: contract of `ibv_modify_srq`: the SRQ is null or a live SRQ of this library, and
+        // the struct null or valid; null is refused.
         let (body, attr) = unsafe { (Handle::<ibv_srq, Srq>::borrow(srq)?, attr.as_ref()) };
         body.modify(attr.ok_or(Errno::INVALID)?, mask)
     })
@@ -95,20 +100,22 @@ pub unsafe extern "C" fn ibv_modify_srq(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) -> c_int {
     status(|| {
-        // SAFETY: the program's SRQ and struct.
+        // SAFETY: contract of `ibv_query_srq`: the SRQ is null or a live SRQ of this library, and
+        // the struct null or valid; null is refused.
         let (body, attr) = unsafe { (Handle::<ibv_srq, Srq>::borrow(srq)?, attr.as_mut()) };
         *attr.ok_or(Errno::INVALID)? = body.query()?;
         Ok(())
     })
 }
 
-/// `ibv_get_srq_num`: only SRQs for XRC have a number that means something to a peer.
+/// `ibv_get_srq_num`: only SRQs for XRC have a number that a peer can use.
 pub(in super::super) unsafe extern "C" fn get_srq_num(
     srq: *mut ibv_srq,
     number: *mut u32,
 ) -> c_int {
     status(|| {
-        // SAFETY: the program's SRQ and number.
+        // SAFETY: contract of `ibv_get_srq_num`: the SRQ is null or a live SRQ of this library, and
+        // the pointer null or valid; null is refused.
         let (body, number) = unsafe { (Handle::<ibv_srq, Srq>::borrow(srq)?, number.as_mut()) };
         body.adapter.check()?;
         if !body.is_xrc {

@@ -76,7 +76,7 @@ pub unsafe extern "C" fn ibv_read_sysfs_file(
         if directory.is_null() || file.is_null() || buffer.is_null() {
             return Err(Errno::INVALID);
         }
-        // SAFETY: the program's strings.
+        // SAFETY: contract of `ibv_read_sysfs_file`: both are C strings.
         let (directory, file) = unsafe { (CStr::from_ptr(directory), CStr::from_ptr(file)) };
         let name = |text: &CStr| OsStr::from_bytes(text.to_bytes()).to_owned();
         let path = Path::new(&name(directory)).join(name(file));
@@ -95,7 +95,8 @@ pub unsafe extern "C" fn ibv_read_sysfs_file(
         if length < size {
             text.push(0);
         }
-        // SAFETY: the program's buffer has `size` bytes, and the text is no longer.
+        // SAFETY: contract of `ibv_read_sysfs_file`: the program's buffer has `size` bytes, and at
+        // most `size` bytes of text were read, with room for the zero where one was added.
         unsafe {
             buffer
                 .cast::<u8>()
@@ -105,8 +106,7 @@ pub unsafe extern "C" fn ibv_read_sysfs_file(
     })
 }
 
-/// `ibv_fork_init`: nothing is pinned page by page, so a child cannot take pages away from the
-/// parent.
+/// `ibv_fork_init`: no page is pinned by itself, so a child cannot take pages away from the parent.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_fork_init() -> c_int {
     0

@@ -1,11 +1,12 @@
-//! Verbs that this device does not have: they exist, because a missing one would come from another
-//! library and crash on our objects, and they answer `EOPNOTSUPP` in the manner of their kind.
+//! Verbs that this device does not support. They exist, because a missing one would come from
+//! another library and crash on this library's objects, and they return `EOPNOTSUPP` in the
+//! convention of their kind.
 
 use super::super::boundary::{minus_one, pointer, status};
 use crate::errno::Errno;
 use libc::{c_int, c_void};
 
-/// Declares entries that return null. Whatever arguments there are, none is looked at.
+/// Declares entries that return null and ignore their arguments.
 macro_rules! null {
     ($($name:ident)*) => {$(
         #[doc = concat!("`", stringify!($name), "`: null and `EOPNOTSUPP`.")]
@@ -38,7 +39,7 @@ macro_rules! descriptor {
     )*};
 }
 
-/// Declares entries that return nothing, for objects that cannot exist.
+/// Declares entries that return no value, for objects that cannot exist.
 macro_rules! nothing {
     ($($name:ident)*) => {$(
         #[doc = concat!("`", stringify!($name), "`: there is no such object.")]

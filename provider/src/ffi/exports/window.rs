@@ -14,7 +14,8 @@ use libc::c_int;
 /// `ibv_alloc_mw`.
 pub(in super::super) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: c_int) -> *mut ibv_mw {
     pointer(|| {
-        // SAFETY: the program passes a PD of this library.
+        // SAFETY: contract of `ibv_alloc_mw`: the program passes null or a live PD of this library;
+        // `borrow` refuses null.
         let domain = unsafe { Handle::<ibv_pd, Domain>::borrow(pd)? };
         domain.adapter.check()?;
         let window_type = match kind {
@@ -24,7 +25,8 @@ pub(in super::super) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: c_int)
         };
         let window = MemoryWindow::alloc(&domain.protection, window_type)?;
         let public = ibv_mw {
-            // SAFETY: the program's PD is alive.
+            // SAFETY: `borrow` has accepted the PD, which is alive during the call (contract of
+            // `ibv_alloc_mw`).
             context: unsafe { (*pd).context },
             pd,
             rkey: window.rkey().0,
@@ -44,7 +46,9 @@ pub(in super::super) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: c_int)
 /// `ibv_dealloc_mw`, bound or not.
 pub(in super::super) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
     status(|| {
-        // SAFETY: the program passes a window of this library and uses it no more if this succeeds.
+        // SAFETY: contract of `ibv_dealloc_mw`: the program passes null or a window of this
+        // library, and does not use it any more if this succeeds; `claim` refuses one that is not
+        // live.
         unsafe {
             let claim = Handle::<ibv_mw, Mw>::claim(mw)?;
             claim.adapter.check()?;
@@ -55,7 +59,7 @@ pub(in super::super) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
     })
 }
 
-/// The key that a window has after it is bound once more: the same with the next variant.
+/// Returns the key of a window after its next bind: the same index with the next variant.
 fn next_key(r_key: u32) -> u32 {
     r_key & !0xff | r_key.wrapping_add(1) & 0xff
 }
@@ -67,7 +71,8 @@ pub(in super::super) unsafe extern "C" fn bind_mw(
     bind: *mut ibv_mw_bind,
 ) -> c_int {
     status(|| {
-        // SAFETY: the program's objects and struct.
+        // SAFETY: contract of `ibv_bind_mw`: the program's objects are null or live objects of this
+        // library, and its struct null or valid; null is refused.
         let (body, window, bind) = unsafe {
             (
                 Handle::<ibv_qp_ex, Qp>::borrow(qp)?,
@@ -79,9 +84,11 @@ pub(in super::super) unsafe extern "C" fn bind_mw(
         if window.kind != IBV_MW_TYPE_1 {
             return Err(Errno::INVALID);
         }
-        // SAFETY: the program's window is alive.
+        // SAFETY: `borrow` has accepted the window, which is alive during the call (contract of
+        // `ibv_bind_mw`).
         let r_key = next_key(unsafe { (*mw).rkey });
-        // SAFETY: the program's window and region.
+        // SAFETY: contract of `ibv_bind_mw`: window and region are null or live objects of this
+        // library.
         let operation = unsafe { binding(mw, r_key, &bind.bind_info)? };
         let no_data = SendData::ScatterGather(&[]);
         let to_nobody = Destination::Connected;
@@ -93,7 +100,8 @@ pub(in super::super) unsafe extern "C" fn bind_mw(
             to_nobody,
             no_data,
         ))?;
-        // SAFETY: the window is alive; who binds it from two threads has to take care.
+        // SAFETY: `borrow` has accepted the window, and a program that binds it from two threads
+        // must serialise the calls (contract of `ibv_bind_mw`).
         unsafe { (*mw).rkey = r_key };
         Ok(())
     })

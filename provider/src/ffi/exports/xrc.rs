@@ -14,7 +14,8 @@ pub(in super::super) unsafe extern "C" fn open_xrcd(
     attr: *mut ibv_xrcd_init_attr,
 ) -> *mut ibv_xrcd {
     pointer(|| {
-        // SAFETY: the program's context and struct.
+        // SAFETY: contract of `ibv_open_xrcd`: the context is null or an open context of this
+        // library, and the struct null or valid; null is refused.
         let (body, attr) = unsafe { (Context::borrow(context)?, attr.as_ref()) };
         let xrcd = Xrcd::open(&body.adapter, attr.ok_or(Errno::INVALID)?)?;
         Ok(Handle::give(ibv_xrcd { context }, xrcd).cast())
@@ -24,7 +25,9 @@ pub(in super::super) unsafe extern "C" fn open_xrcd(
 /// `ibv_close_xrcd`.
 pub(in super::super) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
     status(|| {
-        // SAFETY: the program passes a domain of this library and uses it no more if this succeeds.
+        // SAFETY: contract of `ibv_close_xrcd`: the program passes null or a domain of this
+        // library, and does not use it any more if this succeeds; `claim` refuses one that is not
+        // live.
         unsafe {
             let claim = Handle::<ibv_xrcd, Xrcd>::claim(xrcd)?;
             claim.close()?;
