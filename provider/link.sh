@@ -3,10 +3,10 @@
 #
 #   provider/link.sh STATICLIB OUTDIR
 #
-# writes OUTDIR/libibverbs.so.1 and the symlink OUTDIR/libibverbs.so. The work is done here and not
-# by cargo because rustc gives every cdylib a version script of its own, beside which ours would be
-# dropped without a word; and without version nodes the loader rejects the library for programs that
-# were linked against rdma-core's. CC is honoured, and LDFLAGS, which have the last word.
+# writes OUTDIR/libibverbs.so.1 and the symlink OUTDIR/libibverbs.so. cargo cannot do this: rustc
+# passes its own version script for every cdylib, and a second one is dropped silently; and without
+# version nodes the loader rejects the library for programs that were linked against rdma-core's. CC
+# is honoured, and LDFLAGS, which are passed last.
 set -eu
 
 if [ $# -ne 2 ]; then
@@ -20,8 +20,7 @@ mkdir -p "$outdir"
 work=$(mktemp -d "$outdir/.link.XXXXXX")
 trap 'rm -rf "$work"' EXIT INT TERM
 
-# glibc of ports younger than x86-64 starts at a later node; the calls that are older carry that one
-# there.
+# glibc of ports younger than x86-64 starts at a later node, which older calls have there.
 case $(uname -m) in
 x86_64) oldest=2.2.5 ;;
 aarch64 | ppc64le) oldest=2.17 ;;
@@ -49,12 +48,12 @@ awk '
         empty = 0
         print "    " $3 ";"
     }
-    # What is in no node stays inside. The pattern stands in a node without stubs: it would hide
+    # Symbols in no node are local. The pattern is in a node without stubs, because it would hide
     # them.
     END { print "  local: *;"; close_node() }' "$work/symbols" >"$work/libibverbs.map"
 
-# The stubs. Of a name that stands in several nodes, the newest is the default (@@). A forward
-# passes six integer registers on, which is enough for the calls that are of this kind.
+# The stubs. Of a name in several nodes, the newest is the default (@@). A forward passes six
+# integer registers on, which is enough for the calls of this kind.
 awk '
     BEGIN {
         print "#include <errno.h>"
@@ -83,9 +82,9 @@ awk '
 
 ${CC:-cc} -c -O2 -fPIC -o "$work/stubs.o" "$work/stubs.c"
 
-# Every own symbol is named with -u, so that the archive members that define them are taken and
-# nothing else is. -Bsymbolic-functions is left out on purpose: the library's calls of its own names
-# must take the same way as those of the program. -z nodelete: the driver's threads outlive a
+# Every own symbol is named with -u, so that only the archive members that define them are linked.
+# -Bsymbolic-functions is omitted on purpose: the library's calls of its own names must resolve like
+# those of the program. -z nodelete: the driver's threads outlive a
 # dlclose.
 awk '$2 == "own" { print "-Wl,-u," $3 }' "$work/symbols" | sort -u >"$work/undefined"
 # shellcheck disable=SC2086 # LDFLAGS are several words

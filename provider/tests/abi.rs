@@ -1,7 +1,7 @@
 //! Compares every mirrored struct with the installed verbs headers, by compiling a C program.
 //!
 //! The mirrors are newer than most headers: a field that the header lacks must be marked with the
-//! release that brought it. Where the header is missing altogether the test says so and passes.
+//! release that introduced it. Without any header the test reports that and passes.
 
 use ferroce_provider::ffi::abi::{StructLayout, layouts};
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// One line of the C program: what it measures, and what Rust measured.
+/// One line of the C program: the measured expression, and its value in Rust.
 struct Check {
     name: String,
     expression: String,
@@ -61,7 +61,8 @@ fn checks_of(layout: &StructLayout, partly_missing: bool) -> Vec<Check> {
     checks
 }
 
-/// The C program with one check a line, so that a compiler's message names the check by its line.
+/// Returns the C program with one check per line, so that a compiler's message identifies the check
+/// by its line.
 fn program(checks: &[Check], left_out: &BTreeSet<usize>) -> String {
     let headers: BTreeSet<&str> = layouts().iter().map(|layout| layout.header).collect();
     let mut text = String::from("#include <stddef.h>\n#include <stdio.h>\n");
@@ -84,7 +85,7 @@ fn program(checks: &[Check], left_out: &BTreeSet<usize>) -> String {
     text
 }
 
-/// Line of the first check in [`program`].
+/// Returns the line of the first check in [`program`].
 fn first_line() -> usize {
     let headers: BTreeSet<&str> = layouts().iter().map(|layout| layout.header).collect();
     2 + headers.len() + 1 + 1
@@ -104,7 +105,7 @@ fn compile(source: &Path, program: &Path) -> (bool, String) {
     )
 }
 
-/// Indices of the checks that the compiler's messages complain about.
+/// Returns the indices of the checks that the compiler's messages name.
 fn refused(messages: &str, source: &Path) -> BTreeSet<usize> {
     let prefix = format!("{}:", source.display());
     messages
@@ -135,7 +136,7 @@ fn layouts_equal_those_of_the_installed_header() {
     }
     let (source, binary) = (scratch().join("layout.c"), scratch().join("layout"));
 
-    // First pass: which fields does this header have?
+    // First pass: finds the fields that this header has.
     let all: Vec<Check> = layouts()
         .iter()
         .flat_map(|layout| checks_of(layout, false))
@@ -160,7 +161,7 @@ fn layouts_equal_those_of_the_installed_header() {
         );
     }
 
-    // Second pass: without them, and without the sizes of structs that lack some.
+    // Second pass: without the missing fields, and without the sizes of structs that lack some.
     let lacks = |layout: &StructLayout| {
         checks_of(layout, false)
             .iter()

@@ -1,7 +1,7 @@
 /*
- * A verbs program as any other, linked against the distribution's libibverbs and run over the
- * drop-in one by client.rs. It checks what conformance suites leave out: errno of refused calls,
- * events and their file descriptors, cancellation, fork, and sysfs.
+ * A verbs program, linked against the distribution's libibverbs and run over the drop-in one by
+ * client.rs. It checks points that conformance suites omit: errno of refused calls, events and
+ * their file descriptors, cancellation, fork, and sysfs.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #define CHECK(condition) check((condition), #condition, __LINE__)
-/* A call that returns NULL, -1 or so and sets errno. */
+/* Checks a call that fails with NULL or -1 and sets errno. */
 #define REFUSED(number, failed) (errno = 0, (failed) && errno == (number))
 
 enum { BUFFER_SIZE = 8192, HALF = BUFFER_SIZE / 2, QUEUE = 4, POLLS = 1000000 };
@@ -281,14 +281,14 @@ static void refuse_bad_work_requests(void)
 	CHECK(ibv_post_send(qp[0], &wr, &bad) == EOPNOTSUPP && bad == &wr);
 	wr.opcode = 77;
 	CHECK(ibv_post_send(qp[0], &wr, &bad) == EINVAL);
-	/* Nobody receives, so nothing leaves the queue. */
+	/* There is no receiver, so no entry leaves the queue. */
 	wr.opcode = IBV_WR_SEND;
 	for (bad = NULL; posted < 1000 && !result; posted += !result)
 		result = ibv_post_send(qp[0], &wr, &bad);
 	CHECK(result == ENOMEM && bad == &wr && posted >= QUEUE);
 }
 
-/* The child has no use of what the parent opened, and may open the device for itself. */
+/* The child cannot use the parent's objects, and may open the device anew. */
 static int run_child(void)
 {
 	struct ibv_sge sge = { (uintptr_t)buffer, 32, mr->lkey };

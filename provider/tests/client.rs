@@ -5,10 +5,10 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Seconds after which a program hangs.
+/// Seconds after which a program counts as hung.
 const TIMEOUT_S: &str = "60";
 
-/// Whether a header of the distribution is there; says so where it is not.
+/// Returns true if a header of the distribution exists; prints a message if it does not.
 fn has_header(name: &str) -> bool {
     let exists = Path::new("/usr/include/infiniband").join(name).exists();
     if !exists {
@@ -17,7 +17,7 @@ fn has_header(name: &str) -> bool {
     exists
 }
 
-/// Compiles a program into the directory of the library, which is linked there for it.
+/// Compiles a program into the directory of the library, and links the library there.
 fn build(name: &str, libraries: &[&str]) -> PathBuf {
     let library = support::link(name);
     let program = library.with_file_name(name);
@@ -74,10 +74,10 @@ fn every_service_and_object_works_and_refuses() {
     compile_and_run("services");
 }
 
-/// perftest since release 24 asks libmlx5 on everything that says that it is a ConnectX, and gives
-/// up when the question is refused.
+/// perftest since release 24 calls libmlx5 on every device with a ConnectX part ID, and stops when
+/// the call is refused.
 #[test]
-fn direct_verbs_of_what_looks_like_a_connectx_are_none() {
+fn a_connectx_part_id_reports_no_direct_verbs() {
     const ANSWERED: &str = "0";
     let refused = libc::EOPNOTSUPP.to_string();
     if !has_header("mlx5dv.h") {
@@ -88,7 +88,7 @@ fn direct_verbs_of_what_looks_like_a_connectx_are_none() {
     for part_id in ["1015", "1017", "1021", "a2dc"] {
         run(&program, &[part_id, ANSWERED], Some(part_id));
     }
-    // The own part, a ConnectX-3 (which libmlx4 drives), the numbers around those of libmlx5.
+    // The default part, a ConnectX-3 (which libmlx4 drives), the numbers next to those of libmlx5.
     run(&program, &["8070", &refused], None);
     for part_id in ["1003", "1010", "a2d1"] {
         run(&program, &[part_id, &refused], Some(part_id));

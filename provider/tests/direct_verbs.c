@@ -1,7 +1,7 @@
 /*
- * A program that asks libmlx5 for what a ConnectX can do beyond verbs, as perftest does since
- * release 24 where `vendor_part_id` is that of a ConnectX. Run by client.rs with the part id, in
- * hexadecimal, that it has to find.
+ * A program that queries libmlx5 for the capabilities of a ConnectX beyond verbs, as perftest does
+ * since release 24 if `vendor_part_id` is that of a ConnectX. Run by client.rs with the expected
+ * part ID in hexadecimal.
  */
 #include <errno.h>
 #include <infiniband/mlx5dv.h>
@@ -25,7 +25,7 @@ static void check(int condition, const char *text, int line)
 	}
 }
 
-/* Nothing is claimed, and nothing is written that the mask does not announce. */
+/* No capability is reported, and no field is written that the mask does not announce. */
 static void check_no_claim(const struct mlx5dv_context *answer)
 {
 	const unsigned char *bytes = (const unsigned char *)answer;
@@ -42,7 +42,7 @@ static void check_no_claim(const struct mlx5dv_context *answer)
 		}
 }
 
-/* What needs an mlx5 device is refused by libmlx5 itself, whatever the query has answered. */
+/* libmlx5 itself refuses calls that need an mlx5 device, whatever the query has returned. */
 static void check_refusals(struct ibv_context *context)
 {
 	struct ibv_qp_init_attr_ex attributes = { .qp_type = IBV_QPT_DRIVER };

@@ -1,7 +1,6 @@
 /*
  * Every service and object that RC does not need, once, in loopback and with the refusals that only
- * the library makes: run over the drop-in library by client.rs. What the device does with them is
- * the business of other tests.
+ * the library makes: run over the drop-in library by client.rs. Other tests check the device.
  */
 #define _GNU_SOURCE
 #include <endian.h>
@@ -16,7 +15,7 @@
 #include <unistd.h>
 
 #define CHECK(condition) check((condition), #condition, __LINE__)
-/* A call that returns NULL, -1 or so and sets errno. */
+/* Checks a call that fails with NULL or -1 and sets errno. */
 #define REFUSED(number, failed) (errno = 0, (failed) && errno == (number))
 
 enum { BUFFER_SIZE = 8192, HALF = BUFFER_SIZE / 2, QUEUE = 16, POLLS = 10000000, Q_KEY = 0x1234 };
@@ -96,7 +95,7 @@ static struct ibv_qp *create_qp(enum ibv_qp_type type, struct ibv_srq *srq)
 	return qp;
 }
 
-/* From RESET to RTS with the attributes that the type has. */
+/* Moves a QP from RESET to RTS with the attributes of its type. */
 static void connect(struct ibv_qp *qp, uint32_t other)
 {
 	const int is_ud = qp->qp_type == IBV_QPT_UD, is_uc = qp->qp_type == IBV_QPT_UC;
@@ -192,7 +191,7 @@ static void datagrams(void)
 	CHECK(received.wc_flags == IBV_WC_GRH && received.src_qp == plain->qp_num);
 	CHECK(!memcmp(buffer, buffer + HALF + 40, 32));
 
-	/* The way back, by the other API, whose setters come in any order. */
+	/* The reply, by the other API, whose setters may be called in any order. */
 	back = ibv_create_ah_from_wc(pd, &received, (struct ibv_grh *)(buffer + HALF), 1);
 	CHECK(back != NULL);
 	receive(plain, HALF, 40 + 64);
@@ -357,7 +356,7 @@ static void extended_connection(void)
 	shared_attr.qp_num = target->qp_num;
 	shared = ibv_open_qp(context, &shared_attr);
 	CHECK(shared && shared->qp_num == target->qp_num && shared->state == IBV_QPS_RTS);
-	/* It stays while somebody has it open. */
+	/* It stays while it is open. */
 	CHECK(!ibv_destroy_qp(target));
 	CHECK(ibv_post_send(shared, &send, &bad_send) == EINVAL);
 	CHECK(ibv_post_recv(shared, &wr, &bad) == EINVAL);
@@ -409,7 +408,7 @@ static void windows_and_atomics(void)
 	wr.bind_mw.mw = two;
 	wr.bind_mw.bind_info = range;
 	old = two->rkey;
-	wr.bind_mw.rkey = ibv_inc_rkey(old) ^ 0x100; /* only eight bits of it count */
+	wr.bind_mw.rkey = ibv_inc_rkey(old) ^ 0x100; /* only eight bits are used */
 	CHECK(!ibv_post_send(qp[1], &wr, &bad) && !completion_of(cq).status);
 	CHECK(two->rkey == ibv_inc_rkey(old));
 	wr = (struct ibv_send_wr){ .opcode = IBV_WR_LOCAL_INV };

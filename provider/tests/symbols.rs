@@ -10,8 +10,8 @@ use support::{crate_root, link};
 /// Node, name and whether it is the default version, as `readelf` writes it: `name@@node`.
 type Symbol = (String, String, bool);
 
-/// What the list asks for. The newest of several private nodes of a name is the default, as in
-/// rdma-core.
+/// Returns the symbols of the list. The newest of several private nodes of a name is the default,
+/// as in rdma-core.
 fn expected() -> BTreeSet<Symbol> {
     let text = std::fs::read_to_string(crate_root().join("symbols.txt")).expect("symbols.txt");
     let rows: Vec<(String, String)> = text
@@ -81,7 +81,7 @@ fn the_library_defines_exactly_the_listed_symbols() {
     assert!(link.exists(), "the symlink {}", link.display());
 }
 
-/// Lines of `readelf -W -d` of a kind.
+/// Returns the lines of `readelf -W -d` of a kind.
 fn dynamic_section(library: &Path, tag: &str) -> Vec<String> {
     let output = Command::new("readelf")
         .args(["-W", "-d"])

@@ -1,14 +1,14 @@
-//! The shared library, as the tests need it.
+//! The shared library for the tests.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Folder of this crate.
+/// Returns the folder of this crate.
 pub fn crate_root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The static library that cargo built together with this test: the newest one beside it.
+/// Returns the static library that cargo built together with this test: the newest one beside it.
 fn static_library() -> PathBuf {
     let test = std::env::current_exe().expect("this test");
     let directory = test.parent().expect("target/<profile>/deps");
