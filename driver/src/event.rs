@@ -206,8 +206,8 @@ impl Dispatch {
         })
     }
 
-    /// Reports, once, that the device is gone, and wakes all threads that wait for completions,
-    /// which will not come.
+    /// Reports once that the device is gone, and wakes all threads that wait for completions, which
+    /// will not come.
     fn device_gone(&self) {
         self.health.mark_dead();
         if self.end_is_reported.swap(true, Ordering::Relaxed) {

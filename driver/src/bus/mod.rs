@@ -283,8 +283,8 @@ pub trait Bus: Send + Sync {
         false
     }
 
-    /// Called whenever the driver waits for the device: each empty poll of a CQ, each iteration of
-    /// waiting for a command or a register.
+    /// Runs the bus. The driver calls it whenever it waits for the device: on each empty poll of a
+    /// CQ, and in each iteration of waiting for a command or a register.
     ///
     /// Hardware needs no more than a spin hint; a model in this process runs here. The caller
     /// holds no lock of a CQ.

@@ -201,7 +201,7 @@ fn memory_is_reached_by_messages() {
     assert_eq!(&memory[4090..4102], b"twelve bytes");
 }
 
-/// Checks, in the child of a fork, the state and the calls of inherited objects; returns true if
+/// Checks in the child of a fork the state and the calls of inherited objects; returns true if
 /// all is as expected.
 fn is_foreign(bus: &dyn Bus, device: Arc<Device>, cq: Arc<CompletionQueue>) -> bool {
     expect_gone(bus);

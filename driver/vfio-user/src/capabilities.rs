@@ -141,7 +141,7 @@ pub(crate) fn decode(body: &[u8]) -> Result<(Version, Capabilities), Errno> {
     Ok((version, capabilities))
 }
 
-/// Unknown names are ignored, as the protocol will get more of them.
+/// Parses capabilities. Unknown names are ignored, as the protocol will get more of them.
 fn from_values(values: &Map<String, Value>) -> Result<Capabilities, Errno> {
     let unstated = Capabilities::UNSTATED;
     let size = |name, unstated| -> Result<usize, Errno> {

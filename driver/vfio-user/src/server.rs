@@ -75,7 +75,7 @@ impl Server {
         Self::bind_with(path, ServerOptions::default())
     }
 
-    /// [`Server::bind`] with other options.
+    /// Listens like [`Server::bind`], with other options.
     pub fn bind_with(path: &Path, options: ServerOptions) -> io::Result<Self> {
         let listener = match listen(path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_stale(path) => {

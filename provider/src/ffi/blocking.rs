@@ -142,8 +142,8 @@ extern "C" fn take_completion_event(
             return Ok(PURGED);
         };
         let found: *mut ibv_cq = std::ptr::with_exposed_provenance_mut(source.address());
-        // SAFETY: a CQ stays until the events that were taken are acknowledged. The other two are
-        // the program's.
+        // SAFETY: destroying a CQ waits until the events that were taken are acknowledged, so it is
+        // alive. The other two pointers are null or writable (contract of `ibv_get_cq_event`).
         unsafe {
             if let Some(cq) = cq.as_mut() {
                 *cq = found;
@@ -237,8 +237,8 @@ pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, count: c_uint) {
 /// `ibv_ack_async_event`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
-    // SAFETY: the program passes an event that it got from `ibv_get_async_event`, whose object is
-    // alive.
+    // SAFETY: contract of `ibv_ack_async_event`: the program passes an event that it got from
+    // `ibv_get_async_event`, whose object is alive.
     unsafe {
         let Some(event) = event.as_ref() else { return };
         match event.event_type {
@@ -309,7 +309,8 @@ extern "C" fn stop_cq(cq: *mut ibv_cq, reported: &mut [u32; 2]) -> c_int {
 extern "C" fn free_cq(cq: *mut ibv_cq) {
     status(|| {
         // SAFETY: the claim was kept by the first step of this destruction; the CQ is destroyed on
-        // the device, and every event of it is acknowledged, so no thread uses it.
+        // the device, and every event of it is acknowledged, so no thread uses it (contract of
+        // `ibv_destroy_*`).
         unsafe {
             super::exports::release_channel((*cq).channel);
             Claim::<ibv_cq_ex, Cq>::resume(cq).free();
@@ -351,7 +352,8 @@ extern "C" fn stop_qp(qp: *mut ibv_qp, reported: &mut u32) -> c_int {
 extern "C" fn free_qp(qp: *mut ibv_qp) {
     status(|| {
         // SAFETY: the claim was kept by the first step of this destruction; the QP is destroyed on
-        // the device, and every event of it is acknowledged, so no thread uses it.
+        // the device, and every event of it is acknowledged, so no thread uses it (contract of
+        // `ibv_destroy_*`).
         unsafe { Claim::<ibv_qp_ex, Qp>::resume(qp).free() };
         Ok(())
     });
@@ -390,7 +392,8 @@ extern "C" fn stop_srq(srq: *mut ibv_srq, reported: &mut u32) -> c_int {
 extern "C" fn free_srq(srq: *mut ibv_srq) {
     status(|| {
         // SAFETY: the claim was kept by the first step of this destruction; the SRQ is destroyed on
-        // the device, and every event of it is acknowledged, so no thread uses it.
+        // the device, and every event of it is acknowledged, so no thread uses it (contract of
+        // `ibv_destroy_*`).
         unsafe { Claim::<ibv_srq, Srq>::resume(srq).free() };
         Ok(())
     });

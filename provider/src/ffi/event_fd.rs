@@ -29,8 +29,8 @@ impl EventFd {
     /// are not.
     pub(crate) fn post(&self) {
         let one = 1_u64;
-        // SAFETY: writes eight bytes from a local. It can neither block nor fail below 2^64 - 1
-        // events.
+        // SAFETY: the kernel reads eight bytes of the local `one`. The call can neither block nor
+        // fail below 2^64 - 1 events.
         unsafe {
             libc::syscall(
                 libc::SYS_write,

@@ -272,8 +272,8 @@ pub(super) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mu
         }
         let mut slot = wc;
         let count = cq.queue.poll(max, |completion: WorkCompletion| {
-            // SAFETY: the driver calls this `max` times at most, and the program's array has `max`
-            // entries.
+            // SAFETY: the driver calls this at most `max` times, and the program's array has `max`
+            // entries (contract of `ibv_poll_cq`); null was refused above.
             unsafe {
                 slot.write(to_wc(&completion));
                 slot = slot.add(1);

@@ -94,8 +94,8 @@ pub unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
         return;
     }
     let first = list.wrapping_sub(1);
-    // SAFETY: the list came from `ibv_get_device_list`, which puts the number of devices first and
-    // a null last.
+    // SAFETY: contract of `ibv_free_device_list`: the list came from `ibv_get_device_list`, which
+    // puts the number of devices first and a null last.
     unsafe {
         let length = (*first).addr() + 2;
         drop(Box::from_raw(std::ptr::slice_from_raw_parts_mut(

@@ -89,8 +89,8 @@ unsafe extern "C" fn memcpy_from_dm(
             return Err(Errno::INVALID);
         }
         let destination: *mut u8 = destination.cast();
-        // SAFETY: the program has `length` writable bytes there; they need not be initialised, so
-        // they become so first.
+        // SAFETY: contract of `ibv_memcpy_from_dm`: the program has `length` writable bytes at
+        // `destination`. They need not be initialised, so they are zeroed first.
         let destination = unsafe {
             destination.write_bytes(0, length);
             std::slice::from_raw_parts_mut(destination, length)

@@ -273,10 +273,11 @@ pub unsafe extern "C" fn ibv_query_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_
 /// Attaches a QP to a multicast group, or detaches it.
 ///
 /// # Safety
-/// The program's QP and GID.
+/// `qp` is null or a live QP of this library, and `group` is null or valid.
 unsafe fn set_multicast(qp: *mut ibv_qp, group: *const ibv_gid, attached: bool) -> c_int {
     status(|| {
-        // SAFETY: the caller guarantees that the program's QP and GID.
+        // SAFETY: the caller guarantees that `qp` is null or a live QP of this library, and `group`
+        // null or valid; null is refused.
         let (body, group) = unsafe { (Handle::<ibv_qp_ex, Qp>::borrow(qp)?, group.as_ref()) };
         body.set_multicast(group.ok_or(Errno::INVALID)?.raw, attached)
     })
