@@ -1,5 +1,5 @@
-//! Prints what posting, polling and registering memory cost in the driver, over a bus that does
-//! nothing.
+//! Prints the cost of posting, polling and registering memory in the driver, over a bus without a
+//! device.
 //!
 //! `cargo run --release -p ferroce-driver --example hot_path`
 

@@ -202,7 +202,7 @@ pub struct UdInit {
     pub p_key_index: u16,
     /// Port, from 1.
     pub port: u8,
-    /// Q_Key that datagrams must carry, and that is sent when a request asks for it.
+    /// Q_Key that datagrams must carry, and that is sent if a request requires it.
     pub q_key: u32,
 }
 

@@ -66,7 +66,7 @@ fn rereg_in_all_combinations() {
         assert_eq!(now.first_page_offset, expected.address as u64 % 4096);
         assert_eq!(now.access.local_write(), change.access.is_some());
         assert!(now.access.remote_read());
-        // The old pages are gone, and the new ones are mapped for what the rights need.
+        // The old pages are gone, and the new ones are mapped as the rights require.
         assert_eq!(fake.memory.len(), mappings);
         let first = fake.translation(region.lkey().0, 0).iova();
         let mappings = fake.memory.mappings();

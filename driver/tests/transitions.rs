@@ -270,7 +270,7 @@ fn sqe_is_left_by_uc_and_ud_only() {
         for transition in way(service) {
             qp.modify(&transition).expect("its own way");
         }
-        // The device goes to SQE by itself.
+        // The device moves the QP to SQE by itself.
         s.fake.with_state(|state| {
             let context = state.qps.get_mut(&qp.number().0).expect("exists");
             context.state = ferroce_spec::context::QpStateCode::SQE;

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_nobody_reads_does_not_grow_the_queue() {
+    fn an_unread_source_does_not_grow_the_queue() {
         let queue = EventQueue::new().expect("eventfd");
         let source = Arc::new(Source::default());
         for _ in 0..2 * MAX_QUEUED_PER_SOURCE {

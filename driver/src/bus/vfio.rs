@@ -10,7 +10,7 @@
 //!
 //! The kernel gives a function to one process at a time, and not to its children: [`Vfio::open`] in
 //! another process fails with [`VfioOpenError::Busy`], and in a child made by fork the function
-//! that its parent opened looks like a card that was pulled out. Several processes need several
+//! that its parent opened behaves like a card that was pulled out. Several processes need several
 //! functions.
 //!
 //! # Limitations

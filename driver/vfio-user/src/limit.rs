@@ -59,8 +59,8 @@ pub const QUEUED_FDS_MAX: usize = 4 * MESSAGE_FDS_MAX;
 /// Regions, and kinds of interrupts, that a device may have.
 pub const INDEX_MAX: u32 = 64;
 
-/// Vectors of one kind of interrupts: what MSI-X can have.
+/// Maximum number of vectors of one kind of interrupts: the limit of MSI-X.
 pub const VECTORS_MAX: u32 = 2048;
 
-/// Longest description of a region that a client asks for.
+/// Longest description of a region that a client requests.
 pub const REGION_INFO_SIZE_MAX: u32 = 64 * 1024;

@@ -115,7 +115,7 @@ impl Server {
         })
     }
 
-    /// Returns the next connection. `None`: stopped.
+    /// Waits for the next connection and returns it. `None`: stopped.
     fn accept(&self, stop: &Stop, closing: &Stop) -> io::Result<Option<UnixStream>> {
         loop {
             let (stopped, closed) = (stop.event(), closing.event());

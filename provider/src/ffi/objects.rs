@@ -138,7 +138,7 @@ impl Cq {
     /// Locks the CQ for as long as the object lives.
     ///
     /// # Safety
-    /// The poller goes before the object: it is kept in `polling` or dropped by the caller.
+    /// The poller is dropped before the object: it is kept in `polling` or dropped by the caller.
     #[inline]
     pub(super) unsafe fn lock(&self) -> Poller<'static> {
         // SAFETY: only the lifetime changes. The CQ is behind an `Arc` of this object, and this
@@ -194,7 +194,7 @@ impl Qp {
     /// Locks the send queue for as long as the object lives.
     ///
     /// # Safety
-    /// The batch goes before the object: it is kept in `posting` or dropped by the caller.
+    /// The batch is dropped before the object: it is kept in `posting` or dropped by the caller.
     #[inline]
     pub(super) unsafe fn lock(&self) -> Result<SendBatch<'static>, Errno> {
         let queue = self.inner.pair.send_queue().ok_or(Errno::INVALID)?;

@@ -142,7 +142,7 @@ pub fn pair_with(options: ServerOptions) -> (Served, Client, Arc<TestMemory>) {
     (served, client, memory)
 }
 
-/// Returns true if two file descriptors are of the same file.
+/// Returns true if two file descriptors refer to the same file.
 pub fn is_same_file(one: impl AsFd, other: impl AsFd) -> bool {
     let one = rustix::fs::fstat(one).expect("open");
     let other = rustix::fs::fstat(other).expect("open");

@@ -59,7 +59,7 @@ pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel
     })
 }
 
-/// Returns the number of CQs that use a channel, which stands in the public struct.
+/// Returns the number of CQs that use a channel, which is in the public struct.
 ///
 /// # Safety
 /// The channel is one of this library and alive for `'a`.
