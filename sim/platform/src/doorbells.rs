@@ -1,9 +1,9 @@
 //! BAR2 of a function in this process: the slots, and which of them were written.
 //!
-//! Any thread writes, without a lock; the model reads, under its lock. Written slots are marked
-//! in a bitmap of three levels, so that "nothing was written" costs one load. A writer marks from
-//! the bottom up, the reader clears from the top down and reads a word only after it has cleared
-//! the bit above: what a writer marks is therefore either seen now or leaves its trace above.
+//! Any thread writes, without a lock; the model reads, under its lock. Written slots are marked in
+//! a bitmap of three levels, so that "nothing was written" costs one load. A writer marks from the
+//! bottom up, the reader clears from the top down and reads a word only after it has cleared the
+//! bit above: a writer's mark is therefore either seen now or leaves its trace above.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -35,7 +35,7 @@ impl std::fmt::Debug for Doorbells {
 }
 
 impl Doorbells {
-    /// All slots zero and none written. Takes memory only for pages that are used.
+    /// Creates slots that are all zero, none written. Takes memory only for pages that are used.
     pub fn new() -> Self {
         let zeroed = |length| {
             // The allocator gets large zeroed blocks from the kernel without touching them.
@@ -50,7 +50,7 @@ impl Doorbells {
         }
     }
 
-    /// Stores a value without marking the slot. False: there is no such slot.
+    /// Stores a value without marking the slot. Returns false if there is no such slot.
     #[inline]
     pub fn store(&self, slot: u32, value: u64) -> bool {
         match self.values.get(slot as usize) {
@@ -62,7 +62,7 @@ impl Doorbells {
         }
     }
 
-    /// The newest value of a slot that exists.
+    /// Returns the newest value of a slot that exists.
     #[inline]
     pub fn value(&self, slot: u32) -> u64 {
         self.values[slot as usize].load(Ordering::Acquire)
@@ -79,7 +79,7 @@ impl Doorbells {
         set(&self.top, group);
     }
 
-    /// Whether nothing is marked that a [`Taker`] has not begun to take.
+    /// Returns true if nothing is marked that a [`Taker`] has not begun to take.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.top.load(Ordering::SeqCst) == 0
@@ -92,8 +92,8 @@ impl Default for Doorbells {
     }
 }
 
-/// Sets a bit. A bit that is seen set need not be set again: the reader that clears it reads what
-/// lies below only afterwards.
+/// Sets a bit. A bit that is seen set need not be set again: the reader that clears it reads the
+/// words below only afterwards.
 #[inline]
 fn set(word: &AtomicU64, bit: usize) {
     if word.load(Ordering::SeqCst) >> bit & 1 == 0 {
@@ -112,7 +112,7 @@ pub struct Taker {
 }
 
 impl Taker {
-    /// The next marked slot.
+    /// Returns the next marked slot.
     #[inline]
     pub fn next(&mut self, doorbells: &Doorbells) -> Option<u32> {
         if self.is_idle() && doorbells.is_empty() {
@@ -121,14 +121,15 @@ impl Taker {
         self.take(doorbells)
     }
 
-    /// Whether nothing is left of what was taken from the bitmap.
+    /// Returns true if nothing is left of what was taken from the bitmap.
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.top | self.group_bits | self.word_bits == 0
     }
 
     fn take(&mut self, doorbells: &Doorbells) -> Option<u32> {
-        // Each turn goes one level down or takes a group or the top; groups bound the turns.
+        // Each iteration goes one level down or takes a group or the top; groups bound the
+        // iterations.
         loop {
             if self.word_bits != 0 {
                 let bit = pop(&mut self.word_bits);

@@ -1,5 +1,5 @@
-//! Which host of the fabric this process is on, and the MAC address, GUID and GID table of each of
-//! its devices.
+//! The host of the fabric that this process is on, and the MAC address, GUID and GID table of each
+//! of its devices.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -12,7 +12,7 @@ pub const MAX_GIDS: usize = 32;
 /// Most bytes of a host's name.
 pub const MAX_HOST_NAME: usize = 64;
 
-/// An environment variable has a value that cannot be used.
+/// An environment variable with an invalid value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name}={value}: {reason}")]
 pub struct EnvironmentError {
@@ -20,7 +20,7 @@ pub struct EnvironmentError {
     pub name: &'static str,
     /// Its value.
     pub value: String,
-    /// What is wrong with it.
+    /// The reason.
     pub reason: String,
 }
 
@@ -43,7 +43,7 @@ pub struct GidEntry {
 pub struct HostIdentity {
     /// Name of the host.
     pub name: String,
-    /// Which of its devices this is: 0 is `ferroce0`.
+    /// Number of the device: 0 is `ferroce0`.
     pub device: u8,
     /// MAC address of the device's port.
     pub mac: [u8; 6],
@@ -54,20 +54,21 @@ pub struct HostIdentity {
 }
 
 impl HostIdentity {
-    /// The first device of the host that the environment asks for.
+    /// Returns the first device of the host that the environment selects.
     ///
     /// # Errors
-    /// [`EnvironmentError`] if a variable cannot be understood.
+    /// [`EnvironmentError`] if a variable is invalid.
     pub fn from_environment() -> Result<Self, EnvironmentError> {
         Self::of_device(0)
     }
 
-    /// A device of the host that the environment asks for: the machine itself, or `FERROCE_HOST`.
+    /// Returns a device of the host that the environment selects: the machine itself, or
+    /// `FERROCE_HOST`.
     ///
-    /// `ferroce0` has the host's addresses, each further device one of its own.
+    /// `ferroce0` has the host's addresses, each further device a separate one.
     ///
     /// # Errors
-    /// [`EnvironmentError`] if a variable cannot be understood.
+    /// [`EnvironmentError`] if a variable is invalid.
     pub fn of_device(device: u8) -> Result<Self, EnvironmentError> {
         let addresses = addresses_from_environment(device)?;
         match variable("FERROCE_HOST") {
@@ -76,8 +77,8 @@ impl HostIdentity {
         }
     }
 
-    /// The first device of a host that exists only on the fabric. Without addresses it gets one
-    /// in 10.0.0.0/8.
+    /// Returns the first device of a host that exists only on the fabric. Without addresses it gets
+    /// one in 10.0.0.0/8.
     ///
     /// # Errors
     /// [`EnvironmentError`] if the name is too long or contains control characters.
@@ -85,10 +86,10 @@ impl HostIdentity {
         Self::named_device(name, 0, addresses)
     }
 
-    /// [`Self::named`] for any device.
+    /// Does the same as [`Self::named`] for any device.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Self::named`].
     pub fn named_device(
         name: &str,
         device: u8,
@@ -114,12 +115,12 @@ impl HostIdentity {
         ))
     }
 
-    /// A card in this host, whose port has the address `mac`. It has the link-local address of its
-    /// MAC, and the first card those of `FERROCE_ADDRESS`: no interface of the machine is behind
-    /// it from which it could have others.
+    /// Returns the identity of a card in this host, whose port has the address `mac`. It has the
+    /// link-local address of its MAC, and the first card those of `FERROCE_ADDRESS`: it has no
+    /// interface of the machine that could supply others.
     ///
     /// # Errors
-    /// [`EnvironmentError`] if the variable cannot be understood.
+    /// [`EnvironmentError`] if the variable is invalid.
     pub fn of_card(device: u8, mac: [u8; 6]) -> Result<Self, EnvironmentError> {
         let addresses = addresses_from_environment(device)?.unwrap_or_default();
         let addresses = addresses
@@ -133,8 +134,8 @@ impl HostIdentity {
         ))
     }
 
-    /// The machine: 127.0.0.1 first, then what its interfaces have. Its further devices have the
-    /// loopback addresses behind that one.
+    /// Returns the machine: 127.0.0.1 first, then the addresses of its interfaces. Its further
+    /// devices have the following loopback addresses.
     fn machine(device: u8, addresses: Option<Vec<IpAddr>>) -> Self {
         let [a, b, c, d] = Ipv4Addr::LOCALHOST.octets();
         let loopback = Ipv4Addr::new(a, b, c, d + device);
@@ -146,7 +147,7 @@ impl HostIdentity {
         }
         let name = host_name();
         let machine = std::fs::read("/etc/machine-id").unwrap_or_default();
-        // A container often has no machine-id, but a host name of its own.
+        // A container often has no machine-id, but a separate host name.
         let identity = if machine.is_empty() {
             name.as_bytes()
         } else {
@@ -181,7 +182,7 @@ impl HostIdentity {
     }
 }
 
-/// How many devices the environment asks for: `FERROCE_DEVICES`, or one.
+/// Returns how many devices the environment requests: `FERROCE_DEVICES`, or one.
 ///
 /// # Errors
 /// [`EnvironmentError`] if it is not a number from 1 to [`MAX_DEVICES`].
@@ -189,7 +190,7 @@ pub fn devices_from_environment() -> Result<u8, EnvironmentError> {
     variable("FERROCE_DEVICES").map_or(Ok(1), |text| parse_devices(&text))
 }
 
-/// A number of devices.
+/// Parses a number of devices.
 ///
 /// # Errors
 /// [`EnvironmentError`] if it is not a number from 1 to [`MAX_DEVICES`].
@@ -204,16 +205,16 @@ pub fn parse_devices(text: &str) -> Result<u8, EnvironmentError> {
         })
 }
 
-/// Name of a device of a host.
+/// Returns the name of a device of a host.
 #[must_use]
 pub fn device_name(device: u8) -> String {
     format!("ferroce{device}")
 }
 
-/// The addresses of `FERROCE_ADDRESS`, separated by commas.
+/// Parses the addresses of `FERROCE_ADDRESS`, separated by commas.
 ///
 /// # Errors
-/// [`EnvironmentError`] naming what is not an address.
+/// [`EnvironmentError`] naming the invalid address.
 pub fn parse_addresses(text: &str) -> Result<Vec<IpAddr>, EnvironmentError> {
     let parsed = text.split(',').map(|part| {
         let part = part.trim();
@@ -229,12 +230,12 @@ pub fn parse_addresses(text: &str) -> Result<Vec<IpAddr>, EnvironmentError> {
     parsed.collect()
 }
 
-/// Whether an address can be that of a RoCE port on this fabric.
+/// Returns true for an address that a RoCE port on this fabric can have.
 fn is_usable(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => !v4.is_unspecified() && !v4.is_multicast() && !v4.is_broadcast(),
-        // Link-local addresses are made of MAC addresses that are not ours, and ::1 is of no use
-        // on a wire.
+        // Link-local addresses are derived from other MAC addresses, and ::1 is of no use on a
+        // wire.
         IpAddr::V6(v6) => {
             !v6.is_unspecified()
                 && !v6.is_multicast()
@@ -244,13 +245,13 @@ fn is_usable(address: IpAddr) -> bool {
     }
 }
 
-/// The addresses that the environment gives to a device: only the first one gets any.
+/// Returns the addresses that the environment gives to a device: only the first one gets any.
 fn addresses_from_environment(device: u8) -> Result<Option<Vec<IpAddr>>, EnvironmentError> {
     let addresses = variable("FERROCE_ADDRESS").map(|text| parse_addresses(&text));
     Ok(addresses.transpose()?.filter(|_| device == 0))
 }
 
-/// The value of a variable that is set and not empty.
+/// Returns the value of a variable that is set and not empty.
 pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
@@ -265,12 +266,11 @@ fn host_name() -> String {
     }
 }
 
-/// FNV-1a over all parts, with its bits mixed: the upper ones are used, too.
+/// Hashes all parts by FNV-1a, with its bits mixed: the upper ones are used, too.
 fn hash(salt: &[u8], bytes: &[u8], device: u8) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x100_0000_01b3;
-    // The first device has the identity that the host had when there was one only. No name
-    // contains a zero.
+    // The first device keeps the identity of a host with a single device. No name contains a zero.
     let number = [0, device];
     let number = if device == 0 { &[][..] } else { &number };
     let hash = salt
@@ -284,13 +284,13 @@ fn hash(salt: &[u8], bytes: &[u8], device: u8) -> u64 {
     mixed ^ mixed >> 29
 }
 
-/// A locally administered unicast address.
+/// Returns a locally administered unicast address.
 fn derived_mac(hash: u64) -> Mac {
     let [a, b, c, d, e, f, ..] = hash.to_be_bytes();
     Mac([a & 0xfc | 0x02, b, c, d, e, f])
 }
 
-/// An address in 10.0.0.0/8 that is neither of the network nor of everybody.
+/// Returns an address in 10.0.0.0/8 that is neither the network nor the broadcast address.
 fn derived_address(hash: u64) -> IpAddr {
     let [.., a, b, c] = hash.to_le_bytes();
     IpAddr::V4(Ipv4Addr::new(10, a, b, c.clamp(1, 254)))

@@ -8,7 +8,7 @@ use parking_lot::{Mutex, RwLock};
 
 const _: () = assert!(VECTOR_COUNT as u32 <= u64::BITS);
 
-/// Handlers, and which vectors wait for theirs to be called.
+/// Handlers, and the vectors whose handlers are to be called.
 #[derive(Default)]
 pub struct Interrupts {
     waiting: AtomicU64,
@@ -27,7 +27,7 @@ impl std::fmt::Debug for Interrupts {
 }
 
 impl Interrupts {
-    /// Sets or clears the handler of a vector. False: there is no such vector.
+    /// Sets or clears the handler of a vector. Returns false if there is no such vector.
     pub fn set_handler(&self, vector: u16, handler: Option<InterruptHandler>) -> bool {
         match self.handlers.write().get_mut(usize::from(vector)) {
             Some(place) => {
@@ -38,7 +38,7 @@ impl Interrupts {
         }
     }
 
-    /// Calls the handlers of the vectors whose bits are set in `raised`, and of those that wait.
+    /// Calls the handlers of the vectors whose bits are set in `raised`, and of pending ones.
     #[inline]
     pub fn deliver(&self, raised: u64) {
         if raised != 0 {
@@ -49,8 +49,8 @@ impl Interrupts {
 
     #[cold]
     fn deliver_waiting(&self) {
-        // Who fails to get the lock leaves its bits to the holder, who looks again after
-        // giving the lock back.
+        // A thread that fails to get the lock leaves its bits to the holder, which checks again after
+        // releasing the lock.
         while self.waiting.load(Ordering::SeqCst) != 0 {
             let Some(_delivering) = self.delivering.try_lock() else {
                 return;

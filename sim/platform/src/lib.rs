@@ -1,12 +1,13 @@
-//! What a model needs of the machine that it runs on.
+//! The machine below a model: its process and its operating system.
 //!
-//! - [`memory`]: memory of a process as the device reads and writes it by DMA. [`mapping`]: what a
-//!   bus checks of a mapping before.
+//! - [`memory`]: memory of a process as the device accesses it by DMA. [`mapping`]: checks of a bus
+//!   before a mapping.
 //! - [`shared_memory`]: files that two processes map. [`doorbells`]: BAR2, and doorbells that come
 //!   through such files. [`interrupts`]: from the thread of the model to handlers.
 //! - [`served`]: a model that another process uses as its card.
-//! - [`host`]: name and addresses of a host; [`numbered_hosts`]: of one that only its number names.
-//! - [`pcapng`]: blocks of captures. [`fork`]: what a child must not touch. [`log`]:
+//! - [`host`]: name and addresses of a host; [`numbered_hosts`]: the same for a host with only a
+//!   number.
+//! - [`pcapng`]: blocks of captures. [`fork`]: restrictions of a child process. [`log`]:
 //!   diagnostics. [`os`]: system calls.
 //!
 //! `unsafe` is in [`memory`], [`shared_memory`] and [`os`] only.

@@ -4,11 +4,11 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 
-/// The variable that asks for diagnostics: a level, or levels by module, as
+/// The variable that selects diagnostics: a level, or levels by module, as in
 /// `info,ferroce_driver=debug`.
 const VARIABLE: &str = "FERROCE_LOG";
 
-/// Starts printing what `FERROCE_LOG` asks for, or what is of level `default`.
+/// Starts printing the diagnostics that `FERROCE_LOG` selects, or those of level `default`.
 ///
 /// A program that has a subscriber of `tracing` keeps it.
 pub fn start(default: LevelFilter) {

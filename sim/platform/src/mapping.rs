@@ -1,4 +1,4 @@
-//! What each bus to a model asks of a DMA mapping before the model sees it.
+//! Checks of a DMA mapping that each bus to a model makes first.
 
 use std::ops::Range;
 
@@ -7,10 +7,10 @@ use ferroce_driver::bus::{BusError, DmaAccess, DmaMapping, PAGE_SIZE};
 use crate::memory::{MapError, Rights};
 use crate::os;
 
-/// IOVAs that the driver may use: everything that 48 bits name, except the first pages.
+/// IOVAs that the driver may use: all 48-bit addresses, except the first pages.
 pub const IOVAS: Range<u64> = 0x1_0000..1 << 48;
 
-/// What the device may do with the memory of a mapping, if there can be such a mapping.
+/// Returns the device's rights to the memory of a mapping, if the mapping is valid.
 ///
 /// # Errors
 /// [`BusError::InvalidMapping`] if it is empty, not aligned or outside of [`IOVAS`],

@@ -1,12 +1,12 @@
 //! The IOMMU of a function in this process: IOVA to the application's own memory.
 //!
-//! As behind a real IOMMU the device reaches only what was mapped, with the rights that were
-//! given. Unlike there, the kernel does not pin pages. Those that the application unmaps are moved
-//! away before (`embed::pinned`); when that has failed, or nobody knew, a DMA access is refused
+//! As behind a real IOMMU the device reaches only mapped memory, with the given rights. Unlike
+//! there, the kernel does not pin pages. Pages that the application unmaps are moved before
+//! (`embed::pinned`); if that has failed, or the unmapping was not seen, a DMA access is refused
 //! (`guarded`).
 //!
-//! A function that serves another process maps memory of three kinds: what both processes share,
-//! which is memory of this process, too; memory of the other process that is mapped here
+//! A function that serves another process maps memory of three kinds: memory that both processes
+//! share, which belongs to this process, too; memory of the other process that is mapped here
 //! ([`MemoryMap::map_of_owner`]); and [`RemoteMemory`].
 #![expect(
     unsafe_code,
@@ -30,16 +30,17 @@ mod moved;
 mod remote;
 mod scattered;
 
-/// Regions remembered by the page in which they were last used.
+/// Cache lines of regions, indexed by the page of their last use.
 const CACHE_LINES: usize = 256;
 const CACHE_PAGE_SHIFT: u32 = 12;
-/// Bytes that are prefetched at a time: a packet. The processor itself sees longer copies come.
+/// Bytes that are prefetched at a time: a packet. For longer copies the processor prefetches
+/// itself.
 const PREFETCHED: RangeInclusive<usize> = 256..=4096;
 const CACHE_LINE_BYTES: usize = 64;
-/// What lies behind a mapping as large as this begins at a multiple of it.
+/// The physical address of a mapping as large as this is a multiple of it.
 const HUGE_PAGE: u64 = 2 << 20;
 
-/// What the device may do with a region.
+/// The device's rights to a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rights {
     /// DMA reads only.
@@ -60,7 +61,7 @@ impl Rights {
     }
 }
 
-/// Why a mapping was refused.
+/// Reason why a mapping was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MapError {
     /// Empty, at address 0, or around the end of an address space.
@@ -74,7 +75,7 @@ pub enum MapError {
     NotMapped,
 }
 
-/// Why a range was not unmapped.
+/// Reason why a range was not unmapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum UnmapError {
     /// Nothing is mapped there.
@@ -85,14 +86,15 @@ pub enum UnmapError {
     Cut,
 }
 
-/// Where an access goes.
+/// Location of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// Address in the process whose memory it is, another one in every run.
+    /// Address in the process that owns the memory, another one in every run.
     pub address: usize,
     /// Address in a machine whose memory is filled mapping by mapping: the same in every run.
     pub physical: u64,
-    /// It is memory of another process, mapped here or not; `address` is where that says it is.
+    /// True for memory of another process, mapped here or not; `address` is then that process's
+    /// address.
     pub is_remote: bool,
 }
 
@@ -102,18 +104,19 @@ struct Region {
     start: u64,
     end: u64,
     address: usize,
-    /// Where its owner has it: there, too, if it is memory of this process.
+    /// Address in its owner; the same if it is memory of this process.
     owner_address: usize,
     physical: u64,
     readable: bool,
     writable: bool,
     is_remote: bool,
-    /// It is where its pieces are.
+    /// True if its location is that of its pieces.
     is_moved: bool,
-    /// The application has taken rights from some of its memory, which a card would not notice.
+    /// True if the application has removed rights from some of its memory, which a card would not
+    /// notice.
     is_forced: bool,
-    /// It was said that its memory is gone.
-    has_complained: bool,
+    /// True if the loss of its memory was reported.
+    has_reported_loss: bool,
 }
 
 impl Region {
@@ -128,10 +131,10 @@ impl Region {
         is_remote: false,
         is_moved: false,
         is_forced: false,
-        has_complained: false,
+        has_reported_loss: false,
     };
 
-    /// Where `iova` is in the region, if all of `length` bytes are inside.
+    /// Returns the offset of `iova` in the region, if all of `length` bytes are inside.
     #[inline]
     fn offset(&self, iova: u64, length: usize) -> Option<usize> {
         let offset = iova.wrapping_sub(self.start);
@@ -139,14 +142,14 @@ impl Region {
         (offset < size && length as u64 <= size - offset).then_some(offset as usize)
     }
 
-    /// The address in this process of what is behind `iova`, if all of `length` bytes are inside.
+    /// Returns the address in this process for `iova`, if all of `length` bytes are inside.
     #[inline]
     fn resolve(&self, iova: u64, length: usize) -> Option<usize> {
         let offset = self.offset(iova, length)?;
         Some(self.address + offset)
     }
 
-    /// The memory behind `iova`, if all of `length` bytes are inside.
+    /// Returns the location of `iova`, if all of `length` bytes are inside.
     #[inline]
     fn place(&self, iova: u64, length: usize) -> Option<Place> {
         let offset = self.offset(iova, length)?;
@@ -165,7 +168,7 @@ pub struct MemoryMap {
     remote: BTreeMap<u64, RemoteRegion>,
     moved: moved::Moved,
     cache: Box<[Region; CACHE_LINES]>,
-    /// Where the next mapping begins in physical memory.
+    /// Physical address of the next mapping.
     next_physical: u64,
 }
 
@@ -184,8 +187,8 @@ impl Default for MemoryMap {
 impl MemoryMap {
     /// Gives the device access to memory of this process.
     ///
-    /// The caller promises what a driver promises to a real IOMMU: the memory stays mapped, with
-    /// the protection that `rights` need, until [`Self::unmap`] returns.
+    /// The caller guarantees what a driver guarantees to a real IOMMU: the memory stays mapped,
+    /// with the protection that `rights` need, until [`Self::unmap`] returns.
     ///
     /// # Errors
     /// [`MapError::BadRange`], [`MapError::Overlap`].
@@ -199,7 +202,8 @@ impl MemoryMap {
         self.insert((iova, length), (address, address), rights, false)
     }
 
-    /// As [`Self::map`], for memory of another process, which has it at `owner_address`.
+    /// Does the same as [`Self::map`] for memory of another process, which has it at
+    /// `owner_address`.
     ///
     /// # Errors
     /// [`MapError::BadRange`], [`MapError::Overlap`].
@@ -249,19 +253,19 @@ impl MemoryMap {
         Ok(())
     }
 
-    /// Where a new mapping begins in physical memory.
+    /// Returns the physical address of a new mapping.
     fn next_physical(&mut self, length: u64) -> u64 {
         let alignment = match length {
             ..HUGE_PAGE => 1 << CACHE_PAGE_SHIFT,
             _ => HUGE_PAGE,
         };
-        // A mapping goes, its place does not come again: 64 bits are enough for that.
+        // The address of a removed mapping is not used again: 64 bits are enough for that.
         let next = self.next_physical.saturating_add(length);
         let next = next.checked_next_multiple_of(alignment).unwrap_or(next);
         std::mem::replace(&mut self.next_physical, next)
     }
 
-    /// Gives the device access to memory that this process cannot map: what lies from `offset` on.
+    /// Gives the device access to memory that this process cannot map: `memory` from `offset` on.
     ///
     /// Each access costs what `memory` takes for it, and atomic operations are atomic only towards
     /// this device.
@@ -297,7 +301,7 @@ impl MemoryMap {
         Ok(())
     }
 
-    /// Whether any IOVA of `start..end` is mapped.
+    /// Returns true if any IOVA of `start..end` is mapped.
     fn is_mapped(&self, start: u64, end: u64) -> bool {
         let local = self.regions.range(..end).next_back();
         let remote = self.remote.range(..end).next_back();
@@ -305,10 +309,10 @@ impl MemoryMap {
             || remote.is_some_and(|(_, region)| region.end > start)
     }
 
-    /// Takes the device's access away to all mappings in a range, of either kind.
+    /// Removes all mappings in a range, of either kind.
     ///
     /// # Errors
-    /// [`UnmapError`]; everything is mapped as before then.
+    /// [`UnmapError`]; nothing is changed then.
     pub fn unmap_range(&mut self, iova: u64, length: u64) -> Result<(), UnmapError> {
         let end = iova.checked_add(length).ok_or(UnmapError::NotMapped)?;
         let local = self.regions.range(..end).map(|(start, r)| (*start, r.end));
@@ -337,7 +341,7 @@ impl MemoryMap {
         Ok(())
     }
 
-    /// Takes all access away.
+    /// Removes all mappings.
     pub fn unmap_all(&mut self) {
         self.regions.clear();
         self.remote.clear();
@@ -345,7 +349,7 @@ impl MemoryMap {
         self.cache.fill(Region::NONE);
     }
 
-    /// Takes the device's access away; the range must be one that was mapped.
+    /// Removes a mapping; the range must be one that was mapped.
     ///
     /// # Errors
     /// [`MapError::NotMapped`].
@@ -364,12 +368,12 @@ impl MemoryMap {
         Ok(())
     }
 
-    /// Where the memory was when it was mapped from `iova` on.
+    /// Returns the address at which the memory was mapped from `iova` on.
     pub fn address(&self, iova: u64) -> Option<usize> {
         self.regions.get(&iova).map(|region| region.owner_address)
     }
 
-    /// The address in this process of `length` bytes at `iova`, if they may be read.
+    /// Returns the address in this process of `length` bytes at `iova`, if they may be read.
     ///
     /// # Errors
     /// [`DmaError`] if not all of it is mapped here for reading.
@@ -382,7 +386,7 @@ impl MemoryMap {
         }
     }
 
-    /// The address in this process of `length` bytes at `iova`, if they may be written.
+    /// Returns the address in this process of `length` bytes at `iova`, if they may be written.
     ///
     /// # Errors
     /// [`DmaError`] if not all of it is mapped here for writing.
@@ -395,8 +399,8 @@ impl MemoryMap {
         }
     }
 
-    /// Where `length` bytes at `iova` are, of whatever kind the memory is, if they may be read. An
-    /// access that goes over the end of a mapping is where it begins.
+    /// Returns the location of `length` bytes at `iova`, of any kind of memory, if they may be
+    /// read. An access over the end of a mapping has the location of its start.
     ///
     /// # Errors
     /// [`DmaError`] if not all of it is mapped for reading.
@@ -409,7 +413,7 @@ impl MemoryMap {
         }
     }
 
-    /// As [`Self::place_to_read`], if they may be written.
+    /// Does the same as [`Self::place_to_read`] for a write.
     ///
     /// # Errors
     /// [`DmaError`] if not all of it is mapped for writing.
@@ -464,14 +468,14 @@ impl MemoryMap {
         let Ok(address) = self.readable(iova, destination.len()) else {
             return self.read_scattered(iova, destination);
         };
-        // The next packet is perhaps made of what follows.
+        // The next packet may be built from the following bytes.
         let length = destination.len();
         self.prefetch(iova..iova + length as u64, length, prefetch_to_read);
         let address = address as *const u8;
-        // SAFETY: `map`'s caller promised that the range is readable memory, and the destination
-        // is ours. The application may write at the same time, as it may during a real DMA read;
-        // what is then copied is a mixture, which nothing here interprets. If it breaks the
-        // promise, the copy says so.
+        // SAFETY: the caller of `map` guarantees that the range is readable memory, and the
+        // destination is a separate slice. The application may write at the same time, as during a
+        // real DMA read; the copy is then a mixture, which nothing here interprets. If the
+        // guarantee is broken, the guarded copy returns a fault.
         let copied = unsafe { guarded::copy(destination.as_mut_ptr(), address, length) };
         match copied {
             Ok(()) => Ok(()),
@@ -479,13 +483,13 @@ impl MemoryMap {
         }
     }
 
-    /// Brings memory near to which `length` bytes will be written soon, without waiting for it.
+    /// Prefetches memory to which `length` bytes will be written soon.
     #[inline]
     pub fn expect_write(&self, iova: u64, length: usize) {
         self.prefetch(iova..iova, length, prefetch_to_write);
     }
 
-    /// Prefetches `length` bytes behind a range, if all that is in a mapping used lately.
+    /// Prefetches `length` bytes behind a range, if all of them are in a recently used mapping.
     #[inline]
     fn prefetch(&self, iovas: Range<u64>, length: usize, prefetch: impl Fn(usize)) {
         if !PREFETCHED.contains(&length) {
@@ -500,8 +504,8 @@ impl MemoryMap {
         }
     }
 
-    /// Copies into the application's memory, the last bytes last: programs watch the last byte
-    /// of a buffer to see an RDMA WRITE arrive.
+    /// Copies into the application's memory, the last bytes last: programs poll the last byte of a
+    /// buffer to detect an RDMA WRITE.
     ///
     /// # Errors
     /// [`DmaError`] if not all of it is mapped for writing.
@@ -513,8 +517,8 @@ impl MemoryMap {
         let Ok(address) = self.writable(iova, source.len()) else {
             return self.write_scattered(iova, source);
         };
-        // SAFETY: `map`'s caller promised that the range is writable memory. The source is a frame
-        // or a buffer of the model, never that memory. See `read` about broken promises.
+        // SAFETY: the caller of `map` guarantees that the range is writable memory. The source is a
+        // frame or a buffer of the model, never that memory. See `read` about broken guarantees.
         match unsafe { store_all(address as *mut u8, source) } {
             Ok(()) => Ok(()),
             Err(guarded::Fault) => self.write_again(iova, source),
@@ -540,16 +544,17 @@ impl MemoryMap {
         if address % 8 != 0 {
             return Err(refused);
         }
-        // SAFETY: mapped, writable (see `write`), aligned, and inside the range.
+        // SAFETY: `address` is mapped and writable (see `write`), aligned, and all words are inside
+        // the range.
         match unsafe { guarded::store_words(address as *mut u64, words) } {
             Ok(()) => Ok(()),
             Err(guarded::Fault) => self.write_again(iova, words.as_bytes()),
         }
     }
 
-    /// Changes eight bytes of the application's memory by an instruction of this processor, so
-    /// that it is atomic with what the application's threads and other devices do to them. In
-    /// [`RemoteMemory`] it is not: there it is a read and a write.
+    /// Changes eight bytes of the application's memory by one instruction, so that it is atomic
+    /// with accesses of the application's threads and of other devices. In [`RemoteMemory`] it is a
+    /// read and a write.
     ///
     /// # Errors
     /// [`DmaError`] if they are not mapped for reading and writing, or not aligned.
@@ -567,14 +572,15 @@ impl MemoryMap {
             return Err(refused);
         }
         let changed = change(address, operation);
-        changed.map_err(|guarded::Fault| self.complain(iova, LENGTH, Access::Write))
+        changed.map_err(|guarded::Fault| self.report_loss(iova, LENGTH, Access::Write))
     }
 }
 
 /// Changes eight bytes, mapped for reading and writing and aligned, by one instruction.
 fn change(address: usize, operation: DmaAtomic) -> Result<u64, guarded::Fault> {
     let word = address as *mut u64;
-    // SAFETY: by the condition above. See `MemoryMap::read` about broken promises.
+    // SAFETY: the caller passes an aligned address that is mapped for reading and writing. See
+    // `MemoryMap::read` about broken guarantees.
     unsafe {
         match operation {
             DmaAtomic::FetchAdd { add } => guarded::fetch_add(word, add),
@@ -587,27 +593,29 @@ fn change(address: usize, operation: DmaAtomic) -> Result<u64, guarded::Fault> {
 fn copy_out(region: &Region, iova: u64, destination: &mut [u8]) -> Result<(), guarded::Fault> {
     let length = destination.len();
     let address = region.resolve(iova, length).ok_or(guarded::Fault)?;
-    // SAFETY: as in `MemoryMap::read`.
+    // SAFETY: the contract of `guarded::copy`: the destination is a valid slice, and the region is
+    // inside of what `map`'s caller guarantees.
     unsafe { guarded::copy(destination.as_mut_ptr(), address as *const u8, length) }
 }
 
 /// Copies into a region, from `iova` on. All of it is inside and may be written.
 fn copy_in(region: &Region, iova: u64, source: &[u8]) -> Result<(), guarded::Fault> {
     let address = region.resolve(iova, source.len()).ok_or(guarded::Fault)?;
-    // SAFETY: as in `MemoryMap::write`.
+    // SAFETY: the contract of `store_all`: the source is a valid slice, and the region is inside of
+    // what `map`'s caller guarantees.
     unsafe { store_all(address as *mut u8, source) }
 }
 
 /// Stores at least one byte, the last ones last and by one store.
 ///
 /// # Safety
-/// As for [`guarded::copy_and_store`].
+/// The contract of [`guarded::copy_and_store`].
 #[inline]
 unsafe fn store_all(address: *mut u8, source: &[u8]) -> Result<(), guarded::Fault> {
     let head = tail_start(address as usize, source.len());
     let tail = source.len() - head;
-    // SAFETY: by this function's contract; `tail_start` chose a length to which the end, and so
-    // the start of the tail, is aligned.
+    // SAFETY: the caller keeps the contract of `copy_and_store`; `tail_start` chose a length to
+    // which the end, and so the start of the tail, is aligned.
     unsafe { guarded::copy_and_store(address, source.as_ptr(), head, tail) }
 }
 
@@ -616,7 +624,7 @@ fn prefetch_to_read(address: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch changes nothing that a program can see, at any address.
+        // SAFETY: a prefetch has no effect that a program can see, at any address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address as *const i8) };
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -628,7 +636,7 @@ fn prefetch_to_write(address: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-        // SAFETY: as above.
+        // SAFETY: a prefetch has no effect that a program can see, at any address.
         unsafe { _mm_prefetch::<_MM_HINT_ET0>(address as *const i8) };
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -640,7 +648,8 @@ fn cache_index(iova: u64) -> usize {
     (iova >> CACHE_PAGE_SHIFT) as usize % CACHE_LINES
 }
 
-/// Where the part begins that one aligned store can write: 8, 4, 2 or 1 bytes before the end.
+/// Returns the start of the part that one aligned store can write: 8, 4, 2 or 1 bytes before the
+/// end.
 #[inline]
 fn tail_start(address: usize, length: usize) -> usize {
     let alignment = 1 << (address + length).trailing_zeros().min(3);

@@ -1,4 +1,4 @@
-//! Names and addresses of the hosts of a world: made of their numbers.
+//! Names and addresses of the hosts of a world, derived from their numbers.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -11,7 +11,7 @@ const MAC_PREFIX: [u8; 4] = [0x02, 0xfe, 0, 0];
 /// The hosts' network: 10.x.y.z, with the host's number and one in the last three bytes.
 const NETWORK: u32 = 10 << 24;
 
-/// The identity of host `number`.
+/// Returns the identity of host `number`.
 pub fn of_host(number: usize) -> HostIdentity {
     let mac = mac_of(number);
     let address = Ipv4Addr::from_bits(NETWORK + number as u32 + 1);
@@ -32,14 +32,14 @@ pub fn of_host(number: usize) -> HostIdentity {
     }
 }
 
-/// The MAC address of host `number`.
+/// Returns the MAC address of host `number`.
 pub fn mac_of(number: usize) -> Mac {
     let [a, b, c, d] = MAC_PREFIX;
     let [e, f] = (number as u16).to_be_bytes();
     Mac([a, b, c, d, e, f])
 }
 
-/// Whose MAC address that is.
+/// Returns the host with this MAC address.
 #[inline]
 pub fn host_of(mac: Mac) -> Option<usize> {
     let [prefix @ .., e, f] = mac.0;

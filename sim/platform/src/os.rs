@@ -1,4 +1,4 @@
-//! The system calls that std does not wrap, each behind a safe function.
+//! System calls that std does not wrap, each behind a safe function.
 #![expect(unsafe_code, reason = "calls into libc")]
 
 use std::ffi::{CStr, CString};
@@ -23,7 +23,7 @@ pub use ferroce_driver::bus::with_signals_blocked;
 /// Upper bound of addresses taken from the machine; more would not fit a GID table anyway.
 const MAX_INTERFACE_ADDRESSES: usize = 64;
 
-/// Effective user of this process.
+/// Returns the effective user of this process.
 pub fn user_id() -> u32 {
     // SAFETY: geteuid has no preconditions and cannot fail.
     unsafe { libc::geteuid() }
@@ -39,9 +39,9 @@ fn byte_lock(kind: libc::c_int, byte: u64) -> libc::flock {
     lock
 }
 
-/// Tries to take the POSIX record lock of one byte: Ok(false) if another process holds it.
+/// Tries to take the POSIX record lock of one byte: `Ok(false)` if another process holds it.
 ///
-/// The kernel frees the lock when the process ends, or when it closes *any* descriptor of the
+/// The kernel releases the lock when the process ends, or when it closes *any* descriptor of the
 /// same file. A child made by fork does not inherit it.
 pub fn try_lock_byte(file: &File, byte: u64) -> io::Result<bool> {
     let lock = byte_lock(libc::F_WRLCK, byte);
@@ -56,17 +56,20 @@ pub fn try_lock_byte(file: &File, byte: u64) -> io::Result<bool> {
     }
 }
 
-/// Gives back the record lock of one byte.
+/// Releases the record lock of one byte.
 pub fn unlock_byte(file: &File, byte: u64) {
     let lock = byte_lock(libc::F_UNLCK, byte);
-    // SAFETY: as in `try_lock_byte`. Unlocking a lock that is not held is not an error.
+    // SAFETY: the descriptor is open for the duration of the call, `lock` is a valid flock.
+    // Unlocking a lock that is not held is not an error.
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &raw const lock) };
 }
 
-/// The process that holds the record lock of one byte; None if it is free *or our own*.
+/// Returns the process that holds the record lock of one byte. `None` if it is free *or this
+/// process holds it*.
 pub fn byte_locked_by(file: &File, byte: u64) -> io::Result<Option<i32>> {
     let mut lock = byte_lock(libc::F_WRLCK, byte);
-    // SAFETY: as in `try_lock_byte`; the kernel writes into `lock`, which we own.
+    // SAFETY: the descriptor is open for the duration of the call; the kernel writes into the local
+    // `lock`.
     if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLK, &raw mut lock) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -74,12 +77,13 @@ pub fn byte_locked_by(file: &File, byte: u64) -> io::Result<Option<i32>> {
     Ok((!is_free).then_some(lock.l_pid))
 }
 
-/// Whether another process holds the record lock of any byte but the first.
+/// Returns true if another process holds the record lock of any byte but the first.
 pub fn is_any_byte_locked(file: &File) -> io::Result<bool> {
     let mut lock = byte_lock(libc::F_WRLCK, 1);
-    // To the end of all files.
+    // Zero: to the end of the file.
     lock.l_len = 0;
-    // SAFETY: as in `byte_locked_by`.
+    // SAFETY: the descriptor is open for the duration of the call; the kernel writes into the local
+    // `lock`.
     if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLK, &raw mut lock) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -101,13 +105,13 @@ pub fn allocate_file(file: &File, length: u64) -> io::Result<()> {
     Err(io::Error::from_raw_os_error(libc::EINTR))
 }
 
-/// Bytes that may still be allocated in the file system of a file.
+/// Returns the bytes that may still be allocated in the file system of a file.
 pub fn free_space(file: &File) -> io::Result<u64> {
     let statistics = rustix::fs::fstatvfs(file)?;
     Ok(statistics.f_bavail.saturating_mul(statistics.f_frsize))
 }
 
-/// Whole-file lock between processes that append to the same file; waits.
+/// Takes the whole-file lock between processes that append to the same file; waits.
 pub fn lock_file(file: &File) -> io::Result<()> {
     loop {
         // SAFETY: the descriptor is open.
@@ -121,7 +125,7 @@ pub fn lock_file(file: &File) -> io::Result<()> {
     }
 }
 
-/// Undoes [`lock_file`].
+/// Releases the lock of [`lock_file`].
 pub fn unlock_file(file: &File) {
     // SAFETY: the descriptor is open; unlocking what is not locked is harmless.
     unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
@@ -129,7 +133,7 @@ pub fn unlock_file(file: &File) {
 
 /// Sleeps while `word` is `expected`, at most `timeout_ns`. May return at any time.
 ///
-/// The word may lie in memory that several processes share.
+/// The word may be in memory that several processes share.
 pub fn futex_wait(word: &AtomicU32, expected: u32, timeout_ns: u64) {
     let timeout = libc::timespec {
         tv_sec: (timeout_ns / 1_000_000_000) as libc::time_t,
@@ -147,22 +151,22 @@ pub fn futex_wait(word: &AtomicU32, expected: u32, timeout_ns: u64) {
     };
 }
 
-/// Wakes the threads that sleep in [`futex_wait`] on this word, in whichever process.
+/// Wakes the threads that sleep in [`futex_wait`] on this word, in any process.
 pub fn futex_wake_all(word: &AtomicU32) {
     // SAFETY: the kernel only uses the address as a key.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
 }
 
-/// Lets another thread have this processor.
+/// Yields this processor.
 pub fn yield_processor() {
     // SAFETY: sched_yield has no preconditions.
     unsafe { libc::sched_yield() };
 }
 
-/// Asks the scheduler to run this thread in short turns, which come sooner.
+/// Requests short time slices for this thread, which come sooner.
 ///
 /// When a frame wakes the thread beside a program that spins without ever sleeping, a kernel that
-/// knows this request (Linux 6.12) lets it run at once; others ignore it.
+/// supports this request (Linux 6.12) runs it at once; others ignore it.
 pub fn prefer_short_turns() {
     /// The shortest that the kernel grants.
     const TURN_NS: u64 = 100_000;
@@ -184,7 +188,7 @@ pub fn prefer_short_turns() {
         size,
         ..SchedAttr::default()
     };
-    // SAFETY: the kernel writes at most `size` bytes into `attributes`, which we own.
+    // SAFETY: the kernel writes at most `size` bytes into the local `attributes`.
     let got = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
     // A real-time application keeps the policy that it chose for its threads.
     if got != 0 || attributes.policy != libc::SCHED_OTHER as u32 {
@@ -195,7 +199,7 @@ pub fn prefer_short_turns() {
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
 }
 
-/// A write to a closed pipe ends this process quietly, as it does other command-line tools.
+/// Lets a write to a closed pipe end this process silently, as in other command-line tools.
 pub fn end_on_broken_pipe() {
     // SAFETY: SIG_DFL is a valid disposition, and no other thread depends on the old one.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
@@ -205,11 +209,11 @@ pub fn end_on_broken_pipe() {
 pub struct Processors(libc::cpu_set_t);
 
 impl Processors {
-    /// Those of the calling thread.
+    /// Returns those of the calling thread.
     pub fn of_this_thread() -> Option<Self> {
         // SAFETY: cpu_set_t is a plain bit set for which all zeroes is a valid value.
         let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-        // SAFETY: the kernel writes at most the size that it is told.
+        // SAFETY: the kernel writes at most the given size.
         let got = unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) };
         (got == 0).then_some(Self(set))
     }
@@ -220,7 +224,7 @@ impl Processors {
         unsafe { libc::sched_setaffinity(0, size_of_val(&self.0), &raw const self.0) };
     }
 
-    /// Lets the calling thread run on all of them but the one that it is on, if there is another.
+    /// Lets the calling thread run on all of them but its current one, if there is another.
     pub fn leave_this_one(&self) {
         let mut others = self.0;
         // SAFETY: sched_getcpu has no preconditions.
@@ -238,7 +242,7 @@ impl Processors {
     }
 }
 
-/// The machine's IP addresses with the names of their interfaces, in the kernel's order.
+/// Returns the machine's IP addresses with the names of their interfaces, in the kernel's order.
 pub fn interface_addresses() -> Vec<(String, IpAddr)> {
     let mut found = Vec::new();
     let mut head: *mut libc::ifaddrs = std::ptr::null_mut();
@@ -267,7 +271,7 @@ fn socket_address(address: *const libc::sockaddr) -> Option<IpAddr> {
         return None;
     }
     // SAFETY: a non-null ifa_addr points to a sockaddr of the family that it names, and the
-    // structures read here are those families' own.
+    // structures read here are those of these families.
     unsafe {
         match i32::from((*address).sa_family) {
             libc::AF_INET => {
@@ -283,13 +287,13 @@ fn socket_address(address: *const libc::sockaddr) -> Option<IpAddr> {
     }
 }
 
-/// Effective group of this process.
+/// Returns the effective group of this process.
 pub fn group_id() -> u32 {
     // SAFETY: getegid has no preconditions and cannot fail.
     unsafe { libc::getegid() }
 }
 
-/// Whether a file gives capabilities to whoever runs it.
+/// Returns true if a file gives capabilities to the process that executes it.
 pub fn has_file_capabilities(path: &Path) -> bool {
     let Ok(path) = CString::new(path.as_os_str().as_bytes()) else {
         return false;
@@ -299,7 +303,7 @@ pub fn has_file_capabilities(path: &Path) -> bool {
     unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), std::ptr::null_mut(), 0) > 0 }
 }
 
-/// Whether this user may execute a file.
+/// Returns true if this user may execute a file.
 pub fn is_executable(path: &Path) -> bool {
     let Ok(path) = CString::new(path.as_os_str().as_bytes()) else {
         return false;
@@ -308,18 +312,19 @@ pub fn is_executable(path: &Path) -> bool {
     unsafe { libc::access(path.as_ptr(), libc::X_OK) == 0 }
 }
 
-/// Whether `length` bytes from `address` on are memory that may be read (and written, if asked),
-/// as pinning it for a real card would find out. Brings the pages of a small range in, as pinning
-/// does; a larger one, like the tables of a driver, of which little may ever be used, is looked up.
+/// Returns true if `length` bytes from `address` on are memory that may be read (and written, if
+/// requested), as pinning them for a real card would determine. Populates the pages of a small
+/// range, like pinning; a larger one, like the tables of a driver, of which little may ever be
+/// used, is looked up.
 pub fn memory_is_usable(address: usize, length: usize, write: bool) -> bool {
-    /// More takes longer to bring in than the list of mappings to read.
+    /// More takes longer to populate than the list of mappings to read.
     const POPULATE_LIMIT: usize = 256 << 10;
-    // Linux 5.14; older kernels say EINVAL to any advice that they do not know.
+    // Linux 5.14; older kernels return EINVAL for unknown advice.
     const MADV_POPULATE_READ: libc::c_int = 22;
     const MADV_POPULATE_WRITE: libc::c_int = 23;
     if length > POPULATE_LIMIT || !is_populate_known() {
         let maps = std::fs::read_to_string("/proc/self/maps");
-        // Without the list nothing is known against it.
+        // Without the list nothing speaks against it.
         return maps.map_or(true, |maps| covers(&maps, address..address + length, write));
     }
     let advice = if write {
@@ -328,13 +333,13 @@ pub fn memory_is_usable(address: usize, length: usize, write: bool) -> bool {
         MADV_POPULATE_READ
     };
     let start = std::ptr::without_provenance_mut(address);
-    // SAFETY: populating changes neither content nor protection of memory; bad ranges are answered
-    // with an error.
+    // SAFETY: populating changes neither content nor protection of memory; an invalid range returns
+    // an error.
     unsafe { libc::madvise(start, length, advice) == 0 }
 }
 
-/// Whether mappings that may be read (and written, if asked) hold all of a range. `maps` is the list
-/// that the kernel gives, in the order of addresses: `7f0000000000-7f0000200000 rw-p …`.
+/// Returns true if mappings that may be read (and written, if requested) cover all of a range.
+/// `maps` is the kernel's list, in the order of addresses: `7f0000000000-7f0000200000 rw-p …`.
 fn covers(maps: &str, range: Range<usize>, write: bool) -> bool {
     let mut next = range.start;
     for line in maps.lines() {
@@ -363,20 +368,20 @@ fn is_populate_known() -> bool {
     const MADV_POPULATE_READ: libc::c_int = 22;
     static KNOWN: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     *KNOWN.get_or_init(|| {
-        // SAFETY: an empty range is answered with success, an unknown advice with EINVAL.
+        // SAFETY: an empty range returns success, unknown advice EINVAL.
         unsafe { libc::madvise(std::ptr::null_mut(), 0, MADV_POPULATE_READ) == 0 }
     })
 }
 
-/// Has an interrupt from the terminal (SIGINT) set a flag, which is returned, instead of ending the
-/// process. The second one ends it.
+/// Lets an interrupt from the terminal (SIGINT) set a flag, which is returned, instead of ending
+/// the process. The second one ends it.
 pub fn note_interrupt() -> &'static AtomicBool {
     static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
     extern "C" fn note(_signal: libc::c_int) {
         IS_INTERRUPTED.store(true, Ordering::Relaxed);
     }
-    // SAFETY: all zero is an action without flags and with an empty mask; the handler does what a
-    // signal handler may do.
+    // SAFETY: all zero is an action without flags and with an empty mask; the handler calls only
+    // async-signal-safe functions.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = note as *const () as usize;
@@ -386,21 +391,22 @@ pub fn note_interrupt() -> &'static AtomicBool {
     &IS_INTERRUPTED
 }
 
-/// Has `action` called when the process ends by exit() or by returning from main.
+/// Registers `action` for the end of the process by exit() or by returning from main.
 pub fn at_exit(action: extern "C" fn()) {
     // SAFETY: `action` is a function of this library, which is never unloaded before exit.
     unsafe { libc::atexit(action) };
 }
 
-/// The time stamp counter; comparable between the processors of this machine.
+/// Reads the time stamp counter, which is comparable between the processors of this machine.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub fn time_stamp() -> u64 {
-    // SAFETY: every x86-64 processor has RDTSC; Linux does not forbid it unless a process asks.
+    // SAFETY: every x86-64 processor has RDTSC; Linux does not forbid it unless a process requests
+    // that.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// Whether [`time_stamp()`] counts at one rate, in all power states, on all processors.
+/// Returns true if [`time_stamp()`] counts at one rate, in all power states, on all processors.
 #[cfg(target_arch = "x86_64")]
 pub fn time_stamp_is_invariant() -> bool {
     // CPUID leaf 0x8000_0007, EDX bit 8: invariant TSC.
@@ -413,12 +419,12 @@ pub fn time_stamp_is_invariant() -> bool {
     processor || std::fs::read_to_string(source).is_ok_and(|name| name.trim() == "tsc")
 }
 
-/// CLOCK_MONOTONIC in nanoseconds.
+/// Returns CLOCK_MONOTONIC in nanoseconds.
 pub fn monotonic_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }
 
-/// CLOCK_REALTIME in nanoseconds since 1970.
+/// Returns CLOCK_REALTIME in nanoseconds since 1970.
 pub fn realtime_ns() -> u64 {
     clock_ns(libc::CLOCK_REALTIME)
 }
@@ -428,7 +434,7 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `time` is ours to be written.
+    // SAFETY: the kernel writes one `timespec` into the local `time`.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

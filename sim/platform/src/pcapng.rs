@@ -7,7 +7,7 @@ use std::path::Path;
 
 use ferroce_wire::Frame;
 
-/// Mode of a new file: what programs send each other is nobody else's.
+/// Mode of a new file: frames of programs are private to the user.
 pub const PRIVATE: u32 = 0o600;
 
 /// Type of the block that begins a section.
@@ -24,10 +24,10 @@ const OPTION_PACKET_FLAGS: u16 = 2;
 /// Timestamps count units of 10^-9 s.
 pub const NANOSECONDS: u8 = 9;
 
-/// Makes a file for frames, or empties the one that is there, which keeps its mode.
+/// Creates a file for frames, or truncates an existing one, which keeps its mode.
 ///
 /// # Errors
-/// That of the system.
+/// The error of the system.
 pub fn create_private(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .write(true)
@@ -37,7 +37,7 @@ pub fn create_private(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Computes the ICRC of a frame and writes it to its place; other frames stay as they are.
+/// Computes the ICRC of a frame and writes it; other frames are not changed.
 pub fn write_icrc(frame: &mut [u8]) {
     let Ok(parsed) = Frame::parse(frame) else {
         return;
@@ -46,7 +46,7 @@ pub fn write_icrc(frame: &mut [u8]) {
     frame[place].copy_from_slice(&icrc.to_le_bytes());
 }
 
-/// Which way a frame went through an interface.
+/// Direction of a frame through an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// The interface received it.
@@ -55,7 +55,7 @@ pub enum Direction {
     Outbound,
 }
 
-/// The block of a frame at `interface`; `time` in units of the interface's resolution.
+/// Returns the block of a frame at `interface`; `time` in units of the interface's resolution.
 pub fn packet_block(interface: u32, time: u64, direction: Direction, frame: &[u8]) -> Vec<u8> {
     let flags: u32 = match direction {
         Direction::Inbound => 1,
@@ -71,7 +71,8 @@ pub fn packet_block(interface: u32, time: u64, direction: Direction, frame: &[u8
     block
 }
 
-/// The block of a frame up to its options; returns its whole length, which stands at its end too.
+/// Writes the block of a frame up to its options; returns its whole length, which is repeated at
+/// its end.
 pub fn begin_packet(
     block: &mut Vec<u8>,
     interface: u32,
@@ -97,14 +98,14 @@ pub fn begin_packet(
     length
 }
 
-/// Section header and the descriptions of interfaces whose time stamps count units of
+/// Returns the section header and the descriptions of interfaces whose time stamps count units of
 /// 10^-`resolution` s.
 pub fn preamble(interfaces: &[&str], resolution: u8) -> Vec<u8> {
     let mut section = Vec::new();
     section.extend(BYTE_ORDER_MAGIC.to_le_bytes());
     section.extend(1u16.to_le_bytes()); // version 1.0
     section.extend(0u16.to_le_bytes());
-    section.extend(u64::MAX.to_le_bytes()); // length of the section: not told
+    section.extend(u64::MAX.to_le_bytes()); // length of the section: not specified
     option(&mut section, OPTION_APPLICATION, b"Ferroce");
     option(&mut section, OPTION_END, b"");
     let mut bytes = block(SECTION_HEADER, &section);

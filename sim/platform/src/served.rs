@@ -1,4 +1,4 @@
-//! What can be served.
+//! Models that can be served.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -8,34 +8,35 @@ use ferroce_driver::bus::Bus;
 use crate::doorbells::polled::DoorbellPages;
 use crate::memory::MemoryMap;
 
-/// A model of a card, as the server of vfio-user uses it: the bus, and what a process that
-/// has the card for itself does not need.
+/// A model of a card, as the vfio-user server uses it: the bus, and operations that a process with
+/// an exclusive card does not need.
 pub trait ServedModel: Bus + Debug {
-    /// Whether doorbells can come through pages that the device polls.
+    /// Returns true if doorbells can come through pages that the device polls.
     fn polls_doorbells(&self) -> bool;
 
-    /// From now on doorbells come through these pages, too, which are new; or no longer.
+    /// Sets the shared pages for doorbells, which are new, or removes them.
     fn set_doorbell_pages(&self, pages: Option<Arc<DoorbellPages>>);
 
-    /// Changes the mappings. When it returns the device uses the new ones only. `is_removal`: some
-    /// go.
+    /// Changes the mappings. When it returns the device uses the new ones only. `is_removal`: the
+    /// change removes mappings.
     fn change_mappings(&self, is_removal: bool, change: &mut dyn FnMut(&mut MemoryMap));
 
-    /// Whether the device may read and write memory, and interrupt (PCI command register, bit 2).
+    /// Sets whether the device may read and write memory, and interrupt (PCI command register, bit
+    /// 2).
     fn set_bus_master(&self, is_allowed: bool);
 
-    /// Nobody finds the function by an address any more, until software gives it one.
+    /// Removes all addresses of the function from the fabric, until software gives it new ones.
     fn forget_addresses(&self);
 
     /// Resets the function: everything but mappings and the MSI-X table is as after power-on.
     fn reset(&self);
 
-    /// Masks all vectors, forgets what is pending and clears their addresses, as after power-on.
+    /// Masks all vectors, clears pending ones and their addresses, as after power-on.
     fn reset_vectors(&self);
 }
 
 impl dyn ServedModel + '_ {
-    /// As [`ServedModel::change_mappings`]; returns what `change` returns.
+    /// Does the same as [`ServedModel::change_mappings`]; returns the result of `change`.
     pub fn with_mappings<T>(
         &self,
         is_removal: bool,

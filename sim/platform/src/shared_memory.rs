@@ -1,7 +1,7 @@
-//! Files mapped into several processes, reached through atomics and through owned byte buffers.
+//! Files mapped into several processes, accessed through atomics and through owned byte buffers.
 //!
-//! Whoever maps the same file may write anything at any time. So nothing in here trusts a value
-//! that was read; every access is bounds-checked against the length that was mapped.
+//! Another process with the same file may write anything at any time. So no value read here is
+//! trusted; every access is bounds-checked against the mapped length.
 #![expect(unsafe_code, reason = "maps files and hands out views of the mapping")]
 
 use std::fs::File;
@@ -18,11 +18,11 @@ pub mod watched;
 
 use watched::Watched;
 
-/// A file of memory, all zero, whose size nobody can change: others who map it cannot take it away
-/// from under this process.
+/// Creates a file of memory, all zero, whose size is sealed: other processes that map it cannot
+/// truncate it.
 ///
 /// # Errors
-/// That of the system.
+/// The error of the system.
 pub fn sealed_file(name: &str, length: u64) -> io::Result<File> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = File::from(memfd_create(name, flags)?);
@@ -39,23 +39,23 @@ static NEXT_MAPPING: AtomicU32 = AtomicU32::new(1);
 pub struct Mapping {
     base: NonNull<u8>,
     length: usize,
-    /// Distinguishes mappings, so that a buffer is only given back to where it came from.
+    /// Distinguishes mappings, so that a buffer is only returned to its own mapping.
     id: u32,
-    /// Buffers handed out and not yet given back.
+    /// Buffers taken and not yet returned.
     outstanding: u32,
-    /// Others may cut the file off.
+    /// Set if other processes may truncate the file.
     watched: Option<Watched>,
 }
 
-// SAFETY: the memory is owned by the mapping, not by a thread; shared references only allow
-// atomic accesses and buffers, which have an owner each.
+// SAFETY: the memory is owned by the mapping, not by a thread; shared references only allow atomic
+// accesses, and buffers, each of which is owned.
 unsafe impl Send for Mapping {}
-// SAFETY: as above.
+// SAFETY: shared references only allow atomic accesses, and buffers, each of which is owned.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `length` bytes of `file`, which must be at least that long. When it is cut off later,
-    /// the mapping turns into memory of this process alone ([`Self::is_lost`]).
+    /// Maps `length` bytes of `file`, which must be at least that long. When it is truncated later,
+    /// the mapping is replaced by private memory of this process ([`Self::is_lost`]).
     ///
     /// # Errors
     /// That of fstat or mmap; `InvalidData` if the file is shorter.
@@ -75,12 +75,12 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Whether the file was cut off, and this is memory of its own since.
+    /// Returns true if the file was truncated, and the mapping is private memory since.
     pub fn is_lost(&self) -> bool {
         self.watched.as_ref().is_some_and(Watched::is_lost)
     }
 
-    /// `length` bytes of memory for this process alone, all zero.
+    /// Returns `length` bytes of private memory of this process, all zero.
     ///
     /// # Errors
     /// That of mmap.
@@ -90,7 +90,8 @@ impl Mapping {
 
     fn map(length: usize, flags: libc::c_int, descriptor: RawFd) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice disturbs nobody.
+        // SAFETY: without `MAP_FIXED` the kernel chooses a free address, so no existing mapping is
+        // replaced.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -115,7 +116,7 @@ impl Mapping {
         })
     }
 
-    /// The 8 bytes at `offset`, which must be aligned and inside (a bug of ours otherwise).
+    /// Returns the 8 bytes at `offset`, which must be aligned and inside; panics otherwise.
     #[inline]
     pub fn word(&self, offset: usize) -> &AtomicU64 {
         assert!(offset % 8 == 0 && offset + 8 <= self.length);
@@ -124,19 +125,20 @@ impl Mapping {
         unsafe { AtomicU64::from_ptr(self.base.add(offset).as_ptr().cast()) }
     }
 
-    /// The 4 bytes at `offset`, which must be aligned and inside (a bug of ours otherwise).
+    /// Returns the 4 bytes at `offset`, which must be aligned and inside; panics otherwise.
     #[inline]
     pub fn half_word(&self, offset: usize) -> &AtomicU32 {
         assert!(offset % 4 == 0 && offset + 4 <= self.length);
-        // SAFETY: as in `word`.
+        // SAFETY: inside the mapping, aligned, and the memory stays mapped as long as `self`. All
+        // accesses to these bytes, here and in other processes, are atomic.
         unsafe { AtomicU32::from_ptr(self.base.add(offset).as_ptr().cast()) }
     }
 
-    /// Hands out the bytes `offset..offset + length` as a buffer with an owner.
+    /// Takes the bytes `offset..offset + length` as an owned buffer.
     ///
     /// The caller's protocol decides which process may hold which range at a time. A peer that
-    /// breaks the protocol changes bytes under the holder's eyes: the holder then reads nonsense,
-    /// exactly as from a corrupted frame, and must copy a value before it checks and uses it.
+    /// breaks the protocol changes bytes while they are held: the holder then reads invalid data,
+    /// as from a corrupted frame, and must copy a value before it checks and uses it.
     #[inline]
     pub fn take_buffer(&mut self, offset: usize, length: usize) -> Buffer {
         assert!(offset <= self.length && length <= self.length - offset);
@@ -150,18 +152,18 @@ impl Mapping {
         }
     }
 
-    /// Whether a buffer is out of this mapping.
+    /// Returns true if a buffer belongs to this mapping.
     #[inline]
     pub fn owns(&self, buffer: &Buffer) -> bool {
         buffer.mapping == self.id
     }
 
-    /// Whether buffers are out.
+    /// Returns true if buffers have not been returned.
     pub fn has_outstanding(&self) -> bool {
         self.outstanding != 0
     }
 
-    /// Takes a buffer back. One of another mapping is ignored: it keeps its own mapping alive.
+    /// Returns a buffer. One of another mapping is ignored: it keeps its own mapping alive.
     #[inline]
     pub fn give_back(&mut self, buffer: Buffer) {
         if self.owns(&buffer) {
@@ -169,24 +171,24 @@ impl Mapping {
         }
     }
 
-    /// Brings the cache line at `offset` near, to be written, without waiting for it.
+    /// Prefetches the cache line at `offset` for writing.
     #[inline]
     pub fn prefetch_for_write(&self, offset: usize) {
         #[cfg(target_arch = "x86_64")]
         if offset < self.length {
             use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-            // SAFETY: as in `prefetch`.
+            // SAFETY: a prefetch has no effect that a program can see, at any address.
             unsafe { _mm_prefetch::<_MM_HINT_ET0>(self.base.as_ptr().add(offset).cast()) };
         }
     }
 
-    /// Brings the cache line at `offset` near, without waiting for it.
+    /// Prefetches the cache line at `offset`.
     #[inline]
     pub fn prefetch(&self, offset: usize) {
         #[cfg(target_arch = "x86_64")]
         if offset < self.length {
             use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: a prefetch changes nothing that a program can see, at any address.
+            // SAFETY: a prefetch has no effect that a program can see, at any address.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(self.base.as_ptr().add(offset).cast()) };
         }
     }
@@ -195,21 +197,21 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         let watched = self.watched.take();
-        // A buffer that is still out keeps the memory mapped for ever.
+        // A buffer that was not returned keeps the memory mapped.
         if self.outstanding != 0 {
             std::mem::forget(watched);
         } else {
             if let Some(watched) = &watched {
                 watched.forget();
             }
-            // SAFETY: the range was mapped by `new`; no buffer points into it any more, and no
+            // SAFETY: `new` has mapped the range; no buffer points into it any more, and no
             // reference can, because it would borrow `self`.
             unsafe { libc::munmap(self.base.as_ptr().cast(), self.length) };
         }
     }
 }
 
-/// Some bytes of a [`Mapping`], owned until given back.
+/// Some bytes of a [`Mapping`], owned until returned.
 #[derive(Debug)]
 pub struct Buffer {
     start: NonNull<u8>,
@@ -217,16 +219,16 @@ pub struct Buffer {
     mapping: u32,
 }
 
-// SAFETY: a buffer owns its bytes like a Box does; the mapping stays while it is out.
+// SAFETY: a buffer owns its bytes like a Box; the mapping stays while the buffer exists.
 unsafe impl Send for Buffer {}
-// SAFETY: as above; shared references only read.
+// SAFETY: a buffer owns its bytes like a Box, and shared references only read.
 unsafe impl Sync for Buffer {}
 
 impl AsRef<[u8]> for Buffer {
     #[inline]
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the range is mapped while the buffer is out, and this process hands it out
-        // only once. See `take_buffer` about peers that do not keep the protocol.
+        // SAFETY: the range is mapped while the buffer exists, and this process takes it only once.
+        // See `take_buffer` about peers that break the protocol.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length as usize) }
     }
 }
@@ -234,7 +236,8 @@ impl AsRef<[u8]> for Buffer {
 impl AsMut<[u8]> for Buffer {
     #[inline]
     fn as_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `as_ref`, and `self` is borrowed exclusively.
+        // SAFETY: the range is mapped while the buffer exists, this process takes it only once, and
+        // `self` is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length as usize) }
     }
 }

@@ -10,7 +10,7 @@ use ferroce_platform::served::ServedModel;
 const WORD: usize = size_of::<u32>();
 const LONG_WORD: usize = size_of::<u64>();
 
-/// Reads registers. Accesses of 4 and 8 bytes at a multiple of their size read each register whole.
+/// Reads registers. Aligned accesses of 4 and 8 bytes read each register as a whole.
 pub fn read_registers(function: &dyn ServedModel, offset: u64, destination: &mut [u8]) {
     let (mut at, mut rest) = (offset, destination);
     while !rest.is_empty() {
@@ -28,7 +28,7 @@ pub fn read_registers(function: &dyn ServedModel, offset: u64, destination: &mut
     }
 }
 
-/// Writes registers. What is less than a register replaces a part of what the register reads as.
+/// Writes registers. A partial write is merged with the value that the register reads as.
 pub fn write_registers(function: &dyn ServedModel, offset: u64, source: &[u8]) {
     let (mut at, mut rest) = (offset, source);
     while !rest.is_empty() {
@@ -53,8 +53,8 @@ pub fn write_registers(function: &dyn ServedModel, offset: u64, source: &[u8]) {
     }
 }
 
-/// How many of `length` bytes from `at` on are accessed at once: a long word, a word, or what is
-/// left of a word.
+/// Returns how many of `length` bytes from `at` on are accessed at once: a long word, a word, or
+/// the rest of a word.
 fn part(at: u64, length: usize) -> usize {
     let in_word = WORD - at as usize % WORD;
     if at % LONG_WORD as u64 == 0 && length >= LONG_WORD {
@@ -73,8 +73,8 @@ pub struct MessageDoorbells {
 }
 
 impl MessageDoorbells {
-    /// Rings what is written. Stores that are neither a doorbell nor half of one have no effect,
-    /// as on a card.
+    /// Rings the doorbells of a write. Stores that are neither a doorbell nor half of one have no
+    /// effect, as on a card.
     pub fn write(&mut self, function: &dyn ServedModel, offset: u64, source: &[u8]) {
         let unit = if source.len() == WORD {
             WORD
@@ -113,7 +113,7 @@ impl MessageDoorbells {
     }
 }
 
-/// Reads BAR2: what is in the doorbell pages; behind them nothing answers.
+/// Reads BAR2: the doorbell pages; the rest does not respond.
 pub fn read_doorbells(pages: Option<&DoorbellPages>, offset: u64, destination: &mut [u8]) {
     for (at, byte) in (offset..).zip(destination) {
         let pages = pages.filter(|_| at < u64::from(DOORBELL_PAGES_SIZE));

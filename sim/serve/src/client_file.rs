@@ -1,4 +1,4 @@
-//! Files that a client hands over as its memory.
+//! Files that a client passes as its memory.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,8 +14,8 @@ use ferroce_platform::memory::RemoteMemory;
 use ferroce_platform::shared_memory::foreign::ForeignFile;
 use ferroce_platform::shared_memory::registered::ADDRESS_SPACE;
 
-/// Which file it is, and what it is used for. The number of an inode is not given to another file
-/// as long as somebody has it open or mapped.
+/// Identity of a file, and its use. The number of an inode is not reused while the file is open or
+/// mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     device: u64,
@@ -38,15 +38,15 @@ impl RemoteMemory for FileMemory {
     }
 }
 
-/// How the model reaches a client's file.
+/// How the model accesses a client's file.
 #[derive(Debug, Clone)]
 pub enum ClientFile {
     /// It is mapped here.
     Mapped(Arc<ForeignFile>),
-    /// It holds memory of the client, each byte where its address says ([`ADDRESS_SPACE`]): what
-    /// the mapping needs of it is mapped here.
+    /// It contains memory of the client, each byte at the offset of its address
+    /// ([`ADDRESS_SPACE`]): the part of the mapping is mapped here.
     OfAddresses(Arc<ForeignFile>),
-    /// It is read and written.
+    /// It is read and written by system calls.
     Called(Arc<FileMemory>),
 }
 
@@ -58,7 +58,7 @@ pub struct ClientFiles {
 }
 
 impl ClientFiles {
-    /// A file of which `length` bytes at `offset` are to be mapped, or where there is no room for
+    /// Returns a file of which `length` bytes at `offset` are to be mapped, or, without room for
     /// more mappings, read and written.
     ///
     /// # Errors
@@ -80,7 +80,7 @@ impl ClientFiles {
                 Err(error) => self.open_if_full(key, file, error),
             };
         }
-        // A file that has grown since is mapped anew.
+        // A file that has grown since is mapped again.
         let known = self.mapped.get(&key);
         let known = known.filter(|mapped| mapped.address(offset, length).is_some());
         if let Some(known) = known {
@@ -95,8 +95,8 @@ impl ClientFiles {
         }
     }
 
-    /// A file that was not mapped: where there is no room for more mappings it can still be read
-    /// and written.
+    /// Returns a file that was not mapped: without room for more mappings it can still be read and
+    /// written.
     fn open_if_full(
         &mut self,
         key: Key,
@@ -109,7 +109,7 @@ impl ClientFiles {
         }
     }
 
-    /// A file that is read and written.
+    /// Returns a file that is read and written.
     ///
     /// # Errors
     /// `EINVAL`: it is no regular file. `EACCES`: it is not open for the rights.
@@ -129,7 +129,7 @@ impl ClientFiles {
     }
 }
 
-/// Checks a file. Others than regular ones may keep who reads them waiting.
+/// Checks a file. Files other than regular ones may block their readers.
 fn key_of(file: &File, is_readable: bool, is_writable: bool) -> Result<Key, Errno> {
     let metadata = file.metadata().map_err(errno_of)?;
     if !metadata.is_file() {
@@ -153,7 +153,7 @@ fn errno_of(error: io::Error) -> Errno {
     Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 
-/// What is in use, by its key.
+/// Entries in use, by their key.
 #[derive(Debug)]
 struct Cache<T> {
     entries: HashMap<Key, Weak<T>>,
@@ -174,7 +174,7 @@ impl<T> Cache<T> {
 
     fn insert(&mut self, key: Key, value: T) -> Arc<T> {
         let value = Arc::new(value);
-        // What nobody uses any more goes when the table would grow.
+        // Unused entries are removed when the table would grow.
         if self.entries.len() == self.entries.capacity() {
             self.entries.retain(|_, weak| weak.strong_count() > 0);
         }
@@ -203,7 +203,7 @@ mod tests {
         }
     }
 
-    /// The same file, opened again.
+    /// Opens the same file again.
     fn reopened(file: &File, options: &OpenOptions) -> File {
         use std::os::fd::AsRawFd;
         let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));

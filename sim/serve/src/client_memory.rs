@@ -1,4 +1,4 @@
-//! The client's memory: what it has mapped for the device, and how the device reaches it.
+//! The client's memory: its mappings for the device, and how the device accesses them.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,7 +13,7 @@ use ferroce_platform::served::ServedModel;
 
 /// Mappings that a client may have at a time; as many as VFIO allows (`dma_entry_limit`).
 pub const MAX_MAPPINGS: usize = 65535;
-/// Bytes of them all: what a processor can address.
+/// Upper bound of their sum: the address range of a processor.
 const MAX_BYTES: u64 = 1 << 47;
 /// Mappings begin and end at multiples of it.
 pub const PAGE_SIZE: u64 = 4096;
@@ -32,7 +32,7 @@ impl RemoteMemory for MessageMemory {
     }
 }
 
-/// What one mapping holds on to.
+/// Resources of a mapping.
 #[derive(Debug)]
 struct Held {
     length: u64,
@@ -49,7 +49,7 @@ pub struct ClientMemory {
 }
 
 impl ClientMemory {
-    /// Of a client that answers `messages`.
+    /// Creates the mappings of a client that answers `messages`.
     pub fn new(messages: Arc<DmaMessages>) -> Self {
         Self {
             messages: Arc::new(MessageMemory(messages)),
@@ -59,11 +59,11 @@ impl ClientMemory {
         }
     }
 
-    /// Lets the device reach a range.
+    /// Lets the device access a range.
     ///
     /// # Errors
     /// `EINVAL`, `EEXIST`, `EACCES`, `ENOSPC` (too many), `ENOMEM` (too much), `EFAULT` (the file
-    /// was cut off).
+    /// was truncated).
     pub fn map(&mut self, function: &dyn ServedModel, map: DmaMap) -> Result<(), Errno> {
         let DmaMap {
             iova,
@@ -139,8 +139,8 @@ impl ClientMemory {
         }
     }
 
-    /// Takes a range away, which may be several mappings, or none: behind an IOMMU of its own, a
-    /// guest's range was perhaps never mapped.
+    /// Removes a range, which may be several mappings, or none: behind a virtual IOMMU a guest's
+    /// range may never have been mapped.
     ///
     /// # Errors
     /// `EINVAL`: it would cut a mapping in two.
@@ -166,7 +166,7 @@ impl ClientMemory {
         Ok(())
     }
 
-    /// Takes everything away.
+    /// Removes all mappings.
     pub fn unmap_all(&mut self, function: &dyn ServedModel) {
         function.change_mappings(true, &mut MemoryMap::unmap_all);
         self.held.clear();

@@ -1,8 +1,8 @@
-//! PCI configuration space of a served function: what is where, and what writes change.
+//! PCI configuration space of a served function: its layout, and the effect of writes.
 //!
 //! Offsets and bits are those of the PCI Local Bus Specification 3.0 (chapter 6) and of the PCI
-//! Express Base Specification (chapter 7), as `include/uapi/linux/pci_regs.h` of the kernel names
-//! them.
+//! Express Base Specification (chapter 7), named as in `include/uapi/linux/pci_regs.h` of the
+//! kernel.
 
 use ferroce_spec::doorbell::BAR2_SIZE;
 use ferroce_spec::register::{
@@ -14,7 +14,7 @@ use ferroce_wire::Mac;
 /// Bytes of the configuration space of a PCI Express function.
 pub const SIZE: usize = 4096;
 
-/// Network controller, InfiniBand: what has verbs and no Ethernet interface.
+/// Network controller, InfiniBand: a device with verbs and no Ethernet interface.
 const CLASS_CODE: u32 = 0x02_0700;
 const REVISION: u8 = 1;
 
@@ -30,7 +30,7 @@ const INTERRUPT_LINE: usize = 0x3c;
 
 const COMMAND_MEMORY: u16 = 1 << 1;
 const COMMAND_MASTER: u16 = 1 << 2;
-/// Parity error response, SERR# and INTx disable: kept for software, nothing depends on them.
+/// Parity error response, SERR# and INTx disable: kept for software, without effect.
 const COMMAND_KEPT: u16 = 1 << 6 | 1 << 8 | 1 << 10;
 const STATUS_CAPABILITIES: u16 = 1 << 4;
 /// Low bits of a memory BAR: 64 bits wide, and whether reads have no side effects.
@@ -44,7 +44,7 @@ const POWER_CAPABILITIES: u16 = 3;
 const POWER_CONTROL: usize = POWER + 4;
 const POWER_STATE: u16 = 0b11;
 const POWER_STATE_D3_HOT: u8 = 0b11;
-/// Coming back from D3hot is no reset.
+/// The transition from D3hot is no reset.
 const POWER_NO_SOFT_RESET: u16 = 1 << 3;
 
 const EXPRESS: usize = 0x50;
@@ -85,7 +85,7 @@ const BARS: [(usize, u32, u32); 3] = [
 const _: () = assert!(BAR0_SIZE.is_power_of_two() && BAR2_SIZE.is_power_of_two());
 const _: () = assert!(BAR4_SIZE.is_power_of_two());
 
-/// What a write asks for, beyond what it stores.
+/// Effect of a write beyond the stored value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
     /// Nothing.
@@ -104,7 +104,7 @@ pub struct ConfigSpace {
 }
 
 impl ConfigSpace {
-    /// After power-on, of a function whose port has the address `mac`.
+    /// Creates the state after power-on, of a function whose port has the address `mac`.
     pub fn new(mac: [u8; 6]) -> Self {
         let mut space = Self {
             bytes: Box::new([0; SIZE]),
@@ -192,7 +192,7 @@ impl ConfigSpace {
         }
     }
 
-    /// Writes the bits that can be written.
+    /// Writes the writable bits.
     #[must_use]
     pub fn write(&mut self, offset: u64, source: &[u8]) -> Request {
         let mut request = Request::None;
@@ -212,7 +212,7 @@ impl ConfigSpace {
         request
     }
 
-    /// As after power-on.
+    /// Restores the state after power-on.
     pub fn reset(&mut self) {
         self.bytes.copy_from_slice(&*self.power_on);
     }
@@ -225,12 +225,12 @@ impl ConfigSpace {
         u16::from_le_bytes([self.bytes[COMMAND], self.bytes[COMMAND + 1]])
     }
 
-    /// Whether the function answers at its BARs.
+    /// Returns true if the function responds at its BARs.
     pub fn is_memory_enabled(&self) -> bool {
         self.command() & COMMAND_MEMORY != 0 && self.is_awake()
     }
 
-    /// Whether the function may read and write memory.
+    /// Returns true if the function may read and write memory.
     pub fn is_bus_master(&self) -> bool {
         self.command() & COMMAND_MASTER != 0 && self.is_awake()
     }

@@ -1,4 +1,4 @@
-//! The function as a client of the socket sees it: what messages mean.
+//! The function as a client of the socket sees it: execution of messages.
 
 use std::cell::RefCell;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -19,7 +19,7 @@ use super::process_memory;
 use ferroce_platform::doorbells::polled::DoorbellPages;
 use ferroce_platform::served::ServedModel;
 
-/// What one client has done to the function.
+/// State that one client has set up.
 #[derive(Debug)]
 struct Session {
     memory: ClientMemory,
@@ -32,17 +32,17 @@ struct Session {
 pub struct ServedDevice {
     function: Arc<dyn ServedModel>,
     config: RefCell<ConfigSpace>,
-    /// Of the client, or of the next one: those of the last one are still in its hands. None: there
-    /// is no memory for them, and doorbells come as messages.
+    /// Those of the client, or of the next one: the last client may still have its pages mapped.
+    /// None: there is no memory for them, and doorbells come as messages.
     pages: RefCell<Option<Arc<DoorbellPages>>>,
     session: RefCell<Option<Session>>,
 }
 
 impl ServedDevice {
-    /// A function whose port has the address `mac`, and that nobody uses yet.
+    /// Creates a function whose port has the address `mac`, without a client.
     pub fn new(function: Arc<dyn ServedModel>, mac: [u8; 6]) -> Self {
         function.set_bus_master(false);
-        // Those are the driver's to choose.
+        // The driver sets them.
         function.forget_addresses();
         let device = Self {
             function,
@@ -155,7 +155,7 @@ impl Device for ServedDevice {
         }
         let is_enabled = self.config.borrow().is_memory_enabled();
         match region {
-            // Nobody answers, and a write is posted: nobody learns of it.
+            // The BARs do not respond, and a write is posted: it is lost without an error.
             region::BAR0 | region::BAR2 | region::BAR4 if !is_enabled => {}
             region::BAR0 => bar::write_registers(&*self.function, offset, data),
             region::BAR2 => self.with_session(|function, session| {
@@ -186,7 +186,7 @@ impl Device for ServedDevice {
         self.with_session(|function, session| session.events.set(function, action))?
     }
 
-    /// As the kernel does for a card: the configuration space is as before.
+    /// Resets like the kernel does for a card: the configuration space is as before.
     fn reset(&self) -> Result<(), Errno> {
         self.function.reset();
         Ok(())
@@ -211,7 +211,7 @@ impl Device for ServedDevice {
     }
 
     fn disconnected(&self) {
-        // First nothing more is read or written, then the function forgets why it should.
+        // First stop accesses to memory, then reset the function.
         self.function.set_bus_master(false);
         if let Some(mut session) = self.session.borrow_mut().take() {
             session.memory.unmap_all(&*self.function);

@@ -1,4 +1,4 @@
-//! Interrupts of a served function: eventfds that the client has handed over, one for each vector.
+//! Interrupts of a served function: eventfds of the client, one for each vector.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use ferroce_platform::served::ServedModel;
 
-/// What /proc calls an eventfd.
+/// Name of an eventfd in /proc.
 const EVENTFD: &[u8] = b"anon_inode:[eventfd]";
 
 /// The eventfds, by vector.
@@ -22,10 +22,10 @@ pub struct Events {
 }
 
 impl Events {
-    /// Does what the client asks of the MSI-X vectors.
+    /// Executes the client's request for the MSI-X vectors.
     ///
     /// # Errors
-    /// `EINVAL`: there is no such vector, or what was handed over is no eventfd.
+    /// `EINVAL`: there is no such vector, or a descriptor is no eventfd.
     pub fn set(&mut self, function: &dyn ServedModel, action: IrqAction) -> Result<(), Errno> {
         match action {
             IrqAction::Disable => {
@@ -80,7 +80,7 @@ impl Events {
         Ok(())
     }
 
-    /// Forgets all eventfds. No interrupt is sent afterwards, but one that has begun may be.
+    /// Removes all eventfds. No interrupt is sent afterwards, but one that has begun may be.
     pub fn disconnect_all(&mut self, function: &dyn ServedModel) {
         for vector in 0..self.events.len() {
             let _ = self.connect_one(function, vector, None);
@@ -88,14 +88,14 @@ impl Events {
     }
 }
 
-/// Anything else might keep the device waiting when it is written.
+/// Returns true for an eventfd: a write to any other file might block the device.
 fn is_eventfd(event: &OwnedFd) -> bool {
     let link = format!("/proc/self/fd/{}", event.as_raw_fd());
     rustix::fs::readlink(link, Vec::new()).is_ok_and(|name| name.as_bytes() == EVENTFD)
 }
 
-/// Counts the eventfd up, unless its counter is full: then it is readable anyway, and a write would
-/// wait.
+/// Increments the eventfd, unless its counter is full: then it is readable anyway, and a write
+/// would block.
 fn signal(event: &OwnedFd) {
     let mut fds = [PollFd::new(event, PollFlags::OUT)];
     let at_once = Timespec {

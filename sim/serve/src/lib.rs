@@ -1,13 +1,13 @@
 //! Functions for other processes: each is a PCI device behind a socket, in the vfio-user protocol.
 //!
 //! - [`config_space`]: PCI configuration space. [`bar`]: accesses that come as messages.
-//! - [`client_memory`]: what the client has mapped for DMA; [`client_file`]: files of which it is.
-//! - [`process_memory`]: the client's address space, where the kernel lets us open it.
-//! - [`interrupts`]: eventfds of the MSI-X vectors. [`device`]: what each message does, to a
+//! - [`client_memory`]: the client's mappings for DMA; [`client_file`]: the files behind them.
+//! - [`process_memory`]: the client's address space, where the kernel allows opening it.
+//! - [`interrupts`]: eventfds of the MSI-X vectors. [`device`]: execution of each message by a
 //!   [`ferroce_platform::served::ServedModel`].
 //!
-//! One client at a time uses a function. When it goes, however it goes, its mappings and its
-//! interrupts go with it, and the next client finds the function as after power-on.
+//! One client at a time uses a function. When it ends, in any way, its mappings and its interrupts
+//! are removed, and the next client finds the function as after power-on.
 //!
 //! The model runs in the function's background thread, which polls the doorbell pages that the
 //! client maps, and in the thread that reads the socket.
@@ -31,18 +31,18 @@ use device::ServedDevice;
 use ferroce_embed::error::Error;
 use ferroce_embed::function::{Function, Options};
 
-/// Why a function is not served.
+/// Reason why a function is not served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The function does not exist.
+    /// The function cannot be opened.
     #[error(transparent)]
     Function(#[from] Error),
-    /// There is no socket for it.
+    /// Its socket cannot be created.
     #[error("{path}: {reason}", path = .path.display())]
     Socket {
-        /// Where it was to be.
+        /// Path of the socket.
         path: PathBuf,
-        /// What is in the way, and what to do.
+        /// The obstacle and the remedy.
         reason: String,
     },
     /// The system has no thread, or no descriptor, for it.
@@ -59,12 +59,12 @@ pub struct ServedFunction {
 }
 
 impl ServedFunction {
-    /// Its socket.
+    /// Returns its socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What it is.
+    /// Returns the function.
     pub fn function(&self) -> &Function {
         &self.function
     }
@@ -87,7 +87,8 @@ impl Serving {
             functions: Vec::new(),
             stop: Stop::new()?,
         };
-        // All sockets first: who meets a running server need not wait for what is not to be.
+        // All sockets first: a conflict with a running server is reported before any model is
+        // opened.
         let servers: Vec<Server> = functions
             .iter()
             .map(|(path, _)| bind(path))
@@ -107,12 +108,12 @@ impl Serving {
         Ok(serving)
     }
 
-    /// The functions.
+    /// Returns the functions.
     pub fn functions(&self) -> &[ServedFunction] {
         &self.functions
     }
 
-    /// Whether one of the functions is not served any more, though nobody ended it.
+    /// Returns true if one of the functions is no longer served, though it was not ended.
     pub fn has_failed(&self) -> bool {
         let mut threads = self.functions.iter().map(|served| &served.thread);
         threads.any(|thread| thread.as_ref().is_none_or(JoinHandle::is_finished))
@@ -121,7 +122,7 @@ impl Serving {
     /// Ends everything: clients are disconnected, the sockets removed.
     ///
     /// # Errors
-    /// Why a function was not served to the end.
+    /// The reason why a function was not served to the end.
     pub fn end(mut self) -> io::Result<()> {
         self.join()
     }
@@ -144,7 +145,7 @@ impl Drop for Serving {
     }
 }
 
-/// The socket of function `number` of `count`: `path` itself if it is the only one.
+/// Returns the socket of function `number` of `count`: `path` itself if it is the only one.
 #[must_use]
 pub fn socket_path(path: &Path, number: u8, count: u8) -> PathBuf {
     if count == 1 {
@@ -220,7 +221,7 @@ mod tests {
         drop(server);
         assert!(!path.exists());
         drop(std::os::unix::net::UnixListener::bind(&path).expect("free"));
-        drop(bind(&path).expect("nobody listens"));
+        drop(bind(&path).expect("the path is free"));
         std::fs::write(&path, "not a socket").expect("ours");
         assert!(message(&path).contains("no socket"));
         assert!(message(&directory.path().join("no/sock")).contains("folder"));

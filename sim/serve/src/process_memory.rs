@@ -1,6 +1,6 @@
 //! The memory of a client's process, which this side opens itself.
 //!
-//! A client could send a descriptor of its memory instead; then everybody who gets at its socket
+//! A client could send a descriptor of its memory instead; then any process that reaches its socket
 //! would have it. Here the kernel decides, as for a debugger: the client has to be of the same
 //! user, and to have no more rights than this process (ptrace(2), "Ptrace access mode checking").
 
@@ -12,32 +12,32 @@ use std::os::unix::fs::FileExt;
 use ferroce_driver::bus::{Peer, own_user};
 use ferroce_vfio_user::ProcessMemory;
 
-/// Why a client's memory is not opened.
+/// Reason why a client's memory is not opened.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// Root may open every process: it would do so on another user's word, who can have chosen a
-    /// process that is not its own.
+    /// Root may open every process: it would do so at the request of another user, which can name a
+    /// process of a third one.
     #[error("the client is of user {client}, this server of user {server}")]
     OtherUser {
-        /// Who has connected.
+        /// User of the client.
         client: u32,
-        /// Who this process is.
+        /// User of this process.
         server: u32,
     },
-    /// It is another process: the client sees other numbers than this one, or has ended.
+    /// The process is not the client: the client is in another PID namespace, or has ended.
     #[error("process {0} is not the client: it is in another PID namespace")]
     OtherProcess(u32),
     /// The kernel does not allow it, or has no such process.
     #[error("cannot open the memory of process {process}: {source}")]
     Closed {
-        /// Which one.
+        /// The process.
         process: u32,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
-/// Opens the memory of the process at the other end of `connection`, if it is what it claims.
+/// Opens the memory of the process at the other end of `connection`, if its claim is valid.
 ///
 /// # Errors
 /// Any [`Refusal`].
@@ -54,7 +54,7 @@ pub fn open(connection: BorrowedFd<'_>, claim: &ProcessMemory) -> Result<OwnedFd
     let path = format!("/proc/{process}/mem");
     let file = OpenOptions::new().read(true).write(true).open(path);
     let file = file.map_err(closed)?;
-    // The file stays that of this process, whoever gets its number later.
+    // The file stays that of this process even if its number is reused later.
     match holds_token(&file, claim) {
         true => Ok(file.into()),
         false => Err(Refusal::OtherProcess(process)),

@@ -1,4 +1,4 @@
-//! Functions behind sockets, driven by hand: what a client sees, and what it cannot do.
+//! Functions behind sockets, with a minimal client: the client's view, and its limits.
 
 #[path = "../../embed/tests/common/mod.rs"]
 mod common;
@@ -56,7 +56,7 @@ fn a_client_finds_the_function_on_the_bus() {
     assert_eq!(mmap.areas.len(), 1);
     assert_eq!(mmap.areas[0], 0..u64::from(DOORBELL_PAGES_SIZE));
     let file = File::from(mmap.file.try_clone().expect("a descriptor"));
-    assert!(file.set_len(0).is_err(), "nobody cuts it off");
+    assert!(file.set_len(0).is_err(), "its size is sealed");
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn accesses_have_every_size() {
 
     hand.write(region::BAR4, 100, &[1, 2, 3, 4, 5]);
     assert_eq!(hand.read(region::BAR4, 99), [0, 1, 2, 3, 4, 5, 0]);
-    // Behind the doorbell pages nothing answers; writes there are lost.
+    // Behind the doorbell pages the BAR does not respond; writes there are lost.
     let push = u64::from(DOORBELL_PAGES_SIZE);
     hand.write(region::BAR2, push, &[1; 64]);
     assert_eq!(hand.read(region::BAR2, push), [0xff; 8]);
@@ -149,7 +149,7 @@ fn doorbells_by_messages_ring() {
         let at = u64::from(register::COUNTERS_OFFSET) + 8 * index as u64;
         u64::from_le_bytes(hand.read(region::BAR0, at))
     };
-    // A queue that does not exist: the doorbell is counted, and wrong.
+    // The queue does not exist: the doorbell is counted, and wrong.
     let value = DoorbellValue::new(DoorbellKind::SEND_QUEUE, 5, 1).bits();
     let bytes = value.to_le_bytes();
     let at = 8 * SLOT;
@@ -243,9 +243,9 @@ fn mappings_have_limits_and_rights() {
     let own = || ClientBacking::FileIo(memory.as_fd(), 0x1000);
     assert_eq!(map(1 << 40, page, both, own()), Some(Errno::ACCESS));
     assert_eq!(map(1 << 40, page, (true, false), own()), None);
-    // What a virtual machine maps without a file: its ROM, the BARs of other devices.
+    // Ranges that a virtual machine maps without a file: its ROM, the BARs of other devices.
     assert_eq!(map(0xc_0000, 8 * page, (true, false), messages), None);
-    // Part of a mapping is not unmapped; a range of several is, and one of none is no error.
+    // Part of a mapping cannot be unmapped; a range of several can, and one of none is no error.
     let unmap = |iova, length| {
         let result = hand.client.dma_unmap(iova, length);
         result.err().map(|error| error.errno())
@@ -259,7 +259,7 @@ fn mappings_have_limits_and_rights() {
 }
 
 #[test]
-fn memory_that_a_client_takes_back_ends_nobody_else() {
+fn memory_that_a_client_removes_ends_no_other_client() {
     let rendezvous = Rendezvous::new("serve-truncate");
     let (serving, paths) = serve(&rendezvous, "a", 2);
     let mut hand = Hand::enabled(&paths[0], Backing::Mapped);

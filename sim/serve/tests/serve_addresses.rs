@@ -1,5 +1,5 @@
-//! Clients whose memory is in a file by its addresses: what they map of it works, and what they do
-//! to the file harms nobody else.
+//! Clients whose memory is in a file by its addresses: their mappings of it work, and what they do
+//! to the file harms no other process.
 
 #[path = "../../embed/tests/common/mod.rs"]
 mod common;
@@ -16,9 +16,9 @@ use ferroce_spec::register::offset;
 use ferroce_vfio_user::{ClientBacking, DmaRange, Errno};
 use serve_support::{Backing, ENABLED, Hand, IOVA, SIZE, TIMEOUT, memory_file, serve};
 
-/// Where the client has its memory.
+/// Address of the client's memory.
 const ADDRESS: u64 = 0x7f12_3456_7000;
-/// Where in an entry of the command queue its argument, its result and its ownership are.
+/// Offsets of argument, result and ownership in an entry of the command queue.
 const ARGUMENT: u64 = 0x08;
 const RESULT: u64 = 0x30;
 const COMPLETION: u64 = 0x38;
@@ -36,7 +36,7 @@ fn map(hand: &Hand, file: &File, iova: u64, offset: u64, length: u64) -> Result<
     mapped.map_err(|error| error.errno())
 }
 
-/// Asks for command `number` at `ADDRESS`, and returns its result.
+/// Submits command `number` at `ADDRESS`, and returns its result.
 fn command(hand: &Hand, file: &File, number: u32) -> Option<u64> {
     let store = |at: u64, value: u64| {
         let written = file.write_all_at(&value.to_le_bytes(), ADDRESS + at);
@@ -56,7 +56,7 @@ fn command(hand: &Hand, file: &File, number: u32) -> Option<u64> {
     is_taken(hand, number).then(|| load(RESULT))
 }
 
-/// Whether the device takes command `number`; otherwise it has failed.
+/// Returns true if the device takes command `number`; otherwise it has failed.
 fn is_taken(hand: &Hand, number: u32) -> bool {
     hand.set_register(offset::command_queue_doorbell, number);
     let deadline = Instant::now() + TIMEOUT;
@@ -91,7 +91,7 @@ fn a_part_of_an_address_space_is_mapped() {
     }
     let page = 4096;
     let map = |at, length| map(&hand, &file, IOVA + SIZE, at, length);
-    assert_eq!(map(0, page), Err(Errno::INVAL), "nobody has such memory");
+    assert_eq!(map(0, page), Err(Errno::INVAL), "there is no such memory");
     assert_eq!(map(ADDRESS_SPACE, page), Err(Errno::INVAL));
     assert_eq!(map(ADDRESS_SPACE - page, 2 * page), Err(Errno::INVAL));
     assert_eq!(map(ADDRESS + 1, page), Err(Errno::INVAL));
@@ -105,7 +105,7 @@ fn a_part_of_an_address_space_is_mapped() {
 }
 
 #[test]
-fn a_file_that_is_cut_off_ends_nobody_else() {
+fn a_truncated_file_ends_no_other_client() {
     let rendezvous = Rendezvous::new("serve-addresses-cut");
     let (serving, paths) = serve(&rendezvous, "a", 2);
     let (hand, file) = client(&paths[0]);

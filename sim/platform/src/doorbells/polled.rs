@@ -1,9 +1,9 @@
 //! Doorbell pages that another process writes: contract 1.3, `ferroce_spec::doorbell`.
 //!
-//! Nobody tells this process of a store to memory that both share. So software counts doorbells, by
-//! page and for the whole function, and the model compares the counts with those that it saw last.
-//! Whoever has the pages can write anything into them; that costs the model some looking, never
-//! more: one call of [`PageTaker::next_doorbell`] looks through the pages once at most.
+//! A store to shared memory does not notify this process. So software counts doorbells, by page and
+//! for the whole function, and the model compares the counts with those that it saw last. A client
+//! can write anything into the pages; that costs the model some checks, never more: one call of
+//! [`PageTaker::next_doorbell`] goes through the pages once at most.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -36,10 +36,10 @@ pub struct DoorbellPages {
 }
 
 impl DoorbellPages {
-    /// New pages, all zero. Nobody who has the file can change its size.
+    /// Creates pages, all zero, in a file whose size cannot be changed.
     ///
     /// # Errors
-    /// That of the system.
+    /// The error of the system.
     pub fn new() -> io::Result<Self> {
         let size = DOORBELL_PAGES_SIZE as usize;
         let file = sealed_file("ferroce doorbells", size as u64)?;
@@ -50,18 +50,18 @@ impl DoorbellPages {
         })
     }
 
-    /// What a client maps.
+    /// Returns the file for a client to map.
     pub fn file(&self) -> &Arc<OwnedFd> {
         &self.file
     }
 
-    /// Says that the device sleeps, or that it does not.
+    /// Publishes whether the device sleeps.
     pub fn set_sleeping(&self, sleeps: bool) {
         let flag = self.memory.word((SLEEPING_SLOT * SLOT_SIZE) as usize);
         flag.store(u64::from(sleeps), Ordering::SeqCst);
     }
 
-    /// The value of a slot, as a read over PCIe finds it.
+    /// Returns the value of a slot, like a read over PCIe.
     pub fn value(&self, slot: u32) -> u64 {
         let offset = (slot * SLOT_SIZE) as usize;
         self.memory.word(offset).load(Ordering::Acquire)
@@ -87,27 +87,27 @@ impl DoorbellPages {
     }
 }
 
-/// The model's view of [`DoorbellPages`]: what it saw last, and how far it has looked.
+/// The model's view of [`DoorbellPages`]: the values that it saw last, and its position.
 #[derive(Debug)]
 pub struct PageTaker {
     pages: Arc<DoorbellPages>,
     function_summary: u64,
     page_summaries: Box<[u64; PAGES as usize]>,
-    /// Doorbells of all pages that were counted, as far as they were seen.
+    /// Sum of the page counts that were seen.
     counted: u64,
-    /// Pages that ever had a doorbell lie below.
+    /// Upper bound of the pages that ever had a doorbell.
     used_pages: u32,
     must_look_at_all: bool,
-    /// Pages yet to be compared: `next_page..end_page`.
+    /// Pages to be compared: `next_page..end_page`.
     next_page: u32,
     end_page: u32,
-    /// Slots yet to be looked at.
+    /// Slots to be checked.
     next_slot: u32,
     end_slot: u32,
 }
 
 impl PageTaker {
-    /// Takes from `pages`, which nobody has written yet.
+    /// Creates the view of `pages`, which are not yet written.
     pub fn new(pages: Arc<DoorbellPages>) -> Self {
         Self {
             pages,
@@ -123,12 +123,12 @@ impl PageTaker {
         }
     }
 
-    /// The pages.
+    /// Returns the pages.
     pub fn pages(&self) -> &Arc<DoorbellPages> {
         &self.pages
     }
 
-    /// The next doorbell: its slot and its value.
+    /// Returns the next doorbell: its slot and its value.
     #[inline]
     pub fn next_doorbell(&mut self) -> Option<(u32, u64)> {
         if self.is_idle() && !self.begin() {
@@ -156,7 +156,7 @@ impl PageTaker {
         }
     }
 
-    /// Begins to look through the pages, if a doorbell was counted. Whether it was.
+    /// Begins to go through the pages, if a doorbell was counted. Returns true if it was.
     fn begin(&mut self) -> bool {
         let summary = self.pages.function_summary();
         if summary == self.function_summary && !self.must_look_at_all {
@@ -175,8 +175,8 @@ impl PageTaker {
         loop {
             if self.next_page == self.end_page {
                 // Pages count before the function does: if they have counted less, there is one
-                // that was not in use. (If as much, one of those in use may have counted what the
-                // function has not, and hide it until that has happened, too.)
+                // that was not in use. (If as much, one of those in use may have counted a doorbell
+                // that the function has not, and hide it until that has happened, too.)
                 let missing = self.function_summary.wrapping_sub(self.counted) as i64;
                 if self.end_page == PAGES || missing <= 0 {
                     return None;
@@ -196,15 +196,15 @@ impl PageTaker {
         }
     }
 
-    /// Takes all doorbells and forgets them (reset). Whoever rings meanwhile is not waited for.
+    /// Takes all doorbells and drops them (reset). Does not wait for concurrent writers.
     pub fn forget(&mut self) {
         let doorbells = std::iter::from_fn(|| self.next_doorbell());
         doorbells.take(SLOTS as usize).for_each(drop);
-        // A program that was ended between its two additions does not count any more.
+        // A program that was killed between its two additions no longer counts.
         self.counted = self.function_summary;
     }
 
-    /// Before the device sleeps, with its flag set: whether no doorbell waits.
+    /// Called before the device sleeps, with its flag set. Returns true if no doorbell waits.
     pub fn is_quiet(&mut self) -> bool {
         let summaries = (0..PAGES).map(|page| self.pages.page_summary(page));
         let has_changed = summaries
@@ -222,7 +222,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
     use std::time::{Duration, Instant};
 
-    /// Rings as software does.
+    /// Rings like software.
     fn ring(pages: &DoorbellPages, slot: u32, value: u64) {
         let word = |slot: u32| pages.memory.word((slot * SLOT_SIZE) as usize);
         word(slot).store(value, Ordering::Release);
@@ -236,7 +236,7 @@ mod tests {
         (pages.clone(), PageTaker::new(pages))
     }
 
-    /// Everything that waits; several looks.
+    /// Takes all pending doorbells, in several calls.
     fn take_all(taker: &mut PageTaker) -> Vec<(u32, u64)> {
         let mut taken = Vec::new();
         loop {
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_nobody_rang_before_is_found_at_once() {
+    fn a_page_without_earlier_doorbells_is_found_at_once() {
         let (pages, mut taker) = new();
         for page in [0, PAGES - 1, 40] {
             let slot = page * SLOTS_PER_PAGE + 9;

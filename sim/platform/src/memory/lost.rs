@@ -1,4 +1,4 @@
-//! Accesses that have faulted: the program took the memory away, or the rights.
+//! Accesses that have faulted: the program has unmapped the memory, or removed its rights.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -10,8 +10,8 @@ use super::scattered::Access;
 use super::{MemoryMap, Region};
 
 impl MemoryMap {
-    /// A copy out of memory of this process has faulted: does it as the kernel would for a card
-    /// whose pages are pinned, or says what is missing.
+    /// Repeats a faulted copy out of memory of this process: like the kernel for a card with pinned
+    /// pages, or returns the missing range.
     #[cold]
     pub(super) fn read_again(&mut self, iova: u64, bytes: &mut [u8]) -> Result<(), DmaError> {
         let length = bytes.len();
@@ -27,10 +27,10 @@ impl MemoryMap {
                 return Ok(());
             }
         }
-        Err(self.complain(iova, length, Access::Read))
+        Err(self.report_loss(iova, length, Access::Read))
     }
 
-    /// As [`Self::read_again`], for a copy into memory.
+    /// Does the same as [`Self::read_again`] for a copy into memory.
     #[cold]
     pub(super) fn write_again(&mut self, iova: u64, bytes: &[u8]) -> Result<(), DmaError> {
         let length = bytes.len();
@@ -46,11 +46,11 @@ impl MemoryMap {
                 return Ok(());
             }
         }
-        Err(self.complain(iova, length, Access::Write))
+        Err(self.report_loss(iova, length, Access::Write))
     }
 
-    /// The mapping at `iova`, if the program has taken rights from its memory. Then it is known that
-    /// the memory is still the same, and the file `/proc/self/mem` reaches it in spite of that.
+    /// Returns the mapping at `iova`, if the program has removed rights from its memory. Then it is
+    /// known that the memory is still the same, and `/proc/self/mem` reaches it despite that.
     fn forced(&self, iova: u64) -> Option<Region> {
         let (_, region) = self.regions.range(..=iova).next_back()?;
         if !region.is_forced || iova >= region.end {
@@ -62,13 +62,14 @@ impl MemoryMap {
         }
     }
 
-    /// Names the mapping in which an access has failed, once.
+    /// Reports the mapping in which an access has failed, once.
     #[cold]
-    pub(super) fn complain(&mut self, iova: u64, length: usize, access: Access) -> DmaError {
+    pub(super) fn report_loss(&mut self, iova: u64, length: usize, access: Access) -> DmaError {
         let below = self.regions.range_mut(..=iova).next_back();
         let region = below.map(|(_, region)| region);
-        if let Some(region) = region.filter(|region| iova < region.end && !region.has_complained) {
-            region.has_complained = true;
+        if let Some(region) = region.filter(|region| iova < region.end && !region.has_reported_loss)
+        {
+            region.has_reported_loss = true;
             let access = match access {
                 Access::Read => "read",
                 Access::Write => "write",

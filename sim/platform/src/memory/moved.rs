@@ -1,9 +1,9 @@
-//! Registered pages that are not any more where they were registered.
+//! Registered pages that are no longer at the address of their registration.
 //!
-//! A card pins pages: when the program unmaps them, or maps something else over them, the card goes
-//! on with the old ones. Here they are moved to a place of their own before (`embed::pinned`), and
-//! the mappings of which they are a part follow. A mapping that has been touched so is described by
-//! *pieces* from then on, each with its own address; accesses to it take the slow way.
+//! A card pins pages: when the program unmaps them, or maps something else over them, the card
+//! continues with the old ones. Here they are moved to another address before (`embed::pinned`),
+//! and their mappings follow. From then on such a mapping is described by *pieces*, each with its
+//! own address; accesses to it take the slow path.
 //!
 //! Nothing in here allocates memory, except [`MemoryMap::unmap_moved`]: allocators call `munmap`
 //! themselves.
@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use super::{MapError, MemoryMap, Region};
 
-/// Pieces of mappings that are in use at a time. What would need more is lost.
+/// Pieces of mappings in use at a time. Memory that needs more is lost.
 pub const MAX_PIECES: usize = 1024;
 
 /// A part of a mapping: IOVAs `start..end`.
@@ -20,9 +20,9 @@ pub const MAX_PIECES: usize = 1024;
 pub(super) struct Piece {
     start: u64,
     end: u64,
-    /// Where it is; 0: nowhere, it is lost.
+    /// Its address; 0: it is lost.
     address: usize,
-    /// At a place of its own, which nobody else uses.
+    /// True if it is at an address that only this module uses.
     is_ours: bool,
 }
 
@@ -44,7 +44,7 @@ fn overlap(one: &Range<usize>, other: &Range<usize>) -> bool {
     one.start < other.end && other.start < one.end
 }
 
-/// Mappings that consist of pieces, and where those are.
+/// Mappings that consist of pieces, and the pieces.
 #[derive(Debug)]
 pub(super) struct Moved {
     pieces: Vec<Piece>,
@@ -76,7 +76,7 @@ impl Moved {
         has_room
     }
 
-    /// Cuts the piece that has `address` inside in two.
+    /// Splits the piece that contains `address`.
     fn cut(&mut self, address: usize) {
         for index in 0..self.pieces.len() {
             let piece = self.pieces[index];
@@ -99,7 +99,7 @@ impl Moved {
 }
 
 impl MemoryMap {
-    /// The part of a moved mapping in which `iova` lies, as if it were a mapping.
+    /// Returns the part of a moved mapping that contains `iova`, as a mapping.
     pub(super) fn moved_part(&self, region: &Region, iova: u64) -> Option<Region> {
         let holds = |piece: &&Piece| piece.start <= iova && iova < piece.end;
         let piece = self.moved.pieces.iter().find(holds)?;
@@ -113,13 +113,13 @@ impl MemoryMap {
         })
     }
 
-    /// Whether any mapping has moved, in part at least.
+    /// Returns true if any mapping has moved, at least in part.
     pub fn has_moved(&self) -> bool {
         !self.moved.pieces.is_empty()
     }
 
-    /// Makes pieces that end where `range` begins and ends, of all mappings that have memory there.
-    /// Whether there are any.
+    /// Splits all mappings with memory in `range` at its start and its end. Returns true if there
+    /// are any.
     pub fn cut_out(&mut self, range: &Range<usize>) -> bool {
         for region in self.regions.values_mut() {
             let end = region.address + (region.end - region.start) as usize;
@@ -127,7 +127,7 @@ impl MemoryMap {
                 continue;
             }
             region.is_moved = true;
-            // Without room for it, it is lost: no piece holds it.
+            // Without room for the piece it is lost: no piece contains it.
             self.moved.add(Piece {
                 start: region.start,
                 end: region.end,
@@ -146,7 +146,7 @@ impl MemoryMap {
         self.moved.pieces.iter().any(|piece| piece.is_inside(range))
     }
 
-    /// The lowest addresses in `range` at which there are pieces, after [`Self::cut_out`].
+    /// Returns the lowest addresses in `range` at which there are pieces, after [`Self::cut_out`].
     pub fn first_pieces(&self, range: &Range<usize>) -> Option<Range<usize>> {
         let inside = |piece: &&Piece| piece.is_inside(range);
         let pieces = self.moved.pieces.iter().filter(inside);
@@ -155,7 +155,8 @@ impl MemoryMap {
             .min_by_key(|addresses| addresses.start)
     }
 
-    /// How far the memory of pieces goes on that hold `address` or begin there; `address` if none.
+    /// Returns how far the memory of pieces extends that contain `address` or begin there;
+    /// `address` if none.
     pub fn pieces_end(&self, address: usize) -> usize {
         let holds =
             |addresses: &Range<usize>| addresses.start <= address && address < addresses.end;
@@ -166,8 +167,8 @@ impl MemoryMap {
             .unwrap_or(address)
     }
 
-    /// The memory at `from` has moved to the address `to`, `None`: it is lost. `is_ours`: to a
-    /// place of its own.
+    /// Records that the memory at `from` has moved to the address `to`; `None`: it is lost.
+    /// `is_ours`: to an address that only this module uses.
     pub fn retarget(&mut self, from: &Range<usize>, to: Option<usize>, is_ours: bool) {
         for piece in &mut self.moved.pieces {
             if piece.is_inside(from) {
@@ -177,8 +178,7 @@ impl MemoryMap {
         }
     }
 
-    /// Whether memory in `range` is mapped for the device; those mappings then also reach it when
-    /// the program may not (`is_forced`).
+    /// Lets the device reach mapped memory in `range` even where the program may not (`is_forced`).
     pub fn force(&mut self, range: &Range<usize>) {
         let is_there = |region: &Region, pieces: &[Piece]| {
             let end = region.address + (region.end - region.start) as usize;
@@ -197,8 +197,8 @@ impl MemoryMap {
         self.cache.fill(Region::NONE);
     }
 
-    /// As [`Self::unmap`], for mappings that have moved, too. Places of their own that are left
-    /// over; others may still use them.
+    /// Does the same as [`Self::unmap`], also for mappings that have moved. Returns the addresses
+    /// of moved pages that are left; other mappings may still use them.
     ///
     /// # Errors
     /// [`MapError::NotMapped`].
@@ -211,7 +211,7 @@ impl MemoryMap {
         Ok(left)
     }
 
-    /// What of `ranges` no piece uses.
+    /// Returns the parts of `ranges` that no piece uses.
     pub fn unused(&self, ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
         let mut rest = ranges;
         for used in self.moved.pieces.iter().map(Piece::addresses) {

@@ -14,7 +14,7 @@ pub trait RemoteMemory: Send + Sync + std::fmt::Debug {
     /// Writes all of `source` from `offset` on, the last bytes last.
     ///
     /// # Errors
-    /// As for [`Self::read`]; a part may have been written.
+    /// Those of [`Self::read`]; a part may have been written.
     fn write(&self, offset: u64, source: &[u8]) -> io::Result<()>;
 }
 
@@ -31,13 +31,13 @@ pub(super) struct RemoteRegion {
 }
 
 impl RemoteRegion {
-    /// Reads from `iova` on, which is inside, as is the end.
+    /// Reads from `iova` on; the whole access is inside.
     pub fn read(&self, iova: u64, destination: &mut [u8]) -> io::Result<()> {
         let offset = self.offset + (iova - self.start);
         self.memory.read(offset, destination)
     }
 
-    /// Writes from `iova` on, which is inside, as is the end.
+    /// Writes from `iova` on; the whole access is inside.
     pub fn write(&self, iova: u64, source: &[u8]) -> io::Result<()> {
         let offset = self.offset + (iova - self.start);
         self.memory.write(offset, source)

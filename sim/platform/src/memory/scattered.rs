@@ -1,5 +1,5 @@
-//! Accesses that are not inside one mapping of this process's memory: they go over the end of one
-//! mapping into the next, as behind an IOMMU that is fed page by page, or to remote memory.
+//! Accesses that are not inside one mapping of this process's memory: they cross from one mapping
+//! into the next, as behind an IOMMU that is filled page by page, or reach remote memory.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -9,7 +9,7 @@ use zerocopy::IntoBytes;
 use super::remote::RemoteRegion;
 use super::{MemoryMap, Place, Region, change, copy_in, copy_out};
 
-/// What an access does with the memory.
+/// Kind of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
     Read,
@@ -42,7 +42,7 @@ impl Piece<'_> {
 }
 
 impl MemoryMap {
-    /// The mapping in which `iova` lies, or the part of it that is in one place.
+    /// Returns the mapping that contains `iova`, or its contiguous part.
     fn piece_at(&self, iova: u64) -> Option<Piece<'_>> {
         let local = self.regions.range(..=iova).next_back();
         let local = local.map(|(_, region)| region);
@@ -59,7 +59,7 @@ impl MemoryMap {
             .find(|piece| iova < piece.end())
     }
 
-    /// The mapping in which `iova` lies and how many bytes of an access are inside, at most
+    /// Returns the mapping that contains `iova` and how many bytes of an access are inside, at most
     /// `length`, if it allows the access.
     fn part_at(&self, iova: u64, length: usize, access: Access) -> Option<(Piece<'_>, usize)> {
         let piece = self.piece_at(iova).filter(|piece| piece.allows(access))?;
@@ -67,7 +67,7 @@ impl MemoryMap {
         Some((piece, inside as usize))
     }
 
-    /// Whether all of an access is mapped. Its parts are never more than its bytes.
+    /// Returns true if all of an access is mapped. It never has more parts than bytes.
     fn covers(&self, iova: u64, length: usize, access: Access) -> bool {
         let mut done = 0;
         while done < length {
@@ -151,8 +151,8 @@ impl MemoryMap {
         Ok(())
     }
 
-    /// All words but the last in one piece, then the last, by which the reader knows that the
-    /// others are there.
+    /// Writes all words but the last in one piece, then the last, by which the reader detects the
+    /// others.
     #[cold]
     pub(super) fn write_descriptor_scattered(
         &mut self,
@@ -173,18 +173,18 @@ impl MemoryMap {
         self.write_scattered(behind, last.as_bytes())
     }
 
-    /// An access that is not mapped, or whose memory is lost.
+    /// Handles an access that is not mapped, or whose memory is lost.
     fn refuse(&mut self, iova: u64, length: usize, access: Access) -> DmaError {
         let below = self.regions.range(..=iova).next_back();
         let has_moved = below.is_some_and(|(_, region)| region.is_moved);
         match has_moved {
-            true => self.complain(iova, length, access),
+            true => self.report_loss(iova, length, access),
             false => DmaError { iova, length },
         }
     }
 
-    /// In memory that has moved as in [`MemoryMap::atomic`]. In remote memory it reads, changes and
-    /// writes: atomic only towards this device, which holds its lock.
+    /// Executes an atomic operation in moved memory like [`MemoryMap::atomic`]. In remote memory it
+    /// reads, changes and writes: atomic only towards this device, which holds its lock.
     #[cold]
     pub(super) fn atomic_elsewhere(
         &mut self,
@@ -208,7 +208,7 @@ impl MemoryMap {
             Piece::Local(region) => {
                 let address = region.resolve(iova, LENGTH).ok_or(refused)?;
                 let changed = change(address, operation);
-                return changed.map_err(|_| self.complain(iova, LENGTH, Access::Write));
+                return changed.map_err(|_| self.report_loss(iova, LENGTH, Access::Write));
             }
         };
         let mut bytes = [0; LENGTH];

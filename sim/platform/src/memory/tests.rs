@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const IOVA: u64 = 0x10_0000;
 
-/// 8-byte aligned memory and its address.
+/// Returns 8-byte aligned memory and its address.
 fn memory(words: usize) -> (Vec<AtomicU64>, usize) {
     let memory: Vec<AtomicU64> = (0..words).map(|_| AtomicU64::new(0)).collect();
     let address = memory.as_ptr().expose_provenance();
@@ -180,7 +180,7 @@ fn cached_accesses_take_nanoseconds() {
     assert!(each_ns < 2_000);
 }
 
-/// Memory that is reached by calls, and how long each write was.
+/// Memory that is reached by calls, and the length of each write.
 #[derive(Debug, Default)]
 struct Far {
     bytes: Mutex<Vec<u8>>,
@@ -341,8 +341,8 @@ fn a_range_is_unmapped_whole_or_not_at_all() {
     assert!(map.read(IOVA, &mut [0; 32]).is_err());
 }
 
-/// Goal: memory of another process that is mapped here is accessed here, and is said to be where
-/// the other process has it.
+/// Goal: memory of another process that is mapped here is accessed here, and has the other
+/// process's addresses.
 #[test]
 fn memory_of_an_owner_has_its_addresses() {
     const OWNER: usize = 0x7f00_1234_0000;

@@ -1,12 +1,13 @@
-//! Accesses to memory that is not there: SIGSEGV and SIGBUS.
+//! Accesses to unmapped memory: SIGSEGV and SIGBUS.
 //!
-//! Two kinds are expected. A guarded copy ([`crate::memory`]) ends with an error. A file that others
-//! have cut off is replaced by memory of this process ([`crate::shared_memory::watched`]). Every
-//! other fault is the program's: what it has set for the signal is done, as if this handler were not
-//! there. For that, whoever stands between a program and libc's `sigaction` asks [`program_action`].
+//! Two kinds are expected. A guarded copy ([`crate::memory`]) ends with an error. A truncated file
+//! of another process is replaced by memory of this process ([`crate::shared_memory::watched`]).
+//! Every other fault is the program's: its own action for the signal is executed, as if this
+//! handler were not there. For that, the library between a program and libc's `sigaction` calls
+//! [`program_action`].
 //!
-//! The mask and the flags of the program's action are those with which the kernel calls this
-//! handler, so that handing over to it is a call.
+//! The kernel calls this handler with the mask and the flags of the program's action, so that
+//! passing a fault on is a call.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -18,7 +19,7 @@ use libc::{c_int, c_void, sigaction, siginfo_t};
 use crate::memory::guarded;
 use crate::shared_memory::watched;
 
-/// What the program has set for one of the signals.
+/// The program's action for one of the signals.
 struct Program {
     handler: AtomicUsize,
     flags: AtomicI32,
@@ -41,7 +42,7 @@ impl Program {
 static SIGSEGV: Program = Program::nothing();
 static SIGBUS: Program = Program::nothing();
 
-/// `sigaction` of libc, or what stands before it.
+/// `sigaction` of libc, or a function that overrides it.
 pub type Sigaction = unsafe extern "C" fn(c_int, *const sigaction, *mut sigaction) -> c_int;
 
 fn program_of(signal: c_int) -> Option<&'static Program> {
@@ -73,8 +74,8 @@ fn install_for(signal: c_int) -> io::Result<()> {
         return Ok(());
     };
     let mut before = MaybeUninit::<sigaction>::zeroed();
-    // SAFETY: the kernel fills `before` in, for which all zero is a value, too; `on_fault` does only
-    // what a signal handler may do.
+    // SAFETY: the kernel fills `before`, for which all zero is valid, too; `on_fault` calls only
+    // async-signal-safe functions.
     unsafe {
         if sigaction(signal, std::ptr::null(), before.as_mut_ptr()) != 0 {
             return Err(io::Error::last_os_error());
@@ -89,8 +90,8 @@ fn install_for(signal: c_int) -> io::Result<()> {
     }
 }
 
-/// This handler, called as the program's would be. On its stack for signals, if it has one: a fault
-/// may be that of a stack that has no room.
+/// Returns the action for this handler, with the program's mask and flags. On its alternate signal
+/// stack, if it has one: the fault may be a stack overflow.
 fn ours(program: &sigaction) -> sigaction {
     let mut action = *program;
     action.sa_sigaction = on_fault as *const () as usize;
@@ -99,18 +100,18 @@ fn ours(program: &sigaction) -> sigaction {
     action
 }
 
-/// `sigaction` as the program calls it: `next` does it, except that the handler of this library
-/// stays where it is.
+/// Executes `sigaction` for the program: calls `next`, except that the handler of this library
+/// stays installed.
 ///
 /// # Safety
-/// As for `sigaction`; `next` is libc's, or an equivalent.
+/// The contract of `sigaction`; `next` is libc's, or an equivalent.
 pub unsafe fn program_action(
     next: Sigaction,
     signal: c_int,
     action: *const sigaction,
     before: *mut sigaction,
 ) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller keeps the contract of `sigaction`: both pointers are null or valid.
     unsafe {
         let Some(program) = program_of(signal) else {
             return next(signal, action, before);
@@ -143,8 +144,8 @@ pub unsafe fn program_action(
     }
 }
 
-/// Lets faults reach this thread: the kernel ends a process whose thread blocks the signal and
-/// accesses what is not there.
+/// Unblocks the signals in this thread: the kernel ends a process whose thread blocks the signal
+/// and accesses unmapped memory.
 pub fn allow() {
     // SAFETY: the set is initialised before it is read.
     unsafe {
@@ -157,14 +158,14 @@ pub fn allow() {
 }
 
 extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: with SA_SIGINFO the kernel passes a valid siginfo_t and the context that it will go on
-    // with; nothing but what a signal handler may call is called.
+    // SAFETY: with SA_SIGINFO the kernel passes a valid siginfo_t and the context with which it
+    // will continue; only async-signal-safe functions are called.
     unsafe {
-        // Not one that was sent by a process.
+        // Not a signal sent by a process.
         if (*info).si_code > 0 {
             let address = (*info).si_addr().addr();
             let is_expected = signal == libc::SIGBUS && watched::replace_at(address);
-            if is_expected || land(context) {
+            if is_expected || resume_guarded(context) {
                 return;
             }
         }
@@ -172,13 +173,13 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void
     }
 }
 
-/// Lets a guarded instruction go on at its end. Whether it was one.
+/// Continues a guarded instruction at its end. Returns true if it was one.
 ///
 /// # Safety
-/// `context` is what the kernel has passed to a handler.
+/// `context` is the argument of a signal handler.
 #[cfg(target_arch = "x86_64")]
-unsafe fn land(context: *mut c_void) -> bool {
-    // SAFETY: by the contract.
+unsafe fn resume_guarded(context: *mut c_void) -> bool {
+    // SAFETY: the caller passes the argument of a signal handler, which the kernel has filled.
     let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
     let instruction = &mut registers[libc::REG_RIP as usize];
     let Some(landing) = guarded::landing(*instruction as usize) else {
@@ -189,21 +190,21 @@ unsafe fn land(context: *mut c_void) -> bool {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-unsafe fn land(_context: *mut c_void) -> bool {
+unsafe fn resume_guarded(_context: *mut c_void) -> bool {
     guarded::landing(0).is_some()
 }
 
-/// Does what the program has set.
+/// Executes the program's action.
 ///
 /// # Safety
-/// The arguments are those of a handler.
+/// The arguments are those of a signal handler.
 unsafe fn hand_over(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let Some(program) = program_of(signal) else {
         return;
     };
     let handler = program.handler.load(Ordering::SeqCst);
     let flags = program.flags.load(Ordering::SeqCst);
-    // SAFETY: by the contract.
+    // SAFETY: the caller passes the argument of a signal handler, which the kernel has filled.
     let is_fault = unsafe { (*info).si_code } > 0;
     match handler {
         // The kernel does not let a fault be ignored.
@@ -213,8 +214,8 @@ unsafe fn hand_over(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
             if flags & libc::SA_RESETHAND != 0 {
                 program.handler.store(libc::SIG_DFL, Ordering::SeqCst);
             }
-            // SAFETY: the program has set it for this signal, with or without SA_SIGINFO; who takes
-            // one argument does not see the others.
+            // SAFETY: the program has set it for this signal, with or without SA_SIGINFO; a handler
+            // with one argument ignores the others.
             let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) =
                 unsafe { std::mem::transmute(handler) };
             handler(signal, info, context);
@@ -222,12 +223,13 @@ unsafe fn hand_over(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     }
 }
 
-/// The access is repeated on return, and ends the process with its own signal. One that was sent is
-/// sent again.
+/// Restores the default action: the access is repeated on return, and ends the process with its own
+/// signal. A sent signal is sent again.
 fn end_as_without_handler(signal: c_int, is_fault: bool) {
     /// The kernel's `struct sigaction` with SIG_DFL, an empty mask and no flags.
     const DEFAULT: [u64; 4] = [0; 4];
-    // SAFETY: system calls; not through libc's names, which may lead to `program_action`.
+    // SAFETY: system calls with pointers to locals; not through libc's names, which may lead to
+    // `program_action`.
     unsafe {
         let size = size_of::<u64>();
         let nothing = std::ptr::null_mut::<c_void>();

@@ -1,11 +1,12 @@
-//! What of a process's limits stands behind an errno.
+//! Process limits behind an errno.
 
 use rustix::process::{Resource, getrlimit};
 
 /// Address space of a program with a device, in MiB, apart from its own.
 const DEVICE_MIB: u64 = 64;
 
-/// What was short, and what to do about it. `None`: the errno says it, or no limit is to blame.
+/// Returns the exhausted resource and the remedy. `None`: the errno says it, or no limit is the
+/// cause.
 pub fn advice(errno: i32) -> Option<String> {
     match errno {
         libc::EMFILE => Some(of_files(getrlimit(Resource::Nofile).current)),

@@ -1,19 +1,18 @@
-//! System calls that change what is mapped, past the names of libc, which lead to
-//! `embed::pinned`.
+//! System calls that change mappings, bypassing the names of libc, which lead to `embed::pinned`.
 
 use std::io;
 
-/// A system call's result, or the error number.
+/// Result of a system call, or the errno.
 pub type Answer = Result<usize, i32>;
 
-/// Makes a call that a program has asked for, with its own arguments, or one that moves or unmaps
-/// memory of which the program has asked to be rid.
+/// Makes a call that a program has requested, with its own arguments, or one that moves or unmaps
+/// memory that the program has requested to be unmapped.
 ///
 /// # Errors
-/// The error number.
+/// The errno.
 pub fn system_call(number: libc::c_long, arguments: [usize; 6]) -> Answer {
     let [a, b, c, d, e, f] = arguments;
-    // SAFETY: what the program asks for is its own responsibility; what is moved in between is kept
+    // SAFETY: the program is responsible for the effect of its own request; moved memory is kept
     // (see `ferroce_embed::pinned`).
     match unsafe { libc::syscall(number, a, b, c, d, e, f) } {
         -1 => Err(io::Error::last_os_error()

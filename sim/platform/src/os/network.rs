@@ -14,7 +14,7 @@ pub fn wait_readable(one: BorrowedFd<'_>, other: BorrowedFd<'_>, timeout_ms: i32
         revents: 0,
     };
     let mut entries = [entry(one), entry(other)];
-    // SAFETY: both descriptors are open for the duration of the call, `entries` is ours.
+    // SAFETY: both descriptors are open for the duration of the call, `entries` is a local array.
     unsafe {
         libc::poll(
             entries.as_mut_ptr(),
@@ -24,12 +24,12 @@ pub fn wait_readable(one: BorrowedFd<'_>, other: BorrowedFd<'_>, timeout_ms: i32
     };
 }
 
-/// Opens a tap interface: an existing one that this user may use, or a new one if it may make
-/// interfaces. Frames come and go without a header in front of them.
+/// Opens a tap interface: an existing one that this user may use, or a new one if it may create
+/// interfaces. Frames have no additional header.
 ///
 /// # Errors
-/// `PermissionDenied` (EPERM): the user may neither use nor make it. `ResourceBusy`: another
-/// process has it. What the system answers otherwise.
+/// `PermissionDenied` (EPERM): the user may neither use nor create it. `ResourceBusy`: another
+/// process has it. Otherwise the error of the system.
 pub fn open_tap(name: &str) -> io::Result<File> {
     let file = OpenOptions::new()
         .read(true)
@@ -38,17 +38,17 @@ pub fn open_tap(name: &str) -> io::Result<File> {
         .open("/dev/net/tun")?;
     let mut request = interface_request(name)?;
     request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short;
-    // SAFETY: the descriptor is open; TUNSETIFF reads and writes an ifreq, which is ours.
+    // SAFETY: the descriptor is open; TUNSETIFF reads and writes the local ifreq.
     match unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) } {
         0 => Ok(file),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Whether a network interface exists in this network namespace, and is up.
+/// Returns true if a network interface is up.
 ///
 /// # Errors
-/// ENODEV if there is none.
+/// ENODEV if it does not exist in this network namespace.
 pub fn interface_is_up(name: &str) -> io::Result<bool> {
     let mut request = interface_request(name)?;
     interface_ioctl(libc::SIOCGIFFLAGS, &mut request)?;
@@ -70,7 +70,7 @@ pub fn set_interface_up(name: &str) -> io::Result<()> {
     interface_ioctl(libc::SIOCSIFFLAGS, &mut request)
 }
 
-/// The longest IP packet that a network interface sends, in bytes.
+/// Returns the longest IP packet that a network interface sends, in bytes.
 ///
 /// # Errors
 /// ENODEV if there is none of this name.
@@ -111,10 +111,9 @@ fn interface_ioctl(request: libc::c_ulong, argument: &mut libc::ifreq) -> io::Re
     if socket < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a new descriptor, which nobody else owns.
+    // SAFETY: the descriptor is new, and owned by nothing else.
     let socket = unsafe { OwnedFd::from_raw_fd(socket) };
-    // SAFETY: the descriptor is open; the SIOC[GS]IF* requests read and write an ifreq, which is
-    // ours.
+    // SAFETY: the descriptor is open; the SIOC[GS]IF* requests read and write the caller's ifreq.
     match unsafe { libc::ioctl(socket.as_raw_fd(), request, &raw mut *argument) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

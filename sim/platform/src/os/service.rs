@@ -1,25 +1,25 @@
-//! What a process needs that serves others until it is told to end.
+//! Signals and limits of a process that serves others until it is terminated.
 
 use std::io;
 use std::time::Duration;
 
-/// Signals that ask a process to end.
+/// Signals that request the end of a process.
 const TERMINATION: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-/// Keeps the signals that ask this process to end until [`Termination::wait`] takes them.
+/// Holds the signals that request the end of this process until [`Termination::wait`] takes them.
 #[derive(Debug)]
 pub struct Termination {
     signals: libc::sigset_t,
 }
 
 impl Termination {
-    /// For this thread and those that it starts from now on.
+    /// Blocks them in this thread and those that it starts from now on.
     #[must_use]
     pub fn keep() -> Self {
         Self::keep_with(&[])
     }
 
-    /// As [`Termination::keep`], and other signals, for [`Termination::next`].
+    /// Does the same as [`Termination::keep`] with further signals, for [`Termination::next`].
     #[must_use]
     pub fn keep_with(others: &[libc::c_int]) -> Self {
         // SAFETY: the set is initialised by sigemptyset before it is read.
@@ -35,21 +35,21 @@ impl Termination {
         Self { signals }
     }
 
-    /// Waits for a signal that asks the process to end, at most so long. Whether it came.
+    /// Waits for a termination signal, at most for `at_most`. Returns true if it came.
     #[must_use]
     pub fn wait(&self, at_most: Duration) -> bool {
         let signal = self.next(at_most);
         signal.is_some_and(|signal| TERMINATION.contains(&signal))
     }
 
-    /// Waits for a signal that was kept, at most so long.
+    /// Waits for a held signal, at most for `at_most`.
     #[must_use]
     pub fn next(&self, at_most: Duration) -> Option<libc::c_int> {
         let time = libc::timespec {
             tv_sec: at_most.as_secs() as libc::time_t,
             tv_nsec: libc::c_long::from(at_most.subsec_nanos() as i32),
         };
-        // SAFETY: the kernel only reads the set and the time; no siginfo is asked for.
+        // SAFETY: the kernel only reads the set and the time; siginfo is not requested.
         let signal = unsafe {
             libc::sigtimedwait(
                 &raw const self.signals,
@@ -63,7 +63,7 @@ impl Termination {
 
 /// Sends a signal to a thread of another process, if it is still there.
 pub fn send_signal(pid: u32, tid: u32, signal: libc::c_int) {
-    // SAFETY: the system call only takes numbers.
+    // SAFETY: `tgkill` takes only numbers.
     unsafe {
         libc::syscall(
             libc::SYS_tgkill,
@@ -74,12 +74,12 @@ pub fn send_signal(pid: u32, tid: u32, signal: libc::c_int) {
     }
 }
 
-/// Lets this process have as many open files as it may.
+/// Raises the limit of open files to its maximum.
 ///
 /// # Errors
-/// That of the system.
+/// The error of the system.
 pub fn raise_descriptor_limit() -> io::Result<()> {
-    // SAFETY: the kernel writes into `limit`, which is ours, and then only reads it.
+    // SAFETY: the kernel writes into the local `limit`, and then only reads it.
     unsafe {
         let mut limit: libc::rlimit = std::mem::zeroed();
         if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) != 0 {

@@ -1,9 +1,9 @@
-//! Doing without the time stamp counter.
+//! Disabling the time stamp counter.
 //!
-//! Threads of programs in simulated time may not read it (`PR_SET_TSC`). A processor that goes on from
-//! such a thread to one that may, or the other way round, changes a control register, and under a
-//! hypervisor that takes longer than all the rest of it. So who shares their processor does without the
-//! counter as well, until it needs it.
+//! Threads of programs in simulated time may not read it (`PR_SET_TSC`). A processor that switches
+//! between such a thread and one that may changes a control register, which under a hypervisor
+//! takes longer than the rest of the switch. So a thread that shares their processor disables the
+//! counter as well, until it reads it.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -15,16 +15,16 @@ use libc::{SIGSEGV, siginfo_t};
 
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// What the process did at a `SIGSEGV` before.
+/// The previous action for `SIGSEGV`.
 static OLD_ACTION: OnceLock<libc::sigaction> = OnceLock::new();
 
 thread_local! {
-    /// The thread does without it, or cannot.
+    /// True if the thread has disabled it, or cannot.
     static IS_DONE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The calling thread does without the counter until it next reads it, be it in a function of libc
-/// that says what time it is.
+/// Disables the counter for the calling thread until it next reads it, for example in a time
+/// function of libc.
 #[inline]
 pub fn disable_rdtsc() {
     if !IS_DONE.replace(true) {
@@ -37,13 +37,14 @@ fn forbid() {
     static HANDLER: Once = Once::new();
     HANDLER.call_once(install);
     if OLD_ACTION.get().is_some() {
-        // SAFETY: changes a flag of the calling thread. Where there is no such flag nothing changes.
+        // SAFETY: `PR_SET_TSC` takes no pointers and changes a flag of the calling thread. Without
+        // that flag nothing changes.
         unsafe { libc::prctl(libc::PR_SET_TSC, libc::PR_TSC_SIGSEGV) };
     }
 }
 
 fn install() {
-    // SAFETY: zero is a value of all fields of both.
+    // SAFETY: zero is valid for all fields of both.
     let (mut action, mut old): (libc::sigaction, libc::sigaction) = unsafe {
         (
             MaybeUninit::zeroed().assume_init(),
@@ -52,7 +53,8 @@ fn install() {
     };
     action.sa_sigaction = on_fault as *const () as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-    // SAFETY: locals; the handler does only what handlers may.
+    // SAFETY: the contract of `sigaction`: pointers to locals; the handler calls only
+    // async-signal-safe functions.
     unsafe {
         if libc::sigaction(SIGSEGV, null_mut(), &raw mut old) == 0 {
             let _ = OLD_ACTION.set(old);
@@ -61,11 +63,12 @@ fn install() {
     }
 }
 
-/// A thread that has read the counter may do so from now on, and does it again. Other faults meet what
-/// the process did before.
+/// Enables the counter for a thread that has read it; the instruction is repeated. Other faults
+/// meet the previous action.
 extern "C" fn on_fault(_: c_int, _: *mut siginfo_t, _: *mut c_void) {
     let mut mode: c_int = 0;
-    // SAFETY: writes `mode`; changes a flag of the calling thread; the old action was one.
+    // SAFETY: `PR_GET_TSC` writes the local `mode`; `PR_SET_TSC` changes a flag of the calling
+    // thread; the old action is valid.
     unsafe {
         let is_known = libc::prctl(libc::PR_GET_TSC, &raw mut mode) == 0;
         if is_known && mode == libc::PR_TSC_SIGSEGV {
@@ -77,13 +80,13 @@ extern "C" fn on_fault(_: c_int, _: *mut siginfo_t, _: *mut c_void) {
     }
 }
 
-/// Time of the machine from some moment on, as the kernel says it.
+/// Returns a monotonic time of the machine by system call.
 pub fn machine_ns() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: writes `time`.
+    // SAFETY: the kernel writes one `timespec` into the local `time`.
     unsafe {
         libc::syscall(
             libc::SYS_clock_gettime,
@@ -100,7 +103,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn who_does_without_the_counter_can_still_tell_the_time() {
+    fn time_can_be_read_without_the_counter() {
         let start = (Instant::now(), machine_ns());
         for _ in 0..3 {
             disable_rdtsc();

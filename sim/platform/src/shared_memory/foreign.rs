@@ -1,9 +1,9 @@
-//! Files that another process has handed over, mapped here: whoever owns one may cut it off at any
-//! time, and an access behind its end is a SIGBUS.
+//! Files of another process, mapped here: their owner may truncate them at any time, and an access
+//! behind the end of a file is a SIGBUS.
 //!
 //! A seal against shrinking would help for memory files only, and not all clients set it (QEMU does
-//! for `memory-backend-memfd`, not for `memory-backend-file`); and even a sealed file can have holes
-//! for which there is no memory. So each mapping is [`Watched`].
+//! for `memory-backend-memfd`, not for `memory-backend-file`); and even a sealed file can have
+//! holes for which there is no memory. So each mapping is [`Watched`].
 
 use std::fs::File;
 use std::io;
@@ -13,36 +13,36 @@ use std::os::fd::AsRawFd;
 
 use super::watched::Watched;
 
-/// A mapping of a file, or a part of one, that belongs to somebody else.
+/// A mapping of a file of another process, or of a part of one.
 #[derive(Debug)]
 pub struct ForeignFile {
     base: NonNull<u8>,
-    /// Where in the file it begins.
+    /// Offset of the mapping in the file.
     offset: u64,
     length: usize,
     watched: Watched,
 }
 
-// SAFETY: the mapping is owned by this value, not by a thread, and it gives no references into it.
+// SAFETY: the mapping is owned by this value, not by a thread, and no references into it are given.
 unsafe impl Send for ForeignFile {}
-// SAFETY: as above.
+// SAFETY: no references into the mapping are given, only its address.
 unsafe impl Sync for ForeignFile {}
 
 impl ForeignFile {
-    /// Maps all of a file, for reading and, if asked, for writing.
+    /// Maps all of a file, for reading and, if requested, for writing.
     ///
     /// # Errors
-    /// That of the system; `OutOfMemory` if [`super::watched::MAX_WATCHED`] are mapped.
+    /// The error of the system; `OutOfMemory` if [`super::watched::MAX_WATCHED`] are mapped.
     pub fn map(file: &File, is_writable: bool) -> io::Result<Self> {
         let length = file.metadata()?.len();
         Self::map_part(file, (0, length), is_writable)
     }
 
     /// Maps `length` bytes from `offset` on, which is a multiple of the page size, for reading and,
-    /// if asked, for writing. If the file ends before, they are lost.
+    /// if requested, for writing. If the file ends before, they are lost.
     ///
     /// # Errors
-    /// As for [`Self::map`].
+    /// Those of [`Self::map`].
     pub fn map_part(
         file: &File,
         (offset, length): (u64, u64),
@@ -58,7 +58,8 @@ impl ForeignFile {
             true => libc::PROT_READ | libc::PROT_WRITE,
             false => libc::PROT_READ,
         };
-        // SAFETY: a new mapping at an address of the kernel's choice disturbs nobody.
+        // SAFETY: without `MAP_FIXED` the kernel chooses a free address, so no existing mapping is
+        // replaced.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -82,19 +83,20 @@ impl ForeignFile {
         })
     }
 
-    /// Bytes.
+    /// Returns the length in bytes.
     pub fn length(&self) -> u64 {
         self.length as u64
     }
 
-    /// The address in this process of `length` bytes at `offset` in the file, if they are inside.
+    /// Returns the address in this process of `length` bytes at `offset` in the file, if they are
+    /// inside.
     pub fn address(&self, offset: u64, length: u64) -> Option<usize> {
         let inside = offset.checked_sub(self.offset)?;
         let end = inside.checked_add(length)?;
         (end <= self.length as u64).then(|| self.base.as_ptr().addr() + inside as usize)
     }
 
-    /// Whether a part of the file was gone when it was accessed; the mapping is detached then.
+    /// Returns true if a part of the file was missing in an access; the mapping is detached then.
     pub fn is_lost(&self) -> bool {
         self.watched.is_lost()
     }
@@ -103,8 +105,8 @@ impl ForeignFile {
 impl Drop for ForeignFile {
     fn drop(&mut self) {
         self.watched.forget();
-        // SAFETY: the range was mapped by `map`, or replaced by the handler; who used its address
-        // has ended that, as the doc comment of `MemoryMap::map` asks.
+        // SAFETY: `map` has mapped the range, or the handler has replaced it; users of its address
+        // have stopped, as the documentation of `MemoryMap::map` requires.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.length) };
     }
 }
@@ -127,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_cut_off_is_lost_and_harms_nobody() {
+    fn a_truncated_file_is_lost_without_further_harm() {
         let (file, other) = (memory_file(), memory_file());
         let mapped = ForeignFile::map(&file, true).expect("room");
         let beside = ForeignFile::map(&other, true).expect("room");

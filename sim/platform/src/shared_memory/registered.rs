@@ -1,25 +1,25 @@
 //! Memory that a program registers, shared with the process that simulates its card.
 //!
-//! What a program has from `malloc` or `mmap` is private: another process reaches it by system calls
-//! only. While such memory is registered, its pages are those of a file in memory, which the other
-//! process maps. When it is registered no more, they are private again: what programs and allocators
-//! expect of private memory (of `madvise`, `mremap`, and of `free` and `realloc`, which use them)
-//! holds for all memory that is not registered.
+//! Memory from `malloc` or `mmap` is private: another process reaches it by system calls only.
+//! While such memory is registered, its pages are those of a file in memory, which the other
+//! process maps. After the registration they are private again: what programs and allocators expect
+//! of private memory (of `madvise`, `mremap`, and of `free` and `realloc`, which use them) holds
+//! for all memory that is not registered.
 //!
 //! There is one file, as large as an address space, with holes where nothing is shared: the page at
 //! an address is the page of the file at the same offset. So a page is shared in one way only,
-//! however many registrations there are of it, and the other process knows the program's addresses.
+//! however many registrations it has, and the other process knows the program's addresses.
 //!
-//! What the program has is looked up in `/proc/self/maps` each time, as it maps and unmaps memory
-//! without telling anybody (`maps` says which memory is left alone). Whatever fails, the memory is
-//! as before, and is reached as private memory is.
+//! The program's mappings are read from `/proc/self/maps` each time, as it maps and unmaps memory
+//! without notice (`maps` defines the memory that is excluded). After any failure the memory is as
+//! before, and is accessed like private memory.
 //!
-//! Nothing may write to the memory while its pages are copied. The thread that registers it does
-//! not, with signals blocked; the program's other threads do not run, as it has the turn.
+//! The memory must not be written while its pages are copied. The registering thread does not, with
+//! signals blocked; the program's other threads do not run, as it has the turn.
 //!
-//! A child made by `fork` gets the pages as private ones: what it writes is not seen by the parent.
-//! (What the parent writes while it is registered is seen by the child, in pages that the child has
-//! not written.)
+//! A child made by `fork` gets private copies of the pages: the parent does not see its writes.
+//! (Writes of the parent while the memory is registered are visible to the child, in pages that the
+//! child has not written.)
 
 mod maps;
 mod switch;
@@ -37,12 +37,12 @@ use rustix::process::{Resource, getrlimit};
 use self::maps::{Identity, Maps};
 use super::sealed_file;
 
-/// Size of the file of a program's registered memory, which tells others that its offsets are
-/// addresses: everything that 48 bits name.
+/// Size of the file of a program's registered memory, which marks its offsets as addresses: all
+/// 48-bit addresses.
 pub const ADDRESS_SPACE: u64 = 1 << 48;
-/// Registrations of less than this are not worth it.
+/// Registrations of less than this are not shared.
 const LEAST_BYTES: usize = 64 << 10;
-/// What is copied at a time, so that little memory is taken twice.
+/// Bytes that are copied at a time, so that little memory is needed twice.
 const PART_BYTES: usize = 64 << 20;
 
 /// The pages of this process.
@@ -56,8 +56,8 @@ pub struct Registered {
 }
 
 impl Registered {
-    /// Shares the pages `address..address + length`, multiples of the page size. `None`: they
-    /// stay private.
+    /// Shares the pages `address..address + length`, multiples of the page size. Returns `None` if
+    /// they stay private.
     pub fn share(address: usize, length: usize) -> Option<Self> {
         let range = address..address.checked_add(length)?;
         let mut pages = PAGES.lock();
@@ -80,7 +80,7 @@ impl Registered {
         }
     }
 
-    /// Where the memory is, for who maps it.
+    /// Returns the location of the memory, for a process that maps it.
     pub fn file(&self) -> DmaFile {
         self.file
     }
@@ -92,7 +92,7 @@ impl Drop for Registered {
     }
 }
 
-/// Lets children have their own pages.
+/// Lets children have private pages.
 fn watch_forks() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| switch::at_fork(before_fork, after_fork_in_parent, after_fork_in_child));
@@ -106,21 +106,21 @@ extern "C" fn after_fork_in_parent() {
     switch::unlock(&PAGES);
 }
 
-/// No allocations: the child may be one of a process with threads.
+/// No allocations: the child may have been forked by a process with threads.
 extern "C" fn after_fork_in_child() {
     switch::unlock(&PAGES);
     PAGES.lock().become_child();
 }
 
-/// Which pages are shared.
+/// The shared pages.
 #[derive(Debug)]
 struct Pages {
     file: Option<(File, Identity)>,
-    /// What is registered, in no order; the same range may be there twice.
+    /// Registered ranges, in no order; the same range may occur twice.
     registered: Vec<Range<usize>>,
-    /// What has been shared and not given back. The program may have unmapped it.
+    /// Ranges shared and not restored. The program may have unmapped them.
     shared: Vec<Range<usize>>,
-    /// This is the child of the process that has shared something.
+    /// True in a child of the process that has shared something.
     is_child: bool,
 }
 
@@ -134,7 +134,7 @@ impl Pages {
         }
     }
 
-    /// Whether the memory is large, or shared already.
+    /// Returns true if the memory is large, or shared already.
     fn is_worth_it(&self, range: &Range<usize>) -> bool {
         let overlaps = |other: &Range<usize>| other.start < range.end && range.start < other.end;
         range.len() >= LEAST_BYTES || self.shared.iter().any(overlaps)
@@ -146,7 +146,7 @@ impl Pages {
             return Err(unsupported("a child of the process with the device"));
         }
         self.open()?;
-        // A handler would perhaps write to the memory.
+        // A signal handler might write to the memory.
         let result = with_signals_blocked(|| self.share_parts(range));
         if result.is_err() {
             self.restore(range);
@@ -166,10 +166,10 @@ impl Pages {
         Ok(file.as_raw_fd())
     }
 
-    /// Makes the file, or sees that it is still there: some programs close all that they do not
-    /// know.
+    /// Creates the file, or checks that it is still open: some programs close all descriptors that
+    /// they do not know.
     fn open(&mut self) -> io::Result<()> {
-        // Who writes behind the limit gets a signal.
+        // A write beyond the limit raises a signal.
         let limit = getrlimit(Resource::Fsize).current;
         if limit.is_some_and(|limit| limit < ADDRESS_SPACE) {
             return Err(unsupported("files may not be so large"));
@@ -188,7 +188,7 @@ impl Pages {
         }
     }
 
-    /// A registration has ended: pages of which there is no other become private.
+    /// Ends a registration: pages without another one become private.
     fn give_back(&mut self, range: &Range<usize>) {
         if let Some(place) = self.registered.iter().position(|other| other == range) {
             self.registered.swap_remove(place);
@@ -222,7 +222,7 @@ impl Pages {
         for part in shared.iter().flat_map(parts) {
             switch::unshare(file, &part)?;
         }
-        // Pages that are still mapped, perhaps elsewhere, are not ours to take.
+        // Pages that are still mapped, perhaps elsewhere, must stay in the file.
         let held = maps.held_parts(identity, &shared);
         let free = without(std::slice::from_ref(range), &held);
         for part in &free {
@@ -257,14 +257,14 @@ fn identity_of(file: &File) -> io::Result<Identity> {
     })
 }
 
-/// A range in parts that are copied at a time.
+/// Splits a range into parts that are copied at a time.
 fn parts(range: &Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
     let end = range.end;
     let starts = range.clone().step_by(PART_BYTES);
     starts.map(move |start| start..end.min(start.saturating_add(PART_BYTES)))
 }
 
-/// What of `ranges` is in none of `others`.
+/// Returns the parts of `ranges` that are in none of `others`.
 fn without(ranges: &[Range<usize>], others: &[Range<usize>]) -> Vec<Range<usize>> {
     let mut rest = ranges.to_vec();
     for other in others {

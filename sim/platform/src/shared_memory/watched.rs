@@ -1,7 +1,7 @@
-//! Mapped files that others may cut off at any time. An access behind the end of a file is a
-//! SIGBUS, whose handler ([`crate::os::faults`]) asks here: the whole mapping is replaced by memory
-//! of this process, all zero. The access then succeeds, nobody else sees it, and
-//! [`Watched::is_lost`] tells.
+//! Mapped files that other processes may truncate at any time. An access behind the end of a file
+//! is a SIGBUS, whose handler ([`crate::os::faults`]) calls this module: the whole mapping is
+//! replaced by private memory of this process, all zero. The access then succeeds, no other process
+//! sees it, and [`Watched::is_lost`] returns true.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use crate::os::faults;
 /// Mappings that are watched at a time, in the whole process.
 pub const MAX_WATCHED: usize = 8192;
 
-/// Where a file is mapped; `end` is zero in an entry that is not in use.
+/// A mapped file; `end` is zero in an unused entry.
 struct Entry {
     start: AtomicUsize,
     end: AtomicUsize,
@@ -19,7 +19,7 @@ struct Entry {
     is_lost: AtomicBool,
 }
 
-/// What the handler may look at: a signal handler cannot take a lock.
+/// Table for the handler: a signal handler cannot take a lock.
 static ENTRIES: [Entry; MAX_WATCHED] = [const {
     Entry {
         start: AtomicUsize::new(0),
@@ -32,7 +32,7 @@ static ENTRIES: [Entry; MAX_WATCHED] = [const {
 /// Mappings replaced so far.
 static LOSSES: AtomicU32 = AtomicU32::new(0);
 
-/// How many mappings of this process have been replaced so far.
+/// Returns how many mappings of this process have been replaced.
 #[inline]
 pub fn losses() -> u32 {
     LOSSES.load(Ordering::Relaxed)
@@ -45,10 +45,10 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Room to watch one. Takes the handler's place first.
+    /// Reserves an entry. Installs the handler first.
     ///
     /// # Errors
-    /// That of the system; `OutOfMemory` if [`MAX_WATCHED`] are.
+    /// The error of the system; `OutOfMemory` if [`MAX_WATCHED`] are in use.
     pub fn claim() -> io::Result<Self> {
         faults::install()?;
         let entry = ENTRIES
@@ -59,19 +59,19 @@ impl Watched {
         Ok(Self { entry })
     }
 
-    /// The mapping is there: `start..start + length`.
+    /// Starts to watch the mapping `start..start + length`.
     pub fn watch(&self, start: usize, length: usize) {
         let entry = &ENTRIES[self.entry];
         entry.start.store(start, Ordering::SeqCst);
         entry.end.store(start + length, Ordering::SeqCst);
     }
 
-    /// The mapping goes: its addresses may be those of something else soon.
+    /// Stops watching: the addresses may be reused soon.
     pub fn forget(&self) {
         ENTRIES[self.entry].end.store(0, Ordering::SeqCst);
     }
 
-    /// Whether a part of the file was gone when it was accessed; the mapping is detached then.
+    /// Returns true if a part of the file was missing in an access; the mapping is detached then.
     pub fn is_lost(&self) -> bool {
         ENTRIES[self.entry].is_lost.load(Ordering::SeqCst)
     }
@@ -84,7 +84,7 @@ impl Drop for Watched {
     }
 }
 
-/// Puts zeroed memory where the file is mapped in which `address` lies. Whether there is one.
+/// Replaces the mapped file that contains `address` by zeroed memory. Returns true if there is one.
 ///
 /// Called in a signal handler.
 pub fn replace_at(address: usize) -> bool {
@@ -102,8 +102,8 @@ fn replace(entry: &Entry) -> bool {
         libc::MAP_FIXED | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let start = entry.start.load(Ordering::SeqCst);
     let length = entry.end.load(Ordering::SeqCst).saturating_sub(start);
-    // SAFETY: the range is a mapping of ours, which stays while its entry is filled: what is
-    // accessed cannot be dropped meanwhile. mmap is a plain system call, and errno is put back.
+    // SAFETY: the range is a mapping that stays while its entry is filled: memory that is being
+    // accessed cannot be dropped meanwhile. mmap is a plain system call, and errno is restored.
     unsafe {
         let errno = *libc::__errno_location();
         let memory = libc::syscall(

@@ -1,4 +1,4 @@
-//! A served function and a client that drives it by hand.
+//! A served function and a minimal client.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
@@ -17,15 +17,15 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::common::Rendezvous;
 
-/// Far more than anything here takes.
+/// Far more than any step here takes.
 pub const TIMEOUT: Duration = Duration::from_secs(20);
-/// Where a client maps its memory.
+/// IOVA of the client's memory.
 pub const IOVA: u64 = 0x10_0000;
-/// How much.
+/// Its size.
 pub const SIZE: u64 = 0x4000;
 /// PCI command register: memory and bus master.
 pub const ENABLED: u16 = 6;
-/// Where an entry of the command queue has its result and its ownership.
+/// Offsets of result and ownership in an entry of the command queue.
 const RESULT: u64 = 0x30;
 const COMPLETION: u64 = 0x38;
 const DEVICE_OWNED: u64 = 1 << 63;
@@ -39,7 +39,7 @@ pub fn serve(rendezvous: &Rendezvous, name: &str, count: u8) -> (Serving, Vec<Pa
     (serving.expect("the sockets are free"), paths)
 }
 
-/// Memory that is reached by messages.
+/// Memory that is accessed by messages.
 #[derive(Default)]
 pub struct Messages(pub Mutex<Vec<u8>>);
 
@@ -61,7 +61,7 @@ impl ClientMemory for Messages {
     }
 }
 
-/// How the device reaches the client's memory.
+/// How the device accesses the client's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backing {
     Mapped,
@@ -97,7 +97,7 @@ impl Hand {
         }
     }
 
-    /// A client whose function may do everything.
+    /// Connects a client with memory and bus master enabled.
     pub fn enabled(path: &Path, backing: Backing) -> Self {
         let hand = Self::new(path, backing);
         hand.set_command(ENABLED);
@@ -160,7 +160,7 @@ impl Hand {
         self.set_register(offset::control, control.bits());
     }
 
-    /// Has the device execute a command that does nothing but answer. Whether it has.
+    /// Submits a command that only returns a result. Returns true if the device has executed it.
     pub fn no_operation(&mut self, argument: u64) -> bool {
         self.commands += 1;
         let mut entry = [0; 64];

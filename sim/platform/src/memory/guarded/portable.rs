@@ -1,11 +1,11 @@
-//! Where there are no guarded instructions: a fault is the program's.
+//! Unguarded copies, for other processors: a fault is the program's.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 /// See `guarded::copy` and `guarded::copy_and_store`.
 ///
 /// # Safety
-/// Theirs, and nothing is missing.
+/// Their contracts, with both ranges valid.
 #[inline]
 pub(super) unsafe fn copy(
     destination: *mut u8,
@@ -13,7 +13,7 @@ pub(super) unsafe fn copy(
     head: usize,
     tail: usize,
 ) -> u32 {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller guarantees two valid ranges that do not overlap, and an aligned tail.
     unsafe {
         std::ptr::copy_nonoverlapping(source, destination, head);
         if tail > 0 {
@@ -27,14 +27,14 @@ pub(super) unsafe fn copy(
 /// See `guarded::store_words`.
 ///
 /// # Safety
-/// As for [`copy`].
+/// Its contract, with both ranges valid.
 pub(super) unsafe fn store_words(destination: *mut u64, source: *const u64, words: usize) -> u32 {
     for index in 0..words {
         let ordering = match index + 1 == words {
             true => Ordering::Release,
             false => Ordering::Relaxed,
         };
-        // SAFETY: by this function's contract.
+        // SAFETY: the caller guarantees two valid ranges, and an aligned destination.
         unsafe {
             let word = AtomicU64::from_ptr(destination.add(index));
             word.store(*source.add(index), ordering);
@@ -46,9 +46,9 @@ pub(super) unsafe fn store_words(destination: *mut u64, source: *const u64, word
 /// See `guarded::fetch_add`.
 ///
 /// # Safety
-/// As for [`copy`].
+/// Its contract, with a valid address.
 pub(super) unsafe fn fetch_add(address: *mut u64, add: u64, before: *mut u64) -> u32 {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller guarantees a valid, aligned address, and `before` is writable.
     unsafe { *before = AtomicU64::from_ptr(address).fetch_add(add, Ordering::SeqCst) };
     0
 }
@@ -56,14 +56,14 @@ pub(super) unsafe fn fetch_add(address: *mut u64, add: u64, before: *mut u64) ->
 /// See `guarded::compare_swap`.
 ///
 /// # Safety
-/// As for [`copy`].
+/// Its contract, with a valid address.
 pub(super) unsafe fn compare_swap(
     address: *mut u64,
     compare: u64,
     swap: u64,
     before: *mut u64,
 ) -> u32 {
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller guarantees a valid, aligned address, and `before` is writable.
     unsafe {
         let word = AtomicU64::from_ptr(address);
         let found = word.compare_exchange(compare, swap, Ordering::SeqCst, Ordering::SeqCst);
@@ -72,10 +72,10 @@ pub(super) unsafe fn compare_swap(
     0
 }
 
-/// Nothing to prepare.
+/// Does nothing: there is nothing to prepare.
 pub fn prepare() {}
 
-/// No instruction is guarded.
+/// Returns `None`: no instruction is guarded.
 pub fn landing(_instruction: usize) -> Option<usize> {
     None
 }
@@ -86,8 +86,8 @@ pub fn landing(_instruction: usize) -> Option<usize> {
 /// `address` must be valid for writes of `bytes.len()` bytes.
 #[inline]
 unsafe fn store_last(address: *mut u8, bytes: &[u8]) {
-    // SAFETY: valid by this function's contract; the caller chose a length to which the end,
-    // and so the start, is aligned. Others may read these bytes meanwhile: hence atomics.
+    // SAFETY: the caller guarantees validity, and chose a length to which the end, and so the
+    // start, is aligned. Other threads may read these bytes meanwhile: hence atomics.
     unsafe {
         match *bytes {
             [a] => AtomicU8::from_ptr(address).store(a, Ordering::Release),

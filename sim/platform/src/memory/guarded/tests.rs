@@ -5,12 +5,12 @@ use crate::os::faults;
 
 const PAGE: usize = 4096;
 
-/// A page, and behind it one that is not there.
+/// A mapped page, with an unmapped one behind it.
 struct Edge(*mut u8);
 
 impl Edge {
     fn new() -> Self {
-        // SAFETY: a new mapping, of which the second page is given back.
+        // SAFETY: a new mapping, of which the second page is unmapped again.
         let base = unsafe {
             let base = libc::mmap(
                 std::ptr::null_mut(),
@@ -30,7 +30,7 @@ impl Edge {
         Self(base.cast())
     }
 
-    /// The last `length` bytes that are there.
+    /// Returns the last `length` bytes of the mapped page.
     fn last(&self, length: usize) -> *mut u8 {
         self.0.wrapping_add(PAGE - length)
     }
@@ -38,7 +38,7 @@ impl Edge {
 
 impl Drop for Edge {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, and not used any more.
+        // SAFETY: `new` has mapped it, and no pointer into it is used any more.
         unsafe { libc::munmap(self.0.cast(), 2 * PAGE) };
     }
 }
@@ -48,7 +48,7 @@ fn lengths() -> impl Iterator<Item = usize> {
 }
 
 /// Goal: every byte is copied and none beside. Method: all short lengths, at each alignment of
-/// either side, up to the last byte that is there.
+/// either side, up to the last mapped byte.
 #[test]
 fn copies_all_lengths_at_all_alignments() {
     prepare();
@@ -77,7 +77,7 @@ fn copies_all_lengths_at_all_alignments() {
             );
         }
         let last = edge.last(length);
-        // SAFETY: the last bytes of a page of ours.
+        // SAFETY: the last bytes of the mapped page.
         unsafe {
             assert_eq!(copy(last, source.as_ptr(), length), Ok(()));
             assert_eq!(copy(last, source.as_ptr(), length), Ok(()));
@@ -102,8 +102,8 @@ fn the_last_bytes_are_stored_behind_the_others() {
     }
 }
 
-/// Goal: a copy that runs into memory that is not there says so, wherever in the routine it faults.
-/// Method: all lengths end one byte behind what is there, in both directions.
+/// Goal: a copy that runs into unmapped memory returns a fault, wherever in the routine it occurs.
+/// Method: all lengths end one byte behind the mapped page, in both directions.
 #[test]
 fn what_is_not_there_is_a_fault() {
     if cfg!(not(target_arch = "x86_64")) {
@@ -114,7 +114,7 @@ fn what_is_not_there_is_a_fault() {
     let mut bytes = vec![0; 5000];
     for length in lengths().filter(|length| *length > 0) {
         let last = edge.last(length - 1);
-        // SAFETY: the vector is longer; what is behind the page is not there.
+        // SAFETY: the vector is longer; nothing is mapped behind the page.
         unsafe {
             assert_eq!(copy(last, bytes.as_ptr(), length), Err(Fault), "{length}");
             assert_eq!(
@@ -126,7 +126,7 @@ fn what_is_not_there_is_a_fault() {
     }
     let words = [1u64; 3];
     let gone = edge.last(0).cast::<u64>();
-    // SAFETY: as above; addresses are aligned.
+    // SAFETY: nothing is mapped behind the page, and addresses are aligned.
     unsafe {
         assert_eq!(store_words(edge.last(16).cast(), &words), Err(Fault));
         assert_eq!(fetch_add(gone, 1), Err(Fault));

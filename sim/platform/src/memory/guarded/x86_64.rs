@@ -1,10 +1,10 @@
-//! The guarded instructions of x86-64. Whichever of them faults, the functions answer 1: none of
-//! them changes the stack pointer or a register that belongs to its caller.
+//! The guarded instructions of x86-64. After a fault of any of them the functions return 1: none of
+//! them changes the stack pointer or a callee-saved register.
 
 use std::arch::global_asm;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Whether there are registers of 32 bytes: 0 until [`prepare`] has looked.
+/// Not zero: there are 32-byte registers; set by [`prepare`].
 static HAS_AVX: AtomicU8 = AtomicU8::new(0);
 
 // System V: destination in rdi, source in rsi, the lengths in rdx and rcx; the answer in eax.
@@ -231,7 +231,7 @@ global_asm!(
     ".globl ferroce_guarded_end",
     ".hidden ferroce_guarded_end",
     "ferroce_guarded_end:",
-    // Where a fault goes on.
+    // A fault continues here.
     ".globl ferroce_guarded_fault",
     ".hidden ferroce_guarded_fault",
     ".type ferroce_guarded_fault, @function",
@@ -277,13 +277,14 @@ unsafe extern "C" {
     fn fault();
 }
 
-/// Lets copies use what this processor has. To be called before the handler is there.
+/// Detects the processor's features for copies. Called before the handler is installed.
 pub fn prepare() {
     let has_avx = std::arch::is_x86_feature_detected!("avx");
     HAS_AVX.store(has_avx.into(), Ordering::Relaxed);
 }
 
-/// Where a thread goes on that has faulted at this instruction; `None`: not one of ours.
+/// Returns the address at which a thread continues after a fault of this instruction. `None`: it is
+/// not a guarded one.
 pub fn landing(instruction: usize) -> Option<usize> {
     let guarded = begin as *const () as usize..end as *const () as usize;
     guarded

@@ -1,20 +1,20 @@
-//! What is mapped in this process, and what of it can be shared.
+//! The mappings of this process, and the ones that can be shared.
 //!
-//! Only memory of the plainest kind is: private, of no file, without a name, readable and writable.
-//! Heaps and stacks are left alone, as others write to pages at the ends of a buffer in them: the
-//! heap of the main thread and its stack by their names, those of other threads by the pages that
-//! nobody may access: below a stack, and behind a heap up to a multiple of its largest size.
+//! Only the plainest memory can: private, anonymous, unnamed, readable and writable. Heaps and
+//! stacks are excluded, because other code writes to the pages at the ends of a buffer in them: the
+//! heap and the stack of the main thread are identified by their names, those of other threads by
+//! their inaccessible pages: below a stack, and behind a heap up to a multiple of its largest size.
 
 use std::ops::Range;
 use std::{fs, io};
 
 use super::{unsupported, without};
 
-/// The largest size of a heap of a thread other than the first, in the GNU C library, and what its
-/// address is a multiple of.
+/// Largest size of a heap of a thread other than the first, in the GNU C library; its address is a
+/// multiple of it.
 const THREAD_HEAP_BYTES: usize = 64 << 20;
 
-/// Which file something is mapped of.
+/// Identity of a mapped file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Identity {
     /// Major and minor number.
@@ -60,12 +60,12 @@ impl Area {
         self.start.max(range.start)..self.end.min(range.end)
     }
 
-    /// It is of the file, as it was when it was shared.
+    /// Returns true if it maps the file, as it was shared.
     fn is_shared(&self, file: &Identity) -> bool {
         self.file == *file && self.rights == *b"rw-s" && self.offset == self.start as u64
     }
 
-    /// It is of no file, and everybody may write.
+    /// Returns true if it is anonymous, and readable and writable.
     fn is_private(&self) -> bool {
         self.file == Identity::default() && self.rights == *b"rw-p" && !self.has_name
     }
@@ -74,14 +74,14 @@ impl Area {
         self.rights == *b"---p" && !self.has_name
     }
 
-    /// The part of the file that is mapped.
+    /// Returns the mapped part of the file.
     fn offsets(&self) -> Range<usize> {
         let start = self.offset as usize;
         start..start.saturating_add(self.end - self.start)
     }
 }
 
-/// All that is mapped, by address.
+/// All mappings, by address.
 #[derive(Debug)]
 pub(super) struct Maps(Vec<Area>);
 
@@ -94,11 +94,11 @@ impl Maps {
         let areas = text.lines().map(Area::parse).collect::<Option<_>>();
         areas
             .map(Self)
-            .ok_or_else(|| unsupported("the kernel says in another way what is mapped"))
+            .ok_or_else(|| unsupported("the kernel's list of mappings has another format"))
     }
 
-    /// The parts of a range that are private; the others are shared already. `stack` is an address
-    /// of the stack that is in use.
+    /// Returns the parts of a range that are private; the others are shared already. `stack` is an
+    /// address of the stack that is in use.
     ///
     /// # Errors
     /// Not all of it can be shared.
@@ -129,14 +129,15 @@ impl Maps {
             let is_heap = above
                 .is_some_and(|above| above.start == area.end && above.end % THREAD_HEAP_BYTES == 0);
             if !area.is_private() || is_stack || is_heap {
-                return Err(unsupported("it is not only private memory of no other use"));
+                return Err(unsupported("it is not plain private memory"));
             }
             parts.push(area.cut(range));
         }
         if at < range.end {
             return Err(unsupported("not all of it is mapped"));
         }
-        // The program has moved, without giving it back, what was shared at the same addresses.
+        // The program has moved memory that was shared at the same addresses, without deregistering
+        // it.
         let held = self.held_parts(file, &[]);
         let is_held = |part: &Range<usize>| {
             let mut overlapping = held.iter();
@@ -148,14 +149,15 @@ impl Maps {
         }
     }
 
-    /// The parts of a range that are shared.
+    /// Returns the parts of a range that are shared.
     pub(super) fn shared_parts(&self, range: &Range<usize>, file: &Identity) -> Vec<Range<usize>> {
         let shared = self.0.iter().filter(|area| area.is_shared(file));
         let parts = shared.map(|area| area.cut(range));
         parts.filter(|part| !part.is_empty()).collect()
     }
 
-    /// The parts of the file that are mapped, wherever, if those at `private` have become private.
+    /// Returns the parts of the file that are mapped anywhere, once those at `private` have become
+    /// private.
     pub(super) fn held_parts(
         &self,
         file: &Identity,
@@ -179,8 +181,8 @@ mod tests {
         device: (0, 1),
         inode: 1234,
     };
-    /// What a process looks like: the end of a heap, a file, a buffer below a thread's stack, memory
-    /// that is shared, memory that was shared and moved, a thread's heap, the main thread's stack.
+    /// The mappings of a process: the end of a heap, a file, a buffer below a thread's stack,
+    /// shared memory, memory that was shared and moved, a thread's heap, the main thread's stack.
     const TEXT: &str = "\
 55d0_0000-55d2_1000 rw-p 00000000 00:00 0                          [heap]
 7f00_0000-7f01_0000 r-xp 00010000 fd:00 77                         /usr/lib/a file.so

@@ -1,6 +1,6 @@
-//! The system calls that put pages of a file where a process has private memory, and back.
+//! The system calls that replace private memory by pages of a file, and back.
 //!
-//! A part is a range of whole pages. In the file it is at the offset that is its address.
+//! A part is a range of whole pages. In the file it is at the offset that equals its address.
 
 use std::fs::File;
 use std::io;
@@ -22,29 +22,29 @@ const ENTRIES: usize = 512;
 /// A function that is called at a fork.
 pub(super) type Handler = unsafe extern "C" fn();
 
-/// Makes private memory shared, with the contents that it has.
+/// Makes private memory shared, with its contents.
 ///
-/// The caller has seen that the part is private memory of no file, readable and writable, not in
-/// use by this function, and that its place in the file is mapped nowhere.
+/// The caller has checked that the part is private memory of no file, readable and writable, not in
+/// use by this function, and that its offset in the file is mapped nowhere.
 pub(super) fn share(file: &File, part: &Range<usize>) -> io::Result<()> {
     discard(file, part)?;
     for pages in pages_with_contents(part) {
         write(file, &pages)?;
     }
-    // Each failure that can be tried again leaves the private memory, or, at worst, nothing:
-    // everything is in the file by now.
+    // A failure leaves the private memory, or, at worst, a hole: all contents are in the file by
+    // now.
     map(file, part, libc::MAP_SHARED | libc::MAP_FIXED)
         .or_else(|_| map(file, part, libc::MAP_SHARED | libc::MAP_FIXED))?;
     let start = ptr::without_provenance_mut(part.start);
-    // SAFETY: says only what children get of the part, which is shared memory of the file now; it
-    // would be shared with them, too, if this failed for want of memory.
+    // SAFETY: the advice only affects children; the part is shared memory of the file now. On
+    // failure (no memory) children would share it, too.
     unsafe { libc::madvise(start, part.len(), libc::MADV_DONTFORK) };
     Ok(())
 }
 
-/// Makes shared memory private, with the contents that it has.
+/// Makes shared memory private, with its contents.
 ///
-/// The caller has seen that the part is shared memory of the file, readable and writable.
+/// The caller has checked that the part is shared memory of the file, readable and writable.
 pub(super) fn unshare(file: &File, part: &Range<usize>) -> io::Result<()> {
     let private = Private::new(part.len())?;
     let mut at = part.start as u64;
@@ -54,50 +54,50 @@ pub(super) fn unshare(file: &File, part: &Range<usize>) -> io::Result<()> {
         at = data.end;
     }
     if let Err(error) = private.move_to(part) {
-        // Nothing is there, at worst; what was there before is still in the file.
+        // At worst there is a hole; the contents are still in the file.
         map(file, part, libc::MAP_SHARED | libc::MAP_FIXED)?;
         return Err(error);
     }
     Ok(())
 }
 
-/// Gives pages of the file back to the system: they are zeros from now on.
+/// Frees pages of the file: they are zero from now on.
 pub(super) fn discard(file: &File, part: &Range<usize>) -> io::Result<()> {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     let (offset, length) = (part.start as u64, part.len() as u64);
     Ok(fallocate(file, flags, offset, length)?)
 }
 
-/// In a child made by `fork`, in which nothing is at a part that the parent has shared: gives it
-/// the pages as private ones. Does not allocate.
+/// Gives a child made by `fork` private copies of the pages of a part that the parent has shared
+/// and that is a hole in the child. Does not allocate.
 pub(super) fn inherit(file: &File, part: &Range<usize>) {
-    // What the parent has mapped there since is left alone.
+    // Mappings that the parent has made there since are kept.
     let flags = libc::MAP_PRIVATE | libc::MAP_FIXED_NOREPLACE;
     if let Err(error) = map(file, part, flags) {
-        // There is nobody to tell.
+        // A child has no way to report it.
         drop(error);
     }
 }
 
-/// An address of the stack of the calling thread.
+/// Returns an address of the stack of the calling thread.
 #[inline(never)]
 pub(super) fn stack_address() -> usize {
     let local = 0u8;
     ptr::from_ref(std::hint::black_box(&local)).addr()
 }
 
-/// Calls the functions at each fork: before it in the parent, after it in the parent, after it in
+/// Registers functions for each fork: before it in the parent, after it in the parent, after it in
 /// the child.
 pub(super) fn at_fork(before: Handler, in_parent: Handler, in_child: Handler) {
-    // SAFETY: the functions are there for the life of the library, which is never unloaded. It
-    // fails only without memory; children then find nothing at what is shared.
+    // SAFETY: the functions exist for the life of the library, which is never unloaded. On failure
+    // (no memory) children have holes in place of shared memory.
     unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
 }
 
-/// Unlocks what the handler of a fork has locked, whose guard it has forgotten.
+/// Unlocks a mutex that a fork handler has locked, whose guard it has forgotten.
 pub(super) fn unlock<T>(mutex: &Mutex<T>) {
-    // SAFETY: `before_fork` has locked it in this thread, or in the thread that this one is a copy
-    // of, and nobody has a guard.
+    // SAFETY: `before_fork` has locked it in this thread, or in the thread of which this one is a
+    // copy, and no guard exists.
     unsafe { mutex.force_unlock() };
 }
 
@@ -105,9 +105,9 @@ pub(super) fn unlock<T>(mutex: &Mutex<T>) {
 fn map(file: &File, part: &Range<usize>, flags: libc::c_int) -> io::Result<()> {
     let start = ptr::without_provenance_mut(part.start);
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: the callers' contracts. With MAP_FIXED the part is memory of the program that it
-    // has registered, or shared memory of the file; either way the file has the same bytes at the
-    // same address, so whoever has references to them does not notice. Otherwise nothing is there.
+    // SAFETY: the callers guarantee the state of the part. With MAP_FIXED it is registered memory
+    // of the program, or shared memory of the file; either way the file has the same bytes at the
+    // same address, so references to them stay valid. Without it nothing is mapped there.
     let mapped = unsafe {
         libc::mmap(
             start,
@@ -124,7 +124,7 @@ fn map(file: &File, part: &Range<usize>, flags: libc::c_int) -> io::Result<()> {
     if mapped != start {
         // Kernels that do not know MAP_FIXED_NOREPLACE.
         //
-        // SAFETY: this has just been mapped, and nobody knows of it.
+        // SAFETY: the range was just mapped, and has no references.
         unsafe { libc::munmap(mapped, part.len()) };
         return Err(io::ErrorKind::AlreadyExists.into());
     }
@@ -135,8 +135,8 @@ fn map(file: &File, part: &Range<usize>, flags: libc::c_int) -> io::Result<()> {
 fn write(file: &File, part: &Range<usize>) -> io::Result<()> {
     let mut at = part.start;
     while at < part.end {
-        // SAFETY: the kernel reads memory of the program, as a device would, and answers with an
-        // error if it is not there.
+        // SAFETY: the kernel reads memory of the program, like a device, and returns an error if it
+        // is not mapped.
         let written = unsafe {
             libc::pwrite(
                 file.as_raw_fd(),
@@ -154,8 +154,8 @@ fn write(file: &File, part: &Range<usize>) -> io::Result<()> {
     Ok(())
 }
 
-/// The pages of private memory that have been touched; the others are zeros. All of them, if the
-/// kernel does not say.
+/// Returns the pages of private memory that have been touched; the others are zero. All of them, if
+/// the kernel does not say.
 fn pages_with_contents(part: &Range<usize>) -> Vec<Range<usize>> {
     let Ok(pagemap) = File::open("/proc/self/pagemap") else {
         return vec![part.clone()];
@@ -182,7 +182,7 @@ fn pages_with_contents(part: &Range<usize>) -> Vec<Range<usize>> {
     found
 }
 
-/// The next part of the file, from `at` on and before `end`, that is no hole.
+/// Returns the next part of the file, from `at` on and before `end`, that is no hole.
 fn data_from(file: &File, at: u64, end: u64) -> io::Result<Option<Range<u64>>> {
     if at >= end {
         return Ok(None);
@@ -196,7 +196,7 @@ fn data_from(file: &File, at: u64, end: u64) -> io::Result<Option<Range<u64>>> {
     Ok(Some(start..hole.min(end)))
 }
 
-/// Private memory that nobody else knows of.
+/// Private memory that only this module knows.
 struct Private {
     start: *mut libc::c_void,
     length: usize,
@@ -206,7 +206,8 @@ impl Private {
     fn new(length: usize) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a new mapping at an address of the kernel's choice disturbs nobody.
+        // SAFETY: without `MAP_FIXED` the kernel chooses a free address, so no existing mapping is
+        // replaced.
         let start = unsafe { libc::mmap(ptr::null_mut(), length, protection, flags, -1, 0) };
         match start == libc::MAP_FAILED {
             true => Err(io::Error::last_os_error()),
@@ -218,7 +219,7 @@ impl Private {
     fn fill(&self, file: &File, at: usize, data: &Range<u64>) -> io::Result<()> {
         let length = (data.end - data.start) as usize;
         assert!(at <= self.length && length <= self.length - at);
-        // SAFETY: inside of the mapping, of which there is no other reference.
+        // SAFETY: inside of the mapping, to which there is no other reference.
         let bytes = unsafe {
             let start = self.start.cast::<u8>().add(at);
             std::slice::from_raw_parts_mut(start, length)
@@ -226,12 +227,12 @@ impl Private {
         file.read_exact_at(bytes, data.start)
     }
 
-    /// Puts the pages in the place of `part`, in one step.
+    /// Replaces `part` by the pages, in one step.
     fn move_to(self, part: &Range<usize>) -> io::Result<()> {
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
         let target: *mut libc::c_void = ptr::without_provenance_mut(part.start);
         // SAFETY: the part is shared memory of the program, whose bytes are also in this mapping,
-        // so whoever has references to them does not notice. This mapping is ours.
+        // so references to them stay valid. This mapping has no references.
         let moved = unsafe { libc::mremap(self.start, self.length, part.len(), flags, target) };
         if moved == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -243,7 +244,7 @@ impl Private {
 
 impl Drop for Private {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and has not been moved.
+        // SAFETY: this value owns the mapping, which has not been moved.
         unsafe { libc::munmap(self.start, self.length) };
     }
 }

@@ -9,7 +9,7 @@ const PAGES_OF_ALL: usize = 64;
 /// Words of a page.
 const WORDS: usize = PAGE_SIZE / 8;
 
-/// Private memory between two pages of another kind, so that it is no neighbour of anything.
+/// Private memory between two pages of another kind, so that it does not merge with a neighbour.
 struct Memory {
     start: usize,
     pages: usize,
@@ -52,7 +52,7 @@ impl Memory {
         self.word(word).load(Ordering::Relaxed)
     }
 
-    /// Another value in every second page, the others are not touched.
+    /// Writes another value in every second page; the others are not touched.
     fn fill(&self, first: u64) {
         for page in (0..self.pages).step_by(2) {
             self.set(page * WORDS + page, first + page as u64);
@@ -71,7 +71,7 @@ impl Memory {
         }
     }
 
-    /// Unmaps everything, and maps new memory at the same place.
+    /// Unmaps everything, and maps new memory at the same address.
     fn renew(&self) {
         map(at(self.start), self.pages, libc::MAP_FIXED);
     }
@@ -92,7 +92,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: memory of this test, which nobody refers to any more.
+        // SAFETY: memory of this test, to which no reference exists.
         unsafe { libc::munmap(at(self.start - PAGE_SIZE), (self.pages + 2) * PAGE_SIZE) };
     }
 }
@@ -104,14 +104,14 @@ fn at(address: usize) -> *mut libc::c_void {
 fn map(address: *mut libc::c_void, pages: usize, flags: i32) -> usize {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a new mapping, or one in the place of memory of this test.
+    // SAFETY: a new mapping, or a replacement of memory of this test.
     let start = unsafe { libc::mmap(address, pages * PAGE_SIZE, protection, flags, -1, 0) };
     assert_ne!(start, libc::MAP_FAILED);
     start.expose_provenance()
 }
 
 impl Pages {
-    /// What the other process sees of a word.
+    /// Returns a word as the other process sees it.
     fn seen(&self, memory: &Memory, word: usize) -> u64 {
         let (file, _) = self.file.as_ref().expect("something is shared");
         let mut bytes = [0; 8];
@@ -156,7 +156,7 @@ fn memory_is_shared_while_it_is_registered() {
     memory.check(1000);
 }
 
-/// Goal: pages are shared as long as any registration has them, in whatever order they come and go.
+/// Goal: pages are shared as long as any registration has them, in any order of registrations.
 #[test]
 fn registrations_overlap() {
     let (mut pages, memory) = (Pages::new(), Memory::new());
@@ -182,7 +182,8 @@ fn registrations_overlap() {
     assert_eq!(pages.pages_in_file(), 0);
 }
 
-/// Goal: what the program has mapped anew is shared as it is, and not what was there before.
+/// Goal: memory that the program has mapped again is shared, and not the old memory at that
+/// address.
 #[test]
 fn memory_is_mapped_anew() {
     let (mut pages, memory) = (Pages::new(), Memory::new());
@@ -201,7 +202,7 @@ fn memory_is_mapped_anew() {
     memory.fill(3000);
     assert_eq!(pages.pages_in_file(), 0);
 
-    // Given back when it is there no more.
+    // Restored when it no longer exists.
     pages.share(&memory.range()).expect("plain memory");
     memory.renew();
     memory.set(0, 6);
@@ -210,8 +211,8 @@ fn memory_is_mapped_anew() {
     assert_eq!(pages.pages_in_file(), 0);
 }
 
-/// Goal: memory that the program moves while it is registered keeps its contents, whatever comes to
-/// the old place.
+/// Goal: memory that the program moves while it is registered keeps its contents, whatever is
+/// mapped at the old address.
 #[test]
 fn memory_is_moved_while_it_is_registered() {
     let (mut pages, memory, other) = (Pages::new(), Memory::new(), Memory::new());
@@ -257,7 +258,7 @@ fn what_is_not_plain_stays_private() {
     assert!(pages.share(&(1 << 60..1 << 61)).is_err(), "nothing can be");
 }
 
-/// Goal: a program that closes files that it does not know keeps its memory.
+/// Goal: a program that closes unknown descriptors keeps its memory.
 #[test]
 fn the_file_is_closed_by_the_program() {
     let (mut pages, memory) = (Pages::new(), Memory::new());
@@ -272,7 +273,7 @@ fn the_file_is_closed_by_the_program() {
     assert_eq!(memory.rights(0), "rw-s", "it cannot be changed any more");
 }
 
-/// Goal: a child has the contents, and what it writes is its own.
+/// Goal: a child has the contents, and its writes are private.
 #[test]
 fn children_have_their_own_pages() {
     const DONE: i32 = 17;
