@@ -1,4 +1,5 @@
-//! What every simulation needs: time, always an argument and never read from a clock; numbers that a
+//! What every simulation needs: time, always an argument and never read from a clock; numbers that
+//! a
 //! seed fixes; and a heap of what is due.
 
 pub mod heap;

@@ -13,7 +13,6 @@ const LONG: &[(&str, &str, usize)] = &[
         71,
     ),
     ("sim/selftest/src/pair.rs", "transitions", 72),
-    ("sim/timed/preload/src/ready/epoll.rs", "wait", 81),
     ("sim/timed/src/remote_thread.rs", "carry_out", 72),
 ];
 

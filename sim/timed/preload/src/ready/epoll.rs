@@ -136,33 +136,9 @@ unsafe fn wait(
         else {
             return found;
         };
-        let is_hidden = |event: &epoll_event| {
-            let data = event.u64;
-            let mut of_data = list
-                .entries()
-                .iter()
-                .zip(hidden)
-                .filter(|(w, _)| w.data == data);
-            let mut has_any = false;
-            let all_hidden = of_data.all(|(_, hidden)| {
-                has_any = true;
-                hidden
-            });
-            has_any && all_hidden
-        };
         // SAFETY: the kernel has written `found` events, and the caller guarantees the room.
         let reported = unsafe { std::slice::from_raw_parts_mut(events, found) };
-        let mut kept = 0;
-        for place in 0..found {
-            let mut event = reported[place];
-            if is_hidden(&event) {
-                event.events &= !INCOMING;
-            }
-            if event.events != 0 {
-                reported[kept] = event;
-                kept += 1;
-            }
-        }
+        let kept = remove_hidden(&list, &hidden, reported);
         for (watched, _) in list
             .entries()
             .iter()
@@ -185,6 +161,31 @@ unsafe fn wait(
         sources
     };
     wait_until(own, deadline_ps, check, sources, wait_in_kernel)
+}
+
+/// Removes the incoming data of `hidden` entries from what the kernel has reported. Returns how many
+/// events are left.
+fn remove_hidden(list: &List, hidden: &[bool; MAX_WATCHED], reported: &mut [epoll_event]) -> usize {
+    let is_hidden = |event: &epoll_event| {
+        let data = event.u64;
+        let entries = list.entries().iter().zip(hidden);
+        let mut of_data = entries
+            .filter(|(watched, _)| watched.data == data)
+            .peekable();
+        of_data.peek().is_some() && of_data.all(|(_, hidden)| *hidden)
+    };
+    let mut kept = 0;
+    for place in 0..reported.len() {
+        let mut event = reported[place];
+        if is_hidden(&event) {
+            event.events &= !INCOMING;
+        }
+        if event.events != 0 {
+            reported[kept] = event;
+            kept += 1;
+        }
+    }
+    kept
 }
 
 /// Lets the kernel report a descriptor again.
