@@ -49,7 +49,8 @@ impl Interrupts {
 
     #[cold]
     fn deliver_waiting(&self) {
-        // A thread that fails to get the lock leaves its bits to the holder, which checks again after
+        // A thread that fails to get the lock leaves its bits to the holder, which checks again
+        // after
         // releasing the lock.
         while self.waiting.load(Ordering::SeqCst) != 0 {
             let Some(_delivering) = self.delivering.try_lock() else {

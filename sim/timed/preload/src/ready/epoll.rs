@@ -163,7 +163,8 @@ unsafe fn wait(
     wait_until(own, deadline_ps, check, sources, wait_in_kernel)
 }
 
-/// Removes the incoming data of `hidden` entries from what the kernel has reported. Returns how many
+/// Removes the incoming data of `hidden` entries from what the kernel has reported. Returns how
+/// many
 /// events are left.
 fn remove_hidden(list: &List, hidden: &[bool; MAX_WATCHED], reported: &mut [epoll_event]) -> usize {
     let is_hidden = |event: &epoll_event| {
