@@ -155,6 +155,7 @@ impl Function {
     /// # Errors
     /// Those of [`Self::open`].
     pub fn open_with(options: &Options) -> Result<Arc<Self>, Error> {
+        let device_config = device_config(options.host.mac)?;
         let clock = Clock::start();
         let registry = Registry::open(&options.directory)?;
         let capture = options
@@ -183,7 +184,7 @@ impl Function {
         let neighbours = Neighbours::from_environment(Some(registry), uplink.clone())?;
         let config = NicConfig {
             polled_doorbells: options.is_served,
-            number_seed: random_keys::seed(options.host.mac)?,
+            number_seed: device_config.key_seed,
             // Client memory is accessed as a file: no instruction of this process is atomic there.
             global_atomics: !options.is_served,
             ..NicConfig::functional(place.first_qpn().value(), options.host.mac)
@@ -201,7 +202,7 @@ impl Function {
                 bus,
                 thread: Some(thread),
             }),
-            config: device_config(options.host.mac)?,
+            config: device_config,
             properties: Properties::default(),
         }))
     }
