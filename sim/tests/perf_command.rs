@@ -1,4 +1,4 @@
-//! `ferroce perf` as a command: what it prints, and how it ends.
+//! `ferroce perf` as a command: its output and its exit code.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
@@ -17,7 +17,7 @@ fn stdout(output: &Output) -> &str {
     std::str::from_utf8(&output.stdout).expect("UTF-8")
 }
 
-/// The first columns of the rows.
+/// Returns the first columns of the rows.
 fn rows(text: &str) -> Vec<&str> {
     let rows = text.lines().skip_while(|line| !line.contains("#bytes"));
     rows.skip(1)
@@ -61,8 +61,8 @@ fn all_sizes_are_those_of_perftest() {
     assert_eq!(rows(stdout(&output)), sizes);
 }
 
-/// Goal: neither what the kernel gives a process nor the number of worlds at once has a part in
-/// the figures.
+/// Goal: the figures depend neither on what the kernel gives a process nor on the number of worlds
+/// at once.
 #[test]
 fn json_is_the_same_in_every_process() {
     let json = |jobs: u32| {
@@ -114,8 +114,8 @@ fn bad_input_is_refused_by_name() {
     }
 }
 
-/// Goal: an interrupt from the terminal ends a sweep soon, in order. Method: the first row says
-/// that it runs; there are far more points than anybody would wait for.
+/// Goal: an interrupt from the terminal ends a sweep soon, in order. Method: the first row shows
+/// that it runs; there are far more points than a test could wait for.
 #[test]
 fn an_interrupt_ends_a_sweep() {
     let mut child = Command::new(FERROCE)
@@ -153,7 +153,7 @@ fn an_interrupt_ends_a_sweep() {
     assert_eq!(status.code(), Some(130), "{rest} more lines");
 }
 
-/// Average bandwidth of the only row, in Gb/s.
+/// Returns the average bandwidth of the only row, in Gb/s.
 fn gbps(text: &str) -> f64 {
     let row = text
         .lines()

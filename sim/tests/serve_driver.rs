@@ -129,7 +129,7 @@ fn doorbells_of_an_idle_function_wake_it() {
     }
 }
 
-/// `ferroce serve` as a process of its own; killed at the end if it still runs.
+/// `ferroce serve` as a separate process; killed at the end if it is still running.
 struct Server {
     child: Child,
     output: BufReader<ChildStdout>,
@@ -148,7 +148,7 @@ impl Server {
         Self { child, output }
     }
 
-    /// The address of the next function that is ready.
+    /// Returns the address of the next function that is ready.
     fn ready(&mut self) -> String {
         let mut line = String::new();
         self.output.read_line(&mut line).expect("it speaks");
@@ -157,7 +157,7 @@ impl Server {
         words.next().expect("an address").to_owned()
     }
 
-    /// Asks it to end. Whether it ended well.
+    /// Terminates it. Returns true if it ended well.
     fn terminate(mut self) -> bool {
         let pid = self.child.id().to_string();
         let asked = Command::new("kill").arg(pid).status().expect("kill runs");
@@ -213,7 +213,7 @@ fn a_server_says_when_it_is_ready_and_ends_cleanly() {
     drop(bus);
 }
 
-/// Kills clients at moments that are spread over their lives; the server serves on.
+/// Kills clients at moments that are spread over their lives; the server must continue.
 fn kill_clients(name: &str, kills: u64) {
     let rendezvous = Rendezvous::new(name);
     let socket = rendezvous.0.join("nic");

@@ -111,10 +111,10 @@ fn loopback_inside_one_function() {
     assert_eq!(node.wait().status, CompletionStatus::Success);
 }
 
-/// Goal: a program that posts for longer than it may be silent still counts as one that polls, so
-/// that its background thread does not step in; unless it has armed a CQ, and so will sleep.
+/// Goal: a program that posts for longer than the limit between polls still counts as polling, so
+/// that its background thread does not take over; unless it has armed a CQ, and so will sleep.
 #[test]
-fn who_posts_between_two_polls_still_polls() {
+fn posting_between_two_polls_counts_as_polling() {
     let rendezvous = Rendezvous::new("posting");
     let node = Node::new(&rendezvous.options("a"));
     node.connect(&node);

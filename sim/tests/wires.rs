@@ -26,7 +26,7 @@ fn on_wire(rendezvous: &Rendezvous, host: &str, wire: &str) -> Options {
     }
 }
 
-/// A counter of the wire of the only function on a fabric.
+/// Returns a counter of the wire of the only function on a fabric.
 fn counter(rendezvous: &Rendezvous, counter: UplinkCounter) -> u64 {
     let registry = Registry::open(&rendezvous.0).expect("it is there");
     let [occupant] = &registry.occupants()[..] else {
@@ -108,7 +108,7 @@ fn rdma_over_udp() {
     Connected::new("udp", &near, &far).write_and_read(BUFFER);
 }
 
-/// Goal: a passive target is woken by what comes in on a wire. Method: it does not poll.
+/// Goal: a passive target is woken by frames from a wire. Method: it does not poll.
 #[test]
 fn a_target_that_never_polls_is_served() {
     let rendezvous = Rendezvous::new("wire-passive");
@@ -142,7 +142,7 @@ fn functions_of_one_machine_do_not_use_the_wire() {
     assert!(other.holds(BUFFER, 1));
     far.set_nonblocking(true).expect("a socket");
     let mut buffer = [0; 100];
-    // ARP and neighbour discovery tell where we are; RoCE is UDP.
+    // ARP and neighbour discovery announce addresses; RoCE is UDP.
     while let Ok(length) = far.recv(&mut buffer) {
         let is_arp = buffer[12..14] == [0x08, 0x06];
         let is_icmpv6 = buffer[12..14] == [0x86, 0xdd] && buffer[20] == 58;
@@ -204,7 +204,7 @@ fn carry(socket: &UnixDatagram, to: &Path, stop: &AtomicBool) {
         };
         // Numerical Recipes' generator. Every n-th frame would hit the same packet of each retry.
         random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        // ARP is left alone, short as it is.
+        // ARP frames, which are short, are not damaged.
         if length > 60 && (random >> 16) % 53 == 0 {
             continue;
         }
@@ -247,8 +247,9 @@ fn damage_is_noticed_and_repaired() {
     }
 }
 
-/// Goal: a capture brings to a receiver what its peer sent, without the peer. Method: record what
-/// comes in, and give it to a function with the same addresses and QPN, the first of its fabric.
+/// Goal: a capture delivers to a receiver what its peer sent, without the peer. Method: record the
+/// received frames, and give them to a function with the same addresses and QPN, the first of its
+/// fabric.
 #[test]
 fn a_capture_is_replayed() {
     const LENGTH: usize = 10_000;
@@ -257,7 +258,8 @@ fn a_capture_is_replayed() {
     let file = rendezvous.0.join("recorded.pcapng");
     let fabrics = ["near", "far", "again"].map(|side| Rendezvous::new(&format!("replay-{side}")));
     let near = Node::new(&on_wire(&fabrics[0], "a", &format!("qemu-dgram:{a},{b}")));
-    // A capture waits until a queue pair is in RTR, and nobody repeats what finds no receive.
+    // A capture waits until a queue pair is in RTR, and a frame without a receive WQE is not
+    // repeated.
     let receive = |node: &Node| {
         node.initialise();
         let queue = node.qp.receive_queue().expect("its own");
@@ -293,7 +295,7 @@ fn a_capture_is_replayed() {
         );
     }
     assert!(again.holds(LENGTH, 3));
-    // Our ACKs go nowhere.
+    // Our ACKs are dropped.
     let deadline = Instant::now() + TIMEOUT;
     while counter(&fabrics[2], UplinkCounter::SentLost) == 0 {
         assert!(Instant::now() < deadline, "no ACK was counted");
@@ -301,7 +303,7 @@ fn a_capture_is_replayed() {
     }
 }
 
-/// Goal: a capture that has nothing for us is refused, with advice.
+/// Goal: a capture without frames for this function is refused, with advice.
 #[test]
 fn a_foreign_capture_is_refused() {
     let rendezvous = Rendezvous::new("wire-foreign");

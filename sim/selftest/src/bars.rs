@@ -9,7 +9,7 @@ use super::outcome::{Failure, Outcome, Stop};
 pub(super) fn run(bench: &mut Bench) -> Outcome {
     let sizes = [0, 2, 4].map(|bar| bench.bus.region_size(bar));
     if sizes.iter().all(Option::is_none) {
-        let why = "this bus does not tell the sizes of BARs";
+        let why = "this bus does not report the sizes of BARs";
         return Err(Stop::NotApplicable(why.to_owned()));
     }
     let [registers, doorbells, memory] = sizes.map(Option::unwrap_or_default);

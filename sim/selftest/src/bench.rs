@@ -1,4 +1,4 @@
-//! What stages share: the bus, the opened device, waiting, and what was found.
+//! Shared parts of the stages: the bus, the opened device, waiting, and results.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,12 +14,12 @@ use super::hint;
 use super::observed::Observed;
 use super::outcome::{Failure, Figure, Stop, Value};
 
-/// Turns of waiting between two looks at the clock.
+/// Iterations of a wait between two reads of the clock.
 const TURNS_PER_CHECK: u32 = 16;
 
-/// How long the check waits for each kind of thing before it calls it missing.
+/// Time limits of the check.
 #[derive(Debug, Clone)]
-pub struct Patience {
+pub struct Timeouts {
     /// A register, after a reset or enabling (the contract allows a reset one second).
     pub register: Duration,
     /// A command.
@@ -30,13 +30,13 @@ pub struct Patience {
     pub interrupt: Duration,
     /// A counter, after what it counts.
     pub counter: Duration,
-    /// How long nothing must happen that must not.
+    /// Time in which a forbidden event must not happen.
     pub quiet: Duration,
     /// Local ACK timeout of the queue pairs: 4.096 us x 2^n, three retries.
     pub ack_timeout: u8,
 }
 
-impl Default for Patience {
+impl Default for Timeouts {
     fn default() -> Self {
         Self {
             register: Duration::from_secs(5),
@@ -60,26 +60,26 @@ pub(super) struct Opened {
     pub path: AddressVector,
 }
 
-/// What stages share.
+/// State that stages share.
 pub(super) struct Bench {
-    /// From the bring-up on; goes before the bus.
+    /// Set by the bring-up; dropped before the bus.
     pub opened: Option<Opened>,
     pub bus: Arc<dyn Bus>,
-    pub patience: Patience,
-    /// The device has answered once.
+    pub timeouts: Timeouts,
+    /// True if the device has answered once.
     pub was_there: bool,
-    /// The stage in which it stopped to.
+    /// The stage in which it stopped to answer.
     pub gone_since: Option<&'static str>,
     figures: Vec<Figure>,
     notes: Vec<String>,
 }
 
 impl Bench {
-    pub fn new(bus: Arc<dyn Bus>, patience: &Patience) -> Self {
+    pub fn new(bus: Arc<dyn Bus>, timeouts: &Timeouts) -> Self {
         Self {
             opened: None,
             bus,
-            patience: patience.clone(),
+            timeouts: timeouts.clone(),
             was_there: false,
             gone_since: None,
             figures: Vec::new(),
@@ -87,7 +87,7 @@ impl Bench {
         }
     }
 
-    /// Something found, with its unit at the end of the name.
+    /// Adds a figure, with its unit at the end of the name.
     pub fn figure(&mut self, name: impl Into<String>, value: impl Into<Value>) {
         self.figures.push(Figure {
             name: name.into(),
@@ -95,19 +95,19 @@ impl Bench {
         });
     }
 
-    /// Something odd that is no failure.
+    /// Adds an observation that is no failure.
     pub fn note(&mut self, text: impl Into<String>) {
         self.notes.push(text.into());
     }
 
-    /// Whether the device has answered before and does not any more.
+    /// Returns true if the device has answered before and does not any more.
     pub fn is_gone(&self) -> bool {
         let is_silent = |register| self.bus.read32(register) == UNMAPPED_READ;
         let registers = [offset::magic, offset::contract_version, offset::status];
         self.was_there && registers.into_iter().all(is_silent)
     }
 
-    /// The failure of a stage; if the device is gone meanwhile, that is the cause.
+    /// Returns the failure of a stage; if the device is gone meanwhile, that is the cause.
     pub fn explain(&mut self, stage: &'static str, failure: Failure) -> Failure {
         if !self.is_gone() {
             return failure;
@@ -118,12 +118,12 @@ impl Bench {
             failure.what
         ))
         .look_at(
-            "what has made it go: link down (dmesg: AER, Surprise Down), power, a new bitstream; of \
+            "why it is gone: link down (dmesg: AER, Surprise Down), power, a new bitstream; of \
              a model, whether its process has ended",
         )
     }
 
-    /// What the stage has found.
+    /// Takes the findings of the stage.
     pub fn take_findings(&mut self) -> (Vec<Figure>, Vec<String>) {
         (
             std::mem::take(&mut self.figures),
@@ -131,14 +131,14 @@ impl Bench {
         )
     }
 
-    /// The device; stages that call this need the stage `bring-up`.
+    /// Returns the device; stages that call this need the stage `bring-up`.
     pub fn opened(&self) -> Result<&Opened, Stop> {
         let none = || Failure::new("the driver has not brought the device up");
         self.opened.as_ref().ok_or_else(|| none().into())
     }
 
-    /// Waits until `is_done`; how long that took, or None if it was too long.
-    pub fn wait(&self, patience: Duration, mut is_done: impl FnMut() -> bool) -> Option<Duration> {
+    /// Waits until `is_done`. Returns the time that it took, or `None` after the time limit.
+    pub fn wait(&self, timeout: Duration, mut is_done: impl FnMut() -> bool) -> Option<Duration> {
         let start = Instant::now();
         let mut turn = 0u32;
         loop {
@@ -146,34 +146,34 @@ impl Bench {
                 return Some(start.elapsed());
             }
             turn = turn.wrapping_add(1);
-            if turn % TURNS_PER_CHECK == 0 && start.elapsed() > patience {
+            if turn % TURNS_PER_CHECK == 0 && start.elapsed() > timeout {
                 return None;
             }
             self.bus.relax();
         }
     }
 
-    /// Lets time pass in which nothing must happen.
+    /// Waits for a time in which nothing must happen.
     pub fn stay_quiet(&self) {
-        self.wait(self.patience.quiet, || false);
+        self.wait(self.timeouts.quiet, || false);
     }
 
-    /// The counters.
+    /// Reads the counters.
     pub fn counters(&self) -> Counts {
         let read = |index: u32| self.bus.read64(COUNTERS_OFFSET + 8 * index);
         Counts((0..COUNTERS.len() as u32).map(read).collect())
     }
 
-    /// The next completion of `cq`, whatever it says.
+    /// Returns the next completion of `cq`, of any status.
     pub fn completion(&self, cq: &CompletionQueue, of: &str) -> Result<WorkCompletion, Failure> {
         let mut found = None;
-        self.wait(self.patience.completion, || {
+        self.wait(self.timeouts.completion, || {
             cq.poll(1, |completion| found = Some(completion));
             found.is_some()
         });
         found.ok_or_else(|| {
-            let patience = self.patience.completion;
-            Failure::new(format!("{of}: no completion within {patience:?}"))
+            let timeout = self.timeouts.completion;
+            Failure::new(format!("{of}: no completion within {timeout:?}"))
                 .look_at_all(hint::of_silence(&*self.bus))
                 .look_at(
                     "how far it has come, by the counters (ferroce reg dump): doorbells, \
@@ -182,7 +182,7 @@ impl Bench {
         })
     }
 
-    /// The next completion of `cq`, which must be a success.
+    /// Returns the next completion of `cq`, which must be a success.
     pub fn success(&self, cq: &CompletionQueue, of: &str) -> Result<WorkCompletion, Failure> {
         let completion = self.completion(cq, of)?;
         match completion.status {
@@ -234,7 +234,7 @@ impl Counts {
         self.0.get(counter as usize).copied().unwrap_or(0)
     }
 
-    /// What a counter has counted since `before`.
+    /// Returns the increase of a counter since `before`.
     pub fn since(&self, before: &Self, counter: Counter) -> u64 {
         self.get(counter).wrapping_sub(before.get(counter))
     }

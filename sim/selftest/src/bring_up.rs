@@ -12,16 +12,16 @@ use super::hint;
 use super::observed::Observed;
 use super::outcome::{Failure, Outcome};
 
-/// UDP source port of our frames: RoCEv2 peers choose one of 0xc000 to 0xffff.
+/// UDP source port of the frames: RoCEv2 peers choose one of 0xc000 to 0xffff.
 const UDP_SOURCE_PORT: u16 = 0xc001;
 const HOP_LIMIT: u8 = 64;
 
 pub(super) fn run(bench: &mut Bench) -> Outcome {
     let observed = Arc::new(Observed::new(Arc::clone(&bench.bus)));
     let config = DeviceConfig {
-        command_timeout: bench.patience.command,
-        reset_timeout: bench.patience.register,
-        // Event queue 0 has the vector that is left.
+        command_timeout: bench.timeouts.command,
+        reset_timeout: bench.timeouts.register,
+        // Event queue 0 has the remaining vector.
         completion_vectors: VECTOR_COUNT - 1,
         ..DeviceConfig::default()
     };

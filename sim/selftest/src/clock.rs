@@ -9,13 +9,13 @@ use super::bench::Bench;
 use super::hint;
 use super::outcome::{Failure, Outcome};
 
-/// Reads, of which none may be less than the one before.
+/// Reads, none of which may be less than the one before.
 const READS: u32 = 2000;
-/// How long the rate is measured.
+/// Duration of the measurement of the rate.
 const PERIOD: Duration = Duration::from_millis(200);
-/// Tries to read both clocks at once; the one that took the shortest counts.
+/// Attempts to read both clocks at once; the fastest one counts.
 const TRIES: u32 = 32;
-/// How far the rate may be off: a wrong divider is further off than this, a crystal far less.
+/// Tolerance of the rate: a wrong divider deviates more than this, a crystal far less.
 const TOLERANCE: f64 = 0.02;
 
 pub(super) fn run(bench: &mut Bench) -> Outcome {
@@ -67,7 +67,7 @@ fn check_order(bus: &dyn Bus) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Both clocks at about the same time.
+/// Returns both clocks at about the same time.
 fn both(bus: &dyn Bus) -> (u64, Instant) {
     let mut best: Option<(Duration, u64, Instant)> = None;
     for _ in 0..TRIES {

@@ -1,4 +1,4 @@
-//! A command queue of our own, so that one is seen at work before the driver is trusted with it.
+//! A separate command queue, which is tested before the driver relies on one.
 
 use std::mem::offset_of;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::bench::Bench;
 use super::hint;
 use super::outcome::Failure;
 
-/// What lies behind the ring and must stay.
+/// Guard value behind the ring, which must not change.
 const GUARD: u64 = 0xa5a5_a5a5_a5a5_a5a5;
 const COMPLETION_OFFSET: usize = offset_of!(CommandEntry, completion);
 
@@ -27,7 +27,7 @@ pub struct CommandRing {
 }
 
 impl CommandRing {
-    /// Makes the ring known to the device and enables the function.
+    /// Sets up the ring in the device and enables the function.
     pub fn new(bench: &Bench, log_size: u32) -> Result<Self, Failure> {
         let bus = Arc::clone(&bench.bus);
         let space = DmaSpace::new(Arc::clone(&bus));
@@ -60,11 +60,11 @@ impl CommandRing {
         control.set_enable(true);
         self.bus.write32(offset::control, control.bits());
         let is_enabled = || Status::from_bits(self.bus.read32(offset::status)).enabled();
-        let waited = bench.wait(bench.patience.register, is_enabled);
+        let waited = bench.wait(bench.timeouts.register, is_enabled);
         waited.map(|_| ()).ok_or_else(|| {
-            let patience = bench.patience.register;
+            let timeout = bench.timeouts.register;
             Failure::new(format!(
-                "status.enabled is not one within {patience:?} of control.enable"
+                "status.enabled is not one within {timeout:?} of control.enable"
             ))
             .look_at_all(hint::of_silence(&*self.bus))
             .look_at("the state machine that starts the command queue")
@@ -91,36 +91,36 @@ impl CommandRing {
         index
     }
 
-    /// Tells the device of all commands written so far.
+    /// Notifies the device of all commands written so far.
     pub fn ring_doorbell(&self) {
         fence(Ordering::Release);
         self.bus
             .write32(offset::command_queue_doorbell, self.posted);
     }
 
-    /// Commands written so far.
+    /// Returns the number of commands written so far.
     pub fn posted(&self) -> u32 {
         self.posted
     }
 
-    /// The entry of a command, given back by the device.
+    /// Returns the entry of a command, after the device has completed it.
     pub fn wait(&self, bench: &Bench, index: u32, what: &str) -> Result<CommandEntry, Failure> {
         let place = self.place(index);
         let word = &self.buffer.words()[(place + COMPLETION_OFFSET) / 8];
         let is_done = || !CommandCompletion::from_bits(word.load(Ordering::Acquire)).device_owned();
-        match bench.wait(bench.patience.command, is_done) {
+        match bench.wait(bench.timeouts.command, is_done) {
             Some(_) => Ok(self.buffer.load(place)),
             None => Err(self.unanswered(bench, index, what)),
         }
     }
 
-    /// Where a command that does not come back has got stuck.
+    /// Describes where a command without completion is stuck.
     fn unanswered(&self, bench: &Bench, index: u32, what: &str) -> Failure {
         let consumer = self.bus.read32(offset::command_queue_consumer);
         let reads = bench.counters().get(Counter::dma_reads);
-        let patience = bench.patience.command;
+        let timeout = bench.timeouts.command;
         let failure = Failure::new(format!(
-            "{what}: not answered within {patience:?} (command_queue_consumer {consumer}, posted \
+            "{what}: not answered within {timeout:?} (command_queue_consumer {consumer}, posted \
              {}, dma_reads {reads})",
             self.posted
         ))
@@ -143,7 +143,7 @@ impl CommandRing {
         }
     }
 
-    /// Nothing behind the ring was written.
+    /// Checks that nothing behind the ring was written.
     pub fn check_guard(&self) -> Result<(), Failure> {
         let first = self.words();
         let behind = self.buffer.words()[first..].iter();

@@ -1,4 +1,4 @@
-//! Stage `commands`: the command queue, with a ring of our own.
+//! Stage `commands`: the command queue, with a separate ring.
 
 use ferroce_spec::command::{CommandEntry, CommandOpcode, CommandStatus};
 use ferroce_spec::counter::Counter;
@@ -9,9 +9,9 @@ use super::command_ring::CommandRing;
 use super::outcome::{Failure, Outcome};
 use super::reset::reset;
 
-/// Sizes of rings that are tried.
+/// Sizes of rings to test.
 const LOG_SIZES: [u32; 3] = [0, 2, 5];
-/// Times that each ring is gone round, and a little more.
+/// Laps of each ring; the test runs a little longer.
 const LAPS: u32 = 3;
 /// An opcode that no command has.
 const UNKNOWN: CommandOpcode = CommandOpcode(0xfffe);
@@ -26,7 +26,7 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
     Ok(())
 }
 
-/// Goes round a ring; how many commands that were.
+/// Runs a ring for several laps. Returns the number of commands.
 fn check_ring(bench: &Bench, log_size: u32) -> Result<u32, Failure> {
     reset(bench)?;
     let bus = &*bench.bus;
@@ -41,7 +41,7 @@ fn check_ring(bench: &Bench, log_size: u32) -> Result<u32, Failure> {
     check_batch(bench, &mut ring, size)?;
     ring.check_guard()?;
     check_counts(bench, ring.posted())?;
-    // The memory of the ring goes now: the device must have let go of it.
+    // The memory of the ring is freed next: the device must have released it.
     reset(bench)?;
     if Status::from_bits(bus.read32(offset::status)).enabled() {
         return Err(Failure::new("the function is still enabled after a reset")
@@ -50,7 +50,7 @@ fn check_ring(bench: &Bench, log_size: u32) -> Result<u32, Failure> {
     Ok(ring.posted())
 }
 
-/// An argument that tells commands and bytes apart.
+/// Returns an argument that distinguishes commands and bytes.
 fn argument(index: u32) -> u64 {
     0x0123_4567_89ab_cdef ^ u64::from(index).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

@@ -21,7 +21,7 @@ const CAPABILITIES_POINTER: u32 = 0x34;
 const COMMAND_MEMORY: u32 = 1 << 1;
 const COMMAND_BUS_MASTER: u32 = 1 << 2;
 const STATUS_CAPABILITIES: u32 = 1 << 20;
-/// Bits of the status register that remember errors, with their names.
+/// Error bits of the status register, with their names.
 const STATUS_ERRORS: [(u32, &str); 5] = [
     (24, "master data parity error"),
     (27, "signaled target abort"),
@@ -97,7 +97,7 @@ fn check_header(bench: &mut Bench, bus: &dyn Bus) -> Result<(), Failure> {
         if command & bit == 0 {
             return Err(
                 Failure::new(format!("{what} is off in the command register")).look_at(
-                    "who has opened the device should have set it; setpci -s BDF COMMAND shows it",
+                    "the driver that opens the device should set it; setpci -s BDF COMMAND shows it",
                 ),
             );
         }
@@ -141,10 +141,10 @@ fn check_bars(bench: &mut Bench, bus: &dyn Bus) -> Result<(), Failure> {
         }
         let is_64_bit = low >> 1 & 3 == 2;
         let address = u64::from(low & !0xf) | if is_64_bit { u64::from(high) << 32 } else { 0 };
-        // Nobody enumerates a model behind a socket; who opens it finds its regions otherwise.
+        // A model behind a socket is not enumerated; its client finds the regions by the protocol.
         if low != 0 && address == 0 && capability.present() && capability.polled_doorbells() {
             bench.note(format!(
-                "BAR{bar} has no address: nobody has enumerated this model"
+                "BAR{bar} has no address: this model is not enumerated"
             ));
             continue;
         }
@@ -173,7 +173,7 @@ fn capability_name(id: u8) -> String {
     }
 }
 
-/// Offsets of the capabilities by ID.
+/// Returns the offsets of the capabilities by ID.
 fn capabilities(bus: &dyn Bus) -> Result<BTreeMap<u8, u32>, Failure> {
     let mut found = BTreeMap::new();
     let mut at = read(bus, CAPABILITIES_POINTER) & 0xfc;
@@ -221,7 +221,7 @@ fn check_msix(bench: &mut Bench, bus: &dyn Bus, at: u32) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Speed and width of the link, as far as there is one.
+/// Shows speed and width of the link, if there is one.
 fn show_link(bench: &mut Bench, bus: &dyn Bus, at: u32) {
     let capability = read(bus, at + 0x0c);
     let status = read(bus, at + 0x10) >> 16;

@@ -1,4 +1,4 @@
-//! Stage `counters`: known traffic, and what it must have counted.
+//! Stage `counters`: known traffic, and the counts that it must cause.
 
 use ferroce_driver::{Destination, SendData, SendOperation, Service};
 use ferroce_spec::counter::Counter;
@@ -27,10 +27,10 @@ const RETH: u64 = 16;
 const AETH: u64 = 4;
 const ATOMIC_ETH: u64 = 28;
 const ATOMIC_ACK_ETH: u64 = 8;
-/// What every frame has.
+/// Bytes of every frame.
 const FRAME: u64 = ETHERNET + IPV6 + UDP + BTH + ICRC;
 
-/// What must not move without a reason.
+/// Counters that must not change in this traffic.
 const QUIET: [Counter; 23] = [
     Counter::tx_no_route,
     Counter::rx_malformed,
@@ -102,7 +102,7 @@ struct Traffic<'a> {
 }
 
 impl Traffic<'_> {
-    /// One message at a time, so that each doorbell lands by itself.
+    /// Sends one message at a time, so that each doorbell is separate.
     fn run(&self, atomics: u64) -> Result<(), Failure> {
         let remote = self.memory.remote(self.long.next_multiple_of(8));
         for _ in 0..MESSAGES {
@@ -143,14 +143,14 @@ impl Traffic<'_> {
     }
 }
 
-/// What the traffic must have counted.
+/// The expected counts of the traffic.
 struct Expected {
     long: u64,
     atomics: u64,
 }
 
 impl Expected {
-    /// Frames and bytes without ACKs.
+    /// Returns frames and bytes without ACKs.
     fn frames(&self) -> (u64, u64) {
         let write = (PACKETS, PACKETS * FRAME + RETH + self.long);
         // A request; responses of which the first and the last carry an AETH.
@@ -167,7 +167,7 @@ impl Expected {
         kinds.into_iter().fold(of_atomics, sum)
     }
 
-    /// Counter and value, as the ACKs that were sent make them.
+    /// Returns counters and values that follow from the number of ACKs.
     fn exact(&self, acks: u64) -> [(Counter, u64); 8] {
         let (frames, bytes) = self.frames();
         let requests = 3 * MESSAGES + self.atomics;
@@ -183,9 +183,9 @@ impl Expected {
         ]
     }
 
-    /// The counters, when they are right or have had the time to be.
+    /// Returns the counters when they are right, or after the time limit.
     fn wait(&self, bench: &Bench, before: &Counts) -> Counts {
-        bench.wait(bench.patience.counter, || {
+        bench.wait(bench.timeouts.counter, || {
             self.check(before, &bench.counters()).is_ok()
         });
         bench.counters()
@@ -193,7 +193,7 @@ impl Expected {
 
     fn check(&self, before: &Counts, after: &Counts) -> Result<(), Failure> {
         let moved = |counter| after.since(before, counter);
-        // What goes wrong says more than what is then more or less.
+        // An error counter says more than a count that follows from it.
         for counter in QUIET {
             if moved(counter) != 0 {
                 return Err(wrong(counter, moved(counter), "0"));

@@ -11,7 +11,7 @@ use super::pair::{Q_KEY, path_mtu, refused};
 const GRH_LENGTH: usize = 40;
 
 impl Loopback {
-    /// Datagrams up to the path MTU; how many.
+    /// Sends datagrams up to the path MTU. Returns their number.
     pub(super) fn check_datagrams(&self, bench: &Bench) -> Result<usize, Stop> {
         let opened = bench.opened()?;
         let mtu = path_mtu(opened).bytes() as usize;
@@ -44,7 +44,7 @@ impl Loopback {
                 .look_at("the CQE: source_qpn (from the DETH), with_grh")
                 .into());
             }
-            // The guard before the data was where the GRH is now.
+            // Before, the guard was where the GRH is now.
             let byte = data(message);
             let found = self
                 .memory

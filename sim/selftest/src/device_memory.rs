@@ -23,9 +23,7 @@ const SMALL: usize = 16;
 pub(super) fn run(bench: &mut Bench) -> Outcome {
     let length = bench.opened()?.device.capabilities().device_memory_length;
     if length == 0 {
-        return Err(Stop::NotApplicable(
-            "the device has no memory of its own".to_owned(),
-        ));
+        return Err(Stop::NotApplicable("the device has no memory".to_owned()));
     }
     bench.figure("bytes", length);
     let length = length as usize;
@@ -92,7 +90,7 @@ fn wrong(at: usize, found: u8, expected: u8, pattern: &str) -> Failure {
     }
 }
 
-/// Accesses of 1 to 16 bytes at each alignment change only what they should.
+/// Checks that accesses of 1 to 16 bytes at each alignment change only their own bytes.
 fn check_small(bus: &dyn Bus, length: usize) -> Result<(), Failure> {
     for offset in 0..SMALL {
         for size in 1..=SMALL {
@@ -118,7 +116,7 @@ fn check_small(bus: &dyn Bus, length: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The last byte works; it is not the first byte again.
+/// Checks that the last byte works, and is not an alias of the first.
 fn check_end(bus: &dyn Bus, length: usize) -> Result<(), Failure> {
     bus.write_device_memory(0, &[0x11]);
     bus.write_device_memory(length as u64 - 1, &[0xee]);
@@ -135,7 +133,7 @@ fn check_end(bus: &dyn Bus, length: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The device writes its memory and reads it, through a memory region.
+/// Lets the device write its memory and read it, through a memory region.
 fn check_dma(bench: &Bench, length: usize) -> Result<(), Stop> {
     let opened = bench.opened()?;
     if length < DMA_LENGTH {

@@ -1,6 +1,6 @@
 //! Stage `dma`: payload of all lengths at all alignments. The engine is a loopback QP: RDMA WRITE
-//! reads the source and writes the destination, an inline one only writes, RDMA READ goes the other
-//! way through the responder.
+//! reads the source and writes the destination, an inline one only writes, RDMA READ moves data the
+//! other way through the responder.
 
 use ferroce_driver::bus::PAGE_SIZE;
 use ferroce_driver::{MemoryAccess, SendData, SendOperation, Service};
@@ -17,15 +17,15 @@ pub const LENGTHS: &[usize] = &[
     256, 257, 511, 512, 513, 1023, 1024, 1025, 2047, 2048, 2049, 4095, 4096, 4097, 8191, 8192,
     8193, 16384, 32767, 65535, 65536,
 ];
-/// Where in a page the destination begins.
+/// Offsets of the destination in a page.
 pub const DESTINATION_PLACES: &[usize] = &[
     0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 31, 32, 33, 63, 64, 127, 128, 2048, 3968, 4031, 4032, 4033,
     4063, 4064, 4079, 4080, 4087, 4088, 4089, 4091, 4092, 4093, 4094, 4095,
 ];
-/// Longer payloads are tried at every so many places only.
+/// Longer payloads are tested only at every n-th place.
 const LONG: usize = 4097;
 const LONG_STEP: usize = 6;
-/// Pages in front of the place, so that guard bytes lie before it.
+/// Pages before the place, so that there are guard bytes before it.
 const FIRST_PAGE: usize = PAGE_SIZE;
 /// Bytes of source and of destination.
 const MEMORY_LENGTH: usize = FIRST_PAGE + PAGE_SIZE + (64 << 10) + PAGE_SIZE;
@@ -56,7 +56,7 @@ impl Way {
         }
     }
 
-    /// Which half of the DMA engine it exercises.
+    /// Names the half of the DMA engine that it exercises.
     fn hint(self) -> &'static str {
         match self {
             Self::InlineWrite => {
@@ -73,7 +73,7 @@ impl Way {
     }
 }
 
-/// Two pieces of memory and what moves data from one to the other.
+/// Two pieces of memory and the queue pair that moves data between them.
 struct Engine {
     pair: Pair,
     source: Memory,
@@ -84,7 +84,7 @@ struct Engine {
 pub(super) fn run(bench: &mut Bench) -> Outcome {
     let pair = Pair::new(bench, Service::ReliableConnected)?;
     let pd = &bench.opened()?.pd;
-    // The device may only read the source: a write to it is refused rather than believed.
+    // The device may only read the source: a write to it must be refused.
     let read_only = MemoryAccess {
         remote_read: true,
         ..MemoryAccess::default()
@@ -110,14 +110,14 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
     Ok(())
 }
 
-/// The byte at a place of the source.
+/// Returns the byte at a place of the source.
 fn data(place: usize) -> u8 {
     let mixed = (place as u32).wrapping_mul(0x9e37_79b1);
     (mixed >> 24) as u8 ^ (mixed >> 13) as u8
 }
 
 impl Engine {
-    /// All lengths at all places one way; how many transfers and bytes that were.
+    /// Tests all lengths at all places in one direction. Returns the number of transfers and bytes.
     fn run(&self, bench: &Bench, way: Way) -> Result<(usize, usize), Failure> {
         let (mut transfers, mut bytes) = (0, 0);
         for &length in LENGTHS {

@@ -9,9 +9,9 @@ use super::bench::Bench;
 use super::hint;
 use super::outcome::{Failure, Outcome};
 
-/// A number that no queue has.
+/// A number of no queue.
 const NO_QUEUE: u32 = 0xff_fffe;
-/// A slot that no queue has: queues take the lowest slots.
+/// A slot of no queue: queues take the lowest slots.
 const LAST_SLOT: u32 = SLOTS_PER_PAGE - 1;
 
 pub(super) fn run(bench: &mut Bench) -> Outcome {
@@ -28,7 +28,7 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
     Ok(())
 }
 
-/// Pages whose numbers differ in each bit: 0, 1, 2, 4, … and the last.
+/// Returns pages whose numbers differ in each bit: 0, 1, 2, 4, … and the last.
 fn chosen_pages(pages: u32) -> Vec<u32> {
     let powers = (0..PAGES.ilog2()).map(|bit| 1 << bit);
     let mut chosen: Vec<u32> = [0].into_iter().chain(powers).chain([pages - 1]).collect();
@@ -37,7 +37,7 @@ fn chosen_pages(pages: u32) -> Vec<u32> {
     chosen
 }
 
-/// A doorbell for a queue that is not there is counted, and does nothing.
+/// Checks that a doorbell for a missing queue is counted, and has no effect.
 fn check_wrong_value(bench: &Bench, page: u32) -> Result<(), Failure> {
     let slot = page * SLOTS_PER_PAGE + LAST_SLOT;
     let value = DoorbellValue::new(DoorbellKind::SEND_QUEUE, NO_QUEUE, page + 1);
@@ -49,7 +49,7 @@ fn expect_error(bench: &Bench, slot: u32, value: u64, what: &str) -> Result<(), 
     let before = bench.counters();
     bench.bus.doorbell(slot, value);
     let errors = || bench.counters().since(&before, Counter::doorbell_errors);
-    bench.wait(bench.patience.counter, || errors() > 0);
+    bench.wait(bench.timeouts.counter, || errors() > 0);
     let after = bench.counters();
     let landed = after.since(&before, Counter::doorbells);
     let errors = after.since(&before, Counter::doorbell_errors);
@@ -77,7 +77,8 @@ fn expect_error(bench: &Bench, slot: u32, value: u64, what: &str) -> Result<(), 
     })
 }
 
-/// The doorbell of a real CQ is right in its own slot and wrong in the same place of other pages.
+/// Checks that the doorbell of a real CQ is valid in its own slot, and invalid at the same place of
+/// other pages.
 fn check_right_one(bench: &Bench, pages: &[u32]) -> Outcome {
     let opened = bench.opened()?;
     let config = CompletionQueueConfig {
@@ -89,7 +90,7 @@ fn check_right_one(bench: &Bench, pages: &[u32]) -> Outcome {
     let before = bench.counters();
     cq.arm(false);
     let landed = || bench.counters().since(&before, Counter::doorbells);
-    bench.wait(bench.patience.counter, || landed() > 0);
+    bench.wait(bench.timeouts.counter, || landed() > 0);
     let errors = bench.counters().since(&before, Counter::doorbell_errors);
     let (slot, value) = opened.observed.last_doorbell();
     if (landed(), errors) != (1, 0) {

@@ -1,4 +1,4 @@
-//! What a wrong value usually comes from.
+//! Likely causes of wrong values.
 
 use ferroce_driver::Error;
 use ferroce_driver::bus::Bus;
@@ -6,12 +6,12 @@ use ferroce_spec::register::{FatalSyndrome, MAGIC, Status, UNMAPPED_READ, offset
 
 use super::outcome::Failure;
 
-/// Hints for a register that reads as it cannot.
+/// Returns hints for a register with an impossible value.
 pub fn of_read(value: u64, width: u32) -> Vec<String> {
     let ones = u64::MAX >> (64 - 8 * width);
     let hints: &[&str] = match value {
         _ if value == ones => &[
-            "all ones: nobody answered. Is the link up (lspci -vv: LnkSta), is memory decoding on \
+            "all ones: no answer. Is the link up (lspci -vv: LnkSta), is memory decoding on \
              (command register, bit 1), is the function in D0, is the BAR mapped?",
             "was the bitstream loaded after the machine had enumerated the bus? Then the BARs are \
              not assigned: remove and rescan (/sys/bus/pci/devices/BDF/remove, /sys/bus/pci/rescan)",
@@ -25,7 +25,7 @@ pub fn of_read(value: u64, width: u32) -> Vec<String> {
     hints.iter().map(|hint| (*hint).to_owned()).collect()
 }
 
-/// Hints for a wrong magic.
+/// Returns hints for a wrong magic.
 pub fn of_magic(value: u32) -> Vec<String> {
     let mut hints = of_read(value.into(), 4);
     if value == MAGIC.swap_bytes() {
@@ -42,7 +42,7 @@ pub fn of_magic(value: u32) -> Vec<String> {
     hints
 }
 
-/// What status and syndrome say about a device that does not answer.
+/// Returns hints from status and syndrome of a device that does not answer.
 pub fn of_silence(bus: &dyn Bus) -> Vec<String> {
     let bits = bus.read32(offset::status);
     if bits == UNMAPPED_READ {
@@ -72,11 +72,11 @@ pub fn of_silence(bus: &dyn Bus) -> Vec<String> {
     hints
 }
 
-/// DMA does not come through.
+/// Hint for DMA that does not arrive.
 pub const DMA_REFUSED: &str = "DMA is refused by the host: bus master (command register, bit 2), \
      the address width of the DMA engine, IOMMU faults (dmesg | grep -i -e DMAR -e AMD-Vi)";
 
-/// The failure of a call of the driver.
+/// Returns the failure of a call of the driver.
 pub fn of_driver(what: &str, error: &Error, bus: &dyn Bus) -> Failure {
     let failure = Failure::new(format!("{what}: {error}")).look_at_all(of_silence(bus));
     match error {

@@ -13,7 +13,7 @@ use super::bench::Bench;
 use super::hint;
 use super::outcome::{Failure, Outcome};
 
-/// Reads of the magic, to find a link that is wrong now and then.
+/// Reads of the magic, to detect a marginal link.
 const READS: u32 = 1000;
 
 pub(super) fn run(bench: &mut Bench) -> Outcome {

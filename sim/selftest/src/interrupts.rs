@@ -90,7 +90,8 @@ impl Source {
     }
 }
 
-/// The vector of completions when there is one completion vector: 1 if the device has it, or 0.
+/// Returns the vector of completions when there is one completion vector: 1 if the device has it,
+/// or 0.
 fn shared_vector(bench: &Bench) -> u16 {
     let bits = bench.bus.read64(ferroce_spec::register::offset::capability);
     let capability = ferroce_spec::register::Capability::from_bits(bits);
@@ -116,7 +117,7 @@ fn check_completion_vector(bench: &Bench, vector: u16) -> Result<(), Stop> {
         source.cq.arm(false);
         source.complete(bench)?;
         if bench
-            .wait(bench.patience.interrupt, || source.events() >= round)
+            .wait(bench.timeouts.interrupt, || source.events() >= round)
             .is_none()
         {
             return Err(missing(bench, source.msix, &before, &counts)?.into());
@@ -136,7 +137,7 @@ fn check_completion_vector(bench: &Bench, vector: u16) -> Result<(), Stop> {
     Ok(check_others(source.msix, &before, &after)?)
 }
 
-/// Vector 0 has the asynchronous events: a send queue that has drained is one.
+/// Checks vector 0, which has the asynchronous events: a drained send queue is one.
 fn check_async_vector(bench: &Bench) -> Result<(), Stop> {
     let opened = bench.opened()?;
     let pair = Pair::new(bench, Service::ReliableConnected)?;
@@ -153,8 +154,8 @@ fn check_async_vector(bench: &Bench) -> Result<(), Stop> {
         notify_drained: true,
     });
     drained.map_err(|error| hint::of_driver("RTS to SQD", &error, &*bench.bus))?;
-    let patience = bench.patience.interrupt;
-    let came = bench.wait(patience, || events.load(Ordering::Acquire) >= 1);
+    let timeout = bench.timeouts.interrupt;
+    let came = bench.wait(timeout, || events.load(Ordering::Acquire) >= 1);
     opened.device.set_event_handler(None);
     if came.is_none() {
         return Err(missing(bench, 0, &before, &counts)?.into());
@@ -177,7 +178,7 @@ fn check_others(msix: u16, before: &VectorCounts, after: &VectorCounts) -> Resul
     Ok(())
 }
 
-/// Where the event or its interrupt has got lost.
+/// Describes where the event or its interrupt was lost.
 fn missing(
     bench: &Bench,
     msix: u16,
@@ -192,7 +193,7 @@ fn missing(
     let failure = Failure::new(format!(
         "vector {msix}: no event within {:?} (events written {events}, MSI-X messages sent \
          {messages}, interrupts that arrived {})",
-        bench.patience.interrupt,
+        bench.timeouts.interrupt,
         arrived[vector] - before[vector]
     ));
     let elsewhere = (0..arrived.len()).find(|&v| v != vector && arrived[v] != before[v]);

@@ -1,12 +1,12 @@
 //! The staged check of a device: what an engineer runs on the first bitstream.
 //!
 //! Stages go from the outside in: configuration space, registers, reset, the command queue, DMA,
-//! interrupts, queue pairs. Each proves one thing, says with figures what it has found, and when
-//! it fails what to look at. What depends on a stage that has failed is not tried, and is named.
+//! interrupts, queue pairs. Each proves one thing, reports figures, and on failure lists what to
+//! check. Stages that depend on a failed one are skipped, and named.
 //!
-//! Everything goes through [`Bus`], so that a card, a model behind a socket and a model in this
-//! process are checked by the same code. Nothing that the device answers is believed, and each
-//! wait ends: [`Patience`].
+//! Everything goes through [`Bus`], so that the same code checks a card, a model behind a socket
+//! and a model in this process. No value from the device is trusted, and each wait has a limit:
+//! [`Timeouts`].
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ mod reset;
 mod timing;
 
 use bench::Bench;
-pub use bench::Patience;
+pub use bench::Timeouts;
 pub use dma::{DESTINATION_PLACES, LENGTHS};
 pub use outcome::{Failure, Figure, Report, Value, Verdict, json, text};
 use outcome::{Outcome, Stop};
@@ -52,12 +52,12 @@ pub struct Stage {
     pub name: &'static str,
     /// What it proves when it passes.
     pub proves: &'static str,
-    /// Stages without which it says nothing.
+    /// Stages without which its result is meaningless.
     pub needs: &'static [&'static str],
     run: fn(&mut Bench) -> Outcome,
 }
 
-/// All stages, in their order. A stage needs only stages before it.
+/// All stages, in their order. A stage needs only earlier stages.
 pub const STAGES: &[Stage] = &[
     Stage {
         name: "config",
@@ -74,7 +74,7 @@ pub const STAGES: &[Stage] = &[
     },
     Stage {
         name: "identity",
-        proves: "reads of BAR0 reach the register block, and it speaks our contract",
+        proves: "reads of BAR0 reach the register block, and it has this contract",
         needs: &[],
         run: identity::run,
     },
@@ -156,27 +156,27 @@ pub const STAGES: &[Stage] = &[
     },
 ];
 
-/// No stage has this name.
+/// Error: no stage has this name.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no stage {0:?}; there are: {names}", names = names().join(", "))]
 pub struct NoSuchStage(pub String);
 
-/// Names of all stages, in their order.
+/// Returns the names of all stages, in their order.
 pub fn names() -> Vec<&'static str> {
     STAGES.iter().map(|stage| stage.name).collect()
 }
 
-/// The stages of these names and those that they need, in their order; without names, all.
+/// Returns the stages of these names and those that they need, in their order; without names, all.
 ///
 /// # Errors
-/// [`NoSuchStage`] naming the first that is none.
+/// [`NoSuchStage`] naming the first unknown one.
 pub fn select(wanted: &[String]) -> Result<Vec<&'static Stage>, NoSuchStage> {
     let unknown = |name: &&String| !STAGES.iter().any(|stage| stage.name == name.as_str());
     if let Some(name) = wanted.iter().find(unknown) {
         return Err(NoSuchStage(name.clone()));
     }
     let mut chosen: Vec<&Stage> = Vec::new();
-    // From the last to the first: whatever needs a stage has been looked at before it.
+    // From the last to the first: the stages that need a stage come before it.
     for stage in STAGES.iter().rev() {
         let is_wanted = wanted.is_empty() || wanted.iter().any(|name| name == stage.name);
         let is_needed = chosen.iter().any(|other| other.needs.contains(&stage.name));
@@ -188,15 +188,15 @@ pub fn select(wanted: &[String]) -> Result<Vec<&'static Stage>, NoSuchStage> {
     Ok(chosen)
 }
 
-/// Runs stages on the device behind `bus`, which nobody else uses, and calls `done` after each.
-/// The device is reset several times; what it held is gone.
+/// Runs stages on the device behind `bus`, which must be exclusive, and calls `done` after each.
+/// The device is reset several times; its state is lost.
 pub fn run(
     bus: Arc<dyn Bus>,
     stages: &[&'static Stage],
-    patience: &Patience,
+    timeouts: &Timeouts,
     mut done: impl FnMut(&Report),
 ) -> Vec<Report> {
-    let mut bench = Bench::new(bus, patience);
+    let mut bench = Bench::new(bus, timeouts);
     let mut reports: Vec<Report> = Vec::new();
     for stage in stages {
         let report = run_stage(stage, &reports, &mut bench);
@@ -228,7 +228,7 @@ fn run_stage(stage: &'static Stage, before: &[Report], bench: &mut Bench) -> Rep
 }
 
 fn verdict_of(stage: &Stage, bench: &mut Bench) -> Verdict {
-    // A device must not be able to make the check itself fall over; if one can, that is a result.
+    // A device must not be able to crash the check; if it can, that is a result.
     match catch_unwind(AssertUnwindSafe(|| (stage.run)(bench))) {
         // Where all ones are right, a device that is gone passes.
         Ok(Ok(())) if bench.is_gone() => {

@@ -11,7 +11,7 @@ use super::outcome::{Failure, Outcome, Stop};
 use super::pair::{Pair, SEGMENTS, refused};
 use super::pattern::{Damage, Memory};
 
-/// Where the data come from, and where they go.
+/// Offsets of the source and of the target.
 const SOURCE: usize = 0x400;
 pub(super) const TARGET: usize = 0x2_0000;
 const MEMORY_LENGTH: usize = 0x4_0000;
@@ -43,7 +43,7 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
         done.push(format!("UD SEND {}", ud.check_datagrams(bench)?));
     }
     if limits.reliable_connected {
-        // Last: the queue pair is in error then.
+        // Last: the queue pair is in the error state then.
         rc.check_wrong_key(bench)?;
         done.push("refused 1".to_owned());
     }
@@ -57,7 +57,7 @@ pub(super) struct Loopback {
     pub memory: Memory,
 }
 
-/// The byte at a place of the source, another one for each message.
+/// Returns the byte at a place of the source, another one for each message.
 pub(super) fn data(message: usize) -> impl Fn(usize) -> u8 {
     move |place| {
         let mixed = (place + 1).wrapping_mul(2_654_435_761) ^ message.wrapping_mul(0x9e37);
@@ -80,7 +80,7 @@ impl Loopback {
         })
     }
 
-    /// Makes a source of `length` bytes and a guarded target.
+    /// Prepares a source of `length` bytes and a guarded target.
     pub(super) fn prepare(&self, message: usize, length: usize) {
         let byte = data(message);
         self.memory
@@ -113,7 +113,7 @@ impl Loopback {
         [self.memory.segment(SOURCE, length)]
     }
 
-    /// The receive completion of a message of this pair.
+    /// Returns the receive completion of a message of this pair.
     pub(super) fn received(
         &self,
         bench: &Bench,
@@ -125,7 +125,7 @@ impl Loopback {
         let completion = completion.map_err(|failure| match self.service {
             "RC" => failure,
             _ => failure.look_at(
-                "lost frames: nobody sends them again for UC and UD (FIFO overflow in the loopback \
+                "lost frames: UC and UD do not retransmit them (FIFO overflow in the loopback \
                  path, rx_icrc_errors, rx_no_receive)",
             ),
         })?;
@@ -189,11 +189,12 @@ impl Loopback {
         Ok(LENGTHS.len())
     }
 
-    /// A UC requester is done when its frames have left, not when they have arrived.
+    /// Waits for the data: a UC requester completes when its frames have left, not when they have
+    /// arrived.
     fn wait_for_data(&self, bench: &Bench, message: usize, length: usize) {
         if self.service == "UC" {
             let has_come = || self.memory.check(TARGET, length, data(message)).is_ok();
-            bench.wait(bench.patience.completion, has_come);
+            bench.wait(bench.timeouts.completion, has_come);
         }
     }
 
@@ -209,7 +210,7 @@ impl Loopback {
         Ok(LENGTHS.len())
     }
 
-    /// Several pieces become one message.
+    /// Checks that several segments become one message.
     fn check_gather(&self, bench: &Bench) -> Result<(), Failure> {
         const LENGTHS: [usize; SEGMENTS as usize] = [1, 4097, 63, 128];
         let pieces = (self.pair.requester.capacity().max_send_sge as usize).min(LENGTHS.len());
@@ -271,7 +272,7 @@ impl Loopback {
         Ok(steps.len())
     }
 
-    /// A wrong key must be refused, and must not write.
+    /// Checks that a wrong key is refused, and that nothing is written.
     fn check_wrong_key(&self, bench: &Bench) -> Result<(), Failure> {
         let what = "RC RDMA WRITE with a wrong key";
         self.prepare(99, 64);

@@ -1,4 +1,4 @@
-//! A bus that notes what passes: which interrupts came, and which doorbell was rung last.
+//! A bus that records interrupts, and the last doorbell.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use ferroce_spec::register::VECTOR_COUNT;
 /// Counts for each vector.
 pub type VectorCounts = [u64; VECTOR_COUNT as usize];
 
-/// The bus of the device under test, with notes.
+/// The bus of the device under test, with records.
 pub struct Observed {
     bus: Arc<dyn Bus>,
     interrupts: Arc<[AtomicU64; VECTOR_COUNT as usize]>,
@@ -19,7 +19,7 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// Nothing has passed yet.
+    /// Creates the bus without records.
     pub fn new(bus: Arc<dyn Bus>) -> Self {
         Self {
             bus,
@@ -29,12 +29,12 @@ impl Observed {
         }
     }
 
-    /// How often each vector has interrupted.
+    /// Returns how often each vector has interrupted.
     pub fn interrupts(&self) -> VectorCounts {
         std::array::from_fn(|vector| self.interrupts[vector].load(Ordering::Acquire))
     }
 
-    /// The last doorbell: slot and value.
+    /// Returns the last doorbell: slot and value.
     pub fn last_doorbell(&self) -> (u32, u64) {
         let slot = self.slot.load(Ordering::Relaxed);
         (slot, self.value.load(Ordering::Relaxed))

@@ -1,4 +1,4 @@
-//! How a stage has ended, and how that is shown.
+//! Results of stages, and their output.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -9,17 +9,17 @@ use serde_json::json;
 /// Columns of the text of a report; no word is broken.
 const COLUMNS: usize = 98;
 
-/// Why a stage has failed, and what to look at.
+/// Reason why a stage has failed, and what to check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// What was expected, and what was there.
+    /// Expected and found.
     pub what: String,
-    /// Where the cause may be, the likeliest first.
+    /// Possible causes, the likeliest first.
     pub look_at: Vec<String>,
 }
 
 impl Failure {
-    /// A failure without hints.
+    /// Creates a failure without hints.
     pub fn new(what: impl Into<String>) -> Self {
         Self {
             what: what.into(),
@@ -42,11 +42,11 @@ impl Failure {
     }
 }
 
-/// Why a stage has not passed.
+/// Reason why a stage has not passed.
 #[derive(Debug)]
 pub(super) enum Stop {
     Failed(Failure),
-    /// This bus or device does not have what the stage is about.
+    /// This bus or device does not have the subject of the stage.
     NotApplicable(String),
 }
 
@@ -61,18 +61,18 @@ pub(super) type Outcome = Result<(), Stop>;
 /// The result of a stage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// It has proved what it proves.
+    /// It has passed.
     Passed,
-    /// It has not.
+    /// It has failed.
     Failed(Failure),
-    /// It was not tried, because the named stage has failed or was not tried.
+    /// It was skipped, because the named stage has failed or was skipped.
     Skipped(&'static str),
-    /// Bus or device do not have what it is about; why.
+    /// Bus or device do not have its subject; the reason.
     NotApplicable(String),
 }
 
 impl Verdict {
-    /// A word for tables and JSON.
+    /// Returns a word for tables and JSON.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Passed => "passed",
@@ -82,7 +82,7 @@ impl Verdict {
         }
     }
 
-    /// Whether the device may still be right.
+    /// Returns true if the device may still be right.
     pub fn is_good(&self) -> bool {
         matches!(self, Self::Passed | Self::NotApplicable(_))
     }
@@ -135,16 +135,16 @@ impl From<&str> for Value {
     }
 }
 
-/// Something that a stage has found, with its unit at the end of the name.
+/// A figure of a stage, with its unit at the end of the name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
-    /// What it is.
+    /// Its name.
     pub name: String,
-    /// How much.
+    /// Its value.
     pub value: Value,
 }
 
-/// What a stage has found.
+/// The report of a stage.
 #[derive(Debug, Clone)]
 pub struct Report {
     /// The stage.
@@ -153,13 +153,13 @@ pub struct Report {
     pub verdict: Verdict,
     /// Figures, also of a stage that has failed.
     pub figures: Vec<Figure>,
-    /// What is odd but no failure.
+    /// Observations that are no failure.
     pub notes: Vec<String>,
     /// How long it took.
     pub duration: Duration,
 }
 
-/// The report as text, with a line feed at the end.
+/// Returns the report as text, with a line feed at the end.
 pub fn text(report: &Report) -> String {
     let mut out = String::new();
     let (name, word) = (report.stage.name, report.verdict.word());
@@ -209,7 +209,7 @@ fn line(out: &mut String, text: &str) {
     let _ = writeln!(out, "{}", text.trim_end());
 }
 
-/// A word in the margin, and text beside it.
+/// Writes a word in the margin, and text beside it.
 fn paragraph(out: &mut String, label: &str, text: &str) {
     const MARGIN: usize = 12;
     let mut row = format!("    {label:8}");
@@ -231,7 +231,7 @@ fn paragraph(out: &mut String, label: &str, text: &str) {
     line(out, &row);
 }
 
-/// All reports for programs.
+/// Returns all reports as JSON.
 pub fn json(device: &str, reports: &[Report]) -> serde_json::Value {
     let passed = reports.iter().all(|report| report.verdict.is_good());
     let stages: Vec<_> = reports.iter().map(report_json).collect();
@@ -273,7 +273,7 @@ fn figures_json(figures: &[Figure]) -> serde_json::Map<String, serde_json::Value
     figures.iter().map(pair).collect()
 }
 
-/// A figure to the thousandth.
+/// Rounds a figure to the thousandth.
 fn rounded(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }

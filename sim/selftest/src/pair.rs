@@ -16,9 +16,9 @@ use super::outcome::{Failure, Stop};
 pub const DEPTH: u32 = 64;
 /// Scatter/gather elements of a work request.
 pub const SEGMENTS: u32 = 4;
-/// First PSN: one that soon goes round.
+/// First PSN: one that soon wraps.
 const FIRST_PSN: u32 = 0xff_fff0;
-/// Q_Key of our datagrams.
+/// Q_Key of the datagrams.
 pub const Q_KEY: u32 = 0x1234_5678;
 /// Retries after a timeout.
 const RETRIES: u8 = 3;
@@ -34,7 +34,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// A pair of a service, with new CQs.
+    /// Creates a pair of a service, with new CQs.
     pub fn new(bench: &Bench, service: Service) -> Result<Self, Stop> {
         let opened = bench.opened()?;
         let new = || {
@@ -50,7 +50,7 @@ impl Pair {
         Self::with_cqs(bench, service, &send_cq, &receive_cq)
     }
 
-    /// A pair that completes to given CQs.
+    /// Creates a pair that completes to given CQs.
     pub fn with_cqs(
         bench: &Bench,
         service: Service,
@@ -59,7 +59,7 @@ impl Pair {
     ) -> Result<Self, Stop> {
         let opened = bench.opened()?;
         let pair = Self::create(opened, service, send_cq, receive_cq).and_then(|pair| {
-            pair.connect(opened, bench.patience.ack_timeout, service)?;
+            pair.connect(opened, bench.timeouts.ack_timeout, service)?;
             Ok(pair)
         });
         let what = format!("no pair of connected {service:?} queue pairs");
@@ -127,7 +127,7 @@ impl Pair {
         queue.lock().post(&request)
     }
 
-    /// Posts a request of a connected requester, and waits until it has succeeded.
+    /// Posts a request of a connected requester, and waits for its success.
     pub fn execute(
         &self,
         bench: &Bench,
@@ -141,13 +141,13 @@ impl Pair {
     }
 }
 
-/// The driver does not want to post; the device has no part in that.
+/// Returns the failure of a post that the driver refuses; the device is not involved.
 pub fn refused(what: &str, error: PostError) -> Failure {
     Failure::new(format!("{what}: the driver does not post it: {error}"))
         .look_at("limits of QUERY_DEVICE; is the queue full because completions are missing?")
 }
 
-/// The largest path MTU of the device.
+/// Returns the largest path MTU of the device.
 pub fn path_mtu(opened: &Opened) -> PathMtu {
     let number = opened.device.capabilities().max_path_mtu;
     PathMtu::from_number(number.into()).unwrap_or(PathMtu::Mtu1024)

@@ -1,4 +1,4 @@
-//! Memory that the device works on: what stands in it is known byte by byte, also beside the data.
+//! Memory for the device whose content is known byte by byte, also beside the data.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use ferroce_driver::{
     DataSegment, Error, MemoryAccess, MemoryRegion, ProtectionDomain, RemoteAddress,
 };
 
-/// Bytes before and behind the data that are looked at.
+/// Bytes before and behind the data that are checked.
 pub const GUARD_LENGTH: usize = 128;
-/// What stands there.
+/// Their value.
 const GUARD: u8 = 0xa5;
-/// How far displaced data are recognised.
+/// Largest displacement of data that is recognised.
 const SHIFT_MAX: usize = 16;
 
 /// Page-aligned memory of this process, registered.
 pub struct Memory {
-    /// Goes before the memory.
+    /// Dropped before the memory.
     region: Arc<MemoryRegion>,
     bytes: Box<[AtomicU8]>,
     start: usize,
@@ -42,7 +42,7 @@ impl Memory {
         })
     }
 
-    /// Memory with which a peer may do everything.
+    /// Allocates memory with all rights for a peer.
     pub fn open(pd: &Arc<ProtectionDomain>, length: usize) -> Result<Self, Error> {
         let access = MemoryAccess {
             local_write: true,
@@ -77,7 +77,7 @@ impl Memory {
         }
     }
 
-    /// Byte `index` becomes `byte(index)`, for each in `range`.
+    /// Sets byte `index` to `byte(index)`, for each in `range`.
     pub fn fill(&self, range: Range<usize>, byte: impl Fn(usize) -> u8) {
         let first = range.start;
         for (index, place) in self.bytes()[range].iter().enumerate() {
@@ -85,7 +85,7 @@ impl Memory {
         }
     }
 
-    /// Makes `length` bytes at `offset` and what lies around them guard bytes.
+    /// Fills `length` bytes at `offset` and their surroundings with guard bytes.
     pub fn guard(&self, offset: usize, length: usize) {
         let end = (offset + length + GUARD_LENGTH).min(self.bytes().len());
         self.fill(offset.saturating_sub(GUARD_LENGTH)..end, |_| GUARD);
@@ -109,8 +109,8 @@ impl Memory {
         self.fill(offset..offset + 8, |index| bytes[index - offset]);
     }
 
-    /// Looks whether `length` bytes at `offset` are those that `expected` gives for 0, 1, …, and
-    /// all around them are guard bytes.
+    /// Checks that `length` bytes at `offset` are those that `expected` returns for 0, 1, …, and
+    /// that all around them are guard bytes.
     pub fn check(
         &self,
         offset: usize,
@@ -169,9 +169,9 @@ impl Memory {
     }
 }
 
-/// By how many bytes the data from `first` on are displaced, if that is what is wrong.
+/// Returns by how many bytes the data from `first` on are displaced, if they are.
 fn shift(found: &[u8], wanted: &[u8], first: usize) -> Option<i64> {
-    // So few that displaced data which end early are recognised, too.
+    // Few enough to recognise displaced data that end early.
     let compared = match found.len() - first {
         ..4 => return None,
         4..16 => 4,
@@ -185,12 +185,12 @@ fn shift(found: &[u8], wanted: &[u8], first: usize) -> Option<i64> {
         .map(|at| first as i64 - at as i64)
 }
 
-/// What is wrong with the data.
+/// Damage of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Damage {
-    /// A byte of the data.
+    /// A wrong byte of the data.
     Inside {
-        /// The first that is wrong, counted from the start of the data.
+        /// The first wrong one, counted from the start of the data.
         first: usize,
         /// The same, counted from the start of a page.
         place: usize,
@@ -204,7 +204,7 @@ pub enum Damage {
     Beside { distance: i64, found: u8 },
 }
 
-/// How data are wrong.
+/// Kind of wrong data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// They have not been written.
@@ -216,7 +216,7 @@ pub enum Kind {
 }
 
 impl Damage {
-    /// What is wrong, in words.
+    /// Returns a description.
     pub fn text(&self) -> String {
         match *self {
             Self::Inside {
@@ -250,7 +250,7 @@ impl Damage {
         }
     }
 
-    /// What to look at. `source` is the place of the first byte in a page where the data came from.
+    /// Returns hints. `source` is the place of the first byte in a page of the source.
     pub fn hints(&self, source: usize) -> Vec<String> {
         let mut hints = Vec::new();
         let mut add = |hint: &str| hints.push(hint.to_owned());

@@ -1,4 +1,4 @@
-//! Registers of BAR0 by their names, and what their values mean: from the contract's tables.
+//! Registers of BAR0 by their names, and the meaning of their values: from the contract's tables.
 
 use ferroce_driver::bus::Bus;
 use ferroce_spec::counter::COUNTERS;
@@ -12,13 +12,13 @@ use ferroce_wire::Mac;
 /// A register, an element of one, a counter, or a place without a name.
 #[derive(Debug, Clone)]
 pub struct Place {
-    /// Name; the offset, of a place that has none.
+    /// Name; or the offset, if it has none.
     pub name: String,
     /// Byte of BAR0.
     pub offset: u32,
     /// Bytes: 4 or 8.
     pub width: u32,
-    /// How software may use it.
+    /// Access of software.
     pub access: RegisterAccess,
     /// What it means.
     pub meaning: &'static str,
@@ -26,13 +26,13 @@ pub struct Place {
     pub word: Option<WordTable>,
 }
 
-/// No such place.
+/// Error: no such place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceError {
     /// No register has this name.
     #[error("there is no register or counter {name:?}{}; `ferroce reg list` names them all", similar(.name))]
     NoSuchName {
-        /// What was asked for.
+        /// The requested name.
         name: String,
     },
     /// The register has fewer elements.
@@ -40,7 +40,7 @@ pub enum PlaceError {
     NoSuchElement {
         /// The register.
         name: String,
-        /// What was asked for.
+        /// The requested index.
         index: u32,
         /// Elements.
         count: u32,
@@ -50,7 +50,7 @@ pub enum PlaceError {
     BadOffset(u64),
 }
 
-/// Names that a mistyped one may have meant.
+/// Returns similar names.
 fn similar(name: &str) -> String {
     let names = all().map(|place| place.name);
     let near: Vec<String> = names
@@ -63,7 +63,7 @@ fn similar(name: &str) -> String {
     format!(" (did you mean {}?)", near.join(", "))
 }
 
-/// The bits of a register whose cell type is `kind`.
+/// Returns the bits of a register whose cell type is `kind`.
 fn word_of(kind: &str) -> Option<WordTable> {
     [
         Capability::TABLE,
@@ -75,7 +75,8 @@ fn word_of(kind: &str) -> Option<WordTable> {
     .find(|table| kind.contains(&format!("<{}>", table.name)))
 }
 
-/// Every register and counter, in the order of their offsets; each element of an array for itself.
+/// Returns every register and counter, in the order of their offsets; each element of an array
+/// separately.
 pub fn all() -> impl Iterator<Item = Place> {
     let registers = REGISTERS.iter().flat_map(|register| {
         (0..register.count).map(move |index| Place {
@@ -101,7 +102,7 @@ pub fn all() -> impl Iterator<Item = Place> {
     registers.chain(counters)
 }
 
-/// The place that `text` names: `status`, `event_queue_doorbell[3]`, `rx_frames`, `0x24`.
+/// Returns the place that `text` names: `status`, `event_queue_doorbell[3]`, `rx_frames`, `0x24`.
 ///
 /// # Errors
 /// [`PlaceError`].
@@ -133,7 +134,7 @@ pub fn find(text: &str) -> Result<Place, PlaceError> {
     }
 }
 
-/// The place at a byte of BAR0.
+/// Returns the place at a byte of BAR0.
 fn at(offset: u64) -> Result<Place, PlaceError> {
     let limit = u64::from(BAR0_SIZE);
     let known = all().find(|place| u64::from(place.offset) == offset);
@@ -151,7 +152,7 @@ fn at(offset: u64) -> Result<Place, PlaceError> {
     }
 }
 
-/// A number as the command line has it: `10`, `0x0a`, `0b1010`, with `_` where one likes.
+/// Parses a number: `10`, `0x0a`, `0b1010`, with `_` anywhere.
 pub fn parse_number(text: &str) -> Option<u64> {
     let text = text.replace('_', "");
     if let Some(digits) = text.strip_prefix("0x") {
@@ -166,7 +167,7 @@ pub fn parse_number(text: &str) -> Option<u64> {
 }
 
 impl Place {
-    /// Reads it.
+    /// Reads the register.
     pub fn read(&self, bus: &dyn Bus) -> u64 {
         match self.width {
             8 => bus.read64(self.offset),
@@ -174,7 +175,7 @@ impl Place {
         }
     }
 
-    /// Writes it.
+    /// Writes the register.
     pub fn write(&self, bus: &dyn Bus, value: u64) {
         match self.width {
             8 => bus.write64(self.offset, value),
@@ -182,22 +183,22 @@ impl Place {
         }
     }
 
-    /// Whether a value fits.
+    /// Returns true if a value fits.
     pub fn holds(&self, value: u64) -> bool {
         self.width == 8 || value <= u32::MAX.into()
     }
 
-    /// The value in hexadecimal, as wide as the register.
+    /// Returns the value in hexadecimal, as wide as the register.
     pub fn hexadecimal(&self, value: u64) -> String {
         let digits = 2 + 2 * self.width as usize;
         format!("{value:#0digits$x}")
     }
 
-    /// What a value means; empty if the number says it all.
+    /// Returns the meaning of a value; empty if the number says it all.
     pub fn decode(&self, value: u64) -> String {
         let ones = u64::MAX >> (64 - 8 * self.width);
         if value == ones {
-            return "all ones: no register, or nobody answered".to_owned();
+            return "all ones: no register, or no answer".to_owned();
         }
         if let Some(word) = &self.word {
             return decode_word(word, value);
@@ -221,7 +222,7 @@ impl Place {
     }
 }
 
-/// The bytes in memory order, if they are readable.
+/// Returns the bytes in memory order, if they are readable.
 fn characters(value: u64) -> String {
     let bytes = (value as u32).to_le_bytes();
     if bytes.iter().all(u8::is_ascii_graphic) {
@@ -231,7 +232,7 @@ fn characters(value: u64) -> String {
     }
 }
 
-/// `field=value` for each field; flags only when they are set.
+/// Returns `field=value` for each field; flags only when they are set.
 fn decode_word(word: &WordTable, value: u64) -> String {
     let mut fields = Vec::new();
     let mut named = 0;

@@ -1,4 +1,4 @@
-//! Stage `registers`: bits stick, and what is read-only stays.
+//! Stage `registers`: written bits stay, and read-only bits do not change.
 
 use ferroce_driver::bus::Bus;
 use ferroce_spec::register::{
@@ -28,7 +28,7 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
     Ok(())
 }
 
-/// The registers of the command queue can be written only while the function is disabled.
+/// Disables the function: the registers of the command queue can be written only then.
 fn disable(bench: &mut Bench) -> Result<(), Failure> {
     let bus = &*bench.bus;
     let is_enabled = || Status::from_bits(bus.read32(offset::status)).enabled();
@@ -37,10 +37,10 @@ fn disable(bench: &mut Bench) -> Result<(), Failure> {
     }
     bus.write32(offset::control, Control::default().bits());
     if bench
-        .wait(bench.patience.register, || !is_enabled())
+        .wait(bench.timeouts.register, || !is_enabled())
         .is_some()
     {
-        bench.note("the function was enabled before: somebody has not cleaned up");
+        bench.note("the function was already enabled: a previous driver did not reset it");
         return Ok(());
     }
     Err(
@@ -80,7 +80,7 @@ fn check_base(bus: &dyn Bus) -> Result<usize, Failure> {
     let failure = Failure::new(format!(
         "wrote {pattern:#018x} to command_queue_base, read {read:#018x}"
     ));
-    // All patterns together tell which bits never were right.
+    // All patterns together show which bits were never right.
     let (only_0, only_1) = (stuck_at_0 & !stuck_at_1, stuck_at_1 & !stuck_at_0);
     Err(if read == u64::MAX {
         failure.look_at_all(hint::of_read(read, 8))
@@ -117,7 +117,7 @@ fn stuck(at_0: u64, at_1: u64) -> String {
     text
 }
 
-/// 32-bit and 64-bit accesses see the same.
+/// Checks that 32-bit and 64-bit accesses read the same value.
 fn check_halves(bus: &dyn Bus) -> Result<(), Failure> {
     const VALUE: u64 = 0x1357_9bdf_0246_8ac0;
     let register = offset::command_queue_base;
@@ -177,7 +177,7 @@ fn elements(register: &Register) -> impl Iterator<Item = u32> + use<> {
     (0..register.count).map(move |index| first + index * width)
 }
 
-/// Writing the complement to what must not change.
+/// Checks that writing the complement does not change read-only bits.
 fn check_read_only(bus: &dyn Bus) -> Result<usize, Failure> {
     let is_constant = |register: &&Register| {
         register.access == RegisterAccess::ReadOnly
@@ -225,7 +225,7 @@ fn check_write_only(bus: &dyn Bus) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Dwords below the MSI-X table that no register has.
+/// Returns dwords below the MSI-X table that belong to no register.
 fn holes(capability: Capability) -> impl Iterator<Item = u32> {
     let counters = u32::from(capability.counters());
     let is_register = |at: u32| {
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stuck_is_told_apart() {
+    fn kinds_of_stuck_bits_are_distinguished() {
         assert!(stuck(u64::MAX << LOW_BIT, 0).contains("takes no write"));
         assert!(stuck(0xffff << 48, 0).contains("too narrow"));
         assert!(stuck(1 << 12, 0).contains("0x0000000000001000 are stuck at zero: the flip"));

@@ -1,4 +1,4 @@
-//! Stage `reset`: it ends, and leaves what the contract says.
+//! Stage `reset`: it ends, and leaves the state of the contract.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use super::bench::Bench;
 use super::hint;
 use super::outcome::{Failure, Outcome};
 
-/// Resets, one after the other.
+/// Number of consecutive resets.
 const RESETS: u32 = 16;
-/// What the contract allows.
+/// Limit of the contract.
 const LONGEST: Duration = Duration::from_secs(1);
-/// Registers that a reset leaves as they are, whatever value they have.
+/// Registers that a reset does not change, whatever their value.
 const KEPT: [u32; 4] = [
     offset::contract_version,
     offset::hardware_revision,
@@ -53,7 +53,7 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
     Ok(())
 }
 
-/// Resets the function; how long that took.
+/// Resets the function. Returns the time that it took.
 pub(super) fn reset(bench: &Bench) -> Result<Duration, Failure> {
     let bus = &*bench.bus;
     let mut control = Control::default();
@@ -63,11 +63,11 @@ pub(super) fn reset(bench: &Bench) -> Result<Duration, Failure> {
         let control = Control::from_bits(bus.read32(offset::control));
         !control.reset() && Status::from_bits(bus.read32(offset::status)).ready()
     };
-    bench.wait(bench.patience.register, is_done).ok_or_else(|| {
+    bench.wait(bench.timeouts.register, is_done).ok_or_else(|| {
         let (control, status) = (bus.read32(offset::control), bus.read32(offset::status));
         Failure::new(format!(
             "the reset has not ended within {:?}: control reads {control:#x}, status {status:#x}",
-            bench.patience.register
+            bench.timeouts.register
         ))
         .look_at_all(hint::of_read(control.into(), 4))
         .look_at(
@@ -112,7 +112,7 @@ fn check_registers(bus: &dyn Bus) -> Result<(), Failure> {
     Ok(())
 }
 
-/// All counters are forgotten; what others send to the port may be counted again already.
+/// Checks that all counters are zero; frames of other hosts may be counted again already.
 fn check_counters(bus: &dyn Bus) -> Result<(), Failure> {
     let capability = Capability::from_bits(bus.read64(offset::capability));
     let known = COUNTERS.iter().take(capability.counters().into());

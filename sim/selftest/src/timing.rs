@@ -1,4 +1,4 @@
-//! Stage `timing`: how long things take. It fails only when they do not happen at all.
+//! Stage `timing`: latencies and rates. It fails only if something does not happen at all.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,13 +15,13 @@ use super::outcome::{Failure, Outcome, Stop};
 use super::pair::{DEPTH, Pair, refused};
 use super::pattern::Memory;
 
-/// Register accesses, and messages whose latency is taken.
+/// Register accesses, and messages whose latency is measured.
 const SAMPLES: usize = 1000;
-/// Interrupts whose latency is taken.
+/// Interrupts whose latency is measured.
 const INTERRUPTS: usize = 100;
-/// How long a series is continued at most.
+/// Time limit of a series.
 const LONGEST: Duration = Duration::from_millis(500);
-/// How long bandwidth is measured.
+/// Duration of the measurement of bandwidth.
 const PERIOD: Duration = Duration::from_millis(200);
 /// Bytes of a message for bandwidth.
 const LARGE: usize = 64 << 10;
@@ -47,11 +47,11 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
     Ok(())
 }
 
-/// Times that were measured.
+/// Measured times.
 struct Times(Vec<Duration>);
 
 impl Times {
-    /// Takes samples, but not for longer than [`LONGEST`].
+    /// Takes samples, at most for [`LONGEST`].
     fn take<E>(count: usize, mut once: impl FnMut() -> Result<Duration, E>) -> Result<Self, E> {
         let start = Instant::now();
         let mut times = Vec::with_capacity(count);
@@ -62,7 +62,7 @@ impl Times {
         Ok(Self(times))
     }
 
-    /// The time that so many of a hundred do not exceed.
+    /// Returns a percentile.
     fn percentile(&self, percent: usize) -> Duration {
         let last = self.0.len().saturating_sub(1);
         self.0
@@ -93,12 +93,12 @@ fn registers(bench: &mut Bench) {
         std::hint::black_box(bus.read32(offset::magic));
     });
     show(bench, "register_read", "ns", read);
-    // A register that cannot be written: the write goes all the way and does nothing.
+    // The register cannot be written: the write reaches the device and has no effect.
     let write = time(&|| bus.write32(offset::magic, 0));
     show(bench, "register_write", "ns", write);
 }
 
-/// From posting to the completion.
+/// Measures from posting to the completion.
 fn latency(
     bench: &Bench,
     pair: &Pair,
@@ -113,7 +113,7 @@ fn latency(
     })
 }
 
-/// From posting to the handler of the completion's event.
+/// Measures from posting to the handler of the completion's event.
 fn interrupts(bench: &mut Bench, memory: &Memory) -> Result<(), Stop> {
     let opened = bench.opened()?;
     let events = Arc::new(AtomicU64::new(0));
@@ -137,7 +137,7 @@ fn interrupts(bench: &mut Bench, memory: &Memory) -> Result<(), Stop> {
         pair.post(write, Destination::Connected, data, 1)
             .map_err(|error| refused("RDMA WRITE", error))?;
         let has_come = || events.load(Ordering::Acquire) != before;
-        let came = bench.wait(bench.patience.interrupt, has_come);
+        let came = bench.wait(bench.timeouts.interrupt, has_come);
         let took = start.elapsed();
         bench.success(&cq, "RDMA WRITE")?;
         if came.is_none() {
@@ -149,7 +149,7 @@ fn interrupts(bench: &mut Bench, memory: &Memory) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Gigabits of payload in a second, with as many messages under way as the queue holds.
+/// Measures gigabits of payload per second, with as many messages in flight as the queue holds.
 fn bandwidth(
     bench: &Bench,
     pair: &Pair,

@@ -1,5 +1,5 @@
-//! The self-test against cards that are right, and against cards with one known fault: it must find
-//! the fault in the stage where it belongs, and point to it.
+//! The self-test against good cards, and against cards with one known fault: it must find the fault
+//! in the right stage, and name the cause.
 
 mod selftest_support;
 
@@ -7,16 +7,16 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use ferroce_selftest::{Patience, Report, STAGES, Verdict};
+use ferroce_selftest::{Report, STAGES, Timeouts, Verdict};
 use ferroce_spec::counter::Counter;
 use selftest_support::{Card, Fault};
 
 /// Far more than a check takes, also on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A broken card is waited for many times.
-fn short() -> Patience {
-    Patience {
+/// Short limits: a broken card causes many time-outs.
+fn short() -> Timeouts {
+    Timeouts {
         register: Duration::from_millis(100),
         command: Duration::from_millis(200),
         completion: Duration::from_secs(2),
@@ -28,7 +28,7 @@ fn short() -> Patience {
     }
 }
 
-/// Checks a card in a thread, so that a check that hangs is noticed.
+/// Checks a card in a thread, so that a check that hangs is detected.
 fn check(fault: Fault, names: &[&str]) -> Vec<Report> {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let (sender, receiver) = mpsc::channel();
@@ -49,10 +49,10 @@ fn all_texts(reports: &[Report]) -> String {
     reports.iter().map(ferroce_selftest::text).collect()
 }
 
-/// Fails unless `stage` is the first that has failed, with all `words` in what it says, and what
-/// needs it was skipped.
+/// Fails unless `stage` is the first failed one, with all `words` in its text, and the stages that
+/// need it were skipped.
 fn expect(fault: Fault, stage: &'static str, words: &[&str]) {
-    // All stages before it, and what needs it.
+    // All stages before it, and the stages that need it.
     let index = STAGES.iter().position(|other| other.name == stage);
     let index = index.expect("a stage");
     let behind = STAGES[index + 1..].iter();
@@ -65,7 +65,7 @@ fn expect(fault: Fault, stage: &'static str, words: &[&str]) {
     expect_among(&names, fault, stage, words);
 }
 
-/// The same, when only these stages and what they need are run.
+/// Does the same for these stages and those that they need.
 fn expect_among(stages: &[&str], fault: Fault, stage: &'static str, words: &[&str]) {
     let reports = check(fault, stages);
     let failed = reports
@@ -328,8 +328,8 @@ fn faults_of_wire_counters_and_memory() {
     );
 }
 
-/// Goal: nothing that a device answers makes the check hang or fall over. Method: it answers at
-/// random, in registers or in memory.
+/// Goal: no value of a device makes the check hang or crash. Method: it returns random values, in
+/// registers or in memory.
 #[test]
 fn a_device_that_answers_at_random_is_survived() {
     for seed in 0..12 {
@@ -343,9 +343,9 @@ fn a_device_that_answers_at_random_is_survived() {
     }
 }
 
-/// Goal: a device that goes away is seen as that, wherever it happens.
+/// Goal: the loss of a device is reported as such, wherever it happens.
 #[test]
-fn a_device_that_goes_away_is_said_to_be_gone() {
+fn a_lost_device_is_reported_as_gone() {
     for reads in [500, 1_000, 1_500, 3_000, 4_500, 6_000, 7_000, 9_000, 12_000] {
         let fault = Fault::GoneAfter(reads);
         let reports = check(fault, &[]);

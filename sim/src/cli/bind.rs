@@ -1,4 +1,4 @@
-//! `ferroce bind` and `ferroce unbind`: gives a card to the kernel's VFIO driver, and back.
+//! `ferroce bind` and `ferroce unbind`: binds a card to the kernel's VFIO driver, and back.
 
 mod steps;
 mod system;
@@ -11,14 +11,14 @@ use ferroce_driver::bus::pci::{Bdf, FERROCE, Function, Roots, is_vfio};
 use self::steps::Steps;
 use self::system::{Machine, System};
 
-/// Give a card to VFIO, so that programs can use it; without an address, list the cards.
+/// Bind a card to VFIO, so that programs can use it; without an address, list the cards.
 ///
 /// Needs root. Each step is printed as the shell command that does the same.
 #[derive(Debug, Args)]
 pub struct Bind {
     /// Address of the card, as lspci -D prints it.
     bdf: Option<Bdf>,
-    /// The user who may open the card; without, only root may.
+    /// The user that may open the card; without it, only root may.
     #[arg(long, value_name = "NAME", requires = "bdf")]
     user: Option<String>,
     /// Also a function that is not a Ferroce card: one that shares the card's IOMMU group.
@@ -52,7 +52,7 @@ impl Bind {
         let Some(bdf) = self.bdf else {
             list(system.roots())
                 .iter()
-                .for_each(|line| system.tell(line));
+                .for_each(|line| system.print(line));
             return Ok(());
         };
         let steps = Steps::new(system, bdf, self.any, self.dry_run)?;
@@ -71,7 +71,7 @@ impl Unbind {
     }
 }
 
-/// The cards of the machine and their state, a line each.
+/// Returns the cards of the machine and their state, a line each.
 fn list(roots: &Roots) -> Vec<String> {
     let cards = roots.cards();
     if cards.is_empty() {
@@ -103,7 +103,7 @@ fn line(roots: &Roots, card: &Function) -> String {
     format!("{bdf}  IOMMU group {group}  {state}")
 }
 
-/// Processes that have the card, as far as this one may see that.
+/// Returns the processes that use the card, as far as this one may see that.
 fn holders(roots: &Roots, card: &Function) -> Vec<u32> {
     let group = card.iommu_group().map(|group| roots.group_node(group));
     let nodes = group.into_iter().chain(roots.device_node(card));

@@ -1,4 +1,4 @@
-//! `ferroce compare`: measured tables beside what the model says.
+//! `ferroce compare`: measured tables beside the model.
 
 use std::fs;
 
@@ -15,15 +15,15 @@ pub struct Compare {
     /// Preset, perhaps with a host profile: `cx5-100g`, `cx5-100g@k8s-1ghz`
     #[arg(required_unless_present = "list")]
     preset: Option<String>,
-    /// Names of tables that travel with the program: `cx3_qdr40_ib_write_bw`
+    /// Names of built-in tables: `cx3_qdr40_ib_write_bw`
     tables: Vec<String>,
-    /// What perftest has printed for you, as it is; its JSON; or CSV as in sim/lab/reference
+    /// A measured table: the output of perftest, its JSON, or CSV as in sim/lab/reference
     #[arg(long, value_name = "FILE")]
     measured: Vec<String>,
     /// Prints JSON
     #[arg(long)]
     json: bool,
-    /// Lists the tables that travel with the program
+    /// Lists the built-in tables
     #[arg(long)]
     list: bool,
 }
@@ -75,7 +75,7 @@ impl Compare {
     }
 }
 
-/// What somebody has measured.
+/// Reads measured tables.
 pub(super) fn tables_of_file(file: &str) -> Result<Vec<Table>, String> {
     let text = fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
     let name = file.rsplit('/').next().unwrap_or(file);

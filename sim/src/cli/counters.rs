@@ -1,4 +1,4 @@
-//! `ferroce counters`: what the NICs of running programs have counted.
+//! `ferroce counters`: the counters of the NICs of running programs.
 
 use clap::Args;
 use ferroce_embed::fabric::registry::{Registry, UplinkCounter};
@@ -11,8 +11,7 @@ use super::devices::program_name;
 
 /// Show the counters of the NIC functions of running programs.
 ///
-/// A program brings its counters up to date every few hundred turns of its NIC, and when it
-/// becomes idle.
+/// A program updates its counters every few hundred runs of its NIC, and when it becomes idle.
 ///
 /// Those of uplink_... are of its wire out of this machine (see `ferroce run --port`).
 ///

@@ -7,10 +7,10 @@ use ferroce_driver::bus::{self, Bus, DeviceAddress};
 use ferroce_embed::devices;
 use ferroce_embed::function::{Function, Options};
 
-/// Which device.
+/// The selected device.
 #[derive(Debug, Args)]
 pub struct DeviceArgument {
-    /// The device: in-process, vfio-user:SOCKET or vfio:BDF; without it the first of
+    /// The device: in-process, vfio-user:SOCKET or vfio:BDF; the default is the first of
     /// FERROCE_DEVICE, or a model in this process
     #[arg(long, value_name = "ADDRESS", global = true)]
     device: Option<String>,
@@ -54,12 +54,12 @@ impl DeviceArgument {
 }
 
 impl OpenedDevice {
-    /// Its address.
+    /// Returns its address.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The way to it.
+    /// Returns the bus to it.
     pub fn bus(&self) -> Arc<dyn Bus> {
         Arc::clone(&self.bus)
     }

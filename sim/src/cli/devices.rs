@@ -1,4 +1,4 @@
-//! `ferroce devices`: the devices, and who is on the fabric.
+//! `ferroce devices`: the devices, and the programs on the fabric.
 
 use std::fs;
 use std::net::Ipv6Addr;
@@ -125,7 +125,7 @@ fn line(occupant: &Occupant, injected: Injected) -> String {
     )
 }
 
-/// Name of a process as the kernel has it; a dash if it is not visible from here.
+/// Returns the kernel's name of a process; a dash if it is not visible from here.
 pub fn program_name(pid: u32) -> String {
     let name = fs::read_to_string(format!("/proc/{pid}/comm"));
     name.map_or_else(|_| "-".to_owned(), |name| name.trim_end().to_owned())

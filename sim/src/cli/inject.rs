@@ -1,4 +1,4 @@
-//! `ferroce inject`: faults, into programs that run.
+//! `ferroce inject`: faults for running programs.
 
 use std::fmt::Write;
 
@@ -10,21 +10,21 @@ use ferroce_platform::host::device_name;
 
 use super::devices::program_name;
 
-/// Inject a fault into devices that programs use now.
+/// Inject a fault into devices in use.
 ///
-/// Without options it goes to all devices of all your programs on this machine. A program that
+/// Without options it affects all devices of all your programs on this machine. A program that
 /// starts afterwards finds its port up.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   ferroce run -- ibv_asyncwatch &
   ferroce inject port-down                IBV_EVENT_PORT_ERR: nothing is sent or received
-  ferroce inject port-up                  IBV_EVENT_PORT_ACTIVE: transport goes on where it was
+  ferroce inject port-up                  IBV_EVENT_PORT_ACTIVE: transport continues
   ferroce inject device-fatal --pid 4711  IBV_EVENT_DEVICE_FATAL: the device is gone
 
 `ferroce devices` shows whose port is down.")]
 pub struct Inject {
-    /// What happens
+    /// The fault
     #[arg(value_enum)]
     fault: Fault,
 
@@ -43,23 +43,23 @@ pub struct Inject {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Fault {
-    /// The cable is pulled out
+    /// The cable is unplugged
     PortDown,
-    /// The cable is put back
+    /// The cable is plugged in again
     PortUp,
-    /// The device stops working, until the program opens it anew
+    /// The device stops working, until the program opens it again
     DeviceFatal,
 }
 
 impl Inject {
-    /// Injects, and says into what.
+    /// Injects the fault, and prints the affected devices.
     pub fn execute(self) -> Result<(), String> {
         let directory = runtime_directory().map_err(|error| error.to_string())?;
         let registry = Registry::open(&directory).map_err(|error| error.to_string())?;
         let occupants = registry.occupants();
         let chosen: Vec<_> = occupants.iter().filter(|o| self.is_meant(o)).collect();
         if chosen.is_empty() {
-            return Err(self.nobody(&occupants));
+            return Err(self.no_match(&occupants));
         }
         let (injection, was_so) = match self.fault {
             Fault::PortDown => (Injection::PortDown, "its port was down already"),
@@ -83,8 +83,8 @@ impl Inject {
             && self.pid.is_none_or(|pid| pid == occupant.pid)
     }
 
-    /// Says that nobody was meant, and who there is.
-    fn nobody(&self, occupants: &[Occupant]) -> String {
+    /// Returns a message that no device matches, with the existing ones.
+    fn no_match(&self, occupants: &[Occupant]) -> String {
         if occupants.is_empty() {
             return "no program uses the device now".to_owned();
         }

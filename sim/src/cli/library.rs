@@ -7,19 +7,20 @@ const VERBS: &str = "libibverbs.so.1";
 /// File name of the library that keeps simulated time.
 const TIME: &str = "libferroce_time.so";
 
-/// The verbs library.
+/// Returns the path of the verbs library.
 pub fn verbs() -> Result<PathBuf, String> {
     find(VERBS)
 }
 
-/// The library that keeps simulated time.
+/// Returns the path of the library that keeps simulated time.
 pub fn time() -> Result<PathBuf, String> {
     find(TIME)
 }
 
-/// The library beside this command: in the build tree, or installed below the same prefix.
+/// Finds a library beside this command: in the build tree, or installed below the same prefix.
 fn find(name: &str) -> Result<PathBuf, String> {
-    let executable = std::env::current_exe().map_err(|error| format!("who am I? {error}"))?;
+    let executable =
+        std::env::current_exe().map_err(|error| format!("cannot find this executable: {error}"))?;
     let folder = executable.parent().unwrap_or(Path::new("/"));
     let candidates = candidates(folder, name);
     let found = candidates.iter().find(|path| path.is_file());
@@ -34,7 +35,7 @@ fn find(name: &str) -> Result<PathBuf, String> {
     let library = library
         .canonicalize()
         .map_err(|error| format!("{name}: {error}"))?;
-    // ld.so splits LD_PRELOAD at these, and knows no way to quote them.
+    // ld.so splits LD_PRELOAD at these, and has no quoting.
     if library.to_string_lossy().contains([':', ' ']) {
         let path = library.display();
         return Err(format!(

@@ -1,4 +1,4 @@
-//! The command line: what there is to say, and who does it.
+//! The command line: its commands and their help.
 
 mod bind;
 mod compare;
@@ -24,7 +24,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Exit code of a failure of ours, as env(1) and timeout(1) have it.
+/// Exit code of a failure of this command, as in env(1) and timeout(1).
 const EXIT_FAILURE: u8 = 125;
 
 /// An RDMA NIC without the hardware: runs unmodified RDMA programs on a model of a card.
@@ -38,8 +38,8 @@ Two terminals, one machine, no RDMA hardware, no root:
   ferroce run -- ib_write_bw 127.0.0.1        the client
 
 While they run:
-  ferroce devices                             who is on the fabric
-  ferroce counters                            what their NICs have counted
+  ferroce devices                             the programs on the fabric
+  ferroce counters                            the counters of their NICs
   ferroce inject port-down                    pulls their cables
 
 A NIC for a virtual machine, or for any program that speaks vfio-user:
@@ -55,10 +55,10 @@ How fast would the card be? perftest in simulated time; model beside measurement
   ferroce report --out report                 a page with all plots
 
 The first bitstream:
-  ferroce selftest --device vfio:0000:01:00.0 what works, and what to look at where it does not
+  ferroce selftest --device vfio:0000:01:00.0 what works, and what to check where it does not
   ferroce reg dump --device vfio:0000:01:00.0 its registers by name
 
-`ferroce help COMMAND` tells more about each command."
+`ferroce help COMMAND` describes each command."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -90,7 +90,7 @@ enum Command {
 }
 
 impl Cli {
-    /// Does what was asked for; errors go to standard error.
+    /// Executes the command; errors go to standard error.
     pub fn execute(self) -> ExitCode {
         match self.command {
             Command::Run(run) => run.execute(),
@@ -117,11 +117,11 @@ impl Cli {
 fn or_complain(result: Result<(), String>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => complain(&error, EXIT_FAILURE),
+        Err(error) => report_error(&error, EXIT_FAILURE),
     }
 }
 
-fn complain(error: &str, code: u8) -> ExitCode {
+fn report_error(error: &str, code: u8) -> ExitCode {
     eprintln!("ferroce: {error}");
     ExitCode::from(code)
 }

@@ -13,11 +13,11 @@ use ferroce_lab::perf::plan::Plan;
 use ferroce_lab::perf::sweep::{Job, run, workers};
 use ferroce_platform::os;
 
-use super::{EXIT_FAILURE, complain};
+use super::{EXIT_FAILURE, report_error};
 pub use output::Output;
 pub use trace::{ONE_SIZE, alone};
 
-/// Exit code of a program that was interrupted from the terminal, as shells have it.
+/// Exit code of a program that was interrupted from the terminal, as in shells.
 const EXIT_INTERRUPTED: u8 = 130;
 
 impl Perf {
@@ -25,11 +25,11 @@ impl Perf {
     pub fn execute(self) -> ExitCode {
         let jobs = match self.jobs() {
             Ok(jobs) => jobs,
-            Err(error) => return complain(&error, EXIT_FAILURE),
+            Err(error) => return report_error(&error, EXIT_FAILURE),
         };
-        // What makes no sense is refused before anything runs.
+        // Invalid specifications are refused before anything runs.
         if let Err(error) = check(&jobs) {
-            return complain(&error.to_string(), EXIT_FAILURE);
+            return report_error(&error.to_string(), EXIT_FAILURE);
         }
         if self.trace.is_wanted() {
             let all_messages = self.iterations.is_some();
@@ -40,22 +40,22 @@ impl Perf {
                 os::note_interrupt(),
             ) {
                 Ok(()) => ExitCode::SUCCESS,
-                Err(error) => complain(&error, EXIT_FAILURE),
+                Err(error) => report_error(&error, EXIT_FAILURE),
             };
         }
         let mut output = match Output::new(&jobs, self.json.as_deref()) {
             Ok(output) => output,
-            Err(error) => return complain(&error, EXIT_FAILURE),
+            Err(error) => return report_error(&error, EXIT_FAILURE),
         };
         output.begin();
         let workers = self.jobs.map_or_else(workers, |jobs| jobs as usize);
         let result = run(&jobs, workers, os::note_interrupt(), &mut output);
         output.end();
         match result.map_err(|error| (error.to_string(), code(&error))) {
-            Err((error, code)) => complain(&error, code),
+            Err((error, code)) => report_error(&error, code),
             Ok(()) => match output.write_json() {
                 Ok(()) => ExitCode::SUCCESS,
-                Err(error) => complain(&error, EXIT_FAILURE),
+                Err(error) => report_error(&error, EXIT_FAILURE),
             },
         }
     }

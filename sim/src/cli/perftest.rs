@@ -13,13 +13,13 @@ use ferroce_model::preset::Preset;
 
 use super::compare::tables_of_file;
 use super::perf::{ONE_SIZE, Output, Perf, alone};
-use super::{EXIT_FAILURE, complain};
+use super::{EXIT_FAILURE, report_error};
 
-/// Run the real perftest in simulated time: unmodified ib_write_bw and its kin, two processes, with
-/// the verbs library and the driver of this project, on modelled cards.
+/// Run the real perftest in simulated time: unmodified ib_write_bw and its relatives, two
+/// processes, with the verbs library and the driver of this project, on modelled cards.
 ///
 /// The options are those of `ferroce perf`, which runs the same loops without the programs; the
-/// figures are what perftest itself has printed.
+/// figures are printed by perftest itself.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -34,7 +34,7 @@ pub struct Perftest {
     perf: Perf,
 
     /// Put a measured table beside the figures: a name of `ferroce compare --list`, or a file with
-    /// what perftest has printed; can be given several times
+    /// the output of perftest; can be given several times
     #[arg(long, value_name = "TABLE|FILE")]
     against: Vec<String>,
 
@@ -46,17 +46,17 @@ pub struct Perftest {
     #[arg(long)]
     elide_payload: bool,
 
-    /// Simulate every packet, also those in the middle of long messages, which otherwise are left out
-    /// when they flow steadily: their time is taken from those before them
+    /// Simulate every packet, also those in the middle of long messages, which otherwise are
+    /// skipped when they flow steadily: their time is taken from those before them
     #[arg(long, conflicts_with = "fast_forward")]
     every_packet: bool,
 
-    /// What else perftest is told
+    /// Further options for perftest
     #[arg(last = true, value_name = "OPTION")]
     extra: Vec<String>,
 }
 
-/// What the figures are of.
+/// What the figures include.
 const MODELLED: &str = "modelled: card, PCIe, host memory, link, what verbs cost; other code of the \
                         program takes no time";
 
@@ -65,7 +65,7 @@ impl Perftest {
     pub fn execute(self) -> ExitCode {
         match self.measure() {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => complain(&error, EXIT_FAILURE),
+            Err(error) => report_error(&error, EXIT_FAILURE),
         }
     }
 
@@ -78,7 +78,7 @@ impl Perftest {
             return Err("--waveform, --pcap and --counters belong to `ferroce perf`".to_owned());
         }
         let tables = self.tables()?;
-        // What perftest does not have is refused before anything runs.
+        // Options that perftest does not have are refused before anything runs.
         for points in runs(&jobs) {
             command::runs(&points[0].spec)?;
         }
@@ -104,7 +104,8 @@ impl Perftest {
     }
 
     fn real(&self) -> Result<RealPerftest, String> {
-        let ferroce = std::env::current_exe().map_err(|error| format!("who am I? {error}"))?;
+        let ferroce = std::env::current_exe()
+            .map_err(|error| format!("cannot find this executable: {error}"))?;
         Ok(RealPerftest {
             ferroce,
             elide_payload: self.elide_payload,
@@ -113,7 +114,7 @@ impl Perftest {
         })
     }
 
-    /// Measures one size, and tells where the time of the last message went.
+    /// Measures one size, and explains the time of the last message.
     fn explain(&self, jobs: &[Job]) -> Result<(), String> {
         let [job] = jobs else {
             return Err(ONE_SIZE.to_owned());
@@ -135,7 +136,7 @@ impl Perftest {
         output.write_json()
     }
 
-    /// What is run, and on what.
+    /// Returns the header: the command and the model.
     fn header(&self, jobs: &[Job]) -> Result<String, String> {
         let spec = &jobs.first().ok_or("nothing to measure")?.spec;
         let run = command::runs(spec)?.swap_remove(0);
@@ -187,7 +188,7 @@ impl Perftest {
     }
 }
 
-/// How what perftest has printed and the parts of the time belong together.
+/// Returns how the output of perftest and the parts of the time relate.
 fn conclusion(explained: &Explained, ways: u32) -> String {
     let total_us = explained.total_us;
     let way = match ways {
@@ -206,12 +207,12 @@ fn conclusion(explained: &Explained, ways: u32) -> String {
     format!("In all {total_us:.3} us{way}; {printed}.")
 }
 
-/// The jobs of each specification: its sizes.
+/// Returns the jobs of each specification: its sizes.
 fn runs(jobs: &[Job]) -> impl Iterator<Item = &[Job]> {
     jobs.chunk_by(|one, next| one.point == next.point)
 }
 
-/// What the table was measured with and this run was not.
+/// Returns a difference between the table's parameters and those of this run.
 fn difference(table: &Table, spec: &PerfSpec) -> Option<String> {
     let verb = table.setup.verb;
     let runs = command::runs(spec).ok()?;
@@ -220,7 +221,7 @@ fn difference(table: &Table, spec: &PerfSpec) -> Option<String> {
         .then(|| format!("the table is of {verb}, this is {program}"))
 }
 
-/// The figures of the harness, and by how much perftest is above them.
+/// Returns the figures of the harness, and by how much perftest is above them.
 fn beside_harness(preset: &Preset, spec: &PerfSpec, rows: &[PerfRow]) -> Result<String, String> {
     let harness = Harness.run(spec)?.rows;
     let mut text = format!(
@@ -243,7 +244,7 @@ fn beside_harness(preset: &Preset, spec: &PerfSpec, rows: &[PerfRow]) -> Result<
     Ok(text)
 }
 
-/// Typical latency in us, or average bandwidth in Gb/s.
+/// Returns the typical latency in us, or the average bandwidth in Gb/s.
 fn figure(row: &PerfRow) -> f64 {
     let bandwidth = row.bandwidth.as_ref().map(|row| row.average_gbps());
     let latency = row.latency.as_ref().map(|row| row.typical_us);

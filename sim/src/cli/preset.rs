@@ -1,9 +1,9 @@
-//! `ferroce preset`: what a card and its surroundings are like, and where each figure comes from.
+//! `ferroce preset`: the parameters of a card and its surroundings, and the source of each value.
 
 use clap::{Args, Subcommand};
 use ferroce_model::preset::{Parameter, Preset};
 
-/// Show the presets: every parameter of a card, with where its value comes from.
+/// Show the presets: every parameter of a card, with the source of its value.
 #[derive(Debug, Subcommand)]
 pub enum PresetCommand {
     List(List),
@@ -20,18 +20,18 @@ pub struct List {}
 pub struct Show {
     /// A preset, or the path of a TOML file; with host profiles behind an @.
     preset: String,
-    /// Print only parameters whose name begins so: `pcie`, `cache.mtt`.
+    /// Print only parameters whose name begins with this: `pcie`, `cache.mtt`.
     #[arg(default_value = "", hide_default_value = true)]
     section: String,
     /// Change a parameter first; can be given several times.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Print what each parameter is, instead of where its value comes from.
+    /// Print the meaning of each parameter, instead of the source of its value.
     #[arg(long)]
     explain: bool,
 }
 
-/// Print the parameters that two presets do not have in common.
+/// Print the parameters in which two presets differ.
 #[derive(Debug, Args)]
 pub struct Diff {
     /// A preset, or the path of a TOML file; with host profiles behind an @.
@@ -41,7 +41,7 @@ pub struct Diff {
 }
 
 impl PresetCommand {
-    /// Prints what was asked for.
+    /// Prints the requested list.
     pub fn execute(self) -> Result<(), String> {
         match self {
             PresetCommand::List(_) => list(),
@@ -51,7 +51,7 @@ impl PresetCommand {
     }
 }
 
-/// Loads a preset, and changes it as `KEY=VALUE` texts say.
+/// Loads a preset, and changes it by `KEY=VALUE` texts.
 pub fn load(name: &str, changes: &[String]) -> Result<Preset, String> {
     let mut preset = Preset::load(name).map_err(|error| error.to_string())?;
     for change in changes {
@@ -138,7 +138,7 @@ fn value_columns(parameter: &Parameter<'_>) -> [String; 3] {
     ]
 }
 
-/// The source of a value, with the preset or host profile that states it if it is another.
+/// Returns the source of a value, with the preset or host profile that states it if it is another.
 fn source(parameter: &Parameter<'_>, preset: &Preset) -> String {
     let stated_by = parameter.stated_by;
     match preset.name().split('@').next() {
@@ -147,13 +147,13 @@ fn source(parameter: &Parameter<'_>, preset: &Preset) -> String {
     }
 }
 
-/// Whether `key` is `section` or lies below it.
+/// Returns true if `key` is `section` or below it.
 fn is_below(key: &str, section: &str) -> bool {
     let rest = key.strip_prefix(section);
     section.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// Prints rows with their columns below each other.
+/// Prints rows with aligned columns.
 fn print_aligned<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) {
     let width = |column: usize| {
         let widths = rows.iter().map(|row| row[column].chars().count());

@@ -1,4 +1,4 @@
-//! Looks at a program before it is run: whether a preloaded library would reach it at all.
+//! Checks of a program before it is run: whether a preloaded library can reach it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 
 use ferroce_platform::os;
 
-/// Exit code of a program that is not there, as shells have it.
+/// Exit code of a missing program, as in shells.
 const EXIT_NOT_FOUND: u8 = 127;
-/// Exit code of a program that cannot be run.
+/// Exit code of a program that cannot be run, as in shells.
 const EXIT_CANNOT_RUN: u8 = 126;
-/// Interpreters of interpreters are followed this far, as the kernel does.
+/// Interpreters of interpreters are followed this far, like in the kernel.
 const MAX_INTERPRETERS: usize = 5;
 /// Bytes read from the start of a program: ELF header and program headers, or the `#!` line.
 const HEAD_BYTES: u64 = 64 * 1024;
@@ -21,7 +21,7 @@ const HEAD_BYTES: u64 = 64 * 1024;
 const SETUID: u32 = 0o4000;
 const SETGID_AND_EXECUTABLE: u32 = 0o2010;
 
-/// ELF: where the fields lie that are looked at. All are little-endian here.
+/// Offsets of the ELF fields in use. All are little-endian here.
 mod elf {
     pub const MAGIC: &[u8] = b"\x7fELF";
     pub const CLASS: usize = 4;
@@ -31,7 +31,7 @@ mod elf {
     pub const PROGRAM_HEADER_SIZE: usize = 54;
     pub const PROGRAM_HEADER_COUNT: usize = 56;
     pub const INTERPRETER: u32 = 3;
-    /// What this command, and so the library, is built for.
+    /// The machine that this command, and so the library, is built for.
     #[cfg(target_arch = "x86_64")]
     pub const OUR_MACHINE: u16 = 62;
     #[cfg(target_arch = "aarch64")]
@@ -40,7 +40,7 @@ mod elf {
     pub const OUR_MACHINE: u16 = 243;
 }
 
-/// Why a program cannot be run under Ferroce, and the exit code that says so.
+/// Reason why a program cannot be run under Ferroce, and the matching exit code.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// For the user.
@@ -56,7 +56,7 @@ fn refuse(message: String) -> Refusal {
     }
 }
 
-/// Finds a program as a shell does.
+/// Finds a program like a shell.
 pub fn find(name: &OsStr) -> Result<PathBuf, Refusal> {
     let shown = Path::new(name).display();
     if name.as_bytes().contains(&b'/') {
@@ -81,7 +81,7 @@ pub fn find(name: &OsStr) -> Result<PathBuf, Refusal> {
         })
 }
 
-/// Looks whether the library can be preloaded into a program, or into its interpreter.
+/// Checks that the library can be preloaded into a program, or into its interpreter.
 pub fn check(path: &Path) -> Result<(), Refusal> {
     let mut path = path.to_owned();
     for _ in 0..MAX_INTERPRETERS {
@@ -97,7 +97,7 @@ pub fn check(path: &Path) -> Result<(), Refusal> {
     Err(refuse(format!("{}: too many interpreters", path.display())))
 }
 
-/// ld.so ignores LD_PRELOAD in programs that run with more rights than their user.
+/// Refuses programs with more rights than their user, for which ld.so ignores LD_PRELOAD.
 fn check_privileges(path: &Path) -> Result<(), Refusal> {
     let shown = path.display();
     let metadata = path
@@ -125,13 +125,13 @@ fn head(path: &Path) -> Result<Vec<u8>, Refusal> {
     let mut head = Vec::new();
     match File::open(path).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head)) {
         Ok(_) => Ok(head),
-        // It may be executable and not readable; then there is nothing to look at.
+        // It may be executable and not readable; then it is not checked.
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(Vec::new()),
         Err(error) => Err(refuse(format!("{}: {error}", path.display()))),
     }
 }
 
-/// The program that a `#!` line names; for `env` the one that env will run.
+/// Returns the program that a `#!` line names; for `env` the one that env will run.
 fn interpreter(head: &[u8]) -> Option<Result<PathBuf, Refusal>> {
     let line = head
         .strip_prefix(b"#!")?
@@ -227,7 +227,7 @@ mod tests {
         }
     }
 
-    /// An ELF program of 64 bits with one program header.
+    /// Returns an ELF program of 64 bits with one program header.
     fn elf(machine: u16, program_header: u32) -> Vec<u8> {
         let mut bytes = vec![0; 64 + 56];
         bytes[..4].copy_from_slice(elf::MAGIC);

@@ -13,7 +13,7 @@ use ferroce_spec::register::{
 
 use super::device::{DeviceArgument, OpenedDevice};
 
-/// Milliseconds between two reads, unless the user says otherwise.
+/// Default of milliseconds between two reads.
 const INTERVAL_MS: u64 = 100;
 
 /// Read and write registers of a device by their names.
@@ -63,21 +63,21 @@ enum Action {
         #[arg(long)]
         all: bool,
     },
-    /// Read one again and again, and print it when it changes
+    /// Read one repeatedly, and print it when it changes
     Watch {
         /// Its name, an element as in `event_queue_doorbell[3]`, or an offset in BAR0
         name: String,
         /// Milliseconds between two reads
         #[arg(long, value_name = "MS", default_value_t = INTERVAL_MS)]
         interval: u64,
-        /// Ends after so many reads
+        /// End after this many reads
         #[arg(long, value_name = "N")]
         count: Option<u64>,
     },
 }
 
 impl Reg {
-    /// Does what was asked for. What is wrong with the words is said before the device is opened.
+    /// Executes the command. Invalid arguments are reported before the device is opened.
     pub fn execute(self) -> Result<(), String> {
         match self.action {
             Action::List => list(),
@@ -175,7 +175,7 @@ fn show(place: &Place, value: u64) {
     println!("{}", text.trim_end());
 }
 
-/// The value to write, if it may be written.
+/// Returns the value to write, if it may be written.
 fn check(place: &Place, text: &str, force: bool) -> Result<u64, String> {
     let value = register_names::parse_number(text)
         .ok_or_else(|| format!("{text:?} is not a number such as 10, 0x0a or 0b1010"))?;
@@ -189,7 +189,7 @@ fn check(place: &Place, text: &str, force: bool) -> Result<u64, String> {
     let why = if place.access == RegisterAccess::ReadOnly {
         "is read-only: the device ignores a write"
     } else if place.meaning.is_empty() {
-        "has no name: who knows what a write does there"
+        "has no name: the effect of a write is unknown"
     } else {
         return Ok(value);
     };
@@ -219,7 +219,7 @@ fn set(place: &Place, value: u64, device: &OpenedDevice) {
 
 fn dump(bus: &dyn Bus, all: bool) {
     let capability = Capability::from_bits(bus.read64(offset::capability));
-    // A device that is gone has no fewer counters for that: they read as all ones.
+    // A device that is gone has all counters: they read as all ones.
     let counters = match capability.bits() {
         u64::MAX => MSIX_TABLE_OFFSET,
         _ => COUNTERS_OFFSET + 8 * u32::from(capability.counters()),
@@ -256,7 +256,7 @@ fn watch(
         if last != Some(value) {
             print!("{:10.3} s  ", start.elapsed().as_secs_f64());
             show(place, value);
-            // Whoever watches wants it now, also through a pipe.
+            // Each line is wanted at once, also through a pipe.
             let _ = stdout().flush();
             check_presence(bus)?;
         }
@@ -269,7 +269,7 @@ fn watch(
     }
 }
 
-/// A device that is there never has a capability of all ones.
+/// Checks that the device is there: then the capability is never all ones.
 fn check_presence(bus: &dyn Bus) -> Result<(), String> {
     if bus.read64(offset::capability) == u64::MAX {
         return Err("the device does not answer: every register reads as all ones".to_owned());

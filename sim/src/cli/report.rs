@@ -13,7 +13,7 @@ use super::validate::Progress;
 /// nothing else, and each plot as SVG and CSV.
 #[derive(Debug, clap::Args)]
 pub struct Report {
-    /// Folder for the files; made if it is not there
+    /// Folder for the files; created if it does not exist
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
     /// Only plots about this built-in card, without the validation
@@ -32,7 +32,8 @@ impl Report {
         for preset in &self.preset {
             Preset::load(preset).map_err(|error| error.to_string())?;
         }
-        let ferroce = std::env::current_exe().map_err(|error| format!("who am I? {error}"))?;
+        let ferroce = std::env::current_exe()
+            .map_err(|error| format!("cannot find this executable: {error}"))?;
         let choice = Choice {
             presets: self.preset,
             plots: self.plot,

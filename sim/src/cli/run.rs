@@ -1,4 +1,4 @@
-//! `ferroce run`: a program with our verbs library in place of the system's.
+//! `ferroce run`: a program with Ferroce's verbs library in place of the system's.
 
 mod timed;
 
@@ -15,7 +15,7 @@ use ferroce_embed::runtime_directory;
 use ferroce_embed::uplink::{SEPARATOR, UplinkSpec};
 use ferroce_platform::host::{HostIdentity, parse_addresses, parse_devices};
 
-use super::{EXIT_FAILURE, complain, library, program};
+use super::{EXIT_FAILURE, library, program, report_error};
 
 /// The options of the address sanitizer.
 const ASAN_OPTIONS: &str = "ASAN_OPTIONS";
@@ -33,7 +33,7 @@ Examples:
   ferroce run -- ibv_devinfo -v
   ferroce run -- ib_write_bw & ferroce run -- ib_write_bw 127.0.0.1
   ferroce run --capture rdma.pcapng -- ibv_rc_pingpong -g 1
-  ferroce run --host a -- PROGRAM         on a host of its own, with an address of its own
+  ferroce run --host a -- PROGRAM         on a separate host, with its own address
   ferroce run --devices 2 -- ibv_devices  with ferroce0 and ferroce1
   ferroce run --host a --port udp:192.0.2.1:4792,192.0.2.2:4792 -- PROGRAM   between machines
   ferroce run --device vfio:0000:01:00.0 -- ibv_devinfo   on the card
@@ -44,10 +44,10 @@ Environment (what the options set; programs may also be given it directly):
   FERROCE_HOST, FERROCE_ADDRESS, FERROCE_DEVICE, FERROCE_DEVICES, FERROCE_CAPTURE,
   FERROCE_ICRC, FERROCE_PART_ID, FERROCE_RANDOM_KEYS,
   FERROCE_PORT   wires of several devices are separated by ;
-  FERROCE_NEIGHBOURS  who else is on the wire of a card: IP=MAC, separated by commas
+  FERROCE_NEIGHBOURS  other stations on the wire of a card: IP=MAC, separated by commas
   FERROCE_DIR    where programs meet; if not set $XDG_RUNTIME_DIR/ferroce, or
                  /dev/shm/ferroce-UID where there is no such directory
-  FERROCE_LOG    what to tell on standard error: error, warn, info, debug, or a filter")]
+  FERROCE_LOG    what to print on standard error: error, warn, info, debug, or a filter")]
 pub struct Run {
     /// Put the program on another host of the fabric, with its own MAC and IP address
     #[arg(long, value_name = "NAME")]
@@ -58,7 +58,7 @@ pub struct Run {
     address: Option<String>,
 
     /// Devices that the program sees, 1 to 8. ferroce0 has the host's addresses; each further one
-    /// has an address of its own: 127.0.0.2 is that of ferroce1, unless the host has a name
+    /// has a separate address: 127.0.0.2 is that of ferroce1, unless the host has a name
     #[arg(long, value_name = "N")]
     devices: Option<String>,
 
@@ -72,16 +72,16 @@ pub struct Run {
     /// udp:LOCAL,REMOTE or pcap-replay:FILE
     ///
     /// shm is the fabric of this machine alone. With any other wire, frames for programs of this
-    /// machine still go by shared memory, and all others leave by the wire, on which we answer ARP,
+    /// machine still use shared memory, and all others use the wire, on which Ferroce answers ARP,
     /// IPv6 neighbour discovery and ping. Only one program can have a wire at a time. Given
     /// several times: the wires of ferroce0, ferroce1, ...
     ///
-    ///   tap:NAME       an interface of the kernel, made if we may
+    ///   tap:NAME       an interface of the kernel, created if permitted
     ///   qemu-dgram:    Unix datagram sockets: QEMU's -netdev dgram, the other way round
     ///   qemu-stream:   a Unix stream socket: QEMU's -netdev stream
     ///   udp:           ADDRESS:PORT of both ends: Ferroce on another machine, with these ends
-    ///                  the other way round. It authenticates nobody: for networks of your own
-    ///   pcap-replay:   the frames of a capture that are for us come in; what we send is lost
+    ///                  the other way round. It does not authenticate: for separate networks only
+    ///   pcap-replay:   receives the frames of a capture to this device; sent frames are lost
     #[arg(
         long,
         value_name = "WIRE",
@@ -98,13 +98,13 @@ pub struct Run {
     #[arg(long, value_name = "on|off")]
     icrc: Option<Switch>,
 
-    /// Give QPNs and keys in an order that nobody can rely on, to find programs that do; a seed makes
-    /// a run again
+    /// Give QPNs and keys in an unpredictable order, to find programs that rely on one; a seed
+    /// reproduces a run
     #[arg(long, value_name = "SEED", num_args = 0..=1, require_equals = true,
           conflicts_with_all = ["timed", "world"])]
     random_keys: Option<Option<u64>>,
 
-    /// vendor_part_id that the program sees; some programs choose their ways by it
+    /// vendor_part_id that the program sees; some programs depend on it
     #[arg(long, value_name = "HEX")]
     part_id: Option<String>,
 
@@ -112,8 +112,8 @@ pub struct Run {
     timed: timed::Timed,
 
     /// The program and its arguments
-    // No `allow_hyphen_values`: a mistyped option of ours would pass for a program. What stands
-    // behind the program's name is the program's all the same.
+    // No `allow_hyphen_values`: a mistyped option would be taken for a program. Arguments after the
+    // program's name are the program's in any case.
     #[arg(required = true, trailing_var_arg = true)]
     program: Vec<OsString>,
 }
@@ -125,20 +125,20 @@ enum Switch {
 }
 
 impl Run {
-    /// Becomes the program; comes back only if that fails.
+    /// Becomes the program; returns only if that fails.
     pub fn execute(self) -> ExitCode {
         let (name, arguments) = match self.program.split_first() {
             Some(parts) => parts,
-            None => return complain("no program given", EXIT_FAILURE),
+            None => return report_error("no program given", EXIT_FAILURE),
         };
         let found = program::find(name).and_then(|path| program::check(&path).map(|()| path));
         let path = match found {
             Ok(path) => path,
-            Err(refusal) => return complain(&refusal.message, refusal.code),
+            Err(refusal) => return report_error(&refusal.message, refusal.code),
         };
         let (environment, libraries) = match self.prepare() {
             Ok(prepared) => prepared,
-            Err(error) => return complain(&error, EXIT_FAILURE),
+            Err(error) => return report_error(&error, EXIT_FAILURE),
         };
         let error = Command::new(&path)
             .arg0(name)
@@ -149,11 +149,11 @@ impl Run {
                 preload(&libraries, std::env::var_os("LD_PRELOAD")),
             )
             .exec();
-        complain(&format!("{}: {error}", path.display()), 126)
+        report_error(&format!("{}: {error}", path.display()), 126)
     }
 
-    /// The variables for the program, and the libraries to load before it. A world of its own is
-    /// there then.
+    /// Returns the variables for the program, and the libraries to preload. A world of the program
+    /// is running then.
     fn prepare(&self) -> Result<(Variables, Vec<PathBuf>), String> {
         let mut environment = self.environment()?;
         let options = std::env::var_os(ASAN_OPTIONS);
@@ -167,7 +167,7 @@ impl Run {
         Ok((environment, libraries))
     }
 
-    /// The variables that the options stand for.
+    /// Returns the variables for the options.
     fn environment(&self) -> Result<Variables, String> {
         let mut environment = Variables::new();
         if let Some(text) = &self.address {
@@ -193,7 +193,7 @@ impl Run {
             environment.push(("FERROCE_PORT", wires(&self.port)?.into()));
         }
         if let Some(path) = &self.capture {
-            // The program may change its folder before it opens the device.
+            // The program may change its working directory before it opens the device.
             let path = std::path::absolute(path).map_err(|error| error.to_string())?;
             Capture::open(&path).map_err(|error| error.to_string())?;
             environment.push(("FERROCE_CAPTURE", path.into()));
@@ -227,7 +227,8 @@ impl Run {
     }
 }
 
-/// The wires of the devices, for a program that may change its folder before it opens them.
+/// Returns the wires of the devices, for a program that may change its working directory before it
+/// opens them.
 fn wires(texts: &[String]) -> Result<String, String> {
     let wire = |text: &String| {
         let refused = |error: &dyn std::fmt::Display| format!("--port {text}: {error}");
@@ -246,9 +247,9 @@ fn wires(texts: &[String]) -> Result<String, String> {
     Ok(wires?.join(&SEPARATOR.to_string()))
 }
 
-/// What the address sanitizer of a program, and of its children, is told: that its run-time library
-/// is not the first one. It refuses that, unless it is told; the symbols of which each has its own
-/// are passed on by ours.
+/// Returns options for the address sanitizer of a program, and of its children: its run-time
+/// library is not the first one. It refuses that without this option; the symbols that both define
+/// are passed on by Ferroce's library.
 fn behind_us(existing: Option<OsString>) -> OsString {
     const CHECK: &str = "verify_asan_link_order";
     let existing = existing.unwrap_or_default();
@@ -264,7 +265,7 @@ fn behind_us(existing: Option<OsString>) -> OsString {
     options
 }
 
-/// Our libraries first: whoever is asked first for a symbol answers.
+/// Puts Ferroce's libraries first: the first library that defines a symbol provides it.
 fn preload(libraries: &[PathBuf], existing: Option<OsString>) -> OsString {
     let mut parts: Vec<OsString> = libraries.iter().map(OsString::from).collect();
     parts.extend(existing.filter(|list| !list.is_empty()));

@@ -6,18 +6,19 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use ferroce_selftest::{Patience, Report, STAGES, Verdict};
+use ferroce_selftest::{Report, STAGES, Timeouts, Verdict};
 
 use super::device::DeviceArgument;
-use super::{EXIT_FAILURE, complain};
+use super::{EXIT_FAILURE, report_error};
 
 /// Check a device stage by stage: what an engineer runs on the first bitstream.
 ///
-/// From configuration space and registers to queue pairs that carry data to themselves. Each stage
-/// says what it proves and what it has found, and when it fails, what to look at; stages that need
-/// it are then left out. The device is reset; nobody else may use it meanwhile.
+/// From configuration space and registers to queue pairs that send data to themselves. Each stage
+/// says what it proves and what it has found, and on failure, what to check; stages that need it
+/// are then skipped. The device is reset; no other process may use it meanwhile.
 ///
-/// Ends with code 0 if every stage has passed, 1 if one has not, 125 if the device cannot be opened.
+/// Ends with code 0 if every stage has passed, 1 if one has not, 125 if the device cannot be
+/// opened.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -51,14 +52,14 @@ impl SelfTest {
         match self.check() {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => ExitCode::FAILURE,
-            Err(error) => complain(&error, EXIT_FAILURE),
+            Err(error) => report_error(&error, EXIT_FAILURE),
         }
     }
 
-    /// Runs the stages; whether all is well.
+    /// Runs the stages. Returns true if all have passed.
     fn check(&self) -> Result<bool, String> {
         let stages = ferroce_selftest::select(&self.stage).map_err(|error| error.to_string())?;
-        // A file that cannot be written is said before the device is touched.
+        // A file that cannot be written is reported before the device is accessed.
         let file = self.json.as_ref().map(|path| {
             let file = File::create(path);
             file.map_err(|error| format!("{}: {error}", path.display()))
@@ -67,7 +68,7 @@ impl SelfTest {
         let device = self.device.open()?;
         println!("{}\n", device.name());
         let reports =
-            ferroce_selftest::run(device.bus(), &stages, &Patience::default(), |report| {
+            ferroce_selftest::run(device.bus(), &stages, &Timeouts::default(), |report| {
                 println!("{}", ferroce_selftest::text(report));
             });
         println!("{}", summary(&reports));
@@ -89,7 +90,7 @@ fn list() {
     }
 }
 
-/// One line that says how many stages have ended how, and which have not passed.
+/// Returns one line with the counts of results, and the stages that have not passed.
 fn summary(reports: &[Report]) -> String {
     let names = |is_meant: fn(&Verdict) -> bool| {
         let chosen = reports.iter().filter(|report| is_meant(&report.verdict));

@@ -15,14 +15,14 @@ use ferroce_wire::Mac;
 
 /// The preset that needs no simulated time.
 const FUNCTIONAL: &str = "functional";
-/// How often it is looked whether all functions are still served.
+/// Period of checks that all functions are still served.
 const SUPERVISION_PERIOD: Duration = Duration::from_millis(500);
 
 /// Serve the model to other processes: virtual machines, drivers, tests.
 ///
-/// Each function is a PCI device behind a UNIX socket in the vfio-user protocol, for one client at a
-/// time; the next one finds it as after power-on. It is on the fabric of this machine like the
-/// functions of `ferroce run`. Its IP addresses are given to it by the client's driver.
+/// Each function is a PCI device behind a UNIX socket in the vfio-user protocol, for one client at
+/// a time; the next one finds it as after power-on. It is on the fabric of this machine like the
+/// functions of `ferroce run`. The client's driver sets its IP addresses.
 ///
 /// When all functions can be used, a line for each says so. SIGINT and SIGTERM end the server.
 #[derive(Debug, Args)]
@@ -49,7 +49,7 @@ pub struct Serve {
     #[arg(long, value_name = "PATH", default_value = "nic")]
     socket: PathBuf,
 
-    /// Functions, 1 to 8, each with a MAC address of its own
+    /// Functions, 1 to 8, each with its own MAC address
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_DEVICES)))]
     functions: u8,
@@ -63,8 +63,7 @@ pub struct Serve {
     #[arg(long, value_name = "PRESET", default_value = FUNCTIONAL)]
     preset: String,
 
-    /// Where the cable leads, as for `ferroce run`; given several times: those of the functions, in
-    /// their order
+    /// The wire, as for `ferroce run`; given several times: those of the functions, in their order
     #[arg(long, value_name = "WIRE")]
     port: Vec<String>,
 
@@ -74,7 +73,7 @@ pub struct Serve {
 }
 
 impl Serve {
-    /// Serves until it is told to end.
+    /// Serves until a signal ends it.
     pub fn execute(self) -> Result<(), String> {
         log::start(LevelFilter::WARN);
         if self.preset != FUNCTIONAL {

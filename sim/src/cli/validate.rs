@@ -1,4 +1,4 @@
-//! `ferroce validate`: what the model must show, and whether it does.
+//! `ferroce validate`: checks the model against its targets.
 
 use std::io::{IsTerminal, Write, stderr};
 use std::process::ExitCode;
@@ -8,12 +8,12 @@ use ferroce_lab::reference::experiment::Harness;
 use ferroce_lab::report::json::Json;
 use ferroce_lab::validate::{self, Outcome, Verdict, listing};
 
-/// Runs every target that has been measured on real cards, and says how far the model is from it.
+/// Checks every target that was measured on real cards, and prints the model's deviation.
 ///
 /// Ends with code 1 if a target is missed without a known cause.
 #[derive(Debug, clap::Args)]
 pub struct Validate {
-    /// Only targets whose number begins so: `V01`, `V04a`
+    /// Only targets whose number begins with this: `V01`, `V04a`
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     only: Vec<String>,
     /// Prints JSON
@@ -25,7 +25,7 @@ impl Validate {
     pub fn execute(self) -> ExitCode {
         let count = validate::count(&self.only);
         if count == 0 {
-            return super::complain("no target has such a number", super::EXIT_FAILURE);
+            return super::report_error("no target has such a number", super::EXIT_FAILURE);
         }
         let progress = Progress::new(count);
         let outcomes = validate::run(&Harness, &self.only, |_| progress.advance());
@@ -51,7 +51,7 @@ fn json(outcomes: &[Outcome]) -> Json {
     ])
 }
 
-/// A line on the terminal that says how far it is.
+/// A progress line on the terminal.
 pub(super) struct Progress {
     count: usize,
     done: AtomicUsize,

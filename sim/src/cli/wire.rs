@@ -1,4 +1,4 @@
-//! `ferroce wire check`: holds captures against our own idea of RoCEv2.
+//! `ferroce wire check`: checks captures against Ferroce's RoCEv2 formats.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -10,18 +10,18 @@ use clap::{Args, Subcommand};
 use ferroce_embed::capture::reader::{Captured, for_each_frame};
 use ferroce_wire::check::Checker;
 
-use super::{EXIT_FAILURE, complain};
+use super::{EXIT_FAILURE, report_error};
 
-/// Look at frames on the wire.
+/// Check frames on the wire.
 #[derive(Debug, Subcommand)]
 pub enum Wire {
     Check(Check),
 }
 
-/// Parse each RoCEv2 frame of captures, emit it anew, compare bytes and ICRC.
+/// Parse each RoCEv2 frame of captures, emit it again, compare bytes and ICRC.
 ///
-/// Reads pcap and pcapng, from whatever source. Prints the frames per opcode and the first
-/// difference. The exit code is 1 if there is any.
+/// Reads pcap and pcapng, from any source. Prints the frames per opcode and the first difference.
+/// The exit code is 1 if there is any.
 #[derive(Debug, Args)]
 pub struct Check {
     /// Captures
@@ -30,7 +30,7 @@ pub struct Check {
 }
 
 impl Wire {
-    /// Does what was asked for.
+    /// Executes the command.
     pub fn execute(self) -> ExitCode {
         let Self::Check(Check { files }) = self;
         let mut is_clean = true;
@@ -39,7 +39,7 @@ impl Wire {
                 Ok(found) => is_clean &= report(&path, &found),
                 Err(error) => {
                     let message = format!("{}: {error}", path.display());
-                    return complain(&message, EXIT_FAILURE);
+                    return report_error(&message, EXIT_FAILURE);
                 }
             }
         }
@@ -51,7 +51,7 @@ impl Wire {
     }
 }
 
-/// What was found in one file.
+/// Result of one file.
 #[derive(Debug, Default)]
 struct Found {
     checker: Checker,
@@ -67,7 +67,7 @@ impl Found {
         }
     }
 
-    /// Whether there was no frame of Ethernet.
+    /// Returns true if there was no Ethernet frame.
     fn is_empty(&self) -> bool {
         self.cut == 0 && self.checker.frames() == 0
     }
@@ -91,7 +91,7 @@ fn check(path: &Path) -> Result<Found, String> {
     }
 }
 
-/// Prints what was found. Whether all was well.
+/// Prints the result. Returns true if there was no difference.
 fn report(path: &Path, found: &Found) -> bool {
     let Found { checker, cut } = found;
     let (frames, roce) = (checker.frames(), checker.roce_frames());

@@ -16,13 +16,13 @@ use ferroce_world::{Topology, WorldConfig};
 
 use super::preset;
 
-/// How often it is looked whether the world has ended by itself.
+/// Period of checks that the world is still running.
 const SUPERVISION_PERIOD: Duration = Duration::from_millis(20);
 
 /// Simulate hosts for programs that join from other processes: `ferroce run --world PATH`.
 ///
-/// The programs run as they are, and their time is that of the simulation. When they can join, a
-/// line says so. SIGINT and SIGTERM end the world; SIGUSR1 has it print what everybody waits for.
+/// The programs run unmodified, and their time is that of the simulation. When they can join, a
+/// line says so. SIGINT and SIGTERM end the world; SIGUSR1 prints what all threads wait for.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -43,7 +43,7 @@ pub struct World {
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
 
-    /// The socket to which programs come, a path or a name in the user's own directory; those of the
+    /// The socket that programs join, a path or a name in the user's own directory; those of the
     /// cards are PATH.nic.0, PATH.nic.1, ... Only this user, and root, can connect
     #[arg(long, value_name = "PATH")]
     socket: PathBuf,
@@ -52,11 +52,11 @@ pub struct World {
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     hosts: u16,
 
-    /// A cable between the hosts, whatever the preset says
+    /// A cable between the hosts, instead of the preset's topology
     #[arg(long, conflicts_with = "switch")]
     direct: bool,
 
-    /// A switch between the hosts, whatever the preset says
+    /// A switch between the hosts, instead of the preset's topology
     #[arg(long)]
     switch: bool,
 
@@ -68,13 +68,13 @@ pub struct World {
     #[arg(long)]
     elide_payload: bool,
 
-    /// Simulate every packet, also those in the middle of long messages, which otherwise are left out
-    /// when they flow steadily: their time is taken from those before them
+    /// Simulate every packet, also those in the middle of long messages, which otherwise are
+    /// skipped when they flow steadily: their time is taken from those before them
     #[arg(long)]
     every_packet: bool,
 
-    /// When the world ends, write to a file where the time of the last message went that the last
-    /// of the hosts has posted: from its post to the next one's
+    /// When the world ends, write to a file where the time of the last message of the last host
+    /// went: from its post to the next one's
     #[arg(long, value_name = "FILE")]
     explain: Option<PathBuf>,
 
@@ -84,7 +84,7 @@ pub struct World {
 }
 
 impl World {
-    /// Simulates until it is told to end.
+    /// Simulates until a signal ends it.
     pub fn execute(self) -> Result<(), String> {
         log::start(LevelFilter::WARN);
         let preset = preset::load(&self.preset, &self.set)?;

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use super::common::Rendezvous;
 
-/// Runs the command there; what it prints, and whether it succeeded.
+/// Runs the command there. Returns its output, and whether it succeeded.
 pub fn ferroce_at(rendezvous: &Rendezvous, arguments: &[&str]) -> (String, bool) {
     let output = Command::new(env!("CARGO_BIN_EXE_ferroce"))
         .args(arguments)

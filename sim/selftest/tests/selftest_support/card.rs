@@ -20,7 +20,7 @@ use super::host::{CardHost, LoopbackPlug};
 
 const MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 0x42];
 const QPN_BASE: u32 = 0x1_0000;
-/// Turns of the model in one call; it stops by itself before.
+/// Runs of the model in one call; it stops by itself before.
 const TURNS_MAX: usize = 1000;
 
 /// A NIC with one fault.
@@ -36,9 +36,9 @@ struct Device {
     nic: Nic<LoopbackPlug>,
     host: CardHost,
     plug: LoopbackPlug,
-    /// Base of the command queue, as it was written last.
+    /// Base of the command queue, as last written.
     base: u64,
-    /// What `hardware_revision` was overwritten with.
+    /// Overwritten value of `hardware_revision`.
     revision: Option<u32>,
     /// Random numbers, and a count of accesses.
     random: SplitMix64,
@@ -74,7 +74,7 @@ impl Card {
         }
     }
 
-    /// Whether the driver has taken everything back.
+    /// Returns true if the driver has released all memory.
     pub fn holds_no_memory(&self) -> bool {
         self.memory.is_empty()
     }
@@ -185,7 +185,7 @@ impl Card {
         }
     }
 
-    /// Bits of a write that arrive.
+    /// Returns the bits of a write that arrive.
     fn accept(&self, at: u32, value: u32) -> bool {
         let mut device = self.device.lock().expect("no panic");
         let base = offset::command_queue_base;
@@ -208,7 +208,7 @@ impl Card {
         true
     }
 
-    /// Configuration space, a dword at a time.
+    /// Returns a dword of the configuration space.
     fn config(&self, at: u32) -> u32 {
         let fault = |fault| self.fault == fault;
         let pointer = |next: u32, id: u32| next << 8 | id;

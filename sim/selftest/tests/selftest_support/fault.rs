@@ -1,8 +1,8 @@
-//! What can be wrong with a card.
+//! Faults of a card.
 
 use ferroce_spec::counter::Counter;
 
-/// One thing that is wrong.
+/// A fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// Nothing.
@@ -20,7 +20,7 @@ pub enum Fault {
     // Register block.
     /// Reads of BAR0 are all ones.
     Gone,
-    /// The same, after so many reads.
+    /// The same, after this many reads.
     GoneAfter(u64),
     BigEndian,
     OtherContract,
@@ -50,13 +50,13 @@ pub enum Fault {
     NeverEnabled,
     // DMA.
     DmaRefused,
-    /// A write that goes on behind a 4 KiB boundary is lost there.
+    /// The part of a write behind a 4 KiB boundary is lost.
     WritesEndAtPage,
-    /// A read that goes on behind a 4 KiB boundary reads zeros there.
+    /// The part of a read behind a 4 KiB boundary is zero.
     ReadsEndAtPage,
     /// Writes are rounded up to dwords.
     NoByteEnables,
-    /// Writes of payload longer than this lose what follows.
+    /// Writes of payload are cut to this length.
     WritesEndAfter(usize),
     /// Unaligned writes land this far off.
     Misaligned,
@@ -70,7 +70,7 @@ pub enum Fault {
     // Wire.
     NoLoopback,
     CorruptFrames,
-    /// One frame in so many is lost.
+    /// One frame in this many is lost.
     LossyLoopback(u32),
     /// The same, of reliable connections only.
     LossyReliable(u32),

@@ -19,7 +19,7 @@ const DESCRIPTOR_ALIGNMENT: u64 = 64;
 const OPCODE: usize = 14 + 40 + 8;
 const NOT_RELIABLE: u8 = 0x20;
 
-/// What the NIC sees of the machine.
+/// The machine as the NIC sees it.
 pub struct CardHost {
     pub memory: Arc<FakeMemory>,
     pub doorbells: VecDeque<Doorbell>,
@@ -38,8 +38,8 @@ struct Span {
 }
 
 impl Span {
-    /// Notes an access; whether it goes on where the last one has ended, at the start of a page,
-    /// and that one was payload.
+    /// Records an access. Returns true if it continues the last one, at the start of a page, and
+    /// that one was payload.
     fn follow(&mut self, start: u64, length: usize) -> bool {
         let is_payload = self.start % DESCRIPTOR_ALIGNMENT != 0;
         let goes_on = start == self.end && start % PAGE == 0 && is_payload;
@@ -83,7 +83,7 @@ impl CardHost {
         Ok(())
     }
 
-    /// Copies to memory, word by word; whether all of it is mapped is known before.
+    /// Copies to memory, word by word, after checking that all of it is mapped.
     fn store(&self, iova: u64, source: &[u8]) -> Result<(), DmaError> {
         let refused = DmaError {
             iova,

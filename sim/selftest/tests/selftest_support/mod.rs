@@ -1,5 +1,5 @@
-//! A card that is deliberately broken: the NIC model with a host, a cable and a register block of
-//! its own, each of which can be wrong.
+//! A deliberately broken card: the NIC model with a separate host, cable and register block, each
+//! of which can have a fault.
 
 mod card;
 mod fault;

@@ -9,9 +9,9 @@ use ferroce_driver::bus::vfio::VfioOpenError;
 use super::holders;
 use super::system::System;
 
-/// The driver that programs reach a card through.
+/// The driver through which programs reach a card.
 const DRIVER: &str = "vfio-pci";
-/// Kernel modules of VFIO: the driver, and what opens the IOMMU to it.
+/// Kernel modules of VFIO: the driver, and the access to the IOMMU.
 const MODULES: [(&str, &str); 2] = [
     (DRIVER, "bus/pci/drivers/vfio-pci"),
     ("vfio_iommu_type1", "module/vfio_iommu_type1"),
@@ -25,7 +25,7 @@ pub struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    /// Looks for the function `bdf`, which is a card of ours unless `any` function may be bound.
+    /// Finds the function `bdf`, which must be a Ferroce card unless `any` function may be bound.
     pub fn new(system: &'a dyn System, bdf: Bdf, any: bool, dry_run: bool) -> Result<Self, String> {
         let roots = system.roots();
         let cards = || roots.cards().iter().map(|card| card.bdf).collect();
@@ -54,7 +54,7 @@ impl<'a> Steps<'a> {
         })
     }
 
-    /// Gives the function to VFIO, and its device nodes to `user`.
+    /// Binds the function to VFIO, and gives its device nodes to `user`.
     pub fn bind(&self, user: Option<&str>) -> Result<(), String> {
         let bdf = self.function.bdf;
         if self.function.iommu_group().is_none() && !self.function.may_get_group(self.roots()) {
@@ -65,7 +65,7 @@ impl<'a> Steps<'a> {
         let user = user.transpose()?;
         match self.function.driver() {
             Some(driver) if is_vfio(&driver) => {
-                self.tell(&format!("{bdf} is bound to {driver} already"));
+                self.print(&format!("{bdf} is bound to {driver} already"));
             }
             driver => {
                 self.load_modules()?;
@@ -79,14 +79,14 @@ impl<'a> Steps<'a> {
             }
         }
         if !self.dry_run {
-            self.tell(&format!(
+            self.print(&format!(
                 "{bdf} is ready: ferroce run --device vfio:{bdf} -- PROGRAM"
             ));
         }
         Ok(())
     }
 
-    /// Gives the function back to the driver that the kernel would choose.
+    /// Binds the function to the driver that the kernel would choose.
     pub fn unbind(&self) -> Result<(), String> {
         let bdf = self.function.bdf;
         self.require_root("unbind", None)?;
@@ -101,12 +101,12 @@ impl<'a> Steps<'a> {
             }
             let driver = self.function.driver();
             let driver = driver.map_or("no driver".to_owned(), |name| format!("the driver {name}"));
-            self.tell(&format!(
+            self.print(&format!(
                 "{bdf} is bound to {driver}, not to VFIO: nothing to give back"
             ));
             return Ok(());
         };
-        // The kernel would wait, for ever if need be, until they close it.
+        // The kernel would wait without limit until they close it.
         let holders = holders(self.roots(), &self.function);
         if !holders.is_empty() {
             return Err(VfioOpenError::Busy { bdf, holders }.to_string());
@@ -121,10 +121,10 @@ impl<'a> Steps<'a> {
         if !self.dry_run {
             match self.function.driver() {
                 Some(driver) => {
-                    self.tell(&format!("{bdf} is bound to the driver {driver}"));
+                    self.print(&format!("{bdf} is bound to the driver {driver}"));
                 }
                 None => {
-                    self.tell(&format!(
+                    self.print(&format!(
                         "{bdf} is bound to no driver: this kernel has none for it"
                     ));
                 }
@@ -171,9 +171,9 @@ impl<'a> Steps<'a> {
             }
             match self.system.load_module(module) {
                 Ok(()) => {}
-                // A kernel with iommufd does without the other.
+                // A kernel with iommufd does not need the other module.
                 Err(error) if module != DRIVER => {
-                    self.tell(&format!("  not loaded: {error}"));
+                    self.print(&format!("  not loaded: {error}"));
                 }
                 Err(error) => {
                     return Err(format!(
@@ -187,7 +187,7 @@ impl<'a> Steps<'a> {
         Ok(())
     }
 
-    /// From `driver` to VFIO.
+    /// Moves the function from `driver` to VFIO.
     fn hand_over(&self, driver: Option<&str>) -> Result<(), String> {
         let named = self.function.driver_override();
         let release = || match driver {
@@ -210,10 +210,10 @@ impl<'a> Steps<'a> {
         {
             return result;
         }
-        self.tell("it was not taken; back to where it was:");
+        self.print("the driver did not take it; restoring the previous driver:");
         let named = named.unwrap_or_else(|| "\n".to_owned());
         self.write("name its driver as before", "driver_override", &named)?;
-        // Fails if nobody wants it, as before.
+        // Fails if no driver takes it, as before.
         self.write_bdf("let the kernel choose a driver", self.probe_path())
             .ok();
         if self.function.iommu_group().is_none() {
@@ -235,7 +235,7 @@ impl<'a> Steps<'a> {
             .filter(|member| member.bdf != self.function.bdf && member.spoils_group());
         for member in spoilers {
             let driver = member.driver().unwrap_or_default();
-            self.tell(&format!(
+            self.print(&format!(
                 "warning: {} is in the same IOMMU group {group} and bound to {driver}; as long as \
                  it is, the card cannot be opened: ferroce bind --any {}",
                 member.bdf, member.bdf
@@ -269,7 +269,7 @@ impl<'a> Steps<'a> {
                 nodes[0].display()
             ));
         }
-        self.tell(&format!(
+        self.print(&format!(
             "note: memory that the card reaches is locked; {name} may lock what `ulimit -l` says \
              (`{name} - memlock unlimited` in /etc/security/limits.conf)"
         ));
@@ -303,13 +303,13 @@ impl<'a> Steps<'a> {
         result.map_err(|error| failed("write", path, &error))
     }
 
-    fn tell(&self, line: &str) {
-        self.system.tell(line);
+    fn print(&self, line: &str) {
+        self.system.print(line);
     }
 
     fn say(&self, what: &str, command: &str) {
         let tense = if self.dry_run { "would " } else { "" };
-        self.tell(&format!("{tense}{what}: {command}"));
+        self.print(&format!("{tense}{what}: {command}"));
     }
 }
 

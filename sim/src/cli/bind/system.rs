@@ -1,4 +1,4 @@
-//! What binding changes in the machine, behind a trait: tests have a machine of files.
+//! Changes of the machine for binding, behind a trait: tests use a machine of files.
 
 use std::fs;
 use std::io;
@@ -11,14 +11,14 @@ use ferroce_platform::os;
 
 /// A machine that can be changed.
 pub trait System {
-    /// Where its sysfs and its device nodes are.
+    /// Returns the paths of its sysfs and its device nodes.
     fn roots(&self) -> &Roots;
 
-    /// Whether this process may change it.
+    /// Returns true if this process may change it.
     fn is_root(&self) -> bool;
 
-    /// Tells the user something.
-    fn tell(&self, line: &str);
+    /// Prints a line for the user.
+    fn print(&self, line: &str);
 
     /// Writes a file of sysfs.
     fn write(&self, path: &Path, text: &str) -> io::Result<()>;
@@ -26,7 +26,7 @@ pub trait System {
     /// Loads a kernel module.
     fn load_module(&self, name: &str) -> io::Result<()>;
 
-    /// Number of the user `name`.
+    /// Returns the number of the user `name`.
     fn user_id(&self, name: &str) -> Result<u32, String>;
 
     /// Gives a file to a user.
@@ -40,7 +40,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This machine.
+    /// Returns this machine.
     pub fn new() -> Self {
         Self {
             roots: Roots::system(),
@@ -57,7 +57,7 @@ impl System for Machine {
         os::user_id() == 0
     }
 
-    fn tell(&self, line: &str) {
+    fn print(&self, line: &str) {
         println!("{line}");
     }
 
@@ -75,7 +75,7 @@ impl System for Machine {
     }
 
     fn user_id(&self, name: &str) -> Result<u32, String> {
-        // id(1) knows all users: those of the directory service too.
+        // id(1) knows all users, including those of a directory service.
         let output = Command::new("id").args(["-u", "--", name]).output();
         let output = output.map_err(|error| format!("cannot run id: {error}"))?;
         let text = String::from_utf8_lossy(&output.stdout);

@@ -1,4 +1,4 @@
-//! Binding in a machine of files, with a kernel that does what Linux does with them.
+//! Binding in a machine of files, with a kernel that behaves like Linux.
 
 use std::cell::{Cell, RefCell};
 use std::fs;
@@ -20,18 +20,18 @@ struct FakeMachine {
     root: PathBuf,
     roots: Roots,
     is_root: bool,
-    /// Whether vfio-pci takes what it is offered.
+    /// True if vfio-pci takes an offered function.
     vfio_takes: Cell<bool>,
     /// The IOMMU group that a function without one gets when it is bound.
     late_group: Cell<Option<u32>>,
-    /// Whether there are modules to load.
+    /// True if there are modules to load.
     has_modules: Cell<bool>,
     said: RefCell<Vec<String>>,
     owners: RefCell<Vec<(PathBuf, u32)>>,
 }
 
 impl FakeMachine {
-    /// A machine with a card, alone in an IOMMU group, that `driver` has.
+    /// Creates a machine with a card, alone in an IOMMU group, bound to `driver`.
     fn new(driver: Option<&str>) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -94,8 +94,8 @@ impl FakeMachine {
         }
     }
 
-    /// What Linux does when `bdf` is written to drivers_probe: the named driver gets it, or else
-    /// the one that knows it.
+    /// Behaves like Linux when `bdf` is written to drivers_probe: the named driver gets it, or else
+    /// the one that supports it.
     fn probe(&self, bdf: &str) {
         if let Some(group) = self.late_group.take() {
             self.join(bdf, group);
@@ -148,7 +148,7 @@ impl System for FakeMachine {
         self.is_root
     }
 
-    fn tell(&self, line: &str) {
+    fn print(&self, line: &str) {
         self.said.borrow_mut().push(line.to_owned());
     }
 
@@ -214,8 +214,7 @@ fn check(text: &str, words: &[&str]) {
     }
 }
 
-/// Goal: from the kernel's driver to VFIO and back, with every step said in the order in which it
-/// is done.
+/// Goal: from the kernel's driver to VFIO and back, with every step printed in its order.
 #[test]
 fn there_and_back() {
     let machine = FakeMachine::new(Some("ferroce_kernel"));
@@ -243,7 +242,7 @@ fn there_and_back() {
     check(&again, &["already", "ready"]);
     assert!(!again.contains("echo"), "{again}");
 
-    let said = machine.unbind(false).expect("nobody has it");
+    let said = machine.unbind(false).expect("it is not in use");
     check(
         &said,
         &[
@@ -266,7 +265,7 @@ fn a_user_gets_the_nodes() {
         user: Some(name.to_owned()),
         ..card()
     };
-    let error = machine.bind(user("bob")).expect_err("nobody of this name");
+    let error = machine.bind(user("bob")).expect_err("no user of this name");
     check(&error, &["no user `bob`"]);
     assert_eq!(machine.driver(CARD), None, "nothing was done");
 
@@ -301,7 +300,7 @@ fn a_dry_run_changes_nothing() {
         user: Some("alice".to_owned()),
         ..card()
     };
-    let said = machine.bind(arguments).expect("anybody may look");
+    let said = machine.bind(arguments).expect("listing needs no rights");
     check(
         &said,
         &[
@@ -325,7 +324,7 @@ fn refusals_say_what_to_do() {
     machine.add(NEIGHBOUR, (0x8086, 0x1572), Some("i40e"), Some(12));
     let error = machine
         .bind(function(NEIGHBOUR))
-        .expect_err("it is not ours");
+        .expect_err("it is not a Ferroce card");
     check(&error, &["8086:1572", "1172:f10a"]);
     machine.add(
         "0000:02:00.0",
@@ -345,7 +344,7 @@ fn refusals_say_what_to_do() {
     assert_eq!(machine.driver(CARD).as_deref(), Some("ferroce_kernel"));
 }
 
-/// Goal: the group is looked for again after binding. Method: a kernel that gives it then, and one
+/// Goal: the group is searched again after binding. Method: a kernel that assigns it then, and one
 /// that does not.
 #[test]
 fn an_iommu_group_may_come_with_the_driver() {

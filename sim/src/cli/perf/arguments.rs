@@ -1,4 +1,4 @@
-//! What `ferroce perf` is told.
+//! Options of `ferroce perf`.
 
 use std::path::PathBuf;
 
@@ -44,7 +44,7 @@ pub struct Perf {
     #[arg(short, long, conflicts_with = "size")]
     pub all: bool,
 
-    /// Bytes of a message, as 64, 4K or 8M
+    /// Bytes of a message, such as 64, 4K or 8M
     #[arg(short, long, value_name = "BYTES", value_parser = bytes)]
     pub size: Option<u32>,
 
@@ -80,11 +80,11 @@ pub struct Perf {
     #[arg(short, long, value_name = "N")]
     pub rx_depth: Option<u32>,
 
-    /// Longest payload that goes into the work request, as far as the preset has it
+    /// Longest payload that is inlined into the work request, as far as the preset supports it
     #[arg(short = 'I', long, value_name = "BYTES")]
     pub inline: Option<u32>,
 
-    /// Every so many work requests ask for a completion
+    /// CQ moderation: one signaled work request in this many
     #[arg(short = 'Q', long, value_name = "N")]
     pub signal_every: Option<u32>,
 
@@ -113,15 +113,15 @@ pub struct Perf {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub vms: u32,
 
-    /// A cable between the hosts, whatever the preset says
+    /// A cable between the hosts, instead of the preset's topology
     #[arg(long, conflicts_with = "switch")]
     pub direct: bool,
 
-    /// A switch between the hosts, whatever the preset says
+    /// A switch between the hosts, instead of the preset's topology
     #[arg(long)]
     pub switch: bool,
 
-    /// How a thread goes through its work
+    /// Order of a thread's work
     #[arg(long, value_enum, default_value = "perftest", name = "LOOP")]
     pub r#loop: Loop,
 
@@ -129,7 +129,7 @@ pub struct Perf {
     #[arg(long, value_name = "WHAT")]
     pub share: Vec<String>,
 
-    /// Bytes of the region at which --loop batch and window aim
+    /// Bytes of the region that --loop batch and window access
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub region: Option<u32>,
 
@@ -145,12 +145,12 @@ pub struct Perf {
     #[arg(long)]
     pub device_memory: bool,
 
-    /// Everything random comes from it
+    /// Seed of everything random
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 
-    /// Leave the steady middle of long messages out: much faster, and figures differ by less than three
-    /// in a thousand. `ferroce perftest` does without being told
+    /// Skip the steady middle of long messages: much faster, and figures differ by less than three
+    /// in a thousand. This is the default of `ferroce perftest`
     #[arg(long)]
     pub fast_forward: bool,
 
@@ -159,7 +159,7 @@ pub struct Perf {
     #[arg(long, value_name = "KEY=VALUES")]
     pub sweep: Vec<String>,
 
-    /// Worlds that run at once; as many as there are processors if not given
+    /// Worlds that run at once; the default is the number of processors
     #[arg(short, long, value_name = "N")]
     pub jobs: Option<u32>,
 
@@ -167,7 +167,7 @@ pub struct Perf {
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
-    /// What is looked at closely.
+    /// Traces.
     #[command(flatten)]
     pub trace: TraceArgs,
 }
@@ -218,7 +218,7 @@ pub enum Pages {
     /// 1 GiB
     #[value(name = "1G")]
     Huge1G,
-    /// None: one piece that needs no translation
+    /// None: one block that needs no translation
     Physical,
 }
 
@@ -233,7 +233,7 @@ pub enum Loop {
     Window,
 }
 
-/// A number of bytes, with K, M or G behind it.
+/// Parses a number of bytes, with K, M or G behind it.
 pub fn bytes(text: &str) -> Result<u32, String> {
     let text = text.trim();
     let (digits, shift) = match text.chars().last() {
@@ -244,11 +244,11 @@ pub fn bytes(text: &str) -> Result<u32, String> {
     };
     let count = digits.parse::<u32>().ok();
     let bytes = count.and_then(|count| count.checked_mul(1 << shift));
-    bytes.ok_or_else(|| "write a number of bytes below 4G, as 64, 4K or 8M".to_owned())
+    bytes.ok_or_else(|| "write a number of bytes below 4G, such as 64, 4K or 8M".to_owned())
 }
 
 impl Perf {
-    /// What it stands for, without its sweeps.
+    /// Returns the specification, without its sweeps.
     pub fn spec(&self) -> Result<PerfSpec, String> {
         let preset = preset::load(&self.preset, &self.set)?;
         let (operation, test) = self.operation();
@@ -353,7 +353,7 @@ impl Perf {
     }
 }
 
-/// A number of messages, or as many as are needed.
+/// Parses a number of messages, or as many as are needed.
 fn iterations(text: &str, default: Iterations) -> Result<Iterations, String> {
     if text == "auto" {
         let (Iterations::Exactly(most) | Iterations::UntilSteady(most)) = default;

@@ -29,7 +29,7 @@ pub struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    /// For `jobs`, of which there is at least one.
+    /// Creates the output for `jobs`, of which there is at least one.
     pub fn new(jobs: &'a [Job], json: Option<&Path>) -> Result<Self, String> {
         let has_table = prepare_json(json)?;
         Ok(Self {
@@ -42,7 +42,7 @@ impl<'a> Output<'a> {
         })
     }
 
-    /// Prints what comes before the rows.
+    /// Prints the header.
     pub fn begin(&self) {
         let Some(job) = self.jobs.first() else {
             return;
@@ -52,7 +52,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// As [`Output::begin`], with a header of the caller's.
+    /// Does the same as [`Output::begin`], with the caller's header.
     pub fn begin_with(&self, header: &str) {
         let Some(job) = self.jobs.first() else {
             return;
@@ -63,18 +63,18 @@ impl<'a> Output<'a> {
         self.print(&format!("{}{columns}", self.swept(keys)));
     }
 
-    /// Prints what comes behind the rows.
+    /// Prints the footer.
     pub fn end(&self) {
         self.bar.finish_and_clear();
         self.print(table::LINE);
     }
 
-    /// Whether people read it.
+    /// Returns true if a table is printed.
     pub fn has_table(&self) -> bool {
         self.has_table
     }
 
-    /// Columns of swept values.
+    /// Returns the columns of swept values.
     fn swept<'t>(&self, values: impl Iterator<Item = &'t str>) -> String {
         let columns = values.zip(&self.widths);
         columns
@@ -82,17 +82,17 @@ impl<'a> Output<'a> {
             .collect()
     }
 
-    /// Prints a line of the table without spoiling the bar.
+    /// Prints a line of the table without damaging the bar.
     fn print(&self, line: &str) {
         if self.has_table {
             self.bar.suspend(|| {
-                // Who does not want to read does not get the rest.
+                // A closed standard output ends the printing.
                 let _ = writeln!(stdout(), "{line}").and_then(|()| stdout().flush());
             });
         }
     }
 
-    /// Writes the JSON file, if one is wanted.
+    /// Writes the JSON file, if one is requested.
     pub fn write_json(&self) -> Result<(), String> {
         let Some(path) = &self.json else {
             return Ok(());
@@ -109,8 +109,7 @@ impl<'a> Output<'a> {
     }
 }
 
-/// Finds out whether a JSON file can be written, before an hour is spent. Returns whether people read
-/// what is printed.
+/// Checks that a JSON file can be written, before a long run. Returns true if a table is printed.
 pub fn prepare_json(json: Option<&Path>) -> Result<bool, String> {
     match json {
         Some(path) if is_stdout(path) => Ok(false),
@@ -156,7 +155,7 @@ fn widths(jobs: &[Job]) -> Vec<usize> {
     (0..columns).map(width).collect()
 }
 
-/// A bar on standard error, if that is a terminal and there is something to wait for.
+/// Returns a bar on standard error, if that is a terminal and the run takes long.
 fn bar(jobs: usize) -> ProgressBar {
     if jobs < 2 || !stderr().is_terminal() {
         return ProgressBar::hidden();

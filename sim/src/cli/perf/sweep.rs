@@ -13,7 +13,7 @@ const MOST_POINTS: usize = 100_000;
 type Setting = (String, String);
 
 impl Perf {
-    /// All measurements: each size of each combination of values.
+    /// Returns all measurements: each size of each combination of values.
     pub fn jobs(&self) -> Result<Vec<Job>, String> {
         let mut jobs = Vec::new();
         for point in points(&self.sweep)? {
@@ -31,7 +31,7 @@ impl Perf {
         Ok(jobs)
     }
 
-    /// Sets what a sweep is over.
+    /// Sets the swept key to a value.
     fn apply(&mut self, key: &str, value: &str) -> Result<(), String> {
         let bad = || format!("--sweep {key}: {value} is no value of it");
         let number = || value.parse::<u32>().map_err(|_| bad());
@@ -69,7 +69,7 @@ impl Perf {
     }
 }
 
-/// All combinations of the values of all sweeps; the last one changes fastest.
+/// Returns all combinations of the values of all sweeps; the last one changes fastest.
 fn points(sweeps: &[String]) -> Result<Vec<Vec<Setting>>, String> {
     let mut points: Vec<Vec<Setting>> = vec![Vec::new()];
     for sweep in sweeps {
@@ -94,7 +94,7 @@ fn points(sweeps: &[String]) -> Result<Vec<Vec<Setting>>, String> {
     Ok(points)
 }
 
-/// `1,2,8` as it stands; `1..64` doubles, and ends with the last value.
+/// Expands values: `1,2,8` as it stands; `1..64` doubles, and ends with the last value.
 fn expand(key: &str, values: &str) -> Result<Vec<String>, String> {
     let mut all = Vec::new();
     for part in values.split(',') {

@@ -1,4 +1,4 @@
-//! `ferroce perf` that looks closely: explanation, waveform, capture, counters.
+//! Traces of `ferroce perf`: explanation, waveform, capture, counters.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -18,17 +18,18 @@ use ferroce_world::trace::{SharedTrace, Trace};
 
 use super::output::{prepare_json, write_json};
 
-/// Messages of a trace, unless somebody says how many: caches are full by then.
+/// Messages of a trace without an explicit number: caches are full by then.
 const MESSAGES: u64 = 16;
 
-/// What is refused if there are several.
+/// Message for several sizes.
 pub const ONE_SIZE: &str = "a trace is of one size, without --all and --sweep";
 
-/// What is looked at closely.
+/// Requested traces.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Traces, of one size")]
 pub struct TraceArgs {
-    /// Tell where each nanosecond of one message went that is alone and finds its contexts cached
+    /// Explain where each nanosecond went of one message that is alone and finds its contexts
+    /// cached
     #[arg(long)]
     explain: bool,
 
@@ -40,30 +41,31 @@ pub struct TraceArgs {
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
 
-    /// Print what cards and slots have counted, under the names of NVIDIA NeoHost, then under ours
+    /// Print the counters of cards and slots, under the names of NVIDIA NeoHost, then under
+    /// Ferroce's
     #[arg(long)]
     counters: bool,
 }
 
 impl TraceArgs {
-    /// Whether anything was asked for.
+    /// Returns true if any trace was requested.
     pub fn is_wanted(&self) -> bool {
         self.explain || self.waveform.is_some() || self.pcap.is_some() || self.counters
     }
 
-    /// Whether the time of one message is to be explained, and nothing else is wanted.
+    /// Returns true if only the time of one message is to be explained.
     pub fn only_explains(&self) -> bool {
         let is_file_wanted = self.waveform.is_some() || self.pcap.is_some();
         self.explain && !is_file_wanted && !self.counters
     }
 
-    /// Whether a few messages are enough, or all that files should hold.
+    /// Returns true if a few messages are enough.
     fn is_short(&self) -> bool {
         self.explain || self.waveform.is_some() || self.pcap.is_some()
     }
 
-    /// Measures the only one of `jobs`, and looks closely. `all_messages`: as many as the
-    /// specification says. `json`: where the measurement is to be written, and its explanation.
+    /// Measures the only one of `jobs`, with traces. `all_messages`: as many as the specification
+    /// says. `json`: file for the measurement, and its explanation.
     pub fn execute(
         &self,
         jobs: &[Job],
@@ -136,7 +138,7 @@ impl TraceArgs {
     }
 }
 
-/// One message at a time, and nothing else.
+/// Restricts the specification to one message at a time.
 pub fn alone(spec: &mut PerfSpec) -> Result<(), String> {
     if world_config(spec).preset.is_none() {
         return Err("--explain: nothing takes time in this preset".to_owned());

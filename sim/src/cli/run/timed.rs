@@ -1,4 +1,4 @@
-//! `ferroce run --timed`: the simulated world in which a program runs, found or started.
+//! `ferroce run --timed`: the simulated world in which a program runs, joined or started.
 
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,12 +17,12 @@ use ferroce_timed::control::{is_alive, share_processor};
 
 use super::super::preset;
 
-/// What the names of the sockets of worlds begin with.
+/// Prefix of the names of world sockets.
 const PREFIX: &str = "world-";
 /// How long a world may take to start.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How a program has simulated time.
+/// Options of simulated time.
 #[derive(Debug, Args)]
 pub struct Timed {
     /// Run the program in simulated time, on a host with the card of this preset. The first program
@@ -40,17 +40,17 @@ pub struct Timed {
     #[arg(long, value_name = "KEY=VALUE", requires = "timed")]
     set: Vec<String>,
 
-    /// What chance depends on: the same seed gives the same figures
+    /// Seed of everything random: the same seed gives the same figures
     #[arg(long, value_name = "N", default_value_t = 1, requires = "timed")]
     seed: u64,
 
-    /// Do not move the data of messages, only the time that they take. Programs that look at what
-    /// they receive will not find it
+    /// Do not move the data of messages, only simulate their time. Programs that check received
+    /// data will not find it
     #[arg(long, requires = "timed")]
     elide_payload: bool,
 
-    /// Simulate every packet, also those in the middle of long messages, which otherwise are left out
-    /// when they flow steadily: their time is taken from those before them
+    /// Simulate every packet, also those in the middle of long messages, which otherwise are
+    /// skipped when they flow steadily: their time is taken from those before them
     #[arg(long, requires = "timed")]
     every_packet: bool,
 }
@@ -61,10 +61,10 @@ impl Timed {
         "host", "address", "devices", "device", "port", "capture", "icrc",
     ];
 
-    /// The socket of the world, which is there; `None`: the time is that of the machine.
+    /// Returns the socket of the world, which is running. `None`: the time is that of the machine.
     pub fn socket(&self) -> Result<Option<PathBuf>, String> {
         if let Some(socket) = &self.world {
-            // The program may change its folder before it joins.
+            // The program may change its working directory before it joins.
             let socket = ferroce_embed::socket_path(socket).map_err(|error| error.to_string())?;
             let socket = std::path::absolute(socket).map_err(|error| error.to_string())?;
             share_processor(&socket);
@@ -89,7 +89,7 @@ impl Timed {
         Ok(Some(socket))
     }
 
-    /// In which world the figures of the program are true.
+    /// Describes the world of the program's figures.
     fn provenance(&self, preset: &Preset) -> String {
         let payload = match self.elide_payload {
             true => ", data of messages elided",
@@ -109,8 +109,8 @@ impl Timed {
         )
     }
 
-    /// Where the world of this user is that is like this; there is one for each preset, seed and so
-    /// on.
+    /// Returns the path of this user's world with these options; there is one for each preset, seed
+    /// and so on.
     fn place(&self, preset: &Preset) -> Result<PathBuf, String> {
         let directory = runtime_directory().map_err(|error| error.to_string())?;
         let mut hasher = DefaultHasher::new();
@@ -119,7 +119,7 @@ impl Timed {
         Ok(directory.join(format!("{PREFIX}{:016x}", hasher.finish())))
     }
 
-    /// Starts the world at `socket`, unless it is there.
+    /// Starts the world at `socket`, unless it is running.
     fn find_or_start(&self, name: &str, socket: &Path) -> Result<(), String> {
         let lock = socket.with_extension("lock");
         let lock = File::create(&lock).map_err(|error| format!("{}: {error}", lock.display()))?;
@@ -128,13 +128,13 @@ impl Timed {
         os::lock_file(&lock).map_err(|error| format!("cannot lock: {error}"))?;
         if !is_alive(socket) {
             self.start(name, socket)?;
-            // Without it others do not learn what this world is like, but that it is there.
+            // Without this file other programs know that the world exists, but not its options.
             let _ = fs::write(about(socket), self.options(name));
         }
         Ok(())
     }
 
-    /// The options that make a program join this world.
+    /// Returns the options with which a program joins this world.
     fn options(&self, name: &str) -> String {
         let mut options = format!("--timed {name} --seed {}", self.seed);
         for change in &self.set {
@@ -153,7 +153,8 @@ impl Timed {
 
     /// Starts a world, and waits until it can be joined.
     fn start(&self, name: &str, socket: &Path) -> Result<(), String> {
-        let ferroce = std::env::current_exe().map_err(|error| format!("who am I? {error}"))?;
+        let ferroce = std::env::current_exe()
+            .map_err(|error| format!("cannot find this executable: {error}"))?;
         // A shell in between, so that the world is no child of the program: programs wait for
         // children. Interrupts from the terminal are for the programs.
         let mut command = Command::new("/bin/sh");
@@ -180,7 +181,7 @@ impl Timed {
         std::thread::spawn(move || {
             let mut line = String::new();
             let read = BufReader::new(output).read_line(&mut line);
-            // Nobody listens any more when it is too late.
+            // After the time-out there is no receiver.
             let _ = sender.send(read.map(|_| line));
         });
         match receiver.recv_timeout(START_TIMEOUT) {
@@ -194,12 +195,12 @@ impl Timed {
     }
 }
 
-/// The file beside a world's socket that says with which options it was started.
+/// Returns the path of the file beside a world's socket with the options of the world.
 fn about(socket: &Path) -> PathBuf {
     socket.with_extension("about")
 }
 
-/// Says so if other worlds of this user run: a program that is started with other options than its
+/// Warns if other worlds of this user run: a program that is started with other options than its
 /// peer does not meet it.
 fn warn_of_others(socket: &Path) {
     for other in others(socket) {
@@ -210,13 +211,13 @@ fn warn_of_others(socket: &Path) {
         };
         eprintln!(
             "ferroce run: warning: another simulated world of this user runs, with {options}; this \
-             program does not join it and starts a world of its own. Programs that are to meet need the \
+             program does not join it and starts a separate world. Programs that are to meet need the \
              same options. If this is meant, FERROCE_DIR=DIRECTORY keeps the two apart"
         );
     }
 }
 
-/// Worlds in the folder of `socket` that programs can join, but for the one there.
+/// Returns the worlds in the folder of `socket` that programs can join, except that one.
 fn others(socket: &Path) -> Vec<PathBuf> {
     let entries = socket.parent().and_then(|folder| fs::read_dir(folder).ok());
     let paths = entries
