@@ -174,7 +174,7 @@ impl Conductor {
         let Some(next) = self.world.next_event() else {
             return self.wait_for_anything();
         };
-        if self.world.has_only_looks() {
+        if self.world.has_only_rechecks() {
             return self.let_pollers_check(now, next);
         }
         self.idle_since = None;

@@ -381,9 +381,9 @@ impl RemoteThread {
             ..
         } = wait
         {
-            cpu.look_round_at(Instant(time_ps));
+            cpu.recheck_at(Instant(time_ps));
         }
-        if matches!(wait, Wait::OnWrite { .. }) && self.common.waker.has_only_looks() {
+        if matches!(wait, Wait::OnWrite { .. }) && self.common.waker.has_only_rechecks() {
             // With nothing under way the conductor decides when threads check.
             cpu.leave();
         }
@@ -561,7 +561,7 @@ fn record_work(cpu: &Cpu<'_>, page: &ThreadPage, clock: Instant) {
         };
         let time = work.words().first().map_or(0, |time| *time);
         let end = Instant(work.at_ps.saturating_add(time)).min(clock);
-        cpu.tell(activity, Instant(work.at_ps).min(end), end, (None, 0));
+        cpu.record(activity, Instant(work.at_ps).min(end), end, (None, 0));
     }
     page.done.clear();
 }

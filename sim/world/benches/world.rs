@@ -112,7 +112,7 @@ fn main() {
     }
 }
 
-/// Time that this thread has had a processor, in seconds: others may want it too.
+/// Returns the processor time of this thread, in seconds.
 fn processor_time() -> f64 {
     let statistics = std::fs::read_to_string("/proc/thread-self/schedstat");
     let ns: Option<f64> = statistics
@@ -134,7 +134,7 @@ fn measure(case: &Case) {
         .map(|host| Peer::new(&world, host, case.bytes.max(1 << 16)))
         .collect();
     for peer in &mut peers {
-        // As large as needed: who goes through a larger one sweeps the processor's cache.
+        // As large as needed: a larger one would sweep the processor's cache.
         let entries = (case.qps as u64 * case.depth).max(128);
         peer.cq = new_cq(&peer.device, entries as u32);
     }
@@ -180,8 +180,8 @@ fn measure(case: &Case) {
         ),
     };
     println!(
-        "{:10} {:2} NICs {:5} QPs {:12} MTU {:4}: {:5.0} ns a packet, {:8.0} packets/s, {:8.0} messages/s, \
-         {:4.2} events a packet, {real_time}",
+        "{:10} {:2} NICs {:5} QPs {:12} MTU {:4}: {:5.0} ns a packet, {:8.0} packets/s, \
+         {:8.0} messages/s, {:4.2} events a packet, {real_time}",
         case.preset.unwrap_or("functional"),
         case.hosts,
         case.qps,

@@ -1,13 +1,13 @@
-//! A host's memory for many bytes at once, outside of time: what fast-forward copies.
+//! Bulk access to a host's memory that takes no time: fast-forward copies payload with it.
 
 use ferroce_model::{DmaAtomic, DmaError, UntimedHost};
 
 use super::host::WorldHost;
 
-/// A host to which accesses take no time. No doorbells come from it, and interrupts get lost.
+/// A host to which accesses take no time. It has no doorbells, and drops interrupts.
 pub(super) struct Bulk<'a> {
     host: &'a mut WorldHost,
-    /// Data is written; or it is only looked whether it could be.
+    /// True if data is written; false if it is only checked whether it could be.
     writes_data: bool,
 }
 
@@ -17,8 +17,8 @@ impl<'a> Bulk<'a> {
         Self { host, writes_data }
     }
 
-    /// One to which no data is written.
-    pub fn looking(host: &'a mut WorldHost) -> Self {
+    /// Returns a view that checks writes of data and does not perform them.
+    pub fn checking(host: &'a mut WorldHost) -> Self {
         let writes_data = false;
         Self { host, writes_data }
     }
@@ -36,7 +36,7 @@ impl UntimedHost for Bulk<'_> {
         Ok(())
     }
 
-    /// Refused where a thread waits for it: that thread would have seen when it came.
+    /// Fails where a polling thread watches: it would have seen each part at its time.
     fn write(&mut self, iova: u64, source: &[u8]) -> Result<(), DmaError> {
         let host = &mut *self.host;
         let length = source.len();

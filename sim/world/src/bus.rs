@@ -1,4 +1,4 @@
-//! What the driver asks of a NIC of a world.
+//! The driver's bus to a NIC of a world.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use ferroce_spec::register::{
 };
 use ferroce_units::Instant;
 
-use super::core::Core;
 use super::engine::Shared;
+use super::event_loop::EventLoop;
 use ferroce_platform::mapping;
 
-/// What a register of a device that does not answer reads as.
+/// Value of a register of a device that does not answer.
 const GONE: u64 = u64::MAX;
 
 /// The bus of one host.
@@ -24,13 +24,13 @@ pub(super) struct WorldBus<T: Timing> {
     pub shared: Arc<Shared<T>>,
     pub host: usize,
     push_blocks: u32,
-    /// Whoever asks is in another process, and takes no time for it.
+    /// True if the client is another process: its accesses take no simulated time.
     is_served: bool,
 }
 
 impl<T: Timing> WorldBus<T> {
     pub fn new(shared: Arc<Shared<T>>, host: usize) -> Self {
-        let push_blocks = shared.core.lock().nodes[host].push_blocks;
+        let push_blocks = shared.event_loop.lock().nodes[host].push_blocks;
         Self {
             shared,
             host,
@@ -39,7 +39,7 @@ impl<T: Timing> WorldBus<T> {
         }
     }
 
-    /// For a client in another process: what it asks for takes no simulated time.
+    /// Returns the bus for a client in another process: its accesses take no simulated time.
     pub fn into_served(self) -> Self {
         Self {
             is_served: true,
@@ -47,51 +47,52 @@ impl<T: Timing> WorldBus<T> {
         }
     }
 
-    /// The time of the devices at which whoever calls is: a thread at its own, everybody else at that of
-    /// the world.
+    /// Returns the caller's time, as device time: that of the thread in a step, else the world's.
     #[inline]
-    fn time(&self, core: &Core<T>) -> Instant {
-        match core.is_stepping {
-            true => core.inside(self.shared.clock.now()).max(core.now),
-            false => core.now,
+    fn time(&self, event_loop: &EventLoop<T>) -> Instant {
+        match event_loop.is_stepping {
+            true => event_loop
+                .inside(self.shared.clock.now())
+                .max(event_loop.now),
+            false => event_loop.now,
         }
     }
 
-    /// Writes a register whose effect is waited for: at once. What a command has written is there
-    /// at once too while a thread is in a step, because time does not pass then.
-    pub fn write_at_once(&self, core: &mut Core<T>, at: u32, value: u32) {
-        let node = &mut core.nodes[self.host];
+    /// Writes a register immediately, because the caller waits for its effect. While a thread is in
+    /// a step, time does not pass: then the results of a command are visible immediately, too.
+    pub fn write_at_once(&self, event_loop: &mut EventLoop<T>, at: u32, value: u32) {
+        let node = &mut event_loop.nodes[self.host];
         node.nic.write32(at, value);
         if at == offset::command_queue_doorbell {
             node.commands = value;
         }
-        core.advance_nic(self.host);
-        if core.is_stepping || self.is_served {
-            core.nodes[self.host].host.apply(Instant::MAX);
+        event_loop.advance_nic(self.host);
+        if event_loop.is_stepping || self.is_served {
+            event_loop.nodes[self.host].host.apply(Instant::MAX);
         }
     }
 
     fn write(&self, at: u32, value: u32) {
-        let mut core = self.shared.core.lock();
+        let mut event_loop = self.shared.event_loop.lock();
         if !is_event_queue_doorbell(at) {
-            return self.write_at_once(&mut core, at, value);
+            return self.write_at_once(&mut event_loop, at, value);
         }
-        let (now, time) = (core.now, self.time(&core));
-        let arrival = core.nodes[self.host]
+        let (now, time) = (event_loop.now, self.time(&event_loop));
+        let arrival = event_loop.nodes[self.host]
             .host
             .write_register(now, time, at, value);
-        core.expect_store(self.host, arrival);
+        event_loop.expect_store(self.host, arrival);
     }
 }
 
 impl<T: Timing + Send + 'static> Bus for WorldBus<T> {
     fn read32(&self, offset: u32) -> u32 {
-        let core = self.shared.core.lock();
-        let node = &core.nodes[self.host];
+        let event_loop = self.shared.event_loop.lock();
+        let node = &event_loop.nodes[self.host];
         if node.is_dead {
             return GONE as u32;
         }
-        node.nic.read32(self.time(&core), offset)
+        node.nic.read32(self.time(&event_loop), offset)
     }
 
     fn write32(&self, offset: u32, value: u32) {
@@ -99,12 +100,12 @@ impl<T: Timing + Send + 'static> Bus for WorldBus<T> {
     }
 
     fn read64(&self, offset: u32) -> u64 {
-        let core = self.shared.core.lock();
-        let node = &core.nodes[self.host];
+        let event_loop = self.shared.event_loop.lock();
+        let node = &event_loop.nodes[self.host];
         if node.is_dead {
             return GONE;
         }
-        node.nic.read64(self.time(&core), offset)
+        node.nic.read64(self.time(&event_loop), offset)
     }
 
     fn write64(&self, offset: u32, value: u64) {
@@ -117,11 +118,11 @@ impl<T: Timing + Send + 'static> Bus for WorldBus<T> {
         if slot >= SLOTS {
             return;
         }
-        let mut core = self.shared.core.lock();
-        let (now, time) = (core.now, self.time(&core));
+        let mut event_loop = self.shared.event_loop.lock();
+        let (now, time) = (event_loop.now, self.time(&event_loop));
         let doorbell = Doorbell { slot, value };
-        let arrival = core.nodes[self.host].host.ring(now, time, doorbell);
-        core.expect_store(self.host, arrival);
+        let arrival = event_loop.nodes[self.host].host.ring(now, time, doorbell);
+        event_loop.expect_store(self.host, arrival);
     }
 
     fn push_blocks(&self) -> u32 {
@@ -130,30 +131,32 @@ impl<T: Timing + Send + 'static> Bus for WorldBus<T> {
 
     #[inline]
     fn push(&self, slot: u32, words: &[u64]) {
-        let mut core = self.shared.core.lock();
-        let (now, time) = (core.now, self.time(&core));
-        let arrival = core.nodes[self.host].host.push(now, time, slot, words);
-        core.expect_store(self.host, arrival);
+        let mut event_loop = self.shared.event_loop.lock();
+        let (now, time) = (event_loop.now, self.time(&event_loop));
+        let arrival = event_loop.nodes[self.host]
+            .host
+            .push(now, time, slot, words);
+        event_loop.expect_store(self.host, arrival);
     }
 
     fn read_device_memory(&self, offset: u64, destination: &mut [u8]) {
-        let mut core = self.shared.core.lock();
-        core.nodes[self.host]
+        let mut event_loop = self.shared.event_loop.lock();
+        event_loop.nodes[self.host]
             .nic
             .read_device_memory(offset, destination);
     }
 
     fn write_device_memory(&self, offset: u64, source: &[u8]) {
-        let mut core = self.shared.core.lock();
-        core.nodes[self.host]
+        let mut event_loop = self.shared.event_loop.lock();
+        event_loop.nodes[self.host]
             .nic
             .write_device_memory(offset, source);
     }
 
     fn map(&self, mapping: &DmaMapping) -> Result<(), BusError> {
         let rights = mapping::rights_of(mapping)?;
-        let mut core = self.shared.core.lock();
-        core.nodes[self.host]
+        let mut event_loop = self.shared.event_loop.lock();
+        event_loop.nodes[self.host]
             .host
             .mappings(false)
             .map(mapping.iova, mapping.address, mapping.length as u64, rights)
@@ -161,8 +164,8 @@ impl<T: Timing + Send + 'static> Bus for WorldBus<T> {
     }
 
     fn unmap(&self, iova: u64, length: usize) -> Result<(), BusError> {
-        let mut core = self.shared.core.lock();
-        let host = &mut core.nodes[self.host].host;
+        let mut event_loop = self.shared.event_loop.lock();
+        let host = &mut event_loop.nodes[self.host].host;
         host.mappings(true)
             .unmap(iova, length as u64)
             .map_err(BusError::from)
@@ -181,7 +184,7 @@ impl<T: Timing + Send + 'static> Bus for WorldBus<T> {
         if !self.shared.interrupts[self.host].set_handler(vector, handler) {
             return Err(BusError::NoSuchVector);
         }
-        // What the kernel's VFIO driver does to the MSI-X table of a card.
+        // As the kernel's VFIO driver programs the MSI-X table of a card.
         let entry = MSIX_TABLE_OFFSET + u32::from(vector) * MSIX_ENTRY_SIZE;
         let control = if is_masked { MSIX_VECTOR_MASKED } else { 0 };
         self.write32(entry + MSIX_ENTRY_SIZE - 4, control);
@@ -190,15 +193,15 @@ impl<T: Timing + Send + 'static> Bus for WorldBus<T> {
 
     #[inline]
     fn relax(&self) {
-        let mut core = self.shared.core.lock();
-        if core.is_stepping {
+        let mut event_loop = self.shared.event_loop.lock();
+        if event_loop.is_stepping {
             return;
         }
-        let Some((host, vectors)) = core.relax(self.host) else {
+        let Some((host, vectors)) = event_loop.relax(self.host) else {
             return;
         };
-        let now = core.outside(core.now);
-        drop(core);
+        let now = event_loop.outside(event_loop.now);
+        drop(event_loop);
         self.shared.deliver(now, host, vectors);
     }
 }

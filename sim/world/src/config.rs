@@ -1,4 +1,4 @@
-//! What a world is made of.
+//! Configuration of a world.
 
 use ferroce_model::preset::Preset;
 
@@ -7,7 +7,7 @@ use super::Error;
 /// Hosts have numbers of 16 bits in their addresses.
 pub(super) const MAX_HOSTS: usize = 1 << 16;
 
-/// What is between the hosts.
+/// Network between the hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Topology {
     /// A cable from one host to the other, or none: a single host reaches itself.
@@ -16,32 +16,32 @@ pub enum Topology {
     Switch,
 }
 
-/// What a world is made of.
+/// Configuration of a world.
 #[derive(Debug, Clone)]
 pub struct WorldConfig {
     /// Cards, machines and cables of all hosts but those in `presets`. `None`: functional, nothing
     /// takes time.
     pub preset: Option<Preset>,
-    /// Hosts that are different. Of no meaning in a functional world.
+    /// Presets of single hosts, in place of `preset`. Ignored in a functional world.
     pub presets: Vec<(usize, Preset)>,
-    /// How many hosts there are.
+    /// Number of hosts.
     pub hosts: usize,
-    /// Everything random comes from it.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// What is between them.
+    /// Network between them.
     pub topology: Topology,
-    /// Whether frames carry an ICRC, which costs real time only.
+    /// True if frames carry an ICRC, which costs real time only.
     pub icrc: bool,
-    /// Of long payload in the memory of other processes only the last bytes are moved. Times are
-    /// the same.
+    /// True if only the last bytes of long payload in the memory of other processes are moved.
+    /// Times are the same.
     pub elide_payload: bool,
-    /// Whether the steady middle of long messages is left out: their time passes, and their payload is
-    /// copied, at once.
+    /// True if the steady middle of long messages is skipped: its payload is copied, and its time
+    /// passes, in one step.
     pub fast_forward: bool,
 }
 
 impl WorldConfig {
-    /// Hosts in which nothing takes time.
+    /// Returns a configuration in which nothing takes time.
     pub fn functional(hosts: usize) -> Self {
         Self {
             preset: None,
@@ -55,8 +55,8 @@ impl WorldConfig {
         }
     }
 
-    /// Hosts that are all as `preset` says. Two of them are joined by a cable unless it says that
-    /// there is a switch.
+    /// Returns a configuration in which all hosts have `preset`. Two hosts are joined by a cable
+    /// unless the preset has a switch.
     pub fn timed(preset: Preset, hosts: usize) -> Self {
         Self {
             topology: topology(hosts, preset.link.switched),
@@ -79,7 +79,7 @@ impl WorldConfig {
         }
     }
 
-    /// The preset of a host; `None` in a functional world.
+    /// Returns the preset of a host; `None` in a functional world.
     pub fn preset_of(&self, host: usize) -> Option<&Preset> {
         let first = self.preset.as_ref()?;
         let own = self.presets.iter().rfind(|(other, _)| *other == host);

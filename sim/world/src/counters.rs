@@ -1,4 +1,4 @@
-//! What a host's NIC, PCIe link and cable have done so far.
+//! Counters of a host's NIC, PCIe link and cable.
 
 use ferroce_model::Counters;
 use ferroce_model::pcie::PcieCounters;
@@ -12,31 +12,32 @@ pub struct LinkCounters {
     pub sent_frames: u64,
     /// Bytes of these frames, without preamble, frame check sequence and gap.
     pub sent_bytes: u64,
-    /// How long they took on the wire, with all that.
+    /// Time that they took on the wire, with all that.
     pub sent_busy: Duration,
     /// Frames to the card.
     pub received_frames: u64,
     /// Bytes of these frames.
     pub received_bytes: u64,
-    /// How long they took on the wire.
+    /// Time that they took on the wire.
     pub received_busy: Duration,
-    /// How long frames to the card have waited in the switch, each counted.
+    /// Sum of the times that frames to the card have waited in the switch.
     pub waited: Duration,
-    /// Frames that nobody takes.
+    /// Frames without a destination.
     pub lost_frames: u64,
-    /// Most frames that were on their way to the card at once.
+    /// Largest number of frames that were on their way to the card at once.
     pub most_under_way: u64,
 }
 
 impl LinkCounters {
-    /// Shares of the time up to `now` in which the card's two directions were busy: sent, received.
+    /// Returns the shares of the time up to `now` in which the card's two directions were busy:
+    /// sent, received.
     pub fn utilisation(&self, now: Instant) -> (f64, f64) {
         let share = |busy: Duration| busy.as_ps() as f64 / now.as_ps().max(1) as f64;
         (share(self.sent_busy), share(self.received_busy))
     }
 }
 
-/// What one host has counted.
+/// Counters of one host.
 #[derive(Debug, Clone)]
 pub struct HostCounters {
     /// The NIC's own counters.
@@ -48,7 +49,7 @@ pub struct HostCounters {
 }
 
 impl HostCounters {
-    /// All counters by name, those of the NIC first.
+    /// Returns all counters by name, those of the NIC first.
     pub fn list(&self) -> Vec<(&'static str, u64)> {
         let nic = COUNTERS.iter().zip(self.nic.values());
         let mut list: Vec<_> = nic.map(|(row, value)| (row.name, *value)).collect();

@@ -1,13 +1,13 @@
-//! What everybody in the world waits for, for people.
+//! The state of a world as text, for debugging: what each part waits for.
 
 use std::fmt::Write as _;
 
 use ferroce_model::time::timing::Timing;
 
-use super::core::Core;
+use super::event_loop::EventLoop;
 
-impl<T: Timing> Core<T> {
-    /// The state of all parts.
+impl<T: Timing> EventLoop<T> {
+    /// Returns the state of all parts as text.
     pub fn dump(&self) -> String {
         let mut text = format!(
             "time {} ps, {} of them skipped, {} events\n",

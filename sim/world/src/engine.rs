@@ -1,4 +1,4 @@
-//! The world without the kind of its cards, and what buses and threads share of it.
+//! The world behind a trait that hides the timing of its cards; buses and threads share it.
 
 use std::sync::Arc;
 
@@ -9,47 +9,47 @@ use parking_lot::Mutex;
 
 use super::bus::WorldBus;
 use super::config::WorldConfig;
-use super::core::{Core, DeviceStop, State, ThreadEntry};
 use super::counters::HostCounters;
+use super::event_loop::{DeviceStop, EventLoop, State, ThreadEntry};
 use super::recorder::SharedRecorder;
 use super::thread::{Clock, Next, ThreadId};
 use ferroce_platform::interrupts::Interrupts;
 use ferroce_platform::served::ServedModel;
 
-/// Why the world does not go on by itself.
+/// Why the world stops and returns to its caller.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Stop {
-    /// A thread has its turn; nothing else happens on its host before `quiet_until`.
+    /// A thread has its turn; nothing becomes visible to it before `quiet_until`.
     Thread {
         thread: ThreadId,
         now: Instant,
         quiet_until: Instant,
     },
-    /// The time is over.
+    /// The time limit is reached.
     Until,
-    /// There is nothing to come.
+    /// No event is pending.
     Idle,
-    /// Events come without end, and nothing happens.
+    /// Events come without end, and neither time passes nor a NIC works.
     Stalled,
 }
 
-/// The world without the kind of its cards.
+/// The world, whatever the timing of its cards.
 pub(super) trait Engine: Send + Sync {
-    /// Takes back the thread that was stepped, and goes on until something stops it.
+    /// Ends the step of a thread, and handles events until something stops it.
     fn advance(&self, stepped: Option<(ThreadId, Next)>, until: Instant) -> Stop;
-    /// Takes back a thread that was stepped.
+    /// Ends the step of a thread.
     fn finish(&self, thread: ThreadId, next: Next);
     fn bus(self: Arc<Self>, host: usize) -> Arc<dyn Bus>;
     fn served(self: Arc<Self>, host: usize) -> Arc<dyn ServedModel>;
     fn add_thread(&self, host: usize);
     fn end_thread(&self, thread: ThreadId);
-    /// Lets a thread go on that is parked.
+    /// Wakes a thread that is parked.
     fn wake(&self, thread: ThreadId, at: Instant);
-    /// Lets a thread look that polls.
+    /// Lets a polling thread poll again.
     fn look_again(&self, thread: ThreadId, at: Instant);
     fn next_event(&self) -> Option<Instant>;
-    fn has_only_looks(&self) -> bool;
-    /// [`Core::hidden_until`].
+    fn has_only_rechecks(&self) -> bool;
+    /// [`EventLoop::hidden_until`].
     fn hidden_until(&self, thread: ThreadId) -> (Instant, Duration);
     fn now(&self) -> Instant;
     fn counters(&self, host: usize) -> HostCounters;
@@ -58,9 +58,9 @@ pub(super) trait Engine: Send + Sync {
     fn dump(&self) -> String;
 }
 
-/// A world that buses share.
+/// A world that its buses share.
 pub(super) struct Shared<T: Timing> {
-    pub core: Mutex<Core<T>>,
+    pub event_loop: Mutex<EventLoop<T>>,
     pub clock: Arc<Clock>,
     pub interrupts: Vec<Interrupts>,
 }
@@ -68,47 +68,47 @@ pub(super) struct Shared<T: Timing> {
 impl<T: Timing> Shared<T> {
     pub fn new(config: &WorldConfig, clock: &Arc<Clock>, card: impl FnMut(usize) -> T) -> Self {
         Self {
-            core: Mutex::new(Core::new(config, card)),
+            event_loop: Mutex::new(EventLoop::new(config, card)),
             clock: Arc::clone(clock),
             interrupts: (0..config.hosts).map(|_| Interrupts::default()).collect(),
         }
     }
 
-    /// Calls the handlers of a host's interrupts, at the world's time.
+    /// Calls the handlers of a host's interrupts at the world's time.
     pub fn deliver(&self, now: Instant, host: usize, vectors: u64) {
         self.clock.set(now);
         self.interrupts[host].deliver(vectors);
-        self.core.lock().is_stepping = false;
+        self.event_loop.lock().is_stepping = false;
     }
 }
 
 impl<T: Timing + Send + 'static> Engine for Shared<T> {
     fn advance(&self, stepped: Option<(ThreadId, Next)>, until: Instant) -> Stop {
-        let mut core = self.core.lock();
+        let mut event_loop = self.event_loop.lock();
         if let Some((thread, next)) = stepped {
-            core.finish(thread, next, self.clock.now(), self.clock.deadlines());
+            event_loop.finish(thread, next, self.clock.now(), self.clock.deadlines());
         }
         loop {
-            match core.advance(until) {
-                DeviceStop::Thread(thread) => return core.begin(thread),
-                DeviceStop::Until => return core.pause(Stop::Until),
-                DeviceStop::Idle => return core.pause(Stop::Idle),
-                DeviceStop::Stalled => return core.pause(Stop::Stalled),
+            match event_loop.advance(until) {
+                DeviceStop::Thread(thread) => return event_loop.begin(thread),
+                DeviceStop::Until => return event_loop.pause(Stop::Until),
+                DeviceStop::Idle => return event_loop.pause(Stop::Idle),
+                DeviceStop::Stalled => return event_loop.pause(Stop::Stalled),
                 DeviceStop::Interrupts(host) => {
-                    let vectors = core.take_interrupts(host);
-                    let now = core.outside(core.now);
-                    drop(core);
+                    let vectors = event_loop.take_interrupts(host);
+                    let now = event_loop.outside(event_loop.now);
+                    drop(event_loop);
                     self.deliver(now, host, vectors);
-                    core = self.core.lock();
+                    event_loop = self.event_loop.lock();
                 }
             }
         }
     }
 
     fn finish(&self, thread: ThreadId, next: Next) {
-        let mut core = self.core.lock();
-        core.finish(thread, next, self.clock.now(), self.clock.deadlines());
-        core.pause(Stop::Idle);
+        let mut event_loop = self.event_loop.lock();
+        event_loop.finish(thread, next, self.clock.now(), self.clock.deadlines());
+        event_loop.pause(Stop::Idle);
     }
 
     fn bus(self: Arc<Self>, host: usize) -> Arc<dyn Bus> {
@@ -120,86 +120,86 @@ impl<T: Timing + Send + 'static> Engine for Shared<T> {
     }
 
     fn add_thread(&self, host: usize) {
-        let mut core = self.core.lock();
-        let thread = core.entries.len();
-        let now = core.now;
-        core.entries.push(ThreadEntry {
+        let mut event_loop = self.event_loop.lock();
+        let thread = event_loop.entries.len();
+        let now = event_loop.now;
+        event_loop.entries.push(ThreadEntry {
             host,
             state: State::Waiting,
             clock: now,
-            patience: None,
+            recheck: None,
         });
-        core.threads.add_part();
-        let moment = core.moment(now);
-        core.threads.set(thread, Some(moment));
+        event_loop.threads.add_part();
+        let moment = event_loop.moment(now);
+        event_loop.threads.set(thread, Some(moment));
     }
 
     fn end_thread(&self, thread: ThreadId) {
-        let mut core = self.core.lock();
-        let node = core.entries[thread.0].host;
-        let node = &mut core.nodes[node];
+        let mut event_loop = self.event_loop.lock();
+        let node = event_loop.entries[thread.0].host;
+        let node = &mut event_loop.nodes[node];
         node.host.watchers.remove(thread.0);
         node.sleepers.retain(|(sleeper, _)| *sleeper != thread.0);
-        core.threads.set(thread.0, None);
-        core.entries[thread.0].state = State::Done;
+        event_loop.threads.set(thread.0, None);
+        event_loop.entries[thread.0].state = State::Done;
     }
 
     fn wake(&self, thread: ThreadId, at: Instant) {
-        self.core.lock().wake(thread, at);
+        self.event_loop.lock().wake(thread, at);
     }
 
     fn look_again(&self, thread: ThreadId, at: Instant) {
-        self.core.lock().look_again(thread, at);
+        self.event_loop.lock().look_again(thread, at);
     }
 
-    fn has_only_looks(&self) -> bool {
-        self.core.lock().has_only_looks()
+    fn has_only_rechecks(&self) -> bool {
+        self.event_loop.lock().has_only_rechecks()
     }
 
     fn next_event(&self) -> Option<Instant> {
-        let core = self.core.lock();
-        core.next_event().map(|time| core.outside(time))
+        let event_loop = self.event_loop.lock();
+        event_loop.next_event().map(|time| event_loop.outside(time))
     }
 
     fn hidden_until(&self, thread: ThreadId) -> (Instant, Duration) {
-        let core = self.core.lock();
-        let (hidden_until, reaction) = core.hidden_until(thread.0);
-        (core.outside(hidden_until), reaction)
+        let event_loop = self.event_loop.lock();
+        let (hidden_until, reaction) = event_loop.hidden_until(thread.0);
+        (event_loop.outside(hidden_until), reaction)
     }
 
     fn now(&self) -> Instant {
-        let core = self.core.lock();
-        core.outside(core.now)
+        let event_loop = self.event_loop.lock();
+        event_loop.outside(event_loop.now)
     }
 
     fn counters(&self, host: usize) -> HostCounters {
-        let core = self.core.lock();
-        let node = &core.nodes[host];
+        let event_loop = self.event_loop.lock();
+        let node = &event_loop.nodes[host];
         HostCounters {
             nic: node.nic.counters().clone(),
             pcie: node.host.pcie.as_ref().map(|pcie| pcie.counters()),
-            link: core.fabric.counters(host),
+            link: event_loop.fabric.counters(host),
         }
     }
 
     fn events(&self) -> u64 {
-        self.core.lock().events
+        self.event_loop.lock().events
     }
 
     fn record(&self, recorder: Option<SharedRecorder>) {
-        let mut core = self.core.lock();
-        core.fabric.record(recorder.clone());
-        let now = core.now;
-        for (number, node) in core.nodes.iter_mut().enumerate() {
+        let mut event_loop = self.event_loop.lock();
+        event_loop.fabric.record(recorder.clone());
+        let now = event_loop.now;
+        for (number, node) in event_loop.nodes.iter_mut().enumerate() {
             node.host.record(recorder.clone());
             if let Some(recorder) = &recorder {
                 node.observe(now, number, recorder);
             }
         }
-        core.recorder = recorder;
+        event_loop.recorder = recorder;
     }
 
     fn dump(&self) -> String {
-        self.core.lock().dump()
+        self.event_loop.lock().dump()
     }
 }

@@ -1,9 +1,9 @@
-//! When each part of the world is to go on, in the order of (time, sequence).
+//! The next event of each part of the world, in the order of (time, sequence).
 
 use ferroce_units::heap::IndexedHeap;
 use ferroce_units::{Duration, Instant};
 
-/// When something happens; of what happens at the same time, what was asked for first.
+/// Position of an event in the order of events: by time, then by the order of scheduling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment {
     /// Time.
@@ -57,7 +57,7 @@ impl EventHeap {
         }
     }
 
-    /// Moves all events to a time that is so much earlier.
+    /// Moves all events earlier by `by`.
     pub fn bring_forward(&mut self, by: Duration) {
         self.0.change_all(|moment| Moment {
             time: moment.time - by,

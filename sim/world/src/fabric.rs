@@ -1,7 +1,7 @@
-//! Everything between the cards: what a NIC sees as its port.
+//! Links and switch: the port of all NICs.
 //!
-//! There is one fabric; whose port it is at the moment, `current` says. A frame's arrival is known
-//! when it is sent, so that the receiving NIC may take it in advance.
+//! There is one fabric; it acts as the port of host `current`. A frame's arrival is known when it
+//! is sent, so that the receiving NIC can take it in advance.
 
 use std::collections::VecDeque;
 
@@ -16,12 +16,12 @@ use super::recorder::{Activity, FrameSeen, SharedRecorder, Span};
 use super::switch::Line;
 use ferroce_platform::numbered_hosts;
 
-/// Frames on their way to one host at most; who wants to send more, waits.
+/// Most frames on their way to one host; then a sender waits.
 const MAX_UNDER_WAY: usize = 4096;
 /// Destinations from here on are multicast groups.
 const FIRST_GROUP: u32 = 1 << 24;
 
-/// A host's port, from outside.
+/// A host's port.
 #[derive(Debug, Default)]
 struct End {
     line: Line,
@@ -29,14 +29,14 @@ struct End {
     counters: LinkCounters,
 }
 
-/// A multicast group that somebody has joined once.
+/// A multicast group that at least one host has joined, now or before.
 #[derive(Debug)]
 struct Group {
     gid: Gid,
     members: Vec<usize>,
 }
 
-/// All ports and what is between them.
+/// All ports, links and the switch.
 pub struct Fabric {
     now: Instant,
     current: usize,
@@ -44,10 +44,10 @@ pub struct Fabric {
     topology: Topology,
     pool: FramePool,
     groups: Vec<Group>,
-    /// Whether NICs know what to do with a frame that arrives later.
+    /// True if NICs take frames before they arrive.
     looks_ahead: bool,
     icrc: bool,
-    /// Hosts to which a frame was sent, and when it arrives, since they were asked for.
+    /// Hosts to which frames were sent, with arrivals, until [`Fabric::next_woken`] takes them.
     woken: Vec<(usize, Instant)>,
     recorder: Option<SharedRecorder>,
 }
@@ -72,7 +72,7 @@ impl Fabric {
         }
     }
 
-    /// An event at `now` begins; whose port it is meanwhile.
+    /// Begins an event at `now`: until the next one this is the port of `host`.
     #[inline]
     pub fn select(&mut self, now: Instant, host: usize) {
         self.now = now;
@@ -87,31 +87,31 @@ impl Fabric {
         self.ends[host].counters
     }
 
-    /// Frames that are on their way to a host.
+    /// Returns the number of frames that are on their way to a host.
     pub fn under_way(&self, host: usize) -> usize {
         self.ends[host].arriving.len()
     }
 
-    /// Takes note of the next host to which a frame was sent.
+    /// Takes the next host to which a frame was sent, and its arrival.
     #[inline]
     pub fn next_woken(&mut self) -> Option<(usize, Instant)> {
         self.woken.pop()
     }
 
-    /// When the next frame arrives that a NIC which does not look ahead has to be told of.
+    /// Returns when the next frame arrives, for a NIC that does not take frames in advance.
     #[inline]
     pub fn next_arrival(&self, host: usize, now: Instant) -> Option<Instant> {
         let (at, _) = self.ends[host].arriving.front()?;
         (*at > now).then_some(*at)
     }
 
-    /// Brings a frame to a host.
+    /// Puts a frame on its way to a host.
     #[inline]
     fn deliver(&mut self, at: Instant, to: usize, frame: Frame) {
         let from = self.current;
         let bytes = frame.length();
         let (arrival, waited) = if to == from {
-            let arrival = self.ends[from].line.turn_round(at);
+            let arrival = self.ends[from].line.loop_back(at);
             (arrival.max(self.now), Duration::ZERO)
         } else if self.topology == Topology::Cable {
             let arrival = self.ends[from].line.pass(at);
@@ -143,7 +143,7 @@ impl Fabric {
         counters.received_bytes += u64::from(bytes);
         counters.received_busy = counters.received_busy + end.line.span(bytes);
         counters.waited = counters.waited + waited;
-        // Frames of several senders on cables of their own, and those of the card itself, may be
+        // Frames of several senders, each on its own cable, and those of the card itself may be
         // out of order.
         match end.arriving.back() {
             Some((last, _)) if *last > arrival => {
@@ -156,7 +156,7 @@ impl Fabric {
         self.woken.push((to, arrival));
     }
 
-    /// Brings a frame through the switch; returns when it is there, and how long it has waited.
+    /// Sends a frame through the switch; returns its arrival, and how long it has waited.
     #[inline]
     fn forward(&mut self, from: usize, to: usize, at: Instant, bytes: u32) -> (Instant, Duration) {
         let (low, high) = self.ends.split_at_mut(from.max(to));
@@ -177,7 +177,7 @@ impl Fabric {
         self.pool.give_back(frame);
     }
 
-    /// Where a frame goes; `None`: nobody is there.
+    /// Returns the destination of a route; `None`: there is none.
     #[inline]
     fn destination(&self, route: &Route) -> Option<u32> {
         if route.mac.is_multicast() {

@@ -1,16 +1,16 @@
-//! Fast-forward: the middle of long messages is left out once it is known how it goes.
+//! Fast-forward: the steady middle of long messages is skipped.
 //!
-//! A long message is a row of strides, and the NIC that receives it marks their ends
-//! (`ferroce_model::fast_forward`). At each mark the world looks at the stride that has ended. It is
-//! *plain* if nothing has happened in the whole world but middle packets of the same messages, and
-//! what acknowledges them: no doorbell, no completion, no command. It is *steady* if it took as long as
-//! those before it, and no sender falls back behind its receiver. If no queue pair has anything else to
-//! do, the strides to come will be the same, until one of the messages comes to its end. They are left
-//! out: their bytes are copied, their packets counted, and their time passes at once. Simulated are the
-//! beginning of a message, until it flows steadily, and its end.
+//! A long message is a sequence of strides, and the NIC that receives it marks their ends
+//! (`ferroce_model::fast_forward`). At each mark the world examines the stride that has ended. It
+//! is *plain* if nothing has happened in the whole world but middle packets of the same messages
+//! and their acknowledges: no doorbell, no completion, no command. It is *steady* if it took as long as
+//! those before it, and no sender falls back behind its receiver. If no other queue pair is active,
+//! the following strides will be the same, until one of the messages is about to end. They are
+//! skipped: their bytes are copied, their packets counted, and their time passes in one step. The
+//! beginning of a message, until it is steady, and its end are simulated.
 //!
-//! What is inside of NICs, links and PCIe does not notice: to it no time has passed. The time of the
-//! world is that of the devices and all that was skipped; `Core` translates where threads come in.
+//! NICs, links and PCIe do not notice: no time passes for them. World time is device time plus all
+//! time that was skipped; `EventLoop` converts it for threads.
 
 use ferroce_model::Counters;
 use ferroce_model::fast_forward::{
@@ -22,19 +22,19 @@ use ferroce_units::{Duration, Instant};
 use ferroce_wire::Psn;
 
 use super::bulk::Bulk;
-use super::core::Core;
+use super::event_loop::EventLoop;
 use super::node::Node;
 
-/// Most hosts of a world whose strides are looked at.
+/// Most hosts of a world that fast-forwards.
 const MAX_HOSTS: usize = 8;
-/// Strides that are alike before the next ones are left out.
+/// Strides that must be alike before the next ones are skipped.
 const MIN_ALIKE: u64 = 3;
-/// Strides are alike if their times differ by less than one part of so many: the cycles of two clocks
-/// that beat.
+/// Strides are alike if their times differ by less than one part of so many: two clocks whose
+/// cycles beat.
 const LIKENESS: u64 = 512;
 /// Packets by which a sender may fall back from one mark to the next: two bursts.
 const BURST_PACKETS: u32 = 32;
-/// Fewest strides that are worth to be left out.
+/// Fewest strides that are worth skipping.
 const MIN_STRIDES: u64 = 2;
 /// Paces that are remembered.
 const MAX_PACES: usize = 64;
@@ -53,19 +53,19 @@ struct Leg {
 }
 
 impl Leg {
-    /// Whether both are of the same message, and `self` is further.
+    /// Returns true if both are of the same message, and `self` is at least as far.
     fn continues(&self, before: &Leg) -> bool {
         let (stream, old) = (&self.flow.stream, &before.flow.stream);
         (self.message(), self.to, stream.kind) == (before.message(), before.to, old.kind)
             && stream.left <= old.left
     }
 
-    /// The message: its sender, and its first PSN.
+    /// Returns what identifies the message: its sender, and its first PSN.
     fn message(&self) -> (usize, u32, Psn) {
         (self.from, self.flow.index, self.flow.stream.first)
     }
 
-    /// Packets that the receiver has not got.
+    /// Returns the number of packets that the receiver has not got.
     fn missing(&self) -> u32 {
         self.flow.stream.left + self.under_way
     }
@@ -80,7 +80,7 @@ struct Sample {
 }
 
 impl Sample {
-    /// Who marks its strides.
+    /// Returns the host and queue pair that mark the strides.
     fn lead(&self) -> (usize, u32) {
         (self.lead.0, self.lead.1.index)
     }
@@ -94,8 +94,8 @@ impl Sample {
         self.legs.iter().any(leads)
     }
 
-    /// The time of the stride from `before` to here, if it was plain, all streams have come as far in
-    /// it, and no sender has fallen back.
+    /// Returns the time of the stride from `before` to here, if it was plain, all streams have
+    /// advanced by a stride, and no sender has fallen back.
     fn stride_since(&self, before: &Sample) -> Option<Duration> {
         let mut counters = self.counters.iter().zip(&before.counters);
         let is_plain = self.lead() == before.lead()
@@ -112,22 +112,22 @@ impl Sample {
     }
 }
 
-/// Strides of the same queue pairs: all that were alike, one after the other or since then.
+/// Alike strides of the same queue pairs, in a row or apart.
 #[derive(Debug, Clone)]
 struct Pace {
-    /// Who marks them.
+    /// Host and queue pair that mark them.
     lead: (usize, u32),
     /// Senders of all streams.
     senders: Vec<(usize, u32)>,
     strides: u64,
     time: Duration,
-    /// What each NIC has done meanwhile. An acknowledge does not come with each stride, and a burst does
-    /// not end with one.
+    /// Counter differences of each NIC. They need several strides: not each has an acknowledge, and
+    /// bursts do not end with strides.
     seen: Vec<SeenStrides>,
 }
 
 impl Pace {
-    /// None yet, of the streams of a sample.
+    /// Returns a pace without strides, of the streams of a sample.
     fn new(sample: &Sample) -> Self {
         Self {
             lead: sample.lead(),
@@ -147,7 +147,7 @@ impl Pace {
         time.abs_diff(all) < all / LIKENESS
     }
 
-    /// A stride more, from `before` to `after`.
+    /// Adds the stride from `before` to `after`.
     fn add(&mut self, stride: Duration, before: &Sample, after: &Sample) {
         self.strides += 1;
         self.time = self.time + stride;
@@ -158,41 +158,41 @@ impl Pace {
         }
     }
 
-    /// The time of so many strides.
+    /// Returns the time of so many strides.
     fn of(&self, strides: u64) -> Duration {
         let time = u128::from(self.time.as_ps()) * u128::from(strides);
         Duration::from_ps((time / u128::from(self.strides)) as u64)
     }
 
-    /// How many strides there are in `time`.
+    /// Returns the number of strides in `time`.
     fn strides_in(&self, time: Duration) -> u64 {
         let strides = u128::from(time.as_ps()) * u128::from(self.strides);
         (strides / u128::from(self.time.as_ps().max(1))) as u64
     }
 }
 
-/// A stream of which packets are to be left out.
-struct Omission {
+/// A stream of which packets are to be skipped.
+struct SkippedStream {
     leg: Leg,
     gap: Gap,
     target: GapTarget,
 }
 
-/// What is known of the strides so far.
+/// State of fast-forward: the paces that are known, and the time that was skipped.
 #[derive(Debug, Default)]
 pub(super) struct FastForward {
     is_on: bool,
-    /// Time that was skipped: that of the world is so much later than that of its devices.
+    /// Time that was skipped: world time minus device time.
     pub skipped: Duration,
     last: Option<Sample>,
-    /// A message of which nothing can be left out: its sender, and its first PSN.
+    /// A message of which nothing can be skipped: its sender, and its first PSN.
     refused: Option<(usize, u32, Psn)>,
     paces: Vec<Pace>,
     piece: Vec<u8>,
 }
 
 impl FastForward {
-    /// Of a world that may leave packets out.
+    /// Returns the state of a world, which may skip packets if `is_on`.
     pub fn new(is_on: bool) -> Self {
         Self {
             is_on,
@@ -200,7 +200,7 @@ impl FastForward {
         }
     }
 
-    /// Takes note of a stride; returns the pace at which the next ones will go, if that is known.
+    /// Adds a stride to its pace; returns the pace if enough strides were alike.
     fn pace(&mut self, stride: Duration, before: &Sample, after: &Sample) -> Option<&Pace> {
         let place = self.paces.iter().position(|pace| pace.is_of(after));
         let place = place.unwrap_or_else(|| {
@@ -219,8 +219,8 @@ impl FastForward {
     }
 }
 
-impl<T: Timing> Core<T> {
-    /// The time of the world at a time of the devices.
+impl<T: Timing> EventLoop<T> {
+    /// Converts device time to world time.
     #[inline]
     pub fn outside(&self, inside: Instant) -> Instant {
         match inside {
@@ -229,7 +229,7 @@ impl<T: Timing> Core<T> {
         }
     }
 
-    /// The time of the devices at a time of the world.
+    /// Converts world time to device time.
     #[inline]
     pub fn inside(&self, outside: Instant) -> Instant {
         match outside {
@@ -238,8 +238,8 @@ impl<T: Timing> Core<T> {
         }
     }
 
-    /// A NIC has been advanced: if it has come to the end of a stride, and strides like that are to
-    /// follow, they are left out.
+    /// Skips the following strides if the NIC, which has just been advanced, has come to the end of
+    /// a stride and the following ones will be like it.
     #[inline]
     pub fn fast_forward(&mut self, host: usize) {
         if !self.fast_forward.is_on {
@@ -266,7 +266,7 @@ impl<T: Timing> Core<T> {
             let stride = sample.stride_since(&last);
             let pace = stride.and_then(|stride| self.fast_forward.pace(stride, &last, &sample));
             let pace = pace.cloned();
-            pace.is_some_and(|pace| self.leave_out(&sample, &pace))
+            pace.is_some_and(|pace| self.skip_strides(&sample, &pace))
         });
         self.fast_forward.last = Some(match has_skipped {
             true => self.sample(host, mark),
@@ -293,7 +293,7 @@ impl<T: Timing> Core<T> {
         }
     }
 
-    /// The stream to a receiver.
+    /// Returns the stream to a receiver.
     fn leg(&mut self, to: usize, receiver: Receiver) -> Option<Leg> {
         let mut nodes = self.nodes.iter_mut().enumerate();
         let (from, flow) =
@@ -308,8 +308,9 @@ impl<T: Timing> Core<T> {
         })
     }
 
-    /// Leaves out as many strides as there are to come. False: too few, or it cannot be done.
-    fn leave_out(&mut self, sample: &Sample, pace: &Pace) -> bool {
+    /// Skips all strides that are certain to come. Returns false if these are too few, or if they
+    /// cannot be skipped.
+    fn skip_strides(&mut self, sample: &Sample, pace: &Pace) -> bool {
         let refused = self.fast_forward.refused;
         let is_refused = |leg: &Leg| refused == Some(leg.message());
         let strides = self.strides_ahead(sample, pace);
@@ -319,35 +320,36 @@ impl<T: Timing> Core<T> {
         {
             return false;
         }
-        let omissions = sample.legs.iter().map(|leg| self.omission(leg, strides));
-        let Some(omissions) = omissions.collect::<Option<Vec<_>>>() else {
+        let skipped = sample
+            .legs
+            .iter()
+            .map(|leg| self.skipped_stream(leg, strides));
+        let Some(skipped) = skipped.collect::<Option<Vec<_>>>() else {
             return false;
         };
-        // Not tried again: who looks at translations changes what the caches hold.
-        let refused = omissions.iter().find(|omission| !self.carry(omission));
-        if let Some(Omission { leg, .. }) = refused {
+        // Not tried again: a lookup of translations changes what the caches hold.
+        let refused = skipped.iter().find(|stream| !self.copy_skipped(stream));
+        if let Some(SkippedStream { leg, .. }) = refused {
             self.fast_forward.refused = Some(leg.message());
             return false;
         }
-        for Omission { leg, gap, .. } in &omissions {
+        for SkippedStream { leg, gap, .. } in &skipped {
             if self.nodes[leg.from].nic.leave_out(leg.flow.index, gap) {
                 self.nodes[leg.to].nic.expect_gap(leg.receiver.index, gap);
             }
         }
         for (host, seen) in pace.seen.iter().enumerate() {
-            let own = omissions
-                .iter()
-                .filter(|omission| omission.leg.from == host);
-            let packets = own.map(|omission| u64::from(omission.gap.packets)).sum();
+            let own = skipped.iter().filter(|stream| stream.leg.from == host);
+            let packets = own.map(|stream| u64::from(stream.gap.packets)).sum();
             let nic = &mut self.nodes[host].nic;
             nic.count_left_out(seen, strides, packets);
         }
-        self.skip(pace.of(strides));
+        self.skip_time(pace.of(strides));
         true
     }
 
-    /// How many strides of this pace are certain to come: until one of the messages is about to end, a
-    /// thread wakes up or a store arrives.
+    /// Returns the number of strides of this pace that are certain to come: until one of the
+    /// messages is about to end, a thread wakes up or a store arrives.
     fn strides_ahead(&self, sample: &Sample, pace: &Pace) -> u64 {
         let is_quiet = |node: &Node<T>| {
             node.host.next_store().is_none() && node.host.next_interrupt().is_none()
@@ -366,11 +368,11 @@ impl<T: Timing> Core<T> {
         of_legs.chain(of_threads).min().unwrap_or(0)
     }
 
-    /// Whether no queue pair of the world has anything to do but these streams.
+    /// Returns true if these streams are the only activity of all queue pairs of the world.
     fn is_busy_only_with(&self, legs: &[Leg]) -> bool {
         let mut nodes = self.nodes.iter().enumerate();
         nodes.all(|(host, node)| {
-            node.nic.is_busy_only(|index, business| {
+            node.nic.is_busy_only(|index, activity| {
                 let sends = |kind| {
                     let is_own = |leg: &Leg| (leg.from, leg.flow.index) == (host, index);
                     let mut own = legs.iter().filter(|leg| is_own(leg));
@@ -381,41 +383,42 @@ impl<T: Timing> Core<T> {
                     let mut own = legs.iter().filter(|leg| is_own(leg));
                     own.any(|leg| leg.flow.stream.kind == StreamKind::ReadResponse)
                 };
-                (!business.sends || sends(StreamKind::Request))
-                    && (!business.responds || sends(StreamKind::ReadResponse))
-                    && (!business.fetches || is_answered())
+                (!activity.sends || sends(StreamKind::Request))
+                    && (!activity.responds || sends(StreamKind::ReadResponse))
+                    && (!activity.fetches || is_answered())
             })
         })
     }
 
-    /// When a thread goes on that may do more than look round.
+    /// Returns when a thread wakes for more than a recheck.
     pub(super) fn wakes_at(&self, thread: usize) -> Option<Instant> {
         let at = self.threads.time_of(thread)?;
-        match self.entries[thread].patience {
-            Some(patience) if at == patience.look_round => {
-                (patience.last < Instant::MAX).then_some(patience.last)
+        match self.entries[thread].recheck {
+            Some(recheck) if at == recheck.at => {
+                (recheck.last < Instant::MAX).then_some(recheck.last)
             }
             _ => Some(at),
         }
     }
 
-    fn omission(&mut self, leg: &Leg, strides: u64) -> Option<Omission> {
+    fn skipped_stream(&mut self, leg: &Leg, strides: u64) -> Option<SkippedStream> {
         let packets = strides as u32 * stride_packets(leg.flow.mtu);
         let gap = Gap::of(&leg.flow.stream, packets);
         let target = self.nodes[leg.to]
             .nic
             .gap_target(leg.receiver.index, &gap)?;
-        Some(Omission {
+        Some(SkippedStream {
             leg: *leg,
             gap,
             target,
         })
     }
 
-    /// Copies what is left out. False: not all of it can be read or written, or somebody watches it, or
-    /// what is in front of it, come. What was copied then will come again.
-    fn carry(&mut self, omission: &Omission) -> bool {
-        let Omission { leg, gap, target } = omission;
+    /// Copies the skipped payload. Returns false if not all of it can be read or written, or if a
+    /// thread watches it or the packets under way in front of it; the copied bytes are then written
+    /// again by the packets themselves.
+    fn copy_skipped(&mut self, stream: &SkippedStream) -> bool {
+        let SkippedStream { leg, gap, target } = stream;
         let under_way = target.under_way();
         let end = under_way + gap.packets * leg.flow.mtu.bytes();
         let mut piece = std::mem::take(&mut self.fast_forward.piece);
@@ -433,7 +436,7 @@ impl<T: Timing> Core<T> {
             };
             let Node { nic, host, .. } = &mut self.nodes[leg.to];
             let mut bulk = match is_under_way {
-                true => Bulk::looking(host),
+                true => Bulk::checking(host),
                 false => Bulk::new(host),
             };
             let operation = target.piece(at, length);
@@ -446,17 +449,17 @@ impl<T: Timing> Core<T> {
         at == end
     }
 
-    /// Lets time pass for the threads, and none for the devices.
-    fn skip(&mut self, time: Duration) {
+    /// Lets time pass for the threads, but not for the devices.
+    fn skip_time(&mut self, time: Duration) {
         self.fast_forward.skipped = self.fast_forward.skipped + time;
-        self.put_off_looks(self.now + time);
+        self.put_off_rechecks(self.now + time);
         self.threads.bring_forward(time);
         for entry in &mut self.entries {
             entry.clock = entry.clock - time;
-            if let Some(patience) = &mut entry.patience {
-                patience.look_round = patience.look_round - time;
-                if patience.last < Instant::MAX {
-                    patience.last = patience.last - time;
+            if let Some(recheck) = &mut entry.recheck {
+                recheck.at = recheck.at - time;
+                if recheck.last < Instant::MAX {
+                    recheck.last = recheck.last - time;
                 }
             }
         }
@@ -465,21 +468,22 @@ impl<T: Timing> Core<T> {
             node.host.watchers.bring_forward(time, now);
         }
     }
-    /// Threads that would look round before `time` do so with the first turn of their grid that is not.
-    fn put_off_looks(&mut self, time: Instant) {
+
+    /// Moves rechecks before `time` to the first turn of the thread's grid that is not before it.
+    fn put_off_rechecks(&mut self, time: Instant) {
         for thread in 0..self.entries.len() {
             let at = self.threads.time_of(thread);
-            let Some(patience) = &mut self.entries[thread].patience else {
+            let Some(recheck) = &mut self.entries[thread].recheck else {
                 continue;
             };
-            if at != Some(patience.look_round) || patience.look_round >= time {
+            if at != Some(recheck.at) || recheck.at >= time {
                 continue;
             }
-            let (late, grid) = (time - patience.look_round, patience.grid.as_ps().max(1));
+            let (late, grid) = (time - recheck.at, recheck.grid.as_ps().max(1));
             let turns = late.as_ps().div_ceil(grid);
-            patience.look_round += Duration::from_ps(turns * grid);
-            let look_round = patience.look_round;
-            let moment = self.moment(look_round);
+            recheck.at += Duration::from_ps(turns * grid);
+            let recheck_at = recheck.at;
+            let moment = self.moment(recheck_at);
             self.threads.set(thread, Some(moment));
         }
     }

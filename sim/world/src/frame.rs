@@ -1,11 +1,11 @@
-//! Buffers for frames, used again and again.
+//! A pool of buffers for frames.
 
 use zerocopy::{FromZeros, IntoBytes};
 
 /// Longest frame: Ethernet with VLAN, IPv6, UDP, all headers of InfiniBand, the largest MTU, ICRC.
 const CAPACITY: usize = 4352 - 16;
 
-/// A buffer, what is in it, and where it goes.
+/// A buffer with a frame and its destination.
 #[derive(FromZeros, IntoBytes)]
 #[repr(C)]
 struct Buffer {
@@ -20,19 +20,19 @@ struct Buffer {
 pub struct Frame(Box<Buffer>);
 
 impl Frame {
-    /// Where it goes: see `fabric`.
+    /// Returns its destination: see `fabric`.
     #[inline]
     pub fn destination(&self) -> u32 {
         self.0.destination
     }
 
-    /// Queue pair that it is for.
+    /// Returns the number of the destination queue pair.
     #[inline]
     pub fn qpn(&self) -> u32 {
         self.0.qpn
     }
 
-    /// Bytes without the frame check sequence.
+    /// Returns its length in bytes, without the frame check sequence.
     #[inline]
     pub fn length(&self) -> u32 {
         self.0.length
@@ -63,16 +63,15 @@ impl std::fmt::Debug for Frame {
     }
 }
 
-/// Buffers that nobody uses; the one used last comes first, because the processor still has it in
-/// its cache.
+/// Free buffers, as a stack: the one used last is still in the processor's cache.
 #[derive(Debug, Default)]
 pub struct FramePool {
     free: Vec<Frame>,
 }
 
 impl FramePool {
-    /// A frame of `length` bytes whose content is whatever was there before; `None` if there are
-    /// no frames of that length.
+    /// Returns a frame of `length` bytes with undefined content; `None` if `length` is more than a
+    /// frame has.
     #[inline]
     pub fn take(&mut self, length: usize, destination: u32, qpn: u32) -> Option<Frame> {
         if length > CAPACITY {
@@ -88,7 +87,7 @@ impl FramePool {
         Some(frame)
     }
 
-    /// A frame like another one.
+    /// Returns a frame like another one.
     pub fn copy(&mut self, frame: &Frame) -> Option<Frame> {
         let bytes = frame.as_ref();
         let mut copy = self.take(bytes.len(), frame.destination(), frame.qpn())?;

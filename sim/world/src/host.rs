@@ -1,4 +1,4 @@
-//! A host: memory, PCIe and what processors have sent to the card.
+//! A host: memory, PCIe and the stores of its processors.
 
 use std::collections::VecDeque;
 
@@ -19,9 +19,9 @@ const STORE_BYTES: u64 = 8;
 const MAX_PUSH_WORDS: usize = MAX_BLOCKS * WORDS_PER_BLOCK;
 /// Bytes that an AtomicOp changes.
 const ATOMIC_BYTES: usize = 8;
-/// Payload of which only the end is moved, if payload is elided, is longer than this.
+/// Longer payload is elided, if that is on: only its end is moved.
 const ELIDED_BYTES: usize = 128;
-/// The end that is moved: what programs look at.
+/// Bytes of the end that is moved, which programs read.
 const MOVED_BYTES: usize = 64;
 
 /// A doorbell on its way to the card.
@@ -29,11 +29,11 @@ const MOVED_BYTES: usize = 64;
 struct Ring {
     arrival: Instant,
     doorbell: Doorbell,
-    /// Which push it is; `None` if it is a plain doorbell.
+    /// Index of its push; `None` for a plain doorbell.
     push: Option<usize>,
 }
 
-/// What is pushed.
+/// The words of a push.
 #[derive(Debug, Default)]
 struct Push {
     words: [u64; MAX_PUSH_WORDS],
@@ -45,20 +45,20 @@ pub struct WorldHost {
     number: usize,
     now: Instant,
     pub memory: MemoryMap,
-    /// What is mapped while the card may not be bus master; `memory` is empty meanwhile.
+    /// The mappings while the card may not be bus master; `memory` is empty meanwhile.
     parked: Option<MemoryMap>,
-    /// Of long payload in the memory of another process only the end is moved.
+    /// True if only the end of long payload in the memory of another process is moved.
     elides_payload: bool,
-    /// Without it, everything is immediate.
+    /// PCIe; without it, everything is immediate.
     pub pcie: Option<Box<Pcie>>,
     pub posted: PostedWrites,
     pub watchers: Watchers,
     /// Doorbells on their way to the card, in order.
     doorbells: VecDeque<Ring>,
-    /// Room for pushes, and which of it is free.
+    /// Slots for pushes, and those that are free.
     pushes: Vec<Push>,
     free_pushes: Vec<usize>,
-    /// What the card has taken last, if it was a push.
+    /// The push that the card has taken last, unless a plain doorbell came after it.
     pushed: Option<usize>,
     /// Register writes on their way: arrival, offset, value.
     registers: VecDeque<(Instant, u32, u32)>,
@@ -88,7 +88,7 @@ impl WorldHost {
         }
     }
 
-    /// An event begins.
+    /// Begins an event.
     #[inline]
     pub fn begin(&mut self, now: Instant) {
         self.now = now;
@@ -108,8 +108,7 @@ impl WorldHost {
         self.recorder = recorder;
     }
 
-    /// The mappings, which are about to change. `is_removal`: what is on its way reaches memory
-    /// before.
+    /// Returns the mappings, for a change. If it `is_removal`, posted writes reach memory first.
     pub fn mappings(&mut self, is_removal: bool) -> &mut MemoryMap {
         if is_removal {
             self.apply(Instant::MAX);
@@ -120,7 +119,7 @@ impl WorldHost {
         self.parked.as_mut().unwrap_or(&mut self.memory)
     }
 
-    /// Whether the card may read and write memory, and interrupt (PCI command register, bit 2).
+    /// Allows or forbids the card to access memory and to interrupt (PCI command register, bit 2).
     pub fn set_bus_master(&mut self, is_allowed: bool) {
         match (is_allowed, self.parked.take()) {
             (true, Some(parked)) => self.memory = parked,
@@ -132,7 +131,7 @@ impl WorldHost {
         }
     }
 
-    /// What is on its way to the card, and its interrupts, get lost.
+    /// Drops stores on their way to the card, and its interrupts.
     pub fn forget_stores(&mut self) {
         for ring in self.doorbells.drain(..) {
             self.free_pushes.extend(ring.push);
@@ -142,7 +141,7 @@ impl WorldHost {
         self.interrupts.clear();
     }
 
-    /// How many of `length` bytes at `place` are not moved: those in front.
+    /// Returns how many of `length` bytes at `place`, from the first one on, are not moved.
     #[inline]
     pub(super) fn elided(&self, place: &Place, length: usize) -> usize {
         match self.elides_payload && place.is_remote && length > ELIDED_BYTES {
@@ -151,8 +150,7 @@ impl WorldHost {
         }
     }
 
-    /// A processor rings a doorbell at `at`; returns when the card has it. `now`: time of the
-    /// event.
+    /// Rings a doorbell at `at`; returns its arrival at the card. `now` is the time of the event.
     #[inline]
     pub fn ring(&mut self, now: Instant, at: Instant, doorbell: Doorbell) -> Instant {
         let arrival = self.store(now, at, STORE_BYTES);
@@ -164,8 +162,8 @@ impl WorldHost {
         arrival
     }
 
-    /// A processor pushes `words` to BAR2 from `slot` on, at `at`; returns when the card has them.
-    /// More than the longest push is cut.
+    /// Pushes `words` to BAR2 from `slot` on, at `at`; returns their arrival at the card. Words
+    /// beyond the longest push are dropped.
     pub fn push(&mut self, now: Instant, at: Instant, slot: u32, words: &[u64]) -> Instant {
         let words = &words[..words.len().min(MAX_PUSH_WORDS)];
         let arrival = self.store(now, at, size_of_val(words) as u64);
@@ -185,8 +183,7 @@ impl WorldHost {
         arrival
     }
 
-    /// Puts a doorbell on its way. Those of other processors, whose clocks differ, may be behind
-    /// it.
+    /// Queues a doorbell by its arrival: clocks of processors differ, so that others may be later.
     #[inline]
     fn send(&mut self, ring: Ring) {
         match self.doorbells.back() {
@@ -199,7 +196,7 @@ impl WorldHost {
         }
     }
 
-    /// A processor writes a register at `at`; returns when the card has it.
+    /// Writes a register at `at`; returns the arrival at the card.
     pub fn write_register(
         &mut self,
         now: Instant,
@@ -213,7 +210,7 @@ impl WorldHost {
         arrival
     }
 
-    /// A store of a processor: when it is at the card.
+    /// Sends a processor's store over PCIe; returns its arrival at the card.
     #[inline]
     fn store(&mut self, now: Instant, at: Instant, bytes: u64) -> Instant {
         let arrival = match &mut self.pcie {
@@ -223,7 +220,7 @@ impl WorldHost {
             }
             None => at,
         };
-        self.tell(Activity::Mmio, at, arrival, bytes as usize);
+        self.record_span(Activity::Mmio, at, arrival, bytes as usize);
         arrival
     }
 
@@ -238,7 +235,7 @@ impl WorldHost {
         Some((offset, value))
     }
 
-    /// When the next store reaches the card.
+    /// Returns when the next store reaches the card.
     #[inline]
     pub fn next_store(&self) -> Option<Instant> {
         let doorbell = self.doorbells.front().map(|ring| ring.arrival);
@@ -249,13 +246,13 @@ impl WorldHost {
         }
     }
 
-    /// When the next MSI-X message is there.
+    /// Returns when the next MSI-X message arrives.
     #[inline]
     pub fn next_interrupt(&self) -> Option<Instant> {
         self.interrupts.front().map(|(at, _)| *at)
     }
 
-    /// Takes the messages that are there at `now`: a bit for each vector.
+    /// Takes the messages that have arrived by `now`: a bit for each vector.
     pub fn take_interrupts(&mut self, now: Instant) -> u64 {
         let mut vectors = 0;
         while let Some((at, vector)) = self.interrupts.front() {
@@ -269,7 +266,7 @@ impl WorldHost {
     }
 
     #[inline]
-    fn tell(&self, activity: Activity, start: Instant, end: Instant, bytes: usize) {
+    fn record_span(&self, activity: Activity, start: Instant, end: Instant, bytes: usize) {
         if let Some(recorder) = &self.recorder {
             recorder.lock().record(&Span {
                 host: self.number,
@@ -311,7 +308,7 @@ impl WorldHost {
         self.memory.expect_write(moved.0, bytes.len() - elided);
         self.posted.push(visible, kind, moved, &bytes[elided..]);
         self.watchers.note(visible, kind, address, bytes.len());
-        self.tell(Activity::PcieWrite, order.at, visible, bytes.len());
+        self.record_span(Activity::PcieWrite, order.at, visible, bytes.len());
         Ok(visible)
     }
 }
@@ -341,7 +338,7 @@ impl Host for WorldHost {
             Some(pcie) => pcie.read(at, place.physical, length as u64),
             None => at,
         };
-        self.tell(Activity::PcieRead, at, done, length);
+        self.record_span(Activity::PcieRead, at, done, length);
         Ok(done)
     }
 
@@ -393,7 +390,7 @@ impl Host for WorldHost {
             None => at,
         };
         self.watchers.note(done, Kind::Data, address, ATOMIC_BYTES);
-        self.tell(Activity::PcieAtomic, at, done, ATOMIC_BYTES);
+        self.record_span(Activity::PcieAtomic, at, done, ATOMIC_BYTES);
         Ok((original, done))
     }
 
@@ -405,7 +402,7 @@ impl Host for WorldHost {
             Some(pcie) => pcie.interrupt(order.at).max(order.after),
             None => order.at,
         };
-        self.tell(Activity::Interrupt, order.at, arrival, 0);
+        self.record_span(Activity::Interrupt, order.at, arrival, 0);
         let place = self.interrupts.partition_point(|(at, _)| *at <= arrival);
         self.interrupts.insert(place, (arrival, vector));
     }

@@ -1,4 +1,4 @@
-//! The addresses of a host, in its device.
+//! Writes a host's addresses to its device.
 
 use ferroce_driver::{Device, GidEntry as DriverEntry};
 use ferroce_platform::host::HostIdentity;

@@ -6,17 +6,17 @@
 //!     └──────────────────────── wake-up ◄──────────────────────────────────┘
 //! ```
 //!
-//! The world goes from event to event in the order of (time, sequence). The same [`Nic`] as
-//! everywhere does the work; the world says when: a NIC is advanced when its next timer or edge is
-//! due, when a frame arrives that it does not know of yet, and when a doorbell arrives. A host's
-//! programs are [`Thread`]s: each step runs at the thread's own clock, calls the real driver, and
-//! says what the thread waits for. A thread that polls in vain costs nothing: it sleeps until
-//! something becomes visible in its host's memory and wakes on its own polling grid.
+//! The world handles events in the order of (time, sequence). The NICs are the model's [`Nic`]; the
+//! world says when each is advanced: when its next timer or edge is due, when a frame arrives that
+//! it has not taken yet, and when a doorbell arrives. A host's programs are [`Thread`]s: each step
+//! runs at the thread's own clock, calls the real driver, and returns what the thread waits for. An
+//! idle poller costs nothing: it sleeps until something becomes visible in its host's memory and
+//! wakes on its own polling grid.
 //!
-//! What a NIC writes becomes visible at its time and not before (`posted`). Commands take no
-//! simulated time while a thread is inside a step; outside of [`World::run`], each
-//! [`Bus::relax`] lets the devices, not the threads, go on to their next event, so that devices
-//! can be opened and objects created before the run.
+//! Writes of a NIC become visible at their time and not before (`posted`). Commands take no
+//! simulated time while a thread is inside a step. Outside of [`World::run`], each [`Bus::relax`]
+//! advances the devices, not the threads, to their next event, so that devices can be opened and
+//! objects created before the run.
 //!
 //! The same seed and the same threads give the same events.
 //!
@@ -25,11 +25,11 @@
 mod bulk;
 mod bus;
 mod config;
-mod core;
 mod counters;
 mod dump;
 mod engine;
 mod event_heap;
+mod event_loop;
 mod fabric;
 mod fast_forward;
 mod frame;
@@ -64,26 +64,26 @@ use ferroce_platform::numbered_hosts;
 use ferroce_platform::served::ServedModel;
 use thread::Clock;
 
-/// GID that the hosts of a world use: the IPv4 address.
+/// Index of the GID that the hosts of a world use: the IPv4 address.
 const GID_INDEX: usize = 1;
-/// Hops of a packet in a network with routers.
+/// Hop limit of packets, as in a network with routers.
 const HOP_LIMIT: u8 = 64;
 /// A UDP source port of the dynamic range.
 const UDP_SOURCE_PORT: u16 = 0xc000;
 
-/// Why a world cannot be made.
+/// Why a world cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No hosts, or more than there are addresses for.
     #[error("a world has 1 to {limit} hosts, not {hosts}", limit = config::MAX_HOSTS)]
     Hosts {
-        /// Hosts that were asked for.
+        /// The number of hosts that was requested.
         hosts: usize,
     },
     /// A cable has two ends.
     #[error("{hosts} hosts cannot be joined by one cable")]
     Cable {
-        /// Hosts that were asked for.
+        /// The number of hosts that was requested.
         hosts: usize,
     },
     /// A preset is for a host that does not exist.
@@ -97,7 +97,7 @@ pub enum Error {
     Device {
         /// The host.
         host: usize,
-        /// What the driver says.
+        /// The error of the driver.
         source: ferroce_driver::Error,
     },
 }
@@ -107,41 +107,42 @@ pub enum Error {
 pub enum Outcome {
     /// All threads are done.
     Done,
-    /// The time is over, or a thread wants it to be: [`Cpu::leave`].
+    /// The time limit is reached, or a thread has ended the run: [`Cpu::leave`].
     Until,
-    /// There is nothing left to happen, and no thread that waits for something.
+    /// No event is pending, and no thread waits.
     Idle,
-    /// Threads wait for something that will not happen, or go round without time passing.
-    /// [`World::dump`] says more.
+    /// Threads wait for something that will not happen, or loop without time passing.
+    /// [`World::dump`] has the details.
     Stalled,
 }
 
-/// Wakes threads that wait for nothing that the world knows: [`Next::Parked`].
+/// Wakes threads that wait for something outside of the world: [`Next::Parked`].
 #[derive(Clone)]
 pub struct Waker(Arc<dyn Engine>);
 
 impl Waker {
-    /// Lets a thread that is parked go on at `at`, or at its own time if that is later. A thread
-    /// that is not parked goes on as it would have.
+    /// Wakes a parked thread at `at`, or at its own time if that is later. Has no effect on other
+    /// threads.
     pub fn wake(&self, thread: ThreadId, at: Instant) {
         self.0.wake(thread, at);
     }
 
-    /// Lets a thread that polls look with the first turn of its loop that is not before `at`:
-    /// something may have changed that no card has written. Other threads go on as they would have.
+    /// Lets a polling thread poll with the first turn of its loop that is not before `at`:
+    /// something may have changed that no card has written. Has no effect on other threads.
     pub fn look_again(&self, thread: ThreadId, at: Instant) {
         self.0.look_again(thread, at);
     }
 
-    /// [`World::has_only_looks`], whatever the thread waits for that is in a step.
-    pub fn has_only_looks(&self) -> bool {
-        self.0.has_only_looks()
+    /// As [`World::has_only_rechecks`], without the thread that is in a step.
+    pub fn has_only_rechecks(&self) -> bool {
+        self.0.has_only_rechecks()
     }
 
-    /// Until when nothing that a card writes becomes visible to a thread in a step, and how long it
-    /// takes from a store of the thread to what its card may write because of it.
+    /// Returns the time until which nothing that a card writes becomes visible to a thread in a
+    /// step, and the least time from a store of the thread to a write that its card makes because
+    /// of it.
     ///
-    /// As of the beginning of the step, and rather too early; later than [`Cpu::quiet_until`].
+    /// As of the beginning of the step, and a lower bound; later than [`Cpu::quiet_until`].
     pub fn hidden_until(&self, thread: ThreadId) -> (Instant, Duration) {
         self.0.hidden_until(thread)
     }
@@ -153,7 +154,7 @@ impl std::fmt::Debug for Waker {
     }
 }
 
-/// Hosts, NICs and what is between them.
+/// Hosts, NICs, links and a switch under one clock.
 pub struct World {
     engine: Arc<dyn Engine>,
     clock: Arc<Clock>,
@@ -163,14 +164,14 @@ pub struct World {
     alive: usize,
 }
 
-/// A thread and where it runs.
+/// A thread and its host.
 struct Slot {
     host: usize,
     thread: Box<dyn Thread>,
 }
 
 impl World {
-    /// A world after power-on: no device is up, no thread runs, time is zero.
+    /// Creates a world as after power-on: no device is up, no thread runs, time is zero.
     ///
     /// # Errors
     /// [`Error::Hosts`], [`Error::Cable`], [`Error::NoSuchHost`].
@@ -184,7 +185,7 @@ impl World {
         }
     }
 
-    /// A world whose cards have the clocks that `card` makes for each host.
+    /// Creates a world whose cards have the timing that `card` returns for each host.
     ///
     /// # Errors
     /// As [`World::new`].
@@ -209,12 +210,12 @@ impl World {
         })
     }
 
-    /// How many hosts there are.
+    /// Returns the number of hosts.
     pub fn hosts(&self) -> usize {
         self.identities.len()
     }
 
-    /// The bus of a host's NIC, for the driver.
+    /// Returns the bus of a host's NIC, for the driver.
     ///
     /// # Panics
     /// If there is no such host.
@@ -223,7 +224,7 @@ impl World {
         Arc::clone(&self.engine).bus(host)
     }
 
-    /// A host's NIC, to be served to another process.
+    /// Returns a host's NIC, to be served to another process.
     ///
     /// # Panics
     /// If there is no such host.
@@ -232,7 +233,7 @@ impl World {
         Arc::clone(&self.engine).served(host)
     }
 
-    /// Name, MAC address and GIDs of a host.
+    /// Returns name, MAC address and GIDs of a host.
     pub fn identity(&self, host: usize) -> &HostIdentity {
         &self.identities[host]
     }
@@ -251,7 +252,7 @@ impl World {
         device.map_err(|source| Error::Device { host, source })
     }
 
-    /// The way to another host, for connected queue pairs and address handles.
+    /// Returns the path to another host, for connected queue pairs and address handles.
     pub fn path(&self, to: usize) -> AddressVector {
         let identity = self.identity(to);
         AddressVector {
@@ -264,7 +265,7 @@ impl World {
         }
     }
 
-    /// Lets `thread` run on `host` from now on.
+    /// Starts `thread` on `host`.
     pub fn spawn(&mut self, host: usize, thread: Box<dyn Thread>) -> ThreadId {
         assert!(host < self.hosts(), "there is no host {host}");
         let id = ThreadId(self.threads.len());
@@ -274,7 +275,7 @@ impl World {
         id
     }
 
-    /// Ends a thread wherever it is, as if its process had been killed.
+    /// Ends a thread in any state, as if its process had been killed.
     pub fn kill(&mut self, thread: ThreadId) {
         if self.threads[thread.0].take().is_some() {
             self.alive -= 1;
@@ -282,33 +283,32 @@ impl World {
         }
     }
 
-    /// Wakes threads that are parked, also from inside a step.
+    /// Returns a handle that wakes parked threads, also from inside a step.
     pub fn waker(&self) -> Waker {
         Waker(Arc::clone(&self.engine))
     }
 
-    /// Lets a thread that is parked go on at `at`: [`Waker::wake`].
+    /// Wakes a parked thread at `at`: [`Waker::wake`].
     pub fn wake(&self, thread: ThreadId, at: Instant) {
         self.engine.wake(thread, at);
     }
 
-    /// When something happens next. `None`: nothing is going to happen.
+    /// Returns the time of the next event; `None` if no event is pending.
     pub fn next_event(&self) -> Option<Instant> {
         self.engine.next_event()
     }
 
-    /// Whether nothing is going to happen but that threads that poll look round:
-    /// [`Cpu::look_round_at`].
-    pub fn has_only_looks(&self) -> bool {
-        self.engine.has_only_looks()
+    /// Returns true if no events are pending but rechecks of polling threads: [`Cpu::recheck_at`].
+    pub fn has_only_rechecks(&self) -> bool {
+        self.engine.has_only_rechecks()
     }
 
-    /// The time.
+    /// Returns the time.
     pub fn now(&self) -> Instant {
         self.engine.now()
     }
 
-    /// Goes from event to event until `until`, or until there is nothing to go on for.
+    /// Handles events until `until`, or until an [`Outcome`] ends the run.
     pub fn run(&mut self, until: Instant) -> Outcome {
         let had_threads = self.alive > 0;
         let mut stepped = None;
@@ -353,25 +353,23 @@ impl World {
         slot.thread.step(&mut Cpu::new(&self.clock, slot.host, id))
     }
 
-    /// Counters of a host's NIC, PCIe link and cable.
+    /// Returns the counters of a host's NIC, PCIe link and cable.
     pub fn counters(&self, host: usize) -> HostCounters {
         self.engine.counters(host)
     }
 
-    /// Events that were handled so far: a measure of the work, and for tests of determinism.
+    /// Returns the number of events so far: a measure of work, and of use to tests of determinism.
     pub fn events(&self) -> u64 {
         self.engine.events()
     }
 
-    /// Has everything that happens from now on told to `recorder`.
-    ///
-    /// The recorder must not call the world.
+    /// Reports everything that happens from now on to `recorder`, which must not call the world.
     pub fn record(&mut self, recorder: Option<SharedRecorder>) {
         self.clock.record(recorder.clone());
         self.engine.record(recorder);
     }
 
-    /// What everybody waits for, for people.
+    /// Returns the state of the world as text, for debugging: what each part waits for.
     pub fn dump(&self) -> String {
         self.engine.dump()
     }

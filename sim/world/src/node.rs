@@ -14,24 +14,23 @@ use super::host::WorldHost;
 use super::recorder::{Observation, PcieObservation, SharedRecorder};
 use ferroce_platform::numbered_hosts;
 
-/// QPN of the first queue pair of each NIC, behind those that have a meaning.
+/// QPN of the first queue pair of each NIC, after the reserved ones.
 const FIRST_QPN: u32 = 0x100;
-/// Turns after which a functional NIC that still moves must be broken.
+/// Most calls of `advance` for one event of a functional NIC.
 const MAX_ADVANCES: u32 = 1 << 20;
 
 /// A host with its NIC.
 pub struct Node<T: Timing> {
     pub nic: Nic<Fabric, T>,
     pub host: WorldHost,
-    /// Blocks of the longest push that processors can make: none without a mapping that combines
-    /// writes.
+    /// Blocks of the longest push: 0 without a write-combining mapping.
     pub push_blocks: u32,
     /// Threads that wait for an interrupt, and how long they take to wake up.
     pub sleepers: Vec<(usize, Duration)>,
-    /// Commands that the driver has posted, as it wrote it last.
+    /// Producer index of the command queue, as the driver wrote it last.
     pub commands: u32,
-    /// The device does not answer any more: the driver has waited for it while nothing could
-    /// happen.
+    /// True if the device no longer answers: the driver has waited for it while no event was
+    /// pending.
     pub is_dead: bool,
 }
 
@@ -43,7 +42,7 @@ impl<T: Timing> Node<T> {
             || NicConfig::functional(FIRST_QPN, mac),
             |preset| preset.nic_config(FIRST_QPN, mac),
         );
-        // Each host has numbers of its own.
+        // A separate sequence of random numbers for each host.
         let seed = config
             .seed
             .wrapping_add(number as u64)
@@ -72,7 +71,7 @@ impl<T: Timing> Node<T> {
         }
         let mut progress = self.nic.advance(now, &mut self.host, fabric);
         if !T::IS_TIMED && progress.worked {
-            // Nothing inside of a functional NIC has a time at which it could be asked again.
+            // A functional NIC has no next event: it is advanced until it has nothing to do.
             for _ in 0..MAX_ADVANCES {
                 if !self.nic.advance(now, &mut self.host, fabric).worked {
                     break;
@@ -83,7 +82,7 @@ impl<T: Timing> Node<T> {
         progress
     }
 
-    /// Tells a recorder how things are.
+    /// Reports levels and counters to a recorder.
     #[cold]
     pub fn observe(&mut self, now: Instant, number: usize, recorder: &SharedRecorder) {
         let mut recorder = recorder.lock();
@@ -113,7 +112,7 @@ impl<T: Timing> Node<T> {
         });
     }
 
-    /// When the NIC is to be advanced again, as far as that is known now.
+    /// Returns when the NIC is to be advanced again, as far as known now.
     #[inline]
     pub fn next_event(&self, now: Instant, fabric: &Fabric, number: usize) -> Option<Instant> {
         let inside = self.nic.next_timeout(now);
@@ -122,7 +121,7 @@ impl<T: Timing> Node<T> {
         [inside, store, arrival].into_iter().flatten().min()
     }
 
-    /// Whether the driver waits for a command.
+    /// Returns true if the driver waits for a command.
     pub fn has_command(&self, now: Instant) -> bool {
         self.commands != self.nic.read32(now, offset::command_queue_consumer)
     }

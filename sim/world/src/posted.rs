@@ -1,8 +1,8 @@
 //! Posted writes that are on their way to host memory.
 //!
 //! A write is copied here when the NIC makes it, and reaches memory when it becomes visible: before
-//! a thread of the host looks, or when the NIC itself reads what it has written (a PCIe read does
-//! not pass writes). Nothing is allocated per write.
+//! a thread of the host reads it, or when the NIC itself reads it back (a PCIe read does not pass
+//! writes). Nothing is allocated per write.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,18 +14,18 @@ use ferroce_platform::memory::MemoryMap;
 
 /// Bytes of a small write: a CQE, or a small payload.
 const SMALL: usize = 64;
-/// Bytes of a large one: a payload of the largest MTU. A cache line more, so that not all of them
-/// lie in the same sets of the processor's cache.
+/// Bytes of a large one: a payload of the largest MTU, and a cache line more so that slots use
+/// different sets of the processor's cache.
 const LARGE: usize = 4096 + 64;
-/// Pages that the summary tells apart.
+/// Size of the pages in the summary, as a shift.
 const PAGE_SHIFT: u32 = 12;
 
-/// What is written.
+/// Kind of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Bytes.
     Data,
-    /// Words, the last of which says that the others are there.
+    /// Words, of which the last one publishes the others.
     Descriptor,
 }
 
@@ -46,7 +46,7 @@ impl Write {
     }
 }
 
-/// Room for writes of one size.
+/// Slots for writes of one size.
 #[derive(Debug)]
 struct Slots {
     words: usize,
@@ -95,7 +95,7 @@ pub struct PostedWrites {
     writes: VecDeque<Write>,
     small: Slots,
     large: Slots,
-    /// A bit for each page, modulo 64, that a write may touch.
+    /// Summary: a bit for each page, modulo 64, that a write may touch.
     pages: u64,
 }
 
@@ -111,18 +111,18 @@ impl Default for PostedWrites {
 }
 
 impl PostedWrites {
-    /// How many are on their way.
+    /// Returns the number of posted writes.
     pub fn len(&self) -> usize {
         self.writes.len()
     }
 
-    /// When the next one becomes visible.
+    /// Returns when the next one becomes visible.
     #[inline]
     pub fn next_visible(&self) -> Option<Instant> {
         self.writes.front().map(|write| write.visible)
     }
 
-    /// Times, kinds and places of those that become visible after `now`.
+    /// Returns times, kinds and addresses of those that become visible after `now`.
     pub fn after(&self, now: Instant) -> impl Iterator<Item = (Instant, Kind, Range<usize>)> {
         let later = self.writes.iter().filter(move |write| write.visible > now);
         later.map(|write| {
@@ -131,7 +131,7 @@ impl PostedWrites {
         })
     }
 
-    /// Takes a write of `bytes` to `iova`, which is memory at `address`.
+    /// Adds a write of `bytes` to `iova`, which is memory at `address`.
     #[inline]
     pub fn push(
         &mut self,
@@ -175,7 +175,7 @@ impl PostedWrites {
         }
     }
 
-    /// Brings to memory what is visible at `now`.
+    /// Applies the writes that are visible at `now` to memory.
     #[inline]
     pub fn apply_until(&mut self, now: Instant, memory: &mut MemoryMap) {
         while let Some(write) = self.writes.front() {
@@ -189,7 +189,7 @@ impl PostedWrites {
         self.pages = 0;
     }
 
-    /// Brings to memory what the NIC is about to read.
+    /// Applies the writes to memory that the NIC is about to read.
     #[inline]
     pub fn apply_overlapping(&mut self, address: usize, length: usize, memory: &mut MemoryMap) {
         if self.pages & pages(address, length) != 0 {
@@ -224,8 +224,8 @@ impl PostedWrites {
             Kind::Data => memory.write(write.iova, &words.as_bytes()[..length]),
             Kind::Descriptor => memory.write_descriptor(write.iova, &words[..length / 8]),
         };
-        // What is on its way is brought to memory before a mapping goes, but the process whose
-        // memory it is may have ended.
+        // Posted writes are applied before a mapping is removed, but the process that owns the
+        // memory may have ended.
         if let Err(error) = result {
             tracing::debug!(%error, "a posted write lost its memory");
         }
@@ -233,7 +233,7 @@ impl PostedWrites {
     }
 }
 
-/// The bits of the pages of a range.
+/// Returns the bits of the pages of a range.
 #[inline]
 fn pages(address: usize, length: usize) -> u64 {
     let bit = |address: usize| 1u64 << ((address >> PAGE_SHIFT) % 64);

@@ -1,4 +1,4 @@
-//! Who wants to know what takes which time.
+//! The interface to recorders of a world, which measure what takes how long.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use ferroce_model::pcie::{PcieCounters, Units};
 use ferroce_units::Instant;
 use parking_lot::Mutex;
 
-/// What somebody was busy with, or waited for.
+/// What a thread, a card, PCIe or a cable did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Activity {
     /// A thread posted a work request.
@@ -32,22 +32,22 @@ pub enum Activity {
     PcieAtomic,
     /// An MSI-X message was on its way.
     Interrupt,
-    /// A frame was on its way from the card to that of the host, its last bit.
+    /// The last bit of a frame was on its way from the card to another one.
     Link,
 }
 
-/// What happened from when to when.
+/// An activity and its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// On which host; of a frame, the one that has sent it.
+    /// The host; of a frame, its sender.
     pub host: usize,
-    /// What.
+    /// The activity.
     pub activity: Activity,
-    /// From when.
+    /// Its start.
     pub start: Instant,
-    /// To when.
+    /// Its end.
     pub end: Instant,
-    /// For which queue pair, as far as known. Of a frame, the one that receives it.
+    /// The queue pair, if known; of a frame, the one that receives it.
     pub qp: Option<u32>,
     /// Bytes that were moved.
     pub bytes: u32,
@@ -69,14 +69,14 @@ pub struct FrameSeen<'a> {
     pub bytes: &'a [u8],
 }
 
-/// How a host's card and slot are after an event.
+/// State of a host's card and slot after an event.
 #[derive(Debug)]
 pub struct Observation<'a> {
     /// The host.
     pub host: usize,
     /// The time of the event.
     pub now: Instant,
-    /// How many items there are in the queues of the NIC, which [`levels`] names.
+    /// Items in the queues of the NIC, which [`levels`] names.
     ///
     /// [`levels`]: ferroce_model::observe::levels
     pub levels: &'a [u64],
@@ -86,33 +86,33 @@ pub struct Observation<'a> {
     pub pcie: Option<PcieObservation>,
 }
 
-/// How a PCIe link is after an event.
+/// State of a PCIe link after an event.
 #[derive(Debug, Clone, Copy)]
 pub struct PcieObservation {
     /// Tags and bytes of the completion buffer in use.
     pub reads: Units,
     /// Posted credits in use.
     pub posted: Units,
-    /// When the wire to the host, and that from the host, are free.
+    /// Times at which the wires to the host and from the host become free.
     pub free_at: (Instant, Instant),
-    /// What has gone over the link.
+    /// Counters of the link.
     pub counters: PcieCounters,
 }
 
-/// Somebody who wants to know.
+/// A receiver of everything that happens in a world.
 pub trait Recorder {
-    /// Something has happened, or will.
+    /// Receives an activity, which may lie in the past or in the future.
     fn record(&mut self, span: &Span);
 
-    /// A frame was sent.
+    /// Receives a frame that was sent.
     fn frame(&mut self, _frame: &FrameSeen<'_>) {}
 
-    /// Whether [`Recorder::observe`] is to be called.
+    /// Returns true if [`Recorder::observe`] is to be called.
     fn observes(&self) -> bool {
         false
     }
 
-    /// A NIC has handled an event.
+    /// Receives the state of a host after its NIC has handled an event.
     fn observe(&mut self, _observation: &Observation<'_>) {}
 }
 

@@ -1,4 +1,4 @@
-//! A NIC of a world that another process uses.
+//! Serves a NIC of a world to another process.
 
 use std::sync::Arc;
 
@@ -29,25 +29,25 @@ impl<T: Timing + Send + 'static> ServedModel for WorldBus<T> {
     fn set_doorbell_pages(&self, _pages: Option<Arc<DoorbellPages>>) {}
 
     fn change_mappings(&self, is_removal: bool, change: &mut dyn FnMut(&mut MemoryMap)) {
-        let mut core = self.shared.core.lock();
-        change(core.nodes[self.host].host.mappings(is_removal));
+        let mut event_loop = self.shared.event_loop.lock();
+        change(event_loop.nodes[self.host].host.mappings(is_removal));
     }
 
     fn set_bus_master(&self, is_allowed: bool) {
-        let mut core = self.shared.core.lock();
-        core.nodes[self.host].host.set_bus_master(is_allowed);
+        let mut event_loop = self.shared.event_loop.lock();
+        event_loop.nodes[self.host].host.set_bus_master(is_allowed);
     }
 
-    /// Frames find a host by its number, which does not change.
+    /// Does nothing: frames are routed by the number of the host, which does not change.
     fn forget_addresses(&self) {}
 
     fn reset(&self) {
         let mut control = Control::default();
         control.set_reset(true);
-        let mut core = self.shared.core.lock();
-        core.nodes[self.host].host.forget_stores();
-        self.write_at_once(&mut core, offset::control, control.bits());
-        let node = &mut core.nodes[self.host];
+        let mut event_loop = self.shared.event_loop.lock();
+        event_loop.nodes[self.host].host.forget_stores();
+        self.write_at_once(&mut event_loop, offset::control, control.bits());
+        let node = &mut event_loop.nodes[self.host];
         node.host.forget_stores();
         node.commands = 0;
         node.is_dead = false;
@@ -56,12 +56,12 @@ impl<T: Timing + Send + 'static> ServedModel for WorldBus<T> {
     fn reset_vectors(&self) {
         let entries = (0..VECTOR_COUNT).map(|n| MSIX_TABLE_OFFSET + u32::from(n) * MSIX_ENTRY_SIZE);
         let control = MSIX_ENTRY_SIZE - 4;
-        // What is pending is sent, to nobody.
+        // Unmasking sends pending interrupts, which `forget_stores` drops.
         for entry in entries.clone() {
             self.write32(entry + control, 0);
         }
-        let mut core = self.shared.core.lock();
-        let node = &mut core.nodes[self.host];
+        let mut event_loop = self.shared.event_loop.lock();
+        let node = &mut event_loop.nodes[self.host];
         for entry in entries {
             node.nic.write32(entry + control, MSIX_VECTOR_MASKED);
             for word in (0..control).step_by(4) {

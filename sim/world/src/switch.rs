@@ -1,4 +1,4 @@
-//! Time on the way between two cards: cables, and a switch with a queue before each port.
+//! Latency between two cards: cables, and a switch with an output queue for each port.
 
 use ferroce_model::preset::Preset;
 use ferroce_units::{Duration, Instant};
@@ -18,14 +18,14 @@ pub struct Line {
     switch: Duration,
     /// Time of a byte on the wire, in 2^-20 ps.
     per_byte: u64,
-    /// When the switch has sent everything to the host that it has taken for it so far.
+    /// Time at which the output queue of the switch will be empty.
     free_at: Instant,
 }
 
 impl Line {
     const FRACTION_BITS: u32 = 20;
 
-    /// The line of a host that is as `preset` says; without, nothing takes time.
+    /// Returns the line of a host with this preset; without one, nothing takes time.
     pub fn new(preset: Option<&Preset>) -> Self {
         let ns = |ns: f64| Duration::from_ps((ns * 1000.0).round() as u64);
         preset.map_or_else(Self::default, |preset| Self {
@@ -38,31 +38,32 @@ impl Line {
         })
     }
 
-    /// How long a frame of `bytes` takes on the wire.
+    /// Returns the time of a frame of `bytes` on the wire.
     #[inline]
     pub fn span(&self, bytes: u32) -> Duration {
         let bytes = u64::from(bytes.max(LEAST_BYTES) + OVERHEAD_BYTES);
         Duration::from_ps((bytes * self.per_byte) >> Self::FRACTION_BITS)
     }
 
-    /// When a frame's last bit, which leaves the card at `at`, is at the other end of the cable.
+    /// Returns when a frame's last bit, which leaves the card at `at`, is at the other end of the
+    /// cable.
     #[inline]
     pub fn pass(&self, at: Instant) -> Instant {
         at + self.cable
     }
 
-    /// When a frame's last bit is back, which would leave the card at `at` but is for the card
-    /// itself: it turns round before it gets to the transceivers.
+    /// Returns the arrival of the last bit of a frame to the sending card itself, which would leave
+    /// the card at `at`: it is looped back before the transceivers.
     #[inline]
-    pub fn turn_round(&self, at: Instant) -> Instant {
+    pub fn loop_back(&self, at: Instant) -> Instant {
         at - self.transceivers
     }
 
-    /// Sends a frame that comes from the line `from` on to this line's host. Its last bit leaves
-    /// the other card at `at`; returns when it is here, and how long it has waited in the switch.
+    /// Forwards a frame from the line `from` to this line's host. Its last bit leaves the other
+    /// card at `at`; returns its arrival here, and how long it has waited in the switch.
     ///
-    /// The switch cuts through: the first bits leave before the last have come, unless the port
-    /// is busy. A frame for a faster port waits until it can be sent without a gap.
+    /// The switch cuts through: the first bits leave before the last ones have arrived, unless the
+    /// port is busy. A frame for a faster port waits until it can be sent without a gap.
     #[inline]
     pub fn forward(&mut self, from: &Self, at: Instant, bytes: u32) -> (Instant, Duration) {
         let (inward, outward) = (from.span(bytes), self.span(bytes));
@@ -81,7 +82,7 @@ mod tests {
 
     const NS: fn(u64) -> Instant = Instant::from_ns;
 
-    /// A line on which a byte takes `ns_per_byte`.
+    /// Returns a line on which a byte takes `ns_per_byte`.
     fn line(cable_ns: u64, switch_ns: u64, ns_per_byte: u64) -> Line {
         Line {
             cable: Duration::from_ns(cable_ns),

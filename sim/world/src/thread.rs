@@ -1,4 +1,4 @@
-//! Programs of a host: what they do in a step, and what they wait for.
+//! Threads of a host's programs: their steps, and what they wait for.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,16 +8,16 @@ use parking_lot::Mutex;
 
 use super::recorder::{Activity, SharedRecorder, Span};
 
-/// Number of a thread of a world.
+/// Identifier of a thread of a world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ThreadId(pub(super) usize);
 
 /// A thread of a program on a host.
 pub trait Thread {
-    /// Goes on at `cpu.now()`, and says what it waits for then.
+    /// Runs a step from `cpu.now()` on, and returns what the thread then waits for.
     ///
-    /// Memory is as of the beginning of the step, however much time the step spends. A step that
-    /// shall see what happens meanwhile ends with [`Next::At`] its own time, and goes on.
+    /// Memory is as of the beginning of the step, however much time the step spends. To see what
+    /// happens meanwhile, a step ends with [`Next::At`] its own time.
     fn step(&mut self, cpu: &mut Cpu<'_>) -> Next;
 }
 
@@ -30,61 +30,61 @@ impl<F: FnMut(&mut Cpu<'_>) -> Next> Thread for F {
 /// What a thread waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
-    /// For this time, or its own clock if that is later.
+    /// This time, or its own clock if that is later.
     At(Instant),
-    /// It polls: its next turn is at `not_before`, later ones follow every `grid`. It goes on with
-    /// the first turn that finds something new of what it watches.
+    /// It polls: its next turn is at `not_before`, later ones follow every `grid`. Its next step is
+    /// the first turn that finds something new in what it watches.
     OnWrite {
         /// Time of the next turn.
         not_before: Instant,
         /// Time of a turn.
         grid: Duration,
-        /// What it looks at.
+        /// What it watches.
         watch: Watch,
     },
-    /// It sleeps until the host's next interrupt, whose handlers run at once, and goes on
+    /// It sleeps until the host's next interrupt, whose handlers run at once. Its next step is
     /// `wake_up` after that.
     OnInterrupt {
-        /// From the interrupt to a thread that runs.
+        /// Time from the interrupt to the step.
         wake_up: Duration,
     },
-    /// For whoever knows what it waits for: [`super::Waker::wake`].
+    /// Something outside of the world: a call of [`super::Waker::wake`].
     Parked,
-    /// For nothing: it ends.
+    /// Nothing: it ends.
     Done,
 }
 
-/// What a polling thread looks at.
+/// What a polling thread watches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Watch {
     /// Completions and events: descriptors that the NIC writes.
     Completions,
-    /// These addresses of this process.
+    /// A range of addresses of this process.
     Memory(Range<usize>),
     /// Everything that the NIC writes.
     Everything,
 }
 
-/// When a thread goes on, whatever it waits for; `MAX`: it does not.
+/// Times of a thread's next step, whatever it waits for; `MAX`: none.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Deadlines {
-    /// At the latest.
+    /// The latest time.
     pub last: Instant,
-    /// [`Cpu::look_round_at`].
-    pub look_round: Instant,
+    /// [`Cpu::recheck_at`].
+    pub recheck_at: Instant,
 }
 
 /// The clock of the thread that runs.
 #[derive(Default)]
 pub(super) struct Clock {
     now: AtomicU64,
-    /// When the thread goes on at the latest, whatever it waits for.
+    /// Latest time of the thread's next step, whatever it waits for.
     deadline: AtomicU64,
-    /// When a thread that polls looks round, unless just then time is skipped.
-    look_round: AtomicU64,
-    /// Nothing that the thread does not cause becomes visible to it before.
+    /// Time of a polling thread's recheck, unless that time is skipped.
+    recheck_at: AtomicU64,
+    /// Before this time nothing becomes visible to the thread but what it causes itself.
     quiet_until: AtomicU64,
-    /// The thread wants the run to end with its step.
+    /// True if the run is to end with this step.
     is_leaving: AtomicBool,
     is_recorded: AtomicBool,
     recorder: Mutex<Option<SharedRecorder>>,
@@ -101,27 +101,27 @@ impl Clock {
         self.now.store(now.as_ps(), Ordering::Relaxed);
     }
 
-    /// A step begins, of a thread to which nothing happens before `quiet_until`.
+    /// Begins a step of a thread to which nothing becomes visible before `quiet_until`.
     #[inline]
     pub(super) fn begin(&self, now: Instant, quiet_until: Instant) {
         self.set(now);
         self.quiet_until
             .store(quiet_until.as_ps(), Ordering::Relaxed);
         self.deadline.store(Instant::MAX.as_ps(), Ordering::Relaxed);
-        self.look_round
+        self.recheck_at
             .store(Instant::MAX.as_ps(), Ordering::Relaxed);
     }
 
-    /// The deadlines that the thread has set during its step.
+    /// Returns the deadlines that the thread has set during its step.
     #[inline]
     pub(super) fn deadlines(&self) -> Deadlines {
         Deadlines {
             last: Instant(self.deadline.load(Ordering::Relaxed)),
-            look_round: Instant(self.look_round.load(Ordering::Relaxed)),
+            recheck_at: Instant(self.recheck_at.load(Ordering::Relaxed)),
         }
     }
 
-    /// Whether the thread wants the run to end.
+    /// Returns true if the thread has asked for the run to end, and forgets it.
     #[inline]
     pub(super) fn take_leave(&self) -> bool {
         let is_leaving = self.is_leaving.load(Ordering::Relaxed);
@@ -154,57 +154,58 @@ impl<'a> Cpu<'a> {
         }
     }
 
-    /// The thread's own time. Doorbells that the driver rings are stamped with it.
+    /// Returns the thread's own time. Doorbells that the driver rings are stamped with it.
     #[inline]
     pub fn now(&self) -> Instant {
         self.clock.now()
     }
 
-    /// The thread works for `time`.
+    /// Advances the thread's own time by `time`.
     #[inline]
     pub fn spend(&mut self, time: Duration) {
         self.clock.set(self.now() + time);
     }
 
-    /// The thread works until `time`, if that is later than its own.
+    /// Advances the thread's own time to `time`, if that is later.
     #[inline]
     pub fn spend_until(&mut self, time: Instant) {
         self.clock.set(self.now().max(time));
     }
 
-    /// Until when nothing becomes visible to the thread but what it causes itself: no event of the
-    /// world, no write of the card. As of the beginning of the step, and rather too early.
+    /// Returns the time until which nothing becomes visible to the thread but what it causes
+    /// itself: no event of the world, no write of the card. As of the beginning of the step, and a
+    /// lower bound.
     pub fn quiet_until(&self) -> Instant {
         Instant(self.clock.quiet_until.load(Ordering::Relaxed))
     }
 
-    /// Whatever the thread says that it waits for at the end of this step: at `time` it goes on, or
-    /// at its own time if that is later.
+    /// Sets the latest time of the next step, whatever this step returns: at `time`, or at the
+    /// thread's own time if that is later.
     pub fn set_deadline(&mut self, time: Instant) {
         self.clock.deadline.store(time.as_ps(), Ordering::Relaxed);
     }
 
-    /// If the thread polls then, it goes on at `time` in any case, to look round; but that does not keep the
-    /// world from leaving packets of a long message out. It looks round behind them then, with a turn of
-    /// its grid.
-    pub fn look_round_at(&mut self, time: Instant) {
-        self.clock.look_round.store(time.as_ps(), Ordering::Relaxed);
+    /// Sets the time of a recheck: a thread that polls is stepped at `time` even if nothing has
+    /// changed. A recheck does not keep the world from skipping packets of a long message: it is
+    /// then put off until after them, to a turn of the thread's grid.
+    pub fn recheck_at(&mut self, time: Instant) {
+        self.clock.recheck_at.store(time.as_ps(), Ordering::Relaxed);
     }
 
-    /// [`super::World::run`] ends with this step.
+    /// Ends [`super::World::run`] with this step.
     pub fn leave(&mut self) {
         self.clock.is_leaving.store(true, Ordering::Relaxed);
     }
 
-    /// As [`Cpu::spend`]; tells a recorder what for.
+    /// As [`Cpu::spend`], and reports the activity to a recorder.
     pub fn work(&mut self, activity: Activity, time: Duration, qp: Option<u32>, bytes: u32) {
         let start = self.now();
         self.spend(time);
-        self.tell(activity, start, self.now(), (qp, bytes));
+        self.record(activity, start, self.now(), (qp, bytes));
     }
 
-    /// Tells a recorder what the thread has done, for which queue pair and how many bytes.
-    pub fn tell(
+    /// Reports to a recorder what the thread has done, for which queue pair and how many bytes.
+    pub fn record(
         &self,
         activity: Activity,
         start: Instant,
@@ -226,12 +227,12 @@ impl<'a> Cpu<'a> {
         }
     }
 
-    /// The host that it is on.
+    /// Returns the thread's host.
     pub fn host(&self) -> usize {
         self.host
     }
 
-    /// The thread that runs.
+    /// Returns the thread.
     pub fn thread(&self) -> ThreadId {
         self.thread
     }

@@ -1,16 +1,16 @@
-//! What happens in a world, seen closely: where the time of one operation goes, waveforms, and
-//! captures in simulated time.
+//! Traces of a world: where the time of one operation goes, waveforms, and captures in simulated
+//! time.
 //!
-//! A [`Trace`] is a recorder of a world: it hears what processors, PCIe links and cables do, and
-//! what every block of the NICs does, because their clocks are [`traced::Traced`]. Somebody who
-//! does not ask for a trace has neither, and pays nothing.
+//! A [`Trace`] is a recorder of a world: it receives the activities of processors, PCIe links and
+//! cables, and those of every block of the NICs, because their timing is [`traced::Traced`]. A run
+//! without a trace has neither, and pays nothing.
 //!
-//! - [`step`]: one thing that somebody does for a while.
+//! - [`step`]: one activity of a processor, a block or a link.
 //! - [`path`]: which steps an operation has waited for, from its end back to its start.
 //!   [`explain`] prints them.
 //! - [`waveform`]: queues, blocks, links and caches over time, as FST. [`packets`]: frames, as
-//!   pcapng. Both put what is known in advance into the order of time with an [`agenda`].
-//! - [`neohost`]: which of our counters is which of NVIDIA NeoHost's.
+//!   pcapng. Both sort by time, with an [`agenda`], what is known in advance.
+//! - [`neohost`]: which of our counters correspond to those of NVIDIA NeoHost.
 
 pub mod agenda;
 pub mod explain;
@@ -35,26 +35,26 @@ use waveform::Waveform;
 /// A trace that the parts of a world share.
 pub type SharedTrace = Arc<Mutex<Trace>>;
 
-/// Steps that are kept at most: the last of them, and half as many at least.
+/// Most steps that are kept. Beyond that the older half is dropped.
 const MAX_STEPS: usize = 1 << 21;
 
-/// What is made of what happens.
+/// A recorder that keeps steps, and writes a waveform and a capture.
 #[derive(Debug, Default)]
 pub struct Trace {
-    /// Something is recorded: between [`start`] and [`stop`].
+    /// True between [`start`] and [`stop`].
     pub is_running: bool,
-    /// Whether steps are kept, for [`path`].
+    /// True if steps are kept, for [`path`].
     pub keeps_steps: bool,
     /// Steps in the order in which they became known.
     pub steps: Vec<Step>,
-    /// Where levels and busy times go.
+    /// Output of levels and busy times.
     pub waveform: Option<Waveform>,
-    /// Where frames go.
+    /// Output of frames.
     pub packets: Option<Packets>,
 }
 
 impl Trace {
-    /// A trace that keeps steps.
+    /// Returns a trace that keeps steps.
     pub fn of_steps() -> Self {
         Self {
             keeps_steps: true,
@@ -62,12 +62,12 @@ impl Trace {
         }
     }
 
-    /// To be shared with a world.
+    /// Returns the trace in a form that can be shared with a world.
     pub fn shared(self) -> SharedTrace {
         Arc::new(Mutex::new(self))
     }
 
-    /// Writes what is left of the waveform and of the capture, and closes their files.
+    /// Writes the rest of the waveform and of the capture, and closes their files.
     ///
     /// # Errors
     /// The first error of each file, as text.
@@ -83,12 +83,12 @@ impl Trace {
         Ok(())
     }
 
-    fn hear(&mut self, step: &Step) {
+    fn add_step(&mut self, step: &Step) {
         if !self.is_running {
             return;
         }
         if let Some(waveform) = &mut self.waveform {
-            waveform.hear(step);
+            waveform.add_step(step);
         }
         if self.keeps_steps {
             if self.steps.len() >= MAX_STEPS {
@@ -101,15 +101,15 @@ impl Trace {
 
 impl Recorder for Trace {
     fn record(&mut self, span: &Span) {
-        self.hear(&Step::of_span(span));
+        self.add_step(&Step::of_span(span));
     }
 
     fn frame(&mut self, frame: &FrameSeen<'_>) {
         if let Some(waveform) = &mut self.waveform {
-            waveform.hear_frame(frame);
+            waveform.add_frame(frame);
         }
         if let Some(packets) = &mut self.packets {
-            packets.hear(frame);
+            packets.add_frame(frame);
         }
     }
 
@@ -127,7 +127,8 @@ impl Recorder for Trace {
     }
 }
 
-/// A world whose cards tell `trace` what their blocks do. A functional world has no such cards.
+/// Creates a world whose cards report the work of their blocks to `trace`; those of a functional
+/// world do not.
 ///
 /// # Errors
 /// As [`World::new`].
@@ -141,7 +142,7 @@ pub fn world(config: &WorldConfig, trace: &SharedTrace) -> Result<World, Error> 
     })
 }
 
-/// Records what `world` does from now on.
+/// Starts to record `world`.
 pub fn start(world: &mut World, trace: &SharedTrace) {
     trace.lock().is_running = true;
     let recorder: SharedRecorder = Arc::clone(trace) as SharedRecorder;

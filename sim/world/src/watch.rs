@@ -1,4 +1,4 @@
-//! Threads of a host that poll, and when they find something.
+//! Polling threads of a host, and when their polls find something.
 
 use std::ops::Range;
 
@@ -14,12 +14,12 @@ pub struct Turns {
     pub not_before: Instant,
     /// From one turn to the next.
     pub grid: Duration,
-    /// What it looks at.
+    /// What it watches.
     pub watch: Watch,
 }
 
 impl Turns {
-    /// The first turn that is not before `at`.
+    /// Returns the first turn that is not before `at`.
     pub fn first_from(&self, at: Instant) -> Instant {
         let wait = at.saturating_since(self.not_before).as_ps();
         let grid = self.grid.as_ps().max(1);
@@ -32,7 +32,7 @@ impl Turns {
 struct Watcher {
     thread: usize,
     turns: Turns,
-    /// When the first write becomes visible that it would see.
+    /// When the first write in what it watches becomes visible.
     write: Instant,
     is_waiting: bool,
 }
@@ -47,7 +47,7 @@ impl Watcher {
         }
     }
 
-    /// The turn that finds what has been written.
+    /// Returns the turn that finds the write.
     fn wakes_at(&self) -> Option<Instant> {
         if self.write == Instant::MAX {
             return None;
@@ -70,17 +70,17 @@ struct Watched {
 #[derive(Debug, Default)]
 pub struct Watchers {
     watchers: Vec<Watcher>,
-    /// Who watches memory, by its address.
+    /// Watchers of memory, by its address.
     index: Vec<Watched>,
-    /// Who watches more than that.
+    /// Watchers of more than that.
     others: Vec<usize>,
-    /// Who has something to see since it was asked last.
+    /// Watchers with an earlier write since the last [`Watchers::take_changes`].
     changed: Vec<usize>,
 }
 
 impl Watchers {
-    /// A thread polls from now on. Writes that are not visible at `now` count. Returns when it
-    /// wakes, as far as known.
+    /// Adds a thread that polls from now on; it finds writes that become visible after `now`.
+    /// Returns when it wakes, as far as known.
     pub fn add(
         &mut self,
         thread: usize,
@@ -99,8 +99,8 @@ impl Watchers {
         watcher.wakes_at()
     }
 
-    /// Where the thread is in the list, with what it watches in the index: most threads watch the
-    /// same thing all the time.
+    /// Returns the position of the thread in the list, and updates the index if it watches
+    /// something else than before: most threads do not.
     fn place_of(&mut self, thread: usize, turns: &Turns) -> usize {
         let known = self.watchers.iter().position(|w| w.thread == thread);
         if let Some(place) = known {
@@ -120,7 +120,7 @@ impl Watchers {
         self.watchers.len() - 1
     }
 
-    /// A thread does not poll for the moment.
+    /// Suspends the polling of a thread.
     #[inline]
     pub fn suspend(&mut self, thread: usize) {
         if let Some(watcher) = self.watchers.iter_mut().find(|w| w.thread == thread) {
@@ -128,8 +128,8 @@ impl Watchers {
         }
     }
 
-    /// Time passes for the threads that is none to the card: `by`, at `now`. Their turns stay on their
-    /// grid.
+    /// Moves turns earlier by `by`, which is skipped at `now`. They stay on their grid in world
+    /// time.
     pub fn bring_forward(&mut self, by: Duration, now: Instant) {
         for Watcher { turns, .. } in &mut self.watchers {
             let late = (now + by).saturating_since(turns.not_before).as_ps();
@@ -139,7 +139,7 @@ impl Watchers {
         }
     }
 
-    /// Whether a thread that waits looks just at this memory, or at a part of it.
+    /// Returns true if a waiting thread watches this memory, or a part of it, by its address.
     pub fn watches(&self, address: usize, length: usize) -> bool {
         let is_seen = |watched: &Watched| {
             watched.start < address + length
@@ -149,7 +149,7 @@ impl Watchers {
         self.index.iter().any(is_seen)
     }
 
-    /// A thread will never poll again.
+    /// Removes a thread that has ended.
     pub fn remove(&mut self, thread: usize) {
         self.watchers.retain(|watcher| watcher.thread != thread);
         self.changed.clear();
@@ -178,12 +178,12 @@ impl Watchers {
         }
     }
 
-    /// Something will become visible.
+    /// Notifies the watchers of a write that will become visible.
     #[inline]
     pub fn note(&mut self, visible: Instant, kind: Kind, address: usize, length: usize) {
         let range = address..address + length;
         for place in 0..self.others.len() {
-            self.tell(self.others[place], visible, kind, &range);
+            self.notify(self.others[place], visible, kind, &range);
         }
         let end = self.index.partition_point(|w| w.start < range.end);
         for place in (0..end).rev() {
@@ -191,12 +191,12 @@ impl Watchers {
             if watched.reach <= range.start {
                 break;
             }
-            self.tell(watched.watcher, visible, kind, &range);
+            self.notify(watched.watcher, visible, kind, &range);
         }
     }
 
     #[inline]
-    fn tell(&mut self, place: usize, visible: Instant, kind: Kind, range: &Range<usize>) {
+    fn notify(&mut self, place: usize, visible: Instant, kind: Kind, range: &Range<usize>) {
         let watcher = &mut self.watchers[place];
         if watcher.is_waiting && visible < watcher.write && watcher.sees(kind, range) {
             watcher.write = visible;
@@ -204,7 +204,7 @@ impl Watchers {
         }
     }
 
-    /// Calls `wake` for the threads that have more to see than when it was called last.
+    /// Calls `wake` for the threads with an earlier write than at the last call.
     #[inline]
     pub fn take_changes(&mut self, mut wake: impl FnMut(usize, Instant)) {
         for place in self.changed.drain(..) {
@@ -215,7 +215,7 @@ impl Watchers {
         }
     }
 
-    /// How a thread polls, for people.
+    /// Returns how a thread polls.
     pub fn turns_of(&self, thread: usize) -> Option<&Turns> {
         let watcher = self.watchers.iter().find(|w| w.thread == thread);
         watcher.map(|watcher| &watcher.turns)
@@ -288,9 +288,9 @@ mod tests {
         assert_eq!(woken(&mut watchers), [(1, 10)]);
     }
 
-    /// Goal: the index finds whom a look at everybody finds. Method: overlapping ranges.
+    /// Goal: the index finds the same watchers as a search of all. Method: overlapping ranges.
     #[test]
-    fn the_index_finds_everybody() {
+    fn the_index_finds_all_watchers() {
         let ranges = [0..50, 10..12, 11..300, 40..41, 100..200, 150..151, 290..400];
         let mut watchers = Watchers::default();
         for (thread, range) in ranges.iter().enumerate() {

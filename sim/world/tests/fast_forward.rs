@@ -1,4 +1,4 @@
-//! Leaving the middle of long messages out changes nothing that a program sees.
+//! Skipping the middle of long messages changes nothing that a program sees.
 
 mod world_support;
 
@@ -13,13 +13,13 @@ use world_support::*;
 
 const GRID: Duration = Duration::from_ns(20);
 const BUFFER: usize = 8 << 20;
-/// A message of many strides whose ends are nowhere round.
+/// A message of many strides, of no round length.
 const START: usize = 4096 + 64;
 const LENGTH: usize = (5 << 20) + 808;
 /// Times differ by less than one part of so many.
 const ACCURACY: u64 = 1000;
 
-/// A world that simulates every packet, and one that does not.
+/// Returns a world that simulates every packet, and one that does not.
 fn worlds(preset: &str) -> [World; 2] {
     [false, true].map(|fast_forward| {
         let preset = Preset::load(preset).expect("built in");
@@ -37,7 +37,7 @@ fn assert_close(every: Instant, some: Instant) {
     assert!(difference < every / ACCURACY, "{some}, not {every}");
 }
 
-/// How a message goes: when it has come, and in how many events.
+/// Sends a message; returns when it has arrived, and the number of events.
 fn send(world: &mut World, number: u64) -> (Instant, u64) {
     let (one, other) = pair(world, BUFFER);
     let (source, target) = (START, START + 72);
@@ -151,7 +151,7 @@ fn who_looks_at_the_middle_of_a_message_sees_it_come() {
         assert!(seen > Instant::ZERO, "it was seen");
         seen
     });
-    // Looking who looks has brought a translation into the card's cache.
+    // The check for watchers has brought a translation into the card's cache.
     let difference = seen[0].as_ps().abs_diff(seen[1].as_ps());
     assert!(difference < Duration::from_us(1).as_ps(), "{seen:?}");
 }

@@ -1,4 +1,4 @@
-//! Hosts, NICs and what is between them, under one clock.
+//! Hosts, NICs, links and the switch under one clock.
 
 mod world_support;
 
@@ -273,7 +273,7 @@ fn a_thread_that_is_killed_holds_nothing_up() {
             "{name}"
         );
         world.kill(thread);
-        // The rest of what was posted is sent; then nothing happens, and somebody still waits.
+        // The rest of what was posted is sent; then nothing happens, and a thread still waits.
         assert_eq!(
             run(&mut world),
             Outcome::Stalled,
@@ -467,7 +467,7 @@ fn a_card_reaches_itself_without_its_transceivers() {
     assert_eq!(near, far);
 }
 
-/// A world of one host, and where threads note when they ran.
+/// Returns a world of one host, and where threads note when they ran.
 fn quiet_world() -> (World, Rc<RefCell<Vec<u64>>>) {
     let world = World::new(&WorldConfig::timed(preset(), 1)).expect("small");
     (world, Rc::default())
@@ -522,7 +522,7 @@ fn a_parked_thread_goes_on_when_it_is_woken() {
         }),
     );
     assert_eq!(world.run(Instant(2000)), Outcome::Done);
-    // Who is not parked has no need of it.
+    // It has no effect on a thread that is not parked.
     world.wake(parked, Instant(1501));
     assert_eq!(world.run(Instant(10_000)), Outcome::Idle);
     assert_eq!(*times.borrow(), [0, 500, 1500, 1600]);

@@ -1,4 +1,4 @@
-//! What is known in advance, given back in the order of time.
+//! A queue of items that are known in advance, in the order of their times.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -28,13 +28,13 @@ impl<T> PartialOrd for Due<T> {
 }
 
 impl<T> Ord for Due<T> {
-    /// The greatest is what is due first.
+    /// Orders the earliest item as the greatest, for [`BinaryHeap`].
     fn cmp(&self, other: &Self) -> Ordering {
         (other.time, other.sequence).cmp(&(self.time, self.sequence))
     }
 }
 
-/// Items by time; those of the same time in the order in which they came.
+/// Items by time; those of the same time in the order in which they were added.
 #[derive(Debug)]
 pub struct Agenda<T> {
     due: BinaryHeap<Due<T>>,
@@ -51,7 +51,7 @@ impl<T> Default for Agenda<T> {
 }
 
 impl<T> Agenda<T> {
-    /// `item` is due at `time`.
+    /// Adds `item`, due at `time`.
     pub fn add(&mut self, time: Instant, item: T) {
         self.sequence += 1;
         let sequence = self.sequence;

@@ -23,28 +23,28 @@ const RECORD_BYTES: u32 = 4;
 /// A row: one part of the time, or several of the same kind one behind the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// On which host or its card; of a frame on the cable, the one that has sent it.
+    /// The host or its card; of a frame on the cable, its sender.
     pub host: usize,
-    /// What was done.
+    /// The activity.
     pub what: String,
-    /// What the time depends on.
+    /// What limits it.
     pub bound: &'static str,
-    /// From when.
+    /// Its start.
     pub start: Instant,
-    /// How long.
+    /// Its duration.
     pub time: Duration,
-    /// How many parts.
+    /// Number of parts.
     pub count: u64,
 }
 
 /// Where the time went.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
-    /// From when.
+    /// Its start.
     pub start: Instant,
-    /// To when.
+    /// Its end.
     pub end: Instant,
-    /// One behind the other, without gaps.
+    /// Its parts in order, without gaps.
     pub rows: Vec<Row>,
 }
 
@@ -78,7 +78,7 @@ impl Explanation {
     }
 
     /// Explains the last message, from its post to the next one's, of the last host that posts.
-    /// `None`: nobody has posted twice.
+    /// `None`: no host has posted twice.
     pub fn of_last_message(steps: &[Step]) -> Option<(usize, Self)> {
         let posts = |host: Option<usize>| {
             let is_post = move |step: &&Step| {
@@ -89,14 +89,14 @@ impl Explanation {
         let host = posts(None).map(|step| step.host).max()?;
         let mut last = posts(Some(host)).map(|step| step.start);
         let (end, start) = (last.next()?, last.next()?);
-        // What was over long before has no part in it.
+        // Steps that ended long before are irrelevant.
         let known_from = Instant(start.as_ps().saturating_sub((end - start).as_ps()));
         let is_near = |step: &&Step| step.end > known_from && step.start < end;
         let near: Vec<Step> = steps.iter().filter(is_near).copied().collect();
         Some((host, Self::new(&near, host, start, end)))
     }
 
-    /// All of the time.
+    /// Returns the whole time.
     pub fn total(&self) -> Duration {
         self.end - self.start
     }
@@ -143,12 +143,12 @@ impl Explanation {
     }
 }
 
-/// Nanoseconds with three decimals: exact.
+/// Formats nanoseconds with three decimals: exact.
 fn ns(time: Duration) -> String {
     format!("{}.{:03}", time.as_ps() / 1000, time.as_ps() % 1000)
 }
 
-/// What a part is, between its neighbours.
+/// Describes a part; its purpose follows from its neighbours.
 fn describe(part: &Part, before: Option<&Part>, after: Option<&Part>) -> String {
     let kind_of = |part: Option<&Part>| match part?.what {
         What::Step(kind) | What::Busy(kind) => Some(kind),
@@ -164,7 +164,7 @@ fn describe(part: &Part, before: Option<&Part>, after: Option<&Part>) -> String 
     }
 }
 
-/// What is done, and for what as far as its neighbours tell.
+/// Returns the name of an activity, with its purpose as far as its neighbours show it.
 fn name(kind: Kind, bytes: u32, before: Option<Kind>, after: Option<Kind>) -> String {
     let size = match bytes {
         0 => String::new(),
@@ -211,7 +211,7 @@ fn name(kind: Kind, bytes: u32, before: Option<Kind>, after: Option<Kind>) -> St
     }
 }
 
-/// What the time of a part depends on.
+/// Returns what limits the time of a part.
 fn bound(part: &Part, steps: &[Step]) -> &'static str {
     match part.what {
         What::Busy(_) => "others",

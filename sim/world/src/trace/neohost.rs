@@ -1,13 +1,13 @@
-//! NVIDIA NeoHost's hardware counters of ConnectX cards, and which of ours is which.
+//! NVIDIA NeoHost's hardware counters of ConnectX cards, and our counters that correspond to them.
 //!
-//! The names are those of `sim/lab/reference/hw_counter_names.csv`. Who knows a card's diagnostics
-//! finds the same place in the model, or the reason why it is not there.
+//! The names are those of `sim/lab/reference/hw_counter_names.csv`. For each the table has the same
+//! place in the model, or the reason why there is none.
 
 use std::fmt::Write as _;
 
 use ferroce_model::preset::Preset;
 
-/// Where the value of one of NeoHost's counters comes from.
+/// Source of the value of one of NeoHost's counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// The sum of these.
@@ -23,7 +23,7 @@ pub enum Source {
     Bandwidth(&'static [&'static str]),
     /// Simulated time in cycles of the core clock.
     Clocks,
-    /// The model does not have it, because…
+    /// The model does not have it, for this reason.
     NotModelled(&'static str),
 }
 
@@ -34,7 +34,7 @@ pub struct Row {
     pub unit: &'static str,
     /// Name.
     pub name: &'static str,
-    /// Where its value comes from.
+    /// Source of its value.
     pub source: Source,
 }
 
@@ -132,7 +132,7 @@ pub const ROWS: &[Row] = &[
     row(
         "RXC",
         "CQE compression sessions",
-        NotModelled("each completion is a CQE of its own"),
+        NotModelled("each completion has its own CQE"),
     ),
     row("SXW", "TX descriptor stopped: limited state", STREAMS),
     row(
@@ -182,7 +182,7 @@ pub const ROWS: &[Row] = &[
     row("RXPS", "device clocks", Clocks),
 ];
 
-/// What a host has counted, and over which time.
+/// Counters of a host, and their time.
 #[derive(Debug, Clone, Copy)]
 pub struct Counted<'a> {
     /// Our counters by name.
@@ -207,7 +207,7 @@ impl Counted<'_> {
         (ps as f64 * self.preset.clock.core_mhz / 1e6).round() as u64
     }
 
-    /// The value of a counter as it is printed; `None`: it is not modelled.
+    /// Returns the value of a counter as it is printed; `None`: it is not modelled.
     pub fn print(&self, source: Source) -> Option<String> {
         let each = |names: &[&str], print: &dyn Fn(u64) -> String| {
             let values: Vec<String> = names.iter().map(|name| print(self.value(name))).collect();
@@ -240,7 +240,7 @@ impl Counted<'_> {
 const LINE: u64 = 64;
 
 impl Source {
-    /// Its unit.
+    /// Returns its unit.
     pub fn unit(self) -> &'static str {
         match self {
             Sum(_) => "events",
@@ -252,7 +252,7 @@ impl Source {
         }
     }
 
-    /// Ours, as a reader of the list wants to know it.
+    /// Returns our counter, or the reason why there is none, for the table.
     pub fn describe(self) -> String {
         match self {
             Sum(names) | Cycles(names) => names.join(" + "),
@@ -263,7 +263,7 @@ impl Source {
         }
     }
 
-    /// Our counters that it needs.
+    /// Returns our counters that it needs.
     pub fn names(self) -> &'static [&'static str] {
         match self {
             Sum(names) | Lines(names) | Cycles(names) | Nanoseconds(names) | Bandwidth(names) => {
@@ -274,7 +274,7 @@ impl Source {
     }
 }
 
-/// The counters of several hosts beside each other.
+/// Returns the counters of several hosts beside each other, as text.
 pub fn table(hosts: &[Counted<'_>]) -> String {
     let mut text = format!("{:<9} {:<53}", "unit", "counter");
     for host in 0..hosts.len() {
@@ -292,7 +292,7 @@ pub fn table(hosts: &[Counted<'_>]) -> String {
     text
 }
 
-/// Our own counters of several hosts beside each other, but for those that are zero everywhere.
+/// Returns our own counters of several hosts beside each other, without those that are zero on all.
 pub fn own_table(hosts: &[Vec<(&'static str, u64)>]) -> String {
     let mut text = String::from("Ours, without those that are zero:\n");
     let names = hosts.first().map_or(&[][..], Vec::as_slice);
@@ -312,7 +312,7 @@ pub fn own_table(hosts: &[Vec<(&'static str, u64)>]) -> String {
     text
 }
 
-/// The list as a table of a document.
+/// Returns the list as a Markdown table.
 pub fn markdown() -> String {
     let mut text = String::from("| unit | counter | ours |\n| --- | --- | --- |\n");
     for Row { unit, name, source } in ROWS {

@@ -1,9 +1,9 @@
 //! Frames of a world as pcapng, in simulated time.
 //!
-//! Each NIC is an interface. A frame is there twice: outbound on the interface of its sender, when
-//! its last bit has left the card, and inbound on that of its receiver, when its last bit has come.
-//! Time stamps are picoseconds from the start of the simulation; the ICRC is valid whether the
-//! world's cards compute one or not.
+//! Each NIC is an interface. A frame is recorded twice: outbound on the interface of its sender,
+//! when its last bit has left the card, and inbound on that of its receiver, when its last bit has
+//! arrived. Time stamps are picoseconds from the start of the simulation; the ICRC is valid even if
+//! the world's cards compute none.
 
 use std::fmt;
 use std::io::{self, BufWriter, Write};
@@ -44,7 +44,7 @@ impl fmt::Debug for Packets {
 }
 
 impl Packets {
-    /// A capture of the NICs of `hosts` hosts, in a new file.
+    /// Creates a capture of the NICs of `hosts` hosts in a new file.
     ///
     /// # Errors
     /// Of the file.
@@ -52,7 +52,7 @@ impl Packets {
         Self::new(Box::new(create_private(path)?), hosts)
     }
 
-    /// A capture of the NICs of `hosts` hosts.
+    /// Creates a capture of the NICs of `hosts` hosts.
     ///
     /// # Errors
     /// Of the output.
@@ -69,8 +69,8 @@ impl Packets {
         })
     }
 
-    /// Takes note of a frame.
-    pub fn hear(&mut self, seen: &FrameSeen<'_>) {
+    /// Adds a frame.
+    pub fn add_frame(&mut self, seen: &FrameSeen<'_>) {
         let mut frame = seen.bytes.to_vec();
         write_icrc(&mut frame);
         let sent = Sighting {
@@ -87,14 +87,14 @@ impl Packets {
         self.agenda.add(seen.arrival, received);
     }
 
-    /// Nothing that is told from now on has happened before `now`.
+    /// Writes the frames before `now`, which must all be known.
     pub fn write_until(&mut self, now: Instant) {
         while let Some((time, sighting)) = self.agenda.next_before(now) {
             self.write(time, &sighting);
         }
     }
 
-    /// Writes all that is left; returns how many frames were captured in all, each twice.
+    /// Writes the rest; returns how many frames were captured in all, each twice.
     ///
     /// # Errors
     /// The first error of the output.

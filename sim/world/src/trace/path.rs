@@ -1,9 +1,9 @@
 //! What an operation has waited for, from its end back to its start.
 //!
-//! Much is done at once; only what the operation has waited for is told. At each moment that is
-//! the step whose result came last of all that the next step could have waited for: who can cause
-//! what, `causes` says. Where a block was busy with something else, the operation has waited for
-//! that. The parts follow each other without a gap, so that they add up to the whole.
+//! Steps overlap; only those that the operation has waited for count. At each moment that is the
+//! step whose result came last of all that the next step can wait for (`causes`). Where a block was
+//! busy with something else, the operation has waited for that. The parts follow each other without
+//! a gap, so that they add up to the whole.
 
 use ferroce_model::time::timing::Stage;
 use ferroce_units::{Duration, Instant};
@@ -11,44 +11,44 @@ use ferroce_units::{Duration, Instant};
 use super::step::{Kind, Step};
 use crate::Activity;
 
-/// What a part of the time went to.
+/// Use of a part of the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
-    /// Something was done.
+    /// A step.
     Step(Kind),
-    /// A block was busy with others; `Kind` is what it then did.
+    /// A block was busy with other work; `Kind` is what it did next.
     Busy(Kind),
-    /// Nobody had a turn until `Kind` was begun; `None`: until the end.
+    /// Nothing was done until `Kind` was begun; `None`: until the end.
     Turn(Option<Kind>),
 }
 
 /// A part of the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
-    /// On which host or its card; of a frame on the cable, the one that has sent it.
+    /// The host or its card; of a frame on the cable, its sender.
     pub host: usize,
-    /// What the time went to.
+    /// What it was used for.
     pub what: What,
-    /// From when.
+    /// Its start.
     pub start: Instant,
-    /// To when.
+    /// Its end.
     pub end: Instant,
     /// Bytes that were moved.
     pub bytes: u32,
-    /// How long the next one of its kind has to wait because of it.
+    /// Time that the next one of its kind has to wait because of it.
     pub occupied: Duration,
 }
 
 impl Part {
-    /// How long it took.
+    /// Returns its duration.
     pub fn time(&self) -> Duration {
         self.end - self.start
     }
 }
 
-/// The parts of the time from `start` to `end`, which is when a processor of `host` went on.
+/// Returns the parts of the time from `start` to `end`, at which a processor of `host` continued.
 ///
-/// `steps` are in the order in which they became known: what causes something is known before it.
+/// `steps` are in the order in which they became known: a cause is known before its effect.
 pub fn parts(steps: &[Step], host: usize, start: Instant, end: Instant) -> Vec<Part> {
     let mut walk = Walk {
         steps,
@@ -69,22 +69,22 @@ pub fn parts(steps: &[Step], host: usize, start: Instant, end: Instant) -> Vec<P
     walk.parts
 }
 
-/// On the way back.
+/// The walk from the end back to the start.
 struct Walk<'a> {
     steps: &'a [Step],
     start: Instant,
-    /// Everything behind is told.
+    /// Everything after this time is explained.
     time: Instant,
     host: usize,
     /// Causes are before this step.
     before: usize,
-    /// What comes next in time; `None`: the end.
+    /// The step that follows in time; `None`: the end.
     effect: Option<Kind>,
     parts: Vec<Part>,
 }
 
 impl Walk<'_> {
-    /// The step that the next one has waited for: the one that ended last.
+    /// Returns the step that the next one has waited for: the one that ended last.
     fn cause(&self) -> Option<usize> {
         let mut best: Option<usize> = None;
         for (index, step) in self.steps[..self.before].iter().enumerate().rev() {
@@ -136,7 +136,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The step for which the block was busy when step `index` came to it.
+    /// Returns the step that kept the block busy when step `index` came to it.
     fn user_before(&self, index: usize) -> Option<usize> {
         let step = &self.steps[index];
         let before = self.steps[..index].iter().enumerate().rev();
@@ -147,7 +147,7 @@ impl Walk<'_> {
         is_behind.then_some(user)
     }
 
-    /// Tells what the time from `time` on went to, as far as it is not told yet.
+    /// Adds the part from `time` to where the walk is.
     fn to(&mut self, time: Instant, what: What, step: Option<&Step>) {
         let start = time.max(self.start);
         if start < self.time {
@@ -167,7 +167,8 @@ impl Walk<'_> {
 /// A clock edge may lie between the end of one item and the start of the next.
 const SLACK: Duration = Duration::from_ns(8);
 
-/// Whether `effect` may have waited for the result of `cause`; `None`: a processor went on.
+/// Returns true if `effect` may have waited for the result of `cause`; `None`: a processor
+/// continued.
 fn causes(cause: Kind, effect: Option<Kind>) -> bool {
     use Activity::{
         Compute, Interrupt, Link, Mmio, PcieAtomic, PcieRead, PcieWrite, Poll, Post, PostReceive,

@@ -1,11 +1,11 @@
-//! One thing that somebody does for a while.
+//! A step: one activity of a processor, a block, PCIe or a cable.
 
 use ferroce_model::time::timing::Stage;
 use ferroce_units::{Duration, Instant};
 
 use crate::{Activity, Span};
 
-/// What is done.
+/// Kind of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// By a processor, or on the way between host and card, or on the cable.
@@ -15,7 +15,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether a processor does it.
+    /// Returns true if a processor does it.
     pub fn is_processor(self) -> bool {
         use Activity::{Compute, Doorbell, Poll, Post, PostReceive, WakeUp};
         matches!(
@@ -25,27 +25,27 @@ impl Kind {
     }
 }
 
-/// One thing that is done.
+/// One activity and its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    /// On which host or its card; of a frame, the one that has sent it.
+    /// The host or its card; of a frame, its sender.
     pub host: usize,
-    /// What.
+    /// Its kind.
     pub kind: Kind,
-    /// When that which is worked on was there.
+    /// When its input was available.
     pub start: Instant,
-    /// When the result was there.
+    /// When its result was available.
     pub end: Instant,
-    /// How long it would have taken had nobody else wanted the same.
+    /// Time that it would have taken without contention.
     pub alone: Duration,
-    /// How long the next one of its kind has to wait because of it.
+    /// Time that the next one of its kind has to wait because of it.
     pub occupied: Duration,
     /// Bytes that were moved.
     pub bytes: u32,
 }
 
 impl Step {
-    /// A step that a world tells of.
+    /// Returns the step of a span that a world reports.
     pub fn of_span(span: &Span) -> Self {
         let time = span.end - span.start;
         let kind = Kind::Host(span.activity);
@@ -64,7 +64,7 @@ impl Step {
         }
     }
 
-    /// When somebody began with it: behind the wait for others, if there was any.
+    /// Returns when the work on it began, after any wait for other work.
     pub fn begun(&self) -> Instant {
         self.start.max(self.end - self.alone)
     }

@@ -1,4 +1,4 @@
-//! The clocks of a card, with somebody who listens.
+//! The timing of a card, with a trace of it.
 
 use ferroce_model::time::timing::{Stage, Timing, Work};
 use ferroce_units::Instant;
@@ -6,10 +6,10 @@ use ferroce_units::Instant;
 use super::SharedTrace;
 use super::step::{Kind, Step};
 
-/// A card's clocks that tell a trace what each block does.
+/// A card's timing that reports the work of each block to a trace.
 ///
-/// How long a block would have taken alone, and how long it was occupied, shows a second card that
-/// is always idle.
+/// A copy of the timing that is always idle shows how long a block would have taken without
+/// contention, and how long it was occupied.
 #[derive(Debug)]
 pub struct Traced<T> {
     clocks: T,
@@ -19,7 +19,7 @@ pub struct Traced<T> {
 }
 
 impl<T: Timing + Clone> Traced<T> {
-    /// The card of `host`, whose `clocks` have not run yet.
+    /// Returns the timing of the card of `host`; `clocks` must be unused.
     pub fn new(clocks: T, host: usize, trace: SharedTrace) -> Self {
         Self {
             idle: clocks.clone(),
@@ -40,7 +40,7 @@ impl<T: Timing + Clone> Timing for Traced<T> {
             let mut idle = self.idle.clone();
             let alone = idle.serve(at, at, stage, work);
             let next = idle.serve(at, at, stage, work);
-            trace.hear(&Step {
+            trace.add_step(&Step {
                 host: self.host,
                 kind: Kind::Card(stage),
                 start: at,

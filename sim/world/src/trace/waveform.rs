@@ -1,4 +1,4 @@
-//! What goes on in the cards of a world over time, as a waveform for GTKWave and Surfer (FST).
+//! Activity of the cards of a world over time, as a waveform for GTKWave and Surfer (FST).
 //!
 //! ```text
 //! world.hostN.queues      items in the queues of the NIC, CQEs that software has not taken
@@ -10,7 +10,8 @@
 //!            .processor   what the programs do
 //! ```
 //!
-//! Busy lines are exact to a cycle of the clock. Levels, tags and credits are as of the last event of the NIC.
+//! Busy lines are exact to a cycle of the clock. Levels, tags and credits are as of the last event
+//! of the NIC.
 
 use std::io::{BufWriter, Seek, Write};
 use std::path::Path;
@@ -28,13 +29,13 @@ mod signals;
 use lines::{HostLines, Line};
 use signals::Declaration;
 
-/// Something that bytes can be written to, at any place.
+/// A seekable output.
 pub trait Output: Write + Seek + Send {}
 impl<W: Write + Seek + Send> Output for W {}
 
-/// How long a pulse is.
+/// Length of a pulse.
 const PULSE: Duration = Duration::from_ns(1);
-/// Changes that wait in memory at most, roughly in bytes.
+/// Bytes of changes in memory, roughly, after which they are flushed.
 const FLUSH_BYTES: usize = 64 << 20;
 
 /// A change of a line.
@@ -77,7 +78,7 @@ impl std::fmt::Debug for Waveform {
 }
 
 impl Waveform {
-    /// A waveform of the world that `config` describes, in a new file.
+    /// Creates a waveform of the world that `config` describes in a new file.
     ///
     /// # Errors
     /// Of the file.
@@ -85,7 +86,7 @@ impl Waveform {
         Self::new(Box::new(std::fs::File::create(path)?), config)
     }
 
-    /// A waveform of the world that `config` describes.
+    /// Creates a waveform of the world that `config` describes.
     ///
     /// # Errors
     /// Of the output.
@@ -117,8 +118,8 @@ impl Waveform {
         Ok(waveform)
     }
 
-    /// Takes note of something that is done.
-    pub fn hear(&mut self, step: &Step) {
+    /// Adds a step: its line is busy.
+    pub fn add_step(&mut self, step: &Step) {
         let Some(host) = self.hosts.get(step.host) else {
             return;
         };
@@ -131,8 +132,8 @@ impl Waveform {
         }
     }
 
-    /// Takes note of a frame: its receiver's cable is busy with it.
-    pub fn hear_frame(&mut self, frame: &FrameSeen<'_>) {
+    /// Adds a frame: its receiver's cable is busy.
+    pub fn add_frame(&mut self, frame: &FrameSeen<'_>) {
         if let Some(host) = self.hosts.get(frame.to) {
             let time = host.time_on_wire(frame.bytes.len());
             let line = host.receive;
@@ -140,7 +141,7 @@ impl Waveform {
         }
     }
 
-    /// Takes note of how things are after an event, and writes what was before it.
+    /// Adds the state after an event, and writes all changes before it.
     pub fn observe(&mut self, seen: &Observation<'_>) {
         self.write_before(seen.now);
         let Some(host) = self.hosts.get_mut(seen.host) else {
@@ -150,7 +151,7 @@ impl Waveform {
         host.levels(seen, |line, value| sets.push((line, value)));
         host.pulses(seen, |line| pulses.push(line));
         host.lanes(seen, |line, from, until| busy.push((line, from, until)));
-        host.know();
+        host.set_known();
         for (line, value) in sets {
             self.agenda.add(seen.now, Change::Set(line, value));
         }
@@ -162,7 +163,7 @@ impl Waveform {
         }
     }
 
-    /// Writes all that is left.
+    /// Writes the rest.
     ///
     /// # Errors
     /// The first error of the output.
@@ -231,7 +232,7 @@ impl Waveform {
     }
 }
 
-/// A value in so many bits: the largest if it is larger.
+/// Returns a value in so many bits: their largest value if it does not fit.
 fn shown(value: u64, width: u32) -> u64 {
     value.min(u64::MAX >> (u64::BITS - width))
 }

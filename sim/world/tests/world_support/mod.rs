@@ -16,8 +16,8 @@ use ferroce_driver::{
 use ferroce_units::{Duration, Instant};
 use ferroce_world::{Cpu, Next, Outcome, Thread, Watch, World};
 
-/// Simulated time that no test needs.
-pub const PATIENCE: Duration = Duration::from_ms(500);
+/// Simulated time that no test exceeds.
+pub const TIME_LIMIT: Duration = Duration::from_ms(500);
 const PAGE: usize = 4096;
 /// Work requests that a queue pair holds.
 pub const DEPTH: u32 = 128;
@@ -52,7 +52,7 @@ impl Peer {
         }
     }
 
-    /// One queue pair more, which completes on the peer's CQ.
+    /// Creates another queue pair, which completes on the peer's CQ.
     pub fn add_qp(&mut self) {
         let cq = Arc::clone(&self.cq);
         let receive = ReceiveSource::Own {
@@ -63,7 +63,7 @@ impl Peer {
         self.qps.push(new_qp(&self.pd, cq, receive));
     }
 
-    /// Byte `offset` of the memory, to the device.
+    /// Returns the local segment of byte `offset` of the memory.
     pub fn segment(&self, offset: usize, length: usize) -> DataSegment {
         DataSegment {
             address: (self.region.address() + offset) as u64,
@@ -72,7 +72,7 @@ impl Peer {
         }
     }
 
-    /// Byte `offset` of the memory, to peers.
+    /// Returns the address and key of byte `offset` of the memory, for peers.
     pub fn remote(&self, offset: usize) -> RemoteAddress {
         RemoteAddress {
             virtual_address: (self.region.address() + offset) as u64,
@@ -80,7 +80,7 @@ impl Peer {
         }
     }
 
-    /// Address of byte `offset` of the memory.
+    /// Returns the address of byte `offset` of the memory.
     pub fn address(&self, offset: usize) -> usize {
         self.memory.as_ptr().addr() + offset
     }
@@ -101,8 +101,8 @@ impl Peer {
     }
 }
 
-/// Memory that begins with a page, as a program's large buffers do: how it lies in its pages has a
-/// part in how long an access takes.
+/// Memory that begins with a page, as a program's large buffers do: its position in its pages
+/// affects how long an access takes.
 pub struct Memory {
     words: Box<[AtomicU64]>,
     skipped: usize,
@@ -129,7 +129,7 @@ impl std::ops::Deref for Memory {
     }
 }
 
-/// What [`Peer::fill`] writes.
+/// Returns a word that [`Peer::fill`] writes.
 pub fn pattern(seed: u64, index: usize) -> u64 {
     (seed << 32 | index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -212,7 +212,7 @@ pub fn connect(world: &World, qp: &QueuePair, to: usize, peer: &QueuePair, path_
     }
 }
 
-/// Gives both a queue pair more and connects them.
+/// Creates a queue pair on each of both and connects them.
 pub fn join(world: &World, one: &mut Peer, other: &mut Peer, path_mtu: PathMtu) {
     one.add_qp();
     other.add_qp();
@@ -266,7 +266,7 @@ pub fn completions(
             }
         }),
     );
-    let end = world.now() + PATIENCE;
+    let end = world.now() + TIME_LIMIT;
     let outcome = world.run(end);
     let found = found.take();
     if found.len() < count {
@@ -360,6 +360,6 @@ impl Thread for Stream {
 }
 
 pub fn run(world: &mut World) -> Outcome {
-    let end = world.now() + PATIENCE;
+    let end = world.now() + TIME_LIMIT;
     world.run(end)
 }

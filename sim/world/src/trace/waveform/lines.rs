@@ -1,4 +1,4 @@
-//! What each line of a host shows.
+//! The lines of a host, and their values.
 
 use ferroce_model::Counters;
 use ferroce_model::time::timing::Stage;
@@ -12,7 +12,7 @@ use crate::{Activity, Observation};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Line(pub usize);
 
-/// A cache, and who counts for it.
+/// A cache, and its counters.
 pub struct Cache {
     /// Name.
     pub name: &'static str,
@@ -65,7 +65,7 @@ pub struct Usage {
     pub posted_data: Line,
 }
 
-/// Lines of a host, and what was seen of it last.
+/// Lines of a host, and the values that were seen last.
 #[derive(Debug)]
 pub struct HostLines {
     queues: Vec<Line>,
@@ -85,7 +85,7 @@ pub struct HostLines {
     counted: [u64; 2 * CACHES.len()],
     /// Busy times of both directions of the PCIe link so far, and until when they are known.
     lanes: [(Duration, Instant); 2],
-    /// It was seen before, so that differences mean something.
+    /// True if it was seen before, so that differences have a meaning.
     is_known: bool,
 }
 
@@ -123,7 +123,7 @@ impl HostLines {
         }
     }
 
-    /// The line that shows that somebody does this.
+    /// Returns the line that is busy while this is done.
     pub fn busy_with(&self, kind: Kind) -> Option<Line> {
         Some(match kind {
             Kind::Card(stage) => match stage {
@@ -151,17 +151,17 @@ impl HostLines {
         })
     }
 
-    /// Whether the line shows how long the next one has to wait, not how long it takes.
+    /// Returns true if the line shows how long the next one has to wait, not how long it takes.
     pub fn is_occupancy(&self, kind: Kind) -> bool {
         matches!(kind, Kind::Card(_))
     }
 
-    /// How long a frame takes on the cable.
+    /// Returns the time of a frame on the cable.
     pub fn time_on_wire(&self, bytes: usize) -> Duration {
         Duration::from_ps(((bytes + WIRE_BYTES) as f64 * self.ps_per_byte).round() as u64)
     }
 
-    /// Levels as they are now.
+    /// Calls `set` for each level.
     pub fn levels(&self, seen: &Observation<'_>, mut set: impl FnMut(Line, u64)) {
         for (line, value) in self.queues.iter().zip(seen.levels) {
             set(*line, *value);
@@ -174,12 +174,12 @@ impl HostLines {
         }
     }
 
-    /// What comes is compared with what was seen now.
-    pub fn know(&mut self) {
+    /// Makes the next state comparable with the one that was just seen.
+    pub fn set_known(&mut self) {
         self.is_known = true;
     }
 
-    /// Lines of caches with hits or misses since the last time.
+    /// Calls `pulse` for each cache line with hits or misses since the last time.
     pub fn pulses(&mut self, seen: &Observation<'_>, mut pulse: impl FnMut(Line)) {
         let iotlb = seen.pcie.as_ref().map_or((0, 0), |pcie| {
             (pcie.counters.iotlb_hits, pcie.counters.iotlb_misses)
@@ -201,7 +201,7 @@ impl HostLines {
         }
     }
 
-    /// When the two directions of the PCIe link have been busy since the last time.
+    /// Calls `busy` for the times since the last one in which a direction of PCIe was busy.
     pub fn lanes(&mut self, seen: &Observation<'_>, mut busy: impl FnMut(Line, Instant, Instant)) {
         let Some(pcie) = &seen.pcie else {
             return;
@@ -213,7 +213,7 @@ impl HostLines {
         ];
         for ((line, total, until), known) in now.into_iter().zip(&mut self.lanes) {
             let more = total - known.0;
-            // What was taken since was taken without a gap, or with one too short to be an event.
+            // The link was busy without a gap since, or with gaps too short to be an event.
             if self.is_known {
                 busy(line, (until - more).max(known.1), until);
             }

@@ -15,25 +15,25 @@ const COUNT_BITS: u32 = 16;
 /// Bits of a number of bytes.
 const BYTES_BITS: u32 = 32;
 
-/// The header of a file, in the making.
+/// Builder of a file's header.
 pub struct Declaration<'a, W: Write + Seek> {
     header: &'a mut FstHeaderWriter<W>,
     signals: Vec<Signal>,
 }
 
 impl<'a, W: Write + Seek> Declaration<'a, W> {
-    /// Of a file without lines.
+    /// Returns the header of a file without lines.
     pub fn new(header: &'a mut FstHeaderWriter<W>) -> Self {
         let signals = Vec::new();
         Self { header, signals }
     }
 
-    /// The lines that were declared.
+    /// Returns the lines that were declared.
     pub fn signals(self) -> Vec<Signal> {
         self.signals
     }
 
-    /// All lines of a world.
+    /// Declares all lines of a world.
     pub fn world(&mut self, config: &WorldConfig) -> Result<Vec<HostLines>, FstWriteError> {
         self.scope("world", |world| {
             (0..config.hosts)

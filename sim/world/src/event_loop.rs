@@ -1,4 +1,5 @@
-//! The event loop: which part of the world goes on next, and what it has to tell the others.
+//! The event loop: advances the part of the world whose event is next, and schedules the events
+//! that it causes.
 
 use ferroce_model::time::timing::Timing;
 use ferroce_units::{Duration, Instant};
@@ -13,10 +14,10 @@ use super::recorder::SharedRecorder;
 use super::thread::{Deadlines, Next, ThreadId};
 use super::watch::Turns;
 
-/// Events without time passing, and without a NIC doing anything, after which the world stops.
+/// Most events in a row in which neither time passes nor a NIC works; then the world stops.
 const MAX_IDLE_EVENTS: u32 = 1 << 20;
 
-/// What a thread is doing.
+/// State of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     /// It is in a step.
@@ -27,39 +28,39 @@ pub(super) enum State {
     Polling,
     /// It waits for an interrupt.
     Sleeping,
-    /// It waits for somebody to wake it.
+    /// It waits until another thread or process wakes it.
     Parked,
     /// It has ended.
     Done,
 }
 
-/// A thread from outside.
+/// A thread as the event loop sees it.
 #[derive(Debug)]
 pub(super) struct ThreadEntry {
     pub host: usize,
     pub state: State,
-    /// Its own time when its last step ended: it does not go on before.
+    /// Its own time at the end of its last step; its next step does not begin before.
     pub clock: Instant,
-    /// It polls, and looks round now and then.
-    pub patience: Option<Patience>,
+    /// The next recheck, if it polls and rechecks at intervals.
+    pub recheck: Option<Recheck>,
 }
 
-/// How a thread that polls looks round.
+/// When a polling thread is stepped although nothing that it watches has changed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Patience {
-    /// When.
-    pub look_round: Instant,
+pub(super) struct Recheck {
+    /// Time of the next recheck.
+    pub at: Instant,
     /// From one turn of its loop to the next.
     pub grid: Duration,
-    /// When it goes on at the latest.
+    /// Its deadline.
     pub last: Instant,
 }
 
-/// What one lock protects: everything but the threads' code.
+/// The state of a world, behind one lock: everything but the threads' code.
 ///
-/// Inside, all times are those of the devices: [`Core::outside`] and [`Core::inside`] say what they
-/// are to threads, which the time that was skipped has passed for.
-pub(super) struct Core<T: Timing> {
+/// All times in it are device times. [`EventLoop::outside`] and [`EventLoop::inside`] convert to
+/// and from world time, which includes the time that was skipped.
+pub(super) struct EventLoop<T: Timing> {
     pub now: Instant,
     pub nodes: Vec<Node<T>>,
     pub fabric: Fabric,
@@ -72,11 +73,11 @@ pub(super) struct Core<T: Timing> {
     pub idle_events: u32,
     pub recorder: Option<SharedRecorder>,
     pub fast_forward: FastForward,
-    /// The thread in a step, or an interrupt handler, is running.
+    /// True while a thread is in a step, or an interrupt handler runs.
     pub is_stepping: bool,
 }
 
-/// What the devices have come to.
+/// Why the event loop stops.
 pub(super) enum DeviceStop {
     Thread(usize),
     Interrupts(usize),
@@ -85,7 +86,7 @@ pub(super) enum DeviceStop {
     Stalled,
 }
 
-impl<T: Timing> Core<T> {
+impl<T: Timing> EventLoop<T> {
     pub fn new(config: &WorldConfig, mut card: impl FnMut(usize) -> T) -> Self {
         let hosts = config.hosts;
         Self {
@@ -115,7 +116,7 @@ impl<T: Timing> Core<T> {
         }
     }
 
-    /// Goes on until a thread or an interrupt handler has its turn, or until the time of the world is
+    /// Handles events until a thread or an interrupt handler has its turn, or until world time
     /// `until`.
     pub fn advance(&mut self, until: Instant) -> DeviceStop {
         loop {
@@ -149,7 +150,7 @@ impl<T: Timing> Core<T> {
         }
     }
 
-    /// Time passes, or another event comes at the same time.
+    /// Counts an event, and moves time on to it.
     #[inline]
     fn pass_to(&mut self, time: Instant) {
         self.events += 1;
@@ -160,7 +161,7 @@ impl<T: Timing> Core<T> {
         }
     }
 
-    /// Lets a NIC handle what is due now.
+    /// Advances a NIC, and schedules its next event and those of the NICs that it has sent to.
     pub fn advance_nic(&mut self, host: usize) {
         let now = self.now;
         let node = &mut self.nodes[host];
@@ -191,7 +192,7 @@ impl<T: Timing> Core<T> {
         self.notice(host);
     }
 
-    /// A host may have interrupts on their way, and threads that have something to see.
+    /// Schedules the interrupts of a host, and its threads to which something becomes visible.
     #[inline]
     fn notice(&mut self, host: usize) {
         let node = &mut self.nodes[host];
@@ -209,7 +210,7 @@ impl<T: Timing> Core<T> {
         }
     }
 
-    /// Takes the interrupts of a host that are there, and wakes threads that sleep.
+    /// Takes the interrupts of a host that have arrived, and wakes its sleeping threads.
     pub fn take_interrupts(&mut self, host: usize) -> u64 {
         let now = self.now;
         let vectors = self.nodes[host].host.take_interrupts(now);
@@ -224,7 +225,7 @@ impl<T: Timing> Core<T> {
         vectors
     }
 
-    /// A store of a processor is on its way to a NIC.
+    /// Schedules a NIC for a processor's store that is on its way to it.
     #[inline]
     pub fn expect_store(&mut self, host: usize, arrival: Instant) {
         let moment = self.moment(arrival.max(self.now));
@@ -234,7 +235,7 @@ impl<T: Timing> Core<T> {
         }
     }
 
-    /// Somebody wakes a thread that is parked, at a time of the world.
+    /// Wakes a parked thread at world time `at`.
     pub fn wake(&mut self, thread: ThreadId, at: Instant) {
         let at = self.inside(at);
         let Some(entry) = self.entries.get(thread.0) else {
@@ -246,7 +247,7 @@ impl<T: Timing> Core<T> {
         }
     }
 
-    /// A thread that polls looks with the first turn of its loop that is not before `at`.
+    /// Lets a polling thread poll with the first turn of its loop that is not before `at`.
     pub fn look_again(&mut self, thread: ThreadId, at: Instant) {
         let at = self.inside(at).max(self.now);
         let Some(entry) = self.entries.get(thread.0) else {
@@ -261,13 +262,13 @@ impl<T: Timing> Core<T> {
         }
     }
 
-    /// Whether nothing is going to happen but that threads that poll look round.
-    pub fn has_only_looks(&self) -> bool {
+    /// Returns true if no events are pending but rechecks of polling threads.
+    pub fn has_only_rechecks(&self) -> bool {
         let mut threads = 0..self.entries.len();
         self.devices.first().is_none() && threads.all(|thread| self.wakes_at(thread).is_none())
     }
 
-    /// When the next event is.
+    /// Returns the time of the next event.
     pub fn next_event(&self) -> Option<Instant> {
         let device = self.devices.first().map(|(moment, _)| moment.time);
         let thread = self.threads.first().map(|(moment, _)| moment.time);
@@ -277,16 +278,17 @@ impl<T: Timing> Core<T> {
         }
     }
 
-    /// A thread has ended its step at `clock`, and goes on at its deadlines: times of the world.
+    /// Ends a step of a thread, and schedules its next one. `clock`, the thread's own time, and its
+    /// deadlines are world times.
     pub fn finish(&mut self, thread: ThreadId, next: Next, clock: Instant, deadlines: Deadlines) {
         self.is_stepping = false;
         let clock = self.inside(clock);
-        let Deadlines { last, look_round } = deadlines;
-        let (last, look_round) = (self.inside(last), self.inside(look_round));
+        let Deadlines { last, recheck_at } = deadlines;
+        let (last, recheck_at) = (self.inside(last), self.inside(recheck_at));
         let next = self.next_inside(next);
         let (thread, now) = (thread.0, self.now);
         let node = &mut self.nodes[self.entries[thread].host];
-        let mut patience = None;
+        let mut recheck = None;
         let (state, wakes_at) = match next {
             Next::At(time) => (State::Waiting, Some(time.max(clock))),
             Next::OnWrite {
@@ -299,10 +301,10 @@ impl<T: Timing> Core<T> {
                     grid,
                     watch,
                 };
-                if look_round < last {
-                    let look_round = look_round.max(clock);
-                    patience = Some(Patience {
-                        look_round,
+                if recheck_at < last {
+                    let recheck_at = recheck_at.max(clock);
+                    recheck = Some(Recheck {
+                        at: recheck_at,
                         grid,
                         last,
                     });
@@ -321,7 +323,7 @@ impl<T: Timing> Core<T> {
                 (State::Done, None)
             }
         };
-        let deadline = patience.map_or(last, |patience| patience.look_round);
+        let deadline = recheck.map_or(last, |recheck| recheck.at);
         let deadline = match state {
             State::Done => None,
             _ => (deadline < Instant::MAX).then(|| deadline.max(clock)),
@@ -337,10 +339,10 @@ impl<T: Timing> Core<T> {
         let entry = &mut self.entries[thread];
         entry.state = state;
         entry.clock = clock;
-        entry.patience = patience;
+        entry.recheck = recheck;
     }
 
-    /// What a thread waits for, in the time of the devices.
+    /// Converts what a thread waits for to device time.
     fn next_inside(&self, next: Next) -> Next {
         match next {
             Next::At(time) => Next::At(self.inside(time)),
@@ -357,7 +359,7 @@ impl<T: Timing> Core<T> {
         }
     }
 
-    /// A thread begins a step.
+    /// Begins a step of a thread.
     #[inline]
     pub fn begin(&mut self, thread: usize) -> Stop {
         let now = self.now;
@@ -367,7 +369,7 @@ impl<T: Timing> Core<T> {
         let host = &mut node.host;
         match was {
             State::Polling => host.watchers.suspend(thread),
-            // Its deadline has come first.
+            // Its deadline came before an interrupt.
             State::Sleeping => node.sleepers.retain(|(sleeper, _)| *sleeper != thread),
             _ => {}
         }
@@ -385,11 +387,12 @@ impl<T: Timing> Core<T> {
         }
     }
 
-    /// Until when nothing that a card writes becomes visible to a thread in a step, and from a store
-    /// of the thread to what its card may write because of it.
+    /// Returns the time until which nothing that a card writes becomes visible to a thread in a
+    /// step, and the least time from a store of the thread to a write that its card makes because
+    /// of it.
     ///
-    /// Whatever happens next on other hosts or in a card, PCIe takes its time to bring it to memory.
-    /// AtomicOps do not: where there are any, the next event counts.
+    /// Whatever the next event is, PCIe takes its least time to bring a write to memory. AtomicOps
+    /// are visible at once: where there are any, the time of the next event counts.
     pub fn hidden_until(&self, thread: usize) -> (Instant, Duration) {
         let own = self.entries[thread].host;
         let host = &self.nodes[own].host;
@@ -410,7 +413,7 @@ impl<T: Timing> Core<T> {
         (hidden_until.unwrap_or(Instant::MAX), store + write)
     }
 
-    /// Nothing goes on for a while: whoever looks at memory sees what is visible.
+    /// Pauses the world: brings to memory what is visible, for readers from outside.
     pub fn pause(&mut self, stop: Stop) -> Stop {
         let now = self.now;
         self.idle_events = 0;
@@ -418,8 +421,8 @@ impl<T: Timing> Core<T> {
         stop
     }
 
-    /// The driver of a host waits: the devices go on to their next event, or to the next write
-    /// that the host sees. Returns the host whose interrupts are there.
+    /// Advances the devices to their next event, or to the next write that becomes visible: the
+    /// driver of `host` waits. Returns the host whose interrupts have arrived, and their vectors.
     pub fn relax(&mut self, host: usize) -> Option<(usize, u64)> {
         let visible = self.nodes[host].host.posted.next_visible();
         let event = self.devices.first();
