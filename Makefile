@@ -2,6 +2,8 @@
 #
 #   make          builds target/release/ferroce and target/release/lib/libibverbs.so.1
 #   make demo     unmodified ib_write_bw between two processes
+#   make check    the tests that need no program of Debian, for every change: a minute on two cores
+#                 once built, in debug builds of its own
 #   make test     every test, also those that drive programs from Debian; FERROCE_TEST_SLOW=4 gives
 #                 each process four times its time, for a slow or busy machine
 #   make soak     random verbs programs of two processes, 10,000 seeds; what takes long of the rest
@@ -34,7 +36,7 @@ TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs ucx-utils
 # one. `make soak` runs that, too.
 VFIO_USER_TESTS := $(filter-out random,$(basename $(notdir $(wildcard tests/client/tests/*.rs))))
 
-.PHONY: all build demo test soak fuzz fuzz-build loom asan bench qemu-vfio qemu-roce install packages clean
+.PHONY: all build demo check test soak fuzz fuzz-build loom asan bench qemu-vfio qemu-roce install packages clean
 
 all: build
 
@@ -57,6 +59,17 @@ test: build
 	@.ci/install-packages $(TEST_PACKAGES)
 	$(CARGO) test --locked --workspace --quiet --no-fail-fast -- --test-threads=2
 	FERROCE_TEST_BUS=vfio-user $(CARGO) test --locked --workspace --quiet --no-fail-fast $(VFIO_USER_TESTS:%=--test %) -- --test-threads=2
+
+# The crates whose tests start nothing but themselves and the C compiler. What is left to `make test`:
+# the command, the C ABI against Debian's headers, all that runs programs.
+CHECK_CRATES := spec units wire transport model driver vfio-user platform embed serve world \
+	timed timed-protocol timed-client preload lab selftest
+
+check:
+	@rust=$$(.ci/cargo --packages); .ci/install-packages $(BUILD_PACKAGES) $$rust
+	$(CARGO) test --locked --quiet --no-fail-fast $(CHECK_CRATES:%=-p ferroce-%) --lib --bins --tests -- --test-threads=2
+	$(CARGO) test --locked --quiet -p ferroce-provider --lib
+	$(CARGO) test --locked --quiet -p ferroce-tests --test tidy
 
 soak: build
 	@.ci/install-packages $(TEST_PACKAGES)
