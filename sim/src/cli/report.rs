@@ -9,8 +9,8 @@ use ferroce_model::preset::Preset;
 
 use super::validate::Progress;
 
-/// Runs the model for every measured table and writes a page with the plots: `index.html`, which needs
-/// nothing else, and each plot as SVG and CSV.
+/// Runs the model for every measured table and writes a page with the plots: `index.html`, which is
+/// self-contained, and each plot as SVG and CSV.
 #[derive(Debug, clap::Args)]
 pub struct Report {
     /// Folder for the files; created if it does not exist

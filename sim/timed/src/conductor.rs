@@ -38,7 +38,7 @@ pub struct Conductor {
     world: World,
     common: Rc<Common>,
     shared: Arc<Shared>,
-    /// Whether each host has a program.
+    /// For each host, true if it has a program.
     is_taken: Vec<bool>,
     idle_since: Option<RealInstant>,
     /// Iterations of polling threads since then, with nothing under way.
@@ -185,7 +185,7 @@ impl Conductor {
             _ => self.world.run(next.max(now) + SLICE),
         };
         if outcome == Outcome::Stalled && self.world.next_event().is_some() {
-            self.explain("its threads go round without time passing");
+            self.explain("its threads run without time passing");
         }
     }
 
@@ -237,7 +237,7 @@ impl Conductor {
         }
     }
 
-    /// Says once for what threads poll.
+    /// Reports once why threads poll.
     fn explain_polls(&mut self) {
         let free = self.is_taken.iter().position(|is_taken| !is_taken);
         match free {

@@ -97,7 +97,7 @@ enum Goal {
 /// Reason why a program is removed.
 #[derive(Debug, thiserror::Error)]
 enum ProtocolError {
-    #[error("it asks for what does not exist")]
+    #[error("unknown request")]
     Request,
     #[error("its clock is at {0} ps")]
     Clock(u64),
@@ -214,8 +214,8 @@ impl RemoteThread {
     fn report_stall(&self, stall: &Stall) {
         let Program { host, pid, .. } = *self.program;
         eprintln!(
-            "ferroce world: process {pid} on host {host} computes for long without a call, or goes \
-             round in a loop that cannot be proven to wait for memory; time waits for it: {stall}"
+            "ferroce world: process {pid} on host {host} computes for long without a call, or runs \
+             a loop that cannot be proven to wait for memory; time waits for it: {stall}"
         );
     }
 
@@ -239,8 +239,8 @@ impl RemoteThread {
             let tid = self.program.page(self.number).tid.load(Ordering::Relaxed);
             let stall = Stall::new(pid, tid, RealInstant::now());
             eprintln!(
-                "ferroce world: process {pid} on host {host} waits for something of which its \
-                 world knows nothing, and time goes on without it: {stall}"
+                "ferroce world: process {pid} on host {host} waits for something that its \
+                 world does not model, and time continues without it: {stall}"
             );
         }
     }
@@ -294,7 +294,7 @@ impl RemoteThread {
             Err(error) => {
                 let Program { host, pid, .. } = *self.program;
                 eprintln!(
-                    "ferroce world: process {pid} on host {host} makes no sense: {error}; it \
+                    "ferroce world: process {pid} on host {host} has invalid pages: {error}; it \
                      gets no more turns"
                 );
                 self.program.end();

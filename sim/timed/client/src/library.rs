@@ -31,7 +31,7 @@ pub enum JoinError {
     /// No process listens at the socket.
     #[error("the world has ended")]
     NoWorld,
-    /// The world belongs to another user, who would get the program's data.
+    /// The world belongs to another user: joining would give that user the program's data.
     #[error(
         "the world is of user {world}, this program of user {program}: a program joins only a world of \
          its own user or of root; start `ferroce world` as user {program}, or the program as user {world}"

@@ -1,6 +1,6 @@
 //! How the program and its threads join and leave the world.
 //!
-//! The program has one connection; its end tells each side that the other has ended. Threads
+//! The program has one connection; its end shows each side that the other has ended. Threads
 //! request their pages over it, one at a time.
 #![expect(
     unsafe_code,
@@ -36,7 +36,7 @@ const NOT_JOINED: u32 = 0;
 const JOINING: u32 = 1;
 const JOINED: u32 = 2;
 
-/// Whether the program has joined: one of the stages.
+/// Stage of the joining: one of the constants below.
 static STAGE: AtomicU32 = AtomicU32::new(NOT_JOINED);
 /// Not zero: the program has joined, and the world runs.
 pub static IS_RUNNING: AtomicU32 = AtomicU32::new(0);

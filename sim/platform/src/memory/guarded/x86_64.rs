@@ -10,8 +10,7 @@ static HAS_AVX: AtomicU8 = AtomicU8::new(0);
 // System V: destination in rdi, source in rsi, the lengths in rdx and rcx; the answer in eax.
 //
 // Up to 128 bytes: two moves, four or eight that overlap in the middle. More: a loop of whole
-// registers that are aligned in the destination, between an unaligned first and unaligned last
-// ones.
+// registers that are aligned in the destination, between unaligned first and last ones.
 global_asm!(
     ".text",
     ".p2align 6",

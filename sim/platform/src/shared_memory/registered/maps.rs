@@ -266,7 +266,7 @@ f000_0000-f002_1000 rw-p 00000000 00:00 0                          [stack]
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_lines_are_refused() {
         for text in [
             "x",
             "1-2 rw-p 0 00:00\n",

@@ -1,8 +1,8 @@
 //! A copy of a loop with a call in each iteration.
 //!
 //! ```text
-//!   entry:  call, as a first check           again:  call, as a further check
-//!   body:   the instructions of a turn              jmp body
+//!   entry:  call, as a first check            again:  call, as a further check
+//!   body:   the instructions of an iteration          jmp body
 //!           branches out of it lead back
 //!           to the program
 //! ```

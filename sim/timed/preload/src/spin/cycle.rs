@@ -368,8 +368,7 @@ pub mod tests {
 
     #[test]
     fn tries_of_locks_that_fail_are_proven() {
-        // mov eax, 0; lock cmpxchg [rbp], ecx; jne. The lock is taken: 1, and rax comes back as
-        // that.
+        // mov eax, 0; lock cmpxchg [rbp], ecx; jne. The lock is taken: rax becomes 1.
         let compare = [0xb8, 0, 0, 0, 0, 0xf0, 0x0f, 0xb1, 0x4d, 0x00, 0x75, 0xf4];
         // mov eax, 1; xchg [rbp], eax; test eax, eax; jne.
         let exchange = [0xb8, 1, 0, 0, 0, 0x87, 0x45, 0x00, 0x85, 0xc0, 0x75, 0xf4];

@@ -1,8 +1,8 @@
 //! Programs outside of the world that connect to one in it.
 //!
 //! They have the time of the machine, so that the arrival of their bytes has no simulated time:
-//! they are refused, with a message on standard error. The world identifies them: it has not been
-//! told of their connection. While no program of the world connects, a connection that stays in the
+//! they are refused, with a message on standard error. The world identifies them: it has
+//! no report of their connection. While no program of the world connects, a connection that stays in the
 //! kernel's backlog is one of theirs.
 
 #![expect(unsafe_code, reason = "system calls about a descriptor by its number")]
@@ -20,8 +20,8 @@ use crate::os;
 const REFUSED: &[u8] =
     b"ferroce: a program outside of this simulated world has connected to one in \
     it, and was refused: start it by `ferroce run --world` or `ferroce run --timed`, too\n";
-/// Checks in a row that find a connection in the kernel of which the world has not been told: it
-/// comes from outside. The checks are as far apart as a waiting thread sleeps.
+/// Checks in a row that find a connection in the kernel without a report to the world: it comes
+/// from outside. The checks are as far apart as a waiting thread sleeps.
 const CHECKS: u32 = 10;
 /// No socket.
 const NONE: c_int = -1;
