@@ -2,7 +2,8 @@
 //!
 //! They have the time of the machine, so that the arrival of their bytes has no simulated time:
 //! they are refused, with a message on standard error. The world identifies them: it has
-//! no report of their connection. While no program of the world connects, a connection that stays in the
+//! no report of their connection. While no program of the world connects, a connection that stays
+//! in the
 //! kernel's backlog is one of theirs.
 
 #![expect(unsafe_code, reason = "system calls about a descriptor by its number")]
