@@ -49,7 +49,7 @@ pub(super) trait Engine: Send + Sync {
     fn look_again(&self, thread: ThreadId, at: Instant);
     fn next_event(&self) -> Option<Instant>;
     fn has_only_rechecks(&self) -> bool;
-    /// [`EventLoop::hidden_until`].
+    /// As [`EventLoop::hidden_until`], in world time.
     fn hidden_until(&self, thread: ThreadId) -> (Instant, Duration);
     fn now(&self) -> Instant;
     fn counters(&self, host: usize) -> HostCounters;

@@ -3,11 +3,11 @@
 //! A long message is a sequence of strides, and the NIC that receives it marks their ends
 //! (`ferroce_model::fast_forward`). At each mark the world examines the stride that has ended. It
 //! is *plain* if nothing has happened in the whole world but middle packets of the same messages
-//! and their acknowledges: no doorbell, no completion, no command. It is *steady* if it took as long as
-//! those before it, and no sender falls back behind its receiver. If no other queue pair is active,
-//! the following strides will be the same, until one of the messages is about to end. They are
-//! skipped: their bytes are copied, their packets counted, and their time passes in one step. The
-//! beginning of a message, until it is steady, and its end are simulated.
+//! and their acknowledges: no doorbell, no completion, no command. It is *steady* if it took as
+//! long as those before it, and no sender falls back behind its receiver. If no other queue pair is
+//! active, the following strides will be the same, until one of the messages is about to end. They
+//! are skipped: their bytes are copied, their packets counted, and their time passes in one step.
+//! The beginning of a message, until it is steady, and its end are simulated.
 //!
 //! NICs, links and PCIe do not notice: no time passes for them. World time is device time plus all
 //! time that was skipped; `EventLoop` converts it for threads.

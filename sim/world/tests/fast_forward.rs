@@ -121,7 +121,7 @@ fn threads_wake_up_at_their_times() {
 }
 
 #[test]
-fn who_looks_at_the_middle_of_a_message_sees_it_come() {
+fn a_thread_that_watches_the_middle_of_a_message_sees_it_arrive() {
     let seen = worlds("cx5-100g").map(|mut world| {
         let (one, other) = pair(&world, BUFFER);
         one.fill(1);

@@ -133,7 +133,7 @@ impl Recorder for Hash {
     }
 }
 
-/// WRITEs and READs both ways over several queue pairs; returns events, spans and a hash of all.
+/// Runs WRITEs and READs both ways over several queue pairs; returns events, spans and a hash.
 fn busy_world(seed: u64, hosts: usize) -> (u64, u64, u64) {
     let config = WorldConfig {
         seed,
@@ -473,7 +473,7 @@ fn quiet_world() -> (World, Rc<RefCell<Vec<u64>>>) {
     (world, Rc::default())
 }
 
-/// A thread that does one thing after the other, and notes when.
+/// Returns a thread that does one thing after the other, and notes the times.
 fn scripted(
     times: &Rc<RefCell<Vec<u64>>>,
     script: impl IntoIterator<Item = fn(&mut Cpu<'_>) -> Next> + 'static,

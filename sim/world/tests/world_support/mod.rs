@@ -221,7 +221,7 @@ pub fn join(world: &World, one: &mut Peer, other: &mut Peer, path_mtu: PathMtu) 
     connect(world, b, one.host, a, path_mtu);
 }
 
-/// Two hosts, each with a queue pair that is connected to the other's.
+/// Returns two hosts, each with a queue pair that is connected to the other's.
 pub fn pair(world: &World, bytes: usize) -> (Peer, Peer) {
     let (mut one, mut other) = (Peer::new(world, 0, bytes), Peer::new(world, 1, bytes));
     join(world, &mut one, &mut other, PathMtu::Mtu4096);
