@@ -1,8 +1,8 @@
-//! Experiments in simulated time, and what is measured elsewhere.
+//! Experiments in simulated time, and published measurements to compare them with.
 //!
 //! - [`perf`]: perftest's loops. [`perftest`]: the real program's figures.
 //! - [`mod@reference`]: measured tables that the model is compared with.
-//! - [`validate`]: what the model must show, and whether it does. [`report`]: plots of both.
+//! - [`validate`]: targets of the model, and whether it meets them. [`report`]: plots of both.
 
 pub mod perf;
 pub mod perftest;

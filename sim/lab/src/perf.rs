@@ -1,13 +1,12 @@
 //! `ferroce perf`: perftest's loops on simulated hosts, in one process and in simulated time.
 //!
-//! - [`spec`]: what is measured. [`plan`]: one message size of it, with everything filled in that
-//!   perftest would choose.
+//! - [`spec`]: what is measured. [`plan`]: one message size of it, with perftest's choice for
+//!   everything that is not specified.
 //! - [`setup`]: hosts, queue pairs and memory, made of [`side`] (what a thread has), [`region`],
 //!   [`buffer`] and [`connect`].
-//! - [`workload`]: the loops, as simulated threads. [`processor`]: that under each. [`queue`]: what
-//!   they poll or sleep on. [`ferroce_model::preset::costs`]:
-//!   what a call of the driver costs it. [`lock`]: what it costs when threads share a QP, a CQ or
-//!   a doorbell.
+//! - [`workload`]: the loops, as simulated threads. [`processor`]: the simulated processor that
+//!   runs each. [`queue`]: the CQs that they poll or sleep on. [`ferroce_model::preset::costs`]:
+//!   the cost of a call of the driver. [`lock`]: the cost of sharing a QP, a CQ or a doorbell.
 //! - [`runner`]: runs one size. [`sweep`]: many specifications at once, on all processors.
 //! - [`statistics`]: figures from exact samples, computed as perftest computes them. [`table`]:
 //!   perftest's columns. [`json`]: everything, in stable order.
@@ -43,7 +42,7 @@ mod tests;
 
 use std::sync::atomic::AtomicBool;
 
-/// Measures what `spec` says, one size after the other.
+/// Measures `spec`, one size after the other.
 ///
 /// # Errors
 /// Any [`Error`].

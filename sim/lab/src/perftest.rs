@@ -1,8 +1,8 @@
 //! The real perftest, unmodified, in simulated time.
 //!
-//! [`RealPerftest`] measures what a [`PerfSpec`] says as [`perf::run`] does, but with Debian's
-//! programs: it starts a world, the server and the client in it, and reads the table that the
-//! client prints. So whatever can be done with the harness can be done with the real programs.
+//! [`RealPerftest`] measures a [`PerfSpec`] as [`perf::run`] does, but with Debian's programs: it
+//! starts a world, the server and the client in it, and reads the table that the client prints. So
+//! the real programs can replace the harness everywhere.
 //!
 //! - [`command`]: a specification as command lines of perftest.
 //! - [`pair`]: the world and the two programs, each with a time limit.
@@ -23,25 +23,25 @@ use pair::Pair;
 /// Picoseconds of a microsecond.
 const PS_PER_US: f64 = 1e6;
 
-/// Debian's perftest in worlds of its own.
+/// Debian's perftest, each run in a separate world.
 #[derive(Debug, Clone)]
 pub struct RealPerftest {
     /// The `ferroce` command.
     pub ferroce: PathBuf,
-    /// Payload is not moved.
+    /// True if payload is not moved.
     pub elide_payload: bool,
-    /// No packet of a long message is left out.
+    /// True if no packet of a long message is skipped.
     pub every_packet: bool,
-    /// What else perftest is told.
+    /// More options of perftest.
     pub extra: Vec<String>,
 }
 
-/// A measurement, and where the time of its last message went.
+/// A measurement, and an explanation of its last message.
 #[derive(Debug, Clone)]
 pub struct Explained {
-    /// What perftest has printed.
+    /// The result that perftest has printed.
     pub row: PerfRow,
-    /// Each part of the time from the post of the last message to that of the next one, for people.
+    /// Each part of the time from the post of the last message to that of the next one, as text.
     pub text: String,
     /// All of it, in microseconds.
     pub total_us: f64,
@@ -85,8 +85,8 @@ impl RealPerftest {
     }
 }
 
-/// How often perftest divides the time between two posts: of a message that comes back, it prints
-/// half of the round trip.
+/// Returns the number by which perftest divides the time between two posts: 2 for a message that
+/// comes back, because half of the round trip is printed.
 pub fn ways(spec: &PerfSpec) -> u32 {
     match (spec.test, spec.operation) {
         (Test::Latency, Operation::Write | Operation::Send) => 2,
@@ -94,12 +94,12 @@ pub fn ways(spec: &PerfSpec) -> u32 {
     }
 }
 
-/// Messages over all QPs.
+/// Returns the messages over all QPs.
 fn messages(spec: &PerfSpec) -> u64 {
     command::iterations(spec) * u64::from(spec.qps.max(1))
 }
 
-/// The last of the messages that perftest has printed, each with its number.
+/// Returns the last of the messages that perftest has printed, each with its number.
 fn last_message_us(output: &str) -> Option<f64> {
     let mut messages = output.lines().filter_map(|line| {
         let (number, time) = line.split_once(", ")?;
@@ -116,7 +116,7 @@ impl Simulator for RealPerftest {
             let ran = Pair::new(self, spec, &run, false)?.run()?;
             rows.extend(read(&run.program, &ran.client, messages(spec))?);
         }
-        // Sizes of `-a` that nobody asked for.
+        // Sizes of `-a` that were not requested.
         rows.retain(|row| spec.sizes.contains(&row.size));
         if rows.len() != spec.sizes.len() {
             let (wanted, found) = (spec.sizes.len(), rows.len());
@@ -126,7 +126,7 @@ impl Simulator for RealPerftest {
     }
 }
 
-/// The rows that perftest has printed, of so many messages over all QPs each.
+/// Returns the rows that perftest has printed, of so many messages over all QPs each.
 fn read(program: &str, output: &str, messages: u64) -> Result<Vec<PerfRow>, String> {
     let tables = reference::perftest::parse(program, output)
         .map_err(|error| format!("what {program} has printed: {error}\n{output}"))?;
@@ -183,7 +183,8 @@ mod tests {
     #[test]
     fn rows_of_latency_have_all_columns() {
         let text = "                    Send Latency Test\n \
-                    #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    \
+                    #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    \
+                    t_avg[usec]    \
                     t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec] \n \
                     2       1000          1.01           1.12         1.06             1.07        \
                     0.25            1.11            1.12   \n";
@@ -198,7 +199,8 @@ mod tests {
     #[test]
     fn rows_are_what_perftest_has_printed() {
         let text = "                    RDMA_Write BW Test\n \
-                    #bytes     #iterations    BW peak[MiB/sec]    BW average[MiB/sec]   MsgRate[Mpps]\n \
+                    #bytes     #iterations    BW peak[MiB/sec]    BW average[MiB/sec]   \
+                    MsgRate[Mpps]\n \
                     64         5000             120.00             100.00             1.638400\n";
         let rows = read("ib_write_bw", text, 5000).expect("a table");
         let row = rows[0].bandwidth.as_ref().expect("bandwidth");

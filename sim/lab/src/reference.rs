@@ -1,14 +1,14 @@
 //! Measured tables that the model is compared with.
 //!
-//! - [`table`]: what a table is, whatever it came from; all figures in Gb/s, M messages/s, us.
+//! - [`table`]: a table, independent of its source; all figures in Gb/s, M messages/s, us.
 //! - [`csv`] and [`table_csv`]: our own format, CSV below lines `# key: value` that say where the
 //!   figures come from. [`perftest`] and [`perftest_json`]: what perftest prints.
-//! - [`builtin`]: the tables of `sim/lab/reference`, which travel in the binary.
+//! - [`builtin`]: the tables of `sim/lab/reference`, which are part of the binary.
 //! - [`wire_limit`]: what the headers leave of a link.
 //! - [`experiment`]: what to run on the model to repeat a measurement.
-//!   [`comparison`]: a table beside what the model says.
+//!   [`comparison`]: a table beside the figures of the model.
 //!
-//! [`parse`] takes any of them and finds out which it is.
+//! [`parse`] reads any of these formats.
 
 pub mod builtin;
 pub mod comparison;
@@ -22,13 +22,13 @@ pub mod wire_limit;
 
 pub use table::{BandwidthRow, LatencyRow, Rows, Service, Setup, Table, Verb};
 
-/// What is wrong with a file of measured figures, where, and what would be right.
+/// An error in a file of measured figures: where, and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {problem}; {remedy}")]
 pub struct TableError {
     /// Line of the file, the first being 1.
     pub line: usize,
-    /// What is there.
+    /// The invalid text.
     pub problem: String,
     /// What would be right.
     pub remedy: String,
@@ -44,7 +44,7 @@ impl TableError {
     }
 }
 
-/// The tables in `text`: our CSV, perftest's own output, or its JSON. `name` names them.
+/// Returns the tables in `text`: our CSV, perftest's own output, or its JSON. `name` names them.
 pub fn parse(name: &str, text: &str) -> Result<Vec<Table>, TableError> {
     if perftest_json::is_json(text) {
         perftest_json::parse(name, text)
@@ -62,8 +62,10 @@ mod tests {
     #[test]
     fn each_format_is_recognised() {
         let csv = "# command: ib_write_bw -a\nbytes,bw_avg,unit\n64,100,MiB/s\n";
-        let text = " #bytes #iterations BW peak[MB/sec] BW average[MB/sec] MsgRate[Mpps]\n 64 10 0 100.00 1.638400\n";
-        let json = "{ \"test\": \"RDMA_Write_BW_Test\", \"MsgSize\": 64, \"BW_average\": 100.0, \"MsgRate\": 1.6384 }";
+        let text = " #bytes #iterations BW peak[MB/sec] BW average[MB/sec] MsgRate[Mpps]\n 64 10 0 \
+        100.00 1.638400\n";
+        let json = r#"{ "test": "RDMA_Write_BW_Test", "MsgSize": 64,
+            "BW_average": 100.0, "MsgRate": 1.6384 }"#;
         for input in [csv, text, json] {
             let tables = parse("x", input).expect("each is a table");
             let Rows::Bandwidth(rows) = &tables[0].rows else {

@@ -27,7 +27,7 @@ use figure::Figure;
 use figures::Recipe;
 use page::{Card, Chapter};
 
-/// What has been made.
+/// Results of [`make`].
 pub struct Report {
     chapters: Vec<Chapter>,
     outcomes: Vec<Outcome>,
@@ -40,13 +40,13 @@ enum Job {
     Target(String),
 }
 
-/// What a step gives.
+/// Result of a step.
 enum Made {
     Plot(Recipe, Result<Box<Figure>, String>),
     Target(Vec<Outcome>),
 }
 
-/// Which plots are wanted; without any word, all of them and the validation.
+/// Selection of plots; if empty, all of them and the validation.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
     /// Those about these cards.
@@ -63,7 +63,7 @@ impl Choice {
         recipe.is_about(&self.presets) && (self.plots.is_empty() || is_named)
     }
 
-    /// What it names that no plot has, and what there is instead.
+    /// Fails for names that no plot has; the error lists those that exist.
     pub fn check(&self) -> Result<(), String> {
         let recipes = recipes(true);
         let cards = names(recipes.iter().flat_map(|recipe| recipe.cards));
@@ -91,7 +91,7 @@ impl Choice {
         }
     }
 
-    /// Why names that exist choose no plot together.
+    /// Returns why names that exist select no plot together.
     fn why_empty(&self, recipes: &[Recipe]) -> String {
         if recipes.iter().any(|recipe| self.has(recipe)) {
             return "the chosen plots are of the real perftest: add --perftest".to_owned();
@@ -105,7 +105,7 @@ impl Choice {
     }
 }
 
-/// How many steps [`make`] has.
+/// Returns the number of steps of [`make`].
 pub fn count(choice: &Choice) -> usize {
     jobs(choice).len()
 }
@@ -137,14 +137,14 @@ pub fn make(simulator: &dyn Simulator, choice: &Choice, done: impl Fn() + Sync) 
     report
 }
 
-/// Every plot; those of the real perftest only if that is run.
+/// Returns every plot; those of the real perftest only if that is run.
 fn recipes(has_real: bool) -> Vec<Recipe> {
     let real = has_real.then_some(figures::of_real_perftest());
     let recipes = figures::all().into_iter();
     recipes.chain(real.into_iter().flatten().copied()).collect()
 }
 
-/// Names in alphabetical order, each once.
+/// Returns the names in alphabetical order, each once.
 fn names<'a>(names: impl Iterator<Item = &'a &'static str>) -> String {
     let names: BTreeSet<&str> = names.copied().collect();
     names.into_iter().collect::<Vec<_>>().join(", ")
@@ -188,7 +188,7 @@ impl Report {
         }
     }
 
-    /// The plots that could be made.
+    /// Returns the plots that could be made.
     pub fn figures(&self) -> impl Iterator<Item = &Figure> {
         self.chapters
             .iter()
@@ -196,7 +196,7 @@ impl Report {
             .flatten()
     }
 
-    /// Why others could not.
+    /// Returns why the other plots could not be made.
     pub fn problems(&self) -> impl Iterator<Item = &str> {
         let figures = self.chapters.iter().flat_map(|chapter| &chapter.figures);
         figures.filter_map(|figure| figure.as_ref().err().map(String::as_str))
@@ -226,7 +226,7 @@ mod tests {
     };
 
     #[test]
-    fn every_plot_can_be_made_and_has_a_name_of_its_own() {
+    fn every_plot_can_be_made_and_has_its_own_name() {
         let report = make(&MODEL, &Choice::default(), || {});
         assert_eq!(report.problems().collect::<Vec<_>>(), [""; 0]);
         let mut names: Vec<_> = report.figures().map(|figure| figure.id.as_str()).collect();

@@ -1,7 +1,7 @@
-//! What the model must show, and whether it does: the targets of `validation_targets.csv`.
+//! Validation of the model against the targets of `validation_targets.csv`.
 //!
 //! - [`target`]: the file. [`plan`]: how a target is measured, as data, and [`experiments`]: the
-//!   table of all plans. [`measure`]: carries them out. [`outcome`]: target beside model;
+//!   table of all plans. [`measure`]: executes them. [`outcome`]: target beside model;
 //!   [`listing`]: as a table.
 //! - [`datagram_echo`]: frames between two MACs, for the targets of the FPGA card.
 
@@ -19,7 +19,7 @@ pub use target::Target;
 
 use crate::reference::experiment::Simulator;
 
-/// Carries out the targets whose id begins with one of `only` (all, if there is none), in parallel;
+/// Measures the targets whose id begins with one of `only` (all, if there is none), in parallel;
 /// calls `done` after each. Outcomes are in the order of the file.
 pub fn run(
     simulator: &dyn Simulator,
@@ -35,13 +35,13 @@ pub fn run(
     })
 }
 
-/// How many targets [`run`] would carry out.
+/// Returns the number of targets that [`run`] would measure.
 pub fn count(only: &[String]) -> usize {
     let targets = target::all().into_iter();
     targets.filter(|target| is_chosen(target, only)).count()
 }
 
-/// Whether it is known why `target` is missed.
+/// Returns true if the cause is known why `target` is missed.
 pub fn is_explained(target: &Target) -> bool {
     experiments::cause(&target.id).is_some()
 }

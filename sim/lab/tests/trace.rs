@@ -1,4 +1,4 @@
-//! Traces of a timed world: explanations add up, waveforms and captures say what has happened.
+//! Traces of a timed world: explanations add up, waveforms and captures match the counters.
 
 mod trace_support;
 
@@ -27,7 +27,7 @@ fn explain(spec: &PerfSpec) -> (PerfRow, Explanation) {
     let (start, end) = row.last_message_ps.expect("measured");
     let (start, end) = (Instant(start), Instant(end));
     let explanation = Explanation::new(&trace.lock().steps, 0, start, end);
-    // A wait whose cause is not known is not explained; that a processor looks only now and then
+    // A wait without a known cause is not explained; that of a processor that polls at intervals
     // is.
     let steps = &trace.lock().steps;
     let unknown: u64 = parts(steps, 0, start, end)
@@ -76,7 +76,7 @@ fn explanations_add_up_to_the_printed_latency() {
 }
 
 #[test]
-fn explanations_tell_both_directions() {
+fn explanations_have_both_directions() {
     let (_, write) = explain(&spec("cx3-40g", Operation::Write, Test::Latency, 1024));
     let order: Vec<(usize, &str)> = write
         .rows
@@ -107,7 +107,7 @@ fn explanations_tell_both_directions() {
 
 /// Method: what a trace costs is real time only.
 #[test]
-fn who_is_traced_takes_no_longer() {
+fn a_traced_run_takes_no_longer() {
     let spec = spec("cx5-100g", Operation::Send, Test::Latency, 4096);
     let trace = Trace::of_steps().shared();
     let (traced, alone) = (run(&spec, Some(&trace)), run(&spec, None));

@@ -4,17 +4,17 @@ use std::sync::atomic::Ordering;
 
 use ferroce_platform::shared_memory::Mapping;
 
-/// Zeroed memory, of which the kernel provides no page before somebody touches it.
+/// Zeroed memory; the kernel provides a page on the first access to it.
 #[derive(Debug)]
 pub struct Buffer {
     mapping: Mapping,
-    /// Where it begins in the mapping.
+    /// Its offset in the mapping.
     offset: usize,
     length: usize,
 }
 
 impl Buffer {
-    /// `length` bytes that begin at a multiple of `alignment`, a power of two, and whose last
+    /// Maps `length` bytes that begin at a multiple of `alignment`, a power of two, and whose last
     /// aligned piece is whole.
     pub fn new(length: usize, alignment: usize) -> std::io::Result<Self> {
         let length = length.next_multiple_of(alignment);
@@ -27,23 +27,23 @@ impl Buffer {
         })
     }
 
-    /// Address of the first byte in this process.
+    /// Returns the address of the first byte in this process.
     pub fn address(&self) -> usize {
         std::ptr::from_ref(self.mapping.word(0)) as usize + self.offset
     }
 
-    /// Bytes.
+    /// Returns the length in bytes.
     pub fn length(&self) -> usize {
         self.length
     }
 
-    /// The byte at `place`.
+    /// Returns the byte at `place`.
     pub fn load(&self, place: usize) -> u8 {
         let word = self.mapping.word((self.offset + place) & !7);
         word.load(Ordering::Acquire).to_le_bytes()[(self.offset + place) % 8]
     }
 
-    /// Stores a byte at `place`. Nobody else stores to the eight bytes around it meanwhile.
+    /// Stores a byte at `place`. No other thread may store to the eight bytes around it meanwhile.
     pub fn store(&self, place: usize, value: u8) {
         let word = self.mapping.word((self.offset + place) & !7);
         let mut bytes = word.load(Ordering::Relaxed).to_le_bytes();
@@ -51,7 +51,7 @@ impl Buffer {
         word.store(u64::from_le_bytes(bytes), Ordering::Release);
     }
 
-    /// A copy of the `length` bytes at `place`.
+    /// Returns a copy of the `length` bytes at `place`.
     pub fn copy(&self, place: usize, length: usize) -> Vec<u8> {
         (place..place + length)
             .map(|place| self.load(place))

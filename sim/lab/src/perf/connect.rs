@@ -25,7 +25,7 @@ const ACCESS: QpAccess = QpAccess {
 /// The other end of a connection.
 #[derive(Debug, Clone, Copy)]
 pub struct Peer {
-    /// The way there.
+    /// The path to it.
     pub path: AddressVector,
     /// Its QP.
     pub qpn: Qpn,
@@ -36,7 +36,7 @@ pub struct Peer {
 /// Connects `qp`, whose first PSN is `psn`, with `peer`.
 ///
 /// # Errors
-/// What the driver says.
+/// The error of the driver.
 pub fn connect(qp: &QueuePair, psn: u32, peer: &Peer, plan: &Plan) -> Result<(), DriverError> {
     let steps = match plan.service {
         Service::Rc => reliable(psn, peer, plan),

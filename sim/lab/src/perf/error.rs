@@ -10,14 +10,14 @@ pub enum Error {
     /// A part of the specification makes no sense, or the preset does not have it.
     #[error("{what} {value}: {reason}")]
     Invalid {
-        /// Which part, as the command line calls it.
+        /// The part, by its name on the command line.
         what: &'static str,
         /// Its value.
         value: String,
         /// What is permitted.
         reason: String,
     },
-    /// The hosts cannot be made.
+    /// The hosts cannot be created.
     #[error(transparent)]
     World(#[from] ferroce_world::Error),
     /// No memory for a buffer.
@@ -25,15 +25,15 @@ pub enum Error {
     Memory {
         /// Bytes.
         length: u64,
-        /// What the operating system says.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// The driver or the simulated card refused something.
     #[error("{what}: {source}")]
     Driver {
-        /// What was to be made.
+        /// The object to be created.
         what: &'static str,
-        /// What the driver says.
+        /// The error of the driver.
         source: ferroce_driver::Error,
     },
     /// A work request was refused.
@@ -45,7 +45,7 @@ pub enum Error {
         size: u32,
         /// The host.
         host: usize,
-        /// What the driver says.
+        /// The error of the driver.
         source: ferroce_driver::PostError,
     },
     /// A work request completed with an error.
@@ -59,26 +59,26 @@ pub enum Error {
         host: usize,
         /// The QP.
         qpn: u32,
-        /// How it has ended.
+        /// Its completion status.
         status: CompletionStatus,
     },
     /// Threads wait for something that will not happen.
-    #[error("{operation:?} of {size} B: the threads wait for ever\n{dump}")]
+    #[error("{operation:?} of {size} B: the threads wait forever\n{dump}")]
     Stalled {
         /// The verb.
         operation: Operation,
         /// Bytes of the message.
         size: u32,
-        /// What everybody waits for.
+        /// What each thread waits for.
         dump: String,
     },
-    /// Somebody wanted it to end.
+    /// It was interrupted.
     #[error("interrupted")]
     Interrupted,
 }
 
 impl Error {
-    /// Says what the driver was doing.
+    /// Returns a conversion that names what the driver was doing.
     pub fn driver(what: &'static str) -> impl Fn(ferroce_driver::Error) -> Self {
         move |source| Self::Driver { what, source }
     }

@@ -9,17 +9,17 @@ use crate::perf::spec::{Iterations, Operation, PageSize, PerfSpec, Test, Topolog
 use crate::report::json::Json;
 use ferroce_world::trace::explain::Explanation;
 
-/// A measured row, and what was asked for.
+/// A measured row, and its specification.
 pub struct Measured<'a> {
-    /// What was asked for.
+    /// The specification.
     pub spec: &'a PerfSpec,
-    /// What it was swept over: names and values.
+    /// The swept parameters: names and values.
     pub point: &'a [(String, String)],
-    /// What came out.
+    /// The result.
     pub row: &'a PerfRow,
 }
 
-/// The document of a run.
+/// Returns the document of a run.
 pub fn document(rows: &[Measured<'_>]) -> Json {
     Json::Object(vec![
         ("program", "ferroce perf".into()),
@@ -28,7 +28,7 @@ pub fn document(rows: &[Measured<'_>]) -> Json {
     ])
 }
 
-/// The document of one measurement, with where the time of its last message went.
+/// Returns the document of one measurement, with where the time of its last message went.
 pub fn explained(row: &Measured<'_>, explanation: &Explanation) -> Json {
     let parts = explanation.rows.iter().map(|part| {
         Json::Object(vec![

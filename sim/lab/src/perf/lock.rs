@@ -1,32 +1,32 @@
 //! Locks that simulated threads share: those of a QP, of a CQ, of a doorbell.
 //!
-//! All threads that want the lock look at its cache line. Whoever gets it next fetches the line
-//! from the last holder while the others try to read it, so that a hand-over takes the longer the
-//! more there are: `lock_handoff_ns` times the base-2 logarithm of the threads that want the lock,
-//! last holder and new one included. What the lock guards is in the last holder's cache, too: that
-//! of a QP or a CQ takes another hand-over; that of a doorbell guards nothing in memory. A lock
-//! that the same thread has held before costs `lock_ns`.
+//! All threads that want the lock poll its cache line. The next holder fetches the line from the
+//! last one while the others try to read it, so that a hand-over takes the longer the more threads
+//! wait: `lock_handoff_ns` times the base-2 logarithm of the threads that want the lock, last
+//! holder and new one included. The guarded data is in the last holder's cache, too: for a QP or a
+//! CQ this takes another hand-over; a doorbell has no data in memory. A lock that the same thread
+//! has held before costs `lock_ns`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 use ferroce_units::{Duration, Instant};
 
-use crate::perf::processor::Core;
+use crate::perf::processor::SimThread;
 use ferroce_model::preset::costs::times;
 
-/// Bits behind the point of [`log2`].
+/// Fractional bits of [`log2`].
 const FRACTION: u32 = 10;
-/// What a thread waits at least before it looks for its turn again.
+/// Least time that a thread waits before it tries the lock again.
 const LEAST_WAIT: Duration = Duration::from_ns(10);
 
 /// A spin lock; threads get it in the order in which they ask.
 #[derive(Debug, Default)]
 pub struct SpinLock {
-    /// What it guards lies in memory.
+    /// True if it guards data in memory.
     guards_memory: bool,
     is_held: Cell<bool>,
-    /// When its last holder gave it up, which may lie ahead of the world's time.
+    /// When its last holder released it, which may be later than world time.
     free_at: Cell<Instant>,
     last_holder: Cell<Option<u32>>,
     /// Threads that want it, in the order in which they came.
@@ -34,7 +34,7 @@ pub struct SpinLock {
 }
 
 impl SpinLock {
-    /// The lock of a queue, which lies in memory.
+    /// Returns the lock of a queue, which lies in memory.
     pub fn of_queue() -> Self {
         Self {
             guards_memory: true,
@@ -42,42 +42,42 @@ impl SpinLock {
         }
     }
 
-    /// The lock of a register of the card.
+    /// Returns the lock of a register of the card.
     pub fn of_register() -> Self {
         Self::default()
     }
 
     /// Waits for the lock, and for the hand-over.
-    pub async fn acquire(&self, core: &Core, thread: u32) {
-        core.catch_up().await;
-        self.waiting.borrow_mut().push_back(thread);
+    pub async fn acquire(&self, thread: &SimThread, number: u32) {
+        thread.catch_up().await;
+        self.waiting.borrow_mut().push_back(number);
         loop {
             let ahead = self
                 .waiting
                 .borrow()
                 .iter()
-                .position(|&other| other == thread);
+                .position(|&other| other == number);
             let ahead = ahead.unwrap_or_default() as u64;
             let free_at = self.free_at.get();
-            if ahead == 0 && !self.is_held.get() && free_at <= core.now() {
+            if ahead == 0 && !self.is_held.get() && free_at <= thread.now() {
                 break;
             }
-            // Those ahead have it for no less than a hand-over takes.
-            let each = LEAST_WAIT.max(core.costs().handoff);
+            // Each thread ahead holds it for at least the time of a hand-over.
+            let each = LEAST_WAIT.max(thread.costs().handoff);
             let wait = match (ahead, self.is_held.get()) {
                 (0, true) => LEAST_WAIT,
                 (ahead, _) => times(each, ahead),
             };
-            core.sleep_until(free_at.max(core.now()) + wait).await;
+            thread.sleep_until(free_at.max(thread.now()) + wait).await;
         }
         self.waiting.borrow_mut().pop_front();
         self.is_held.set(true);
-        let cost = core.costs().lock + self.hand_over(core.costs().handoff, thread);
-        self.last_holder.set(Some(thread));
-        core.compute(cost).await;
+        let cost = thread.costs().lock + self.hand_over(thread.costs().handoff, number);
+        self.last_holder.set(Some(number));
+        thread.compute(cost).await;
     }
 
-    /// What it takes to get the cache line.
+    /// Returns the time to get the cache line and the guarded data.
     fn hand_over(&self, handoff: Duration, thread: u32) -> Duration {
         let waiting = self.waiting.borrow();
         let last = self.last_holder.get();
@@ -90,20 +90,20 @@ impl SpinLock {
         }
     }
 
-    /// Gives the lock up at the loop's own time.
-    pub fn release(&self, core: &Core) {
+    /// Releases the lock at the loop's own time.
+    pub fn release(&self, thread: &SimThread) {
         self.is_held.set(false);
-        self.free_at.set(core.now());
+        self.free_at.set(thread.now());
     }
 }
 
-/// Base-2 logarithm of `number`, with [`FRACTION`] bits behind the point. In whole numbers, because
-/// it has to be the same on every machine.
+/// Returns the base-2 logarithm of `number` with [`FRACTION`] fractional bits. It uses integers,
+/// because it has to be the same on every machine.
 fn log2(number: u64) -> u64 {
     let Some(whole) = number.checked_ilog2() else {
         return 0;
     };
-    // The mantissa, 1 to 2, with 32 bits behind the point.
+    // The mantissa, 1 to 2, with 32 fractional bits.
     let mut mantissa = (u128::from(number) << 32) >> whole;
     let mut log = u64::from(whole);
     for _ in 0..FRACTION {
@@ -135,7 +135,11 @@ mod tests {
     fn a_hand_over_takes_the_longer_the_more_want_the_lock() {
         let lock = SpinLock::of_register();
         let handoff = Duration::from_ns(100);
-        assert_eq!(lock.hand_over(handoff, 1), Duration::ZERO, "nobody had it");
+        assert_eq!(
+            lock.hand_over(handoff, 1),
+            Duration::ZERO,
+            "never held before"
+        );
         lock.last_holder.set(Some(1));
         assert_eq!(
             lock.hand_over(handoff, 1),

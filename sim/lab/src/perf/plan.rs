@@ -1,4 +1,4 @@
-//! One message size, with everything filled in that perftest 4.5 would have chosen.
+//! One message size, with perftest 4.5's choice for everything that is not specified.
 
 mod check;
 
@@ -14,18 +14,18 @@ use check::{check, invalid};
 const SEND_DEPTH: u32 = 128;
 const RECEIVE_DEPTH: u32 = 512;
 const UNRELIABLE_RECEIVE_DEPTH: u32 = 16_000;
-/// Every so many work requests ask for a completion (`DEF_CQ_MOD`), but for larger messages each,
-/// unless all sizes are run (`MSG_SIZE_CQ_MOD_LIMIT`).
+/// CQ moderation: one signaled work request every so many (`DEF_CQ_MOD`). Larger messages have
+/// none, unless all sizes are run (`MSG_SIZE_CQ_MOD_LIMIT`).
 const SIGNAL_EVERY: u32 = 100;
 const SIGNAL_LIMIT: u32 = 8192;
 /// Inline payload of latency tests.
 const INLINE_WRITE: u32 = 220;
 const INLINE_SEND: u32 = 236;
 const INLINE_SEND_UD: u32 = 188;
-/// From so many iterations on, perftest searches no peak.
+/// Iterations from which on perftest searches no peak.
 const MOST_FOR_PEAK: u64 = 20_000;
 
-/// One message size, with everything filled in.
+/// One message size, completely specified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     /// The verb.
@@ -38,7 +38,7 @@ pub struct Plan {
     pub size: u32,
     /// Messages of each QP, at most.
     pub iterations: u64,
-    /// A bandwidth test ends when the rate is steady.
+    /// True if a bandwidth test ends when the rate is steady.
     pub until_steady: bool,
     /// Threads of a client host.
     pub threads: u32,
@@ -50,7 +50,7 @@ pub struct Plan {
     pub depth: u32,
     /// Receive work requests of a QP.
     pub receive_depth: u32,
-    /// Every so many work requests ask for a completion.
+    /// CQ moderation: one signaled work request every so many.
     pub signal_every: u32,
     /// The longest inline payload.
     pub inline_limit: u32,
@@ -58,18 +58,18 @@ pub struct Plan {
     pub mtu: PathMtu,
     /// Outstanding READs and atomics of a QP.
     pub outstanding_reads: u8,
-    /// Threads sleep until there is an event of their CQ.
+    /// True if threads sleep until there is an event of their CQ.
     pub events: bool,
-    /// Both sides send.
+    /// True if both sides send.
     pub bidirectional: bool,
-    /// All messages aim at one address.
+    /// True if all messages have one target address.
     pub one_address: bool,
-    /// The peak is searched.
+    /// True if the peak is searched.
     pub with_peak: bool,
 }
 
 impl Plan {
-    /// The plan for messages of `size` bytes.
+    /// Returns the plan for messages of `size` bytes.
     ///
     /// # Errors
     /// [`Error::Invalid`].
@@ -112,24 +112,24 @@ impl Plan {
         })
     }
 
-    /// Whether post number `index` of `count`, from 0, asks for a completion.
+    /// Returns true if post number `index` of `count`, from 0, is signaled.
     #[inline]
     pub fn is_signaled(&self, index: u64, count: u64) -> bool {
         let every = u64::from(self.signal_every);
         index % every == every - 1 || index + 1 == count
     }
 
-    /// Whether the payload goes into the WQE.
+    /// Returns true if the payload goes into the WQE.
     pub fn is_inline(&self) -> bool {
         self.size <= self.inline_limit
     }
 
-    /// Receives are posted.
+    /// Returns true if receives are posted.
     pub fn has_receives(&self) -> bool {
         self.operation == Operation::Send
     }
 
-    /// Half of what is measured is reported.
+    /// Returns true if half of the measured time is reported.
     pub fn rounds(&self) -> u32 {
         match self.operation {
             Operation::Write | Operation::Send => 2,
@@ -137,7 +137,7 @@ impl Plan {
         }
     }
 
-    /// It is an atomic.
+    /// Returns true for atomics.
     pub fn is_atomic(&self) -> bool {
         is_atomic(self.operation)
     }
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_by_name() {
+    fn invalid_parts_are_refused_by_name() {
         let refused = |change: &dyn Fn(&mut PerfSpec), what: &str| {
             let mut bad = spec(Operation::Write, Test::Bandwidth);
             change(&mut bad);
@@ -318,7 +318,7 @@ mod tests {
         refused(&|s| s.topology = Topology::Clients(0), "--hosts 1");
         refused(
             &|s| (s.events, s.test) = (true, Test::Latency),
-            "--events of write_lat: it looks at memory",
+            "--events of write_lat: it polls memory",
         );
     }
 }

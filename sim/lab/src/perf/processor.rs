@@ -1,8 +1,8 @@
-//! A simulated processor that runs one loop.
+//! A simulated thread that runs one loop.
 //!
 //! The loops are `async` functions, so that they read as perftest's do: each call of the driver
-//! is awaited while its cost passes. There is no executor behind it but [`Program::step`]: the
-//! loop runs until it has to see what the world does meanwhile.
+//! is awaited while its cost passes. The only executor is [`Program::step`]: the loop runs until it
+//! needs events of the world.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -22,11 +22,11 @@ use ferroce_model::preset::costs::Costs;
 use ferroce_units::random::Random;
 use ferroce_world::{Activity, Cpu, Next, Thread, Watch};
 
-/// How far ahead of its card a thread makes its stores. What the PCIe link carries meanwhile waits
-/// behind stores that have not been made yet: a few nanoseconds each.
+/// Longest time by which a thread's stores run ahead of its card. Meanwhile other traffic on the
+/// PCIe link waits behind stores that come later: a few nanoseconds each.
 const MOST_AHEAD: Duration = Duration::from_ns(500);
 
-/// What a loop asks of the world.
+/// A request of a loop to the world.
 #[derive(Debug)]
 enum Request {
     /// Time passes.
@@ -36,38 +36,38 @@ enum Request {
         qp: Option<u32>,
         bytes: u32,
     },
-    /// Something else happens first.
+    /// Other parts of the world advance first.
     Wait(Next),
 }
 
 /// Locks that a post needs because other threads use the same QP or doorbell.
 #[derive(Debug, Clone, Default)]
 pub struct Locks {
-    /// That of the QP.
+    /// Lock of the QP.
     pub qp: Option<Rc<SpinLock>>,
-    /// That of the doorbell.
+    /// Lock of the doorbell.
     pub doorbell: Option<Rc<SpinLock>>,
 }
 
-/// The processor under a loop.
+/// The simulated thread of a loop: its clock and its costs.
 #[derive(Debug)]
-pub struct Core {
+pub struct SimThread {
     /// Number of the thread on its host.
     thread: u32,
-    /// It is the only one: nobody else's stores go to the card between its own.
+    /// True if it is the only one: no other thread's stores reach the card between its own.
     is_alone: bool,
     costs: Costs,
     random: Random,
     now: Cell<Instant>,
     /// When the step began.
     begun: Cell<Instant>,
-    /// Host memory is as it is at `now`.
+    /// True if host memory is as of `now`.
     is_fresh: Cell<bool>,
     request: RefCell<Option<Request>>,
 }
 
-impl Core {
-    /// The processor of a host's thread, maybe its only one, with these costs, which `random`
+impl SimThread {
+    /// Returns a thread of a host, which may be its only one, with these costs, which `random`
     /// spreads.
     pub fn new((thread, is_alone): (u32, bool), costs: Costs, random: Random) -> Rc<Self> {
         Rc::new(Self {
@@ -82,18 +82,18 @@ impl Core {
         })
     }
 
-    /// The loop's own time.
+    /// Returns the loop's own time.
     #[inline]
     pub fn now(&self) -> Instant {
         self.now.get()
     }
 
-    /// Random numbers of this thread.
+    /// Returns the random numbers of this thread.
     pub fn random(&self) -> &Random {
         &self.random
     }
 
-    /// What calls cost.
+    /// Returns the costs of calls.
     pub fn costs(&self) -> &Costs {
         &self.costs
     }
@@ -140,7 +140,7 @@ impl Core {
             .await;
     }
 
-    /// Waits for something new at `addresses`, looking every `grid`.
+    /// Waits for a write to `addresses`, polling every `grid`.
     pub async fn wait_for_write(&self, addresses: Range<usize>, grid: Duration) {
         self.wait(Watch::Memory(addresses), grid).await;
     }
@@ -155,7 +155,7 @@ impl Core {
         .await;
     }
 
-    /// Posts a send work request and tells the device.
+    /// Posts a send work request and rings the doorbell.
     ///
     /// # Errors
     /// [`PostError`].
@@ -171,7 +171,7 @@ impl Core {
         self.acquire(locks.qp.as_ref()).await;
         let cost = self.costs.post_of(inline);
         self.work(Activity::Post, cost, number, bytes).await;
-        // Held while other simulated threads run, none of which wants it: either they do not use
+        // Held while other simulated threads run. None of them locks it: either they do not use
         // the QP, or they wait for its simulated lock.
         let mut batch = queue.lock();
         let posted = batch.post(request);
@@ -185,9 +185,9 @@ impl Core {
         posted
     }
 
-    /// Stores of a host reach its card in the order in which they are made: before this thread's
-    /// next one come those that others make earlier, and what the card itself has done by then. A
-    /// thread that is alone is ahead of the card for a moment at most.
+    /// Lets earlier stores of other threads, and earlier work of the card, go first: stores of a
+    /// host reach its card in the order in which they are made. A thread that is alone may be ahead
+    /// of the card by [`MOST_AHEAD`].
     async fn line_up(&self) {
         if !self.is_alone || self.now() > self.begun.get() + MOST_AHEAD {
             self.catch_up().await;
@@ -201,14 +201,14 @@ impl Core {
         }
     }
 
-    /// Gives a lock up, if there is one.
+    /// Releases a lock, if there is one.
     pub fn release(&self, lock: Option<&Rc<SpinLock>>) {
         if let Some(lock) = lock {
             lock.release(self);
         }
     }
 
-    /// Posts a receive and tells the device.
+    /// Posts a receive and rings the doorbell.
     ///
     /// # Errors
     /// [`PostError`].
@@ -225,7 +225,7 @@ impl Core {
         queue.post(wr_id, &[segment])
     }
 
-    /// Looks once for up to `max` completions.
+    /// Polls once for up to `max` completions.
     pub async fn poll(
         &self,
         cq: &CompletionQueue,
@@ -242,7 +242,7 @@ impl Core {
         count
     }
 
-    /// As [`Core::poll`], behind an event if the loop sleeps on the queue: arms it before.
+    /// As [`SimThread::poll`], but waits for an event first if the loop sleeps on the queue.
     pub async fn take(&self, queue: &Queue, max: usize, each: impl FnMut(WorkCompletion)) -> usize {
         if queue.sleeps() && !queue.has_more() {
             self.sleep_on(&[queue]).await;
@@ -252,7 +252,7 @@ impl Core {
         count
     }
 
-    /// Looks for up to `max` completions until there is one.
+    /// Polls for up to `max` completions until there is one.
     pub async fn poll_until_hit(
         &self,
         queue: &Queue,
@@ -280,7 +280,8 @@ impl Core {
             if !events.is_empty() {
                 break events;
             }
-            // Interrupts of others wake nobody: whose events there are is seen at once.
+            // An interrupt of another queue costs no wake-up: the loop checks its own queues at
+            // once and sleeps again.
             let wake_up = Duration::ZERO;
             self.ask(Request::Wait(Next::OnInterrupt { wake_up })).await;
             has_slept = true;
@@ -297,9 +298,9 @@ impl Core {
         }
     }
 
-    /// Polls have found `cqs` empty, one after the other: waits until one is not.
+    /// Waits until one of `cqs`, which were polled one after the other and found empty, is not.
     pub async fn wait_for_completion(&self, cqs: &[&CompletionQueue]) {
-        // The first may have got something while the next one was polled.
+        // The first may have got a completion while the next one was polled.
         if cqs.iter().any(|cq| !cq.is_empty()) {
             return;
         }
@@ -312,17 +313,17 @@ impl Core {
     }
 }
 
-/// A loop on its processor, as a thread of a world.
+/// A loop on its simulated thread, as a thread of a world.
 pub struct Program {
-    core: Rc<Core>,
+    thread: Rc<SimThread>,
     body: Pin<Box<dyn Future<Output = ()>>>,
 }
 
 impl Program {
-    /// `body` awaits nothing but calls of `core`.
-    pub fn new(core: &Rc<Core>, body: impl Future<Output = ()> + 'static) -> Box<Self> {
+    /// Returns a program; its `body` may await only calls of `thread`.
+    pub fn new(thread: &Rc<SimThread>, body: impl Future<Output = ()> + 'static) -> Box<Self> {
         Box::new(Self {
-            core: Rc::clone(core),
+            thread: Rc::clone(thread),
             body: Box::pin(body),
         })
     }
@@ -331,25 +332,25 @@ impl Program {
 impl Thread for Program {
     fn step(&mut self, cpu: &mut Cpu<'_>) -> Next {
         let mut context = Context::from_waker(Waker::noop());
-        self.core.is_fresh.set(true);
-        self.core.begun.set(cpu.now());
+        self.thread.is_fresh.set(true);
+        self.thread.begun.set(cpu.now());
         loop {
-            self.core.now.set(cpu.now());
+            self.thread.now.set(cpu.now());
             if self.body.as_mut().poll(&mut context).is_ready() {
                 return Next::Done;
             }
-            match self.core.request.take() {
+            match self.thread.request.take() {
                 Some(Request::Work {
                     activity,
                     time,
                     qp,
                     bytes,
                 }) => {
-                    self.core.is_fresh.set(false);
+                    self.thread.is_fresh.set(false);
                     cpu.work(activity, time, qp, bytes);
                 }
                 Some(Request::Wait(next)) => return next,
-                // The body awaits something that nobody will ever finish.
+                // The body awaits something that will never finish.
                 None => return Next::Done,
             }
         }

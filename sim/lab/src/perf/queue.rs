@@ -14,16 +14,17 @@ use crate::perf::error::Error;
 pub struct Queue {
     cq: Arc<CompletionQueue>,
     channel: Option<Channel>,
-    /// The last poll has found as much as it might: there may be more, of which no event tells.
+    /// True if the last poll has found its maximum: there may be more completions, without an
+    /// event.
     has_more: Cell<bool>,
 }
 
-/// A completion channel (`ibv_comp_channel`): events that nobody has taken.
+/// A completion channel (`ibv_comp_channel`): the number of its events.
 #[derive(Clone, Default)]
 struct Channel(Arc<AtomicU32>);
 
 impl Queue {
-    /// A queue of `entries` entries. If loops sleep on it, it is armed.
+    /// Returns a queue of `entries` entries. If loops sleep on it, it is armed.
     ///
     /// # Errors
     /// [`Error::Driver`].
@@ -50,28 +51,28 @@ impl Queue {
         })
     }
 
-    /// The queue itself.
+    /// Returns the queue itself.
     pub fn cq(&self) -> &Arc<CompletionQueue> {
         &self.cq
     }
 
-    /// Whether loops sleep on it.
+    /// Returns true if loops sleep on it.
     pub fn sleeps(&self) -> bool {
         self.channel.is_some()
     }
 
-    /// Takes the events that are there; whether there were any.
+    /// Takes all events; returns true if there were any.
     pub fn take_events(&self) -> bool {
         let channel = self.channel.as_ref();
         channel.is_some_and(|Channel(events)| events.swap(0, Ordering::Relaxed) > 0)
     }
 
-    /// A poll for up to `max` completions has found `count`.
+    /// Notes that a poll for up to `max` completions has found `count`.
     pub fn note_poll(&self, count: usize, max: usize) {
         self.has_more.set(count == max);
     }
 
-    /// There may be completions of which no event will tell.
+    /// Returns true if there may be completions without an event.
     pub fn has_more(&self) -> bool {
         self.has_more.get()
     }

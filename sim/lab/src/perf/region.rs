@@ -19,7 +19,7 @@ const LINE: u64 = 64;
 /// Bytes before a datagram's payload: room for the GRH.
 pub const GRH: u64 = 40;
 
-/// Everything that perftest's tests need.
+/// Access rights that perftest's tests need.
 const ACCESS: MemoryAccess = MemoryAccess {
     local_write: true,
     remote_write: true,
@@ -32,7 +32,7 @@ const ACCESS: MemoryAccess = MemoryAccess {
 /// A registered piece of memory.
 #[derive(Clone)]
 pub struct Region {
-    /// Memory of the host; none: it is the card's.
+    /// Memory of the host; `None`: memory of the card.
     pub buffer: Option<Rc<Buffer>>,
     address: u64,
     length: u64,
@@ -40,7 +40,7 @@ pub struct Region {
 }
 
 impl Region {
-    /// `length` bytes of host memory with these pages.
+    /// Registers `length` bytes of host memory with these pages.
     ///
     /// # Errors
     /// [`Error::Driver`], [`Error::Memory`].
@@ -68,7 +68,7 @@ impl Region {
         })
     }
 
-    /// `length` bytes of the card's memory.
+    /// Registers `length` bytes of the card's memory.
     ///
     /// # Errors
     /// [`Error::Driver`].
@@ -86,7 +86,7 @@ impl Region {
         })
     }
 
-    /// The `length` bytes at `place`, for a work request.
+    /// Returns the `length` bytes at `place`, for a work request.
     pub fn segment(&self, place: u64, length: u32) -> DataSegment {
         let LKey(l_key) = self.region.lkey();
         DataSegment {
@@ -96,7 +96,7 @@ impl Region {
         }
     }
 
-    /// What a peer has to know.
+    /// Returns its address, key and length, for a peer.
     pub fn remote(&self) -> RemoteRegion {
         RemoteRegion {
             address: self.address,
@@ -116,7 +116,7 @@ pub struct RemoteRegion {
 }
 
 impl RemoteRegion {
-    /// The place in it.
+    /// Returns the place in it.
     #[inline]
     pub fn at(&self, place: u64) -> RemoteAddress {
         RemoteAddress {
@@ -145,13 +145,13 @@ impl PageSize {
     }
 }
 
-/// Bytes of a buffer for messages of `size` bytes (`BUFF_SIZE`).
+/// Returns the bytes of a buffer for messages of `size` bytes (`BUFF_SIZE`).
 pub fn buffer_bytes(size: u64) -> u64 {
     size.max(CYCLE)
 }
 
-/// Where message number `count` of a QP lies in its buffer: small ones in turn, a line or more
-/// apart (`increase_loc_addr`).
+/// Returns the offset of message number `count` of a QP in its buffer: small ones in turn, a line
+/// or more apart (`increase_loc_addr`).
 #[inline]
 pub fn place_of(size: u64, count: u64) -> u64 {
     if size > CYCLE / 2 {

@@ -1,4 +1,4 @@
-//! What has been measured.
+//! Results of a measurement.
 
 /// A row of a bandwidth test.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,9 +35,9 @@ pub struct LatencyRow {
     pub average_us: f64,
     /// Standard deviation.
     pub stdev_us: f64,
-    /// 99 % are below.
+    /// 99th percentile.
     pub p99_us: f64,
-    /// 99.9 % are below.
+    /// 99.9th percentile.
     pub p999_us: f64,
     /// The samples, sorted, in picoseconds of the full round trip.
     pub samples_ps: Vec<u64>,
@@ -50,25 +50,25 @@ pub struct PerfRow {
     pub size: u32,
     /// Messages, over all QPs.
     pub iterations: u64,
-    /// Ended early, because the rate did not change any more.
+    /// True if it ended early, because the rate was steady.
     pub ended_early: bool,
     /// Bandwidth tests.
     pub bandwidth: Option<BandwidthRow>,
     /// Latency tests.
     pub latency: Option<LatencyRow>,
-    /// What each host's card, slot and cable have counted meanwhile: name and value, always in the
+    /// Counters of each host's card, slot and cable during the run: name and value, always in the
     /// same order. Means and extremes are those since power-on.
     pub counters: Vec<Vec<(&'static str, u64)>>,
-    /// How long it took, in simulated time, from the first step of a thread to the last.
+    /// Simulated time from the first step of a thread to the last.
     pub simulated_ps: u64,
     /// Events that the world has handled.
     pub events: u64,
-    /// From when to when the last message that was measured took, in picoseconds of simulated time:
-    /// of a latency test, to where the next one is posted; of another, to its completion.
+    /// Start and end of the last measured message, in picoseconds of simulated time. The end is the
+    /// post of the next one in a latency test, else the completion.
     pub last_message_ps: Option<(u64, u64)>,
 }
 
-/// What has been measured.
+/// Result of a measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PerfResult {
     /// One row for each size, in order.

@@ -1,4 +1,4 @@
-//! Runs one message size in a world of its own.
+//! Runs one message size in a separate world.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -9,7 +9,7 @@ use ferroce_units::{Duration, Instant};
 
 use crate::perf::error::Error;
 use crate::perf::plan::Plan;
-use crate::perf::processor::{Core, Program};
+use crate::perf::processor::{Program, SimThread};
 use crate::perf::result::{BandwidthRow, PerfRow};
 use crate::perf::setup::Setup;
 use crate::perf::side::Side;
@@ -22,10 +22,10 @@ use ferroce_units::random::Random;
 use ferroce_world::trace::{self, SharedTrace};
 use ferroce_world::{Outcome, World};
 
-/// Simulated time between two looks at whether somebody wants the run to end.
+/// Simulated time between two checks whether the run is to end.
 const SLICE: Duration = Duration::from_us(200);
 
-/// Where the first thread that fails says why.
+/// The error of the first thread that fails.
 type Failure = Rc<RefCell<Option<Error>>>;
 
 /// A measurement of one size that is about to run.
@@ -37,14 +37,14 @@ struct Run<'a> {
     goal: Rc<Goal>,
     clients: Vec<Rc<Record>>,
     servers: Vec<Rc<Record>>,
-    /// Messages of each QP of a client, of which its server hears.
+    /// Messages of each QP of a client, shared with its server.
     counts: Vec<Rc<Cell<u64>>>,
-    /// Threads so far: each has random numbers of its own.
+    /// Threads so far: each has its own random numbers.
     threads: u64,
 }
 
-/// Measures messages of `size` bytes, until `stop` is set. `trace` is told everything that happens
-/// from the first step of a thread on.
+/// Measures messages of `size` bytes, until `stop` is set. `trace` records everything from the
+/// first step of a thread on.
 ///
 /// # Errors
 /// Any [`Error`].
@@ -82,7 +82,7 @@ pub fn run(
 }
 
 impl Run<'_> {
-    /// Makes the threads.
+    /// Starts the threads.
     fn spawn(&mut self) {
         let (clients, servers) = (self.setup.clients.clone(), self.setup.servers.clone());
         let count = self.plan.iterations;
@@ -102,7 +102,7 @@ impl Run<'_> {
         self.threads += 1;
         let random = Random::new(self.spec.seed, self.threads);
         Job {
-            core: Core::new(
+            thread: SimThread::new(
                 (side.thread, self.plan.threads == 1),
                 Costs::new(&self.spec.preset),
                 random,
@@ -117,7 +117,7 @@ impl Run<'_> {
     fn start(
         &mut self,
         host: usize,
-        core: &Rc<Core>,
+        thread: &Rc<SimThread>,
         body: impl Future<Output = Result<(), Error>> + 'static,
     ) {
         let failure = Rc::clone(&self.failure);
@@ -126,46 +126,44 @@ impl Run<'_> {
                 failure.borrow_mut().get_or_insert(error);
             }
         };
-        self.setup.world.spawn(host, Program::new(core, body));
+        self.setup.world.spawn(host, Program::new(thread, body));
     }
 
     /// Starts a thread that measures.
     fn client(&mut self, number: usize, side: &Rc<Side>) -> Rc<Record> {
         let job = self.job(number, side);
-        let (core, record, host) = (Rc::clone(&job.core), Rc::clone(&job.record), side.host);
+        let (thread, record, host) = (Rc::clone(&job.thread), Rc::clone(&job.record), side.host);
         let goal = Rc::clone(&self.goal);
         match (self.spec.workload, self.plan.test, self.plan.operation) {
             (Workload::Batch, ..) => {
                 let lock = self.setup.cq_locks[number].clone();
-                self.start(host, &core, async move {
+                self.start(host, &thread, async move {
                     workload::batch::run(&job, &goal, number, lock.as_ref()).await
                 });
             }
             (Workload::Window, ..) => {
-                self.start(host, &core, async move {
+                self.start(host, &thread, async move {
                     workload::window::run(&job, &goal).await
                 });
             }
-            (_, Test::Latency, Operation::Write) => self.start(host, &core, async move {
+            (_, Test::Latency, Operation::Write) => self.start(host, &thread, async move {
                 workload::latency::write(&job, false).await
             }),
-            (_, Test::Latency, Operation::Send) => self.start(host, &core, async move {
+            (_, Test::Latency, Operation::Send) => self.start(host, &thread, async move {
                 workload::latency::send(&job, false).await
             }),
-            (_, Test::Latency, _) => self.start(host, &core, async move {
+            (_, Test::Latency, _) => self.start(host, &thread, async move {
                 workload::latency::one_by_one(&job).await
             }),
             (_, Test::Bandwidth, Operation::Send) if self.plan.bidirectional => {
-                self.start(host, &core, async move {
+                self.start(host, &thread, async move {
                     workload::duplex::run(&job, false).await
                 });
             }
             (_, Test::Bandwidth, _) => {
-                self.start(
-                    host,
-                    &core,
-                    async move { workload::bandwidth::run(&job).await },
-                );
+                self.start(host, &thread, async move {
+                    workload::bandwidth::run(&job).await
+                });
             }
         }
         record
@@ -179,39 +177,37 @@ impl Run<'_> {
         }
         let (test, operation) = (self.plan.test, self.plan.operation);
         let job = self.job(number, side);
-        let (core, record, host) = (Rc::clone(&job.core), Rc::clone(&job.record), side.host);
+        let (thread, record, host) = (Rc::clone(&job.thread), Rc::clone(&job.record), side.host);
         match (test, operation) {
-            (Test::Latency, Operation::Write) => self.start(host, &core, async move {
+            (Test::Latency, Operation::Write) => self.start(host, &thread, async move {
                 workload::latency::write(&job, true).await
             }),
-            (Test::Latency, Operation::Send) => self.start(host, &core, async move {
+            (Test::Latency, Operation::Send) => self.start(host, &thread, async move {
                 workload::latency::send(&job, true).await
             }),
             (Test::Bandwidth, Operation::Send) if both => {
-                self.start(host, &core, async move {
+                self.start(host, &thread, async move {
                     workload::duplex::run(&job, true).await
                 });
             }
             (Test::Bandwidth, Operation::Send) => {
                 self.start(
                     host,
-                    &core,
+                    &thread,
                     async move { workload::receive::run(&job).await },
                 );
             }
             (Test::Bandwidth, _) if both => {
-                self.start(
-                    host,
-                    &core,
-                    async move { workload::bandwidth::run(&job).await },
-                );
+                self.start(host, &thread, async move {
+                    workload::bandwidth::run(&job).await
+                });
             }
             _ => return None,
         }
         Some(record)
     }
 
-    /// Lets time pass until all threads are done.
+    /// Runs the world until all threads are done.
     fn go(&mut self, stop: &AtomicBool) -> Result<(), Error> {
         loop {
             let until = self.setup.world.now() + SLICE;
@@ -239,7 +235,8 @@ impl Run<'_> {
             if waiting > 0 {
                 let (host, thread) = (side.host, side.thread);
                 dump.push_str(&format!(
-                    "thread {thread} of host {host}: {waiting} CQs have completions that it has not seen\n"
+                    "thread {thread} of host {host}: {waiting} CQs have completions that it has \
+                    not seen\n"
                 ));
             }
         }
@@ -284,7 +281,7 @@ impl Run<'_> {
         })
     }
 
-    /// When the last message that was measured was posted, and when it was over.
+    /// Returns when the last measured message was posted, and when it ended.
     fn last_message(&self) -> Option<(u64, u64)> {
         let timeline = self.clients.first()?.timeline.borrow();
         match (self.plan.test, timeline.posted.as_slice()) {
@@ -322,7 +319,7 @@ fn counters(world: &World) -> Vec<Vec<(&'static str, u64)>> {
         .collect()
 }
 
-/// What was counted since; means and maxima stay what they are.
+/// Returns the differences of counters; means and maxima stay as they are.
 fn differences(
     before: &[Vec<(&'static str, u64)>],
     after: &[Vec<(&'static str, u64)>],

@@ -23,7 +23,7 @@ use ferroce_world::{World, WorldConfig};
 
 use node::{Node, RegionMemory, target_memory};
 
-/// Regions at which `Batch` (of a host) and `Window` (of a thread) aim.
+/// Target regions of `Batch` (of a host) and `Window` (of a thread).
 const BATCH_REGION: u64 = 1 << 30;
 const WINDOW_REGION: u64 = 2 << 20;
 /// Local buffers of a thread of `Batch`, of a line or a message each.
@@ -35,7 +35,7 @@ const PSN_STREAM: u64 = 0;
 /// PSNs have 24 bits.
 const PSN_END: u64 = 1 << 24;
 
-/// Hosts and what runs on them.
+/// Hosts and their threads.
 pub struct Setup {
     /// The world.
     pub world: World,
@@ -43,7 +43,7 @@ pub struct Setup {
     pub clients: Vec<Rc<Side>>,
     /// Threads at the other end, one for each client, if they have anything to do.
     pub servers: Vec<Rc<Side>>,
-    /// One for each thread of `servers` and `clients` that shares a QP.
+    /// Goals: one for each thread of `servers` and `clients` that shares a QP.
     pub cq_locks: Vec<Option<Rc<SpinLock>>>,
 }
 
@@ -55,7 +55,7 @@ struct Builder<'a> {
     psn: Random,
 }
 
-/// How many hosts take part.
+/// Returns the number of hosts.
 fn hosts(topology: Topology) -> usize {
     match topology {
         Topology::Pair => 2,
@@ -65,13 +65,13 @@ fn hosts(topology: Topology) -> usize {
     }
 }
 
-/// Whether nothing takes time.
+/// Returns true if nothing takes time.
 fn is_functional(preset: &Preset) -> bool {
     preset.name().split('@').next() == Some("functional")
 }
 
 impl Setup {
-    /// Makes and connects everything. The cards tell `trace` what their blocks do.
+    /// Creates and connects everything. The cards report the work of their blocks to `trace`.
     ///
     /// # Errors
     /// Any [`Error`].
@@ -126,7 +126,7 @@ impl Setup {
     }
 }
 
-/// The world in which `spec` is measured.
+/// Returns the world in which `spec` is measured.
 pub fn world_config(spec: &PerfSpec) -> WorldConfig {
     let hosts = hosts(spec.topology);
     let mut config = match is_functional(&spec.preset) {
@@ -160,7 +160,7 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// Thread `t` of each client is connected with a thread of the server, the last host.
+    /// Connects thread `t` of each client with a thread of the server, the last host.
     fn clients_and_servers(&mut self) -> Result<(Vec<Side>, Vec<Side>), Error> {
         let server = self.nodes.len() - 1;
         let clients = match self.spec.topology {
@@ -184,7 +184,7 @@ impl<'a> Builder<'a> {
         Ok(pairs)
     }
 
-    /// Thread `t` of each host is connected with thread `t` of each other.
+    /// Connects thread `t` of each host with thread `t` of each other.
     fn all_to_all(&mut self) -> Result<Vec<Side>, Error> {
         let hosts = self.nodes.len();
         let threads = self.plan.threads as usize;
@@ -213,7 +213,7 @@ impl<'a> Builder<'a> {
         Ok(sides.into_iter().flatten().collect())
     }
 
-    /// Queues and memory of a thread, not connected yet.
+    /// Creates queues and memory of a thread, not connected yet.
     fn side(&mut self, host: usize, thread: u32, is_client: bool) -> Result<Side, Error> {
         let (plan, workload) = (self.plan, self.spec.workload);
         let depth = plan.depth * self.spec.sharing.threads_per_qp;
@@ -283,12 +283,12 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Bytes between the buffers of two QPs.
+    /// Returns the bytes between the buffers of two QPs.
     fn stride(&self) -> u64 {
         buffer_bytes(self.plan.size.into()) + self.headroom()
     }
 
-    /// What a datagram's GRH needs.
+    /// Returns the room for a datagram's GRH.
     fn headroom(&self) -> u64 {
         match self.plan.service {
             Service::Ud => LINE,
@@ -296,7 +296,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Local buffers of a thread of `Batch`.
+    /// Registers the local buffers of a thread of `Batch`.
     fn batch_bytes(&self) -> u64 {
         BATCH_BUFFERS.max(self.plan.depth.into()) * u64::from(self.plan.size).max(LINE)
     }

@@ -1,4 +1,4 @@
-//! What one simulated thread has: queue pairs, completion queues, memory.
+//! Queue pairs, completion queues and memory of a simulated thread.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -28,23 +28,23 @@ pub struct Endpoint {
     pub send_cq: Queue,
     /// First PSN.
     pub psn: u32,
-    /// Where its messages begin in the thread's regions, and in those of the peer.
+    /// Offset of its messages in the thread's regions, and in those of the peer.
     pub local_base: u64,
-    /// Where received messages begin in the thread's regions.
+    /// Offset of received messages in the thread's regions.
     pub receive_base: u64,
-    /// Where it aims.
+    /// Its target address.
     pub remote_base: u64,
     /// Regions of the peer.
     pub remote: Rc<[RemoteRegion]>,
-    /// UD: to whom.
+    /// UD: the destination.
     pub datagram: Option<(AddressVector, Qpn)>,
-    /// Nobody is at the other end.
+    /// True if it has no thread at the other end.
     pub is_alone: bool,
-    /// Locks that other threads want, too.
+    /// Locks that it shares with other threads.
     pub locks: Locks,
 }
 
-/// What one thread has.
+/// Queues and memory of one thread.
 pub struct Side {
     /// Its host.
     pub host: usize,
@@ -61,7 +61,7 @@ pub struct Side {
 }
 
 impl Endpoint {
-    /// The operation of a message at `remote`.
+    /// Returns the operation of a message at `remote`.
     fn operation(&self, operation: Operation, remote: RemoteAddress) -> SendOperation {
         match operation {
             Operation::Write => SendOperation::RdmaWrite(remote),
@@ -80,7 +80,7 @@ impl Endpoint {
     }
 }
 
-/// Where a message is and where it goes.
+/// Source and destination of a message.
 #[derive(Debug, Clone, Copy)]
 pub struct Message {
     /// Local memory.
@@ -90,8 +90,8 @@ pub struct Message {
 }
 
 impl Side {
-    /// Message number `count` of QP `index`, in perftest's order of addresses. Memory regions are
-    /// used in turn.
+    /// Returns message number `count` of QP `index`, in perftest's order of addresses. Memory
+    /// regions are used in turn.
     #[inline]
     pub fn message(&self, plan: &Plan, index: usize, count: u64) -> Message {
         let endpoint = &self.endpoints[index];
@@ -107,7 +107,7 @@ impl Side {
         }
     }
 
-    /// Receive number `count` of QP `index`.
+    /// Returns the segment of receive number `count` of QP `index`.
     #[inline]
     pub fn receive(&self, plan: &Plan, index: usize, count: u64) -> DataSegment {
         let place = self.endpoints[index].receive_base + place_of(plan.size.into(), count);
@@ -150,7 +150,7 @@ impl Side {
         }
     }
 
-    /// The bytes at `segment`, which lies in the thread's memory.
+    /// Returns the bytes at `segment`, which lies in the thread's memory.
     pub fn bytes(&self, segment: &DataSegment) -> Vec<u8> {
         let buffers = self
             .regions
@@ -166,7 +166,7 @@ impl Side {
     }
 }
 
-/// A QP for `depth` sends outstanding.
+/// Returns a QP for `depth` sends outstanding.
 ///
 /// # Errors
 /// [`Error::Driver`].

@@ -1,4 +1,4 @@
-//! What is measured.
+//! Specification of a measurement.
 
 use ferroce_model::preset::Preset;
 
@@ -17,7 +17,7 @@ pub enum Operation {
     CompareSwap,
 }
 
-/// What is measured of it.
+/// The kind of test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Test {
     /// Bandwidth and message rate, `ib_*_bw`.
@@ -38,7 +38,7 @@ pub enum Service {
 }
 
 impl Service {
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Rc => "RC",
@@ -48,16 +48,16 @@ impl Service {
     }
 }
 
-/// How many messages each QP sends.
+/// Number of messages of each QP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Iterations {
-    /// So many.
+    /// Exactly so many.
     Exactly(u64),
-    /// At most so many; a bandwidth test ends when the rate does not change any more.
+    /// At most so many; a bandwidth test ends when the rate is steady.
     UntilSteady(u64),
 }
 
-/// What backs the memory regions.
+/// Pages of the memory regions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageSize {
     /// 4 KiB pages.
@@ -70,7 +70,7 @@ pub enum PageSize {
     Physical,
 }
 
-/// Which hosts there are, and who sends to whom.
+/// The hosts, and which of them send to which.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Topology {
     /// A client and a server.
@@ -88,7 +88,7 @@ pub enum Topology {
     Loopback,
 }
 
-/// How a thread goes through its work.
+/// Order of a thread's work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Workload {
     /// As perftest: fills the send queues, polls a batch, fills again. Addresses cycle through a
@@ -103,7 +103,7 @@ pub enum Workload {
 }
 
 impl Workload {
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Perftest => "perftest",
@@ -113,7 +113,7 @@ impl Workload {
     }
 }
 
-/// What threads share.
+/// Objects that threads share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sharing {
     /// Threads that share a QP and its CQ; 1: each has its own. (Only [`Workload::Batch`].)
@@ -132,16 +132,16 @@ impl Default for Sharing {
     }
 }
 
-/// Where atomics go.
+/// Target of atomics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Atomics {
-    /// All to one address, instead of one after the other.
+    /// True if all go to one address, instead of to consecutive ones.
     pub one_address: bool,
-    /// To the memory of the card, instead of the host's.
+    /// True if they go to the memory of the card, instead of the host's.
     pub device_memory: bool,
 }
 
-/// What is measured, completely. [`PerfSpec::new`] is what perftest does without options.
+/// Complete specification of a measurement. [`PerfSpec::new`] has perftest's defaults.
 #[derive(Debug, Clone)]
 pub struct PerfSpec {
     /// Cards, hosts and links.
@@ -152,7 +152,7 @@ pub struct PerfSpec {
     pub test: Test,
     /// Bytes of a message, one row each.
     pub sizes: Vec<u32>,
-    /// These are perftest's `-a`: CQ moderation stays whatever the size.
+    /// True for the sizes of perftest's `-a`: CQ moderation is then the same for all sizes.
     pub all_sizes: bool,
     /// Messages of each QP.
     pub iterations: Iterations,
@@ -174,11 +174,11 @@ pub struct PerfSpec {
     /// Payload up to which messages are inline; `None`: 0 for bandwidth; 220 (WRITE), 236 (SEND) or
     /// 188 (SEND over UD) for latency, and never more than the preset has.
     pub inline_bytes: Option<u32>,
-    /// Every so many work requests ask for a completion; `None`: as perftest.
+    /// CQ moderation: one signaled work request every so many; `None`: as perftest.
     pub signal_every: Option<u32>,
-    /// Threads sleep until there is an event of their CQ, instead of polling.
+    /// True if threads sleep until there is an event of their CQ, instead of polling.
     pub events: bool,
-    /// Both sides send.
+    /// True if both sides send.
     pub bidirectional: bool,
     /// Path MTU; `None`: the preset's.
     pub mtu_bytes: Option<u32>,
@@ -188,23 +188,23 @@ pub struct PerfSpec {
     pub topology: Topology,
     /// A switch between them; `None`: what the preset says.
     pub switched: Option<bool>,
-    /// How a thread goes through its work.
+    /// Order of a thread's work.
     pub workload: Workload,
-    /// Bytes of the region at which `Batch` and `Window` aim; `None`: 1 GiB of each host, 2 MiB of
+    /// Bytes of the target region of `Batch` and `Window`; `None`: 1 GiB of each host, 2 MiB of
     /// each thread.
     pub region_bytes: Option<u64>,
-    /// What threads share.
+    /// Objects that threads share.
     pub sharing: Sharing,
-    /// Where atomics go.
+    /// Target of atomics.
     pub atomics: Atomics,
-    /// Seed of everything that is random.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// Whether the steady middle of long messages is left out.
+    /// True if the steady middle of long messages is skipped.
     pub fast_forward: bool,
 }
 
 impl PerfSpec {
-    /// What perftest does without options: one size, one QP, one thread.
+    /// Returns perftest's defaults: one size, one QP, one thread.
     pub fn new(preset: Preset, operation: Operation, test: Test) -> Self {
         let size = match (operation, test) {
             (Operation::FetchAdd | Operation::CompareSwap, _) => 8,
@@ -246,7 +246,7 @@ impl PerfSpec {
         }
     }
 
-    /// All powers of two from 2 B to 8 MiB, perftest's `-a`.
+    /// Sets all powers of two from 2 B to 8 MiB as sizes, perftest's `-a`.
     pub fn all_sizes(mut self) -> Self {
         let log_last = match self.service {
             Service::Ud => 12,

@@ -1,20 +1,20 @@
 //! Figures from exact samples, computed as perftest 4.5 computes them.
 //!
-//! What is odd about them is perftest's: the two largest latencies have no part in the means, and
-//! the larger of them is never printed. One thing is not followed: perftest 4.5 keeps differences
-//! from the mean in an `int`, so that its standard deviation is that of whole microseconds.
+//! Oddities are perftest's: the two largest latencies do not count in the means, and the larger of
+//! them is never printed. One is not followed: perftest 4.5 keeps differences from the mean in an
+//! `int`, so that its standard deviation is that of whole microseconds.
 
 use crate::perf::result::{BandwidthRow, LatencyRow};
 
-/// Largest samples that perftest leaves out (`LAT_MEASURE_TAIL`).
+/// Largest samples that perftest omits (`LAT_MEASURE_TAIL`).
 const DROPPED: usize = 2;
 /// Picoseconds of a microsecond.
 const PS_PER_US: f64 = 1e6;
 const PS_PER_S: f64 = 1e12;
 const MIB: f64 = 1_048_576.0;
 
-/// Row of a latency test, from the times of the posts in picoseconds. `rounds` is 2 when a sample
-/// is a round trip of which half is reported, else 1. `None`: fewer than four posts.
+/// Returns the row of a latency test, from the times of the posts in picoseconds. `rounds` is 2 if
+/// a sample is a round trip of which half is reported, else 1. `None`: fewer than four posts.
 pub fn latency(posted: &[u64], rounds: u32) -> Option<LatencyRow> {
     let mut samples: Vec<u64> = posted.windows(2).map(|pair| pair[1] - pair[0]).collect();
     samples.sort_unstable();
@@ -41,7 +41,7 @@ pub fn latency(posted: &[u64], rounds: u32) -> Option<LatencyRow> {
     })
 }
 
-/// `ceil(kept * part / whole)`, an index that exists because two samples more do.
+/// Returns `ceil(kept * part / whole)`, which is in range because there are two more samples.
 fn rank(kept: usize, part: usize, whole: usize) -> usize {
     (kept * part).div_ceil(whole)
 }
@@ -54,8 +54,8 @@ fn median(sorted: &[u64]) -> f64 {
     }
 }
 
-/// When messages were posted and found to have completed, in picoseconds, in the order in which
-/// one thread did so.
+/// Times in picoseconds at which one thread has posted messages and polled their completions, in
+/// its order.
 #[derive(Debug, Clone, Default)]
 pub struct Timeline {
     /// Message `i` was about to be posted.
@@ -77,7 +77,7 @@ impl Timeline {
         self.completed.last().map_or(0, |&(count, _)| count)
     }
 
-    /// Least time per message between any post and any later completion.
+    /// Returns the least time per message between any post and any later completion.
     fn least_ps_per_message(&self) -> Option<f64> {
         let mut least = f64::INFINITY;
         for (first, &posted) in self.posted.iter().enumerate() {
@@ -93,8 +93,8 @@ impl Timeline {
     }
 }
 
-/// Row of a bandwidth test of messages of `size` bytes, from what its threads have seen. With
-/// `with_peak`, perftest's search for the best stretch, for the one thread that it has.
+/// Returns the row of a bandwidth test of messages of `size` bytes, from the times of its threads.
+/// `with_peak` adds perftest's search for the best interval, for its one thread.
 pub fn bandwidth(size: u32, timelines: &[Timeline], with_peak: bool) -> Option<BandwidthRow> {
     let start = timelines.iter().filter_map(Timeline::start).min()?;
     let end = timelines.iter().filter_map(Timeline::end).max()?;
@@ -108,7 +108,7 @@ pub fn bandwidth(size: u32, timelines: &[Timeline], with_peak: bool) -> Option<B
     Some(rate(size, messages, end - start, peak_mib_per_s))
 }
 
-/// Row of `messages` of `size` bytes in `elapsed_ps`.
+/// Returns the row of `messages` of `size` bytes in `elapsed_ps`.
 pub fn rate(size: u32, messages: u64, elapsed_ps: u64, peak_mib_per_s: f64) -> BandwidthRow {
     let per_second = match elapsed_ps {
         0 => 0.0,
@@ -123,7 +123,7 @@ pub fn rate(size: u32, messages: u64, elapsed_ps: u64, peak_mib_per_s: f64) -> B
     }
 }
 
-/// Rows of several senders, as perftest adds up both directions of `-b`.
+/// Returns the sum of rows of several senders, as perftest adds up both directions of `-b`.
 pub fn sum(rows: &[BandwidthRow]) -> Option<BandwidthRow> {
     let (first, others) = rows.split_first()?;
     let mut total = first.clone();

@@ -1,5 +1,5 @@
-//! Many measurements at once: one world for each, on as many processors as there are. Results come
-//! in the order of the jobs, whoever is done first.
+//! Many measurements in parallel: one world for each, on all processors. Results are reported in
+//! the order of the jobs.
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
@@ -19,28 +19,28 @@ pub struct Job {
     pub spec: PerfSpec,
     /// Bytes of a message.
     pub size: u32,
-    /// The values that make it different from the other points of the sweep.
+    /// The values that distinguish it from the other points of the sweep.
     pub point: Vec<(String, String)>,
 }
 
-/// What a caller hears.
+/// Progress of a sweep.
 pub trait Listener {
-    /// A job is done; jobs come in any order.
+    /// Reports that a job is done; jobs come in any order.
     fn progress(&mut self);
-    /// The row of job number `index`; jobs come in order.
+    /// Reports the row of job number `index`; jobs come in order.
     fn row(&mut self, index: usize, row: PerfRow);
 }
 
-/// How many jobs run at once.
+/// Returns the number of jobs that run in parallel.
 pub fn workers() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// Runs `jobs`, `workers` at once, until `stop` is set or one fails. Rows that came before the
-/// failure in the order of jobs have been told by then.
+/// Runs `jobs`, `workers` in parallel, until `stop` is set or one fails. Rows of jobs before the
+/// one that fails are reported.
 ///
 /// # Errors
-/// That of the first job in their order that has failed.
+/// The error of the first job, in order, that has failed.
 pub fn run(
     jobs: &[Job],
     workers: usize,
@@ -68,7 +68,7 @@ pub fn run(
                         false => runner::run(&job.spec, job.size, stop, None),
                     };
                     failed.fetch_or(result.is_err(), Ordering::Relaxed);
-                    // Nobody listens any more: the caller has seen a failure.
+                    // The receiver is dropped: the caller has seen a failure.
                     if sender.send((index, result)).is_err() {
                         break;
                     }
@@ -80,7 +80,7 @@ pub fn run(
     })
 }
 
-/// Tells results in order; keeps those that come too early.
+/// Reports results in order; keeps those that come too early.
 fn in_order(
     results: mpsc::Receiver<(usize, Result<PerfRow, Error>)>,
     listener: &mut impl Listener,
@@ -95,7 +95,7 @@ fn in_order(
             next += 1;
         }
     }
-    // A job before the one that has failed may never have begun.
+    // Jobs before the one that has failed may not have begun.
     early
         .into_values()
         .find_map(Result::err)
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_ends_it_and_is_told() {
+    fn a_failure_ends_it_and_is_returned() {
         let mut seen = Seen::default();
         let error = run(&jobs(&[2, 0, 4]), 1, &AtomicBool::new(false), &mut seen);
         assert!(
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stops_it_is_heard() {
+    fn it_can_be_stopped() {
         let mut seen = Seen::default();
         let error = run(&jobs(&[2, 4]), 1, &AtomicBool::new(true), &mut seen);
         assert!(matches!(error, Err(Error::Interrupted)));

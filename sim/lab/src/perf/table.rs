@@ -17,7 +17,7 @@ const LATENCY_COLUMNS: &str = " #bytes #iterations    t_min[usec]    t_max[usec]
      t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   \
      99.9% percentile[usec] ";
 
-/// What comes before the rows.
+/// Returns the text before the rows.
 pub fn header(spec: &PerfSpec, plan: &Plan) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
@@ -70,7 +70,7 @@ fn on_off(is_on: bool) -> &'static str {
     }
 }
 
-/// `testsStr` and what stands around it.
+/// Returns the title: `testsStr` and its frame.
 fn title(plan: &Plan) -> String {
     let verb = match plan.operation {
         Operation::Write => "RDMA_Write",
@@ -87,8 +87,8 @@ fn title(plan: &Plan) -> String {
     format!("{verb} {test} Test")
 }
 
-/// In which world the figures are true: preset with host profile, hash, seed, version, and what is
-/// modelled.
+/// Returns the conditions of the figures: preset with host profile, hash, seed, version, and what
+/// is modelled.
 pub fn provenance(spec: &PerfSpec) -> String {
     let (preset, hash) = (spec.preset.name(), spec.preset.hash());
     let version = env!("CARGO_PKG_VERSION");
@@ -100,7 +100,7 @@ pub fn provenance(spec: &PerfSpec) -> String {
     format!("ferroce {version}: preset {preset}, hash {hash:016x}, seed {seed}; {modelled}")
 }
 
-/// What perftest does not have.
+/// Returns the options that perftest does not have.
 fn beyond_perftest(spec: &PerfSpec, plan: &Plan) -> Option<String> {
     let mut parts = Vec::new();
     if plan.threads > 1 {
@@ -126,7 +126,7 @@ fn beyond_perftest(spec: &PerfSpec, plan: &Plan) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// The line of column names.
+/// Returns the line of column names.
 pub fn columns(test: Test) -> &'static str {
     match test {
         Test::Bandwidth => BANDWIDTH_COLUMNS,
@@ -134,7 +134,7 @@ pub fn columns(test: Test) -> &'static str {
     }
 }
 
-/// A row.
+/// Returns a row.
 pub fn row(row: &PerfRow) -> String {
     let mut line = match (&row.bandwidth, &row.latency) {
         (Some(figures), _) => bandwidth(row, figures),
@@ -147,7 +147,7 @@ pub fn row(row: &PerfRow) -> String {
     line
 }
 
-/// `REPORT_FMT`.
+/// Formats a row as `REPORT_FMT`.
 fn bandwidth(row: &PerfRow, figures: &BandwidthRow) -> String {
     format!(
         " {:<7}    {:<10}       {:<7.2}            {:<7.2}\t\t   {:<7.6}",
@@ -159,7 +159,7 @@ fn bandwidth(row: &PerfRow, figures: &BandwidthRow) -> String {
     )
 }
 
-/// `REPORT_FMT_LAT`.
+/// Formats a row as `REPORT_FMT_LAT`.
 fn latency(row: &PerfRow, figures: &LatencyRow) -> String {
     format!(
         " {:<7} {}          {:<7.2}        {:<7.2}      {:<7.2}  \t       {:<7.2}     \t{:<7.2}\

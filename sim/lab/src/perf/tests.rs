@@ -249,17 +249,17 @@ fn a_steady_rate_ends_the_test_early() {
     }
 }
 
-/// Goal: threads that can never go on end the run, with a message. Method: datagrams find fewer
+/// Goal: threads that wait forever end the run, with a message. Method: datagrams find fewer
 /// receives than there are messages, and the server takes its time to post more.
 #[test]
-fn who_waits_for_ever_is_told_so() {
+fn a_deadlock_is_an_error() {
     let mut lost = spec("cx5-100g", Operation::Send, Test::Bandwidth, 512);
     (lost.service, lost.receive_depth) = (Service::Ud, Some(4));
     lost.preset
         .set("host.post_receive_ns", "5000")
         .expect("a parameter");
     let error = run(&lost).expect_err("messages are lost").to_string();
-    assert!(error.contains("the threads wait for ever"), "{error}");
+    assert!(error.contains("the threads wait forever"), "{error}");
     assert!(error.contains("thread 1 on host 1"), "{error}");
 }
 
@@ -319,7 +319,7 @@ fn the_table_is_one_that_our_reader_of_perftest_understands() {
     assert_eq!(tables.len(), 1);
 }
 
-/// A card whose times do not spread, so that runs can be subtracted.
+/// Returns a card whose times do not spread, so that runs can be subtracted.
 fn steady(preset: &str, operation: Operation, test: Test) -> PerfSpec {
     let mut spec = spec(preset, operation, test, 8);
     for (key, value) in [
@@ -359,7 +359,7 @@ fn a_thread_that_sleeps_waits_for_event_interrupt_and_wake_up() {
             "{operation:?}: {woken} {slept}"
         );
         // EQE and MSI-X follow the CQE as far behind as the event stage takes, then comes arming;
-        // who polls sees the CQE a part of a turn late.
+        // a polling thread sees the CQE up to a turn late.
         let stages = slept - polled - doorbell_ns;
         let sum = event_ns - poll_ns..event_ns + 20.0;
         assert!(sum.contains(&stages), "{operation:?}: {stages} {sum:?}");

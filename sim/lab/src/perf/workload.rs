@@ -1,7 +1,7 @@
-//! The loops that threads run.
+//! The loops of simulated threads.
 //!
-//! - [`bandwidth`], [`receive`], [`duplex`]: `run_iter_bw`, `run_iter_bw_server` and `run_iter_bi` of
-//!   perftest 4.5.
+//! - [`bandwidth`], [`receive`], [`duplex`]: `run_iter_bw`, `run_iter_bw_server` and `run_iter_bi`
+//!   of perftest 4.5.
 //! - [`latency`]: `run_iter_lat_write`, `run_iter_lat` and `run_iter_lat_send`.
 //! - [`batch`]: SMART's loop. [`window`]: FaSST's.
 
@@ -19,33 +19,33 @@ use ferroce_driver::{CompletionStatus, SendData, WorkCompletion};
 
 use crate::perf::error::Error;
 use crate::perf::plan::Plan;
-use crate::perf::processor::Core;
+use crate::perf::processor::SimThread;
 use crate::perf::side::{Message, Side};
 use crate::perf::statistics::Timeline;
 
 /// Completions that a loop of bandwidth tests takes at once (`CTX_POLL_BATCH`).
 pub const POLL_BATCH: usize = 16;
 
-/// A thread, and what it has to do.
+/// A thread and its work.
 pub struct Job {
-    /// The processor.
-    pub core: Rc<Core>,
+    /// The simulated thread.
+    pub thread: Rc<SimThread>,
     /// Queues and memory.
     pub side: Rc<Side>,
-    /// What to do.
+    /// The plan.
     pub plan: Rc<Plan>,
-    /// What is known of it.
+    /// Its progress.
     pub record: Rc<Record>,
-    /// Messages of each QP, as the thread that sends them has it; it may end early.
+    /// Messages of each QP, set by the thread that sends them; it may end early.
     pub count: Rc<Cell<u64>>,
 }
 
-/// What is known of a thread's loop.
+/// Progress of a thread's loop.
 #[derive(Debug, Default)]
 pub struct Record {
-    /// When it did what.
+    /// Times of posts and completions.
     pub timeline: RefCell<Timeline>,
-    /// It has ended before all its iterations.
+    /// True if it has ended before all its iterations.
     pub ended_early: Cell<bool>,
 }
 
@@ -85,7 +85,7 @@ impl Job {
             let mut request = side.request(plan, index, message, data, signaled);
             request.wr_id = wr_id;
             let length = u64::from(plan.size);
-            self.core
+            self.thread
                 .post_send(place, &request, length, plan.size)
                 .await
         } else {
@@ -93,7 +93,7 @@ impl Job {
             let data = SendData::ScatterGather(&segments);
             let mut request = side.request(plan, index, message, data, signaled);
             request.wr_id = wr_id;
-            self.core.post_send(place, &request, 0, plan.size).await
+            self.thread.post_send(place, &request, 0, plan.size).await
         };
         posted.map_err(|source| self.post_error(source))
     }
@@ -111,11 +111,11 @@ impl Job {
     pub async fn post_receive(&self, index: usize, count: u64) -> Result<(), Error> {
         let segment = self.side.receive(&self.plan, index, count);
         let qp = &self.side.endpoints[index].qp;
-        let posted = self.core.post_receive(qp, index as u64, segment).await;
+        let posted = self.thread.post_receive(qp, index as u64, segment).await;
         posted.map_err(|source| self.post_error(source))
     }
 
-    /// Fails unless the work request did not.
+    /// Converts a failed completion to an error.
     pub fn check(&self, failed: Option<WorkCompletion>) -> Result<(), Error> {
         failed.map_or(Ok(()), |completion| {
             Err(Error::Completion {
@@ -128,9 +128,9 @@ impl Job {
         })
     }
 
-    /// Now, in picoseconds.
+    /// Returns the time in picoseconds.
     pub fn now_ps(&self) -> u64 {
-        self.core.now().as_ps()
+        self.thread.now().as_ps()
     }
 }
 

@@ -14,11 +14,11 @@ const LOG_LAST_DATAGRAM: u32 = 12;
 pub struct Run {
     /// The program: `ib_write_bw`.
     pub program: String,
-    /// What both sides are told.
+    /// Options of both sides.
     pub arguments: Vec<String>,
 }
 
-/// The runs that measure what `spec` says: one with `-a`, or one for each size.
+/// Returns the runs that measure what `spec` says: one with `-a`, or one for each size.
 ///
 /// # Errors
 /// What perftest does not have.
@@ -90,13 +90,13 @@ fn program(spec: &PerfSpec) -> String {
     format!("ib_{verb}_{test}")
 }
 
-/// Messages of each QP.
+/// Returns the messages of each QP.
 pub fn iterations(spec: &PerfSpec) -> u64 {
     let (Iterations::Exactly(count) | Iterations::UntilSteady(count)) = spec.iterations;
     count
 }
 
-/// Everything but the sizes.
+/// Returns all options but the sizes.
 fn options(spec: &PerfSpec) -> Vec<String> {
     let mut options = vec!["-F".to_owned()];
     let mut option = |name: &str, value: Option<u64>| {

@@ -65,7 +65,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Neither can fail for a child that nobody has waited for.
+        // Neither can fail for a child that has not been waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -104,7 +104,7 @@ pub(super) struct Pair<'a> {
 pub(super) struct Ran {
     /// What the client has printed.
     pub client: String,
-    /// Where the time of the last message went; empty if nobody asked.
+    /// Where the time of the last message went; empty if not requested.
     pub explanation: String,
 }
 
@@ -211,7 +211,7 @@ fn socket(folder: &Folder) -> PathBuf {
     folder.0.join("world")
 }
 
-/// What was changed in the preset after it was loaded.
+/// Returns the changes of the preset since it was loaded.
 fn changes(spec: &PerfSpec) -> impl Iterator<Item = String> {
     let changed = spec.preset.parameters();
     changed
@@ -228,7 +228,7 @@ fn await_line(world: &mut Process) -> Result<(), String> {
         let mut reader = BufReader::new(stdout);
         let mut line = String::new();
         let found = reader.read_line(&mut line).is_ok_and(|length| length > 0);
-        // Who waits may have given up; whatever else the world says is not to stop it.
+        // The receiver may be gone; the world must not block on further output.
         let _ = sender.send(found);
         let _ = reader.read_to_end(&mut Vec::new());
     });
@@ -246,7 +246,7 @@ fn free_port() -> Result<u16, String> {
         .map_err(|error| format!("no free port: {error}"))
 }
 
-/// Whether somebody listens on a port. To connect would be to be the client.
+/// Returns true if a process listens on a port. It does not connect: that would be the client.
 fn is_listened_to(port: u16) -> bool {
     let is_it = |line: &str| {
         let mut fields = line.split_whitespace().skip(1);
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_is_listened_to_as_long_as_somebody_does() {
+    fn a_port_is_listened_to_while_its_listener_exists() {
         let listener = TcpListener::bind((SERVER_ADDRESS, 0)).expect("a port");
         let port = listener.local_addr().expect("its address").port();
         assert!(is_listened_to(port));

@@ -1,4 +1,4 @@
-//! The measured tables of `sim/lab/reference`, which travel in the binary.
+//! The measured tables of `sim/lab/reference`, which are part of the binary.
 
 use super::csv::Csv;
 use super::{Table, table_csv};
@@ -52,7 +52,7 @@ const PERFTEST: &[(&str, &str)] = perftest_tables![
 /// Files of other shapes than perftest's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Other {
-    /// What the model must show, and how closely.
+    /// Targets of the model, and their tolerances.
     ValidationTargets,
     /// READs of ConnectX-3 against the number of QPs.
     QpScaling,
@@ -93,19 +93,19 @@ impl Other {
         }
     }
 
-    /// The file, read.
+    /// Reads the file.
     pub fn csv(self) -> Csv {
         Csv::parse(self.text()).expect("the tests have read it")
     }
 }
 
-/// Every table of perftest, by name.
+/// Returns every table of perftest, by name.
 pub fn tables() -> Vec<Table> {
     let files = PERFTEST.iter();
     files.flat_map(|(name, text)| read(name, text)).collect()
 }
 
-/// The tables that `name` names: a file (`mlx4_qdr40_ib_lat`) or one table of it
+/// Returns the tables that `name` names: a file (`mlx4_qdr40_ib_lat`) or one table of it
 /// (`mlx4_qdr40_ib_lat:read`). Empty if there is none.
 pub fn find(name: &str) -> Vec<Table> {
     let name = name.strip_prefix("perftest_").unwrap_or(name);

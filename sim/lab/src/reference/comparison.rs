@@ -1,4 +1,4 @@
-//! A measured table beside what the model says.
+//! A measured table beside the figures of the model.
 
 use std::fmt::Write as _;
 
@@ -22,7 +22,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// By how much the model is above the measurement.
+    /// Returns the relative error of the model.
     pub fn error_percent(&self) -> f64 {
         (self.model / self.measured - 1.0) * 100.0
     }
@@ -39,7 +39,7 @@ pub struct Comparison {
     pub preset: Preset,
     /// By size.
     pub lines: Vec<Line>,
-    /// What is to be known of table and run.
+    /// Notes about table and run.
     pub notes: Vec<String>,
 }
 
@@ -121,7 +121,7 @@ fn latency_line(measured: &LatencyRow, model: &LatencyRow) -> Line {
 }
 
 impl Comparison {
-    /// Median and largest of the errors, without their sign.
+    /// Returns the median and the largest of the errors, without their sign.
     pub fn summary(&self) -> (f64, f64) {
         let mut errors: Vec<_> = self.lines.iter().map(|l| l.error_percent().abs()).collect();
         errors.sort_by(f64::total_cmp);
@@ -134,7 +134,7 @@ impl Comparison {
         (median, errors.last().copied().unwrap_or(f64::NAN))
     }
 
-    /// For a terminal.
+    /// Returns the comparison as text, for a terminal.
     pub fn text(&self) -> String {
         let (unit, second) = if self.latency {
             ("us", "p99, us")
@@ -179,7 +179,7 @@ impl Comparison {
         text
     }
 
-    /// For programs.
+    /// Returns the comparison as JSON.
     pub fn json(&self) -> Json {
         let (median, max) = self.summary();
         let [measured, model] = if self.latency {
@@ -210,7 +210,7 @@ fn hash(preset: &Preset) -> String {
     format!("{:016x}", preset.hash())
 }
 
-/// Four digits that count.
+/// Formats a number with four significant digits.
 fn figure(value: f64) -> String {
     let digits = (3 - value.abs().max(1e-6).log10().floor() as i32).clamp(0, 4) as usize;
     format!("{value:.digits$}")

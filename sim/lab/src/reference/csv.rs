@@ -5,7 +5,7 @@ use super::TableError;
 /// A file of `sim/lab/reference`, as text.
 #[derive(Clone, Debug, Default)]
 pub struct Csv {
-    /// Comment lines: what stands before and after the first colon; without one, the key is empty.
+    /// Comment lines, split at the first colon; without one, the key is empty.
     pub notes: Vec<(String, String)>,
     /// Names of the columns.
     pub columns: Vec<String>,
@@ -55,23 +55,23 @@ impl Csv {
         Ok(())
     }
 
-    /// Index of a column.
+    /// Returns the index of a column.
     pub fn column(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column == name)
     }
 
-    /// What the file says under `key`.
+    /// Returns the note under `key`.
     pub fn note(&self, key: &str) -> Option<&str> {
         let found = self.notes.iter().find(|(name, _)| name == key);
         found.map(|(_, value)| value.as_str())
     }
 
-    /// Text of a cell; empty if there is no such column.
+    /// Returns the text of a cell; empty if there is no such column.
     pub fn text<'a>(&self, row: &'a Row, column: &str) -> &'a str {
         self.column(column).map_or("", |index| &row.cells[index])
     }
 
-    /// Number in a cell; none if it is empty or there is no such column.
+    /// Returns the number in a cell; none if it is empty or there is no such column.
     pub fn number(&self, row: &Row, column: &str) -> Result<Option<f64>, TableError> {
         let text = self.text(row, column);
         if text.is_empty() {
@@ -83,8 +83,8 @@ impl Csv {
         })
     }
 
-    /// Pairs of two number columns of the rows whose cells are as in `filter`, in the order of the
-    /// file. For tables of ours, whose cells the tests have read.
+    /// Returns pairs of two number columns of the rows whose cells are as in `filter`, in the order
+    /// of the file. For our own tables, whose cells the tests check.
     pub fn series(&self, filter: &[(&str, &str)], x: &str, y: &str) -> Vec<(f64, f64)> {
         let chosen = self.rows.iter().filter(|row| {
             let mut cells = filter.iter();
@@ -106,7 +106,7 @@ fn note(comment: &str) -> (String, String) {
     }
 }
 
-/// Cells of a line; quotes keep commas inside of a cell, two quotes are one.
+/// Splits a line into cells; quotes keep commas inside of a cell, two quotes are one.
 fn cells(line: &str) -> Vec<String> {
     let mut cells = vec![String::new()];
     let mut quoted = false;
@@ -126,7 +126,7 @@ fn cells(line: &str) -> Vec<String> {
     cells.iter().map(|cell| cell.trim().to_owned()).collect()
 }
 
-/// One cell, quoted if it must be.
+/// Returns one cell, quoted if it must be.
 pub fn quote(cell: &str) -> String {
     if cell.contains([',', '"', '\n']) {
         format!("\"{}\"", cell.replace('"', "\"\""))

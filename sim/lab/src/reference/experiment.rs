@@ -17,23 +17,23 @@ const BANDWIDTH_ITERATIONS: [(u32, u64); 5] = [
     (0, 5000),
 ];
 
-/// Messages of a latency test, by the size from which it holds: what is long does not vary.
+/// Messages of a latency test, by the size from which it holds: long messages do not vary.
 const LATENCY_ITERATIONS: [(u32, u64); 3] = [(1 << 20, 10), (1 << 16, 50), (0, 1000)];
 
 /// Messages of all threads together.
 const THREADS_MESSAGES: u64 = 40_000;
-/// How often each of many threads fills its queue at least.
+/// Least number of times that each of many threads fills its queue.
 const QUEUES_PER_THREAD: u64 = 12;
 
 /// The same of each of very many QPs.
 const QUEUES_PER_QP: u64 = 3;
 
-/// The seed of every run that does not say another.
+/// The default seed.
 pub const SEED: u64 = 1;
 
-/// Who runs experiments: the harness, or a test's own.
+/// A simulator that runs experiments: the harness, or a test's own.
 pub trait Simulator: Sync {
-    /// Measures what `spec` says.
+    /// Measures `spec`.
     fn run(&self, spec: &PerfSpec) -> Result<PerfResult, String>;
 }
 
@@ -47,7 +47,7 @@ impl Simulator for Harness {
     }
 }
 
-/// What repeats `table` on `preset`.
+/// Returns the specification that repeats `table` on `preset`.
 pub fn repeat(table: &Table, preset: &Preset) -> Result<PerfSpec, String> {
     let setup = &table.setup;
     let test = if table.is_latency() {
@@ -75,7 +75,8 @@ pub fn repeat(table: &Table, preset: &Preset) -> Result<PerfSpec, String> {
     Ok(spec)
 }
 
-/// The link of the table, if it says so and it is not the preset's: QDR has 32 Gb/s of data.
+/// Returns the link of the table, if it says so and it is not the preset's: QDR has 32 Gb/s of
+/// data.
 pub fn link_that_differs(setup: &Setup, preset: &Preset) -> Option<f64> {
     setup.link_gbps.filter(|gbps| *gbps != preset.mac.rate_gbps)
 }
@@ -102,18 +103,18 @@ fn service(setup: &Setup) -> Result<perf::Service, String> {
     }
 }
 
-/// Sizes that the harness can send; none of perftest's is longer than a 32-bit number.
+/// Returns the sizes that the harness can send; perftest's all fit in 32 bits.
 fn sizes(table: &Table) -> Vec<u32> {
     let sizes = table.sizes().into_iter();
     sizes.filter_map(|bytes| bytes.try_into().ok()).collect()
 }
 
-/// Runs `spec`, each size for as long as it takes until its figure stands.
+/// Runs `spec`, each size until its figure is stable.
 pub fn run(simulator: &dyn Simulator, spec: &PerfSpec) -> Result<Rows, String> {
     Ok(figures(spec.test, &run_classes(simulator, spec)?))
 }
 
-/// The figures of rows, in the units of tables.
+/// Returns the figures of rows, in the units of tables.
 pub fn figures(test: Test, rows: &[PerfRow]) -> Rows {
     match test {
         Test::Bandwidth => Rows::Bandwidth(rows.iter().filter_map(bandwidth).collect()),
@@ -145,7 +146,8 @@ fn run_classes(simulator: &dyn Simulator, spec: &PerfSpec) -> Result<Vec<PerfRow
     Ok(rows)
 }
 
-/// Threads, and QPs that are filled in turn, share the work; each still fills and empties its queues several times.
+/// Returns the messages of each of several threads, or of QPs that are filled in turn: they share
+/// the work, but each fills and empties its queues several times.
 fn for_each_thread(spec: &PerfSpec, count: u64) -> u64 {
     let hosts = match spec.topology {
         Topology::AllToAll { hosts, .. } | Topology::Clients(hosts) => hosts,
@@ -201,7 +203,7 @@ fn latency(row: &PerfRow) -> Option<LatencyRow> {
     })
 }
 
-/// What a run was made with, in one line: preset, hash, version, seed.
+/// Returns the conditions of a run, in one line: preset, hash, version, seed.
 pub fn stamp(preset: &Preset, seed: u64) -> String {
     let (card, host) = match preset.name().split_once('@') {
         Some((card, host)) => (card, host.replace('@', ", ")),

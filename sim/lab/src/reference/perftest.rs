@@ -1,4 +1,4 @@
-//! What perftest prints, versions 4.5 and later, with whatever else stands around it.
+//! Output of perftest, versions 4.5 and later, possibly among other text.
 
 use super::TableError;
 use super::table::{BandwidthRow, GBPS_PER_MIBPS, LatencyRow, Rows, Service, Setup, Table, Verb};
@@ -6,7 +6,7 @@ use super::table::{BandwidthRow, GBPS_PER_MIBPS, LatencyRow, Rows, Service, Setu
 const COLUMNS_WANTED: &str =
     "perftest's line that begins with `#bytes` says what they are; keep it";
 
-/// The tables in `text`: one for each line of column names.
+/// Returns the tables in `text`: one for each line of column names.
 pub fn parse(name: &str, text: &str) -> Result<Vec<Table>, TableError> {
     let mut reader = Reader::new(name);
     for (index, line) in text.lines().enumerate() {
@@ -15,7 +15,7 @@ pub fn parse(name: &str, text: &str) -> Result<Vec<Table>, TableError> {
     reader.finish(text.lines().count())
 }
 
-/// What stands in a column.
+/// Meaning of a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Column {
     Bytes,
@@ -30,13 +30,13 @@ enum Column {
     Deviation,
     P99,
     P999,
-    /// Of no use here: iterations, service level, load of the CPU, one port of two.
+    /// Ignored: iterations, service level, load of the CPU, one port of two.
     Other,
 }
 
 struct Reader<'a> {
     name: &'a str,
-    /// Of the test whose columns are still to come.
+    /// Of the test whose columns have not been read yet.
     setup: Setup,
     verb_known: bool,
     columns: Vec<Column>,
@@ -72,7 +72,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// One ` TX depth        : 128` of the block above the columns.
+    /// Reads one ` TX depth        : 128` of the block above the columns.
     fn parameter(&mut self, part: &str) {
         let Some((key, value)) = part.split_once(':') else {
             return;
@@ -158,7 +158,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The verb of a title such as `RDMA_Write Bidirectional BW Test`.
+/// Returns the verb of a title such as `RDMA_Write Bidirectional BW Test`.
 fn title(line: &str) -> Option<Verb> {
     let words: Vec<_> = line.split_whitespace().collect();
     let is_title = words.last() == Some(&"Test")
@@ -167,8 +167,8 @@ fn title(line: &str) -> Option<Verb> {
     is_title.then(|| Verb::find(words[0])).flatten()
 }
 
-/// The numbers of a line that has nothing else. `inf` and `nan` are numbers, too: perftest prints
-/// them when a test is too short.
+/// Returns the numbers of a line that has nothing else. `inf` and `nan` are numbers, too: perftest
+/// prints them when a test is too short.
 fn figures(line: &str) -> Option<Vec<f64>> {
     if !line.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
@@ -209,7 +209,7 @@ fn column(number: usize, word: &str, second: &str) -> Result<Column, TableError>
     })
 }
 
-/// Gb/s of one of the unit in brackets. What perftest calls MB has always been 2^20 bytes.
+/// Returns the Gb/s of one of the unit in brackets. perftest's MB has always been 2^20 bytes.
 fn unit(number: usize, name: &str) -> Result<f64, TableError> {
     let unit = name.split_once('[').map_or("", |(_, unit)| unit);
     match unit.trim_end_matches(']') {
@@ -223,7 +223,7 @@ fn unit(number: usize, name: &str) -> Result<f64, TableError> {
     }
 }
 
-/// One row, and what stands in its columns.
+/// Reads a row by the meanings of its columns.
 struct Fields<'a> {
     number: usize,
     columns: &'a [Column],

@@ -1,15 +1,15 @@
-//! What perftest 6 writes with `--out_json`. It is one object of strings and numbers for each test;
-//! some versions forget quotes, so that this reads pairs of key and value and no structure.
+//! Output of perftest 6 with `--out_json`: one object of strings and numbers for each test. Some
+//! versions omit quotes, so that this reads pairs of key and value and no structure.
 
 use super::TableError;
 use super::table::{BandwidthRow, GBPS_PER_MIBPS, LatencyRow, Rows, Service, Setup, Table, Verb};
 
-/// Whether `text` begins as JSON does.
+/// Returns true if `text` begins as JSON does.
 pub fn is_json(text: &str) -> bool {
     text.trim_start().starts_with(['{', '['])
 }
 
-/// The tables in `text`; a key `test` begins one, a key `MsgSize` begins a row.
+/// Returns the tables in `text`; a key `test` begins one, a key `MsgSize` begins a row.
 pub fn parse(name: &str, text: &str) -> Result<Vec<Table>, TableError> {
     let mut tables: Vec<Table> = Vec::new();
     let mut setup = Setup::new(Verb::find(name).unwrap_or(Verb::Write));
@@ -63,7 +63,7 @@ struct Pair<'a> {
     value: &'a str,
 }
 
-/// Every `"key": value` of `text` whose value is a string or a number.
+/// Returns every `"key": value` of `text` whose value is a string or a number.
 fn pairs(text: &str) -> Vec<Pair<'_>> {
     let mut pairs = Vec::new();
     let mut quotes = text.match_indices('"').map(|(place, _)| place);
@@ -147,13 +147,14 @@ impl<'a> Row<'a> {
         Ok(())
     }
 
-    /// The file does not say its unit, MiB/s or Gb/s; the message rate does.
+    /// Returns a row of bandwidth. The file does not have the unit, MiB/s or Gb/s; it follows from
+    /// the message rate.
     fn bandwidth(&self, bytes: f64) -> Result<BandwidthRow, TableError> {
         let rate = self.get("MsgRate").filter(|rate| *rate > 0.0);
         let average = self.get("BW_average").filter(|average| *average > 0.0);
         let (Some(rate), Some(average)) = (rate, average) else {
             let problem = "`BW_average` without `MsgRate`";
-            return Err(self.error(problem, "both are needed, to tell MiB/s from Gb/s"));
+            return Err(self.error(problem, "both are needed, to distinguish MiB/s from Gb/s"));
         };
         let gbps = rate * bytes * 8e-3;
         let distance = |factor: f64| (average * factor / gbps).ln().abs();
@@ -237,7 +238,7 @@ mod tests {
 }}"#;
 
     #[test]
-    fn the_rate_tells_the_unit() {
+    fn the_unit_follows_from_the_rate() {
         let table = parse("x", BANDWIDTH).expect("a table").remove(0);
         assert_eq!(table.points(), [(65536, 96.05)]);
         assert_eq!((table.setup.qps, table.setup.mtu_bytes), (2, Some(4096)));

@@ -1,4 +1,4 @@
-//! One measured table, whatever it came from: units are the same for all.
+//! One measured table, independent of its source: units are the same for all.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ pub const MIB: f64 = 1_048_576.0;
 /// Gb/s of one MiB/s.
 pub const GBPS_PER_MIBPS: f64 = MIB * 8.0 / 1e9;
 
-/// perftest prints at least two digits behind the point.
+/// perftest prints at least two decimals.
 const ROUNDING_GBPS: f64 = 0.006;
 
-/// What the requester asked for.
+/// The verb of the requester.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verb {
     /// RDMA WRITE.
@@ -35,7 +35,7 @@ impl Verb {
         }
     }
 
-    /// The verb that `words` speak of: a command line, a title or a file name.
+    /// Returns the verb that `words` name: a command line, a title or a file name.
     pub fn find(words: &str) -> Option<Self> {
         let words = words.to_ascii_lowercase();
         [Self::Write, Self::Read, Self::Send, Self::Atomic]
@@ -67,7 +67,7 @@ pub enum Service {
 }
 
 impl Service {
-    /// From perftest's `Connection type`.
+    /// Converts perftest's `Connection type`.
     pub fn from_name(name: &str) -> Self {
         match name.to_ascii_uppercase().as_str() {
             "RC" | "XRC" => Self::Rc,
@@ -78,10 +78,10 @@ impl Service {
     }
 }
 
-/// How a table was measured, as far as it says so.
+/// Conditions of a table, as far as known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
-    /// What the requester asked for.
+    /// The verb of the requester.
     pub verb: Verb,
     /// Transport service.
     pub service: Service,
@@ -101,14 +101,14 @@ pub struct Setup {
     pub outstanding_reads: Option<u32>,
     /// A switch between the hosts, or none, if the table says so.
     pub switched: Option<bool>,
-    /// Both sides request at once, and figures are the sum.
+    /// True if both sides request at once; figures are then the sum.
     pub bidirectional: bool,
-    /// InfiniBand, whose headers are shorter than those of RoCEv2.
+    /// True for InfiniBand, whose headers are shorter than those of RoCEv2.
     pub infiniband: bool,
 }
 
 impl Setup {
-    /// perftest's own defaults.
+    /// Returns perftest's defaults.
     pub fn new(verb: Verb) -> Self {
         Self {
             verb,
@@ -163,7 +163,7 @@ pub struct LatencyRow {
 }
 
 impl LatencyRow {
-    /// The figure to compare: the median, or the mean where `-D` prints nothing else.
+    /// Returns the figure to compare: the median, or the mean where `-D` prints nothing else.
     pub fn value_us(&self) -> f64 {
         self.typical_us.or(self.average_us).unwrap_or(f64::NAN)
     }
@@ -187,14 +187,14 @@ pub struct Table {
     pub setup: Setup,
     /// The figures, in the order of the file.
     pub rows: Rows,
-    /// What the file says about itself: key and value.
+    /// Notes of the file: key and value.
     pub notes: Vec<(String, String)>,
-    /// What looks wrong in it, and is no reason to refuse it.
+    /// Warnings: what looks wrong in it, but is no error.
     pub warnings: Vec<String>,
 }
 
 impl Table {
-    /// Message sizes, ascending, each once.
+    /// Returns the message sizes, ascending, each once.
     pub fn sizes(&self) -> Vec<u64> {
         let mut sizes: Vec<_> = match &self.rows {
             Rows::Bandwidth(rows) => rows.iter().map(|row| row.bytes).collect(),
@@ -205,7 +205,7 @@ impl Table {
         sizes
     }
 
-    /// Size and the figure to compare: Gb/s or us.
+    /// Returns sizes and figures to compare: Gb/s or us.
     pub fn points(&self) -> Vec<(u64, f64)> {
         match &self.rows {
             Rows::Bandwidth(rows) => rows.iter().map(|r| (r.bytes, r.average_gbps)).collect(),
@@ -213,12 +213,12 @@ impl Table {
         }
     }
 
-    /// Whether it is the table of a `_lat` program.
+    /// Returns true for the table of a `_lat` program.
     pub fn is_latency(&self) -> bool {
         matches!(self.rows, Rows::Latency(_))
     }
 
-    /// What the file says under `key`.
+    /// Returns the note under `key`.
     pub fn note(&self, key: &str) -> Option<&str> {
         let found = self.notes.iter().find(|(name, _)| name == key);
         found.map(|(_, value)| value.as_str())

@@ -4,14 +4,15 @@ use super::TableError;
 use super::csv::{Csv, Row};
 use super::table::{BandwidthRow, GBPS_PER_MIBPS, LatencyRow, Rows, Service, Setup, Table, Verb};
 
-/// Whether the first line that is no comment names columns of ours.
+/// Returns true if the first line that is no comment names columns of our format.
 pub fn is_table(text: &str) -> bool {
     let mut lines = text.lines().map(str::trim);
     let first = lines.find(|line| !line.is_empty() && !line.starts_with('#'));
     first.is_some_and(|line| line.starts_with("bytes,"))
 }
 
-/// The tables of one file; most have one, those with a latency column for each verb several.
+/// Returns the tables of one file; most have one, those with a latency column for each verb
+/// several.
 pub fn parse(name: &str, text: &str) -> Result<Vec<Table>, TableError> {
     let csv = Csv::parse(text)?;
     let verbs: Vec<_> = [Verb::Write, Verb::Send, Verb::Read]
@@ -125,8 +126,8 @@ fn latency(csv: &Csv, row: &Row) -> Result<LatencyRow, TableError> {
     Ok(latency)
 }
 
-/// Size of the messages of a row. Spreadsheets write 1048576 as 1.04858e+06; such a figure stands
-/// for the power of two that rounds to it.
+/// Returns the message size of a row. Spreadsheets write 1048576 as 1.04858e+06; such a figure
+/// stands for the power of two that rounds to it.
 fn bytes(csv: &Csv, row: &Row) -> Result<u64, TableError> {
     let text = csv.text(row, "bytes");
     let value = csv.number(row, "bytes")?.unwrap_or(0.0);
@@ -175,7 +176,7 @@ fn setup(csv: &Csv, verb: Verb) -> Setup {
     }
 }
 
-/// Whether there was a switch, if `topology` says so.
+/// Returns whether there was a switch, if `topology` says so.
 fn switched(topology: &str) -> Option<bool> {
     if topology.contains("switch") {
         Some(true)
@@ -189,13 +190,13 @@ fn switched(topology: &str) -> Option<bool> {
     }
 }
 
-/// The word that follows `key` in `text`.
+/// Returns the word that follows `key` in `text`.
 fn after<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     let (_, rest) = text.split_once(key)?;
     rest.split([' ', ')', ';', ',']).next()
 }
 
-/// The number that `text` begins with.
+/// Returns the number that `text` begins with.
 fn leading_number(text: &str) -> Option<f64> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');
     text[..end.unwrap_or(text.len())].parse().ok()

@@ -1,4 +1,4 @@
-//! What the headers leave of a link: the line that no NIC can cross.
+//! Goodput that the headers leave of a link: the limit of every NIC.
 
 use super::{Service, Setup, Verb};
 
@@ -12,7 +12,7 @@ const RETH_BYTES: u64 = 16;
 const AETH_BYTES: u64 = 4;
 const DETH_BYTES: u64 = 8;
 
-/// Bytes that a message of `bytes` takes on the wire, in the direction of its payload.
+/// Returns the bytes that a message of `bytes` takes on the wire, in the direction of its payload.
 fn wire_bytes(setup: &Setup, mtu: u64, bytes: u64) -> u64 {
     let packets = bytes.div_ceil(mtu).max(1);
     let packet = if setup.infiniband {
@@ -40,12 +40,12 @@ fn wire_bytes(setup: &Setup, mtu: u64, bytes: u64) -> u64 {
     }
 }
 
-/// Messages of `bytes` that a link of `link_gbps` carries in one direction, in M/s.
+/// Returns the rate of messages of `bytes` on a link of `link_gbps` in one direction, in M/s.
 pub fn message_rate_mpps(setup: &Setup, link_gbps: f64, mtu: u32, bytes: u64) -> f64 {
     link_gbps * 1e3 / (wire_bytes(setup, u64::from(mtu), bytes) as f64 * 8.0)
 }
 
-/// Payload that a link of `link_gbps` carries in one direction.
+/// Returns the payload that a link of `link_gbps` carries in one direction.
 pub fn goodput_gbps(setup: &Setup, link_gbps: f64, mtu: u32, bytes: u64) -> f64 {
     message_rate_mpps(setup, link_gbps, mtu, bytes) * bytes as f64 * 8e-3
 }

@@ -1,4 +1,4 @@
-//! From values to places, and where ticks stand.
+//! Axes: positions of values and of ticks.
 
 use super::figure::{Axis, Scale, Unit, human_bytes, short};
 
@@ -9,16 +9,16 @@ pub struct Mapping {
     unit: Unit,
     /// Lowest and highest value.
     range: (f64, f64),
-    /// Where these two are.
+    /// Positions of these two.
     places: (f64, f64),
 }
 
 /// A place with a grid line, and perhaps with a text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tick {
-    /// Where it is.
+    /// Its position.
     pub place: f64,
-    /// What stands there; a line without it is one between two others.
+    /// Its label; lines between labelled ones have none.
     pub text: Option<String>,
 }
 
@@ -45,7 +45,7 @@ impl Mapping {
         }
     }
 
-    /// Where `value` is, within the range.
+    /// Returns the position of `value`, within the range.
     pub fn place(&self, value: f64) -> f64 {
         let (low, high) = self.range;
         let share = match self.scale {
@@ -55,7 +55,7 @@ impl Mapping {
         self.places.0 + share.clamp(0.0, 1.0) * (self.places.1 - self.places.0)
     }
 
-    /// Grid lines.
+    /// Returns the grid lines.
     pub fn ticks(&self) -> Vec<Tick> {
         let values = match (self.scale, self.unit) {
             (Scale::Linear, _) => self.linear_ticks(),
@@ -104,7 +104,7 @@ impl Mapping {
             .collect()
     }
 
-    /// 1, 2 and 5 of each decade; of many decades only the powers of ten are named.
+    /// Returns 1, 2 and 5 of each decade; of many decades only the powers of ten have labels.
     fn decade_ticks(&self) -> Vec<(f64, bool)> {
         let (low, high) = self.range;
         let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
@@ -122,7 +122,7 @@ impl Mapping {
     }
 }
 
-/// A little more than the values take: sizes end where they end, others at 1, 2 or 5.
+/// Returns a range that covers the values: that of sizes is exact, others end at 1, 2 or 5.
 fn log_range(unit: Unit, low: f64, high: f64) -> (f64, f64) {
     match unit {
         Unit::Bytes | Unit::Count | Unit::Probability if high > low => (low, high),

@@ -8,14 +8,14 @@ use crate::reference::experiment::Simulator;
 
 type Slot = Arc<OnceLock<Result<PerfResult, String>>>;
 
-/// A simulator that remembers.
+/// A simulator with a cache of its results.
 pub struct Cache<'a> {
     simulator: &'a dyn Simulator,
     results: Mutex<BTreeMap<String, Slot>>,
 }
 
 impl<'a> Cache<'a> {
-    /// Remembers what `simulator` says.
+    /// Returns a cache for `simulator`.
     pub fn new(simulator: &'a dyn Simulator) -> Self {
         Self {
             simulator,
@@ -29,7 +29,10 @@ impl Simulator for Cache<'_> {
         // A specification says everything, and its debug form says all of it.
         let key = format!("{spec:?}");
         let slot = {
-            let mut results = self.results.lock().expect("nobody panics with it locked");
+            let mut results = self
+                .results
+                .lock()
+                .expect("no thread panics with it locked");
             Arc::clone(results.entry(key).or_default())
         };
         slot.get_or_init(|| self.simulator.run(spec)).clone()

@@ -1,18 +1,18 @@
-//! What a plot shows, before it is drawn.
+//! Contents of a plot, before it is drawn.
 
 /// Which kind of line or point a series is drawn as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Points: somebody has measured them.
+    /// Points: measured values.
     Measured,
-    /// A line: the model says so.
+    /// A line: values of the model.
     Model,
     /// A dashed line: a formula, such as what headers leave of a link.
     Limit,
 }
 
 impl Kind {
-    /// Word for the legend and the files of figures.
+    /// Returns the word for the legend and the files of figures.
     pub fn name(self) -> &'static str {
         match self {
             Self::Measured => "measured",
@@ -25,7 +25,7 @@ impl Kind {
 /// Points that belong together.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// What stands beside it in the plot; series of one colour share it.
+    /// Its label in the plot; series of one colour share it.
     pub label: String,
     /// Index into the palette: measured points and the model's line of one thing have the same.
     pub color: usize,
@@ -35,7 +35,7 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
-/// How an axis goes from values to places.
+/// Scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// Equal distances are equal differences; starts at 0.
@@ -44,7 +44,7 @@ pub enum Scale {
     Log,
 }
 
-/// What the numbers of an axis are.
+/// Kind of the numbers of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Sizes: 64, 1 KiB, 1 MiB.
@@ -69,27 +69,27 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// Message sizes.
+    /// Returns an axis of message sizes.
     pub fn bytes(label: &str) -> Self {
         Self::new(label, Scale::Log, Unit::Bytes)
     }
 
-    /// Numbers of things, logarithmic.
+    /// Returns a logarithmic axis of counts.
     pub fn count(label: &str) -> Self {
         Self::new(label, Scale::Log, Unit::Count)
     }
 
-    /// A logarithmic axis of decimal numbers.
+    /// Returns a logarithmic axis of decimal numbers.
     pub fn log(label: &str) -> Self {
         Self::new(label, Scale::Log, Unit::Number)
     }
 
-    /// A linear axis of decimal numbers.
+    /// Returns a linear axis of decimal numbers.
     pub fn linear(label: &str) -> Self {
         Self::new(label, Scale::Linear, Unit::Number)
     }
 
-    /// Any axis.
+    /// Returns an axis.
     pub fn new(label: &str, scale: Scale, unit: Unit) -> Self {
         Self {
             label: label.to_owned(),
@@ -110,9 +110,9 @@ pub struct Figure {
     pub subtitle: String,
     /// What to see in it, below the plot on the page.
     pub caption: String,
-    /// To the right.
+    /// The x axis.
     pub x: Axis,
-    /// Upwards.
+    /// The y axis.
     pub y: Axis,
     /// What is drawn.
     pub series: Vec<Series>,
@@ -121,7 +121,7 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// Colours that have measured points and a model, each with its errors at the points in percent.
+    /// Returns colours that have both measured points and a model, each with its errors in percent.
     pub fn errors(&self) -> Vec<(usize, Vec<(f64, f64)>)> {
         let of_kind = |kind| self.series.iter().filter(move |series| series.kind == kind);
         let mut errors = Vec::new();
@@ -145,7 +145,7 @@ impl Figure {
         errors
     }
 
-    /// The figures as CSV.
+    /// Returns the figures as CSV.
     pub fn csv(&self) -> String {
         use std::fmt::Write as _;
         let mut text = format!("# {}\n# {}\n# {}\n", self.title, self.subtitle, self.stamp);
@@ -161,7 +161,7 @@ impl Figure {
     }
 }
 
-/// A number with at most six digits, and none that say nothing.
+/// Formats a number with at most six significant digits and no trailing zeros.
 pub fn short(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value}");
@@ -175,7 +175,7 @@ pub fn short(value: f64) -> String {
     }
 }
 
-/// A size as people write it: 64, 1 KiB, 1 MiB.
+/// Returns a size as people write it: 64, 1 KiB, 1 MiB.
 pub fn human_bytes(bytes: f64) -> String {
     const UNITS: [(f64, &str); 3] = [
         (1_073_741_824.0, "GiB"),

@@ -1,4 +1,4 @@
-//! Which plots there are.
+//! The list of plots.
 //!
 //! - [`tables`]: perftest's tables: bandwidth, message rate and latency against size.
 //! - [`scaling`]: rates against QPs, regions, threads and depth.
@@ -69,7 +69,7 @@ impl Recipe {
         Ok(figure)
     }
 
-    /// Whether it is about a card that `presets` name; without any, it is.
+    /// Returns true if it is about one of the `presets`, or if there are none.
     pub fn is_about(&self, presets: &[String]) -> bool {
         let card = |preset: &String| preset.split('@').next().unwrap_or("").to_owned();
         presets.is_empty()
@@ -79,12 +79,12 @@ impl Recipe {
     }
 }
 
-/// The plots of the real perftest.
+/// Returns the plots of the real perftest.
 pub fn of_real_perftest() -> &'static [Recipe] {
     real::RECIPES
 }
 
-/// Every other plot, in the order of the page.
+/// Returns every other plot, in the order of the page.
 pub fn all() -> Vec<Recipe> {
     let parts = [
         tables::RECIPES,
@@ -95,12 +95,12 @@ pub fn all() -> Vec<Recipe> {
     parts.concat()
 }
 
-/// A preset by name.
+/// Returns a preset by name.
 fn load(name: &str) -> Result<Preset, String> {
     Preset::load(name).map_err(|error| error.to_string())
 }
 
-/// What a plot was made with: presets with hash, version, seed.
+/// Returns the conditions of a plot: presets with hash, version, seed.
 fn stamp(presets: &[&Preset]) -> String {
     let mut names: Vec<String> = Vec::new();
     for preset in presets {

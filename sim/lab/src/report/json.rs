@@ -7,7 +7,7 @@ use super::figure::short;
 pub enum Json {
     /// No value.
     Null,
-    /// A truth value.
+    /// A Boolean.
     Bool(bool),
     /// A number with at most six digits; what is not finite is `null`.
     Number(f64),
@@ -48,12 +48,12 @@ impl From<Option<f64>> for Json {
 }
 
 impl Json {
-    /// A list of what `values` give.
+    /// Returns a list of `values`.
     pub fn list(values: impl IntoIterator<Item = Json>) -> Self {
         Self::List(values.into_iter().collect())
     }
 
-    /// The text of a file.
+    /// Returns the text of a file.
     pub fn text(&self) -> String {
         let mut text = String::new();
         self.write(&mut text, 0);

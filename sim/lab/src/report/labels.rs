@@ -6,7 +6,7 @@ const LINE: f64 = 15.0;
 /// A text at the right edge.
 #[derive(Clone, Debug)]
 pub struct Label {
-    /// What it says.
+    /// Its text.
     pub text: String,
     /// Its class in the style sheet.
     pub class: String,
@@ -25,7 +25,7 @@ pub fn spread(labels: &mut [Label], top: f64, bottom: f64) {
         label.y = label.from.1.max(next);
         next = label.y + LINE;
     }
-    // What went too far down pushes back those above it.
+    // Labels that are too low are moved up, with those above them.
     let mut limit = bottom;
     for label in labels.iter_mut().rev() {
         label.y = label.y.min(limit);
@@ -34,7 +34,7 @@ pub fn spread(labels: &mut [Label], top: f64, bottom: f64) {
     center(labels, top);
 }
 
-/// A group of labels that touch is moved up by half of what its last one was moved down.
+/// Moves each group of labels that touch up by half of what its last one was moved down.
 fn center(labels: &mut [Label], top: f64) {
     let mut begin = 0;
     while begin < labels.len() {
@@ -59,7 +59,7 @@ fn center(labels: &mut [Label], top: f64) {
     }
 }
 
-/// How wide a text of 12 px is, about.
+/// Returns the approximate width of a text of 12 px.
 pub fn width(text: &str) -> f64 {
     text.chars().count() as f64 * 6.6
 }

@@ -1,4 +1,4 @@
-//! The page: one file that needs nothing else.
+//! The page: one self-contained file.
 
 use std::fmt::Write as _;
 
@@ -27,7 +27,7 @@ pub struct Card {
     pub hash: u64,
 }
 
-/// The whole page.
+/// Returns the whole page.
 pub fn page(chapters: &[Chapter], outcomes: &[Outcome], cards: &[Card]) -> String {
     let mut page = head();
     page.push_str(&introduction(chapters, outcomes));
@@ -41,7 +41,8 @@ pub fn page(chapters: &[Chapter], outcomes: &[Outcome], cards: &[Card]) -> Strin
     let version = env!("CARGO_PKG_VERSION");
     let _ = writeln!(
         page,
-        "<footer>Made by <code>ferroce report</code> {version}. Same program, same presets, same seed: the same \
+        "<footer>Made by <code>ferroce report</code> {version}. Same program, same presets, same \
+        seed: the same \
          page, byte for byte.</footer>\n</body>\n</html>"
     );
     page
@@ -49,8 +50,10 @@ pub fn page(chapters: &[Chapter], outcomes: &[Outcome], cards: &[Card]) -> Strin
 
 fn head() -> String {
     format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
-         content=\"width=device-width, initial-scale=1\">\n<title>Ferroce: model and measurement</title>\n\
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta \
+        name=\"viewport\" \
+         content=\"width=device-width, initial-scale=1\">\n<title>Ferroce: model and \
+         measurement</title>\n\
          <style>\n{STYLE}\n{}</style>\n</head>\n<body>\n",
         svg::STYLE
     )
@@ -59,10 +62,13 @@ fn head() -> String {
 fn introduction(chapters: &[Chapter], outcomes: &[Outcome]) -> String {
     let mut text = String::from(
         "<header>\n<h1>Ferroce: model and measurement</h1>\n\
-         <p>What the model of an RDMA NIC predicts in simulated time, beside what others have measured on real cards. Points \
-         are measured, lines are the model, dashed lines are formulas, such as what headers leave of the wire. The strip \
-         below a plot is the error of the model. Parameters of a preset come from causes, clocks and widths and latencies, \
-         and are the same in all plots of a card; the host around it has a profile of its own.</p>\n",
+         <p>What the model of an RDMA NIC predicts in simulated time, beside what others have \
+         measured on real cards. Points \
+         are measured, lines are the model, dashed lines are formulas, such as what headers leave \
+         of the wire. The strip \
+         below a plot is the error of the model. Parameters of a preset come from causes, clocks \
+         and widths and latencies, \
+         and are the same in all plots of a card; the host around it has its own profile.</p>\n",
     );
     let (passed, covered) = listing::tally(outcomes);
     let drawn = chapters.iter().flat_map(|chapter| &chapter.figures);
@@ -94,7 +100,7 @@ fn introduction(chapters: &[Chapter], outcomes: &[Outcome]) -> String {
     text
 }
 
-/// How many plots there are, and the median of all their errors.
+/// Returns the number of plots, and the median of all their errors.
 fn plots_and_error<'a>(
     figures: impl Iterator<Item = &'a Result<Figure, String>>,
 ) -> (usize, Option<f64>) {
@@ -147,7 +153,8 @@ fn figure_element(page: &mut String, figure: &Figure) {
     }
     let _ = writeln!(
         page,
-        " <span class=\"files\"><a href=\"{0}.svg\">SVG</a> · <a href=\"{0}.csv\">CSV</a></span></figcaption>\n\
+        " <span class=\"files\"><a href=\"{0}.svg\">SVG</a> · <a \
+        href=\"{0}.csv\">CSV</a></span></figcaption>\n\
          </figure>",
         figure.id
     );
@@ -161,9 +168,12 @@ fn validation_section(page: &mut String, outcomes: &[Outcome]) {
     }
     let _ = writeln!(
         page,
-        "<p>{}. A target with several points passes if all of them do.</p>\n<div class=\"wide\"><table>\n<thead><tr>\
-         <th></th><th>Preset</th><th>What</th><th></th><th class=\"number\">Target</th><th class=\"number\">Tolerance</th>\
-         <th class=\"number\">Model</th><th class=\"number\">Error</th><th></th></tr></thead>\n<tbody>",
+        "<p>{}. A target with several points passes if all of them do.</p>\n<div \
+        class=\"wide\"><table>\n<thead><tr>\
+         <th></th><th>Preset</th><th>What</th><th></th><th class=\"number\">Target</th><th \
+         class=\"number\">Tolerance</th>\
+         <th class=\"number\">Model</th><th \
+         class=\"number\">Error</th><th></th></tr></thead>\n<tbody>",
         escape(&listing::summary(outcomes))
     );
     for line in listing::lines(outcomes) {
@@ -204,14 +214,17 @@ fn validation_row(page: &mut String, line: &Line) {
 
 fn cards_section(page: &mut String, cards: &[Card]) {
     page.push_str(
-        "<section id=\"presets\">\n<h2>Presets</h2>\n<p><code>ferroce preset show NAME</code> prints every parameter with \
-         where it comes from.</p>\n<div class=\"wide\"><table>\n<thead><tr><th>Preset</th><th>What it is</th><th>Hash</th>\
+        "<section id=\"presets\">\n<h2>Presets</h2>\n<p><code>ferroce preset show NAME</code> \
+        prints every parameter with \
+         where it comes from.</p>\n<div class=\"wide\"><table>\n<thead><tr><th>Preset</th><th>What \
+         it is</th><th>Hash</th>\
          </tr></thead>\n<tbody>\n",
     );
     for card in cards {
         let _ = writeln!(
             page,
-            "<tr class=\"first\"><td>{}</td><td class=\"text\">{}</td><td><code>{:016x}</code></td></tr>",
+            "<tr class=\"first\"><td>{}</td><td \
+            class=\"text\">{}</td><td><code>{:016x}</code></td></tr>",
             escape(&card.name),
             escape(&card.about),
             card.hash

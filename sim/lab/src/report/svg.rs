@@ -1,7 +1,7 @@
 //! Draws a figure as SVG: measured values are points, the model is a line, formulas are dashed.
 //!
-//! Our own writer, not a plotting crate: titles that appear under the pointer, colours that follow a
-//! dark page and labels beside their lines are what the page needs, and none of it is much code.
+//! Our own writer, not a plotting crate: the page needs titles under the pointer, colours that
+//! adapt to a dark page and labels beside their lines, and each of these is little code.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use super::axis::Mapping;
 use super::figure::{Axis, Figure, Kind, Scale, Series, Unit, human_bytes, short};
 use super::labels::{self, Label};
 
-/// Colours and fonts, for a page and for a file of its own.
+/// Colours and fonts, for a page and for a separate file.
 pub const STYLE: &str = include_str!("plot.css");
 
 /// Colours of the palette.
@@ -30,12 +30,12 @@ const STRIP_BAND_PERCENT: f64 = 10.0;
 /// Characters of small print that fit into a line.
 const STAMP_CHARACTERS: usize = 112;
 
-/// The figure as an element for a page, which has [`STYLE`] once.
+/// Returns the figure as an element for a page, which has [`STYLE`] once.
 pub fn element(figure: &Figure) -> String {
     Drawing::new(figure).draw()
 }
 
-/// The figure as a file that needs nothing else.
+/// Returns the figure as a file that needs nothing else.
 pub fn file(figure: &Figure) -> String {
     let drawn = element(figure);
     let (open, rest) = drawn
@@ -44,13 +44,13 @@ pub fn file(figure: &Figure) -> String {
     format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{open}\n<style>{STYLE}</style>\n{rest}")
 }
 
-/// Text with the characters of markup escaped.
+/// Escapes the characters of markup.
 pub fn escape(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;");
     text.replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// The small print in lines that fit, cut at commas.
+/// Splits the small print at commas into lines that fit.
 fn wrapped(stamp: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for part in stamp.split_inclusive(", ") {
@@ -88,7 +88,7 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    /// Lowest place of the plots.
+    /// Returns the lowest position of the plots.
     fn bottom(&self) -> f64 {
         let strip = if self.errors.is_empty() {
             0.0
@@ -103,7 +103,8 @@ impl<'a> Drawing<'a> {
         let height = self.bottom() + 50.0 + 12.0 * stamp.len() as f64;
         let title = escape(&self.figure.title);
         self.line(format!(
-            "<svg class=\"plot\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
+            "<svg class=\"plot\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} \
+            {height}\" \
              role=\"img\" aria-label=\"{title}\">"
         ));
         self.line(format!(
@@ -151,7 +152,7 @@ impl<'a> Drawing<'a> {
         self.legend();
     }
 
-    /// What points, lines and dashes mean, at the right above the plot.
+    /// Draws the legend of points, lines and dashes, at the right above the plot.
     fn legend(&mut self) {
         let kinds = [Kind::Measured, Kind::Model, Kind::Limit];
         let present = |kind: &Kind| self.figure.series.iter().any(|series| series.kind == *kind);
@@ -225,7 +226,7 @@ impl<'a> Drawing<'a> {
         self.text(RIGHT, bottom + 33.0, "axis", "text-anchor=\"end\"", &label);
     }
 
-    /// Model against measurement, in percent, below the plot and on its x axis.
+    /// Draws the error of the model, in percent, below the plot and on its x axis.
     fn error_strip(&mut self) {
         let (bottom, top) = (self.bottom(), self.bottom() - STRIP_HEIGHT);
         let middle = (top + bottom) / 2.0;
@@ -238,7 +239,8 @@ impl<'a> Drawing<'a> {
             place(-STRIP_BAND_PERCENT) - place(STRIP_BAND_PERCENT),
         );
         self.line(format!(
-            "<rect class=\"band\" x=\"{LEFT}\" y=\"{band_top:.1}\" width=\"{}\" height=\"{band_height:.1}\"/>",
+            "<rect class=\"band\" x=\"{LEFT}\" y=\"{band_top:.1}\" width=\"{}\" \
+            height=\"{band_height:.1}\"/>",
             RIGHT - LEFT
         ));
         for (percent, text) in [
@@ -275,7 +277,8 @@ impl<'a> Drawing<'a> {
     fn point(&mut self, class: &str, at: (f64, f64), radius: f64, hover: &str) {
         let hover = escape(hover);
         self.line(format!(
-            "<circle class=\"{class}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"{radius}\"><title>{hover}</title></circle>",
+            "<circle class=\"{class}\" cx=\"{:.1}\" cy=\"{:.1}\" \
+            r=\"{radius}\"><title>{hover}</title></circle>",
             at.0, at.1
         ));
     }
@@ -288,7 +291,7 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    /// Lines first, so that points are seen.
+    /// Draws lines first, so that points are visible.
     fn all_series(&mut self) {
         for kind in [Kind::Limit, Kind::Model, Kind::Measured] {
             for series in &self.figure.series {
@@ -346,7 +349,7 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    /// The name of each colour, at the end of its line, none over another.
+    /// Draws the name of each colour at the end of its line, without overlap.
     fn labels(&mut self) {
         let mut wanted: Vec<Label> = Vec::new();
         for series in self.figure.series.iter().rev() {

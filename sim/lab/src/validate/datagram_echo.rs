@@ -22,7 +22,7 @@ const ECHO_BYTES: u32 = 64;
 /// Datagrams of a run.
 const COUNT: u64 = 20_000;
 
-/// The figure asked for, in us or Gb/s, between two cards of `preset`.
+/// Returns the figure asked for, in us or Gb/s, between two cards of `preset`.
 pub fn figure(preset: &str, datagrams: Datagrams) -> Result<f64, String> {
     let mut preset = Preset::load(preset).map_err(|error| error.to_string())?;
     let changed = preset.set("clock.core_mhz", "300");
@@ -62,7 +62,7 @@ impl Card {
     }
 }
 
-/// One way: from the user logic of `from` at `at` to that of `to`.
+/// Sends one way, from the user logic of `from` at `at` to that of `to`; returns the arrival.
 fn deliver(from: &mut Card, to: &mut Card, at: Instant, bytes: u32) -> Instant {
     let frame = Work::bytes(HEADER_BYTES + bytes);
     let occupancy = from.clock.cycles(stack_cycles(bytes));

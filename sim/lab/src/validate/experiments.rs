@@ -14,12 +14,12 @@ use crate::perf::PageSize;
 use Expected::{AtMost, Band, Near, Octaves, TargetBand, Value};
 use Figure::{Goodput, KneeBytes, LoopTime, Rate, RateFarthestFrom, Step, Tail, Typical};
 
-/// The plan of a target.
+/// Returns the plan of a target.
 pub fn plan(id: &str) -> Option<&'static Plan> {
     PLANS.iter().find(|plan| plan.id == id)
 }
 
-/// Why a target is missed, if it is and the cause is known.
+/// Returns why a target is missed, if it is and the cause is known.
 pub fn cause(id: &str) -> Option<&'static str> {
     CAUSES
         .iter()
@@ -58,19 +58,20 @@ const WINDOW_64M: u64 = 64 << 20;
 
 const READ_64: Access = Access::Latency(64, WARM, Statistic::Median);
 
-/// WRITE latency of one size on ConnectX-6 or ConnectX-3.
+/// Returns the run for WRITE latency of one size on ConnectX-6 or ConnectX-3.
 const fn write_latency(preset: &'static str, size: &'static [u32]) -> Run {
     Run::Perf(Perf::latency(preset, Write, size), Typical)
 }
 
-/// READs or WRITEs of 8 bytes by SMART's threads.
+/// Returns the run of READs or WRITEs of 8 bytes by SMART's threads.
 const fn smart(operation: crate::perf::Operation, threads: u32, depth: u32) -> Perf {
     Perf::bandwidth(SMART_OWN_DOORBELLS, operation, &[8])
         .batches(threads, depth)
         .pages(PageSize::Huge2M)
 }
 
-/// READs of 32 bytes between 11 hosts of 8 threads each, in huge pages, as rdma_bench has them.
+/// Returns the run of READs of 32 bytes between 11 hosts of 8 threads each, in huge pages, as in
+/// rdma_bench.
 const fn fasst(machines: u32) -> Run {
     let perf = Perf::bandwidth(APT, Read, &[32])
         .all_to_all(11, 8, machines, 16)
@@ -86,18 +87,18 @@ const fn point(label: &'static str, run: Run, expected: Expected) -> Point {
     }
 }
 
-/// The only point of its target.
+/// Returns the only point of its target.
 const fn only(run: Run, expected: Expected) -> Point {
     point("", run, expected)
 }
 
-/// UDP goodput of one payload, as VNx measured it.
+/// Returns a point of UDP goodput of one payload, as VNx measured it.
 const fn datagrams(label: &'static str, bytes: u32, gbps: f64) -> Point {
     let run = Run::Datagrams(U280, Datagrams::Goodput(bytes));
     point(label, run, Value(gbps, 0.1))
 }
 
-/// Effective bandwidth of gen3 x8 with MPS 256 and MRRS 512, by the formula.
+/// Returns a point of effective bandwidth of gen3 x8 with MPS 256 and MRRS 512, by the formula.
 const fn formula(label: &'static str, direction: Direction, bytes: u64, index: usize) -> Point {
     let access = Access::Bandwidth(direction, bytes, WINDOW_256K);
     point(
@@ -107,7 +108,7 @@ const fn formula(label: &'static str, direction: Direction, bytes: u64, index: u
     )
 }
 
-/// Measured on Haswell without IOMMU.
+/// Returns a point that was measured on Haswell without IOMMU.
 const fn haswell(label: &'static str, direction: Direction, bytes: u64, gbps: f64) -> Point {
     let access = Access::Bandwidth(direction, bytes, WARM);
     point(
@@ -123,7 +124,8 @@ macro_rules! plans {
             $(Plan { id: $id, how: How::Points(&[$($point),*]) },)*
             Plan {
                 id: "V21",
-                how: How::NotCovered("waits for the fault fabric, which drops frames; the report shows the formulas"),
+                how: How::NotCovered("waits for the fault fabric, which drops frames; the report \
+                    shows the formulas"),
             },
         ]
     };
@@ -232,7 +234,10 @@ const PLANS: &[Plan] = plans! {
         point("Haswell", Run::Pcie(Slot::Command(HASWELL_NO_IOMMU), READ_64), TargetBand),
         point("Ivy Bridge", Run::Pcie(Slot::Command(IVY_BRIDGE), READ_64), TargetBand),
         point("remote, Haswell", Run::RemoteSocket(Slot::Command(HASWELL)), Band(66.5, 110.0)),
-        point("remote, Ivy Bridge", Run::RemoteSocket(Slot::Command(IVY_BRIDGE)), Band(66.5, 110.0)),
+        point(
+            "remote, Ivy Bridge", Run::RemoteSocket(Slot::Command(IVY_BRIDGE)),
+            Band(66.5, 110.0),
+        ),
     ],
     "V17b": [
         point("64 B", dma_latency(64), Near(0, 10.0)),
@@ -269,7 +274,10 @@ const PLANS: &[Plan] = plans! {
     "V19c": [
         point("Haswell, 256 KiB", read_latency(HASWELL_SMALL_PAGES, WINDOW_256K), Near(0, 10.0)),
         point("8 MiB", read_latency(HASWELL_SMALL_PAGES, WINDOW_8M), Near(1, 10.0)),
-        point("Broadwell, 256 KiB", read_latency(BROADWELL_SMALL_PAGES, WINDOW_256K), Near(2, 10.0)),
+        point(
+            "Broadwell, 256 KiB", read_latency(BROADWELL_SMALL_PAGES, WINDOW_256K),
+            Near(2, 10.0),
+        ),
         point("8 MiB", read_latency(BROADWELL_SMALL_PAGES, WINDOW_8M), Near(3, 10.0)),
     ],
     "V20a": [only(Run::Datagrams(U280, Datagrams::RoundTrip), Near(0, 15.0))],
@@ -327,13 +335,14 @@ const fn read_latency(preset: &'static str, window: u64) -> Run {
 const CAUSES: &[(&str, &str)] = &[
     (
         "V04d",
-        "just above the tolerance: in the model an atomic waits for its PCIe read before its response leaves, as a READ does, \
-         and takes the atomics unit on top of that; on the card it is 0.04 us faster than a READ",
+        "just above the tolerance: in the model an atomic waits for its PCIe read before its \
+         response leaves, as a READ does, and takes the atomics unit on top of that; on the card \
+         it is 0.04 us faster than a READ",
     ),
     (
         "V04g",
-        "loopback turns round before the transceivers, but passes packetizer, depacketizer and receive buffer as every \
-         packet does; a card may have a shorter way inside",
+        "loopback turns round before the transceivers, but passes packetizer, depacketizer and \
+         receive buffer as every packet does; a card may have a shorter way inside",
     ),
 ];
 

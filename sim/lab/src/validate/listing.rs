@@ -17,21 +17,21 @@ pub struct Line {
     pub metric: String,
     /// What distinguishes the point.
     pub point: String,
-    /// What it must be.
+    /// The target.
     pub target: String,
-    /// How closely.
+    /// The tolerance.
     pub tolerance: String,
-    /// What the model says.
+    /// The figure of the model.
     pub model: String,
-    /// How far it is away.
+    /// Its error.
     pub error: String,
     /// Pass, fail or not covered.
     pub verdict: String,
-    /// Why it is not a pass.
+    /// Why it does not pass.
     pub cause: String,
 }
 
-/// All lines of `outcomes`.
+/// Returns all lines of `outcomes`.
 pub fn lines(outcomes: &[Outcome]) -> Vec<Line> {
     outcomes.iter().flat_map(of_outcome).collect()
 }
@@ -72,7 +72,7 @@ fn of_outcome(outcome: &Outcome) -> Vec<Line> {
     lines
 }
 
-/// A target of several points says which of them are not close enough.
+/// Returns the verdict of a point: a target of several points shows which of them fail.
 fn point_verdict(outcome: &Outcome, checked: &Checked, single: bool) -> String {
     match (single, checked.is_within) {
         (true, _) => outcome.verdict.word().to_owned(),
@@ -103,7 +103,7 @@ fn expected_text(outcome: &Outcome, point: &Point) -> (String, String) {
     }
 }
 
-/// How many are covered, and how many of them pass.
+/// Returns the number of targets that are covered, and of those that pass.
 pub fn tally(outcomes: &[Outcome]) -> (usize, usize) {
     let is_covered = |outcome: &&Outcome| !matches!(outcome.verdict, Verdict::NotCovered(_));
     let passed = outcomes
@@ -112,7 +112,7 @@ pub fn tally(outcomes: &[Outcome]) -> (usize, usize) {
     (passed.count(), outcomes.iter().filter(is_covered).count())
 }
 
-/// The last line: `44 of 46 targets within tolerance (96 %), 1 not covered`.
+/// Returns the last line: `44 of 46 targets within tolerance (96 %), 1 not covered`.
 pub fn summary(outcomes: &[Outcome]) -> String {
     let (passed, covered) = tally(outcomes);
     let percent = 100.0 * passed as f64 / covered.max(1) as f64;
@@ -122,7 +122,7 @@ pub fn summary(outcomes: &[Outcome]) -> String {
     )
 }
 
-/// The table for a terminal.
+/// Returns the table for a terminal.
 pub fn text(outcomes: &[Outcome]) -> String {
     let mut text = format!(
         "{:<5} {:<36} {:<44} {:<22} {:>14} {:>10} {:>9} {:>10}\n",

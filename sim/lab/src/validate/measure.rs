@@ -1,4 +1,4 @@
-//! Carries out plans.
+//! Executes plans.
 
 use ferroce_model::pcie::{Parameters, bench};
 use ferroce_model::preset::Preset;
@@ -15,7 +15,7 @@ const PCIE_WINDOW_BYTES: u64 = 8 << 10;
 /// Share of the best bandwidth that a knee has.
 const KNEE_SHARE: f64 = 0.95;
 
-/// The figure that `run` gives.
+/// Returns the figure that `run` gives.
 pub fn figure(simulator: &dyn Simulator, run: &Run) -> Result<f64, String> {
     Ok(match run {
         Run::Perf(perf, figure) => of_perf(simulator, perf, *figure)?,
@@ -80,7 +80,8 @@ fn of_latency(rows: &[LatencyRow], figure: Figure) -> Option<f64> {
     }
 }
 
-/// Most outstanding work requests at which the rate still has [`KNEE_SHARE`] of the best.
+/// Returns the most outstanding work requests at which the rate still has [`KNEE_SHARE`] of the
+/// best.
 fn knee(simulator: &dyn Simulator, perf: &Perf, depths: &[u32]) -> Result<f64, String> {
     let mut rates = Vec::new();
     for depth in depths {
@@ -93,7 +94,7 @@ fn knee(simulator: &dyn Simulator, perf: &Perf, depths: &[u32]) -> Result<f64, S
     Ok(f64::from(depth * perf.threads()))
 }
 
-/// What is at the ends of a slot.
+/// Returns the parameters of a slot, with card and host.
 pub fn parameters(slot: Slot) -> Result<Parameters, String> {
     let load = |name| Preset::load(name).map_err(|error| error.to_string());
     Ok(match slot {
@@ -105,7 +106,7 @@ pub fn parameters(slot: Slot) -> Result<Parameters, String> {
     })
 }
 
-/// A figure of a slot: ns or Gb/s.
+/// Returns a figure of a slot: ns or Gb/s.
 pub fn of_pcie(host: &Parameters, access: Access) -> f64 {
     match access {
         Access::Latency(bytes, window, statistic) => {

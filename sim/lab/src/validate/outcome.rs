@@ -6,7 +6,7 @@ use crate::reference::experiment::Simulator;
 use crate::report::figure::short;
 use crate::report::json::Json;
 
-/// How a target went.
+/// Verdict on a target.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// Every point is close enough.
@@ -18,7 +18,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// One word.
+    /// Returns the verdict as one word.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Pass => "pass",
@@ -27,7 +27,7 @@ impl Verdict {
         }
     }
 
-    /// Why it is not a pass.
+    /// Returns why it does not pass.
     pub fn cause(&self) -> Option<&str> {
         match self {
             Self::Pass => None,
@@ -41,29 +41,29 @@ impl Verdict {
 pub struct Checked {
     /// What distinguishes it from others of its target.
     pub label: &'static str,
-    /// What the model says.
+    /// The figure of the model.
     pub model: f64,
     /// The value to compare with, if there is one.
     pub reference: Option<f64>,
-    /// How far the model is from it, as people say it.
+    /// Error of the model, as text.
     pub error: String,
-    /// Close enough.
+    /// True if it is within the tolerance.
     pub is_within: bool,
 }
 
-/// What has become of one target.
+/// Outcome of one target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// The target.
     pub target: Target,
     /// Figures of the model.
     pub points: Vec<Checked>,
-    /// All in all.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
 impl Outcome {
-    /// Carries out the plan of `target`.
+    /// Executes the plan of `target`.
     pub fn of(simulator: &dyn Simulator, target: &Target) -> Self {
         let (points, verdict) = match experiments::plan(&target.id) {
             None => (Vec::new(), not_covered("no experiment is planned for it")),
@@ -83,7 +83,7 @@ impl Outcome {
         }
     }
 
-    /// For programs.
+    /// Returns the outcome as JSON.
     pub fn json(&self) -> Json {
         let points = self.points.iter().map(|point| {
             Json::Object(vec![
@@ -113,7 +113,7 @@ impl Outcome {
         ])
     }
 
-    /// The preset of its first point, or what the file calls it.
+    /// Returns the preset of its first point, or what the file calls it.
     pub fn preset(&self) -> &str {
         match experiments::plan(&self.target.id).map(|plan| &plan.how) {
             Some(How::Points([first, ..])) => first.run.preset(),
@@ -126,7 +126,7 @@ fn not_covered(why: &str) -> Verdict {
     Verdict::NotCovered(why.to_owned())
 }
 
-/// Reference or band, as the file has it.
+/// Returns reference or band, as in the file.
 pub fn target_text(target: &Target) -> String {
     match (target.reference.is_empty(), target.low, target.high) {
         (false, ..) => target.reference.clone(),
@@ -172,7 +172,7 @@ fn check(target: &Target, point: &Point, model: f64) -> Checked {
             error.abs() <= percent,
         )
     };
-    // What prints whole nanoseconds knows no more than that.
+    // A source that prints whole nanoseconds has no finer resolution.
     let model = if target.unit == "ns" && target.low.is_some() {
         model.round()
     } else {
@@ -216,7 +216,7 @@ fn check(target: &Target, point: &Point, model: f64) -> Checked {
     }
 }
 
-/// Four digits that count.
+/// Formats a number with four significant digits.
 pub(super) fn figure(value: f64) -> String {
     let digits = (3 - value.abs().max(1e-3).log10().floor() as i32).clamp(0, 3) as usize;
     format!("{value:.digits$}")

@@ -1,11 +1,11 @@
-//! Independent work over all cores.
+//! Independent work on all cores.
 
 use std::num::NonZero;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// `work` of each item; results are in the order of the items.
+/// Calls `work` for each item, in parallel; returns the results in the order of the items.
 pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let results: Vec<Mutex<Option<R>>> = items.iter().map(|_| Mutex::new(None)).collect();
@@ -18,13 +18,15 @@ pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<
                     items.get(index).zip(results.get(index))
                 } {
                     let value = work(item);
-                    *result.lock().expect("nobody panics with it locked") = Some(value);
+                    *result.lock().expect("no thread panics with it locked") = Some(value);
                 }
             });
         }
     });
     let unlocked = results.into_iter().map(|result| {
-        let value = result.into_inner().expect("nobody panics with it locked");
+        let value = result
+            .into_inner()
+            .expect("no thread panics with it locked");
         value.expect("the scope has ended, so every item was taken")
     });
     unlocked.collect()

@@ -5,7 +5,7 @@ use ferroce_model::preset::Preset;
 
 use crate::perf::{Operation, PageSize, PerfSpec, Service, Sharing, Test, Topology, Workload};
 
-/// What stands for one target.
+/// Plan of one target.
 #[derive(Clone, Copy)]
 pub struct Plan {
     /// The target.
@@ -14,7 +14,7 @@ pub struct Plan {
     pub how: How,
 }
 
-/// Whether a target is measured.
+/// How a target is measured.
 #[derive(Clone, Copy)]
 pub enum How {
     /// All points must be close enough.
@@ -34,7 +34,7 @@ pub struct Point {
     pub expected: Expected,
 }
 
-/// What a figure must be.
+/// Condition on a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Expected {
     /// The number of this index in the target's reference, within so many percent.
@@ -67,7 +67,7 @@ pub enum Run {
 }
 
 impl Run {
-    /// The preset that it is made with.
+    /// Returns the preset that it is made with.
     pub fn preset(&self) -> &'static str {
         match self {
             Self::Perf(perf, _) | Self::Knee(perf, _) => perf.preset,
@@ -179,7 +179,7 @@ pub struct Perf {
 }
 
 impl Perf {
-    /// A bandwidth test.
+    /// Returns a bandwidth test.
     pub const fn bandwidth(
         preset: &'static str,
         operation: Operation,
@@ -188,7 +188,7 @@ impl Perf {
         Self::new(preset, operation, Test::Bandwidth, sizes)
     }
 
-    /// A latency test.
+    /// Returns a latency test.
     pub const fn latency(
         preset: &'static str,
         operation: Operation,
@@ -230,50 +230,50 @@ impl Perf {
         }
     }
 
-    /// With another path MTU.
+    /// Sets the path MTU.
     pub const fn mtu(mut self, bytes: u32) -> Self {
         self.mtu = Some(bytes);
         self
     }
 
-    /// With unreliable connections.
+    /// Uses unreliable connections.
     pub const fn uc(mut self) -> Self {
         self.service = Service::Uc;
         self
     }
 
-    /// With another limit of inline payload.
+    /// Sets the limit of inline payload.
     pub const fn inline(mut self, bytes: u32) -> Self {
         self.inline = Some(bytes);
         self
     }
 
-    /// With parameters of the preset changed.
+    /// Changes parameters of the preset.
     pub const fn changed(mut self, changes: &'static [(&'static str, &'static str)]) -> Self {
         self.changes = changes;
         self
     }
 
-    /// With a direct cable.
+    /// Uses a direct cable.
     pub const fn direct(mut self) -> Self {
         self.switched = Some(false);
         self
     }
 
-    /// Through a switch.
+    /// Uses a switch.
     pub const fn switched(mut self) -> Self {
         self.switched = Some(true);
         self
     }
 
-    /// Between QPs of one card.
+    /// Connects QPs of one card.
     pub const fn loopback(mut self) -> Self {
         self.topology = Topology::Loopback;
         self
     }
 
-    /// With so many threads, each with a QP of its own, which post `depth` work requests and wait
-    /// for them; doorbells are those of the preset.
+    /// Uses so many threads, each with its own QP, which post `depth` work requests and wait for
+    /// them; doorbells are those of the preset.
     pub const fn batches(mut self, threads: u32, depth: u32) -> Self {
         self.threads = threads;
         self.qps = threads;
@@ -282,14 +282,14 @@ impl Perf {
         self
     }
 
-    /// With one QP for all threads.
+    /// Uses one QP for all threads.
     pub const fn shared_qp(mut self) -> Self {
         self.sharing.threads_per_qp = self.threads;
         self.qps = 1;
         self
     }
 
-    /// Between `hosts` hosts, all to all; each of `threads` threads has `machines` QPs to each and
+    /// Uses `hosts` hosts, all to all; each of `threads` threads has `machines` QPs to each and
     /// keeps `window` work requests outstanding.
     pub const fn all_to_all(
         mut self,
@@ -308,7 +308,7 @@ impl Perf {
         self
     }
 
-    /// With `count` QPs in all, over which each of `threads` threads spreads `window` work requests.
+    /// Uses `count` QPs in all, over which each of `threads` threads keeps `window` work requests.
     pub const fn window(mut self, count: u32, threads: u32, window: u32) -> Self {
         self.qps = count;
         self.threads = threads;
@@ -317,7 +317,7 @@ impl Perf {
         self
     }
 
-    /// With `count` QPs of `depth` in all, which `threads` threads fill in turn.
+    /// Uses `count` QPs of `depth` in all, which `threads` threads fill in turn.
     pub const fn queue_pairs(mut self, count: u32, threads: u32, depth: u32) -> Self {
         self.qps = count;
         self.threads = threads;
@@ -325,26 +325,26 @@ impl Perf {
         self
     }
 
-    /// With `count` regions of `bytes` bytes.
+    /// Uses `count` regions of `bytes` bytes.
     pub const fn regions(mut self, count: u32, bytes: u64) -> Self {
         self.regions = count;
         self.region_bytes = Some(bytes);
         self
     }
 
-    /// With regions of these pages.
+    /// Uses regions of these pages.
     pub const fn pages(mut self, pages: PageSize) -> Self {
         self.pages = pages;
         self
     }
 
-    /// Atomics of one address.
+    /// Aims atomics at one address.
     pub const fn one_address(mut self) -> Self {
         self.one_address = true;
         self
     }
 
-    /// Atomics of the card's memory.
+    /// Aims atomics at the card's memory.
     pub const fn device_memory(mut self) -> Self {
         self.device_memory = true;
         self
@@ -355,17 +355,17 @@ impl Perf {
         self
     }
 
-    /// The same with another depth.
+    /// Returns the same with another depth.
     pub fn at_depth(self, depth: u32) -> Self {
         self.with_depth(depth)
     }
 
-    /// Threads of a client.
+    /// Returns the threads of a client.
     pub fn threads(&self) -> u32 {
         self.threads
     }
 
-    /// Hosts that request, and whose rates the harness adds up.
+    /// Returns the number of requesting hosts, whose rates the harness adds up.
     pub fn requesting_hosts(&self) -> u32 {
         match self.topology {
             Topology::AllToAll { hosts, .. } | Topology::Clients(hosts) => hosts,
@@ -373,7 +373,7 @@ impl Perf {
         }
     }
 
-    /// What the harness is given.
+    /// Returns the specification for the harness.
     pub fn spec(&self) -> Result<PerfSpec, String> {
         let mut preset = Preset::load(self.preset).map_err(|error| error.to_string())?;
         for (key, value) in self.changes {

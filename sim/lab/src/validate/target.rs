@@ -21,18 +21,18 @@ pub struct Target {
     pub high: Option<f64>,
     /// Unit of all of them.
     pub unit: String,
-    /// How close is close enough, as the file has it.
+    /// Tolerance, as in the file.
     pub tolerance: String,
 }
 
 impl Target {
-    /// The numbers in the reference, in order.
+    /// Returns the numbers in the reference, in order.
     pub fn values(&self) -> Vec<f64> {
         numbers(&self.reference)
     }
 }
 
-/// Every target.
+/// Returns every target.
 pub fn all() -> Vec<Target> {
     let csv = Other::ValidationTargets.csv();
     let targets = csv.rows.iter().map(|row| {
@@ -53,7 +53,7 @@ pub fn all() -> Vec<Target> {
     targets.collect()
 }
 
-/// Every number in `text`; one that follows a letter or a minus of an arrow is none.
+/// Returns every number in `text`, except digits after a letter or after the minus of an arrow.
 fn numbers(text: &str) -> Vec<f64> {
     let is_part = |c: char| c.is_ascii_digit() || c == '.';
     let pieces = text.split(|c: char| !is_part(c));

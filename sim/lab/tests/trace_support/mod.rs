@@ -11,7 +11,7 @@ use ferroce_model::preset::Preset;
 use ferroce_world::trace::SharedTrace;
 use fst_reader::{FstFilter, FstHierarchyEntry, FstReader, FstSignalValue};
 
-/// A short run with one message under way.
+/// Returns a short run with one message under way.
 pub fn spec(preset: &str, operation: Operation, test: Test, size: u32) -> PerfSpec {
     let preset = Preset::load(preset).expect("built in");
     let mut spec = PerfSpec::new(preset, operation, test);
@@ -29,17 +29,17 @@ pub fn run(spec: &PerfSpec, trace: Option<&SharedTrace>) -> PerfRow {
     runner::run(spec, spec.sizes[0], &stop, trace).expect("runs")
 }
 
-/// What a host has counted in a run.
+/// Returns a counter of a host in a run.
 pub fn counter(row: &PerfRow, host: usize, name: &str) -> u64 {
     let mut named = row.counters[host].iter().filter(|(own, _)| *own == name);
     named.next().expect("a counter of this name").1
 }
 
-/// A directory of its own for one test, removed at the end.
+/// A separate directory for one test, removed at the end.
 pub struct TemporaryDirectory(PathBuf);
 
 impl TemporaryDirectory {
-    /// One whose name tells the test.
+    /// Creates one, named after the test.
     pub fn new(name: &str) -> Self {
         let unique = format!("ferroce-test-{name}-{}", std::process::id());
         let path = std::env::temp_dir().join(unique);
@@ -100,12 +100,12 @@ impl Signals {
         self.0.get(name).unwrap_or_else(|| panic!("no line {name}"))
     }
 
-    /// All values of a line, in the order of time.
+    /// Returns all values of a line, in the order of time.
     pub fn values(&self, name: &str) -> Vec<u64> {
         self.changes(name).iter().map(|(_, value)| *value).collect()
     }
 
-    /// Picoseconds that a line of one bit is one.
+    /// Returns the picoseconds during which a line of one bit is one.
     pub fn time_at_one(&self, name: &str) -> u64 {
         let pairs = self.changes(name).windows(2);
         pairs
@@ -114,7 +114,7 @@ impl Signals {
             .sum()
     }
 
-    /// How often a line of one bit becomes one.
+    /// Returns how often a line of one bit becomes one.
     pub fn rises(&self, name: &str) -> usize {
         let pairs = self.changes(name).windows(2);
         pairs

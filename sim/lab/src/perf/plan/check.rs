@@ -1,4 +1,4 @@
-//! Refuses what makes no sense, and says what would.
+//! Checks of a specification; an error says what is permitted.
 
 use crate::perf::error::Error;
 use crate::perf::plan::{is_atomic, mtu};
@@ -8,10 +8,10 @@ use crate::perf::spec::{
 
 /// Longest message (IBTA: 2^31; half of it leaves room for both halves of a buffer).
 const LONGEST_MESSAGE: u32 = 1 << 30;
-/// Most work requests of a queue that a plan may ask for.
+/// Most work requests of a queue in a plan.
 const DEEPEST: u32 = 1 << 15;
 
-/// An error that names a part of a specification.
+/// Returns an error that names a part of a specification.
 pub(super) fn invalid(
     what: &'static str,
     value: impl ToString,
@@ -24,7 +24,7 @@ pub(super) fn invalid(
     }
 }
 
-/// Refuses what makes no sense.
+/// Refuses what cannot be measured.
 pub(super) fn check(spec: &PerfSpec, size: u32) -> Result<(), Error> {
     check_service(spec)?;
     check_size(spec, size)?;
@@ -104,7 +104,8 @@ fn check_events(spec: &PerfSpec) -> Result<(), Error> {
         return Ok(());
     }
     if (spec.test, spec.operation) == (Test::Latency, Operation::Write) {
-        let reason = "it looks at memory, where no event tells of a WRITE; send_lat, read_lat and atomic_lat sleep";
+        let reason = "it polls memory, because a WRITE raises no event; send_lat, read_lat and \
+            atomic_lat sleep";
         return Err(invalid("--events", "of write_lat", reason));
     }
     match spec.workload {

@@ -12,14 +12,14 @@ use crate::perf::region::Region;
 use crate::perf::spec::{PageSize, PerfSpec};
 use ferroce_world::World;
 
-/// A device that is open.
+/// An open device, and what its threads share.
 pub(super) struct Node {
     pub device: Arc<Device>,
     pub pd: Arc<ProtectionDomain>,
     /// Locks of doorbells that several threads use.
     doorbells: Vec<Option<Rc<SpinLock>>>,
     next_doorbell: usize,
-    /// Regions of all threads (`Batch`): theirs, and that at which others aim.
+    /// Regions of all threads (`Batch`): the local one, and the target of the peers.
     regions: [Option<Region>; 2],
 }
 
@@ -50,14 +50,14 @@ impl Node {
         })
     }
 
-    /// The doorbell of the next QP.
+    /// Returns the doorbell of the next QP.
     pub fn doorbell(&mut self) -> Option<Rc<SpinLock>> {
         let number = self.next_doorbell;
         self.next_doorbell = (number + 1) % self.doorbells.len();
         self.doorbells[number].clone()
     }
 
-    /// The region of all clients of the host, or of all servers, made for the first of them.
+    /// Returns the region of all clients of the host, or of all servers; the first call creates it.
     pub fn shared_region(
         &mut self,
         is_client: bool,
@@ -77,14 +77,14 @@ impl Node {
     }
 }
 
-/// Where a region is.
+/// Memory of a region.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum RegionMemory {
     Host(PageSize),
     Card,
 }
 
-/// Where that is at which atomics aim.
+/// Returns the target memory of atomics.
 pub(super) fn target_memory(spec: &PerfSpec) -> RegionMemory {
     match spec.atomics.device_memory {
         true => RegionMemory::Card,
@@ -92,8 +92,8 @@ pub(super) fn target_memory(spec: &PerfSpec) -> RegionMemory {
     }
 }
 
-/// Whether several threads use doorbell `number` of `count`, when each of `threads` has `qps` QPs
-/// that take the doorbells in turn.
+/// Returns true if several threads use doorbell `number` of `count`, when each of `threads` has
+/// `qps` QPs that take the doorbells in turn.
 fn is_shared(number: u32, (count, threads, qps): (u32, u32, u32)) -> bool {
     let total = threads * qps;
     if number >= total {

@@ -10,7 +10,7 @@ const STEADY_PART: u64 = 1000;
 /// Completions of a window, at least.
 const WINDOW_COMPLETIONS: usize = 8;
 
-/// What has been posted and has completed.
+/// Progress: posted and completed messages.
 struct Progress {
     posted: Vec<u64>,
     completed: Vec<u64>,
@@ -67,7 +67,7 @@ pub async fn run(job: &Job) -> Result<(), Error> {
         let mut failed = None;
         let mut found = Vec::new();
         let count = job
-            .core
+            .thread
             .take(&job.side.send_cq, POLL_BATCH, |completion| {
                 note_failure(&mut failed, &completion);
                 found.push(completion.wr_id as usize);
@@ -76,7 +76,7 @@ pub async fn run(job: &Job) -> Result<(), Error> {
         job.check(failed)?;
         if count == 0 {
             if !plan.events {
-                job.core.wait_for_completion(&[&job.side.send_cq]).await;
+                job.thread.wait_for_completion(&[&job.side.send_cq]).await;
             }
             continue;
         }
@@ -98,8 +98,8 @@ pub async fn run(job: &Job) -> Result<(), Error> {
     Ok(())
 }
 
-/// Posts no more than up to the next work request of each QP that asks for a completion. There is
-/// one more, so that a peer that receives hears of it in time.
+/// Posts at most up to the next signaled work request of each QP, and one more, so that a peer that
+/// receives gets it in time.
 fn stop(job: &Job, progress: &mut Progress) {
     let most = progress.posted.iter().max().copied().unwrap_or_default();
     let last = (most + 1).next_multiple_of(job.plan.signal_every.into());
@@ -110,7 +110,7 @@ fn stop(job: &Job, progress: &mut Progress) {
     }
 }
 
-/// Looks whether the rate has become steady.
+/// Detects that the rate has become steady.
 #[derive(Debug, Default)]
 pub struct Steady {
     /// Completed messages and when, at the ends of windows.
@@ -120,7 +120,7 @@ pub struct Steady {
 }
 
 impl Steady {
-    /// Now so many messages have completed.
+    /// Notes that so many messages have completed by now.
     pub fn add(&mut self, completed: u64, now_ps: u64) {
         self.completions += 1;
         if self.marks.is_empty() || self.completions >= WINDOW_COMPLETIONS {
@@ -129,7 +129,7 @@ impl Steady {
         }
     }
 
-    /// Whether the last windows have the same rate.
+    /// Returns true if the last windows have the same rate.
     pub fn is_steady(&self) -> bool {
         let Some(first) = self.marks.len().checked_sub(STEADY_WINDOWS + 1) else {
             return false;

@@ -1,6 +1,6 @@
 //! SMART's loop (ASPLOS 2024, `test_rdma`): posts a batch of work requests, each with its doorbell
-//! and signaled, waits for all of them, posts the next. Threads may share a QP and its CQ: who
-//! finds completions of another thread credits them to it.
+//! and signaled, waits for all of them, posts the next. Threads may share a QP and its CQ: a thread
+//! that finds completions of another one credits them to it.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -10,10 +10,10 @@ use crate::perf::lock::SpinLock;
 use crate::perf::side::Message;
 use crate::perf::workload::{Job, POLL_BATCH, note_failure};
 
-/// A goal that all threads work for.
+/// The common goal of all threads.
 #[derive(Debug)]
 pub struct Goal {
-    /// Messages from which on time counts, and with which it ends.
+    /// Messages after which time counts, and after which the run ends.
     warm: u64,
     end: u64,
     completed: Cell<u64>,
@@ -24,11 +24,11 @@ pub struct Goal {
     credits: RefCell<Vec<u64>>,
 }
 
-/// A quarter of the messages go before time counts.
+/// A quarter of the messages is warm-up.
 const WARM_PART: u64 = 4;
 
 impl Goal {
-    /// `messages`, in which `threads` have a part.
+    /// Returns the goal of `messages` for `threads` threads.
     pub fn new(messages: u64, threads: usize) -> Rc<Self> {
         Rc::new(Self {
             warm: messages / WARM_PART,
@@ -40,7 +40,7 @@ impl Goal {
         })
     }
 
-    /// `count` more have completed.
+    /// Counts `count` more completions.
     pub fn add(&self, count: u64, now_ps: u64) {
         let completed = self.completed.get() + count;
         self.completed.set(completed);
@@ -52,19 +52,19 @@ impl Goal {
         }
     }
 
-    /// Nothing more is to be posted.
+    /// Returns true if no more is to be posted.
     pub fn is_reached(&self) -> bool {
         self.ended.get().is_some()
     }
 
-    /// Messages and picoseconds between warm and done.
+    /// Returns the messages and picoseconds after the warm-up.
     pub fn figures(&self) -> Option<(u64, u64)> {
         let (start, end) = self.started.get().zip(self.ended.get())?;
         Some((end.0 - start.0, end.1 - start.1))
     }
 }
 
-/// Works until the goal is reached; `number` is the thread's among all that have a part in it.
+/// Works until the goal is reached; `number` is the thread's index among all that share the goal.
 ///
 /// # Errors
 /// [`Error::Post`], [`Error::Completion`].
@@ -91,35 +91,35 @@ pub async fn run(
     Ok(())
 }
 
-/// Looks once for completions, whosoever they are.
+/// Polls once for completions of any thread.
 async fn take(job: &Job, goal: &Goal, lock: Option<&Rc<SpinLock>>) -> Result<(), Error> {
     let cq = &job.side.send_cq;
     let mut failed = None;
-    job.core.acquire(lock).await;
+    job.thread.acquire(lock).await;
     let count = job
-        .core
+        .thread
         .poll(cq, POLL_BATCH, |completion| {
             note_failure(&mut failed, &completion);
             goal.credits.borrow_mut()[completion.wr_id as usize] += 1;
         })
         .await;
-    job.core.release(lock);
+    job.thread.release(lock);
     job.check(failed)?;
     goal.add(count as u64, job.now_ps());
     if count == 0 && lock.is_none() {
-        job.core.wait_for_completion(&[cq]).await;
+        job.thread.wait_for_completion(&[cq]).await;
     }
     Ok(())
 }
 
-/// A random place in the thread's part of the region.
+/// Returns a random place in the thread's part of the region.
 fn aim(job: &Job, slot: u64) -> Message {
     let size = u64::from(job.plan.size);
     let endpoint = &job.side.endpoints[0];
     let remote = &endpoint.remote[0];
     let part = remote.length / u64::from(job.plan.threads);
     let start = part * u64::from(job.side.thread);
-    let place = start + job.core.random().below((part / size).max(1)) * size;
+    let place = start + job.thread.random().below((part / size).max(1)) * size;
     Message {
         segment: job.side.regions[0]
             .segment(endpoint.local_base + slot * size.max(64), size as u32),

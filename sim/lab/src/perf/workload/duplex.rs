@@ -52,22 +52,22 @@ pub async fn run(job: &Job, is_server: bool) -> Result<(), Error> {
         if arrived.is_empty() && done == finished_before {
             let (receives, sends) = (&job.side.receive_cq, &job.side.send_cq);
             match plan.events {
-                true => job.core.sleep_on(&[receives, sends]).await,
-                false => job.core.wait_for_completion(&[receives, sends]).await,
+                true => job.thread.sleep_on(&[receives, sends]).await,
+                false => job.thread.wait_for_completion(&[receives, sends]).await,
             }
         }
     }
     Ok(())
 }
 
-/// Looks once for completions of receives or sends; the QPs that they are of.
+/// Polls once for completions of receives or sends; returns their QPs.
 async fn take(job: &Job, receives: bool, most: usize) -> Result<Vec<usize>, Error> {
     let (mut failed, mut found) = (None, Vec::new());
     let cq = match receives {
         true => &job.side.receive_cq,
         false => &job.side.send_cq,
     };
-    job.core
+    job.thread
         .poll(cq, most, |completion| {
             note_failure(&mut failed, &completion);
             found.push(completion.wr_id as usize);

@@ -3,8 +3,8 @@
 use crate::perf::error::Error;
 use crate::perf::workload::{Job, note_failure};
 
-/// Ping-pong of WRITEs: each side waits until the last byte of its buffer has changed. As in
-/// perftest it is the server that begins.
+/// Plays ping-pong with WRITEs: each side waits until the last byte of its buffer has changed. As
+/// in perftest the server begins.
 ///
 /// # Errors
 /// [`Error::Post`], [`Error::Completion`].
@@ -48,27 +48,27 @@ async fn post_in_place(job: &Job, count: u64) -> Result<(), Error> {
     job.post_message(0, &message, true).await
 }
 
-/// Looks at a byte until it has a value.
+/// Polls a byte until it has a value.
 async fn wait_for_byte(job: &Job, region: usize, place: usize, value: u8) {
     let Some(buffer) = &job.side.regions[region].buffer else {
         return;
     };
-    let turn = job.core.costs().memory_poll;
+    let turn = job.thread.costs().memory_poll;
     let address = buffer.address() + place;
     loop {
-        job.core.catch_up().await;
+        job.thread.catch_up().await;
         if buffer.load(place) == value {
             break;
         }
-        job.core.wait_for_write(address..address + 1, turn).await;
+        job.thread.wait_for_write(address..address + 1, turn).await;
     }
-    job.core.compute(turn).await;
+    job.thread.compute(turn).await;
 }
 
 /// Waits for one completion of a send.
 async fn completion(job: &Job) -> Result<(), Error> {
     let mut failed = None;
-    job.core
+    job.thread
         .poll_until_hit(&job.side.send_cq, 1, |completion| {
             note_failure(&mut failed, &completion);
         })
@@ -76,7 +76,7 @@ async fn completion(job: &Job) -> Result<(), Error> {
     job.check(failed)
 }
 
-/// Ping-pong of SENDs: each side waits for a receive completion.
+/// Plays ping-pong with SENDs: each side waits for a receive completion.
 ///
 /// # Errors
 /// [`Error::Post`], [`Error::Completion`].
@@ -88,7 +88,7 @@ pub async fn send(job: &Job, is_server: bool) -> Result<(), Error> {
         if received < iterations && (sent > 0 || is_server) {
             let mut failed = None;
             let cq = &job.side.receive_cq;
-            job.core
+            job.thread
                 .poll_until_hit(cq, 1, |completion| note_failure(&mut failed, &completion))
                 .await;
             job.check(failed)?;
@@ -107,7 +107,7 @@ pub async fn send(job: &Job, is_server: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// One after the other: READs and atomics.
+/// Runs READs or atomics one after the other.
 ///
 /// # Errors
 /// [`Error::Post`], [`Error::Completion`].

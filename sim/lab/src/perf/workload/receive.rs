@@ -16,7 +16,7 @@ pub async fn run(job: &Job) -> Result<(), Error> {
         let mut failed = None;
         let mut found = Vec::new();
         let cq = &job.side.receive_cq;
-        job.core
+        job.thread
             .poll_until_hit(cq, POLL_BATCH, |completion| {
                 note_failure(&mut failed, &completion);
                 found.push(completion.wr_id as usize);

@@ -7,7 +7,7 @@ use crate::perf::side::Message;
 use crate::perf::workload::batch::Goal;
 use crate::perf::workload::{Job, note_failure};
 
-/// Places to which messages are rounded.
+/// Alignment of messages.
 const LINE: u64 = 64;
 
 /// Works until the goal is reached.
@@ -31,7 +31,7 @@ pub async fn run(job: &Job, goal: &Goal) -> Result<(), Error> {
             }
             continue;
         }
-        let index = choices[job.core.random().below(choices.len() as u64) as usize];
+        let index = choices[job.thread.random().below(choices.len() as u64) as usize];
         let message = aim(job, index, slot as u64);
         job.post_message(index, &message, true).await?;
         used[slot] = Some(index);
@@ -43,19 +43,19 @@ pub async fn run(job: &Job, goal: &Goal) -> Result<(), Error> {
 async fn completion(job: &Job, index: usize) -> Result<(), Error> {
     let mut failed = None;
     let cq = &job.side.endpoints[index].send_cq;
-    job.core
+    job.thread
         .poll_until_hit(cq, 1, |completion| note_failure(&mut failed, &completion))
         .await;
     job.check(failed)
 }
 
-/// Behind the part of the region in which the peer's own messages land.
+/// Returns a message to a random line behind the part of the region that the peer itself uses.
 fn aim(job: &Job, index: usize, slot: u64) -> Message {
     let size = u64::from(job.plan.size);
     let remote = &job.side.endpoints[index].remote[0];
     let head = (u64::from(job.plan.depth) * size).next_multiple_of(LINE);
     let lines = (remote.length.saturating_sub(head + size) / LINE).max(1);
-    let place = head + job.core.random().below(lines) * LINE;
+    let place = head + job.thread.random().below(lines) * LINE;
     Message {
         segment: job.side.regions[0].segment(slot * size, size as u32),
         remote: remote.at(place.min(remote.length - size)),

@@ -113,7 +113,8 @@ fn columns_of_service_levels_and_of_two_ports() {
     let levels = " #bytes    #sl      #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   \
         MsgRate[Mpps]\n 64 3 1000 1.0 0.9 1.757812\n";
     assert_eq!(bandwidth(&one("w", levels))[0].average_gbps, 0.9);
-    let ports = " #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]   \
+    let ports = " #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   \
+    MsgRate[Mpps]   \
         BW Port1[Gb/sec]   MsgRate Port1[Mpps]   BW Port2[Gb/sec]   MsgRate Port2[Mpps]\n 64 1000 \
         1.0 0.9 1.757812 0.45 0.878 0.45 0.878\n";
     assert_eq!(bandwidth(&one("w", ports))[0].message_rate_mpps, 1.757_812);

@@ -1,4 +1,4 @@
-//! Plots that need no simulated host: datagrams of an FPGA card, and what loss costs by formula.
+//! Plots that need no simulated host: datagrams of an FPGA card, and the cost of loss by formula.
 
 use super::{Content, Recipe, load, series, stamp};
 use crate::reference::builtin::Other;
@@ -38,8 +38,9 @@ fn datagrams() -> Result<Figure, String> {
         id: String::new(),
         title: "FPGA, 512 bit at 300 MHz: UDP goodput against payload".to_owned(),
         subtitle: "Alveo U280, 100 GbE, kernel to kernel over a direct cable (VNx)".to_owned(),
-        caption: "Goodput is what the wire leaves but for payloads of 128 bytes, for which VNx's UDP stack takes five \
-                  cycles. MAC, width and clock of the model are those of our own card's preset."
+        caption: "Goodput is what the wire leaves but for payloads of 128 bytes, for which VNx's \
+            UDP stack takes five cycles. MAC, width and clock of the model are those of our own \
+            card's preset."
             .to_owned(),
         x: Axis::new("payload, bytes", Scale::Linear, Unit::Number),
         y: Axis::linear("Gb/s"),
@@ -63,10 +64,15 @@ fn loss() -> Result<Figure, String> {
         id: String::new(),
         title: "Loss: goodput of go-back-N and selective repeat".to_owned(),
         subtitle: "100 Gb/s, MTU 4096; formulas, neither measured nor simulated".to_owned(),
-        caption: "Only formulas so far: a fabric that drops frames is still to come, and with it the model's own points. Go-back-N \
-                  sends a whole window again for each packet lost, selective repeat only the packet. Time-outs are not in it."
+        caption: "Only formulas so far: a fabric that drops frames is still to come, and with it \
+            the model's own points. Go-back-N sends a whole window again for each packet lost, \
+            selective repeat only the packet. Time-outs are not in it."
             .to_owned(),
-        x: Axis::new("probability that a packet is lost", Scale::Log, Unit::Probability),
+        x: Axis::new(
+            "probability that a packet is lost",
+            Scale::Log,
+            Unit::Probability,
+        ),
         y: Axis::linear("share of the goodput without loss"),
         series: vec![
             series("selective repeat", 2, Kind::Limit, of("10", "sr_fraction")),

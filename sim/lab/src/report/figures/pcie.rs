@@ -31,7 +31,7 @@ struct Curve {
     what: What,
 }
 
-/// What is measured, against what.
+/// Measured quantity, and the x axis.
 #[derive(Clone, Copy)]
 enum What {
     /// Bandwidth against size.
@@ -48,7 +48,10 @@ const HASWELL_SMALL_PAGES: &str = "hsw-Xeon-E5-2620v3_dell-t630-iommu-nosp";
 const WARM: u64 = 8 << 10;
 
 macro_rules! recipe {
-    ($id:literal, $title:literal, $subtitle:literal, $caption:literal, $x:literal, $y:literal, $formula:literal, $curves:expr) => {
+    (
+        $id:literal, $title:literal, $subtitle:literal, $caption:literal,
+        $x:literal, $y:literal, $formula:literal, $curves:expr
+    ) => {
         Recipe {
             id: $id,
             chapter: "PCIe and host memory",
@@ -83,42 +86,66 @@ pub(super) const RECIPES: &[Recipe] = &[
     recipe!(
         "pcie-bandwidth-size",
         "PCIe gen3 x8: bandwidth against transfer size",
-        "NFP-6000 in a Xeon E5-2620 v3, warm cache, MPS 256 B, MRRS 512 B (pcie-bench, SIGCOMM 2018)",
-        "Small reads are limited by how many can be under way, large ones by headers and flow control: the dashed formula.",
+        "NFP-6000 in a Xeon E5-2620 v3, warm cache, MPS 256 B, MRRS 512 B (pcie-bench, SIGCOMM \
+         2018)",
+        "Small reads are limited by how many can be under way, large ones by headers and flow \
+         control: the dashed formula.",
         "transfer size, bytes",
         "Gb/s",
         true,
         &[
-            curve!("read", HASWELL, Engine "nfp-6000@haswell-e5-no-iommu", What::BandwidthOfSize(Direction::Read)),
-            curve!("write", HASWELL, Engine "nfp-6000@haswell-e5-no-iommu", What::BandwidthOfSize(Direction::Write)),
+            curve!(
+                "read", HASWELL, Engine "nfp-6000@haswell-e5-no-iommu",
+                What::BandwidthOfSize(Direction::Read)
+            ),
+            curve!(
+                "write", HASWELL, Engine "nfp-6000@haswell-e5-no-iommu",
+                What::BandwidthOfSize(Direction::Write)
+            ),
         ]
     ),
     recipe!(
         "pcie-bandwidth-window",
         "IOMMU: bandwidth of 64 B reads against window",
         "random reads; IOMMU with 2 MiB and with 4 KiB pages (pcie-bench, SIGCOMM 2018)",
-        "With 4 KiB pages the IOTLB reaches 256 KiB and a little more; then page walks are the limit. Superpages only lose what the \
-         cache misses cost.",
+        "With 4 KiB pages the IOTLB reaches 256 KiB and a little more; then page walks are the \
+         limit. Superpages only lose what the cache misses cost.",
         "window of host memory, bytes",
         "Gb/s",
         false,
         &[
-            curve!("2 MiB pages", HASWELL_IOMMU, Engine "nfp-6000@haswell-e5", What::BandwidthOfWindow),
-            curve!("4 KiB pages", HASWELL_SMALL_PAGES, Engine "nfp-6000@haswell-e5@small-pages", What::BandwidthOfWindow),
+            curve!(
+                "2 MiB pages", HASWELL_IOMMU, Engine "nfp-6000@haswell-e5",
+                What::BandwidthOfWindow
+            ),
+            curve!(
+                "4 KiB pages", HASWELL_SMALL_PAGES, Engine "nfp-6000@haswell-e5@small-pages",
+                What::BandwidthOfWindow
+            ),
         ]
     ),
     recipe!(
         "pcie-latency-window",
         "IOMMU: latency of 64 B reads against window",
-        "one read at a time, mean; IOMMU off, with 2 MiB and with 4 KiB pages (pcie-bench, SIGCOMM 2018)",
+        "one read at a time, mean; IOMMU off, with 2 MiB and with 4 KiB pages (pcie-bench, SIGCOMM \
+         2018)",
         "A miss of the IOTLB costs 230 ns, one of the last-level cache 50 ns.",
         "window of host memory, bytes",
         "ns",
         false,
         &[
-            curve!("4 KiB pages", HASWELL_SMALL_PAGES, Command "nfp-6000@haswell-e5@small-pages", What::LatencyOfWindow),
-            curve!("2 MiB pages", HASWELL_IOMMU, Command "nfp-6000@haswell-e5", What::LatencyOfWindow),
-            curve!("IOMMU off", HASWELL, Command "nfp-6000@haswell-e5-no-iommu", What::LatencyOfWindow),
+            curve!(
+                "4 KiB pages", HASWELL_SMALL_PAGES, Command "nfp-6000@haswell-e5@small-pages",
+                What::LatencyOfWindow
+            ),
+            curve!(
+                "2 MiB pages", HASWELL_IOMMU, Command "nfp-6000@haswell-e5",
+                What::LatencyOfWindow
+            ),
+            curve!(
+                "IOMMU off", HASWELL, Command "nfp-6000@haswell-e5-no-iommu",
+                What::LatencyOfWindow
+            ),
         ]
     ),
 ];
@@ -200,7 +227,7 @@ fn measured(curve: &Curve) -> Vec<(f64, f64)> {
     points.into_iter().filter(|(x, _)| is_even(*x)).collect()
 }
 
-/// Gen3 x8 with MPS 256, from the table of the formula.
+/// Returns the formula's values for Gen3 x8 with MPS 256, from its table.
 fn formula(what: What) -> Vec<(f64, f64)> {
     let column = match what {
         What::BandwidthOfSize(Direction::Write) => "write_gbps",

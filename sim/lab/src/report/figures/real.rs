@@ -1,5 +1,5 @@
-//! The real perftest, unmodified, in simulated time: beside what was measured, and how well the
-//! harness that all other plots come from agrees with it.
+//! The real perftest, unmodified, in simulated time, beside measurements and beside the harness,
+//! with which all other plots are made.
 
 use super::tables::{Column, Curve, axes, curve, limit, points, table};
 use super::{Recipe, load, series, stamp};
@@ -41,8 +41,10 @@ pub(super) const RECIPES: &[Recipe] = &[
         cards: &["cx4lx-10g", "irdma-10g"],
         content: super::Content::Real(Content {
             title: "10 GbE: ib_write_bw on a ConnectX-4 Lx and on an FPGA card",
-            subtitle: "unmodified perftest in simulated time; measured: ib_send_bw of a ConnectX-4 Lx",
-            caption: "The same binary on both cards. The dashed line is what headers leave of the link.",
+            subtitle: "unmodified perftest in simulated time; measured: ib_send_bw of a ConnectX-4 \
+                Lx",
+            caption: "The same binary on both cards. The dashed line is what headers leave of the \
+                link.",
             column: Column::Bandwidth,
             operation: Operation::Write,
             curves: TEN_GIGABIT,
@@ -54,8 +56,10 @@ pub(super) const RECIPES: &[Recipe] = &[
         cards: &["cx6-200g"],
         content: super::Content::Real(Content {
             title: "ConnectX-6: ib_write_lat",
-            subtitle: "unmodified perftest in simulated time; InfiniBand HDR through a switch, EPYC host",
-            caption: "ib_write_lat spins on memory without any call; the time of each look is the model's.",
+            subtitle: "unmodified perftest in simulated time; InfiniBand HDR through a switch, \
+                EPYC host",
+            caption: "ib_write_lat spins on memory without any call; the time of each look is the \
+                model's.",
             column: Column::Latency,
             operation: Operation::Write,
             curves: CX6,
@@ -107,7 +111,7 @@ pub(super) fn make(
     Ok(figure)
 }
 
-/// By how much the harness differs at most, in percent.
+/// Returns the largest difference of the harness, in percent.
 fn difference(spec: &PerfSpec, harness: &dyn Simulator, real: &[PerfRow]) -> Result<f64, String> {
     let model = harness.run(spec)?.rows;
     let figure = |row: &PerfRow| match spec.test {

@@ -33,7 +33,7 @@ struct Curve {
 /// Points of one of the files.
 #[derive(Clone, Copy)]
 enum Measured {
-    /// Nobody has measured it.
+    /// Not measured.
     Nothing,
     /// READs of ConnectX-3 against QPs: the best window of each.
     QpScaling,
@@ -111,7 +111,10 @@ const fn curve(
 }
 
 macro_rules! recipe {
-    ($id:literal, $cards:expr, $title:literal, $subtitle:literal, $caption:literal, $x:literal, $curves:expr) => {
+    (
+        $id:literal, $cards:expr, $title:literal,
+        $subtitle:literal, $caption:literal, $x:literal, $curves:expr
+    ) => {
         Recipe {
             id: $id,
             chapter: "Many QPs, regions and threads",
@@ -133,8 +136,10 @@ pub(super) const RECIPES: &[Recipe] = &[
         "cx3-qps",
         &["cx3-40g"],
         "ConnectX-3: READ rate of a host against QPs",
-        "32 B, 11 hosts all to all, 8 threads each; measured: best of three windows (FaSST, OSDI 2016)",
-        "88 QPs still fit on the card, 176 do not: each packet then waits for a QP context from host memory.",
+        "32 B, 11 hosts all to all, 8 threads each; measured: best of three windows (FaSST, OSDI \
+         2016)",
+        "88 QPs still fit on the card, 176 do not: each packet then waits for a QP context from \
+         host memory.",
         "QPs of a host",
         &[curve(
             "READ",
@@ -148,8 +153,9 @@ pub(super) const RECIPES: &[Recipe] = &[
         &["cx5-100g"],
         "ConnectX-5: READ and WRITE rate against QPs",
         "64 B, up to 16 threads, depth 4 of each QP, QPs in turn; the model only",
-        "The cliff is where QP contexts no longer fit into the card's caches. Of real cards it is reported that READ loses more than \
-         WRITE; where the lines say otherwise, the model is wrong so far.",
+        "The cliff is where QP contexts no longer fit into the card's caches. Of real cards it is \
+         reported that READ loses more than WRITE; where the lines say otherwise, the model is \
+         wrong so far.",
         "QPs",
         &[
             curve("WRITE", Measured::Nothing, QPS, |qps| cx5(
@@ -167,7 +173,8 @@ pub(super) const RECIPES: &[Recipe] = &[
         &["cx5-100g"],
         "ConnectX-5: READ rate against memory regions",
         "64 B, 16 threads and QPs, 32 outstanding each, regions of 4 KiB; the model only",
-        "Each region has an MPT entry and here one page. The cliff is where they no longer fit into the card's caches.",
+        "Each region has an MPT entry and here one page. The cliff is where they no longer fit \
+         into the card's caches.",
         "memory regions",
         &[curve("READ", Measured::Nothing, REGIONS, regions)]
     ),
@@ -175,9 +182,11 @@ pub(super) const RECIPES: &[Recipe] = &[
         "cx5-pages",
         &["cx5-100g"],
         "ConnectX-5: READ rate against size of the region, by page size",
-        "64 B at random places of one region, 16 threads and QPs, 32 outstanding each; the model only",
-        "Each page has an MTT entry: 4 KiB pages run out of the card's cache first, larger ones later or never. A region that is \
-         physically contiguous has no entries at all. From the size of the last-level cache on, host memory is slower, too.",
+        "64 B at random places of one region, 16 threads and QPs, 32 outstanding each; the model \
+         only",
+        "Each page has an MTT entry: 4 KiB pages run out of the card's cache first, larger ones \
+         later or never. A region that is physically contiguous has no entries at all. From the \
+         size of the last-level cache on, host memory is slower, too.",
         "size of the region, KiB",
         &[
             curve("4 KiB pages", Measured::Nothing, KIB, |kib| pages(
@@ -284,7 +293,7 @@ pub(super) fn make(simulator: &dyn Simulator, content: &Content) -> Result<Figur
     Ok(figure)
 }
 
-/// The points that can be run, and why one cannot; an error if none can.
+/// Returns the points that can be run, and why one cannot; an error if none can.
 type Model = (Vec<(f64, f64)>, Option<String>);
 
 fn model(simulator: &dyn Simulator, curve: &Curve) -> Result<Model, String> {
@@ -338,7 +347,7 @@ fn measured(measured: Measured) -> Vec<(f64, f64)> {
     best_of_each(points)
 }
 
-/// Several runs at one x: the best.
+/// Returns the best of several runs at one x.
 fn best_of_each(mut points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     points.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
     points.dedup_by(|next, kept| next.0 == kept.0);

@@ -48,7 +48,10 @@ pub(super) const fn curve(label: &'static str, table: &'static str, preset: &'st
 }
 
 macro_rules! recipe {
-    ($id:literal, $cards:expr, $column:ident, $title:literal, $subtitle:literal, $caption:literal, $curves:expr) => {
+    (
+        $id:literal, $cards:expr, $column:ident,
+        $title:literal, $subtitle:literal, $caption:literal, $curves:expr
+    ) => {
         Recipe {
             id: $id,
             chapter: "perftest, one QP",
@@ -137,8 +140,9 @@ pub(super) const RECIPES: &[Recipe] = &[
         Bandwidth,
         "ConnectX-3: bandwidth against message size",
         "InfiniBand QDR (32 Gb/s of data), MTU 2048, depth 128, 20 000 iterations",
-        "Small messages are a matter of the host, which posts one at a time; large ones of the link. READ stays below WRITE \
-         between 256 B and 2 KiB, where the responder's PCIe reads limit it.",
+        "Small messages are a matter of the host, which posts one at a time; large ones of the \
+         link. READ stays below WRITE between 256 B and 2 KiB, where the responder's PCIe reads \
+         limit it.",
         CX3
     ),
     recipe!(
@@ -156,7 +160,8 @@ pub(super) const RECIPES: &[Recipe] = &[
         Latency,
         "ConnectX-3: latency against message size",
         "WRITE and SEND: half of a round trip; READ: all of it. READ and SEND in a gen2 x8 slot",
-        "The step after 128 B is where a payload no longer fits inline: the card must first read it from host memory.",
+        "The step after 128 B is where a payload no longer fits inline: the card must first read \
+         it from host memory.",
         CX3_LATENCY
     ),
     recipe!(
@@ -183,7 +188,8 @@ pub(super) const RECIPES: &[Recipe] = &[
         Bandwidth,
         "ConnectX-5 and 100 Gb/s: bandwidth against message size",
         "RoCEv2 MTU 1024; virtual function on EDR; EDR; RoCEv2 MTU 4096 (another maker)",
-        "One card, four hosts: only the host profile differs. The dashed line is RoCEv2 at MTU 1024.",
+        "One card, four hosts: only the host profile differs. The dashed line is RoCEv2 at MTU \
+         1024.",
         CX5
     ),
     recipe!(
@@ -209,8 +215,10 @@ pub(super) const RECIPES: &[Recipe] = &[
         &["cx6-200g", "cx7-400g"],
         Bandwidth,
         "ConnectX-6 and ConnectX-7: bandwidth against message size",
-        "CX-6: InfiniBand HDR, EPYC host. CX-7: 400 GbE virtual function, GPU memory, partial table",
-        "One QP of a slow host needs large messages to fill such a link. The dashed line is 200 Gb/s.",
+        "CX-6: InfiniBand HDR, EPYC host. CX-7: 400 GbE virtual function, GPU memory, partial \
+         table",
+        "One QP of a slow host needs large messages to fill such a link. The dashed line is 200 \
+         Gb/s.",
         CX6
     ),
     recipe!(
@@ -257,7 +265,7 @@ pub(super) fn make(simulator: &dyn Simulator, content: &Content) -> Result<Figur
     Ok(figure)
 }
 
-/// An empty plot of a column.
+/// Returns an empty plot of a column.
 pub(super) fn axes(column: Column) -> Figure {
     Figure {
         id: String::new(),
@@ -304,8 +312,8 @@ pub(super) fn points(rows: &Rows, column: Column) -> Vec<(f64, f64)> {
     }
 }
 
-/// What the wire leaves: bandwidth or rate of the first curve's link, or the time that a message
-/// takes on it.
+/// Returns the limit of the wire: bandwidth or rate of the first curve's link, or the time of a
+/// message on it.
 pub(super) fn limit(table: &Table, preset: &Preset, column: Column) -> Option<Series> {
     let link = preset.mac.rate_gbps;
     let mtu = table
