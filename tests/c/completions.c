@@ -11,7 +11,7 @@ static void expect_nothing(struct ibv_cq *cq)
 		EQUAL(ibv_poll_cq(cq, 1, &wc), 0);
 }
 
-/* Nobody receives, so that nothing leaves the queue. */
+/* No receives are posted, so that nothing leaves the queue. */
 static void check_full_queues(struct bench *bench)
 {
 	struct ibv_sge sge[2] = { sge_of(bench, 0, 8), sge_of(bench, 8, 8) };
@@ -196,8 +196,8 @@ static void check_receiver_not_ready(struct bench *bench)
 	bench->rnr_retry = 7;
 }
 
-/* A QP number that nobody has. */
-static void check_nobody_there(struct bench *bench)
+/* A QP number that does not exist. */
+static void check_unknown_qp(struct bench *bench)
 {
 	struct ibv_qp_attr attr;
 
@@ -301,7 +301,7 @@ int main(void)
 	check_remote_access(&bench);
 	check_short_receive(&bench);
 	check_receiver_not_ready(&bench);
-	check_nobody_there(&bench);
+	check_unknown_qp(&bench);
 	check_zero_length(&bench);
 	check_data(&bench);
 	check_unsignaled(&bench);

@@ -79,7 +79,7 @@ static void check_nonblocking_channel(struct bench *bench)
 	NEED(!fcntl(bench->channel->fd, F_SETFL, flags));
 }
 
-/* Only the receiver of a solicited message is told. */
+/* Only the receiver of a solicited message gets an event. */
 static void check_solicited(struct bench *bench)
 {
 	struct ibv_sge sge = sge_of(bench, 0, 8);
@@ -108,7 +108,7 @@ static void check_solicited(struct bench *bench)
 	ibv_ack_cq_events(cq, 1);
 }
 
-/* A child has a device of its own, and the parent's goes on. */
+/* A child has its own device, and the parent's goes on. */
 static int in_child(void)
 {
 	struct bench own;
@@ -157,13 +157,13 @@ static void check_library(void)
 	CHECK(!strcmp(text(IBV_WC_SUCCESS), "success"));
 	CHECK(dlvsym(library, "ibv_open_device", "IBVERBS_1.1") != NULL);
 	CHECK(dlvsym(library, "ibv_open_device", "IBVERBS_9.9") == NULL);
-	/* The loader finds ours, whoever asks. */
+	/* The loader finds ours for every caller. */
 	CHECK(dladdr((void *)text, &own) && dladdr((void *)ibv_get_device_name, &linked));
 	CHECK(own.dli_fname && linked.dli_fname && !strcmp(own.dli_fname, linked.dli_fname));
 	EQUAL(dlclose(library), 0);
 }
 
-/* What happens to a QP is told on the file descriptor of the context. */
+/* Events of a QP arrive on the file descriptor of the context. */
 static void check_async_event(struct bench *bench)
 {
 	struct pollfd ready = { .fd = bench->context->async_fd, .events = POLLIN };

@@ -87,7 +87,7 @@ static void *poll_under_lock(void *argument)
 	return argument;
 }
 
-/* A function of its own, so that the count is not in the frame that polls. */
+/* A separate function, so that the count is not in the frame that polls. */
 static void __attribute__((noinline)) progress(void)
 {
 	poll_once();

@@ -73,7 +73,7 @@ static void check_walk(struct bench *bench)
 	bench->qp[0] = NULL;
 }
 
-/* What was asked for is what a query tells. */
+/* A query returns what was set. */
 static void check_query(struct bench *bench)
 {
 	struct ibv_qp_attr attr;

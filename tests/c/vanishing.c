@@ -1,5 +1,5 @@
 /*
- * Registered memory goes away, one way per run: the first argument says which. A card pins pages, so
+ * Registered memory is unmapped, one way per run: the first argument says which. A card pins pages, so
  * its accesses go on where the library can see what the program does; else they end in error, and
  * never in a signal.
  */
@@ -215,7 +215,7 @@ static void by_munmap_of_two(void)
 	CHECK(is_all(bench.buffer, 1, 1000));
 }
 
-/* Pages of their own are given back: as often as there is no room for that many. */
+/* Separate pages are given back: more often than there is room for them. */
 static void places_are_given_back(void)
 {
 	EQUAL(munmap(memory, SIZE), 0);

@@ -15,29 +15,29 @@ import unittest
 class Lines(unittest.TestResult):
     """Prints outcomes as they come, so that a crash leaves those before it."""
 
-    def tell(self, test, outcome, reason=''):
+    def report(self, test, outcome, reason=''):
         print('\t'.join([test.id(), outcome, ' '.join(reason.split())]), flush=True)
 
     def addSuccess(self, test):
         super().addSuccess(test)
-        self.tell(test, 'ok')
+        self.report(test, 'ok')
 
     def addSkip(self, test, reason):
         super().addSkip(test, reason)
-        self.tell(test, 'skipped', reason)
+        self.report(test, 'skipped', reason)
 
     def addFailure(self, test, err):
         super().addFailure(test, err)
-        self.tell(test, 'failed', self.failures[-1][1])
+        self.report(test, 'failed', self.failures[-1][1])
 
     def addError(self, test, err):
         super().addError(test, err)
-        self.tell(test, 'error', self.errors[-1][1])
+        self.report(test, 'error', self.errors[-1][1])
 
     def addSubTest(self, test, subtest, err):
         super().addSubTest(test, subtest, err)
         if err is not None:
-            self.tell(test, 'failed', str(err[1]))
+            self.report(test, 'failed', str(err[1]))
 
 
 def cases(suite):

@@ -1,5 +1,5 @@
-//! What the tests across crates share: running foreign programs under `ferroce run`, in pairs,
-//! with a time-out for each process.
+//! Shared by the tests across crates: runs foreign programs under `ferroce run`, in pairs, with a
+//! time-out for each process.
 
 mod served;
 
@@ -14,19 +14,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How many times as long everything may take: 1, or what this variable says, on a machine that is
-/// slow or busy with something else.
+/// Variable with the factor for all time limits, on a machine that is slow or busy; 1 by default.
 const SLOW: &str = "FERROCE_TEST_SLOW";
-/// How long one process may run unless a test says otherwise.
+/// Time limit of a process, unless a test has another.
 pub const PROCESS_TIMEOUT: Duration = Duration::from_secs(120);
-/// How long a server may take until it listens.
+/// Time limit for a server until it listens.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long a server may live on when its client has ended.
+/// Time limit for a server after its client has ended.
 const SERVER_END_TIMEOUT: Duration = Duration::from_secs(20);
-/// How often a process is looked at.
+/// Interval between two checks of a process.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The `ferroce` command that `make` has built, or the one that `FERROCE_BIN` names.
+/// Returns the `ferroce` command that `make` has built, or the one that `FERROCE_BIN` names.
 pub fn ferroce() -> PathBuf {
     let path = std::env::var_os("FERROCE_BIN").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release/ferroce"),
@@ -40,23 +39,23 @@ pub fn ferroce() -> PathBuf {
     path
 }
 
-/// The command's verbs library, where `ferroce run` finds it.
+/// Returns the command's verbs library, where `ferroce run` finds it.
 pub fn library() -> PathBuf {
     ferroce().with_file_name("lib").join("libibverbs.so.1")
 }
 
-/// A directory of its own for one test: the fabric's rendezvous and the output of programs.
+/// A separate directory for one test: the fabric's rendezvous and the output of programs.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
     ferroce: PathBuf,
-    /// What stands in front of each command.
+    /// Words in front of each command.
     prefix: &'static [&'static str],
 }
 
-/// Nobody in particular, as Debian numbers it.
+/// User without rights, as Debian numbers it.
 const ORDINARY_USER: u32 = 65534;
-/// Becomes that user (util-linux).
+/// Command that becomes that user (util-linux).
 const AS_ORDINARY_USER: &[&str] = &[
     "setpriv",
     "--reuid=65534",
@@ -66,7 +65,7 @@ const AS_ORDINARY_USER: &[&str] = &[
 ];
 
 impl Scratch {
-    /// An empty directory.
+    /// Creates an empty directory.
     pub fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -80,9 +79,9 @@ impl Scratch {
         }
     }
 
-    /// A directory of a user without rights, whose programs run as that user, over a copy of the
-    /// command and its library. `None` unless we are root and may so become another user: then we
-    /// are an ordinary user, and every other test says the same.
+    /// Creates a directory of a user without rights, whose programs run as that user, with a copy
+    /// of the command and its library. `None` unless the test runs as root: then it runs as an
+    /// ordinary user, and every other test covers this case.
     pub fn of_ordinary_user() -> Option<Self> {
         if !is_root() {
             return None;
@@ -99,27 +98,27 @@ impl Scratch {
         Some(scratch)
     }
 
-    /// A path inside of it.
+    /// Returns a path inside of it.
     pub fn path(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// A program under `ferroce run`, on this scratch directory's fabric. `options` are those of
-    /// `ferroce run`.
+    /// Returns a program under `ferroce run`, on this scratch directory's fabric. `options` are
+    /// those of `ferroce run`.
     pub fn run(&self, options: &[&str], program: &str, arguments: &[&str]) -> Command {
         let mut command = self.ferroce(&["run"]);
         command.args(options).arg("--").arg(program).args(arguments);
         command
     }
 
-    /// The command `ferroce` with these arguments, on this scratch directory's fabric.
+    /// Returns the command `ferroce` with these arguments, on this scratch directory's fabric.
     pub fn ferroce(&self, arguments: &[&str]) -> Command {
         let mut command = self.program(&self.ferroce);
         command.args(arguments);
         command
     }
 
-    /// A program as it is, not under `ferroce run`, on this scratch directory's fabric.
+    /// Returns a program as it is, not under `ferroce run`, on this scratch directory's fabric.
     pub fn program(&self, program: &Path) -> Command {
         let mut command = match self.prefix.split_first() {
             Some((first, rest)) => {
@@ -136,19 +135,19 @@ impl Scratch {
         command
     }
 
-    /// Runs a command to its end, within the time that a process may run.
+    /// Runs a command to its end, within the time limit of a process.
     pub fn finish(&self, command: Command) -> Ended {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         Process::start(command, self, &format!("output-{number}"), PROCESS_TIMEOUT).wait()
     }
 
-    /// What `ferroce devices` prints.
+    /// Returns the output of `ferroce devices`.
     pub fn devices(&self) -> String {
         self.finish(self.ferroce(&["devices"])).expect_success()
     }
 
-    /// A counter of a running program's NIC; 0 while it has none.
+    /// Returns a counter of a running program's NIC; 0 while it has none.
     pub fn counter(&self, pid: u32, name: &str) -> u64 {
         let command = self.ferroce(&["counters", "--pid", &pid.to_string()]);
         let output = self.finish(command).output;
@@ -180,7 +179,7 @@ impl Scratch {
     }
 }
 
-/// What would change the behaviour of the programs under test if the caller had set it.
+/// Variables of the caller that would change the behaviour of the programs under test.
 const OPTIONS_OF_THE_ENVIRONMENT: &[&str] = &[
     "FERROCE_HOST",
     "FERROCE_ADDRESS",
@@ -195,14 +194,14 @@ const OPTIONS_OF_THE_ENVIRONMENT: &[&str] = &[
     "LD_PRELOAD",
 ];
 
-/// Whether this process runs as root.
+/// Returns true if this process runs as root.
 pub fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0)
 }
 
-/// A time-out of a test, on this machine. It only ends what hangs; no test passes or fails by it
-/// otherwise.
-pub fn patience(timeout: Duration) -> Duration {
+/// Returns a time-out of a test, scaled for this machine. It only ends what hangs; the result of a
+/// test does not depend on it otherwise.
+pub fn time_limit(timeout: Duration) -> Duration {
     let Some(factor) = std::env::var_os(SLOW) else {
         return timeout;
     };
@@ -214,9 +213,9 @@ pub fn patience(timeout: Duration) -> Duration {
     timeout * factor
 }
 
-/// Waits until something is so; fails the test if it does not come about in time.
+/// Waits until a condition holds; fails the test if it does not in time.
 pub fn wait_until(what: &str, timeout: Duration, mut is_so: impl FnMut() -> bool) {
-    let timeout = patience(timeout);
+    let timeout = time_limit(timeout);
     let deadline = Instant::now() + timeout;
     while !is_so() {
         assert!(
@@ -250,25 +249,25 @@ pub struct Process {
     what: String,
 }
 
-/// How a process ended, and all that it wrote.
+/// Exit status and output of a process.
 #[derive(Debug)]
 pub struct Ended {
     /// Exit status; `None`: it ran into its time-out and was killed.
     pub status: Option<ExitStatus>,
     /// Standard output and error together.
     pub output: String,
-    /// How long it ran.
+    /// Time that it ran.
     time: Duration,
     what: String,
 }
 
 impl Ended {
-    /// Whether it ended by itself, with status 0.
+    /// Returns true if it ended by itself, with status 0.
     pub fn succeeded(&self) -> bool {
         self.status.is_some_and(|status| status.success())
     }
 
-    /// How it ended, in words.
+    /// Describes how it ended.
     pub fn how(&self) -> String {
         match self.status {
             Some(status) => format!("{status}"),
@@ -312,17 +311,17 @@ impl Process {
             child,
             output,
             started,
-            deadline: started + patience(timeout),
+            deadline: started + time_limit(timeout),
             what,
         }
     }
 
-    /// Process ID.
+    /// Returns the process ID.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Whether it still runs.
+    /// Returns true if it still runs.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
@@ -333,9 +332,9 @@ impl Process {
         let _ = self.child.kill();
     }
 
-    /// Leaves it at most `timeout` from now on.
+    /// Limits its time to `timeout` from now on.
     pub fn hurry(&mut self, timeout: Duration) {
-        self.deadline = self.deadline.min(Instant::now() + patience(timeout));
+        self.deadline = self.deadline.min(Instant::now() + time_limit(timeout));
     }
 
     /// Waits until it ends or its time is over.
@@ -370,7 +369,7 @@ impl Drop for Process {
     }
 }
 
-/// A TCP port that was free a moment ago.
+/// Returns a TCP port that was free a moment ago.
 pub fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
     listener
@@ -379,7 +378,7 @@ pub fn free_port() -> u16 {
         .port()
 }
 
-/// Whether somebody listens on `port`. To connect would be to be the client.
+/// Returns true if a process listens on `port`. It does not connect: that would be the client.
 pub fn is_listening(port: u16) -> bool {
     let wanted = format!(":{port:04X} ");
     ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| {
@@ -391,7 +390,7 @@ pub fn is_listening(port: u16) -> bool {
     })
 }
 
-/// Waits until somebody listens on `port`, without connecting to it.
+/// Waits until a process listens on `port`, without connecting to it.
 pub fn wait_until_listening(port: u16, server: &mut Process) {
     let deadline = Instant::now() + LISTEN_TIMEOUT;
     while !is_listening(port) && server.is_running() && Instant::now() < deadline {
@@ -416,7 +415,7 @@ impl Pair<'_> {
         self.run_in(&Scratch::new())
     }
 
-    /// [`Pair::run`] with a scratch directory of the caller's.
+    /// As [`Pair::run`], with the caller's scratch directory.
     pub fn run_in(&self, scratch: &Scratch) -> (String, String) {
         self.start(scratch, self.options, self.options).finish()
     }
@@ -459,7 +458,7 @@ impl Pair<'_> {
     }
 }
 
-/// Runs a server, and a client as soon as somebody listens on `port`; fails the test unless both
+/// Runs a server, and a client as soon as the server listens on `port`; fails the test unless both
 /// succeed. Returns the output of server and client.
 pub fn run_pair(
     scratch: &Scratch,
@@ -480,12 +479,12 @@ pub fn run_pair(
     .finish()
 }
 
-/// A server and a client that run.
+/// A running server and client.
 #[derive(Debug)]
 pub struct RunningPair<'a> {
-    /// Was there first.
+    /// The server, which was started first.
     pub server: Process,
-    /// Has found the server.
+    /// The client.
     pub client: Process,
     scratch: &'a Scratch,
 }
@@ -500,7 +499,7 @@ impl RunningPair<'_> {
             scratch,
         } = self;
         let client = client.wait();
-        // Of a server that waits in vain: has it served its peer at all?
+        // Of a server that still waits: has it served its peer at all?
         let counters = if client.succeeded() {
             String::new()
         } else {

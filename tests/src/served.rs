@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::{PROCESS_TIMEOUT, Process, Scratch, wait_until};
 
-/// How long a server may take until its functions can be used.
+/// Time limit for a server until its functions can be used.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A server that offers functions on a scratch directory's fabric.
@@ -35,7 +35,7 @@ impl<'a> Served<'a> {
         }
     }
 
-    /// The name of a function, for `ferroce run --device`.
+    /// Returns the name of a function, for `ferroce run --device`.
     pub fn device(&self, function: usize) -> String {
         let socket = match self.functions {
             1 => self.scratch.path("nic"),
@@ -44,7 +44,7 @@ impl<'a> Served<'a> {
         format!("vfio-user:{}", socket.display())
     }
 
-    /// The names of all functions, for one `ferroce run --device`.
+    /// Returns the names of all functions, for one `ferroce run --device`.
     pub fn devices(&self) -> String {
         let names: Vec<String> = (0..self.functions).map(|n| self.device(n)).collect();
         names.join(",")

@@ -1,4 +1,4 @@
-//! Frames as others see them: tshark and `ferroce wire check` over our captures.
+//! Frames as other tools decode them: tshark and `ferroce wire check` on our captures.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use ferroce_tests::{Ended, Pair, Scratch};
 
-/// Dissectors that take payload for a protocol of theirs, and then find it malformed.
+/// Dissectors that take payload for their own protocol, and then find it malformed.
 const PAYLOAD_GUESSERS: &[&str] = &[
     "rpcordma",
     "smc",
@@ -202,7 +202,8 @@ fn a_wrong_header_is_found() {
     assert!(ended.output.contains(&named), "not {named} in {ended:?}");
 }
 
-/// Number, from 1, and place in a little-endian pcap file of the first frame to UDP port 4791.
+/// Returns the number, from 1, and the offset of the first frame to UDP port 4791 in a
+/// little-endian pcap file.
 fn first_roce_frame(file: &[u8]) -> (u64, usize) {
     const FILE_HEADER: usize = 24;
     const FRAME_HEADER: usize = 16;

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use ferroce_tests::{Ended, PROCESS_TIMEOUT, Pair, Process, Scratch, ferroce, is_root, wait_until};
 
-/// How long a program may take until it moves data.
+/// Time limit for a program until it moves data.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Exit codes as shells, env(1) and timeout(1) have them.
 const OWN_FAILURE: i32 = 125;
-/// Words that the command does not understand, as clap has it.
+/// Exit code of clap for invalid arguments.
 const USAGE: i32 = 2;
 const CANNOT_RUN: i32 = 126;
 const NOT_FOUND: i32 = 127;
@@ -89,7 +89,7 @@ fn a_program_for_another_machine_is_refused() {
     expect_refusal(&ended, CANNOT_RUN, &["is a program for"]);
 }
 
-/// Goal: without its library the command says where it has looked.
+/// Goal: without its library the command says where it has searched.
 #[test]
 fn a_missing_library_is_named() {
     let scratch = Scratch::new();
@@ -210,7 +210,7 @@ fn help_names_the_verbs() {
     help(&["counters", "--help"]);
 }
 
-/// Goal: who looks sees what runs. Method: counters and list of a pair that moves data.
+/// Goal: the command lists running programs. Method: counters and list of a pair that moves data.
 #[test]
 fn running_programs_are_listed_with_their_counters() {
     let scratch = Scratch::new();
@@ -291,7 +291,7 @@ fn a_program_without_verbs_takes_no_place() {
     assert!(shell.wait().status.is_some());
 }
 
-/// Goal: root may also look at a setuid program of its own, which ld.so treats as any other.
+/// Goal: root may also inspect its own setuid program, which ld.so treats as any other.
 #[test]
 fn root_may_run_its_own_setuid_programs() {
     if !is_root() {

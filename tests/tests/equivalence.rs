@@ -1,10 +1,10 @@
 //! Time changes nothing but time: the same random program in a functional world and in timed ones
 //! ends with the same memory and the same completions.
 //!
-//! Two hosts are joined by several queue pairs, with receive queues of their own and a shared one.
+//! Two hosts are joined by several queue pairs, with separate receive queues and a shared one.
 //! On each, both sides send a random mix of all operations; some queue pairs end with a request
-//! that fails. What a program must not rely on is kept out: no two queue pairs write the same
-//! bytes, and what a READ reads is written by fenced requests only.
+//! that fails. The program relies on defined results only: no two queue pairs write the same bytes,
+//! and the source of a READ is written by fenced requests only.
 
 #[path = "../../sim/world/tests/world_support/mod.rs"]
 mod world_support;
@@ -26,10 +26,10 @@ use ferroce_world::{Cpu, Next, Outcome, World, WorldConfig};
 use world_support::{Memory, Peer, connect, new_qp, poll_again, register};
 
 const QPS: usize = 6;
-/// Queue pairs from here on end with a request that fails; only host 0 sends on them.
+/// First of the queue pairs that end with a request that fails; only host 0 sends on them.
 const FIRST_FAILING: usize = 4;
 const OPERATIONS: usize = 120;
-/// Requests of a queue pair under way at most.
+/// Most requests of a queue pair under way.
 const WINDOW: usize = 12;
 
 /// Bytes of each area of a queue pair: what it sends, READ results, what the peer writes, and
@@ -46,7 +46,7 @@ const SLOT: usize = 8 << 10;
 const OWN_SLOTS: usize = 16;
 const SHARED_SLOTS: usize = 48;
 
-/// Choices by a seed.
+/// Seeded choices.
 struct Random(SplitMix64);
 
 impl Random {
@@ -54,7 +54,7 @@ impl Random {
         self.0.below(limit as u64) as usize
     }
 
-    /// Lengths of all magnitudes.
+    /// Returns a length of any magnitude.
     fn length(&mut self, limit: usize) -> usize {
         let magnitude = 1 << self.below(15);
         self.below(magnitude).min(limit)
@@ -101,7 +101,7 @@ impl Operation {
     }
 }
 
-/// What one side of a queue pair sends.
+/// Returns what one side of a queue pair sends.
 fn plan(seed: u64, host: usize, qp: usize) -> Vec<Planned> {
     let mut random = Random(SplitMix64::new(seed << 16 | (host as u64) << 8 | qp as u64));
     let fails = qp >= FIRST_FAILING;
@@ -131,7 +131,7 @@ fn plan(seed: u64, host: usize, qp: usize) -> Vec<Planned> {
             reads_back = planned.operation == Operation::ReadBack;
             if index == failing {
                 planned.operation = Operation::Bad;
-                // Nobody looks at the key of a WRITE of nothing.
+                // The key of a WRITE without bytes is not checked.
                 planned.local.1 = planned.local.1.max(1);
             }
             planned.signaled |= index + 1 == OPERATIONS;
@@ -167,21 +167,21 @@ fn random_request(random: &mut Random) -> Planned {
     }
 }
 
-/// How many completions the sender of a plan gets.
+/// Returns the number of completions for the sender of a plan.
 fn send_completions(plan: &[Planned]) -> usize {
     let bad = plan.iter().position(|p| p.operation == Operation::Bad);
     let good = &plan[..bad.unwrap_or(plan.len())];
     good.iter().filter(|p| p.signaled).count() + plan.len() - good.len()
 }
 
-/// How many receives complete at the peer of the sender of a plan.
+/// Returns the number of receives that complete at the peer of the sender of a plan.
 fn receives(plan: &[Planned]) -> usize {
     let good = plan.iter().take_while(|p| p.operation != Operation::Bad);
     good.filter(|p| p.operation.takes_receive()).count()
 }
 
-/// What a program sees of a completion. Which place of a shared receive queue a message takes,
-/// depends on when others come.
+/// What is compared of a completion. The slot of a shared receive queue that a message takes
+/// depends on the order of arrival, and is not compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Seen {
     wr_id: Option<u64>,
@@ -287,7 +287,7 @@ impl Program {
         (0..QPS * OWN_SLOTS + SHARED_SLOTS).for_each(|slot| self.post_receive(slot));
     }
 
-    /// Which queue pair's receive queue a slot belongs to; `None`: the shared one.
+    /// Returns the queue pair to whose receive queue a slot belongs; `None`: the shared one.
     fn owner(slot: usize) -> Option<usize> {
         let qp = slot / OWN_SLOTS;
         (qp < QPS && !is_shared(qp)).then_some(qp)
@@ -314,7 +314,7 @@ impl Program {
         result.expect("the place was free");
     }
 
-    /// Byte `offset` of an area of a queue pair.
+    /// Returns the address of byte `offset` of an area of a queue pair.
     fn place(qp: usize, area: usize, offset: usize) -> usize {
         (qp * AREAS + area) * AREA + offset
     }
@@ -446,7 +446,7 @@ impl Program {
         self.log.borrow_mut()[qp][usize::from(is_receive)].push(seen);
     }
 
-    /// For people: what is missing, and how far each queue pair has come.
+    /// Describes what is missing, and the progress of each queue pair.
     fn state(&self) -> String {
         let log = self.log.borrow();
         let each = (0..QPS).map(|qp| {
@@ -492,7 +492,7 @@ fn bytes_of(memory: &Memory, start: usize, length: usize) -> Vec<u8> {
     bytes.skip(start % 8).take(length).collect()
 }
 
-/// What is left of a program when it has ended.
+/// Result of a program.
 #[derive(PartialEq, Eq)]
 struct Remains {
     memory: Vec<u64>,

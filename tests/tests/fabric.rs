@@ -8,7 +8,7 @@ use ferroce_tests::{PROCESS_TIMEOUT, Pair, Process, Scratch, library, wait_until
 /// How long the peer of a dead process may go on: retry_cnt 7 with a time-out of some 67 ms each,
 /// on a machine that is busy with other tests.
 const RETRIES_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long a program may take until it moves data.
+/// Time limit for a program until it moves data.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 const PINGPONG: Pair = Pair {
@@ -31,7 +31,7 @@ fn eight_processes_at_once() {
     assert!(!left.contains("pid "), "{left}");
 }
 
-/// A pair that moves data for ten seconds, once it does.
+/// Returns a pair that moves data for ten seconds, once it does.
 fn endless_writes(scratch: &Scratch) -> (Process, Process) {
     let pair = Pair {
         program: "ib_write_bw",
@@ -107,9 +107,9 @@ fn lines_with<'a>(text: &'a str, words: &[&str]) -> Vec<&'a str> {
     lines
 }
 
-/// Goal: a host has an identity of its own, which is always the same.
+/// Goal: a host has its own identity, which is always the same.
 #[test]
-fn hosts_have_identities_of_their_own() {
+fn each_host_has_its_own_identity() {
     let scratch = Scratch::new();
     let identity = |host| {
         let command = scratch.run(&["--host", host], "ibv_devinfo", &["-v"]);
@@ -125,7 +125,7 @@ fn hosts_have_identities_of_their_own() {
     }
 }
 
-/// Goal: programs on two hosts talk. Method: each tells its own GID and the peer's.
+/// Goal: programs on two hosts communicate. Method: each prints its own GID and the peer's.
 #[test]
 fn programs_on_two_hosts_talk() {
     let scratch = Scratch::new();

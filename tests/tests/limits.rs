@@ -6,8 +6,8 @@ use ferroce_tests::{Scratch, Served};
 /// What `ibv_devinfo` says when it cannot open or list devices.
 const FAILURES: [&str; 2] = ["Failed to open device", "Failed to get IB devices list"];
 
-/// Runs `ibv_devinfo` with a limit; whether it has shown the device. If it has started and has not,
-/// `reason` is named.
+/// Runs `ibv_devinfo` with a limit; returns true if it has shown the device. If it has started and
+/// has not, it must name `reason`.
 fn shows_device(scratch: &Scratch, options: &[&str], limit: &str, reason: &str) -> Option<bool> {
     let command = scratch.run(options, "prlimit", &[limit, "ibv_devinfo"]);
     let ended = scratch.finish(command);

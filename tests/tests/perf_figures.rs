@@ -29,7 +29,7 @@ const MESSAGES: [&str; 6] = [
 ];
 const ATOMICS: [&str; 2] = ["atomic_bw", "atomic_lat"];
 
-/// 64-bit FNV-1a of the lines that do not name the version of the program.
+/// Returns the 64-bit FNV-1a of the lines that do not name the version of the program.
 fn checksum(json: &str) -> u64 {
     let lines = json.lines().filter(|line| !line.contains("\"version\""));
     lines
@@ -60,8 +60,8 @@ fn lines_of(preset: &str) -> String {
 }
 
 /// Goal: a change of structure changes no figure. Method: ten presets and eight tests, compared by
-/// checksum with those in the tree. When a change is meant to change figures, the failure prints the
-/// file's new content.
+/// checksum with those in the tree. When a change is meant to change figures, the failure prints
+/// the file's new content.
 #[test]
 fn figures_are_as_expected() {
     let found: String = PRESETS.into_iter().map(lines_of).collect();

@@ -7,14 +7,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use ferroce_tests::{Pair, Scratch};
 
 /// What perftest takes for a ConnectX-5: with that it uses the new send API (`ibv_wr_*`) unless it
-/// is told `--use_old_post_send`.
+/// gets `--use_old_post_send`.
 const AS_CONNECTX: &[&str] = &["--part-id", "0x1017"];
 const NEW_API: &str = "ibv_wr* API     : ON";
 const OLD_API: &str = "ibv_wr* API     : OFF";
 /// What perftest says when something has failed although it goes on.
 const COMPLAINTS: &[&str] = &["Couldn't", "Failed", "failed", "Unable"];
 
-/// The first number of each line of results: the message size.
+/// Returns the first number of each line of results: the message size.
 fn sizes(output: &str) -> Vec<u64> {
     let row = |line: &str| {
         let columns: Vec<f64> = line
@@ -44,13 +44,13 @@ fn run(tool: &str, options: &[&str], arguments: &[&str]) -> String {
     client
 }
 
-/// By the API that perftest chooses for the device by itself.
+/// Runs a tool with the API that perftest chooses by itself.
 fn by_default(tool: &str, arguments: &str) -> String {
     let arguments: Vec<_> = arguments.split_whitespace().collect();
     run(tool, &[], &arguments)
 }
 
-/// By one of the two APIs, which perftest then names.
+/// Runs a tool with one of the two APIs, which perftest then names.
 fn by_api(tool: &str, arguments: &str, api: &str) -> String {
     let mut arguments: Vec<_> = arguments.split_whitespace().collect();
     if api == OLD_API {
@@ -96,7 +96,10 @@ macro_rules! send_apis {
 
 /// Declares, for each tool, one test of all sizes by each send API.
 macro_rules! all_sizes {
-    ($( $(#[$meta:meta])* $test:ident: $tool:literal $arguments:literal up to $largest:literal; )*) => {
+    ($(
+        $(#[$meta:meta])*
+        $test:ident: $tool:literal $arguments:literal up to $largest:literal;
+    )*) => {
         $(
             mod $test {
                 fn run(api: &str) {

@@ -22,7 +22,7 @@ fn project(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-/// A copy of the suite that can be run.
+/// Returns a copy of the suite that can be run.
 fn unpack(scratch: &Scratch) -> String {
     let folder = scratch.path("suite");
     fs::create_dir(&folder).expect("a new folder");
@@ -47,7 +47,7 @@ fn commands(scratch: &Scratch) -> String {
     format!("{}:{path}", folder.display())
 }
 
-/// Every test of the suite, by its file.
+/// Returns every test of the suite, by its file.
 fn list(scratch: &Scratch, folder: &str) -> BTreeMap<String, Vec<String>> {
     let mut command = Command::new(PYTHON);
     command
@@ -62,7 +62,7 @@ fn list(scratch: &Scratch, folder: &str) -> BTreeMap<String, Vec<String>> {
     modules
 }
 
-/// Outcome and reason of each test of one file, and all that it printed.
+/// Returns outcome and reason of each test of one file, and all that it printed.
 fn run(
     scratch: &Scratch,
     folder: &str,
@@ -95,7 +95,7 @@ fn named(text: &str) -> BTreeSet<String> {
 /// The section of tests that may pass or be skipped.
 const EITHER: &str = "## Depends on the machine";
 
-/// What is wrong with one test's outcome.
+/// Returns what is wrong with one test's outcome.
 fn judge(outcome: Option<&[String; 2]>, required: bool, excused: bool) -> Option<String> {
     let [outcome, reason] = match outcome {
         Some(found) => found.each_ref().map(String::as_str),

@@ -2,7 +2,7 @@
 
 use ferroce_tests::{Pair, Scratch};
 
-/// What the two sides of a ping-pong print of themselves: QPN after QPN.
+/// Returns the QPNs that the two sides of a ping-pong print of themselves.
 fn queue_pairs(output: &str) -> Vec<String> {
     let local = output.lines().filter(|line| line.contains("local address"));
     local
@@ -11,8 +11,8 @@ fn queue_pairs(output: &str) -> Vec<String> {
         .collect()
 }
 
-/// The QPN that `ibv_srq_pingpong` prints for each of its queue pairs: the low 16 bits, which are
-/// not those of the process's place.
+/// Returns the QPN that `ibv_srq_pingpong` prints for each of its queue pairs: the low 16 bits,
+/// which are not those of the process's place.
 fn offsets(scratch: &Scratch, option: &str) -> Vec<u32> {
     let pair = Pair {
         program: "ibv_srq_pingpong",
@@ -51,7 +51,7 @@ fn queue_pair_numbers_do_not_ascend() {
     assert_ne!(drawn, other);
 }
 
-/// Goal: programs that rely on nothing run, and a seed that was drawn is told. Method: data over
+/// Goal: programs that rely on nothing run, and a seed that was drawn is printed. Method: data over
 /// several queue pairs and regions, in both directions.
 #[test]
 fn programs_run_with_drawn_numbers() {

@@ -12,7 +12,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// A file of the project, by its path from the root.
+/// Returns a file of the project, by its path from the root.
 fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
@@ -32,7 +32,7 @@ fn pages() -> Vec<String> {
 /// Folders of crates.
 const TOP: [&str; 5] = ["hw-model", "driver", "provider", "sim", "tests"];
 
-/// Every file and folder below a folder, by its path from the root; without build folders.
+/// Returns every file and folder below a folder, by its path from the root; without build folders.
 fn paths_below(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -51,7 +51,8 @@ fn paths_below(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Every file of the crates whose name ends in one of `extensions`, by its path from the root.
+/// Returns every file of the crates whose name ends in one of `extensions`, by its path from the
+/// root.
 fn files_of_crates(extensions: &[&str]) -> Vec<PathBuf> {
     let paths = TOP.iter().flat_map(|folder| paths_below(Path::new(folder)));
     let is_wanted = |path: &PathBuf| {
@@ -61,7 +62,7 @@ fn files_of_crates(extensions: &[&str]) -> Vec<PathBuf> {
     paths.filter(is_wanted).collect()
 }
 
-/// Markdown files of the project outside of the book.
+/// Returns the Markdown files of the project outside of the book.
 fn readmes() -> Vec<String> {
     let top = [
         "README.md",
@@ -76,7 +77,7 @@ fn readmes() -> Vec<String> {
         .collect()
 }
 
-/// Everything between backquotes that names a function as `path/file.rs::function`.
+/// Returns everything between backquotes that names a function as `path/file.rs::function`.
 fn named_functions(text: &str) -> Vec<(&str, &str)> {
     text.split('`')
         .skip(1)
@@ -85,7 +86,7 @@ fn named_functions(text: &str) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// True if `source` defines `function`.
+/// Returns true if `source` defines `function`.
 fn defines(source: &str, function: &str) -> bool {
     let definition = format!("fn {function}");
     source
@@ -93,7 +94,7 @@ fn defines(source: &str, function: &str) -> bool {
         .any(|(at, _)| source[at + definition.len()..].starts_with(['(', '<']))
 }
 
-/// The functions of `named` that do not exist, as `file.rs::function`.
+/// Returns the functions of `named` that do not exist, as `file.rs::function`.
 fn missing_functions(named: &[(&str, &str)]) -> Vec<String> {
     let exists = |(file, function): &(&str, &str)| {
         fs::read_to_string(root().join(format!("{file}.rs")))
@@ -114,7 +115,7 @@ fn links(text: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The anchor that GitHub and mdBook give a heading.
+/// Returns the anchor that GitHub and mdBook give a heading.
 fn anchor(heading: &str) -> String {
     let lower = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = lower
@@ -123,7 +124,7 @@ fn anchor(heading: &str) -> String {
     kept.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
-/// True if a page has a heading with this anchor.
+/// Returns true if a page has a heading with this anchor.
 fn has_anchor(text: &str, wanted: &str) -> bool {
     let prose = text.split("```").step_by(2).flat_map(str::lines);
     prose
@@ -131,7 +132,7 @@ fn has_anchor(text: &str, wanted: &str) -> bool {
         .any(|line| anchor(line) == wanted)
 }
 
-/// `path` without `.` and `..`; `None` if it leaves the project.
+/// Returns `path` without `.` and `..`; `None` if it leaves the project.
 fn normal(path: &Path) -> Option<PathBuf> {
     let mut parts = PathBuf::new();
     for component in path.components() {
@@ -163,7 +164,7 @@ fn broken(page: &str, link: &str) -> Option<String> {
     (!is_there).then(|| format!("{page}: {link}: no such heading"))
 }
 
-/// Code in backquotes of a page, outside of code blocks.
+/// Returns the code in backquotes of a page, outside of code blocks.
 fn code_spans(text: &str) -> Vec<&str> {
     let prose = text.split("```").step_by(2);
     prose
@@ -171,7 +172,7 @@ fn code_spans(text: &str) -> Vec<&str> {
         .collect()
 }
 
-/// True if a span of code names a file or folder of the project by its path from the root.
+/// Returns true if a span of code names a file or folder of the project by its path from the root.
 fn is_path(span: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
     let is_in = |folder: &str| {
@@ -181,21 +182,22 @@ fn is_path(span: &str) -> bool {
     (TOP.into_iter().any(is_in) || is_in("docs")) && span.chars().all(is_plain)
 }
 
-/// True if a span of code names a source or a folder by its path from the folder of a README.
+/// Returns true if a span of code names a source or a folder by its path from the folder of a
+/// README.
 fn is_relative_path(span: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
     let is_place = span.ends_with('/') || span.ends_with(".rs") || span.ends_with(".md");
     is_place && span.contains('/') && !span.starts_with('/') && span.chars().all(is_plain)
 }
 
-/// The sources and manifests of all crates in one string, in lower case.
+/// Returns the sources and manifests of all crates in one string, in lower case.
 fn all_sources() -> String {
     let files = files_of_crates(&["rs", "toml"]).into_iter();
     let texts = files.map(|path| fs::read_to_string(root().join(path)).expect("UTF-8"));
     texts.collect::<String>().to_lowercase()
 }
 
-/// True if `text` has `word`, also in the plural, and not as a part of a longer word.
+/// Returns true if `text` has `word`, also in the plural, and not as a part of a longer word.
 fn has_word(text: &str, word: &str) -> bool {
     text.match_indices(word).any(|(at, _)| {
         let before = text[..at].chars().next_back();

@@ -15,11 +15,11 @@ use ferroce_vfio_user::{
     Server, Stop,
 };
 
-/// How long a server may take until it listens.
+/// Time limit for a server until it listens.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
-/// Where the hostile server listens, when this process is one.
+/// Variable with the address of the hostile server, if this process is one.
 const HOSTILE_SOCKET: &str = "FERROCE_TEST_HOSTILE_SOCKET";
-/// What the hostile server writes to memory that it was not given.
+/// Bytes that the hostile server writes to memory that it was not given.
 const WRITTEN: &[u8] = b"overwritten by the server\0";
 
 /// A served function that also reads and writes what lies behind each mapping in the file that
@@ -28,7 +28,7 @@ const WRITTEN: &[u8] = b"overwritten by the server\0";
 struct HostileDevice(ServedDevice);
 
 impl HostileDevice {
-    /// Looks behind the end of a mapping of the client's address space.
+    /// Accesses memory behind the end of a mapping of the client's address space.
     fn look_around(map: &DmaMap) {
         let (file, offset) = match &map.backing {
             DmaBacking::Messages => return println!("mapped: no descriptor came"),
@@ -125,11 +125,11 @@ fn hostile_server() {
     let server = Server::bind(socket.as_ref()).expect("a free socket");
     let stop = Stop::new().expect("an eventfd");
     println!("listening");
-    // Whoever has started it kills it.
+    // The test that has started it kills it.
     server.serve(&device, &stop).expect("a listening socket");
 }
 
-/// A hostile server of the user of a scratch directory.
+/// Returns a hostile server of the user of a scratch directory.
 fn start_hostile_server(scratch: &Scratch) -> Process {
     let own = std::env::current_exe().expect("a test binary");
     let copy = scratch.path("hostile");
@@ -145,7 +145,7 @@ fn start_hostile_server(scratch: &Scratch) -> Process {
     process
 }
 
-/// What a process of a scratch directory has written so far.
+/// Returns what a process of a scratch directory has written so far.
 fn said(scratch: &Scratch, name: &str) -> String {
     fs::read_to_string(scratch.path(name)).unwrap_or_default()
 }
@@ -182,7 +182,7 @@ fn a_server_of_another_user_gets_nothing() {
     expect_refused(&ended);
 }
 
-/// Goal: a server of one's own gets no descriptor of memory that is not registered either. Method:
+/// Goal: the user's own server gets no descriptor of memory that is not registered, either. Method:
 /// the hostile server as the user of the program.
 #[test]
 fn no_server_gets_the_address_space() {
@@ -225,7 +225,7 @@ fn a_world_of_another_user_gets_nothing() {
     expect_refused(&ended);
 }
 
-/// A command with a mask that takes nothing away.
+/// Returns a command with a mask that takes nothing away.
 fn with_open_mask(scratch: &Scratch, command: &Command) -> Command {
     let mut shell = scratch.program("/bin/sh".as_ref());
     shell.args(["-c", "umask 0; exec \"$@\"", "sh"]);
@@ -254,7 +254,7 @@ fn files_and_sockets_are_private() {
     let sockets = ["nic", "dgram", "stream"].map(path);
     let [nic, dgram, stream] = &sockets;
     let (dgram, stream) = (
-        format!("qemu-dgram:{dgram},{}", path("nobody")),
+        format!("qemu-dgram:{dgram},{}", path("absent")),
         format!("qemu-stream:listen:{stream}"),
     );
     let mut serve = scratch.ferroce(&["serve", "--socket", nic, "--functions", "2"]);
@@ -269,7 +269,7 @@ fn files_and_sockets_are_private() {
     }
 }
 
-/// Goal: whoever leads frames through a network knows that nobody is authenticated.
+/// Goal: a user who sends frames through a network is warned that no peer is authenticated.
 #[test]
 fn a_wire_of_datagrams_says_what_it_is_not() {
     let scratch = Scratch::new();

@@ -7,9 +7,9 @@ use ferroce_tests::{Ended, PROCESS_TIMEOUT, Process, Scratch, Served, wait_until
 
 /// Exit code when a stage has failed.
 const STAGE_FAILED: i32 = 1;
-/// Exit code when the device cannot be used, or the words are wrong.
+/// Exit code when the device cannot be used, or the arguments are wrong.
 const OWN_FAILURE: i32 = 125;
-/// How long a program may take to come to where a test wants it.
+/// Time limit for a program to reach the state that a test needs.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 fn run(scratch: &Scratch, arguments: &[&str]) -> Ended {
@@ -206,7 +206,8 @@ fn what_cannot_be_is_refused_with_a_way_on() {
     );
 }
 
-/// Goal: who is second at a device is told so. Method: somebody watches a register meanwhile.
+/// Goal: the second user of a device gets an error that says so. Method: another process watches a
+/// register meanwhile.
 #[test]
 fn a_device_that_is_in_use_is_refused() {
     let scratch = Scratch::new();
@@ -223,7 +224,7 @@ fn a_device_that_is_in_use_is_refused() {
     ];
     let output = scratch.path("watch");
     let mut first = Process::start(scratch.ferroce(&watch), &scratch, "watch", PROCESS_TIMEOUT);
-    wait_until("somebody watches", START_TIMEOUT, || {
+    wait_until("a process watches", START_TIMEOUT, || {
         fs::read_to_string(&output).is_ok_and(|text| text.contains("clock"))
     });
     expect_refusal(

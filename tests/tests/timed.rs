@@ -1,7 +1,7 @@
 //! Unmodified programs in simulated time: what they print is the same every time, and what
 //! `ferroce perf` says.
 //!
-//! What is marked `ignored` is the long mode (`make soak`).
+//! Tests marked `ignored` are the long mode (`make soak`).
 
 use std::hint::spin_loop;
 use std::io::{ErrorKind, Read};
@@ -18,19 +18,19 @@ use ferroce_tests::{
 
 /// The card of most tests.
 const PRESET: &str = "cx5-100g";
-/// How often a pair of the long mode runs, and how long it may take.
+/// Runs of a pair in the long mode, and their time limit.
 const RUNS: (usize, Duration) = (20, PROCESS_TIMEOUT);
 /// The same of one that runs for two simulated seconds.
 const LONG_RUNS: (usize, Duration) = (2, Duration::from_secs(900));
-/// What the world says of a program that it cannot follow.
+/// The world's warning of a program that it cannot follow.
 const LOST: &str = "knows nothing";
 
-/// Runs a pair in a world of its own.
+/// Runs a pair in a separate world.
 fn run(preset: &str, program: &str, arguments: &str) -> [String; 2] {
     run_within(PROCESS_TIMEOUT, preset, program, arguments)
 }
 
-/// As [`run`], with the real time that each of the two may take.
+/// As [`run`], with a limit of real time for each of the two.
 fn run_within(limit: Duration, preset: &str, program: &str, arguments: &str) -> [String; 2] {
     let arguments: Vec<_> = arguments.split_whitespace().collect();
     let pair = Pair {
@@ -47,7 +47,7 @@ fn run_within(limit: Duration, preset: &str, program: &str, arguments: &str) -> 
     [server, client]
 }
 
-/// Output without what programs themselves make random: packet sequence numbers, keys and
+/// Returns output without what programs themselves make random: packet sequence numbers, keys and
 /// addresses of buffers.
 fn masked(output: &str) -> String {
     let lines = output.lines();
@@ -55,7 +55,7 @@ fn masked(output: &str) -> String {
     kept.join("\n")
 }
 
-/// Whether several runs print the same.
+/// Checks that several runs print the same.
 fn is_the_same(runs: usize, limit: Duration, program: &str, arguments: &str) {
     let run = || run_within(limit, PRESET, program, arguments);
     let print = || run().map(|output| masked(&output));
@@ -66,7 +66,7 @@ fn is_the_same(runs: usize, limit: Duration, program: &str, arguments: &str) {
     }
 }
 
-/// Somebody else who wants a processor, until this is dropped.
+/// Another process that uses a processor, until this is dropped.
 struct Load(Arc<AtomicBool>);
 
 impl Load {
@@ -88,7 +88,7 @@ impl Drop for Load {
     }
 }
 
-/// Whether several runs print the same, while the machine does something else, too.
+/// Checks that several runs print the same while the machine is busy.
 fn is_the_same_under_load((runs, limit): (usize, Duration), program: &str, arguments: &str) {
     let _load = Load::new();
     is_the_same(runs, limit, program, arguments);
@@ -203,7 +203,7 @@ same_often! {
     atomic_lat: "ib_atomic_lat" "-F -D 2";
 }
 
-/// The columns of a table of perftest, of the line with this message size.
+/// Returns the columns of a table of perftest, of the line with this message size.
 fn row(output: &str, size: u32) -> Vec<f64> {
     let columns = |line: &str| -> Vec<f64> {
         line.split_whitespace()
@@ -219,10 +219,10 @@ fn row(output: &str, size: u32) -> Vec<f64> {
 const BANDWIDTH: usize = 3;
 const TYPICAL: usize = 4;
 
-/// The real program and the harness within the simulator agree within `percent`.
+/// Checks that the real program and the harness agree within `percent`.
 fn agree(preset: &str, test: &str, size: u32, column: usize, percent: f64) {
     let size_text = size.to_string();
-    // Who does not say anything about it gets the MTU of the port from the one, 1024 from the other.
+    // By default the one uses the MTU of the port, the other 1024.
     let options = format!("-F -s {size} -m 1024");
     let [_, client] = run(preset, &format!("ib_{test}"), &options);
     let scratch = Scratch::new();
@@ -317,8 +317,8 @@ fn the_port_is_that_of_the_preset() {
     }
 }
 
-/// The nanoseconds of the parts of the last message, and what is said of them below: all of it in
-/// microseconds, and what perftest has measured.
+/// Returns the nanoseconds of the parts of the last message, and what is said of them below: all of
+/// it in microseconds, and what perftest has measured.
 fn explained(test: &str, options: &[&str]) -> (Vec<f64>, String) {
     let scratch = Scratch::new();
     let mut arguments = vec!["perftest", test, "--preset", PRESET, "--explain"];
@@ -386,10 +386,10 @@ fn only_one_size_is_explained() {
     }
 }
 
-/// Goal: who wonders why nothing goes on learns it. Method: a server waits for its client, and the
+/// Goal: a user can see why a world stands still. Method: a server waits for its client, and the
 /// world gets SIGUSR1.
 #[test]
-fn a_world_says_what_everybody_waits_for() {
+fn a_world_says_what_each_thread_waits_for() {
     let scratch = Scratch::new();
     let socket = scratch.path("world");
     let socket_text = socket.to_string_lossy();
@@ -429,10 +429,10 @@ fn a_world_says_what_everybody_waits_for() {
     assert!(ended.succeeded(), "{}", ended.output);
 }
 
-/// Goal: a program that somebody has forgotten to start in the world learns it, and keeps nobody
-/// from talking to the listener. Method: this process connects to a server in a world.
+/// Goal: a program that was not started in the world gets an error, and does not block the
+/// listener. Method: this process connects to a server in a world.
 #[test]
-fn who_connects_from_outside_is_refused() {
+fn a_connection_from_outside_is_refused() {
     let scratch = Scratch::new();
     let port = free_port();
     let port_text = port.to_string();
@@ -442,16 +442,16 @@ fn who_connects_from_outside_is_refused() {
     let mut server = Process::start(server, &scratch, "server", PROCESS_TIMEOUT);
     wait_until_listening(port, &mut server);
     let refused = || {
-        let mut stranger = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
-        let limit = stranger.set_read_timeout(Some(Duration::from_secs(20)));
+        let mut outsider = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+        let limit = outsider.set_read_timeout(Some(Duration::from_secs(20)));
         limit.expect("an open socket");
-        let error = stranger.read(&mut [0; 16]).expect_err("nothing comes");
+        let error = outsider.read(&mut [0; 16]).expect_err("nothing comes");
         assert_eq!(error.kind(), ErrorKind::ConnectionReset);
     };
     refused();
     refused();
-    // Somebody who comes just before the client, and stays.
-    let stranger = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    // A connection just before the client's, which stays.
+    let outsider = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
     let arguments = [&arguments[..], &["127.0.0.1"]].concat();
     let client = scratch.run(&options, "ib_write_lat", &arguments);
     scratch.finish(client).expect_success();
@@ -460,13 +460,14 @@ fn who_connects_from_outside_is_refused() {
         output.contains("outside of this simulated world"),
         "{output}"
     );
-    drop(stranger);
+    drop(outsider);
 }
 
-/// Goal: who starts two programs with different presets, which so do not meet, learns it. Method: a
-/// server waits in one world, and other programs start with another preset and with the same one.
+/// Goal: a user who starts two programs with different presets, which then do not meet, is warned.
+/// Method: a server waits in one world, and other programs start with another preset and with the
+/// same one.
 #[test]
-fn a_second_world_is_told_of() {
+fn a_second_world_is_reported() {
     const WARNING: &str = "another simulated world of this user runs, with --timed irdma-10g";
     let scratch = Scratch::new();
     let port = free_port();

@@ -1,7 +1,7 @@
-//! In simulated time, too, whoever is killed takes nobody along for long: server, client or their
-//! world die of SIGKILL at any moment, and the others end with errors soon.
+//! In simulated time, too, a process that is killed does not block the others: server, client or
+//! their world die of SIGKILL at any moment, and the others soon end with errors.
 //!
-//! What is marked `ignored` is the long mode (`make soak`).
+//! Tests marked `ignored` are the long mode (`make soak`).
 
 use std::fs;
 use std::path::Path;
@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use ferroce_tests::{Process, Scratch, free_port, is_listening, wait_until, wait_until_listening};
 
-/// How long the others may live on, in real time.
+/// Limit of real time in which the others must end.
 const BOUND: Duration = Duration::from_secs(15);
-/// How long everything may run in all.
+/// Time limit of a run.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Somebody is killed at most so long after the client was started.
+/// Latest time of the kill after the start of the client.
 const LATEST_MS: u64 = 1500;
 /// A client that has connected measures in less than this.
 const SET_UP: Duration = Duration::from_secs(2);
@@ -38,9 +38,9 @@ enum Victim {
     World,
 }
 
-/// Who is killed in which run, and when: the same for the same number.
+/// Returns the pair, the victim and the time of the kill of a run: the same for the same number.
 fn plan(number: u64) -> (usize, Victim, Duration) {
-    // A step of Knuth's generator; the upper bits are the good ones.
+    // A step of Knuth's generator, whose upper bits are the better ones.
     let random = |step: u64| {
         let state = (number * 8 + step).wrapping_mul(6_364_136_223_846_793_005);
         state
@@ -57,8 +57,8 @@ fn plan(number: u64) -> (usize, Victim, Duration) {
     ((number % TOOLS.len() as u64) as usize, victim, delay)
 }
 
-/// Processes that have been told of `folder`.
-fn told_of(folder: &Path) -> Vec<String> {
+/// Returns the processes whose command line or environment names `folder`.
+fn processes_of(folder: &Path) -> Vec<String> {
     let folder = folder.to_string_lossy();
     let processes = fs::read_dir("/proc").expect("there are processes");
     let commands = processes.flatten().filter_map(|process| {
@@ -73,8 +73,8 @@ fn told_of(folder: &Path) -> Vec<String> {
     commands.collect()
 }
 
-/// Runs a pair in a world of its own and kills one of the three. Returns after how long the last of
-/// the others had ended.
+/// Runs a pair in a separate world and kills one of the three. Returns the time until the last of
+/// the others has ended.
 fn kill(number: u64) -> Duration {
     let (tool, victim, delay) = plan(number);
     let (program, options) = TOOLS[tool];
@@ -133,12 +133,12 @@ fn kill(number: u64) -> Duration {
         assert!(is_error, "{what}: {part:?} has noticed nothing:\n{output}");
         took = took.max(killed.elapsed());
     }
-    let left = told_of(&scratch.path(""));
+    let left = processes_of(&scratch.path(""));
     assert!(left.is_empty(), "{what}: left over: {left:?}");
     took
 }
 
-/// Whether a server has had no client yet, and keeps on listening.
+/// Returns true if a server has had no client yet, and keeps on listening.
 fn waits_for_next(port: u16, server: &mut Process) -> bool {
     /// If it has accepted its client, it stops listening in less than this.
     const ACCEPTS: Duration = Duration::from_secs(2);
@@ -153,7 +153,7 @@ fn waits_for_next(port: u16, server: &mut Process) -> bool {
 }
 
 #[test]
-fn who_is_killed_takes_nobody_along() {
+fn a_killed_process_blocks_no_other() {
     // One of each tool; each of the three is killed.
     let numbers = 0..TOOLS.len() as u64;
     let victims: Vec<Victim> = numbers.clone().map(|number| plan(number).1).collect();
@@ -167,7 +167,7 @@ fn who_is_killed_takes_nobody_along() {
 
 #[test]
 #[ignore = "takes minutes"]
-fn who_is_killed_takes_nobody_along_often() {
+fn a_killed_process_blocks_no_other_often() {
     let mut longest = Duration::ZERO;
     for number in 0..KILLS {
         let took = kill(number);
@@ -177,10 +177,10 @@ fn who_is_killed_takes_nobody_along_often() {
     println!("{KILLS} kills; the longest was over after {longest:.1?}");
 }
 
-/// Goal: a test whose peer was killed prints no figure. Method: a pair that measures for long by the
-/// clock; then nothing but the end of the time ends it, were it not told.
+/// Goal: a test whose peer was killed prints no figure. Method: a pair that measures by the clock
+/// for long; without an error only the end of that time would end it.
 #[test]
-fn who_has_lost_its_peer_prints_no_figure() {
+fn a_test_without_its_peer_prints_no_figure() {
     let scratch = Scratch::new();
     let port = free_port();
     let port_text = port.to_string();

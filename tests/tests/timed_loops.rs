@@ -6,11 +6,11 @@ use ferroce_tests::Scratch;
 const PRESET: &str = "cx5-100g";
 /// When the other thread of the program acts, in nanoseconds.
 const DELAY_NS: u64 = 1_000_000;
-/// By how much a loop may be off: the set-up of the program is part of what it measures, and who
-/// tries a lock pauses longer the longer it has tried.
+/// Tolerance of a loop: the measured time includes the program's set-up, and a thread that tries a
+/// lock pauses longer the longer it has tried.
 const SLACK_NS: u64 = DELAY_NS / 50;
 
-/// How long a loop takes, in nanoseconds of simulated time.
+/// Returns the duration of a loop, in nanoseconds of simulated time.
 fn measured(scratch: &Scratch, program: &str, name: &str) -> u64 {
     let command = scratch.run(&["--timed", PRESET], program, &[name]);
     let output = scratch.finish(command).expect_success();
@@ -36,18 +36,18 @@ fn end_in_time(names: &[&str]) {
 }
 
 #[test]
-fn who_yields_lets_other_threads_go_on() {
+fn a_thread_that_yields_lets_others_run() {
     end_in_time(&["sched_yield", "thrd_yield", "usleep", "exchange-yield"]);
 }
 
 /// Locks that a program makes itself, of exchanges and of comparisons.
 #[test]
-fn who_tries_a_lock_of_its_own_lets_its_owner_go_on() {
+fn a_thread_that_tries_a_program_lock_yields_to_its_owner() {
     end_in_time(&["exchange", "compare"]);
 }
 
 #[test]
-fn who_tries_a_lock_lets_its_owner_go_on() {
+fn a_thread_that_tries_a_lock_lets_its_owner_run() {
     end_in_time(&["spin-lock", "spin-trylock", "mutex-trylock"]);
     end_in_time(&["rwlock-trylock", "mtx-trylock", "sem-trywait"]);
 }
@@ -58,26 +58,26 @@ fn calls_that_return_at_once_take_time() {
 }
 
 #[test]
-fn who_polls_sees_what_another_thread_does() {
+fn a_polling_thread_sees_what_another_one_does() {
     end_in_time(&["poll-flag"]);
 }
 
-/// Goal: a loop that counts its polls makes as many. Method: 10,000 polls of an empty CQ, 12 ns each
-/// (`host.poll_miss_ns`), with the count in the frame that polls or in that of its caller.
+/// Goal: a loop that counts its polls makes as many. Method: 10,000 polls of an empty CQ, 12 ns
+/// each (`host.poll_miss_ns`), with the count in the frame that polls or in that of its caller.
 #[test]
-fn who_counts_polls_makes_them_all() {
+fn a_counting_loop_makes_all_its_polls() {
     take(&["poll-count", "poll-count-deep"], 120_000, 123_000);
 }
 
 /// The same of 1,000 polls with the count in memory, which is not looked at: the first wait is of
 /// 1,024 turns, and nothing else is under way then.
 #[test]
-fn who_counts_polls_in_memory_ends() {
+fn a_loop_that_counts_in_memory_ends() {
     take(&["poll-count-memory"], 12_000, 30_000);
 }
 
 /// Two threads of 1,000 polls under one lock: one may end before the other has begun.
 #[test]
-fn who_polls_under_a_lock_gives_it_back() {
+fn a_thread_that_polls_under_a_lock_releases_it() {
     take(&["poll-lock"], 12_000, 1_000_000);
 }

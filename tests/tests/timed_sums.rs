@@ -88,7 +88,7 @@ type Stage = (&'static str, f64);
 struct Numbers(Vec<(&'static str, f64)>);
 
 impl Numbers {
-    /// `section.name`, in the unit of the preset.
+    /// Returns `section.name`, in the unit of the preset.
     fn get(&self, key: &str) -> f64 {
         if let Some((_, value)) = self.0.iter().find(|(changed, _)| *changed == key) {
             return *value;
@@ -109,7 +109,7 @@ impl Numbers {
         self.sum(names) * 1000.0 / self.get("clock.core_mhz")
     }
 
-    /// What the datapath needs for a frame beside the block's own latency.
+    /// Returns the time of the datapath for a frame, beside the block's own latency.
     fn beats(&self, bytes: f64) -> f64 {
         let beats = (bytes * 8.0 / self.get("datapath.width_bits")).ceil();
         beats * 1000.0 / self.get("clock.core_mhz")
@@ -155,7 +155,7 @@ impl Numbers {
         (what, time)
     }
 
-    /// From one card's processing unit to the other's.
+    /// Returns the stages from one card's processing unit to the other's.
     fn packet(&self, bytes: f64) -> Vec<Stage> {
         let packetizer = self.cycles(&["datapath.packetizer_cycles", "datapath.lookup_cycles"]);
         let depacketizer = self.cycles(&["datapath.depacketizer_cycles"]);
@@ -170,7 +170,7 @@ impl Numbers {
         ]
     }
 
-    /// From the post of an RDMA READ to its completion.
+    /// Returns the stages from the post of an RDMA READ to its completion.
     fn read(&self) -> Vec<Stage> {
         let completion = self.cycles(&["datapath.completion_cycles", "datapath.lookup_cycles"]);
         let mut stages = self.post();
@@ -190,7 +190,7 @@ impl Numbers {
         stages
     }
 
-    /// From the post of an RDMA WRITE until the peer has seen its last byte.
+    /// Returns the stages from the post of an RDMA WRITE until the peer has seen its last byte.
     fn write(&self) -> Vec<Stage> {
         let turn = self.get("host.memory_poll_ns");
         let mut stages = self.post();
@@ -204,7 +204,7 @@ impl Numbers {
     }
 }
 
-/// Until the next turn of a loop that began at `begun`, which looks every `turn`.
+/// Returns the time until the next turn of a loop that began at `begun` and polls every `turn`.
 fn until_turn(stages: &[Stage], begun: f64, turn: f64) -> Stage {
     let rest = (total(stages) - begun) % turn;
     // What comes to be seen between two edges of the card's clock is not to decide about it.
@@ -217,7 +217,7 @@ fn total(stages: &[Stage]) -> f64 {
     stages.iter().map(|(_, time)| time).sum()
 }
 
-/// The preset as a user writes it.
+/// Returns the preset as a user writes it.
 fn toml() -> String {
     let mut text = "about = \"Round numbers\"\ninherits = \"cx5-100g\"\n".to_owned();
     for (section, parameters) in PARAMETERS {
@@ -230,8 +230,8 @@ fn toml() -> String {
     text
 }
 
-/// What perftest prints of each of its messages, in nanoseconds: the figure of its table, and those
-/// of all messages but the first, which finds nothing cached.
+/// Returns perftest's latencies in nanoseconds: the figure of its table, and those of all messages
+/// but the first, which finds nothing cached.
 fn measured(program: &str, changes: &[(&str, f64)]) -> (f64, Vec<f64>) {
     let scratch = Scratch::new();
     let preset = scratch.path("round.toml");
@@ -276,7 +276,7 @@ fn measured(program: &str, changes: &[(&str, f64)]) -> (f64, Vec<f64>) {
     (ns(row.expect("a table")[TYPICAL]), samples)
 }
 
-/// What the world says of a message of `ferroce perftest`: all of its parts, in nanoseconds.
+/// Returns the sum of the parts of a message that `ferroce perftest` explains, in nanoseconds.
 fn explained(test: &str, options: &[&str]) -> f64 {
     let scratch = Scratch::new();
     let preset = scratch.path("round.toml");
@@ -298,7 +298,7 @@ fn explained(test: &str, options: &[&str]) -> f64 {
     sum.trim().parse().expect("nanoseconds")
 }
 
-/// What `--explain` adds up is the same again; a WRITE is one there and one back.
+/// The sum of `--explain` is the same; a WRITE is one there and one back.
 #[test]
 fn explanations_add_up_to_the_same() {
     let numbers = Numbers(Vec::new());
@@ -310,7 +310,7 @@ fn explanations_add_up_to_the_same() {
 /// The column of the typical latency.
 const TYPICAL: usize = 4;
 
-/// perftest prints the sum.
+/// Checks that perftest prints the sum.
 fn prints(program: &str, stages: &[Stage], changes: &[(&str, f64)]) {
     let sum = total(stages).round();
     assert!((total(stages) - sum).abs() < 1e-6, "whole turns of a loop");
@@ -344,7 +344,7 @@ fn write_latency_is_the_sum_of_its_stages() {
     }
 }
 
-/// What is left of the sums, for who wants to add them up on paper.
+/// Prints the sums, to be checked by hand.
 const READ_WITHOUT_CABLE: f64 = 2300.0;
 const WRITE_WITHOUT_CABLE: f64 = 1830.0;
 

@@ -16,8 +16,8 @@ fn write_program(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("our own file");
 }
 
-/// A toolchain of that version. Its cargo says where it is, which rustc it would call, and what it was
-/// asked.
+/// Installs a toolchain of that version. Its cargo prints its path, the rustc that it would call,
+/// and its arguments.
 fn install(folder: &Path, version: &str) {
     let cargo = "#!/bin/sh\necho \"$0 $(rustc --version) $*\"\n";
     write_program(&folder.join("cargo"), cargo);

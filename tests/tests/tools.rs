@@ -35,7 +35,7 @@ fn the_sanitizer_finds_errors_of_the_program() {
     assert!(found, "{}", ended.output);
 }
 
-/// Goal: valgrind has nothing to report. Method: it ends the program with a code of its own if it
+/// Goal: valgrind has nothing to report. Method: it ends the program with a separate code if it
 /// has; a sum of what it found is in the output.
 #[test]
 fn valgrind_has_nothing_to_report() {

@@ -15,7 +15,7 @@ fn without_mpi(scratch: &Scratch) -> &'static str {
 
 /// What UCX 1.18 says over `rc_verbs` on every device, when it ends an endpoint: that transport of
 /// its own has no remote flush.
-const OF_ITS_OWN: &[&str] = &["flush(remote) is not supported", "error during flush"];
+const OWN_ERRORS: &[&str] = &["flush(remote) is not supported", "error during flush"];
 
 /// Runs `ucx_perftest` as two processes; `both` are options of server and client, `client` those of
 /// the client.
@@ -45,7 +45,7 @@ fn run_with(options: &[&str], transport: Option<&str>, both: &str, client: &str)
     assert!(output.contains("Final:"), "{output}");
     let complaint = output.lines().find(|line| {
         let complains = line.contains("ERROR") || line.contains("WARN");
-        complains && !OF_ITS_OWN.iter().any(|own| line.contains(own))
+        complains && !OWN_ERRORS.iter().any(|own| line.contains(own))
     });
     assert_eq!(complaint, None, "{output}");
 }

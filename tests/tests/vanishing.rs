@@ -1,6 +1,6 @@
-//! Registered memory that goes away, and files of the fabric that are cut off. What is checked of
-//! the memory is in `tests/c/vanishing.c`: every way in a process of its own, as each has ended its
-//! process by a signal.
+//! Registered memory that is unmapped, and files of the fabric that are cut off. What is checked of
+//! the memory is in `tests/c/vanishing.c`: each way in a separate process, because each has ended
+//! its process by a signal.
 
 use std::fs::{self, OpenOptions};
 use std::time::Duration;
@@ -19,10 +19,10 @@ fn goes(way: &str) -> String {
     output
 }
 
-/// Goal: registered pages stay, as those that a card has pinned. Method: the program takes them away
+/// Goal: registered pages stay, as those that a card has pinned. Method: the program unmaps them
 /// and the peer goes on with the old key.
 #[test]
-fn pages_that_the_program_takes_away_stay() {
+fn pages_that_the_program_unmaps_stay() {
     for way in [
         "munmap",
         "munmap-in-parts",
@@ -40,14 +40,14 @@ fn pages_that_the_program_takes_away_stay() {
     }
 }
 
-/// Goal: what nobody could keep is an error of the operation, told in one line, and not the end of
-/// the process. Method: memory goes by ways that no library sees.
+/// Goal: memory that cannot be kept is an error of the operation, reported in one line, and not the
+/// end of the process. Method: memory is unmapped in ways that no library sees.
 #[test]
 fn memory_that_goes_unseen_is_an_error() {
     for way in ["system-call", "free", "truncation", "segment"] {
         let output = goes(way);
-        let told = output.matches("is registered").count();
-        assert_eq!(told, 1, "{way}: {output}");
+        let reports = output.matches("is registered").count();
+        assert_eq!(reports, 1, "{way}: {output}");
     }
 }
 

@@ -11,7 +11,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// tests. It notices at once that the connection has ended.
 const END_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Starts a pair of programs, each on a function of its own.
+/// Starts a pair of programs, each on its own function.
 fn start_pair<'a>(
     scratch: &'a Scratch,
     served: &Served,
@@ -105,8 +105,8 @@ fn programs_end_when_their_server_is_killed() {
 #[test]
 fn a_device_that_is_not_there_is_named() {
     let scratch = Scratch::new();
-    let nobody = format!("vfio-user:{}", scratch.path("nobody").display());
-    let command = scratch.run(&["--device", &nobody], "ibv_devinfo", &[]);
+    let absent = format!("vfio-user:{}", scratch.path("absent").display());
+    let command = scratch.run(&["--device", &absent], "ibv_devinfo", &[]);
     let ended = scratch.finish(command);
     assert!(!ended.succeeded());
     assert!(ended.output.contains("ferroce serve --socket"), "{ended:?}");

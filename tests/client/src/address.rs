@@ -14,7 +14,7 @@ pub const PORT: u8 = 1;
 /// Index of the IPv4 GID.
 pub const GID_INDEX: u8 = 1;
 
-/// The way to a GID.
+/// Returns the way to a GID.
 pub fn path_to(gid: ibv_gid) -> ibv_ah_attr {
     ibv_ah_attr {
         is_global: 1,
@@ -30,14 +30,14 @@ pub fn path_to(gid: ibv_gid) -> ibv_ah_attr {
 }
 
 impl Pd {
-    /// `ibv_create_ah`.
+    /// Calls `ibv_create_ah`.
     pub fn create_ah(&self, mut attr: ibv_ah_attr) -> Outcome<Ah> {
         // SAFETY: the PD is alive.
         let raw = check_pointer(unsafe { ibv_create_ah(self.raw(), &mut attr) })?;
         Ok(Ah(Object::new(raw, ibv_destroy_ah, vec![self.parent()])))
     }
 
-    /// `ibv_init_ah_from_wc`, with the first 40 bytes of the receive buffer.
+    /// Calls `ibv_init_ah_from_wc`, with the first 40 bytes of the receive buffer.
     pub fn init_ah_from_wc(&self, wc: &ibv_wc, grh: [u8; 40]) -> Outcome<ibv_ah_attr> {
         let mut attr = ibv_ah_attr::default();
         let (mut wc, mut grh) = (*wc, grh);
@@ -49,7 +49,7 @@ impl Pd {
         Ok(attr)
     }
 
-    /// `ibv_create_ah_from_wc`.
+    /// Calls `ibv_create_ah_from_wc`.
     pub fn create_ah_from_wc(&self, wc: &ibv_wc, grh: [u8; 40]) -> Outcome<Ah> {
         let (mut wc, mut grh) = (*wc, grh);
         // SAFETY: the verb reads 40 bytes of GRH.

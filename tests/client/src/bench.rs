@@ -49,7 +49,7 @@ pub enum Service {
 pub const SERVICES: [Service; 4] = [Service::Rc, Service::Uc, Service::Ud, Service::Xrc];
 
 impl Service {
-    /// Type of the QP that sends.
+    /// Returns the type of the QP that sends.
     pub fn sender(self) -> ibv_qp_type {
         match self {
             Self::Rc => IBV_QPT_RC,
@@ -59,7 +59,7 @@ impl Service {
         }
     }
 
-    /// Whether there are acknowledgements.
+    /// Returns true if the service has acknowledgements.
     pub fn is_reliable(self) -> bool {
         matches!(self, Self::Rc | Self::Xrc)
     }
@@ -73,7 +73,7 @@ impl Service {
         }
     }
 
-    /// Bytes in front of a received message.
+    /// Returns the bytes in front of a received message.
     pub fn header(self) -> usize {
         if self == Self::Ud { GRH } else { 0 }
     }
@@ -106,12 +106,12 @@ impl Default for Bench {
 }
 
 impl Bench {
-    /// On the first device.
+    /// Creates a bench on the first device.
     pub fn new() -> Self {
         Self::on(Context::open())
     }
 
-    /// On this device.
+    /// Creates a bench on this device.
     pub fn on(context: Context) -> Self {
         let pd = context.alloc_pd().expect("a PD");
         let channel = context.create_channel().expect("a channel");
@@ -134,17 +134,17 @@ impl Bench {
         }
     }
 
-    /// A data segment of the buffer.
+    /// Returns a data segment of the buffer.
     pub fn sge(&self, offset: usize, length: usize) -> ibv_sge {
         self.mr.sge(self.buffer.address(offset), length as u32)
     }
 
-    /// Remote address and key of a place in the buffer.
+    /// Returns the remote address and key of a place in the buffer.
     pub fn remote(&self, offset: usize) -> (u64, u32) {
         (self.buffer.address(offset), self.mr.rkey())
     }
 
-    /// A QP's configuration with this bench's PD and CQs.
+    /// Returns a QP's configuration with this bench's PD and CQs.
     pub fn config(&self, qp_type: ibv_qp_type) -> QpConfig<'_> {
         QpConfig {
             receive_cq: Some(&self.receive_cq),
@@ -152,7 +152,7 @@ impl Bench {
         }
     }
 
-    /// A QP in RESET.
+    /// Returns a QP in RESET.
     pub fn qp(&self, qp_type: ibv_qp_type) -> Outcome<Qp> {
         if qp_type == IBV_QPT_XRC_RECV {
             let xrcd = self.context.private_xrcd()?;
@@ -161,7 +161,7 @@ impl Bench {
         Ok(self.context.create_qp(&self.config(qp_type))?.0)
     }
 
-    /// An XRC target.
+    /// Returns an XRC target.
     pub fn target(&self, xrcd: &Xrcd) -> Outcome<Qp> {
         let config = QpConfig {
             pd: None,
@@ -173,12 +173,12 @@ impl Bench {
         Ok(self.context.create_qp(&config)?.0)
     }
 
-    /// Two connected QPs.
+    /// Returns two connected QPs.
     pub fn pair(&self, service: Service) -> Pair {
         self.pair_of(service, &self.config(service.sender()))
     }
 
-    /// Two connected QPs with the new send API.
+    /// Returns two connected QPs with the new send API.
     pub fn pair_with_builder(&self, service: Service) -> Pair {
         let config = QpConfig {
             send_ops: Some(service.send_ops()),
@@ -187,7 +187,7 @@ impl Bench {
         self.pair_of(service, &config)
     }
 
-    /// Two connected QPs of this configuration (an XRC target has none).
+    /// Returns two connected QPs of this configuration (an XRC target has none).
     pub fn pair_of(&self, service: Service, config: &QpConfig) -> Pair {
         let (a, _) = self.context.create_qp(config).expect("a QP that sends");
         let mut pair = match service {
@@ -286,7 +286,7 @@ impl Pair {
     }
 }
 
-/// Bytes that differ from their neighbours, by seed.
+/// Returns the bytes that differ from their neighbours, by seed.
 pub fn pattern(length: usize, seed: u8) -> Vec<u8> {
     (0..length)
         .map(|index| {

@@ -16,7 +16,7 @@ handle! {
     Context, ibv_context
 }
 
-/// Name and GUID (host byte order) of every device.
+/// Returns name and GUID (host byte order) of every device.
 pub fn devices() -> Outcome<Vec<(String, u64)>> {
     let mut count: c_int = -1;
     // SAFETY: the list ends after `count` entries and is freed once, after its last use.
@@ -57,14 +57,15 @@ impl Context {
         Ok(Self(Object::new(raw, ibv_close_device, Vec::new())))
     }
 
-    /// The device's name.
+    /// Returns the device's name.
     pub fn name(&self) -> String {
         // SAFETY: the context is open; the name lives as long as the device.
         let name = unsafe { CStr::from_ptr(ibv_get_device_name((*self.raw()).device)) };
         name.to_string_lossy().into_owned()
     }
 
-    /// The table behind the context, if it has a given field (`verbs_get_ctx_op` of the header).
+    /// Returns the table behind the context, if it has a given field (`verbs_get_ctx_op` of the
+    /// header).
     pub(crate) fn extended(&self) -> *mut verbs_context {
         let raw = self.raw();
         // SAFETY: `abi_compat` says that the context stands inside a `verbs_context`.
@@ -78,7 +79,7 @@ impl Context {
         }
     }
 
-    /// `ibv_query_device`.
+    /// Calls `ibv_query_device`.
     pub fn query_device(&self) -> Outcome<ibv_device_attr> {
         let mut attr = ibv_device_attr::default();
         // SAFETY: the verb fills the structure.
@@ -86,7 +87,7 @@ impl Context {
         Ok(attr)
     }
 
-    /// `ibv_query_device_ex`, with a `comp_mask` in the input.
+    /// Calls `ibv_query_device_ex`, with a `comp_mask` in the input.
     pub fn query_device_ex(&self, comp_mask: u32) -> Outcome<ibv_device_attr_ex> {
         let mut attr = ibv_device_attr_ex::default();
         let input = ibv_query_device_ex_input { comp_mask };
@@ -99,7 +100,7 @@ impl Context {
         Ok(attr)
     }
 
-    /// `ibv_query_port`.
+    /// Calls `ibv_query_port`.
     pub fn query_port(&self, port: u8) -> Outcome<ibv_port_attr> {
         let mut attr = ibv_port_attr::default();
         let size = size_of_val(&attr);
@@ -111,7 +112,7 @@ impl Context {
         Ok(attr)
     }
 
-    /// `ibv_query_gid`.
+    /// Calls `ibv_query_gid`.
     pub fn query_gid(&self, port: u8, index: c_int) -> Outcome<ibv_gid> {
         let mut gid = ibv_gid::default();
         // SAFETY: the verb fills the GID.
@@ -119,7 +120,7 @@ impl Context {
         Ok(gid)
     }
 
-    /// `ibv_query_gid_ex`.
+    /// Calls `ibv_query_gid_ex`.
     pub fn query_gid_ex(&self, port: u32, index: u32, flags: u32) -> Outcome<ibv_gid_entry> {
         let mut entry = ibv_gid_entry::default();
         let size = size_of_val(&entry);
@@ -128,7 +129,7 @@ impl Context {
         Ok(entry)
     }
 
-    /// `ibv_query_gid_table` with room for `max` entries.
+    /// Calls `ibv_query_gid_table` with room for `max` entries.
     pub fn query_gid_table(&self, max: usize, flags: u32) -> Outcome<Vec<ibv_gid_entry>> {
         let mut entries = vec![ibv_gid_entry::default(); max];
         let size = size_of::<ibv_gid_entry>();
@@ -142,7 +143,7 @@ impl Context {
         Ok(entries)
     }
 
-    /// `ibv_query_pkey`, in host byte order.
+    /// Calls `ibv_query_pkey`, in host byte order.
     pub fn query_pkey(&self, port: u8, index: c_int) -> Outcome<u16> {
         let mut pkey = 0;
         // SAFETY: the verb fills the key.
@@ -150,13 +151,13 @@ impl Context {
         Ok(u16::from_be(pkey))
     }
 
-    /// `ibv_get_pkey_index`: the index, or a negative number.
+    /// Calls `ibv_get_pkey_index`: the index, or a negative number.
     pub fn pkey_index(&self, port: u8, pkey: u16) -> c_int {
         // SAFETY: plain values.
         unsafe { ibv_get_pkey_index(self.raw(), port, pkey.to_be()) }
     }
 
-    /// `ibv_query_rt_values_ex`: the raw clock.
+    /// Calls `ibv_query_rt_values_ex`: the raw clock.
     pub fn raw_clock(&self) -> Outcome<u64> {
         let mut values = ibv_values_ex {
             comp_mask: IBV_VALUES_MASK_RAW_CLOCK,
@@ -172,13 +173,13 @@ impl Context {
         Ok(clock.tv_sec as u64 * 1_000_000_000 + clock.tv_nsec as u64)
     }
 
-    /// The descriptor on which asynchronous events arrive.
+    /// Returns the descriptor on which asynchronous events arrive.
     pub fn async_fd(&self) -> c_int {
         // SAFETY: the context is open.
         unsafe { (*self.raw()).async_fd }
     }
 
-    /// The next asynchronous event, acknowledged; its element as a number.
+    /// Returns the next asynchronous event, acknowledged; its element as a number.
     pub fn async_event(&self) -> (ibv_event_type, usize) {
         assert!(readable(self.async_fd(), EVENT_TIMEOUT), "no async event");
         // SAFETY: the verb fills the event, which is acknowledged once.
@@ -202,7 +203,7 @@ impl Context {
     }
 }
 
-/// Whether a descriptor becomes readable in time.
+/// Returns true if a descriptor becomes readable in time.
 pub fn readable(fd: c_int, timeout: Duration) -> bool {
     let mut entry = libc::pollfd {
         fd,
@@ -220,18 +221,18 @@ pub fn readable(fd: c_int, timeout: Duration) -> bool {
     }
 }
 
-/// A GID as bytes.
+/// Returns a GID as bytes.
 pub fn gid_bytes(gid: &ibv_gid) -> [u8; 16] {
     // SAFETY: any bytes are valid.
     unsafe { gid.raw }
 }
 
-/// A GID from bytes.
+/// Returns a GID from bytes.
 pub fn gid_of(raw: [u8; 16]) -> ibv_gid {
     ibv_gid { raw }
 }
 
-/// The null pointer of a type; for verbs that are called with nothing.
+/// Returns the null pointer of a type, for calls of verbs without an object.
 pub fn nothing<T>() -> *mut T {
     null_mut()
 }

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::ptr::null_mut;
 use std::time::{Duration, Instant};
 
-use ferroce_tests::patience;
+use ferroce_tests::time_limit;
 
 use crate::context::{Context, readable};
 use crate::memory::{Pd, extended};
@@ -26,7 +26,7 @@ handle! {
 }
 
 impl Context {
-    /// `ibv_create_comp_channel`.
+    /// Calls `ibv_create_comp_channel`.
     pub fn create_channel(&self) -> Outcome<Channel> {
         // SAFETY: the context is open.
         let raw = check_pointer(unsafe { ibv_create_comp_channel(self.raw()) })?;
@@ -34,7 +34,7 @@ impl Context {
         Ok(Channel(Object::new(raw, ibv_destroy_comp_channel, parents)))
     }
 
-    /// `ibv_create_cq`.
+    /// Calls `ibv_create_cq`.
     pub fn create_cq(&self, cqe: c_int, channel: Option<&Channel>, vector: c_int) -> Outcome<Cq> {
         let raw_channel = channel.map_or(null_mut(), Channel::raw);
         // SAFETY: context and channel are alive.
@@ -49,7 +49,7 @@ impl Context {
         Ok(Cq(Object::new(raw, ibv_destroy_cq, parents)))
     }
 
-    /// `ibv_create_cq_ex`; the caller fills what it needs.
+    /// Calls `ibv_create_cq_ex`; the caller fills what it needs.
     pub fn create_cq_ex(
         &self,
         channel: Option<&Channel>,
@@ -66,7 +66,7 @@ impl Context {
         self.adopt_cq(raw.cast(), channel)
     }
 
-    /// `ibv_create_cq_ex` below a parent domain.
+    /// Calls `ibv_create_cq_ex` below a parent domain.
     pub fn create_cq_under(&self, domain: &Pd) -> Outcome<Cq> {
         self.create_cq_ex(None, |attr| {
             attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_PD;
@@ -76,13 +76,13 @@ impl Context {
 }
 
 impl Channel {
-    /// File descriptor.
+    /// Returns the file descriptor.
     pub fn fd(&self) -> c_int {
         // SAFETY: alive.
         unsafe { (*self.raw()).fd }
     }
 
-    /// The next event's CQ, not yet acknowledged; `None` if none comes in `timeout`.
+    /// Returns the next event's CQ, not yet acknowledged; `None` if none comes in `timeout`.
     pub fn event(&self, timeout: Duration) -> Option<*mut ibv_cq> {
         if !readable(self.fd(), timeout) {
             return None;
@@ -95,7 +95,7 @@ impl Channel {
 
     /// Waits for an event of this CQ and acknowledges it.
     pub fn expect_event(&self, cq: &Cq) {
-        let timeout = patience(COMPLETION_TIMEOUT);
+        let timeout = time_limit(COMPLETION_TIMEOUT);
         let found = self.event(timeout);
         let found =
             found.unwrap_or_else(|| panic!("timed out after {timeout:?}: no completion event"));
@@ -116,13 +116,13 @@ impl Cq {
         unsafe { (*self.raw()).cqe }
     }
 
-    /// `ibv_ack_cq_events`.
+    /// Calls `ibv_ack_cq_events`.
     pub fn acknowledge(&self, count: u32) {
         // SAFETY: alive.
         unsafe { ibv_ack_cq_events(self.raw(), count) };
     }
 
-    /// `ibv_req_notify_cq`.
+    /// Calls `ibv_req_notify_cq`.
     pub fn request_notify(&self, solicited_only: bool) -> Outcome<()> {
         // SAFETY: the inline function of the header does just this.
         check(unsafe {
@@ -131,13 +131,13 @@ impl Cq {
         })
     }
 
-    /// `ibv_resize_cq`.
+    /// Calls `ibv_resize_cq`.
     pub fn resize(&self, cqe: c_int) -> Outcome<()> {
         // SAFETY: alive.
         check(unsafe { ibv_resize_cq(self.raw(), cqe) })
     }
 
-    /// `ibv_modify_cq` with a mask of the caller's.
+    /// Calls `ibv_modify_cq` with the caller's mask.
     pub fn modify_moderation(&self, mask: u32, count: u16, period_us: u16) -> Outcome<()> {
         let mut attr = ibv_modify_cq_attr {
             attr_mask: mask,
@@ -153,7 +153,7 @@ impl Cq {
         })
     }
 
-    /// `ibv_poll_cq`: what it found, or the negative number that it answered.
+    /// Calls `ibv_poll_cq`: what it found, or the negative number that it answered.
     pub fn poll(&self, max: usize) -> Result<Vec<ibv_wc>, c_int> {
         let mut found = vec![ibv_wc::default(); max];
         // SAFETY: there is room for `max` entries.
@@ -168,15 +168,15 @@ impl Cq {
         Ok(found)
     }
 
-    /// One completion if there is one.
+    /// Returns one completion if there is one.
     pub fn try_next(&self) -> Option<ibv_wc> {
         self.poll(1).expect("polling works").pop()
     }
 
-    /// The next completion.
+    /// Returns the next completion.
     #[track_caller]
     pub fn next(&self) -> ibv_wc {
-        let timeout = patience(COMPLETION_TIMEOUT);
+        let timeout = time_limit(COMPLETION_TIMEOUT);
         let deadline = Instant::now() + timeout;
         loop {
             if let Some(wc) = self.try_next() {
@@ -189,7 +189,7 @@ impl Cq {
         }
     }
 
-    /// The next completion, which must be this one.
+    /// Returns the next completion, which must be this one.
     #[track_caller]
     pub fn expect(&self, wr_id: u64, status: ibv_wc_status) -> ibv_wc {
         let wc = self.next();
@@ -219,10 +219,10 @@ impl Cq {
         self.raw().cast()
     }
 
-    /// The next completion through `ibv_start_poll` … `ibv_end_poll`, read by `read`.
+    /// Returns the next completion through `ibv_start_poll` … `ibv_end_poll`, read by `read`.
     #[track_caller]
     pub fn next_extended<T>(&self, read: impl FnOnce(&Reader) -> T) -> T {
-        let timeout = patience(COMPLETION_TIMEOUT);
+        let timeout = time_limit(COMPLETION_TIMEOUT);
         let deadline = Instant::now() + timeout;
         let cq = self.extended();
         while self.start_poll(0) == libc::ENOENT {
@@ -237,7 +237,7 @@ impl Cq {
         result
     }
 
-    /// `ibv_start_poll` alone; only after 0 may (and must) it be ended.
+    /// Calls `ibv_start_poll` alone; only after 0 may (and must) it be ended.
     pub fn start_poll(&self, comp_mask: u32) -> c_int {
         let mut attr = ibv_poll_cq_attr { comp_mask };
         let cq = self.extended();
@@ -245,14 +245,14 @@ impl Cq {
         unsafe { operation!(cq, start_poll)(cq, &mut attr) }
     }
 
-    /// `ibv_next_poll`, between start and end.
+    /// Calls `ibv_next_poll`, between start and end.
     pub fn next_poll(&self) -> c_int {
         let cq = self.extended();
         // SAFETY: an extended CQ.
         unsafe { operation!(cq, next_poll)(cq) }
     }
 
-    /// `ibv_end_poll`.
+    /// Calls `ibv_end_poll`.
     pub fn end_poll(&self) {
         let cq = self.extended();
         // SAFETY: an extended CQ.
@@ -299,26 +299,26 @@ readers! {
 }
 
 impl Reader {
-    /// `wr_id`.
+    /// Returns `wr_id`.
     pub fn wr_id(&self) -> u64 {
         // SAFETY: between the start and the end of a poll.
         unsafe { (*self.0).wr_id }
     }
 
-    /// `status`.
+    /// Returns `status`.
     pub fn status(&self) -> ibv_wc_status {
         // SAFETY: between the start and the end of a poll.
         unsafe { (*self.0).status }
     }
 }
 
-/// `imm_data` of a completion, as the wire has it.
+/// Returns `imm_data` of a completion, as the wire has it.
 pub fn imm_data(wc: &ibv_wc) -> u32 {
     // SAFETY: any number is valid.
     unsafe { wc.__bindgen_anon_1.imm_data }
 }
 
-/// `invalidated_rkey` of a completion.
+/// Returns `invalidated_rkey` of a completion.
 pub fn invalidated_rkey(wc: &ibv_wc) -> u32 {
     // SAFETY: any number is valid.
     unsafe { wc.__bindgen_anon_1.invalidated_rkey }

@@ -1,4 +1,4 @@
-//! Each test is a process of its own under `ferroce run`, with a time-out.
+//! Each test is a separate process under `ferroce run`, with a time-out.
 
 use std::env;
 use std::time::Duration;
@@ -31,8 +31,8 @@ macro_rules! verbs_tests {
     };
 }
 
-/// Whether a test has to be left out because the device has one client at a time, so that a child
-/// cannot open it beside its parent. Says so.
+/// Returns true if a test must be skipped because the device has one client at a time, so that a
+/// child cannot open it beside its parent. Says so.
 pub fn is_for_one_client() -> bool {
     let is_served = env::var_os("FERROCE_DEVICE").is_some();
     if is_served {
@@ -41,8 +41,8 @@ pub fn is_for_one_client() -> bool {
     is_served
 }
 
-/// Whether a test has to be left out because it is about the device in the program's own threads,
-/// and this one works by itself. Says so.
+/// Returns true if a test must be skipped because it is about the device in the program's own
+/// threads, and this one works by itself. Says so.
 pub fn is_served() -> bool {
     let is_served = env::var_os("FERROCE_DEVICE").is_some();
     if is_served {
@@ -51,7 +51,7 @@ pub fn is_served() -> bool {
     is_served
 }
 
-/// Runs `body`, in a process of its own under `ferroce run` with these options. `name` is that of
+/// Runs `body`, in a separate process under `ferroce run` with these options. `name` is that of
 /// the calling test, with its crate in front.
 pub fn under_ferroce(name: &str, options: &[&str], body: impl FnOnce()) {
     if env::var_os(INSIDE).is_some() {
@@ -88,7 +88,7 @@ pub fn under_ferroce(name: &str, options: &[&str], body: impl FnOnce()) {
     }
 }
 
-/// A server with as many functions as `options` ask for, if the tests are to run over one.
+/// Returns a server with as many functions as `options` ask for, if the tests are to run over one.
 fn serve<'a>(scratch: &'a Scratch, options: &[&str]) -> Option<Served<'a>> {
     let functions = match options {
         [] => 1,

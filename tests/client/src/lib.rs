@@ -2,7 +2,7 @@
 //! Debian 12 sees it. The conformance suite in `tests/` is written with it, one file per object.
 //!
 //! It knows nothing of Ferroce but the command that it runs under; keys, addresses and numbers go
-//! through unchecked, for judging them is the device's business. Handles keep their parents alive
+//! through unchecked, for judging them is the device's task. Handles keep their parents alive
 //! and are destroyed once.
 
 pub mod address;

@@ -32,7 +32,7 @@ unsafe impl Send for Buffer {}
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// Zeroes, at the start of a page.
+    /// Allocates zeroed memory at the start of a page.
     pub fn new(length: usize) -> Arc<Self> {
         let layout = Layout::from_size_align(length, PAGE).expect("a sane length");
         // SAFETY: the length is not 0.
@@ -47,7 +47,7 @@ impl Buffer {
         self.base as u64 + offset as u64
     }
 
-    /// How many bytes.
+    /// Returns the length in bytes.
     pub fn length(&self) -> usize {
         self.layout.size()
     }
@@ -73,18 +73,18 @@ impl Buffer {
         self.write(offset, &vec![byte; length]);
     }
 
-    /// A number as an atomic operation sees it.
+    /// Returns a number as an atomic operation sees it.
     pub fn read_u64(&self, offset: usize) -> u64 {
         let bytes = self.read(offset, 8).try_into().expect("eight bytes");
         u64::from_ne_bytes(bytes)
     }
 
-    /// A number for an atomic operation.
+    /// Writes a number for an atomic operation.
     pub fn write_u64(&self, offset: usize, value: u64) {
         self.write(offset, &value.to_ne_bytes());
     }
 
-    /// The number there as the CPU's own atomic.
+    /// Returns the number there as the CPU's own atomic.
     pub fn atomic(&self, offset: usize) -> &std::sync::atomic::AtomicU64 {
         assert!(offset + 8 <= self.length() && offset.is_multiple_of(8));
         // SAFETY: aligned, inside, and shared by atomics only, as the caller wants.
@@ -147,14 +147,14 @@ pub(crate) unsafe fn extended(context: *mut ibv_context) -> *mut verbs_context {
 }
 
 impl Context {
-    /// `ibv_alloc_pd`.
+    /// Calls `ibv_alloc_pd`.
     pub fn alloc_pd(&self) -> Outcome<Pd> {
         // SAFETY: the context is open.
         let raw = check_pointer(unsafe { ibv_alloc_pd(self.raw()) })?;
         Ok(Pd(Object::new(raw, ibv_dealloc_pd, vec![self.parent()])))
     }
 
-    /// `ibv_alloc_td`.
+    /// Calls `ibv_alloc_td`.
     pub fn alloc_td(&self, comp_mask: u32) -> Outcome<Td> {
         let mut attr = ibv_td_init_attr { comp_mask };
         // SAFETY: the context is open.
@@ -163,7 +163,7 @@ impl Context {
         Ok(Td(Object::new(raw, dealloc_td, vec![self.parent()])))
     }
 
-    /// `ibv_alloc_parent_domain`.
+    /// Calls `ibv_alloc_parent_domain`.
     pub fn alloc_parent_domain(&self, pd: &Pd, td: Option<&Td>) -> Outcome<Pd> {
         let mut attr = ibv_parent_domain_init_attr {
             pd: pd.raw(),
@@ -179,7 +179,7 @@ impl Context {
         Ok(Pd(Object::new(raw, ibv_dealloc_pd, parents)))
     }
 
-    /// `ibv_alloc_dm`.
+    /// Calls `ibv_alloc_dm`.
     pub fn alloc_dm(&self, length: usize, log_align: u32) -> Outcome<Dm> {
         let mut attr = ibv_alloc_dm_attr {
             length,
@@ -194,7 +194,7 @@ impl Context {
 }
 
 impl Dm {
-    /// `ibv_memcpy_to_dm`.
+    /// Calls `ibv_memcpy_to_dm`.
     pub fn copy_in(&self, offset: u64, bytes: &[u8]) -> Outcome<()> {
         // SAFETY: as many bytes as are named.
         check(unsafe {
@@ -207,7 +207,7 @@ impl Dm {
         })
     }
 
-    /// `ibv_memcpy_from_dm`.
+    /// Calls `ibv_memcpy_from_dm`.
     pub fn copy_out(&self, offset: u64, length: usize) -> Outcome<Vec<u8>> {
         let mut bytes = vec![0_u8; length];
         // SAFETY: as many bytes as are named.
@@ -231,12 +231,12 @@ impl Pd {
         Ok(Mr(Object::new(raw, ibv_dereg_mr, parents)))
     }
 
-    /// `ibv_reg_mr` of a whole buffer.
+    /// Calls `ibv_reg_mr` of a whole buffer.
     pub fn register(&self, buffer: &Arc<Buffer>, access: c_uint) -> Outcome<Mr> {
         self.register_part(buffer, 0, buffer.length(), access)
     }
 
-    /// `ibv_reg_mr` of a part.
+    /// Calls `ibv_reg_mr` of a part.
     pub fn register_part(
         &self,
         buffer: &Arc<Buffer>,
@@ -248,7 +248,7 @@ impl Pd {
         self.region(raw, Some(buffer.clone()))
     }
 
-    /// `ibv_reg_mr` of any address; whoever succeeds where there is no memory has found an error.
+    /// Calls `ibv_reg_mr` with any address; success where there is no memory is an error.
     pub fn register_raw(&self, address: u64, length: usize, access: c_uint) -> *mut ibv_mr {
         let iova = address;
         // SAFETY: registering looks at addresses, not at what is there.
@@ -261,7 +261,7 @@ impl Pd {
         }
     }
 
-    /// `ibv_reg_mr_iova`.
+    /// Calls `ibv_reg_mr_iova`.
     pub fn register_iova(&self, buffer: &Arc<Buffer>, iova: u64, access: c_uint) -> Outcome<Mr> {
         let (address, length) = (buffer.address(0) as *mut _, buffer.length());
         // SAFETY: the buffer lives as long as the region.
@@ -269,7 +269,7 @@ impl Pd {
         self.region(raw, Some(buffer.clone()))
     }
 
-    /// `ibv_reg_dmabuf_mr`.
+    /// Calls `ibv_reg_dmabuf_mr`.
     pub fn register_dmabuf(&self, fd: c_int, length: usize) -> Outcome<Mr> {
         let access = IBV_ACCESS_LOCAL_WRITE as c_int;
         // SAFETY: plain values.
@@ -277,14 +277,14 @@ impl Pd {
         self.region(raw, None)
     }
 
-    /// `ibv_alloc_null_mr`.
+    /// Calls `ibv_alloc_null_mr`.
     pub fn alloc_null_mr(&self) -> Outcome<Mr> {
         // SAFETY: the PD is alive.
         let raw = unsafe { operation!(extended((*self.raw()).context), alloc_null_mr)(self.raw()) };
         self.region(raw, None)
     }
 
-    /// `ibv_reg_dm_mr`.
+    /// Calls `ibv_reg_dm_mr`.
     pub fn register_dm(&self, dm: &Dm, offset: u64, length: usize, access: c_uint) -> Outcome<Mr> {
         // SAFETY: both are alive.
         let raw = unsafe {
@@ -294,7 +294,7 @@ impl Pd {
         self.region(raw, Some(dm.parent()))
     }
 
-    /// `ibv_advise_mr`.
+    /// Calls `ibv_advise_mr`.
     pub fn advise(&self, advice: u32, flags: u32, sges: &mut [ibv_sge]) -> Outcome<()> {
         // SAFETY: as many elements as are named.
         check(unsafe {
@@ -307,7 +307,7 @@ impl Pd {
         })
     }
 
-    /// `ibv_alloc_mw`.
+    /// Calls `ibv_alloc_mw`.
     pub fn alloc_mw(&self, window_type: ibv_mw_type) -> Outcome<Mw> {
         // SAFETY: the PD is alive.
         let raw = check_pointer(unsafe {
@@ -320,13 +320,13 @@ impl Pd {
 }
 
 impl Mr {
-    /// Local key.
+    /// Returns the local key.
     pub fn lkey(&self) -> u32 {
         // SAFETY: alive.
         unsafe { (*self.raw()).lkey }
     }
 
-    /// Remote key.
+    /// Returns the remote key.
     pub fn rkey(&self) -> u32 {
         // SAFETY: alive.
         unsafe { (*self.raw()).rkey }
@@ -338,7 +338,7 @@ impl Mr {
         unsafe { ((*self.raw()).addr as u64, (*self.raw()).length) }
     }
 
-    /// A data segment.
+    /// Returns a data segment.
     pub fn sge(&self, address: u64, length: u32) -> ibv_sge {
         ibv_sge {
             addr: address,
@@ -347,7 +347,7 @@ impl Mr {
         }
     }
 
-    /// `ibv_rereg_mr`; answers with one of `ibv_rereg_mr_err_code`, and errno.
+    /// Calls `ibv_rereg_mr`; answers with one of `ibv_rereg_mr_err_code`, and errno.
     pub fn reregister(
         &self,
         flags: c_uint,
@@ -378,13 +378,13 @@ impl Mr {
 }
 
 impl Mw {
-    /// Remote key as the structure says.
+    /// Returns the remote key in the structure.
     pub fn rkey(&self) -> u32 {
         // SAFETY: alive.
         unsafe { (*self.raw()).rkey }
     }
 
-    /// `ibv_inc_rkey`: the key with the next low byte.
+    /// Calls `ibv_inc_rkey`: the key with the next low byte.
     pub fn next_rkey(&self) -> u32 {
         let key = self.rkey();
         (key & 0xffff_ff00) | (key.wrapping_add(1) & 0xff)

@@ -10,12 +10,12 @@ pub type Errno = i32;
 /// What a verb answers.
 pub type Outcome<T> = Result<T, Errno>;
 
-/// What `errno` says now.
+/// Returns `errno`.
 pub fn errno() -> Errno {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
-/// The answer of a verb that returns 0, or an errno, or -1 with `errno` set.
+/// Converts the result of a verb that returns 0, or an errno, or -1 with `errno` set.
 pub fn check(result: c_int) -> Outcome<()> {
     match result {
         0 => Ok(()),
@@ -24,7 +24,7 @@ pub fn check(result: c_int) -> Outcome<()> {
     }
 }
 
-/// The answer of a verb that returns a pointer, or NULL with `errno` set.
+/// Converts the result of a verb that returns a pointer, or NULL with `errno` set.
 pub fn check_pointer<T>(pointer: *mut T) -> Outcome<*mut T> {
     if pointer.is_null() {
         Err(errno())
@@ -65,7 +65,7 @@ impl<T> Object<T> {
         })
     }
 
-    /// The pointer that C knows.
+    /// Returns the pointer that C knows.
     pub fn raw(&self) -> *mut T {
         assert!(
             self.alive.load(Ordering::Acquire),
@@ -76,7 +76,7 @@ impl<T> Object<T> {
 
     /// Destroys it, once.
     pub fn destroy(&self) -> Outcome<()> {
-        // SAFETY: alive, so the verb has created it and nobody has destroyed it.
+        // SAFETY: alive, so the verb has created it and it has not been destroyed.
         check(unsafe { (self.destroy)(self.raw()) })?;
         self.alive.store(false, Ordering::Release);
         Ok(())
@@ -100,7 +100,7 @@ macro_rules! handle {
         pub struct $name(pub(crate) std::sync::Arc<$crate::object::Object<$raw>>);
 
         impl $name {
-            /// The pointer that C knows.
+            /// Returns the pointer that C knows.
             pub fn raw(&self) -> *mut $raw {
                 self.0.raw()
             }
@@ -110,7 +110,7 @@ macro_rules! handle {
                 self.0.destroy()
             }
 
-            /// Something that must not outlive it holds this.
+            /// Returns a handle that keeps it alive, for its children.
             pub fn parent(&self) -> $crate::object::Parent {
                 self.0.clone()
             }

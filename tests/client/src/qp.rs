@@ -54,7 +54,7 @@ pub const CAP: ibv_qp_cap = ibv_qp_cap {
 };
 
 impl<'a> QpConfig<'a> {
-    /// With both queues on one CQ.
+    /// Returns a configuration with both queues on one CQ.
     pub fn new(qp_type: ibv_qp_type, pd: &'a Pd, cq: &'a Cq) -> Self {
         Self {
             qp_type,
@@ -81,7 +81,7 @@ impl<'a> QpConfig<'a> {
 }
 
 impl Context {
-    /// `ibv_create_qp`, or `ibv_create_qp_ex` where more is wanted. Also what was granted.
+    /// Calls `ibv_create_qp`, or `ibv_create_qp_ex` where more is wanted. Also what was granted.
     pub fn create_qp(&self, config: &QpConfig) -> Outcome<(Qp, ibv_qp_cap)> {
         if config.send_ops.is_none() && config.xrcd.is_none() {
             return self.create_plain_qp(config);
@@ -130,7 +130,7 @@ impl Context {
         Ok((qp, attr.cap))
     }
 
-    /// `ibv_open_qp`.
+    /// Calls `ibv_open_qp`.
     pub fn open_qp(&self, number: u32, qp_type: ibv_qp_type, xrcd: &Xrcd) -> Outcome<Qp> {
         let mut attr = ibv_qp_open_attr {
             comp_mask: IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE,
@@ -147,7 +147,7 @@ impl Context {
 }
 
 impl Qp {
-    /// QP number.
+    /// Returns the QP number.
     pub fn number(&self) -> u32 {
         // SAFETY: alive.
         unsafe { (*self.raw()).qp_num }
@@ -159,14 +159,14 @@ impl Qp {
         unsafe { (*self.raw()).qp_type }
     }
 
-    /// `ibv_modify_qp`.
+    /// Calls `ibv_modify_qp`.
     pub fn modify(&self, attr: &ibv_qp_attr, mask: u32) -> Outcome<()> {
         let mut attr = *attr;
         // SAFETY: alive.
         check(unsafe { ibv_modify_qp(self.raw(), &mut attr, mask as c_int) })
     }
 
-    /// `ibv_query_qp` of everything.
+    /// Calls `ibv_query_qp` of everything.
     pub fn query(&self) -> Outcome<(ibv_qp_attr, ibv_qp_init_attr)> {
         let mut attr = ibv_qp_attr::default();
         let mut init = ibv_qp_init_attr::default();
@@ -176,7 +176,7 @@ impl Qp {
         Ok((attr, init))
     }
 
-    /// The state that a query tells.
+    /// Returns the state from a query.
     pub fn state(&self) -> ibv_qp_state {
         self.query().expect("a QP can be queried").0.qp_state
     }
@@ -190,50 +190,50 @@ impl Qp {
         self.modify(&attr, IBV_QP_STATE)
     }
 
-    /// RESET to INIT.
+    /// Moves it from RESET to INIT.
     pub fn to_init(&self) -> Outcome<()> {
         let (attr, mask) = init_attr(self.qp_type());
         self.modify(&attr, mask)
     }
 
-    /// INIT to RTR.
+    /// Moves it from INIT to RTR.
     pub fn to_rtr(&self, gid: ibv_gid, peer: u32) -> Outcome<()> {
         let (attr, mask) = rtr_attr(self.qp_type(), gid, peer);
         self.modify(&attr, mask)
     }
 
-    /// RTR to RTS.
+    /// Moves it from RTR to RTS.
     pub fn to_rts(&self) -> Outcome<()> {
         let (attr, mask) = rts_attr(self.qp_type());
         self.modify(&attr, mask)
     }
 
-    /// RESET to RTS, the peer being `peer` at `gid`.
+    /// Moves it from RESET to RTS, the peer being `peer` at `gid`.
     pub fn connect(&self, gid: ibv_gid, peer: u32) {
         self.to_init().expect("RESET to INIT");
         self.to_rtr(gid, peer).expect("INIT to RTR");
         self.to_rts().expect("RTR to RTS");
     }
 
-    /// `ibv_attach_mcast`.
+    /// Calls `ibv_attach_mcast`.
     pub fn attach(&self, group: &ibv_gid, lid: u16) -> Outcome<()> {
         // SAFETY: alive.
         check(unsafe { ibv_attach_mcast(self.raw(), group, lid) })
     }
 
-    /// `ibv_detach_mcast`.
+    /// Calls `ibv_detach_mcast`.
     pub fn detach(&self, group: &ibv_gid, lid: u16) -> Outcome<()> {
         // SAFETY: alive.
         check(unsafe { ibv_detach_mcast(self.raw(), group, lid) })
     }
 
-    /// `ibv_query_qp_data_in_order`.
+    /// Calls `ibv_query_qp_data_in_order`.
     pub fn data_in_order(&self, opcode: ibv_wr_opcode, flags: u32) -> c_int {
         // SAFETY: alive.
         unsafe { ibv_query_qp_data_in_order(self.raw(), opcode, flags) }
     }
 
-    /// `ibv_query_ece`.
+    /// Calls `ibv_query_ece`.
     pub fn query_ece(&self) -> Outcome<ibv_ece> {
         let mut ece = ibv_ece::default();
         // SAFETY: alive.
@@ -241,7 +241,7 @@ impl Qp {
         Ok(ece)
     }
 
-    /// `ibv_set_ece`.
+    /// Calls `ibv_set_ece`.
     pub fn set_ece(&self, vendor_id: u32, options: u32) -> Outcome<()> {
         let mut ece = ibv_ece {
             vendor_id,
@@ -252,7 +252,7 @@ impl Qp {
         check(unsafe { ibv_set_ece(self.raw(), &mut ece) })
     }
 
-    /// `ibv_modify_qp_rate_limit`.
+    /// Calls `ibv_modify_qp_rate_limit`.
     pub fn modify_rate_limit(&self, kbps: u32) -> Outcome<()> {
         let mut attr = ibv_qp_rate_limit_attr {
             rate_limit: kbps,
@@ -266,7 +266,7 @@ impl Qp {
     }
 }
 
-/// Whether the service has acknowledgements: then the requester waits and repeats.
+/// Returns true if the service has acknowledgements: then the requester waits and repeats.
 fn is_reliable_requester(qp_type: ibv_qp_type) -> bool {
     [IBV_QPT_RC, IBV_QPT_XRC_SEND].contains(&qp_type)
 }

@@ -24,7 +24,7 @@ unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
 }
 
 impl Context {
-    /// `ibv_open_xrcd`.
+    /// Calls `ibv_open_xrcd`.
     pub fn open_xrcd(&self, fd: c_int, oflags: c_int) -> Outcome<Xrcd> {
         let mut attr = ibv_xrcd_init_attr {
             comp_mask: IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
@@ -38,12 +38,12 @@ impl Context {
         Ok(Xrcd(Object::new(raw, close_xrcd, vec![self.parent()])))
     }
 
-    /// An XRC domain of this context alone.
+    /// Returns an XRC domain of this context alone.
     pub fn private_xrcd(&self) -> Outcome<Xrcd> {
         self.open_xrcd(-1, libc::O_CREAT)
     }
 
-    /// `ibv_create_srq_ex` of type XRC.
+    /// Calls `ibv_create_srq_ex` of type XRC.
     pub fn create_xrc_srq(&self, pd: &Pd, xrcd: &Xrcd, cq: &Cq, max_wr: u32) -> Outcome<Srq> {
         let mut attr = ibv_srq_init_attr_ex {
             attr: srq_attr(max_wr, 2),
@@ -75,7 +75,7 @@ fn srq_attr(max_wr: u32, max_sge: u32) -> ibv_srq_attr {
 }
 
 impl Pd {
-    /// `ibv_create_srq`: also what was granted.
+    /// Calls `ibv_create_srq`: also what was granted.
     pub fn create_srq(&self, max_wr: u32, max_sge: u32) -> Outcome<(Srq, ibv_srq_attr)> {
         let mut init = ibv_srq_init_attr {
             srq_context: null_mut(),
@@ -89,7 +89,7 @@ impl Pd {
 }
 
 impl Srq {
-    /// `ibv_modify_srq`.
+    /// Calls `ibv_modify_srq`.
     pub fn modify(&self, max_wr: u32, limit: u32, mask: u32) -> Outcome<()> {
         let mut attr = ibv_srq_attr {
             max_wr,
@@ -100,7 +100,7 @@ impl Srq {
         check(unsafe { ibv_modify_srq(self.raw(), &mut attr, mask as c_int) })
     }
 
-    /// `ibv_query_srq`.
+    /// Calls `ibv_query_srq`.
     pub fn query(&self) -> Outcome<ibv_srq_attr> {
         let mut attr = ibv_srq_attr::default();
         // SAFETY: alive.
@@ -108,7 +108,7 @@ impl Srq {
         Ok(attr)
     }
 
-    /// `ibv_get_srq_num`.
+    /// Calls `ibv_get_srq_num`.
     pub fn number(&self) -> Outcome<u32> {
         let mut number = 0;
         // SAFETY: alive.

@@ -60,7 +60,7 @@ impl Bind {
 }
 
 impl SendWr {
-    /// A signaled request without data.
+    /// Returns a signaled request without data.
     pub fn new(id: u64, opcode: ibv_wr_opcode) -> Self {
         Self {
             id,
@@ -241,7 +241,7 @@ pub struct ReceiveWr {
 }
 
 impl ReceiveWr {
-    /// A receive of this memory; none if the length is 0.
+    /// Returns a receive of this memory; none if the length is 0.
     pub fn new(id: u64, sge: ibv_sge) -> Self {
         let sges = if sge.length == 0 { vec![] } else { vec![sge] };
         Self { id, sges }
@@ -251,7 +251,7 @@ impl ReceiveWr {
 /// Which request of a list was refused, and why.
 pub type Refused = (Errno, usize);
 
-/// The list as C wants it; the pointers live as long as `wrs` and the result.
+/// Links the requests to a list of C; its pointers live as long as `wrs` and the result.
 fn chain_receives(wrs: &mut [ReceiveWr]) -> Vec<ibv_recv_wr> {
     let mut raw: Vec<_> = wrs
         .iter_mut()
@@ -299,7 +299,7 @@ impl Qp {
             .map_err(|(code, _)| code)
     }
 
-    /// The same list through `ibv_wr_start` … `ibv_wr_complete`.
+    /// Posts the same list through `ibv_wr_start` … `ibv_wr_complete`.
     pub fn post_built(&self, wrs: &[SendWr]) -> Outcome<()> {
         // SAFETY: the QP was created with the new send API.
         unsafe {

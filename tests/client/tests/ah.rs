@@ -7,7 +7,7 @@ use ferroce_verbs_client::sys::*;
 use ferroce_verbs_client::verbs_tests;
 use ferroce_verbs_client::work_request::SendWr;
 
-/// The first 40 bytes of a receive buffer.
+/// Returns the first 40 bytes of a receive buffer.
 fn grh(bench: &Bench, offset: usize) -> [u8; 40] {
     bench.buffer.read(offset, GRH).try_into().expect("40 bytes")
 }
@@ -28,7 +28,7 @@ verbs_tests! {
         refused("sgid_index", path);
     }
 
-    /// The way back to whoever has sent a datagram.
+    /// The path back to the sender of a datagram.
     fn an_ah_from_a_completion_leads_back() {
         let bench = Bench::new();
         let pair = bench.pair(Service::Ud);

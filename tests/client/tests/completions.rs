@@ -25,7 +25,7 @@ fn expect_failure(bench: &Bench, pair: &Pair, status: ibv_wc_status) {
     assert_eq!(pair.a.state(), IBV_QPS_ERR, "{what}");
 }
 
-/// A pair whose sender gives up early.
+/// Returns a pair whose sender gives up early.
 fn impatient(bench: &Bench, service: Service, rnr_retry: u8, peer: Option<u32>) -> Pair {
     let pair = bench.pair(service);
     pair.a.to_state(IBV_QPS_RESET).expect("RESET");
@@ -78,7 +78,8 @@ verbs_tests! {
         expect_failure(&bench, &pair, IBV_WC_LOC_PROT_ERR);
     }
 
-    /// The receiver's own buffer is bad: he learns why, the sender that it was the receiver's fault.
+    /// The receiver's own buffer is bad: its completion says why, the sender's that the receiver
+    /// is the cause.
     fn rem_op_err_of_a_bad_receive() {
         let bench = Bench::new();
         for service in RELIABLE {
@@ -214,7 +215,7 @@ verbs_tests! {
         bench.receive_cq.expect(3, IBV_WC_SUCCESS);
     }
 
-    fn retry_exc_err_of_nobody() {
+    fn retry_exc_err_without_a_peer() {
         let bench = Bench::new();
         for service in RELIABLE {
             let pair = impatient(&bench, service, 7, Some(0xff_fff0));
@@ -253,7 +254,7 @@ verbs_tests! {
         }
     }
 
-    /// A bad WRITE over UC is dropped silently; nothing is written, nobody fails.
+    /// A bad WRITE over UC is dropped silently; nothing is written, no QP fails.
     fn a_bad_write_over_uc_is_dropped() {
         let bench = Bench::new();
         let pair = bench.pair(Service::Uc);

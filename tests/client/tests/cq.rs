@@ -13,7 +13,7 @@ use ferroce_verbs_client::sys::*;
 use ferroce_verbs_client::verbs_tests;
 use ferroce_verbs_client::work_request::SendWr;
 
-/// A WRITE of eight bytes to the same memory.
+/// Returns a WRITE of eight bytes to the same memory.
 fn write(bench: &Bench, id: u64) -> SendWr {
     let (address, key) = bench.remote(4096);
     SendWr::new(id, IBV_WR_RDMA_WRITE)
@@ -21,7 +21,7 @@ fn write(bench: &Bench, id: u64) -> SendWr {
         .remote(address, key)
 }
 
-/// A pair whose sends complete on this CQ.
+/// Returns a pair whose sends complete on this CQ.
 fn pair_on(bench: &Bench, cq: &Cq) -> ferroce_verbs_client::bench::Pair {
     let config = QpConfig {
         send_cq: Some(cq),
@@ -196,8 +196,8 @@ verbs_tests! {
         assert!(matches!(result, Err(libc::EINVAL | libc::EOPNOTSUPP)), "{result:?}");
     }
 
-    /// A CQ that nobody polls: an event says that it has overrun.
-    fn an_overrun_is_told() {
+    /// A CQ that is not polled: an event says that it has overrun.
+    fn an_overrun_is_reported() {
         let bench = Bench::new();
         let cq = bench.context.create_cq(1, None, 0).expect("create_cq");
         let room = cq.cqe() as u64;
@@ -218,8 +218,8 @@ verbs_tests! {
         assert_eq!(cq.poll(16).expect("poll").len(), 0);
     }
 
-    /// Work that is ready is done by the empty poll that finds it: neither a message of thousands of
-    /// packets nor an ACK that is held back needs many polls.
+    /// Work that is ready is done by the empty poll that finds it: neither a message of thousands
+    /// of packets nor an ACK that is held back needs many polls.
     fn an_empty_poll_lets_the_device_work_until_it_rests() {
         if is_served() {
             return;
@@ -241,8 +241,8 @@ verbs_tests! {
                 })
                 .collect();
             empty_polls.sort_unstable();
-            // The best: while the library's own thread is inside the device, polls do nothing, and on
-            // a busy machine it is there most of the time.
+            // The best: while the library's own thread is inside the device, polls do nothing, and
+            // on a busy machine it is there most of the time.
             assert!(empty_polls[0] <= 1, "{length} bytes: {empty_polls:?}");
         }
     }

@@ -27,7 +27,7 @@ fn create(context: &Context) -> Cq {
         .expect("create_cq_ex")
 }
 
-/// A pair with both queues on this CQ. The SRQ of an XRC target is on the bench's own.
+/// Returns a pair with both queues on this CQ. The SRQ of an XRC target is on the bench's own.
 fn pair_on(bench: &Bench, cq: &Cq, service: Service) -> Pair {
     let config = QpConfig {
         send_cq: Some(cq),
@@ -119,7 +119,7 @@ verbs_tests! {
         assert_eq!(cq.next_poll(), libc::ENOENT);
         cq.end_poll();
         assert_eq!(cq.start_poll(0), libc::ENOENT, "empty: nothing to end");
-        assert_eq!(cq.start_poll(1 << 10), libc::EINVAL, "a mask that nobody knows");
+        assert_eq!(cq.start_poll(1 << 10), libc::EINVAL, "an unknown mask");
     }
 
     /// Time stamps grow, in the clock that `ibv_query_rt_values_ex` reads; the wall clock is the
@@ -174,7 +174,7 @@ verbs_tests! {
         }
     }
 
-    fn errors_are_told() {
+    fn errors_are_reported() {
         let bench = Bench::new();
         let cq = create(&bench.context);
         let pair = pair_on(&bench, &cq, Service::Rc);

@@ -35,7 +35,7 @@ verbs_tests! {
         destroy_twice!(bench.context, ibv_close_device);
     }
 
-    /// What has been refused has changed nothing: an object that is in use lives on.
+    /// A refusal changes nothing: an object that is in use stays alive.
     fn a_refused_destruction_leaves_the_object_alive() {
         let bench = Bench::new();
         let pair = bench.pair(Service::Rc);

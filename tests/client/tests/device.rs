@@ -1,4 +1,4 @@
-//! Devices: the list, opening and closing, and what a query tells.
+//! Devices: the list, opening and closing, and the results of a query.
 
 use ferroce_verbs_client::context::{Context, devices};
 use ferroce_verbs_client::sys::*;
@@ -34,8 +34,8 @@ verbs_tests! {
         Context::open().query_device().expect("and opens again");
     }
 
-    /// What programs rely on: limits that are not 0, identities that are there.
-    fn query_device_tells_true_limits() {
+    /// Goal: programs can rely on limits that are not 0, and on identities.
+    fn query_device_returns_true_limits() {
         let attr = Context::open().query_device().expect("query_device");
         for (what, value) in [
             ("max_qp", attr.max_qp),
@@ -85,7 +85,7 @@ verbs_tests! {
         assert_eq!(ex.tm_caps.max_num_tags, 0, "no tag matching");
         assert_eq!(ex.rss_caps.supported_qpts, 0, "no RSS");
         assert_eq!(ex.raw_packet_caps, 0, "no raw packets");
-        assert_eq!(context.query_device_ex(1).err(), Some(libc::EINVAL), "a mask nobody knows");
+        assert_eq!(context.query_device_ex(1).err(), Some(libc::EINVAL), "an unknown mask");
     }
 
     /// Goal: the clock runs, in the unit that `hca_core_clock` (kHz) gives.

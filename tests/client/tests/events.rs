@@ -10,8 +10,8 @@ use ferroce_verbs_client::verbs_tests;
 use ferroce_verbs_client::work_request::SendWr;
 
 verbs_tests! {
-    /// A peer that reaches for what is not his: the responder's side learns it by an event.
-    fn an_access_error_is_told_to_the_responder() {
+    /// A peer accesses memory without the right: the responder's side gets an event.
+    fn an_access_error_is_reported_to_the_responder() {
         let bench = Bench::new();
         let pair = bench.pair(Service::Rc);
         let (address, key) = bench.remote(TARGET);
@@ -24,7 +24,7 @@ verbs_tests! {
     }
 
     /// A request that the responder cannot even judge.
-    fn an_invalid_request_is_told_to_the_responder() {
+    fn an_invalid_request_is_reported_to_the_responder() {
         let bench = Bench::new();
         let pair = bench.pair(Service::Rc);
         let (address, key) = bench.remote(TARGET + 4);
@@ -49,8 +49,8 @@ verbs_tests! {
         assert_eq!(event, (IBV_EVENT_COMM_EST, pair.b.raw() as usize));
     }
 
-    /// Destroying waits until its events are acknowledged; one that nobody fetched does not count.
-    fn an_event_that_nobody_fetches_goes_with_its_qp() {
+    /// Destroying waits until its events are acknowledged; one that was not fetched does not count.
+    fn an_event_that_is_not_fetched_goes_with_its_qp() {
         let bench = Bench::new();
         let pair = bench.pair(Service::Rc);
         let (address, key) = bench.remote(TARGET);
@@ -88,7 +88,7 @@ verbs_tests! {
         bench.context.expect_no_async_event();
     }
 
-    /// Each context hears of its own objects.
+    /// Each context gets events of its objects.
     fn events_go_to_the_context_of_their_object() {
         let (one, other) = (Bench::new(), Bench::new());
         let pair = one.pair(Service::Rc);

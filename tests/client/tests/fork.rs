@@ -39,7 +39,7 @@ fn in_child(body: impl FnOnce()) {
     assert_eq!(status, 0, "the child's status");
 }
 
-/// Something that works if everything works.
+/// Completes 50 WRITEs.
 fn exchange(bench: &Bench) {
     let pair = bench.pair(Service::Rc);
     let (address, key) = bench.remote(TARGET);

@@ -17,7 +17,7 @@ const SMALL: ibv_qp_cap = ibv_qp_cap {
     max_inline_data: 0,
 };
 
-/// Resident memory of this process in KiB.
+/// Returns the resident memory of this process in KiB.
 fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("procfs");
     let line = status.lines().find(|line| line.starts_with("VmRSS:"));

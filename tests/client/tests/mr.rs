@@ -6,7 +6,7 @@ use ferroce_verbs_client::sys::*;
 use ferroce_verbs_client::verbs_tests;
 use ferroce_verbs_client::work_request::SendWr;
 
-/// What an operation on `length` bytes at `address` under `rkey` completes with.
+/// Returns the status of an operation on `length` bytes at `address` under `rkey`.
 fn remote(bench: &Bench, opcode: ibv_wr_opcode, address: u64, rkey: u32, length: usize) -> u32 {
     let pair = bench.pair(Service::Rc);
     pair.post(
@@ -21,7 +21,7 @@ fn write(bench: &Bench, address: u64, rkey: u32, length: usize) -> u32 {
     remote(bench, IBV_WR_RDMA_WRITE, address, rkey, length)
 }
 
-/// What a local READ into this region completes with.
+/// Returns the status of a local READ into this region.
 fn read_into(bench: &Bench, mr: &Mr, address: u64) -> u32 {
     let pair = bench.pair(Service::Rc);
     let (source, key) = bench.remote(TARGET);
@@ -34,7 +34,7 @@ fn read_into(bench: &Bench, mr: &Mr, address: u64) -> u32 {
 }
 
 verbs_tests! {
-    fn the_structure_tells_address_and_length() {
+    fn the_structure_has_address_and_length() {
         let bench = Bench::new();
         let mr = bench.pd.register_part(&bench.buffer, 100, 1000, 0).expect("reg_mr");
         assert_eq!(mr.range(), (bench.buffer.address(100), 1000));
@@ -47,7 +47,7 @@ verbs_tests! {
             let result = bench.pd.register(&bench.buffer, access);
             assert_eq!(result.err(), Some(libc::EINVAL), "{access:#x} without LOCAL_WRITE");
         }
-        assert!(bench.pd.register(&bench.buffer, 1 << 19).is_err(), "a right that nobody knows");
+        assert!(bench.pd.register(&bench.buffer, 1 << 19).is_err(), "an unknown right");
     }
 
     /// A region of no bytes has keys, and they serve transfers of no bytes.

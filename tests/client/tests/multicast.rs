@@ -39,14 +39,14 @@ verbs_tests! {
     /// Every QP that is attached gets a copy, and no other does.
     fn every_member_gets_a_copy() {
         let bench = Bench::new();
-        let (sender, stranger) = (ud(&bench), ud(&bench));
+        let (sender, other) = (ud(&bench), ud(&bench));
         let members = [ud(&bench), ud(&bench), ud(&bench)];
         for (id, member) in members.iter().enumerate() {
             member.attach(&group(1), 0).expect("attach_mcast");
             receive(&bench, member, id as u64);
         }
-        stranger.attach(&group(2), 0).expect("attach_mcast");
-        receive(&bench, &stranger, 9);
+        other.attach(&group(2), 0).expect("attach_mcast");
+        receive(&bench, &other, 9);
         bench.buffer.write(0, &pattern(300, 4));
         send(&bench, &sender, group(1), 300);
         let mut ids = Vec::new();

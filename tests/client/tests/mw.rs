@@ -19,7 +19,7 @@ fn bind_to(mr: &Mr, address: u64, length: usize, access: u32) -> Bind {
     }
 }
 
-/// What binds the bench's target area.
+/// Returns a bind of the bench's target area.
 fn target(bench: &Bench, access: u32) -> Bind {
     bind_to(&bench.mr, bench.buffer.address(TARGET), LENGTH, access)
 }
@@ -163,8 +163,8 @@ verbs_tests! {
         bench.send_cq.expect_nothing();
     }
 
-    /// What is found when the bind is carried out completes with MW_BIND_ERR, or was refused when
-    /// it was posted.
+    /// An error that is found when the bind is executed completes with MW_BIND_ERR, or was refused
+    /// when it was posted.
     fn binds_that_may_not_be() {
         let bench = Bench::new();
         let (start, size) = (bench.buffer.address(0), bench.buffer.length());
@@ -287,14 +287,14 @@ verbs_tests! {
         }
     }
 
-    /// A peer may not invalidate what is not his to invalidate.
+    /// A peer may not invalidate a key of another QP.
     fn send_with_a_wrong_key_to_invalidate() {
         let bench = Bench::new();
         let pair = bench.pair(Service::Rc);
         pair.post_receive(8, bench.sge(8192, 64));
         let wr = SendWr::new(9, IBV_WR_SEND_WITH_INV).sge(bench.sge(0, 8));
         pair.post(wr.immediate(bench.mr.rkey() ^ 0x5a5a_5a00));
-        // IBTA vol 1, 9.9.3, class J: no NAK; the receive tells of it, and its QP ends.
+        // IBTA vol 1, 9.9.3, class J: no NAK; the receive reports it, and its QP ends.
         bench.send_cq.expect(9, IBV_WC_SUCCESS);
         bench.receive_cq.expect(8, IBV_WC_REM_INV_REQ_ERR);
         assert_eq!(pair.b.state(), IBV_QPS_ERR);

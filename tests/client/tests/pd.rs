@@ -75,7 +75,7 @@ verbs_tests! {
     fn thread_domains() {
         let context = Context::open();
         let td = context.alloc_td(0).expect("a TD");
-        assert!(context.alloc_td(1).is_err(), "a comp_mask that nobody knows");
+        assert!(context.alloc_td(1).is_err(), "an unknown comp_mask");
         let pd = context.alloc_pd().expect("a PD");
         let parent = context.alloc_parent_domain(&pd, Some(&td)).expect("a parent domain");
         assert_eq!(td.destroy(), Err(libc::EBUSY));

@@ -25,17 +25,19 @@ struct Peer {
     socket: UnixStream,
 }
 
-/// What each side tells the other: number of the QP, address and key of memory.
+/// What each side sends to the other: number of the QP, address and key of memory.
 type Card = [u64; 3];
 
-fn tell(mut socket: &UnixStream, card: Card) {
+fn send_card(mut socket: &UnixStream, card: Card) {
     let bytes: Vec<u8> = card.iter().flat_map(|word| word.to_ne_bytes()).collect();
     socket.write_all(&bytes).expect("the other side listens");
 }
 
 fn hear(mut socket: &UnixStream) -> Card {
     let mut bytes = [0; 24];
-    socket.read_exact(&mut bytes).expect("the other side tells");
+    socket
+        .read_exact(&mut bytes)
+        .expect("the other side sends its card");
     let mut words = bytes
         .chunks(8)
         .map(|word| word.try_into().expect("eight bytes"));
@@ -65,13 +67,13 @@ impl Peer {
         let [number, ..] = hear(socket);
         qp.connect(bench.gid, number as u32);
         let (address, key) = bench.remote(TARGET);
-        tell(socket, [qp.number().into(), address, key.into()]);
+        send_card(socket, [qp.number().into(), address, key.into()]);
         // Until the other side is gone or kills us: its device works by itself.
         let _ = (&*socket).read(&mut [0]);
     }
 
     fn signal(&self, signal: libc::c_int) {
-        // SAFETY: our own child, which nobody has waited for.
+        // SAFETY: our own child, which has not been waited for.
         assert_eq!(unsafe { libc::kill(self.pid, signal) }, 0);
     }
 
@@ -107,7 +109,7 @@ impl Requester {
     fn connect(peer: &Peer, timeout: u8, retries: u8) -> Self {
         let bench = Bench::new();
         let qp = bench.qp(IBV_QPT_RC).expect("a QP");
-        tell(&peer.socket, [qp.number().into(), 0, 0]);
+        send_card(&peer.socket, [qp.number().into(), 0, 0]);
         let [number, address, key] = hear(&peer.socket);
         qp.to_init().expect("RESET to INIT");
         qp.to_rtr(bench.gid, number as u32).expect("INIT to RTR");
@@ -135,7 +137,7 @@ impl Requester {
 
 verbs_tests! {
     /// A request that waits in front of a peer when that dies fails long before its ACK timeout.
-    fn a_peer_that_is_killed_ends_what_it_owes() {
+    fn requests_to_a_killed_peer_end() {
         if is_for_one_client() {
             return;
         }
@@ -148,8 +150,8 @@ verbs_tests! {
         assert_eq!(requester.qp.state(), IBV_QPS_ERR);
     }
 
-    /// A program that sleeps is told of it, too: its device looks after the peers.
-    fn an_event_tells_of_a_killed_peer() {
+    /// A program that sleeps gets an event, too: its device watches the peers.
+    fn an_event_reports_a_killed_peer() {
         if is_for_one_client() {
             return;
         }

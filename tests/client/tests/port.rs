@@ -56,7 +56,7 @@ verbs_tests! {
 
     fn query_gid_ex_refuses() {
         let context = Context::open();
-        assert!(context.query_gid_ex(1, 0, 1).is_err(), "flags that nobody knows");
+        assert!(context.query_gid_ex(1, 0, 1).is_err(), "unknown flags");
         assert!(context.query_gid_ex(2, 0, 0).is_err(), "port 2");
         assert!(context.query_gid_ex(1, 100_000, 0).is_err(), "index behind the end");
     }
@@ -70,7 +70,7 @@ verbs_tests! {
             assert_eq!(gid_bytes(&same.gid), gid_bytes(&entry.gid));
         }
         assert_eq!(context.query_gid_table(1, 0).err(), Some(libc::EINVAL), "too little room");
-        assert!(context.query_gid_table(64, 1).is_err(), "flags that nobody knows");
+        assert!(context.query_gid_table(64, 1).is_err(), "unknown flags");
     }
 
     fn the_default_pkey_is_there() {

@@ -25,7 +25,7 @@ struct Side {
     is_built: bool,
 }
 
-/// Every service by every API.
+/// Returns every service by every API.
 fn sides(bench: &Bench) -> Vec<Side> {
     let both = |service| {
         [
@@ -275,7 +275,7 @@ verbs_tests! {
         }
     }
 
-    /// What stood in front of the bad request is posted.
+    /// Requests before the bad one are posted.
     fn a_full_send_queue() {
         let bench = Bench::new();
         for service in SERVICES {

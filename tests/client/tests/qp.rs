@@ -1,4 +1,4 @@
-//! Queue pairs: what may be created, what a query tells, drain, reuse, destruction.
+//! Queue pairs: what may be created, the results of a query, drain, reuse, destruction.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn send(bench: &Bench, id: u64) -> SendWr {
     SendWr::new(id, IBV_WR_SEND).sge(bench.sge(0, 8))
 }
 
-/// What a post to a QP that cannot send now says.
+/// Returns the result of a post to a QP that cannot send now.
 fn try_send(bench: &Bench, pair: &Pair) -> Result<(), i32> {
     pair.a.post_send(&pair.addressed(send(bench, 1)))
 }
@@ -85,7 +85,7 @@ verbs_tests! {
         }
     }
 
-    fn a_query_tells_what_was_set() {
+    fn a_query_returns_what_was_set() {
         let bench = Bench::new();
         for service in SERVICES {
             let pair = bench.pair(service);
@@ -176,7 +176,7 @@ verbs_tests! {
         }
     }
 
-    /// What was begun before the drain is finished first.
+    /// Requests that began before the drain are finished first.
     fn draining_lets_the_begun_finish() {
         let bench = Bench::new();
         let pair = bench.pair(Service::Rc);
@@ -237,7 +237,7 @@ verbs_tests! {
                 pair.post(send(&bench, 100 + round));
                 bench.send_cq.expect(100 + round, IBV_WC_SUCCESS);
                 bench.receive_cq.expect(0, IBV_WC_SUCCESS);
-                // Left behind: a completion that nobody polls, receives that nobody fills.
+                // Left behind: a completion that is not polled, receives that are not filled.
                 pair.post(send(&bench, 200));
                 std::thread::sleep(Duration::from_millis(10));
                 for qp in [&pair.a, &pair.b] {
@@ -306,7 +306,7 @@ verbs_tests! {
         let qp = bench.qp(IBV_QPT_RC).expect("a QP");
         let answer = qp.data_in_order(IBV_WR_RDMA_WRITE, 0);
         assert!([0, 1].contains(&answer), "{answer}");
-        assert_eq!(qp.data_in_order(IBV_WR_RDMA_WRITE, 1 << 8), 0, "flags that nobody knows");
+        assert_eq!(qp.data_in_order(IBV_WR_RDMA_WRITE, 1 << 8), 0, "unknown flags");
     }
 
     fn max_qp_is_true() {

@@ -32,7 +32,7 @@ const ADDRESS: u32 = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_P
 const RESPONDER: u32 = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 const RETRIES: u32 = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY;
 
-/// Required and optional attributes of a transition; `None`: there is no such transition.
+/// Returns the required and optional attributes of a transition; `None`: it does not exist.
 fn attributes(qp_type: u32, from: ibv_qp_state, to: ibv_qp_state) -> Option<(u32, u32)> {
     let access = if qp_type == UD {
         IBV_QP_QKEY
@@ -97,7 +97,7 @@ fn ignored(qp_type: u32) -> u32 {
     }
 }
 
-/// Sane values for every attribute.
+/// Returns valid values for every attribute.
 fn values(bench: &Bench, qp: &Qp, from: ibv_qp_state, to: ibv_qp_state) -> ibv_qp_attr {
     let (init, _) = init_attr(qp.qp_type());
     let (rtr, _) = rtr_attr(qp.qp_type(), bench.gid, qp.number());
@@ -120,7 +120,7 @@ fn values(bench: &Bench, qp: &Qp, from: ibv_qp_state, to: ibv_qp_state) -> ibv_q
     }
 }
 
-/// A new QP in a state; `None` if its service does not know that state.
+/// Returns a new QP in a state; `None` if its service does not know that state.
 fn qp_in(bench: &Bench, qp_type: u32, state: ibv_qp_state) -> Option<Qp> {
     if state == IBV_QPS_SQE && ![UC, UD].contains(&qp_type) {
         return None;
@@ -150,7 +150,7 @@ fn qp_in(bench: &Bench, qp_type: u32, state: ibv_qp_state) -> Option<Qp> {
     Some(qp)
 }
 
-/// A wrong L_Key stops the send queue of an unreliable QP.
+/// Stops the send queue of an unreliable QP, with a wrong L_Key.
 fn fail_send_queue(bench: &Bench, qp: &Qp) {
     let mut sge = bench.sge(0, 8);
     sge.lkey ^= 0x5a5a_5a00;
@@ -170,7 +170,7 @@ fn bits(mask: u32) -> impl Iterator<Item = u32> {
         .filter(move |bit| mask & bit != 0)
 }
 
-/// One pair of states.
+/// Checks one pair of states.
 fn check(bench: &Bench, qp_type: u32, from: ibv_qp_state, to: ibv_qp_state) {
     let Some(qp) = qp_in(bench, qp_type, from) else {
         return;

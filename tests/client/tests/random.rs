@@ -38,7 +38,7 @@ fn seeds() -> Range<u64> {
     }
 }
 
-/// What each of the two processes runs; nothing if it is called as a test.
+/// Runs one of the two processes; does nothing if it is called as a test.
 #[test]
 fn one_side() {
     let Ok(inside) = env::var(INSIDE) else { return };

@@ -13,7 +13,7 @@ fn srq(bench: &Bench, max_wr: u32) -> Srq {
     bench.pd.create_srq(max_wr, 2).expect("create_srq").0
 }
 
-/// Two connected RC QPs, the second with this SRQ.
+/// Returns two connected RC QPs, the second with this SRQ.
 fn pair(bench: &Bench, srq: &Srq) -> (Qp, Qp) {
     let config = QpConfig {
         srq: Some(srq),
@@ -40,9 +40,9 @@ verbs_tests! {
         for (max_wr, max_sge) in [(1, 1), (3, 2), (100, 4)] {
             let (srq, granted) = bench.pd.create_srq(max_wr, max_sge).expect("create_srq");
             assert!(granted.max_wr >= max_wr && granted.max_sge >= max_sge);
-            let told = srq.query().expect("query_srq");
-            assert!(told.max_wr >= max_wr && told.max_sge >= max_sge);
-            assert_eq!(told.srq_limit, 0);
+            let found = srq.query().expect("query_srq");
+            assert!(found.max_wr >= max_wr && found.max_sge >= max_sge);
+            assert_eq!(found.srq_limit, 0);
         }
     }
 
@@ -159,7 +159,7 @@ verbs_tests! {
         let (srq, granted) = bench.pd.create_srq(8, 1).expect("create_srq");
         let above = srq.modify(0, granted.max_wr + 1, IBV_SRQ_LIMIT);
         assert_eq!(above, Err(libc::EINVAL), "a limit above the size");
-        assert_eq!(srq.modify(0, 0, 1 << 7), Err(libc::EINVAL), "a mask that nobody knows");
+        assert_eq!(srq.modify(0, 0, 1 << 7), Err(libc::EINVAL), "an unknown mask");
         let resized = srq.modify(64, 0, IBV_SRQ_MAX_WR);
         assert!(matches!(resized, Ok(()) | Err(libc::EOPNOTSUPP | libc::EINVAL)), "{resized:?}");
         let can_resize = bench.context.query_device().expect("query_device").device_cap_flags
@@ -167,7 +167,7 @@ verbs_tests! {
         assert_eq!(resized.is_ok(), can_resize != 0, "as advertised");
     }
 
-    /// The last receive that a failed QP will ever take is told.
+    /// The last receive that a failed QP will ever take is reported.
     fn last_wqe_reached() {
         let bench = Bench::new();
         let srq = srq(&bench, 4);

@@ -122,8 +122,8 @@ verbs_tests! {
                         pair.post(SendWr::new(id, IBV_WR_SEND).sge(bench.sge(index * 64, 64)));
                         cq.expect(id, IBV_WC_SUCCESS);
                     }
-                    // Destroying a QP takes the completions away that nobody has polled.
-                    pairs.lock().expect("nobody has panicked").push(pair);
+                    // Destroying a QP removes its completions that have not been polled.
+                    pairs.lock().expect("no thread has panicked").push(pair);
                 });
             }
             scope.spawn(|| {
@@ -225,7 +225,7 @@ verbs_tests! {
     }
 }
 
-/// A context with which a CQ and a domain could be made.
+/// Returns a context with which a CQ and a domain could be made.
 fn open_whole(round: usize) -> Context {
     let context = Context::open_nth(0);
     let context = context.unwrap_or_else(|errno| panic!("round {round}: open_device: {errno}"));

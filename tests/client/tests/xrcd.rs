@@ -15,7 +15,7 @@ verbs_tests! {
         assert!(context.open_xrcd(-1, libc::O_CREAT).is_ok(), "no file: of this context alone");
         let file = File::open("/proc/self/exe").expect("a file");
         let open = |oflags| context.open_xrcd(file.as_raw_fd(), oflags);
-        assert_eq!(open(0).err(), Some(libc::EAGAIN), "nobody has created it");
+        assert_eq!(open(0).err(), Some(libc::EAGAIN), "it does not exist");
         let created = open(libc::O_CREAT).expect("created");
         let exclusive = open(libc::O_CREAT | libc::O_EXCL).err();
         assert_eq!(exclusive, Some(libc::EINVAL), "exclusive, but there");

@@ -5,7 +5,8 @@ use ferroce_units::random::SplitMix64;
 use std::path::Path;
 use std::{fs, io};
 
-/// The files of a corpus with their names, in alphabetical order; none if there is no such folder.
+/// Returns the files of a corpus with their names, in alphabetical order; none if there is no such
+/// folder.
 ///
 /// # Errors
 /// If the folder or a file cannot be read.
@@ -28,7 +29,7 @@ pub fn corpus(folder: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
 pub struct Random(SplitMix64);
 
 impl Random {
-    /// A sequence of its own for each `seed` and `number`.
+    /// Returns a separate sequence for each `seed` and `number`.
     pub fn new(seed: u64, number: u64) -> Self {
         let first = SplitMix64::new(seed).next();
         Self(SplitMix64::new(
@@ -36,12 +37,12 @@ impl Random {
         ))
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn number(&mut self) -> u64 {
         self.0.next()
     }
 
-    /// A number below `end`.
+    /// Returns a number below `end`.
     pub fn below(&mut self, end: usize) -> usize {
         (self.number() % end.max(1) as u64) as usize
     }
@@ -54,7 +55,7 @@ const PIECE: usize = 32;
 /// Values at the ends of ranges.
 const EDGES: [u8; 8] = [0, 1, 0x7f, 0x80, 0xff, 0xfe, 0x10, 0x40];
 
-/// Input `number` of `seed`: an element of `corpus` that was changed, or nothing but noise.
+/// Returns input `number` of `seed`: an element of `corpus` that was changed, or noise.
 pub fn input(corpus: &[Vec<u8>], seed: u64, number: u64, longest: usize) -> Vec<u8> {
     let mut random = Random::new(seed, number);
     let mut bytes = match corpus.len() {

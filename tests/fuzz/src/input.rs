@@ -5,17 +5,17 @@
 pub struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
-    /// All of an input.
+    /// Returns an input from its beginning.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// Whether nothing is left.
+    /// Returns true if nothing is left.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The next bytes: `length`, or as many as are left.
+    /// Returns the next bytes: `length`, or as many as are left.
     pub fn bytes(&mut self, length: usize) -> &'a [u8] {
         let (taken, rest) = self.0.split_at(length.min(self.0.len()));
         self.0 = rest;
@@ -29,42 +29,43 @@ impl<'a> Input<'a> {
         array
     }
 
-    /// One byte.
+    /// Returns one byte.
     pub fn u8(&mut self) -> u8 {
         self.array::<1>()[0]
     }
 
-    /// Two bytes.
+    /// Returns two bytes.
     pub fn u16(&mut self) -> u16 {
         u16::from_le_bytes(self.array())
     }
 
-    /// Four bytes.
+    /// Returns four bytes.
     pub fn u32(&mut self) -> u32 {
         u32::from_le_bytes(self.array())
     }
 
-    /// Eight bytes.
+    /// Returns eight bytes.
     pub fn u64(&mut self) -> u64 {
         u64::from_le_bytes(self.array())
     }
 
-    /// A decision between two.
+    /// Returns a decision between two.
     pub fn flag(&mut self) -> bool {
         self.u8() & 1 == 1
     }
 
-    /// One of `choices`.
+    /// Returns one of `choices`.
     pub fn choose<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[usize::from(self.u8()) % choices.len()]
     }
 
-    /// A number below `end`, of one byte.
+    /// Returns a number below `end`, of one byte.
     pub fn below(&mut self, end: u8) -> u8 {
         self.u8() % end.max(1)
     }
 
-    /// A number of few bytes, which is often a small one and at times one at the end of a type.
+    /// Returns a number of few bytes, which is often a small one and at times one at the end of a
+    /// type.
     pub fn number(&mut self) -> u64 {
         match self.u8() {
             small @ 0..=0xc0 => u64::from(small),

@@ -50,7 +50,7 @@ pub const TARGETS: &[Target] = &[
     },
 ];
 
-/// The target with this name.
+/// Returns the target with this name.
 pub fn find(name: &str) -> Option<Target> {
     TARGETS.iter().copied().find(|target| target.name == name)
 }

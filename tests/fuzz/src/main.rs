@@ -113,7 +113,7 @@ impl Run {
             self.one(format!("corpus/{name}/{file}"), bytes.clone());
         }
         let corpus: Vec<_> = files.into_iter().map(|(_, bytes)| bytes).collect();
-        // Who dies of a signal leaves the number here.
+        // A process that dies of a signal leaves the number here.
         let path = found.join(format!("{name}.number"));
         let number = File::create(&path).map_err(|error| error.to_string())?;
         let (start, mut count) = (Instant::now(), 0);

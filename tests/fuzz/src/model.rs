@@ -115,7 +115,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// Two NICs with a pair of queue pairs of each service.
+    /// Creates two NICs with a pair of queue pairs of each service.
     fn new(shape: u8) -> Self {
         let configure = |config: &mut NicConfig| {
             config.push_blocks = 4;
@@ -150,7 +150,7 @@ impl Scene {
         Self { sides: [a, b] }
     }
 
-    /// Lets both sides run.
+    /// Advances both sides.
     fn run(&mut self, turns: usize, ns: u64) {
         for _ in 0..turns {
             for side in &mut self.sides {
@@ -185,7 +185,7 @@ impl Scene {
         }
     }
 
-    /// A request as a good program posts it, but for keys, addresses and lengths.
+    /// Posts a request as a good program does, but for keys, addresses and lengths.
     fn send(&mut self, which: usize, peer_key: u32, input: &mut Input<'_>) {
         let qp = usize::from(input.below(SERVICES.len() as u8));
         let destination = (
@@ -235,7 +235,7 @@ fn forget(config: &mut NicConfig, hardly_anything: bool) {
     (config.mpt_cache, config.mtt_cache) = (shape, shape);
 }
 
-/// The service that answers `service`.
+/// Returns the service that answers `service`.
 fn peer_of(service: ServiceCode) -> ServiceCode {
     match service {
         ServiceCode::XRC_INITIATOR => ServiceCode::XRC_TARGET,
@@ -243,7 +243,7 @@ fn peer_of(service: ServiceCode) -> ServiceCode {
     }
 }
 
-/// A data segment: inside of the region, near its ends, or anywhere.
+/// Returns a data segment: inside of the region, near its ends, or anywhere.
 fn segment(key: u32, input: &mut Input<'_>) -> DataSegment {
     let (address, length) = (input.number(), input.number() as u32);
     match input.u8() {
@@ -275,7 +275,7 @@ impl Side {
         })
     }
 
-    /// A command with the input that belongs to it, some words of which are wrong.
+    /// Posts a command with its input, in which some words are wrong.
     fn command(&mut self, input: &mut Input<'_>) {
         let opcode = templates::OPCODES[usize::from(input.u8()) % templates::OPCODES.len()];
         let mut mailbox = templates::input(self, opcode, input);
@@ -298,7 +298,7 @@ impl Side {
         self.submit(entry);
     }
 
-    /// A command that has nothing to do with the contract.
+    /// Posts a command of random words.
     fn hostile_command(&mut self, input: &mut Input<'_>) {
         let opcode = CommandOpcode(input.number() as u16);
         let is_sized = input.flag();
@@ -406,14 +406,14 @@ impl Side {
         }
     }
 
-    /// A frame out of nothing comes in.
+    /// Delivers a made-up frame.
     fn make_up_frame(&mut self, input: &mut Input<'_>) {
         let length = usize::from(input.u8()) % MADE_UP;
         let frame = input.bytes(length).to_vec();
         self.machine.port.into.borrow_mut().push_back(frame);
     }
 
-    /// The next frame that comes in is another one, comes twice, late or not at all.
+    /// Changes, duplicates, delays or drops the next frame.
     fn tamper(&mut self, input: &mut Input<'_>) {
         let mut frames = self.machine.port.into.borrow_mut();
         let Some(mut frame) = frames.pop_front() else {
@@ -456,7 +456,7 @@ impl Side {
         }
     }
 
-    /// A reset always helps.
+    /// Checks that a reset brings the NIC back.
     fn reset(&mut self) {
         let mut reset = Control::default();
         reset.set_reset(true);

@@ -72,7 +72,7 @@ pub fn fuzz(bytes: &[u8]) {
     session.drain_events();
 }
 
-/// The table behind a context.
+/// Returns the table behind a context.
 fn table(context: *mut ibv_context) -> &'static verbs_context {
     // SAFETY: the library's contexts stand inside such a table, as `abi_compat` says.
     unsafe {
@@ -83,7 +83,7 @@ fn table(context: *mut ibv_context) -> &'static verbs_context {
     }
 }
 
-/// Where the device meets others: nobody.
+/// Returns the directory of a fabric without other processes.
 fn fabric() -> PathBuf {
     std::env::temp_dir().join(format!("ferroce-fuzz-{}", std::process::id()))
 }
@@ -126,13 +126,13 @@ impl Program {
         Self { context, arena }
     }
 
-    /// A place in the arena.
+    /// Returns a place in the arena.
     fn place(&self, input: &mut Input<'_>) -> *mut u8 {
         // SAFETY: inside of the arena.
         unsafe { self.arena.add(usize::from(input.u16()) * 4) }
     }
 
-    /// A place in the arena and a length: inside of it, or so long that it must be refused.
+    /// Returns a place in the arena and a length: inside of it, or so long that it must be refused.
     fn range(&self, input: &mut Input<'_>) -> (*mut c_void, usize) {
         let place = self.place(input);
         let room = ARENA - (place.addr() - self.arena.addr());
@@ -149,7 +149,7 @@ struct Session {
 }
 
 impl Session {
-    /// What nearly every program has: a PD, a CQ and a region.
+    /// Creates what nearly every program has: a PD, a CQ and a region.
     fn begin(&mut self) {
         let Program { context, arena } = self.program;
         // SAFETY: the context is open and the arena mapped.

@@ -1,8 +1,8 @@
 # shellcheck shell=bash disable=SC2154,SC2016 # variables of the files before; formats of apt
-# Unpacks Debian packages of trixie and trixie-backports into a folder of their own, without installing
+# Unpacks Debian packages of trixie and trixie-backports into a separate folder, without installing
 # them and without root. Sourced after lib.sh.
 #
-# apt gets a state of its own with an empty list of installed packages, so that it resolves and checks
+# apt gets a separate state with an empty list of installed packages, so that it resolves and checks
 # (signatures included) what a tree needs, whatever release this machine runs.
 
 debian_suite=trixie

@@ -15,7 +15,7 @@ pack() { # FOLDER ARCHIVE
 }
 
 # busybox's shell prefers its own applets to programs of the same name, so the shell is dash and
-# each applet a link of its own, where the tree has no better program.
+# each applet its own link, where the tree has no better program.
 install_programs() { # ROOT
     local root=$1 program applet
     cp -L "$guest_tree/usr/bin/busybox" "$root/usr/bin/"

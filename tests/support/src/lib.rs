@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ferroce_wire::{Gid, IcrcMode, Mac, NetworkPath, Qpn, TransportHeaders, UdpHeader, emit_frame};
 
-/// A directory of its own for one test, mode 0700, removed at the end.
+/// A separate directory for one test, mode 0700, removed at the end.
 #[derive(Debug)]
 pub struct TemporaryDirectory(PathBuf);
 
 impl TemporaryDirectory {
-    /// Its path.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -28,7 +28,7 @@ impl Drop for TemporaryDirectory {
     }
 }
 
-/// Makes a directory whose name tells the test.
+/// Creates a directory, named after the test.
 pub fn temporary_directory(name: &str) -> TemporaryDirectory {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -39,7 +39,7 @@ pub fn temporary_directory(name: &str) -> TemporaryDirectory {
     TemporaryDirectory(path)
 }
 
-/// An RC SEND Only over IPv4 on loopback, without ICRC.
+/// Returns an RC SEND Only over IPv4 on loopback, without ICRC.
 pub fn send_frame(source: Mac, dest_qp: Qpn, payload: &[u8]) -> Vec<u8> {
     let local = Gid::from_ipv4(Ipv4Addr::LOCALHOST);
     let udp = UdpHeader::parse(&[0xc0, 0, 0x12, 0xb7, 0, 8, 0, 0]).expect("well formed");
@@ -53,7 +53,7 @@ pub fn send_frame(source: Mac, dest_qp: Qpn, payload: &[u8]) -> Vec<u8> {
     emit_frame(&path, &headers, payload, IcrcMode::Zero, &mut buffer).to_vec()
 }
 
-/// [`send_frame`] with default addresses.
+/// As [`send_frame`], with default addresses.
 pub fn write_frame(payload: &[u8]) -> Vec<u8> {
     send_frame(Mac([2, 0, 0, 0, 0, 1]), Qpn::new(0x1_0001), payload)
 }

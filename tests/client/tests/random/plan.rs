@@ -1,14 +1,14 @@
-//! What is done, by seed, and what must come of it.
+//! Operations by seed, and their expected results.
 
 use ferroce_units::random::SplitMix64;
 use ferroce_verbs_client::bench::Service;
 use ferroce_verbs_client::sys::*;
 
-/// Operations of one side in one round; each has a slot of its own in both memories.
+/// Operations of one side in one round; each has its own slot in both memories.
 pub const SLOTS: usize = 8;
 /// Bytes of a slot.
 pub const SLOT: usize = 32 * 1024;
-/// Start of a slot: room for the header of a datagram, which nobody else writes.
+/// Start of a slot: room for the header of a datagram, which nothing else writes.
 pub const HEADER: usize = 64;
 /// The half of each memory that its owner uses, and the one that its peer uses.
 pub const MEMORY: usize = 2 * SLOTS * SLOT;
@@ -20,42 +20,42 @@ const POLLS_BEFORE_MAX: u64 = 6;
 const MTU: usize = 1024;
 const ROUNDS_MAX: u64 = 6;
 
-/// Choices by a seed.
+/// Seeded choices.
 pub struct Random(SplitMix64);
 
 impl Random {
-    /// By seed.
+    /// Returns the choices of a seed.
     pub fn new(seed: u64) -> Self {
         Self(SplitMix64::new(
             seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d,
         ))
     }
 
-    /// Any number.
+    /// Returns any number.
     pub fn next(&mut self) -> u64 {
         self.0.next()
     }
 
-    /// A number below `end`.
+    /// Returns a number below `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
 
-    /// True once in `times`.
+    /// Returns true once in `times`.
     pub fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
 
-    /// One of several.
+    /// Returns one of several.
     pub fn one_of<T: Copy>(&mut self, values: &[T]) -> T {
         values[self.below(values.len() as u64) as usize]
     }
 }
 
-/// What goes wrong on purpose.
+/// A fault that is injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing does.
+    /// None.
     None,
     /// A key that there is not.
     RKey,
@@ -68,14 +68,14 @@ pub enum Fault {
     Deregistered,
 }
 
-/// One work request and all that both sides know of it.
+/// One work request, as both sides know it.
 #[derive(Clone, Debug)]
 pub struct Operation {
-    /// Who posts it.
+    /// The side that posts it.
     pub side: usize,
     /// Service of the QP.
     pub service: Service,
-    /// What it does.
+    /// Its opcode.
     pub opcode: ibv_wr_opcode,
     /// `IBV_SEND_*`.
     pub flags: u32,
@@ -83,9 +83,9 @@ pub struct Operation {
     pub is_built: bool,
     /// Bytes.
     pub length: usize,
-    /// Where the bytes are in the memory of who posts.
+    /// Offset of the bytes in the memory of the side that posts it.
     pub near: usize,
-    /// Where they are in the other memory.
+    /// Offset of the bytes in the other memory.
     pub far: usize,
     /// Immediate data.
     pub immediate: u32,
@@ -93,7 +93,7 @@ pub struct Operation {
     pub operands: (u64, u64),
     /// Data segments.
     pub segments: usize,
-    /// What goes wrong.
+    /// The fault.
     pub fault: Fault,
     /// Polls of the peer before it deregisters the memory.
     pub polls_before: u64,
@@ -118,7 +118,7 @@ fn swapped(bytes: &[u8], (compare, swap): (u64, u64)) -> Vec<u8> {
 }
 
 impl Operation {
-    /// The reference: what the operation does to both memories.
+    /// Applies the operation to both memories: the reference.
     pub fn apply(&self, memory: &mut [Vec<u8>; 2]) {
         let here = memory[self.side][self.near..][..self.length].to_vec();
         let there = memory[1 - self.side][self.far..][..self.length].to_vec();
@@ -133,23 +133,23 @@ impl Operation {
         memory[1 - self.side][self.far..][..self.length].copy_from_slice(&new_there);
     }
 
-    /// Whether something comes back.
+    /// Returns true if data comes back.
     pub fn reads(&self) -> bool {
         self.opcode == IBV_WR_RDMA_READ || ATOMICS.contains(&self.opcode)
     }
 
-    /// Whether it takes a receive.
+    /// Returns true if it takes a receive.
     pub fn takes_receive(&self) -> bool {
         SENDS.contains(&self.opcode) || self.opcode == IBV_WR_RDMA_WRITE_WITH_IMM
     }
 
-    /// Whether it may complete with `status` on the side that posts it.
+    /// Returns true if it may complete with `status` on the side that posts it.
     pub fn may_end_with(&self, status: ibv_wc_status) -> bool {
         let was_late = self.fault == Fault::Deregistered && status == IBV_WC_REM_ACCESS_ERR;
         was_late || status == self.status()
     }
 
-    /// What it completes with on the side that posts it, if nothing comes in between.
+    /// Returns its status on the side that posts it, without other faults.
     fn status(&self) -> ibv_wc_status {
         match (self.fault, self.service.is_reliable()) {
             (Fault::LKey, _) => IBV_WC_LOC_PROT_ERR,
@@ -159,12 +159,12 @@ impl Operation {
         }
     }
 
-    /// Whether it must complete on the side that posts it.
+    /// Returns true if it must complete on the side that posts it.
     pub fn completes(&self) -> bool {
         self.flags & IBV_SEND_SIGNALED != 0 || self.status() != IBV_WC_SUCCESS
     }
 
-    /// What the receive that it takes completes with; `None`: it takes none.
+    /// Returns the status of the receive that it takes; `None`: it takes none.
     pub fn receive_status(&self) -> Option<ibv_wc_status> {
         match (self.takes_receive(), self.fault, self.service) {
             (false, ..) | (_, Fault::LKey | Fault::RKey, _) => None,
@@ -174,7 +174,7 @@ impl Operation {
         }
     }
 
-    /// Opcode of the completion on the side that posts it.
+    /// Returns the opcode of the completion on the side that posts it.
     pub fn completion_opcode(&self) -> ibv_wc_opcode {
         match self.opcode {
             IBV_WR_RDMA_WRITE | IBV_WR_RDMA_WRITE_WITH_IMM => IBV_WC_RDMA_WRITE,
@@ -216,18 +216,18 @@ fn length(random: &mut Random, service: Service, opcode: ibv_wr_opcode) -> usize
     (length as usize).min(max)
 }
 
-/// One in six goes wrong, in a way that its kind of operation can.
+/// Returns a fault that this kind of operation can have, for one in six.
 fn fault(random: &mut Random, service: Service, opcode: ibv_wr_opcode, length: usize) -> Fault {
     if !random.once_in(6) || length == 0 {
         return Fault::None;
     }
     let takes_message = SENDS.contains(&opcode);
     match random.below(4) {
-        // Whether the receive or the key is looked at first is the responder's choice.
+        // The responder may check the receive or the key first.
         0 if !takes_message && opcode != IBV_WR_RDMA_WRITE_WITH_IMM => Fault::RKey,
         1 if takes_message && service != Service::Ud => Fault::ShortReceive,
         2 if opcode != IBV_WR_RDMA_WRITE_WITH_IMM => Fault::LKey,
-        // Nothing tells an unreliable requester.
+        // An unreliable requester gets no error.
         3 if service.is_reliable() && !takes_message && opcode != IBV_WR_RDMA_WRITE_WITH_IMM => {
             Fault::Deregistered
         }
@@ -240,7 +240,7 @@ fn operation(random: &mut Random, side: usize, slot: usize, services: &[Service]
     let opcode = opcode(random, service);
     let length = length(random, service, opcode);
     let fault = fault(random, service, opcode, length);
-    // Atomic operations want aligned memory; a datagram lands behind its header.
+    // Atomic operations need aligned memory; a datagram is placed behind its header.
     let aligned = if ATOMICS.contains(&opcode) { 8 } else { 1 };
     let mut shift = || random.below(64) as usize / aligned * aligned;
     let near = slot * SLOT + HEADER + shift();
@@ -284,8 +284,8 @@ fn operation(random: &mut Random, side: usize, slot: usize, services: &[Service]
     operation
 }
 
-/// All operations of a round, those of side 0 first. After a fault a QP rests until the next round,
-/// and the last operation of each QP is signaled.
+/// Returns all operations of a round, those of side 0 first. After a fault a QP rests until the
+/// next round, and the last operation of each QP is signaled.
 fn round(random: &mut Random) -> Vec<Operation> {
     let mut operations: Vec<Operation> = Vec::new();
     for side in 0..2 {
@@ -323,14 +323,14 @@ fn round(random: &mut Random) -> Vec<Operation> {
     operations
 }
 
-/// The plan of a seed.
+/// Returns the plan of a seed.
 pub fn rounds(seed: u64) -> Vec<Vec<Operation>> {
     let mut random = Random::new(seed);
     let count = 1 + random.below(ROUNDS_MAX);
     (0..count).map(|_| round(&mut random)).collect()
 }
 
-/// What both memories hold at first.
+/// Returns the initial contents of both memories.
 pub fn memories(seed: u64) -> [Vec<u8>; 2] {
     [0, 1].map(|side| {
         let mut random = Random::new(!seed ^ side);

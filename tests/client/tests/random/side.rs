@@ -1,4 +1,4 @@
-//! One of the two processes: connects its QPs to those of the other, and carries out the plan.
+//! One of the two processes: connects its QPs to those of the other, and executes the plan.
 
 use std::io::{Read, Write};
 use std::ops::Range;
@@ -20,13 +20,13 @@ use ferroce_verbs_client::work_request::{ReceiveWr, SendWr};
 
 use crate::plan::{Fault, HEADER, MEMORY, Operation, SLOT, SLOTS, memories, rounds};
 
-/// How long the peer, a completion, or the arrival of bytes may take.
+/// Time limit for the peer, a completion, or the arrival of bytes.
 const TIMEOUT: Duration = Duration::from_secs(20);
 const KEY_FAULT: u32 = 0x5a5a_5a00;
 /// Receives of an operation carry its index; sends this in addition.
 const SEND_ID: u64 = 1000;
 
-/// What each side tells the other: GID, QP numbers, SRQ number, address and key of its memory.
+/// What each side sends to the other: GID, QP numbers, SRQ number, address and key of its memory.
 struct Address {
     gid: ibv_gid,
     qpns: [u32; 5],
@@ -37,7 +37,7 @@ struct Address {
 
 const ADDRESS_WORDS: usize = 9;
 
-/// The line to the peer.
+/// The connection to the peer.
 struct Line(UnixStream);
 
 impl Line {
@@ -66,7 +66,7 @@ impl Line {
         theirs
     }
 
-    /// Both sides have come so far.
+    /// Waits until both sides are here.
     fn barrier(&mut self) {
         self.exchange([0]);
     }
@@ -88,7 +88,7 @@ type Regions = Vec<(u64, Mr)>;
 /// Keys of the peer's regions, by slot.
 type Keys = [u32; SLOTS];
 
-/// Index of the QP that sends, or receives.
+/// Returns the index of the QP that sends, or receives.
 fn index(service: Service, sends: bool) -> usize {
     match (service, sends) {
         (Service::Rc, _) => 0,
@@ -171,12 +171,12 @@ impl Side {
 
     fn connect(&self, at: usize) {
         let (address, _) = self.peer();
-        // An initiator talks to a target.
+        // An initiator is connected to a target.
         let other = [0, 1, 2, 4, 3][at];
         self.qps[at].connect(address.gid, address.qpns[other]);
     }
 
-    /// The memory of an operation in as many segments as it wants.
+    /// Returns the memory of an operation in as many segments as it wants.
     fn segments(&self, operation: &Operation) -> Vec<ibv_sge> {
         let piece = operation.length / operation.segments;
         let mut key = self.mr.lkey();
@@ -197,8 +197,8 @@ impl Side {
             .collect()
     }
 
-    /// Regions over the slots that the peer uses and this side deregisters, with the polls before
-    /// that; and the keys of the peer's, by slot.
+    /// Returns regions over the slots that the peer uses and this side deregisters, with the polls
+    /// before that; and the keys of the peer's, by slot.
     fn exchange_regions(&self, operations: &[Operation], line: &mut Line) -> (Regions, Keys) {
         let mut mine = [0; SLOTS * 4];
         let mut regions = Vec::new();
@@ -302,7 +302,7 @@ impl Side {
         (0..all.len()).filter(|at| wanted(&all[*at])).collect()
     }
 
-    /// Bytes of unreliable operations may arrive after their completions.
+    /// Waits for the bytes of unreliable operations, which may arrive after their completions.
     fn await_memory(&self, expected: &[u8], operations: &[Operation]) {
         // A failed message may have left a part of it.
         let left_part = |o: &Operation| match o.side == self.which {
@@ -316,7 +316,7 @@ impl Side {
             let found = self.buffer.read(0, MEMORY);
             let differs = (0..MEMORY).find(|at| found[*at] != expected[*at] && counts(*at));
             let Some(at) = differs else { return };
-            // Polling an empty queue lets the device work.
+            // Polling an empty queue advances the device.
             assert!(
                 self.bench.send_cq.try_next().is_none(),
                 "a completion too many"
@@ -331,7 +331,7 @@ impl Side {
         }
     }
 
-    /// QPs that have failed, or whose receives were not taken, start anew.
+    /// Restarts QPs that have failed, or whose receives were not taken.
     fn recover(&self, operations: &[Operation], line: &mut Line) {
         let mut failed = [false; 5];
         for operation in operations.iter().filter(|o| o.fault != Fault::None) {
@@ -376,13 +376,13 @@ impl Side {
         line.barrier();
     }
 
-    /// Memory as the reference has it, also where that is not defined.
+    /// Sets memory to that of the reference, also where that is not defined.
     fn restore(&self, memory: &[u8]) {
         self.buffer.write(0, memory);
     }
 }
 
-/// The header of a datagram: its content is not part of the reference.
+/// Returns true for the header of a datagram, whose content is not part of the reference.
 fn is_header(at: usize) -> bool {
     at >= SLOTS * SLOT && at % SLOT < HEADER - 24
 }
@@ -458,7 +458,7 @@ pub fn run(which: usize, seeds: Range<u64>, path: &Path) {
     }
 }
 
-/// The last seed that either side has begun.
+/// Returns the last seed that either side has begun.
 pub fn failed_seed(outputs: &[&str]) -> u64 {
     let last = |output: &&str| {
         let seeds = output.lines().filter_map(|line| line.strip_prefix("seed "));

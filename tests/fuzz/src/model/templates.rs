@@ -63,7 +63,7 @@ const RING: u64 = 0x8_0000;
 /// Numbers of objects that are tried.
 const NUMBERS: u8 = 12;
 
-/// The number that `opcode` is about: often one that names something.
+/// Returns the number that `opcode` is about: often one that names something.
 pub(super) fn argument(side: &Side, opcode: CommandOpcode, input: &mut Input<'_>) -> u64 {
     let number = u64::from(input.below(NUMBERS));
     if input.u8() > 0xf0 {
@@ -76,7 +76,7 @@ pub(super) fn argument(side: &Side, opcode: CommandOpcode, input: &mut Input<'_>
     }
 }
 
-/// An input mailbox for `opcode`.
+/// Returns an input mailbox for `opcode`.
 pub(super) fn input(side: &Side, opcode: CommandOpcode, input: &mut Input<'_>) -> Vec<u8> {
     match opcode {
         CommandOpcode::SET_CONTEXT_TABLES => context_tables().as_bytes().to_vec(),
@@ -161,7 +161,7 @@ fn completion_queue(input: &mut Input<'_>) -> Vec<u8> {
     context.as_bytes().to_vec()
 }
 
-/// A queue pair of the first machine or the second; its peer is the other one.
+/// Returns a queue pair of the first machine or the second; its peer is the other one.
 fn queue_pair(side: &Side, input: &mut Input<'_>) -> QpContext {
     let mut shape = QpShape::default();
     shape.set_log_send_blocks(LOG_SIZE);

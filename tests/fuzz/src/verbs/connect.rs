@@ -15,7 +15,7 @@ use crate::input::Input;
 const Q_KEY: u32 = 1;
 
 impl Session {
-    /// Two queue pairs of `kind` that send to each other.
+    /// Creates two queue pairs of `kind` that send to each other.
     pub(super) fn connect(&mut self, kind: c_int) {
         let qps = [self.plain_qp(kind), self.plain_qp(kind)];
         // SAFETY: both have just been made.

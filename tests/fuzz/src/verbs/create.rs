@@ -27,7 +27,7 @@ const TYPES: [c_int; 12] = [
     -1,
 ];
 
-/// A mask: one that `usual` is part of, or any.
+/// Returns a mask: one that `usual` is part of, or any.
 fn mask(input: &mut Input<'_>, usual: u64) -> u64 {
     match input.u8() {
         0..=0xc0 => usual,
@@ -36,7 +36,7 @@ fn mask(input: &mut Input<'_>, usual: u64) -> u64 {
     }
 }
 
-/// A size: small most of the time, so that it can be had.
+/// Returns a size: small most of the time, so that it is available.
 fn size(input: &mut Input<'_>) -> u32 {
     match input.u8() {
         0xe0.. => input.number() as u32,
@@ -44,7 +44,7 @@ fn size(input: &mut Input<'_>) -> u32 {
     }
 }
 
-/// What a queue pair shall hold.
+/// Returns the capabilities of a queue pair.
 fn capabilities(input: &mut Input<'_>) -> ibv_qp_cap {
     ibv_qp_cap {
         max_send_wr: size(input),
@@ -117,7 +117,7 @@ impl Session {
         self.objects.cqs.keep(cq);
     }
 
-    /// A completion channel; makes one if there is none.
+    /// Returns a completion channel; makes one if there is none.
     fn channel(&mut self, input: &mut Input<'_>) -> *mut ibv_comp_channel {
         if input.flag() && self.objects.channels.has_room() {
             // SAFETY: the context is open.
@@ -248,7 +248,7 @@ impl Session {
         self.objects.ahs.keep(ah);
     }
 
-    /// An address: our own, or any.
+    /// Returns an address: our own, or any.
     pub(super) fn address(&self, input: &mut Input<'_>) -> ibv_ah_attr {
         let index = input.below(8);
         let mut gid = ibv_gid::default();

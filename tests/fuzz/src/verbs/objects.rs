@@ -1,4 +1,4 @@
-//! What a program has made, and how it is destroyed: children first, and nothing stays.
+//! The objects of a program. All are destroyed at the end, children first.
 
 use std::ptr::null_mut;
 
@@ -22,19 +22,19 @@ impl<T> Default for Pool<T> {
 }
 
 impl<T> Pool<T> {
-    /// Whether one more may be made.
+    /// Returns true if there is room for one more.
     pub(super) fn has_room(&self) -> bool {
         self.0.len() < MOST
     }
 
-    /// Keeps what a verb has made.
+    /// Keeps an object that a verb has created.
     pub(super) fn keep(&mut self, object: *mut T) {
         if !object.is_null() {
             self.0.push(object);
         }
     }
 
-    /// One of them; null if there is none, and at times otherwise.
+    /// Returns one of them; null if there is none, and at times otherwise.
     pub(super) fn pick(&self, input: &mut Input<'_>) -> *mut T {
         match (input.u8(), self.0.len()) {
             (0xff, _) | (_, 0) => null_mut(),
@@ -85,16 +85,20 @@ macro_rules! each_pool {
         // SAFETY: the pools hold what the verbs of their kinds have made and not destroyed.
         unsafe {
             $action!(objects.qps, "a QP", |qp| ibv_destroy_qp(qp) $(, $argument)*);
-            $action!(objects.mws, "a window", |mw| call!(table.context.ops.dealloc_mw)(mw) $(, $argument)*);
+            $action!(objects.mws, "a window", |mw| call!(table.context.ops.dealloc_mw)(mw)
+                $(, $argument)*);
             $action!(objects.mrs, "a region", |mr| ibv_dereg_mr(mr) $(, $argument)*);
             $action!(objects.srqs, "an SRQ", |srq| ibv_destroy_srq(srq) $(, $argument)*);
             $action!(objects.cqs, "a CQ", |cq| ibv_destroy_cq(cq) $(, $argument)*);
-            $action!(objects.channels, "a channel", |it| ibv_destroy_comp_channel(it) $(, $argument)*);
+            $action!(objects.channels, "a channel", |it| ibv_destroy_comp_channel(it)
+                $(, $argument)*);
             $action!(objects.ahs, "an AH", |ah| ibv_destroy_ah(ah) $(, $argument)*);
-            $action!(objects.xrcds, "an XRC domain", |it| call!(table.close_xrcd)(it) $(, $argument)*);
+            $action!(objects.xrcds, "an XRC domain", |it| call!(table.close_xrcd)(it)
+                $(, $argument)*);
             $action!(objects.dms, "device memory", |dm| call!(table.free_dm)(dm) $(, $argument)*);
             $action!(objects.parents, "a parent domain", |pd| ibv_dealloc_pd(pd) $(, $argument)*);
-            $action!(objects.tds, "a thread domain", |td| call!(table.dealloc_td)(td) $(, $argument)*);
+            $action!(objects.tds, "a thread domain", |td| call!(table.dealloc_td)(td)
+                $(, $argument)*);
             $action!(objects.pds, "a PD", |pd| ibv_dealloc_pd(pd) $(, $argument)*);
         }
     }};

@@ -69,7 +69,7 @@ const OPCODES: [c_int; 15] = [
     0x7f,
 ];
 
-/// What a number of elements is: mostly one of few.
+/// Returns a number of elements: mostly one of few.
 fn count(input: &mut Input<'_>) -> c_int {
     match input.u8() {
         0xf0.. => input.number() as c_int,
@@ -116,7 +116,7 @@ impl Session {
         }
     }
 
-    /// One element: in a region, or anywhere with any key.
+    /// Returns one element: in a region, or anywhere with any key.
     fn element(&self, input: &mut Input<'_>) -> ibv_sge {
         let mr = self.objects.mrs.pick(input);
         let lkey = match mr.is_null() {
@@ -199,7 +199,7 @@ impl Session {
         assert_eq!(answer != 0, is_of_list, "bad_wr of {answer}");
     }
 
-    /// What the request is about. That of a datagram names an address handle, or none.
+    /// Returns the operation of a request. That of a datagram names an address handle, or none.
     fn operation(&self, is_datagram: bool, input: &mut Input<'_>) -> ibv_wr_operation {
         let (remote_addr, rkey) = self.remote(input);
         match input.below(4) {
@@ -394,7 +394,7 @@ impl Session {
         }
     }
 
-    /// Changes what is there already.
+    /// Modifies existing objects.
     pub(super) fn change(&mut self, input: &mut Input<'_>) {
         let table = table(self.program.context);
         let (address, length) = self.program.range(input);
@@ -481,7 +481,7 @@ impl Session {
         }
     }
 
-    /// Asks for what there is.
+    /// Queries existing objects.
     pub(super) fn query(&mut self, input: &mut Input<'_>) {
         let context = self.program.context;
         let (port, index) = (input.choose(&[1, 1, 0, 2]), input.number() as c_int);
