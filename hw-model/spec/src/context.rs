@@ -89,7 +89,7 @@ word! {
     /// Retry attributes of a QP.
     pub struct RetryAttributes: u32 {
         [2:0] retry_count, set_retry_count: u8, "Retries after a timeout or sequence error.";
-        [6:4] rnr_retry, set_rnr_retry: u8, "Retries after an RNR NAK; 7: for ever.";
+        [6:4] rnr_retry, set_rnr_retry: u8, "Retries after an RNR NAK; 7: without a limit.";
         [12:8] timeout, set_timeout: u8, "Local ACK timeout, 4.096 us x 2^n; zero: none.";
         [20:16] min_rnr_timer, set_min_rnr_timer: u8, "Timer code of the RNR NAKs it sends.";
     }
@@ -146,7 +146,7 @@ layout! {
         0x11 state: u8, "Zero: works. One: overrun or DMA error. Set by the device.";
         0x12 armed: u8, "Zero: not; one: for any CQE; two: for a solicited one. Set by the device.";
         0x13 reserved_13: u8, "Zero.";
-        0x14 eqn: u32, "Event queue that is told.";
+        0x14 eqn: u32, "Event queue that is notified.";
         0x18 doorbell_slot: u32, "BAR2 slot for arming.";
         0x1c producer: u32, "CQEs written, modulo 2^32. Set by the device.";
         0x20 moderation_count: u16, "CQEs that one event may stand for; zero: no moderation.";

@@ -70,7 +70,7 @@ word! {
     /// Last word of a CQE.
     pub struct CqeWord: u32 {
         [7:0] opcode, set_opcode: u8, "A CqeOpcode. Not defined when the status is an error, \
-             except that bit 7 tells receive from send.";
+             except that bit 7 distinguishes receive from send.";
         [15:8] status, set_status: u8, "A CqeStatus.";
         [23:16] vendor_error, set_vendor_error: u8, "Detail of an error.";
         flag [24] with_immediate, set_with_immediate, "The immediate field is valid.";

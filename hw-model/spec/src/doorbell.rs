@@ -1,7 +1,7 @@
 //! BAR2: doorbell pages.
 //!
 //! A user context maps one or more pages of 4 KiB. A page is a dense array of 8-byte slots; every
-//! queue has a slot of its own, so that a newer doorbell of the same queue replaces an older one
+//! queue has its own slot, so that a newer doorbell of the same queue replaces an older one
 //! and never one of another queue. Slots are counted over all pages: slot `s` is at byte `8 * s`
 //! of BAR2. The first [`RESERVED_SLOTS`] slots of a page belong to the page itself. Behind the
 //! doorbell pages lie the push pages: [`crate::push`].

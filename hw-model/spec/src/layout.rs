@@ -9,7 +9,7 @@ pub struct Field {
     pub size: usize,
     /// Name, as in the code.
     pub name: &'static str,
-    /// Type: an integer, or the name of a word or structure with a table of its own.
+    /// Type: an integer, or the name of a word or structure with its own table.
     pub kind: &'static str,
     /// What it means.
     pub meaning: &'static str,

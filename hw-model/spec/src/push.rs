@@ -9,8 +9,8 @@
 //!
 //! A push is one to [`MAX_BLOCKS`] [`PushBlock`]s from the start of a half on. The doorbell value
 //! is in front because a WQE does not name its QP, because what lands is then a doorbell like any
-//! other, and because its index tells a late push from a new one. It is in every block because a
-//! block is the most that arrives in one piece (one TLP), and blocks arrive in any order.
+//! other, and because its index distinguishes a late push from a new one. It is in every block
+//! because a block is the most that arrives in one piece (one TLP), and blocks arrive in any order.
 //!
 //! The WQE also stands in the ring, written before: the device may always fetch it from there.
 
@@ -89,7 +89,7 @@ impl PushWindow {
     }
 }
 
-/// Whether `slot`, counted over all of BAR2, is the first one of a half of a window.
+/// Returns true if `slot`, counted over all of BAR2, is the first one of a half of a window.
 pub const fn starts_half(slot: u32) -> bool {
     PushWindow::of_block(slot).is_some() && slot % SLOTS_PER_HALF == 0
 }
@@ -125,7 +125,7 @@ mod tests {
     use crate::doorbell::{PAGES, RESERVED_SLOTS};
 
     #[test]
-    fn each_page_has_eight_windows_of_its_own() {
+    fn each_page_has_its_own_eight_windows() {
         let last = SLOTS - 1;
         let samples = [RESERVED_SLOTS, 9, 15, 16, 511, 512 + 8, last];
         for slot in samples {

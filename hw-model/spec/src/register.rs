@@ -253,7 +253,7 @@ crate::open_enum::open_enum! {
         EVENT_QUEUE_DMA = 0x2,
         /// A context table could not be read or written by DMA.
         CONTEXT_TABLE_DMA = 0x3,
-        /// Somebody asked for it, to see what software does then.
+        /// Fault injection.
         INJECTED = 0x4,
     }
 }

@@ -1,5 +1,4 @@
-//! What every simulation needs: time, always an argument and never read from a clock; numbers that
-//! a
+//! Basics of every simulation: time, always an argument and never read from a clock; numbers that a
 //! seed fixes; and a heap of what is due.
 
 pub mod heap;

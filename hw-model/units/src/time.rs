@@ -41,13 +41,13 @@ impl Instant {
         self.0
     }
 
-    /// Whole nanoseconds since the start.
+    /// Returns whole nanoseconds since the start.
     #[must_use]
     pub const fn as_ns(self) -> u64 {
         self.0 / PS_PER_NS
     }
 
-    /// How much later `self` is than `earlier`; zero if it is not later.
+    /// Returns the duration from `earlier` to `self`; zero if `self` is not later.
     #[must_use]
     pub const fn saturating_since(self, earlier: Instant) -> Duration {
         Duration(self.0.saturating_sub(earlier.0))
@@ -88,13 +88,13 @@ impl Duration {
         self.0
     }
 
-    /// Whole nanoseconds.
+    /// Returns whole nanoseconds.
     #[must_use]
     pub const fn as_ns(self) -> u64 {
         self.0 / PS_PER_NS
     }
 
-    /// Whether this is no time at all.
+    /// Returns true if the duration is zero.
     #[must_use]
     pub const fn is_zero(self) -> bool {
         self.0 == 0

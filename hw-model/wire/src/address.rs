@@ -12,7 +12,7 @@ impl Mac {
     /// All ones: every station.
     pub const BROADCAST: Self = Self([0xff; 6]);
 
-    /// Whether the group bit is set (multicast or broadcast).
+    /// Returns true if the group bit is set (multicast or broadcast).
     #[inline]
     pub const fn is_multicast(self) -> bool {
         self.0[0] & 1 != 0
@@ -72,7 +72,7 @@ impl FromStr for Mac {
 pub struct Gid(pub [u8; 16]);
 
 impl Gid {
-    /// The address of nobody.
+    /// The unspecified address.
     pub const UNSPECIFIED: Self = Self([0; 16]);
 
     /// The IPv4-mapped GID of an IPv4 address.
@@ -104,13 +104,13 @@ impl Gid {
         Self([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a, b, c, d, e, f, g, h])
     }
 
-    /// Whether the GID is in `fe80::/10`.
+    /// Returns true if the GID is in `fe80::/10`.
     #[inline]
     pub const fn is_link_local(self) -> bool {
         self.0[0] == 0xfe && self.0[1] & 0xc0 == 0x80
     }
 
-    /// Whether the GID is a multicast address, of IPv6 or (mapped) of IPv4.
+    /// Returns true if the GID is a multicast address, of IPv6 or (mapped) of IPv4.
     pub fn is_multicast(self) -> bool {
         self.0[0] == 0xff || self.to_ipv4().is_some_and(|v4| v4.is_multicast())
     }

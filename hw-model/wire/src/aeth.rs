@@ -187,7 +187,8 @@ impl RnrTimer {
         self.0
     }
 
-    /// How long the requester waits at least, in nanoseconds: 10 us (code 1) to 655.36 ms (code 0).
+    /// Returns the shortest wait of the requester in nanoseconds: 10 us (code 1) to 655.36 ms (code
+    /// 0).
     #[inline]
     pub const fn nanoseconds(self) -> u64 {
         const UNIT_NS: u64 = 10_000;

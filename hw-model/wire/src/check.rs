@@ -1,5 +1,5 @@
-//! Holds this crate against frames that somebody else made: every RoCEv2 frame is parsed, emitted
-//! anew from its values and compared byte for byte, and its ICRC is recomputed.
+//! Checks this crate against frames of other implementations: every RoCEv2 frame is parsed, emitted
+//! again from its values and compared byte for byte, and its ICRC is recomputed.
 
 use std::collections::BTreeMap;
 
@@ -145,7 +145,7 @@ impl Checker {
         self.first_malformed
     }
 
-    /// Whether nothing was refused, differed or had a wrong ICRC.
+    /// Returns true if nothing was refused, differed or had a wrong ICRC.
     pub fn is_clean(&self) -> bool {
         self.malformed == 0 && self.differences == 0 && self.icrc_failures == 0
     }

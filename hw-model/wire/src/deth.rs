@@ -1,4 +1,4 @@
-//! Datagram extended transport header (IBTA vol 1, chapter 9.3): who sent a datagram.
+//! Datagram extended transport header (IBTA vol 1, chapter 9.3): the sender of a datagram.
 
 use zerocopy::byteorder::big_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

@@ -61,7 +61,7 @@ pub enum Error {
     },
 }
 
-/// What a frame is that is not RoCEv2: the first field that tells.
+/// Kind of a frame that is not RoCEv2, by the first field that shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum NotRoce {
     /// Neither IPv4 nor IPv6 (ARP is 0x0806), or a length (IEEE 802.3) if below 0x0600.
@@ -70,7 +70,7 @@ pub enum NotRoce {
     /// An IP protocol other than UDP (TCP is 6), or an IPv6 extension header.
     #[error("IP protocol {0}")]
     IpProtocol(u8),
-    /// A fragment of an IPv4 packet, but for the first: it tells no port.
+    /// A fragment of an IPv4 packet, other than the first: it has no port.
     #[error("IPv4 fragment")]
     IpFragment,
     /// A UDP destination port other than 4791.

@@ -258,11 +258,11 @@ pub struct Frame<'a> {
 
 impl<'a> Frame<'a> {
     /// Reads a frame from the first byte of its Ethernet header, without FCS. Bytes behind the
-    /// length that the IP header tells are ignored: Ethernet pads short frames.
+    /// length in the IP header are ignored: Ethernet pads short frames.
     ///
     /// # Errors
     ///
-    /// [`Error::NotRoce`] for a frame of something else, otherwise the error that says what is
+    /// [`Error::NotRoce`] for a frame of another protocol, otherwise the error that says what is
     /// wrong.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Error> {
@@ -288,7 +288,7 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// Where the parts of the frame lie.
+    /// Returns the layout of the frame.
     #[inline]
     pub const fn layout(&self) -> &FrameLayout {
         &self.layout
@@ -328,7 +328,7 @@ impl<'a> Frame<'a> {
         icrc::compute(self.bytes, &self.layout)
     }
 
-    /// Whether the frame carries the ICRC of its bytes.
+    /// Returns true if the frame carries the ICRC of its bytes.
     #[inline]
     pub fn icrc_is_valid(&self) -> bool {
         self.icrc == self.computed_icrc()
@@ -387,7 +387,7 @@ pub enum FrameKind<'a> {
     Malformed(Error),
 }
 
-/// Tells RoCEv2 frames from others and from broken ones.
+/// Classifies a frame: RoCEv2, another protocol, or malformed.
 pub fn classify(bytes: &[u8]) -> FrameKind<'_> {
     match Frame::parse(bytes) {
         Ok(frame) => FrameKind::Roce(frame),

@@ -57,7 +57,7 @@ impl HeaderSet {
         if condition { self.with(other) } else { self }
     }
 
-    /// Whether all of `other` is in the set.
+    /// Returns true if all of `other` is in the set.
     #[inline]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0

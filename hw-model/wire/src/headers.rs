@@ -204,8 +204,8 @@ impl RequestExtension {
 
 /// BTH and extension: everything of a packet that the transport decides.
 ///
-/// The constructors build only legal pairs. Who changes the fields afterwards (PSN, flags) keeps
-/// the opcode and the kind of extension; [`TransportHeaders::is_legal`] tells.
+/// The constructors build only legal pairs. Code that changes the fields afterwards (PSN, flags)
+/// keeps the opcode and the kind of extension; [`TransportHeaders::is_legal`] checks that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransportHeaders {
     /// Base transport header
@@ -532,7 +532,7 @@ impl TransportHeaders {
 }
 
 impl TransportHeaders {
-    /// Whether the extension is the one that the opcode demands.
+    /// Returns true if the extension is the one that the opcode demands.
     pub fn is_legal(&self) -> bool {
         Self::new(self.bth, self.extension).is_ok()
     }

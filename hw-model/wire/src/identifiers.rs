@@ -38,7 +38,7 @@ impl fmt::Display for Qpn {
     }
 }
 
-/// A partition key. The most significant bit tells full members from limited ones.
+/// A partition key. The most significant bit distinguishes full members from limited ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PKey(pub u16);
 
@@ -46,8 +46,8 @@ impl PKey {
     /// The default partition, full member: the only key of an ordinary RoCE port.
     pub const DEFAULT: Self = Self(0xffff);
 
-    /// Whether packets of a member with `self` are accepted by a member with `other`: the same
-    /// partition, and not both limited members (IBTA vol 1, 10.9.3).
+    /// Returns true if packets of a member with `self` are accepted by a member with `other`: the
+    /// same partition, and not both limited members (IBTA vol 1, 10.9.3).
     #[inline]
     pub const fn matches(self, other: Self) -> bool {
         const FULL: u16 = 0x8000;

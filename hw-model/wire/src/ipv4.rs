@@ -47,7 +47,7 @@ pub(crate) mod field {
 pub struct Ipv4Header {
     /// DSCP (6 bits) and ECN (2 bits)
     pub traffic_class: u8,
-    /// Counts packets; of no use as long as nobody may fragment
+    /// Counts packets; unused while fragmentation is forbidden
     pub identification: u16,
     /// DF
     pub dont_fragment: bool,

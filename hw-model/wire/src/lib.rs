@@ -12,7 +12,7 @@
 //! - [`bth`], [`reth`], [`aeth`], [`deth`], [`atomic`], [`immediate`], [`xrc`]: the headers of the
 //!   transport, one file each; [`headers`]: BTH and the extension that its opcode demands.
 //! - [`frame`]: a whole frame. [`path`]: the fast way to emit frames. [`icrc`]: what protects them.
-//! - [`pretty`]: a frame as text. [`check`]: holds this crate against frames of somebody else.
+//! - [`pretty`]: a frame as text. [`check`]: checks this crate against foreign frames.
 //!
 //! The crate knows no clock, no thread and no memory but the buffer that it is given.
 #![forbid(unsafe_code)]

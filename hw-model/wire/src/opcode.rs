@@ -31,7 +31,7 @@ impl Opcode {
         Some(Self(transport.bits() << 5 | within_service))
     }
 
-    /// Whether it is the first packet of a request.
+    /// Returns true if it is the first packet of a request.
     #[inline]
     #[must_use]
     pub const fn begins_request(self) -> bool {
@@ -189,7 +189,7 @@ impl OpcodeProperties {
             )
     }
 
-    /// Whether a RETH follows: READ requests, and the packet that starts an RDMA WRITE.
+    /// Returns true if a RETH follows: READ requests, and the packet that starts an RDMA WRITE.
     #[inline]
     pub const fn has_reth(self) -> bool {
         match self.operation {
@@ -199,13 +199,13 @@ impl OpcodeProperties {
         }
     }
 
-    /// Whether an AETH follows: every response, but for the middle of a READ response.
+    /// Returns true if an AETH follows: every response, but for the middle of a READ response.
     #[inline]
     pub const fn has_aeth(self) -> bool {
         self.operation.is_response() && !matches!(self.position, Position::Middle)
     }
 
-    /// Whether immediate data follow.
+    /// Returns true if immediate data follow.
     #[inline]
     pub const fn has_immediate(self) -> bool {
         matches!(
@@ -214,19 +214,19 @@ impl OpcodeProperties {
         )
     }
 
-    /// Whether an AtomicETH follows.
+    /// Returns true if an AtomicETH follows.
     #[inline]
     pub const fn has_atomic_eth(self) -> bool {
         matches!(self.operation, Operation::CompareSwap | Operation::FetchAdd)
     }
 
-    /// Whether an AtomicAckETH follows.
+    /// Returns true if an AtomicAckETH follows.
     #[inline]
     pub const fn has_atomic_ack_eth(self) -> bool {
         matches!(self.operation, Operation::AtomicAcknowledge)
     }
 
-    /// Whether the packet may carry payload.
+    /// Returns true if the packet may carry payload.
     #[inline]
     pub const fn has_payload(self) -> bool {
         self.operation.is_split_into_packets()
@@ -238,25 +238,25 @@ impl OpcodeProperties {
         crate::bth::Bth::LENGTH + self.headers().length()
     }
 
-    /// Whether the packet travels from the requester to the responder.
+    /// Returns true if the packet travels from the requester to the responder.
     #[inline]
     pub const fn is_request(self) -> bool {
         self.operation.is_request()
     }
 
-    /// Whether the packet travels from the responder to the requester.
+    /// Returns true if the packet travels from the responder to the requester.
     #[inline]
     pub const fn is_response(self) -> bool {
         self.operation.is_response()
     }
 
-    /// Whether a message starts with this packet.
+    /// Returns true if a message starts with this packet.
     #[inline]
     pub const fn starts_message(self) -> bool {
         self.position.starts_message()
     }
 
-    /// Whether a message ends with this packet.
+    /// Returns true if a message ends with this packet.
     #[inline]
     pub const fn ends_message(self) -> bool {
         self.position.ends_message()

@@ -39,7 +39,7 @@ impl Transport {
         }
     }
 
-    /// Whether the service has this operation, in this position.
+    /// Returns true if the service has this operation, in this position.
     pub(crate) const fn offers(self, operation: Operation, position: Position) -> bool {
         match self {
             Self::ReliableConnected | Self::ExtendedReliableConnected => !matches!(
@@ -126,13 +126,13 @@ impl Operation {
         Self::CongestionNotification,
     ];
 
-    /// Whether the packet travels from the requester to the responder.
+    /// Returns true if the packet travels from the requester to the responder.
     #[inline]
     pub const fn is_request(self) -> bool {
         !self.is_response() && !matches!(self, Self::CongestionNotification)
     }
 
-    /// Whether the packet travels from the responder to the requester.
+    /// Returns true if the packet travels from the responder to the requester.
     #[inline]
     pub const fn is_response(self) -> bool {
         matches!(
@@ -141,7 +141,7 @@ impl Operation {
         )
     }
 
-    /// Whether the packet is a SEND of any kind, or an RDMA WRITE of any kind.
+    /// Returns true if the packet is a SEND of any kind, or an RDMA WRITE of any kind.
     #[inline]
     pub(crate) const fn is_send_or_write(self) -> bool {
         matches!(
@@ -191,13 +191,13 @@ impl Position {
     /// Every position.
     pub const ALL: [Self; 4] = [Self::First, Self::Middle, Self::Last, Self::Only];
 
-    /// Whether a message starts here.
+    /// Returns true if a message starts here.
     #[inline]
     pub const fn starts_message(self) -> bool {
         matches!(self, Self::First | Self::Only)
     }
 
-    /// Whether a message ends here.
+    /// Returns true if a message ends here.
     #[inline]
     pub const fn ends_message(self) -> bool {
         matches!(self, Self::Last | Self::Only)

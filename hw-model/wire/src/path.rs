@@ -32,7 +32,7 @@ pub struct PathTemplate {
 pub enum IcrcMode {
     /// Computed over the frame
     Computed,
-    /// Four bytes of zero: only on a wire inside one machine that nobody captures
+    /// Four bytes of zero: only on a wire inside one machine that is not captured
     Zero,
 }
 

@@ -46,20 +46,21 @@ impl Psn {
         Self::new(self.0.wrapping_sub(count))
     }
 
-    /// How many packets `self` is after `earlier`, in -2^23 .. 2^23; negative if it is before.
+    /// Returns the number of packets from `earlier` to `self`, in -2^23 .. 2^23; negative if it is
+    /// before.
     #[inline]
     pub const fn distance_from(self, earlier: Self) -> i32 {
         // The difference of 24 bits, moved up so that its sign bit is that of an i32.
         ((self.0.wrapping_sub(earlier.0) << 8) as i32) >> 8
     }
 
-    /// Whether `self` is earlier than `other`.
+    /// Returns true if `self` is earlier than `other`.
     #[inline]
     pub const fn is_before(self, other: Self) -> bool {
         self.distance_from(other) < 0
     }
 
-    /// Whether `self` is later than `other`.
+    /// Returns true if `self` is later than `other`.
     #[inline]
     pub const fn is_after(self, other: Self) -> bool {
         self.distance_from(other) > 0
@@ -105,7 +106,7 @@ impl Msn {
         Self::new(self.0.wrapping_add(1))
     }
 
-    /// How many messages `self` is after `earlier`, in -2^23 .. 2^23.
+    /// Returns the number of messages from `earlier` to `self`, in -2^23 .. 2^23.
     #[inline]
     pub const fn distance_from(self, earlier: Self) -> i32 {
         Psn(self.0).distance_from(Psn(earlier.0))

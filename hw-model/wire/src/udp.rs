@@ -35,7 +35,7 @@ pub(crate) mod field {
 /// A UDP header of RoCEv2. Destination port and length follow from the rest of the frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UdpHeader {
-    /// Tells flows apart, so that switches spread them over equal paths
+    /// Distinguishes flows, so that switches spread them over equal paths
     pub source_port: u16,
     /// Kept as received and not verified: the ICRC protects the packet, and senders leave it zero,
     /// Linux in IPv6 too
@@ -115,7 +115,7 @@ fn length_field(payload_length: usize) -> U16 {
     U16::new(length.expect("payloads are bounded by the path MTU, far below 64 KiB"))
 }
 
-/// Whether `bytes` start with a UDP header to the port of RoCEv2; looks at nothing else.
+/// Checks that `bytes` start with a UDP header to the port of RoCEv2; other fields are not checked.
 #[inline]
 pub(crate) fn check_destination_port(bytes: &[u8]) -> Result<(), Error> {
     let raw: &RawUdp = codec::view(bytes, "UDP header")?;

@@ -21,7 +21,7 @@ fn emit(path: &NetworkPath, headers: &TransportHeaders, payload: &[u8]) -> Vec<u
     emit_frame(path, headers, payload, IcrcMode::Computed, &mut buffer).to_vec()
 }
 
-/// Whatever is accepted is emitted again as it was.
+/// Bytes that are accepted are emitted again unchanged.
 fn re_emits(bytes: &[u8]) -> Result<(), TestCaseError> {
     if let FrameKind::Roce(frame) = classify(bytes) {
         let mut buffer = vec![0xaa; BUFFER_LENGTH];
