@@ -41,7 +41,7 @@ struct Outcome {
 pub struct Failure {
     /// How the command ends.
     pub status: CommandStatus,
-    /// Detail for whoever reads a log.
+    /// Detail for the reader of a log.
     pub syndrome: u32,
 }
 

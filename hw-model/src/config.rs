@@ -68,7 +68,8 @@ pub struct NicConfig {
     /// Atomics are PCIe AtomicOps, atomic also with respect to the host's processors. Else they
     /// are a read and a write, atomic among the queue pairs of this function only.
     pub global_atomics: bool,
-    /// How long events wait for company before an interrupt announces them; of a timed NIC only.
+    /// Delay in which events are coalesced before one interrupt announces them; of a timed NIC
+    /// only.
     pub interrupt_moderation: InterruptModeration,
     /// Policy of the transport.
     pub transport: TransportConfig,

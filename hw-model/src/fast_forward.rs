@@ -1,11 +1,11 @@
-//! Leaving packets of long messages out, for who simulates time: a long message that flows steadily
-//! is a row of equal strides.
+//! Fast-forward over long messages, for simulators of time: a long message that flows steadily is a
+//! sequence of equal strides.
 //!
-//! The NIC marks the end of each stride that it receives, [`Nic::take_mark`]. Who has seen that the
-//! strides of the whole world take the same time, one after the other, may leave the next ones out:
-//! it carries their bytes from [`Nic::read_gap`] to [`Nic::write_gap`], tells the sender
-//! ([`Nic::leave_out`]) and the receiver ([`Nic::expect_gap`]), and lets the time pass that they
-//! would have taken. Counters then count what was left out, [`Nic::count_left_out`].
+//! The NIC marks the end of each stride that it receives, [`Nic::take_mark`]. A world in which
+//! strides follow each other in equal times may skip the next ones: it copies their bytes from
+//! [`Nic::read_gap`] to [`Nic::write_gap`], notifies the sender ([`Nic::skip`]) and the receiver
+//! ([`Nic::skip_receive`]), and advances its time by what they would have taken.
+//! [`Nic::count_left_out`] then adds what was skipped to the counters.
 
 use crate::blocks::Blocks;
 use crate::contexts::queue_pair::QueuePair;
@@ -22,7 +22,7 @@ use crate::transmit::egress::shared_queue_of;
 use crate::transmit::packetizer::gather;
 use ferroce_spec::counter::Counter;
 use ferroce_transport::{
-    Business, Gap, GapSource, GapTarget, MemoryAnswer, MemoryOp, PathMtu, Payload, Stream,
+    Gap, GapSource, GapTarget, MemoryAnswer, MemoryOp, PathMtu, Payload, QpActivity, Stream,
     StreamKind,
 };
 use ferroce_units::Instant;
@@ -195,15 +195,14 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         })
     }
 
-    /// Whether `is_known` knows of all that queue pairs are busy with: it is asked for each one, by
-    /// its
-    /// index. False also if there are too many.
-    pub fn is_busy_only(&self, is_known: impl Fn(u32, Business) -> bool) -> bool {
+    /// Returns true if `is_known` accepts the activity of every queue pair; it is called with the
+    /// index of each. Returns false, too, if there are too many queue pairs.
+    pub fn only_streams_active(&self, is_known: impl Fn(u32, QpActivity) -> bool) -> bool {
         let (mut all, used) = self.qps.all();
-        used <= MAX_QPS && all.all(|qp| is_known(qp.index, qp.transport.business()))
+        used <= MAX_QPS && all.all(|qp| is_known(qp.index, qp.transport.activity()))
     }
 
-    /// Where a queue pair would write the bytes of a gap. `None`: it cannot.
+    /// Returns the place to which a queue pair would write the bytes of a gap. `None`: it cannot.
     pub fn gap_target(&mut self, index: u32, gap: &Gap) -> Option<GapTarget> {
         self.qps.get_mut(index)?.transport.gap_target(gap)
     }
@@ -265,15 +264,15 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     }
 
     /// The sender goes on behind a gap. False: it cannot, and nothing has changed.
-    pub fn leave_out(&mut self, index: u32, gap: &Gap) -> bool {
+    pub fn skip(&mut self, index: u32, gap: &Gap) -> bool {
         let qp = self.qps.get_mut(index);
-        qp.is_some_and(|qp| qp.transport.leave_out(gap))
+        qp.is_some_and(|qp| qp.transport.skip(gap))
     }
 
     /// The receiver takes the packets of a gap as come.
-    pub fn expect_gap(&mut self, index: u32, gap: &Gap) {
+    pub fn skip_receive(&mut self, index: u32, gap: &Gap) {
         if let Some(qp) = self.qps.get_mut(index) {
-            qp.transport.expect_gap(gap);
+            qp.transport.skip_receive(gap);
         }
     }
 
@@ -293,8 +292,8 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     }
 }
 
-/// Whether nothing but middle packets of long messages, and what acknowledges them, has been
-/// counted from one set of counters to the other.
+/// Returns true if nothing but middle packets of long messages, and their acknowledgements, has
+/// been counted between two sets of counters.
 pub fn is_plain_flow(before: &Counters, after: &Counters) -> bool {
     const PLAIN: &[Counter] = &[
         Counter::tx_frames,

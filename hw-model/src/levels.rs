@@ -1,5 +1,4 @@
-//! How full the NIC's queues are, for waveforms: looked at from outside, and only if somebody wants
-//! to know.
+//! Fill levels of the NIC's queues, for waveforms: read from outside, and only on request.
 
 use crate::blocks::Blocks;
 use crate::nic::Nic;
@@ -15,7 +14,7 @@ pub struct Level {
     pub unit: Option<u8>,
 }
 
-/// Queues of a NIC, in the order in which they are told.
+/// Queues of a NIC, in the order of [`Nic::observe`].
 const OF_NIC: [&str; 9] = [
     "doorbells",
     "fetches",
@@ -30,7 +29,8 @@ const OF_NIC: [&str; 9] = [
 /// Queues of each processing unit: QPs that wait for their turn, packets for the packetizer.
 const OF_UNIT: [&str; 2] = ["ready_qps", "outbound"];
 
-/// All that [`Nic::observe`] tells of a NIC with so many processing units, in its order.
+/// Returns the levels that [`Nic::observe`] reports for a NIC with `units` processing units, in
+/// order.
 pub fn levels(units: u8) -> impl Iterator<Item = Level> {
     let of_nic = OF_NIC.map(|name| Level { name, unit: None });
     let of_units = (0..units).flat_map(|unit| {

@@ -18,9 +18,9 @@ pub struct Sent {
 /// A frame on its way to the wire.
 #[derive(Debug)]
 pub struct Departing<F> {
-    /// `None`: nobody is at its destination. It keeps its place among those of its queue pair.
+    /// `None`: its destination does not exist. It keeps its place among those of its queue pair.
     pub frame: Option<F>,
-    /// Who is to be told that it has left.
+    /// The request to be notified when it has left.
     pub sent: Option<Sent>,
 }
 
@@ -29,7 +29,7 @@ pub struct Departing<F> {
 pub struct Mac<F> {
     /// Frames from the packetizer.
     pub egress: Edge<Departing<F>>,
-    /// What has left and is still to be told, with the time.
+    /// Packets that have left and are still to be reported, with the time.
     pub left: VecDeque<(Instant, Sent)>,
     /// Frames to the depacketizer.
     pub ingress: Edge<F>,
@@ -64,14 +64,14 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
             let mut at = ready;
             if let Some(frame) = departing.frame {
                 let work = Work::bytes(frame.as_ref().len() as u32);
-                at = timing.serve(now, ready, Stage::MacTransmit, work);
+                at = timing.reserve(now, ready, Stage::MacTransmit, work);
                 port.transmit(at, frame);
             }
             self.left.extend(departing.sent.map(|sent| (at, sent)));
         }
     }
 
-    /// Tells nobody any more what has left for the queue pair at index `qp`.
+    /// Drops the pending reports for the queue pair at index `qp`.
     pub fn forget(&mut self, qp: u32) {
         self.egress.for_each_mut(|departing| {
             departing.sent = departing.sent.filter(|sent| sent.qp != qp);
@@ -79,7 +79,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
         self.left.retain(|(_, sent)| sent.qp != qp);
     }
 
-    /// When [`Mac::transmit`] has to be called again.
+    /// Returns the time at which [`Mac::transmit`] has to be called again.
     pub fn next_transmit<T: Timing>(&self, timing: &T) -> Option<Instant> {
         let free_at = timing.free_at(Stage::MacTransmit);
         let ready = self.egress.next_delivery()?;
@@ -111,7 +111,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
                 break;
             };
             let work = Work::bytes(frame.as_ref().len() as u32);
-            let ready = timing.serve(now, at, Stage::MacReceive, work);
+            let ready = timing.reserve(now, at, Stage::MacReceive, work);
             // A frame does not pass the one in front of it, however short it is.
             self.received = ready.max(self.received);
             self.ingress.push(self.received, frame);

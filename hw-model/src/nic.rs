@@ -35,33 +35,34 @@ use ferroce_wire::Qpn;
 
 /// The only port.
 const PORT_NUMBER: u32 = 1;
-/// Turns of all blocks that one [`Nic::advance`] takes at most, so that it always comes back.
-const MAX_TURNS: usize = 64;
-/// Doorbells that land in one turn at most.
-const DOORBELLS_PER_TURN: usize = 256;
-/// When to look again while frames wait for room on the wire.
+/// Largest number of steps of all blocks in one call of [`Nic::advance`], so that it always
+/// returns.
+const MAX_STEPS: usize = 64;
+/// Largest number of doorbells that are drained in one step.
+const DOORBELLS_PER_STEP: usize = 256;
+/// Delay before the next attempt while frames wait for room on the wire.
 const STALL_RETRY: Duration = Duration::from_us(5);
-/// CQEs, and events, that wait to be written. A turn handles at most `edge_capacity` packets and
-/// a flush of two full rings, in pieces of [`FLUSH_PER_TURN`].
+/// CQEs, and events, that wait to be written. A step handles at most `edge_capacity` packets and a
+/// flush of two full rings, in pieces of [`FLUSH_PER_TURN`].
 const COMPLETION_CAPACITY: usize = 4096;
 
-/// What a call of [`Nic::advance`] has done.
+/// Result of a call of [`Nic::advance`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Something moved.
+    /// True if something moved.
     pub worked: bool,
-    /// Nothing more can be done now. Else the turns of one call were used up.
+    /// True if nothing more can be done now. Else the call has used up its budget of steps.
     pub rests: bool,
-    /// Packets wait for room on the wire.
+    /// True if packets wait for room on the wire.
     pub stalled: bool,
 }
 
-/// One NIC function behind a port, with the clocks of its blocks.
+/// One NIC function behind a port, with the timing of its blocks.
 #[derive(Debug)]
 pub struct Nic<P: Port, T: Timing = Functional, B: Blocks = Model> {
     pub(crate) config: NicConfig,
     pub(crate) timing: T,
-    /// The time of the event that is being handled.
+    /// Time of the event that is being handled.
     pub(crate) now: Instant,
     pub(crate) bar: Bar,
     pub(crate) counters: Counters,
@@ -83,35 +84,36 @@ pub struct Nic<P: Port, T: Timing = Functional, B: Blocks = Model> {
     pub(crate) mac: Mac<P::Frame>,
     pub(crate) completion_edge: Edge<CompletionEntry>,
     pub(crate) event_edge: Edge<Event>,
-    /// Queue pairs whose ACK waits for company, or did a moment ago; each once.
-    pub(crate) holding: Vec<u32>,
+    /// Queue pairs with a delayed ACK, or with one until a moment ago; each once.
+    pub(crate) delayed_acks: Vec<u32>,
     pub(crate) stalled: bool,
-    /// The MAC has as many frames to send as it may have: no more are made.
+    /// True if the MAC holds as many frames to send as it may: no more are made.
     pub(crate) egress_blocked: bool,
-    /// A processing unit has packets that were not made into frames yet.
+    /// True if a processing unit has packets that are not frames yet.
     pub(crate) outbound_waits: bool,
-    /// Until then packets stay in the receive buffer: the host is slow to take what they bring.
+    /// Until this time packets stay in the receive buffer, because the host is slow to take their
+    /// data.
     pub(crate) receive_resumes_at: Instant,
-    /// Registers or commands were handled in this turn.
+    /// True if registers or commands were handled in this step.
     pub(crate) runs_registers: bool,
-    /// Ends of strides of long messages.
+    /// Stride ends of long messages.
     pub(crate) marks: Marks,
-    /// When the next item is delivered, as of the last turn; of a timed NIC only.
+    /// Time of the next delivery, as of the last step; of a timed NIC only.
     pub(crate) next: Option<Instant>,
 }
 
 impl<P: Port> Nic<P> {
-    /// A function after power-on that takes no time.
+    /// Returns a function after power-on that takes no time.
     pub fn new(config: NicConfig) -> Self {
         Self::with_timing(config, Functional)
     }
 }
 
 impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
-    /// A function after power-on whose blocks take the time that `timing` says.
+    /// Returns a function after power-on whose blocks take the time that `timing` charges.
     pub fn with_timing(config: NicConfig, timing: T) -> Self {
         let capacity = config.edge_capacity;
-        // Without time, units do their work one after the other: one does it all.
+        // Without time, units work one after the other, so that one is enough.
         let units = match T::IS_TIMED {
             true => config.processing_units.max(1),
             false => 1,
@@ -131,7 +133,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
             memory: MemoryUnit::new(&config),
             scheduler: Scheduler::new(usize::from(units)),
             timers: Timers::default(),
-            doorbells: Edge::new(DOORBELLS_PER_TURN),
+            doorbells: Edge::new(DOORBELLS_PER_STEP),
             wqes: WqeCache::new(config.wqe_cache),
             fetch: WqeFetch::new(config.fetch_blocks, config.fetch_slots),
             units: (0..units)
@@ -141,7 +143,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
             mac: Mac::new(capacity, config.egress_packets.max(1)),
             completion_edge: Edge::new(COMPLETION_CAPACITY),
             event_edge: Edge::new(COMPLETION_CAPACITY),
-            holding: Vec::new(),
+            delayed_acks: Vec::new(),
             stalled: false,
             egress_blocked: false,
             outbound_waits: false,
@@ -163,12 +165,12 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         self.bar.read64(offset & !7, now, &self.counters)
     }
 
-    /// Writes 4 bytes of BAR0. What it asks for is done by the next [`Nic::advance`].
+    /// Writes 4 bytes of BAR0. The next [`Nic::advance`] acts on them.
     pub fn write32(&mut self, offset: u32, value: u32) {
         self.bar.write32(offset & !3, value);
     }
 
-    /// Writes 8 bytes of BAR0. What it asks for is done by the next [`Nic::advance`].
+    /// Writes 8 bytes of BAR0. The next [`Nic::advance`] acts on them.
     pub fn write64(&mut self, offset: u32, value: u64) {
         self.bar.write64(offset & !7, value);
     }
@@ -183,12 +185,12 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         self.memory.device.write(offset, source);
     }
 
-    /// The counters.
+    /// Returns the counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// When the NIC has to run again if nothing else happens.
+    /// Returns the time at which the NIC has to run again if nothing else happens.
     pub fn next_timeout(&self, now: Instant) -> Option<Instant> {
         if self.bar.fatal != FatalSyndrome::NONE {
             return None;
@@ -201,8 +203,8 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
             retry,
             self.next,
         ];
-        // Numbers throughout: the minimum of options is compiled to a comparison with whatever an
-        // absent one has in the place of its number, which checkers of memory report.
+        // Plain numbers, not options: the minimum of options is compiled to a comparison with the
+        // uninitialised number of an absent one, which memory checkers report.
         let never = Instant(u64::MAX);
         let first = times
             .into_iter()
@@ -211,15 +213,16 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         (first != never).then_some(first)
     }
 
-    /// When an interrupt is due for events that wait for company.
+    /// Returns the time at which an interrupt for coalesced events is due.
     #[inline]
     fn next_interrupt(&self) -> Option<Instant> {
         T::IS_TIMED.then(|| self.events.next_timeout()).flatten()
     }
 
-    /// When the next item is delivered on an edge, or a block may go on.
+    /// Returns the time of the next delivery on an edge, or at which a block may continue.
     fn next_delivery(&self) -> Option<Instant> {
-        // Who makes completions waits while many of them wait; an event waits for software.
+        // Blocks that make completions wait while many completions wait; an event waits for
+        // software.
         let completes = !self.completion_edge.is_nearly_full();
         let inbound = self.inbound.next_delivery().filter(|_| completes);
         let edges = [
@@ -236,7 +239,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         edges.into_iter().chain([units]).flatten().min()
     }
 
-    /// When the next processing unit may go on that has something to send.
+    /// Returns the time at which the next processing unit with something to send may continue.
     fn next_unit_turn(&self) -> Option<Instant> {
         if self.stalled || self.egress_blocked || self.scheduler.is_idle() && !self.outbound_waits {
             return None;
@@ -248,7 +251,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         units.map(|unit| unit.next_turn(&self.timing)).min()
     }
 
-    /// Runs all blocks until nothing moves any more, or the budget of this call is spent.
+    /// Runs all blocks until nothing moves any more, or the budget of this call is used up.
     #[inline]
     pub fn advance<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> Progress {
         let mut progress = Progress::default();
@@ -257,12 +260,12 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
             self.reset(port);
         }
         let mut turns = 0;
-        for _ in 0..MAX_TURNS {
-            let mut worked = self.turn(now, host, port);
-            // Not before all that a peer had sent is taken: its last ACK may be in there, and this
-            // turn may have looked before it came.
+        for _ in 0..MAX_STEPS {
+            let mut worked = self.step(now, host, port);
+            // A lost peer is handled only after all that it has sent is taken: its last ACK may be
+            // among that, and this step may have polled before the ACK came.
             if !worked && port.take_loss() {
-                while self.turn(now, host, port) && turns < MAX_TURNS {
+                while self.step(now, host, port) && turns < MAX_STEPS {
                     turns += 1;
                 }
                 worked = self.give_up_lost_peers(now, port);
@@ -278,7 +281,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         progress
     }
 
-    /// Whether another turn would find something to do at `now`: a timed NIC knows without trying.
+    /// Returns true if another step would find work at `now`: a timed NIC knows without trying.
     fn has_more(&mut self, now: Instant) -> bool {
         self.next = self.next_delivery();
         let timers = [
@@ -290,21 +293,22 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         self.runs_registers || timers.into_iter().flatten().any(|due| due <= now)
     }
 
-    /// Gives each block one turn, in the direction of the data. True: something moved.
+    /// Steps each block once, in the direction of the data. Returns true if something moved.
     ///
-    /// What it calls has one caller and is `inline(always)`: left to the compiler, which is wary of
-    /// a function that grows so large, the latency of a message is a tenth higher.
+    /// The functions that it calls have one caller each and are `inline(always)`: the compiler does
+    /// not inline into a function as large as this one by itself, and the latency of a message is
+    /// then a tenth higher.
     #[inline(always)]
-    fn turn<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> bool {
-        // Frames are taken off the wire before doorbells land: a receive WQE that was rung before
-        // its SEND could arrive is seen when the SEND is processed.
+    fn step<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> bool {
+        // Frames are taken off the wire before doorbells are drained: a receive WQE that was rung
+        // before its SEND could arrive is seen when the SEND is processed.
         let mut worked = self.watch_link(now, port);
         if self.bar.link_up {
             worked |= self.mac.receive(now, &mut self.timing, port);
         } else {
             self.mac.discard(now, port);
         }
-        worked |= self.land_doorbells(now, host);
+        worked |= self.drain_doorbells(now, host);
         self.runs_registers = self.run_registers(now, host, port);
         worked |= self.runs_registers;
         if self.bar.fatal != FatalSyndrome::NONE {
@@ -312,7 +316,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
             return worked | self.write_events(now, host);
         }
         worked |= self.receive(now, host, port);
-        worked |= self.land_fetches(now);
+        worked |= self.complete_fetches(now);
         worked |= self.expire_timers(now, port);
         worked |= self.expire_moderation(now, host);
         worked |= self.transmit(now, host, port);
@@ -321,8 +325,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         worked
     }
 
-    /// Stops the function, as an error inside of it would, and tells software. Somebody wants to
-    /// see what it does then.
+    /// Fault injection: stops the function with DEVICE_FATAL, as an internal error would.
     pub fn fail(&mut self, now: Instant) {
         if self.bar.fatal == FatalSyndrome::NONE {
             let event = Event {
@@ -335,7 +338,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         }
     }
 
-    /// Notices that the link came or went, and tells software.
+    /// Detects that the link went up or down, and raises the event.
     #[inline]
     fn watch_link(&mut self, now: Instant, port: &P) -> bool {
         let link_up = port.link_is_up();
@@ -356,7 +359,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         true
     }
 
-    /// What register writes have asked for.
+    /// Executes what register writes have requested.
     #[inline(always)]
     fn run_registers<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> bool {
         let mut worked = self.run_commands(now, host, port);
@@ -389,7 +392,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         worked
     }
 
-    /// Timers of queue pairs that are due.
+    /// Handles the timers of queue pairs that are due.
     #[inline(always)]
     fn expire_timers(&mut self, now: Instant, port: &mut P) -> bool {
         let mut worked = false;
@@ -411,7 +414,8 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         worked
     }
 
-    /// Fails what the queue pairs have sent to functions that are gone. Whether there was any.
+    /// Fails what queue pairs have sent to functions that no longer exist. Returns true if there
+    /// was any.
     #[cold]
     fn give_up_lost_peers(&mut self, now: Instant, port: &mut P) -> bool {
         let mut worked = false;
@@ -431,7 +435,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         worked
     }
 
-    /// Events of CQs that have waited long enough for more CQEs.
+    /// Raises the events of CQs whose moderation time has passed.
     #[inline(always)]
     fn expire_moderation<H: Host>(&mut self, now: Instant, host: &mut H) -> bool {
         let mut worked = false;
@@ -448,7 +452,8 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         worked
     }
 
-    /// After anything that a queue pair did: completions, events, its timer, its next turn.
+    /// Processes the results of a queue pair's work: completions, events, its timer, its place in
+    /// the scheduler.
     #[inline]
     pub(crate) fn settle(&mut self, now: Instant, index: u32) {
         let Some(qp) = self.qps.get_mut(index) else {
@@ -475,7 +480,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
             }
             let ready = self
                 .timing
-                .serve(now, ready, Stage::Completion, Work::default());
+                .reserve(now, ready, Stage::Completion, Work::default());
             self.completion_edge.push(ready, entry);
         }
         while !self.event_edge.is_full() {
@@ -490,7 +495,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
                 kind,
                 number: qp.qpn.value(),
             };
-            let ready = self.timing.serve(now, now, Stage::Event, Work::default());
+            let ready = self.timing.reserve(now, now, Stage::Event, Work::default());
             self.event_edge.push(ready, event);
         }
         if let Some(statistics) = qp.transport.take_statistics() {
@@ -499,14 +504,14 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         self.timers.set(index, qp.transport.next_timeout());
         if qp.transport.pending_acknowledge() && !qp.holds_acknowledge {
             qp.holds_acknowledge = true;
-            self.holding.push(index);
+            self.delayed_acks.push(index);
         }
         if has_more || qp.has_work() {
             self.scheduler.activate(qp);
         }
     }
 
-    /// [`Nic::settle`] for a command: the QP may have been flushed or may now send.
+    /// Runs [`Nic::settle`] after a command: the QP may have been flushed, or may send now.
     pub(crate) fn after_command(&mut self, now: Instant, index: u32) {
         if let Some(qp) = self.qps.get_mut(index) {
             self.scheduler.activate(qp);
@@ -514,20 +519,20 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         self.settle(now, index);
     }
 
-    /// Sends an event that happens at `at` on its way.
+    /// Queues an event that happens at `at`.
     pub(crate) fn raise(&mut self, at: Instant, event: Event) {
         if self.event_edge.is_full() {
-            // Software has not emptied its event queue for thousands of events.
+            // Software has left its event queue full for thousands of events.
             self.bar.stop(FatalSyndrome::EVENT_QUEUE_DMA);
             return;
         }
         let ready = self
             .timing
-            .serve(self.now, at, Stage::Event, Work::default());
+            .reserve(self.now, at, Stage::Event, Work::default());
         self.event_edge.push(ready, event);
     }
 
-    /// CQEs.
+    /// Writes CQEs.
     #[inline(always)]
     fn write_completions<H: Host>(&mut self, now: Instant, host: &mut H) -> bool {
         let mut worked = false;
@@ -544,7 +549,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
                             ready = read_again(&mut self.wqes, iova, &mut dma);
                         }
                     }
-                    // Completions of one queue pair are written in their order.
+                    // CQEs of one queue pair are written in order.
                     ready = ready.max(qp.progress.completed);
                     qp.progress.completed = ready;
                 }
@@ -563,7 +568,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         worked
     }
 
-    /// EQEs. A full event queue keeps its events here until software has made room.
+    /// Writes EQEs. Events of a full event queue stay here until software has made room.
     #[inline(always)]
     fn write_events<H: Host>(&mut self, now: Instant, host: &mut H) -> bool {
         let mut worked = false;
@@ -585,7 +590,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         worked
     }
 
-    /// The context tables are where `tables` says.
+    /// Places the context tables at the addresses in `tables`.
     pub(crate) fn install_tables(&mut self, tables: &ContextTables) {
         self.qps.reset(tables.qpc_base, tables.log_qps);
         self.cqs.reset(tables.cqc_base, tables.log_cqs);
@@ -594,7 +599,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         self.timers = Timers::new(self.qps.capacity());
     }
 
-    /// Forgets everything but the MSI-X table.
+    /// Clears all state but the MSI-X table.
     fn reset(&mut self, port: &mut P) {
         self.install_tables(&ContextTables::default());
         self.memory.reset();
@@ -602,7 +607,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         self.events.clear();
         self.scheduler.clear();
         self.fetch.clear();
-        self.holding.clear();
+        self.delayed_acks.clear();
         *self.gids = [AddressEntry::default(); MAX_GIDS];
         self.counters = Counters::new();
         self.doorbells.clear(drop);
@@ -625,9 +630,8 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     }
 }
 
-/// Reads the WQE at `iova` again; returns when it is there. What it says is known: that it cannot
-/// be
-/// read any more changes nothing.
+/// Reads the WQE at `iova` again and returns the time at which it is there. Its content is known,
+/// so that a failed read changes nothing.
 #[cold]
 fn read_again<H: Host>(wqes: &mut WqeCache, iova: u64, dma: &mut Dma<'_, H>) -> Instant {
     dma.counters.add(Counter::wqe_refetches, 1);

@@ -7,7 +7,7 @@
 //!      └──────────── completions ◄── TLPs down ◄────────────┘
 //! ```
 //!
-//! This is arithmetic only: no memory, no events. [`Pcie`] is told what the device does and says
+//! This is arithmetic only: no memory, no events. [`Pcie`] is given what the device does and says
 //! when it is done. A request has two times. `now`, the time of the event in which it is made, is
 //! where it takes its share of whatever there is only so much of: wires, tags, credits, walkers.
 //! `at`, not earlier, is when it is issued; latency is added there. A request whose `at` lies in
@@ -220,8 +220,8 @@ impl Pcie {
         done.max(self.written.before(at))
     }
 
-    /// What latency is at least: from a store of a processor to the device, and from the event in
-    /// which the device writes to when the host sees it.
+    /// Returns lower bounds of the latency: from a store of a processor to the device, and from the
+    /// event in which the device writes until the host sees it.
     #[inline]
     pub fn least(&self) -> (Duration, Duration) {
         let Latencies {
@@ -233,7 +233,7 @@ impl Pcie {
         (mmio_write, write + engine_write)
     }
 
-    /// Whether there has been an AtomicOp.
+    /// Returns true if there has been an AtomicOp.
     #[inline]
     pub fn has_atomics(&self) -> bool {
         self.counters.atomics > 0
@@ -246,7 +246,7 @@ impl Pcie {
         }
     }
 
-    /// What has happened so far.
+    /// Returns the counters.
     pub fn counters(&self) -> PcieCounters {
         PcieCounters {
             outbound_tlps: self.outbound.tlps(),
@@ -274,7 +274,7 @@ impl Pcie {
         self.posted.in_use(now)
     }
 
-    /// When the wire to the host and the wire from the host are free.
+    /// Returns when the wire to the host and the wire from the host are free.
     pub fn free_at(&self) -> (Instant, Instant) {
         (self.outbound.free_at(), self.inbound.free_at())
     }

@@ -33,7 +33,7 @@ use surroundings::{Host, Iommu, Link, Memory, Pcie};
 /// Where a value comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// Somebody measured it on a card.
+    /// It was measured on a card.
     Measured,
     /// It stands in a data sheet or specification.
     DataSheet,
@@ -41,7 +41,7 @@ pub enum Origin {
     Derived,
     /// It is a decision about a card that is ours to design.
     Design,
-    /// Nobody knows; the source says why this value.
+    /// No source is known; the text says why this value was chosen.
     Guess,
     /// The user gave it for this run.
     User,
@@ -216,17 +216,17 @@ impl Preset {
         builtin::HOSTS.iter().map(|&(name, _)| name)
     }
 
-    /// What a built-in host profile is, in one line.
+    /// Returns the description of a built-in host profile, in one line.
     pub fn about_host(name: &str) -> Option<String> {
         file::about_host(name)
     }
 
-    /// What it was loaded as.
+    /// Returns the name under which it was loaded.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it is, in one line.
+    /// Returns its description, in one line.
     pub fn about(&self) -> &str {
         &self.about
     }
@@ -345,7 +345,7 @@ fn prefix(file: &str) -> String {
     }
 }
 
-/// What values a parameter may have, for messages.
+/// Returns the permitted values of a parameter, for messages.
 fn expected(declaration: &Declaration) -> String {
     let Declaration {
         kind, unit, range, ..

@@ -60,13 +60,13 @@ impl ProcessingUnit {
         }
     }
 
-    /// Whether it has planned enough work ahead.
+    /// Returns true if it has planned enough work ahead.
     #[inline]
     pub fn is_busy<T: Timing>(&self, now: Instant, timing: &T) -> bool {
         T::IS_TIMED && timing.free_at(Stage::Transmit(self.number)) > now + PLANNING_HORIZON
     }
 
-    /// When it is no longer busy.
+    /// Returns the time at which it is no longer busy.
     pub fn next_turn<T: Timing>(&self, timing: &T) -> Instant {
         let free_at = timing.free_at(Stage::Transmit(self.number)) - PLANNING_HORIZON;
         match self.outbound.is_empty() {
@@ -130,7 +130,7 @@ impl ProcessingUnit {
                 bytes: transmit.payload.length(),
                 messages: u32::from(transmit.begins_request()),
             };
-            let ready = timing.serve(now, at, Stage::Transmit(self.number), work);
+            let ready = timing.reserve(now, at, Stage::Transmit(self.number), work);
             let qp = qp.index;
             self.outbound.push(ready, Outbound { qp, transmit });
         }

@@ -1,4 +1,4 @@
-//! Completion queues beyond CQEs: resize, moderation, overrun; and what is told about the port.
+//! Completion queues beyond CQEs: resize, moderation, overrun; and the events of the port.
 
 mod common;
 
@@ -163,7 +163,7 @@ fn larger_ring_takes_more() {
 }
 
 #[test]
-fn overrun_stops_the_queue_and_tells_it() {
+fn overrun_stops_the_queue_and_is_reported() {
     let mut s = scene();
     s.complete(33);
     assert_eq!(s.a.nic.counters().value(Counter::cq_overruns), 1);
@@ -193,7 +193,7 @@ fn moderation_waits_for_its_count() {
 }
 
 #[test]
-fn moderation_does_not_wait_for_ever() {
+fn moderation_has_a_time_limit() {
     let mut s = scene();
     s.moderate(100, 50);
     s.a.arm_cq(&s.cq);
@@ -232,12 +232,12 @@ fn destroyed_queue_has_no_timer() {
     let (mut a, _b) = connected(PathMtuCode::MTU_1024);
     let cq = a.create_cq(5);
     a.command(CommandOpcode::DESTROY_CQ, u64::from(cq.cqn), &[0u8; 8])
-        .expect("nobody uses it");
+        .expect("it is not in use");
     assert_eq!(a.nic.next_timeout(a.now), None);
 }
 
 #[test]
-fn link_that_goes_and_comes_is_told_and_stops_traffic() {
+fn link_loss_is_reported_and_stops_traffic() {
     let mut s = scene();
     let is_up = |machine: &Machine| {
         let status = machine.nic.read32(machine.now, offset::status);

@@ -1,4 +1,5 @@
-//! UD: anybody to anybody, with a header in front, and never an error for the sender's peer.
+//! UD: from any queue pair to any other, with a header in front, and never an error for the
+//! sender's peer.
 
 mod common;
 
@@ -209,7 +210,7 @@ fn datagram_that_is_too_long_for_its_receive_is_not_written_behind_it() {
 }
 
 #[test]
-fn destination_that_is_nobody_s_is_nobody_s_error() {
+fn unknown_destination_is_not_an_error() {
     let mut s = scene();
     s.send_to(0, s.b.gid(), s.receiver.qpn + 100, Q_KEY, 10);
     s.sent(CqeStatus::SUCCESS);

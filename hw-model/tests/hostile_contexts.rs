@@ -40,7 +40,7 @@ fn connected() -> (Machine, Machine) {
     (a, b)
 }
 
-/// Where the entry of `key` lies.
+/// Returns the address of the entry of `key`.
 fn entry_of(key: u32) -> u64 {
     place::MPT + u64::from(key >> 8) * MemoryEntry::SIZE as u64
 }

@@ -1,5 +1,5 @@
-//! Hostile software around queues of all services: rings, contexts and commands full of nonsense
-//! never crash the model, and what it made can be destroyed again.
+//! Hostile software around queues of all services: rings, contexts and commands full of random
+//! bytes never crash the model, and its objects can still be destroyed.
 
 mod common;
 

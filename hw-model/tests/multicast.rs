@@ -15,7 +15,7 @@ use ferroce_wire::Gid;
 const UD: ServiceCode = ServiceCode::UNRELIABLE_DATAGRAM;
 const ATTACH: CommandOpcode = CommandOpcode::ATTACH_MULTICAST;
 const DETACH: CommandOpcode = CommandOpcode::DETACH_MULTICAST;
-const EVERYBODY: u32 = 0xff_ffff;
+const MULTICAST_QPN: u32 = 0xff_ffff;
 
 fn group() -> Gid {
     Gid::from_ipv4([224, 1, 2, 3].into())
@@ -36,7 +36,7 @@ fn datagram_qp(machine: &mut Machine) -> TestQp {
 fn send(machine: &mut Machine, qp: &mut TestQp, gid: Gid) {
     let request = Request {
         data: &[machine.segment(0, 100)],
-        datagram: machine.datagram(gid, EVERYBODY, Q_KEY),
+        datagram: machine.datagram(gid, MULTICAST_QPN, Q_KEY),
         ..Request::default()
     };
     machine.send(qp, SendOpcode::SEND, request);
@@ -54,7 +54,7 @@ fn receivers(machine: &mut Machine) -> Vec<u32> {
 }
 
 #[test]
-fn group_gets_it_and_nobody_else() {
+fn only_the_group_gets_it() {
     let (mut a, mut b) = connected(PathMtuCode::MTU_1024);
     let mut qps = [(); 3].map(|_| datagram_qp(&mut a));
     let far = [(); 2].map(|_| datagram_qp(&mut b));
@@ -74,7 +74,7 @@ fn group_gets_it_and_nobody_else() {
     assert_eq!(receivers(&mut a), [qps[0].qpn, qps[1].qpn]);
     assert_eq!(receivers(&mut b), [far[1].qpn]);
     assert_eq!(a.nic.counters().value(Counter::rx_multicast), 2);
-    // To another group: to nobody.
+    // To another group, which has no member.
     send(&mut a, &mut qps[2], Gid::from_ipv4([224, 1, 2, 4].into()));
     common::run_both(&mut a, &mut b, 20);
     assert!(receivers(&mut b).is_empty());
@@ -161,12 +161,12 @@ fn reset_leaves_every_group() {
 }
 
 #[test]
-fn connected_packet_to_everybody_is_dropped() {
+fn connected_packet_to_the_multicast_qpn_is_dropped() {
     let (mut a, mut b) = connected(PathMtuCode::MTU_1024);
     let receiver = datagram_qp(&mut b);
     b.multicast(ATTACH, &receiver, group()).expect("room");
     let mut sender = a.create_qp(ServiceCode::UNRELIABLE_CONNECTED, |_| ());
-    a.bring_to_rts(&sender, group(), EVERYBODY);
+    a.bring_to_rts(&sender, group(), MULTICAST_QPN);
     let request = Request {
         data: &[a.segment(0, 100)],
         ..Request::default()

@@ -216,11 +216,7 @@ fn arming_announces_each_cqe_once() {
         a.nic.counters().value(Counter::eqes)
     };
     write(&mut a, &mut b);
-    assert_eq!(
-        arm(&mut a),
-        1,
-        "a CQE that nobody knows of is announced at once"
-    );
+    assert_eq!(arm(&mut a), 1, "an unannounced CQE is announced at once");
     assert_eq!(arm(&mut a), 1, "but not again, although it was not taken");
     assert!(a.poll().is_some());
     write(&mut a, &mut b);

@@ -49,7 +49,7 @@ fn an_idle_link_has_the_latencies_of_its_parameters() {
 }
 
 #[test]
-fn a_request_of_the_future_keeps_nobody_waiting() {
+fn a_future_request_does_not_delay_others() {
     let mut pcie = Pcie::new(&host(), 1);
     pcie.begin(ns(0));
     let late = pcie.read(ns(1_000_000), IOVA, 4096);

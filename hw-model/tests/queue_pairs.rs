@@ -151,7 +151,7 @@ fn transitions_are_those_of_the_table() {
     }
 }
 
-/// Whether two setters set the same bit.
+/// Returns true if two setters set the same bit.
 fn is_same(a: fn(&mut QpAttributeMask, bool), b: fn(&mut QpAttributeMask, bool)) -> bool {
     let (mut first, mut second) = (QpAttributeMask::default(), QpAttributeMask::default());
     a(&mut first, true);

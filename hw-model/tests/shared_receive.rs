@@ -1,4 +1,4 @@
-//! Shared receive queues: WQEs go to whoever needs them, limits are told once, errors stay inside.
+//! Shared receive queues: any queue pair takes WQEs, limits are reported once, errors stay inside.
 
 mod common;
 
@@ -126,7 +126,7 @@ fn place_in_the_ring_is_free_as_soon_as_it_is_taken() {
 }
 
 #[test]
-fn limit_is_told_once_until_it_is_set_again() {
+fn limit_is_reported_once_until_it_is_set_again() {
     let mut s = scene(3);
     (0..4).for_each(|tag| s.post(tag, 0, 10));
     s.send(0, 0, 1);
@@ -168,7 +168,7 @@ fn queue_in_use_cannot_be_destroyed() {
 }
 
 #[test]
-fn error_state_tells_that_no_more_is_taken() {
+fn error_state_reports_that_no_more_is_taken() {
     let mut s = scene(0);
     s.post(1, 0, 10);
     let nothing = ferroce_spec::context::QpContext::default();

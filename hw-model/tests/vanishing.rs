@@ -21,15 +21,15 @@ const TURNS: usize = 200;
 /// More steps than a run takes.
 const MAX_STEPS: usize = 100;
 
-/// Whose region goes away.
+/// The side whose region is removed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Side {
     Requester,
     Responder,
 }
 
-/// Six requests between regions of their own, of which one goes away after `steps`. Statuses of the
-/// requests, and of the receives.
+/// Runs six requests between separate regions, of which one is removed after `steps`. Returns the
+/// statuses of the requests, and of the receives.
 fn run(opcode: SendOpcode, side: Side, steps: usize) -> [Vec<CqeStatus>; 2] {
     let (mut a, mut b) = connected(PathMtuCode::MTU_1024);
     let own = a.create_region(all_rights()).expect("room");
@@ -103,7 +103,7 @@ fn at_every_step(opcode: SendOpcode, side: Side, status: CqeStatus, received: Op
 }
 
 #[test]
-fn region_of_the_responder_goes_away() {
+fn region_of_the_responder_is_removed() {
     for (opcode, status, received) in [
         (SendOpcode::RDMA_READ, CqeStatus::REMOTE_ACCESS, None),
         (SendOpcode::RDMA_WRITE, CqeStatus::REMOTE_ACCESS, None),
@@ -118,7 +118,7 @@ fn region_of_the_responder_goes_away() {
 }
 
 #[test]
-fn region_of_the_requester_goes_away() {
+fn region_of_the_requester_is_removed() {
     for opcode in [
         SendOpcode::RDMA_READ,
         SendOpcode::RDMA_WRITE,

@@ -59,7 +59,7 @@ fn status(machine: &mut Machine) -> CqeStatus {
     CqeStatus(machine.poll().expect("a CQE").word.status())
 }
 
-/// What a write of `a` through the key of `b` ends with.
+/// Returns the status of a write of `a` through the key of `b`.
 fn write((a, b): (&mut Machine, &mut Machine), address: u64, key: u32) -> CqeStatus {
     let data = a.segment(0, 16);
     a.post(SendOpcode::RDMA_WRITE, Some((address, key)), data);
@@ -216,7 +216,8 @@ fn send_that_would_invalidate_what_it_must_not_ends_its_receive() {
         let data = a.segment(0, 32);
         a.post_send_invalidate(window + u32::from(!type_2), data);
         run_both(&mut a, &mut b, 10);
-        // A fault of class J: the SEND was executed, its receive tells that the key was not.
+        // A fault of class J: the SEND was executed, its receive reports that the key was not
+        // invalidated.
         assert_eq!(status(&mut a), CqeStatus::SUCCESS);
         assert_eq!(status(&mut b), CqeStatus::REMOTE_INVALID_REQUEST);
         assert_eq!(b.data(0x2000, 32), [3; 32]);
@@ -291,7 +292,7 @@ fn access_of_no_bytes_checks_no_key() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Whatever a program writes behind a control segment: nothing but its own memory changes.
+    /// A program may write any bytes behind a control segment: only its own memory changes.
     #[test]
     fn any_operands_of_any_operation_are_survived(
         requests in prop::collection::vec(

@@ -1,5 +1,5 @@
-//! Memory windows as the memory unit sees them: who may bind and invalidate which, and what an
-//! access through one may do.
+//! Memory windows as the memory unit sees them: which queue pair may bind and invalidate which
+//! window, and what an access through one may do.
 
 mod common;
 
@@ -278,7 +278,7 @@ fn window_of_type_2_is_invalidated_before_it_is_bound_again() {
         dma
     ))
     .expect("free already");
-    unit.bind(OTHER_QP, again).expect("anybody");
+    unit.bind(OTHER_QP, again).expect("any queue pair");
     on!(unit, |memory, dma| memory.invalidate(
         OTHER_QP,
         again.r_key,

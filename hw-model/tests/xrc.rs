@@ -198,7 +198,7 @@ fn empty_queue_makes_the_initiator_wait() {
 }
 
 #[test]
-fn limit_of_a_queue_is_told() {
+fn limit_of_a_queue_is_reported() {
     let mut s = scene();
     (0..2).for_each(|tag| s.post(1, tag, 0, 10));
     let input = SrqContext {

@@ -193,7 +193,7 @@ fn fresh_region(input: &MemoryEntry) -> MemoryEntry {
     }
 }
 
-/// Whether the pages of a region stand in the memory translation table.
+/// Returns true if the pages of a region are in the memory translation table.
 fn is_translated(region: &MemoryEntry) -> bool {
     let word = region.word;
     !(word.window() || word.direct() || word.null() || word.device_memory())

@@ -169,8 +169,8 @@ fn rts(context: &QpContext) -> RtsAttributes {
     }
 }
 
-/// What the mask changes besides what the transition needs. `connecting`: on the way to RTR and
-/// RTS the needed attributes stand elsewhere and are not repeated here.
+/// Applies the attributes of the mask that the transition does not require. `connecting`: on the
+/// way to RTR and RTS the required attributes are applied elsewhere and are not repeated here.
 fn update(mask: QpAttributeMask, context: &QpContext, connecting: bool) -> AttributeUpdate {
     let retry = context.retry;
     let also = |bit: bool| bit && !connecting;

@@ -98,7 +98,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         let input: ModifyQp = self.input(entry, host)?;
         let path = self.path_of(&input)?;
         if input.state == u32::from(QpStateCode::RESET.0) {
-            self.pay_debts(now, index, host, port);
+            self.flush_pending_acks(now, index, host, port);
         }
         let Some(qp) = self.qps.get_mut(index) else {
             return Err(Failure::new(CommandStatus::NO_OBJECT));
@@ -160,7 +160,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         if self.multicast.is_attached(index) {
             return Err(Failure::new(CommandStatus::BUSY));
         }
-        self.pay_debts(now, index, host, port);
+        self.flush_pending_acks(now, index, host, port);
         self.forget(index);
         let Some(qp) = self.qps.destroy(index) else {
             return Err(Failure::new(CommandStatus::NO_OBJECT));

@@ -93,7 +93,7 @@ impl CompletionQueues {
         Ok(Some(cqn))
     }
 
-    /// Whether queue `cqn` exists.
+    /// Returns true if queue `cqn` exists.
     pub fn exists(&self, cqn: u32) -> bool {
         self.created.get(cqn as usize).copied().unwrap_or(false)
     }
@@ -197,7 +197,7 @@ impl CompletionQueues {
         }
     }
 
-    /// When an event that waits for more CQEs is due.
+    /// Returns the time at which a moderated event is due.
     #[inline]
     pub fn next_timeout(&self) -> Option<Instant> {
         self.moderated.next()
@@ -300,7 +300,7 @@ impl CompletionQueues {
     }
 }
 
-/// A context that software has overwritten with nonsense is as good as one that cannot be read.
+/// Checks a context. One that software has overwritten with invalid values counts as unreadable.
 #[inline]
 fn checked(cq: &mut CqContext) -> Result<&mut CqContext, DmaError> {
     if cq.log_size > LOG_MAX_RING {
@@ -314,7 +314,7 @@ fn checked(cq: &mut CqContext) -> Result<&mut CqContext, DmaError> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArmError;
 
-/// Whether events of this queue may wait for more CQEs.
+/// Returns true if events of this queue are moderated.
 #[inline]
 fn is_moderated(cq: &CqContext) -> bool {
     cq.moderation_count > 1 && cq.moderation_us != 0

@@ -82,7 +82,7 @@ pub fn completion_entry(qp: &mut QueuePair, completion: &Completion) -> Completi
     }
 }
 
-/// The payload of a packet could not be gathered: tells the transport whose fault it is.
+/// Reports to the transport that the payload of a packet could not be gathered, and on which side.
 pub fn fail_payload(now: Instant, qp: &mut QueuePair, transmit: &Transmit) {
     match transmit.payload {
         Payload::Request { request, .. } => {
@@ -97,7 +97,7 @@ pub fn fail_payload(now: Instant, qp: &mut QueuePair, transmit: &Transmit) {
     }
 }
 
-/// Whether the number of an event is that of a queue pair.
+/// Returns true if the number of an event is a QPN.
 pub fn is_of_queue_pair(kind: EventType) -> bool {
     let first = EventType::QP_FATAL.0;
     (first..=EventType::LAST_WQE_REACHED.0).contains(&kind.0)

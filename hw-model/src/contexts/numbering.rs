@@ -38,7 +38,7 @@ impl Numbering {
         })
     }
 
-    /// Which of `count` entries that are free again is the next: the last one, or any.
+    /// Selects the next of `count` free entries: the last one, or any.
     pub fn again(&self, count: usize, given: u64) -> Option<usize> {
         let last = count.checked_sub(1)?;
         Some(match self.seed {

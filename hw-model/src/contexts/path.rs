@@ -51,14 +51,14 @@ impl Path {
         })
     }
 
-    /// Whether there is a path from a GID table entry to a destination.
+    /// Returns true if there is a path from a GID table entry to a destination.
     pub fn connects(source: &AddressEntry, path: &AddressPath) -> bool {
         let (local, peer) = (Gid(source.gid), Gid(path.dest_gid));
         let same_version = local.to_ipv4().is_some() == peer.to_ipv4().is_some();
         source.gid != [0; 16] && path.dest_gid != [0; 16] && same_version
     }
 
-    /// Where a packet to `qpn` goes.
+    /// Returns the route of a packet to `qpn`.
     #[inline]
     pub fn route(&self, qpn: Qpn) -> Route {
         Route {

@@ -36,17 +36,17 @@ pub struct QueuePair {
     pub path: Option<Path>,
     /// UD: what `path` was made of.
     pub datagram_path: Option<Box<AddressPath>>,
-    /// Whether it stands in the scheduler's list.
+    /// True if it is in the scheduler's list.
     pub scheduled: bool,
-    /// An ACK that waits for company is to leave behind the requests that were rung.
+    /// True if a delayed ACK is to leave behind the requests that were rung.
     pub acknowledge_behind: bool,
-    /// Whether it stands in the list of those whose ACK waits for company.
+    /// True if it is in the list of queue pairs with a delayed ACK.
     pub holds_acknowledge: bool,
     /// The last header written into a receive buffer was IPv4 (UD).
     pub header_is_ipv4: bool,
     /// Packets that the wire had no room for.
     pub stalled: VecDeque<Transmit>,
-    /// Whether a fetch of WQEs is under way.
+    /// True if a fetch of WQEs is in progress.
     pub fetching: bool,
     /// How far in simulated time its parts have come.
     pub progress: TimeProgress,
@@ -132,7 +132,7 @@ pub struct TimeProgress {
     pub visible: Instant,
     /// When its last packet is ready for the MAC.
     pub departure: Instant,
-    /// When the last packet of it that is told of has left the card (UC, UD).
+    /// Time at which its last reported packet has left the card (UC, UD).
     pub left: Instant,
     /// When its last completion is written that had to wait for its WQE.
     pub completed: Instant,
@@ -171,30 +171,30 @@ impl QueuePair {
         }
     }
 
-    /// Whether it sends and receives datagrams.
+    /// Returns true if it sends and receives datagrams.
     #[inline]
     pub fn is_datagram(&self) -> bool {
         self.context.service == ServiceCode::UNRELIABLE_DATAGRAM
     }
 
-    /// Where a connected queue pair sends to.
+    /// Returns the route to the peer of a connected queue pair.
     pub fn peer(&self) -> Option<Route> {
         let dest_qp = self.transport.attributes().dest_qp;
         let path = self.path.as_ref().filter(|_| !self.is_datagram())?;
         Some(path.route(dest_qp))
     }
 
-    /// Whether a request of it is complete when its last packet leaves.
+    /// Returns true if its requests complete when their last packet leaves.
     pub fn is_unreliable(&self) -> bool {
         self.is_datagram() || self.context.service == ServiceCode::UNRELIABLE_CONNECTED
     }
 
-    /// Whether it has a send queue.
+    /// Returns true if it has a send queue.
     pub fn has_send_queue(&self) -> bool {
         has_send_queue(&self.context)
     }
 
-    /// Whether it has a receive queue of its own.
+    /// Returns true if it has its own receive queue.
     pub fn has_receive_queue(&self) -> bool {
         has_receive_queue(&self.context)
     }
@@ -205,7 +205,7 @@ impl QueuePair {
         self.context.pd
     }
 
-    /// Whether it may have something to send, to fetch or to flush.
+    /// Returns true if it may have something to send, to fetch or to flush.
     #[inline]
     pub fn has_work(&self) -> bool {
         if !self.stalled.is_empty() || self.transport.has_transmit() || self.transport.has_local() {
@@ -221,7 +221,7 @@ impl QueuePair {
         }
     }
 
-    /// Whether all that it has to do is to have WQEs fetched.
+    /// Returns true if its only work is to have WQEs fetched.
     #[inline]
     pub fn has_only_sends_to_fetch(&self) -> bool {
         let sends = self.send.waiting() > 0 && !self.fetching;
@@ -277,18 +277,18 @@ impl QueuePair {
     }
 }
 
-/// Whether such a queue pair has a send queue.
+/// Returns true if a queue pair with this context has a send queue.
 pub fn has_send_queue(context: &StaticContext) -> bool {
     context.service != ServiceCode::XRC_TARGET
 }
 
-/// Whether such a queue pair has a receive queue of its own.
+/// Returns true if a queue pair with this context has its own receive queue.
 pub fn has_receive_queue(context: &StaticContext) -> bool {
     let is_xrc = [ServiceCode::XRC_INITIATOR, ServiceCode::XRC_TARGET].contains(&context.service);
     !is_xrc && !context.shape.uses_srq()
 }
 
-/// Whether such a queue pair takes its receives from the shared receive queue of its context.
+/// Returns true if a queue pair with this context takes its receives from the shared receive queue.
 #[inline]
 pub fn uses_srq(context: &StaticContext) -> bool {
     let is_xrc = [ServiceCode::XRC_INITIATOR, ServiceCode::XRC_TARGET].contains(&context.service);
@@ -397,7 +397,7 @@ impl QueuePairs {
     }
 
     /// Creates a queue pair in RESET; `None` when the table is full. The index that was free for
-    /// longest is taken, so that late packets of an old queue pair find nobody.
+    /// longest is taken, so that late packets for an old queue pair find none.
     pub fn create<H: Host>(
         &mut self,
         context: QpContext,
@@ -461,8 +461,8 @@ impl QueuePairs {
         }
     }
 
-    /// When the context of the queue pair at `index` can be asked for, if that is after `until`:
-    /// who needs it waits, instead of asking for those of the next ones too.
+    /// Returns the time at which the context of the queue pair at `index` can be requested, if that
+    /// is after `until`: the caller waits, instead of requesting those of the next queue pairs too.
     #[inline]
     pub fn blocked_until(&self, index: u32, until: Instant) -> Option<Instant> {
         self.cache.blocked_until(index, until)

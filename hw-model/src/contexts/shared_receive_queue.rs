@@ -33,7 +33,7 @@ enum Slot {
 pub enum TakeError {
     /// It has no entry.
     Empty,
-    /// It has just failed: tell software.
+    /// It has just failed: raise the event.
     Failed,
     /// It failed before, or does not exist.
     Unusable,
@@ -114,7 +114,7 @@ impl SharedReceiveQueues {
         Ok(Some(srqn))
     }
 
-    /// Whether queue `srqn` exists.
+    /// Returns true if queue `srqn` exists.
     pub fn exists(&self, srqn: u32) -> bool {
         self.slots
             .get(srqn as usize)
@@ -213,7 +213,7 @@ impl SharedReceiveQueues {
     }
 }
 
-/// A context that software has overwritten with nonsense is as good as one that cannot be read.
+/// Checks a context. One that software has overwritten with invalid values counts as unreadable.
 fn checked(srq: &mut SrqContext) -> Result<&mut SrqContext, DmaError> {
     let stride_fits = LOG_STRIDES.contains(&srq.log_stride);
     if srq.log_size > LOG_MAX_RING || !stride_fits {
@@ -249,7 +249,8 @@ fn take_entry<H: Host>(
     dma.at = dma.at.max(entry.ready);
     srq.consumer = srq.consumer.wrapping_add(1);
     if fetched.len() < policy.ahead as usize {
-        // Nobody waits for these; if they cannot be read, who needs them will see it.
+        // A prefetch: no packet waits for these WQEs. If the read fails, the packet that needs them
+        // fails.
         let at = dma.at;
         let _ = fetch(srq, fetched, policy.batch, dma);
         dma.at = at;

@@ -50,7 +50,8 @@ impl SendQueue {
         self.producer.wrapping_sub(self.fetched)
     }
 
-    /// Whether a producer index could be true: it does not go back, nor ahead more than a ring.
+    /// Returns true if a producer index is plausible: not behind the last one, nor more than a ring
+    /// ahead.
     pub fn accepts(&self, producer: u32) -> bool {
         producer.wrapping_sub(self.fetched) <= 1 << self.log_blocks
     }
@@ -75,13 +76,13 @@ impl SendQueue {
         self.outstanding.push_back(wqe);
     }
 
-    /// Where the payload of the WQE at `index` lies.
+    /// Returns the payload of the WQE at `index`.
     #[inline]
     pub fn payload(&mut self, index: u32) -> Option<&SendPayload> {
         Some(&self.find(index)?.payload)
     }
 
-    /// Where the datagram of the WQE at `index` goes.
+    /// Returns the destination of the datagram of the WQE at `index`.
     #[inline]
     pub fn datagram(&mut self, index: u32) -> Option<&DatagramSegment> {
         self.find(index)?.datagram.as_deref()
@@ -189,7 +190,7 @@ impl ReceiveQueue {
         }
     }
 
-    /// Whether a producer index could be true.
+    /// Returns true if a producer index is plausible.
     pub fn accepts(&self, producer: u32) -> bool {
         producer.wrapping_sub(self.consumer()) <= 1 << self.log_entries
     }
@@ -219,7 +220,8 @@ impl ReceiveQueue {
         dma.counters.add(counter, 1);
         dma.at = dma.at.max(wqe.ready);
         if self.prefetched.len() < policy.ahead as usize {
-            // Nobody waits for these; if they cannot be read, who needs them will see it.
+            // A prefetch: no packet waits for these WQEs. If the read fails, the packet that needs
+            // them fails.
             let at = dma.at;
             let _ = self.fetch(policy.batch, dma);
             dma.at = at;

@@ -42,13 +42,13 @@ pub struct Bar {
     pub commands: CommandQueueRegisters,
     /// Event queue doorbells that have landed and are not yet handled.
     pub event_queue_doorbells: [Option<EventQueueDoorbell>; VECTOR_COUNT as usize],
-    /// Whether any of them has landed.
+    /// True if any of them has arrived.
     pub has_event_queue_doorbells: bool,
     /// Vectors that were pending and have been unmasked.
     pub unmasked_vectors: u64,
     /// MSI-X table.
     pub msix: MsixTable,
-    /// Whether the port had a link when the NIC looked last.
+    /// True if the port had a link when the NIC last checked.
     pub link_up: bool,
 }
 
@@ -96,7 +96,7 @@ impl Bar {
         self.control.set_enable(false);
     }
 
-    /// Whether the command queue runs.
+    /// Returns true if the command queue runs.
     pub fn is_enabled(&self) -> bool {
         self.control.enable() && !self.control.reset() && self.fatal == FatalSyndrome::NONE
     }

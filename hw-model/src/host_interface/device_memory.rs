@@ -5,8 +5,8 @@ use ferroce_spec::register::BAR4_SIZE;
 /// What PCIe reads where nothing answers.
 const UNMAPPED_BYTE: u8 = 0xff;
 
-/// 256 KiB of memory beside the port. Most programs never touch it: it takes none of the
-/// process's memory before somebody does.
+/// 256 KiB of memory beside the port. Most programs never use it: it is allocated at the first
+/// access.
 #[derive(Debug, Default)]
 pub struct DeviceMemory {
     bytes: Box<[u8]>,
@@ -16,7 +16,7 @@ impl DeviceMemory {
     /// Bytes of the memory.
     pub const LENGTH: u64 = BAR4_SIZE as u64;
 
-    /// Whether `length` bytes from `offset` on are inside.
+    /// Returns true if `length` bytes from `offset` on are inside.
     pub fn contains(offset: u64, length: u64) -> bool {
         offset
             .checked_add(length)
@@ -50,7 +50,7 @@ impl DeviceMemory {
         }
     }
 
-    /// Forgets what it holds (reset): nobody sees the data of the program before.
+    /// Clears it (reset): the next program does not see the data of the one before.
     pub fn reset(&mut self) {
         self.bytes = Box::default();
     }

@@ -73,7 +73,7 @@ impl<H: Host> Dma<'_, H> {
         Ok(())
     }
 
-    /// When a write that is issued now is, and behind what.
+    /// Returns the order of a write that is issued now: its time, and what it follows.
     #[inline]
     pub fn order(&self) -> WriteOrder {
         WriteOrder {

@@ -18,7 +18,7 @@ use ferroce_wire::Qpn;
 impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     /// Takes the doorbells that have landed.
     #[inline(always)]
-    pub(crate) fn land_doorbells<H: Host>(&mut self, now: Instant, host: &mut H) -> bool {
+    pub(crate) fn drain_doorbells<H: Host>(&mut self, now: Instant, host: &mut H) -> bool {
         while !self.doorbells.is_full() {
             let Some(doorbell) = host.next_doorbell() else {
                 break;
@@ -28,7 +28,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
             }
             let ready = self
                 .timing
-                .serve(now, now, Stage::Doorbell, Work::default());
+                .reserve(now, now, Stage::Doorbell, Work::default());
             self.doorbells.push(ready, doorbell);
         }
         let mut landed = false;

@@ -27,7 +27,7 @@ pub struct Event {
 /// Event queue 0 takes everything that is not a completion.
 pub const ASYNC_EQN: u32 = 0;
 
-/// How long events wait for company before an interrupt announces them.
+/// Delay in which events are coalesced before one interrupt announces them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InterruptModeration {
     /// Events that an interrupt announces at least, unless time is up.
@@ -43,7 +43,7 @@ impl InterruptModeration {
         time: Duration::ZERO,
     };
 
-    /// Whether anything waits at all.
+    /// Returns true if there is any delay.
     #[inline]
     const fn is_on(self) -> bool {
         self.count > 1 && !self.time.is_zero()
@@ -54,7 +54,7 @@ impl InterruptModeration {
 #[derive(Debug)]
 struct EventQueue {
     context: EqContext,
-    /// When the events that wait for company are announced at the latest.
+    /// Latest time at which the coalesced events are announced.
     due: Option<Instant>,
     /// When the host sees the newest EQE: its interrupt does not overtake it.
     visible: Instant,
@@ -126,8 +126,8 @@ impl EventQueues {
             .is_some_and(|queue| queue.take().is_some())
     }
 
-    /// Whether an event for `eqn` can be written now. An event for a queue that does not exist
-    /// can: it is dropped.
+    /// Returns true if an event for `eqn` can be written now. An event for a queue that does not
+    /// exist can: it is dropped.
     pub fn has_room(&self, eqn: u32) -> bool {
         self.get(eqn)
             .is_none_or(|q| q.producer.wrapping_sub(q.consumer) < 1 << q.log_size)
@@ -190,7 +190,7 @@ impl EventQueues {
         }
     }
 
-    /// When an interrupt is due for events that have waited for company.
+    /// Returns the time at which an interrupt for coalesced events is due.
     #[inline]
     pub fn next_timeout(&self) -> Option<Instant> {
         if !self.moderation.is_on() {
@@ -200,7 +200,8 @@ impl EventQueues {
         queues.filter_map(|queue| queue.due).min()
     }
 
-    /// Interrupts for events that have waited for company until `now`. True: there were some.
+    /// Raises the interrupts for coalesced events that are due at `now`. Returns true if there were
+    /// some.
     pub fn expire<H: Host>(
         &mut self,
         now: Instant,

@@ -79,13 +79,13 @@ const MAX_KEPT: usize = 8;
 pub struct PushedWqes(Option<Box<PushedWqe>>);
 
 impl PushedWqes {
-    /// Whether there are none.
+    /// Returns true if there are none.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Whether there is one, of `blocks` blocks at most.
+    /// Returns true if there is one, of `blocks` blocks at most.
     pub fn first_fits(&self, blocks: u32) -> bool {
         self.0.as_ref().is_some_and(|first| first.blocks <= blocks)
     }
@@ -124,7 +124,8 @@ impl PushedWqes {
         Some(first)
     }
 
-    /// What comes next in a queue whose WQEs from `fetched` on, `rung` blocks, are to be fetched.
+    /// Returns what comes next in a queue whose WQEs from `fetched` on, `rung` blocks, are to be
+    /// fetched.
     pub fn next(&mut self, fetched: u32, rung: u32, counters: &mut Counters) -> NextWqes {
         while let Some(first) = &self.0 {
             let ahead = first.index.wrapping_sub(fetched);
@@ -152,8 +153,8 @@ pub enum NextWqes {
     InRing(u32),
 }
 
-/// Whether `slot`, counted over all of BAR2, is the first one of a block of the push window of a
-/// queue pair.
+/// Returns true if `slot`, counted over all of BAR2, is the first one of a block of the push window
+/// of a queue pair.
 pub fn is_window_of(qp: &QueuePair, slot: u32) -> bool {
     let own = PushWindow::of_slot(qp.context.send_doorbell_slot);
     PushWindow::of_block(slot) == Some(own)

@@ -35,7 +35,7 @@ impl Registers {
         }
     }
 
-    /// When the next register is free.
+    /// Returns the time at which the next register is free.
     #[inline]
     pub fn free_at(&self) -> Instant {
         self.free_at[self.next]
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wants_it_later_keeps_nobody_waiting_until_then() {
+    fn a_later_lease_does_not_delay_an_earlier_one() {
         let mut registers = Registers::new(1);
         let later = registers.take(Instant(5), Instant(500));
         assert_eq!(later.at, Instant(500));

@@ -55,10 +55,10 @@ impl Iommu {
         })
     }
 
-    /// Translates `iova` for a request that is there at `arrival`; returns when it can go on.
+    /// Translates `iova` for a request that arrives at `arrival`; returns when it can continue.
     ///
-    /// A miss occupies a walker from `now` on. Who hits an entry whose walk is not over waits for
-    /// its end.
+    /// A miss occupies a walker from `now` on. A request that hits an entry whose walk is not over
+    /// waits for its end.
     #[inline]
     pub fn translate(&mut self, now: Instant, arrival: Instant, iova: u64) -> Instant {
         let page = iova >> self.page_shift;
@@ -101,7 +101,7 @@ impl Iommu {
         self.misses
     }
 
-    /// How long requests have waited for a walker.
+    /// Returns the total time that requests have waited for a walker.
     pub fn waited(&self) -> Duration {
         self.waited
     }

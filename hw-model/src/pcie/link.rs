@@ -21,12 +21,12 @@ pub fn raw_gbps(generation: u32, lanes: u32) -> f64 {
     giga_transfers * encoding * f64::from(lanes.max(1))
 }
 
-/// What remains of [`raw_gbps`] for TLPs: without the ACK and flow control DLLPs and the skip
-/// ordered sets.
+/// Returns the part of [`raw_gbps`] that is left for TLPs: without the ACK and flow control DLLPs
+/// and the skip ordered sets.
 ///
-/// An ACK and a flow control update each go as often as the specification's ACK latency limit
-/// asks, as in pcie-bench's model (Neugebauer et al., SIGCOMM 2018). For generations 4 and 5 that
-/// is good to about 3 %.
+/// An ACK and a flow control update each go as often as the specification's ACK latency limit asks,
+/// as in pcie-bench's model (Neugebauer et al., SIGCOMM 2018). For generations 4 and 5 that is good
+/// to about 3 %.
 pub fn tlp_gbps(generation: u32, lanes: u32, mps_bytes: u32) -> f64 {
     let dllps = 2.0 * DLLP_BYTES / ack_limit_bytes(generation, lanes, mps_bytes);
     raw_gbps(generation, lanes) * (1.0 - dllps - SKIP_SHARE)
@@ -68,7 +68,7 @@ impl Rate {
         }
     }
 
-    /// How long `bytes` take.
+    /// Returns the time that `bytes` take.
     #[inline]
     pub fn span(&self, bytes: u64) -> Duration {
         Duration::from_ps((bytes.wrapping_mul(self.ps_per_byte)) >> Self::FRACTION_BITS)
@@ -97,7 +97,7 @@ impl Lane {
         }
     }
 
-    /// How long `bytes` take.
+    /// Returns the time that `bytes` take.
     #[inline]
     pub fn span(&self, bytes: u64) -> Duration {
         self.rate.span(bytes)
@@ -115,12 +115,12 @@ impl Lane {
         (begin, self.free_at)
     }
 
-    /// When it is free.
+    /// Returns the time at which it is free.
     pub fn free_at(&self) -> Instant {
         self.free_at
     }
 
-    /// How long it has carried TLPs in all.
+    /// Returns the total time for which it has carried TLPs.
     pub fn busy(&self) -> Duration {
         self.busy
     }

@@ -1,10 +1,10 @@
 //! Host memory as the device's accesses find it: in the last-level cache or not.
 //!
-//! A working-set model: tags of 4 KiB pages, least recently used first out. Nobody reports what
-//! processors touch, so two assumptions stand in for them: a page is in the LLC as long as nothing
-//! has pushed it out (whoever uses a buffer has just written it), and a page that the device reads
-//! is one that processors use. A working set that fits therefore never misses; of a larger one
-//! what does not fit does.
+//! A working-set model: tags of 4 KiB pages, least recently used first out. The accesses of
+//! processors are not reported, so two assumptions stand in for them: a page is in the LLC until
+//! others have evicted it (the user of a buffer has just written it), and a page that the device
+//! reads is one that processors use. A working set that fits therefore never misses; of a larger
+//! one, the part that does not fit misses.
 
 use super::parameters::MemoryParameters;
 
@@ -32,7 +32,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// An LLC of which nobody has used anything.
+    /// Returns an LLC in which no page is used.
     pub fn new(parameters: &MemoryParameters) -> Self {
         let pages = parameters.llc_bytes >> PAGE_SHIFT;
         let sets = (pages / WAYS as u32).max(1);

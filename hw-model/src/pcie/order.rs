@@ -10,7 +10,7 @@ pub struct Posted {
 }
 
 impl Posted {
-    /// What a request that is issued at `at` must not pass.
+    /// Returns the time that a request issued at `at` must not pass.
     #[inline]
     pub fn before(&self, at: Instant) -> Instant {
         if at >= self.at {

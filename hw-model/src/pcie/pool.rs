@@ -29,8 +29,8 @@ struct Lease {
 
 /// A pool that hands out in the order of requests, and knows when each lease ends.
 ///
-/// Leases are kept sorted by their end. Ends are nearly in order, so that placing one is cheap,
-/// and one lease that is late keeps nobody waiting but for its own units.
+/// Leases are kept sorted by their end. Ends are nearly in order, so that inserting one is cheap,
+/// and a late lease delays other requests only by its own units.
 #[derive(Debug)]
 pub struct Pool {
     capacity: Units,
@@ -98,7 +98,7 @@ impl Pool {
         }
     }
 
-    /// What is in use at `now`.
+    /// Returns the units in use at `now`.
     pub fn in_use(&self, now: Instant) -> Units {
         let running = self.leases.iter().filter(|lease| lease.until > now);
         running.fold(Units::default(), |sum, lease| Units {

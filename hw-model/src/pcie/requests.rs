@@ -161,7 +161,7 @@ impl Pcie {
         }
     }
 
-    /// What host memory takes longer than LLC of the near socket.
+    /// Returns the additional latency of host memory over the LLC of the near socket.
     #[inline]
     fn memory_latency(&mut self, iova: u64, is_read: bool) -> Duration {
         let hit = match is_read {

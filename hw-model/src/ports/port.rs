@@ -21,11 +21,12 @@ pub enum Reservation<F> {
     Ready(F),
     /// The wire is full: back-pressure. Ask again later.
     Full,
-    /// Nobody is there: the frame would leave on the cable and be lost. Count it and go on.
+    /// The destination does not exist: the frame would leave on the cable and be lost. Count it and
+    /// continue.
     NoRoute,
 }
 
-/// The wire behind the MAC. A frame buffer is owned by whoever holds it.
+/// The wire behind the MAC. A frame buffer has one owner at a time.
 pub trait Port {
     /// A frame buffer; on the shared-memory wire a slot of the ring itself, so that payload is
     /// copied once by the sender's DMA engine and once by the receiver's.
@@ -51,12 +52,13 @@ pub trait Port {
     /// Gives a received frame's buffer back to the wire.
     fn release(&mut self, frame: Self::Frame);
 
-    /// Whether the ICRC of frames to be sent is computed.
+    /// Returns true if the ICRC of frames to be sent is computed.
     ///
-    /// False only on a trusted wire inside one machine that nobody captures.
+    /// False only on a trusted wire inside one machine that is not captured.
     fn computes_icrc(&self) -> bool;
 
-    /// Whether the sender of a received frame has computed its ICRC, so that it is to be checked.
+    /// Returns true if the sender of a received frame has computed its ICRC, so that it is to be
+    /// checked.
     fn carries_icrc(&self, frame: &Self::Frame) -> bool;
 
     /// Frames to the multicast `group` are wanted from now on, also those that this end sends.
@@ -77,23 +79,23 @@ pub trait Port {
     /// A real cable need not know; a capture that is replayed waits for it.
     fn queue_pair_ready(&mut self, _qpn: Qpn) {}
 
-    /// Whether a peer has gone since this was last asked. A real cable does not know.
+    /// Returns true if a peer has disappeared since the last call. A real cable does not know.
     fn take_loss(&mut self) -> bool {
         false
     }
 
-    /// Whether nobody will ever answer from there: the function that was there is gone.
+    /// Returns true if the function at `route` no longer exists and will never answer.
     fn is_gone(&self, _route: &Route) -> bool {
         false
     }
 
-    /// Whether the function there lives and has not yet taken what was sent to it, so that its
-    /// silence says nothing about packets that were lost.
+    /// Returns true if the function at `route` exists and has not yet taken what was sent to it, so
+    /// that its silence does not mean that packets were lost.
     fn is_behind(&mut self, _route: &Route) -> bool {
         false
     }
 
-    /// Whether the link is up. While it is down nothing is sent or received.
+    /// Returns true if the link is up. While it is down nothing is sent or received.
     fn link_is_up(&self) -> bool {
         true
     }

@@ -155,7 +155,7 @@ section! {
         ack_request_interval: u32, "packets", range::SOME;
         /// Packets that one ACK acknowledges at most.
         ack_coalesce: u32, "packets", range::SOME;
-        /// How long a positive ACK waits for company.
+        /// Longest delay of a positive ACK, in which ACKs are coalesced.
         ack_delay_ns: f64, "ns", range::NS;
         /// READs and atomics of a QP that may be outstanding.
         max_outstanding_reads: u32, "requests", Range::Between(1.0, 255.0);
@@ -169,7 +169,7 @@ section! {
     Interrupt {
         /// Events that one interrupt reports at least, unless time is up; 1: each has its own.
         moderation_count: u32, "events", range::SOME;
-        /// How long an event waits for company before its interrupt; moderation of a CQ comes before.
+        /// Delay in which events are coalesced before their interrupt; CQ moderation comes before.
         moderation_ns: f64, "ns", range::NS;
     }
 }

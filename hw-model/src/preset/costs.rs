@@ -1,4 +1,4 @@
-//! What the application's thread takes for its part: the `host` section of a preset.
+//! Costs of the application's thread: the `host` section of a preset.
 //!
 //! A call of the driver costs the mean that the preset says, with a spread around it that is the
 //! same on both sides, so that rates are those of the mean. Parts of a call:
@@ -13,7 +13,7 @@
 //! | arming a CQ for an event | `doorbell_ns` |
 //! | sleep until an event | `interrupt_ns` behind the MSI-X message; nothing if the event is there |
 //! | a system call that does not wait, of a program in simulated time | `syscall_ns` |
-//! | a lock that others want | a queue of the threads that wait for it |
+//! | a contended lock | a queue of the threads that wait for it |
 
 use ferroce_units::Duration;
 
@@ -47,7 +47,7 @@ pub struct Costs {
     pub wake_up: Duration,
     /// System call that does not wait.
     pub system_call: Duration,
-    /// Lock that nobody else wants.
+    /// Uncontended lock.
     pub lock: Duration,
     /// Hand-over of a lock, per thread that waits.
     pub handoff: Duration,

@@ -70,7 +70,7 @@ pub(super) fn apply_host(preset: &mut Preset, name: &str) -> Result<(), PresetEr
     Ok(())
 }
 
-/// What a built-in host profile says about itself.
+/// Returns the description in a built-in host profile.
 pub(super) fn about_host(name: &str) -> Option<String> {
     let table: Table = builtin::find(builtin::HOSTS, name)?.parse().ok()?;
     Some(table.get("about")?.as_str()?.to_owned())
@@ -126,7 +126,7 @@ fn parse_at_depth(
     Ok(preset)
 }
 
-/// A path is told from a name by its separator or ending.
+/// Returns true if `name` is a path: it has a separator or the ending of a file.
 fn is_path(name: &str) -> bool {
     name.contains('/') || name.ends_with(".toml")
 }
@@ -207,7 +207,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whether parameters lie below `key`.
+    /// Returns true if parameters lie below `key`.
     fn is_section(&self, key: &str) -> bool {
         let mut sections = self.preset.sections();
         sections.any(|(path, _)| {

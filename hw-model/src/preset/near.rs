@@ -3,7 +3,7 @@
 /// How many names are proposed at most.
 const PROPOSALS: usize = 3;
 
-/// Letters that tell what a name begins with.
+/// Letters by which the beginning of a name is recognised.
 const SHORTEST_BEGINNING: usize = 3;
 
 /// The end of a sentence that proposes names of `known` like `wrong`; empty if there is none.

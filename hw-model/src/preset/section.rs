@@ -19,7 +19,7 @@ pub struct Declaration {
 
 /// A section of a preset, seen as a list of parameters.
 pub(super) trait Section {
-    /// What parameters there are.
+    /// Returns the declarations of the parameters.
     fn declarations(&self) -> &'static [Declaration];
     /// The value of the parameter of that index.
     fn get(&self, index: usize) -> Option<Value>;

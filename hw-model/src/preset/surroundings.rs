@@ -124,7 +124,7 @@ section! {
         interrupt_ns: f64, "ns", range::NS;
         /// System call that does not wait; `sched_yield` and a failed try of a lock take as long.
         syscall_ns: f64, "ns", range::NS;
-        /// Lock and unlock that nobody else wants.
+        /// Uncontended lock and unlock.
         lock_ns: f64, "ns", range::NS;
         /// Hand-over of a lock, times log2 of the threads that want it.
         lock_handoff_ns: f64, "ns", range::NS;

@@ -130,7 +130,7 @@ fn every_parameter_can_be_set_to_the_value_that_it_has() {
 }
 
 #[test]
-fn hash_tells_presets_apart_and_ignores_the_name() {
+fn the_hash_differs_by_preset_and_ignores_the_name() {
     let mut hashes: Vec<u64> = Preset::names()
         .map(|name| Preset::load(name).expect("built-in presets load").hash())
         .collect();

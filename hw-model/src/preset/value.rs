@@ -38,7 +38,7 @@ pub enum Range {
 }
 
 impl Range {
-    /// Whether `value` is permitted. Never so for a number that is none.
+    /// Returns true if `value` is permitted; NaN never is.
     pub fn contains(&self, value: Value) -> bool {
         match (self, value) {
             (Range::Between(low, high), Value::Real(real)) => (*low..=*high).contains(&real),

@@ -28,13 +28,13 @@ pub fn global_route_header(bytes: &[u8]) -> [u8; GRH_LENGTH] {
     header
 }
 
-/// Whether the IP header at the start of `bytes` is one of IPv4.
+/// Returns true if `bytes` begin with an IPv4 header.
 pub fn is_ipv4(bytes: &[u8]) -> bool {
     const IPV4: u8 = 4;
     bytes.first().is_some_and(|first| first >> 4 == IPV4)
 }
 
-/// Whether a datagram can take this path.
+/// Returns true if a datagram can take this path.
 pub fn is_possible(path: &AddressPath, gids: &[AddressEntry; MAX_GIDS]) -> bool {
     gids.get(usize::from(path.source_gid_index))
         .is_some_and(|source| Path::connects(source, path))

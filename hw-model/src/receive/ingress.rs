@@ -60,7 +60,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
                 messages: u32::from(inbound.headers.bth.opcode.begins_request()),
             };
             let stage = Stage::Receive(self.units[unit].number);
-            let ready = self.timing.serve(now, at, stage, work);
+            let ready = self.timing.reserve(now, at, stage, work);
             self.inbound.push(ready, inbound);
         }
         if T::IS_TIMED {
@@ -69,8 +69,8 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         worked
     }
 
-    /// For whom a packet is, if there is somebody who may receive it: index of a queue pair, or
-    /// `None` for a multicast group.
+    /// Returns the destination of a packet, if it has one: the index of a queue pair, or `None` for
+    /// a multicast group.
     #[inline(always)]
     fn steer(&mut self, parsed: &Parsed) -> Option<Option<u32>> {
         let dest_qp = parsed.headers.bth.dest_qp;
@@ -108,7 +108,8 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         Some(None)
     }
 
-    /// Which processing unit works on a packet. The copies of a multicast datagram are made by one.
+    /// Returns the processing unit that works on a packet. One unit makes all copies of a multicast
+    /// datagram.
     #[inline]
     fn unit_of(&self, packet: &Inbound<P::Frame>) -> usize {
         packet.qp.map_or(0, |index| self.scheduler.unit_of(index))
@@ -148,14 +149,14 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         port.release(inbound.frame);
     }
 
-    /// Whether so much waits for the host that packets stay in the receive buffer.
+    /// Returns true if so much waits for the host that packets stay in the receive buffer.
     fn is_receive_paused<H: Host>(&mut self, now: Instant, host: &H) -> bool {
         let resumes_at = host.posted_until() - MAX_POSTED_BACKLOG;
         self.receive_resumes_at = resumes_at;
         resumes_at > now
     }
 
-    /// Whether the next packet waits for the context of its queue pair, and all with it.
+    /// Returns true if the next packet, and all behind it, waits for the context of its queue pair.
     fn is_packet_blocked(&mut self, now: Instant) -> bool {
         let next = self.inbound.front().and_then(|packet| packet.qp);
         let until = now + PLANNING_HORIZON;
@@ -242,7 +243,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     }
 }
 
-/// Whether packets to this address are for us.
+/// Returns true if `gid` is an address of this NIC.
 #[inline]
 fn is_own_address(gids: &[AddressEntry; MAX_GIDS], gid: Gid) -> bool {
     gids.iter().any(|entry| entry.gid == gid.0)

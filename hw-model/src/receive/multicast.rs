@@ -11,7 +11,7 @@ pub const MAX_QPS_PER_GROUP: usize = 256;
 /// What an attach or a detach did to its group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// The group is new, or nobody is in it any more: the port has to know.
+    /// The group is new, or now empty: the port has to be notified.
     Group,
     /// Only the queue pair.
     Member,
@@ -64,7 +64,7 @@ impl MulticastTable {
         self.groups.get(&group).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether a queue pair is in any group.
+    /// Returns true if a queue pair is in any group.
     pub fn is_attached(&self, qp: u32) -> bool {
         self.groups.values().any(|members| members.contains(&qp))
     }

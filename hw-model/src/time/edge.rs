@@ -37,13 +37,13 @@ impl<T> Edge<T> {
         self.items.len()
     }
 
-    /// Whether the block in front must wait: back-pressure.
+    /// Returns true if the block in front must wait: back-pressure.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.items.len() >= self.capacity
     }
 
-    /// Whether nothing is on the way.
+    /// Returns true if it holds no item.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
@@ -101,7 +101,7 @@ impl<T> Edge<T> {
         }
     }
 
-    /// Whether less than half of the room is left.
+    /// Returns true if less than half of the room is left.
     #[inline]
     pub fn is_nearly_full(&self) -> bool {
         2 * self.items.len() >= self.capacity
@@ -117,7 +117,7 @@ impl<T> Edge<T> {
         self.items.retain(|(_, item)| keep(item));
     }
 
-    /// When the next item will be delivered.
+    /// Returns the time of the next delivery.
     #[inline]
     pub fn next_delivery(&self) -> Option<Instant> {
         self.items.front().map(|(ready, _)| *ready)

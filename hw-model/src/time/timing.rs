@@ -5,15 +5,15 @@
 //! it is not a second code path.
 
 pub mod clock;
-pub mod server;
+pub mod pipeline_stage;
 pub mod timed;
 
 pub use timed::Timed;
 
 use ferroce_units::{Duration, Instant};
 
-/// How far ahead of time a block plans its work. Who comes later and is ready earlier waits no
-/// longer than this; the shorter it is, the more often the NIC has to be asked.
+/// Upper bound on the head-of-line wait caused by planning ahead: a block reserves its time this
+/// far ahead. The shorter it is, the more often the NIC has to be stepped.
 pub const PLANNING_HORIZON: Duration = Duration::from_ns(200);
 
 /// A block that takes time. Those of a processing unit carry its number.
@@ -58,7 +58,7 @@ impl Work {
 
 /// What a card needs for its work: the clocks of all blocks.
 pub trait Timing: std::fmt::Debug {
-    /// Whether anything costs anything. If not, what the blocks have done is there at once.
+    /// True if anything has a cost. If not, the results of the blocks are ready at once.
     const IS_TIMED: bool;
 
     /// Puts `work` through `stage`; returns when the result leaves it.
@@ -66,13 +66,13 @@ pub trait Timing: std::fmt::Debug {
     /// What is to be worked on is there at `at`, which may be later than `now` when it has to be
     /// read from host memory first. The block's time is reserved from `now` on, so that others
     /// who are ready earlier do not wait behind it.
-    fn serve(&mut self, now: Instant, at: Instant, stage: Stage, work: Work) -> Instant;
+    fn reserve(&mut self, now: Instant, at: Instant, stage: Stage, work: Work) -> Instant;
 
-    /// When `stage` could take more work.
+    /// Returns the time at which `stage` can accept more work.
     fn free_at(&self, stage: Stage) -> Instant;
 }
 
-/// Until when a block may plan its work at `now`.
+/// Returns the time up to which a block may plan its work at `now`.
 #[inline]
 pub(crate) fn horizon<T: Timing>(now: Instant) -> Instant {
     if T::IS_TIMED {
@@ -90,7 +90,7 @@ impl Timing for Functional {
     const IS_TIMED: bool = false;
 
     #[inline(always)]
-    fn serve(&mut self, _now: Instant, at: Instant, _stage: Stage, _work: Work) -> Instant {
+    fn reserve(&mut self, _now: Instant, at: Instant, _stage: Stage, _work: Work) -> Instant {
         at
     }
 

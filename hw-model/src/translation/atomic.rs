@@ -4,7 +4,7 @@ use crate::config::NicConfig;
 use crate::host_interface::dma::{ATOMIC_BYTES, Dma};
 use crate::host_interface::registers::Registers;
 use crate::ports::host::{DmaAtomic, DmaError, Host};
-use crate::time::timing::server::Server;
+use crate::time::timing::pipeline_stage::PipelineStage;
 use crate::translation::memory_unit::{MemoryUnit, count_fault, is_in_host_memory};
 use crate::translation::mpt::Access;
 use crate::translation::mtt::TranslationTable;
@@ -25,7 +25,7 @@ pub struct AtomicsUnit {
     /// What an atomic in the device's own memory takes.
     device_atomic: Duration,
     /// By hash of the address: one atomic at a time.
-    locks: Box<[Server]>,
+    locks: Box<[PipelineStage]>,
     /// For the atomics that are under way.
     registers: Registers,
 }
@@ -36,7 +36,7 @@ impl AtomicsUnit {
         Self {
             global: config.global_atomics,
             device_atomic: config.device_atomic,
-            locks: vec![Server::default(); LOCKS].into_boxed_slice(),
+            locks: vec![PipelineStage::default(); LOCKS].into_boxed_slice(),
             registers: Registers::new(usize::from(config.atomic_units)),
         }
     }
@@ -53,15 +53,15 @@ impl AtomicsUnit {
         dma.at = lock.wait(dma.begun, lease.at);
         let start = dma.at;
         let original = dma.atomic(iova, operation, self.global)?;
-        lock.serve(dma.begun, start, dma.at - start);
+        lock.reserve(dma.begun, start, dma.at - start);
         self.registers.give_back(lease, dma.at);
         Ok(original)
     }
 
     /// An atomic in the device's memory: moves the flow to when it is over.
-    fn carry_out_on_chip<H: Host>(&mut self, offset: u64, dma: &mut Dma<'_, H>) {
+    fn execute_on_chip<H: Host>(&mut self, offset: u64, dma: &mut Dma<'_, H>) {
         let lock = &mut self.locks[lock_of(offset)];
-        dma.at = lock.serve(dma.begun, dma.at, self.device_atomic) + self.device_atomic;
+        dma.at = lock.reserve(dma.begun, dma.at, self.device_atomic) + self.device_atomic;
     }
 }
 
@@ -114,7 +114,7 @@ impl<M: TranslationTable> MemoryUnit<M> {
                 Some(_) => return Err(ProtectionFault::Alignment { address }),
                 None => return Ok(0),
             };
-            self.atomics.carry_out_on_chip(offset, dma);
+            self.atomics.execute_on_chip(offset, dma);
             return Ok(original);
         }
         // The virtual address is a multiple of eight; the region or window need not begin at one.

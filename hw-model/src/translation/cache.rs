@@ -90,14 +90,14 @@ impl<T: FromBytes + IntoBytes + Immutable + Default + Copy> Cache<T> {
         self.keys.len()
     }
 
-    /// The entry at `index`, read from host memory if it is not here.
+    /// Returns the entry at `index`, read from host memory if it is not cached.
     #[inline]
     pub fn get<H: Host>(&mut self, index: u32, dma: &mut Dma<'_, H>) -> Result<&mut T, DmaError> {
         let slot = self.look_up(index, dma)?;
         Ok(&mut self.values[slot])
     }
 
-    /// Where the entry at `index` is, now that it is here.
+    /// Returns the position of the entry at `index`, after a fill if it was not cached.
     #[inline]
     fn look_up<H: Host>(&mut self, index: u32, dma: &mut Dma<'_, H>) -> Result<usize, DmaError> {
         match self.find(index) {
@@ -113,21 +113,21 @@ impl<T: FromBytes + IntoBytes + Immutable + Default + Copy> Cache<T> {
         }
     }
 
-    /// The entry at `index` if it is here: looked at, not used.
+    /// Returns the entry at `index` if it is cached, without a use.
     pub fn peek(&self, index: u32) -> Option<&T> {
         self.find(index).map(|slot| &self.values[slot])
     }
 
-    /// For how long the entry at `index` cannot even be asked for: it is not here, and all
-    /// registers
-    /// are in use. `None`: it can be asked for soon enough.
+    /// Returns the time until which the entry at `index` cannot be requested: it is not cached, and
+    /// all registers are in use. `None`: it can be requested soon enough.
     #[inline]
     pub fn blocked_until(&self, index: u32, until: Instant) -> Option<Instant> {
         let free_at = self.registers.free_at();
         (free_at > until && self.find(index).is_none()).then_some(free_at)
     }
 
-    /// As [`Cache::get`], for a change: the entry is written back when it leaves.
+    /// Returns the entry as [`Cache::get`] does, for a change: it is written back when it is
+    /// evicted.
     #[inline]
     pub fn get_mut<H: Host>(
         &mut self,

@@ -148,8 +148,8 @@ impl<M: TranslationTable> MemoryUnit<M> {
         Ok(())
     }
 
-    /// Checks every piece of a scatter list, also the empty ones' neighbours: a list is good as a
-    /// whole before anything is sent from it.
+    /// Checks every piece of a scatter list: the list must be valid as a whole before anything is
+    /// sent from it.
     pub fn validate_list<H: Host>(
         &mut self,
         pd: u32,
@@ -246,7 +246,7 @@ impl<M: TranslationTable> MemoryUnit<M> {
     }
 }
 
-/// Whether the bytes of a region are reached by DMA.
+/// Returns true if the bytes of a region are reached by DMA.
 #[inline]
 pub(crate) fn is_in_host_memory(entry: &MemoryEntry) -> bool {
     !entry.word.null() && !entry.word.device_memory()

@@ -42,7 +42,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// Whether a peer asks for it. Local accesses never reach memory through a window.
+    /// Returns true if a peer requests it. Local accesses never reach memory through a window.
     #[inline]
     fn is_remote(&self) -> bool {
         self.rights.remote_write() || self.rights.remote_read() || self.rights.remote_atomic()
@@ -216,8 +216,8 @@ impl Mpt {
     }
 }
 
-/// What a window asks of an access besides what a region asks (IBTA vol 1, 10.6.7.2): it is bound,
-/// its key is used by peers only, and a window of type 2B is reached through one queue pair.
+/// Checks the additional rules of an access through a window (IBTA vol 1, 10.6.7.2): the window is
+/// bound, only peers use its key, and a window of type 2B is reached through one queue pair.
 fn check_window(window: &MemoryEntry, access: &Access) -> Result<(), ProtectionFault> {
     let key = access.key;
     if !window.word.bound() || !access.is_remote() {

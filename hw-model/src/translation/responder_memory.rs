@@ -1,4 +1,4 @@
-//! Carries the memory operations of the transport out: what a packet needs of keys and memory.
+//! Executes the memory operations of the transport: checks of keys and accesses to memory.
 
 use crate::contexts::queue_pair::{QueuePair, uses_srq};
 use crate::contexts::shared_receive_queue::{SharedReceiveQueues, TakeError};
@@ -51,7 +51,7 @@ impl<'a> PacketBytes<'a> {
     }
 }
 
-/// Carries a memory operation of the transport out.
+/// Executes a memory operation of the transport.
 #[inline(always)]
 pub fn execute<H: Host, M: TranslationTable>(
     operation: MemoryOp,
@@ -141,7 +141,7 @@ pub fn protection_domain<H: Host>(
     }
 }
 
-/// What a peer wants to do with the memory at `place`: key, first byte, bytes.
+/// Returns the access of a peer to the memory at `place`: key, first byte, bytes.
 #[inline]
 fn remote_access<H: Host, M: TranslationTable>(
     qp: &QueuePair,

@@ -15,7 +15,7 @@ use ferroce_spec::counter::Counter;
 use ferroce_spec::wqe::BindSegment;
 use std::collections::BTreeSet;
 
-/// Who binds or invalidates a window.
+/// The queue pair that binds or invalidates a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Binder {
     /// Protection domain of the queue pair.
@@ -31,7 +31,7 @@ pub struct Binder {
 pub type BoundWindows = BTreeSet<(u32, u32)>;
 
 impl<M: TranslationTable> MemoryUnit<M> {
-    /// Carries a BIND_WINDOW out. Length zero: a window of type 1 is unbound, under its new key.
+    /// Executes a BIND_WINDOW. Length zero: a window of type 1 is unbound, under its new key.
     pub fn bind<H: Host>(
         &mut self,
         binder: Binder,
@@ -67,9 +67,9 @@ impl<M: TranslationTable> MemoryUnit<M> {
         Ok(())
     }
 
-    /// Carries a LOCAL_INVALIDATE out. Only a window of type 2 can be invalidated so, by the
-    /// queue pair that bound it or while it is free. Memory regions of this device are never
-    /// registered by a work request, and thus not invalidated by one (IBTA vol 1, 10.6.5).
+    /// Executes a LOCAL_INVALIDATE. It applies only to a window of type 2, by the queue pair that
+    /// bound it or while it is free. Memory regions of this device are never registered by a work
+    /// request, and thus not invalidated by one (IBTA vol 1, 10.6.5).
     pub fn invalidate<H: Host>(
         &mut self,
         binder: Binder,
@@ -80,8 +80,8 @@ impl<M: TranslationTable> MemoryUnit<M> {
         count_fault(result, dma)
     }
 
-    /// Carries the invalidation out that a peer asks for with a SEND. As
-    /// [`MemoryUnit::invalidate`], but what is not bound cannot be its to invalidate.
+    /// Executes the invalidation that a peer requests with a SEND. As [`MemoryUnit::invalidate`],
+    /// but a peer cannot invalidate what is not bound.
     pub fn invalidate_remotely<H: Host>(
         &mut self,
         binder: Binder,
@@ -140,7 +140,7 @@ impl<M: TranslationTable> MemoryUnit<M> {
         while let Some(bound) = self.bound_windows.range(own.clone()).next().copied() {
             self.bound_windows.remove(&bound);
             let any_variant = with_variant(bound.1, 0);
-            // A table that cannot be read fails whoever uses the window next.
+            // If the table cannot be read, the next use of the window fails.
             if let Ok(window) = self.mpt.entry(any_variant, dma).copied() {
                 let _ = self.unbind(&window, with_variant(bound.1, window.key), dma);
             }
@@ -200,7 +200,7 @@ fn bound_window(
     }
 }
 
-/// Whether the window may be bound by `binder` as `segment` says.
+/// Checks that the window may be bound by `binder` as `segment` requests.
 fn check_window(
     binder: Binder,
     window: &MemoryEntry,
@@ -229,7 +229,7 @@ fn check_window(
     }
 }
 
-/// Whether the region may have a window as `segment` says.
+/// Checks that the region may have a window as `segment` requests.
 fn check_region(
     binder: Binder,
     region: &MemoryEntry,

@@ -1,4 +1,4 @@
-//! The transmit path of the NIC: queue pairs that have work, to frames on the wire.
+//! Transmit path of the NIC: from queue pairs that have work to frames on the wire.
 
 use crate::blocks::Blocks;
 use crate::contexts::cqe_builder;
@@ -21,12 +21,12 @@ use ferroce_spec::register::FatalSyndrome;
 use ferroce_transport::{Payload, QpState, Transmit};
 use ferroce_units::{Duration, Instant};
 
-/// Work of the link from the host for reads after which processing units ask for no more payload:
-/// a small read, as for a translation, waits behind it.
+/// Backlog of reads on the link from the host above which processing units request no more payload:
+/// a small read, such as a translation, waits behind it.
 const MAX_READ_BACKLOG: Duration = Duration::from_us(1);
 
 impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
-    /// Queue pairs that have work: WQE fetch, transport, packetizer, MAC.
+    /// Serves queue pairs that have work: WQE fetch, transport, packetizer, MAC.
     #[inline(always)]
     pub(crate) fn transmit<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> bool {
         let mut worked = false;
@@ -39,31 +39,31 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
             }
         }
         self.mac.transmit(now, &mut self.timing, port);
-        worked | self.tell_left(now)
+        worked | self.report_departures(now)
     }
 
-    /// Tells queue pairs of the unreliable services which of their packets have left the card. A
-    /// request completes with the last one: not before its payload was read, nor faster than the
-    /// wire takes it.
+    /// Reports to queue pairs of the unreliable services which of their packets have left the card.
+    /// A request completes with its last packet: not before its payload was read, nor faster than
+    /// the wire takes it.
     #[inline]
-    fn tell_left(&mut self, now: Instant) -> bool {
-        let mut told = false;
+    fn report_departures(&mut self, now: Instant) -> bool {
+        let mut reported = false;
         while let Some((at, sent)) = self.mac.left.pop_front() {
             if let Some(qp) = self.qps.get_mut(sent.qp) {
                 qp.progress.left = at.max(qp.progress.left);
                 qp.transport.packet_left(now, sent.request);
             }
             let next = self.mac.left.front().map(|(at, sent)| (*at, sent.qp));
-            // What leaves at the same time completes at the same time.
+            // Packets that leave at the same time complete at the same time.
             if next != Some((at, sent.qp)) {
                 self.settle(now, sent.qp);
             }
-            told = true;
+            reported = true;
         }
-        told
+        reported
     }
 
-    /// Gives the queue pairs of one processing unit that have work a turn each.
+    /// Serves each queue pair of one processing unit that has work once.
     #[inline(always)]
     fn serve_unit<H: Host>(
         &mut self,
@@ -94,14 +94,14 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         worked
     }
 
-    /// Whether a processing unit waits for its clock, or for the MAC.
+    /// Returns true if a processing unit waits for its clock, or for the MAC.
     #[inline]
     fn is_paused(&mut self, now: Instant, unit: usize) -> bool {
         T::IS_TIMED && (self.is_egress_blocked() || self.units[unit].is_busy(now, &self.timing))
     }
 
-    /// Whether a processing unit waits for the context of its next queue pair, or until enough of
-    /// the payload that was asked for has come.
+    /// Returns true if a processing unit waits for the context of its next queue pair, or for
+    /// enough of the payload that it has requested.
     #[inline]
     fn is_held_up<H: Host>(&mut self, now: Instant, unit: usize, host: &H) -> bool {
         let next = self.scheduler.next(unit);
@@ -114,7 +114,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         resumes_at > now
     }
 
-    /// Whether a queue pair, which has its turn, can do nothing but wait for a buffer for its WQEs.
+    /// Returns true if a queue pair can do nothing but wait for a buffer for its WQEs.
     #[inline]
     fn waits_for_buffer(&mut self, index: u32) -> bool {
         let Some(qp) = self.qps.get_mut(index) else {
@@ -128,7 +128,8 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         waits
     }
 
-    /// Whether the MAC has enough to send. Once it has, it stays so until half of it has left.
+    /// Returns true if the MAC has enough to send. Once it has, this stays true until half of it
+    /// has left.
     #[inline]
     fn is_egress_blocked(&mut self) -> bool {
         if self.egress_blocked {
@@ -139,9 +140,9 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         self.egress_blocked
     }
 
-    /// WQE fetches that have ended.
+    /// Completes WQE fetches whose data has arrived.
     #[inline]
-    pub(crate) fn land_fetches(&mut self, now: Instant) -> bool {
+    pub(crate) fn complete_fetches(&mut self, now: Instant) -> bool {
         if !T::IS_TIMED {
             return false;
         }
@@ -169,7 +170,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         worked
     }
 
-    /// Gives one queue pair its turn. True: something moved.
+    /// Serves one queue pair. Returns true if something moved.
     #[inline(always)]
     fn serve<H: Host>(&mut self, now: Instant, index: u32, host: &mut H, port: &mut P) -> bool {
         let mut dma = Dma::new(host, &mut self.counters, now);
@@ -214,8 +215,8 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         worked
     }
 
-    /// Sends an ACK that has waited for company right behind the last packet of the requests that
-    /// were rung: one look of the peer then finds both, and it does not find the ACK alone.
+    /// Sends a delayed ACK right behind the last packet of the requests that were rung, so that one
+    /// poll of the peer finds both.
     #[inline(always)]
     fn acknowledge_behind<H: Host>(
         &mut self,
@@ -267,7 +268,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
             let Some(qp) = self.qps.get_mut(index) else {
                 continue;
             };
-            // A packet behind one that waits for the wire waits with it.
+            // A packet behind one that waits for the wire waits too.
             if !qp.stalled.is_empty() {
                 qp.stalled.push_back(transmit);
                 continue;
@@ -284,7 +285,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
             match packetized {
                 Packetized::Frame(frame) => {
                     let work = Work::bytes(frame.as_ref().len() as u32);
-                    let departure = self.timing.serve(now, dma.at, Stage::Packetize, work);
+                    let departure = self.timing.reserve(now, dma.at, Stage::Packetize, work);
                     depart::<T, _>(&mut self.mac, qp, departure, Some(frame), &transmit);
                     worked = true;
                 }
@@ -308,9 +309,9 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         worked
     }
 
-    /// Sends what a queue pair owes its peer before it forgets everything or is destroyed: an ACK
-    /// that waits for company must not be lost with it.
-    pub(crate) fn pay_debts<H: Host>(
+    /// Sends the pending ACK of a queue pair before it is reset or destroyed: a delayed ACK must
+    /// not be lost.
+    pub(crate) fn flush_pending_acks<H: Host>(
         &mut self,
         now: Instant,
         index: u32,
@@ -326,8 +327,8 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         }
     }
 
-    /// Forgets what a queue pair that is reset or destroyed still has on the edges: nothing more
-    /// is sent, written or told for it.
+    /// Drops what a queue pair that is reset or destroyed still has on the edges: nothing more is
+    /// sent, written or reported for it.
     pub(crate) fn forget(&mut self, index: u32) {
         let Some(qpn) = self.qps.get_mut(index).map(|qp| qp.qpn.value()) else {
             return;
@@ -341,15 +342,15 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
             .retain(|event| event.number != qpn || !cqe_builder::is_of_queue_pair(event.kind));
     }
 
-    /// Whether an ACK waits for company.
+    /// Returns true if there is a delayed ACK.
     pub fn holds_acknowledges(&self) -> bool {
-        !self.holding.is_empty()
+        !self.delayed_acks.is_empty()
     }
 
-    /// Stops holding ACKs back: the application polls and finds nothing, so that it will not post
-    /// what they wait for. They leave with the next [`Nic::advance`].
+    /// Sends delayed ACKs with the next [`Nic::advance`]. Called on an empty poll: the application
+    /// will not post the requests that the ACKs were delayed for.
     pub fn flush_acknowledges(&mut self) {
-        while let Some(index) = self.holding.pop() {
+        while let Some(index) = self.delayed_acks.pop() {
             if let Some(qp) = self.qps.get_mut(index) {
                 qp.holds_acknowledge = false;
                 qp.transport.flush_acknowledge();
@@ -359,8 +360,8 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     }
 }
 
-/// Sends a packet of `qp` that is ready at `ready` on its way to the wire. Without a frame it is
-/// lost, which a sender is told in its turn.
+/// Passes a packet of `qp` that is ready at `ready` to the MAC. A packet without a frame is lost;
+/// its sender is notified in its order.
 #[inline]
 fn depart<T: Timing, F>(
     mac: &mut Mac<F>,
@@ -379,16 +380,16 @@ fn depart<T: Timing, F>(
     }
     let mut departure = ready;
     if T::IS_TIMED {
-        // Packets of one queue pair leave in their order.
+        // Packets of one queue pair leave in order.
         qp.progress.departure = departure.max(qp.progress.departure);
         departure = qp.progress.departure;
     }
     mac.egress.push(departure, Departing { frame, sent });
 }
 
-/// Drops what was to leave behind a packet that could not be gathered: requests behind a request,
+/// Drops the packets behind one whose payload could not be gathered: requests behind a request,
 /// which are sent again later or flushed, and everything behind a READ response, because the queue
-/// pair has ended with it.
+/// pair is in error.
 #[cold]
 fn drop_behind(qp: &mut QueuePair, failed: &Transmit, outbound: &mut Edge<Outbound>) {
     let ends_requests_only = failed.request.is_some();
@@ -397,7 +398,7 @@ fn drop_behind(qp: &mut QueuePair, failed: &Transmit, outbound: &mut Edge<Outbou
     outbound.retain(|packet| packet.qp != qp.index || stays(&packet.transmit));
 }
 
-/// The shared receive queue whose protection domain counts for a payload (XRC).
+/// Returns the shared receive queue whose protection domain applies to a payload (XRC).
 #[inline]
 pub(crate) fn shared_queue_of(payload: &Payload) -> Option<u32> {
     match payload {

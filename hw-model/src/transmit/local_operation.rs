@@ -1,4 +1,4 @@
-//! Operations of the send queue that are carried out here and send nothing: binds of windows,
+//! Operations of the send queue that are executed here and send nothing: binds of windows,
 //! invalidation of local keys, NOPs.
 
 use crate::contexts::queue_pair::QueuePair;
@@ -11,10 +11,10 @@ use crate::transmit::wqe::SendPayload;
 use ferroce_transport::CompletionStatus;
 use ferroce_units::Instant;
 
-/// Local operations of one queue pair that are carried out before others have their turn.
+/// Largest number of local operations of one queue pair that are executed before others are served.
 const LOCALS_PER_TURN: usize = 16;
 
-/// Carries out the local operations of `qp` whose turn has come. True: there were some.
+/// Executes the local operations of `qp` that are next in order. Returns true if there were some.
 #[inline]
 pub fn execute<H: Host>(
     now: Instant,
@@ -27,14 +27,14 @@ pub fn execute<H: Host>(
         let Some(id) = qp.transport.poll_local() else {
             break;
         };
-        let result = carry_out_one(id, qp, memory, dma);
+        let result = execute_one(id, qp, memory, dma);
         qp.transport.finish_local(now, id, result);
         worked = true;
     }
     worked
 }
 
-fn carry_out_one<H: Host>(
+fn execute_one<H: Host>(
     id: u32,
     qp: &mut QueuePair,
     memory: &mut MemoryUnit<impl TranslationTable>,

@@ -15,20 +15,20 @@ use ferroce_spec::counter::Counter;
 use ferroce_transport::{Payload, Transmit};
 use ferroce_wire::{IcrcMode, Qpn, finish};
 
-/// What became of a packet.
+/// Result of packetizing.
 #[derive(Debug)]
 pub enum Packetized<F> {
     /// A frame, ready for the MAC.
     Frame(F),
-    /// The wire has no room now.
+    /// The wire has no room at present.
     Full,
-    /// Nobody is at the destination: the frame left and is lost.
+    /// The destination does not exist: the frame left and is lost.
     Lost,
     /// The payload could not be gathered.
     Fault,
 }
 
-/// Makes a frame of a packet of `qp`, whose payload is read with the protection domain `pd`.
+/// Makes a frame of a packet of `qp`. Its payload is read with the protection domain `pd`.
 #[inline(always)]
 pub fn packetize<H: Host, P: Port>(
     qp: &mut QueuePair,

@@ -1,5 +1,5 @@
-//! Which queue pair runs next: for each processing unit, round robin over those of its queue pairs
-//! that have work.
+//! Selects the next queue pair: for each processing unit, round robin over its queue pairs that
+//! have work.
 
 use crate::contexts::queue_pair::QueuePair;
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// Nobody has work.
+    /// Returns a scheduler in which no queue pair has work.
     pub fn new(units: usize) -> Self {
         Self {
             active: vec![VecDeque::new(); units.max(1)],
@@ -21,7 +21,7 @@ impl Scheduler {
         }
     }
 
-    /// The processing unit to which the queue pair at `index` is pinned.
+    /// Returns the processing unit to which the queue pair at `index` is pinned.
     #[inline]
     pub fn unit_of(&self, index: u32) -> usize {
         match self.active.len() {
@@ -41,7 +41,7 @@ impl Scheduler {
         }
     }
 
-    /// The index of the next queue pair of `unit`, which stays where it is.
+    /// Returns the index of the next queue pair of `unit` and leaves it in the list.
     #[inline]
     pub fn next(&self, unit: usize) -> Option<u32> {
         self.active[unit].front().copied()
@@ -55,13 +55,13 @@ impl Scheduler {
         Some(index)
     }
 
-    /// Whether nobody has work.
+    /// Returns true if no queue pair has work.
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.count == 0
     }
 
-    /// Queue pairs in the list of `unit`.
+    /// Returns the number of queue pairs in the list of `unit`.
     #[inline]
     pub fn len(&self, unit: usize) -> usize {
         self.active[unit].len()
@@ -76,7 +76,7 @@ impl Scheduler {
         self.count += list.len();
     }
 
-    /// Forgets everything (reset).
+    /// Clears all lists (reset).
     pub fn clear(&mut self) {
         self.active.iter_mut().for_each(VecDeque::clear);
         self.count = 0;

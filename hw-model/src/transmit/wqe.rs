@@ -1,5 +1,5 @@
-//! Decoding of send WQEs: bytes that software wrote into what the NIC executes, or a reason why
-//! not.
+//! Decoding of send WQEs: from the bytes that software wrote to what the NIC executes, or to the
+//! reason why it cannot.
 
 use crate::transmit::scatter_list::ScatterList;
 use ferroce_spec::wqe::{
@@ -198,8 +198,8 @@ impl Segments<'_> {
     }
 }
 
-/// Whether a queue pair of `service` has the operation. Datagrams are sent and nothing else, an
-/// XRC target sends nothing; what UC lacks of RC is the transport's to refuse.
+/// Returns true if a queue pair of `service` has the operation. UD only sends, an XRC target sends
+/// nothing; the transport refuses what UC lacks of RC.
 #[inline]
 fn has_operation(service: Service, opcode: SendOpcode) -> bool {
     match service {
@@ -212,7 +212,7 @@ fn has_operation(service: Service, opcode: SendOpcode) -> bool {
     }
 }
 
-/// The kind of an operation that the NIC carries out without a packet.
+/// Returns the kind of an operation that the NIC executes without a packet.
 #[inline]
 fn local_kind(opcode: SendOpcode) -> Option<LocalKind> {
     Some(match opcode {
@@ -223,7 +223,8 @@ fn local_kind(opcode: SendOpcode) -> Option<LocalKind> {
     })
 }
 
-/// What a local operation works on; it stands where other operations have their payload.
+/// Decodes the operand of a local operation, which stands where other operations have their
+/// payload.
 #[cold]
 fn decode_local(
     kind: LocalKind,

@@ -45,7 +45,7 @@ impl WqeCache {
         }
     }
 
-    /// Whether there is a limit at all.
+    /// Returns true if the cache has a limit.
     #[inline]
     pub fn is_limited(&self) -> bool {
         !self.sets.is_empty()

@@ -32,8 +32,8 @@ struct Fetch {
     blocks: u32,
 }
 
-/// The fetch engine: a few fetches at a time, each with a buffer of its own; one for each queue
-/// pair at most.
+/// The fetch engine: a few fetches at a time, each with its own buffer; at most one for each queue
+/// pair.
 #[derive(Debug)]
 pub struct WqeFetch {
     buffers: Vec<Box<[u8]>>,
@@ -103,7 +103,7 @@ impl WqeFetch {
             bytes: bytes.len() as u32,
             messages: blocks,
         };
-        let ready = timing.serve(now, arrival, Stage::Fetch, work);
+        let ready = timing.reserve(now, arrival, Stage::Fetch, work);
         if ready <= now {
             accept_batch(now, qp, gids, bytes, wqes, dma.counters);
             return true;
@@ -168,7 +168,7 @@ impl WqeFetch {
         self.waiting.len()
     }
 
-    /// When the next fetch ends.
+    /// Returns the time at which the next fetch ends.
     #[inline]
     pub fn next_delivery(&self) -> Option<Instant> {
         self.under_way.next_delivery()

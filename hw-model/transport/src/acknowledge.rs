@@ -1,4 +1,4 @@
-//! What the responder owes its peer besides READ responses: ACKs, delayed or not, and NAKs.
+//! Acknowledgements of the responder: ACKs, delayed or not, and NAKs. READ responses are elsewhere.
 
 use ferroce_wire::{Psn, Syndrome};
 
@@ -85,7 +85,7 @@ impl Acknowledger {
         self.due = true;
     }
 
-    /// Whether executed packets have not been acknowledged.
+    /// Returns true if executed packets have not been acknowledged.
     pub(crate) const fn has_waiting(&self) -> bool {
         self.waiting > 0
     }
@@ -118,7 +118,7 @@ impl Acknowledger {
         self.nak.is_some_and(|nak| nak.fatal)
     }
 
-    /// Whether the NAK that ends the queue pair is for `psn` or one before it.
+    /// Returns true if the NAK that ends the queue pair is for `psn` or one before it.
     pub(crate) fn has_fatal_nak_up_to(&self, psn: Psn) -> bool {
         self.nak
             .is_some_and(|nak| nak.fatal && !nak.psn.is_after(psn))

@@ -100,7 +100,7 @@ impl AttributeSet {
         AttributeSet(self.0 & !other.0)
     }
 
-    /// Whether `attribute` is in the set.
+    /// Returns true if `attribute` is in the set.
     #[must_use]
     pub const fn contains(self, attribute: Attribute) -> bool {
         self.0 & 1 << attribute as u32 != 0

@@ -84,7 +84,7 @@ pub struct RemoteAccess {
     pub atomic: bool,
 }
 
-/// Local ACK timeout, a 5-bit exponent: 4.096 µs × 2^n; 0 waits for ever.
+/// Local ACK timeout, a 5-bit exponent: 4.096 µs × 2^n; 0 waits without a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct LocalAckTimeout(u8);
 
@@ -101,7 +101,7 @@ impl LocalAckTimeout {
         self.0
     }
 
-    /// The time to wait for an acknowledgement; `None` is for ever.
+    /// Returns the time to wait for an acknowledgement; `None` is without a limit.
     #[must_use]
     pub const fn duration(self) -> Option<Duration> {
         match self.0 {
@@ -116,7 +116,7 @@ impl LocalAckTimeout {
 pub struct RetryCount(u8);
 
 impl RetryCount {
-    /// As an RNR retry count this value means "for ever".
+    /// RNR retry count without a limit.
     pub const RNR_FOREVER: RetryCount = RetryCount(7);
 
     /// Takes the low 3 bits of `count`.
@@ -171,7 +171,7 @@ pub struct RtsAttributes {
     pub timeout: LocalAckTimeout,
     /// Retries after time-outs and sequence errors.
     pub retry_count: RetryCount,
-    /// Retries after RNR NAKs; 7 is for ever.
+    /// Retries after RNR NAKs; 7 is without a limit.
     pub rnr_retry: RetryCount,
     /// READs and atomics that we may have outstanding at the peer.
     pub max_rd_atomic: u8,
@@ -262,7 +262,7 @@ pub struct Attributes {
     pub timeout: LocalAckTimeout,
     /// Retries after time-outs and sequence errors.
     pub retry_count: RetryCount,
-    /// Retries after RNR NAKs; 7 is for ever.
+    /// Retries after RNR NAKs; 7 is without a limit.
     pub rnr_retry: RetryCount,
     /// READs and atomics that we may have outstanding.
     pub max_rd_atomic: u8,

@@ -40,7 +40,7 @@ pub(crate) fn handle_acknowledge(
     aeth: Aeth,
 ) {
     let Some(before) = packets_before(requester, psn) else {
-        // The newest acknowledge once more, unasked: the responder tells new credits.
+        // The newest acknowledge again, unsolicited: the responder announces new credits.
         if psn.next() == requester.oldest {
             update_credits(requester, ctx, aeth);
         }
@@ -74,8 +74,8 @@ fn imply_nak(requester: &mut Requester, ctx: &mut Context) {
     }
 }
 
-/// Acknowledges what is before a NAK. Whether the NAK is to be obeyed: it is not if a READ before
-/// it lacks data, nor if it only tells what an earlier one told.
+/// Acknowledges what is before a NAK. Returns true if the NAK is to be obeyed: it is not if a READ
+/// before it lacks data, nor if it repeats an earlier one.
 fn acknowledge_before_nak(
     requester: &mut Requester,
     now: Instant,
@@ -205,8 +205,8 @@ pub(crate) fn handle_atomic_response(
     }
 }
 
-/// Where the payload of the expected response packet goes; `None` if the packet is not what the
-/// request at the front can be answered with.
+/// Returns the place for the payload of the expected response packet; `None` if the packet does not
+/// answer the request at the front.
 fn place_read_response(
     requester: &Requester,
     ctx: &Context,

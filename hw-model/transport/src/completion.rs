@@ -8,7 +8,7 @@ use crate::request::SendKind;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum CompletionStatus {
-    /// It was carried out.
+    /// It was executed.
     Success = 0,
     /// The message is longer than the buffers, or longer than messages may be.
     LocalLength = 1,
@@ -16,7 +16,7 @@ pub enum CompletionStatus {
     LocalQpOperation = 2,
     /// A local buffer is not registered for this use.
     LocalProtection = 4,
-    /// Not carried out: the queue pair is in the error state.
+    /// Not executed: the queue pair is in the error state.
     WrFlush = 5,
     /// A memory window could not be bound.
     WindowBind = 6,
@@ -86,7 +86,7 @@ pub enum Completion {
 }
 
 impl Completion {
-    /// How the work request ended.
+    /// Returns the status of the work request.
     #[must_use]
     pub const fn status(&self) -> CompletionStatus {
         match self {
@@ -94,7 +94,7 @@ impl Completion {
         }
     }
 
-    /// Whether a send request completed.
+    /// Returns true if a send request completed.
     #[must_use]
     pub const fn is_send(&self) -> bool {
         matches!(self, Completion::Send { .. })

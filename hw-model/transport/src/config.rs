@@ -12,7 +12,7 @@ pub struct Config {
     pub ack_request_interval: u32,
     /// Packets acknowledged by one ACK at most; at least 1.
     pub ack_coalesce: u32,
-    /// How long a positive ACK may wait for company; zero sends each one at once.
+    /// Longest delay of a positive ACK, in which ACKs are coalesced; zero sends each one at once.
     pub ack_delay: Duration,
     /// The requester's timer expires after this many local ACK timeouts, 1 ..= 4: any time from
     /// one to four of them is right (IBTA vol 1, 9.7.6.1.3), and a busy host wants the longer.

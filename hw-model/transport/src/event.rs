@@ -30,7 +30,7 @@ impl Event {
     ];
 }
 
-/// Events that wait to be told; each kind once.
+/// Events that wait to be reported; each kind once.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct EventSet(u8);
 
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_event_is_told_once() {
+    fn each_event_is_reported_once() {
         let mut set = EventSet::default();
         set.raise(Event::Fatal);
         set.raise(Event::SqDrained);

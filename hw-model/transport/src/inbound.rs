@@ -118,7 +118,7 @@ impl Inbound {
         }
     }
 
-    /// Whether the opcode has an extension that [`Inbound::read_rare`] reads.
+    /// Returns true if the opcode has an extension that [`Inbound::read_rare`] reads.
     const fn is_rare(&self) -> bool {
         self.is_atomic() || matches!(self.operation, Operation::SendInvalidate)
     }
@@ -162,7 +162,7 @@ impl Inbound {
         matches!(self.operation, Operation::RdmaReadRequest)
     }
 
-    /// Whether it is answered with data.
+    /// Returns true if it is answered with data.
     pub(crate) const fn fetches(&self) -> bool {
         self.is_read() || self.is_atomic()
     }
@@ -171,7 +171,7 @@ impl Inbound {
         matches!(self.operation, Operation::CompareSwap | Operation::FetchAdd)
     }
 
-    /// What an atomic does.
+    /// Returns the operation of an atomic.
     pub(crate) const fn atomic(&self) -> AtomicOperation {
         match self.operation {
             Operation::CompareSwap => AtomicOperation::CompareSwap {
@@ -185,7 +185,7 @@ impl Inbound {
     }
 }
 
-/// Whether a packet belongs to this queue pair's partition and protocol; others are dropped
+/// Returns true if a packet belongs to this queue pair's partition and protocol; others are dropped
 /// without an answer (IBTA vol 1, 9.6.1, header validation).
 #[inline]
 pub(crate) fn passes_header_checks(headers: &TransportHeaders, p_key: PKey) -> bool {

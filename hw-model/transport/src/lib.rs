@@ -63,6 +63,6 @@ pub use request::{
 pub use state::QpState;
 pub use statistics::Statistics;
 pub use step::{Access, AtomicOperation, MemoryAnswer, MemoryOp, Step};
-pub use stream::{Business, Gap, GapSource, GapTarget, Stream, StreamKind};
+pub use stream::{Gap, GapSource, GapTarget, QpActivity, Stream, StreamKind};
 pub use transition::{Transition, TransitionError};
 pub use transmit::{Payload, Transmit};

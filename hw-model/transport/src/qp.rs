@@ -12,7 +12,7 @@ use crate::request::SendRequest;
 use crate::state::QpState;
 use crate::statistics::Statistics;
 use crate::step::{MemoryAnswer, Step};
-use crate::stream::{Business, Gap, GapSource, GapTarget, Stream, StreamKind};
+use crate::stream::{Gap, GapSource, GapTarget, QpActivity, Stream, StreamKind};
 use crate::timer::Timer;
 use crate::transition::{Transition, TransitionError};
 use crate::transmit::Transmit;
@@ -29,7 +29,7 @@ pub enum Service {
     ReliableConnected,
     /// UC: one peer, no acknowledge; a broken message is dropped.
     UnreliableConnected,
-    /// UD: datagrams to and from anybody.
+    /// UD: datagrams to and from any queue pair.
     UnreliableDatagram,
     /// XRC, the sending half: RC to shared receive queues of the peer.
     XrcInitiator,
@@ -138,7 +138,7 @@ impl Qp {
         on_machine!(&self.machine, m => m.msn())
     }
 
-    /// Whether the send queue is in SQD and requests that were begun are still outstanding.
+    /// Returns true if the send queue is in SQD and requests that were begun are still outstanding.
     #[must_use]
     pub fn is_draining(&self) -> bool {
         on_machine!(&self.machine, m => m.is_draining(&self.context))
@@ -150,7 +150,7 @@ impl Qp {
         on_machine!(&self.machine, m => m.outstanding_sends())
     }
 
-    /// Whether [`Qp::post_send`] may be called: fewer than
+    /// Returns true if [`Qp::post_send`] may be called: fewer than
     /// [`crate::MAX_OUTSTANDING_SEND_REQUESTS`] are outstanding.
     #[inline]
     #[must_use]
@@ -163,10 +163,9 @@ impl Qp {
 impl Qp {
     /// Modify QP.
     ///
-    /// Who moves a queue pair to RESET or destroys it should first call
-    /// [`Qp::flush_acknowledge`] and send what [`Qp::poll_transmit`] has, or the peer waits for
-    /// an ACK of what was already executed. On the way to ERR this is not needed: an ACK that
-    /// was waiting is still sent.
+    /// Before it resets or destroys a queue pair, the caller should call [`Qp::flush_acknowledge`]
+    /// and send what [`Qp::poll_transmit`] returns, or the peer waits for an ACK of what was
+    /// already executed. On the way to ERR this is not needed: a delayed ACK is still sent.
     ///
     /// # Errors
     ///
@@ -178,9 +177,9 @@ impl Qp {
 
     /// Posts a send request. In ERR it completes at once as flushed.
     ///
-    /// A request that cannot be carried out (too long, READ without `max_rd_atomic`, queue full)
-    /// completes with an error when its turn comes. Outside of RTS, SQD and ERR, where the verbs
-    /// refuse to post, it is flushed too.
+    /// A request that cannot be executed (too long, READ without `max_rd_atomic`, queue full)
+    /// completes with an error when it is next in order. Outside of RTS, SQD and ERR, where the
+    /// verbs refuse to post, it is flushed too.
     pub fn post_send(&mut self, now: Instant, request: SendRequest) {
         on_machine!(&mut self.machine, m => m.post_send(now, &mut self.context, request));
     }
@@ -197,15 +196,15 @@ impl Qp {
         on_machine!(&mut self.machine, m => m.poll_local(&self.context))
     }
 
-    /// The local operation `id` was carried out, or failed, which fails the queue pair. It
-    /// completes after those before it. Unknown ids are ignored.
+    /// Reports that the local operation `id` was executed, or failed, which fails the queue pair.
+    /// It completes after those before it. Unknown ids are ignored.
     pub fn finish_local(&mut self, now: Instant, id: u32, result: Result<(), CompletionStatus>) {
         on_machine!(&mut self.machine, m => m.finish_local(now, &mut self.context, id, result));
     }
 
-    /// A packet of request `id` ([`Transmit::request`]) was given to the wire, or lost there. UC
-    /// and UD need to be told of each one, in order: a request completes when its last packet has
-    /// left. To RC and XRC it means nothing.
+    /// Reports that a packet of request `id` ([`Transmit::request`]) was given to the wire, or lost
+    /// there. UC and UD need a report of each packet, in order: a request completes when its last
+    /// packet has left. RC and XRC ignore it.
     #[inline]
     pub fn packet_left(&mut self, now: Instant, id: u32) {
         on_machine!(&mut self.machine, m => m.packet_left(now, &mut self.context, id));
@@ -229,8 +228,8 @@ impl Qp {
         on_machine!(&mut self.machine, m => m.flush_acknowledge(&mut self.context));
     }
 
-    /// Tells how many receive WQEs are posted, so that ACKs carry end-to-end credits. `None`
-    /// (the default, and right for a shared receive queue) does not limit the peer.
+    /// Sets how many receive WQEs are posted, so that ACKs carry end-to-end credits. `None` (the
+    /// default, and right for a shared receive queue) does not limit the peer.
     pub fn set_receive_credits(&mut self, available: Option<u32>) {
         on_machine!(&mut self.machine, m => m.set_receive_credits(available));
     }
@@ -245,12 +244,12 @@ impl Qp {
         }
     }
 
-    /// What it is busy with.
+    /// Returns the current activity.
     #[must_use]
-    pub fn business(&self) -> Business {
+    pub fn activity(&self) -> QpActivity {
         match self.reliable() {
-            Some(rc) => rc.business(&self.context),
-            None => Business {
+            Some(rc) => rc.activity(&self.context),
+            None => QpActivity {
                 sends: self.has_transmit() || self.outstanding_sends() > 0,
                 fetches: false,
                 responds: false,
@@ -280,35 +279,37 @@ impl Qp {
         Some(self.reliable()?.next_response_psn())
     }
 
-    /// Where the payload of the next packets of the stream comes from.
+    /// Returns the source of the payload of the next packets of the stream.
     #[must_use]
     pub fn gap_source(&self, kind: StreamKind) -> Option<GapSource> {
         self.reliable()?.gap_source(&self.context, kind)
     }
 
-    /// Where this queue pair would write the payload of a gap, as its receiver. `None`: it is not
-    /// receiving that message, or has come too far.
+    /// Returns the place to which this queue pair would write the payload of a gap, as its
+    /// receiver. `None`: it is not receiving that message, or is past the gap.
     #[must_use]
     pub fn gap_target(&self, gap: &Gap) -> Option<GapTarget> {
         self.reliable()?.gap_target(&self.context, gap)
     }
 
-    /// The sender leaves packets of its stream out: it goes on behind them. False, and nothing is
-    /// changed, if they are not all in front of the last one.
+    /// Skips packets of the stream as its sender: it continues behind them. Returns false, and
+    /// changes nothing, if they are not all in front of the last one.
     ///
-    /// The caller sees to it that the receiver knows, [`Qp::expect_gap`], and carries the payload.
-    pub fn leave_out(&mut self, gap: &Gap) -> bool {
+    /// The caller calls [`Qp::skip_receive`] of the receiver and copies the payload.
+    pub fn skip(&mut self, gap: &Gap) -> bool {
         match &mut self.machine {
-            Machine::Reliable(rc) | Machine::Extended(rc) => rc.leave_out(&mut self.context, gap),
+            Machine::Reliable(rc) | Machine::Extended(rc) => rc.skip(&mut self.context, gap),
             Machine::Connected(_) | Machine::Datagram(_) => false,
         }
     }
 
     /// The receiver takes the packets of a gap as come when all in front of them have come.
     /// [`Qp::gap_target`] has said that it can.
-    pub fn expect_gap(&mut self, gap: &Gap) {
+    pub fn skip_receive(&mut self, gap: &Gap) {
         match &mut self.machine {
-            Machine::Reliable(rc) | Machine::Extended(rc) => rc.expect_gap(&mut self.context, gap),
+            Machine::Reliable(rc) | Machine::Extended(rc) => {
+                rc.skip_receive(&mut self.context, gap)
+            }
             Machine::Connected(_) | Machine::Datagram(_) => {}
         }
     }
@@ -334,14 +335,14 @@ impl Qp {
         }
     }
 
-    /// The answer to the operation of the last [`Step::Memory`]. An answer that nobody waits for
+    /// Processes the answer to the operation of the last [`Step::Memory`]. An unexpected answer
     /// (the queue pair was reset meanwhile) is ignored.
     #[inline]
     pub fn handle_memory(&mut self, now: Instant, answer: MemoryAnswer) -> Step {
         on_machine!(&mut self.machine, m => m.handle_memory(now, &mut self.context, answer))
     }
 
-    /// Whether requests were sent that no acknowledge has answered.
+    /// Returns true if requests were sent that no acknowledge has answered.
     #[must_use]
     pub fn has_unacknowledged(&self) -> bool {
         match &self.machine {
@@ -350,7 +351,7 @@ impl Qp {
         }
     }
 
-    /// Whether the local ACK timeout has expired by `now`.
+    /// Returns true if the local ACK timeout has expired by `now`.
     #[must_use]
     pub fn retransmission_is_due(&self, now: Instant) -> bool {
         self.context.timers.is_due(Timer::Retransmit, now)
@@ -412,36 +413,36 @@ impl Qp {
         }
     }
 
-    /// What happened since the last call, for the NIC's counters; `None` if nothing did.
+    /// Returns what happened since the last call, for the NIC's counters; `None` if nothing did.
     #[inline]
     pub fn take_statistics(&mut self) -> Option<Statistics> {
         let taken = std::mem::take(&mut self.context.statistics);
         (taken != Statistics::default()).then_some(taken)
     }
 
-    /// When [`Qp::handle_timeout`] wants to be called.
+    /// Returns the time at which [`Qp::handle_timeout`] is to be called.
     #[inline]
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         self.context.timers.next_timeout()
     }
 
-    /// Whether [`Qp::poll_transmit`] would give a packet. A delayed ACK does not count before its
-    /// deadline.
+    /// Returns true if [`Qp::poll_transmit`] would return a packet. A delayed ACK does not count
+    /// before its deadline.
     #[inline]
     #[must_use]
     pub fn has_transmit(&self) -> bool {
         on_machine!(&self.machine, m => m.has_transmit(&self.context))
     }
 
-    /// Whether [`Qp::poll_local`] would give an operation.
+    /// Returns true if [`Qp::poll_local`] would return an operation.
     #[inline]
     #[must_use]
     pub fn has_local(&self) -> bool {
         on_machine!(&self.machine, m => m.has_local(&self.context))
     }
 
-    /// Whether a delayed ACK waits for company.
+    /// Returns true if there is a delayed ACK.
     #[inline]
     #[must_use]
     pub fn pending_acknowledge(&self) -> bool {

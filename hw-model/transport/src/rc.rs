@@ -13,16 +13,16 @@ use crate::requester::Requester;
 use crate::responder::Responder;
 use crate::state::QpState;
 use crate::step::{MemoryAnswer, Step};
-use crate::stream::{Business, Gap, GapSource, GapTarget, Stream, StreamKind};
+use crate::stream::{Gap, GapSource, GapTarget, QpActivity, Stream, StreamKind};
 use crate::timer::Timer;
 use crate::transition::{Transition, TransitionError};
 use crate::transmit::Transmit;
 use ferroce_units::Instant;
 
-/// Who waits for a memory block.
+/// The part that waits for the answer to a memory operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Waiting {
-    Nobody,
+    Idle,
     Responder,
     Completer,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Rc {
 impl Rc {
     pub(crate) const fn new() -> Rc {
         Rc {
-            waiting: Waiting::Nobody,
+            waiting: Waiting::Idle,
             response_next: false,
             requester: Requester::new(),
             responder: Responder::new(),
@@ -90,9 +90,9 @@ impl Rc {
         }
     }
 
-    pub(crate) fn business(&self, ctx: &Context) -> Business {
-        let (sends, fetches) = self.requester.business(ctx);
-        Business {
+    pub(crate) fn activity(&self, ctx: &Context) -> QpActivity {
+        let (sends, fetches) = self.requester.activity(ctx);
+        QpActivity {
             sends,
             fetches,
             responds: self.responder.has_responses(),
@@ -115,7 +115,7 @@ impl Rc {
     }
 
     pub(crate) fn gap_target(&self, ctx: &Context, gap: &Gap) -> Option<GapTarget> {
-        if self.waiting != Waiting::Nobody {
+        if self.waiting != Waiting::Idle {
             return None;
         }
         match gap.kind {
@@ -236,17 +236,17 @@ impl Rc {
         self.responder.credits = available;
     }
 
-    pub(crate) fn leave_out(&mut self, ctx: &mut Context, gap: &Gap) -> bool {
+    pub(crate) fn skip(&mut self, ctx: &mut Context, gap: &Gap) -> bool {
         match gap.kind {
-            StreamKind::Request => self.requester.leave_out(ctx, gap.packets),
-            StreamKind::ReadResponse => self.responder.leave_out(gap.packets),
+            StreamKind::Request => self.requester.skip(ctx, gap.packets),
+            StreamKind::ReadResponse => self.responder.skip(gap.packets),
         }
     }
 
-    pub(crate) fn expect_gap(&mut self, ctx: &mut Context, gap: &Gap) {
+    pub(crate) fn skip_receive(&mut self, ctx: &mut Context, gap: &Gap) {
         match gap.kind {
-            StreamKind::Request => self.responder.expect_gap(ctx, gap),
-            StreamKind::ReadResponse => self.requester.expect_gap(ctx, gap),
+            StreamKind::Request => self.responder.skip_receive(ctx, gap),
+            StreamKind::ReadResponse => self.requester.skip_receive(ctx, gap),
         }
     }
 
@@ -268,11 +268,8 @@ impl Rc {
         payload_length: u32,
         srqn: Option<u32>,
     ) -> Step {
-        debug_assert!(
-            self.waiting == Waiting::Nobody,
-            "one packet after the other"
-        );
-        if self.waiting != Waiting::Nobody || !passes_header_checks(headers, ctx.attributes.p_key) {
+        debug_assert!(self.waiting == Waiting::Idle, "one packet after the other");
+        if self.waiting != Waiting::Idle || !passes_header_checks(headers, ctx.attributes.p_key) {
             return Step::Done;
         }
         let properties = match headers.bth.opcode.parse() {
@@ -352,7 +349,7 @@ impl Rc {
         ctx: &mut Context,
         answer: MemoryAnswer,
     ) -> Step {
-        let waiting = std::mem::replace(&mut self.waiting, Waiting::Nobody);
+        let waiting = std::mem::replace(&mut self.waiting, Waiting::Idle);
         let step = match waiting {
             Waiting::Responder => self.responder.handle_memory(now, ctx, answer),
             Waiting::Completer => {
@@ -360,7 +357,7 @@ impl Rc {
                 completer::finish_response(&mut self.requester, now, ctx, written);
                 Step::Done
             }
-            Waiting::Nobody => {
+            Waiting::Idle => {
                 // The queue pair went to ERR while its receive WQE was being fetched.
                 if let (QpState::Err, MemoryAnswer::Receive { id, .. }) = (ctx.state, answer) {
                     let srqn = self.responder.srqn;
@@ -431,7 +428,7 @@ impl Rc {
 
 /// The way into the error state.
 impl Rc {
-    /// After every input: carries out what a leaf has decided.
+    /// Executes what a leaf has decided, after every input.
     #[inline]
     fn settle(&mut self, ctx: &mut Context) {
         if ctx.fault {
@@ -445,7 +442,7 @@ impl Rc {
         ctx.fault = false;
         ctx.state = QpState::Err;
         ctx.timers.stop_all();
-        self.waiting = Waiting::Nobody;
+        self.waiting = Waiting::Idle;
         self.requester.flush(ctx);
         self.responder.enter_error(ctx);
         ctx.raise(Event::LastWqeReached);

@@ -111,7 +111,7 @@ impl SendOperation {
         )
     }
 
-    /// Whether the request is answered with data rather than with an acknowledge.
+    /// Returns true if the request is answered with data rather than with an acknowledge.
     pub(crate) const fn fetches(self) -> bool {
         self.is_read() || self.is_atomic()
     }
@@ -120,7 +120,7 @@ impl SendOperation {
         matches!(self, SendOperation::Local(_))
     }
 
-    /// Whether the peer spends a receive WQE on it.
+    /// Returns true if it uses a receive WQE of the peer.
     pub(crate) const fn takes_receive(self) -> bool {
         matches!(
             self,
@@ -158,7 +158,7 @@ pub enum SendKind {
 pub enum Destination {
     /// The peer that the queue pair is connected to (RC, UC; local operations of any service).
     Connected,
-    /// UD. The path to it is the caller's business ([`crate::Transmit::request`]).
+    /// UD. The caller knows the path to it ([`crate::Transmit::request`]).
     Datagram {
         /// Queue pair, or [`Qpn::MULTICAST`].
         qpn: Qpn,
@@ -173,7 +173,7 @@ pub enum Destination {
 }
 
 impl Destination {
-    /// Whether a request of `service` may go there.
+    /// Returns true if a request of `service` may go there.
     pub(crate) const fn suits(self, service: Service) -> bool {
         match self {
             Destination::Connected => matches!(

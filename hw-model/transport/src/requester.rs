@@ -48,12 +48,12 @@ pub(crate) struct SendEntry {
     pub(crate) packets: u32,
     /// Send sequence number, compared with the credits of the peer.
     ssn: Msn,
-    /// It cannot be carried out, and will say so when its turn comes.
+    /// It cannot be executed, and completes with this status when it is next in order.
     failure: Option<CompletionStatus>,
 }
 
 impl SendEntry {
-    /// Whether it is answered with data rather than with an acknowledge.
+    /// Returns true if it is answered with data rather than with an acknowledge.
     #[inline]
     pub(crate) const fn fetches(&self) -> bool {
         self.request.operation.fetches()
@@ -67,7 +67,7 @@ impl SendEntry {
 /// What becomes of a drain of the send queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Drain {
-    /// Not asked for, or already told.
+    /// Not requested, or already reported.
     Idle,
     /// Asked for; an event is due when it is over.
     Notify,
@@ -91,7 +91,7 @@ pub(crate) struct Requester {
     in_flight: u32,
     /// READs and atomics.
     fetches_in_flight: u32,
-    /// The first entry that was not begun is a local operation, and is being carried out.
+    /// The first entry that was not begun is a local operation that is being executed.
     local_running: bool,
     since_ack_request: u32,
     ssn: Msn,
@@ -137,7 +137,7 @@ impl Requester {
         self.retry.reset(&ctx.attributes);
     }
 
-    /// Whether some request was begun and has not completed.
+    /// Returns true if some request was begun and has not completed.
     #[inline]
     pub(crate) const fn is_busy(&self) -> bool {
         self.started > 0 || self.local_running
@@ -187,7 +187,7 @@ impl Requester {
         }
     }
 
-    /// Why a request can never be carried out.
+    /// Returns the reason why a request can never be executed.
     #[inline]
     fn judge(&self, ctx: &Context, request: &SendRequest) -> Option<CompletionStatus> {
         let operation = request.operation;
@@ -258,7 +258,7 @@ impl Requester {
         self.drain = Drain::Idle;
     }
 
-    /// Tells the end of a drain, once.
+    /// Reports the end of a drain, once.
     #[inline]
     pub(crate) fn settle_drain(&mut self, ctx: &mut Context) {
         if self.drain == Drain::Notify && !self.is_busy() {
@@ -288,7 +288,7 @@ impl Requester {
 
 /// Sending.
 impl Requester {
-    /// Whether a packet may leave now.
+    /// Returns true if a packet may leave now.
     #[inline]
     pub(crate) fn has_transmit(&self, ctx: &Context) -> bool {
         let Some(entry) = self.queue.get(self.cursor) else {
@@ -303,7 +303,7 @@ impl Requester {
             && (self.in_flight == 0 || !self.is_credit_limited(entry))
     }
 
-    /// Whether a request that was never begun may begin.
+    /// Returns true if a request that was never begun may begin.
     #[inline]
     fn may_begin(&self, ctx: &Context, entry: &SendEntry) -> bool {
         ctx.state == QpState::Rts && !(entry.request.fence && self.fetches_in_flight > 0)
@@ -482,7 +482,7 @@ impl Requester {
         }
     }
 
-    /// Whether something was sent that is not acknowledged, be it in this pass or an earlier one.
+    /// Returns true if something was sent that is not acknowledged, in this pass or an earlier one.
     pub(crate) fn has_unacknowledged(&self) -> bool {
         self.oldest != self.newest
     }

@@ -45,7 +45,7 @@ impl Resource {
         self.next < self.packets
     }
 
-    /// Whether `request` asks again for (the rest of) what this one asked for.
+    /// Returns true if `request` repeats (the rest of) the request of this one.
     fn is_of(&self, request: &Inbound, mtu: PathMtu) -> bool {
         let index = span(self.first_psn, request.psn);
         if index >= self.packets || request.reth.r_key != self.r_key {
@@ -126,9 +126,9 @@ impl Resources {
         self.pending > 0
     }
 
-    /// Whether a further READ or atomic may be accepted: an honest peer has at most `limit`
-    /// unanswered.
-    /// (A replay does not count: if the peer sends a new READ it has all the old answers.)
+    /// Returns true if a further READ or atomic may be accepted: a correct peer has at most `limit`
+    /// unanswered. (A replay does not count: if the peer sends a new READ it has all the old
+    /// answers.)
     pub(crate) fn has_room(&self, limit: u8) -> bool {
         let limit = usize::from(limit);
         limit > 0
@@ -270,7 +270,7 @@ impl Resources {
     }
 
     /// Leaves the next packets of that response out; its last one is not among them.
-    pub(crate) fn leave_out(&mut self, packets: u32) -> bool {
+    pub(crate) fn skip(&mut self, packets: u32) -> bool {
         if self.pending == 0 {
             return false;
         }

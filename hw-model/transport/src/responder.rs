@@ -317,9 +317,10 @@ impl Responder {
         }
     }
 
-    /// The key cannot be invalidated: a fault of class J (IBTA vol 1, 9.9.3). The SEND itself was
-    /// executed, so that it is acknowledged and no NAK tells of the key; its receive WQE completes
-    /// in error, with the status that soft-RoCE gives it, and the queue pair ends.
+    /// Fails a SEND whose key cannot be invalidated: a fault of class J (IBTA vol 1, 9.9.3). The
+    /// SEND itself was executed, so that it is acknowledged and no NAK reports the key; its receive
+    /// WQE completes in error, with the status that soft-RoCE gives it, and the queue pair goes to
+    /// ERR.
     fn fail_invalidate(&mut self, ctx: &mut Context) -> Next {
         let status = CompletionStatus::RemoteInvalidRequest;
         if let Some(receive) = self.receive.take() {
@@ -379,7 +380,7 @@ impl Responder {
         Next::Done
     }
 
-    /// The request ends the queue pair: NAK, and the receive WQE in use tells why.
+    /// Refuses a request that ends the queue pair: NAK, and an error for the receive WQE in use.
     fn refuse(&mut self, ctx: &mut Context, refusal: Refusal) -> Next {
         match self.receive.take() {
             Some(receive) => {
@@ -434,7 +435,7 @@ impl Responder {
             return;
         }
         self.say_last(ctx, psn, Syndrome::Nak(NakCode::RemoteAccessError));
-        // A queue pair ends, and tells so, once.
+        // The error of a queue pair is reported once.
         if ctx.state != QpState::Err {
             ctx.raise(Event::AccessError);
             ctx.fault = true;
@@ -457,10 +458,10 @@ impl Responder {
         if self.acknowledger.has_fatal_nak() {
             return;
         }
-        let owed = self.acknowledger.has_waiting() && !self.resources.has_pending();
+        let pending = self.acknowledger.has_waiting() && !self.resources.has_pending();
         self.acknowledger = Acknowledger::new();
         self.resources.clear();
-        if owed {
+        if pending {
             self.acknowledger.make_due();
         }
     }

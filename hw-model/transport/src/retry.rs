@@ -7,8 +7,8 @@ use crate::attributes::{Attributes, RetryCount};
 pub(crate) struct Retry {
     left: u8,
     rnr_left: u8,
-    /// A missing READ response was already taken for a NAK. Stale responses behind the gap must
-    /// not each cause a retry of their own.
+    /// True if a missing READ response was already taken for a NAK. Stale responses behind the gap
+    /// must not each cause another retry.
     implied_nak: bool,
 }
 
@@ -54,7 +54,8 @@ impl Retry {
         }
     }
 
-    /// Whether a gap in READ responses is to be taken for a NAK; at most once without progress.
+    /// Returns true if a gap in READ responses is to be taken for a NAK; at most once without
+    /// progress.
     pub(crate) fn take_implied_nak(&mut self) -> bool {
         !std::mem::replace(&mut self.implied_nak, true)
     }

@@ -69,13 +69,13 @@ impl QpState {
         QpState::Err,
     ];
 
-    /// Whether Modify QP may ask to go from `self` to `target`.
+    /// Returns true if Modify QP may move from `self` to `target`.
     #[must_use]
     pub const fn can_become(self, target: QpState) -> bool {
         TRANSITIONS[self as usize][target as usize]
     }
 
-    /// Whether inbound requests are executed.
+    /// Returns true if inbound requests are executed.
     #[must_use]
     pub const fn accepts_requests(self) -> bool {
         matches!(
@@ -84,19 +84,19 @@ impl QpState {
         )
     }
 
-    /// Whether inbound responses are looked at and requests retransmitted.
+    /// Returns true if inbound responses are processed and requests retransmitted.
     #[must_use]
     pub const fn accepts_responses(self) -> bool {
         matches!(self, QpState::Rts | QpState::Sqd)
     }
 
-    /// Whether a send request may be posted and will be executed (now or after a drain).
+    /// Returns true if a send request may be posted and will be executed (now or after a drain).
     #[must_use]
     pub const fn accepts_sends(self) -> bool {
         matches!(self, QpState::Rts | QpState::Sqd)
     }
 
-    /// Whether receives may be posted (they are flushed at once in [`QpState::Err`]).
+    /// Returns true if receives may be posted (they are flushed at once in [`QpState::Err`]).
     #[must_use]
     pub const fn accepts_receives(self) -> bool {
         !matches!(self, QpState::Reset)

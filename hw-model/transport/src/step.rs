@@ -4,7 +4,7 @@ use ferroce_wire::RKey;
 
 /// What the caller has to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use = "a memory operation has to be carried out and answered"]
+#[must_use = "a memory operation has to be executed and answered"]
 pub enum Step {
     /// The packet is processed.
     Done,
@@ -41,8 +41,8 @@ pub enum AtomicOperation {
 }
 
 /// One memory operation. `srqn` is that of an XRC request and `None` otherwise: an XRC target has
-/// no protection domain of its own, the one of this shared receive queue counts. Payload is that of
-/// the packet being processed, all of it.
+/// no protection domain, that of this shared receive queue applies. Payload is that of the packet
+/// being processed, all of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryOp {
     /// Check key, bounds, protection domain and rights. Answer: [`MemoryAnswer::Valid`] or

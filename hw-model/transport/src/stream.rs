@@ -1,10 +1,10 @@
-//! Long messages in their middle, and leaving packets of them out.
+//! Streams: the middle of long messages, whose packets can be skipped.
 //!
-//! One middle packet of a long message is like the next. Who simulates time, and has seen how they
-//! go, need not see each of them: the sender of a [`Stream`] leaves packets out
-//! ([`Qp::leave_out`](crate::Qp::leave_out)), its receiver takes their PSNs as come
-//! ([`Qp::expect_gap`](crate::Qp::expect_gap)), and the caller carries their payload. All other
-//! packets are as they would have been: PSNs, opcodes, which of them ask for an acknowledge.
+//! Middle packets of a long message differ only in PSN and payload. A simulator of time that has
+//! seen some of them need not process each one: the sender of a [`Stream`] skips packets
+//! ([`Qp::skip`](crate::Qp::skip)), its receiver accepts their PSNs as received
+//! ([`Qp::skip_receive`](crate::Qp::skip_receive)), and the caller copies their payload. All other
+//! packets stay the same: PSNs, opcodes, which of them request an acknowledge.
 
 use ferroce_wire::Psn;
 
@@ -87,7 +87,7 @@ impl Gap {
 
 /// What a queue pair is busy with, apart from acknowledges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Business {
+pub struct QpActivity {
     /// Requests with data are to be sent, or not all acknowledged.
     pub sends: bool,
     /// READs or atomics are not all answered.
@@ -151,9 +151,8 @@ impl GapTarget {
         self.under_way
     }
 
-    /// What writes `length` bytes, of which the first is the one at `start`, counted from the next
-    /// one
-    /// that is received.
+    /// Returns the memory operation that writes `length` bytes from `start` on, counted from the
+    /// next byte that is received.
     #[must_use]
     pub const fn piece(&self, start: u32, length: u32) -> MemoryOp {
         match self.next {

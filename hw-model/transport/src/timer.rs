@@ -9,7 +9,7 @@ pub(crate) enum Timer {
     Retransmit = 0,
     /// The responder was not ready; nothing is sent until this expires.
     RnrBackoff = 1,
-    /// A delayed positive ACK has waited long enough for company.
+    /// The deadline of a delayed positive ACK.
     Acknowledge = 2,
 }
 
@@ -44,7 +44,7 @@ impl Timers {
         self.deadlines[timer as usize] != Instant::MAX
     }
 
-    /// Whether `timer` has expired by `now`.
+    /// Returns true if `timer` has expired by `now`.
     pub(crate) fn is_due(&self, timer: Timer, now: Instant) -> bool {
         self.is_set(timer) && self.deadlines[timer as usize] <= now
     }

@@ -57,8 +57,8 @@ impl Transition {
         }
     }
 
-    /// Whether the verbs have this transition from `from` (a finer question than whether they
-    /// have any transition between the two states).
+    /// Returns true if the verbs have this transition from `from` (finer than whether they have any
+    /// transition between the two states).
     const fn starts_from(&self, from: QpState) -> bool {
         match self {
             Transition::Rts { .. } => matches!(from, QpState::Rtr),

@@ -10,12 +10,12 @@ pub struct Transmit {
     /// Where the payload comes from.
     pub payload: Payload,
     /// [`crate::SendRequest::id`] of the request that the packet belongs to; none for responses.
-    /// Its caller knows the path of a datagram by it, and tells [`crate::Qp::packet_left`].
+    /// The caller finds the path of a datagram by it, and passes it to [`crate::Qp::packet_left`].
     pub request: Option<u32>,
 }
 
 impl Transmit {
-    /// Whether it is the first packet of a request.
+    /// Returns true if it is the first packet of a request.
     #[inline]
     #[must_use]
     pub const fn begins_request(&self) -> bool {

@@ -29,7 +29,7 @@ struct Receive {
     capacity: u32,
 }
 
-/// What tells UC and UD apart: their receiver, and how they fill a packet.
+/// The differences between UC and UD: their receiver, and how they fill a packet.
 pub(crate) trait UnreliableService: Debug + Clone {
     /// Opcodes that it has.
     const TRANSPORT: Transport;
@@ -60,7 +60,7 @@ pub(crate) trait UnreliableService: Debug + Clone {
     /// Payload bytes of a packet.
     fn mtu(ctx: &Context) -> PathMtu;
 
-    /// Why a request can never be carried out.
+    /// Returns the reason why a request can never be executed.
     fn judge(ctx: &Context, request: &SendRequest) -> Option<CompletionStatus>;
 
     /// Headers of a packet.
@@ -94,7 +94,7 @@ impl<S: UnreliableService> Unreliable<S> {
         self.receiver.expected()
     }
 
-    /// Nobody is told how many messages have arrived.
+    /// Returns 0: an unreliable service does not report the number of messages that have arrived.
     pub(crate) fn msn(&self) -> Msn {
         Msn::new(0)
     }
@@ -214,7 +214,7 @@ impl<S: UnreliableService> Unreliable<S> {
     /// There are no acknowledges.
     pub(crate) fn flush_acknowledge(&mut self, _ctx: &mut Context) {}
 
-    /// Nobody is told how many receive WQEs there are.
+    /// Does nothing: an unreliable service does not report the number of receive WQEs.
     pub(crate) fn set_receive_credits(&mut self, _available: Option<u32>) {}
 }
 
@@ -288,7 +288,7 @@ impl<S: UnreliableService> Unreliable<S> {
 
 /// The ways into the error states.
 impl<S: UnreliableService> Unreliable<S> {
-    /// After every input: carries out what a leaf has decided.
+    /// Executes what a leaf has decided, after every input.
     fn settle(&mut self, ctx: &mut Context) {
         if ctx.fault {
             self.enter_error(ctx);

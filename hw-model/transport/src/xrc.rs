@@ -1,9 +1,9 @@
 //! The extended reliable connected service (IBTA annex A14): RC whose requests name a shared
-//! receive queue of the peer, and whose two directions are queue pairs of their own.
+//! receive queue of the peer, and whose two directions are separate queue pairs.
 //!
 //! An XRC queue pair is an RC machine of which one half is used. This file translates its packets
-//! on the way in and out; nothing else tells XRC from RC but the shared receive queue that a
-//! request carries along ([`Inbound::srqn`](crate::inbound::Inbound)).
+//! on the way in and out; the only other difference between XRC and RC is the shared receive queue
+//! that a request carries ([`Inbound::srqn`](crate::inbound::Inbound)).
 
 use ferroce_wire::{Bth, Extension, Opcode, Transport, TransportHeaders, XrcEth};
 

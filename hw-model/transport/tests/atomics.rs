@@ -148,7 +148,7 @@ fn an_ack_beyond_an_atomic_implies_that_its_result_is_lost() {
 }
 
 #[test]
-fn atomics_that_cannot_be_carried_out() {
+fn atomics_that_cannot_be_executed() {
     for (length, max_rd_atomic, status) in [(7, 1, LocalLength), (8, 0, LocalQpOperation)] {
         let mut s = Script::new(Setup {
             max_rd_atomic,
@@ -181,7 +181,7 @@ fn a_result_for_a_send_makes_no_sense() {
 }
 
 #[test]
-fn requests_to_somebody_else_are_refused() {
+fn requests_to_another_queue_pair_are_refused() {
     for destination in [
         Destination::Xrc { srqn: 1 },
         Destination::Datagram {
@@ -359,7 +359,7 @@ fn a_key_that_cannot_be_invalidated_ends_the_queue_pair() {
     let failed = CompletionStatus::RemoteInvalidRequest;
     assert_eq!(s.statuses(), [(1, failed)]);
     assert_eq!(s.qp.state(), QpState::Err);
-    // Class J: the SEND was executed, and no NAK tells of the key.
+    // Class J: the SEND was executed, and no NAK reports the key.
     assert_eq!(s.responses(), [(0, Syndrome::ACK_UNLIMITED)]);
     assert_eq!(s.events(), [Event::LastWqeReached]);
 }

@@ -77,7 +77,7 @@ fn post(pair: &mut Pair, operation: SendOperation) -> [(usize, usize); 2] {
 }
 
 /// Leaves the next packets of what `from` sends out, if it is in the middle of a message.
-fn leave_out(pair: &mut Pair, from: usize, rng: &mut Rng) -> bool {
+fn skip(pair: &mut Pair, from: usize, rng: &mut Rng) -> bool {
     let Some(stream) = pair.nodes[from].qp.stream() else {
         return false;
     };
@@ -91,10 +91,7 @@ fn leave_out(pair: &mut Pair, from: usize, rng: &mut Rng) -> bool {
         return false;
     };
     if packets >= stream.left {
-        assert!(
-            !pair.nodes[from].qp.leave_out(&gap),
-            "the last packet is sent"
-        );
+        assert!(!pair.nodes[from].qp.skip(&gap), "the last packet is sent");
         return false;
     }
     let length = packets * Setup::default().mtu.bytes();
@@ -104,8 +101,8 @@ fn leave_out(pair: &mut Pair, from: usize, rng: &mut Rng) -> bool {
     let write = target.piece(target.under_way(), length);
     let written = pair.nodes[1 - from].execute(write, &payload);
     assert_eq!(written, MemoryAnswer::Done);
-    assert!(pair.nodes[from].qp.leave_out(&gap));
-    pair.nodes[1 - from].qp.expect_gap(&gap);
+    assert!(pair.nodes[from].qp.skip(&gap));
+    pair.nodes[1 - from].qp.skip_receive(&gap);
     true
 }
 
@@ -128,7 +125,7 @@ fn run(pair: &mut Pair, rng: &mut Rng) -> u32 {
                 }
             }
             if rng.chance(1, 3) {
-                gaps += u32::from(leave_out(pair, side, rng));
+                gaps += u32::from(skip(pair, side, rng));
             }
         }
         // A step sends all that there is.

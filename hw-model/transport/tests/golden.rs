@@ -105,8 +105,8 @@ fn responder(qpn: Qpn, rq_psn: Psn, mtu: PathMtu) -> Qp {
     qp
 }
 
-/// The memory of the machine in the capture, as far as its next response tells. `cells` are those
-/// that atomics have worked on, and what a new one holds.
+/// Returns what the memory of the machine in the capture answers, as far as its next response
+/// shows. `cells` are those that atomics have worked on, with the value of a new one.
 fn answer(
     operation: MemoryOp,
     next: Option<&Response>,

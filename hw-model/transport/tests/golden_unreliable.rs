@@ -1,7 +1,7 @@
-//! UC and UD against captures of Linux soft-RoCE: given the messages that it sent our requester
-//! sends the packets that it sent, and our receiver takes each of them.
+//! UC and UD against captures of Linux soft-RoCE: given the messages that it sent, our requester
+//! sends the packets that it sent, and our receiver accepts each of them.
 //!
-//! One bit differs: soft-RoCE sets AckReq in packets that nobody acknowledges.
+//! One bit differs: soft-RoCE sets AckReq in packets that are never acknowledged.
 
 mod captures;
 
@@ -199,7 +199,7 @@ fn unreliable_services_speak_as_linux_did() {
         for side in sides {
             let messages = messages(&packets, side);
             let first = messages[0][0];
-            // Nothing in a packet of UC tells who sent it.
+            // No field of a UC packet names its sender.
             let qpn = match first.headers.extension {
                 Extension::Deth(deth) | Extension::DethImmediate(deth, _) => deth.source_qp,
                 _ => Qpn::new(0x11),

@@ -43,7 +43,7 @@ enum Input {
         which: u8,
     },
     Flush,
-    /// The next local operation: carried out, or failed.
+    /// The next local operation: executed, or failed.
     Local {
         fail: bool,
     },

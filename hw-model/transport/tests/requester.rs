@@ -223,7 +223,7 @@ fn progress_gives_all_retries_back() {
 }
 
 #[test]
-fn timeout_zero_waits_for_ever() {
+fn timeout_zero_waits_without_a_limit() {
     let mut s = Script::new(Setup {
         timeout: 0,
         ..Setup::default()
@@ -293,7 +293,7 @@ fn rnr_nak_waits_and_tries_again() {
         assert_eq!(s.sent_psns(), [0, 1]);
         s.syndrome(0, rnr(3));
         s.syndrome(0, rnr(3)); // a duplicate counts once
-        assert!(!s.qp.has_transmit(), "patience");
+        assert!(!s.qp.has_transmit(), "backs off");
         let before = s.now;
         s.expire();
         assert_eq!(s.now - before, Duration::from_us(30));

@@ -290,7 +290,7 @@ fn a_read_is_answered_and_answered_again() {
         .opcode
         .parse()
         .expect("a READ response");
-    assert_eq!(known.position, Position::First, "a response of its own");
+    assert_eq!(known.position, Position::First, "a separate response");
     assert_eq!(again[1].payload, packets[2].payload);
     assert_eq!(s.qp.msn().value(), 3);
 }
@@ -370,7 +370,7 @@ fn a_wrong_key_is_a_remote_access_error() {
 }
 
 #[test]
-fn a_receive_that_is_in_use_tells_why() {
+fn a_receive_that_is_in_use_reports_why() {
     let mut s = script();
     let step = s.write_part(0, WritePart::OnlyImmediate(reth(4), IMMEDIATE), 4);
     assert_eq!(step, Step::Memory(MemoryOp::TakeReceive));
@@ -532,7 +532,7 @@ fn a_read_response_that_cannot_be_gathered_becomes_a_nak() {
 }
 
 #[test]
-fn acks_wait_for_company_but_not_for_ever() {
+fn delayed_acks_have_a_deadline() {
     let config = Config {
         ack_delay: Duration::from_us(5),
         ack_coalesce: 3,
@@ -657,7 +657,7 @@ fn packets_of_other_partitions_protocols_and_services_are_dropped() {
 }
 
 #[test]
-fn an_answer_that_nobody_waits_for_is_ignored() {
+fn an_unexpected_answer_is_ignored() {
     let mut s = script();
     assert_eq!(s.answer(MemoryAnswer::Done), Step::Done);
     assert_eq!(s.qp.state(), QpState::Rts);

@@ -105,7 +105,7 @@ fn random_faults(rng: &mut Rng) -> Faults {
     }
 }
 
-/// What both sides of a run counted.
+/// Returns what both sides of a run counted.
 fn counted(run: Run) -> Vec<Statistics> {
     run.pair
         .nodes
@@ -139,7 +139,7 @@ impl Run {
         }
     }
 
-    /// Posts all receives at once: nobody will be not ready.
+    /// Posts all receives at once, so that no receiver is ever not ready.
     fn post_receives(&mut self) {
         for side in 0..2 {
             for receive in &self.programs[side].receives {
@@ -279,7 +279,7 @@ fn dies(seed: u64) -> Vec<Statistics> {
             .position(|c| c.status() != CompletionStatus::Success);
         let Some(failed) = failed else {
             assert_eq!(node.qp.state(), QpState::Rts);
-            assert_eq!(node.qp.outstanding_sends(), 0, "nothing waits for ever");
+            assert_eq!(node.qp.outstanding_sends(), 0, "nothing waits any more");
             continue;
         };
         assert_eq!(node.qp.state(), QpState::Err);
@@ -322,8 +322,8 @@ fn failed_send(run: &Run, side: usize) -> Option<CompletionStatus> {
     (first != CompletionStatus::WrFlush).then_some(first)
 }
 
-/// The region of a part of one side's memory goes away: the request that meets it fails, and who
-/// is told so does not have to find out by time-outs.
+/// Removes the region of a part of one side's memory: the request that meets it fails, and the side
+/// to which that is reported does not have to detect it by time-outs.
 fn loses_a_region(seed: u64) -> Vec<Statistics> {
     let mut rng = Rng::new(seed ^ 0x60_4e);
     let setup = random_setup(&mut rng);
@@ -360,8 +360,8 @@ fn loses_a_region(seed: u64) -> Vec<Statistics> {
     counted(run)
 }
 
-/// On a link without faults nothing is sent twice, nobody complains and no timer is needed: each
-/// acknowledge that has to come was asked for.
+/// On a link without faults nothing is sent twice, there are no NAKs and no timer is needed: each
+/// acknowledge that has to come was requested.
 fn stays_quiet(seed: u64) -> Vec<Statistics> {
     let mut rng = Rng::new(seed ^ 0x9015e);
     let setup = Setup {
@@ -450,7 +450,7 @@ fn a_lossy_link_changes_nothing() {
     assert_eq!(
         (sum.other_naks_sent, sum.other_naks_received),
         (0, 0),
-        "nobody was wrong"
+        "no side was wrong"
     );
 }
 
@@ -461,7 +461,7 @@ fn a_dead_link_fails_one_request_and_flushes_the_rest() {
 }
 
 #[test]
-fn a_region_that_goes_away_fails_the_request_that_meets_it() {
+fn a_removed_region_fails_the_request_that_meets_it() {
     let Some(sum) = for_seeds(loses_a_region) else {
         return;
     };

@@ -107,7 +107,7 @@ fn illegal_transitions_change_nothing() {
 }
 
 #[test]
-fn draining_finishes_what_was_begun_and_tells() {
+fn draining_finishes_what_was_begun_and_reports_it() {
     let mut s = script();
     for id in 0..3 {
         s.post_request(request(id, WRITE, 600));
@@ -144,7 +144,7 @@ fn draining_finishes_what_was_begun_and_tells() {
 }
 
 #[test]
-fn draining_retries_and_asks_for_what_nobody_asked() {
+fn draining_retries_and_solicits_the_missing_acknowledge() {
     let mut s = script();
     s.post_request(request(0, WRITE, 8));
     s.post_request(request(1, WRITE, 8));
@@ -160,7 +160,7 @@ fn draining_retries_and_asks_for_what_nobody_asked() {
 }
 
 #[test]
-fn an_idle_send_queue_is_drained_at_once_and_tells_only_if_asked() {
+fn an_idle_send_queue_is_drained_at_once_and_reports_only_if_asked() {
     let mut s = script();
     modify(&mut s, Transition::Drain { notify: false }).expect("RTS drains");
     assert_eq!(s.events(), []);

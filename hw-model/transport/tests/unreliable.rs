@@ -61,7 +61,7 @@ fn a_request_completes_when_its_last_packet_has_left() {
         (Operation::Send, Position::Last, 2, false, 88),
         (Operation::RdmaWrite, Position::Only, 3, false, 4),
     ];
-    assert_eq!(seen, expected, "nobody is asked for an acknowledge");
+    assert_eq!(seen, expected, "no acknowledge is requested");
     leave(&mut s, &packets[..2]);
     assert_eq!(s.statuses(), []);
     leave(&mut s, &packets[2..3]);
@@ -195,7 +195,7 @@ fn local_operations_keep_their_place() {
 }
 
 #[test]
-fn err_flushes_everything_and_tells() {
+fn err_flushes_everything_and_reports_it() {
     let mut s = uc();
     s.post(0, SEND, 300);
     let step = s.uc_send(0, SendPart::First, 256);
@@ -264,7 +264,7 @@ fn a_gap_abandons_the_message_and_its_receive_serves_the_next() {
     else {
         panic!("one receive completes");
     };
-    assert!(!s.qp.has_transmit(), "nobody answers");
+    assert!(!s.qp.has_transmit(), "no answer is sent");
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! Regions that go away while their bytes are on the way: deregistered, invalidated, rebound. A
-//! request whose memory has gone completes with the status that names whose memory it was, those
-//! before it succeed, those behind it are flushed, and nobody waits for a time-out to learn it.
+//! Regions that are removed while their bytes are in flight: deregistered, invalidated, rebound. A
+//! request whose memory was removed completes with the status that names whose memory it was, those
+//! before it succeed, those behind it are flushed, and neither side needs a time-out to detect it.
 
 mod pair;
 
@@ -29,7 +29,8 @@ const BATCHES: [usize; 3] = [1, 3, 64];
 /// More accesses to memory than any run has.
 const MANY_ACCESSES: u32 = 1000;
 
-/// Where request `id` has its bytes, in the half of the memory that begins at `start`.
+/// Returns the place of the bytes of request `id`, in the half of the memory that begins at
+/// `start`.
 fn place(start: usize, id: u32) -> usize {
     start + id as usize * SPACE
 }
@@ -41,7 +42,7 @@ fn remote(id: u32) -> Remote {
     }
 }
 
-/// Whose memory goes away.
+/// The side whose memory is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
     /// That of the requester.
@@ -50,7 +51,7 @@ enum Side {
     Remote,
 }
 
-/// Which memory goes away: that of all requests, or of one, which leaves the others readable.
+/// The memory that is removed: that of all requests, or of one, which leaves the others readable.
 #[derive(Debug)]
 struct Gone {
     side: Side,
@@ -79,7 +80,7 @@ impl Gone {
     }
 }
 
-/// An operation, and what tells that the responder's memory has gone: status at the requester,
+/// An operation, and the reports that the responder's memory was removed: status at the requester,
 /// that of the receive, event at the responder.
 struct Case {
     name: &'static str,
@@ -158,7 +159,7 @@ struct Run {
     requests: Vec<SendRequest>,
 }
 
-/// Runs a case with memory that goes away before the access to it with number `at`.
+/// Runs a case with memory that is removed before the access to it with number `at`.
 fn run(case: &Case, services: [Service; 2], gone: &Gone, batch: usize, at: u32) -> Run {
     let setup = Setup {
         services,
@@ -225,11 +226,11 @@ fn assert_one_failed(run: &Run, status: CompletionStatus, what: &str) {
         .iter()
         .map(|statistics| statistics.local_ack_timeouts)
         .sum();
-    assert_eq!(timeouts, 0, "{what}: the requester was told");
+    assert_eq!(timeouts, 0, "{what}: the requester was notified");
 }
 
-/// What the responder says of memory of its own that has gone.
-fn assert_responder_tells(run: &Run, case: &Case, what: &str) {
+/// Checks what the responder reports of its own removed memory.
+fn assert_responder_reports(run: &Run, case: &Case, what: &str) {
     let responder = &run.pair.nodes[1];
     assert_eq!(responder.qp.state(), QpState::Err, "{what}");
     let failed: Vec<CompletionStatus> = responder
@@ -239,12 +240,16 @@ fn assert_responder_tells(run: &Run, case: &Case, what: &str) {
         .filter(|status| *status != CompletionStatus::Success)
         .collect();
     assert_eq!(failed, Vec::from_iter(case.receive_status), "{what}");
-    let told = responder
+    let reported = responder
         .events
         .iter()
         .copied()
         .filter(|event| *event != Event::LastWqeReached);
-    assert_eq!(Vec::from_iter(told), Vec::from_iter(case.event), "{what}");
+    assert_eq!(
+        Vec::from_iter(reported),
+        Vec::from_iter(case.event),
+        "{what}"
+    );
     let ends = responder.events.iter();
     let ends = ends
         .filter(|event| **event == Event::LastWqeReached)
@@ -252,7 +257,7 @@ fn assert_responder_tells(run: &Run, case: &Case, what: &str) {
     assert_eq!(ends, 1, "{what}: a queue pair ends once");
 }
 
-/// Runs a case with memory that goes away at each access to it that there is.
+/// Runs a case once for each access to its memory, which is removed before that access.
 fn at_every_access(
     side: Side,
     services: &[[Service; 2]],
@@ -288,7 +293,7 @@ fn memory_of_the_responder_may_go_at_every_step() {
     for case in &CASES {
         at_every_access(Side::Remote, &SERVICES, case, |run, case, what| {
             assert_one_failed(run, case.remote_status, what);
-            assert_responder_tells(run, case, what);
+            assert_responder_reports(run, case, what);
         });
     }
 }

@@ -62,7 +62,7 @@ fn every_request_names_its_shared_receive_queue() {
 }
 
 #[test]
-fn an_initiator_obeys_acknowledges_of_its_own_service_only() {
+fn an_initiator_obeys_acknowledges_of_its_service_only() {
     let mut s = script(Service::XrcInitiator);
     s.post(0, SEND, 4);
     s.transmit();

@@ -334,8 +334,8 @@ impl<T: Timing> EventLoop<T> {
             return false;
         }
         for SkippedStream { leg, gap, .. } in &skipped {
-            if self.nodes[leg.from].nic.leave_out(leg.flow.index, gap) {
-                self.nodes[leg.to].nic.expect_gap(leg.receiver.index, gap);
+            if self.nodes[leg.from].nic.skip(leg.flow.index, gap) {
+                self.nodes[leg.to].nic.skip_receive(leg.receiver.index, gap);
             }
         }
         for (host, seen) in pace.seen.iter().enumerate() {
@@ -372,7 +372,7 @@ impl<T: Timing> EventLoop<T> {
     fn is_busy_only_with(&self, legs: &[Leg]) -> bool {
         let mut nodes = self.nodes.iter().enumerate();
         nodes.all(|(host, node)| {
-            node.nic.is_busy_only(|index, activity| {
+            node.nic.only_streams_active(|index, activity| {
                 let sends = |kind| {
                     let is_own = |leg: &Leg| (leg.from, leg.flow.index) == (host, index);
                     let mut own = legs.iter().filter(|leg| is_own(leg));

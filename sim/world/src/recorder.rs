@@ -78,7 +78,7 @@ pub struct Observation<'a> {
     pub now: Instant,
     /// Items in the queues of the NIC, which [`levels`] names.
     ///
-    /// [`levels`]: ferroce_model::observe::levels
+    /// [`levels`]: ferroce_model::levels::levels
     pub levels: &'a [u64],
     /// Counters of the NIC.
     pub counters: &'a Counters,

@@ -21,7 +21,7 @@ impl ClockDomain {
         Self { period_fs }
     }
 
-    /// How long `cycles` take.
+    /// Returns the duration of `cycles`.
     pub const fn cycles(&self, cycles: u32) -> Duration {
         Duration::from_ps((cycles as u64 * self.period_fs).div_ceil(FS_PER_PS))
     }

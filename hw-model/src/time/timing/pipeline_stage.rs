@@ -4,11 +4,11 @@ use ferroce_units::{Duration, Instant};
 
 /// When a block is free again.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Server {
+pub struct PipelineStage {
     free_at: Instant,
 }
 
-impl Server {
+impl PipelineStage {
     /// Occupies the block for `occupancy` with an item that is there at `at`, and returns when its
     /// service begins. A pipeline takes the next item after `occupancy`, long before it is done
     /// with this one.
@@ -16,19 +16,19 @@ impl Server {
     /// The block's time is reserved from `now` on: an item that waits for host memory does not
     /// keep the block from others meanwhile.
     #[inline]
-    pub fn serve(&mut self, now: Instant, at: Instant, occupancy: Duration) -> Instant {
+    pub fn reserve(&mut self, now: Instant, at: Instant, occupancy: Duration) -> Instant {
         let start = self.free_at.max(now);
         self.free_at = start + occupancy;
         start.max(at)
     }
 
-    /// When the service of an item that is there at `at` would begin.
+    /// Returns the time at which the service of an item that arrives at `at` would begin.
     #[inline]
     pub fn wait(&self, now: Instant, at: Instant) -> Instant {
         self.free_at.max(now).max(at)
     }
 
-    /// When it could take another item.
+    /// Returns the time at which it can accept another item.
     #[inline]
     pub const fn free_at(&self) -> Instant {
         self.free_at
@@ -41,11 +41,11 @@ mod tests {
 
     #[test]
     fn an_item_that_comes_later_keeps_no_other_waiting() {
-        let mut block = Server::default();
+        let mut block = PipelineStage::default();
         let (now, occupancy) = (Instant::from_ns(100), Duration::from_ns(10));
-        let later = block.serve(now, Instant::from_ns(500), occupancy);
+        let later = block.reserve(now, Instant::from_ns(500), occupancy);
         assert_eq!(later, Instant::from_ns(500));
-        let next = block.serve(now, now, occupancy);
+        let next = block.reserve(now, now, occupancy);
         assert_eq!(
             next,
             Instant::from_ns(110),
@@ -55,10 +55,10 @@ mod tests {
 
     #[test]
     fn it_does_no_more_than_it_can() {
-        let mut block = Server::default();
+        let mut block = PipelineStage::default();
         let mut begin = Instant::ZERO;
         for _ in 0..1000 {
-            begin = block.serve(Instant::ZERO, Instant::from_ns(50), Duration::from_ns(3));
+            begin = block.reserve(Instant::ZERO, Instant::from_ns(50), Duration::from_ns(3));
         }
         assert_eq!(begin, Instant::from_ns(3 * 999));
     }

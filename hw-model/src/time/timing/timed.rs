@@ -1,7 +1,7 @@
 //! The costs of a card that a preset describes.
 
 use super::clock::ClockDomain;
-use super::server::Server;
+use super::pipeline_stage::PipelineStage;
 use super::{Stage, Timing, Work};
 use crate::preset::Preset;
 use ferroce_units::{Duration, Instant};
@@ -73,15 +73,15 @@ struct Costs {
 /// When each block is free.
 #[derive(Debug, Clone)]
 struct Blocks {
-    doorbell: Server,
-    fetch: Server,
-    transmit: Vec<Server>,
-    packetize: Server,
-    mac: Server,
-    depacketize: Server,
-    receive: Vec<Server>,
-    completion: Server,
-    event: Server,
+    doorbell: PipelineStage,
+    fetch: PipelineStage,
+    transmit: Vec<PipelineStage>,
+    packetize: PipelineStage,
+    mac: PipelineStage,
+    depacketize: PipelineStage,
+    receive: Vec<PipelineStage>,
+    completion: PipelineStage,
+    event: PipelineStage,
 }
 
 impl Timed {
@@ -104,7 +104,7 @@ impl Timed {
         }
     }
 
-    /// How long `bytes` take on the wire.
+    /// Returns the time that `bytes` take on the wire.
     #[inline]
     fn on_wire(&self, bytes: u32) -> Duration {
         Duration::from_ps((f64::from(bytes) * self.wire_ps_per_byte).round() as u64)
@@ -157,15 +157,15 @@ impl Costs {
 impl Blocks {
     fn new(units: usize) -> Self {
         Self {
-            doorbell: Server::default(),
-            fetch: Server::default(),
-            transmit: vec![Server::default(); units],
-            packetize: Server::default(),
-            mac: Server::default(),
-            depacketize: Server::default(),
-            receive: vec![Server::default(); units],
-            completion: Server::default(),
-            event: Server::default(),
+            doorbell: PipelineStage::default(),
+            fetch: PipelineStage::default(),
+            transmit: vec![PipelineStage::default(); units],
+            packetize: PipelineStage::default(),
+            mac: PipelineStage::default(),
+            depacketize: PipelineStage::default(),
+            receive: vec![PipelineStage::default(); units],
+            completion: PipelineStage::default(),
+            event: PipelineStage::default(),
         }
     }
 }
@@ -174,7 +174,7 @@ impl Timing for Timed {
     const IS_TIMED: bool = true;
 
     #[inline]
-    fn serve(&mut self, now: Instant, at: Instant, stage: Stage, work: Work) -> Instant {
+    fn reserve(&mut self, now: Instant, at: Instant, stage: Stage, work: Work) -> Instant {
         let (block, cost) = match stage {
             Stage::MacTransmit => return self.transmit(at, work.bytes),
             Stage::MacReceive => {
@@ -205,7 +205,7 @@ impl Timing for Timed {
             _ if work.messages > 0 => occupancy = occupancy + cost.per_message,
             _ => {}
         }
-        let begin = block.serve(now, self.core.edge(at), occupancy);
+        let begin = block.reserve(now, self.core.edge(at), occupancy);
         match stage {
             Stage::Fetch => begin + cost.latency + (occupancy - cost.per_item),
             _ => begin + cost.latency,
@@ -233,7 +233,7 @@ impl Timed {
             _ => (&mut self.blocks.depacketize, &self.costs.depacketize),
         };
         let beats = self.path.occupancy(bytes);
-        let begin = block.serve(now, at, cost.per_item.max(beats));
+        let begin = block.reserve(now, at, cost.per_item.max(beats));
         match self.cut_through {
             true => begin + cost.latency,
             false => begin + cost.latency + beats,
@@ -246,7 +246,7 @@ impl Timed {
         let slot = self.on_wire(bytes.max(MIN_FRAME_BYTES) + WIRE_OVERHEAD_BYTES);
         let start = self.mac.domain.edge(at);
         let slot = slot.max(self.mac.occupancy(bytes));
-        let last_bit = self.blocks.mac.serve(start, start, slot) + slot;
+        let last_bit = self.blocks.mac.reserve(start, start, slot) + slot;
         last_bit - self.on_wire(GAP_BYTES) + self.transmit_latency
     }
 }
@@ -264,7 +264,7 @@ mod tests {
         let (frames, payload, frame) = (10_000u64, 1024, 1082);
         let mut last = Instant::ZERO;
         for _ in 0..frames {
-            last = card.serve(last, Instant::ZERO, Stage::MacTransmit, Work::bytes(frame));
+            last = card.reserve(last, Instant::ZERO, Stage::MacTransmit, Work::bytes(frame));
         }
         let gbps = (frames * payload * 8) as f64 / last.as_ns() as f64;
         assert!((gbps - 92.586).abs() < 0.02, "{gbps}");

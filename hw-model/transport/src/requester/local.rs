@@ -1,8 +1,8 @@
-//! Local operations: they keep their place in the send queue, but own no PSN and send nothing.
+//! Local operations: they keep their place in the send queue, but use no PSN and send nothing.
 //!
-//! The turn of one comes when every request before it has been sent; it is begun when it was
-//! carried out, and requests behind it only after that. Begun and at the front it completes, so
-//! that the front of the queue never is one that was begun.
+//! A local operation is next when every request before it has been sent. It is begun once it was
+//! executed, and requests behind it only after that. Begun and at the front it completes, so that
+//! the front of the queue never is one that was begun.
 
 use super::Requester;
 use crate::completion::CompletionStatus;
@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::request::{LocalKind, SendOperation};
 
 impl Requester {
-    /// Whether the turn of a local operation has come.
+    /// Returns true if a local operation is next.
     #[inline]
     pub(crate) fn has_local(&self, ctx: &Context) -> bool {
         let Some(entry) = self.queue.get(self.cursor).filter(|e| e.is_local()) else {
@@ -34,7 +34,7 @@ impl Requester {
         Some(self.queue[self.cursor].request.id)
     }
 
-    /// The local operation `id` was carried out, or failed.
+    /// Reports that the local operation `id` was executed, or failed.
     pub(crate) fn finish_local(
         &mut self,
         ctx: &mut Context,

@@ -118,7 +118,7 @@ impl Requester {
         }
     }
 
-    /// Go-back-N after the peer asked for patience.
+    /// Goes back to N after an RNR NAK of the peer.
     pub(crate) fn back_off(&mut self, ctx: &mut Context, until: Instant) {
         if self.retry.spend_rnr(&ctx.attributes) {
             self.go_back(ctx);
@@ -141,8 +141,8 @@ impl Requester {
         }
     }
 
-    /// What is in flight must be acknowledged although nothing more follows it: sent again if
-    /// its last packet did not ask.
+    /// Requests an acknowledge for the packets in flight although nothing follows them: they are
+    /// sent again if the last packet did not request one.
     pub(super) fn solicit_acknowledge(&mut self, ctx: &mut Context) {
         if self.next != self.oldest && self.ack_requested != self.next {
             self.go_back(ctx);

@@ -26,10 +26,9 @@ impl Requester {
         })
     }
 
-    /// Whether requests with data are to be sent or not all acknowledged, and whether READs or
-    /// atomics
-    /// are not all answered.
-    pub(crate) fn business(&self, ctx: &Context) -> (bool, bool) {
+    /// Returns whether requests with data are to be sent or not all acknowledged, and whether READs
+    /// or atomics are not all answered.
+    pub(crate) fn activity(&self, ctx: &Context) -> (bool, bool) {
         let sends = self.in_flight > self.fetches_in_flight || self.has_transmit(ctx);
         (sends, self.fetches_in_flight > 0)
     }
@@ -45,7 +44,7 @@ impl Requester {
     }
 
     /// Leaves the next packets of the stream out; its last one is not among them.
-    pub(crate) fn leave_out(&mut self, ctx: &mut Context, packets: u32) -> bool {
+    pub(crate) fn skip(&mut self, ctx: &mut Context, packets: u32) -> bool {
         let left = self.queue.get(self.cursor);
         let left = left.map_or(0, |entry| entry.packets - self.position);
         let fits = span(self.oldest, self.next) + packets <= Psn::HALF;
@@ -78,8 +77,8 @@ impl Requester {
         is_read.then(|| span(front.first_psn, self.oldest))
     }
 
-    /// Where the data of a gap of the READ response goes that comes in; `None`: it is not that
-    /// response, or has come too far.
+    /// Returns the place for the data of a gap of the READ response that is being received; `None`:
+    /// it is not that response, or is past the gap.
     pub(crate) fn gap_target(&self, ctx: &Context, gap: &Gap) -> Option<GapTarget> {
         let front = self.queue.front()?;
         let is_it = front.request.operation.is_read() && front.first_psn == gap.message;
@@ -99,12 +98,13 @@ impl Requester {
     }
 
     /// The responder leaves packets of the READ response out.
-    pub(crate) fn expect_gap(&mut self, ctx: &mut Context, gap: &Gap) {
+    pub(crate) fn skip_receive(&mut self, ctx: &mut Context, gap: &Gap) {
         ctx.gaps.set_requester(Some((gap.first, gap.packets)));
         self.pass_response_gap(ctx);
     }
 
-    /// What was left out of a READ response has come when what is in front of it has.
+    /// Accepts the skipped packets of a READ response when those in front of them have been
+    /// received.
     #[inline]
     pub(super) fn pass_response_gap(&mut self, ctx: &mut Context) {
         if let Some((first, packets)) = ctx.gaps.requester()

@@ -1,4 +1,4 @@
-//! Why a request ends the queue pair, and whom that is told.
+//! Reasons why a request ends the queue pair, and to which side each is reported.
 
 use ferroce_wire::NakCode;
 

@@ -11,7 +11,7 @@ impl Responder {
         self.resources.stream()
     }
 
-    /// Whether responses with data are to be sent.
+    /// Returns true if responses with data are to be sent.
     pub(crate) fn has_responses(&self) -> bool {
         self.resources.has_pending()
     }
@@ -22,8 +22,8 @@ impl Responder {
     }
 
     /// Leaves the next packets of it out; its last one is not among them.
-    pub(crate) fn leave_out(&mut self, packets: u32) -> bool {
-        self.resources.leave_out(packets)
+    pub(crate) fn skip(&mut self, packets: u32) -> bool {
+        self.resources.skip(packets)
     }
 
     /// Packets of the message that have come.
@@ -39,8 +39,8 @@ impl Responder {
         Some(bytes >> ctx.attributes.path_mtu.shift())
     }
 
-    /// Where the data of a gap of the message goes that comes in; `None`: it is not that message,
-    /// or has come too far.
+    /// Returns the place for the data of a gap of the message that is being received; `None`: it is
+    /// not that message, or is past the gap.
     pub(crate) fn gap_target(&self, ctx: &Context, gap: &Gap) -> Option<GapTarget> {
         if ctx.gaps.responder().is_some() {
             return None;
@@ -74,12 +74,12 @@ impl Responder {
     }
 
     /// The requester leaves packets of the message out.
-    pub(crate) fn expect_gap(&mut self, ctx: &mut Context, gap: &Gap) {
+    pub(crate) fn skip_receive(&mut self, ctx: &mut Context, gap: &Gap) {
         ctx.gaps.set_responder(Some((gap.first, gap.packets)));
         self.pass_gap(ctx);
     }
 
-    /// What was left out has come when what is in front of it has.
+    /// Accepts the skipped packets when those in front of them have been received.
     #[inline]
     pub(super) fn pass_gap(&mut self, ctx: &mut Context) {
         if let Some((first, packets)) = ctx.gaps.responder()

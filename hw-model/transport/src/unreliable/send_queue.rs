@@ -1,5 +1,5 @@
 //! The send queue of an unreliable service: packets leave in order, once, and a request completes
-//! when the caller has told that all of its packets have left.
+//! when the caller has reported that all of its packets have left.
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,7 @@ struct Entry {
     packets: u32,
     /// Packets that have left.
     left: u32,
-    /// It cannot be carried out, and will say so when its turn comes.
+    /// It cannot be executed, and completes with this status when it is next in order.
     failure: Option<CompletionStatus>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// Where its payload comes from.
+    /// Returns the source of its payload.
     pub(crate) const fn payload(&self) -> Payload {
         match self.length {
             0 => Payload::None,
@@ -72,7 +72,7 @@ pub(crate) struct SendQueue {
     position: u32,
     /// PSN of the next packet.
     pub(crate) next: Psn,
-    /// The entry at the cursor is a local operation, and is being carried out.
+    /// The entry at the cursor is a local operation that is being executed.
     local_running: bool,
     /// Some entry has a failure that waits for its turn.
     failing: bool,
@@ -185,7 +185,7 @@ impl SendQueue {
         self.notify_drained = false;
     }
 
-    /// Tells the end of a drain, once.
+    /// Reports the end of a drain, once.
     pub(crate) fn settle_drain(&mut self, ctx: &mut Context) {
         if self.notify_drained && !self.is_busy() {
             self.notify_drained = false;
@@ -193,12 +193,12 @@ impl SendQueue {
         }
     }
 
-    /// Whether some request was begun and has not completed.
+    /// Returns true if some request was begun and has not completed.
     pub(crate) const fn is_busy(&self) -> bool {
         self.cursor > 0 || self.position > 0 || self.local_running
     }
 
-    /// Whether a request has failed since the last call.
+    /// Returns true if a request has failed since the last call.
     pub(crate) fn take_failed(&mut self) -> bool {
         std::mem::replace(&mut self.failed, false)
     }
@@ -217,7 +217,7 @@ impl SendQueue {
 
 /// Sending.
 impl SendQueue {
-    /// Whether a packet may leave now: in SQD only those of a message that was begun.
+    /// Returns true if a packet may leave now: in SQD only those of a message that was begun.
     pub(crate) fn has_transmit(&self, ctx: &Context) -> bool {
         let Some(entry) = self.queue.get(self.cursor) else {
             return false;
@@ -252,7 +252,7 @@ impl SendQueue {
 
 /// Local operations.
 impl SendQueue {
-    /// Whether the turn of a local operation has come.
+    /// Returns true if a local operation is next.
     pub(crate) fn has_local(&self, ctx: &Context) -> bool {
         let Some(entry) = self.queue.get(self.cursor).filter(|e| e.is_local()) else {
             return false;
@@ -274,7 +274,7 @@ impl SendQueue {
         Some(self.queue[self.cursor].request.id)
     }
 
-    /// The local operation `id` was carried out, or failed.
+    /// Reports that the local operation `id` was executed, or failed.
     pub(crate) fn finish_local(
         &mut self,
         ctx: &mut Context,
@@ -301,7 +301,7 @@ impl SendQueue {
         self.settle_failure(ctx);
     }
 
-    /// Completes the local operations that stand at the front and were carried out.
+    /// Completes the local operations that are at the front and were executed.
     fn retire_locals(&mut self, ctx: &mut Context) {
         while self.cursor > 0 && self.queue.front().is_some_and(Entry::is_local) {
             self.retire_front(ctx);

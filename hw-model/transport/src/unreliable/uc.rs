@@ -1,6 +1,6 @@
-//! The unreliable connected service (IBTA vol 1, 9.8.2): messages of one peer, whole or not at all
-//! as far as completions tell. Whatever is wrong with a packet, its message is dropped in silence;
-//! the receive WQE that it used serves the next one.
+//! The unreliable connected service (IBTA vol 1, 9.8.2): messages of one peer, received whole or
+//! not at all as far as completions show. If anything is wrong with a packet, its message is
+//! dropped silently; the receive WQE that it used serves the next one.
 
 use ferroce_wire::{Connected, Operation, Position, Psn, Transport, TransportHeaders};
 

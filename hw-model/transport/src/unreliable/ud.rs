@@ -1,6 +1,6 @@
-//! The unreliable datagram service (IBTA vol 1, 9.8.3): one packet, one message, to and from
-//! anybody who knows the Q_Key. What cannot be taken is dropped in silence; a receive WQE that is
-//! too small stays for the next datagram.
+//! The unreliable datagram service (IBTA vol 1, 9.8.3): one packet, one message, to and from any
+//! queue pair that knows the Q_Key. A datagram that cannot be accepted is dropped silently; a
+//! receive WQE that is too small stays for the next datagram.
 
 use ferroce_wire::{Deth, Extension, Psn, Qpn, Transport, TransportHeaders};
 

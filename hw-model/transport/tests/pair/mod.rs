@@ -59,7 +59,7 @@ pub struct Node {
     pub atomics: u32,
     /// Keys invalidated here by the peer.
     pub invalidated: Vec<RKey>,
-    /// Local operations carried out.
+    /// Local operations that were executed.
     pub locals: Vec<u32>,
     /// Gathering fails for these requests.
     pub unreadable: Vec<u32>,
@@ -70,7 +70,7 @@ pub struct Node {
     pub uses_credits: bool,
 }
 
-/// A range of memory whose region goes away while traffic flows.
+/// A range of memory whose region is removed while traffic flows.
 #[derive(Debug, Clone)]
 pub struct Vanishing {
     pub range: std::ops::Range<usize>,
@@ -157,7 +157,7 @@ pub fn qpn(side: usize) -> Qpn {
     Qpn::new(0x11 + side as u32)
 }
 
-/// Where requests of `side` go.
+/// Returns the destination of the requests of `side`.
 pub fn destination(setup: &Setup, side: usize) -> Destination {
     match setup.services[side] {
         Service::UnreliableDatagram => Destination::Datagram {
@@ -203,10 +203,10 @@ impl Node {
 
     pub fn post_receive(&mut self, receive: Receive) {
         self.receives.push_back(receive);
-        self.tell_credits();
+        self.report_credits();
     }
 
-    fn tell_credits(&mut self) {
+    fn report_credits(&mut self) {
         if self.uses_credits {
             self.qp
                 .set_receive_credits(Some(self.receives.len() as u32));
@@ -219,7 +219,7 @@ impl Node {
         (end <= self.memory.len()).then_some(start..end)
     }
 
-    /// Whether the region of `length` bytes from `address` on has gone by now.
+    /// Returns true if the region of `length` bytes from `address` on has been removed.
     fn is_gone(&mut self, address: usize, length: u32) -> bool {
         let end = address + length as usize;
         let Some(vanishing) = self
@@ -234,14 +234,14 @@ impl Node {
         vanishing.missed
     }
 
-    /// Whether anything has met memory that had gone.
+    /// Returns true if any access has met removed memory.
     pub fn has_missed_memory(&self) -> bool {
         self.vanishing
             .as_ref()
             .is_some_and(|vanishing| vanishing.missed)
     }
 
-    /// What memory operations for the peer must name.
+    /// Returns the SRQ number that memory operations for the peer must name.
     fn srqn(&self) -> Option<u32> {
         (self.qp.service() == Service::XrcTarget).then_some(SRQN)
     }
@@ -354,7 +354,7 @@ impl Node {
             return MemoryAnswer::NoReceive;
         };
         self.taken.insert(receive.id, receive);
-        self.tell_credits();
+        self.report_credits();
         MemoryAnswer::Receive {
             id: receive.id,
             capacity: receive.capacity,
@@ -394,12 +394,12 @@ impl Node {
     }
 
     /// Local operations whose turn has come. Whether there was one.
-    fn carry_out_locals(&mut self, now: Instant) -> bool {
+    fn execute_locals(&mut self, now: Instant) -> bool {
         let mut worked = false;
         loop {
             let promised = self.qp.has_local();
             let local = self.qp.poll_local();
-            assert_eq!(promised, local.is_some(), "has_local tells the truth");
+            assert_eq!(promised, local.is_some(), "has_local is correct");
             let Some(id) = local else { return worked };
             self.locals.push(id);
             self.qp.finish_local(now, id, Ok(()));
@@ -466,7 +466,7 @@ impl Pair {
         for side in 0..2 {
             let mut budget = MAX_STEPS;
             loop {
-                worked |= self.nodes[side].carry_out_locals(self.now);
+                worked |= self.nodes[side].execute_locals(self.now);
                 let batch = self.poll_batch(side);
                 if batch.is_empty() {
                     break;
@@ -476,7 +476,7 @@ impl Pair {
                 }
                 worked = true;
                 budget -= 1;
-                assert!(budget > 0, "a queue pair does not send for ever");
+                assert!(budget > 0, "a queue pair stops sending");
             }
             self.nodes[side].collect();
         }
@@ -490,7 +490,7 @@ impl Pair {
         while batch.len() < self.batch {
             let promised = qp.has_transmit();
             let transmit = qp.poll_transmit(self.now);
-            assert_eq!(promised, transmit.is_some(), "has_transmit tells the truth");
+            assert_eq!(promised, transmit.is_some(), "has_transmit is correct");
             let Some(transmit) = transmit else { break };
             batch.push(transmit);
         }
@@ -532,7 +532,7 @@ impl Pair {
         }
     }
 
-    /// Hands a packet to its receiver and carries out what it asks for.
+    /// Delivers a packet to its receiver and executes what it requests.
     pub fn deliver(&mut self, packet: &Packet) {
         let node = &mut self.nodes[packet.to];
         let length = packet.payload.len() as u32;
@@ -544,7 +544,7 @@ impl Pair {
         node.collect();
     }
 
-    /// When something happens next.
+    /// Returns the time of the next event.
     pub fn next_event(&self) -> Option<Instant> {
         self.nodes
             .iter()

@@ -188,7 +188,7 @@ impl Generator<'_> {
         );
     }
 
-    /// What it finds there is what WRITEs before it wrote.
+    /// Adds an atomic on bytes that WRITEs before it wrote.
     fn atomic_in_window(&mut self, side: usize) {
         let offset = WINDOW + 8 * self.rng.below(PART as u64 / 8) as usize;
         let remote = remote(offset);
@@ -267,7 +267,7 @@ fn remote(offset: usize) -> Remote {
     }
 }
 
-/// What a node's memory holds at the start: noise in SOURCE, zeros elsewhere.
+/// Returns the initial memory of a node: noise in SOURCE, zeros elsewhere.
 pub fn initial_memory(rng: &mut Rng) -> Vec<u8> {
     let mut memory = vec![0; MEMORY];
     for word in memory[SOURCE..SOURCE + PART].chunks_exact_mut(8) {

@@ -1,4 +1,4 @@
-//! Choices by a seed, which means the same for ever.
+//! Choices by a seed, which never change their meaning.
 
 use ferroce_units::random::SplitMix64;
 

@@ -7,7 +7,7 @@
 
 use ferroce_model::preset::Preset;
 use ferroce_model::time::timing::clock::ClockDomain;
-use ferroce_model::time::timing::server::Server;
+use ferroce_model::time::timing::pipeline_stage::PipelineStage;
 use ferroce_model::time::timing::{Stage, Timed, Timing, Work};
 use ferroce_units::{Duration, Instant};
 
@@ -46,7 +46,7 @@ fn stack_cycles(bytes: u32) -> u32 {
 /// A card with user logic.
 struct Card {
     timed: Timed,
-    stack: Server,
+    stack: PipelineStage,
     clock: ClockDomain,
     cable: Duration,
 }
@@ -55,7 +55,7 @@ impl Card {
     fn new(preset: &Preset) -> Self {
         Self {
             timed: Timed::new(preset),
-            stack: Server::default(),
+            stack: PipelineStage::default(),
             clock: ClockDomain::from_mhz(preset.clock.core_mhz),
             cable: Duration::from_ps((preset.link.cable_ns * 1000.0) as u64),
         }
@@ -66,13 +66,13 @@ impl Card {
 fn deliver(from: &mut Card, to: &mut Card, at: Instant, bytes: u32) -> Instant {
     let frame = Work::bytes(HEADER_BYTES + bytes);
     let occupancy = from.clock.cycles(stack_cycles(bytes));
-    let datagram = from.stack.serve(at, from.clock.edge(at), occupancy);
+    let datagram = from.stack.reserve(at, from.clock.edge(at), occupancy);
     let cable = from.cable;
     let (from, to) = (&mut from.timed, &mut to.timed);
-    let packet = from.serve(at, datagram, Stage::Packetize, frame);
-    let sent = from.serve(at, packet, Stage::MacTransmit, frame);
+    let packet = from.reserve(at, datagram, Stage::Packetize, frame);
+    let sent = from.reserve(at, packet, Stage::MacTransmit, frame);
     let arrived = sent + cable;
-    to.serve(arrived, arrived, Stage::MacReceive, frame)
+    to.reserve(arrived, arrived, Stage::MacReceive, frame)
 }
 
 fn round_trip_us(preset: &Preset) -> f64 {

@@ -33,13 +33,13 @@ impl<T: Timing + Clone> Traced<T> {
 impl<T: Timing + Clone> Timing for Traced<T> {
     const IS_TIMED: bool = T::IS_TIMED;
 
-    fn serve(&mut self, now: Instant, at: Instant, stage: Stage, work: Work) -> Instant {
-        let end = self.clocks.serve(now, at, stage, work);
+    fn reserve(&mut self, now: Instant, at: Instant, stage: Stage, work: Work) -> Instant {
+        let end = self.clocks.reserve(now, at, stage, work);
         let mut trace = self.trace.lock();
         if trace.is_running {
             let mut idle = self.idle.clone();
-            let alone = idle.serve(at, at, stage, work);
-            let next = idle.serve(at, at, stage, work);
+            let alone = idle.reserve(at, at, stage, work);
+            let next = idle.reserve(at, at, stage, work);
             trace.add_step(&Step {
                 host: self.host,
                 kind: Kind::Card(stage),

@@ -1,6 +1,6 @@
 //! The lines of a waveform, as its file declares them.
 
-use ferroce_model::observe::levels;
+use ferroce_model::levels::levels;
 use fst_writer::{
     FstHeaderWriter, FstScopeType, FstSignalType, FstVarDirection, FstVarType, FstWriteError,
 };
