@@ -2,9 +2,9 @@
 //!
 //! A parameter is declared once, in [`card`] or [`surroundings`]: name, type, unit, permitted
 //! values and what it is. From this come the typed fields (`preset.pcie.read_latency_ns`), the flat
-//! list ([`Preset::parameters`]), the file format ([`mod@file`]) and the documents. Presets are TOML files;
-//! those of the project are built in. A *host profile* says only what is around a card, so that one
-//! card can be put into several measured machines: `cx6-200g@xeon-6240r`.
+//! list ([`Preset::parameters`]), the file format ([`mod@file`]) and the documents. Presets are
+//! TOML files; those of the project are built in. A *host profile* says only what is around a card,
+//! so that one card can be put into several measured machines: `cx6-200g@xeon-6240r`.
 
 mod builtin;
 pub mod card;
@@ -98,7 +98,10 @@ pub struct Parameter<'a> {
 
 /// Declares [`Preset`] and the order of its sections.
 macro_rules! preset {
-    ($( $(#[doc = $doc:literal])+ $field:ident: $type:ty = { $( $path:literal => $($place:ident).+ ),+ }; )+) => {
+    ($(
+        $(#[doc = $doc:literal])+
+        $field:ident: $type:ty = { $( $path:literal => $($place:ident).+ ),+ };
+    )+) => {
         /// Every parameter of a card and of what is around it.
         #[derive(Debug, Clone)]
         pub struct Preset {

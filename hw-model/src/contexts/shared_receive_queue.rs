@@ -42,7 +42,7 @@ pub enum TakeError {
 /// A WQE that was taken, and what else has happened.
 #[derive(Debug)]
 pub struct Taken {
-    /// Where it comes from.
+    /// Its source.
     pub shared: SharedOrigin,
     /// Its buffers.
     pub list: ScatterList,

@@ -124,7 +124,7 @@ impl SendQueue {
     }
 }
 
-/// Where a receive WQE of a shared receive queue comes from.
+/// Source of a receive WQE of a shared receive queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SharedOrigin {
     /// The queue.
@@ -145,7 +145,7 @@ pub struct ReceiveWqe {
     pub index: u32,
     /// Its buffers.
     pub list: ScatterList,
-    /// Whether it comes from a shared receive queue.
+    /// True if it comes from a shared receive queue.
     pub shared: Option<SharedOrigin>,
     /// When it has come from host memory.
     pub ready: Instant,

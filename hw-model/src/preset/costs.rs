@@ -11,7 +11,7 @@
 //! | poll | `poll_hit_ns` per completion, or `poll_miss_ns` |
 //! | a look at memory | `memory_poll_ns` |
 //! | arming a CQ for an event | `doorbell_ns` |
-//! | sleep until an event | `interrupt_ns` behind the MSI-X message; nothing if the event is there |
+//! | sleep until an event | `interrupt_ns` behind the MSI-X message; 0 if the event is there |
 //! | a system call that does not wait, of a program in simulated time | `syscall_ns` |
 //! | a contended lock | a queue of the threads that wait for it |
 

@@ -1,4 +1,4 @@
-//! What is particular to datagrams: a path for each request, and the header that comes with them.
+//! Datagrams: a path for each request, and the header in front of each packet.
 
 use crate::contexts::path::Path;
 use crate::contexts::queue_pair::QueuePair;

@@ -180,7 +180,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
             Extension::Deth(deth) | Extension::DethImmediate(deth, _) => deth.source_qp,
             _ => return,
         };
-        // Parsed once more rather than carried along with every packet.
+        // Parsed again here, instead of carrying the frame with every packet.
         let Ok(frame) = Frame::parse(inbound.frame.as_ref()) else {
             return;
         };
