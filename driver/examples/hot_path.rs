@@ -6,6 +6,10 @@
 #[path = "../tests/support/mod.rs"]
 mod support;
 
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
 use ferroce_driver::{
     AddressVector, CompletionQueue, CompletionQueueConfig, DataSegment, Destination, Device,
     InitAttributes, MemoryAccess, MemoryRange, MemoryRegion, ModifyQp, PathMtu, ProtectionDomain,
@@ -13,9 +17,6 @@ use ferroce_driver::{
     RtsAttributes, SendData, SendOperation, SendRequest, Service, Translation,
 };
 use ferroce_spec::cqe::{Cqe, CqeOpcode};
-use std::hint::black_box;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 use support::HonestDevice;
 use support::verbs::{receive_queue, send_queue};
 

@@ -4,9 +4,10 @@
 //! properties) requires of a QP of its service, and as `Option`s those that it allows. Attributes
 //! that the service does not have are refused.
 
-use crate::identifier::Qpn;
 use ferroce_spec::context::{AccessRights, QpStateCode};
 use ferroce_spec::wqe::{AddressPath, VLAN_NONE};
+
+use crate::identifier::Qpn;
 
 /// State of a QP (IBTA vol 1, 10.3.1). The numbers are those of the contract and of
 /// `enum ibv_qp_state`.

@@ -1,12 +1,14 @@
 //! Parts shared by the three kinds of work queues: the doorbell of a queue, and the batch that
 //! rings it once.
 
-use crate::bus::Bus;
-use crate::doorbell::Slot;
-use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
-use parking_lot::MutexGuard;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
+
+use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
+use parking_lot::MutexGuard;
+
+use crate::bus::Bus;
+use crate::doorbell::Slot;
 
 /// The doorbell of one work queue.
 pub(crate) struct QueueDoorbell {

@@ -1,9 +1,10 @@
 //! Capabilities of the device.
 
-use crate::error::Error;
 use ferroce_spec::command::{ContextTables, DeviceCapabilities, DeviceFeatures};
 use ferroce_spec::register::BAR4_SIZE;
 use ferroce_spec::wqe::{MAX_BLOCKS, MAX_DATA_SEGMENTS, MAX_INLINE};
+
+use crate::error::Error;
 
 /// Sizes of the context tables in this driver, as base-2 logarithms; smaller when the device allows
 /// less. The system allocates the memory when it is first touched.

@@ -1,21 +1,23 @@
 //! The command queue.
 
-use crate::bus::Bus;
-use crate::dma::{DmaBuffer, DmaSpace};
-use crate::error::Error;
-use crate::health::Health;
-use crate::mmio;
+use std::mem::offset_of;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+use std::time::{Duration, Instant};
+
 use ferroce_spec::command::{
     CommandCompletion, CommandEntry, CommandOpcode, CommandStatus, LOG_MAX_MAILBOX, input_size,
     output_size,
 };
 use ferroce_spec::register::UNMAPPED_READ;
 use parking_lot::Mutex;
-use std::mem::offset_of;
-use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
-use std::time::{Duration, Instant};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::bus::Bus;
+use crate::dma::{DmaBuffer, DmaSpace};
+use crate::error::Error;
+use crate::health::Health;
+use crate::mmio;
 
 /// Time limit of a command.
 pub(crate) const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);

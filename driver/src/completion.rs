@@ -1,7 +1,8 @@
 //! Work completions in the form that callers get.
 
-use crate::identifier::{Qpn, Srqn};
 use ferroce_spec::cqe::CqeStatus;
+
+use crate::identifier::{Qpn, Srqn};
 
 /// Result of a work request. The numbers are those of `enum ibv_wc_status`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

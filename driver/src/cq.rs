@@ -1,5 +1,14 @@
 //! Completion queues. Polling is on the hot path.
 
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+
+use ferroce_spec::context::CqContext;
+use ferroce_spec::cqe::{Cqe, CqeOpcode, CqeStatus};
+use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
+use parking_lot::{Mutex, MutexGuard};
+
 use crate::completion::{CompletionOpcode, CompletionStatus, WorkCompletion};
 use crate::cq_ring::CqRings;
 use crate::demux::{Demux, ReceiveShadows};
@@ -11,13 +20,6 @@ use crate::identifier::{Cqn, Qpn, Srqn};
 use crate::shadow::SendShadow;
 use crate::tags::TagTable;
 use crate::use_count::{Lease, UseCount};
-use ferroce_spec::context::CqContext;
-use ferroce_spec::cqe::{Cqe, CqeOpcode, CqeStatus};
-use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
-use parking_lot::{Mutex, MutexGuard};
-use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 /// Bit of [`CqeWord::opcode`](ferroce_spec::cqe::CqeWord::opcode) that distinguishes receive from
 /// send.

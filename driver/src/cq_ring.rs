@@ -1,13 +1,15 @@
 //! The ring of a CQ, and its successors when the CQ is resized.
 
-use crate::capabilities::LOG_ENTRIES_MAX;
-use crate::dma::{DmaBuffer, DmaSpace};
-use crate::error::Error;
-use ferroce_spec::cqe::{Cqe, CqeWord, owner_at};
 use std::mem::offset_of;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+
+use ferroce_spec::cqe::{Cqe, CqeWord, owner_at};
+
+use crate::capabilities::LOG_ENTRIES_MAX;
+use crate::dma::{DmaBuffer, DmaSpace};
+use crate::error::Error;
 
 const WORDS_PER_CQE: usize = Cqe::SIZE / 8;
 /// A CQN and a QPN have 24 bits.

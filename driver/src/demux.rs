@@ -1,10 +1,12 @@
 //! Maps CQEs to the queues whose work requests they complete.
 
+use std::sync::Arc;
+
+use ferroce_spec::cqe::Cqe;
+
 use crate::identifier::{Qpn, Srqn};
 use crate::shadow::{ReceiveShadow, RetiredSend, SendShadow};
 use crate::tags::TagTable;
-use ferroce_spec::cqe::Cqe;
-use std::sync::Arc;
 
 /// Source of a QP's receives.
 #[derive(Clone)]

@@ -1,5 +1,20 @@
 //! The device: bring-up, teardown, and the state that all objects share.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use ferroce_spec::command::{
+    CommandOpcode, ContextTables, DeviceCapabilities, ModifyQp, MulticastGroup,
+};
+use ferroce_spec::context::{
+    AddressEntry, CqContext, MemoryEntry, QpContext, SrqContext, TranslationEntry,
+};
+use ferroce_spec::counter::COUNTERS;
+use ferroce_spec::register::{CONTRACT_MAJOR, Capability, Control, MAGIC, VECTOR_COUNT};
+use ferroce_spec::wqe::VLAN_NONE;
+use parking_lot::Mutex;
+
 use crate::attributes::GidEntry;
 use crate::bus::Bus;
 use crate::capabilities::{Capabilities, Limits};
@@ -16,19 +31,6 @@ use crate::push::{PushWindows, QueuePush};
 use crate::range::RangeAllocator;
 use crate::translation::TranslationTable;
 use crate::use_count::{Lease, UseCount};
-use ferroce_spec::command::{
-    CommandOpcode, ContextTables, DeviceCapabilities, ModifyQp, MulticastGroup,
-};
-use ferroce_spec::context::{
-    AddressEntry, CqContext, MemoryEntry, QpContext, SrqContext, TranslationEntry,
-};
-use ferroce_spec::counter::COUNTERS;
-use ferroce_spec::register::{CONTRACT_MAJOR, Capability, Control, MAGIC, VECTOR_COUNT};
-use ferroce_spec::wqe::VLAN_NONE;
-use parking_lot::Mutex;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::{Duration, Instant};
 
 /// Iterations of waiting for a register between two checks of the clock.
 const TURNS_PER_CHECK: u32 = 64;

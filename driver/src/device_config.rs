@@ -1,7 +1,8 @@
 //! Configuration of bring-up.
 
-use crate::command::COMMAND_TIMEOUT;
 use std::time::Duration;
+
+use crate::command::COMMAND_TIMEOUT;
 
 /// Time limit of a reset, and of enabling after it.
 const RESET_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,9 +1,10 @@
 //! The device's own memory (BAR4).
 
+use std::sync::Arc;
+
 use crate::device::Device;
 use crate::error::Error;
 use crate::use_count::{Lease, UseCount};
-use std::sync::Arc;
 
 /// Granularity of allocations, in bytes: a word of the device, so that atomics on one allocation
 /// never affect another.

@@ -6,16 +6,18 @@
 
 mod pages;
 
-use self::pages::Pages;
-use crate::bus::{Bus, BusError, DmaAccess, DmaFile, DmaMapping, PAGE_SIZE};
-use crate::error::Error;
-use crate::range::RangeAllocator;
 use std::any::Any;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
 use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use self::pages::Pages;
+use crate::bus::{Bus, BusError, DmaAccess, DmaFile, DmaMapping, PAGE_SIZE};
+use crate::error::Error;
+use crate::range::RangeAllocator;
 
 /// Size of a huge page; IOVAs of large mappings are congruent to their addresses modulo this, so
 /// that an IOMMU can use huge pages too.

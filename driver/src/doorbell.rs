@@ -1,8 +1,9 @@
 //! Allocator of doorbell slots.
 
+use std::sync::Arc;
+
 use ferroce_spec::doorbell::{PAGES, RESERVED_SLOTS, SLOTS_PER_PAGE};
 use parking_lot::Mutex;
-use std::sync::Arc;
 
 const WORDS_PER_PAGE: usize = (SLOTS_PER_PAGE / 64) as usize;
 
@@ -87,8 +88,9 @@ fn place(slot: u32) -> (usize, usize, u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     #[test]
     fn skips_the_reserved_slots_of_each_page() {

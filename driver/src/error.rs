@@ -1,7 +1,8 @@
 //! Errors of the control path and of posting.
 
-use crate::bus::BusError;
 use ferroce_spec::command::{CommandOpcode, CommandStatus};
+
+use crate::bus::BusError;
 
 /// Errors of operations on objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -1,21 +1,23 @@
 //! Event queues: drains the rings and dispatches events to their handlers.
 
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem::offset_of;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+
+use ferroce_spec::context::EqContext;
+use ferroce_spec::cqe::owner_at;
+use ferroce_spec::eqe::{Eqe, EqeWord, EventType};
+use ferroce_spec::register::EventQueueDoorbell;
+use parking_lot::Mutex;
+
 use crate::bus::{Bus, BusError};
 use crate::dma::{DmaBuffer, DmaSpace};
 use crate::error::Error;
 use crate::health::Health;
 use crate::identifier::{Cqn, Qpn, Srqn};
 use crate::mmio;
-use ferroce_spec::context::EqContext;
-use ferroce_spec::cqe::owner_at;
-use ferroce_spec::eqe::{Eqe, EqeWord, EventType};
-use ferroce_spec::register::EventQueueDoorbell;
-use parking_lot::Mutex;
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
-use std::mem::offset_of;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 /// Number of times that one interrupt re-checks its event queue after arming it. Later events raise
 /// another interrupt.

@@ -4,12 +4,14 @@
 //! written, [`Register`] converts a cell to an offset, and the bus performs the access. Writing a
 //! read-only register does not compile.
 
-use crate::bus::Bus;
+use std::marker::PhantomData;
+
 use ferroce_spec::register::{
     Bar0, COUNTERS_OFFSET, Capability, Control, EventQueueDoorbell, Status, offset,
 };
-use std::marker::PhantomData;
 use volatile_register::{RO, RW, WO};
+
+use crate::bus::Bus;
 
 /// A register: its offset, and its cell type.
 pub(crate) struct Register<C> {

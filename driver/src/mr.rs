@@ -1,5 +1,12 @@
 //! Memory regions: mapped, described page by page in the translation table, and named by a key.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ferroce_spec::command::CommandOpcode;
+use ferroce_spec::context::{AccessRights, MemoryEntry, MemoryEntryWord};
+use parking_lot::Mutex;
+
 use crate::bus::{DmaAccess, PAGE_SIZE};
 use crate::device::Device;
 use crate::dm::DeviceMemory;
@@ -10,11 +17,6 @@ use crate::identifier::{LKey, RKey};
 use crate::pd::ProtectionDomain;
 use crate::translation::TranslationRange;
 use crate::use_count::Lease;
-use ferroce_spec::command::CommandOpcode;
-use ferroce_spec::context::{AccessRights, MemoryEntry, MemoryEntryWord};
-use parking_lot::Mutex;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Access rights of a memory region. Reading by the local device is always allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,13 +1,15 @@
 //! Memory windows.
 
+use std::sync::Arc;
+
+use ferroce_spec::command::CommandOpcode;
+use ferroce_spec::context::{MemoryEntry, MemoryEntryWord};
+use parking_lot::Mutex;
+
 use crate::error::Error;
 use crate::identifier::RKey;
 use crate::pd::ProtectionDomain;
 use crate::use_count::Lease;
-use ferroce_spec::command::CommandOpcode;
-use ferroce_spec::context::{MemoryEntry, MemoryEntryWord};
-use parking_lot::Mutex;
-use std::sync::Arc;
 
 /// Type of a memory window (IBTA vol 1, 10.6.7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

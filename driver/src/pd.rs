@@ -1,9 +1,10 @@
 //! Protection domains.
 
+use std::sync::Arc;
+
 use crate::device::Device;
 use crate::error::Error;
 use crate::use_count::{Lease, UseCount};
-use std::sync::Arc;
 
 /// A protection domain: QPs, shared receive queues, memory regions and windows work together only
 /// inside one.

@@ -12,15 +12,17 @@
 //!
 //! Otherwise the doorbell is rung. The WQE is in the ring in any case.
 
-use crate::bus::Bus;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use ferroce_spec::push::{MAX_BLOCKS, PushWindow, WORDS_PER_BLOCK, blocks_for};
 use ferroce_spec::register::Capability;
 use ferroce_spec::wqe::ControlWord;
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+
+use crate::bus::Bus;
 
 /// The push windows that send queues use.
 pub(crate) struct PushWindows {

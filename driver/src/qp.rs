@@ -1,5 +1,13 @@
 //! Queue pairs: creation, transitions, query, multicast, destruction.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ferroce_spec::command::CommandOpcode;
+use ferroce_spec::context::QpContext;
+use ferroce_spec::doorbell::DoorbellKind;
+use parking_lot::{Mutex, MutexGuard};
+
 use crate::attributes::{ModifyQp, QpState, QueuePairAttributes};
 use crate::batch::QueueDoorbell;
 use crate::cq::CompletionQueue;
@@ -19,12 +27,6 @@ use crate::srq::SharedReceiveQueue;
 use crate::transition::{attributes, input};
 use crate::use_count::Lease;
 use crate::xrcd::XrcDomain;
-use ferroce_spec::command::CommandOpcode;
-use ferroce_spec::context::QpContext;
-use ferroce_spec::doorbell::DoorbellKind;
-use parking_lot::{Mutex, MutexGuard};
-use std::collections::BTreeSet;
-use std::sync::Arc;
 
 /// A queue pair.
 pub struct QueuePair {

@@ -1,5 +1,10 @@
 //! Configuration and capacity of a QP.
 
+use std::sync::Arc;
+
+use ferroce_spec::context::QpShape;
+use ferroce_spec::wqe::BLOCK_SIZE;
+
 use crate::capabilities::Limits;
 use crate::cq::CompletionQueue;
 use crate::device::Device;
@@ -8,9 +13,6 @@ use crate::receive_queue::ReceiveShape;
 use crate::send_queue::{SendLimits, SendShape};
 use crate::service::Service;
 use crate::srq::SharedReceiveQueue;
-use ferroce_spec::context::QpShape;
-use ferroce_spec::wqe::BLOCK_SIZE;
-use std::sync::Arc;
 
 /// Base-2 logarithm of the stride in the context of a QP without a receive queue.
 const LOG_LEAST_STRIDE: u8 = 4;

@@ -1,8 +1,9 @@
 //! Allocator of number ranges: IOVAs, MTT entries.
 
-use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+
+use parking_lot::Mutex;
 
 /// Pieces that are tried because they might fit, smallest first, before one is taken that fits at
 /// any alignment.
@@ -146,8 +147,9 @@ impl RangeAllocator {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     fn pieces(allocator: &RangeAllocator) -> Vec<(u64, u64)> {
         allocator

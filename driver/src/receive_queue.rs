@@ -1,13 +1,15 @@
 //! Receive queue: writes buffers into receive WQEs and rings the doorbell. Hot path.
 
+use std::sync::Arc;
+
+use ferroce_spec::wqe::L_KEY_END;
+use parking_lot::Mutex;
+
 use crate::batch::{Batch, QueueDoorbell, QueueState};
 use crate::error::PostError;
 use crate::request::DataSegment;
 use crate::ring::{Ring, RingWriter};
 use crate::shadow::ReceiveShadow;
-use ferroce_spec::wqe::L_KEY_END;
-use parking_lot::Mutex;
-use std::sync::Arc;
 
 /// Sizes of a receive queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! Work requests in the form that callers pass.
 
+use ferroce_spec::context::AccessRights;
+pub use ferroce_spec::wqe::DataSegment;
+
 use crate::attributes::AddressVector;
 use crate::identifier::{LKey, Qpn, RKey, Srqn};
-use ferroce_spec::context::AccessRights;
-
-pub use ferroce_spec::wqe::DataSegment;
 
 /// Memory of the peer that an RDMA or atomic operation names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,8 +1,9 @@
 //! Rings of work queues: a part of DMA memory, and the writer of entries.
 
-use crate::dma::DmaBuffer;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::dma::DmaBuffer;
 
 /// A ring in DMA memory: a power of two of 64-bit words.
 pub(crate) struct Ring {
@@ -116,8 +117,9 @@ impl RingWriter<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     proptest! {
         #[test]

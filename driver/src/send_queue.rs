@@ -1,5 +1,15 @@
 //! Send queue: writes work requests into WQEs and rings the doorbell. Hot path.
 
+use std::sync::Arc;
+
+use ferroce_spec::context::AccessRights;
+use ferroce_spec::wqe::{
+    AddressPath, AtomicSegment, BLOCK_SIZE, BindSegment, ControlSegment, ControlWord,
+    DatagramSegment, InlineHeader, MAX_DATA_SEGMENTS, MAX_INLINE, RemoteAddressSegment, SendOpcode,
+};
+use parking_lot::Mutex;
+use zerocopy::IntoBytes;
+
 use crate::batch::{Batch, QueueDoorbell, QueueState};
 use crate::completion::CompletionOpcode;
 use crate::error::PostError;
@@ -10,14 +20,6 @@ use crate::request::{
 use crate::ring::{Ring, RingWriter};
 use crate::service::{Addressing, Operations};
 use crate::shadow::{PostedSend, SendShadow, outstanding};
-use ferroce_spec::context::AccessRights;
-use ferroce_spec::wqe::{
-    AddressPath, AtomicSegment, BLOCK_SIZE, BindSegment, ControlSegment, ControlWord,
-    DatagramSegment, InlineHeader, MAX_DATA_SEGMENTS, MAX_INLINE, RemoteAddressSegment, SendOpcode,
-};
-use parking_lot::Mutex;
-use std::sync::Arc;
-use zerocopy::IntoBytes;
 
 const WORDS_PER_BLOCK: usize = BLOCK_SIZE / 8;
 /// Blocks of a WQE are counted with 4 bits in the shadow.

@@ -3,8 +3,9 @@
 //! The poster of a queue writes, under the queue's lock; the poller of its CQ reads and retires,
 //! under the CQ's lock. They share two words: the posted and the retired index.
 
-use crate::completion::CompletionOpcode;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::completion::CompletionOpcode;
 
 /// A value with its own pair of cache lines: poster and poller run on different cores.
 #[derive(Debug, Default)]
@@ -223,8 +224,9 @@ impl ReceiveShadow {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     fn send(shadow: &SendShadow, index: u32, blocks: u32, sequence: u32) {
         shadow.remember(&PostedSend {

@@ -1,5 +1,13 @@
 //! Shared receive queues: creation, posting, limit, destruction. Posting is on the hot path.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ferroce_spec::context::SrqContext;
+use ferroce_spec::doorbell::DoorbellKind;
+use ferroce_spec::wqe::SharedReceiveSegment;
+use parking_lot::Mutex;
+
 use crate::batch::{Batch, QueueDoorbell, QueueState};
 use crate::cq::CompletionQueue;
 use crate::device::Device;
@@ -13,12 +21,6 @@ use crate::ring::Ring;
 use crate::tags::{FreeTags, TagTable};
 use crate::use_count::{Lease, UseCount};
 use crate::xrcd::XrcDomain;
-use ferroce_spec::context::SrqContext;
-use ferroce_spec::doorbell::DoorbellKind;
-use ferroce_spec::wqe::SharedReceiveSegment;
-use parking_lot::Mutex;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Configuration of a shared receive queue.
 #[derive(Clone)]

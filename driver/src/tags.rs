@@ -5,8 +5,9 @@
 //! twice nor one of an earlier work request is taken for an outstanding one. The poster takes slots
 //! under the queue's lock; pollers return them without a lock.
 
-use crate::shadow::OwnLine;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::shadow::OwnLine;
 
 /// End of a chain of slots.
 const NONE: u32 = u32::MAX;
@@ -142,10 +143,12 @@ impl TagTable {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::collections::BTreeMap;
+
     use parking_lot::Mutex;
     use proptest::prelude::*;
-    use std::collections::BTreeMap;
+
+    use super::*;
 
     #[test]
     fn tags_complete_once_and_in_any_order() {

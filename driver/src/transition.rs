@@ -1,5 +1,8 @@
 //! Transitions of QPs as MODIFY_QP commands.
 
+use ferroce_spec::command::{ANY_STATE, ModifyQp as ModifyQpInput, QpAttributeMask};
+use ferroce_spec::context::{PathMtuCode, QpContext};
+
 use crate::attributes::{
     AddressVector, InitAttributes, InitUpdate, ModifyQp, PathMtu, QpAccess, QpState,
     QueuePairAttributes, RtrAttributes, RtsAttributes, RtsUpdate, SqdUpdate, UcRtr, UcRts, UdInit,
@@ -8,8 +11,6 @@ use crate::attributes::{
 use crate::error::Error;
 use crate::identifier::Qpn;
 use crate::service::Service;
-use ferroce_spec::command::{ANY_STATE, ModifyQp as ModifyQpInput, QpAttributeMask};
-use ferroce_spec::context::{PathMtuCode, QpContext};
 
 /// PSNs, QPNs: 24 bits.
 const MASK_24: u32 = 0xff_ffff;

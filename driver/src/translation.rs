@@ -1,12 +1,14 @@
 //! The memory translation table.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ferroce_spec::context::TranslationEntry;
+
 use crate::device::Device;
 use crate::dma::DmaBuffer;
 use crate::error::Error;
 use crate::range::RangeAllocator;
-use ferroce_spec::context::TranslationEntry;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// MTT ranges begin at a multiple of this: a cache line of the device.
 const MTT_ALIGNMENT: u64 = 8;

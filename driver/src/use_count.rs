@@ -1,17 +1,18 @@
 //! Counts the users of an object, so that it cannot be destroyed while it has any.
 
-use crate::error::Error;
+#[cfg(not(all(test, loom)))]
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
+};
 
 #[cfg(all(test, loom))]
 use loom::sync::{
     Arc,
     atomic::{AtomicU32, Ordering},
 };
-#[cfg(not(all(test, loom)))]
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, Ordering},
-};
+
+use crate::error::Error;
 
 const CLOSED: u32 = 1 << 31;
 
@@ -122,8 +123,9 @@ mod tests {
 /// Every order of the accesses, as the memory model of Rust allows them: tests/scripts/loom.
 #[cfg(all(test, loom))]
 mod loom_tests {
-    use super::*;
     use loom::thread;
+
+    use super::*;
 
     /// What the user of an object writes to it: visible to others only by the order of the count.
     #[derive(Default)]

@@ -1,9 +1,10 @@
 //! XRC domains.
 
+use std::sync::Arc;
+
 use crate::device::Device;
 use crate::error::Error;
 use crate::use_count::{Lease, UseCount};
-use std::sync::Arc;
 
 /// An XRC domain: target QPs and XRC shared receive queues work together only inside one.
 ///

@@ -2,14 +2,15 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use ferroce_driver::{
     CompletionOpcode, CompletionStatus, Error, ModifyQp, PostError, Qpn, QueuePair, SendData,
 };
 use ferroce_spec::cqe::{CqeOpcode, CqeStatus};
 use ferroce_spec::doorbell::DoorbellValue;
 use parking_lot::Mutex;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use support::verbs::{
     connect, cq_of, cqe, poll, post, qp_config, receive_queue, segment, send_queue, setup, wr_ids,
     write_request,

@@ -2,15 +2,16 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
 use ferroce_driver::{
     AsyncEvent, CompletionQueue, CompletionQueueConfig, Device, DeviceConfig, Error,
 };
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use ferroce_spec::eqe::EventType;
 use parking_lot::Mutex;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 use support::HonestDevice;
 use support::verbs::{cq_of, open, setup};
 

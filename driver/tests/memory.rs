@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::sync::Arc;
+
 use ferroce_driver::bus::DmaAccess;
 use ferroce_driver::{
     DeviceMemory, Error, MemoryAccess, MemoryRange, MemoryRegion, MemoryWindow, Reregistration,
@@ -9,7 +11,6 @@ use ferroce_driver::{
 };
 use ferroce_spec::command::{CommandStatus, DeviceFeatures};
 use ferroce_spec::context::MemoryEntry;
-use std::sync::Arc;
 use support::verbs::open;
 use support::{DEVICE_MEMORY, HonestDevice};
 

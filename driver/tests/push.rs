@@ -3,6 +3,8 @@
 
 mod support;
 
+use std::sync::Arc;
+
 use ferroce_driver::{
     AddressVector, Destination, DeviceConfig, ModifyQp, Qpn, QueuePair, QueuePairConfig, SendData,
     SendOperation, SendRequest, Service,
@@ -10,7 +12,6 @@ use ferroce_driver::{
 use ferroce_spec::cqe::CqeOpcode;
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use ferroce_spec::push::PushWindow;
-use std::sync::Arc;
 use support::HonestDevice;
 use support::verbs::{
     Setup, connect, cqe, poll, qp_config, segment, send_queue, setup_of, setup_with, write_request,

@@ -2,12 +2,13 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
 use ferroce_driver::{Error, QueuePair};
 use ferroce_spec::command::CommandStatus;
 use ferroce_spec::cqe::CqeOpcode;
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use support::verbs::{Setup, connect, cqe, poll, post, qp_config, setup, wr_ids};
 
 /// Posts and completes one write, whose WQE has this index.

@@ -2,6 +2,9 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use ferroce_driver::{
     AsyncEvent, CompletionOpcode, CompletionStatus, DataSegment, Error, InitAttributes, ModifyQp,
     PostError, QpAccess, Qpn, QueuePair, QueuePairConfig, ReceiveSource, Service,
@@ -14,8 +17,6 @@ use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use ferroce_spec::eqe::EventType;
 use ferroce_spec::wqe::{L_KEY_END, SharedReceiveSegment};
 use parking_lot::Mutex;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use support::verbs::{
     Setup, connect, cq_of, cqe, poll, qp_config, receive_queue, segment, setup, wr_ids,
 };

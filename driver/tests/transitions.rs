@@ -2,13 +2,14 @@
 
 mod support;
 
+use std::sync::Arc;
+
 use ferroce_driver::{
     AddressVector, Error, InitAttributes, InitUpdate, ModifyQp, PathMtu, QpAccess, QpState, Qpn,
     QueuePair, QueuePairConfig, ReceiveSource, RtrAttributes, RtsAttributes, RtsUpdate, Service,
     SqdUpdate, UcRtr, UcRts, UdInit, UdRtr, UdRts, XrcDomain, XrcTargetRts,
 };
 use ferroce_spec::command::QpAttributeMask;
-use std::sync::Arc;
 use support::verbs::{Setup, post, qp_config, setup};
 
 const SERVICES: [Service; 5] = [

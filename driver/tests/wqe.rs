@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::sync::Arc;
+
 use ferroce_driver::{
     AddressVector, CompletionOpcode, DataSegment, Destination, Device, LKey, ModifyQp, PostError,
     Qpn, QueuePair, QueuePairConfig, RKey, ReceiveSource, SendData, SendOperation, SendRequest,
@@ -14,7 +16,6 @@ use ferroce_spec::wqe::{
     BindSegment, ControlSegment, ControlWord, DatagramSegment, L_KEY_END, RemoteAddressSegment,
     SendOpcode,
 };
-use std::sync::Arc;
 use support::verbs::{
     REMOTE, Setup, connect, cq_of, cqe, poll, qp_config, receive_queue, segment, send_queue, setup,
     write_request,

@@ -9,10 +9,11 @@
 #[path = "../tests/common/mod.rs"]
 mod common;
 
+use std::time::Instant;
+
 use common::{REGION_START, connected};
 use ferroce_spec::context::PathMtuCode;
 use ferroce_spec::wqe::SendOpcode;
-use std::time::Instant;
 
 const MESSAGES: u32 = 200_000;
 /// Messages that are posted before both NICs run.

@@ -5,10 +5,11 @@
     reason = "a benchmark measures the machine's time"
 )]
 
+use std::hint::black_box;
+
 use ferroce_model::pcie::hosts::{HASWELL, MLX5_100G};
 use ferroce_model::pcie::{Parameters, Pcie};
 use ferroce_units::{Duration, Instant};
-use std::hint::black_box;
 
 const CALLS: u32 = 5_000_000;
 /// Accesses are this far from each other; a few hundred kilobytes are used again and again.

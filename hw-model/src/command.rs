@@ -8,12 +8,6 @@ mod multicast;
 mod queue_pair;
 mod shared_receive_queue;
 
-use crate::blocks::Blocks;
-use crate::host_interface::dma::Dma;
-use crate::nic::Nic;
-use crate::ports::host::{DmaError, Host};
-use crate::ports::port::Port;
-use crate::time::timing::Timing;
 use ferroce_spec::command::{
     CommandCompletion, CommandEntry, CommandOpcode, CommandStatus, input_size, output_size,
 };
@@ -21,6 +15,13 @@ use ferroce_spec::counter::Counter;
 use ferroce_spec::register::FatalSyndrome;
 use ferroce_units::Instant;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::blocks::Blocks;
+use crate::host_interface::dma::Dma;
+use crate::nic::Nic;
+use crate::ports::host::{DmaError, Host};
+use crate::ports::port::Port;
+use crate::time::timing::Timing;
 
 /// Commands that are run before packets have their turn again.
 const COMMANDS_PER_TURN: u32 = 16;

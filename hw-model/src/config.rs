@@ -1,11 +1,12 @@
 //! Every size and limit of a NIC, chosen before it is built.
 
-use crate::host_interface::event_queue::InterruptModeration;
-use crate::translation::cache::CacheShape;
-use crate::transmit::wqe_cache::WqeCacheShape;
 use ferroce_spec::wqe::MAX_INLINE;
 use ferroce_transport::{Config as TransportConfig, PathMtu};
 use ferroce_units::Duration;
+
+use crate::host_interface::event_queue::InterruptModeration;
+use crate::translation::cache::CacheShape;
+use crate::transmit::wqe_cache::WqeCacheShape;
 
 /// Shape and policy of one NIC function.
 #[derive(Debug, Clone)]

@@ -7,6 +7,14 @@
 //! ([`Nic::skip_receive`]), and advances its time by what they would have taken.
 //! [`Nic::count_left_out`] then adds what was skipped to the counters.
 
+use ferroce_spec::counter::Counter;
+use ferroce_transport::{
+    Gap, GapSource, GapTarget, MemoryAnswer, MemoryOp, PathMtu, Payload, QpActivity, Stream,
+    StreamKind,
+};
+use ferroce_units::Instant;
+use ferroce_wire::{Gid, Psn, Qpn};
+
 use crate::blocks::Blocks;
 use crate::contexts::queue_pair::QueuePair;
 use crate::contexts::work_queue::ReceiveFetch;
@@ -20,13 +28,6 @@ use crate::time::timing::Timing;
 use crate::translation::responder_memory::{MemoryBlocks, PacketBytes, execute, protection_domain};
 use crate::transmit::egress::shared_queue_of;
 use crate::transmit::packetizer::gather;
-use ferroce_spec::counter::Counter;
-use ferroce_transport::{
-    Gap, GapSource, GapTarget, MemoryAnswer, MemoryOp, PathMtu, Payload, QpActivity, Stream,
-    StreamKind,
-};
-use ferroce_units::Instant;
-use ferroce_wire::{Gid, Psn, Qpn};
 
 /// Packets of a stride, unless their MTU is small.
 const STRIDE_PACKETS: u32 = 64;

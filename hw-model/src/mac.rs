@@ -1,10 +1,12 @@
 //! MAC: the edges between the packet engines and the wire.
 
+use std::collections::VecDeque;
+
+use ferroce_units::Instant;
+
 use crate::ports::port::Port;
 use crate::time::edge::Edge;
 use crate::time::timing::{PLANNING_HORIZON, Stage, Timing, Work, horizon};
-use ferroce_units::Instant;
-use std::collections::VecDeque;
 
 /// A packet of a request that is complete when its last one has left the card (UC, UD).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,5 +1,14 @@
 //! One NIC function: owns the blocks and passes items from one to the next.
 
+use ferroce_spec::command::ContextTables;
+use ferroce_spec::context::AddressEntry;
+use ferroce_spec::counter::Counter;
+use ferroce_spec::eqe::EventType;
+use ferroce_spec::register::FatalSyndrome;
+use ferroce_spec::wqe::BLOCK_SIZE;
+use ferroce_units::{Duration, Instant};
+use ferroce_wire::Qpn;
+
 use crate::blocks::{Blocks, Model};
 use crate::config::NicConfig;
 use crate::contexts::completion_queue::{CompletionEntry, CompletionQueues};
@@ -24,14 +33,6 @@ use crate::translation::memory_unit::MemoryUnit;
 use crate::transmit::scheduler::Scheduler;
 use crate::transmit::wqe_cache::WqeCache;
 use crate::transmit::wqe_fetch::WqeFetch;
-use ferroce_spec::command::ContextTables;
-use ferroce_spec::context::AddressEntry;
-use ferroce_spec::counter::Counter;
-use ferroce_spec::eqe::EventType;
-use ferroce_spec::register::FatalSyndrome;
-use ferroce_spec::wqe::BLOCK_SIZE;
-use ferroce_units::{Duration, Instant};
-use ferroce_wire::Qpn;
 
 /// The only port.
 const PORT_NUMBER: u32 = 1;

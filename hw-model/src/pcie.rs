@@ -42,17 +42,16 @@ mod spread;
 mod tlp;
 
 pub use counters::PcieCounters;
-pub use link::{raw_gbps, tlp_gbps};
-pub use parameters::{IommuParameters, MemoryParameters, Parameters, PcieParameters};
-pub use pool::Units;
-
 use ferroce_units::{Duration, Instant};
 use iommu::Iommu;
 use latencies::Latencies;
 use link::{Lane, Rate};
+pub use link::{raw_gbps, tlp_gbps};
 use memory::Memory;
 use order::Posted;
+pub use parameters::{IommuParameters, MemoryParameters, Parameters, PcieParameters};
 use pool::Pool;
+pub use pool::Units;
 use spread::Spread;
 use tlp::{Limits, Tlps};
 

@@ -20,15 +20,15 @@ pub mod surroundings;
 mod tests;
 pub mod value;
 
-pub use error::PresetError;
-pub use section::Declaration;
-pub use value::{Kind, Range, Value};
-
-use card::{Caches, Clock, Datapath, Identity, Interrupt, Limits, Mac, Transport, Units};
-use section::Section;
 use std::borrow::Cow;
 use std::fmt;
+
+use card::{Caches, Clock, Datapath, Identity, Interrupt, Limits, Mac, Transport, Units};
+pub use error::PresetError;
+pub use section::Declaration;
+use section::Section;
 use surroundings::{Host, Iommu, Link, Memory, Pcie};
+pub use value::{Kind, Range, Value};
 
 /// Where a value comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,15 +1,17 @@
 //! Processing unit: runs the transport of the queue pairs that are pinned to it.
 
+use std::ops::Range;
+
+use ferroce_transport::{Step, Transmit};
+use ferroce_units::Instant;
+use ferroce_wire::TransportHeaders;
+
 use crate::contexts::queue_pair::QueuePair;
 use crate::ports::host::Host;
 use crate::time::edge::Edge;
 use crate::time::timing::{PLANNING_HORIZON, Stage, Timing, Work};
 use crate::translation::mtt::TranslationTable;
 use crate::translation::responder_memory::{MemoryBlocks, PacketBytes, execute};
-use ferroce_transport::{Step, Transmit};
-use ferroce_units::Instant;
-use ferroce_wire::TransportHeaders;
-use std::ops::Range;
 
 /// Memory operations of one packet at most: take a receive, write header and payload, invalidate a
 /// key; and one to spare.

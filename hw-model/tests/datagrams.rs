@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::net::Ipv6Addr;
+
 use common::objects::{PATH_MTU, Q_KEY, Request, TestQp};
 use common::{Machine, connected};
 use ferroce_spec::command::{CommandOpcode, QpAttributeMask};
@@ -11,7 +13,6 @@ use ferroce_spec::counter::Counter;
 use ferroce_spec::cqe::{Cqe, CqeOpcode, CqeStatus};
 use ferroce_spec::wqe::{SendOpcode, VLAN_NONE};
 use ferroce_wire::{Frame, Gid};
-use std::net::Ipv6Addr;
 
 const UD: ServiceCode = ServiceCode::UNRELIABLE_DATAGRAM;
 const GRH: u32 = 40;

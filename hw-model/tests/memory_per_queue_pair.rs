@@ -3,11 +3,12 @@
 
 mod common;
 
+use std::alloc::System;
+
 use common::connected;
 use ferroce_model::contexts::queue_pair::QueuePair;
 use ferroce_spec::context::PathMtuCode;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
-use std::alloc::System;
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;

@@ -1,7 +1,8 @@
 //! The document of the presets shows what the code declares and the files say.
 
-use ferroce_model::preset::{Origin, Preset};
 use std::fmt::Write;
+
+use ferroce_model::preset::{Origin, Preset};
 
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/presets/README.md");
 const END: &str = "<!-- end -->";

@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::objects::Request;
 use common::objects::{TestQp, TestSrq};
 use common::{Machine, connected, place, run_both};
 use ferroce_spec::command::{CommandOpcode, CommandStatus};
@@ -10,8 +11,6 @@ use ferroce_spec::cqe::{CqeOpcode, CqeStatus};
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use ferroce_spec::eqe::EventType;
 use ferroce_spec::wqe::SendOpcode;
-
-use common::objects::Request;
 
 /// Machine a with two RC QPs connected to two QPs of b that share a receive queue.
 struct Scene {

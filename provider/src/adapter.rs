@@ -1,6 +1,16 @@
 //! The NICs of this process: one function and one driver each, shared by all contexts that the
 //! program opens.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant, SystemTime};
+
+use ferroce_driver::bus::ProgramClock;
+use ferroce_driver::{AsyncEvent, Cqn, Device, GidEntry, Lease, Qpn, Srqn, UseCount};
+use ferroce_embed::function::Function;
+use ferroce_platform::host::HostIdentity;
+use parking_lot::Mutex;
+
 use crate::address::Neighbours;
 use crate::errno::Errno;
 use crate::event::{EventQueue, Source, Subject};
@@ -11,14 +21,6 @@ use crate::open_error;
 use crate::tenancy::{End, Tenancy};
 use crate::wall_clock::{Reading, WallClock};
 use crate::xrc::DomainsByFile;
-use ferroce_driver::bus::ProgramClock;
-use ferroce_driver::{AsyncEvent, Cqn, Device, GidEntry, Lease, Qpn, Srqn, UseCount};
-use ferroce_embed::function::Function;
-use ferroce_platform::host::HostIdentity;
-use parking_lot::Mutex;
-use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant, SystemTime};
 
 /// Destination of the async events of an object.
 #[derive(Clone)]

@@ -1,9 +1,10 @@
 //! Converts `ibv_ah_attr` to the path for the NIC's headers.
 
-use crate::errno::Errno;
-use crate::ffi::abi::{ibv_ah_attr, ibv_gid, ibv_global_route};
 use ferroce_driver::AddressVector;
 use ferroce_platform::host::GidEntry;
+
+use crate::errno::Errno;
+use crate::ffi::abi::{ibv_ah_attr, ibv_gid, ibv_global_route};
 
 /// Flow labels have 20 bits.
 const FLOW_LABEL_MASK: u32 = 0xf_ffff;

@@ -5,14 +5,16 @@
 //! complete, or, without any data, at the next builder call or the end. Failures are kept until the
 //! end, which then discards the whole batch.
 
-use crate::errno::Errno;
-use crate::ffi::abi::{IBV_SEND_FENCE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED};
+use std::sync::Arc;
+
 use ferroce_driver::bus::ProgramClock;
 use ferroce_driver::{
     AddressVector, DataSegment, Destination, Qpn, SendBatch, SendData, SendOperation, SendRequest,
     Srqn,
 };
-use std::sync::Arc;
+
+use crate::errno::Errno;
+use crate::ffi::abi::{IBV_SEND_FENCE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED};
 
 /// A work request that is waiting for its data.
 #[derive(Clone, Copy)]

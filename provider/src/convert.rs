@@ -1,13 +1,14 @@
 //! `ibv_modify_qp`: parses attributes and mask, once, to a typed transition.
 
-use crate::address::{self, Neighbours};
-use crate::errno::Errno;
-use crate::ffi::abi::*;
 use ferroce_driver::{
     AddressVector, InitAttributes, InitUpdate, ModifyQp, PathMtu, QpAccess, Qpn, RtrAttributes,
     RtsAttributes, RtsUpdate, SqdUpdate, UcRtr, UcRts, UdInit, UdRtr, UdRts, XrcTargetRts,
 };
 use libc::c_int;
+
+use crate::address::{self, Neighbours};
+use crate::errno::Errno;
+use crate::ffi::abi::*;
 
 mod table;
 

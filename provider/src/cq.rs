@@ -1,13 +1,15 @@
 //! Completion queues: checks of their attributes, and completions in the layout of verbs.h.
 
+use std::sync::Arc;
+
+use ferroce_driver::{
+    CompletionOpcode, CompletionQueue, CompletionQueueConfig, CompletionStatus, WorkCompletion,
+};
+
 use crate::adapter::{Adapter, Object};
 use crate::errno::Errno;
 use crate::event::{EventQueue, Source, Subject};
 use crate::ffi::abi::*;
-use ferroce_driver::{
-    CompletionOpcode, CompletionQueue, CompletionQueueConfig, CompletionStatus, WorkCompletion,
-};
-use std::sync::Arc;
 
 /// A completion queue with its context and channel.
 pub struct Cq {

@@ -1,10 +1,12 @@
 //! Device memory.
 
+use std::sync::Arc;
+
+use ferroce_driver::{DeviceMemory, Lease, UseCount};
+
 use crate::adapter::Adapter;
 use crate::errno::Errno;
 use crate::ffi::abi::ibv_alloc_dm_attr;
-use ferroce_driver::{DeviceMemory, Lease, UseCount};
-use std::sync::Arc;
 
 /// The device's memory is copied in words of this many bytes.
 const COPY_ALIGNMENT: u64 = 4;

@@ -1,13 +1,15 @@
 //! Protection domains, thread domains, and parent domains, which combine them.
 
+use std::sync::Arc;
+
+use ferroce_driver::{Device, Lease, ProtectionDomain, UseCount};
+
 use crate::adapter::Adapter;
 use crate::errno::Errno;
 use crate::event::EventQueue;
 use crate::ffi::abi::{
     IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS, IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT,
 };
-use ferroce_driver::{Device, Lease, ProtectionDomain, UseCount};
-use std::sync::Arc;
 
 /// Body of `struct ibv_pd`: a protection domain, or a parent domain, which has the protection of
 /// the domain that it was made from.

@@ -6,12 +6,14 @@
 //! set by the program works, and a blocking reader is a plain `read`. An event counts as reported
 //! only when it is taken; events still queued when their object is destroyed are purged.
 
-use crate::errno::Errno;
-use crate::ffi::event_fd::EventFd;
-use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::errno::Errno;
+use crate::ffi::event_fd::EventFd;
 
 /// Maximum number of events of one object that wait in one queue. Further events are dropped: a
 /// program with that many unread events is already notified.

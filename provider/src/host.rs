@@ -1,10 +1,12 @@
 //! Identity of this host on the fabric, also before a device is opened.
 
-use crate::errno::Errno;
-use crate::open_error;
+use std::sync::OnceLock;
+
 use ferroce_embed::devices;
 use ferroce_platform::host::HostIdentity;
-use std::sync::OnceLock;
+
+use crate::errno::Errno;
+use crate::open_error;
 
 /// Returns the devices of this process, looked up once.
 ///

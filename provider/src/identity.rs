@@ -1,9 +1,11 @@
 //! Identity of the device: names, identifiers, attributes of device and port.
 
-use crate::ffi::abi::*;
+use std::ops::RangeInclusive;
+
 use ferroce_driver::Capabilities;
 use ferroce_platform::host::HostIdentity;
-use std::ops::RangeInclusive;
+
+use crate::ffi::abi::*;
 
 /// Returns the name of a device's uverbs, which programs use for a character device.
 pub fn uverbs_name(device: u8) -> String {

@@ -1,14 +1,16 @@
 //! Memory regions: access flags and ranges, checked before the device sees them.
 
+use std::sync::Arc;
+
+use ferroce_driver::{Lease, MemoryAccess, MemoryRange, MemoryRegion, Reregistration};
+use parking_lot::Mutex;
+
 use crate::adapter::Adapter;
 use crate::dm::Dm;
 use crate::domain::Domain;
 use crate::errno::Errno;
 use crate::ffi::abi::*;
 use crate::ffi::populate;
-use ferroce_driver::{Lease, MemoryAccess, MemoryRange, MemoryRegion, Reregistration};
-use parking_lot::Mutex;
-use std::sync::Arc;
 
 /// Flags that a region may be registered with, in addition to the optional ones.
 const KNOWN: u32 = IBV_ACCESS_LOCAL_WRITE

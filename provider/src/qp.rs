@@ -1,5 +1,13 @@
 //! Queue pairs: checks of their attributes, their state, and the builder behind `ibv_wr_*`.
 
+use std::sync::Arc;
+
+use ferroce_driver::{
+    Capabilities, Lease, QpAccess, QueuePair, QueuePairAttributes, QueuePairConfig, ReceiveSource,
+    Service,
+};
+use libc::c_int;
+
 use crate::adapter::{Adapter, Object};
 use crate::address;
 use crate::convert::{self, Surroundings};
@@ -11,12 +19,6 @@ use crate::ffi::abi::*;
 use crate::identity;
 use crate::srq::Srq;
 use crate::xrc::{SharedXrcd, Xrcd};
-use ferroce_driver::{
-    Capabilities, Lease, QpAccess, QueuePair, QueuePairAttributes, QueuePairConfig, ReceiveSource,
-    Service,
-};
-use libc::c_int;
-use std::sync::Arc;
 
 /// A queue pair with its context. An XRC target QP may have several.
 pub struct Qp {

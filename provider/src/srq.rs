@@ -1,5 +1,10 @@
 //! Shared receive queues: checks of their attributes.
 
+use std::sync::Arc;
+
+use ferroce_driver::{Lease, SharedReceiveQueue, SharedReceiveQueueConfig};
+use libc::c_int;
+
 use crate::adapter::{Adapter, Object};
 use crate::cq::Cq;
 use crate::domain::Domain;
@@ -7,9 +12,6 @@ use crate::errno::Errno;
 use crate::event::Source;
 use crate::ffi::abi::*;
 use crate::xrc::Xrcd;
-use ferroce_driver::{Lease, SharedReceiveQueue, SharedReceiveQueueConfig};
-use libc::c_int;
-use std::sync::Arc;
 
 /// A shared receive queue with its context.
 pub struct Srq {

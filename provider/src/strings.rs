@@ -1,7 +1,8 @@
 //! Texts and conversions that need no device.
 
-use libc::c_int;
 use std::ffi::CStr;
+
+use libc::c_int;
 
 /// Returns the entry of a table, or the text for a value that the table does not have.
 fn entry(table: &[&'static CStr], index: c_int, unknown: &'static CStr) -> &'static CStr {

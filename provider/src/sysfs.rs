@@ -5,10 +5,6 @@
 //! the kernel's: the class directories hold links into a tree of devices, so that `realpath` of
 //! `class/infiniband/ferroce0/device` ends in a PCI address and its parents can be walked.
 
-use crate::errno::Errno;
-use crate::host;
-use crate::identity::{self, PCI_DEVICE_ID, VENDOR_ID, uverbs_name};
-use ferroce_platform::host::{HostIdentity, device_name};
 use std::ffi::CString;
 use std::fmt::Write as _;
 use std::io;
@@ -17,6 +13,12 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
+
+use ferroce_platform::host::{HostIdentity, device_name};
+
+use crate::errno::Errno;
+use crate::host;
+use crate::identity::{self, PCI_DEVICE_ID, VENDOR_ID, uverbs_name};
 
 /// Directories that are redirected with everything below them.
 const DIRECTORIES: [&[u8]; 3] = [

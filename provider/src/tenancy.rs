@@ -2,11 +2,12 @@
 //! are dropped. The next use begins after it, because it resets the function and allocates the same
 //! IOVAs.
 
-use ferroce_embed::function::Function;
-use parking_lot::{Condvar, Mutex};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use ferroce_embed::function::Function;
+use parking_lot::{Condvar, Mutex};
 
 /// The function, kept while it has users: an adapter, or an object of its driver.
 pub struct Tenancy {

@@ -5,8 +5,9 @@
 //! linear. A deviation is corrected where no stamp has been read yet, or else slowly, so that the
 //! function never decreases; only a system clock that was set makes it jump.
 
-use parking_lot::Mutex;
 use std::collections::VecDeque;
+
+use parking_lot::Mutex;
 
 /// Time from the first comparison to the second; it doubles with each, because a longer time
 /// measures the rate better.
@@ -173,8 +174,9 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::cell::Cell;
+
+    use super::*;
 
     const EPOCH_NS: u64 = 1_700_000_000_000_000_000;
 

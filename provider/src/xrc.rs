@@ -1,14 +1,16 @@
 //! XRC domains: the state that several opens share, and the target QPs that may be opened again.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+use ferroce_driver::{Lease, QueuePair, UseCount, XrcDomain};
+use libc::c_int;
+use parking_lot::Mutex;
+
 use crate::adapter::Adapter;
 use crate::errno::Errno;
 use crate::ffi::FileIdentity;
 use crate::ffi::abi::*;
-use ferroce_driver::{Lease, QueuePair, UseCount, XrcDomain};
-use libc::c_int;
-use parking_lot::Mutex;
-use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
 
 /// Domains of an adapter that were opened with a file, by file: opens of the same file share the
 /// domain. Other processes have other NIC functions, and so other domains.

@@ -3,11 +3,12 @@
 //! The mirrors are newer than most headers: a field that the header lacks must be marked with the
 //! release that introduced it. Without any header the test reports that and passes.
 
-use ferroce_provider::ffi::abi::{StructLayout, layouts};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use ferroce_provider::ffi::abi::{StructLayout, layouts};
 
 /// One line of the C program: the measured expression, and its value in Rust.
 struct Check {

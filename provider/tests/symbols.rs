@@ -5,6 +5,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
+
 use support::{crate_root, link};
 
 /// Node, name and whether it is the default version, as `readelf` writes it: `name@@node`.

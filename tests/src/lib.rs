@@ -3,8 +3,6 @@
 
 mod served;
 
-pub use served::Served;
-
 use std::fs::{self, File};
 use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, chown};
@@ -13,6 +11,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+
+pub use served::Served;
 
 /// Variable with the factor for all time limits, on a machine that is slow or busy; 1 by default.
 const SLOW: &str = "FERROCE_TEST_SLOW";

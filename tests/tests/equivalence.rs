@@ -9,7 +9,6 @@
 #[path = "../../sim/world/tests/world_support/mod.rs"]
 mod world_support;
 
-use ferroce_units::random::SplitMix64;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,6 +21,7 @@ use ferroce_driver::{
 use ferroce_model::preset::Preset;
 use ferroce_spec::counter::Counter;
 use ferroce_units::Duration;
+use ferroce_units::random::SplitMix64;
 use ferroce_world::{Cpu, Next, Outcome, World, WorldConfig};
 use world_support::{Memory, Peer, connect, new_qp, poll_again, register};
 
@@ -148,8 +148,8 @@ fn random_request(random: &mut Random) -> Planned {
         10 => Operation::SendImmediate,
         11..=13 => Operation::Read,
         14 => Operation::ReadBack,
-        15..=16 => Operation::FetchAdd(random.0.next()),
-        17 => Operation::CompareSwap(0, random.0.next()),
+        15..=16 => Operation::FetchAdd(random.0.number()),
+        17 => Operation::CompareSwap(0, random.0.number()),
         _ => Operation::Bind,
     };
     let limit = match operation.takes_receive() && operation != Operation::WriteImmediate {

@@ -95,11 +95,13 @@ impl DoorbellPages {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::bus::memfd;
-    use ferroce_spec::doorbell::PAGE_SIZE;
     use std::cell::Cell;
     use std::os::fd::AsFd;
+
+    use ferroce_spec::doorbell::PAGE_SIZE;
+
+    use super::*;
+    use crate::bus::memfd;
 
     fn pages(is_polled: bool) -> DoorbellPages {
         let length = 2 * PAGE_SIZE as usize;

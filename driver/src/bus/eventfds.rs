@@ -232,9 +232,10 @@ pub fn with_signals_blocked<T>(action: impl FnOnce() -> T) -> T {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::sync::mpsc;
     use std::time::Duration;
+
+    use super::*;
 
     /// Longer than any machine needs; only a failing test waits so long.
     const TIMEOUT: Duration = Duration::from_secs(30);

@@ -3,13 +3,15 @@
 //! A fake device is a [`Bus`](super::Bus) of safe code. This part of it needs pointers: it reads
 //! and writes the memory that the driver has mapped, by IOVA.
 
-use super::shared_mapping::SharedMapping;
-use super::{BusError, DmaAccess, DmaMapping, PAGE_SIZE};
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use super::shared_mapping::SharedMapping;
+use super::{BusError, DmaAccess, DmaMapping, PAGE_SIZE};
 
 /// The memory that is mapped for a fake device.
 #[derive(Debug, Default)]

@@ -58,8 +58,9 @@ pub(crate) fn cannot_shrink_below(file: BorrowedFd, length: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::os::fd::AsFd;
+
+    use super::*;
 
     #[test]
     fn the_length_is_sealed() {

@@ -26,15 +26,15 @@ pub(crate) mod shared_mapping;
 pub mod vfio;
 pub mod vfio_user;
 
+use std::ops::Range;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
 pub use address::{AddressError, DeviceAddress};
 pub use eventfds::with_signals_blocked;
 pub use open::{OpenError, open};
 pub use peer::{Peer, own_user};
 pub use program_clock::{PollFunction, ProgramClock};
-
-use std::ops::Range;
-use std::os::fd::RawFd;
-use std::sync::Arc;
 
 /// Accesses of the device to mapped memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

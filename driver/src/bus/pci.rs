@@ -285,9 +285,10 @@ fn read_id(path: &Path) -> Option<u16> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::*;
     use std::os::unix::fs::symlink;
     use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
 
     /// A machine made of files: sysfs and device nodes in a temporary folder.
     pub(crate) struct FakeMachine {

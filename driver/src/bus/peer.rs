@@ -68,8 +68,9 @@ pub fn own_user() -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::os::unix::net::UnixStream;
+
+    use super::*;
 
     #[test]
     fn a_socket_pair_is_ones_own() {

@@ -37,11 +37,10 @@ use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
+pub use error::{NodeOwner, VfioOpenError};
 use ferroce_spec::doorbell::{DOORBELL_PAGES_SIZE, SLOT_SIZE, SLOTS};
 use ferroce_spec::register::{Capability, MAGIC, VECTOR_COUNT, offset};
 use vfio_bindings::bindings::vfio::{VFIO_PCI_MSIX_IRQ_INDEX, VFIO_PCI_REQ_IRQ_INDEX};
-
-pub use error::{NodeOwner, VfioOpenError};
 
 use self::card::Card;
 use self::mappings::Mappings;

@@ -25,6 +25,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use error::VfioUserError;
 use ferroce_spec::register::offset;
 use ferroce_vfio_user::region::{BAR0, BAR2, BAR4, CONFIG};
 use ferroce_vfio_user::{Client, ClientBacking, DmaRange, Errno, RequestError};
@@ -36,8 +37,6 @@ use super::fork::ForkMark;
 use super::{
     BufferMemory, Bus, BusError, DmaAccess, DmaMapping, InterruptHandler, PAGE_SIZE, idle,
 };
-
-pub use error::VfioUserError;
 
 /// Time limit of a request. A server that exceeds it is taken for dead.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);

@@ -158,9 +158,10 @@ impl Drop for PrivateMapping {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use super::*;
     use crate::bus::PAGE_SIZE;
-    use std::sync::atomic::Ordering;
 
     const KINDS: [BufferMemory; 3] = [
         BufferMemory::Private,

@@ -1,16 +1,18 @@
 //! A device that violates the contract.
 
-use crate::rng::Rng;
-use crate::support::{HonestDevice, SRQN_BASE};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
 use ferroce_spec::command::CommandStatus;
 use ferroce_spec::cqe::{Cqe, CqeWord};
 use ferroce_spec::register::offset;
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
-use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::rng::Rng;
+use crate::support::{HonestDevice, SRQN_BASE};
 
 /// Gives a false answer once in this many times; zero: never.
 #[derive(Clone, Copy)]

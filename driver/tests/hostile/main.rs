@@ -8,14 +8,15 @@ mod rng;
 #[path = "../support/mod.rs"]
 mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
 use device::HostileDevice;
 use ferroce_driver::bus::PAGE_SIZE;
 use ferroce_driver::{Device, DeviceConfig};
 use program::{Objects, create_cq, step};
 use rng::Rng;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 const SEEDS: u64 = 300;
 const STEPS: u32 = 150;

@@ -1,6 +1,7 @@
 //! A program that calls everything that the driver offers, at random.
 
-use crate::rng::Rng;
+use std::sync::Arc;
+
 use ferroce_driver::{
     AddressVector, CompletionQueue, CompletionQueueConfig, DataSegment, Destination, Device,
     DeviceMemory, GidEntry, InitAttributes, InitUpdate, LKey, MemoryAccess, MemoryRange,
@@ -11,7 +12,8 @@ use ferroce_driver::{
     WindowBinding, WindowType, XrcDomain, XrcTargetRts,
 };
 use parking_lot::Mutex;
-use std::sync::Arc;
+
+use crate::rng::Rng;
 
 /// All objects of the application.
 #[derive(Default)]

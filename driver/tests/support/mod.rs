@@ -5,6 +5,10 @@
 
 pub mod verbs;
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+
 use ferroce_driver::bus::fake::FakeMemory;
 use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
 use ferroce_spec::command::{
@@ -23,9 +27,6 @@ use ferroce_spec::register::{
     Status, VECTOR_COUNT, VENDOR_ID, offset,
 };
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
-use std::sync::Arc;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// First QPN that the device allocates.

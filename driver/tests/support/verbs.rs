@@ -2,7 +2,8 @@
 
 #![allow(dead_code, reason = "each test binary uses its part of it")]
 
-use super::HonestDevice;
+use std::sync::Arc;
+
 use ferroce_driver::{
     AddressVector, CompletionQueue, CompletionQueueConfig, DataSegment, Destination, Device,
     DeviceConfig, InitAttributes, ModifyQp, PathMtu, PostError, ProtectionDomain, QpAccess, Qpn,
@@ -10,7 +11,8 @@ use ferroce_driver::{
     RtsAttributes, SendData, SendOperation, SendQueue, SendRequest, Service, WorkCompletion,
 };
 use ferroce_spec::cqe::{Cqe, CqeOpcode};
-use std::sync::Arc;
+
+use super::HonestDevice;
 
 pub struct Setup {
     // Dropped in this order.

@@ -11,6 +11,8 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+pub use dma::ClientBacking;
+pub use memory::ClientMemory;
 use zerocopy::IntoBytes;
 
 use crate::capabilities::{self, Capabilities, ProcessMemory};
@@ -26,9 +28,6 @@ use crate::region::{self, RegionInfo};
 use crate::requester::{Reply, Requester, receive_all};
 use crate::session::{DEVICE_FLAG_PCI, DEVICE_FLAG_RESET};
 use crate::socket::{Socket, Timeouts};
-
-pub use dma::ClientBacking;
-pub use memory::ClientMemory;
 
 /// Error of a reply that lacks fields.
 const SHORT: RequestError = RequestError::Malformed("it is too short");

@@ -1,13 +1,14 @@
 //! Prints the tables of the programmer's reference from the declarations.
 
-use crate::layout::{LayoutTable, WordTable};
-use crate::open_enum::EnumTable;
-use crate::register::{REGISTERS, Register, RegisterAccess};
-use crate::{command, context, counter, cqe, doorbell, eqe, push, register, wqe};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
+
+use crate::layout::{LayoutTable, WordTable};
+use crate::open_enum::EnumTable;
+use crate::register::{REGISTERS, Register, RegisterAccess};
+use crate::{command, context, counter, cqe, doorbell, eqe, push, register, wqe};
 
 /// One table of the reference.
 enum Table {

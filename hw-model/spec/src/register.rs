@@ -1,7 +1,8 @@
 //! BAR0: registers, event queue doorbells, counters and the MSI-X table.
 
-use crate::layout::word;
 use volatile_register::{RO, RW, WO};
+
+use crate::layout::word;
 
 /// Size of BAR0 in bytes.
 pub const BAR0_SIZE: u32 = 0x4000;

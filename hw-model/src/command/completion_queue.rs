@@ -1,5 +1,10 @@
 //! Commands on CQs.
 
+use ferroce_spec::command::{CommandEntry, CommandStatus};
+use ferroce_spec::context::CqContext;
+use ferroce_spec::eqe::EventType;
+use ferroce_spec::register::VECTOR_COUNT;
+
 use crate::blocks::Blocks;
 use crate::command::Failure;
 use crate::contexts::completion_resize::ModifyError;
@@ -9,10 +14,6 @@ use crate::nic::Nic;
 use crate::ports::host::Host;
 use crate::ports::port::Port;
 use crate::time::timing::Timing;
-use ferroce_spec::command::{CommandEntry, CommandStatus};
-use ferroce_spec::context::CqContext;
-use ferroce_spec::eqe::EventType;
-use ferroce_spec::register::VECTOR_COUNT;
 
 impl From<ModifyError> for Failure {
     fn from(error: ModifyError) -> Self {

@@ -1,5 +1,13 @@
 //! Commands on the function itself: capabilities, context tables, GID table, event queues.
 
+use ferroce_spec::command::{
+    CommandEntry, CommandStatus, ContextTables, DeviceCapabilities, DeviceFeatures,
+};
+use ferroce_spec::context::{AddressEntry, EqContext, LOG_PAGE_SIZES, PathMtuCode};
+use ferroce_spec::register::{BAR4_SIZE, VECTOR_COUNT};
+use ferroce_spec::wqe::{MAX_BLOCKS, MAX_DATA_SEGMENTS, MAX_INLINE, MAX_MESSAGE_LENGTH};
+use ferroce_wire::Gid;
+
 use crate::blocks::Blocks;
 use crate::command::Failure;
 use crate::contexts::queue_pair::RESERVED_QPS;
@@ -9,13 +17,6 @@ use crate::ports::host::Host;
 use crate::ports::port::Port;
 use crate::receive::multicast::{MAX_GROUPS, MAX_QPS_PER_GROUP};
 use crate::time::timing::Timing;
-use ferroce_spec::command::{
-    CommandEntry, CommandStatus, ContextTables, DeviceCapabilities, DeviceFeatures,
-};
-use ferroce_spec::context::{AddressEntry, EqContext, LOG_PAGE_SIZES, PathMtuCode};
-use ferroce_spec::register::{BAR4_SIZE, VECTOR_COUNT};
-use ferroce_spec::wqe::{MAX_BLOCKS, MAX_DATA_SEGMENTS, MAX_INLINE, MAX_MESSAGE_LENGTH};
-use ferroce_wire::Gid;
 
 /// Text of the firmware version, padded with zeros.
 const FIRMWARE_VERSION: [u8; 16] = *b"0.1.0-model\0\0\0\0\0";

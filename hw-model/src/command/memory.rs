@@ -1,5 +1,8 @@
 //! Commands on memory regions and windows.
 
+use ferroce_spec::command::{CommandEntry, CommandStatus};
+use ferroce_spec::context::{LOG_PAGE_SIZES, MemoryEntry};
+
 use crate::blocks::Blocks;
 use crate::command::Failure;
 use crate::host_interface::device_memory::DeviceMemory;
@@ -12,8 +15,6 @@ use crate::translation::mpt::{index_of, with_variant};
 use crate::translation::mtt::TranslationTable;
 use crate::translation::protection::ProtectionFault;
 use crate::translation::window::free_window;
-use ferroce_spec::command::{CommandEntry, CommandStatus};
-use ferroce_spec::context::{LOG_PAGE_SIZES, MemoryEntry};
 
 impl From<ProtectionFault> for Failure {
     fn from(fault: ProtectionFault) -> Self {

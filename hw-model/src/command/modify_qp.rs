@@ -1,6 +1,5 @@
 //! MODIFY_QP: attributes and mask of the contract into a transition of the transport.
 
-use crate::contexts::queue_pair::{state_code, state_of};
 use ferroce_spec::command::{ANY_STATE, CommandStatus, ModifyQp, QpAttributeMask};
 use ferroce_spec::context::{PathMtuCode, QpContext, QpStateCode};
 use ferroce_transport::{
@@ -9,6 +8,8 @@ use ferroce_transport::{
     TransitionError, check_attributes,
 };
 use ferroce_wire::{PKey, Psn, QKey, Qpn, RnrTimer};
+
+use crate::contexts::queue_pair::{state_code, state_of};
 
 /// The default partition key, the only entry of the P_Key table (IBTA vol 1, 10.9.1.2).
 pub const DEFAULT_P_KEY: PKey = PKey(0xffff);

@@ -1,5 +1,9 @@
 //! Commands on multicast groups.
 
+use ferroce_spec::command::{CommandEntry, CommandStatus, MulticastGroup};
+use ferroce_spec::context::ServiceCode;
+use ferroce_wire::Gid;
+
 use crate::blocks::Blocks;
 use crate::command::Failure;
 use crate::nic::Nic;
@@ -7,9 +11,6 @@ use crate::ports::host::Host;
 use crate::ports::port::Port;
 use crate::receive::multicast::{Change, TableFull};
 use crate::time::timing::Timing;
-use ferroce_spec::command::{CommandEntry, CommandStatus, MulticastGroup};
-use ferroce_spec::context::ServiceCode;
-use ferroce_wire::Gid;
 
 impl From<TableFull> for Failure {
     fn from(_: TableFull) -> Self {

@@ -1,5 +1,12 @@
 //! Commands on QPs.
 
+use ferroce_spec::command::{CommandEntry, CommandStatus, ModifyQp};
+use ferroce_spec::context::{QpContext, QpStateCode, ServiceCode};
+use ferroce_spec::doorbell::SLOTS;
+use ferroce_transport::Transition;
+use ferroce_units::Instant;
+use ferroce_wire::Qpn;
+
 use crate::blocks::Blocks;
 use crate::command::Failure;
 use crate::command::modify_qp::transition;
@@ -13,12 +20,6 @@ use crate::nic::Nic;
 use crate::ports::host::Host;
 use crate::ports::port::Port;
 use crate::time::timing::Timing;
-use ferroce_spec::command::{CommandEntry, CommandStatus, ModifyQp};
-use ferroce_spec::context::{QpContext, QpStateCode, ServiceCode};
-use ferroce_spec::doorbell::SLOTS;
-use ferroce_transport::Transition;
-use ferroce_units::Instant;
-use ferroce_wire::Qpn;
 
 /// Base-2 logarithms of the stride of a receive queue: 1 to 16 data segments.
 const LOG_RECEIVE_STRIDES: core::ops::RangeInclusive<u8> = 4..=8;

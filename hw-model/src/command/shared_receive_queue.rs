@@ -1,5 +1,10 @@
 //! Commands on shared receive queues.
 
+use ferroce_spec::command::{CommandEntry, CommandStatus};
+use ferroce_spec::context::SrqContext;
+use ferroce_spec::doorbell::SLOTS;
+use ferroce_spec::eqe::EventType;
+
 use crate::blocks::Blocks;
 use crate::command::Failure;
 use crate::contexts::shared_receive_queue::LOG_STRIDES;
@@ -9,10 +14,6 @@ use crate::nic::Nic;
 use crate::ports::host::Host;
 use crate::ports::port::Port;
 use crate::time::timing::Timing;
-use ferroce_spec::command::{CommandEntry, CommandStatus};
-use ferroce_spec::context::SrqContext;
-use ferroce_spec::doorbell::SLOTS;
-use ferroce_spec::eqe::EventType;
 
 impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     pub(crate) fn create_srq<H: Host>(

@@ -1,5 +1,11 @@
 //! Completion queues: CQE writer, overrun check, arming.
 
+use ferroce_spec::context::CqContext;
+use ferroce_spec::counter::Counter;
+use ferroce_spec::cqe::{Cqe, CqeStatus, owner_at};
+use ferroce_spec::eqe::EventType;
+use ferroce_units::{Duration, Instant};
+
 use crate::contexts::completion_resize::{ModifyError, move_entries};
 use crate::contexts::timers::Timers;
 use crate::host_interface::dma::Dma;
@@ -7,11 +13,6 @@ use crate::host_interface::event_queue::{ASYNC_EQN, Event};
 use crate::limits::LOG_MAX_RING;
 use crate::ports::host::{DmaError, Host};
 use crate::translation::cache::{Cache, CacheShape};
-use ferroce_spec::context::CqContext;
-use ferroce_spec::counter::Counter;
-use ferroce_spec::cqe::{Cqe, CqeStatus, owner_at};
-use ferroce_spec::eqe::EventType;
-use ferroce_units::{Duration, Instant};
 
 /// `CqContext.state`: overrun or DMA error; nothing more is written.
 const STATE_ERROR: u8 = 1;

@@ -1,10 +1,11 @@
 //! Resize of a completion queue: its CQEs move to another ring.
 
-use crate::host_interface::dma::Dma;
-use crate::ports::host::{DmaError, Host};
 use ferroce_spec::context::CqContext;
 use ferroce_spec::cqe::{Cqe, owner_at};
 use zerocopy::IntoBytes;
+
+use crate::host_interface::dma::Dma;
+use crate::ports::host::{DmaError, Host};
 
 /// Why a completion queue could not be changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

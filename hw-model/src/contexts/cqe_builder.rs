@@ -1,8 +1,5 @@
 //! What the transport reports, in the words of the contract.
 
-use crate::contexts::completion_queue::CompletionEntry;
-use crate::contexts::queue_pair::{QueuePair, uses_srq};
-use crate::counters::Counters;
 use ferroce_spec::counter::Counter;
 use ferroce_spec::cqe::{Cqe, CqeOpcode, CqeStatus, CqeWord};
 use ferroce_spec::eqe::EventType;
@@ -10,6 +7,10 @@ use ferroce_transport::{
     Completion, CompletionStatus, Event, Payload, ReceiveKind, SendKind, Statistics, Transmit,
 };
 use ferroce_units::Instant;
+
+use crate::contexts::completion_queue::CompletionEntry;
+use crate::contexts::queue_pair::{QueuePair, uses_srq};
+use crate::counters::Counters;
 
 /// The CQE of a completion; the WQE that it completes is retired.
 #[inline]

@@ -1,9 +1,10 @@
 //! The path to a peer: everything below the transport, made once.
 
-use crate::ports::port::Route;
 use ferroce_spec::context::AddressEntry;
 use ferroce_spec::wqe::{AddressPath, VLAN_NONE};
 use ferroce_wire::{Gid, Ip, Mac, NetworkPath, PathTemplate, Qpn, UdpHeader, VlanTag};
+
+use crate::ports::port::Route;
 
 /// The path of a connected queue pair, or of the last datagram: its headers as a template, and who
 /// the peer is.

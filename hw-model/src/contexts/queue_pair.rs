@@ -1,12 +1,7 @@
 //! Queue pairs: the transport state on the chip, its work queues, and the QP context table.
 
-use crate::contexts::numbering::Numbering;
-use crate::contexts::path::Path;
-use crate::contexts::work_queue::{ReceiveQueue, SendQueue};
-use crate::host_interface::dma::Dma;
-use crate::ports::host::{DmaError, Host};
-use crate::ports::port::Route;
-use crate::translation::cache::{Cache, CacheShape};
+use std::collections::VecDeque;
+
 use ferroce_spec::context::{
     AccessRights, PathMtuCode, QpContext, QpShape, QpStateCode, RetryAttributes, ServiceCode,
 };
@@ -15,7 +10,14 @@ use ferroce_spec::wqe::AddressPath;
 use ferroce_transport::{Config, Qp, QpState, Service, Transmit};
 use ferroce_units::Instant;
 use ferroce_wire::Qpn;
-use std::collections::VecDeque;
+
+use crate::contexts::numbering::Numbering;
+use crate::contexts::path::Path;
+use crate::contexts::work_queue::{ReceiveQueue, SendQueue};
+use crate::host_interface::dma::Dma;
+use crate::ports::host::{DmaError, Host};
+use crate::ports::port::Route;
+use crate::translation::cache::{Cache, CacheShape};
 
 /// One queue pair.
 #[derive(Debug)]

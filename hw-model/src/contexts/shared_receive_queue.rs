@@ -1,17 +1,19 @@
 //! Shared receive queues: contexts, rings, and the WQEs that queue pairs take from them.
 
+use std::collections::VecDeque;
+
+use ferroce_spec::context::SrqContext;
+use ferroce_spec::counter::Counter;
+use ferroce_spec::wqe::{DataSegment, LOG_MAX_SHARED_RECEIVE_STRIDE, SharedReceiveSegment};
+use ferroce_units::Instant;
+use zerocopy::{FromBytes, IntoBytes};
+
 use crate::contexts::work_queue::{ReceiveFetch, SharedOrigin};
 use crate::host_interface::dma::Dma;
 use crate::limits::LOG_MAX_RING;
 use crate::ports::host::{DmaError, Host};
 use crate::translation::cache::{Cache, CacheShape};
 use crate::transmit::scatter_list::ScatterList;
-use ferroce_spec::context::SrqContext;
-use ferroce_spec::counter::Counter;
-use ferroce_spec::wqe::{DataSegment, LOG_MAX_SHARED_RECEIVE_STRIDE, SharedReceiveSegment};
-use ferroce_units::Instant;
-use std::collections::VecDeque;
-use zerocopy::{FromBytes, IntoBytes};
 
 /// Base-2 logarithms of the stride: the head and at least one data segment.
 pub const LOG_STRIDES: core::ops::RangeInclusive<u8> = 5..=LOG_MAX_SHARED_RECEIVE_STRIDE;

@@ -1,15 +1,17 @@
 //! Send and receive queue of one queue pair: ring position, and the WQEs that are on the chip.
 
+use std::collections::VecDeque;
+
+use ferroce_spec::counter::Counter;
+use ferroce_spec::wqe::{BLOCK_SIZE, DataSegment, DatagramSegment};
+use ferroce_units::Instant;
+use zerocopy::IntoBytes;
+
 use crate::host_interface::dma::Dma;
 use crate::host_interface::push::PushedWqes;
 use crate::ports::host::{DmaError, Host};
 use crate::transmit::scatter_list::ScatterList;
 use crate::transmit::wqe::{SendPayload, SendWqe};
-use ferroce_spec::counter::Counter;
-use ferroce_spec::wqe::{BLOCK_SIZE, DataSegment, DatagramSegment};
-use ferroce_units::Instant;
-use std::collections::VecDeque;
-use zerocopy::IntoBytes;
 
 /// The send queue as the NIC sees it. Indices are free-running, in blocks of 64 bytes.
 #[derive(Debug, Default)]

@@ -1,8 +1,5 @@
 //! BAR0: register decode. What needs the host is noted here and done when the NIC runs.
 
-use crate::config::NicConfig;
-use crate::counters::Counters;
-use crate::host_interface::msix::MsixTable;
 use ferroce_spec::command::LOG_MAX_MAILBOX;
 use ferroce_spec::counter::COUNTER_COUNT;
 use ferroce_spec::doorbell::LOG_PAGES;
@@ -12,6 +9,10 @@ use ferroce_spec::register::{
     MSIX_PENDING_OFFSET, MSIX_TABLE_OFFSET, Status, UNMAPPED_READ, VECTOR_COUNT, VENDOR_ID, offset,
 };
 use ferroce_units::Instant;
+
+use crate::config::NicConfig;
+use crate::counters::Counters;
+use crate::host_interface::msix::MsixTable;
 
 /// Revision that the model reports.
 const HARDWARE_REVISION: u32 = 1;

@@ -1,10 +1,11 @@
 //! The DMA engine: host memory as the blocks see it, every access counted.
 
-use crate::counters::Counters;
-use crate::ports::host::{DmaAtomic, DmaError, Host, WriteOrder};
 use ferroce_spec::counter::Counter;
 use ferroce_units::Instant;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::counters::Counters;
+use crate::ports::host::{DmaAtomic, DmaError, Host, WriteOrder};
 
 /// Most words of a descriptor that [`Dma::write_descriptor`] writes.
 const MAX_DESCRIPTOR_WORDS: usize = 8;

@@ -1,5 +1,11 @@
 //! Doorbells of BAR2: producer indices, and arming of CQs.
 
+use ferroce_spec::counter::Counter;
+use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue, SLOTS};
+use ferroce_transport::QpState;
+use ferroce_units::Instant;
+use ferroce_wire::Qpn;
+
 use crate::blocks::Blocks;
 use crate::contexts::queue_pair::QueuePair;
 use crate::host_interface::dma::Dma;
@@ -9,11 +15,6 @@ use crate::ports::host::{Doorbell, Host};
 use crate::ports::port::Port;
 use crate::time::timing::{Stage, Timing, Work};
 use crate::transmit::scheduler::Scheduler;
-use ferroce_spec::counter::Counter;
-use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue, SLOTS};
-use ferroce_transport::QpState;
-use ferroce_units::Instant;
-use ferroce_wire::Qpn;
 
 impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     /// Takes the doorbells that have landed.

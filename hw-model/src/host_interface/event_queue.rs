@@ -1,14 +1,15 @@
 //! Event queues: EQEs in host memory, and the interrupts that announce them.
 
-use crate::host_interface::dma::Dma;
-use crate::host_interface::msix::MsixTable;
-use crate::ports::host::{DmaError, Host};
 use ferroce_spec::context::EqContext;
 use ferroce_spec::counter::Counter;
 use ferroce_spec::cqe::owner_at;
 use ferroce_spec::eqe::{Eqe, EqeWord, EventType};
 use ferroce_spec::register::{EventQueueDoorbell, VECTOR_COUNT};
 use ferroce_units::{Duration, Instant};
+
+use crate::host_interface::dma::Dma;
+use crate::host_interface::msix::MsixTable;
+use crate::ports::host::{DmaError, Host};
 
 /// Bits of the index that an event queue doorbell carries.
 const DOORBELL_INDEX_BITS: u32 = 24;

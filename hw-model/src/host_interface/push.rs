@@ -1,5 +1,13 @@
 //! Push windows of BAR2: send WQEs that have come with their doorbell wait here for their turn.
 
+use ferroce_spec::counter::Counter;
+use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
+use ferroce_spec::push::{self, PushWindow, WORDS_PER_BLOCK, WQE_WORDS_PER_BLOCK, starts_half};
+use ferroce_spec::wqe::{BLOCK_SIZE, ControlSegment};
+use ferroce_transport::Service;
+use ferroce_wire::Qpn;
+use zerocopy::{FromBytes, IntoBytes};
+
 use crate::blocks::Blocks;
 use crate::contexts::queue_pair::QueuePair;
 use crate::counters::Counters;
@@ -8,13 +16,6 @@ use crate::ports::host::{Doorbell, Host};
 use crate::ports::port::Port;
 use crate::time::timing::Timing;
 use crate::transmit::wqe::{block_count, decode};
-use ferroce_spec::counter::Counter;
-use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
-use ferroce_spec::push::{self, PushWindow, WORDS_PER_BLOCK, WQE_WORDS_PER_BLOCK, starts_half};
-use ferroce_spec::wqe::{BLOCK_SIZE, ControlSegment};
-use ferroce_transport::Service;
-use ferroce_wire::Qpn;
-use zerocopy::{FromBytes, IntoBytes};
 
 /// A pushed WQE, as it stands in the ring; behind what was pushed it is zero.
 #[derive(Debug)]

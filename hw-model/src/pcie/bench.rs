@@ -4,11 +4,13 @@
 //! random multiples of 64 bytes (of the transfer size where that is a power of two and larger)
 //! within it, latency is that of one at a time, bandwidth that of many.
 
-use super::{Parameters, Pcie};
-use ferroce_units::Instant;
-use ferroce_units::random::SplitMix64;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+
+use ferroce_units::Instant;
+use ferroce_units::random::SplitMix64;
+
+use super::{Parameters, Pcie};
 
 /// Where the window begins.
 const WINDOW_START: u64 = 1 << 32;
@@ -154,7 +156,7 @@ impl Run {
     fn address(&mut self) -> u64 {
         let places = (self.window - self.bytes) / self.stride + 1;
         // The bias is below places / 2^32.
-        let high = self.random.next() >> 32;
+        let high = self.random.number() >> 32;
         let place = (high * places.min(u64::from(u32::MAX))) >> 32;
         WINDOW_START + place * self.stride
     }

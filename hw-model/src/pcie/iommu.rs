@@ -1,7 +1,8 @@
 //! The IOMMU: an IOTLB in front of a few page table walkers.
 
-use super::parameters::{IommuParameters, ns};
 use ferroce_units::{Duration, Instant};
+
+use super::parameters::{IommuParameters, ns};
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {

@@ -1,11 +1,12 @@
 //! Fixed latencies, as they are once the time of the TLPs on the wire is taken out of them.
 
+use ferroce_units::Duration;
+
 use super::MMIO_READ_BYTES;
 use super::link::Rate;
 use super::parameters::{Parameters, ns};
 use super::spread::Spread;
 use super::tlp::{COMPLETION_HEADER_BYTES, REQUEST_HEADER_BYTES};
-use ferroce_units::Duration;
 
 /// Bytes for which [`super::PcieParameters::mmio_write_ns`] is given.
 const MMIO_WRITE_BYTES: u64 = 8;

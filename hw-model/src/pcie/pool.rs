@@ -1,7 +1,8 @@
 //! Things of which there are only so many: tags, completion buffer, credits.
 
-use ferroce_units::Instant;
 use std::collections::VecDeque;
+
+use ferroce_units::Instant;
 
 /// An amount of each of a pool's two kinds of things.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -1,9 +1,10 @@
 //! The way of one request over wires, through pools, IOMMU and memory.
 
+use ferroce_units::{Duration, Instant};
+
 use super::Pcie;
 use super::pool::{Shortage, Units};
 use super::tlp::{self, Tlps};
-use ferroce_units::{Duration, Instant};
 
 /// Posted TLPs: when their last byte is on the wire, and their credits.
 #[derive(Debug, Clone, Copy)]

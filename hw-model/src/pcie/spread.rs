@@ -44,11 +44,11 @@ impl Spread {
     #[inline]
     pub fn next(&mut self) -> Duration {
         const MASK: u64 = (1 << Spread::UNIFORM_BITS) - 1;
-        let bits = self.random.next();
+        let bits = self.random.number();
         let sum = (bits & MASK) + ((bits >> Self::UNIFORM_BITS) & MASK);
         let mut latency = self.floor_ps + ((self.jitter_ps * sum) >> Self::UNIFORM_BITS);
         if (bits >> (64 - Self::CHANCE_BITS)) < self.tail_chance {
-            let extra = self.random.next() >> 32;
+            let extra = self.random.number() >> 32;
             latency += (self.tail_ps.min(1 << 32) * extra) >> 32;
         }
         Duration::from_ps(latency)

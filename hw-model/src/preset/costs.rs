@@ -16,7 +16,6 @@
 //! | a contended lock | a queue of the threads that wait for it |
 
 use ferroce_units::Duration;
-
 use ferroce_units::random::Random;
 
 use crate::preset::Preset;

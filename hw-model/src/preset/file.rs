@@ -8,13 +8,15 @@
 //! log_sets = { value = 10, origin = "design", source = "one URAM" }
 //! ```
 
+use std::borrow::Cow;
+use std::path::Path;
+
+use toml::{Table, Value as Toml};
+
 use super::near::did_you_mean;
 use super::{
     LONGEST_QUOTE, Origin, Place, Preset, PresetError, Provenance, builtin, expected, prefix,
 };
-use std::borrow::Cow;
-use std::path::Path;
-use toml::{Table, Value as Toml};
 
 /// Files that a preset may inherit through.
 const MAX_DEPTH: usize = 8;

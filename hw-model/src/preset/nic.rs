@@ -1,5 +1,9 @@
 //! The NIC that a preset describes.
 
+use ferroce_spec::push;
+use ferroce_spec::wqe::MAX_INLINE;
+use ferroce_transport::{Config as TransportConfig, PathMtu};
+
 use super::Preset;
 use super::card::ContextCache;
 use crate::config::NicConfig;
@@ -8,9 +12,6 @@ use crate::time::timing::clock::ClockDomain;
 use crate::time::timing::timed::nanoseconds;
 use crate::translation::cache::CacheShape;
 use crate::transmit::wqe_cache::WqeCacheShape;
-use ferroce_spec::push;
-use ferroce_spec::wqe::MAX_INLINE;
-use ferroce_transport::{Config as TransportConfig, PathMtu};
 
 impl Preset {
     /// Limits, cache shapes and policy of a NIC function of this preset.

@@ -1,8 +1,9 @@
 //! What holds for every preset and every file.
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::config::NicConfig;
-use proptest::prelude::*;
 
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 

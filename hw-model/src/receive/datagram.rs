@@ -1,12 +1,13 @@
 //! Datagrams: a path for each request, and the header in front of each packet.
 
-use crate::contexts::path::Path;
-use crate::contexts::queue_pair::QueuePair;
-use crate::limits::MAX_GIDS;
 use ferroce_spec::context::AddressEntry;
 use ferroce_spec::wqe::AddressPath;
 use ferroce_wire::{Ipv4Header, Ipv6Header};
 use zerocopy::IntoBytes;
+
+use crate::contexts::path::Path;
+use crate::contexts::queue_pair::QueuePair;
+use crate::limits::MAX_GIDS;
 
 /// Bytes in front of a datagram in its receive buffer: a GRH, which has the size and the fields of
 /// an IPv6 header (IBTA annex A17.4.1.2).

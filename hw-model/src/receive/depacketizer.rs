@@ -1,9 +1,11 @@
 //! Depacketizer: frame to transport headers, with every reason to drop it counted.
 
-use crate::counters::Counters;
+use std::ops::Range;
+
 use ferroce_spec::counter::Counter;
 use ferroce_wire::{Frame, Gid, TransportHeaders};
-use std::ops::Range;
+
+use crate::counters::Counters;
 
 /// A frame that made sense.
 #[derive(Debug, Clone)]

@@ -1,5 +1,11 @@
 //! The receive path of the NIC: frames to the queue pairs that they are for.
 
+use ferroce_spec::context::AddressEntry;
+use ferroce_spec::counter::Counter;
+use ferroce_spec::register::FatalSyndrome;
+use ferroce_units::{Duration, Instant};
+use ferroce_wire::{Extension, Frame, Gid, Qpn};
+
 use crate::blocks::Blocks;
 use crate::contexts::work_queue::ReceiveFetch;
 use crate::host_interface::dma::Dma;
@@ -13,11 +19,6 @@ use crate::receive::depacketizer::{self, Parsed};
 use crate::receive::multicast::MAX_QPS_PER_GROUP;
 use crate::time::timing::{PLANNING_HORIZON, Stage, Timing, Work};
 use crate::translation::responder_memory::MemoryBlocks;
-use ferroce_spec::context::AddressEntry;
-use ferroce_spec::counter::Counter;
-use ferroce_spec::register::FatalSyndrome;
-use ferroce_units::{Duration, Instant};
-use ferroce_wire::{Extension, Frame, Gid, Qpn};
 
 /// Work of the link to the host for posted writes after which packets stay in the receive buffer.
 const MAX_POSTED_BACKLOG: Duration = Duration::from_us(1);

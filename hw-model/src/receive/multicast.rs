@@ -1,7 +1,8 @@
 //! Multicast groups: which queue pairs want the datagrams that are sent to them.
 
-use ferroce_wire::Gid;
 use std::collections::BTreeMap;
+
+use ferroce_wire::Gid;
 
 /// Groups to which queue pairs may be attached.
 pub const MAX_GROUPS: usize = 256;

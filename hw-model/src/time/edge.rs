@@ -1,7 +1,8 @@
 //! The edge between two blocks: a bounded FIFO that delivers later and pushes back.
 
-use ferroce_units::Instant;
 use std::collections::VecDeque;
+
+use ferroce_units::Instant;
 
 /// Items for which an edge has memory from the beginning.
 const FIRST_CAPACITY: usize = 32;

@@ -8,9 +8,8 @@ pub mod clock;
 pub mod pipeline_stage;
 pub mod timed;
 
-pub use timed::Timed;
-
 use ferroce_units::{Duration, Instant};
+pub use timed::Timed;
 
 /// Upper bound on the head-of-line wait caused by planning ahead: a block reserves its time this
 /// far ahead. The shorter it is, the more often the NIC has to be stepped.

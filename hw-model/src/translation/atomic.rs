@@ -1,5 +1,9 @@
 //! Atomic operations of peers on registered memory.
 
+use ferroce_spec::counter::Counter;
+use ferroce_transport::AtomicOperation;
+use ferroce_units::Duration;
+
 use crate::config::NicConfig;
 use crate::host_interface::dma::{ATOMIC_BYTES, Dma};
 use crate::host_interface::registers::Registers;
@@ -9,9 +13,6 @@ use crate::translation::memory_unit::{MemoryUnit, count_fault, is_in_host_memory
 use crate::translation::mpt::Access;
 use crate::translation::mtt::TranslationTable;
 use crate::translation::protection::ProtectionFault;
-use ferroce_spec::counter::Counter;
-use ferroce_transport::AtomicOperation;
-use ferroce_units::Duration;
 
 /// Addresses that are told apart: atomics on the same one wait for each other. So many that those
 /// which are under way at once seldom share a lock: a card compares addresses.

@@ -4,12 +4,13 @@
 //! FPGA does with one small counter. Entries that the device changes are written back when they
 //! leave the cache.
 
-use crate::host_interface::dma::Dma;
-use crate::host_interface::registers::Registers;
-use crate::ports::host::{DmaError, Host};
 use ferroce_spec::counter::Counter;
 use ferroce_units::Instant;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::host_interface::dma::Dma;
+use crate::host_interface::registers::Registers;
+use crate::ports::host::{DmaError, Host};
 
 /// Size and shape of a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,5 +1,9 @@
 //! Access to registered memory: protection (MPT), translation (MTT), then DMA.
 
+use ferroce_spec::command::ContextTables;
+use ferroce_spec::context::{AccessRights, MemoryEntry};
+use ferroce_spec::counter::Counter;
+
 use crate::config::NicConfig;
 use crate::host_interface::device_memory::DeviceMemory;
 use crate::host_interface::dma::Dma;
@@ -10,9 +14,6 @@ use crate::translation::mtt::{Mtt, TranslationTable};
 use crate::translation::protection::ProtectionFault;
 use crate::translation::window::BoundWindows;
 use crate::transmit::scatter_list::ScatterList;
-use ferroce_spec::command::ContextTables;
-use ferroce_spec::context::{AccessRights, MemoryEntry};
-use ferroce_spec::counter::Counter;
 
 /// The rights word with nothing but `local_write`.
 pub fn local_write() -> AccessRights {

@@ -1,12 +1,13 @@
 //! Memory protection: key to region, with bounds, protection domain and rights.
 
+use ferroce_spec::context::{AccessRights, MemoryEntry};
+use ferroce_spec::counter::Counter;
+
 use crate::contexts::numbering::Numbering;
 use crate::host_interface::dma::Dma;
 use crate::ports::host::{DmaError, Host};
 use crate::translation::cache::{Cache, CacheShape};
 use crate::translation::protection::ProtectionFault;
-use ferroce_spec::context::{AccessRights, MemoryEntry};
-use ferroce_spec::counter::Counter;
 
 /// Bits of a key that are the variant; the others are the index in the table.
 const KEY_VARIANT_BITS: u32 = 8;

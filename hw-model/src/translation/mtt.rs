@@ -2,13 +2,14 @@
 
 use std::fmt::Debug;
 
+use ferroce_spec::context::{MemoryEntry, TranslationEntry};
+use ferroce_spec::counter::Counter;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
 use crate::host_interface::dma::Dma;
 use crate::ports::host::Host;
 use crate::translation::cache::{Cache, CacheShape};
 use crate::translation::protection::ProtectionFault;
-use ferroce_spec::context::{MemoryEntry, TranslationEntry};
-use ferroce_spec::counter::Counter;
-use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// MTT entries in one line of the cache: what one 64-byte DMA read brings.
 const ENTRIES_PER_LINE: u64 = 8;

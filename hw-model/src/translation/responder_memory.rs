@@ -1,5 +1,13 @@
 //! Executes the memory operations of the transport: checks of keys and accesses to memory.
 
+use std::ops::Range;
+
+use ferroce_spec::context::AccessRights;
+use ferroce_spec::counter::Counter;
+use ferroce_spec::eqe::EventType;
+use ferroce_transport::{Access as RemoteAccess, AtomicOperation, MemoryAnswer, MemoryOp};
+use ferroce_wire::RKey;
+
 use crate::contexts::queue_pair::{QueuePair, uses_srq};
 use crate::contexts::shared_receive_queue::{SharedReceiveQueues, TakeError};
 use crate::contexts::work_queue::ReceiveFetch;
@@ -12,12 +20,6 @@ use crate::translation::mpt::Access;
 use crate::translation::mtt::TranslationTable;
 use crate::translation::window::Binder;
 use crate::transmit::wqe::SendPayload;
-use ferroce_spec::context::AccessRights;
-use ferroce_spec::counter::Counter;
-use ferroce_spec::eqe::EventType;
-use ferroce_transport::{Access as RemoteAccess, AtomicOperation, MemoryAnswer, MemoryOp};
-use ferroce_wire::RKey;
-use std::ops::Range;
 
 /// The blocks that a processing unit asks while it works on a packet.
 pub struct MemoryBlocks<'a, 'd, H: Host, M> {

@@ -4,16 +4,18 @@
 //! into it, so that an access through a window costs one look-up as one through a region does. In
 //! return the region may not change or go while it has windows: it counts them.
 
+use std::collections::BTreeSet;
+
+use ferroce_spec::context::{AccessRights, MemoryEntry, MemoryEntryWord};
+use ferroce_spec::counter::Counter;
+use ferroce_spec::wqe::BindSegment;
+
 use crate::host_interface::dma::Dma;
 use crate::ports::host::Host;
 use crate::translation::memory_unit::{MemoryUnit, count_fault};
 use crate::translation::mpt::{index_of, with_variant};
 use crate::translation::mtt::TranslationTable;
 use crate::translation::protection::ProtectionFault;
-use ferroce_spec::context::{AccessRights, MemoryEntry, MemoryEntryWord};
-use ferroce_spec::counter::Counter;
-use ferroce_spec::wqe::BindSegment;
-use std::collections::BTreeSet;
 
 /// The queue pair that binds or invalidates a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,5 +1,10 @@
 //! Transmit path of the NIC: from queue pairs that have work to frames on the wire.
 
+use ferroce_spec::counter::Counter;
+use ferroce_spec::register::FatalSyndrome;
+use ferroce_transport::{Payload, QpState, Transmit};
+use ferroce_units::{Duration, Instant};
+
 use crate::blocks::Blocks;
 use crate::contexts::cqe_builder;
 use crate::contexts::queue_pair::QueuePair;
@@ -16,10 +21,6 @@ use crate::time::timing::{PLANNING_HORIZON, Stage, Timing, Work};
 use crate::translation::responder_memory::protection_domain;
 use crate::transmit::local_operation;
 use crate::transmit::packetizer::{Packetized, packetize};
-use ferroce_spec::counter::Counter;
-use ferroce_spec::register::FatalSyndrome;
-use ferroce_transport::{Payload, QpState, Transmit};
-use ferroce_units::{Duration, Instant};
 
 /// Backlog of reads on the link from the host above which processing units request no more payload:
 /// a small read, such as a translation, waits behind it.

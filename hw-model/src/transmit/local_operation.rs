@@ -1,6 +1,9 @@
 //! Operations of the send queue that are executed here and send nothing: binds of windows,
 //! invalidation of local keys, NOPs.
 
+use ferroce_transport::CompletionStatus;
+use ferroce_units::Instant;
+
 use crate::contexts::queue_pair::QueuePair;
 use crate::host_interface::dma::Dma;
 use crate::ports::host::Host;
@@ -8,8 +11,6 @@ use crate::translation::memory_unit::MemoryUnit;
 use crate::translation::mtt::TranslationTable;
 use crate::translation::window::Binder;
 use crate::transmit::wqe::SendPayload;
-use ferroce_transport::CompletionStatus;
-use ferroce_units::Instant;
 
 /// Largest number of local operations of one queue pair that are executed before others are served.
 const LOCALS_PER_TURN: usize = 16;

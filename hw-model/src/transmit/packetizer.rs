@@ -1,5 +1,10 @@
 //! Packetizer: headers and payload into a frame, straight into the wire's transmit buffer.
 
+use ferroce_spec::context::AccessRights;
+use ferroce_spec::counter::Counter;
+use ferroce_transport::{Payload, Transmit};
+use ferroce_wire::{IcrcMode, Qpn, finish};
+
 use crate::contexts::queue_pair::QueuePair;
 use crate::contexts::work_queue::SendQueue;
 use crate::host_interface::dma::Dma;
@@ -10,10 +15,6 @@ use crate::translation::mpt::Access;
 use crate::translation::mtt::TranslationTable;
 use crate::translation::protection::ProtectionFault;
 use crate::transmit::wqe::SendPayload;
-use ferroce_spec::context::AccessRights;
-use ferroce_spec::counter::Counter;
-use ferroce_transport::{Payload, Transmit};
-use ferroce_wire::{IcrcMode, Qpn, finish};
 
 /// Result of packetizing.
 #[derive(Debug)]

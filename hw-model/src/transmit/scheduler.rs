@@ -1,8 +1,9 @@
 //! Selects the next queue pair: for each processing unit, round robin over its queue pairs that
 //! have work.
 
-use crate::contexts::queue_pair::QueuePair;
 use std::collections::VecDeque;
+
+use crate::contexts::queue_pair::QueuePair;
 
 /// The queue pairs that have work, a list for each processing unit.
 #[derive(Debug)]

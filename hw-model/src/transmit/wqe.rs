@@ -1,7 +1,6 @@
 //! Decoding of send WQEs: from the bytes that software wrote to what the NIC executes, or to the
 //! reason why it cannot.
 
-use crate::transmit::scatter_list::ScatterList;
 use ferroce_spec::wqe::{
     AtomicSegment, BLOCK_SIZE, BindSegment, ControlSegment, ControlWord, DataSegment,
     DatagramSegment, InlineHeader, MAX_BLOCKS, MAX_DATA_SEGMENTS, MAX_INLINE, RemoteAddressSegment,
@@ -12,6 +11,8 @@ use ferroce_transport::{
 };
 use ferroce_wire::{Immediate, QKey, Qpn, RKey};
 use zerocopy::FromBytes;
+
+use crate::transmit::scatter_list::ScatterList;
 
 /// Where the payload of a send WQE lies.
 #[derive(Debug, Clone)]

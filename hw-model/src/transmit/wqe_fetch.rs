@@ -1,5 +1,14 @@
 //! WQE fetch: reads blocks of 64 bytes from a send queue's ring and hands WQEs to the transport.
 
+use std::collections::VecDeque;
+
+use ferroce_spec::context::AddressEntry;
+use ferroce_spec::counter::Counter;
+use ferroce_spec::wqe::{BLOCK_SIZE, MAX_BLOCKS};
+use ferroce_transport::{CompletionStatus, Destination, QpState, SendOperation, SendRequest};
+use ferroce_units::Instant;
+use ferroce_wire::Qpn;
+
 use crate::contexts::queue_pair::{QueuePair, QueuePairs};
 use crate::counters::Counters;
 use crate::host_interface::dma::Dma;
@@ -11,13 +20,6 @@ use crate::time::edge::Edge;
 use crate::time::timing::{Stage, Timing, Work};
 use crate::transmit::wqe::{SendPayload, SendWqe, WqeError, block_count, decode};
 use crate::transmit::wqe_cache::WqeCache;
-use ferroce_spec::context::AddressEntry;
-use ferroce_spec::counter::Counter;
-use ferroce_spec::wqe::{BLOCK_SIZE, MAX_BLOCKS};
-use ferroce_transport::{CompletionStatus, Destination, QpState, SendOperation, SendRequest};
-use ferroce_units::Instant;
-use ferroce_wire::Qpn;
-use std::collections::VecDeque;
 
 /// A fetch that is under way.
 #[derive(Debug)]

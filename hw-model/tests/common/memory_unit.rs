@@ -1,6 +1,5 @@
 //! A memory unit over a host's memory, without a NIC around it.
 
-use super::{TestHost, place};
 use ferroce_model::Counters;
 use ferroce_model::NicConfig;
 use ferroce_model::translation::cache::CacheShape;
@@ -12,6 +11,8 @@ use ferroce_model::translation::window::Binder;
 use ferroce_spec::context::{AccessRights, MemoryEntry, MemoryEntryWord, TranslationEntry};
 use ferroce_spec::wqe::BindSegment;
 use zerocopy::IntoBytes;
+
+use super::{TestHost, place};
 
 pub const PD: u32 = 7;
 pub const QPN: u32 = 0x1_0005;

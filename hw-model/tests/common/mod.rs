@@ -8,6 +8,11 @@ pub mod memory_unit;
 pub mod objects;
 pub mod requests;
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::net::Ipv4Addr;
+use std::rc::Rc;
+
 use blocks::TestBlocks;
 use ferroce_model::ports::port::{Port, Reservation, Route};
 use ferroce_model::time::timing::{Functional, Timing};
@@ -29,10 +34,6 @@ use ferroce_spec::wqe::{
 };
 use ferroce_units::{Duration, Instant};
 use ferroce_wire::Gid;
-use std::cell::RefCell;
-use std::collections::VecDeque;
-use std::net::Ipv4Addr;
-use std::rc::Rc;
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Bytes of a test host's memory.

@@ -1,6 +1,5 @@
 //! More objects on a [`Machine`]: CQs, QPs of every service, shared receive queues, events.
 
-use super::{Machine, all_rights, place};
 use ferroce_model::time::timing::Timing;
 use ferroce_spec::command::{
     ANY_STATE, CommandOpcode, CommandStatus, ModifyQp, MulticastGroup, QpAttributeMask,
@@ -19,6 +18,8 @@ use ferroce_spec::wqe::{
 };
 use ferroce_wire::Gid;
 use zerocopy::IntoBytes;
+
+use super::{Machine, all_rights, place};
 
 /// Where rings of further objects lie: number `n` of them at `RINGS + n * RING_SIZE`.
 const RINGS: u64 = 0x2_0000;

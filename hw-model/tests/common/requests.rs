@@ -1,12 +1,13 @@
 //! Work requests other than those of one data segment: atomics, windows, invalidation.
 
-use super::{LOG_BLOCKS, Machine, SEND_SLOT, place};
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use ferroce_spec::wqe::{
     AtomicSegment, BLOCK_SIZE, BindSegment, ControlSegment, ControlWord, DataSegment,
     RemoteAddressSegment, SendOpcode,
 };
 use zerocopy::IntoBytes;
+
+use super::{LOG_BLOCKS, Machine, SEND_SLOT, place};
 
 impl Machine {
     /// Writes a signaled WQE of one block: a control segment and what follows it.

@@ -1,10 +1,10 @@
 //! Acknowledgements of the responder: ACKs, delayed or not, and NAKs. READ responses are elsewhere.
 
+use ferroce_units::Instant;
 use ferroce_wire::{Psn, Syndrome};
 
 use crate::context::Context;
 use crate::timer::Timer;
-use ferroce_units::Instant;
 
 /// A negative acknowledge, RNR NAK included; or the last acknowledge of a queue pair that ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

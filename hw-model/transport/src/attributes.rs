@@ -1,9 +1,9 @@
 //! Attributes of a queue pair: their values, and in which groups a transition sets them.
 
+use ferroce_units::Duration;
 use ferroce_wire::{PKey, Psn, QKey, Qpn, RnrTimer};
 
 use crate::attribute_table::{Attribute, AttributeSet};
-use ferroce_units::Duration;
 
 /// Path MTU: payload bytes per packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

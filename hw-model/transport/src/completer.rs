@@ -4,13 +4,13 @@
 //! [`handle_read_response`] or [`handle_atomic_response`]; all first place the response relative
 //! to what is in flight.
 
+use ferroce_units::{Duration, Instant};
 use ferroce_wire::{Aeth, AtomicAckEth, NakCode, Position, Psn, RnrTimer, Syndrome};
 
 use crate::completion::CompletionStatus;
 use crate::context::Context;
 use crate::requester::{Requester, span};
 use crate::step::{MemoryOp, Step};
-use ferroce_units::{Duration, Instant};
 
 /// A packet of a READ response.
 #[derive(Debug, Clone, Copy)]

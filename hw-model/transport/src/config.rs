@@ -1,7 +1,8 @@
 //! What the NIC decides about its queue pairs, not the application.
 
-use crate::attributes::PathMtu;
 use ferroce_units::Duration;
+
+use crate::attributes::PathMtu;
 
 /// Policy of a queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

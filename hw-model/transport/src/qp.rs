@@ -1,5 +1,6 @@
 //! A queue pair: routes commands, inputs and outputs to the service behind it.
 
+use ferroce_units::Instant;
 use ferroce_wire::{Msn, Psn, Qpn, TransportHeaders};
 
 use crate::attributes::Attributes;
@@ -20,7 +21,6 @@ use crate::unreliable::Unreliable;
 use crate::unreliable::uc::Uc;
 use crate::unreliable::ud::Ud;
 use crate::xrc;
-use ferroce_units::Instant;
 
 /// Transport service of a queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

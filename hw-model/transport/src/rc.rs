@@ -1,6 +1,7 @@
 //! The reliable connected service: routes packets, answers and time-outs to its parts, and owns
 //! the way into the error state.
 
+use ferroce_units::Instant;
 use ferroce_wire::{Extension, Msn, OpcodeProperties, Operation, Psn, Transport, TransportHeaders};
 
 use crate::completer::{self, ReadResponse};
@@ -17,7 +18,6 @@ use crate::stream::{Gap, GapSource, GapTarget, QpActivity, Stream, StreamKind};
 use crate::timer::Timer;
 use crate::transition::{Transition, TransitionError};
 use crate::transmit::Transmit;
-use ferroce_units::Instant;
 
 /// The part that waits for the answer to a memory operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,6 +16,7 @@ mod stream;
 
 use std::collections::VecDeque;
 
+use ferroce_units::{Duration, Instant};
 use ferroce_wire::{AtomicEth, Connected, Msn, Position, Psn, Reth, TransportHeaders};
 
 use crate::completion::CompletionStatus;
@@ -30,7 +31,6 @@ use crate::segment;
 use crate::state::QpState;
 use crate::timer::Timer;
 use crate::transmit::{Payload, Transmit};
-use ferroce_units::{Duration, Instant};
 
 /// PSNs from `from` up to `to`, the long way round if need be.
 #[inline]

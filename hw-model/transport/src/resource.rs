@@ -298,8 +298,9 @@ impl Resources {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use ferroce_wire::{Operation, Reth};
+
+    use super::*;
 
     fn read(psn: u32, virtual_address: u64, length: u32) -> Inbound {
         Inbound {

@@ -10,7 +10,9 @@ mod refusal;
 mod response;
 mod stream;
 
+use ferroce_units::Instant;
 use ferroce_wire::{Msn, NakCode, Psn, Syndrome};
+use refusal::Refusal;
 
 use crate::acknowledge::{Acknowledger, Nak};
 use crate::completion::{Completion, CompletionStatus};
@@ -21,8 +23,6 @@ use crate::message::Message;
 use crate::resource::Resources;
 use crate::state::QpState;
 use crate::step::{Access, MemoryAnswer, MemoryOp, Step};
-use ferroce_units::Instant;
-use refusal::Refusal;
 
 /// A receive WQE in use.
 #[derive(Debug, Clone, Copy)]

@@ -119,8 +119,9 @@ impl fmt::Display for QpState {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::fmt::Write;
+
+    use super::*;
 
     const MATRIX: &str = "\
 from\\to RESET  INIT   RTR   RTS   SQD   SQE   ERR

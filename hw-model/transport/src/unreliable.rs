@@ -7,7 +7,9 @@ pub(crate) mod ud;
 
 use std::fmt::Debug;
 
+use ferroce_units::Instant;
 use ferroce_wire::{Msn, Psn, Transport, TransportHeaders};
+use send_queue::{Piece, SendQueue};
 
 use crate::attributes::{PathMtu, RtrAttributes};
 use crate::completion::{Completion, CompletionStatus};
@@ -19,8 +21,6 @@ use crate::state::QpState;
 use crate::step::{MemoryAnswer, Step};
 use crate::transition::{Transition, TransitionError};
 use crate::transmit::Transmit;
-use ferroce_units::Instant;
-use send_queue::{Piece, SendQueue};
 
 /// A receive WQE in use.
 #[derive(Debug, Clone, Copy)]

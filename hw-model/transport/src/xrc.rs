@@ -5,6 +5,7 @@
 //! on the way in and out; the only other difference between XRC and RC is the shared receive queue
 //! that a request carries ([`Inbound::srqn`](crate::inbound::Inbound)).
 
+use ferroce_units::Instant;
 use ferroce_wire::{Bth, Extension, Opcode, Transport, TransportHeaders, XrcEth};
 
 use crate::context::Context;
@@ -12,7 +13,6 @@ use crate::qp::Service;
 use crate::rc::Rc;
 use crate::step::Step;
 use crate::transmit::Transmit;
-use ferroce_units::Instant;
 
 /// A packet of the XRC service as RC has it, and the shared receive queue that a request names.
 fn to_rc(headers: &TransportHeaders) -> Option<(TransportHeaders, Option<u32>)> {

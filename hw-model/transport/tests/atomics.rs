@@ -2,6 +2,7 @@
 
 mod pair;
 
+use CompletionStatus::{LocalLength, LocalProtection, LocalQpOperation, Success, WrFlush};
 use ferroce_transport::{
     Access, AtomicOperation, CompletionStatus, Event, LocalKind, MemoryAnswer, MemoryOp, QpState,
     RemoteAccess, SendKind, SendOperation, SendRequest, Step, Transition,
@@ -12,8 +13,6 @@ use ferroce_wire::{
     Aeth, AtomicAckEth, AtomicEth, Extension, Ieth, MessageEnd, Msn, NakCode, Operation, Position,
     RKey, SendPart, Syndrome, TransportHeaders,
 };
-
-use CompletionStatus::{LocalLength, LocalProtection, LocalQpOperation, Success, WrFlush};
 use pair::Setup;
 use pair::script::{
     FETCH_ADD, ORIGINAL, READ, REMOTE, SEND, Script, WRITE, atomic_eth, request, reth,

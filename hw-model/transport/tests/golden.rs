@@ -8,6 +8,7 @@ mod captures;
 
 use std::collections::BTreeMap;
 
+use captures::Captured;
 use ferroce_transport::{
     AtomicOperation, AttributeUpdate, Config, InitAttributes, MemoryAnswer, MemoryOp, PathMtu, Qp,
     RemoteAccess, RtrAttributes, Service, Step, Transition,
@@ -17,8 +18,6 @@ use ferroce_wire::{
     Extension, Gid, Msn, NakCode, Operation, PKey, Position, Psn, QKey, Qpn, RnrTimer, Syndrome,
     Transport, TransportHeaders,
 };
-
-use captures::Captured;
 
 /// What is compared of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,6 +5,7 @@
 
 mod captures;
 
+use captures::Captured;
 use ferroce_transport::{
     AttributeUpdate, Completion, CompletionStatus, Config, Destination, InitAttributes,
     MemoryAnswer, MemoryOp, PathMtu, Qp, Remote, RemoteAccess, RtrAttributes, RtsAttributes,
@@ -12,8 +13,6 @@ use ferroce_transport::{
 };
 use ferroce_units::Instant;
 use ferroce_wire::{Extension, Gid, Operation, PKey, QKey, Qpn, RnrTimer, Transport};
-
-use captures::Captured;
 
 const NOW: Instant = Instant::ZERO;
 /// Bytes of the GRH.

@@ -12,10 +12,9 @@ use ferroce_wire::{
     OpcodeProperties, Operation, PKey, Psn, QKey, Qpn, RKey, RequestExtension, Reth, Syndrome,
     Transport, TransportHeaders, XrcEth,
 };
-use proptest::prelude::*;
-
 use pair::script::{FETCH_ADD, READ, SEND, WRITE, request};
 use pair::{Q_KEY, Setup, bring_up, destination};
+use proptest::prelude::*;
 
 /// Something that can happen to a queue pair.
 #[derive(Debug, Clone)]

@@ -2,14 +2,13 @@
 
 mod pair;
 
+use CompletionStatus::{Success, WrFlush};
 use ferroce_transport::{
     CompletionStatus, Config, MAX_MESSAGE_LENGTH, MAX_OUTSTANDING_SEND_REQUESTS, MemoryAnswer,
     MemoryOp, Payload, QpState, SendRequest, Step,
 };
 use ferroce_units::Duration;
 use ferroce_wire::{CreditCount, Extension, NakCode, Operation, Position, RnrTimer, Syndrome};
-
-use CompletionStatus::{Success, WrFlush};
 use pair::Setup;
 use pair::script::{READ, SEND, Script, WRITE, request};
 

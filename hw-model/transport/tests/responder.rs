@@ -12,7 +12,6 @@ use ferroce_wire::{
     Aeth, Bth, CreditCount, Extension, NakCode, Opcode, Operation, PKey, Position, RKey, RnrTimer,
     SendPart, Syndrome, TransportHeaders, WritePart,
 };
-
 use pair::Setup;
 use pair::script::{IMMEDIATE, SEND, Script, WRITE, reth};
 

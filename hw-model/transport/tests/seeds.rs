@@ -12,7 +12,6 @@ use ferroce_transport::{
 };
 use ferroce_units::{Duration, Instant};
 use ferroce_wire::{Extension, Psn, Syndrome};
-
 use pair::link::Faults;
 use pair::program::{self, MEMORY, Outcome, Program};
 use pair::rng::Rng;

@@ -2,13 +2,12 @@
 
 mod pair;
 
+use CompletionStatus::{Success, WrFlush};
 use ferroce_transport::{
     AttributeUpdate, CompletionStatus, Config, Event, LocalAckTimeout, MemoryAnswer, MemoryOp, Qp,
     QpState, RetryCount, Service, Step, Transition, TransitionError,
 };
 use ferroce_wire::{Position, Qpn, SendPart};
-
-use CompletionStatus::{Success, WrFlush};
 use pair::script::{READ, SEND, Script, WRITE, request};
 use pair::{Setup, bring_up};
 

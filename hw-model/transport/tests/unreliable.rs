@@ -2,6 +2,7 @@
 
 mod pair;
 
+use CompletionStatus::{LocalLength, LocalProtection, LocalQpOperation, Success, WrFlush};
 use ferroce_transport::{
     Access, AttributeUpdate, Completion, CompletionStatus, Destination, Event, LocalKind,
     MemoryAnswer, MemoryOp, QpState, RemoteAccess, SendOperation, SendRequest, Service, Statistics,
@@ -11,8 +12,6 @@ use ferroce_wire::{
     Connected, Deth, Extension, Operation, Position, QKey, Qpn, RKey, SendPart, Transport,
     TransportHeaders, WritePart,
 };
-
-use CompletionStatus::{LocalLength, LocalProtection, LocalQpOperation, Success, WrFlush};
 use pair::script::{FETCH_ADD, IMMEDIATE, READ, SEND, Script, WRITE, request, reth};
 use pair::{Q_KEY, Setup};
 

@@ -15,7 +15,6 @@ use ferroce_transport::{
 };
 use ferroce_units::{Duration, Instant};
 use ferroce_wire::{Immediate, Psn};
-
 use pair::link::Faults;
 use pair::rng::Rng;
 use pair::{BASE, GRH_BYTE, GRH_LENGTH, Pair, R_KEY, Receive, Setup, destination, qpn};

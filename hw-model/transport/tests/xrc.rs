@@ -10,7 +10,6 @@ use ferroce_wire::{
     Aeth, Connected, Extension, Msn, NakCode, Operation, RKey, RequestExtension, SendPart,
     Syndrome, Transport, TransportHeaders, WritePart, XrcEth,
 };
-
 use pair::script::{READ, SEND, Script, WRITE, request, reth};
 use pair::{SRQN, Setup};
 

@@ -27,7 +27,7 @@ impl SplitMix64 {
 
     /// Returns the next number.
     #[inline]
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         let number = mixed(self.state);
         self.state = self.state.wrapping_add(GOLDEN_RATIO);
         number
@@ -36,7 +36,7 @@ impl SplitMix64 {
     /// Returns a number below `end`, which is not zero.
     #[inline]
     pub fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
+        self.number() % end
     }
 }
 
@@ -80,7 +80,7 @@ mod tests {
     fn published_numbers() {
         let mut random = SplitMix64::new(1_234_567);
         let expected = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973];
-        assert_eq!([random.next(), random.next()], expected);
+        assert_eq!([random.number(), random.number()], expected);
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! The transitions of a QP, and the required and optional attributes of each (IBTA vol 1, table
 //! 91).
 
+use libc::c_int;
+
 use crate::errno::Errno;
 use crate::ffi::abi::*;
-use libc::c_int;
 
 /// Attributes of one transition of one service: required ones and optional ones.
 type Masks = (c_int, c_int);

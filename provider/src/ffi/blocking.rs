@@ -4,6 +4,8 @@
 //! to drop does not survive, so these are plain frames: one system call of libc, and helpers that
 //! are `extern "C"` and not inlined, so that they add no clean-up to the caller.
 
+use libc::{c_int, c_uint, c_void, pthread_cond_t, pthread_mutex_t};
+
 use super::boundary::{last_errno, status};
 use super::handle::{Claim, Handle};
 use super::objects::{Channel, Context, Cq, Qp};
@@ -12,7 +14,6 @@ use crate::errno::Errno;
 use crate::event::{EventQueue, Subject};
 use crate::ffi::abi::*;
 use crate::srq::Srq;
-use libc::{c_int, c_uint, c_void, pthread_cond_t, pthread_mutex_t};
 
 /// Result of taking an event after a count was read.
 const FOUND: c_int = 0;

@@ -1,8 +1,10 @@
 //! Converts `Result` to the conventions of C, and catches panics.
 
-use crate::errno::Errno;
-use libc::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use libc::c_int;
+
+use crate::errno::Errno;
 
 /// Returns the calling thread's errno.
 pub(super) fn last_errno() -> Errno {

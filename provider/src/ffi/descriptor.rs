@@ -1,8 +1,9 @@
 //! Identity of the file behind a descriptor of the program.
 
+use libc::c_int;
+
 use super::boundary::last_errno;
 use crate::errno::Errno;
-use libc::c_int;
 
 /// Device and inode of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

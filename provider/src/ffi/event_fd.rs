@@ -1,7 +1,8 @@
 //! A semaphore eventfd.
 
-use crate::errno::Errno;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use crate::errno::Errno;
 
 /// A count of posts; each take subtracts one. Readable while the count is not zero.
 #[derive(Debug)]

@@ -4,10 +4,11 @@
 //! the parent opened are dead: their verbs return `EIO` and have no effect. The child may open the
 //! device anew.
 
-use parking_lot::lock_api::RawMutex as _;
-use parking_lot::{Mutex, MutexGuard};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use parking_lot::lock_api::RawMutex as _;
+use parking_lot::{Mutex, MutexGuard};
 
 /// Number of forks between the first process that loaded the library and this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);

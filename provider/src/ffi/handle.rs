@@ -1,12 +1,14 @@
 //! Objects in the form that the program holds: the public struct first, the body behind it.
 
-use super::fork::ProcessLock;
-use crate::errno::Errno;
-use parking_lot::Mutex;
 use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::ops::Deref;
+
+use parking_lot::Mutex;
+
+use super::fork::ProcessLock;
+use crate::errno::Errno;
 
 /// A verbs object on the heap. Its address is that of the public struct, and it never moves:
 /// programs and their inline calls read the public part, which contains the mutex and the condition

@@ -10,12 +10,14 @@
 //! very library also calls these functions: they must not call anything that would return here with
 //! a redirected path.
 
-use super::boundary::set_errno;
-use crate::errno::Errno;
-use libc::{AT_FDCWD, DIR, FILE, c_char, c_int, c_long, c_uint, c_void, mode_t, size_t, ssize_t};
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use libc::{AT_FDCWD, DIR, FILE, c_char, c_int, c_long, c_uint, c_void, mode_t, size_t, ssize_t};
+
+use super::boundary::set_errno;
+use crate::errno::Errno;
 
 /// Bytes of the longest path, with its zero, that the kernel takes.
 const PATH_MAX: usize = libc::PATH_MAX as usize;

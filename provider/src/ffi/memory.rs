@@ -1,8 +1,9 @@
 //! Memory of the program: prefaulting of registered memory, and the buffers of `ibv_alloc_buf`.
 
+use libc::c_void;
+
 use super::boundary::last_errno;
 use crate::errno::Errno;
-use libc::c_void;
 
 /// Returns the granularity of mappings.
 fn page_size() -> usize {

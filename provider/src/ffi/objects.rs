@@ -1,19 +1,21 @@
 //! The body of each public struct, and the links from object to object.
 
+use std::cell::UnsafeCell;
+use std::ops::Deref;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use ferroce_driver::{
+    AddressVector, Lease, MemoryWindow, Poller, ProtectionDomain, SendBatch, WorkCompletion,
+};
+use libc::c_int;
+
 use super::handle::Handle;
 use crate::adapter::Adapter;
 use crate::builder::Builder;
 use crate::errno::Errno;
 use crate::event::EventQueue;
 use crate::ffi::abi::*;
-use ferroce_driver::{
-    AddressVector, Lease, MemoryWindow, Poller, ProtectionDomain, SendBatch, WorkCompletion,
-};
-use libc::c_int;
-use std::cell::UnsafeCell;
-use std::ops::Deref;
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
 /// Body of `struct ibv_context`, which is the end of a `struct verbs_context`.
 pub(super) struct Context {

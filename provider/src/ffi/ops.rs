@@ -3,12 +3,14 @@
 //! The inline calls of empty entries of `verbs_context` return `EOPNOTSUPP` by themselves. Entries
 //! of `ibv_context_ops` are called without a check, so all that have a caller are filled.
 
+use std::mem::transmute;
+
+use ferroce_driver::bus::{PollFunction, ProgramClock};
+use libc::{c_int, c_void};
+
 use super::work_request::{poll_cq, post_recv, post_send, post_srq_recv, req_notify_cq};
 use super::{exports, poll_api, send_api};
 use crate::ffi::abi::*;
-use ferroce_driver::bus::{PollFunction, ProgramClock};
-use libc::{c_int, c_void};
-use std::mem::transmute;
 
 /// Fills the tables of a new context.
 pub(super) fn fill_context(context: &mut verbs_context) {

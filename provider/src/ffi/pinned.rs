@@ -5,12 +5,13 @@
 //! Other memory and other signals are passed on unchanged. The memory calls are system calls, so
 //! that they work before any symbol is looked up, and inside of allocators.
 
-use super::boundary::set_errno;
-use super::interpose::next;
-use crate::errno::Errno;
 use ferroce_embed::pinned;
 use ferroce_platform::os::faults;
 use libc::{c_int, c_void, off_t, sigaction as Action, sighandler_t, size_t};
+
+use super::boundary::set_errno;
+use super::interpose::next;
+use crate::errno::Errno;
 
 fn pointer(answer: Result<usize, i32>) -> *mut c_void {
     match answer {

@@ -2,14 +2,15 @@
 //!
 //! The thread that has started a poll holds the CQ's lock until it ends it.
 
+use ferroce_driver::WorkCompletion;
+use libc::{c_int, c_uint};
+
 use super::boundary::guard;
 use super::handle::Handle;
 use super::objects::{Cq, Polling};
 use crate::cq::{flags, immediate, opcode_number, service_level, status_number};
 use crate::errno::Errno;
 use crate::ffi::abi::*;
-use ferroce_driver::WorkCompletion;
-use libc::{c_int, c_uint};
 
 /// Copies a completion to the public part of the CQ.
 ///

@@ -1,16 +1,18 @@
 //! Converts the program's arguments to a work request: lists, inline data, windows, destinations.
 //! Both ways of posting use it.
 
+use std::sync::Arc;
+
+use ferroce_driver::{
+    DataSegment, LKey, RKey, RemoteAddress, SendOperation, WindowAccess, WindowBinding,
+};
+
 use super::handle::Handle;
 use super::objects::{Ah, Mw, Qp};
 use crate::builder::Target;
 use crate::errno::Errno;
 use crate::ffi::abi::*;
 use crate::mr::Mr;
-use ferroce_driver::{
-    DataSegment, LKey, RKey, RemoteAddress, SendOperation, WindowAccess, WindowBinding,
-};
-use std::sync::Arc;
 
 /// Maximum number of elements of an inline work request.
 const MAX_INLINE_PIECES: usize = 16;

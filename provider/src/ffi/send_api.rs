@@ -3,6 +3,9 @@
 //! They run in the critical section of one thread, which holds the send queue's lock from
 //! `wr_start` to `wr_complete` or `wr_abort`. Only `wr_complete` can report a failure.
 
+use ferroce_driver::{DataSegment, RKey, SendData, SendOperation};
+use libc::{c_int, c_void, size_t};
+
 use super::boundary::{guard, set_errno, status};
 use super::handle::Handle;
 use super::objects::{Posting, Qp};
@@ -11,8 +14,6 @@ use crate::builder::{Builder, Target};
 use crate::errno::Errno;
 use crate::ffi::abi::*;
 use crate::qp::Addressing;
-use ferroce_driver::{DataSegment, RKey, SendData, SendOperation};
-use libc::{c_int, c_void, size_t};
 
 /// Runs a step in the open section of a QP. Without a section it does nothing, and `wr_complete`
 /// reports that.

@@ -1,6 +1,15 @@
 //! Posting and polling: the entries behind the inline calls that programs make millions of times a
 //! second.
 
+use std::sync::Arc;
+
+use ferroce_driver::bus::ProgramClock;
+use ferroce_driver::{
+    DataSegment, Destination, PostError, RKey, SendBatch, SendData, SendOperation, Srqn,
+    WorkCompletion,
+};
+use libc::c_int;
+
 use super::boundary::{guard, set_errno, status};
 use super::handle::Handle;
 use super::objects::{Cq, Qp};
@@ -11,13 +20,6 @@ use crate::errno::Errno;
 use crate::ffi::abi::*;
 use crate::qp::Addressing;
 use crate::srq::Srq;
-use ferroce_driver::bus::ProgramClock;
-use ferroce_driver::{
-    DataSegment, Destination, PostError, RKey, SendBatch, SendData, SendOperation, Srqn,
-    WorkCompletion,
-};
-use libc::c_int;
-use std::sync::Arc;
 
 /// Returns the operation of a work request.
 ///

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::thread::JoinHandle;
 
+use ferroce_platform::os;
+
 use crate::clock::Ticks;
 use crate::in_process::InProcess;
-use ferroce_platform::os;
 
 /// Period of checks whether the application still polls.
 const POLLED_SLEEP_NS: u64 = 1_000_000;

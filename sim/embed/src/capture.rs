@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use ferroce_platform::pcapng::{
     NANOSECONDS, PRIVATE, SECTION_HEADER, begin_packet, preamble, write_icrc,
 };
+use ferroce_platform::{fork, os};
 
 use crate::error::Error;
-use ferroce_platform::{fork, os};
 
 /// Pending bytes at which they are written to the file.
 const FLUSH_BYTES: usize = 256 * 1024;
@@ -152,11 +152,12 @@ fn read_up_to(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use ferroce_platform::pcapng::create_private;
     use ferroce_test_support::{temporary_directory, write_frame};
     use ferroce_wire::Frame;
     use pcap_file::pcapng::{Block, PcapNgReader};
+
+    use super::*;
 
     fn packets(path: &Path) -> Vec<Vec<u8>> {
         let mut reader = PcapNgReader::new(File::open(path).expect("written")).expect("pcapng");

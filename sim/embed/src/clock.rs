@@ -4,9 +4,8 @@
 //! and converted to picoseconds by one multiplication. Where the counter is not reliable the
 //! system's monotonic clock replaces it, at about ten times the cost.
 
-use ferroce_units::Instant;
-
 use ferroce_platform::os;
+use ferroce_units::Instant;
 
 /// How long the counter is compared with the system's clock, once per process.
 const CALIBRATION_NS: u64 = 2_000_000;

@@ -2,12 +2,12 @@
 
 use ferroce_driver::bus::DeviceAddress;
 use ferroce_platform::host::EnvironmentError;
+use ferroce_platform::host::{HostIdentity, MAX_DEVICES, devices_from_environment, variable};
 
 use crate::attached;
 use crate::error::Error;
 use crate::fabric::directory::socket_path;
 use crate::function::Function;
-use ferroce_platform::host::{HostIdentity, MAX_DEVICES, devices_from_environment, variable};
 
 /// Returns the address of each device: the list in `FERROCE_DEVICE`, or as many models in this
 /// process as `FERROCE_DEVICES` says.

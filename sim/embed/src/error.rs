@@ -4,7 +4,6 @@ use std::io;
 use std::path::PathBuf;
 
 use ferroce_driver::bus::OpenError;
-
 use ferroce_platform::host::EnvironmentError;
 
 use crate::attached::AttachError;

@@ -1,7 +1,6 @@
 //! A NIC function that this process uses: its own (a place in the fabric, the model, its bus and
 //! its thread), or one behind a socket or in a slot of the machine.
 
-use ferroce_platform::host::EnvironmentError;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -10,9 +9,13 @@ use std::time::Duration;
 use ferroce_driver::DeviceConfig;
 use ferroce_driver::bus::{self, Bus, DeviceAddress};
 use ferroce_model::NicConfig;
+use ferroce_platform::host::EnvironmentError;
+pub use ferroce_platform::host::{GidEntry, HostIdentity, MAX_DEVICES};
+use ferroce_platform::{fork, os};
 use ferroce_wire::{Gid, Mac};
 use parking_lot::Mutex;
 
+use crate::attached::{self, Attached, Properties};
 use crate::capture::Capture;
 use crate::clock::Clock;
 use crate::error::Error;
@@ -22,12 +25,7 @@ use crate::fabric::registry::{Identity, Registry};
 use crate::in_process::InProcess;
 use crate::neighbours::Neighbours;
 use crate::uplink::{Uplink, UplinkSpec};
-use ferroce_platform::{fork, os};
-
-use crate::attached::{self, Attached, Properties};
 use crate::{background, devices, pinned, random_keys};
-
-pub use ferroce_platform::host::{GidEntry, HostIdentity, MAX_DEVICES};
 
 /// Time limit for another thread that is opening.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);

@@ -9,17 +9,17 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 
 use ferroce_model::ports::host::DmaAtomic;
 use ferroce_model::{DmaError, Doorbell, Nic, NicConfig, Progress, UntimedHost};
+use ferroce_platform::doorbells::polled::PageTaker;
+use ferroce_platform::doorbells::{Doorbells, Taker};
+use ferroce_platform::interrupts::Interrupts;
+use ferroce_platform::memory::MemoryMap;
+use ferroce_platform::{fork, os};
 use ferroce_units::Instant;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::clock::{Clock, Ticks};
 use crate::fabric::port::{FRESH_NS, FabricPort};
 use crate::fabric::registry::{MAX_COUNTERS, Registry};
-use ferroce_platform::doorbells::polled::PageTaker;
-use ferroce_platform::doorbells::{Doorbells, Taker};
-use ferroce_platform::interrupts::Interrupts;
-use ferroce_platform::memory::MemoryMap;
-use ferroce_platform::{fork, os};
 
 mod bus;
 pub mod pinned;
@@ -490,14 +490,16 @@ impl InProcess {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::fabric::registry::Identity;
+    use std::path::Path;
+
     use ferroce_driver::bus::Bus;
     use ferroce_platform::doorbells::polled::DoorbellPages;
     use ferroce_spec::doorbell::SLEEPING_SLOT;
     use ferroce_test_support::temporary_directory;
     use ferroce_wire::Mac;
-    use std::path::Path;
+
+    use super::*;
+    use crate::fabric::registry::Identity;
 
     fn function(directory: &Path, is_served: bool) -> InProcess {
         let registry = Registry::open(directory).expect("usable");

@@ -5,16 +5,16 @@
 //! user's list (`FERROCE_NEIGHBOURS`), the address itself, if it was derived from a MAC address,
 //! and the station at the other end of the uplink.
 
-use ferroce_platform::host::EnvironmentError;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use ferroce_platform::host::EnvironmentError;
+use ferroce_platform::host::HostIdentity;
 use ferroce_wire::{Gid, Mac};
 
 use crate::error::Error;
 use crate::fabric::registry::{PLACES, Registry};
 use crate::uplink::Uplink;
-use ferroce_platform::host::HostIdentity;
 
 /// Entries of `FERROCE_NEIGHBOURS`.
 const MAX_NEIGHBOURS: usize = 256;
@@ -124,8 +124,9 @@ pub fn parse(text: &str) -> Result<Vec<(Gid, Mac)>, Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::net::Ipv4Addr;
+
+    use super::*;
 
     #[test]
     fn link_local_addresses_resolve_without_asking_anybody() {

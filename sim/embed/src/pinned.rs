@@ -17,14 +17,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use ferroce_platform::fork;
+use ferroce_platform::memory::{MapError, MemoryMap};
+use ferroce_platform::os::memory_calls::{Answer, system_call};
 use libc::c_int;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::in_process::InProcess;
 use crate::in_process::pinned::Held;
-use ferroce_platform::fork;
-use ferroce_platform::memory::{MapError, MemoryMap};
-use ferroce_platform::os::memory_calls::{Answer, system_call};
 
 /// Functions of this process that are considered; more than there are devices.
 const MAX_FUNCTIONS: usize = 16;

@@ -8,9 +8,10 @@
 
 use std::cell::Cell;
 
+use ferroce_platform::os;
+
 use crate::clock::Ticks;
 use crate::in_process::InProcess;
-use ferroce_platform::os;
 
 /// Empty polls before a thread yields.
 const POLLS_BEFORE_YIELD: u32 = 20;

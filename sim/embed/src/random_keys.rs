@@ -3,12 +3,13 @@
 //! A seed reproduces a run. Programs with the same seed have different numbers, like different
 //! cards: their name and host are mixed in.
 
-use ferroce_platform::host::EnvironmentError;
 use std::collections::hash_map::{DefaultHasher, RandomState};
 use std::hash::{BuildHasher, Hash, Hasher};
 
-use crate::error::Error;
+use ferroce_platform::host::EnvironmentError;
 use ferroce_platform::host::variable;
+
+use crate::error::Error;
 
 /// The variable with the user's seed.
 pub const VARIABLE: &str = "FERROCE_RANDOM_KEYS";

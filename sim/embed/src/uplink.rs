@@ -25,21 +25,21 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use buffer::{Incoming, Pool};
 use ferroce_model::ports::port::Reservation;
+use ferroce_platform::{fork, os};
 use ferroce_wire::{Gid, Mac, Qpn};
+use neighbours::Neighbours;
+use outgoing::Outgoing;
 use parking_lot::Mutex;
+use replay::Gate;
+use station::Station;
+use wire::{Opener, Wire};
 
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::fabric::port::FRESH_NS;
 use crate::fabric::registry::{Place, Registry, UplinkCounter};
-use buffer::{Incoming, Pool};
-use ferroce_platform::{fork, os};
-use neighbours::Neighbours;
-use outgoing::Outgoing;
-use replay::Gate;
-use station::Station;
-use wire::{Opener, Wire};
 
 pub mod buffer;
 mod datagram;

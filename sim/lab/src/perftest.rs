@@ -14,11 +14,12 @@ pub mod pair;
 
 use std::path::PathBuf;
 
+use pair::Pair;
+
 use crate::perf::{BandwidthRow, LatencyRow, Operation, PerfResult, PerfRow, PerfSpec, Test};
 use crate::reference::experiment::Simulator;
 use crate::reference::table::GBPS_PER_MIBPS;
 use crate::reference::{self, Rows};
-use pair::Pair;
 
 /// Picoseconds of a microsecond.
 const PS_PER_US: f64 = 1e6;

@@ -17,15 +17,15 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::{fs, io};
 
+use cache::Cache;
 use ferroce_model::preset::Preset;
+use figure::Figure;
+use figures::Recipe;
+use page::{Card, Chapter};
 
 use crate::perftest::RealPerftest;
 use crate::reference::experiment::Simulator;
 use crate::validate::{self, Outcome, parallel};
-use cache::Cache;
-use figure::Figure;
-use figures::Recipe;
-use page::{Card, Chapter};
 
 /// Results of [`make`].
 pub struct Report {

@@ -160,9 +160,10 @@ fn pop(bits: &mut u64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::sync::atomic::AtomicBool;
     use std::time::{Duration, Instant};
+
+    use super::*;
 
     #[test]
     fn every_written_slot_comes_once() {

@@ -72,9 +72,10 @@ impl Interrupts {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::sync::Arc;
     use std::sync::atomic::AtomicU32;
+
+    use super::*;
 
     #[test]
     fn a_handler_that_raises_is_called_again_and_not_inside_itself() {

@@ -18,7 +18,6 @@ use std::ops::{Bound, Range, RangeInclusive};
 use std::sync::Arc;
 
 use ferroce_model::ports::host::{DmaAtomic, DmaError};
-
 pub use remote::RemoteMemory;
 use remote::RemoteRegion;
 use scattered::Access;

@@ -3,8 +3,9 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::Stage;
 use serde_json::json;
+
+use super::Stage;
 
 /// Columns of the text of a report; no word is broken.
 const COLUMNS: usize = 98;

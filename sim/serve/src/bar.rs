@@ -1,11 +1,10 @@
 //! Accesses to the BARs that come as messages.
 
+use ferroce_platform::doorbells::polled::DoorbellPages;
+use ferroce_platform::served::ServedModel;
 use ferroce_spec::doorbell::{
     DOORBELL_PAGES_SIZE, RESERVED_SLOTS, SLOT_SIZE, SLOTS, SLOTS_PER_PAGE,
 };
-
-use ferroce_platform::doorbells::polled::DoorbellPages;
-use ferroce_platform::served::ServedModel;
 
 const WORD: usize = size_of::<u32>();
 const LONG_WORD: usize = size_of::<u64>();

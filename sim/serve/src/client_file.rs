@@ -7,12 +7,11 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, Weak};
 
-use ferroce_vfio_user::Errno;
-use rustix::fs::{OFlags, fcntl_getfl};
-
 use ferroce_platform::memory::RemoteMemory;
 use ferroce_platform::shared_memory::foreign::ForeignFile;
 use ferroce_platform::shared_memory::registered::ADDRESS_SPACE;
+use ferroce_vfio_user::Errno;
+use rustix::fs::{OFlags, fcntl_getfl};
 
 /// Identity of a file, and its use. The number of an inode is not reused while the file is open or
 /// mapped.
@@ -185,10 +184,12 @@ impl<T> Cache<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use rustix::fs::{MemfdFlags, memfd_create};
     use std::fs::OpenOptions;
     use std::path::PathBuf;
+
+    use rustix::fs::{MemfdFlags, memfd_create};
+
+    use super::*;
 
     fn memory_file(size: u64) -> File {
         let file = File::from(memfd_create("test", MemfdFlags::CLOEXEC).expect("memory"));

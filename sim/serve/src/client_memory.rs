@@ -5,11 +5,11 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
+use ferroce_platform::memory::{MapError, MemoryMap, RemoteMemory, Rights, UnmapError};
+use ferroce_platform::served::ServedModel;
 use ferroce_vfio_user::{DmaBacking, DmaMap, DmaMessages, Errno};
 
 use super::client_file::{ClientFile, ClientFiles};
-use ferroce_platform::memory::{MapError, MemoryMap, RemoteMemory, Rights, UnmapError};
-use ferroce_platform::served::ServedModel;
 
 /// Mappings that a client may have at a time; as many as VFIO allows (`dma_entry_limit`).
 pub const MAX_MAPPINGS: usize = 65535;

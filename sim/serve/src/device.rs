@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use ferroce_platform::doorbells::polled::DoorbellPages;
+use ferroce_platform::served::ServedModel;
 use ferroce_spec::doorbell::{BAR2_SIZE, DOORBELL_PAGES_SIZE};
 use ferroce_spec::register::{BAR0_SIZE, BAR4_SIZE, VECTOR_COUNT};
 use ferroce_vfio_user::{
@@ -16,8 +18,6 @@ use super::client_memory::ClientMemory;
 use super::config_space::{self, ConfigSpace, Request};
 use super::interrupts::Events;
 use super::process_memory;
-use ferroce_platform::doorbells::polled::DoorbellPages;
-use ferroce_platform::served::ServedModel;
 
 /// State that one client has set up.
 #[derive(Debug)]

@@ -4,13 +4,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use ferroce_driver::bus::InterruptHandler;
+use ferroce_platform::served::ServedModel;
 use ferroce_spec::register::{
     MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED, VECTOR_COUNT,
 };
 use ferroce_vfio_user::{Errno, IrqAction};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
-use ferroce_platform::served::ServedModel;
 
 /// Name of an eventfd in /proc.
 const EVENTFD: &[u8] = b"anon_inode:[eventfd]";

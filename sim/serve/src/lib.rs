@@ -25,11 +25,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use ferroce_vfio_user::{Capabilities, Server, ServerOptions, Stop};
-
 use device::ServedDevice;
 use ferroce_embed::error::Error;
 use ferroce_embed::function::{Function, Options};
+use ferroce_vfio_user::{Capabilities, Server, ServerOptions, Stop};
 
 /// Reason why a function is not served.
 #[derive(Debug, thiserror::Error)]

@@ -73,9 +73,10 @@ fn holds_token(file: &File, claim: &ProcessMemory) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
+
+    use super::*;
 
     #[test]
     fn a_process_is_known_by_what_it_has_in_its_memory() {

@@ -1,11 +1,12 @@
 //! `ferroce counters`: the counters of the NICs of running programs.
 
+use std::sync::atomic::Ordering;
+
 use clap::Args;
 use ferroce_embed::fabric::registry::{Registry, UplinkCounter};
 use ferroce_embed::runtime_directory;
 use ferroce_platform::host::device_name;
 use ferroce_spec::counter::COUNTERS;
-use std::sync::atomic::Ordering;
 
 use super::devices::program_name;
 

@@ -12,10 +12,10 @@ use ferroce_lab::perf::Error;
 use ferroce_lab::perf::plan::Plan;
 use ferroce_lab::perf::sweep::{Job, run, workers};
 use ferroce_platform::os;
-
-use super::{EXIT_FAILURE, report_error};
 pub use output::Output;
 pub use trace::{ONE_SIZE, alone};
+
+use super::{EXIT_FAILURE, report_error};
 
 /// Exit code of a program that was interrupted from the terminal, as in shells.
 const EXIT_INTERRUPTED: u8 = 130;

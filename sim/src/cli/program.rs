@@ -200,8 +200,9 @@ fn machine_name(machine: u16) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
 
     struct Folder(PathBuf);
 

@@ -274,8 +274,9 @@ fn preload(libraries: &[PathBuf], existing: Option<OsString>) -> OsString {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use clap::Parser;
+
+    use super::*;
 
     fn parsed(arguments: &[&str]) -> Run {
         let all = ["ferroce", "run"].iter().chain(arguments);

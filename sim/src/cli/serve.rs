@@ -1,17 +1,17 @@
 //! `ferroce serve`: NIC functions behind sockets.
 
-use ferroce_platform::log;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
-use tracing::level_filters::LevelFilter;
 
 use clap::Args;
 use ferroce_embed::function::{HostIdentity, MAX_DEVICES, Options};
 use ferroce_embed::uplink::UplinkSpec;
+use ferroce_platform::log;
 use ferroce_platform::os::service::{Termination, raise_descriptor_limit};
 use ferroce_serve::{ServedFunction, Serving, socket_path};
 use ferroce_wire::Mac;
+use tracing::level_filters::LevelFilter;
 
 /// The preset that needs no simulated time.
 const FUNCTIONAL: &str = "functional";

@@ -1,18 +1,18 @@
 //! `ferroce world`: a simulated world that programs join.
 
-use ferroce_platform::log;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tracing::level_filters::LevelFilter;
 
 use clap::Args;
+use ferroce_platform::log;
 use ferroce_platform::os::service::{Termination, raise_descriptor_limit};
 use ferroce_timed::TimedWorld;
 use ferroce_timed::control::share_processor;
 use ferroce_world::trace::explain::Explanation;
 use ferroce_world::trace::{SharedTrace, Trace};
 use ferroce_world::{Topology, WorldConfig};
+use tracing::level_filters::LevelFilter;
 
 use super::preset;
 

@@ -8,11 +8,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
-
-use super::shared::{Event, Shared};
 use ferroce_platform::doorbells::polled::DoorbellPages;
 use ferroce_platform::memory::MemoryMap;
 use ferroce_platform::served::ServedModel;
+
+use super::shared::{Event, Shared};
 
 /// The served card of a host.
 #[derive(Debug)]

@@ -12,11 +12,11 @@ use std::time::{Duration as RealDuration, Instant as RealInstant};
 
 use ferroce_timed_protocol::page::Turn;
 use ferroce_units::{Duration, Instant};
+use ferroce_world::{Outcome, World};
 
 use super::program::Program;
 use super::remote_thread::{Common, Outsider, RemoteThread};
 use super::shared::{Event, Shared};
-use ferroce_world::{Outcome, World};
 
 /// Time that the world advances in one piece.
 const SLICE: Duration = Duration::from_ms(1);

@@ -71,8 +71,9 @@ fn asked(control: &Path) -> Result<Option<Refusal>, Errno> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use rustix::net::{accept, bind, listen};
+
+    use super::*;
 
     #[test]
     fn a_world_is_one_that_answers() {

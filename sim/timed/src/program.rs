@@ -5,13 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fmt, io};
 
 use ferroce_model::preset::Preset;
+use ferroce_model::preset::costs::Costs;
 use ferroce_timed_protocol::map::SharedPages;
 use ferroce_timed_protocol::page::{CostsPage, ProgramPage, ThreadPage};
 use ferroce_timed_protocol::{MAX_THREADS, VERSION};
 use ferroce_units::Duration;
 use parking_lot::Mutex;
-
-use ferroce_model::preset::costs::Costs;
 
 /// Facts about a host for its program.
 #[derive(Debug, Clone)]
@@ -199,8 +198,9 @@ impl fmt::Debug for Program {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use ferroce_timed_protocol::page::Turn;
+
+    use super::*;
 
     fn program() -> Program {
         let preset = Preset::load("cx5-100g").expect("built in");

@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration as RealDuration, Instant as RealInstant};
 
 use ferroce_driver::bus::Bus;
+use ferroce_platform::os::time_stamp::{disable_rdtsc, machine_ns};
 use ferroce_spec::doorbell::{BAR2_SIZE, SLOT_SIZE};
 use ferroce_spec::register::BAR0_SIZE;
 use ferroce_timed_protocol::MOST_AHEAD_PS;
@@ -22,13 +23,12 @@ use ferroce_timed_protocol::request::{Check, Wait};
 use ferroce_timed_protocol::spin_policy::SpinPolicy;
 use ferroce_timed_protocol::store::{Store, StoreKind, Work};
 use ferroce_units::{Duration, Instant};
+use ferroce_world::{Activity, Cpu, Next, Thread, ThreadId, Waker, Watch};
 
 use super::program::Program;
 use super::shared::{Event, Shared};
 use super::stall::{Stall, Verdict};
 use super::streams::{Readable, Streams};
-use ferroce_platform::os::time_stamp::{disable_rdtsc, machine_ns};
-use ferroce_world::{Activity, Cpu, Next, Thread, ThreadId, Waker, Watch};
 
 /// Time limit of a wait in the kernel. Longer than a kernel tick: for a shorter limit the kernel
 /// reprograms its timer, which costs a virtual machine more than the wait.

@@ -9,21 +9,21 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use ferroce_model::preset::Preset;
+use ferroce_platform::numbered_hosts;
+use ferroce_platform::served::ServedModel;
+use ferroce_serve::device::ServedDevice;
+use ferroce_serve::{ServeError, bind};
 use ferroce_timed_protocol::MAX_PROGRAMS;
 use ferroce_timed_protocol::control::card_socket;
 use ferroce_vfio_user::{Server, Stop};
+use ferroce_world::trace::{self, SharedTrace};
+use ferroce_world::{World, WorldConfig};
 
 use super::card::Card;
 use super::conductor::Conductor;
 use super::listener::Listener;
 use super::program::HostFacts;
 use super::shared::Shared;
-use ferroce_platform::numbered_hosts;
-use ferroce_platform::served::ServedModel;
-use ferroce_serve::device::ServedDevice;
-use ferroce_serve::{ServeError, bind};
-use ferroce_world::trace::{self, SharedTrace};
-use ferroce_world::{World, WorldConfig};
 
 /// An odd number without pattern (2^64 divided by the golden ratio).
 const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;

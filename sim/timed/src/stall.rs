@@ -191,9 +191,10 @@ impl fmt::Display for Stall {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::sync::mpsc;
     use std::thread;
+
+    use super::*;
 
     #[test]
     fn a_thread_that_sleeps_for_a_while_is_outside() {

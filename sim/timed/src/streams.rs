@@ -7,7 +7,6 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use ferroce_timed_protocol::STREAM_LATENCY_PS;
 use ferroce_units::{Duration, Instant};
-
 use ferroce_world::ThreadId;
 
 /// Most streams, and most connections that wait at a port.

@@ -20,7 +20,6 @@ use ferroce_timed_protocol::request::{Check, Wait};
 use ferroce_timed_protocol::store::StoreKind;
 use ferroce_timed_protocol::{STREAM_LATENCY_PS, VERSION};
 use ferroce_world::WorldConfig;
-
 use timed_support::*;
 
 const US: u64 = 1_000_000;

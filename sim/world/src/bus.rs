@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
 use ferroce_model::Doorbell;
 use ferroce_model::time::timing::Timing;
+use ferroce_platform::mapping;
 use ferroce_spec::doorbell::SLOTS;
 use ferroce_spec::register::{
     MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED, VECTOR_COUNT, offset,
@@ -14,7 +15,6 @@ use ferroce_units::Instant;
 
 use super::engine::Shared;
 use super::event_loop::EventLoop;
-use ferroce_platform::mapping;
 
 /// Value of a register of a device that does not answer.
 const GONE: u64 = u64::MAX;

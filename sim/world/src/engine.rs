@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use ferroce_driver::bus::Bus;
 use ferroce_model::time::timing::Timing;
+use ferroce_platform::interrupts::Interrupts;
+use ferroce_platform::served::ServedModel;
 use ferroce_units::{Duration, Instant};
 use parking_lot::Mutex;
 
@@ -13,8 +15,6 @@ use super::counters::HostCounters;
 use super::event_loop::{DeviceStop, EventLoop, State, ThreadEntry};
 use super::recorder::SharedRecorder;
 use super::thread::{Clock, Next, ThreadId};
-use ferroce_platform::interrupts::Interrupts;
-use ferroce_platform::served::ServedModel;
 
 /// Why the world stops and returns to its caller.
 #[derive(Debug, Clone, Copy)]

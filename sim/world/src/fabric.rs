@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 
 use ferroce_model::{Port, Reservation, Route};
+use ferroce_platform::numbered_hosts;
 use ferroce_units::{Duration, Instant};
 use ferroce_wire::Gid;
 
@@ -14,7 +15,6 @@ use super::counters::LinkCounters;
 use super::frame::{Frame, FramePool};
 use super::recorder::{Activity, FrameSeen, SharedRecorder, Span};
 use super::switch::Line;
-use ferroce_platform::numbered_hosts;
 
 /// Most frames on their way to one host; then a sender waits.
 const MAX_UNDER_WAY: usize = 4096;

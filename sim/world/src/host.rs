@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use ferroce_model::pcie::Pcie;
 use ferroce_model::{DmaAtomic, DmaError, Doorbell, Host, WriteOrder};
+use ferroce_platform::memory::{MemoryMap, Place};
 use ferroce_spec::push::{MAX_BLOCKS, WORDS_PER_BLOCK};
 use ferroce_units::Instant;
 use zerocopy::IntoBytes;
@@ -11,7 +12,6 @@ use zerocopy::IntoBytes;
 use super::posted::{Kind, PostedWrites};
 use super::recorder::{Activity, SharedRecorder, Span};
 use super::watch::Watchers;
-use ferroce_platform::memory::{MemoryMap, Place};
 
 /// Bytes of a doorbell or a register.
 const STORE_BYTES: u64 = 8;

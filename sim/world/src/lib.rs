@@ -44,25 +44,23 @@ mod thread;
 pub mod trace;
 mod watch;
 
-pub use config::{Topology, WorldConfig};
-pub use counters::{HostCounters, LinkCounters};
-pub use recorder::{
-    Activity, FrameSeen, Observation, PcieObservation, Recorder, SharedRecorder, Span,
-};
-pub use thread::{Cpu, Next, Thread, ThreadId, Watch};
-
 use std::sync::Arc;
 
+pub use config::{Topology, WorldConfig};
+pub use counters::{HostCounters, LinkCounters};
+use engine::{Engine, Shared, Stop};
 use ferroce_driver::bus::Bus;
 use ferroce_driver::{AddressVector, Device, DeviceConfig};
 use ferroce_model::time::timing::{Functional, Timed, Timing};
-use ferroce_units::{Duration, Instant};
-
-use engine::{Engine, Shared, Stop};
 use ferroce_platform::host::HostIdentity;
 use ferroce_platform::numbered_hosts;
 use ferroce_platform::served::ServedModel;
+use ferroce_units::{Duration, Instant};
+pub use recorder::{
+    Activity, FrameSeen, Observation, PcieObservation, Recorder, SharedRecorder, Span,
+};
 use thread::Clock;
+pub use thread::{Cpu, Next, Thread, ThreadId, Watch};
 
 /// Index of the GID that the hosts of a world use: the IPv4 address.
 const GID_INDEX: usize = 1;

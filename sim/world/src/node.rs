@@ -4,6 +4,7 @@ use ferroce_model::nic::Nic;
 use ferroce_model::pcie::{Parameters, Pcie};
 use ferroce_model::time::timing::Timing;
 use ferroce_model::{NicConfig, Progress};
+use ferroce_platform::numbered_hosts;
 use ferroce_spec::push::MAX_BLOCKS;
 use ferroce_spec::register::offset;
 use ferroce_units::{Duration, Instant};
@@ -12,7 +13,6 @@ use super::config::WorldConfig;
 use super::fabric::Fabric;
 use super::host::WorldHost;
 use super::recorder::{Observation, PcieObservation, SharedRecorder};
-use ferroce_platform::numbered_hosts;
 
 /// QPN of the first queue pair of each NIC, after the reserved ones.
 const FIRST_QPN: u32 = 0x100;

@@ -7,10 +7,9 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use ferroce_platform::memory::MemoryMap;
 use ferroce_units::Instant;
 use zerocopy::IntoBytes;
-
-use ferroce_platform::memory::MemoryMap;
 
 /// Bytes of a small write: a CQE, or a small payload.
 const SMALL: usize = 64;
@@ -248,9 +247,11 @@ fn pages(address: usize, length: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use ferroce_platform::memory::Rights;
     use std::sync::atomic::{AtomicU64, Ordering};
+
+    use ferroce_platform::memory::Rights;
+
+    use super::*;
 
     const IOVA: u64 = 0x10_0000;
 

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use ferroce_driver::bus::Bus;
 use ferroce_model::time::timing::Timing;
+use ferroce_platform::doorbells::polled::DoorbellPages;
+use ferroce_platform::memory::MemoryMap;
+use ferroce_platform::served::ServedModel;
 use ferroce_spec::register::{
     Control, MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED, VECTOR_COUNT, offset,
 };
 
 use super::bus::WorldBus;
-use ferroce_platform::doorbells::polled::DoorbellPages;
-use ferroce_platform::memory::MemoryMap;
-use ferroce_platform::served::ServedModel;
 
 impl<T: Timing> std::fmt::Debug for WorldBus<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -24,13 +24,13 @@ pub mod waveform;
 use std::sync::Arc;
 
 use ferroce_model::time::timing::Timed;
-use parking_lot::Mutex;
-
-use crate::{Error, FrameSeen, Observation, Recorder, SharedRecorder, Span, World, WorldConfig};
 use packets::Packets;
+use parking_lot::Mutex;
 use step::Step;
 use traced::Traced;
 use waveform::Waveform;
+
+use crate::{Error, FrameSeen, Observation, Recorder, SharedRecorder, Span, World, WorldConfig};
 
 /// A trace that the parts of a world share.
 pub type SharedTrace = Arc<Mutex<Trace>>;

@@ -1,9 +1,10 @@
 //! Inputs without a fuzzer: pieces of a corpus, changed. A pure function of seed and number, so
 //! that what was found can be made again.
 
-use ferroce_units::random::SplitMix64;
 use std::path::Path;
 use std::{fs, io};
+
+use ferroce_units::random::SplitMix64;
 
 /// Returns the files of a corpus with their names, in alphabetical order; none if there is no such
 /// folder.
@@ -31,7 +32,7 @@ pub struct Random(SplitMix64);
 impl Random {
     /// Returns a separate sequence for each `seed` and `number`.
     pub fn new(seed: u64, number: u64) -> Self {
-        let first = SplitMix64::new(seed).next();
+        let first = SplitMix64::new(seed).number();
         Self(SplitMix64::new(
             first ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
         ))
@@ -39,7 +40,7 @@ impl Random {
 
     /// Returns the next number.
     pub fn number(&mut self) -> u64 {
-        self.0.next()
+        self.0.number()
     }
 
     /// Returns a number below `end`.

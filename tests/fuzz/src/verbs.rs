@@ -19,10 +19,10 @@ use std::ptr::null_mut;
 use std::sync::Mutex;
 
 use ferroce_provider::ffi::abi::{IBV_QPT_RC, IBV_QPT_UD, ibv_context, verbs_context};
-
-use crate::input::Input;
 use ffi::*;
 use objects::Objects;
+
+use crate::input::Input;
 
 /// Calls of one input, at most.
 const STEPS: usize = 64;

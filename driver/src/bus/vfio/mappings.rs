@@ -193,9 +193,10 @@ fn widest(ranges: &[Range<u64>]) -> Range<u64> {
 #[cfg(test)]
 #[expect(clippy::single_range_in_vec_init, reason = "lists of ranges")]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::bus::DmaAccess;
-    use std::sync::Arc;
 
     /// An IOMMU that records the requests that it gets.
     #[derive(Default)]

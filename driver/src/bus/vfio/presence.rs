@@ -55,9 +55,10 @@ impl Presence {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::sync::mpsc;
     use std::time::Duration;
+
+    use super::*;
 
     /// Longer than any machine needs; only a failing test waits so long.
     const TIMEOUT: Duration = Duration::from_secs(30);

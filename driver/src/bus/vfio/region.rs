@@ -222,8 +222,9 @@ fn step(at: u64, length: usize) -> usize {
 #[cfg(test)]
 #[expect(clippy::single_range_in_vec_init, reason = "lists of areas")]
 mod tests {
-    use super::*;
     use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
 
     const PAGE: u64 = PAGE_SIZE as u64;
 

@@ -10,14 +10,13 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+pub use device::*;
 use ferroce_vfio_user::{
     Client, ClientMemory, ClientOptions, Errno, ServerOptions, Stop, serve_connection,
 };
 use parking_lot::{Mutex, MutexGuard};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
-
-pub use device::*;
 
 /// Time limit of events that must happen.
 pub const TIMEOUT: Duration = Duration::from_secs(60);

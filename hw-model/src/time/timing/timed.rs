@@ -1,10 +1,11 @@
 //! The costs of a card that a preset describes.
 
+use ferroce_units::{Duration, Instant};
+
 use super::clock::ClockDomain;
 use super::pipeline_stage::PipelineStage;
 use super::{Stage, Timing, Work};
 use crate::preset::Preset;
-use ferroce_units::{Duration, Instant};
 
 /// Bytes on the wire beside those of the frame: preamble and start of frame 8, frame check
 /// sequence 4, shortest gap between two frames 12 (IEEE 802.3, 3.1.1 and 4.4.2).

@@ -1,5 +1,6 @@
 //! Acknowledging and going back: what becomes of requests that were sent.
 
+use ferroce_units::Instant;
 use ferroce_wire::Msn;
 
 use super::{Requester, span};
@@ -7,7 +8,6 @@ use crate::completion::{Completion, CompletionStatus};
 use crate::context::Context;
 use crate::request::SendRequest;
 use crate::timer::Timer;
-use ferroce_units::Instant;
 
 impl Requester {
     /// Acknowledges `count` PSNs from the oldest on. A READ or atomic in the way stops it: its data

@@ -1,12 +1,13 @@
 //! Messages that are on their way out, or whose READ responses come in, with packets left out.
 
+use ferroce_wire::Psn;
+
 use super::{Requester, span};
 use crate::context::Context;
 use crate::step::MemoryOp;
 use crate::stream::{Gap, GapSource, GapTarget, Stream, StreamKind};
 use crate::timer::Timer;
 use crate::transmit::Payload;
-use ferroce_wire::Psn;
 
 impl Requester {
     /// The SEND or WRITE that is being sent for the first time, once its first packet has left.

@@ -16,7 +16,6 @@ use ferroce_transport::{
 };
 use ferroce_units::{Duration, Instant};
 use ferroce_wire::{PKey, Psn, QKey, Qpn, RKey, RnrTimer};
-
 use link::{Faults, Link, Packet};
 
 /// The key of a node's only memory region.

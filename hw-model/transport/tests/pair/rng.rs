@@ -11,7 +11,7 @@ impl Rng {
     }
 
     pub fn next(&mut self) -> u64 {
-        self.0.next()
+        self.0.number()
     }
 
     /// A number below `bound`, which is not zero.

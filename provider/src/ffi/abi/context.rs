@@ -1,5 +1,7 @@
 //! The context with its two tables, through which the inline calls of verbs.h reach the library.
 
+use libc::{c_int, c_uint, c_void, pthread_mutex_t, size_t};
+
 use super::{
     ibv_alloc_dm_attr, ibv_async_event, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_device,
     ibv_device_attr, ibv_device_attr_ex, ibv_dm, ibv_modify_cq_attr, ibv_mr, ibv_mr_init_attr,
@@ -8,7 +10,6 @@ use super::{
     ibv_sge, ibv_srq, ibv_srq_init_attr_ex, ibv_td, ibv_td_init_attr, ibv_values_ex, ibv_wc,
     ibv_xrcd, ibv_xrcd_init_attr, mirror,
 };
-use libc::{c_int, c_uint, c_void, pthread_mutex_t, size_t};
 
 /// An entry that inline calls no longer use.
 pub type Unused = *mut c_void;

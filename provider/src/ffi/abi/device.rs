@@ -1,7 +1,8 @@
 //! Device, port and GID structs.
 
-use super::{FieldLayout, Mirror, StructLayout, mirror};
 use libc::{c_char, c_int, c_uint, c_void};
+
+use super::{FieldLayout, Mirror, StructLayout, mirror};
 
 /// `union ibv_gid`: sixteen bytes in network order, aligned like the two 64-bit halves of the C
 /// union.

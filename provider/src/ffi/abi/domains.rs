@@ -1,7 +1,8 @@
 //! Thread and parent domains, XRC domains, device memory, CQ moderation.
 
-use super::{ibv_context, ibv_cq, ibv_pd, ibv_srq_attr, mirror};
 use libc::{c_int, c_void, size_t};
+
+use super::{ibv_context, ibv_cq, ibv_pd, ibv_srq_attr, mirror};
 
 mirror! {
     struct ibv_td_init_attr {

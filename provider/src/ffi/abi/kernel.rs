@@ -1,7 +1,8 @@
 //! Structs of the kernel's uverbs interface that librdmacm passes to the library for translation.
 
-use super::{ibv_gid, mirror};
 use libc::c_int;
+
+use super::{ibv_gid, mirror};
 
 mirror! {
     struct ib_uverbs_global_route in "rdma/ib_user_verbs.h" {

@@ -1,8 +1,9 @@
 //! Objects that a program has pointers to, and the attributes that create, change and describe
 //! them.
 
-use super::{ibv_context, ibv_gid, ibv_send_flags, mirror};
 use libc::{c_int, c_uint, c_void, pthread_cond_t, pthread_mutex_t, size_t};
+
+use super::{ibv_context, ibv_gid, ibv_send_flags, mirror};
 
 mirror! {
     union ibv_async_element {

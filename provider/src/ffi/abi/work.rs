@@ -1,7 +1,8 @@
 //! Work requests.
 
-use super::{ibv_ah, ibv_mr, ibv_mw, mirror};
 use libc::{c_int, c_uint};
+
+use super::{ibv_ah, ibv_mr, ibv_mw, mirror};
 
 mirror! {
     #[derive(Debug, PartialEq, Eq)]

@@ -1,5 +1,7 @@
 //! Address handles and the verbs that help to make them.
 
+use libc::c_int;
+
 use super::super::boundary::{minus_one, pointer, status};
 use super::super::handle::Handle;
 use super::super::objects::{Ah, Context};
@@ -7,7 +9,6 @@ use crate::address::{self, Neighbours};
 use crate::domain::Domain;
 use crate::errno::Errno;
 use crate::ffi::abi::*;
-use libc::c_int;
 
 /// VLAN of an untagged path in `ibv_resolve_eth_l2_from_gid`.
 const NO_VLAN: u16 = 0xffff;

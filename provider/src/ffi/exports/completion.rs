@@ -1,5 +1,10 @@
 //! Completion channels and completion queues. Reading events and destroying is in `blocking.rs`.
 
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use ferroce_driver::Lease;
+use libc::{c_int, c_void};
+
 use super::super::boundary::{pointer, status};
 use super::super::handle::{Handle, zeroed};
 use super::super::objects::{Channel, Context, Cq};
@@ -9,9 +14,6 @@ use crate::domain::Domain;
 use crate::errno::Errno;
 use crate::event::EventQueue;
 use crate::ffi::abi::*;
-use ferroce_driver::Lease;
-use libc::{c_int, c_void};
-use std::sync::atomic::{AtomicI32, Ordering};
 
 /// `ibv_create_comp_channel`.
 #[unsafe(no_mangle)]

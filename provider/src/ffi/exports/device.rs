@@ -1,5 +1,11 @@
 //! The list of devices, contexts, and the attributes of a device.
 
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::OnceLock;
+
+use ferroce_platform::host::device_name;
+use libc::{c_char, c_int, size_t};
+
 use super::super::boundary::{guard, minus_one, pointer, set_errno, status};
 use super::super::handle::{Handle, zeroed};
 use super::super::objects::{Context, PRIVATE_WORDS};
@@ -11,10 +17,6 @@ use crate::ffi::abi::*;
 use crate::host;
 use crate::identity;
 use crate::open_error;
-use ferroce_platform::host::device_name;
-use libc::{c_char, c_int, size_t};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::OnceLock;
 
 /// Zero bytes behind the public struct of a device: libmlx5 and libefa read the table of their own
 /// devices there.

@@ -1,5 +1,7 @@
 //! Device memory.
 
+use libc::{c_int, c_uint, c_void, size_t};
+
 use super::super::boundary::{pointer, status};
 use super::super::handle::Handle;
 use super::super::objects::Context;
@@ -8,7 +10,6 @@ use crate::domain::Domain;
 use crate::errno::Errno;
 use crate::ffi::abi::*;
 use crate::mr::Mr;
-use libc::{c_int, c_uint, c_void, size_t};
 
 /// `ibv_alloc_dm`.
 pub(in super::super) unsafe extern "C" fn alloc_dm(

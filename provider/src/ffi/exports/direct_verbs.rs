@@ -6,12 +6,13 @@
 //! stops. So a device that reports a part ID of libmlx5 answers that it has no such capability. All
 //! other calls of direct verbs go to libmlx5, which refuses them.
 
+use libc::c_int;
+
 use super::super::boundary::status;
 use super::super::objects::Context;
 use crate::errno::Errno;
 use crate::ffi::abi::ibv_context;
 use crate::identity;
-use libc::c_int;
 
 /// The head of `struct mlx5dv_context`. `comp_mask` announces the fields behind it.
 #[repr(C)]

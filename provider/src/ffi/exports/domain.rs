@@ -1,12 +1,13 @@
 //! Protection domains, thread domains and parent domains.
 
+use libc::c_int;
+
 use super::super::boundary::{pointer, status};
 use super::super::handle::Handle;
 use super::super::objects::Context;
 use crate::domain::{self, Domain, ThreadDomain};
 use crate::errno::Errno;
 use crate::ffi::abi::*;
-use libc::c_int;
 
 /// Creates the program's handle of a domain.
 fn give(context: *mut ibv_context, domain: Domain) -> *mut ibv_pd {

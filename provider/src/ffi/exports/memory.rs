@@ -1,5 +1,7 @@
 //! Memory regions and buffers.
 
+use libc::{c_int, c_uint, c_void, size_t};
+
 use super::super::boundary::{guard, pointer, set_errno, status};
 use super::super::handle::Handle;
 use super::super::memory::Mapping;
@@ -7,7 +9,6 @@ use crate::domain::Domain;
 use crate::errno::Errno;
 use crate::ffi::abi::*;
 use crate::mr::{Change, Mr};
-use libc::{c_int, c_uint, c_void, size_t};
 
 /// Creates the program's handle of a region.
 pub(super) fn give(

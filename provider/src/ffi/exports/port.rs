@@ -1,13 +1,14 @@
 //! Ports, GIDs and P_Keys.
 
+use ferroce_platform::host::GidEntry;
+use libc::{c_int, c_uint, size_t, ssize_t};
+
 use super::super::boundary::{guard, minus_one, status};
 use super::super::objects::Context;
 use crate::errno::Errno;
 use crate::ffi::abi::*;
 use crate::host;
 use crate::identity;
-use ferroce_platform::host::GidEntry;
-use libc::{c_int, c_uint, size_t, ssize_t};
 
 /// Returns an entry of the port's GID table; `None`: it is empty.
 fn gid(context: &Context, port: u32, index: usize) -> Result<Option<&GidEntry>, Errno> {

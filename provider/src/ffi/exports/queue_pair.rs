@@ -1,5 +1,7 @@
 //! Queue pairs. Destroying is in `blocking.rs`.
 
+use libc::{c_int, c_void};
+
 use super::super::boundary::{pointer, status};
 use super::super::handle::{Handle, zeroed};
 use super::super::objects::{Context, Cq, Qp};
@@ -10,7 +12,6 @@ use crate::ffi::abi::*;
 use crate::qp::{self, Queues};
 use crate::srq::Srq;
 use crate::xrc::Xrcd;
-use libc::{c_int, c_void};
 
 /// Creates the program's handle of a QP.
 ///

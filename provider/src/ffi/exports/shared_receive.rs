@@ -1,5 +1,7 @@
 //! Shared receive queues. Destroying is in `blocking.rs`.
 
+use libc::{c_int, c_void};
+
 use super::super::boundary::{pointer, status};
 use super::super::handle::{Handle, zeroed};
 use super::super::objects::Cq;
@@ -8,7 +10,6 @@ use crate::errno::Errno;
 use crate::ffi::abi::*;
 use crate::srq::{self, Kind, Srq};
 use crate::xrc::Xrcd;
-use libc::{c_int, c_void};
 
 /// Creates an SRQ; sets `attr` to its actual size.
 ///

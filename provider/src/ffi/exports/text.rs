@@ -1,14 +1,16 @@
 //! Calls that need no device: texts, rates, sysfs, fork support.
 
-use super::super::boundary::{minus_one, set_errno};
-use crate::errno::Errno;
-use crate::ffi::abi::IBV_FORK_UNNEEDED;
-use crate::strings;
-use libc::{c_char, c_int, c_void, size_t};
 use std::ffi::{CStr, OsStr};
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+
+use libc::{c_char, c_int, c_void, size_t};
+
+use super::super::boundary::{minus_one, set_errno};
+use crate::errno::Errno;
+use crate::ffi::abi::IBV_FORK_UNNEEDED;
+use crate::strings;
 
 /// `ibv_wc_status_str`.
 #[unsafe(no_mangle)]

@@ -2,9 +2,10 @@
 //! another library and crash on this library's objects, and they return `EOPNOTSUPP` in the
 //! convention of their kind.
 
+use libc::{c_int, c_void};
+
 use super::super::boundary::{minus_one, pointer, status};
 use crate::errno::Errno;
-use libc::{c_int, c_void};
 
 /// Declares entries that return null and ignore their arguments.
 macro_rules! null {

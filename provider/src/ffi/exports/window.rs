@@ -1,5 +1,8 @@
 //! Memory windows.
 
+use ferroce_driver::{Destination, MemoryWindow, SendData, WindowType};
+use libc::c_int;
+
 use super::super::boundary::{pointer, status};
 use super::super::handle::Handle;
 use super::super::objects::{Mw, Qp};
@@ -8,8 +11,6 @@ use crate::builder::request;
 use crate::domain::Domain;
 use crate::errno::Errno;
 use crate::ffi::abi::*;
-use ferroce_driver::{Destination, MemoryWindow, SendData, WindowType};
-use libc::c_int;
 
 /// `ibv_alloc_mw`.
 pub(in super::super) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: c_int) -> *mut ibv_mw {

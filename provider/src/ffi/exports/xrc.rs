@@ -1,12 +1,13 @@
 //! XRC domains.
 
+use libc::c_int;
+
 use super::super::boundary::{pointer, status};
 use super::super::handle::Handle;
 use super::super::objects::Context;
 use crate::errno::Errno;
 use crate::ffi::abi::*;
 use crate::xrc::Xrcd;
-use libc::c_int;
 
 /// `ibv_open_xrcd`.
 pub(in super::super) unsafe extern "C" fn open_xrcd(

@@ -12,9 +12,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use ferroce_platform::os;
+
 use super::registry::FILE_NAME;
 use crate::error::Error;
-use ferroce_platform::os;
 
 /// Only the user has access: frames of the user's programs are in here.
 const MODE: u32 = 0o700;
@@ -193,11 +194,13 @@ fn refusal(path: &Path, reason: String) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::fabric::registry::{Identity, Registry};
+    use std::os::unix::fs::{PermissionsExt, chown};
+
     use ferroce_test_support::temporary_directory;
     use ferroce_wire::Mac;
-    use std::os::unix::fs::{PermissionsExt, chown};
+
+    use super::*;
+    use crate::fabric::registry::{Identity, Registry};
 
     fn reason(refused: Result<PathBuf, Error>) -> String {
         refused.expect_err("not safe").to_string()

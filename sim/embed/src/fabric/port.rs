@@ -4,18 +4,18 @@
 use std::sync::atomic::{Ordering, fence};
 
 use ferroce_model::ports::port::{Port, Reservation, Route};
+use ferroce_platform::shared_memory::watched;
 use ferroce_units::Instant;
 use ferroce_wire::{Gid, Qpn};
+use liveness::{Liveness, Progress};
+use multicast::Multicast;
+use uplink::UplinkEnd;
 
 use super::frame::Frame;
 use super::registry::{Injected, Injection, PLACES, Place, Registry, places};
 use super::ring::{self, MAX_FRAME, Receiver, RingName, Sender};
 use crate::capture::Capture;
 use crate::clock::{Clock, Ticks};
-use ferroce_platform::shared_memory::watched;
-use liveness::{Liveness, Progress};
-use multicast::Multicast;
-use uplink::UplinkEnd;
 
 mod liveness;
 mod multicast;

@@ -12,15 +12,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use ferroce_platform::fork;
+use ferroce_platform::os;
+use ferroce_platform::shared_memory::Mapping;
 use ferroce_wire::Qpn;
+use layout::{FILE_SIZE, LAYOUT_VERSION, MAGIC, field, header, place_offset};
 use parking_lot::Mutex;
 
 use super::ring::RingName;
 use crate::error::Error;
-use ferroce_platform::fork;
-use ferroce_platform::os;
-use ferroce_platform::shared_memory::Mapping;
-use layout::{FILE_SIZE, LAYOUT_VERSION, MAGIC, field, header, place_offset};
 
 mod groups;
 mod identity;
@@ -385,11 +385,13 @@ fn refuse_if_used(file: &File, path: &Path, found: u64) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::clock::Ticks;
+    use std::net::Ipv4Addr;
+
     use ferroce_test_support::temporary_directory;
     use ferroce_wire::{Gid, Mac};
-    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::clock::Ticks;
 
     fn identity(host: &str) -> Identity {
         let mac = Mac([2, 0, 0, 0, 0, 7]);

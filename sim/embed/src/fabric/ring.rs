@@ -14,7 +14,6 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use ferroce_platform::os;
-
 #[cfg(not(all(test, loom)))]
 use {
     ferroce_platform::shared_memory::{Buffer, Mapping},
@@ -481,8 +480,9 @@ fn allocate(file: &File) -> io::Result<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use ferroce_test_support::{TemporaryDirectory, temporary_directory};
+
+    use super::*;
 
     const NAME: RingName = RingName {
         from: 3,
@@ -648,8 +648,9 @@ mod tests {
 /// Every order of the accesses of two processes: tests/scripts/loom.
 #[cfg(all(test, loom))]
 mod loom_tests {
-    use super::*;
     use loom::thread;
+
+    use super::*;
 
     /// Both ends of a ring of two slots.
     fn pair() -> (Sender, Receiver) {

@@ -5,12 +5,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
+use ferroce_platform::mapping;
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use ferroce_spec::register::{self, MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED};
 
 use super::{GONE, InProcess, MAX_DIRECT};
-use ferroce_platform::mapping;
-
 use crate::{pinned, polling};
 
 /// Polls after arming a CQ that do not count as polling: the program checks once more and sleeps.

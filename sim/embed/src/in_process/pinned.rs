@@ -4,10 +4,10 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use ferroce_platform::memory::{MapError, MemoryMap};
 use parking_lot::MutexGuard;
 
 use super::{InProcess, Model};
-use ferroce_platform::memory::{MapError, MemoryMap};
 
 /// A thread at most this much deeper in the same stack was called by the model.
 const DEPTH: usize = 256 << 10;

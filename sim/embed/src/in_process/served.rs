@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use ferroce_platform::doorbells::polled::{DoorbellPages, PageTaker};
+use ferroce_platform::memory::MemoryMap;
+use ferroce_platform::served::ServedModel;
 use ferroce_spec::register::{Control, MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED};
 use ferroce_spec::register::{VECTOR_COUNT, offset};
 
 use super::{InProcess, Model};
-use ferroce_platform::doorbells::polled::{DoorbellPages, PageTaker};
-use ferroce_platform::memory::MemoryMap;
-use ferroce_platform::served::ServedModel;
 
 /// Runs of the model within which a reset is complete: the first one does it.
 const RESET_RUNS: u32 = 4;

@@ -69,8 +69,9 @@ fn fresh(entries: &HashMap<Gid, Entry>, gid: Gid) -> Option<Mac> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::net::Ipv4Addr;
+
+    use super::*;
 
     fn gid(number: usize) -> Gid {
         Gid::from_ipv4(Ipv4Addr::from(0x0a00_0000 + number as u32))

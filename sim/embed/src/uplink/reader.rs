@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use ferroce_platform::os::network;
 use ferroce_wire::{EtherType, EthernetHeader};
 
 use super::Shared;
@@ -12,7 +13,6 @@ use super::buffer::Buffer;
 use super::wire::{Opener, Receive, Wire, WireError};
 use crate::fabric::registry::UplinkCounter;
 use crate::fabric::ring::MAX_FRAME;
-use ferroce_platform::os::network;
 
 /// Period of checks of the wire, and of attempts to open it again.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);

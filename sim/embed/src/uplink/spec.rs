@@ -1,10 +1,11 @@
 //! Values of `--port` and `FERROCE_PORT`: the wire of a device.
 
-use ferroce_platform::host::EnvironmentError;
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+
+use ferroce_platform::host::EnvironmentError;
 
 use super::udp::UNAUTHENTICATED;
 use crate::error::Error;

@@ -2,9 +2,8 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use ferroce_wire::{EtherType, EthernetHeader, Gid, Mac};
-
 use arp::{Arp, Operation};
+use ferroce_wire::{EtherType, EthernetHeader, Gid, Mac};
 use neighbour::{Advertisement, Message, Solicitation};
 
 pub mod arp;

@@ -4,9 +4,10 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 
+use ferroce_platform::os::network;
+
 use super::wire::{Health, Receive, Transmit, Wire, WireError};
 use crate::fabric::ring::MAX_FRAME;
-use ferroce_platform::os::network;
 
 /// MTU that the interface needs so that each path MTU fits.
 const MTU: u16 = MAX_FRAME as u16 - 14;

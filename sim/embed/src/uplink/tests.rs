@@ -1,10 +1,12 @@
 //! Wires between two functions, each on a separate fabric.
 
-use super::*;
-use crate::fabric::registry::Identity;
-use ferroce_test_support::{TemporaryDirectory, temporary_directory};
 use std::net::UdpSocket;
 use std::path::Path;
+
+use ferroce_test_support::{TemporaryDirectory, temporary_directory};
+
+use super::*;
+use crate::fabric::registry::Identity;
 
 /// Longer than any step here takes.
 const DEADLINE: Duration = Duration::from_secs(20);

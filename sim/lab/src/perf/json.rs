@@ -2,12 +2,12 @@
 //! picoseconds, the same bytes for the same preset and seed on every machine.
 
 use ferroce_model::preset::Value;
+use ferroce_world::trace::explain::Explanation;
 
 use crate::perf::plan::Plan;
 use crate::perf::result::{BandwidthRow, LatencyRow, PerfRow};
 use crate::perf::spec::{Iterations, Operation, PageSize, PerfSpec, Test, Topology};
 use crate::report::json::Json;
-use ferroce_world::trace::explain::Explanation;
 
 /// A measured row, and its specification.
 pub struct Measured<'a> {

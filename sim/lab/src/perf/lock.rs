@@ -10,10 +10,10 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
+use ferroce_model::preset::costs::times;
 use ferroce_units::{Duration, Instant};
 
 use crate::perf::processor::SimThread;
-use ferroce_model::preset::costs::times;
 
 /// Fractional bits of [`log2`].
 const FRACTION: u32 = 10;

@@ -2,12 +2,11 @@
 
 mod check;
 
+use check::{check, invalid};
 use ferroce_driver::PathMtu;
 
 use crate::perf::error::Error;
 use crate::perf::spec::{Iterations, Operation, PerfSpec, Service, Test, Topology, Workload};
-
-use check::{check, invalid};
 
 /// Send queue of bandwidth tests (`DEF_TX_BW`), receive queue (`DEF_RX_SEND`), and receive queue of
 /// UC and UD, where a message that finds none is lost (`UC_MAX_RX`).
@@ -211,8 +210,9 @@ fn outstanding_reads(spec: &PerfSpec) -> Result<u8, Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use ferroce_model::preset::Preset;
+
+    use super::*;
 
     fn spec(operation: Operation, test: Test) -> PerfSpec {
         let mut preset = Preset::load("functional").expect("built in");

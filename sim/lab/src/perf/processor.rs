@@ -14,13 +14,13 @@ use std::task::{Context, Poll, Waker};
 use ferroce_driver::{
     CompletionQueue, DataSegment, PostError, QueuePair, SendRequest, WorkCompletion,
 };
+use ferroce_model::preset::costs::Costs;
+use ferroce_units::random::Random;
 use ferroce_units::{Duration, Instant};
+use ferroce_world::{Activity, Cpu, Next, Thread, Watch};
 
 use crate::perf::lock::SpinLock;
 use crate::perf::queue::Queue;
-use ferroce_model::preset::costs::Costs;
-use ferroce_units::random::Random;
-use ferroce_world::{Activity, Cpu, Next, Thread, Watch};
 
 /// Longest time by which a thread's stores run ahead of its card. Meanwhile other traffic on the
 /// PCIe link waits behind stores that come later: a few nanoseconds each.

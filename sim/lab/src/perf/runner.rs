@@ -5,7 +5,11 @@ use std::future::Future;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use ferroce_model::preset::costs::Costs;
+use ferroce_units::random::Random;
 use ferroce_units::{Duration, Instant};
+use ferroce_world::trace::{self, SharedTrace};
+use ferroce_world::{Outcome, World};
 
 use crate::perf::error::Error;
 use crate::perf::plan::Plan;
@@ -17,10 +21,6 @@ use crate::perf::spec::{Operation, PerfSpec, Test, Workload};
 use crate::perf::statistics::{Timeline, bandwidth, latency, rate, sum};
 use crate::perf::workload::batch::Goal;
 use crate::perf::workload::{self, Job, Record};
-use ferroce_model::preset::costs::Costs;
-use ferroce_units::random::Random;
-use ferroce_world::trace::{self, SharedTrace};
-use ferroce_world::{Outcome, World};
 
 /// Simulated time between two checks whether the run is to end.
 const SLICE: Duration = Duration::from_us(200);

@@ -7,6 +7,10 @@ use std::sync::Arc;
 
 use ferroce_driver::QueuePair;
 use ferroce_model::preset::Preset;
+use ferroce_units::random::Random;
+use ferroce_world::trace::{self, SharedTrace};
+use ferroce_world::{World, WorldConfig};
+use node::{Node, RegionMemory, target_memory};
 
 use crate::perf::connect::{Peer, connect};
 use crate::perf::error::Error;
@@ -17,11 +21,6 @@ use crate::perf::queue::Queue;
 use crate::perf::region::{Region, RemoteRegion, buffer_bytes};
 use crate::perf::side::{Endpoint, Side, queue_pair};
 use crate::perf::spec::{PerfSpec, Service, Topology, Workload};
-use ferroce_units::random::Random;
-use ferroce_world::trace::{self, SharedTrace};
-use ferroce_world::{World, WorldConfig};
-
-use node::{Node, RegionMemory, target_memory};
 
 /// Target regions of `Batch` (of a host) and `Window` (of a thread).
 const BATCH_REGION: u64 = 1 << 30;

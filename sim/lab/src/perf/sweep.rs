@@ -104,9 +104,10 @@ fn in_order(
 
 #[cfg(test)]
 mod tests {
+    use ferroce_model::preset::Preset;
+
     use super::*;
     use crate::perf::spec::{Iterations, Operation, Test};
-    use ferroce_model::preset::Preset;
 
     #[derive(Default)]
     struct Seen {

@@ -178,8 +178,9 @@ fn latency(row: &PerfRow, figures: &LatencyRow) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use ferroce_model::preset::Preset;
+
+    use super::*;
 
     const BANDWIDTH: &str = include_str!("../reference/fixtures/ib_write_bw_all.txt");
     const LATENCY: &str = include_str!("../reference/fixtures/ib_read_lat_all.txt");

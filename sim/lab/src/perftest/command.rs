@@ -139,8 +139,9 @@ fn options(spec: &PerfSpec) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use ferroce_model::preset::Preset;
+
+    use super::*;
 
     fn spec(operation: Operation, test: Test) -> PerfSpec {
         PerfSpec::new(

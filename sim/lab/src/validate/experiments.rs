@@ -3,6 +3,8 @@
 //! Values and tolerances are those of the file; a test compares them. What a target says in words
 //! ("inside band", "must vanish") is an [`Expected`] here.
 
+use Expected::{AtMost, Band, Near, Octaves, TargetBand, Value};
+use Figure::{Goodput, KneeBytes, LoopTime, Rate, RateFarthestFrom, Step, Tail, Typical};
 use ferroce_model::pcie::bench::Direction;
 
 use super::plan::{
@@ -10,9 +12,6 @@ use super::plan::{
 };
 use crate::perf::Operation::{FetchAdd, Read, Send, Write};
 use crate::perf::PageSize;
-
-use Expected::{AtMost, Band, Near, Octaves, TargetBand, Value};
-use Figure::{Goodput, KneeBytes, LoopTime, Rate, RateFarthestFrom, Step, Tail, Typical};
 
 /// Returns the plan of a target.
 pub fn plan(id: &str) -> Option<&'static Plan> {

@@ -14,9 +14,6 @@ use ferroce_spec::doorbell::{
     DOORBELL_PAGES_SIZE, FUNCTION_SUMMARY_SLOT, PAGE_SUMMARY_SLOT, RESERVED_SLOTS, SLEEPING_SLOT,
     SLOT_SIZE,
 };
-
-use crate::shared_memory::sealed_file;
-
 #[cfg(not(all(test, loom)))]
 use {
     crate::shared_memory::Mapping,
@@ -27,6 +24,8 @@ use {
     ferroce_test_support::loom_memory::Mapping,
     loom_tests::{PAGE_SIZE, PAGES, SLOTS, SLOTS_PER_PAGE},
 };
+
+use crate::shared_memory::sealed_file;
 
 /// The doorbell pages of one client.
 #[derive(Debug)]
@@ -217,10 +216,11 @@ impl PageTaker {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::*;
     use std::fs::File;
     use std::sync::atomic::AtomicBool;
     use std::time::{Duration, Instant};
+
+    use super::*;
 
     /// Rings like software.
     fn ring(pages: &DoorbellPages, slot: u32, value: u64) {
@@ -360,9 +360,10 @@ mod tests {
 /// and two doorbells in one slot, because loom lets a store fall between both halves of a swap.
 #[cfg(all(test, loom))]
 mod loom_tests {
-    use super::*;
     use loom::sync::atomic::AtomicU64;
     use loom::thread;
+
+    use super::*;
 
     // As few pages and slots as there can be.
     pub(super) const PAGES: u32 = 2;

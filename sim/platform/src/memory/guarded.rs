@@ -17,10 +17,9 @@ use x86_64 as machine;
 
 #[cfg(not(target_arch = "x86_64"))]
 mod portable;
+pub use machine::{landing, prepare};
 #[cfg(not(target_arch = "x86_64"))]
 use portable as machine;
-
-pub use machine::{landing, prepare};
 
 /// The memory was not accessible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

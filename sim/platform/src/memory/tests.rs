@@ -1,7 +1,9 @@
-use super::*;
-use parking_lot::Mutex;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use super::*;
 
 const IOVA: u64 = 0x10_0000;
 

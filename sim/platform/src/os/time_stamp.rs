@@ -99,8 +99,9 @@ pub fn machine_ns() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::time::{Duration, Instant};
+
+    use super::*;
 
     #[test]
     fn time_can_be_read_without_the_counter() {

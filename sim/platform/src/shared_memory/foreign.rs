@@ -7,9 +7,8 @@
 
 use std::fs::File;
 use std::io;
-use std::ptr::NonNull;
-
 use std::os::fd::AsRawFd;
+use std::ptr::NonNull;
 
 use super::watched::Watched;
 
@@ -113,11 +112,12 @@ impl Drop for ForeignFile {
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{MemfdFlags, memfd_create};
+
     use super::*;
     use crate::memory::{MemoryMap, Rights};
     use crate::os::faults;
     use crate::shared_memory::watched::MAX_WATCHED;
-    use rustix::fs::{MemfdFlags, memfd_create};
 
     const SIZE: u64 = 64 << 10;
     const IOVA: u64 = 1 << 20;

@@ -1,6 +1,5 @@
 //! The card, as the driver sees it.
 
-use ferroce_units::random::SplitMix64;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Instant as Moment;
@@ -14,6 +13,7 @@ use ferroce_spec::register::{
     MSIX_PENDING_OFFSET, MSIX_TABLE_OFFSET, VECTOR_COUNT, VENDOR_ID, offset,
 };
 use ferroce_units::Instant;
+use ferroce_units::random::SplitMix64;
 
 use super::Fault;
 use super::host::{CardHost, LoopbackPlug};
@@ -117,7 +117,7 @@ impl Card {
         match self.fault {
             Fault::Gone => u64::MAX,
             Fault::GoneAfter(reads) if device.reads > reads => u64::MAX,
-            Fault::Random(_) => device.random.next(),
+            Fault::Random(_) => device.random.number(),
             _ if at == offset::magic => self.identity(value, device.reads),
             _ if at == offset::device_id => match device.revision {
                 Some(revision) => value & 0xffff_ffff | u64::from(revision) << 32,

@@ -7,9 +7,9 @@ use ferroce_driver::bus::fake::FakeMemory;
 use ferroce_model::ports::port::{Port, Reservation, Route};
 use ferroce_model::{DmaAtomic, DmaError, Doorbell, UntimedHost};
 use ferroce_units::Instant;
+use ferroce_units::random::SplitMix64;
 
 use super::Fault;
-use ferroce_units::random::SplitMix64;
 
 const PAGE: u64 = 4096;
 /// Descriptors begin at multiples of this.
@@ -129,7 +129,7 @@ impl UntimedHost for CardHost {
             Fault::WritesEndAfter(length) => bytes.truncate(length),
             Fault::NoByteEnables => bytes.resize(source.len().next_multiple_of(4), 0),
             Fault::Misaligned if iova % 4 != 0 && source.len() > 8 => place = iova & !3,
-            Fault::RandomDma(_) => bytes.fill_with(|| self.random.next() as u8),
+            Fault::RandomDma(_) => bytes.fill_with(|| self.random.number() as u8),
             _ => {}
         }
         self.store(place, &bytes)
@@ -145,7 +145,7 @@ impl UntimedHost for CardHost {
         };
         let mut words: Vec<u64> = words.iter().map(|word| change(*word)).collect();
         if let Fault::RandomDma(_) = self.fault {
-            words.fill_with(|| self.random.next());
+            words.fill_with(|| self.random.number());
         }
         let refused = DmaError {
             iova,

@@ -365,8 +365,9 @@ fn iterations(text: &str, default: Iterations) -> Result<Iterations, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use clap::Parser;
+
+    use super::*;
 
     fn parsed(arguments: &str) -> Perf {
         let all = ["ferroce", "perf"].into_iter().chain(arguments.split(' '));

@@ -186,9 +186,10 @@ fn print_counters(row: &PerfRow, spec: &PerfSpec) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use ferroce_lab::perf::Operation;
     use ferroce_model::preset::Preset;
+
+    use super::*;
 
     fn execute(preset: &str, sizes: &[u32]) -> Result<(), String> {
         let preset = Preset::load(preset).expect("built in");

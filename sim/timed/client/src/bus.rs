@@ -19,6 +19,7 @@ use ferroce_driver::bus::vfio_user::{VfioUser, VfioUserError};
 use ferroce_driver::bus::{
     BufferMemory, Bus, BusError, DmaAccess, DmaMapping, InterruptHandler, ProgramClock,
 };
+use ferroce_platform::shared_memory::registered::Registered;
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use ferroce_spec::push::WORDS_PER_BLOCK;
 use ferroce_spec::register::{
@@ -32,7 +33,6 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::library::Library;
 use crate::processor::Processor;
-use ferroce_platform::shared_memory::registered::Registered;
 
 /// Longest time that the last acknowledgements may be in flight.
 const LINGER: Duration = Duration::from_us(20);

@@ -9,14 +9,14 @@ use std::sync::atomic::Ordering;
 
 use ferroce_driver::DeviceConfig;
 use ferroce_driver::bus::own_user;
-use ferroce_wire::{Gid, Mac};
-
-use crate::bus::TimedBus;
-use crate::library::{JoinError, Library};
 use ferroce_embed::Error;
 use ferroce_embed::attached::{AttachError, Attached, DeviceSource, Properties};
 use ferroce_platform::host::HostIdentity;
 use ferroce_platform::numbered_hosts;
+use ferroce_wire::{Gid, Mac};
+
+use crate::bus::TimedBus;
+use crate::library::{JoinError, Library};
 
 /// Adds the users to the error, if they are the reason.
 fn with_users(error: JoinError, socket: &Path) -> JoinError {

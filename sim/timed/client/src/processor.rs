@@ -25,15 +25,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ferroce_driver::CompletionQueue;
 use ferroce_driver::bus::{PollFunction, ProgramClock};
+use ferroce_model::preset::costs::Costs;
 use ferroce_timed_protocol::page::CostsPage;
 use ferroce_timed_protocol::request::{Check, Wait};
 use ferroce_timed_protocol::store::Work;
 pub use ferroce_timed_protocol::table::Entry;
 use ferroce_units::Duration;
+use ferroce_units::random::Random;
 
 use crate::library::Library;
-use ferroce_model::preset::costs::Costs;
-use ferroce_units::random::Random;
 
 /// Most queues that a thread polls in turn; with more, each poll is made.
 const MAX_QUEUES: usize = 1024;

@@ -6,7 +6,6 @@ use ferroce_timed_protocol::PS_PER_NS;
 use ferroce_timed_protocol::page::{CostsPage, NEVER_PS};
 use ferroce_timed_protocol::request::Wait;
 use ferroce_timed_protocol::store::StoreKind;
-
 use rustix::process::getpid;
 
 use crate::thread::state;

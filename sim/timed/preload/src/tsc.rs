@@ -15,11 +15,10 @@
 pub mod rewrite;
 mod stub;
 
-pub use stub::SAVE_BYTES;
-
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::{c_int, siginfo_t, ucontext_t};
+pub use stub::SAVE_BYTES;
 
 use crate::clock::{self, cycles};
 use crate::os::{self, SignalsBlocked, system_call};

@@ -14,10 +14,9 @@ use std::time::Duration;
 
 use common::guest::start;
 use common::world::World;
+use common::{Output, finish, with_library};
 use ferroce_timed_protocol::MOST_AHEAD_PS;
 use ferroce_timed_protocol::control::Refusal;
-
-use common::{Output, finish, with_library};
 
 const EPOCH_S: f64 = 1_735_689_600.0;
 

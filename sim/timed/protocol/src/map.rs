@@ -93,12 +93,13 @@ impl Drop for SharedPages {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::page::Turn;
-    use crate::request::Wait;
     use std::sync::atomic::Ordering;
     use std::thread;
     use std::time::Duration;
+
+    use super::*;
+    use crate::page::Turn;
+    use crate::request::Wait;
 
     const LIMIT: Duration = Duration::from_secs(5);
 

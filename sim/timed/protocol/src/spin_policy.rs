@@ -118,9 +118,10 @@ impl SpinPolicy {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicU64;
+
     use super::*;
     use crate::map::SharedPages;
-    use std::sync::atomic::AtomicU64;
 
     static NOW_NS: AtomicU64 = AtomicU64::new(0);
     static STEP_NS: AtomicU64 = AtomicU64::new(0);

@@ -9,11 +9,11 @@ use std::fmt;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
+use ferroce_platform::pcapng::{Direction, create_private, packet_block, preamble, write_icrc};
 use ferroce_units::Instant;
 
 use super::agenda::Agenda;
 use crate::FrameSeen;
-use ferroce_platform::pcapng::{Direction, create_private, packet_block, preamble, write_icrc};
 
 /// Time stamps count units of 10^-12 s.
 const PICOSECONDS: u8 = 12;

@@ -33,7 +33,7 @@ impl Random {
 
     /// Returns any number.
     pub fn next(&mut self) -> u64 {
-        self.0.next()
+        self.0.number()
     }
 
     /// Returns a number below `end`.

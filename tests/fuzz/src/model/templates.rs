@@ -1,8 +1,5 @@
 //! Commands as a good driver gives them: what hostile ones are made of.
 
-use super::common::{all_rights, objects::LOG_SIZE, place};
-use super::{DOMAIN, Side};
-use crate::input::Input;
 use ferroce_spec::command::{
     ANY_STATE, CommandOpcode, ContextTables, ModifyQp, MulticastGroup, QpAttributeMask,
 };
@@ -13,6 +10,10 @@ use ferroce_spec::context::{
 use ferroce_spec::wqe::VLAN_NONE;
 use ferroce_wire::Gid;
 use zerocopy::IntoBytes;
+
+use super::common::{all_rights, objects::LOG_SIZE, place};
+use super::{DOMAIN, Side};
+use crate::input::Input;
 
 /// Every command, those that change most more than once.
 pub(super) const OPCODES: [CommandOpcode; 32] = [

@@ -5,10 +5,10 @@
 //! a stopped process, or one that waits for a processor, for lost packets.
 
 use ferroce_model::ports::port::Route;
+use ferroce_wire::Gid;
 
 use super::{FabricPort, Peer};
 use crate::clock::{Clock, Ticks};
-use ferroce_wire::Gid;
 
 /// Period of liveness checks of peers, while there are any: requests to a dead process fail after
 /// this time.

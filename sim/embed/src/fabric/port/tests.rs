@@ -1,11 +1,13 @@
 //! The port of the fabric against a second one in the same process.
 
-use super::*;
-use crate::fabric::registry::{Identity, Injection};
-use ferroce_test_support::{TemporaryDirectory, send_frame, temporary_directory};
-use ferroce_wire::{Frame as WireFrame, Mac};
 use std::net::Ipv4Addr;
 use std::path::Path;
+
+use ferroce_test_support::{TemporaryDirectory, send_frame, temporary_directory};
+use ferroce_wire::{Frame as WireFrame, Mac};
+
+use super::*;
+use crate::fabric::registry::{Identity, Injection};
 
 const LOCAL: Gid = Gid::from_ipv4(Ipv4Addr::LOCALHOST);
 

@@ -1,8 +1,8 @@
 //! Data that a process publishes about itself.
 
-use ferroce_platform::host::{MAX_GIDS, MAX_HOST_NAME};
 use std::sync::atomic::Ordering;
 
+use ferroce_platform::host::{MAX_GIDS, MAX_HOST_NAME};
 use ferroce_wire::{Gid, Mac};
 
 use super::Registry;

@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use ferroce_platform::os;
+
 use super::Registry;
 use super::layout::{ANNOUNCE_WORDS, MAX_COUNTERS, field, place_offset};
 use crate::clock::Ticks;
-use ferroce_platform::os;
 
 impl Registry {
     /// Returns the time of the last poll of the application at a place, in ticks of the machine's

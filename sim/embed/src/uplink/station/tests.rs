@@ -1,7 +1,8 @@
 //! Two stations that exchange frames; frames of Linux; arbitrary bytes.
 
-use super::*;
 use proptest::prelude::*;
+
+use super::*;
 
 const NEAR: Mac = Mac([2, 0, 0, 0, 0, 1]);
 const FAR: Mac = Mac([2, 0, 0, 0, 0, 2]);

@@ -4,13 +4,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use ferroce_driver::{Device, ProtectionDomain};
+use ferroce_world::World;
 
 use crate::perf::error::Error;
 use crate::perf::lock::SpinLock;
 use crate::perf::plan::Plan;
 use crate::perf::region::Region;
 use crate::perf::spec::{PageSize, PerfSpec};
-use ferroce_world::World;
 
 /// An open device, and what its threads share.
 pub(super) struct Node {

@@ -1,9 +1,11 @@
-use super::*;
-use ferroce_driver::bus::PAGE_SIZE;
 use std::os::unix::fs::FileExt;
 use std::os::unix::fs::MetadataExt;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use ferroce_driver::bus::PAGE_SIZE;
+
+use super::*;
 
 const PAGES_OF_ALL: usize = 64;
 /// Words of a page.

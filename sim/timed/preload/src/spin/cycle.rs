@@ -251,8 +251,9 @@ fn is_pause(instruction: &Instruction) -> bool {
 
 #[cfg(test)]
 pub mod tests {
-    use super::*;
     use iced_x86::{Decoder, DecoderOptions};
+
+    use super::*;
 
     /// Decodes the instructions of some code.
     pub fn decode(at: u64, code: &[u8]) -> Vec<(Instruction, [u8; 15])> {

@@ -6,10 +6,10 @@
 #![expect(unsafe_code, reason = "functions of libc")]
 
 use std::ffi::c_int;
+use std::os::fd::IntoRawFd;
 
 use libc::{clockid_t, itimerspec};
 use rustix::event::{EventfdFlags, eventfd};
-use std::os::fd::IntoRawFd;
 
 use super::posix;
 use super::table::{Action, TIMERS};

@@ -512,10 +512,11 @@ impl Text {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::io::Write;
     use std::os::fd::AsFd;
     use std::sync::{Mutex, MutexGuard, PoisonError};
+
+    use super::*;
 
     const RDTSC: [u8; 2] = [0x0f, 0x31];
     /// shl rdx, 32

@@ -1,10 +1,11 @@
 //! The lines of a waveform, as its file declares them.
 
+use std::io::{Seek, Write};
+
 use ferroce_model::levels::levels;
 use fst_writer::{
     FstHeaderWriter, FstScopeType, FstSignalType, FstVarDirection, FstVarType, FstWriteError,
 };
-use std::io::{Seek, Write};
 
 use super::Signal;
 use super::lines::{CACHES, HostLines, Line, Units, Usage};
