@@ -308,7 +308,7 @@ impl Qp {
     pub fn skip_receive(&mut self, gap: &Gap) {
         match &mut self.machine {
             Machine::Reliable(rc) | Machine::Extended(rc) => {
-                rc.skip_receive(&mut self.context, gap)
+                rc.skip_receive(&mut self.context, gap);
             }
             Machine::Connected(_) | Machine::Datagram(_) => {}
         }
