@@ -10,6 +10,8 @@
 #   make fuzz     each fuzz target for MINUTES=1, with inputs of SEED=1
 #   make loom     shared state in every order of its accesses
 #   make asan     the conformance suite and the hostile tests in an address-sanitizer build
+#   make tsan     threads of driver, vfio-user, platform and embed in a thread-sanitizer build
+#   make miri     undefined behaviour in units, spec, wire and transport; both want the sources of Rust
 #   make bench    speed of this machine's build: ICRC off and on, one and several QPs and threads; of
 #                 the simulation in simulated time
 #   make qemu-vfio  the model as a PCI device of a virtual machine: the same programs through kernel VFIO
@@ -36,7 +38,7 @@ TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs ucx-utils
 # one. `make soak` runs that, too.
 VFIO_USER_TESTS := $(filter-out random,$(basename $(notdir $(wildcard tests/client/tests/*.rs))))
 
-.PHONY: all build demo check test soak fuzz fuzz-build loom asan bench qemu-vfio qemu-roce install packages clean
+.PHONY: all build demo check test soak fuzz fuzz-build loom asan tsan miri bench qemu-vfio qemu-roce install packages clean
 
 all: build
 
@@ -97,6 +99,9 @@ loom:
 asan:
 	@.ci/install-packages $(BUILD_PACKAGES) libibverbs-dev
 	@tests/scripts/asan
+
+tsan miri:
+	@tests/scripts/$@
 
 bench: build
 	@.ci/install-packages $(BENCH_PACKAGES)
