@@ -90,8 +90,8 @@ pub trait Host {
 
     /// Writes a descriptor whose last word carries an owner bit.
     ///
-    /// `iova` is 8-byte aligned. Words become visible in order, each one whole, and the last one
-    /// with release semantics: who sees the owner bit turned sees everything written before, by
+    /// `iova` is 8-byte aligned. Words become visible in order, each one whole, and the last one is
+    /// a release store: an observer of the flipped owner bit observes everything written before, by
     /// this call and by all earlier [`Host::dma_write`] calls (PCIe ordering of posted writes).
     fn dma_write_descriptor(
         &mut self,
