@@ -5,13 +5,13 @@
 #   make check    the tests that need no program of Debian, for every change: a minute on two cores
 #                 once built, in debug builds of its own
 #   make test     every test, also those that drive programs from Debian; FERROCE_TEST_SLOW=4 gives
-#                 each process four times its time, for a slow or busy machine
+#                 each process and each wait four times its time, for a slow or busy machine
 #   make soak     random verbs programs of two processes, 10,000 seeds; what takes long of the rest
 #   make fuzz     each fuzz target for MINUTES=1, with inputs of SEED=1
 #   make loom     shared state in every order of its accesses
 #   make asan     the conformance suite and the hostile tests in an address-sanitizer build
 #   make tsan     threads of driver, vfio-user, platform and embed in a thread-sanitizer build
-#   make miri     undefined behaviour in units, spec, wire and transport; both want the sources of Rust
+#   make miri     undefined behaviour in units, qp, spec, wire and transport; both want the sources of Rust
 #   make bench    speed of this machine's build: ICRC off and on, one and several QPs and threads; of
 #                 the simulation in simulated time
 #   make qemu-vfio  the model as a PCI device of a virtual machine: the same programs through kernel VFIO
@@ -59,19 +59,25 @@ demo: build
 
 test: build
 	@.ci/install-packages $(TEST_PACKAGES)
-	$(CARGO) test --locked --workspace --quiet --no-fail-fast -- --test-threads=2
-	FERROCE_TEST_BUS=vfio-user $(CARGO) test --locked --workspace --quiet --no-fail-fast $(VFIO_USER_TESTS:%=--test %) -- --test-threads=2
+	@status=0; export CARGO=$(CARGO); \
+	tests/scripts/side-by-side --locked --workspace || status=1; \
+	FERROCE_TEST_BUS=vfio-user tests/scripts/side-by-side --locked -p ferroce-verbs-client \
+	    $(VFIO_USER_TESTS:%=--test %) || status=1; \
+	exit $$status
+	$(CARGO) test --locked --workspace --quiet --doc
 
 # The crates whose tests start nothing but themselves and the C compiler. What is left to `make test`:
 # the command, the C ABI against Debian's headers, all that runs programs.
-CHECK_CRATES := spec units wire transport model driver vfio-user platform embed serve world \
-	timed timed-protocol timed-client preload lab selftest
+CHECK_CRATES := qp spec units wire transport model driver vfio-user platform embed serve world \
+	timed timed-protocol timed-client preload lab selftest test-support
 
 check:
 	@rust=$$(.ci/cargo --packages); .ci/install-packages $(BUILD_PACKAGES) $$rust
-	$(CARGO) test --locked --quiet --no-fail-fast $(CHECK_CRATES:%=-p ferroce-%) --lib --bins --tests -- --test-threads=2
-	$(CARGO) test --locked --quiet -p ferroce-provider --lib
-	$(CARGO) test --locked --quiet -p ferroce-tests --test tidy
+	@status=0; export CARGO=$(CARGO); \
+	tests/scripts/side-by-side --locked $(CHECK_CRATES:%=-p ferroce-%) --lib --bins --tests || status=1; \
+	$(CARGO) test --locked --quiet -p ferroce-provider --lib || status=1; \
+	$(CARGO) test --locked --quiet -p ferroce-tests --test tidy || status=1; \
+	exit $$status
 
 soak: build
 	@.ci/install-packages $(TEST_PACKAGES)

@@ -11,52 +11,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ferroce_driver::{
-    AddressVector, CompletionQueue, CompletionQueueConfig, DataSegment, Destination, Device,
-    InitAttributes, MemoryAccess, MemoryRange, MemoryRegion, ModifyQp, PathMtu, ProtectionDomain,
-    QpAccess, Qpn, QueuePair, QueuePairConfig, RKey, ReceiveSource, RemoteAddress, RtrAttributes,
-    RtsAttributes, SendData, SendOperation, SendRequest, Service, Translation,
+    CompletionQueue, DataSegment, Device, MemoryAccess, MemoryRange, MemoryRegion,
+    ProtectionDomain, Qpn, QueuePair, QueuePairConfig, RKey, RemoteAddress, SendData,
+    SendOperation, Translation,
 };
 use ferroce_spec::cqe::{Cqe, CqeOpcode};
+use ferroce_test_verbs as verbs;
 use support::HonestDevice;
-use support::verbs::{receive_queue, send_queue};
+use support::verbs::{connect, cq_of, receive_queue, send_queue};
 
 const DEPTH: u32 = 128;
 const ROUNDS: u32 = 20_000;
 const HUGE_PAGE: usize = 2 << 20;
 /// Regions whose registration is timed together.
 const TIMED_REGIONS: usize = 200;
-
-fn connect(qp: &QueuePair) {
-    let transitions = [
-        ModifyQp::ToInit(InitAttributes {
-            p_key_index: 0,
-            port: 1,
-            access: QpAccess::default(),
-        }),
-        ModifyQp::ToRtr(RtrAttributes {
-            path_mtu: PathMtu::Mtu1024,
-            dest_qpn: Qpn(1),
-            rq_psn: 0,
-            max_dest_rd_atomic: 1,
-            min_rnr_timer: 12,
-            path: AddressVector::default(),
-            access: None,
-            p_key_index: None,
-        }),
-        ModifyQp::ToRts(RtsAttributes {
-            sq_psn: 0,
-            timeout: 14,
-            retry_count: 7,
-            rnr_retry: 7,
-            max_rd_atomic: 1,
-            access: None,
-            min_rnr_timer: None,
-        }),
-    ];
-    for transition in &transitions {
-        qp.modify(transition).expect("the fake device takes it");
-    }
-}
 
 fn cqe(qpn: Qpn, wqe_index: u32, opcode: CqeOpcode) -> Cqe {
     let mut cqe = Cqe {
@@ -109,19 +77,10 @@ fn new_qp(
     max_inline_data: u32,
 ) -> Arc<QueuePair> {
     let config = QueuePairConfig {
-        service: Service::ReliableConnected,
-        send_cq: Arc::clone(cq),
-        receive: ReceiveSource::Own {
-            cq: Arc::clone(cq),
-            max_wr: DEPTH,
-            max_sge: 1,
-        },
-        max_send_wr: DEPTH,
-        max_send_sge: 1,
         max_inline_data,
-        signal_all: false,
+        ..verbs::qp_config(cq, DEPTH)
     };
-    let qp = QueuePair::create(pd, &config).expect("small QP");
+    let qp = verbs::new_qp(pd, &config);
     connect(&qp);
     qp
 }
@@ -130,11 +89,7 @@ fn main() {
     let fake = Arc::new(HonestDevice::default());
     let device = Device::open(fake.clone()).expect("an honest device opens");
     let pd = device.alloc_pd().expect("first PD");
-    let config = CompletionQueueConfig {
-        entries: DEPTH,
-        ..CompletionQueueConfig::default()
-    };
-    let cq = CompletionQueue::create(&device, config).expect("small CQ");
+    let cq = cq_of(&device, DEPTH);
     let new_qp = |max_inline_data| new_qp(&pd, &cq, max_inline_data);
     let segments = [DataSegment {
         address: 0x1000,
@@ -145,15 +100,7 @@ fn main() {
         virtual_address: 0x2000,
         r_key: RKey(7),
     };
-    let request = |data| SendRequest {
-        wr_id: 1,
-        destination: Destination::Connected,
-        operation: SendOperation::RdmaWrite(remote),
-        signaled: true,
-        solicited: false,
-        fence: false,
-        data,
-    };
+    let request = |data| verbs::request(1, SendOperation::RdmaWrite(remote), data);
 
     let qp = new_qp(0);
     let gather = request(SendData::ScatterGather(&segments));

@@ -2,85 +2,13 @@
 //!
 //! Each transition has exactly the attributes that IBTA vol 1, table 91 (QP state transition
 //! properties) requires of a QP of its service, and as `Option`s those that it allows. Attributes
-//! that the service does not have are refused.
+//! that the service does not have are refused, by the table of `ferroce_qp`.
 
-use ferroce_spec::context::{AccessRights, QpStateCode};
+use ferroce_qp::{PathMtu, QpState};
+use ferroce_spec::context::AccessRights;
 use ferroce_spec::wqe::{AddressPath, VLAN_NONE};
 
 use crate::identifier::Qpn;
-
-/// State of a QP (IBTA vol 1, 10.3.1). The numbers are those of the contract and of
-/// `enum ibv_qp_state`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum QpState {
-    /// Reset.
-    Reset = 0,
-    /// Initialized.
-    Init = 1,
-    /// Ready to receive.
-    Rtr = 2,
-    /// Ready to send.
-    Rts = 3,
-    /// Send queue drained or draining.
-    Sqd = 4,
-    /// Send queue error.
-    Sqe = 5,
-    /// Error.
-    Err = 6,
-}
-
-impl QpState {
-    /// Returns the state with the device's number `code`; `None` for an unknown number.
-    pub fn from_code(code: QpStateCode) -> Option<Self> {
-        Some(match code {
-            QpStateCode::RESET => Self::Reset,
-            QpStateCode::INIT => Self::Init,
-            QpStateCode::RTR => Self::Rtr,
-            QpStateCode::RTS => Self::Rts,
-            QpStateCode::SQD => Self::Sqd,
-            QpStateCode::SQE => Self::Sqe,
-            QpStateCode::ERR => Self::Err,
-            _ => return None,
-        })
-    }
-}
-
-/// Path MTU. The numbers are those of the contract and of `enum ibv_mtu`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum PathMtu {
-    /// 256 bytes.
-    Mtu256 = 1,
-    /// 512 bytes.
-    Mtu512 = 2,
-    /// 1024 bytes.
-    Mtu1024 = 3,
-    /// 2048 bytes.
-    Mtu2048 = 4,
-    /// 4096 bytes.
-    Mtu4096 = 5,
-}
-
-impl PathMtu {
-    /// Returns the path MTU with this number in the contract and in `enum ibv_mtu`; `None` for an
-    /// unknown number.
-    pub fn from_number(number: u32) -> Option<Self> {
-        Some(match number {
-            1 => Self::Mtu256,
-            2 => Self::Mtu512,
-            3 => Self::Mtu1024,
-            4 => Self::Mtu2048,
-            5 => Self::Mtu4096,
-            _ => return None,
-        })
-    }
-
-    /// Returns the path MTU in bytes.
-    pub fn bytes(self) -> u32 {
-        128 << self as u32
-    }
-}
 
 /// Operations that the peer may request of this QP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -102,7 +102,7 @@ impl DeviceMemory {
     ///
     /// [`Error::Busy`] while memory regions lie on it, [`Error::Destroyed`] the second time.
     pub fn free(&self) -> Result<(), Error> {
-        self.users.close_for_ever()?;
+        self.users.close_forever()?;
         self.device.device_memory().release(self.offset, self.taken);
         Ok(())
     }

@@ -58,9 +58,9 @@ mod use_count;
 mod xrcd;
 
 pub use attributes::{
-    AddressVector, GidEntry, InitAttributes, InitUpdate, ModifyQp, PathMtu, QpAccess, QpState,
-    QueuePairAttributes, RtrAttributes, RtsAttributes, RtsUpdate, SqdUpdate, UcRtr, UcRts, UdInit,
-    UdRtr, UdRts, XrcTargetRts,
+    AddressVector, GidEntry, InitAttributes, InitUpdate, ModifyQp, QpAccess, QueuePairAttributes,
+    RtrAttributes, RtsAttributes, RtsUpdate, SqdUpdate, UcRtr, UcRts, UdInit, UdRtr, UdRts,
+    XrcTargetRts,
 };
 pub use batch::{Batch, QueueState};
 pub use capabilities::Capabilities;
@@ -72,6 +72,7 @@ pub use dm::DeviceMemory;
 pub use dma::{DmaBuffer, DmaSpace, Keeper};
 pub use error::{Error, PostError};
 pub use event::{AsyncEvent, AsyncEventHandler, CqHandler};
+pub use ferroce_qp::{Attribute, AttributeSet, PathMtu, QpState, Service, check_attributes};
 pub use identifier::{Cqn, LKey, Qpn, RKey, Srqn};
 pub use mr::{MemoryAccess, MemoryRange, MemoryRegion, Reregistration, Translation};
 pub use mw::{MemoryWindow, WindowType};
@@ -84,7 +85,7 @@ pub use request::{
     WindowBinding,
 };
 pub use send_queue::{SendBatch, SendQueue};
-pub use service::Service;
+pub use service::Addressing;
 pub use srq::{
     SharedReceiveBatch, SharedReceiveQueue, SharedReceiveQueueAttributes, SharedReceiveQueueConfig,
 };

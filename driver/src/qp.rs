@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use ferroce_qp::{QpState, Service};
 use ferroce_spec::command::CommandOpcode;
 use ferroce_spec::context::QpContext;
 use ferroce_spec::doorbell::DoorbellKind;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::attributes::{ModifyQp, QpState, QueuePairAttributes};
+use crate::attributes::{ModifyQp, QueuePairAttributes};
 use crate::batch::QueueDoorbell;
 use crate::cq::CompletionQueue;
 use crate::demux::ReceiveShadows;
@@ -22,7 +23,7 @@ use crate::qp_config::{QueuePairCapacity, QueuePairConfig, ReceiveSource, Shapes
 use crate::receive_queue::ReceiveQueue;
 use crate::ring::Ring;
 use crate::send_queue::{SendQueue, SendRules};
-use crate::service::{Operations, Service};
+use crate::service::{Addressing, Operations};
 use crate::srq::SharedReceiveQueue;
 use crate::transition::{attributes, input};
 use crate::use_count::Lease;
@@ -83,7 +84,7 @@ impl Parents {
         let cqn = |cq: &Option<Arc<CompletionQueue>>| cq.as_ref().map(|cq| cq.number().0);
         let send_cqn = cqn(&self.send_cq);
         let mut context = QpContext {
-            service: service.code(),
+            service: service.into(),
             pd: self.pd.as_ref().map_or(0, |pd| pd.number()),
             send_cqn: send_cqn.unwrap_or(0),
             // The receive CQ of an XRC initiator is never used.
@@ -229,7 +230,7 @@ impl QueuePair {
         let mut context = parents.context(config.service);
         resources.describe(&mut context);
         let rules = SendRules {
-            addressing: config.service.addressing(),
+            addressing: Addressing::of(config.service),
             operations: Operations::of(config.service, limits.features),
             signal_all: config.signal_all,
         };
@@ -388,10 +389,7 @@ impl QueuePair {
     /// message that has begun. RESET and destruction of the QP would lose it: only its completion
     /// identifies the WQE and frees its slot.
     fn flush_shared_receive(&self, control: &mut Control) {
-        let receives = matches!(
-            control.state,
-            QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe
-        );
+        let receives = control.state.accepts_requests();
         // Flushing has a cost: it completes all sends as well, for which a CQ may be too small. (A
         // target has none.)
         let needed = match (&self.parents.shared, &self.parents.receive_cq) {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ferroce_qp::Service;
 use ferroce_spec::context::QpShape;
 use ferroce_spec::wqe::BLOCK_SIZE;
 
@@ -11,7 +12,7 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::receive_queue::ReceiveShape;
 use crate::send_queue::{SendLimits, SendShape};
-use crate::service::Service;
+use crate::service::Addressing;
 use crate::srq::SharedReceiveQueue;
 
 /// Base-2 logarithm of the stride in the context of a QP without a receive queue.
@@ -79,7 +80,7 @@ impl QueuePairConfig {
     /// Refuses combinations that are invalid for any sizes.
     pub(crate) fn check(&self, device: &Arc<Device>) -> Result<(), Error> {
         let invalid = |what| Err(Error::InvalidArgument { what });
-        if !self.service.is_among(device.limits().features) {
+        if !device.limits().features.has(self.service) {
             let what = "the transport service";
             return Err(Error::NotSupported { what });
         }
@@ -123,7 +124,7 @@ impl Shapes {
             max_inline: limits.max_inline,
             max_blocks_per_wqe: limits.max_send_blocks,
             log_blocks: limits.log_send_blocks,
-            addressing: config.service.addressing(),
+            addressing: Addressing::of(config.service),
         };
         let send = SendShape::new(
             config.max_send_wr,

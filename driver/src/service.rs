@@ -1,66 +1,29 @@
-//! Transport services, and the operations of each.
+//! Operations and addressing of each transport service.
 
+use ferroce_qp::Service;
 use ferroce_spec::command::DeviceFeatures;
-use ferroce_spec::context::ServiceCode;
 use ferroce_spec::wqe::SendOpcode;
-
-/// Transport service of a QP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Service {
-    /// Reliable connected.
-    #[default]
-    ReliableConnected,
-    /// Unreliable connected.
-    UnreliableConnected,
-    /// Unreliable datagram.
-    UnreliableDatagram,
-    /// Extended reliable connected, the side that sends requests.
-    XrcInitiator,
-    /// Extended reliable connected, the side that executes requests.
-    XrcTarget,
-}
-
-impl Service {
-    /// Returns the service's number in the contract.
-    pub(crate) fn code(self) -> ServiceCode {
-        match self {
-            Self::ReliableConnected => ServiceCode::RELIABLE_CONNECTED,
-            Self::UnreliableConnected => ServiceCode::UNRELIABLE_CONNECTED,
-            Self::UnreliableDatagram => ServiceCode::UNRELIABLE_DATAGRAM,
-            Self::XrcInitiator => ServiceCode::XRC_INITIATOR,
-            Self::XrcTarget => ServiceCode::XRC_TARGET,
-        }
-    }
-
-    /// Returns true if the device has the service.
-    pub(crate) fn is_among(self, features: DeviceFeatures) -> bool {
-        match self {
-            Self::ReliableConnected => features.reliable_connected(),
-            Self::UnreliableConnected => features.unreliable_connected(),
-            Self::UnreliableDatagram => features.unreliable_datagram(),
-            Self::XrcInitiator | Self::XrcTarget => features.extended_reliable_connected(),
-        }
-    }
-
-    /// Returns how its send work requests name their destination.
-    pub(crate) fn addressing(self) -> Addressing {
-        match self {
-            Self::UnreliableDatagram => Addressing::Datagram,
-            Self::XrcInitiator => Addressing::Xrc,
-            _ => Addressing::Connected,
-        }
-    }
-}
 
 /// Way in which send work requests name their destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Addressing {
+pub enum Addressing {
     /// By the connection.
     Connected,
-    /// By an address handle, a QPN and a Q_Key.
+    /// By an address handle, a QPN and a Q_Key (UD).
     Datagram,
-    /// By the connection for the host, and an SRQN for the queue.
+    /// By the connection for the host, and an SRQN for the queue (XRC).
     Xrc,
+}
+
+impl Addressing {
+    /// Returns how the send work requests of a service name their destination.
+    pub fn of(service: Service) -> Self {
+        match service {
+            Service::UnreliableDatagram => Self::Datagram,
+            Service::XrcInitiator => Self::Xrc,
+            _ => Self::Connected,
+        }
+    }
 }
 
 /// A set of send operations.

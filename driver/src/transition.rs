@@ -1,16 +1,16 @@
 //! Transitions of QPs as MODIFY_QP commands.
 
+use ferroce_qp::{PathMtu, QpState, Service, TransitionError, check_attributes};
 use ferroce_spec::command::{ANY_STATE, ModifyQp as ModifyQpInput, QpAttributeMask};
-use ferroce_spec::context::{PathMtuCode, QpContext};
+use ferroce_spec::context::{QpContext, QpStateCode};
 
 use crate::attributes::{
-    AddressVector, InitAttributes, InitUpdate, ModifyQp, PathMtu, QpAccess, QpState,
-    QueuePairAttributes, RtrAttributes, RtsAttributes, RtsUpdate, SqdUpdate, UcRtr, UcRts, UdInit,
-    UdRtr, UdRts, XrcTargetRts,
+    AddressVector, InitAttributes, InitUpdate, ModifyQp, QpAccess, QueuePairAttributes,
+    RtrAttributes, RtsAttributes, RtsUpdate, SqdUpdate, UcRtr, UcRts, UdInit, UdRtr, UdRts,
+    XrcTargetRts,
 };
 use crate::error::Error;
 use crate::identifier::Qpn;
-use crate::service::Service;
 
 /// PSNs, QPNs: 24 bits.
 const MASK_24: u32 = 0xff_ffff;
@@ -46,7 +46,7 @@ setters! {
     port(value: u8): set_port, |c| c.port = value;
     q_key(value: u32): set_q_key, |c| c.q_key = value;
     path(value: AddressVector): set_path, |c| c.path = (&value).into();
-    path_mtu(value: PathMtu): set_path_mtu, |c| c.path_mtu = PathMtuCode(value as u8);
+    path_mtu(value: PathMtu): set_path_mtu, |c| c.path_mtu = value.into();
     timeout(value: u8): set_timeout, |c| c.retry.set_timeout(value & 0x1f);
     retry_count(value: u8): set_retry_count, |c| c.retry.set_retry_count(value & 7);
     rnr_retry(value: u8): set_rnr_retry, |c| c.retry.set_rnr_retry(value & 7);
@@ -193,58 +193,30 @@ fn states(transition: &ModifyQp) -> (Option<QpState>, QpState) {
     }
 }
 
-/// Returns true if a transition in this form belongs to a service, so that no required attribute is
-/// missing.
-fn fits(service: Service, transition: &ModifyQp) -> bool {
-    use Service::{
-        ReliableConnected, UnreliableConnected, UnreliableDatagram, XrcInitiator, XrcTarget,
+/// Checks that a transition has the attributes that a QP of `service` requires, and none that it
+/// does not allow.
+fn check(service: Service, transition: &ModifyQp, mask: QpAttributeMask) -> Result<(), Error> {
+    let (Some(from), to) = states(transition) else {
+        return Ok(()); // To RESET or ERR, which every service has, without attributes.
     };
-    match transition {
-        ModifyQp::ToInit(_) => service != UnreliableDatagram,
-        ModifyQp::ToInitUd(_) | ModifyQp::ToRtrUd(_) | ModifyQp::ToRtsUd(_) => {
-            service == UnreliableDatagram
-        }
-        ModifyQp::ToRtr(_) => matches!(service, ReliableConnected | XrcTarget),
-        ModifyQp::ToRtrUc(_) => matches!(service, UnreliableConnected | XrcInitiator),
-        ModifyQp::ToRts(_) => matches!(service, ReliableConnected | XrcInitiator),
-        ModifyQp::ToRtsUc(_) => service == UnreliableConnected,
-        ModifyQp::ToRtsXrcTarget(_) => service == XrcTarget,
-        // The other services go to ERR when a send fails (IBTA vol 1, 10.3.1).
-        ModifyQp::SqeToRts(_) => matches!(service, UnreliableConnected | UnreliableDatagram),
-        _ => true,
-    }
+    let refused = check_attributes(service, from, to, mask.into()).err();
+    // These two require the same attribute, so the table does not tell them apart.
+    let is_other = match transition {
+        ModifyQp::ToRtsUc(_) => service == Service::UnreliableDatagram,
+        ModifyQp::ToRtsUd(_) => service == Service::UnreliableConnected,
+        _ => false,
+    };
+    let what = match refused {
+        Some(TransitionError::Attribute { .. }) => "the QP's service does not have an attribute",
+        Some(_) => "the transition is not one of the QP's service",
+        None if is_other => "the transition is not one of the QP's service",
+        None => return Ok(()),
+    };
+    Err(Error::InvalidArgument { what })
 }
 
-/// Returns the attributes that QPs of a service have.
-fn attributes_of(service: Service) -> QpAttributeMask {
-    let mut mask = QpAttributeMask::default();
-    mask.set_p_key(true);
-    mask.set_port(true);
-    mask.set_send_psn(true);
-    mask.set_drained_event(true);
-    if service == Service::UnreliableDatagram {
-        mask.set_q_key(true);
-        return mask;
-    }
-    mask.set_access(true);
-    mask.set_path(true);
-    mask.set_path_mtu(true);
-    mask.set_dest_qpn(true);
-    mask.set_receive_psn(true);
-    if service == Service::UnreliableConnected {
-        return mask;
-    }
-    mask.set_timeout(true);
-    if service != Service::XrcTarget {
-        mask.set_retry_count(true);
-        mask.set_rnr_retry(true);
-        mask.set_max_rd_atomic(true);
-    }
-    if service != Service::XrcInitiator {
-        mask.set_max_dest_rd_atomic(true);
-        mask.set_min_rnr_timer(true);
-    }
-    mask
+fn code(state: QpState) -> u32 {
+    QpStateCode::from(state).0.into()
 }
 
 /// Returns the last state of a transition, and the command for it.
@@ -257,20 +229,13 @@ pub(crate) fn input(
     service: Service,
     transition: &ModifyQp,
 ) -> Result<(QpState, ModifyQpInput), Error> {
-    if !fits(service, transition) {
-        let what = "the transition is not one of the QP's service";
-        return Err(Error::InvalidArgument { what });
-    }
     let mut attributes = Attributes::default();
     attributes.set(transition);
-    if attributes.mask.bits() & !attributes_of(service).bits() != 0 {
-        let what = "the QP's service does not have an attribute";
-        return Err(Error::InvalidArgument { what });
-    }
+    check(service, transition, attributes.mask)?;
     let (from, to) = states(transition);
     let input = ModifyQpInput {
-        state: to as u32,
-        current_state: from.map_or(ANY_STATE, |state| state as u32),
+        state: code(to),
+        current_state: from.map_or(ANY_STATE, code),
         mask: attributes.mask,
         reserved: 0,
         context: attributes.context,
@@ -284,11 +249,12 @@ pub(crate) fn input(
 ///
 /// [`Error::BadAnswer`] for a state that does not exist.
 pub(crate) fn attributes(context: &QpContext) -> Result<QueuePairAttributes, Error> {
-    let state = QpState::from_code(context.state).ok_or(Error::BadAnswer { what: "QP state" })?;
+    let state = QpState::try_from(context.state);
+    let state = state.map_err(|_| Error::BadAnswer { what: "QP state" })?;
     Ok(QueuePairAttributes {
         state,
         draining: context.draining != 0,
-        path_mtu: PathMtu::from_number(context.path_mtu.0.into()),
+        path_mtu: PathMtu::try_from(context.path_mtu).ok(),
         q_key: context.q_key,
         rq_psn: context.receive_psn & MASK_24,
         sq_psn: context.send_psn & MASK_24,

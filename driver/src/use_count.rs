@@ -63,7 +63,7 @@ impl UseCount {
     /// # Errors
     ///
     /// [`Error::Busy`] while it has users, [`Error::Destroyed`] the second time.
-    pub(crate) fn close_for_ever(&self) -> Result<(), Error> {
+    pub(crate) fn close_forever(&self) -> Result<(), Error> {
         if self.close() {
             Ok(())
         } else if self.is_closed() {

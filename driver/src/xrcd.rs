@@ -52,7 +52,7 @@ impl XrcDomain {
     /// [`Error::Busy`] while it has QPs or shared receive queues, [`Error::Destroyed`] the second
     /// time.
     pub fn dealloc(&self) -> Result<(), Error> {
-        self.users.close_for_ever()
+        self.users.close_forever()
     }
 
     /// Adds a user.

@@ -13,15 +13,16 @@ use ferroce_spec::command::{
 };
 use ferroce_spec::counter::Counter;
 use ferroce_spec::register::FatalSyndrome;
-use ferroce_units::Instant;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::blocks::Blocks;
-use crate::host_interface::dma::Dma;
-use crate::nic::Nic;
+use crate::config::NicConfig;
+use crate::datapath::Datapath;
+use crate::host_interface::bar::CommandQueueRegisters;
 use crate::ports::host::{DmaError, Host};
 use crate::ports::port::Port;
 use crate::time::timing::Timing;
+use crate::time::turn::Turn;
 
 /// Commands that are run before packets have their turn again.
 const COMMANDS_PER_TURN: u32 = 16;
@@ -78,52 +79,63 @@ impl From<DmaError> for Failure {
     }
 }
 
-impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
-    /// Runs commands that are waiting. True: something was run.
-    #[inline]
-    pub(crate) fn run_commands<H: Host>(
-        &mut self,
-        now: Instant,
-        host: &mut H,
-        port: &mut P,
-    ) -> bool {
+/// The command processor, and what it reaches: commands configure all blocks.
+pub(crate) struct CommandProcessor<'a, 't, H: Host, T: Timing, P: Port, B: Blocks> {
+    turn: &'a mut Turn<'t, H, T>,
+    config: &'a NicConfig,
+    blocks: &'a mut Datapath<P, B>,
+    port: &'a mut P,
+}
+
+impl<'a, 't, H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'a, 't, H, T, P, B> {
+    /// Returns the processor for one turn.
+    pub fn new(
+        turn: &'a mut Turn<'t, H, T>,
+        config: &'a NicConfig,
+        blocks: &'a mut Datapath<P, B>,
+        port: &'a mut P,
+    ) -> Self {
+        Self {
+            turn,
+            config,
+            blocks,
+            port,
+        }
+    }
+
+    /// Runs commands that are waiting. Returns true if there were some.
+    #[cold]
+    pub fn step(&mut self) -> bool {
         let mut ran = false;
         for _ in 0..COMMANDS_PER_TURN {
-            let queue = self.bar.commands;
-            if !self.bar.is_enabled() || queue.consumer == queue.producer {
+            let Some(queue) = self.blocks.host_interface.next_command() else {
                 break;
+            };
+            if self.run_command(queue).is_err() {
+                let syndrome = FatalSyndrome::COMMAND_QUEUE_DMA;
+                self.blocks.host_interface.stop(syndrome);
             }
-            if self.run_command(now, host, port).is_err() {
-                self.bar.stop(FatalSyndrome::COMMAND_QUEUE_DMA);
-            }
-            self.bar.commands.consumer = queue.consumer.wrapping_add(1);
+            self.blocks.host_interface.finish_command();
             ran = true;
         }
         ran
     }
 
-    /// Runs one command. The error is that of the command queue itself.
-    #[cold]
-    fn run_command<H: Host>(
-        &mut self,
-        now: Instant,
-        host: &mut H,
-        port: &mut P,
-    ) -> Result<(), DmaError> {
-        let queue = self.bar.commands;
+    /// Runs the first command of the queue. The error is that of the command queue itself.
+    fn run_command(&mut self, queue: CommandQueueRegisters) -> Result<(), DmaError> {
         let slot = queue.consumer & ((1 << queue.log_size) - 1);
         let iova = queue
             .base
             .wrapping_add(u64::from(slot) * CommandEntry::SIZE as u64);
-        let entry: CommandEntry = self.dma(host).read_value(iova)?;
+        let entry: CommandEntry = self.turn.dma().read_value(iova)?;
         if !entry.completion.device_owned() {
             return Ok(());
         }
-        let outcome = self.execute(now, &entry, host, port);
-        self.counters.add(Counter::commands, 1);
+        let outcome = self.execute(&entry);
+        self.turn.counters.add(Counter::commands, 1);
         let mut completion = CommandCompletion::default();
         if let Err(failure) = outcome {
-            self.counters.add(Counter::command_errors, 1);
+            self.turn.counters.add(Counter::command_errors, 1);
             completion.set_status(failure.status.0);
             completion.set_syndrome(failure.syndrome);
         }
@@ -131,18 +143,13 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
             result: outcome.unwrap_or(0),
             completion,
         };
-        self.dma(host)
+        self.turn
+            .dma()
             .write_descriptor(iova.wrapping_add(OUTCOME_OFFSET), &outcome)
     }
 
     /// Checks the mailboxes of a command and runs it; the value is its result.
-    fn execute<H: Host>(
-        &mut self,
-        now: Instant,
-        entry: &CommandEntry,
-        host: &mut H,
-        port: &mut P,
-    ) -> Result<u64, Failure> {
+    fn execute(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
         let fits = entry.input_length as usize == input_size(entry.opcode)
             && entry.output_length as usize >= output_size(entry.opcode);
         if !fits {
@@ -150,64 +157,50 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         }
         match entry.opcode {
             CommandOpcode::NOP => Ok(entry.argument),
-            CommandOpcode::QUERY_DEVICE => self.query_device(entry, host),
-            CommandOpcode::SET_CONTEXT_TABLES => self.set_context_tables(entry, host),
-            CommandOpcode::SET_ADDRESS => self.set_address(entry, host, port),
-            CommandOpcode::QUERY_ADDRESS => self.query_address(entry, host),
-            CommandOpcode::CREATE_EQ => self.create_eq(entry, host),
-            CommandOpcode::QUERY_EQ => self.query_eq(entry, host),
-            CommandOpcode::MODIFY_EQ => self.modify_eq(entry, host),
+            CommandOpcode::QUERY_DEVICE => self.query_device(entry),
+            CommandOpcode::SET_CONTEXT_TABLES => self.set_context_tables(entry),
+            CommandOpcode::SET_ADDRESS => self.set_address(entry),
+            CommandOpcode::QUERY_ADDRESS => self.query_address(entry),
+            CommandOpcode::CREATE_EQ => self.create_eq(entry),
+            CommandOpcode::QUERY_EQ => self.query_eq(entry),
+            CommandOpcode::MODIFY_EQ => self.modify_eq(entry),
             CommandOpcode::DESTROY_EQ => self.destroy_eq(entry),
-            CommandOpcode::CREATE_CQ => self.create_cq(entry, host),
-            CommandOpcode::QUERY_CQ => self.query_cq(entry, host),
-            CommandOpcode::MODIFY_CQ => self.modify_cq(entry, host),
-            CommandOpcode::DESTROY_CQ => self.destroy_cq(entry, host),
-            CommandOpcode::CREATE_QP => self.create_qp(entry, host),
-            CommandOpcode::QUERY_QP => self.query_qp(entry, host),
-            CommandOpcode::MODIFY_QP => self.modify_qp(now, entry, host, port),
-            CommandOpcode::DESTROY_QP => self.destroy_qp(now, entry, host, port),
-            CommandOpcode::ATTACH_MULTICAST => self.attach_multicast(entry, host, port),
-            CommandOpcode::DETACH_MULTICAST => self.detach_multicast(entry, host, port),
-            CommandOpcode::CREATE_SRQ => self.create_srq(entry, host),
-            CommandOpcode::QUERY_SRQ => self.query_srq(entry, host),
-            CommandOpcode::MODIFY_SRQ => self.modify_srq(entry, host),
-            CommandOpcode::DESTROY_SRQ => self.destroy_srq(entry, host),
-            CommandOpcode::CREATE_MR => self.create_mr(entry, host),
-            CommandOpcode::QUERY_MR => self.query_mr(entry, host),
-            CommandOpcode::DESTROY_MR => self.destroy_mr(entry, host),
-            CommandOpcode::MODIFY_MR => self.modify_mr(entry, host),
+            CommandOpcode::CREATE_CQ => self.create_cq(entry),
+            CommandOpcode::QUERY_CQ => self.query_cq(entry),
+            CommandOpcode::MODIFY_CQ => self.modify_cq(entry),
+            CommandOpcode::DESTROY_CQ => self.destroy_cq(entry),
+            CommandOpcode::CREATE_QP => self.create_qp(entry),
+            CommandOpcode::QUERY_QP => self.query_qp(entry),
+            CommandOpcode::MODIFY_QP => self.modify_qp(entry),
+            CommandOpcode::DESTROY_QP => self.destroy_qp(entry),
+            CommandOpcode::ATTACH_MULTICAST => self.attach_multicast(entry),
+            CommandOpcode::DETACH_MULTICAST => self.detach_multicast(entry),
+            CommandOpcode::CREATE_SRQ => self.create_srq(entry),
+            CommandOpcode::QUERY_SRQ => self.query_srq(entry),
+            CommandOpcode::MODIFY_SRQ => self.modify_srq(entry),
+            CommandOpcode::DESTROY_SRQ => self.destroy_srq(entry),
+            CommandOpcode::CREATE_MR => self.create_mr(entry),
+            CommandOpcode::QUERY_MR => self.query_mr(entry),
+            CommandOpcode::DESTROY_MR => self.destroy_mr(entry),
+            CommandOpcode::MODIFY_MR => self.modify_mr(entry),
             _ => Err(Failure::new(CommandStatus::BAD_OPCODE)),
         }
     }
 
-    /// The DMA engine, for one command.
-    pub(crate) fn dma<'a, H: Host>(&'a mut self, host: &'a mut H) -> Dma<'a, H> {
-        Dma::new(host, &mut self.counters, self.now)
-    }
-
     /// Reads the input mailbox of a command.
-    pub(crate) fn input<V, H: Host>(
-        &mut self,
-        entry: &CommandEntry,
-        host: &mut H,
-    ) -> Result<V, Failure>
+    pub(super) fn input<V>(&mut self, entry: &CommandEntry) -> Result<V, Failure>
     where
         V: FromBytes + IntoBytes + Default,
     {
-        Ok(self.dma(host).read_value(entry.input_iova)?)
+        Ok(self.turn.dma().read_value(entry.input_iova)?)
     }
 
     /// Writes the output mailbox of a command.
-    pub(crate) fn output<V, H: Host>(
-        &mut self,
-        entry: &CommandEntry,
-        value: &V,
-        host: &mut H,
-    ) -> Result<u64, Failure>
+    pub(super) fn output<V>(&mut self, entry: &CommandEntry, value: &V) -> Result<u64, Failure>
     where
         V: IntoBytes + Immutable,
     {
-        self.dma(host).write_value(entry.output_iova, value)?;
+        self.turn.dma().write_value(entry.output_iova, value)?;
         Ok(0)
     }
 }

@@ -1,15 +1,111 @@
 //! State of objects that software has created, cached from its tables in host memory.
 //!
 //! - [`queue_pair`], [`work_queue`], [`path`]: QPC. [`shared_receive_queue`]: SRQC.
-//!   [`completion_queue`], [`completion_resize`], `cqe_builder`: CQC, and the CQEs written to it.
-//! - [`timers`]: retransmission timers. [`numbering`]: which number a new object gets.
+//!   [`completion_queue`], [`completion_resize`]: CQC.
+//! - `settle`: what a queue pair has to report, and where it goes. `completion_writer`,
+//!   `cqe_builder`: the CQEs among it.
+//! - [`timers`], `expiry`: retransmission timers. [`numbering`]: which number a new object gets.
 
 pub mod completion_queue;
 pub mod completion_resize;
+pub(crate) mod completion_writer;
 pub(crate) mod cqe_builder;
+mod expiry;
 pub mod numbering;
 pub mod path;
 pub mod queue_pair;
+pub(crate) mod settle;
 pub mod shared_receive_queue;
 pub mod timers;
 pub mod work_queue;
+
+use ferroce_spec::command::ContextTables;
+use ferroce_spec::context::AddressEntry;
+use ferroce_units::Instant;
+
+use crate::config::NicConfig;
+use crate::contexts::completion_queue::CompletionQueues;
+use crate::contexts::queue_pair::QueuePairs;
+use crate::contexts::shared_receive_queue::SharedReceiveQueues;
+use crate::contexts::timers::Timers;
+use crate::limits::MAX_GIDS;
+use crate::transmit::scheduler::Scheduler;
+
+/// The context tables, which all blocks look up, and what belongs to their queue pairs.
+#[derive(Debug)]
+pub(crate) struct Contexts {
+    /// Queue pairs.
+    pub qps: QueuePairs,
+    /// Completion queues.
+    pub cqs: CompletionQueues,
+    /// Shared receive queues.
+    pub srqs: SharedReceiveQueues,
+    /// Addresses of the port.
+    pub gids: Box<[AddressEntry; MAX_GIDS]>,
+    /// Timers of the queue pairs.
+    timers: Timers,
+    /// Queue pairs with a delayed ACK, or with one until a moment ago; each once.
+    delayed_acks: Vec<u32>,
+}
+
+impl Contexts {
+    /// Returns contexts without tables.
+    pub fn new(config: &NicConfig) -> Self {
+        Self {
+            qps: QueuePairs::new(config.qpn_base, config.qpc_cache)
+                .with_numbers(config.number_seed),
+            cqs: CompletionQueues::new(config.cqc_cache),
+            srqs: SharedReceiveQueues::new(config.srqc_cache),
+            gids: Box::new([AddressEntry::default(); MAX_GIDS]),
+            timers: Timers::default(),
+            delayed_acks: Vec::new(),
+        }
+    }
+
+    /// Places the context tables at the addresses in `tables`.
+    pub fn install_tables(&mut self, tables: &ContextTables) {
+        self.qps.reset(tables.qpc_base, tables.log_qps);
+        self.cqs.reset(tables.cqc_base, tables.log_cqs);
+        self.srqs.reset(tables.srqc_base, tables.log_srqs);
+        self.timers = Timers::new(self.qps.capacity());
+    }
+
+    /// Forgets all objects (reset).
+    pub fn reset(&mut self) {
+        self.install_tables(&ContextTables::default());
+        *self.gids = [AddressEntry::default(); MAX_GIDS];
+        self.delayed_acks.clear();
+    }
+
+    /// Stops the timer of the queue pair at `index`.
+    pub fn stop_timer(&mut self, index: u32) {
+        self.timers.set(index, None);
+    }
+
+    /// Returns the time of the first timer, of a queue pair or of a moderated event;
+    /// [`Instant::MAX`]: there is none.
+    #[inline]
+    pub fn next_timeout(&self) -> Instant {
+        // Plain numbers, not options: the minimum of options is compiled to a comparison with the
+        // uninitialised number of an absent one, which memory checkers report.
+        let queue_pair = self.timers.next().unwrap_or(Instant::MAX);
+        let event = self.cqs.next_timeout().unwrap_or(Instant::MAX);
+        queue_pair.min(event)
+    }
+
+    /// Returns true if there is a delayed ACK.
+    pub fn has_delayed_acks(&self) -> bool {
+        !self.delayed_acks.is_empty()
+    }
+
+    /// Lets all queue pairs with a delayed ACK send it with their next turn.
+    pub fn flush_delayed_acks(&mut self, scheduler: &mut Scheduler) {
+        while let Some(index) = self.delayed_acks.pop() {
+            if let Some(qp) = self.qps.get_mut(index) {
+                qp.holds_acknowledge = false;
+                qp.transport.flush_acknowledge();
+                scheduler.activate(qp);
+            }
+        }
+    }
+}

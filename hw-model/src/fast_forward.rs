@@ -1,24 +1,25 @@
-//! Fast-forward over long messages, for simulators of time: a long message that flows steadily is a
-//! sequence of equal strides.
+//! What a simulator of time needs to skip the middle of long messages: a long message that flows
+//! steadily is a sequence of equal strides.
 //!
-//! The NIC marks the end of each stride that it receives, [`Nic::take_mark`]. A world in which
-//! strides follow each other in equal times may skip the next ones: it copies their bytes from
-//! [`Nic::read_gap`] to [`Nic::write_gap`], notifies the sender ([`Nic::skip`]) and the receiver
-//! ([`Nic::skip_receive`]), and advances its time by what they would have taken.
-//! [`Nic::count_left_out`] then adds what was skipped to the counters.
+//! The NIC marks the end of each stride that it receives, [`FastForward::take_mark`]. A world in
+//! which strides follow each other in equal times may skip the next ones: it copies their bytes
+//! from [`FastForward::read`] to [`FastForward::write`], lets the sender and the receiver count
+//! their packets ([`FastForward::send`], [`FastForward::receive`]), and advances its time by what
+//! they would have taken. [`FastForward::count`] then adds what was skipped to the counters.
+//!
+//! [`Nic::fast_forward`] is the entry. The other blocks know of it in one place: the receive path
+//! calls `Marks::note` for each packet that a queue pair has processed.
 
-use ferroce_spec::counter::Counter;
-use ferroce_transport::{
-    Gap, GapSource, GapTarget, MemoryAnswer, MemoryOp, PathMtu, Payload, QpActivity, Stream,
-    StreamKind,
-};
+use ferroce_spec::counter::{COUNTERS, Counter, CounterClass};
+use ferroce_transport::{MemoryAnswer, MemoryOp, PathMtu, Payload, Train};
 use ferroce_units::Instant;
-use ferroce_wire::{Gid, Psn, Qpn};
+use ferroce_wire::{Gid, Qpn};
 
-use crate::blocks::Blocks;
+use crate::blocks::{Blocks, Model};
 use crate::contexts::queue_pair::QueuePair;
 use crate::contexts::work_queue::ReceiveFetch;
 use crate::counters::Counters;
+use crate::datapath::Datapath;
 use crate::host_interface::dma::Dma;
 use crate::nic::Nic;
 use crate::ports::host::Host;
@@ -33,9 +34,9 @@ use crate::transmit::packetizer::gather;
 const STRIDE_PACKETS: u32 = 64;
 /// Least bytes of a stride: what a line of the MTT cache translates, and more.
 const STRIDE_BYTES: u32 = 64 << 10;
-/// Entries of the QP context table that are looked through for queue pairs that are busy.
+/// Entries of the QP context table that are searched for queue pairs that are busy.
 const MAX_QPS: u32 = 256;
-/// Streams that a NIC may receive at a time, as far as it marks them.
+/// Messages that a NIC may receive at a time, as far as it marks them.
 const MAX_STREAMS: usize = 16;
 
 /// The end of a stride.
@@ -47,7 +48,7 @@ pub struct Mark {
     pub at: Instant,
 }
 
-/// The last mark, and who has come to the end of a stride.
+/// The last mark, and the queue pairs that have come to the end of a stride.
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
     last: Option<Mark>,
@@ -62,12 +63,7 @@ impl Marks {
         if packet.payload.len() != mtu.bytes() as usize {
             return;
         }
-        let opcode = packet.headers.bth.opcode.parse();
-        let kind = match opcode.is_some_and(|opcode| opcode.is_response()) {
-            true => StreamKind::ReadResponse,
-            false => StreamKind::Request,
-        };
-        let received = qp.transport.packets_received(kind);
+        let received = qp.transport.packets_received(&packet.headers);
         if received.is_some_and(|packets| packets % stride_packets(mtu) == 0) {
             let (index, at) = (qp.index, now);
             self.add(Mark { index, at });
@@ -106,62 +102,51 @@ pub struct Receiver {
     peer_number: Qpn,
     local: Gid,
     peer: Gid,
-    next_request: Psn,
-    next_response: Psn,
 }
 
-impl Receiver {
-    /// PSN of the next packet of a stream to it.
-    pub fn next_of(&self, stream: &Stream) -> Psn {
-        match stream.kind {
-            StreamKind::Request => self.next_request,
-            StreamKind::ReadResponse => self.next_response,
-        }
-    }
-}
-
-/// A stream, as its sender knows it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Flow {
-    /// The queue pair that sends, as an index of the QP context table.
-    pub index: u32,
-    /// What it sends.
-    pub stream: Stream,
-    /// Bytes of a packet.
-    pub mtu: PathMtu,
-    /// Where the bytes of the next packets come from.
-    pub source: GapSource,
-}
-
-/// Strides that a NIC was seen to send or to receive.
+/// What a NIC has counted while it sent or received strides.
 #[derive(Debug, Clone, Default)]
 pub struct SeenStrides {
-    /// How many.
+    /// Number of strides.
     pub strides: u64,
-    /// What it has counted.
+    /// What was counted.
     pub counts: Counters,
 }
 
-/// Counters that go with the packets that are sent, in bursts and ahead as far as there is room, so
-/// that they are not those of as many strides; all others go with what is received.
-const OF_SENDER: [Counter; 4] = [
-    Counter::tx_frames,
-    Counter::tx_bytes,
-    Counter::dma_reads,
-    Counter::dma_read_bytes,
-];
-
 impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
-    /// The last end of a stride, if there was one since the last call.
+    /// Returns the access of a simulator that skips packets.
+    #[inline]
+    pub fn fast_forward(&mut self) -> FastForward<'_, P, T, B> {
+        FastForward(self)
+    }
+}
+
+/// A NIC of whose long messages packets can be skipped. Queue pairs are named by their index in the
+/// QP context table.
+pub struct FastForward<'a, P: Port, T: Timing, B: Blocks = Model>(&'a mut Nic<P, T, B>);
+
+impl<P: Port, T: Timing, B: Blocks> std::fmt::Debug for FastForward<'_, P, T, B> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("FastForward")
+            .field(&self.0.blocks.marks)
+            .finish()
+    }
+}
+
+impl<P: Port, T: Timing, B: Blocks> FastForward<'_, P, T, B> {
+    /// Returns the last end of a stride, if there was one since the last call.
     #[inline]
     pub fn take_mark(&mut self) -> Option<Mark> {
-        self.marks.last.take()
+        self.0.blocks.marks.last.take()
     }
 
-    /// Those that have come to the end of a stride.
-    pub fn receivers(&mut self) -> impl Iterator<Item = Receiver> {
-        self.marks.receivers.iter().filter_map(|&index| {
-            let qp = self.qps.get_mut(index)?;
+    /// Returns the queue pairs that have come to the end of a stride.
+    pub fn receivers(&mut self) -> Vec<Receiver> {
+        let Datapath {
+            marks, contexts, ..
+        } = &mut self.0.blocks;
+        let receivers = marks.receivers.iter().filter_map(|&index| {
+            let qp = contexts.qps.get_mut(index)?;
             let path = qp.path.as_ref()?;
             Some(Receiver {
                 index,
@@ -169,94 +154,111 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
                 peer_number: qp.transport.attributes().dest_qp,
                 local: path.local,
                 peer: path.peer,
-                next_request: qp.transport.next_receive_psn(),
-                next_response: qp.transport.next_response_psn()?,
             })
-        })
+        });
+        receivers.collect()
     }
 
-    /// There is no stream to this queue pair any more.
+    /// Removes a queue pair from the receivers: there is no long message to it any more.
     pub fn forget_receiver(&mut self, index: u32) {
-        self.marks.receivers.retain(|receiver| *receiver != index);
+        let receivers = &mut self.0.blocks.marks.receivers;
+        receivers.retain(|receiver| *receiver != index);
     }
 
-    /// The stream to `receiver`, if it is one of ours.
-    pub fn flow_to(&mut self, receiver: &Receiver) -> Option<Flow> {
-        let qp = self.qps.find(receiver.peer_number)?;
-        let (path, attributes) = (qp.path.as_ref()?, qp.transport.attributes());
+    /// Returns what this NIC sends next to `receiver`, if it is in the middle of a message to it,
+    /// and the queue pair that sends.
+    pub fn train_to(&mut self, receiver: &Receiver) -> Option<(u32, Train)> {
+        let qp = self.0.blocks.contexts.qps.find(receiver.peer_number)?;
+        let path = qp.path.as_ref()?;
         let is_peer = path.local == receiver.peer
             && path.peer == receiver.local
-            && attributes.dest_qp == receiver.number;
-        let stream = qp.transport.stream().filter(|_| is_peer)?;
-        Some(Flow {
-            index: qp.index,
-            stream,
-            mtu: attributes.path_mtu,
-            source: qp.transport.gap_source(stream.kind)?,
-        })
+            && qp.transport.attributes().dest_qp == receiver.number;
+        let train = qp.transport.next_train().filter(|_| is_peer)?;
+        Some((qp.index, train))
     }
 
-    /// Returns true if `is_known` accepts the activity of every queue pair; it is called with the
-    /// index of each. Returns false, too, if there are too many queue pairs.
-    pub fn only_streams_active(&self, is_known: impl Fn(u32, QpActivity) -> bool) -> bool {
-        let (mut all, used) = self.qps.all();
-        used <= MAX_QPS && all.all(|qp| is_known(qp.index, qp.transport.activity()))
+    /// Returns the number of packets in front of a train that its receiver has not received:
+    /// [`ferroce_transport::Qp::packets_before`].
+    pub fn packets_before(&mut self, index: u32, train: &Train) -> Option<u32> {
+        self.0
+            .blocks
+            .contexts
+            .qps
+            .get_mut(index)?
+            .transport
+            .packets_before(train)
     }
 
-    /// Returns the place to which a queue pair would write the bytes of a gap. `None`: it cannot.
-    pub fn gap_target(&mut self, index: u32, gap: &Gap) -> Option<GapTarget> {
-        self.qps.get_mut(index)?.transport.gap_target(gap)
+    /// Returns true if all that the queue pairs have to do is to send and to receive the trains
+    /// that `trains_of` returns for each. Returns false, too, if there are too many queue pairs.
+    pub fn is_idle_but_for<'t>(
+        &self,
+        trains_of: impl Fn(u32) -> (Option<&'t Train>, Option<&'t Train>),
+    ) -> bool {
+        let (mut all, used) = self.0.blocks.contexts.qps.all();
+        let is_idle = |qp: &QueuePair| {
+            let (sent, received) = trains_of(qp.index);
+            qp.transport.is_idle_but_for(sent, received)
+        };
+        used <= MAX_QPS && all.all(is_idle)
     }
 
-    /// Reads bytes of a gap. False: they cannot be read.
-    pub fn read_gap<H: Host>(
+    /// Returns where a queue pair writes the payload up to the end of a train:
+    /// [`ferroce_transport::Qp::train_target`].
+    pub fn target(&mut self, index: u32, train: &Train) -> Option<MemoryOp> {
+        self.0
+            .blocks
+            .contexts
+            .qps
+            .get_mut(index)?
+            .transport
+            .train_target(train)
+    }
+
+    /// Reads payload of a queue pair's train. Returns false if it cannot be read.
+    pub fn read<H: Host>(
         &mut self,
         index: u32,
         payload: &Payload,
         destination: &mut [u8],
         host: &mut H,
     ) -> bool {
-        let Some(qp) = self.qps.get_mut(index) else {
+        let nic = &mut *self.0;
+        let Some(qp) = nic.blocks.contexts.qps.get_mut(index) else {
             return false;
         };
         let mut uncounted = Counters::new();
-        let mut dma = Dma::new(host, &mut uncounted, self.now);
+        let mut dma = Dma::new(host, &mut uncounted, nic.now);
         let srqn = shared_queue_of(payload);
-        protection_domain(qp, srqn, &mut self.srqs, &mut dma).is_some_and(|pd| {
+        protection_domain(qp, srqn, &mut nic.blocks.contexts.srqs, &mut dma).is_some_and(|pd| {
             let (owner, send) = ((pd, qp.qpn), &mut qp.send);
-            gather(
-                owner,
-                send,
-                payload,
-                destination,
-                &mut self.memory,
-                &mut dma,
-            )
-            .is_ok()
+            let memory = &mut nic.blocks.translation;
+            gather(owner, send, payload, destination, memory, &mut dma).is_ok()
         })
     }
 
-    /// Writes bytes of a gap. False: they cannot be written.
-    pub fn write_gap<H: Host>(
+    /// Writes payload of a queue pair's train. Returns false if it cannot be written.
+    pub fn write<H: Host>(
         &mut self,
         index: u32,
         operation: MemoryOp,
         bytes: &[u8],
         host: &mut H,
     ) -> bool {
-        let Some(qp) = self.qps.get_mut(index) else {
+        let nic = &mut *self.0;
+        let Some(qp) = nic.blocks.contexts.qps.get_mut(index) else {
             return false;
         };
         let mut uncounted = Counters::new();
-        let mut dma = Dma::new(host, &mut uncounted, self.now);
+        let mut dma = Dma::new(host, &mut uncounted, nic.now);
         let packet = PacketBytes {
             frame: bytes,
             ip: 0,
             payload: 0..bytes.len(),
         };
         let mut blocks = MemoryBlocks {
-            memory: &mut self.memory,
-            srqs: &mut self.srqs,
+            memory: &mut nic.blocks.translation,
+            srqs: &mut nic.blocks.contexts.srqs,
             dma: &mut dma,
             receive_fetch: ReceiveFetch { batch: 1, ahead: 0 },
             srq_event: None,
@@ -264,28 +266,30 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         execute(operation, qp, &packet, &mut blocks) == MemoryAnswer::Done
     }
 
-    /// The sender goes on behind a gap. False: it cannot, and nothing has changed.
-    pub fn skip(&mut self, index: u32, gap: &Gap) -> bool {
-        let qp = self.qps.get_mut(index);
-        qp.is_some_and(|qp| qp.transport.skip(gap))
+    /// Counts a train as sent. Returns false if it is not what the queue pair sends next; nothing
+    /// has changed then.
+    pub fn send(&mut self, index: u32, train: &Train) -> bool {
+        let qp = self.0.blocks.contexts.qps.get_mut(index);
+        qp.is_some_and(|qp| qp.transport.send_train(train))
     }
 
-    /// The receiver takes the packets of a gap as come.
-    pub fn skip_receive(&mut self, index: u32, gap: &Gap) {
-        if let Some(qp) = self.qps.get_mut(index) {
-            qp.transport.skip_receive(gap);
+    /// Counts a train as received.
+    pub fn receive(&mut self, index: u32, train: &Train) {
+        if let Some(qp) = self.0.blocks.contexts.qps.get_mut(index) {
+            qp.transport.receive_train(train);
         }
     }
 
-    /// Counts what is left out as strides that were seen were counted: so many strides, of which
-    /// the
-    /// NIC sends so many packets.
-    pub fn count_left_out(&mut self, seen: &SeenStrides, strides: u64, packets: u64) {
+    /// Counts what is skipped as strides that were seen were counted: `strides`, of which this NIC
+    /// sends `packets` packets.
+    ///
+    /// Packets are sent in bursts and ahead as far as there is room, so that those of some strides
+    /// are not the same number of strides.
+    pub fn count(&mut self, seen: &SeenStrides, strides: u64, packets: u64) {
         let [frames, acks] = [Counter::tx_frames, Counter::acks_sent].map(|c| seen.counts.value(c));
         let sent = frames.saturating_sub(acks);
-        let is_of_sender = |number| OF_SENDER.iter().any(|counter| *counter as usize == number);
-        self.counters.add_part(&seen.counts, |number| {
-            match packets > 0 && is_of_sender(number) {
+        self.0.counters.add_part(&seen.counts, |number| {
+            match packets > 0 && COUNTERS[number].class == CounterClass::Sent {
                 true => (packets, sent),
                 false => (strides, seen.strides),
             }
@@ -293,35 +297,10 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     }
 }
 
-/// Returns true if nothing but middle packets of long messages, and their acknowledgements, has
-/// been counted between two sets of counters.
+/// Returns true if nothing but packets and their ACKs has been counted between two sets of
+/// counters.
 pub fn is_plain_flow(before: &Counters, after: &Counters) -> bool {
-    const PLAIN: &[Counter] = &[
-        Counter::tx_frames,
-        Counter::tx_bytes,
-        Counter::rx_frames,
-        Counter::rx_bytes,
-        Counter::dma_reads,
-        Counter::dma_read_bytes,
-        Counter::dma_writes,
-        Counter::dma_write_bytes,
-        Counter::qpc_hits,
-        Counter::qpc_misses,
-        Counter::cqc_hits,
-        Counter::cqc_misses,
-        Counter::mpt_hits,
-        Counter::mpt_misses,
-        Counter::mtt_hits,
-        Counter::mtt_misses,
-        Counter::srqc_hits,
-        Counter::srqc_misses,
-        Counter::acks_sent,
-        Counter::tx_stalls,
-        Counter::tx_descheduled,
-        Counter::tx_work_done,
-    ];
-    let is_plain = |number: usize| PLAIN.iter().any(|plain| *plain as usize == number);
-    let counts = before.values().iter().zip(after.values()).enumerate();
-    let mut changed = counts.filter(|(_, (before, after))| before != after);
-    changed.all(|(number, _)| is_plain(number))
+    let counts = before.values().iter().zip(after.values()).zip(COUNTERS);
+    let mut events = counts.filter(|(_, row)| row.class == CounterClass::Event);
+    events.all(|((before, after), _)| before == after)
 }

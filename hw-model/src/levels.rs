@@ -47,20 +47,22 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     /// with
     /// a completion queue is only there.
     pub fn observe(&self, read_record: impl FnMut(u64) -> Option<u32>, values: &mut Vec<u64>) {
+        let blocks = &self.blocks;
+        let (under_way, waiting) = blocks.transmit.fetches();
         let of_nic: [usize; OF_NIC.len() - 1] = [
-            self.doorbells.len(),
-            self.fetch.under_way(),
-            self.fetch.waiting(),
-            self.mac.egress.len(),
-            self.mac.ingress.len(),
-            self.inbound.len(),
-            self.completion_edge.len(),
-            self.event_edge.len(),
+            blocks.doorbells.len(),
+            under_way,
+            waiting,
+            blocks.mac.egress.len(),
+            blocks.mac.ingress.len(),
+            blocks.receive.len(),
+            blocks.completions.len(),
+            blocks.host_interface.events_waiting(),
         ];
         values.extend(of_nic.map(|length| length as u64));
-        values.push(self.cqs.entries_waiting(read_record));
-        for (index, unit) in self.units.iter().enumerate() {
-            let of_unit: [usize; OF_UNIT.len()] = [self.scheduler.len(index), unit.outbound.len()];
+        values.push(blocks.contexts.cqs.entries_waiting(read_record));
+        for (ready_qps, outbound) in blocks.transmit.unit_levels() {
+            let of_unit: [usize; OF_UNIT.len()] = [ready_qps, outbound];
             values.extend(of_unit.map(|length| length as u64));
         }
     }

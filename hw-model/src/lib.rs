@@ -1,7 +1,7 @@
 //! The hardware model: blocks of an RDMA NIC, and the NIC made of them.
 //!
 //! ```text
-//!  BAR2 ── doorbell ──► scheduler ──► WQE fetch ──► processing unit ──► packetizer ──► MAC ──► wire
+//!  BAR2 ── doorbell ──► scheduler ──► WQE fetch ──► processing unit ──► packetizer ──► MAC ─► wire
 //!                                                   │ (transport)  ▲        │
 //!  BAR0 ── registers, command processor             ▼              │        ▼
 //!                                            CQE writer      depacketizer   MPT ─► MTT ─► DMA
@@ -9,12 +9,11 @@
 //!                              MSI-X ◄── event queue               MAC ◄────────────────── wire
 //! ```
 //!
-//! [`nic`] owns the blocks and all control flow between them (the ways of frames in and out, and
-//! what doorbells and commands ask for, are files of `impl Nic`); each block is a file. Items pass
-//! between blocks over bounded [`time::edge`]s, on which [`time::timing`] charges what the blocks'
-//! work
-//! costs. The outside is seen through two traits: [`Host`] (PCIe) and [`Port`] (the
-//! cable). The model knows no clock, no thread and no address of a process.
+//! Each block is a struct with private state and a step over its ports; `datapath` wires them up,
+//! and [`nic`] is time, counters and the calls from outside. Items pass between blocks over bounded
+//! [`time::edge`]s, on which [`time::timing`] charges what the work of a block costs. The outside
+//! is seen through two traits: [`Host`] (PCIe) and [`Port`] (the cable). The model knows no clock,
+//! no thread and no address of a process.
 
 #![forbid(unsafe_code)]
 
@@ -23,6 +22,7 @@ mod command;
 pub mod config;
 pub mod contexts;
 pub mod counters;
+mod datapath;
 pub mod fast_forward;
 pub mod host_interface;
 pub mod levels;

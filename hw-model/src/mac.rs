@@ -6,7 +6,7 @@ use ferroce_units::Instant;
 
 use crate::ports::port::Port;
 use crate::time::edge::Edge;
-use crate::time::timing::{PLANNING_HORIZON, Stage, Timing, Work, horizon};
+use crate::time::timing::{PLANNING_HORIZON, Stage, Timing, Work};
 
 /// A packet of a request that is complete when its last one has left the card (UC, UD).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,8 +58,8 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
         timing: &mut T,
         port: &mut P,
     ) {
-        let until = horizon::<T>(now);
-        while !T::IS_TIMED || timing.free_at(Stage::MacTransmit) <= until {
+        let until = now + PLANNING_HORIZON;
+        while timing.free_at(Stage::MacTransmit) <= until {
             let Some((ready, departing)) = self.egress.pop_until(until) else {
                 break;
             };
@@ -79,6 +79,23 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Mac<F> {
             departing.sent = departing.sent.filter(|sent| sent.qp != qp);
         });
         self.left.retain(|(_, sent)| sent.qp != qp);
+    }
+
+    /// Forgets all frames (reset): those that were made are sent, those that were received are
+    /// dropped.
+    pub fn reset<P: Port<Frame = F>>(&mut self, now: Instant, port: &mut P) {
+        self.egress.clear(|departing| {
+            if let Some(frame) = departing.frame {
+                port.transmit(now, frame);
+            }
+        });
+        self.left.clear();
+        self.drop_received(port);
+    }
+
+    /// Drops the frames that were received.
+    pub fn drop_received<P: Port<Frame = F>>(&mut self, port: &mut P) {
+        self.ingress.clear(|frame| port.release(frame));
     }
 
     /// Returns the time at which [`Mac::transmit`] has to be called again.

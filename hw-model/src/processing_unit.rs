@@ -38,7 +38,7 @@ pub struct Outbound {
     /// Index of the queue pair.
     pub qp: u32,
     /// Headers and place of the payload.
-    pub transmit: Transmit,
+    pub packet: Transmit,
 }
 
 /// One processing unit and the edge behind it.
@@ -65,7 +65,7 @@ impl ProcessingUnit {
     /// Returns true if it has planned enough work ahead.
     #[inline]
     pub fn is_busy<T: Timing>(&self, now: Instant, timing: &T) -> bool {
-        T::IS_TIMED && timing.free_at(Stage::Transmit(self.number)) > now + PLANNING_HORIZON
+        timing.free_at(Stage::Transmit(self.number)) > now + PLANNING_HORIZON
     }
 
     /// Returns the time at which it is no longer busy.
@@ -75,35 +75,6 @@ impl ProcessingUnit {
             true => free_at.max(self.resumes_at),
             false => free_at,
         }
-    }
-
-    /// Lets `qp` process one packet, with all memory operations that it needs.
-    #[inline(always)]
-    pub fn receive<F: AsRef<[u8]>, H: Host, M: TranslationTable>(
-        &self,
-        now: Instant,
-        qp: &mut QueuePair,
-        packet: &Inbound<F>,
-        blocks: &mut MemoryBlocks<'_, '_, H, M>,
-    ) {
-        let bytes = PacketBytes {
-            frame: packet.frame.as_ref(),
-            ip: packet.ip,
-            payload: packet.payload.clone(),
-        };
-        let length = bytes.payload.len() as u32;
-        let mut step = qp.transport.handle_packet(now, &packet.headers, length);
-        for _ in 0..MAX_STEPS_PER_PACKET {
-            let Step::Memory(operation) = step else {
-                return;
-            };
-            let answer = execute(operation, qp, &bytes, blocks);
-            step = qp.transport.handle_memory(now, answer);
-        }
-        debug_assert!(
-            matches!(step, Step::Done),
-            "a packet needs more steps than it can"
-        );
     }
 
     /// Lets `qp`, whose state is there `at`, send up to `quantum` packets, as far as the edge has
@@ -133,8 +104,36 @@ impl ProcessingUnit {
                 messages: u32::from(transmit.begins_request()),
             };
             let ready = timing.reserve(now, at, Stage::Transmit(self.number), work);
-            let qp = qp.index;
-            self.outbound.push(ready, Outbound { qp, transmit });
+            let (qp, packet) = (qp.index, transmit);
+            self.outbound.push(ready, Outbound { qp, packet });
         }
     }
+}
+
+/// Lets `qp` process one packet, with all memory operations that it needs.
+#[inline(always)]
+pub fn process_packet<F: AsRef<[u8]>, H: Host, M: TranslationTable>(
+    now: Instant,
+    qp: &mut QueuePair,
+    packet: &Inbound<F>,
+    blocks: &mut MemoryBlocks<'_, '_, H, M>,
+) {
+    let bytes = PacketBytes {
+        frame: packet.frame.as_ref(),
+        ip: packet.ip,
+        payload: packet.payload.clone(),
+    };
+    let length = bytes.payload.len() as u32;
+    let mut step = qp.transport.handle_packet(now, &packet.headers, length);
+    for _ in 0..MAX_STEPS_PER_PACKET {
+        let Step::Memory(operation) = step else {
+            return;
+        };
+        let answer = execute(operation, qp, &bytes, blocks);
+        step = qp.transport.handle_memory(now, answer);
+    }
+    debug_assert!(
+        matches!(step, Step::Done),
+        "a packet needs more steps than it can"
+    );
 }

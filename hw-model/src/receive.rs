@@ -1,10 +1,89 @@
 //! From a frame to the processing unit of its queue pair.
 //!
 //! - `ingress`: the way of a frame. [`depacketizer`]: its headers. [`multicast`], [`datagram`]:
-//!   what
-//!   multicast groups and datagrams need besides.
+//!   what multicast groups and datagrams need besides.
 
 pub mod datagram;
 pub mod depacketizer;
 pub(crate) mod ingress;
 pub mod multicast;
+
+use ferroce_units::Instant;
+
+use crate::config::NicConfig;
+use crate::contexts::Contexts;
+use crate::contexts::settle::Results;
+use crate::contexts::work_queue::ReceiveFetch;
+use crate::fast_forward::Marks;
+use crate::mac::Mac;
+use crate::ports::port::Port;
+use crate::processing_unit::Inbound;
+use crate::receive::multicast::MulticastTable;
+use crate::time::edge::Edge;
+use crate::translation::memory_unit::MemoryUnit;
+
+/// The receive path: depacketizer, steering, and the responders of the processing units.
+#[derive(Debug)]
+pub(crate) struct Receive<F> {
+    /// Packets from the depacketizer to the processing units.
+    inbound: Edge<Inbound<F>>,
+    multicast: MulticastTable,
+    /// How receive WQEs are fetched.
+    receive_fetch: ReceiveFetch,
+    /// Until this time packets stay in the receive buffer, because the host is slow to take their
+    /// data.
+    resumes_at: Instant,
+}
+
+/// The blocks that the receive path uses.
+pub(crate) struct ReceivePorts<'a, P: Port, M> {
+    /// Queue pairs, shared receive queues and addresses.
+    pub contexts: &'a mut Contexts,
+    /// Keys and addresses of payload.
+    pub translation: &'a mut MemoryUnit<M>,
+    /// Where results of queue pairs go.
+    pub results: Results<'a>,
+    /// Frames.
+    pub mac: &'a mut Mac<P::Frame>,
+    /// Stride ends of long messages.
+    pub marks: &'a mut Marks,
+    /// The cable: frames go back to it.
+    pub port: &'a mut P,
+}
+
+impl<F> Receive<F> {
+    /// Returns an idle receive path.
+    pub fn new(config: &NicConfig) -> Self {
+        Self {
+            inbound: Edge::new(config.edge_capacity),
+            multicast: MulticastTable::default(),
+            receive_fetch: ReceiveFetch {
+                batch: config.fetch_receives,
+                ahead: config.receives_ahead,
+            },
+            resumes_at: Instant::ZERO,
+        }
+    }
+
+    /// Returns the multicast groups, for commands on them.
+    pub fn multicast(&mut self) -> &mut MulticastTable {
+        &mut self.multicast
+    }
+
+    /// Packets that wait.
+    pub fn len(&self) -> usize {
+        self.inbound.len()
+    }
+
+    /// Returns the time at which [`Receive::step`] has something to do.
+    pub fn next_step(&self) -> Option<Instant> {
+        let ready = self.inbound.next_delivery()?;
+        Some(ready.max(self.resumes_at))
+    }
+
+    /// Forgets all packets and groups (reset).
+    pub fn reset<P: Port<Frame = F>>(&mut self, port: &mut P) {
+        self.multicast.clear().for_each(|group| port.leave(group));
+        self.inbound.clear(|packet| port.release(packet.frame));
+    }
+}

@@ -3,13 +3,159 @@
 //! - [`scheduler`]: which queue pair is next. `wqe_fetch`, [`wqe_cache`], [`wqe`]: its work queue
 //!   elements.
 //! - `local_operation`: those that need no packet. [`scatter_list`]: where their payload is.
-//! - `egress`: turns of processing units, and packets into frames by [`packetizer`].
+//! - `serve`: turns of processing units and their queue pairs. `egress`: their packets into frames,
+//!   by [`packetizer`], and what has left the card.
 
 pub(crate) mod egress;
 pub(crate) mod local_operation;
 pub mod packetizer;
 pub mod scatter_list;
 pub mod scheduler;
+mod serve;
 pub mod wqe;
 pub mod wqe_cache;
 pub(crate) mod wqe_fetch;
+
+use ferroce_units::Instant;
+
+use crate::config::NicConfig;
+use crate::contexts::Contexts;
+use crate::contexts::completion_writer::CompletionWriter;
+use crate::contexts::settle::Results;
+use crate::host_interface::HostInterface;
+use crate::mac::Mac;
+use crate::ports::port::Port;
+use crate::processing_unit::ProcessingUnit;
+use crate::time::timing::Timing;
+use crate::translation::memory_unit::MemoryUnit;
+use crate::transmit::scheduler::Scheduler;
+use crate::transmit::wqe_cache::WqeCache;
+use crate::transmit::wqe_fetch::WqeFetch;
+
+/// The transmit path: scheduler, WQE fetch and processing units.
+#[derive(Debug)]
+pub(crate) struct Transmit {
+    scheduler: Scheduler,
+    fetch: WqeFetch,
+    wqes: WqeCache,
+    units: Vec<ProcessingUnit>,
+    /// Packets of one queue pair in one turn.
+    quantum_packets: u32,
+    /// True if packets wait for room on the wire.
+    is_stalled: bool,
+    /// True if the MAC holds as many frames to send as it may: no more are made.
+    egress_blocked: bool,
+    /// True if a processing unit has packets that are not frames yet.
+    outbound_waits: bool,
+}
+
+/// The blocks that the transmit path uses.
+pub(crate) struct TransmitPorts<'a, P: Port, M> {
+    /// Queue pairs, shared receive queues and addresses.
+    pub contexts: &'a mut Contexts,
+    /// Keys and addresses of payload.
+    pub translation: &'a mut MemoryUnit<M>,
+    /// Completions.
+    pub completions: &'a mut CompletionWriter,
+    /// Events, and whether there is a link.
+    pub host_interface: &'a mut HostInterface,
+    /// Frames.
+    pub mac: &'a mut Mac<P::Frame>,
+    /// The cable: where frames are made.
+    pub port: &'a mut P,
+}
+
+impl Transmit {
+    /// Returns an idle transmit path with `units` processing units.
+    pub fn new(config: &NicConfig, units: u8) -> Self {
+        let capacity = config.edge_capacity;
+        let unit = |number| ProcessingUnit::new(number, capacity);
+        Self {
+            scheduler: Scheduler::new(usize::from(units)),
+            fetch: WqeFetch::new(config.fetch_blocks, config.fetch_slots),
+            wqes: WqeCache::new(config.wqe_cache),
+            units: (0..units).map(unit).collect(),
+            quantum_packets: config.quantum_packets,
+            is_stalled: false,
+            egress_blocked: false,
+            outbound_waits: false,
+        }
+    }
+
+    /// Returns the scheduler: blocks put queue pairs that have work into it.
+    #[inline]
+    pub fn scheduler(&mut self) -> &mut Scheduler {
+        &mut self.scheduler
+    }
+
+    /// Returns the WQEs that are still on the card.
+    pub fn wqes(&mut self) -> &mut WqeCache {
+        &mut self.wqes
+    }
+
+    /// Returns true if packets wait for room on the wire.
+    #[inline]
+    pub fn is_stalled(&self) -> bool {
+        self.is_stalled
+    }
+
+    /// Forgets all work (reset).
+    pub fn reset(&mut self) {
+        self.scheduler.clear();
+        self.fetch.clear();
+        for unit in &mut self.units {
+            unit.outbound.clear(drop);
+        }
+        self.is_stalled = false;
+    }
+
+    /// Drops the packets of a queue pair that is reset or destroyed.
+    pub fn forget(&mut self, index: u32) {
+        for unit in &mut self.units {
+            unit.outbound.retain(|packet| packet.qp != index);
+        }
+    }
+
+    /// Returns the time at which the next fetch of WQEs ends.
+    pub fn next_fetch(&self) -> Option<Instant> {
+        self.fetch.next_delivery()
+    }
+
+    /// Returns the time at which the next processing unit with something to send may continue.
+    pub fn next_step(&self, timing: &impl Timing) -> Option<Instant> {
+        let is_idle = self.scheduler.is_idle() && !self.outbound_waits;
+        if self.is_stalled || self.egress_blocked || is_idle {
+            return None;
+        }
+        let waits = |unit: &&ProcessingUnit| {
+            self.scheduler.len(usize::from(unit.number)) > 0 || !unit.outbound.is_empty()
+        };
+        let units = self.units.iter().filter(waits);
+        units.map(|unit| unit.next_turn(timing)).min()
+    }
+
+    /// Returns fetches of WQEs that are under way, and queue pairs that wait for one.
+    pub fn fetches(&self) -> (usize, usize) {
+        (self.fetch.under_way(), self.fetch.waiting())
+    }
+
+    /// Returns for each processing unit the queue pairs that wait for their turn, and the packets
+    /// that wait for the packetizer.
+    pub fn unit_levels(&self) -> impl Iterator<Item = (usize, usize)> {
+        let units = self.units.iter().enumerate();
+        units.map(|(index, unit)| (self.scheduler.len(index), unit.outbound.len()))
+    }
+}
+
+impl<P: Port, M> TransmitPorts<'_, P, M> {
+    /// Returns the blocks that take the results of a queue pair's work.
+    #[inline(always)]
+    fn results<'a>(&'a mut self, scheduler: &'a mut Scheduler) -> (&'a mut Contexts, Results<'a>) {
+        let results = Results {
+            completions: self.completions,
+            host_interface: self.host_interface,
+            scheduler,
+        };
+        (self.contexts, results)
+    }
+}

@@ -1,8 +1,9 @@
 //! `ibv_modify_qp`: parses attributes and mask, once, to a typed transition.
 
 use ferroce_driver::{
-    AddressVector, InitAttributes, InitUpdate, ModifyQp, PathMtu, QpAccess, Qpn, RtrAttributes,
-    RtsAttributes, RtsUpdate, SqdUpdate, UcRtr, UcRts, UdInit, UdRtr, UdRts, XrcTargetRts,
+    AddressVector, InitAttributes, InitUpdate, ModifyQp, PathMtu, QpAccess, QpState, Qpn,
+    RtrAttributes, RtsAttributes, RtsUpdate, Service, SqdUpdate, UcRtr, UcRts, UdInit, UdRtr,
+    UdRts, XrcTargetRts, check_attributes,
 };
 use libc::c_int;
 
@@ -10,20 +11,20 @@ use crate::address::{self, Neighbours};
 use crate::errno::Errno;
 use crate::ffi::abi::*;
 
-mod table;
+mod mask;
 
 /// PSNs have 24 bits.
 const PSN_MASK: u32 = 0xff_ffff;
 
 /// States that a program may assert as the QP's current one, by `IBV_QP_CUR_STATE`.
-const ASSERTABLE_STATES: [c_int; 4] = [IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD, IBV_QPS_SQE];
+const ASSERTABLE_STATES: [QpState; 4] = [QpState::Rtr, QpState::Rts, QpState::Sqd, QpState::Sqe];
 
 /// Properties of a QP and its host for parsing.
 pub struct Surroundings<'a> {
-    /// `enum ibv_qp_type` of the QP.
-    pub qp_type: c_int,
+    /// Transport service of the QP.
+    pub service: Service,
     /// State that the QP is in.
-    pub state: c_int,
+    pub state: QpState,
     /// The QP's number.
     pub qpn: u32,
     /// Largest `max_rd_atomic`.
@@ -46,27 +47,34 @@ pub fn modify_qp(
     attr: &ibv_qp_attr,
     mask: c_int,
     around: &Surroundings<'_>,
-) -> Result<(c_int, ModifyQp), Errno> {
-    let mask = mask & !table::ignored(around.qp_type);
+) -> Result<(QpState, ModifyQp), Errno> {
+    let mask = mask & !mask::ignored(around.service);
     let has = |bit: c_int| mask & bit != 0;
     let from = around.state;
     // An asserted state must be the QP's actual state.
-    let mistaken = !ASSERTABLE_STATES.contains(&attr.cur_qp_state) || attr.cur_qp_state != from;
-    if has(IBV_QP_CUR_STATE) && mistaken {
+    if has(IBV_QP_CUR_STATE)
+        && (!ASSERTABLE_STATES.contains(&from) || state(attr.cur_qp_state)? != from)
+    {
         return Err(Errno::INVALID);
     }
-    let to = if has(IBV_QP_STATE) {
-        attr.qp_state
-    } else {
-        from
+    let to = match has(IBV_QP_STATE) {
+        true => state(attr.qp_state)?,
+        false => from,
     };
-    table::check(around.qp_type, from, to, mask)?;
+    let given = mask::attributes(mask)?;
+    check_attributes(around.service, from, to, given).map_err(|_| Errno::INVALID)?;
     if has(IBV_QP_ALT_PATH) || has(IBV_QP_PATH_MIG_STATE) && attr.path_mig_state != IBV_MIG_MIGRATED
     {
         return Err(Errno::NOT_SUPPORTED);
     }
     let transition = Parser { attr, mask, around }.transition(from, to)?;
     Ok((to, transition))
+}
+
+/// Parses `enum ibv_qp_state`.
+fn state(number: c_int) -> Result<QpState, Errno> {
+    let number = u32::try_from(number).map_err(|_| Errno::INVALID)?;
+    required(QpState::from_number(number))
 }
 
 /// Reads single attributes, each checked if it is in the mask.
@@ -77,34 +85,34 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    fn transition(&self, from: c_int, to: c_int) -> Result<ModifyQp, Errno> {
+    fn transition(&self, from: QpState, to: QpState) -> Result<ModifyQp, Errno> {
         Ok(match (from, to) {
-            (_, IBV_QPS_RESET) => ModifyQp::ToReset,
-            (_, IBV_QPS_ERR) => ModifyQp::ToErr,
-            (IBV_QPS_RESET, IBV_QPS_INIT) => self.to_init()?,
-            (IBV_QPS_INIT, IBV_QPS_INIT) => ModifyQp::InitToInit(InitUpdate {
+            (_, QpState::Reset) => ModifyQp::ToReset,
+            (_, QpState::Err) => ModifyQp::ToErr,
+            (QpState::Reset, QpState::Init) => self.to_init()?,
+            (QpState::Init, QpState::Init) => ModifyQp::InitToInit(InitUpdate {
                 p_key_index: self.p_key_index()?,
                 port: self.port()?,
                 access: self.access()?,
                 q_key: self.q_key(),
             }),
-            (IBV_QPS_INIT, IBV_QPS_RTR) => self.to_rtr()?,
-            (IBV_QPS_RTR, IBV_QPS_RTS) => self.to_rts()?,
-            (IBV_QPS_RTS, IBV_QPS_RTS) => ModifyQp::UpdateRts(self.rts_update()?),
-            (IBV_QPS_RTS, IBV_QPS_SQD) => ModifyQp::ToSqd {
+            (QpState::Init, QpState::Rtr) => self.to_rtr()?,
+            (QpState::Rtr, QpState::Rts) => self.to_rts()?,
+            (QpState::Rts, QpState::Rts) => ModifyQp::UpdateRts(self.rts_update()?),
+            (QpState::Rts, QpState::Sqd) => ModifyQp::ToSqd {
                 notify_drained: self.has(IBV_QP_EN_SQD_ASYNC_NOTIFY)
                     && self.attr.en_sqd_async_notify != 0,
             },
-            (IBV_QPS_SQD, IBV_QPS_SQD) => ModifyQp::SqdUpdate(self.sqd_update()?),
-            (IBV_QPS_SQD, IBV_QPS_RTS) => ModifyQp::SqdToRts(self.rts_update()?),
-            (IBV_QPS_SQE, IBV_QPS_RTS) => ModifyQp::SqeToRts(self.rts_update()?),
+            (QpState::Sqd, QpState::Sqd) => ModifyQp::SqdUpdate(self.sqd_update()?),
+            (QpState::Sqd, QpState::Rts) => ModifyQp::SqdToRts(self.rts_update()?),
+            (QpState::Sqe, QpState::Rts) => ModifyQp::SqeToRts(self.rts_update()?),
             _ => return Err(Errno::INVALID),
         })
     }
 
     fn to_init(&self) -> Result<ModifyQp, Errno> {
-        Ok(match self.around.qp_type {
-            IBV_QPT_UD => ModifyQp::ToInitUd(UdInit {
+        Ok(match self.around.service {
+            Service::UnreliableDatagram => ModifyQp::ToInitUd(UdInit {
                 p_key_index: required(self.p_key_index()?)?,
                 port: required(self.port()?)?,
                 q_key: required(self.q_key())?,
@@ -114,12 +122,12 @@ impl Parser<'_> {
     }
 
     fn to_rtr(&self) -> Result<ModifyQp, Errno> {
-        Ok(match self.around.qp_type {
-            IBV_QPT_UD => ModifyQp::ToRtrUd(UdRtr {
+        Ok(match self.around.service {
+            Service::UnreliableDatagram => ModifyQp::ToRtrUd(UdRtr {
                 p_key_index: self.p_key_index()?,
                 q_key: self.q_key(),
             }),
-            IBV_QPT_UC | IBV_QPT_XRC_SEND => ModifyQp::ToRtrUc(UcRtr {
+            Service::UnreliableConnected | Service::XrcInitiator => ModifyQp::ToRtrUc(UcRtr {
                 path_mtu: self.path_mtu()?,
                 dest_qpn: self.dest_qpn()?,
                 rq_psn: self.attr.rq_psn & PSN_MASK,
@@ -133,16 +141,16 @@ impl Parser<'_> {
 
     fn to_rts(&self) -> Result<ModifyQp, Errno> {
         let sq_psn = self.attr.sq_psn & PSN_MASK;
-        Ok(match self.around.qp_type {
-            IBV_QPT_UD => ModifyQp::ToRtsUd(UdRts {
+        Ok(match self.around.service {
+            Service::UnreliableDatagram => ModifyQp::ToRtsUd(UdRts {
                 sq_psn,
                 q_key: self.q_key(),
             }),
-            IBV_QPT_UC => ModifyQp::ToRtsUc(UcRts {
+            Service::UnreliableConnected => ModifyQp::ToRtsUc(UcRts {
                 sq_psn,
                 access: self.access()?,
             }),
-            IBV_QPT_XRC_RECV => ModifyQp::ToRtsXrcTarget(XrcTargetRts {
+            Service::XrcTarget => ModifyQp::ToRtsXrcTarget(XrcTargetRts {
                 sq_psn,
                 timeout: required(self.timeout()?)?,
                 access: self.access()?,

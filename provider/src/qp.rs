@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ferroce_driver::{
-    Capabilities, Lease, QpAccess, QueuePair, QueuePairAttributes, QueuePairConfig, ReceiveSource,
-    Service,
+    Addressing, Capabilities, Lease, QpAccess, QpState, QueuePair, QueuePairAttributes,
+    QueuePairConfig, ReceiveSource, Service,
 };
 use libc::c_int;
 
@@ -26,22 +26,10 @@ pub struct Qp {
     pub pair: Arc<QueuePair>,
     pub source: Arc<Source>,
     pub addressing: Addressing,
-    qp_type: c_int,
     /// XRC target: its domain.
     xrcd: Option<Arc<SharedXrcd>>,
     /// Lease of its PD, or of the handle of its XRC domain.
     _lease: Lease,
-}
-
-/// Way in which send work requests name their destination.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Addressing {
-    /// By the connection.
-    Connected,
-    /// By an address handle in each (UD).
-    Datagram,
-    /// By an SRQ of the peer in each (XRC).
-    Xrc,
 }
 
 /// Returns the operations that `send_ops_flags` may request, by service (IBTA vol 1, table 86).
@@ -200,7 +188,7 @@ impl Qp {
             lease: domain.lease(),
             xrcd: None,
         };
-        Ok(Self::new(owner, pair, attr.qp_type))
+        Ok(Self::new(owner, pair))
     }
 
     /// Creates an XRC target QP in RESET, which has neither PD nor queues.
@@ -227,35 +215,30 @@ impl Qp {
             lease: xrcd.lease(),
             xrcd: Some(xrcd),
         };
-        Self::new(owner, pair, IBV_QPT_XRC_RECV)
+        Self::new(owner, pair)
     }
 
-    fn new(owner: Owner<'_>, pair: Arc<QueuePair>, qp_type: c_int) -> Self {
+    fn new(owner: Owner<'_>, pair: Arc<QueuePair>) -> Self {
         let source = Arc::new(Source::default());
         let object = Object::QueuePair(pair.number());
         owner.adapter.add(object, owner.events, &source);
         Self {
             adapter: owner.adapter.clone(),
+            addressing: Addressing::of(pair.service()),
             pair,
             source,
-            addressing: match qp_type {
-                IBV_QPT_UD => Addressing::Datagram,
-                IBV_QPT_XRC_SEND => Addressing::Xrc,
-                _ => Addressing::Connected,
-            },
-            qp_type,
             xrcd: owner.xrcd.map(|xrcd| xrcd.shared.clone()),
             _lease: owner.lease,
         }
     }
 
     /// `ibv_modify_qp`; returns the new state of the QP.
-    pub fn modify(&self, attr: &ibv_qp_attr, mask: c_int) -> Result<c_int, Errno> {
+    pub fn modify(&self, attr: &ibv_qp_attr, mask: c_int) -> Result<QpState, Errno> {
         let limits = self.adapter.device()?.capabilities();
         let around = Surroundings {
-            qp_type: self.qp_type,
+            service: self.pair.service(),
             // The device may have moved on by itself, to SQE or ERR.
-            state: self.pair.query()?.state as c_int,
+            state: self.pair.query()?.state,
             qpn: self.pair.number().0,
             max_rd_atomic: limits.max_rd_atomic,
             max_dest_rd_atomic: limits.max_dest_rd_atomic,
@@ -280,7 +263,7 @@ impl Qp {
     /// that the QP is not in; `ENOMEM` when the group is full.
     pub fn set_multicast(&self, group: [u8; 16], attached: bool) -> Result<(), Errno> {
         self.adapter.check()?;
-        if self.qp_type != IBV_QPT_UD || !address::is_multicast(&group) {
+        if self.pair.service() != Service::UnreliableDatagram || !address::is_multicast(&group) {
             return Err(Errno::INVALID);
         }
         if attached {

@@ -13,7 +13,7 @@ use parking_lot::{Condvar, Mutex};
 pub struct Tenancy {
     /// Before `end`: the function is released when the end is signalled.
     function: Arc<Function>,
-    end: TellOnDrop,
+    end: NotifyOnDrop,
 }
 
 impl Tenancy {
@@ -21,7 +21,7 @@ impl Tenancy {
     pub fn of(function: Arc<Function>) -> Arc<Self> {
         Arc::new(Self {
             function,
-            end: TellOnDrop(End::default()),
+            end: NotifyOnDrop(End::default()),
         })
     }
 
@@ -58,9 +58,9 @@ impl End {
     }
 }
 
-struct TellOnDrop(End);
+struct NotifyOnDrop(End);
 
-impl Drop for TellOnDrop {
+impl Drop for NotifyOnDrop {
     fn drop(&mut self) {
         let (is_over, changed) = &*self.0.0;
         *is_over.lock() = true;

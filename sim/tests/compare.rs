@@ -2,6 +2,8 @@
 
 use std::process::{Command, Output};
 
+use ferroce_test_support::temporary_directory;
+
 fn ferroce(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ferroce"));
     command
@@ -63,7 +65,7 @@ fn targets_that_need_no_hosts_pass() {
 
 #[test]
 fn a_report_of_one_plot_is_a_page_and_two_files() {
-    let folder = std::env::temp_dir().join(format!("ferroce-report-{}", std::process::id()));
+    let folder = temporary_directory("report");
     let name = folder.to_string_lossy().into_owned();
     let done = ferroce(&["report", "--out", &name, "--plot", "loss"]);
     assert!(done.status.success(), "{}", text(&done.stderr));
@@ -73,5 +75,4 @@ fn a_report_of_one_plot_is_a_page_and_two_files() {
             .len();
         assert!(length > 1000, "{file}: {length} bytes");
     }
-    std::fs::remove_dir_all(&folder).expect("our own folder");
 }

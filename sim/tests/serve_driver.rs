@@ -6,21 +6,22 @@ mod common;
 #[path = "../serve/tests/serve_support/mod.rs"]
 mod serve_support;
 
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use command_support::ferroce_at;
 use common::{BUFFER, Node, Rendezvous, TIMEOUT};
 use ferroce_driver::bus::{self, DeviceAddress};
 use ferroce_driver::{CompletionOpcode, CompletionStatus, SendOperation};
+use ferroce_test_support::{Process, Signal};
 use serve_support::serve;
 
 /// Clients killed in the ordinary test, and in the long one.
 const KILLS: u64 = 20;
 const MANY_KILLS: u64 = 200;
+/// Time limit for a server with all its clients.
+const LIFE: Duration = Duration::from_secs(600);
 /// The latest moment at which a client is killed.
 const LATEST_KILL_MS: u64 = 700;
 
@@ -49,12 +50,7 @@ fn write_send_and_read_between_two_served_functions() {
         assert_eq!(one.wait().status, CompletionStatus::Success);
         assert!(other.holds(BUFFER, round));
     }
-    other
-        .qp
-        .receive_queue()
-        .expect("its own")
-        .post(33, &[other.segment(BUFFER)])
-        .expect("room");
+    other.post_receive(33, BUFFER);
     one.fill(100);
     one.post(SendOperation::Send, 100_000);
     let received = other.wait();
@@ -87,7 +83,7 @@ fn a_served_function_and_one_of_this_process() {
         assert_eq!(from.wait().status, CompletionStatus::Success);
         assert!(to.holds(5000, round));
         if round % 10 == 0 {
-            // Both are asleep by then.
+            // Both are probably asleep by then.
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -101,15 +97,10 @@ fn events_come_by_eventfd() {
     let other = node(&rendezvous, &paths[1], "a", 1);
     connect(&one, &other);
     for round in 1..=20 {
-        let receives = other.qp.receive_queue().expect("its own");
-        receives.post(1, &[other.segment(64)]).expect("room");
+        other.post_receive(1, 64);
         other.cq.arm(false);
         one.post(SendOperation::Send, 64);
-        let deadline = Instant::now() + TIMEOUT;
-        while other.events.load(Ordering::SeqCst) < round {
-            assert!(Instant::now() < deadline, "no event in round {round}");
-            std::thread::sleep(Duration::from_micros(100));
-        }
+        other.expect_events(round);
         assert_eq!(other.wait().status, CompletionStatus::Success);
         assert_eq!(one.wait().status, CompletionStatus::Success);
     }
@@ -129,55 +120,32 @@ fn doorbells_of_an_idle_function_wake_it() {
     }
 }
 
-/// `ferroce serve` as a separate process; killed at the end if it is still running.
-struct Server {
-    child: Child,
-    output: BufReader<ChildStdout>,
+/// Starts `ferroce serve` as a separate process.
+fn server(rendezvous: &Rendezvous, arguments: &[&str]) -> Process {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ferroce"));
+    command.arg("serve").args(arguments);
+    command.env("FERROCE_DIR", &rendezvous.0);
+    Process::start(command, &rendezvous.0, "serve", LIFE)
 }
 
-impl Server {
-    fn start(rendezvous: &Rendezvous, arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_ferroce"))
-            .arg("serve")
-            .args(arguments)
-            .env("FERROCE_DIR", &rendezvous.0)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the tool runs");
-        let output = BufReader::new(child.stdout.take().expect("piped"));
-        Self { child, output }
-    }
-
-    /// Returns the address of the next function that is ready.
-    fn ready(&mut self) -> String {
-        let mut line = String::new();
-        self.output.read_line(&mut line).expect("it speaks");
-        let mut words = line.split(' ');
-        assert_eq!(words.next(), Some("ready"), "{line}");
-        words.next().expect("an address").to_owned()
-    }
-
-    /// Terminates it. Returns true if it ended well.
-    fn terminate(mut self) -> bool {
-        let pid = self.child.id().to_string();
-        let asked = Command::new("kill").arg(pid).status().expect("kill runs");
-        assert!(asked.success());
-        let deadline = Instant::now() + TIMEOUT;
-        loop {
-            if let Some(status) = self.child.try_wait().expect("our child") {
-                return status.success();
-            }
-            assert!(Instant::now() < deadline, "it does not end");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
+/// Waits until `count` functions are ready. Returns their addresses.
+fn ready(server: &mut Process, count: usize) -> Vec<String> {
+    server.wait_for_output("the functions are ready", |output| {
+        let lines = output
+            .split_inclusive('\n')
+            .filter(|line| line.ends_with('\n'));
+        let addresses = lines.filter_map(|line| line.strip_prefix("ready ")?.split(' ').next());
+        let addresses: Vec<_> = addresses.map(|name| name.trim().to_owned()).collect();
+        (addresses.len() == count).then_some(addresses)
+    })
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Terminates a server. Returns true if it ended well.
+fn terminate(mut server: Process) -> bool {
+    server.signal(Signal::TERM);
+    server.hurry(TIMEOUT);
+    let ended = server.wait();
+    ended.expect_end().success()
 }
 
 fn self_test(rendezvous: &Rendezvous, address: &str) -> Command {
@@ -195,8 +163,8 @@ fn a_server_says_when_it_is_ready_and_ends_cleanly() {
     let rendezvous = Rendezvous::new("served-process");
     let socket = rendezvous.0.join("nic");
     let socket = socket.to_str().expect("plain");
-    let mut server = Server::start(&rendezvous, &["--socket", socket, "--functions", "2"]);
-    let addresses = [server.ready(), server.ready()];
+    let mut server = server(&rendezvous, &["--socket", socket, "--functions", "2"]);
+    let addresses = ready(&mut server, 2);
     assert_eq!(addresses, [0, 1].map(|n| format!("vfio-user:{socket}.{n}")));
     let sockets = [0, 1].map(|n| PathBuf::from(format!("{socket}.{n}")));
     assert!(sockets.iter().all(|socket| socket.exists()));
@@ -208,7 +176,7 @@ fn a_server_says_when_it_is_ready_and_ends_cleanly() {
     );
     assert!(!ok && text.contains("functional"), "{text}");
     let bus = bus::open(&addresses[0].parse().expect("an address")).expect("it is served");
-    assert!(server.terminate(), "though a client is there");
+    assert!(terminate(server), "though a client is there");
     assert!(sockets.iter().all(|socket| !socket.exists()));
     drop(bus);
 }
@@ -218,25 +186,28 @@ fn kill_clients(name: &str, kills: u64) {
     let rendezvous = Rendezvous::new(name);
     let socket = rendezvous.0.join("nic");
     let socket = socket.to_str().expect("plain");
-    let mut server = Server::start(&rendezvous, &["--socket", socket]);
-    let address = server.ready();
+    let mut server = server(&rendezvous, &["--socket", socket]);
+    let [address] = &ready(&mut server, 1)[..] else {
+        panic!("one function");
+    };
     // Multiples of the golden ratio: spread evenly, however many there are.
     for number in 1..=kills {
         let fraction = (number as f64 * 0.618_033_988_75).fract();
         let moment_ms = (fraction * LATEST_KILL_MS as f64) as u64;
-        let mut client = self_test(&rendezvous, &address).spawn().expect("it runs");
+        let mut client = self_test(&rendezvous, address).spawn().expect("it runs");
+        // The moment of the kill.
         std::thread::sleep(Duration::from_millis(moment_ms));
         client.kill().expect("our child");
         client.wait().expect("our child");
-        assert!(server.child.try_wait().expect("our child").is_none());
+        assert!(server.is_running(), "{}", server.output());
     }
-    let output = self_test(&rendezvous, &address)
+    let output = self_test(&rendezvous, address)
         .stdout(Stdio::piped())
         .output()
         .expect("it runs");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}");
-    assert!(server.terminate());
+    assert!(terminate(server));
 }
 
 #[test]

@@ -7,15 +7,16 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use command_support::ferroce_at;
-use common::{BUFFER, Node, Rendezvous, TIMEOUT, two};
+use common::{BUFFER, Node, Rendezvous, two};
 use ferroce_driver::{
     AsyncEvent, CompletionOpcode, CompletionStatus, RemoteAddress, SendOperation,
 };
 use ferroce_embed::fabric::registry::Registry;
 use ferroce_embed::function::{Function, Options};
+use ferroce_test_support::stays;
 
 #[test]
 fn write_send_and_read_between_two_that_poll() {
@@ -60,29 +61,21 @@ fn a_target_that_never_polls_is_served_by_its_thread() {
         assert_eq!(one.wait().status, CompletionStatus::Success);
         assert!(other.holds(5000, round));
         if round % 10 == 0 {
+            // Both are probably asleep by then.
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 }
 
 #[test]
-fn an_armed_queue_raises_an_event_while_nobody_polls() {
+fn an_armed_queue_raises_an_event_without_a_poll() {
     let rendezvous = Rendezvous::new("events");
     let (one, other) = two(&rendezvous, ["a", "a"]);
     for round in 1..=20 {
-        other
-            .qp
-            .receive_queue()
-            .expect("its own")
-            .post(1, &[other.segment(64)])
-            .expect("room");
+        other.post_receive(1, 64);
         other.cq.arm(false);
         one.post(SendOperation::Send, 64);
-        let deadline = Instant::now() + TIMEOUT;
-        while other.events.load(Ordering::SeqCst) < round {
-            assert!(Instant::now() < deadline, "no event in round {round}");
-            std::thread::sleep(Duration::from_micros(100));
-        }
+        other.expect_events(round);
         let mut received = 0;
         other.cq.poll(16, |_| received += 1);
         assert_eq!(received, 1);
@@ -230,8 +223,9 @@ fn an_injected_fault_is_reported_by_the_device_that_it_was_meant_for() {
     assert!(devices.contains("port down"), "{devices}");
     one.fill(1);
     one.post(SendOperation::RdmaWrite(other.remote()), 64);
-    std::thread::sleep(Duration::from_millis(20));
-    one.cq.poll(1, |_| panic!("nothing gets through"));
+    assert!(stays(Duration::from_millis(20), || {
+        one.cq.poll(1, |_| panic!("nothing gets through")) == 0
+    }));
     assert!(other.holds(64, 0));
     assert!(inject(&["port-down", "--host", "b"]).contains("down already"));
     inject(&["port-up"]);
@@ -248,7 +242,7 @@ fn an_injected_fault_is_reported_by_the_device_that_it_was_meant_for() {
 }
 
 #[test]
-fn faults_for_nobody_are_refused() {
+fn faults_for_unknown_functions_are_refused() {
     let rendezvous = Rendezvous::new("refused");
     let refusal = |arguments: &[&str]| {
         let (text, success) = ferroce_at(&rendezvous, &[&["inject"], arguments].concat());
@@ -266,7 +260,7 @@ fn faults_for_nobody_are_refused() {
 }
 
 #[test]
-fn everybody_captures_into_one_file() {
+fn all_functions_capture_into_one_file() {
     let rendezvous = Rendezvous::new("capture");
     let path: &Path = &rendezvous.0.join("frames.pcapng");
     let options = Options {

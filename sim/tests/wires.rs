@@ -1,4 +1,5 @@
-//! Functions on different fabrics, as on different machines: everything between them goes over a wire.
+//! Functions on different fabrics, as on different machines: everything between them goes over a
+//! wire.
 
 mod command_support;
 #[path = "../embed/tests/common/mod.rs"]
@@ -10,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use command_support::ferroce_at;
 use common::{BUFFER, Node, Rendezvous, TIMEOUT};
@@ -18,6 +19,7 @@ use ferroce_driver::{AsyncEvent, CompletionStatus, SendOperation};
 use ferroce_embed::fabric::registry::{Registry, UplinkCounter};
 use ferroce_embed::function::Options;
 use ferroce_embed::uplink::UplinkSpec;
+use ferroce_test_support::eventually;
 
 fn on_wire(rendezvous: &Rendezvous, host: &str, wire: &str) -> Options {
     Options {
@@ -235,16 +237,11 @@ fn damage_is_noticed_and_repaired() {
     let far = format!("qemu-dgram:{},{}", b.display(), to_a.display());
     let pair = Connected::new("damage", &near, &far);
     pair.write_and_read(BUFFER / 4);
-    let deadline = Instant::now() + TIMEOUT;
-    loop {
+    eventually("a damaged frame in the counters", TIMEOUT, || {
         let (counters, is_there) = ferroce_at(&pair.fabrics[1], &["counters"]);
         assert!(is_there, "{counters}");
-        if counters.contains("rx_icrc_errors") {
-            break;
-        }
-        assert!(Instant::now() < deadline, "no damaged frame in {counters}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+        counters.contains("rx_icrc_errors")
+    });
 }
 
 /// Goal: a capture delivers to a receiver what its peer sent, without the peer. Method: record the
@@ -296,11 +293,9 @@ fn a_capture_is_replayed() {
     }
     assert!(again.holds(LENGTH, 3));
     // Our ACKs are dropped.
-    let deadline = Instant::now() + TIMEOUT;
-    while counter(&fabrics[2], UplinkCounter::SentLost) == 0 {
-        assert!(Instant::now() < deadline, "no ACK was counted");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    eventually("a count of ACKs", TIMEOUT, || {
+        counter(&fabrics[2], UplinkCounter::SentLost) > 0
+    });
 }
 
 /// Goal: a capture without frames for this function is refused, with advice.

@@ -3,6 +3,7 @@
  * first argument says which; the program prints how long the loop took by the clock, in nanoseconds.
  */
 #include "common.h"
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
@@ -26,6 +27,7 @@ static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
 static sem_t semaphore;
 static mtx_t mtx;
 static int event;
+static int notice;
 
 static long long now(void)
 {
@@ -57,6 +59,7 @@ static void *release(void *argument)
 	atomic_store(&word, 0);
 	EQUAL(pthread_spin_unlock(&spin), 0);
 	EQUAL(sem_post(&semaphore), 0);
+	EQUAL(write(notice, &(uint64_t){ 1 }, 8), 8);
 	return argument;
 }
 
@@ -144,6 +147,16 @@ static void loop(const char *name)
 	else if (IS("write"))
 		while (!flag)
 			EQUAL(write(event, &(uint64_t){ 1 }, 8), 8);
+	else if (IS("notice-epoll")) {
+		struct epoll_event wanted = { .events = EPOLLIN };
+
+		EQUAL(epoll_ctl(epoll, EPOLL_CTL_DEL, event, NULL), 0);
+		EQUAL(epoll_ctl(epoll, EPOLL_CTL_ADD, notice, &wanted), 0);
+		EQUAL(epoll_wait(epoll, &wanted, 1, -1), 1);
+	} else if (IS("notice-poll"))
+		EQUAL(poll(&(struct pollfd){ .fd = notice, .events = POLLIN }, 1, -1), 1);
+	else if (IS("notice-read"))
+		EQUAL(read(notice, &(uint64_t){ 0 }, 8), 8);
 	else if (IS("poll-flag"))
 		while (!flag)
 			poll_once();
@@ -179,6 +192,8 @@ int main(int count, char **arguments)
 	NEED(cq);
 	event = eventfd(1, 0);
 	NEED(event >= 0);
+	notice = eventfd(0, 0);
+	NEED(notice >= 0);
 	EQUAL(pthread_spin_init(&spin, PTHREAD_PROCESS_PRIVATE), 0);
 	EQUAL(sem_init(&semaphore, 0, 0), 0);
 	EQUAL(mtx_init(&mtx, mtx_plain), thrd_success);

@@ -3,27 +3,22 @@
 
 mod served;
 
-use std::fs::{self, File};
-use std::net::TcpListener;
-use std::os::unix::fs::{MetadataExt, chown};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+pub use ferroce_test_support::{
+    Deadline, Ended, Process, Signal, TIMEOUT, eventually, eventually_some, free_port,
+    is_listening, send_signal, stays, time_limit, wait_until_listening,
+};
+use ferroce_test_support::{TemporaryDirectory, temporary_directory};
 pub use served::Served;
 
-/// Variable with the factor for all time limits, on a machine that is slow or busy; 1 by default.
-const SLOW: &str = "FERROCE_TEST_SLOW";
 /// Time limit of a process, unless a test has another.
 pub const PROCESS_TIMEOUT: Duration = Duration::from_secs(120);
-/// Time limit for a server until it listens.
-const LISTEN_TIMEOUT: Duration = Duration::from_secs(20);
-/// Time limit for a server after its client has ended.
-const SERVER_END_TIMEOUT: Duration = Duration::from_secs(20);
-/// Interval between two checks of a process.
-const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Returns the `ferroce` command that `make` has built, or the one that `FERROCE_BIN` names.
 pub fn ferroce() -> PathBuf {
@@ -47,10 +42,12 @@ pub fn library() -> PathBuf {
 /// A separate directory for one test: the fabric's rendezvous and the output of programs.
 #[derive(Debug)]
 pub struct Scratch {
-    path: PathBuf,
+    directory: TemporaryDirectory,
     ferroce: PathBuf,
     /// Words in front of each command.
     prefix: &'static [&'static str],
+    /// A library that each program loads besides the one under test.
+    preloaded: Option<PathBuf>,
 }
 
 /// User without rights, as Debian numbers it.
@@ -67,15 +64,14 @@ const AS_ORDINARY_USER: &[&str] = &[
 impl Scratch {
     /// Creates an empty directory.
     pub fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("ferroce-test-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).expect("the temporary directory can be written");
+        let directory = temporary_directory("scratch");
+        // What keeps other users out is the fabric's directory, not this one.
+        fs::set_permissions(&directory, Permissions::from_mode(0o755)).expect("our own");
         Self {
-            path,
+            directory,
             ferroce: ferroce(),
             prefix: &[],
+            preloaded: None,
         }
     }
 
@@ -92,15 +88,21 @@ impl Scratch {
         fs::create_dir(scratch.path("lib")).expect("a new folder");
         let name = scratch.path("lib/libibverbs.so.1");
         fs::copy(library(), name).expect("the library can be copied");
-        chown(&scratch.path, Some(ORDINARY_USER), Some(ORDINARY_USER)).expect("we are root");
+        chown(&scratch.directory, Some(ORDINARY_USER), Some(ORDINARY_USER)).expect("we are root");
         scratch.ferroce = copy;
         scratch.prefix = AS_ORDINARY_USER;
         Some(scratch)
     }
 
+    /// Has each program load a library, besides the one under test.
+    pub fn preload(mut self, library: &Path) -> Self {
+        self.preloaded = Some(library.to_owned());
+        self
+    }
+
     /// Returns a path inside of it.
     pub fn path(&self, name: &str) -> PathBuf {
-        self.path.join(name)
+        self.directory.join(name)
     }
 
     /// Returns a program under `ferroce run`, on this scratch directory's fabric. `options` are
@@ -131,6 +133,9 @@ impl Scratch {
         command.env("FERROCE_DIR", self.path("fabric"));
         for option in OPTIONS_OF_THE_ENVIRONMENT {
             command.env_remove(option);
+        }
+        if let Some(library) = &self.preloaded {
+            command.env("LD_PRELOAD", library);
         }
         command
     }
@@ -199,202 +204,15 @@ pub fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0)
 }
 
-/// Returns a time-out of a test, scaled for this machine. It only ends what hangs; the result of a
-/// test does not depend on it otherwise.
-pub fn time_limit(timeout: Duration) -> Duration {
-    let Some(factor) = std::env::var_os(SLOW) else {
-        return timeout;
-    };
-    let number = factor.to_str().and_then(|text| text.parse().ok());
-    let is_usable = |number: &u32| (1..=1000).contains(number);
-    let factor = number.filter(is_usable).unwrap_or_else(|| {
-        panic!("{SLOW}={factor:?}: it would be a whole number from 1 to 1000");
-    });
-    timeout * factor
-}
-
-/// Waits until a condition holds; fails the test if it does not in time.
-pub fn wait_until(what: &str, timeout: Duration, mut is_so: impl FnMut() -> bool) {
-    let timeout = time_limit(timeout);
-    let deadline = Instant::now() + timeout;
-    while !is_so() {
-        assert!(
-            Instant::now() < deadline,
-            "timed out after {timeout:?}, waiting for: {what} ({SLOW}=N waits N times as long)"
-        );
-        sleep(POLL_INTERVAL);
+impl AsRef<Path> for Scratch {
+    fn as_ref(&self) -> &Path {
+        self.directory.as_ref()
     }
 }
 
 impl Default for Scratch {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // A failed test leaves nothing of value here: the output is in its message.
-        let _ = fs::remove_dir_all(&self.path);
-    }
-}
-
-/// A process that is killed, by its own pid, when it is dropped or has run for too long.
-#[derive(Debug)]
-pub struct Process {
-    child: Child,
-    output: PathBuf,
-    started: Instant,
-    deadline: Instant,
-    what: String,
-}
-
-/// Exit status and output of a process.
-#[derive(Debug)]
-pub struct Ended {
-    /// Exit status; `None`: it ran into its time-out and was killed.
-    pub status: Option<ExitStatus>,
-    /// Standard output and error together.
-    pub output: String,
-    /// Time that it ran.
-    time: Duration,
-    what: String,
-}
-
-impl Ended {
-    /// Returns true if it ended by itself, with status 0.
-    pub fn succeeded(&self) -> bool {
-        self.status.is_some_and(|status| status.success())
-    }
-
-    /// Describes how it ended.
-    pub fn how(&self) -> String {
-        match self.status {
-            Some(status) => format!("{status}"),
-            None => format!(
-                "timed out after {} s, waiting for it to end ({SLOW}=N waits N times as long)",
-                self.time.as_secs()
-            ),
-        }
-    }
-
-    /// Fails the test unless the process succeeded.
-    pub fn expect_success(self) -> String {
-        assert!(
-            self.succeeded(),
-            "{}: {}\n{}",
-            self.what,
-            self.how(),
-            self.output
-        );
-        self.output
-    }
-}
-
-impl Process {
-    /// Starts `command`; its output goes to a file of `scratch`.
-    pub fn start(mut command: Command, scratch: &Scratch, name: &str, timeout: Duration) -> Self {
-        let output = scratch.path(name);
-        let file = File::create(&output).expect("the scratch directory can be written");
-        let errors = file
-            .try_clone()
-            .expect("a file descriptor can be duplicated");
-        let what = format!("{command:?}");
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(file)
-            .stderr(errors)
-            .spawn()
-            .unwrap_or_else(|error| panic!("{what}: {error}"));
-        let started = Instant::now();
-        Self {
-            child,
-            output,
-            started,
-            deadline: started + time_limit(timeout),
-            what,
-        }
-    }
-
-    /// Returns the process ID.
-    pub fn id(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Returns true if it still runs.
-    pub fn is_running(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(None))
-    }
-
-    /// Kills it.
-    pub fn kill(&mut self) {
-        // It may have ended by itself meanwhile.
-        let _ = self.child.kill();
-    }
-
-    /// Limits its time to `timeout` from now on.
-    pub fn hurry(&mut self, timeout: Duration) {
-        self.deadline = self.deadline.min(Instant::now() + time_limit(timeout));
-    }
-
-    /// Waits until it ends or its time is over.
-    pub fn wait(mut self) -> Ended {
-        let status = loop {
-            match self
-                .child
-                .try_wait()
-                .expect("our own child can be waited for")
-            {
-                Some(status) => break Some(status),
-                None if Instant::now() >= self.deadline => break None,
-                None => sleep(POLL_INTERVAL),
-            }
-        };
-        self.kill();
-        let output = fs::read(&self.output).unwrap_or_default();
-        let output = String::from_utf8_lossy(&output).into_owned();
-        Ended {
-            status,
-            output,
-            time: self.started.elapsed(),
-            what: self.what.clone(),
-        }
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Returns a TCP port that was free a moment ago.
-pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
-    listener
-        .local_addr()
-        .expect("a bound socket has an address")
-        .port()
-}
-
-/// Returns true if a process listens on `port`. It does not connect: that would be the client.
-pub fn is_listening(port: u16) -> bool {
-    let wanted = format!(":{port:04X} ");
-    ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| {
-        let table = fs::read_to_string(table).unwrap_or_default();
-        // Fields: index, local address, remote address, state (0A: LISTEN).
-        table
-            .lines()
-            .any(|line| line.contains(&wanted) && line.contains(" 0A "))
-    })
-}
-
-/// Waits until a process listens on `port`, without connecting to it.
-pub fn wait_until_listening(port: u16, server: &mut Process) {
-    let deadline = Instant::now() + LISTEN_TIMEOUT;
-    while !is_listening(port) && server.is_running() && Instant::now() < deadline {
-        sleep(POLL_INTERVAL);
     }
 }
 
@@ -506,7 +324,7 @@ impl RunningPair<'_> {
             scratch.finish(scratch.ferroce(&["counters"])).output
         };
         server.hurry(if client.succeeded() {
-            SERVER_END_TIMEOUT
+            TIMEOUT
         } else {
             Duration::ZERO
         });

@@ -1,12 +1,6 @@
 //! Functions of another process: `ferroce serve`.
 
-use std::fs;
-use std::time::Duration;
-
-use crate::{PROCESS_TIMEOUT, Process, Scratch, wait_until};
-
-/// Time limit for a server until its functions can be used.
-const START_TIMEOUT: Duration = Duration::from_secs(20);
+use crate::{PROCESS_TIMEOUT, Process, Scratch};
 
 /// A server that offers functions on a scratch directory's fabric.
 #[derive(Debug)]
@@ -23,10 +17,9 @@ impl<'a> Served<'a> {
         let socket = scratch.path("nic").to_string_lossy().into_owned();
         let count = functions.to_string();
         let command = scratch.ferroce(&["serve", "--socket", &socket, "--functions", &count]);
-        let process = Process::start(command, scratch, "serve", PROCESS_TIMEOUT);
-        wait_until("the functions are served", START_TIMEOUT, || {
-            let output = fs::read_to_string(scratch.path("serve")).unwrap_or_default();
-            output.matches("ready vfio-user:").count() == functions
+        let mut process = Process::start(command, scratch, "serve", PROCESS_TIMEOUT);
+        process.wait_for_output("the functions are served", |output| {
+            (output.matches("ready vfio-user:").count() == functions).then_some(())
         });
         Self {
             scratch,

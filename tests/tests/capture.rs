@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::sync::OnceLock;
 
 use ferroce_tests::{Ended, Pair, Scratch};
 
@@ -84,10 +85,26 @@ fn capture(scratch: &Scratch, file: &str, sides: Sides) {
     }
 }
 
+/// Returns those of [`PAYLOAD_GUESSERS`] that this tshark has: it refuses the names of others.
+fn payload_guessers() -> &'static [&'static str] {
+    static KNOWN: OnceLock<Vec<&str>> = OnceLock::new();
+    KNOWN.get_or_init(|| {
+        let listed = Command::new("tshark").args(["-G", "protocols"]).output();
+        let listed = String::from_utf8(listed.expect("tshark runs").stdout).expect("a table");
+        // Name, short name, and the name for filters of each protocol.
+        let names: Vec<_> = listed
+            .lines()
+            .filter_map(|l| l.split('\t').nth(2))
+            .collect();
+        let guessers = PAYLOAD_GUESSERS.iter().copied();
+        guessers.filter(|name| names.contains(name)).collect()
+    })
+}
+
 fn tshark(scratch: &Scratch, file: &str, arguments: &[&str]) -> String {
     let mut command = Command::new("tshark");
     command.arg("-r").arg(scratch.path(file)).args(arguments);
-    for protocol in PAYLOAD_GUESSERS {
+    for protocol in payload_guessers() {
         command.args(["--disable-protocol", protocol]);
     }
     scratch.finish(command).expect_success()

@@ -3,12 +3,11 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
-use std::time::Duration;
 
-use ferroce_tests::{Ended, PROCESS_TIMEOUT, Pair, Process, Scratch, ferroce, is_root, wait_until};
-
-/// Time limit for a program until it moves data.
-const START_TIMEOUT: Duration = Duration::from_secs(20);
+use ferroce_tests::{
+    Ended, PROCESS_TIMEOUT, Pair, Process, Scratch, Signal, TIMEOUT, eventually, ferroce, is_root,
+    send_signal,
+};
 
 /// Exit codes as shells, env(1) and timeout(1) have them.
 const OWN_FAILURE: i32 = 125;
@@ -226,7 +225,7 @@ fn running_programs_are_listed_with_their_counters() {
         (client, "rx_frames"),
         (server, "rx_frames"),
     ] {
-        wait_until(counter, START_TIMEOUT, || scratch.counter(pid, counter) > 0);
+        eventually(counter, TIMEOUT, || scratch.counter(pid, counter) > 0);
     }
     let devices = scratch.devices();
     for expected in [
@@ -278,7 +277,7 @@ fn a_program_without_verbs_takes_no_place() {
     let shell = scratch.run(&[], "sh", &["-c", &script]);
     let mut shell = Process::start(shell, &scratch, "shell", PROCESS_TIMEOUT);
     let mut child = String::new();
-    wait_until("the shell has a child", START_TIMEOUT, || {
+    eventually("the shell has a child", TIMEOUT, || {
         assert!(shell.is_running(), "the library is not in the child");
         child = fs::read_to_string(&ready).unwrap_or_default();
         child.ends_with('\n')
@@ -286,8 +285,7 @@ fn a_program_without_verbs_takes_no_place() {
     let devices = scratch.devices();
     assert!(devices.contains("No program uses the device"), "{devices}");
     let child: u32 = child.trim().parse().expect("a process ID");
-    let killed = Command::new("kill").arg(child.to_string()).status();
-    assert!(killed.is_ok_and(|status| status.success()));
+    send_signal(child, Signal::TERM);
     assert!(shell.wait().status.is_some());
 }
 

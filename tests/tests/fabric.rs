@@ -1,15 +1,8 @@
 //! Several processes on the fabric: many at once, dying ones, other hosts.
 
 use std::fs;
-use std::time::Duration;
 
-use ferroce_tests::{PROCESS_TIMEOUT, Pair, Process, Scratch, library, wait_until};
-
-/// How long the peer of a dead process may go on: retry_cnt 7 with a time-out of some 67 ms each,
-/// on a machine that is busy with other tests.
-const RETRIES_TIMEOUT: Duration = Duration::from_secs(20);
-/// Time limit for a program until it moves data.
-const START_TIMEOUT: Duration = Duration::from_secs(20);
+use ferroce_tests::{PROCESS_TIMEOUT, Pair, Process, Scratch, TIMEOUT, eventually, library};
 
 const PINGPONG: Pair = Pair {
     program: "ibv_rc_pingpong",
@@ -40,7 +33,7 @@ fn endless_writes(scratch: &Scratch) -> (Process, Process) {
     };
     let pair = pair.start(scratch, &[], &[]);
     let pid = pair.client.id();
-    wait_until("ib_write_bw moves data", START_TIMEOUT, || {
+    eventually("ib_write_bw moves data", TIMEOUT, || {
         scratch.counter(pid, "tx_frames") > 1000
     });
     (pair.server, pair.client)
@@ -63,7 +56,7 @@ fn the_peer_of_a_killed_process_ends_with_an_error() {
     let devices = scratch.devices();
     assert!(!devices.contains(&server_line), "{devices}");
 
-    client.hurry(RETRIES_TIMEOUT);
+    client.hurry(TIMEOUT);
     let client = client.wait();
     let status = client.status.expect("the requester hangs");
     assert_ne!(status.code(), Some(0), "{}", client.output);
@@ -80,7 +73,7 @@ fn a_killed_requester_leaves_nothing_behind() {
     let (mut server, mut client) = endless_writes(&scratch);
     client.kill();
     assert!(client.wait().status.is_some());
-    server.hurry(RETRIES_TIMEOUT);
+    server.hurry(TIMEOUT);
     assert!(server.wait().status.is_some(), "the responder hangs");
     let left = scratch.devices();
     assert!(!left.contains("pid "), "{left}");

@@ -2,7 +2,11 @@
 //!
 //! What is marked `ignored` is the long mode (`make soak`).
 
+use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
 
 use ferroce_tests::{Pair, Scratch};
 
@@ -26,6 +30,27 @@ fn sizes(output: &str) -> Vec<u64> {
     output.lines().filter_map(row).collect()
 }
 
+/// Returns a library with which perftest calibrates its clock in 2 ms instead of 0.2 s, which it
+/// does for each size.
+fn calibration() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let new = folder.join(format!("calibration-{}", std::process::id()));
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/c/calibration.c");
+        let mut compiler = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
+        compiler.args([
+            "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o",
+        ]);
+        let status = compiler.arg(&new).arg(source).status();
+        assert!(status.expect("a C compiler").success(), "{source}");
+        // Another run of this test may use the last one meanwhile.
+        let library = folder.join("calibration.so");
+        fs::rename(&new, &library).expect("our own folder");
+        library
+    })
+}
+
 /// Runs a pair of a tool; fails unless both succeed and the client shows results.
 fn run(tool: &str, options: &[&str], arguments: &[&str]) -> String {
     let program = format!("ib_{tool}");
@@ -35,7 +60,7 @@ fn run(tool: &str, options: &[&str], arguments: &[&str]) -> String {
         arguments: &arguments,
         options,
     };
-    let (server, client) = pair.run_in(&Scratch::new());
+    let (server, client) = pair.run_in(&Scratch::new().preload(calibration()));
     assert!(!sizes(&client).is_empty(), "no results:\n{client}");
     for complaint in COMPLAINTS {
         assert!(!server.contains(complaint), "{server}");

@@ -1,9 +1,6 @@
 //! rdma-core's own small programs, unmodified: listings, ping-pongs, the watcher of events.
 
-use std::fs;
-use std::time::Duration;
-
-use ferroce_tests::{PROCESS_TIMEOUT, Pair, Process, Scratch, wait_until};
+use ferroce_tests::{PROCESS_TIMEOUT, Pair, Process, Scratch};
 
 /// Runs one program alone and returns its output.
 fn alone(program: &str, arguments: &[&str]) -> String {
@@ -84,24 +81,18 @@ fn ibv_asyncwatch_sees_injected_faults() {
     // It would keep its output back in a pipe's or a file's buffer.
     let line_by_line = ["-oL", "ibv_asyncwatch"];
     let command = scratch.run(&[], "stdbuf", &line_by_line);
-    let watcher = Process::start(command, &scratch, "watch", PROCESS_TIMEOUT);
-    let says = |what: &str| {
-        let path = scratch.path("watch");
-        wait_until(what, Duration::from_secs(10), || {
-            fs::read_to_string(&path).is_ok_and(|output| output.contains(what))
-        });
-    };
-    says("async event FD");
+    let mut watcher = Process::start(command, &scratch, "watch", PROCESS_TIMEOUT);
+    watcher.expect_output("async event FD");
     for (fault, event) in [
         ("port-down", "IBV_EVENT_PORT_ERR"),
         ("port-up", "IBV_EVENT_PORT_ACTIVE"),
         ("device-fatal", "IBV_EVENT_DEVICE_FATAL"),
     ] {
-        let output = fs::read_to_string(scratch.path("watch")).unwrap_or_default();
+        let output = watcher.output();
         assert!(!output.contains(event), "too early: {output}");
         let pid = watcher.id().to_string();
         let inject = scratch.ferroce(&["inject", fault, "--pid", &pid]);
         scratch.finish(inject).expect_success();
-        says(event);
+        watcher.expect_output(event);
     }
 }

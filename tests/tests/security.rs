@@ -5,18 +5,15 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ferroce_embed::function::{Function, Options};
 use ferroce_serve::device::ServedDevice;
-use ferroce_tests::{Ended, PROCESS_TIMEOUT, Process, Scratch, wait_until};
+use ferroce_tests::{Ended, PROCESS_TIMEOUT, Process, Scratch, TIMEOUT, eventually};
 use ferroce_vfio_user::{
     Device, DeviceInfo, DmaBacking, DmaMap, DmaMessages, Errno, IrqAction, IrqInfo, RegionInfo,
     Server, Stop,
 };
 
-/// Time limit for a server until it listens.
-const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// Variable with the address of the hostile server, if this process is one.
 const HOSTILE_SOCKET: &str = "FERROCE_TEST_HOSTILE_SOCKET";
 /// Bytes that the hostile server writes to memory that it was not given.
@@ -138,10 +135,8 @@ fn start_hostile_server(scratch: &Scratch) -> Process {
     command
         .args(["--ignored", "--exact", "hostile_server", "--nocapture"])
         .env(HOSTILE_SOCKET, scratch.path("nic"));
-    let process = Process::start(command, scratch, "hostile-output", PROCESS_TIMEOUT);
-    wait_until("the hostile server listens", START_TIMEOUT, || {
-        said(scratch, "hostile-output").contains("listening")
-    });
+    let mut process = Process::start(command, scratch, "hostile-output", PROCESS_TIMEOUT);
+    process.expect_output("listening");
     process
 }
 
@@ -211,7 +206,7 @@ fn a_world_of_another_user_gets_nothing() {
     let socket = other.path("world").to_string_lossy().into_owned();
     let world = other.ferroce(&["world", "--socket", &socket, "--preset", "cx5-100g"]);
     let world = Process::start(world, &other, "world-output", PROCESS_TIMEOUT);
-    wait_until("the world listens", START_TIMEOUT, || {
+    eventually("the world listens", TIMEOUT, || {
         other.path("world").exists() && other.path("world.nic.0").exists()
     });
     let program = own.compile("secret");
@@ -260,9 +255,9 @@ fn files_and_sockets_are_private() {
     let mut serve = scratch.ferroce(&["serve", "--socket", nic, "--functions", "2"]);
     serve.args(["--port", &dgram, "--port", &stream, "--capture", &capture]);
     let serve = with_open_mask(&scratch, &serve);
-    let _server = Process::start(serve, &scratch, "serve", PROCESS_TIMEOUT);
-    wait_until("the functions are served", START_TIMEOUT, || {
-        said(&scratch, "serve").matches("ready").count() == 2
+    let mut server = Process::start(serve, &scratch, "serve", PROCESS_TIMEOUT);
+    server.wait_for_output("both functions are served", |output| {
+        (output.matches("ready").count() == 2).then_some(())
     });
     for name in ["nic.0", "nic.1", "dgram", "stream", "frames.pcapng"] {
         assert_eq!(mode(name), 0o600, "{name}");
@@ -286,11 +281,9 @@ fn a_wire_of_datagrams_says_what_it_is_not() {
 fn sockets_have_names_in_the_users_directory() {
     let scratch = Scratch::new();
     let serve = scratch.ferroce(&["serve"]);
-    let _server = Process::start(serve, &scratch, "serve", PROCESS_TIMEOUT);
-    wait_until("the function is served", START_TIMEOUT, || {
-        said(&scratch, "serve").contains("ready")
-    });
-    let ready = said(&scratch, "serve");
+    let mut server = Process::start(serve, &scratch, "serve", PROCESS_TIMEOUT);
+    server.expect_output("ready");
+    let ready = server.output();
     let path = scratch.path("fabric/sockets/nic");
     assert!(ready.contains(&*path.to_string_lossy()), "{ready}");
     let folder = fs::metadata(scratch.path("fabric/sockets")).expect("made");

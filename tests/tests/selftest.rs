@@ -1,16 +1,13 @@
 //! `ferroce selftest` and `ferroce reg`: the commands, over a model in process and behind a socket.
 
 use std::fs;
-use std::time::Duration;
 
-use ferroce_tests::{Ended, PROCESS_TIMEOUT, Process, Scratch, Served, wait_until};
+use ferroce_tests::{Ended, PROCESS_TIMEOUT, Process, Scratch, Served};
 
 /// Exit code when a stage has failed.
 const STAGE_FAILED: i32 = 1;
 /// Exit code when the device cannot be used, or the arguments are wrong.
 const OWN_FAILURE: i32 = 125;
-/// Time limit for a program to reach the state that a test needs.
-const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 fn run(scratch: &Scratch, arguments: &[&str]) -> Ended {
     scratch.finish(scratch.ferroce(arguments))
@@ -75,12 +72,9 @@ fn a_server_that_is_killed_is_noticed() {
     let scratch = Scratch::new();
     let mut served = Served::start(&scratch, 1);
     let command = scratch.ferroce(&["selftest", "--device", &served.device(0)]);
-    let output = scratch.path("selftest");
-    let check = Process::start(command, &scratch, "selftest", PROCESS_TIMEOUT);
+    let mut check = Process::start(command, &scratch, "selftest", PROCESS_TIMEOUT);
     // The stage behind it takes 200 ms.
-    wait_until("the stage reset has passed", START_TIMEOUT, || {
-        fs::read_to_string(&output).is_ok_and(|text| text.contains("reset          passed"))
-    });
+    check.expect_output("reset          passed");
     served.process.kill();
     let ended = check.wait();
     let code = ended.status.and_then(|status| status.code());
@@ -222,11 +216,8 @@ fn a_device_that_is_in_use_is_refused() {
         "--device",
         &device,
     ];
-    let output = scratch.path("watch");
     let mut first = Process::start(scratch.ferroce(&watch), &scratch, "watch", PROCESS_TIMEOUT);
-    wait_until("a process watches", START_TIMEOUT, || {
-        fs::read_to_string(&output).is_ok_and(|text| text.contains("clock"))
-    });
+    first.expect_output("clock");
     expect_refusal(
         &scratch,
         &["reg", "get", "status", "--device", &device],

@@ -6,14 +6,13 @@
 use std::hint::spin_loop;
 use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, sleep};
+use std::thread;
 use std::time::Duration;
 
 use ferroce_tests::{
-    PROCESS_TIMEOUT, Pair, Process, Scratch, free_port, wait_until, wait_until_listening,
+    PROCESS_TIMEOUT, Pair, Process, Scratch, Signal, eventually, free_port, wait_until_listening,
 };
 
 /// The card of most tests.
@@ -407,21 +406,18 @@ fn a_world_says_what_each_thread_waits_for() {
         "world-output",
         PROCESS_TIMEOUT,
     );
-    wait_until("the world is there", PROCESS_TIMEOUT, || socket.exists());
+    eventually("the world is there", PROCESS_TIMEOUT, || socket.exists());
     let port = free_port();
     let port_text = port.to_string();
     let arguments = ["-F", "-p", &port_text];
     let server = scratch.run(&["--world", &socket_text], "ib_write_lat", &arguments);
     let mut server = Process::start(server, &scratch, "server", PROCESS_TIMEOUT);
     wait_until_listening(port, &mut server);
-    let output = || std::fs::read_to_string(scratch.path("world-output")).unwrap_or_default();
     let line = format!("process {} on host 0, page 0", server.id());
-    wait_until("the world says it", PROCESS_TIMEOUT, || {
-        let pid = world.id().to_string();
-        let signalled = Command::new("kill").args(["-USR1", &pid]).status();
-        assert!(signalled.is_ok_and(|status| status.success()));
-        sleep(Duration::from_millis(50));
-        output().contains(&line)
+    // The world may not know its program yet: it is asked until it does.
+    eventually("the world says it", PROCESS_TIMEOUT, || {
+        world.signal(Signal::USR1);
+        world.output().contains(&line)
     });
     assert!(server.is_running(), "it waits on");
     server.kill();

@@ -5,10 +5,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::thread::sleep;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use ferroce_tests::{Process, Scratch, free_port, is_listening, wait_until, wait_until_listening};
+use ferroce_tests::{
+    Process, Scratch, eventually, free_port, is_listening, stays, wait_until_listening,
+};
 
 /// Limit of real time in which the others must end.
 const BOUND: Duration = Duration::from_secs(15);
@@ -91,7 +93,7 @@ fn kill(number: u64) -> Duration {
         &socket_text,
     ]);
     let mut world = Process::start(world, &scratch, "world-output", LIMIT);
-    wait_until("the world is there", BOUND, || socket.exists());
+    eventually("the world is there", BOUND, || socket.exists());
     let port = free_port();
     let port_text = port.to_string();
     let arguments = [&ENDLESS, options, &["-p", &port_text]].concat();
@@ -103,7 +105,8 @@ fn kill(number: u64) -> Duration {
     let mut server = start("server", &[]);
     wait_until_listening(port, &mut server);
     let mut client = start("client", &["127.0.0.1"]);
-    sleep(delay);
+    // The moment of the kill.
+    thread::sleep(delay);
     let killed = Instant::now();
     match victim {
         Victim::Server => server.kill(),
@@ -142,14 +145,7 @@ fn kill(number: u64) -> Duration {
 fn waits_for_next(port: u16, server: &mut Process) -> bool {
     /// If it has accepted its client, it stops listening in less than this.
     const ACCEPTS: Duration = Duration::from_secs(2);
-    let start = Instant::now();
-    while server.is_running() && is_listening(port) {
-        if start.elapsed() > ACCEPTS {
-            return true;
-        }
-        sleep(Duration::from_millis(20));
-    }
-    false
+    stays(ACCEPTS, || server.is_running() && is_listening(port))
 }
 
 #[test]
@@ -192,9 +188,9 @@ fn a_test_without_its_peer_prints_no_figure() {
     let arguments = [&arguments[..], &["127.0.0.1"]].concat();
     let client = scratch.run(&options, "ib_write_bw", &arguments);
     let client = Process::start(client, &scratch, "client", LIMIT);
+    eventually("the client has connected", LIMIT, || !is_listening(port));
     // What it prints is kept back until it ends: there is no sign that it measures.
-    wait_until("the client has connected", LIMIT, || !is_listening(port));
-    sleep(SET_UP);
+    thread::sleep(SET_UP);
     server.kill();
     let ended = client.wait();
     assert!(!ended.succeeded(), "{}", ended.output);

@@ -52,6 +52,13 @@ fn a_thread_that_tries_a_lock_lets_its_owner_run() {
     end_in_time(&["rwlock-trylock", "mtx-trylock", "sem-trywait"]);
 }
 
+/// A thread that waits for an eventfd which another thread of its program writes, as the event
+/// loops of libevent do.
+#[test]
+fn a_write_to_an_eventfd_wakes_its_reader() {
+    end_in_time(&["notice-epoll", "notice-poll", "notice-read"]);
+}
+
 #[test]
 fn calls_that_return_at_once_take_time() {
     end_in_time(&["epoll", "write"]);

@@ -2,12 +2,9 @@
 //! the memory is in `tests/c/vanishing.c`: each way in a separate process, because each has ended
 //! its process by a signal.
 
-use std::fs::{self, OpenOptions};
-use std::time::Duration;
+use std::fs::OpenOptions;
 
-use ferroce_tests::{PROCESS_TIMEOUT, Process, Scratch, wait_until};
-
-const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
+use ferroce_tests::{PROCESS_TIMEOUT, Process, Scratch};
 
 /// Runs one way, and returns what was printed.
 fn goes(way: &str) -> String {
@@ -69,20 +66,15 @@ fn a_truncated_register_is_a_cable_pulled_out() {
         let scratch = Scratch::new();
         // It would keep its output back in a file's buffer.
         let command = scratch.run(&[], "stdbuf", &["-oL", "ibv_asyncwatch"]);
-        let watcher = Process::start(command, &scratch, "watch", PROCESS_TIMEOUT);
-        let says = |what: &str| {
-            wait_until(what, EVENT_TIMEOUT, || {
-                fs::read_to_string(scratch.path("watch")).is_ok_and(|text| text.contains(what))
-            });
-        };
-        says("async event FD");
+        let mut watcher = Process::start(command, &scratch, "watch", PROCESS_TIMEOUT);
+        watcher.expect_output("async event FD");
         let register = OpenOptions::new()
             .write(true)
             .open(scratch.path("fabric/registry"))
             .expect("the register is there");
         register.set_len(length).expect("it is ours");
-        says("IBV_EVENT_PORT_ERR");
-        says("was truncated");
+        watcher.expect_output("IBV_EVENT_PORT_ERR");
+        watcher.expect_output("was truncated");
         let output = scratch.finish(scratch.run(&[], "ibv_devinfo", &[]));
         assert!(output.expect_success().contains("PORT_ACTIVE"), "{length}");
         drop(watcher);

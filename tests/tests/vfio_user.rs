@@ -1,15 +1,7 @@
 //! Programs on devices of another process: `ferroce serve` on one side, `ferroce run --device` on
 //! the other.
 
-use std::time::Duration;
-
-use ferroce_tests::{Pair, Process, RunningPair, Scratch, Served, wait_until};
-
-/// How long a program may take until it moves data.
-const START_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long a program may go on when its device is gone, on a machine that is busy with other
-/// tests. It notices at once that the connection has ended.
-const END_TIMEOUT: Duration = Duration::from_secs(20);
+use ferroce_tests::{Pair, Process, RunningPair, Scratch, Served, TIMEOUT, eventually};
 
 /// Starts a pair of programs, each on its own function.
 fn start_pair<'a>(
@@ -71,7 +63,7 @@ fn a_served_function_talks_to_one_of_a_process() {
 
 /// Fails the test unless a program has ended by itself, with an error.
 fn expect_failure(mut process: Process) {
-    process.hurry(END_TIMEOUT);
+    process.hurry(TIMEOUT);
     let ended = process.wait();
     let status = ended.status.expect("a program without a device hangs");
     assert_ne!(status.code(), Some(0), "{}", ended.output);
@@ -92,7 +84,7 @@ fn programs_end_when_their_server_is_killed() {
         let mut served = Served::start(&scratch, 2);
         let pair = start_pair(&scratch, &served, program, arguments);
         let pid = served.process.id();
-        wait_until(&format!("{program} moves data"), START_TIMEOUT, || {
+        eventually(&format!("{program} moves data"), TIMEOUT, || {
             scratch.counter(pid, "tx_frames") > 100
         });
         served.process.kill();

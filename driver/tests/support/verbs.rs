@@ -5,12 +5,14 @@
 use std::sync::Arc;
 
 use ferroce_driver::{
-    AddressVector, CompletionQueue, CompletionQueueConfig, DataSegment, Destination, Device,
-    DeviceConfig, InitAttributes, ModifyQp, PathMtu, PostError, ProtectionDomain, QpAccess, Qpn,
-    QueuePair, QueuePairConfig, RKey, ReceiveQueue, ReceiveSource, RemoteAddress, RtrAttributes,
-    RtsAttributes, SendData, SendOperation, SendQueue, SendRequest, Service, WorkCompletion,
+    AddressVector, CompletionQueue, DataSegment, Device, DeviceConfig, InitAttributes, ModifyQp,
+    PathMtu, PostError, ProtectionDomain, QpAccess, Qpn, QueuePair, QueuePairConfig, RKey,
+    ReceiveQueue, ReceiveSource, RemoteAddress, RtrAttributes, RtsAttributes, SendData,
+    SendOperation, SendQueue, SendRequest,
 };
 use ferroce_spec::cqe::{Cqe, CqeOpcode};
+
+use ferroce_test_verbs as verbs;
 
 use super::HonestDevice;
 
@@ -29,30 +31,19 @@ pub fn open() -> (Arc<HonestDevice>, Arc<Device>) {
     (fake, device)
 }
 
-pub fn cq_of(device: &Arc<Device>, entries: u32) -> Arc<CompletionQueue> {
-    let config = CompletionQueueConfig {
-        entries,
-        ..CompletionQueueConfig::default()
-    };
-    CompletionQueue::create(device, config).expect("small CQ")
-}
+pub use ferroce_test_verbs::new_cq as cq_of;
+pub use ferroce_test_verbs::poll;
 
 pub fn qp_config(
     send_cq: &Arc<CompletionQueue>,
     receive_cq: &Arc<CompletionQueue>,
 ) -> QueuePairConfig {
     QueuePairConfig {
-        service: Service::ReliableConnected,
-        send_cq: Arc::clone(send_cq),
-        receive: ReceiveSource::Own {
-            cq: Arc::clone(receive_cq),
-            max_wr: 4,
-            max_sge: 3,
-        },
+        receive: own_receives(receive_cq, 4, 3),
         max_send_wr: 4,
         max_send_sge: 2,
         max_inline_data: 20,
-        signal_all: false,
+        ..verbs::qp_config(send_cq, 4)
     }
 }
 
@@ -89,38 +80,31 @@ pub fn setup_with(fake: Arc<HonestDevice>, config: &DeviceConfig) -> Setup {
 
 pub fn connect(qp: &QueuePair) {
     let init = InitAttributes {
-        p_key_index: 0,
-        port: 1,
         access: QpAccess {
             remote_write: true,
             ..QpAccess::default()
         },
+        ..verbs::INIT
     };
-    qp.modify(&ModifyQp::ToInit(init)).expect("RESET to INIT");
     let rtr = RtrAttributes {
         path_mtu: PathMtu::Mtu1024,
-        dest_qpn: Qpn(0x77),
         rq_psn: 0x1ff_ffff,
         max_dest_rd_atomic: 3,
-        min_rnr_timer: 12,
-        path: AddressVector {
-            hop_limit: 64,
-            ..AddressVector::default()
-        },
-        access: None,
-        p_key_index: None,
+        ..verbs::rtr(Qpn(0x77), AddressVector::default())
     };
-    qp.modify(&ModifyQp::ToRtr(rtr)).expect("INIT to RTR");
     let rts = RtsAttributes {
         sq_psn: 5,
-        timeout: 14,
-        retry_count: 7,
-        rnr_retry: 7,
         max_rd_atomic: 1,
-        access: None,
-        min_rnr_timer: None,
+        ..verbs::rts()
     };
-    qp.modify(&ModifyQp::ToRts(rts)).expect("RTR to RTS");
+    verbs::modify(
+        qp,
+        [
+            ModifyQp::ToInit(init),
+            ModifyQp::ToRtr(rtr),
+            ModifyQp::ToRts(rts),
+        ],
+    );
 }
 
 pub fn segment(length: u32) -> DataSegment {
@@ -137,15 +121,7 @@ pub const REMOTE: RemoteAddress = RemoteAddress {
 };
 
 pub fn write_request(wr_id: u64, data: SendData<'_>) -> SendRequest<'_> {
-    SendRequest {
-        wr_id,
-        operation: SendOperation::RdmaWrite(REMOTE),
-        destination: Destination::Connected,
-        signaled: true,
-        solicited: false,
-        fence: false,
-        data,
-    }
+    verbs::request(wr_id, SendOperation::RdmaWrite(REMOTE), data)
 }
 
 pub fn post(qp: &QueuePair, wr_id: u64) -> Result<(), PostError> {
@@ -173,12 +149,6 @@ pub fn cqe(qpn: Qpn, wqe_index: u32, opcode: CqeOpcode) -> Cqe {
     };
     cqe.word.set_opcode(opcode.0);
     cqe
-}
-
-pub fn poll(cq: &CompletionQueue) -> Vec<WorkCompletion> {
-    let mut all = Vec::new();
-    cq.poll(100, |completion| all.push(completion));
-    all
 }
 
 pub fn wr_ids(cq: &CompletionQueue) -> Vec<u64> {

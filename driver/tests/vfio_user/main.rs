@@ -19,6 +19,7 @@ use ferroce_spec::cqe::CqeOpcode;
 use ferroce_spec::doorbell::{FUNCTION_SUMMARY_SLOT, SLEEPING_SLOT};
 use ferroce_spec::eqe::EventType;
 use ferroce_spec::register::{BAR4_SIZE, offset};
+use ferroce_test_support::time_limit;
 use ferroce_vfio_user::Errno;
 use server::{Backing, Fault, Running, socket};
 use support::HonestDevice;
@@ -162,11 +163,13 @@ fn completions_and_events_arrive() {
     post(&qp, 5).expect("room");
     fake.complete(cq.number().0, cqe(qp.number(), 0, CqeOpcode::RDMA_WRITE));
     fake.raise(1, EventType::COMPLETION, cq.number().0);
-    woken.recv_timeout(TIMEOUT).expect("a completion event");
+    woken
+        .recv_timeout(time_limit(TIMEOUT))
+        .expect("a completion event");
     assert_eq!(wr_ids(&cq), [5]);
     fake.raise(0, EventType::QP_FATAL, qp.number().0);
     assert_eq!(
-        events.recv_timeout(TIMEOUT),
+        events.recv_timeout(time_limit(TIMEOUT)),
         Ok(AsyncEvent::QpFatal(qp.number()))
     );
 }
@@ -269,9 +272,12 @@ fn a_server_that_ends_is_a_device_that_is_gone() {
     let region = MemoryRegion::register(&pd, address, 4096, 0, MemoryAccess::default())
         .expect("memory of this process");
     running.stop();
-    assert_eq!(events.recv_timeout(TIMEOUT), Ok(AsyncEvent::DeviceFatal));
+    assert_eq!(
+        events.recv_timeout(time_limit(TIMEOUT)),
+        Ok(AsyncEvent::DeviceFatal)
+    );
     woken
-        .recv_timeout(TIMEOUT)
+        .recv_timeout(time_limit(TIMEOUT))
         .expect("the sleeping thread is woken");
     assert!(device.is_dead());
     expect_gone(&*bus);
@@ -293,9 +299,12 @@ fn a_silent_server_is_a_device_that_is_gone() {
     let (_cq, events, woken) = watch(&device);
     let silence = running.served.silence.lock();
     assert_eq!(device.clock_ns(), u64::MAX);
-    assert_eq!(events.recv_timeout(TIMEOUT), Ok(AsyncEvent::DeviceFatal));
+    assert_eq!(
+        events.recv_timeout(time_limit(TIMEOUT)),
+        Ok(AsyncEvent::DeviceFatal)
+    );
     woken
-        .recv_timeout(TIMEOUT)
+        .recv_timeout(time_limit(TIMEOUT))
         .expect("the sleeping thread is woken");
     expect_gone(&*bus);
     drop(silence);

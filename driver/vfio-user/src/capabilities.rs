@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn malformed_capabilities_are_refused() {
         for text in [
             "",
             "[]",

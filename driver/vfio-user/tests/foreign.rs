@@ -10,7 +10,6 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
@@ -18,28 +17,18 @@ use common::{
     BAR0_SIZE, BAR2_AREA, BAR2_FILE_OFFSET, Call, TIMEOUT, TestDevice, TestMemory, VECTORS, event,
     event_count, is_same_file, memfd,
 };
+use ferroce_test_support::{TemporaryDirectory, temporary_directory};
 use ferroce_vfio_user::{
     Client, ClientBacking, DmaBacking, DmaRange, Errno, RequestError, Server, Stop, irq, region,
 };
 use parking_lot::Mutex;
 use vfio_bindings::bindings::vfio;
 
-/// A path for a socket that is removed with the test.
-struct SocketPath(PathBuf);
-
-impl SocketPath {
-    fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("ferroce-vfio-user-foreign-{}-{number}", std::process::id());
-        Self(std::env::temp_dir().join(name))
-    }
-}
-
-impl Drop for SocketPath {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
+/// Returns a path for a socket, in a folder that is removed with the test.
+fn socket_path() -> (TemporaryDirectory, PathBuf) {
+    let folder = temporary_directory("foreign");
+    let path = folder.join("socket");
+    (folder, path)
 }
 
 /// Runs a test that a fault could block forever.
@@ -58,13 +47,13 @@ fn in_time(test: impl FnOnce() + Send + 'static) {
 #[test]
 fn their_client_uses_our_server() {
     in_time(|| {
-        let path = SocketPath::new();
-        let server = Server::bind(&path.0).expect("bind");
+        let (_folder, path) = socket_path();
+        let server = Server::bind(&path).expect("bind");
         let device = TestDevice::default();
         let stop = Stop::new().expect("eventfd");
         thread::scope(|scope| {
             let serving = scope.spawn(|| server.serve(&device, &stop));
-            their_client(&path.0, &device);
+            their_client(&path, &device);
             stop.stop();
             serving
                 .join()
@@ -244,9 +233,9 @@ fn their_server(path: &Path, file: &File) -> vfio_user::Server {
 #[test]
 fn our_client_uses_their_server() {
     in_time(|| {
-        let path = SocketPath::new();
+        let (_folder, path) = socket_path();
         let file = File::from(memfd(0x4000));
-        let server = their_server(&path.0, &file);
+        let server = their_server(&path, &file);
         let seen = Arc::new(Mutex::new(Vec::new()));
         let mut backend = Backend {
             bar0: vec![0x11; 0x4000],
@@ -255,7 +244,7 @@ fn our_client_uses_their_server() {
         };
         thread::scope(|scope| {
             let serving = scope.spawn(|| server.run(&mut backend));
-            our_client(&path.0, &file);
+            our_client(&path, &file);
             serving
                 .join()
                 .expect("no panic")

@@ -14,6 +14,7 @@ use common::raw::{
     Reply, SET_IRQS, VERSION, WRITE_MULTI, conversation, marker,
 };
 use common::{BAR0_SIZE, Call, Served, TIMEOUT, TestDevice, alone, fd_count};
+use ferroce_test_support::temporary_directory;
 use ferroce_vfio_user::{Capabilities, Server, ServerOptions, Stop, Timeouts};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -368,7 +369,8 @@ proptest! {
 #[test]
 fn a_silent_client_is_disconnected_and_the_next_one_served() {
     let _alone = alone();
-    let path = std::env::temp_dir().join(format!("silent-{}.sock", std::process::id()));
+    let folder = temporary_directory("silent");
+    let path = folder.join("socket");
     let timeouts = Timeouts {
         agreement: Some(Duration::from_millis(100)),
         message: Duration::from_millis(100),

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::{Call, Served, TIMEOUT, TestDevice, TestMemory, alone, event, fd_count};
+use ferroce_test_support::temporary_directory;
 use ferroce_vfio_user::{
     Client, ClientBacking, ClientOptions, DmaRange, Server, ServerOptions, Stop, irq, region,
 };
@@ -72,8 +73,8 @@ fn clients_that_are_killed() {
     const CLIENTS: u64 = 200;
     let _alone = alone();
     let before = fd_count();
-    let path =
-        std::env::temp_dir().join(format!("ferroce-vfio-user-killed-{}", std::process::id()));
+    let folder = temporary_directory("killed");
+    let path = folder.join("socket");
     let server = Server::bind(&path).expect("bind");
     let device = TestDevice::default();
     let stop = Stop::new().expect("eventfd");

@@ -13,6 +13,7 @@ use common::{
     BAD_REGISTER, BAR0_SIZE, BAR2_AREA, BAR2_FILE_OFFSET, BAR2_SIZE, Call, SLOW_REGISTER,
     TestDevice, TestMemory, VECTORS, event, event_count, is_same_file, memfd, pair, pair_with,
 };
+use ferroce_test_support::temporary_directory;
 use ferroce_vfio_user::{
     Capabilities, Client, ClientBacking, ClientOptions, ConnectError, DmaBacking, DmaRange, Errno,
     RequestError, Server, ServerOptions, Stop, irq, region,
@@ -321,8 +322,7 @@ fn a_request_times_out_and_the_next_one_is_answered() {
 
 #[test]
 fn one_client_after_the_other_until_the_stop() {
-    let folder = std::env::temp_dir().join(format!("ferroce-vfio-user-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("temporary folder");
+    let folder = temporary_directory("pair");
     let path = folder.join("socket");
     // A socket that a server has left behind.
     drop(std::os::unix::net::UnixListener::bind(&path).expect("bind"));

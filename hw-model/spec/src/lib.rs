@@ -26,6 +26,7 @@ pub mod eqe;
 pub mod layout;
 pub mod open_enum;
 pub mod push;
+mod qp;
 pub mod reference;
 pub mod register;
 pub mod wqe;

@@ -6,11 +6,9 @@ use ferroce_spec::eqe::EventType;
 use ferroce_spec::register::VECTOR_COUNT;
 
 use crate::blocks::Blocks;
-use crate::command::Failure;
+use crate::command::{CommandProcessor, Failure};
 use crate::contexts::completion_resize::ModifyError;
-use crate::host_interface::dma::Dma;
 use crate::limits::LOG_MAX_RING;
-use crate::nic::Nic;
 use crate::ports::host::Host;
 use crate::ports::port::Port;
 use crate::time::timing::Timing;
@@ -25,13 +23,9 @@ impl From<ModifyError> for Failure {
     }
 }
 
-impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
-    pub(crate) fn create_cq<H: Host>(
-        &mut self,
-        entry: &CommandEntry,
-        host: &mut H,
-    ) -> Result<u64, Failure> {
-        let context: CqContext = self.input(entry, host)?;
+impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B> {
+    pub(super) fn create_cq(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
+        let context: CqContext = self.input(entry)?;
         check_ring(&context)?;
         if context.consumer_record % 4 != 0 {
             return Err(Failure::parameter(core::mem::offset_of!(
@@ -39,60 +33,55 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
                 consumer_record
             )));
         }
-        if context.eqn >= u32::from(VECTOR_COUNT) || self.events.get(context.eqn).is_none() {
+        if context.eqn >= u32::from(VECTOR_COUNT)
+            || self
+                .blocks
+                .host_interface
+                .event_queues()
+                .get(context.eqn)
+                .is_none()
+        {
             return Err(Failure::parameter(core::mem::offset_of!(CqContext, eqn)));
         }
-        let mut dma = Dma::new(host, &mut self.counters, self.now);
-        match self.cqs.create(context, &mut dma)? {
+        let mut dma = self.turn.dma();
+        match self.blocks.contexts.cqs.create(context, &mut dma)? {
             Some(cqn) => Ok(u64::from(cqn)),
             None => Err(Failure::new(CommandStatus::NO_RESOURCES)),
         }
     }
 
-    pub(crate) fn query_cq<H: Host>(
-        &mut self,
-        entry: &CommandEntry,
-        host: &mut H,
-    ) -> Result<u64, Failure> {
+    pub(super) fn query_cq(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
         let cqn = self.existing_cq(entry.argument)?;
-        let mut dma = Dma::new(host, &mut self.counters, self.now);
-        let context = *self.cqs.get_mut(cqn, &mut dma)?;
-        self.output(entry, &context, host)
+        let mut dma = self.turn.dma();
+        let context = *self.blocks.contexts.cqs.get_mut(cqn, &mut dma)?;
+        self.output(entry, &context)
     }
 
-    pub(crate) fn destroy_cq<H: Host>(
-        &mut self,
-        entry: &CommandEntry,
-        host: &mut H,
-    ) -> Result<u64, Failure> {
+    pub(super) fn destroy_cq(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
         let cqn = self.existing_cq(entry.argument)?;
-        let mut dma = Dma::new(host, &mut self.counters, self.now);
-        if self.cqs.get_mut(cqn, &mut dma)?.users != 0 {
+        let mut dma = self.turn.dma();
+        if self.blocks.contexts.cqs.get_mut(cqn, &mut dma)?.users != 0 {
             return Err(Failure::new(CommandStatus::BUSY));
         }
-        self.cqs.destroy(cqn);
+        self.blocks.contexts.cqs.destroy(cqn);
         let gone = [EventType::COMPLETION, EventType::CQ_ERROR];
-        self.event_edge
-            .retain(|event| event.number != cqn || !gone.contains(&event.kind));
+        let events = &mut self.blocks.host_interface;
+        events.withdraw(cqn, |kind| gone.contains(&kind));
         Ok(0)
     }
 
-    pub(crate) fn modify_cq<H: Host>(
-        &mut self,
-        entry: &CommandEntry,
-        host: &mut H,
-    ) -> Result<u64, Failure> {
+    pub(super) fn modify_cq(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
         let cqn = self.existing_cq(entry.argument)?;
-        let context: CqContext = self.input(entry, host)?;
+        let context: CqContext = self.input(entry)?;
         check_ring(&context)?;
-        let mut dma = Dma::new(host, &mut self.counters, self.now);
-        self.cqs.modify(cqn, &context, &mut dma)?;
+        let mut dma = self.turn.dma();
+        self.blocks.contexts.cqs.modify(cqn, &context, &mut dma)?;
         Ok(0)
     }
 
-    pub(crate) fn existing_cq(&self, argument: u64) -> Result<u32, Failure> {
+    pub(super) fn existing_cq(&self, argument: u64) -> Result<u32, Failure> {
         match u32::try_from(argument) {
-            Ok(cqn) if self.cqs.exists(cqn) => Ok(cqn),
+            Ok(cqn) if self.blocks.contexts.cqs.exists(cqn) => Ok(cqn),
             _ => Err(Failure::new(CommandStatus::NO_OBJECT)),
         }
     }

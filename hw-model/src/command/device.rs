@@ -9,10 +9,9 @@ use ferroce_spec::wqe::{MAX_BLOCKS, MAX_DATA_SEGMENTS, MAX_INLINE, MAX_MESSAGE_L
 use ferroce_wire::Gid;
 
 use crate::blocks::Blocks;
-use crate::command::Failure;
+use crate::command::{CommandProcessor, Failure};
 use crate::contexts::queue_pair::RESERVED_QPS;
 use crate::limits::{LOG_MAX_RING, MAX_GIDS};
-use crate::nic::Nic;
 use crate::ports::host::Host;
 use crate::ports::port::Port;
 use crate::receive::multicast::{MAX_GROUPS, MAX_QPS_PER_GROUP};
@@ -27,14 +26,10 @@ const LOCAL_ACK_DELAY: u8 = 4;
 /// READs and atomics of one QP, in each direction.
 pub const MAX_RD_ATOMIC: u8 = 16;
 
-impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
-    pub(crate) fn query_device<H: Host>(
-        &mut self,
-        entry: &CommandEntry,
-        host: &mut H,
-    ) -> Result<u64, Failure> {
+impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B> {
+    pub(super) fn query_device(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
         let capabilities = self.capabilities();
-        self.output(entry, &capabilities, host)
+        self.output(entry, &capabilities)
     }
 
     fn capabilities(&self) -> DeviceCapabilities {
@@ -81,15 +76,11 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         }
     }
 
-    pub(crate) fn set_context_tables<H: Host>(
-        &mut self,
-        entry: &CommandEntry,
-        host: &mut H,
-    ) -> Result<u64, Failure> {
-        if self.qps.capacity() != 0 {
+    pub(super) fn set_context_tables(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
+        if self.blocks.contexts.qps.capacity() != 0 {
             return Err(Failure::new(CommandStatus::BAD_STATE));
         }
-        let tables: ContextTables = self.input(entry, host)?;
+        let tables: ContextTables = self.input(entry)?;
         let sizes = [
             (
                 tables.log_qps,
@@ -120,45 +111,39 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
             let offset = core::mem::offset_of!(ContextTables, log_srqs);
             return Err(Failure::parameter(offset));
         }
-        self.install_tables(&tables);
+        self.blocks.contexts.install_tables(&tables);
+        self.blocks.translation.install_tables(&tables);
         Ok(0)
     }
 
-    pub(crate) fn set_address<H: Host>(
-        &mut self,
-        entry: &CommandEntry,
-        host: &mut H,
-        port: &mut P,
-    ) -> Result<u64, Failure> {
-        let address: AddressEntry = self.input(entry, host)?;
-        match self.gids.get_mut(entry.argument as usize) {
+    pub(super) fn set_address(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
+        let address: AddressEntry = self.input(entry)?;
+        match self.blocks.contexts.gids.get_mut(entry.argument as usize) {
             Some(slot) => {
                 *slot = address;
-                port.set_gid(entry.argument as usize, Gid(address.gid));
-                self.qps.forget_datagram_paths();
+                self.port.set_gid(entry.argument as usize, Gid(address.gid));
+                self.blocks.contexts.qps.forget_datagram_paths();
                 Ok(0)
             }
             None => Err(Failure::new(CommandStatus::NO_OBJECT)),
         }
     }
 
-    pub(crate) fn query_address<H: Host>(
-        &mut self,
-        entry: &CommandEntry,
-        host: &mut H,
-    ) -> Result<u64, Failure> {
-        match self.gids.get(entry.argument as usize).copied() {
-            Some(address) => self.output(entry, &address, host),
+    pub(super) fn query_address(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
+        match self
+            .blocks
+            .contexts
+            .gids
+            .get(entry.argument as usize)
+            .copied()
+        {
+            Some(address) => self.output(entry, &address),
             None => Err(Failure::new(CommandStatus::NO_OBJECT)),
         }
     }
 
-    pub(crate) fn create_eq<H: Host>(
-        &mut self,
-        entry: &CommandEntry,
-        host: &mut H,
-    ) -> Result<u64, Failure> {
-        let context: EqContext = self.input(entry, host)?;
+    pub(super) fn create_eq(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
+        let context: EqContext = self.input(entry)?;
         if context.log_size > LOG_MAX_EQES {
             return Err(Failure::parameter(core::mem::offset_of!(
                 EqContext, log_size
@@ -174,32 +159,35 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         if eqn >= u32::from(VECTOR_COUNT) {
             return Err(Failure::new(CommandStatus::NO_RESOURCES));
         }
-        if self.events.get(eqn).is_some() {
+        if self.blocks.host_interface.event_queues().get(eqn).is_some() {
             return Err(Failure::new(CommandStatus::BUSY));
         }
-        self.events.create(eqn, context);
+        self.blocks
+            .host_interface
+            .event_queues()
+            .create(eqn, context);
         Ok(u64::from(eqn))
     }
 
-    pub(crate) fn query_eq<H: Host>(
-        &mut self,
-        entry: &CommandEntry,
-        host: &mut H,
-    ) -> Result<u64, Failure> {
-        match self.events.get(entry.argument as u32).copied() {
-            Some(context) => self.output(entry, &context, host),
+    pub(super) fn query_eq(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
+        match self
+            .blocks
+            .host_interface
+            .event_queues()
+            .get(entry.argument as u32)
+            .copied()
+        {
+            Some(context) => self.output(entry, &context),
             None => Err(Failure::new(CommandStatus::NO_OBJECT)),
         }
     }
 
-    pub(crate) fn modify_eq<H: Host>(
-        &mut self,
-        entry: &CommandEntry,
-        host: &mut H,
-    ) -> Result<u64, Failure> {
-        let context: EqContext = self.input(entry, host)?;
+    pub(super) fn modify_eq(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
+        let context: EqContext = self.input(entry)?;
         match self
-            .events
+            .blocks
+            .host_interface
+            .event_queues()
             .moderate(entry.argument as u32, context.moderation_us)
         {
             true => Ok(0),
@@ -207,8 +195,13 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         }
     }
 
-    pub(crate) fn destroy_eq(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
-        match self.events.destroy(entry.argument as u32) {
+    pub(super) fn destroy_eq(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
+        match self
+            .blocks
+            .host_interface
+            .event_queues()
+            .destroy(entry.argument as u32)
+        {
             true => Ok(0),
             false => Err(Failure::new(CommandStatus::NO_OBJECT)),
         }

@@ -4,10 +4,8 @@ use ferroce_spec::command::{CommandEntry, CommandStatus};
 use ferroce_spec::context::{LOG_PAGE_SIZES, MemoryEntry};
 
 use crate::blocks::Blocks;
-use crate::command::Failure;
+use crate::command::{CommandProcessor, Failure};
 use crate::host_interface::device_memory::DeviceMemory;
-use crate::host_interface::dma::Dma;
-use crate::nic::Nic;
 use crate::ports::host::Host;
 use crate::ports::port::Port;
 use crate::time::timing::Timing;
@@ -25,21 +23,17 @@ impl From<ProtectionFault> for Failure {
     }
 }
 
-impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
-    pub(crate) fn create_mr<H: Host>(
-        &mut self,
-        entry: &CommandEntry,
-        host: &mut H,
-    ) -> Result<u64, Failure> {
-        let input: MemoryEntry = self.input(entry, host)?;
+impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B> {
+    pub(super) fn create_mr(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
+        let input: MemoryEntry = self.input(entry)?;
         let fresh = if input.word.window() {
             free_window(&input, input.key)
         } else {
             self.check_region(&input)?;
             fresh_region(&input)
         };
-        let mut dma = Dma::new(host, &mut self.counters, self.now);
-        let Some(key) = self.memory.mpt.create(fresh, &mut dma)? else {
+        let mut dma = self.turn.dma();
+        let Some(key) = self.blocks.translation.mpt.create(fresh, &mut dma)? else {
             return Err(Failure::new(CommandStatus::NO_RESOURCES));
         };
         self.forget_pages(&fresh);
@@ -47,15 +41,11 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     }
 
     /// Registers a region anew, under a key with the variant of the input's.
-    pub(crate) fn modify_mr<H: Host>(
-        &mut self,
-        entry: &CommandEntry,
-        host: &mut H,
-    ) -> Result<u64, Failure> {
-        let input: MemoryEntry = self.input(entry, host)?;
-        let mut dma = Dma::new(host, &mut self.counters, self.now);
+    pub(super) fn modify_mr(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
+        let input: MemoryEntry = self.input(entry)?;
+        let mut dma = self.turn.dma();
         let key = existing_key(entry)?;
-        let present = *self.memory.mpt.lookup(key, &mut dma)?;
+        let present = *self.blocks.translation.mpt.lookup(key, &mut dma)?;
         if present.word.window() {
             return Err(Failure::new(CommandStatus::NO_OBJECT));
         }
@@ -67,51 +57,42 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
             key: with_variant(index_of(key), input.key),
             ..fresh_region(&input)
         };
-        let mut dma = Dma::new(host, &mut self.counters, self.now);
-        self.memory.mpt.replace(region, &mut dma)?;
+        let mut dma = self.turn.dma();
+        self.blocks.translation.mpt.replace(region, &mut dma)?;
         self.forget_pages(&present);
         self.forget_pages(&region);
         Ok(u64::from(region.key))
     }
 
-    pub(crate) fn query_mr<H: Host>(
-        &mut self,
-        entry: &CommandEntry,
-        host: &mut H,
-    ) -> Result<u64, Failure> {
-        let present = self.region_or_window(entry, host)?;
-        self.output(entry, &present, host)
+    pub(super) fn query_mr(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
+        let present = self.region_or_window(entry)?;
+        self.output(entry, &present)
     }
 
-    pub(crate) fn destroy_mr<H: Host>(
-        &mut self,
-        entry: &CommandEntry,
-        host: &mut H,
-    ) -> Result<u64, Failure> {
-        let present = self.region_or_window(entry, host)?;
+    pub(super) fn destroy_mr(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
+        let present = self.region_or_window(entry)?;
         if present.windows != 0 {
             return Err(Failure::new(CommandStatus::BUSY));
         }
         let key = existing_key(entry)?;
-        let mut dma = Dma::new(host, &mut self.counters, self.now);
+        let mut dma = self.turn.dma();
         if present.word.window() {
-            self.memory.unbind(&present, key, &mut dma)?;
+            self.blocks.translation.unbind(&present, key, &mut dma)?;
         }
-        self.memory.mpt.remove(index_of(key), &mut dma)?;
+        self.blocks
+            .translation
+            .mpt
+            .remove(index_of(key), &mut dma)?;
         self.forget_pages(&present);
         Ok(0)
     }
 
     /// The entry that a command names. Binds change the variant of a window's key as a work
     /// request says, and commands do not follow: a window is known by the index alone.
-    fn region_or_window<H: Host>(
-        &mut self,
-        entry: &CommandEntry,
-        host: &mut H,
-    ) -> Result<MemoryEntry, Failure> {
-        let mut dma = Dma::new(host, &mut self.counters, self.now);
+    fn region_or_window(&mut self, entry: &CommandEntry) -> Result<MemoryEntry, Failure> {
+        let mut dma = self.turn.dma();
         let key = existing_key(entry)?;
-        let present = *self.memory.mpt.entry(key, &mut dma)?;
+        let present = *self.blocks.translation.mpt.entry(key, &mut dma)?;
         if !present.word.window() && present.key != key {
             return Err(Failure::new(CommandStatus::NO_OBJECT));
         }
@@ -122,7 +103,7 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     fn forget_pages(&mut self, region: &MemoryEntry) {
         if is_translated(region) {
             let (first, count) = (region.translation, pages(region));
-            self.memory.mtt.invalidate(first, count);
+            self.blocks.translation.mtt.invalidate(first, count);
         }
     }
 
@@ -161,7 +142,10 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
             core::mem::offset_of!(MemoryEntry, first_page_offset),
         )?;
         require(
-            self.memory.mtt.contains(region.translation, pages(region)),
+            self.blocks
+                .translation
+                .mtt
+                .contains(region.translation, pages(region)),
             core::mem::offset_of!(MemoryEntry, translation),
         )
     }

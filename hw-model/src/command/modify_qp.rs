@@ -1,15 +1,13 @@
 //! MODIFY_QP: attributes and mask of the contract into a transition of the transport.
 
 use ferroce_spec::command::{ANY_STATE, CommandStatus, ModifyQp, QpAttributeMask};
-use ferroce_spec::context::{PathMtuCode, QpContext, QpStateCode};
+use ferroce_spec::context::{QpContext, QpStateCode};
 use ferroce_transport::{
-    Attribute, AttributeSet, AttributeUpdate, Attributes, InitAttributes, LocalAckTimeout, PathMtu,
-    QpState, RemoteAccess, RetryCount, RtrAttributes, RtsAttributes, Service, Transition,
-    TransitionError, check_attributes,
+    AttributeUpdate, Attributes, InitAttributes, LocalAckTimeout, PathMtu, QpState, RemoteAccess,
+    RetryCount, RtrAttributes, RtsAttributes, Service, Transition, TransitionError,
+    check_attributes,
 };
 use ferroce_wire::{PKey, Psn, QKey, Qpn, RnrTimer};
-
-use crate::contexts::queue_pair::{state_code, state_of};
 
 /// The default partition key, the only entry of the P_Key table (IBTA vol 1, 10.9.1.2).
 pub const DEFAULT_P_KEY: PKey = PKey(0xffff);
@@ -27,15 +25,16 @@ pub fn transition(
     present: &Attributes,
     input: &ModifyQp,
 ) -> Result<Transition, Refusal> {
-    if input.current_state != ANY_STATE && input.current_state != u32::from(state_code(state).0) {
+    let present_state = u32::from(QpStateCode::from(state).0);
+    if input.current_state != ANY_STATE && input.current_state != present_state {
         return Err((CommandStatus::BAD_TRANSITION, input.current_state));
     }
     let target = u8::try_from(input.state)
         .ok()
-        .and_then(|code| state_of(QpStateCode(code)))
+        .and_then(|code| QpState::try_from(QpStateCode(code)).ok())
         .ok_or(bad_state(input))?;
     let (mask, context) = (input.mask, &input.context);
-    check_attributes(service, state, target, given(mask)).map_err(|error| match error {
+    check_attributes(service, state, target, mask.into()).map_err(|error| match error {
         TransitionError::Missing { .. } => (CommandStatus::BAD_PARAMETER, mask.bits()),
         _ => bad_state(input),
     })?;
@@ -76,30 +75,6 @@ fn bad_field(offset: usize) -> Refusal {
     )
 }
 
-/// The attributes that a mask names.
-fn given(mask: QpAttributeMask) -> AttributeSet {
-    let bits = [
-        (mask.access(), Attribute::Access),
-        (mask.p_key(), Attribute::PKey),
-        (mask.port(), Attribute::Port),
-        (mask.q_key(), Attribute::QKey),
-        (mask.path(), Attribute::Path),
-        (mask.path_mtu(), Attribute::PathMtu),
-        (mask.timeout(), Attribute::Timeout),
-        (mask.retry_count(), Attribute::RetryCount),
-        (mask.rnr_retry(), Attribute::RnrRetry),
-        (mask.receive_psn(), Attribute::ReceivePsn),
-        (mask.max_rd_atomic(), Attribute::MaxRdAtomic),
-        (mask.min_rnr_timer(), Attribute::MinRnrTimer),
-        (mask.send_psn(), Attribute::SendPsn),
-        (mask.max_dest_rd_atomic(), Attribute::MaxDestRdAtomic),
-        (mask.dest_qpn(), Attribute::DestQp),
-        (mask.drained_event(), Attribute::DrainNotification),
-    ];
-    let named = bits.into_iter().filter(|(given, _)| *given);
-    named.map(|(_, attribute)| attribute).collect()
-}
-
 /// Values that no QP may have, whatever the transition.
 fn check_values(input: &ModifyQp) -> Result<(), Refusal> {
     let (mask, context) = (input.mask, &input.context);
@@ -109,14 +84,10 @@ fn check_values(input: &ModifyQp) -> Result<(), Refusal> {
     if mask.p_key() && context.p_key_index != 0 {
         return Err(bad_field(core::mem::offset_of!(QpContext, p_key_index)));
     }
-    if mask.path_mtu() && path_mtu(context.path_mtu).is_none() {
+    if mask.path_mtu() && PathMtu::try_from(context.path_mtu).is_err() {
         return Err(bad_field(core::mem::offset_of!(QpContext, path_mtu)));
     }
     Ok(())
-}
-
-fn path_mtu(code: PathMtuCode) -> Option<PathMtu> {
-    PathMtu::from_code(code.0)
 }
 
 fn remote_access(context: &QpContext) -> RemoteAccess {
@@ -152,7 +123,7 @@ fn rtr(service: Service, context: &QpContext) -> Result<RtrAttributes, Refusal> 
     }
     let mtu_offset = core::mem::offset_of!(QpContext, path_mtu);
     Ok(RtrAttributes {
-        path_mtu: path_mtu(context.path_mtu).ok_or(bad_field(mtu_offset))?,
+        path_mtu: PathMtu::try_from(context.path_mtu).map_err(|_| bad_field(mtu_offset))?,
         dest_qp: Qpn::new(context.dest_qpn),
         rq_psn: Psn::new(context.receive_psn),
         max_dest_rd_atomic: context.max_dest_rd_atomic,

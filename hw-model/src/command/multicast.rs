@@ -5,8 +5,7 @@ use ferroce_spec::context::ServiceCode;
 use ferroce_wire::Gid;
 
 use crate::blocks::Blocks;
-use crate::command::Failure;
-use crate::nic::Nic;
+use crate::command::{CommandProcessor, Failure};
 use crate::ports::host::Host;
 use crate::ports::port::Port;
 use crate::receive::multicast::{Change, TableFull};
@@ -18,29 +17,19 @@ impl From<TableFull> for Failure {
     }
 }
 
-impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
-    pub(crate) fn attach_multicast<H: Host>(
-        &mut self,
-        entry: &CommandEntry,
-        host: &mut H,
-        port: &mut P,
-    ) -> Result<u64, Failure> {
-        let (qp, group) = self.membership(entry, host)?;
-        if self.multicast.attach(group, qp)? == Change::Group {
-            port.join(group);
+impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B> {
+    pub(super) fn attach_multicast(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
+        let (qp, group) = self.membership(entry)?;
+        if self.blocks.receive.multicast().attach(group, qp)? == Change::Group {
+            self.port.join(group);
         }
         Ok(0)
     }
 
-    pub(crate) fn detach_multicast<H: Host>(
-        &mut self,
-        entry: &CommandEntry,
-        host: &mut H,
-        port: &mut P,
-    ) -> Result<u64, Failure> {
-        let (qp, group) = self.membership(entry, host)?;
-        match self.multicast.detach(group, qp) {
-            Some(Change::Group) => port.leave(group),
+    pub(super) fn detach_multicast(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
+        let (qp, group) = self.membership(entry)?;
+        match self.blocks.receive.multicast().detach(group, qp) {
+            Some(Change::Group) => self.port.leave(group),
             Some(Change::Member) => {}
             None => return Err(Failure::new(CommandStatus::NO_OBJECT)),
         }
@@ -48,20 +37,16 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
     }
 
     /// Index of the UD QP and group of a command.
-    fn membership<H: Host>(
-        &mut self,
-        entry: &CommandEntry,
-        host: &mut H,
-    ) -> Result<(u32, Gid), Failure> {
+    fn membership(&mut self, entry: &CommandEntry) -> Result<(u32, Gid), Failure> {
         let index = self.existing_qp(entry.argument)?;
-        let input: MulticastGroup = self.input(entry, host)?;
+        let input: MulticastGroup = self.input(entry)?;
         let group = Gid(input.gid);
         if !group.is_multicast() {
             let offset = core::mem::offset_of!(MulticastGroup, gid);
             return Err(Failure::parameter(offset));
         }
         // IBTA vol 1, 10.5.1: only UD queue pairs.
-        match self.qps.get_mut(index) {
+        match self.blocks.contexts.qps.get_mut(index) {
             Some(qp) if qp.context.service == ServiceCode::UNRELIABLE_DATAGRAM => {
                 Ok((index, group))
             }

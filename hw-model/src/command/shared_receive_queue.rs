@@ -6,58 +6,44 @@ use ferroce_spec::doorbell::SLOTS;
 use ferroce_spec::eqe::EventType;
 
 use crate::blocks::Blocks;
-use crate::command::Failure;
+use crate::command::{CommandProcessor, Failure};
 use crate::contexts::shared_receive_queue::LOG_STRIDES;
-use crate::host_interface::dma::Dma;
 use crate::limits::LOG_MAX_RING;
-use crate::nic::Nic;
 use crate::ports::host::Host;
 use crate::ports::port::Port;
 use crate::time::timing::Timing;
 
-impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
-    pub(crate) fn create_srq<H: Host>(
-        &mut self,
-        entry: &CommandEntry,
-        host: &mut H,
-    ) -> Result<u64, Failure> {
-        let context: SrqContext = self.input(entry, host)?;
+impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B> {
+    pub(super) fn create_srq(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
+        let context: SrqContext = self.input(entry)?;
         check_new_srq(&context)?;
         let is_xrc = context.xrcd != 0;
-        if is_xrc && !self.cqs.exists(context.cqn) {
+        if is_xrc && !self.blocks.contexts.cqs.exists(context.cqn) {
             return Err(Failure::parameter(core::mem::offset_of!(SrqContext, cqn)));
         }
-        let mut dma = Dma::new(host, &mut self.counters, self.now);
-        let Some(srqn) = self.srqs.create(&context, &mut dma)? else {
+        let mut dma = self.turn.dma();
+        let Some(srqn) = self.blocks.contexts.srqs.create(&context, &mut dma)? else {
             return Err(Failure::new(CommandStatus::NO_RESOURCES));
         };
         if is_xrc {
-            self.cqs.add_user(context.cqn, &mut dma)?;
+            self.blocks.contexts.cqs.add_user(context.cqn, &mut dma)?;
         }
         Ok(u64::from(srqn))
     }
 
-    pub(crate) fn query_srq<H: Host>(
-        &mut self,
-        entry: &CommandEntry,
-        host: &mut H,
-    ) -> Result<u64, Failure> {
+    pub(super) fn query_srq(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
         let srqn = self.existing_srq(entry.argument)?;
-        let mut dma = Dma::new(host, &mut self.counters, self.now);
-        let context = *self.srqs.get_mut(srqn, &mut dma)?;
-        self.output(entry, &context, host)
+        let mut dma = self.turn.dma();
+        let context = *self.blocks.contexts.srqs.get_mut(srqn, &mut dma)?;
+        self.output(entry, &context)
     }
 
     /// Sets the limit. The event is raised by the next entry that is taken while fewer are left.
-    pub(crate) fn modify_srq<H: Host>(
-        &mut self,
-        entry: &CommandEntry,
-        host: &mut H,
-    ) -> Result<u64, Failure> {
+    pub(super) fn modify_srq(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
         let srqn = self.existing_srq(entry.argument)?;
-        let input: SrqContext = self.input(entry, host)?;
-        let mut dma = Dma::new(host, &mut self.counters, self.now);
-        let context = self.srqs.get_mut(srqn, &mut dma)?;
+        let input: SrqContext = self.input(entry)?;
+        let mut dma = self.turn.dma();
+        let context = self.blocks.contexts.srqs.get_mut(srqn, &mut dma)?;
         // IBTA vol 1, 11.2.3.3: a limit above the size of the queue is refused.
         if u32::from(input.limit) > 1 << context.log_size {
             return Err(Failure::parameter(core::mem::offset_of!(SrqContext, limit)));
@@ -66,30 +52,29 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
         Ok(0)
     }
 
-    pub(crate) fn destroy_srq<H: Host>(
-        &mut self,
-        entry: &CommandEntry,
-        host: &mut H,
-    ) -> Result<u64, Failure> {
+    pub(super) fn destroy_srq(&mut self, entry: &CommandEntry) -> Result<u64, Failure> {
         let srqn = self.existing_srq(entry.argument)?;
-        let mut dma = Dma::new(host, &mut self.counters, self.now);
-        let context = *self.srqs.get_mut(srqn, &mut dma)?;
+        let mut dma = self.turn.dma();
+        let context = *self.blocks.contexts.srqs.get_mut(srqn, &mut dma)?;
         if context.users != 0 {
             return Err(Failure::new(CommandStatus::BUSY));
         }
-        self.srqs.destroy(srqn);
+        self.blocks.contexts.srqs.destroy(srqn);
         let gone = [EventType::SRQ_LIMIT, EventType::SRQ_ERROR];
-        self.event_edge
-            .retain(|event| event.number != srqn || !gone.contains(&event.kind));
+        let events = &mut self.blocks.host_interface;
+        events.withdraw(srqn, |kind| gone.contains(&kind));
         if context.xrcd != 0 {
-            self.cqs.remove_user(context.cqn, &mut dma)?;
+            self.blocks
+                .contexts
+                .cqs
+                .remove_user(context.cqn, &mut dma)?;
         }
         Ok(0)
     }
 
     fn existing_srq(&self, argument: u64) -> Result<u32, Failure> {
         match u32::try_from(argument) {
-            Ok(srqn) if self.srqs.exists(srqn) => Ok(srqn),
+            Ok(srqn) if self.blocks.contexts.srqs.exists(srqn) => Ok(srqn),
             _ => Err(Failure::new(CommandStatus::NO_OBJECT)),
         }
     }

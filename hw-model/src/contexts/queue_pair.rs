@@ -2,9 +2,7 @@
 
 use std::collections::VecDeque;
 
-use ferroce_spec::context::{
-    AccessRights, PathMtuCode, QpContext, QpShape, QpStateCode, RetryAttributes, ServiceCode,
-};
+use ferroce_spec::context::{AccessRights, QpContext, QpShape, RetryAttributes, ServiceCode};
 use ferroce_spec::counter::Counter;
 use ferroce_spec::wqe::AddressPath;
 use ferroce_transport::{Config, Qp, QpState, Service, Transmit};
@@ -153,7 +151,7 @@ impl QueuePair {
             let (entries, stride) = (shape.log_receives(), shape.log_receive_stride());
             receive = ReceiveQueue::new(image.receive_base, entries, stride);
         }
-        let service = service_of(context.service).unwrap_or(Service::ReliableConnected);
+        let service = Service::try_from(context.service).unwrap_or_default();
         Self {
             qpn,
             index,
@@ -255,8 +253,8 @@ impl QueuePair {
         retry.set_timeout(attributes.timeout.value());
         retry.set_min_rnr_timer(attributes.min_rnr_timer.code());
         QpContext {
-            state: state_code(self.transport.state()),
-            path_mtu: PathMtuCode(attributes.path_mtu.code()),
+            state: self.transport.state().into(),
+            path_mtu: attributes.path_mtu.into(),
             port: attributes.port,
             access,
             retry,
@@ -305,38 +303,6 @@ pub fn completion_queues(context: &StaticContext) -> impl Iterator<Item = u32> +
     };
     let sends = has_send_queue(context).then_some(context.send_cqn);
     [sends, receives].into_iter().flatten()
-}
-
-/// The contract's number of a transport state.
-pub fn state_code(state: QpState) -> QpStateCode {
-    match state {
-        QpState::Reset => QpStateCode::RESET,
-        QpState::Init => QpStateCode::INIT,
-        QpState::Rtr => QpStateCode::RTR,
-        QpState::Rts => QpStateCode::RTS,
-        QpState::Sqd => QpStateCode::SQD,
-        QpState::Sqe => QpStateCode::SQE,
-        QpState::Err => QpStateCode::ERR,
-    }
-}
-
-/// The transport state of a number of the contract.
-pub fn state_of(code: QpStateCode) -> Option<QpState> {
-    QpState::ALL
-        .into_iter()
-        .find(|state| state_code(*state) == code)
-}
-
-/// The transport service of a number of the contract.
-pub fn service_of(code: ServiceCode) -> Option<Service> {
-    Some(match code {
-        ServiceCode::RELIABLE_CONNECTED => Service::ReliableConnected,
-        ServiceCode::UNRELIABLE_CONNECTED => Service::UnreliableConnected,
-        ServiceCode::UNRELIABLE_DATAGRAM => Service::UnreliableDatagram,
-        ServiceCode::XRC_INITIATOR => Service::XrcInitiator,
-        ServiceCode::XRC_TARGET => Service::XrcTarget,
-        _ => return None,
-    })
 }
 
 /// All queue pairs: state machines on the chip, contexts in host memory behind a cache.
@@ -447,20 +413,12 @@ impl QueuePairs {
 
     /// Looks the context of the queue pair at `index` up, as each packet does.
     ///
-    /// `changes`: a packet changes PSNs and indices, so that the context is written back when it
-    /// makes room. What is written then is what the last command has left; the model keeps the rest
-    /// on the chip.
+    /// A packet changes PSNs and indices, so that the context is written back when it makes room.
+    /// What is written then is what the last command has left; the model keeps the rest on the
+    /// chip.
     #[inline]
-    pub fn touch<H: Host>(
-        &mut self,
-        index: u32,
-        changes: bool,
-        dma: &mut Dma<'_, H>,
-    ) -> Result<(), DmaError> {
-        match changes {
-            true => self.cache.get_mut(index, dma).map(drop),
-            false => self.cache.get(index, dma).map(drop),
-        }
+    pub fn touch<H: Host>(&mut self, index: u32, dma: &mut Dma<'_, H>) -> Result<(), DmaError> {
+        self.cache.get_mut(index, dma).map(drop)
     }
 
     /// Returns the time at which the context of the queue pair at `index` can be requested, if that

@@ -6,100 +6,161 @@ use ferroce_transport::QpState;
 use ferroce_units::Instant;
 use ferroce_wire::Qpn;
 
-use crate::blocks::Blocks;
+use crate::contexts::Contexts;
 use crate::contexts::queue_pair::QueuePair;
-use crate::host_interface::dma::Dma;
-use crate::host_interface::push::is_window_of;
-use crate::nic::Nic;
+use crate::contexts::settle::Results;
+use crate::host_interface::push::{is_window_of, keep_pushed};
 use crate::ports::host::{Doorbell, Host};
-use crate::ports::port::Port;
+use crate::time::edge::Edge;
 use crate::time::timing::{Stage, Timing, Work};
+use crate::time::turn::Turn;
 use crate::transmit::scheduler::Scheduler;
 
-impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
-    /// Takes the doorbells that have landed.
+/// Largest number of doorbells that are drained in one step.
+const DOORBELLS_PER_STEP: usize = 256;
+
+/// The decoder of BAR2.
+#[derive(Debug)]
+pub(crate) struct Doorbells {
+    landed: Edge<Doorbell>,
+    /// Blocks of the largest push; 0: there are no push windows.
+    push_blocks: u8,
+}
+
+impl Doorbells {
+    /// Returns a decoder of doorbells and of pushes of up to `push_blocks` blocks.
+    pub fn new(push_blocks: u8) -> Self {
+        Self {
+            landed: Edge::new(DOORBELLS_PER_STEP),
+            push_blocks,
+        }
+    }
+
+    /// Doorbells that wait.
+    pub fn len(&self) -> usize {
+        self.landed.len()
+    }
+
+    /// Drops all doorbells (reset).
+    pub fn clear(&mut self) {
+        self.landed.clear(drop);
+    }
+
+    /// Takes the doorbells that have landed. Returns true if there were some.
     #[inline(always)]
-    pub(crate) fn drain_doorbells<H: Host>(&mut self, now: Instant, host: &mut H) -> bool {
-        while !self.doorbells.is_full() {
-            let Some(doorbell) = host.next_doorbell() else {
+    pub fn step<H: Host, T: Timing>(
+        &mut self,
+        turn: &mut Turn<'_, H, T>,
+        contexts: &mut Contexts,
+        results: &mut Results<'_>,
+    ) -> bool {
+        while !self.landed.is_full() {
+            let Some(doorbell) = turn.host.next_doorbell() else {
                 break;
             };
             if doorbell.slot >= SLOTS {
-                self.land_push(doorbell, host);
+                self.land_push(turn, doorbell, contexts);
             }
-            let ready = self
-                .timing
-                .reserve(now, now, Stage::Doorbell, Work::default());
-            self.doorbells.push(ready, doorbell);
+            let ready = turn.reserve(turn.now, Stage::Doorbell, Work::default());
+            self.landed.push(ready, doorbell);
         }
-        let mut landed = false;
-        while let Some((at, doorbell)) = self.doorbells.pop_ahead() {
-            self.counters.add(Counter::doorbells, 1);
-            if self.ring(at, doorbell, host).is_none() {
-                self.counters.add(Counter::doorbell_errors, 1);
+        let mut rang = false;
+        while let Some((at, doorbell)) = self.landed.pop_ahead() {
+            turn.counters.add(Counter::doorbells, 1);
+            if self.ring(turn, at, doorbell, contexts, results).is_none() {
+                turn.counters.add(Counter::doorbell_errors, 1);
             }
-            landed = true;
+            rang = true;
         }
-        landed
+        rang
+    }
+
+    /// Keeps the WQE of a write that has landed in a push page. What `doorbell` says is done
+    /// later, as of any doorbell.
+    #[cold]
+    fn land_push<H: Host, T: Timing>(
+        &self,
+        turn: &mut Turn<'_, H, T>,
+        doorbell: Doorbell,
+        contexts: &mut Contexts,
+    ) {
+        let words = turn.host.pushed();
+        if keep_pushed(&mut contexts.qps, self.push_blocks, doorbell, words).is_none() {
+            turn.counters.add(Counter::pushes_ignored, 1);
+        }
     }
 
     /// Handles one doorbell, which is decoded at `at`; `None`: it does not belong to its queue.
     #[inline(always)]
-    fn ring<H: Host>(&mut self, at: Instant, doorbell: Doorbell, host: &mut H) -> Option<()> {
+    fn ring<H: Host, T: Timing>(
+        &self,
+        turn: &mut Turn<'_, H, T>,
+        at: Instant,
+        doorbell: Doorbell,
+        contexts: &mut Contexts,
+        results: &mut Results<'_>,
+    ) -> Option<()> {
         let value = DoorbellValue::from_bits(doorbell.value);
         let (slot, index) = (doorbell.slot, value.index());
         match DoorbellKind(value.kind()) {
             DoorbellKind::SEND_QUEUE => {
-                let qp = self.qps.find(Qpn::new(value.number()))?;
+                let qp = contexts.qps.find(Qpn::new(value.number()))?;
                 ring_send_queue(qp, slot, index)?;
-                give_turn::<T>(&mut self.scheduler, qp, at);
+                give_turn(results.scheduler, qp, at);
                 Some(())
             }
             DoorbellKind::RECEIVE_QUEUE => {
-                let qp = self.qps.find(Qpn::new(value.number()))?;
+                let qp = contexts.qps.find(Qpn::new(value.number()))?;
                 ring_receive_queue(qp, slot, index)?;
                 if qp.transport.state() == QpState::Err {
-                    self.scheduler.activate(qp);
+                    results.scheduler.activate(qp);
                 }
                 Some(())
             }
             DoorbellKind::SHARED_RECEIVE_QUEUE => {
-                let mut dma = Dma::new(host, &mut self.counters, at);
-                self.srqs.ring(value.number(), slot, index, &mut dma)
+                let mut dma = turn.dma_from(at);
+                contexts.srqs.ring(value.number(), slot, index, &mut dma)
             }
             kind @ (DoorbellKind::CQ_ARM | DoorbellKind::CQ_ARM_SOLICITED) => {
                 let solicited = kind == DoorbellKind::CQ_ARM_SOLICITED;
-                let mut dma = Dma::new(host, &mut self.counters, at);
-                let due = self
-                    .cqs
-                    .arm(at, value.number(), slot, index, solicited, &mut dma)
-                    .ok()?;
-                due.into_iter().for_each(|event| self.raise(at, event));
+                let mut dma = turn.dma_from(at);
+                let cqs = &mut contexts.cqs;
+                let due = cqs.arm(at, value.number(), slot, index, solicited, &mut dma);
+                if let Some(event) = due.ok()? {
+                    results.host_interface.raise(turn, at, event);
+                }
                 Some(())
             }
-            _ => self.ring_push(at, slot, value),
+            _ => self.ring_push(at, slot, value, contexts, results.scheduler),
         }
     }
 
     /// Handles the doorbell in front of a push.
     #[cold]
-    fn ring_push(&mut self, at: Instant, slot: u32, value: DoorbellValue) -> Option<()> {
+    fn ring_push(
+        &self,
+        at: Instant,
+        slot: u32,
+        value: DoorbellValue,
+        contexts: &mut Contexts,
+        scheduler: &mut Scheduler,
+    ) -> Option<()> {
         DoorbellKind(value.kind()).push_blocks()?;
-        let qp = self.qps.find(Qpn::new(value.number()))?;
-        let own = self.config.push_blocks > 0 && is_window_of(qp, slot);
+        let qp = contexts.qps.find(Qpn::new(value.number()))?;
+        let own = self.push_blocks > 0 && is_window_of(qp, slot);
         let slot = own.then_some(qp.context.send_doorbell_slot)?;
         ring_send_queue(qp, slot, value.index())?;
-        give_turn::<T>(&mut self.scheduler, qp, at);
+        give_turn(scheduler, qp, at);
         Some(())
     }
 }
 
 /// Gives a turn to a queue pair whose doorbell is decoded at `at`.
 #[inline]
-fn give_turn<T: Timing>(scheduler: &mut Scheduler, qp: &mut QueuePair, at: Instant) {
+fn give_turn(scheduler: &mut Scheduler, qp: &mut QueuePair, at: Instant) {
     qp.progress.ready = qp.progress.ready.max(at);
     // With nothing to do but to wait for WQEs that are being fetched, it needs none.
-    if !T::IS_TIMED || qp.has_work() || qp.acknowledge_behind {
+    if qp.has_work() || qp.acknowledge_behind {
         scheduler.activate(qp);
     }
 }

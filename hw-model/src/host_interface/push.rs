@@ -8,13 +8,9 @@ use ferroce_transport::Service;
 use ferroce_wire::Qpn;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::blocks::Blocks;
-use crate::contexts::queue_pair::QueuePair;
+use crate::contexts::queue_pair::{QueuePair, QueuePairs};
 use crate::counters::Counters;
-use crate::nic::Nic;
-use crate::ports::host::{Doorbell, Host};
-use crate::ports::port::Port;
-use crate::time::timing::Timing;
+use crate::ports::host::Doorbell;
 use crate::transmit::wqe::{block_count, decode};
 
 /// A pushed WQE, as it stands in the ring; behind what was pushed it is zero.
@@ -161,30 +157,25 @@ pub fn is_window_of(qp: &QueuePair, slot: u32) -> bool {
     PushWindow::of_block(slot) == Some(own)
 }
 
-impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
-    /// Keeps the WQE of a write that has landed in a push page. What `doorbell` says is done
-    /// later, as of any doorbell.
-    #[cold]
-    pub(crate) fn land_push<H: Host>(&mut self, doorbell: Doorbell, host: &H) {
-        if self.keep_pushed(doorbell, host.pushed()).is_none() {
-            self.counters.add(Counter::pushes_ignored, 1);
-        }
+/// Keeps the WQE of a write to a push page, in `words`, for its queue pair. Pushes have up to
+/// `push_blocks` blocks. `None`: the WQE is not one to be kept.
+pub fn keep_pushed(
+    qps: &mut QueuePairs,
+    push_blocks: u8,
+    doorbell: Doorbell,
+    words: &[u64],
+) -> Option<()> {
+    let longest = usize::from(push_blocks) * WORDS_PER_BLOCK;
+    let is_whole = starts_half(doorbell.slot) && words.first() == Some(&doorbell.value);
+    if !is_whole || words.len() > longest {
+        return None;
     }
-
-    /// `None`: the WQE is not one to be kept.
-    fn keep_pushed(&mut self, doorbell: Doorbell, words: &[u64]) -> Option<()> {
-        let longest = usize::from(self.config.push_blocks) * WORDS_PER_BLOCK;
-        let is_whole = starts_half(doorbell.slot) && words.first() == Some(&doorbell.value);
-        if !is_whole || words.len() > longest {
-            return None;
-        }
-        let number = DoorbellValue::from_bits(doorbell.value).number();
-        let qp = self.qps.find(Qpn::new(number))?;
-        if !is_window_of(qp, doorbell.slot) {
-            return None;
-        }
-        let wqe = PushedWqe::new(words, qp.transport.service())?;
-        let producer = qp.send.producer;
-        qp.send.pushed.keep(wqe, producer).then_some(())
+    let number = DoorbellValue::from_bits(doorbell.value).number();
+    let qp = qps.find(Qpn::new(number))?;
+    if !is_window_of(qp, doorbell.slot) {
+        return None;
     }
+    let wqe = PushedWqe::new(words, qp.transport.service())?;
+    let producer = qp.send.producer;
+    qp.send.pushed.keep(wqe, producer).then_some(())
 }

@@ -32,7 +32,7 @@ pub enum DmaAtomic {
 }
 
 impl DmaAtomic {
-    /// What the memory holds afterwards, if it holds `original` now.
+    /// Returns what the memory holds afterwards if it holds `original` now.
     #[inline]
     pub const fn apply(self, original: u64) -> u64 {
         match self {
@@ -67,7 +67,7 @@ pub struct WriteOrder {
 /// The implementation is the bus: in process it copies from the application's memory, behind
 /// vfio-user it copies from shared file descriptors, in a simulated world it is a simulated host.
 ///
-/// Every access says when the NIC issues it, `at`, and is told when it is done. A host without
+/// Every access says when the NIC issues it, `at`, and returns when it is done. A host without
 /// simulated time does everything at once and answers with the instant that it was given.
 pub trait Host {
     /// Reads host memory (a PCIe memory read). Fills `destination` or fails as a whole. Returns
@@ -120,14 +120,14 @@ pub trait Host {
     /// The host must not call back into the NIC from here.
     fn interrupt(&mut self, order: WriteOrder, vector: u16);
 
-    /// When the link will have taken all posted writes that it was given so far: the card keeps
-    /// what it receives until then, and takes no more when it has enough.
+    /// Returns when the link will have taken all posted writes that it was given so far: the card
+    /// keeps what it receives until then, and takes no more when it has enough.
     fn posted_until(&self) -> Instant {
         Instant::ZERO
     }
 
-    /// When the link will have brought all that reads have asked for so far: the card asks for no
-    /// more when enough is on its way.
+    /// Returns when the link will have brought all that reads have requested so far: the card
+    /// requests no more when enough is on its way.
     fn requested_until(&self) -> Instant {
         Instant::ZERO
     }

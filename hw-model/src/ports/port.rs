@@ -30,7 +30,7 @@ pub enum Reservation<F> {
 pub trait Port {
     /// A frame buffer; on the shared-memory wire a slot of the ring itself, so that payload is
     /// copied once by the sender's DMA engine and once by the receiver's.
-    type Frame: AsRef<[u8]> + AsMut<[u8]>;
+    type Frame: AsRef<[u8]> + AsMut<[u8]> + std::fmt::Debug;
 
     /// Asks for a transmit buffer of `length` bytes towards `route`.
     fn reserve(&mut self, route: &Route, length: usize) -> Reservation<Self::Frame>;

@@ -71,16 +71,6 @@ pub trait Timing: std::fmt::Debug {
     fn free_at(&self, stage: Stage) -> Instant;
 }
 
-/// Returns the time up to which a block may plan its work at `now`.
-#[inline]
-pub(crate) fn horizon<T: Timing>(now: Instant) -> Instant {
-    if T::IS_TIMED {
-        now + PLANNING_HORIZON
-    } else {
-        now
-    }
-}
-
 /// Nothing costs anything: the model shows what a card does, not when.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Functional;

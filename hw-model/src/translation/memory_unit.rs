@@ -55,8 +55,9 @@ impl<M: TranslationTable> MemoryUnit<M> {
         self.mtt.reset(tables.mtt_base, tables.log_mtts);
     }
 
-    /// Forgets device memory and bound windows.
+    /// Forgets tables, device memory and bound windows.
     pub fn reset(&mut self) {
+        self.install_tables(&ContextTables::default());
         self.device.reset();
         self.bound_windows.clear();
     }

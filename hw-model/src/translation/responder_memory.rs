@@ -94,10 +94,8 @@ pub fn execute<H: Host, M: TranslationTable>(
         } => {
             let place = (r_key, virtual_address, u64::from(length));
             let access = remote_access(qp, srqn, place, RemoteAccess::Write, blocks);
-            done(access.is_some_and(|access| {
-                let payload = packet.payload();
-                blocks.memory.write(&access, payload, blocks.dma).is_ok()
-            }))
+            let (memory, dma) = (&mut *blocks.memory, &mut *blocks.dma);
+            done(access.is_some_and(|access| memory.write(&access, packet.payload(), dma).is_ok()))
         }
         MemoryOp::WriteReceive {
             receive, offset, ..

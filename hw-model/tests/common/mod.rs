@@ -174,7 +174,7 @@ pub struct Cable {
     pub link_up: bool,
     /// When the frames of this end left it.
     pub departures: Vec<Instant>,
-    /// How long a frame is on its way. Without it a frame arrives when somebody looks.
+    /// How long a frame is on its way. Without it a frame arrives when the receiver looks.
     pub delay: Option<Duration>,
     /// When the frames of `out` and of `into` arrive, if they have a delay.
     arrivals: (Arrivals, Arrivals),
@@ -585,7 +585,7 @@ impl<T: Timing> Machine<T> {
         self.producer = 0;
     }
 
-    /// Who this machine is, for the peer's [`Machine::connect`].
+    /// Returns the address and queue pair of this machine, for the peer's [`Machine::connect`].
     pub fn identity(&self) -> (u32, [u8; 6], Ipv4Addr) {
         (self.qpn, self.mac, self.address)
     }

@@ -1,77 +1,8 @@
 //! Attributes of a queue pair: their values, and in which groups a transition sets them.
 
+use ferroce_qp::{Attribute, AttributeSet, PathMtu};
 use ferroce_units::Duration;
 use ferroce_wire::{PKey, Psn, QKey, Qpn, RnrTimer};
-
-use crate::attribute_table::{Attribute, AttributeSet};
-
-/// Path MTU: payload bytes per packet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum PathMtu {
-    /// 256 bytes.
-    Mtu256 = 1,
-    /// 512 bytes.
-    Mtu512 = 2,
-    /// 1024 bytes.
-    Mtu1024 = 3,
-    /// 2048 bytes.
-    Mtu2048 = 4,
-    /// 4096 bytes.
-    Mtu4096 = 5,
-}
-
-impl PathMtu {
-    /// All path MTUs, smallest first.
-    pub const ALL: [PathMtu; 5] = [
-        PathMtu::Mtu256,
-        PathMtu::Mtu512,
-        PathMtu::Mtu1024,
-        PathMtu::Mtu2048,
-        PathMtu::Mtu4096,
-    ];
-
-    /// Decodes the verbs' number (`enum ibv_mtu`: 1 = 256 … 5 = 4096).
-    #[must_use]
-    pub const fn from_code(code: u8) -> Option<PathMtu> {
-        match code {
-            1 => Some(PathMtu::Mtu256),
-            2 => Some(PathMtu::Mtu512),
-            3 => Some(PathMtu::Mtu1024),
-            4 => Some(PathMtu::Mtu2048),
-            5 => Some(PathMtu::Mtu4096),
-            _ => None,
-        }
-    }
-
-    /// The verbs' number (`enum ibv_mtu`).
-    #[must_use]
-    pub const fn code(self) -> u8 {
-        self as u8
-    }
-
-    /// Payload bytes per packet.
-    #[must_use]
-    pub const fn bytes(self) -> u32 {
-        1 << self.shift()
-    }
-
-    /// Base-2 logarithm of [`PathMtu::bytes`].
-    #[must_use]
-    pub const fn shift(self) -> u32 {
-        self as u32 + 7
-    }
-
-    /// Packets that a message of `length` bytes needs; a message of no bytes needs one.
-    #[must_use]
-    pub const fn packets(self, length: u32) -> u32 {
-        if length == 0 {
-            1
-        } else {
-            ((length - 1) >> self.shift()) + 1
-        }
-    }
-}
 
 /// What remote peers may do through a queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -334,22 +265,6 @@ impl Attributes {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn packets_of_a_message() {
-        let mtu = PathMtu::Mtu1024;
-        assert_eq!(mtu.packets(0), 1);
-        assert_eq!(mtu.packets(1), 1);
-        assert_eq!(mtu.packets(1024), 1);
-        assert_eq!(mtu.packets(1025), 2);
-        assert_eq!(PathMtu::Mtu256.packets(1 << 31), 1 << 23);
-        for mtu in PathMtu::ALL {
-            assert_eq!(PathMtu::from_code(mtu.code()), Some(mtu));
-            assert_eq!(mtu.bytes(), 128 << mtu.code());
-        }
-        assert_eq!(PathMtu::from_code(0), None);
-        assert_eq!(PathMtu::from_code(6), None);
-    }
 
     #[test]
     fn local_ack_timeout_is_a_power_of_two() {

@@ -1,8 +1,7 @@
 //! What the NIC decides about its queue pairs, not the application.
 
+use ferroce_qp::PathMtu;
 use ferroce_units::Duration;
-
-use crate::attributes::PathMtu;
 
 /// Policy of a queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,17 +2,17 @@
 
 use std::collections::VecDeque;
 
+use ferroce_qp::{QpState, Service};
 use ferroce_wire::{Bth, Opcode, Psn, Qpn, pad_count};
 
 use crate::attributes::Attributes;
 use crate::completion::Completion;
 use crate::config::Config;
 use crate::event::{Event, EventSet};
-use crate::qp::Service;
-use crate::state::QpState;
 use crate::statistics::Statistics;
-use crate::stream::Gaps;
 use crate::timer::Timers;
+use crate::train::Trains;
+use crate::transition::Transition;
 
 /// State that every part of a queue pair sees.
 #[derive(Debug, Clone)]
@@ -28,7 +28,7 @@ pub(crate) struct Context {
     pub(crate) timers: Timers,
     pub(crate) completions: VecDeque<Completion>,
     pub(crate) statistics: Statistics,
-    pub(crate) gaps: Gaps,
+    pub(crate) trains: Trains,
 }
 
 impl Context {
@@ -44,7 +44,7 @@ impl Context {
             timers: Timers::new(),
             completions: VecDeque::new(),
             statistics: Statistics::default(),
-            gaps: Gaps::default(),
+            trains: Trains::default(),
         }
     }
 
@@ -55,6 +55,29 @@ impl Context {
             statistics,
             ..Context::new(self.qpn, self.service, self.config)
         };
+    }
+
+    /// Applies the attributes of a transition that was checked, and the state that it leads to.
+    pub(crate) fn apply(&mut self, transition: &Transition, target: QpState) {
+        let has_peer = self.service != Service::UnreliableDatagram;
+        let is_reliable = has_peer && self.service != Service::UnreliableConnected;
+        match transition {
+            Transition::Reset => self.reset(),
+            Transition::Init(init) => self.attributes.apply_init(init),
+            Transition::Rtr { attributes, .. } if has_peer => self.attributes.apply_rtr(attributes),
+            Transition::Rts { attributes, .. } if is_reliable => {
+                self.attributes.apply_rts(attributes);
+            }
+            // The parent moves the queue pair to ERR when it flushes.
+            Transition::Err => self.fault = self.state != QpState::Err,
+            _ => {}
+        }
+        if let Some(update) = transition.update() {
+            self.attributes.apply_update(update);
+        }
+        if !self.fault {
+            self.state = target;
+        }
     }
 
     pub(crate) fn complete(&mut self, completion: Completion) {

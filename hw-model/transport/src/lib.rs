@@ -15,12 +15,11 @@
 //! Reading order: `qp` routes; `rc` is the reliable connected service made of `requester` (what is
 //! sent next), `completer` (what responses mean), `retry` (how often again) and `responder` (the
 //! checks of an inbound request, in order) with its `resource`s for READs and atomics; `xrc`
-//! translates for an RC machine; `unreliable` is UC and UD; `state`, `attribute_table`,
-//! `attributes` and `transition` are the control side.
+//! translates for an RC machine; `unreliable` is UC and UD; `attributes` and `transition` are the
+//! control side, over the table of `ferroce_qp`.
 #![forbid(unsafe_code)]
 
 mod acknowledge;
-mod attribute_table;
 mod attributes;
 mod completer;
 mod completion;
@@ -37,32 +36,32 @@ mod resource;
 mod responder;
 mod retry;
 mod segment;
-mod state;
 mod statistics;
 mod step;
-mod stream;
 mod timer;
+mod train;
 mod transition;
 mod transmit;
 mod unreliable;
 mod xrc;
 
-pub use attribute_table::{Attribute, AttributeRule, AttributeSet, check_attributes};
 pub use attributes::{
-    AttributeUpdate, Attributes, InitAttributes, LocalAckTimeout, PathMtu, RemoteAccess,
-    RetryCount, RtrAttributes, RtsAttributes,
+    AttributeUpdate, Attributes, InitAttributes, LocalAckTimeout, RemoteAccess, RetryCount,
+    RtrAttributes, RtsAttributes,
 };
 pub use completion::{Completion, CompletionStatus, ReceiveKind};
 pub use config::Config;
 pub use event::Event;
-pub use qp::{Qp, Service};
+pub use ferroce_qp::{
+    Attribute, AttributeSet, PathMtu, QpState, Service, TransitionError, check_attributes,
+};
+pub use qp::Qp;
 pub use request::{
     Destination, LocalKind, MAX_MESSAGE_LENGTH, MAX_OUTSTANDING_SEND_REQUESTS, Remote, SendKind,
     SendOperation, SendRequest,
 };
-pub use state::QpState;
 pub use statistics::Statistics;
 pub use step::{Access, AtomicOperation, MemoryAnswer, MemoryOp, Step};
-pub use stream::{Gap, GapSource, GapTarget, QpActivity, Stream, StreamKind};
-pub use transition::{Transition, TransitionError};
+pub use train::Train;
+pub use transition::{ModifyError, Transition};
 pub use transmit::{Payload, Transmit};

@@ -1,5 +1,6 @@
 //! A queue pair: routes commands, inputs and outputs to the service behind it.
 
+use ferroce_qp::{QpState, Service};
 use ferroce_units::Instant;
 use ferroce_wire::{Msn, Psn, Qpn, TransportHeaders};
 
@@ -10,32 +11,15 @@ use crate::context::Context;
 use crate::event::Event;
 use crate::rc::Rc;
 use crate::request::SendRequest;
-use crate::state::QpState;
 use crate::statistics::Statistics;
 use crate::step::{MemoryAnswer, Step};
-use crate::stream::{Gap, GapSource, GapTarget, QpActivity, Stream, StreamKind};
 use crate::timer::Timer;
-use crate::transition::{Transition, TransitionError};
+use crate::transition::{ModifyError, Transition};
 use crate::transmit::Transmit;
 use crate::unreliable::Unreliable;
 use crate::unreliable::uc::Uc;
 use crate::unreliable::ud::Ud;
 use crate::xrc;
-
-/// Transport service of a queue pair.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Service {
-    /// RC: acknowledged, in order, one peer.
-    ReliableConnected,
-    /// UC: one peer, no acknowledge; a broken message is dropped.
-    UnreliableConnected,
-    /// UD: datagrams to and from any queue pair.
-    UnreliableDatagram,
-    /// XRC, the sending half: RC to shared receive queues of the peer.
-    XrcInitiator,
-    /// XRC, the receiving half.
-    XrcTarget,
-}
 
 /// The machine behind a service. A further service is a further variant and a file.
 #[derive(Debug, Clone)]
@@ -169,10 +153,15 @@ impl Qp {
     ///
     /// # Errors
     ///
-    /// See [`TransitionError`]; the queue pair is then unchanged.
-    pub fn modify(&mut self, now: Instant, transition: Transition) -> Result<(), TransitionError> {
+    /// See [`ModifyError`]; the queue pair is then unchanged.
+    pub fn modify(&mut self, now: Instant, transition: Transition) -> Result<(), ModifyError> {
         let target = transition.check(self.context.service, self.context.state)?;
-        on_machine!(&mut self.machine, m => m.modify(now, &mut self.context, target, &transition))
+        if matches!(transition, Transition::Update(_)) && self.is_draining() {
+            return Err(ModifyError::Draining);
+        }
+        self.context.apply(&transition, target);
+        on_machine!(&mut self.machine, m => m.modify(now, &mut self.context, &transition));
+        Ok(())
     }
 
     /// Posts a send request. In ERR it completes at once as flushed.
@@ -235,82 +224,19 @@ impl Qp {
     }
 }
 
-/// Leaving packets of long messages out; of the reliable services.
+/// Access to the machine of the reliable services.
 impl Qp {
-    fn reliable(&self) -> Option<&Rc> {
+    pub(crate) fn reliable(&self) -> Option<(&Rc, &Context)> {
         match &self.machine {
-            Machine::Reliable(rc) | Machine::Extended(rc) => Some(rc),
+            Machine::Reliable(rc) | Machine::Extended(rc) => Some((rc, &self.context)),
             Machine::Connected(_) | Machine::Datagram(_) => None,
         }
     }
 
-    /// Returns the current activity.
-    #[must_use]
-    pub fn activity(&self) -> QpActivity {
-        match self.reliable() {
-            Some(rc) => rc.activity(&self.context),
-            None => QpActivity {
-                sends: self.has_transmit() || self.outstanding_sends() > 0,
-                fetches: false,
-                responds: false,
-            },
-        }
-    }
-
-    /// The message in whose middle this queue pair is as its sender, if there is just one and
-    /// nothing of it was lost.
-    #[must_use]
-    pub fn stream(&self) -> Option<Stream> {
-        self.reliable()?.stream(&self.context)
-    }
-
-    /// Packets of the message that it is receiving that have come. `None`: it is not in the middle
-    /// of
-    /// one.
-    #[inline]
-    #[must_use]
-    pub fn packets_received(&self, kind: StreamKind) -> Option<u32> {
-        self.reliable()?.packets_received(&self.context, kind)
-    }
-
-    /// PSN of the next response expected, or of the next request that is not acknowledged.
-    #[must_use]
-    pub fn next_response_psn(&self) -> Option<Psn> {
-        Some(self.reliable()?.next_response_psn())
-    }
-
-    /// Returns the source of the payload of the next packets of the stream.
-    #[must_use]
-    pub fn gap_source(&self, kind: StreamKind) -> Option<GapSource> {
-        self.reliable()?.gap_source(&self.context, kind)
-    }
-
-    /// Returns the place to which this queue pair would write the payload of a gap, as its
-    /// receiver. `None`: it is not receiving that message, or is past the gap.
-    #[must_use]
-    pub fn gap_target(&self, gap: &Gap) -> Option<GapTarget> {
-        self.reliable()?.gap_target(&self.context, gap)
-    }
-
-    /// Skips packets of the stream as its sender: it continues behind them. Returns false, and
-    /// changes nothing, if they are not all in front of the last one.
-    ///
-    /// The caller calls [`Qp::skip_receive`] of the receiver and copies the payload.
-    pub fn skip(&mut self, gap: &Gap) -> bool {
+    pub(crate) fn reliable_mut(&mut self) -> Option<(&mut Rc, &mut Context)> {
         match &mut self.machine {
-            Machine::Reliable(rc) | Machine::Extended(rc) => rc.skip(&mut self.context, gap),
-            Machine::Connected(_) | Machine::Datagram(_) => false,
-        }
-    }
-
-    /// The receiver takes the packets of a gap as come when all in front of them have come.
-    /// [`Qp::gap_target`] has said that it can.
-    pub fn skip_receive(&mut self, gap: &Gap) {
-        match &mut self.machine {
-            Machine::Reliable(rc) | Machine::Extended(rc) => {
-                rc.skip_receive(&mut self.context, gap);
-            }
-            Machine::Connected(_) | Machine::Datagram(_) => {}
+            Machine::Reliable(rc) | Machine::Extended(rc) => Some((rc, &mut self.context)),
+            Machine::Connected(_) | Machine::Datagram(_) => None,
         }
     }
 }

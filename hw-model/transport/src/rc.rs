@@ -1,6 +1,7 @@
 //! The reliable connected service: routes packets, answers and time-outs to its parts, and owns
 //! the way into the error state.
 
+use ferroce_qp::QpState;
 use ferroce_units::Instant;
 use ferroce_wire::{Extension, Msn, OpcodeProperties, Operation, Psn, Transport, TransportHeaders};
 
@@ -12,11 +13,9 @@ use crate::inbound::passes_header_checks;
 use crate::request::SendRequest;
 use crate::requester::Requester;
 use crate::responder::Responder;
-use crate::state::QpState;
 use crate::step::{MemoryAnswer, Step};
-use crate::stream::{Gap, GapSource, GapTarget, QpActivity, Stream, StreamKind};
 use crate::timer::Timer;
-use crate::transition::{Transition, TransitionError};
+use crate::transition::Transition;
 use crate::transmit::Transmit;
 
 /// The part that waits for the answer to a memory operation.
@@ -33,8 +32,8 @@ pub(crate) struct Rc {
     waiting: Waiting,
     /// A response waited while the last request was sent: it goes next.
     response_next: bool,
-    requester: Requester,
-    responder: Responder,
+    pub(crate) requester: Requester,
+    pub(crate) responder: Responder,
 }
 
 /// Getters.
@@ -54,10 +53,6 @@ impl Rc {
 
     pub(crate) const fn next_receive_psn(&self) -> Psn {
         self.responder.expected
-    }
-
-    pub(crate) const fn next_response_psn(&self) -> Psn {
-        self.requester.oldest
     }
 
     pub(crate) const fn msn(&self) -> Msn {
@@ -82,46 +77,9 @@ impl Rc {
         self.requester.can_accept()
     }
 
-    /// The long message that is being sent, if there is just one.
-    pub(crate) fn stream(&self, ctx: &Context) -> Option<Stream> {
-        match (self.requester.stream(ctx), self.responder.stream()) {
-            (Some(_), Some(_)) => None,
-            (request, response) => request.or(response),
-        }
-    }
-
-    pub(crate) fn activity(&self, ctx: &Context) -> QpActivity {
-        let (sends, fetches) = self.requester.activity(ctx);
-        QpActivity {
-            sends,
-            fetches,
-            responds: self.responder.has_responses(),
-        }
-    }
-
-    #[inline]
-    pub(crate) fn packets_received(&self, ctx: &Context, kind: StreamKind) -> Option<u32> {
-        match kind {
-            StreamKind::Request => self.responder.packets_received(ctx),
-            StreamKind::ReadResponse => self.requester.packets_received(),
-        }
-    }
-
-    pub(crate) fn gap_source(&self, ctx: &Context, kind: StreamKind) -> Option<GapSource> {
-        match kind {
-            StreamKind::Request => self.requester.gap_source(ctx),
-            StreamKind::ReadResponse => self.responder.gap_source(ctx),
-        }
-    }
-
-    pub(crate) fn gap_target(&self, ctx: &Context, gap: &Gap) -> Option<GapTarget> {
-        if self.waiting != Waiting::Idle {
-            return None;
-        }
-        match gap.kind {
-            StreamKind::Request => self.responder.gap_target(ctx, gap),
-            StreamKind::ReadResponse => self.requester.gap_target(ctx, gap),
-        }
+    /// Returns true if no packet waits for the answer to a memory operation.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.waiting == Waiting::Idle
     }
 
     #[inline]
@@ -132,51 +90,17 @@ impl Rc {
 
 /// Commands.
 impl Rc {
-    pub(crate) fn modify(
-        &mut self,
-        _now: Instant,
-        ctx: &mut Context,
-        target: QpState,
-        transition: &Transition,
-    ) -> Result<(), TransitionError> {
-        if matches!(transition, Transition::Update(_)) && self.is_draining(ctx) {
-            return Err(TransitionError::Draining);
-        }
+    pub(crate) fn modify(&mut self, _now: Instant, ctx: &mut Context, transition: &Transition) {
         match transition {
-            Transition::Reset => {
-                *self = Rc::new();
-                ctx.reset();
-            }
-            Transition::Init(init) => ctx.attributes.apply_init(init),
-            Transition::Rtr { attributes, update } => {
-                ctx.attributes.apply_rtr(attributes);
-                ctx.attributes.apply_update(update);
-                self.responder.start(attributes.rq_psn);
-            }
-            Transition::Rts { attributes, update } => {
-                ctx.attributes.apply_rts(attributes);
-                ctx.attributes.apply_update(update);
-                self.requester.start(attributes.sq_psn, ctx);
-            }
-            Transition::Update(update) => {
-                ctx.attributes.apply_update(update);
-                self.requester.retry.reset(&ctx.attributes);
-            }
-            Transition::Drain { .. } => {}
-            Transition::Resume(update) => {
-                ctx.attributes.apply_update(update);
-                self.requester.end_drain();
-            }
-            Transition::Err => ctx.fault = ctx.state != QpState::Err,
-        }
-        if !ctx.fault {
-            ctx.state = target;
-        }
-        if let Transition::Drain { notify } = transition {
-            self.requester.begin_drain(ctx, *notify);
+            Transition::Reset => *self = Rc::new(),
+            Transition::Rtr { attributes, .. } => self.responder.start(attributes.rq_psn),
+            Transition::Rts { attributes, .. } => self.requester.start(attributes.sq_psn, ctx),
+            Transition::Update(_) => self.requester.retry.reset(&ctx.attributes),
+            Transition::Drain { notify } => self.requester.begin_drain(ctx, *notify),
+            Transition::Resume(_) => self.requester.end_drain(),
+            Transition::Init(_) | Transition::Err => {}
         }
         self.settle(ctx);
-        Ok(())
     }
 
     #[inline]
@@ -234,20 +158,6 @@ impl Rc {
 
     pub(crate) fn set_receive_credits(&mut self, available: Option<u32>) {
         self.responder.credits = available;
-    }
-
-    pub(crate) fn skip(&mut self, ctx: &mut Context, gap: &Gap) -> bool {
-        match gap.kind {
-            StreamKind::Request => self.requester.skip(ctx, gap.packets),
-            StreamKind::ReadResponse => self.responder.skip(gap.packets),
-        }
-    }
-
-    pub(crate) fn skip_receive(&mut self, ctx: &mut Context, gap: &Gap) {
-        match gap.kind {
-            StreamKind::Request => self.responder.skip_receive(ctx, gap),
-            StreamKind::ReadResponse => self.requester.skip_receive(ctx, gap),
-        }
     }
 
     #[inline]

@@ -1,8 +1,7 @@
 //! What the send queue asks for: one work request, without its memory.
 
+use ferroce_qp::Service;
 use ferroce_wire::{Immediate, QKey, Qpn, RKey};
-
-use crate::qp::Service;
 
 /// The longest message: 2^31 bytes (IBTA vol 1, 9.4).
 pub const MAX_MESSAGE_LENGTH: u32 = 1 << 31;

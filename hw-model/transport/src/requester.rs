@@ -12,10 +12,11 @@
 
 mod local;
 mod progress;
-mod stream;
+mod train;
 
 use std::collections::VecDeque;
 
+use ferroce_qp::QpState;
 use ferroce_units::{Duration, Instant};
 use ferroce_wire::{AtomicEth, Connected, Msn, Position, Psn, Reth, TransportHeaders};
 
@@ -28,7 +29,6 @@ use crate::request::{
 };
 use crate::retry::Retry;
 use crate::segment;
-use crate::state::QpState;
 use crate::timer::Timer;
 use crate::transmit::{Payload, Transmit};
 
@@ -282,7 +282,7 @@ impl Requester {
         self.local_running = false;
         self.failing = false;
         self.drain = Drain::Idle;
-        ctx.gaps.set_requester(None);
+        ctx.trains.set_requester(None);
     }
 }
 

@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
+use ferroce_qp::PathMtu;
 use ferroce_wire::{Position, Psn, RKey};
 
-use crate::attributes::PathMtu;
 use crate::inbound::Inbound;
 use crate::requester::span;
 use crate::step::AtomicOperation;
-use crate::stream::{GapSource, Stream, StreamKind};
+use crate::train::Train;
 use crate::transmit::Payload;
 
 /// What a request is answered with.
@@ -245,38 +245,41 @@ impl Resources {
         Some(packet)
     }
 
-    /// The READ response that is being sent for the first time, once its first packet has left.
-    pub(crate) fn stream(&self) -> Option<Stream> {
+    /// Of the READ response that is being sent for the first time, once its first packet has left.
+    pub(crate) fn next_train(&self, mtu: PathMtu) -> Option<Train> {
         let resource = self.first_pending()?;
         let flows = resource.next > 0 && !resource.replay;
-        (flows && matches!(resource.content, Content::Memory { .. })).then(|| Stream {
-            kind: StreamKind::ReadResponse,
-            first: resource.first_psn,
-            next: resource.first_psn.add(resource.next),
-            left: resource.packets - resource.next,
+        if !flows || !matches!(resource.content, Content::Memory { .. }) {
+            return None;
+        }
+        // The last packet is not among them.
+        let packets = resource.packets - resource.next - 1;
+        let offset = u64::from(resource.next << mtu.shift());
+        Some(Train {
+            message: resource.first_psn,
+            first: resource.first_psn.add(resource.next),
+            packets,
+            mtu,
+            payload: Payload::ReadResponse {
+                r_key: resource.r_key,
+                virtual_address: resource.virtual_address.wrapping_add(offset),
+                length: packets << mtu.shift(),
+                srqn: resource.srqn,
+            },
         })
     }
 
-    /// The bytes of the next packets of that response.
-    pub(crate) fn gap_source(&self, mtu: PathMtu) -> Option<GapSource> {
-        let resource = self.first_pending()?;
-        let offset = u64::from(resource.next << mtu.shift());
-        Some(GapSource(Payload::ReadResponse {
-            r_key: resource.r_key,
-            virtual_address: resource.virtual_address.wrapping_add(offset),
-            length: 0,
-            srqn: resource.srqn,
-        }))
-    }
-
-    /// Leaves the next packets of that response out; its last one is not among them.
-    pub(crate) fn skip(&mut self, packets: u32) -> bool {
+    /// Counts a train of that response as sent.
+    pub(crate) fn send_train(&mut self, train: &Train) -> bool {
         if self.pending == 0 {
             return false;
         }
         match self.table.get_mut(self.first_pending) {
-            Some(resource) if packets < resource.packets - resource.next => {
-                resource.next += packets;
+            Some(resource)
+                if train.first == resource.first_psn.add(resource.next)
+                    && train.packets < resource.packets - resource.next =>
+            {
+                resource.next += train.packets;
                 true
             }
             _ => false,

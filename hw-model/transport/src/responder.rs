@@ -8,8 +8,9 @@
 mod checks;
 mod refusal;
 mod response;
-mod stream;
+mod train;
 
+use ferroce_qp::QpState;
 use ferroce_units::Instant;
 use ferroce_wire::{Msn, NakCode, Psn, Syndrome};
 use refusal::Refusal;
@@ -21,7 +22,6 @@ use crate::event::Event;
 use crate::inbound::Inbound;
 use crate::message::Message;
 use crate::resource::Resources;
-use crate::state::QpState;
 use crate::step::{Access, MemoryAnswer, MemoryOp, Step};
 
 /// A receive WQE in use.
@@ -343,7 +343,7 @@ impl Responder {
         if self.packet.position.ends_message() {
             self.end_message(ctx, total);
         }
-        self.pass_gap(ctx);
+        self.pass_train(ctx);
         Next::Acknowledge
     }
 
@@ -447,7 +447,7 @@ impl Responder {
     pub(crate) fn enter_error(&mut self, ctx: &mut Context) {
         self.asked = Asked::Nothing;
         self.message = Message::None;
-        ctx.gaps.set_responder(None);
+        ctx.trains.set_responder(None);
         if let Some(receive) = self.receive.take() {
             ctx.complete(Completion::failed_receive(
                 receive.id,

@@ -137,6 +137,53 @@ pub enum MemoryOp {
     },
 }
 
+impl MemoryOp {
+    /// Bytes of payload that it writes.
+    #[must_use]
+    pub const fn length(&self) -> u32 {
+        match *self {
+            MemoryOp::WriteRemote { length, .. }
+            | MemoryOp::WriteReceive { length, .. }
+            | MemoryOp::WriteReadResponse { length, .. } => length,
+            _ => 0,
+        }
+    }
+
+    /// Returns the operation that writes `length` bytes of the payload of this one, from the one
+    /// at `start` on. One that writes no payload stays as it is.
+    #[must_use]
+    pub const fn part(&self, start: u32, length: u32) -> MemoryOp {
+        match *self {
+            MemoryOp::WriteRemote {
+                r_key,
+                virtual_address,
+                srqn,
+                ..
+            } => MemoryOp::WriteRemote {
+                r_key,
+                virtual_address: virtual_address.wrapping_add(start as u64),
+                length,
+                srqn,
+            },
+            MemoryOp::WriteReceive {
+                receive, offset, ..
+            } => MemoryOp::WriteReceive {
+                receive,
+                offset: offset + start,
+                length,
+            },
+            MemoryOp::WriteReadResponse {
+                request, offset, ..
+            } => MemoryOp::WriteReadResponse {
+                request,
+                offset: offset + start,
+                length,
+            },
+            other => other,
+        }
+    }
+}
+
 /// The answer to a [`MemoryOp`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryAnswer {

@@ -1,12 +1,11 @@
 //! What a Modify QP asks for.
 //!
 //! What a transition needs is complete or not constructible; what it may change besides is an
-//! [`AttributeUpdate`], checked against the table of the verbs.
+//! [`AttributeUpdate`], checked against the table of `ferroce_qp`.
 
-use crate::attribute_table::{Attribute, AttributeRule, AttributeSet};
+use ferroce_qp::{AttributeRule, AttributeSet, QpState, Service, TransitionError};
+
 use crate::attributes::{AttributeUpdate, InitAttributes, RtrAttributes, RtsAttributes};
-use crate::qp::Service;
-use crate::state::QpState;
 
 /// A Modify QP, complete by construction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,20 +56,20 @@ impl Transition {
         }
     }
 
-    /// Returns true if the verbs have this transition from `from` (finer than whether they have any
-    /// transition between the two states).
+    /// Returns true if this form of transition starts from `from`: several forms have the same row
+    /// in the table.
     const fn starts_from(&self, from: QpState) -> bool {
         match self {
             Transition::Rts { .. } => matches!(from, QpState::Rtr),
             Transition::Update(_) => matches!(from, QpState::Rts | QpState::Sqd),
             Transition::Resume(_) => matches!(from, QpState::Sqd | QpState::Sqe),
             Transition::Drain { .. } => matches!(from, QpState::Rts),
-            _ => from.can_become(self.target(from)),
+            _ => true,
         }
     }
 
     /// The optional part.
-    const fn update(&self) -> Option<&AttributeUpdate> {
+    pub(crate) const fn update(&self) -> Option<&AttributeUpdate> {
         match self {
             Transition::Rtr { update, .. }
             | Transition::Rts { update, .. }
@@ -80,18 +79,16 @@ impl Transition {
         }
     }
 
-    /// Checks this transition of a queue pair of `service` against the state table and the table
-    /// of optional attributes.
+    /// Checks this transition of a queue pair of `service` against the table; returns the state
+    /// that it leads to.
     pub(crate) fn check(
         &self,
         service: Service,
         from: QpState,
     ) -> Result<QpState, TransitionError> {
         let to = self.target(from);
-        if !from.can_become(to) || !self.starts_from(from) {
-            return Err(TransitionError::Illegal { from, to });
-        }
-        let rule = AttributeRule::of(service, from, to);
+        let rule = AttributeRule::of(service, from, to).filter(|_| self.starts_from(from));
+        let rule = rule.ok_or(TransitionError::Illegal { from, to })?;
         let changed = self.update().map_or(AttributeSet::NONE, |u| u.names());
         match changed.without(rule.optional).first() {
             Some(attribute) => Err(TransitionError::Attribute {
@@ -104,37 +101,12 @@ impl Transition {
     }
 }
 
-/// Why a Modify QP was refused. The queue pair is unchanged.
+/// Reason for which a Modify QP was refused. The queue pair is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum TransitionError {
-    /// The state table has no such transition.
-    #[error("a queue pair cannot go from {from} to {to}")]
-    Illegal {
-        /// The present state.
-        from: QpState,
-        /// The state that was asked for.
-        to: QpState,
-    },
-    /// The transition exists but may not change this attribute.
-    #[error("{attribute:?} cannot be changed on the way from {from} to {to}")]
-    Attribute {
-        /// The attribute.
-        attribute: Attribute,
-        /// The present state.
-        from: QpState,
-        /// The state that was asked for.
-        to: QpState,
-    },
-    /// The transition needs this attribute.
-    #[error("{attribute:?} is needed on the way from {from} to {to}")]
-    Missing {
-        /// The attribute.
-        attribute: Attribute,
-        /// The present state.
-        from: QpState,
-        /// The state that was asked for.
-        to: QpState,
-    },
+pub enum ModifyError {
+    /// The table does not have the transition, or not with this attribute.
+    #[error(transparent)]
+    Transition(#[from] TransitionError),
     /// The send queue is still draining; attributes change only when it is drained.
     #[error("the send queue is still draining")]
     Draining,
@@ -142,6 +114,8 @@ pub enum TransitionError {
 
 #[cfg(test)]
 mod tests {
+    use ferroce_qp::Attribute;
+
     use super::*;
     use crate::attributes::{LocalAckTimeout, RemoteAccess};
 

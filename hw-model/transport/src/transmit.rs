@@ -60,4 +60,30 @@ impl Payload {
             Payload::Request { length, .. } | Payload::ReadResponse { length, .. } => length,
         }
     }
+
+    /// Returns `length` bytes of it, from the one at `start` on.
+    #[must_use]
+    pub const fn part(&self, start: u32, length: u32) -> Payload {
+        match *self {
+            Payload::None => Payload::None,
+            Payload::Request {
+                request, offset, ..
+            } => Payload::Request {
+                request,
+                offset: offset + start,
+                length,
+            },
+            Payload::ReadResponse {
+                r_key,
+                virtual_address,
+                srqn,
+                ..
+            } => Payload::ReadResponse {
+                r_key,
+                virtual_address: virtual_address.wrapping_add(start as u64),
+                length,
+                srqn,
+            },
+        }
+    }
 }

@@ -7,19 +7,19 @@ pub(crate) mod ud;
 
 use std::fmt::Debug;
 
+use ferroce_qp::{PathMtu, QpState};
 use ferroce_units::Instant;
 use ferroce_wire::{Msn, Psn, Transport, TransportHeaders};
 use send_queue::{Piece, SendQueue};
 
-use crate::attributes::{PathMtu, RtrAttributes};
+use crate::attributes::RtrAttributes;
 use crate::completion::{Completion, CompletionStatus};
 use crate::context::Context;
 use crate::event::Event;
 use crate::inbound::{Inbound, passes_header_checks};
 use crate::request::SendRequest;
-use crate::state::QpState;
 use crate::step::{MemoryAnswer, Step};
-use crate::transition::{Transition, TransitionError};
+use crate::transition::Transition;
 use crate::transmit::Transmit;
 
 /// A receive WQE in use.
@@ -38,7 +38,7 @@ pub(crate) trait UnreliableService: Debug + Clone {
     fn new() -> Self;
 
     /// INIT→RTR.
-    fn start(&mut self, ctx: &mut Context, attributes: &RtrAttributes);
+    fn start(&mut self, attributes: &RtrAttributes);
 
     /// A packet that passed the checks of its header.
     fn handle_packet(
@@ -127,46 +127,16 @@ impl<S: UnreliableService> Unreliable<S> {
 
 /// Commands.
 impl<S: UnreliableService> Unreliable<S> {
-    pub(crate) fn modify(
-        &mut self,
-        _now: Instant,
-        ctx: &mut Context,
-        target: QpState,
-        transition: &Transition,
-    ) -> Result<(), TransitionError> {
-        if matches!(transition, Transition::Update(_)) && self.is_draining(ctx) {
-            return Err(TransitionError::Draining);
-        }
+    pub(crate) fn modify(&mut self, _now: Instant, ctx: &mut Context, transition: &Transition) {
         match transition {
-            Transition::Reset => {
-                *self = Unreliable::new();
-                ctx.reset();
-            }
-            Transition::Init(init) => ctx.attributes.apply_init(init),
-            Transition::Rtr { attributes, update } => {
-                self.receiver.start(ctx, attributes);
-                ctx.attributes.apply_update(update);
-            }
-            Transition::Rts { attributes, update } => {
-                ctx.attributes.apply_update(update);
-                self.send_queue.start(attributes.sq_psn);
-            }
-            Transition::Update(update) => ctx.attributes.apply_update(update),
-            Transition::Drain { .. } => {}
-            Transition::Resume(update) => {
-                ctx.attributes.apply_update(update);
-                self.send_queue.end_drain();
-            }
-            Transition::Err => ctx.fault = ctx.state != QpState::Err,
-        }
-        if !ctx.fault {
-            ctx.state = target;
-        }
-        if let Transition::Drain { notify } = transition {
-            self.send_queue.begin_drain(*notify);
+            Transition::Reset => *self = Unreliable::new(),
+            Transition::Rtr { attributes, .. } => self.receiver.start(attributes),
+            Transition::Rts { attributes, .. } => self.send_queue.start(attributes.sq_psn),
+            Transition::Drain { notify } => self.send_queue.begin_drain(*notify),
+            Transition::Resume(_) => self.send_queue.end_drain(),
+            Transition::Init(_) | Transition::Update(_) | Transition::Err => {}
         }
         self.settle(ctx);
-        Ok(())
     }
 
     #[inline(never)]

@@ -5,11 +5,11 @@
 //! on the way in and out; the only other difference between XRC and RC is the shared receive queue
 //! that a request carries ([`Inbound::srqn`](crate::inbound::Inbound)).
 
+use ferroce_qp::Service;
 use ferroce_units::Instant;
 use ferroce_wire::{Bth, Extension, Opcode, Transport, TransportHeaders, XrcEth};
 
 use crate::context::Context;
-use crate::qp::Service;
 use crate::rc::Rc;
 use crate::step::Step;
 use crate::transmit::Transmit;

@@ -4,8 +4,8 @@ mod pair;
 
 use CompletionStatus::{Success, WrFlush};
 use ferroce_transport::{
-    AttributeUpdate, CompletionStatus, Config, Event, LocalAckTimeout, MemoryAnswer, MemoryOp, Qp,
-    QpState, RetryCount, Service, Step, Transition, TransitionError,
+    AttributeUpdate, CompletionStatus, Config, Event, LocalAckTimeout, MemoryAnswer, MemoryOp,
+    ModifyError, Qp, QpState, RetryCount, Service, Step, Transition, TransitionError,
 };
 use ferroce_wire::{Position, Qpn, SendPart};
 use pair::script::{READ, SEND, Script, WRITE, request};
@@ -28,7 +28,7 @@ const NOTHING: AttributeUpdate = AttributeUpdate {
     q_key: None,
 };
 
-fn modify(s: &mut Script, transition: Transition) -> Result<(), TransitionError> {
+fn modify(s: &mut Script, transition: Transition) -> Result<(), ModifyError> {
     s.qp.modify(s.now, transition)
 }
 
@@ -97,10 +97,10 @@ fn illegal_transitions_change_nothing() {
     let error = modify(&mut s, Transition::Drain { notify: false });
     assert_eq!(
         error,
-        Err(TransitionError::Illegal {
+        Err(ModifyError::Transition(TransitionError::Illegal {
             from: QpState::Init,
             to: QpState::Sqd
-        })
+        }))
     );
     assert_eq!((s.qp.state(), *s.qp.attributes()), (QpState::Init, before));
 }
@@ -116,7 +116,7 @@ fn draining_finishes_what_was_begun_and_reports_it() {
     assert!(s.qp.is_draining());
     assert_eq!(
         modify(&mut s, Transition::Update(NOTHING)),
-        Err(TransitionError::Draining)
+        Err(ModifyError::Draining)
     );
     let sent = s.sent();
     assert_eq!(
@@ -231,6 +231,6 @@ fn attributes_change_in_rts() {
     };
     assert!(matches!(
         modify(&mut s, Transition::Update(timeout)),
-        Err(TransitionError::Attribute { .. })
+        Err(ModifyError::Transition(TransitionError::Attribute { .. }))
     ));
 }

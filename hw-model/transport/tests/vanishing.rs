@@ -229,7 +229,7 @@ fn assert_one_failed(run: &Run, status: CompletionStatus, what: &str) {
     assert_eq!(timeouts, 0, "{what}: the requester was notified");
 }
 
-/// Checks what the responder reports of its own removed memory.
+/// Checks what the responder reports when its memory is removed.
 fn assert_responder_reports(run: &Run, case: &Case, what: &str) {
     let responder = &run.pair.nodes[1];
     assert_eq!(responder.qp.state(), QpState::Err, "{what}");

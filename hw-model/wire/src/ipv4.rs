@@ -1,10 +1,11 @@
-//! IPv4 header without options, around UDP.
+//! IPv4 header without options, around UDP or another protocol.
 
 use core::net::Ipv4Addr;
 
 use zerocopy::byteorder::big_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::checksum::complement;
 use crate::codec;
 use crate::error::{Error, NotRoce};
 use crate::udp;
@@ -29,6 +30,7 @@ const _: () = assert!(size_of::<RawIpv4>() == Ipv4Header::LENGTH);
 /// Version 4, five 32-bit words
 const VERSION_LENGTH: u8 = 0x45;
 const DONT_FRAGMENT: u16 = 0x4000;
+const MORE_FRAGMENTS: u16 = 0x2000;
 const OFFSET_MASK: u16 = 0x1fff;
 
 /// Where the fields lie that differ from packet to packet.
@@ -42,7 +44,7 @@ pub(crate) mod field {
     pub(crate) const CHECKSUM: Range<usize> = 10..12;
 }
 
-/// An IPv4 header. Length, protocol (UDP) and checksum follow from the rest of the frame.
+/// An IPv4 header. Length, protocol and checksum follow from the rest of the frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ipv4Header {
     /// DSCP (6 bits) and ECN (2 bits)
@@ -63,7 +65,8 @@ impl Ipv4Header {
     /// Bytes on the wire.
     pub const LENGTH: usize = 20;
 
-    /// Reads the header at the start of `bytes`; also gives the length of its payload in bytes.
+    /// Reads the header of a UDP packet at the start of `bytes`; also gives the length of its
+    /// payload in bytes.
     ///
     /// # Errors
     ///
@@ -73,53 +76,55 @@ impl Ipv4Header {
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(Self, usize), Error> {
         let raw: &RawIpv4 = codec::view(bytes, "IPv4 header")?;
-        let total_length = usize::from(raw.total_length.get());
         if raw.version_length != VERSION_LENGTH
             || raw.protocol != udp::PROTOCOL
             || raw.flags_offset.get() & !DONT_FRAGMENT != 0
         {
             return Err(refuse(raw, bytes));
         }
-        if total_length < Self::LENGTH || total_length > bytes.len() {
-            let field = "IPv4 total length";
-            return Err(Error::Length {
-                field,
-                actual: total_length,
-                limit: bytes.len(),
-            });
-        }
-        udp::check_destination_port(&bytes[Self::LENGTH..total_length])?;
-        let header = Self {
-            traffic_class: raw.traffic_class,
-            identification: raw.identification.get(),
-            dont_fragment: raw.flags_offset.get() & DONT_FRAGMENT != 0,
-            ttl: raw.ttl,
-            source: raw.source.into(),
-            destination: raw.destination.into(),
-        };
-        let expected = checksum(checksum_base(raw), raw.total_length, raw.identification);
-        let actual = raw.checksum.get();
-        if actual != expected {
-            return Err(Error::Ipv4Checksum { expected, actual });
-        }
-        Ok((header, total_length - Self::LENGTH))
+        let payload = raw.payload(bytes)?;
+        udp::check_destination_port(payload)?;
+        raw.check_checksum()?;
+        Ok((raw.header(), payload.len()))
     }
 
-    /// Writes the header of a packet with `payload_length` bytes to the start of `buffer`.
+    /// Reads the header of a packet that carries `protocol` at the start of `bytes`; also gives its
+    /// payload. `None` if it carries something else, has options, is a fragment or is invalid.
+    pub fn parse_protocol(protocol: u8, bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let raw: &RawIpv4 = codec::view(bytes, "IPv4 header").ok()?;
+        let is_whole = raw.flags_offset.get() & (MORE_FRAGMENTS | OFFSET_MASK) == 0;
+        let is_expected = raw.version_length == VERSION_LENGTH && raw.protocol == protocol;
+        let payload = raw.payload(bytes).ok()?;
+        raw.check_checksum().ok()?;
+        (is_whole && is_expected).then(|| (raw.header(), payload))
+    }
+
+    /// Writes the header of a UDP packet with `payload_length` bytes to the start of `buffer`.
     ///
     /// # Panics
     ///
     /// If the buffer is shorter than the header, or the packet longer than 65,535 bytes.
     #[inline]
     pub fn emit(&self, payload_length: usize, buffer: &mut [u8]) {
-        let mut raw = self.without_checksum(payload_length);
+        self.emit_protocol(udp::PROTOCOL, payload_length, buffer);
+    }
+
+    /// Writes the header of a packet that carries `payload_length` bytes of `protocol` to the start
+    /// of `buffer`.
+    ///
+    /// # Panics
+    ///
+    /// If the buffer is shorter than the header, or the packet longer than 65,535 bytes.
+    #[inline]
+    pub fn emit_protocol(&self, protocol: u8, payload_length: usize, buffer: &mut [u8]) {
+        let mut raw = self.without_checksum(protocol, payload_length);
         let checksum = checksum(checksum_base(&raw), raw.total_length, raw.identification);
         raw.checksum = U16::new(checksum);
         codec::write(&raw, buffer);
     }
 
     #[inline]
-    fn without_checksum(&self, payload_length: usize) -> RawIpv4 {
+    fn without_checksum(&self, protocol: u8, payload_length: usize) -> RawIpv4 {
         RawIpv4 {
             version_length: VERSION_LENGTH,
             traffic_class: self.traffic_class,
@@ -127,7 +132,7 @@ impl Ipv4Header {
             identification: U16::new(self.identification),
             flags_offset: U16::new(if self.dont_fragment { DONT_FRAGMENT } else { 0 }),
             ttl: self.ttl,
-            protocol: udp::PROTOCOL,
+            protocol,
             checksum: U16::ZERO,
             source: self.source.octets(),
             destination: self.destination.octets(),
@@ -136,7 +141,7 @@ impl Ipv4Header {
 
     /// The part of the header checksum that is the same for all packets of a connection.
     pub(crate) fn checksum_base(&self) -> u32 {
-        checksum_base(&self.without_checksum(0))
+        checksum_base(&self.without_checksum(udp::PROTOCOL, 0))
     }
 
     /// Writes the fields that differ from packet to packet into an emitted header.
@@ -153,6 +158,42 @@ impl Ipv4Header {
         header[field::TOTAL_LENGTH].copy_from_slice(total_length.as_bytes());
         header[field::IDENTIFICATION].copy_from_slice(identification.as_bytes());
         header[field::CHECKSUM].copy_from_slice(&checksum.to_be_bytes());
+    }
+}
+
+impl RawIpv4 {
+    /// Returns the payload; `bytes` begin with this header.
+    #[inline]
+    fn payload<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8], Error> {
+        let total_length = usize::from(self.total_length.get());
+        let payload = bytes.get(Ipv4Header::LENGTH..total_length);
+        payload.ok_or(Error::Length {
+            field: "IPv4 total length",
+            actual: total_length,
+            limit: bytes.len(),
+        })
+    }
+
+    #[inline]
+    fn check_checksum(&self) -> Result<(), Error> {
+        let expected = checksum(checksum_base(self), self.total_length, self.identification);
+        let actual = self.checksum.get();
+        match actual == expected {
+            true => Ok(()),
+            false => Err(Error::Ipv4Checksum { expected, actual }),
+        }
+    }
+
+    #[inline]
+    fn header(&self) -> Ipv4Header {
+        Ipv4Header {
+            traffic_class: self.traffic_class,
+            identification: self.identification.get(),
+            dont_fragment: self.flags_offset.get() & DONT_FRAGMENT != 0,
+            ttl: self.ttl,
+            source: self.source.into(),
+            destination: self.destination.into(),
+        }
     }
 }
 
@@ -213,10 +254,7 @@ fn checksum_base(raw: &RawIpv4) -> u32 {
 /// The ones' complement checksum of RFC 1071, for the sum `base` and the two words that change.
 #[inline]
 fn checksum(base: u32, total_length: U16, identification: U16) -> u16 {
-    let sum = base + u32::from(total_length.get()) + u32::from(identification.get());
-    let sum = (sum >> 16) + (sum & 0xffff); // at most nine carries
-    let sum = (sum >> 16) + (sum & 0xffff);
-    !(sum as u16)
+    complement(base + u32::from(total_length.get()) + u32::from(identification.get()))
 }
 
 #[cfg(test)]
@@ -350,6 +388,29 @@ mod tests {
             }
         ));
         assert!(matches!(with(3, 0x13), Error::Length { actual: 19, .. }));
+    }
+
+    #[test]
+    fn other_protocols_are_read_and_written() {
+        const ICMP: u8 = 1;
+        let mut bytes = frame();
+        header().emit_protocol(ICMP, 24, &mut bytes);
+        assert_eq!(bytes[9], ICMP);
+        let payload = &bytes[20..];
+        assert_eq!(
+            Ipv4Header::parse_protocol(ICMP, &bytes),
+            Some((header(), payload))
+        );
+        assert_eq!(Ipv4Header::parse_protocol(udp::PROTOCOL, &bytes), None);
+        let not_roce = Error::NotRoce(NotRoce::IpProtocol(ICMP));
+        assert_eq!(Ipv4Header::parse(&bytes), Err(not_roce));
+        // A damaged checksum, options, a fragment, a packet longer than its frame.
+        for (offset, value) in [(10, 0), (0, 0x46), (6, 0x20), (7, 1), (3, 0x2d)] {
+            let mut damaged = bytes.clone();
+            damaged[offset] = value;
+            assert_eq!(Ipv4Header::parse_protocol(ICMP, &damaged), None);
+        }
+        assert_eq!(Ipv4Header::parse_protocol(ICMP, &bytes[..19]), None);
     }
 
     #[test]

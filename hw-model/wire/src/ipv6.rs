@@ -1,4 +1,4 @@
-//! IPv6 header without extension headers, around UDP.
+//! IPv6 header without extension headers, around UDP or another protocol.
 
 use core::net::Ipv6Addr;
 
@@ -33,7 +33,7 @@ pub(crate) mod field {
     pub(crate) const HOP_LIMIT: usize = 7;
 }
 
-/// An IPv6 header. Length and next header (UDP) follow from the rest of the frame.
+/// An IPv6 header. Length and next header follow from the rest of the frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ipv6Header {
     /// DSCP (6 bits) and ECN (2 bits)
@@ -52,7 +52,8 @@ impl Ipv6Header {
     /// Bytes on the wire.
     pub const LENGTH: usize = 40;
 
-    /// Reads the header at the start of `bytes`; also gives the length of its payload in bytes.
+    /// Reads the header of a UDP packet at the start of `bytes`; also gives the length of its
+    /// payload in bytes.
     ///
     /// # Errors
     ///
@@ -60,13 +61,27 @@ impl Ipv6Header {
     /// error that says what is wrong.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(Self, usize), Error> {
+        let (header, payload) = Self::parse_any(udp::PROTOCOL, bytes)?;
+        udp::check_destination_port(payload)?;
+        Ok((header, payload.len()))
+    }
+
+    /// Reads the header of a packet that carries `protocol` at the start of `bytes`; also gives its
+    /// payload. `None` if it carries something else, has extension headers or is invalid.
+    pub fn parse_protocol(protocol: u8, bytes: &[u8]) -> Option<(Self, &[u8])> {
+        Self::parse_any(protocol, bytes).ok()
+    }
+
+    /// Reads the header. [`Error::NotRoce`]: the packet does not carry `protocol`.
+    #[inline]
+    fn parse_any(protocol: u8, bytes: &[u8]) -> Result<(Self, &[u8]), Error> {
         let raw: &RawIpv6 = codec::view(bytes, "IPv6 header")?;
         let first = raw.version_class_flow.get();
         let version = (first >> 28) as u8;
         if version != 6 {
             return Err(Error::IpVersion(version));
         }
-        if raw.next_header != udp::PROTOCOL {
+        if raw.next_header != protocol {
             return Err(Error::NotRoce(NotRoce::IpProtocol(raw.next_header)));
         }
         let payload_length = usize::from(raw.payload_length.get());
@@ -79,7 +94,6 @@ impl Ipv6Header {
                 limit,
             });
         }
-        udp::check_destination_port(&payload[..payload_length])?;
         let header = Self {
             traffic_class: (first >> 20) as u8,
             flow_label: first & FLOW_LABEL_MASK,
@@ -87,22 +101,33 @@ impl Ipv6Header {
             source: raw.source.into(),
             destination: raw.destination.into(),
         };
-        Ok((header, payload_length))
+        Ok((header, &payload[..payload_length]))
     }
 
-    /// Writes the header of a packet with `payload_length` bytes to the start of `buffer`.
+    /// Writes the header of a UDP packet with `payload_length` bytes to the start of `buffer`.
     ///
     /// # Panics
     ///
     /// If the buffer is shorter than the header, or the payload longer than 65,535 bytes.
     #[inline]
     pub fn emit(&self, payload_length: usize, buffer: &mut [u8]) {
+        self.emit_protocol(udp::PROTOCOL, payload_length, buffer);
+    }
+
+    /// Writes the header of a packet that carries `payload_length` bytes of `protocol` to the start
+    /// of `buffer`.
+    ///
+    /// # Panics
+    ///
+    /// If the buffer is shorter than the header, or the payload longer than 65,535 bytes.
+    #[inline]
+    pub fn emit_protocol(&self, protocol: u8, payload_length: usize, buffer: &mut [u8]) {
         let version_class_flow =
             6 << 28 | u32::from(self.traffic_class) << 20 | self.flow_label & FLOW_LABEL_MASK;
         let raw = RawIpv6 {
             version_class_flow: U32::new(version_class_flow),
             payload_length: length_field(payload_length),
-            next_header: udp::PROTOCOL,
+            next_header: protocol,
             hop_limit: self.hop_limit,
             source: self.source.octets(),
             destination: self.destination.octets(),
@@ -149,6 +174,21 @@ mod tests {
         let bytes = frame();
         assert_eq!(bytes[..8], [0x62, 0x8a, 0xbc, 0xde, 0, 8, 17, 64]);
         assert_eq!(Ipv6Header::parse(&bytes), Ok((header(), 8)));
+    }
+
+    #[test]
+    fn other_protocols_are_read_and_written() {
+        const ICMPV6: u8 = 58;
+        let mut bytes = frame();
+        header().emit_protocol(ICMPV6, 8, &mut bytes);
+        assert_eq!(bytes[6], ICMPV6);
+        let payload = &bytes[40..];
+        assert_eq!(
+            Ipv6Header::parse_protocol(ICMPV6, &bytes),
+            Some((header(), payload))
+        );
+        assert_eq!(Ipv6Header::parse_protocol(udp::PROTOCOL, &bytes), None);
+        assert_eq!(Ipv6Header::parse_protocol(ICMPV6, &bytes[..47]), None);
     }
 
     #[test]

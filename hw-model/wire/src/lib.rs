@@ -8,7 +8,8 @@
 //! - [`psn`], [`identifiers`], [`address`]: numbers and addresses that must not be mixed up.
 //! - [`opcode`]: the opcode byte; each property is computed from (transport, operation, position)
 //!   of [`operation`].
-//! - [`ethernet`], [`vlan`], [`ipv4`], [`ipv6`], [`udp`]: what carries the transport.
+//! - [`ethernet`], [`vlan`], [`ipv4`], [`ipv6`], [`udp`]: what carries the transport; IP carries
+//!   ICMP, too, which has its [`checksum`].
 //! - [`bth`], [`reth`], [`aeth`], [`deth`], [`atomic`], [`immediate`], [`xrc`]: the headers of the
 //!   transport, one file each; [`headers`]: BTH and the extension that its opcode demands.
 //! - [`frame`]: a whole frame. [`path`]: the fast way to emit frames. [`icrc`]: what protects them.
@@ -22,6 +23,7 @@ pub mod aeth;
 pub mod atomic;
 pub mod bth;
 pub mod check;
+pub mod checksum;
 mod codec;
 pub mod deth;
 pub mod error;
@@ -48,6 +50,7 @@ pub use address::{Gid, Mac};
 pub use aeth::{Aeth, CreditCount, NakCode, RnrTimer, Syndrome};
 pub use atomic::{AtomicAckEth, AtomicEth};
 pub use bth::{Bth, pad_count};
+pub use checksum::internet_checksum;
 pub use deth::Deth;
 pub use error::{Error, NotRoce};
 pub use ethernet::{EtherType, EthernetHeader};

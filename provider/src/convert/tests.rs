@@ -22,21 +22,21 @@ const RTR: c_int = IBV_QP_STATE
     | IBV_QP_MAX_DEST_RD_ATOMIC
     | IBV_QP_MIN_RNR_TIMER;
 
-fn parse(state: c_int, attr: &ibv_qp_attr, mask: c_int) -> Result<(c_int, ModifyQp), Errno> {
-    parse_as(IBV_QPT_RC, state, attr, mask)
+fn parse(state: QpState, attr: &ibv_qp_attr, mask: c_int) -> Result<(QpState, ModifyQp), Errno> {
+    parse_as(Service::ReliableConnected, state, attr, mask)
 }
 
 fn parse_as(
-    qp_type: c_int,
-    state: c_int,
+    service: Service,
+    state: QpState,
     attr: &ibv_qp_attr,
     mask: c_int,
-) -> Result<(c_int, ModifyQp), Errno> {
+) -> Result<(QpState, ModifyQp), Errno> {
     modify_qp(
         attr,
         mask,
         &Surroundings {
-            qp_type,
+            service,
             state,
             qpn: 0x11,
             max_rd_atomic: 16,
@@ -49,7 +49,7 @@ fn parse_as(
 
 fn rtr_attr() -> ibv_qp_attr {
     let mut attr = zeroed_qp_attr();
-    attr.qp_state = IBV_QPS_RTR;
+    attr.qp_state = QpState::Rtr as c_int;
     attr.path_mtu = 3;
     attr.dest_qp_num = 0x22;
     attr.rq_psn = 0x1ff_ffff;
@@ -65,19 +65,19 @@ fn rtr_attr() -> ibv_qp_attr {
 #[test]
 fn reset_to_init_needs_exactly_its_attributes() {
     let mut attr = zeroed_qp_attr();
-    attr.qp_state = IBV_QPS_INIT;
+    attr.qp_state = QpState::Init as c_int;
     attr.port_num = 1;
     attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
-    let Ok((to, ModifyQp::ToInit(init))) = parse(IBV_QPS_RESET, &attr, INIT) else {
+    let Ok((to, ModifyQp::ToInit(init))) = parse(QpState::Reset, &attr, INIT) else {
         panic!("legal")
     };
     assert_eq!(
         (to, init.port, init.access.remote_write),
-        (IBV_QPS_INIT, 1, true)
+        (QpState::Init, 1, true)
     );
     for missing in [IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_ACCESS_FLAGS] {
         assert_eq!(
-            parse(IBV_QPS_RESET, &attr, INIT & !missing).err(),
+            parse(QpState::Reset, &attr, INIT & !missing).err(),
             Some(Errno::INVALID)
         );
     }
@@ -89,13 +89,13 @@ fn reset_to_init_needs_exactly_its_attributes() {
         IBV_QP_RATE_LIMIT,
     ] {
         assert_eq!(
-            parse(IBV_QPS_RESET, &attr, INIT | illegal).err(),
+            parse(QpState::Reset, &attr, INIT | illegal).err(),
             Some(Errno::INVALID)
         );
     }
     attr.port_num = 2;
     assert_eq!(
-        parse(IBV_QPS_RESET, &attr, INIT).err(),
+        parse(QpState::Reset, &attr, INIT).err(),
         Some(Errno::INVALID)
     );
 }
@@ -103,7 +103,7 @@ fn reset_to_init_needs_exactly_its_attributes() {
 #[test]
 fn init_to_rtr_parses_the_path() {
     let attr = rtr_attr();
-    let Ok((_, ModifyQp::ToRtr(rtr))) = parse(IBV_QPS_INIT, &attr, RTR) else {
+    let Ok((_, ModifyQp::ToRtr(rtr))) = parse(QpState::Init, &attr, RTR) else {
         panic!("legal")
     };
     assert_eq!(rtr.path_mtu, PathMtu::Mtu1024);
@@ -129,12 +129,12 @@ fn values_out_of_range_are_refused() {
     for change in wrong {
         let mut attr = rtr_attr();
         change(&mut attr);
-        assert_eq!(parse(IBV_QPS_INIT, &attr, RTR).err(), Some(Errno::INVALID));
+        assert_eq!(parse(QpState::Init, &attr, RTR).err(), Some(Errno::INVALID));
     }
     let mut attr = rtr_attr();
     attr.ah_attr.grh.dgid.raw[15] = 9;
     assert_eq!(
-        parse(IBV_QPS_INIT, &attr, RTR).err(),
+        parse(QpState::Init, &attr, RTR).err(),
         Some(Errno::HOST_UNREACHABLE)
     );
 }
@@ -142,17 +142,17 @@ fn values_out_of_range_are_refused() {
 #[test]
 fn transitions_outside_of_the_table_are_refused() {
     let mut attr = rtr_attr();
-    for state in [IBV_QPS_RESET, IBV_QPS_RTS, IBV_QPS_SQD, IBV_QPS_ERR] {
+    for state in [QpState::Reset, QpState::Rts, QpState::Sqd, QpState::Err] {
         assert_eq!(parse(state, &attr, RTR).err(), Some(Errno::INVALID));
     }
-    attr.qp_state = IBV_QPS_SQE;
+    attr.qp_state = QpState::Sqe as c_int;
     assert_eq!(
-        parse(IBV_QPS_RTS, &attr, IBV_QP_STATE).err(),
+        parse(QpState::Rts, &attr, IBV_QP_STATE).err(),
         Some(Errno::INVALID)
     );
     attr.qp_state = 77;
     assert_eq!(
-        parse(IBV_QPS_RTS, &attr, IBV_QP_STATE).err(),
+        parse(QpState::Rts, &attr, IBV_QP_STATE).err(),
         Some(Errno::INVALID)
     );
 }
@@ -160,22 +160,22 @@ fn transitions_outside_of_the_table_are_refused() {
 #[test]
 fn every_state_can_be_left_for_reset_and_err() {
     let mut attr = zeroed_qp_attr();
-    for state in IBV_QPS_RESET..=IBV_QPS_ERR {
-        attr.qp_state = IBV_QPS_RESET;
+    for state in QpState::ALL {
+        attr.qp_state = QpState::Reset as c_int;
         assert_eq!(
             parse(state, &attr, IBV_QP_STATE),
-            Ok((IBV_QPS_RESET, ModifyQp::ToReset))
+            Ok((QpState::Reset, ModifyQp::ToReset))
         );
-        attr.qp_state = IBV_QPS_ERR;
+        attr.qp_state = QpState::Err as c_int;
         let to_err = parse(state, &attr, IBV_QP_STATE);
-        if state == IBV_QPS_RESET {
+        if state == QpState::Reset {
             assert_eq!(to_err, Err(Errno::INVALID));
         } else {
-            assert_eq!(to_err, Ok((IBV_QPS_ERR, ModifyQp::ToErr)));
+            assert_eq!(to_err, Ok((QpState::Err, ModifyQp::ToErr)));
         }
     }
     assert_eq!(
-        parse(IBV_QPS_RTS, &attr, IBV_QP_STATE | IBV_QP_PORT),
+        parse(QpState::Rts, &attr, IBV_QP_STATE | IBV_QP_PORT),
         Err(Errno::INVALID)
     );
 }
@@ -189,37 +189,40 @@ fn a_mask_without_a_state_updates_in_place() {
         ..RtsUpdate::default()
     });
     assert_eq!(
-        parse(IBV_QPS_RTS, &attr, IBV_QP_MIN_RNR_TIMER),
-        Ok((IBV_QPS_RTS, expected))
+        parse(QpState::Rts, &attr, IBV_QP_MIN_RNR_TIMER),
+        Ok((QpState::Rts, expected))
     );
-    attr.cur_qp_state = IBV_QPS_SQD;
-    attr.qp_state = IBV_QPS_RTS;
+    attr.cur_qp_state = QpState::Sqd as c_int;
+    attr.qp_state = QpState::Rts as c_int;
     let mask = IBV_QP_STATE | IBV_QP_CUR_STATE;
     let expected = ModifyQp::SqdToRts(RtsUpdate::default());
-    assert_eq!(parse(IBV_QPS_SQD, &attr, mask), Ok((IBV_QPS_RTS, expected)));
     assert_eq!(
-        parse(IBV_QPS_RTS, &attr, mask),
+        parse(QpState::Sqd, &attr, mask),
+        Ok((QpState::Rts, expected))
+    );
+    assert_eq!(
+        parse(QpState::Rts, &attr, mask),
         Err(Errno::INVALID),
         "the QP is in another state than the program asserts"
     );
-    attr.cur_qp_state = IBV_QPS_INIT;
-    assert_eq!(parse(IBV_QPS_INIT, &attr, mask), Err(Errno::INVALID));
+    attr.cur_qp_state = QpState::Init as c_int;
+    assert_eq!(parse(QpState::Init, &attr, mask), Err(Errno::INVALID));
 }
 
 #[test]
 fn path_migration_is_not_supported() {
     let mut attr = zeroed_qp_attr();
     assert_eq!(
-        parse(IBV_QPS_RTS, &attr, IBV_QP_ALT_PATH),
+        parse(QpState::Rts, &attr, IBV_QP_ALT_PATH),
         Err(Errno::NOT_SUPPORTED)
     );
     assert!(
-        parse(IBV_QPS_RTS, &attr, IBV_QP_PATH_MIG_STATE).is_ok(),
+        parse(QpState::Rts, &attr, IBV_QP_PATH_MIG_STATE).is_ok(),
         "MIGRATED is what it is"
     );
     attr.path_mig_state = 2;
     assert_eq!(
-        parse(IBV_QPS_RTS, &attr, IBV_QP_PATH_MIG_STATE),
+        parse(QpState::Rts, &attr, IBV_QP_PATH_MIG_STATE),
         Err(Errno::NOT_SUPPORTED)
     );
 }
@@ -227,31 +230,31 @@ fn path_migration_is_not_supported() {
 #[test]
 fn both_halves_of_an_xrc_connection_take_the_attributes_of_rc() {
     let mut attr = rtr_attr();
-    for qp_type in [IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV] {
-        assert!(parse_as(qp_type, IBV_QPS_INIT, &attr, RTR).is_ok());
+    for service in [Service::XrcInitiator, Service::XrcTarget] {
+        assert!(parse_as(service, QpState::Init, &attr, RTR).is_ok());
     }
-    attr.qp_state = IBV_QPS_RTS;
-    for qp_type in [IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV] {
+    attr.qp_state = QpState::Rts as c_int;
+    for service in [Service::XrcInitiator, Service::XrcTarget] {
         let mask = RTS | IBV_QP_STATE;
-        assert!(parse_as(qp_type, IBV_QPS_RTR, &attr, mask).is_ok());
+        assert!(parse_as(service, QpState::Rtr, &attr, mask).is_ok());
     }
 }
 
 /// Every service with the masks of its transitions to RTS.
-const WAYS: [(c_int, [c_int; 3]); 5] = [
+const WAYS: [(Service, [c_int; 3]); 5] = [
     (
-        IBV_QPT_UD,
+        Service::UnreliableDatagram,
         [
             IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY,
             0,
             IBV_QP_SQ_PSN,
         ],
     ),
-    (IBV_QPT_UC, [INIT, UC_RTR, IBV_QP_SQ_PSN]),
-    (IBV_QPT_RC, [INIT, RTR, RTS]),
-    (IBV_QPT_XRC_SEND, [INIT, UC_RTR, RTS]),
+    (Service::UnreliableConnected, [INIT, UC_RTR, IBV_QP_SQ_PSN]),
+    (Service::ReliableConnected, [INIT, RTR, RTS]),
+    (Service::XrcInitiator, [INIT, UC_RTR, RTS]),
     (
-        IBV_QPT_XRC_RECV,
+        Service::XrcTarget,
         [INIT, RTR, IBV_QP_SQ_PSN | IBV_QP_TIMEOUT],
     ),
 ];
@@ -263,19 +266,19 @@ const RTS: c_int =
 fn each_service_needs_exactly_its_attributes_on_its_way() {
     let mut attr = rtr_attr();
     attr.port_num = 1;
-    for (qp_type, masks) in WAYS {
-        for (from, mask) in (IBV_QPS_RESET..).zip(masks) {
-            attr.qp_state = from + 1;
+    for (service, masks) in WAYS {
+        for (from, mask) in QpState::ALL.into_iter().zip(masks) {
+            attr.qp_state = from as c_int + 1;
             let mask = mask | IBV_QP_STATE;
-            let parsed = parse_as(qp_type, from, &attr, mask);
-            assert!(parsed.is_ok(), "type {qp_type} from {from}: {parsed:?}");
+            let parsed = parse_as(service, from, &attr, mask);
+            assert!(parsed.is_ok(), "{service:?} from {from}: {parsed:?}");
             let bits = (0..26).map(|bit| 1 << bit);
             for missing in bits.filter(|bit| mask & bit != 0 && *bit != IBV_QP_STATE) {
-                let parsed = parse_as(qp_type, from, &attr, mask & !missing);
+                let parsed = parse_as(service, from, &attr, mask & !missing);
                 assert_eq!(
                     parsed,
                     Err(Errno::INVALID),
-                    "type {qp_type} from {from} without {missing:#x}"
+                    "{service:?} from {from} without {missing:#x}"
                 );
             }
         }
@@ -285,30 +288,45 @@ fn each_service_needs_exactly_its_attributes_on_its_way() {
 #[test]
 fn services_refuse_what_they_have_not() {
     let mut attr = zeroed_qp_attr();
-    attr.qp_state = IBV_QPS_RTS;
+    attr.qp_state = QpState::Rts as c_int;
     let refused = [
-        (IBV_QPT_UD, IBV_QPS_RTS, IBV_QP_ACCESS_FLAGS),
-        (IBV_QPT_UC, IBV_QPS_RTS, IBV_QP_MIN_RNR_TIMER),
-        (IBV_QPT_XRC_SEND, IBV_QPS_RTS, IBV_QP_QKEY),
-        (IBV_QPT_RC, IBV_QPS_RTS, IBV_QP_QKEY),
-        (IBV_QPT_RC, IBV_QPS_SQE, 0),
-        (IBV_QPT_XRC_SEND, IBV_QPS_SQE, 0),
-        (IBV_QPT_XRC_RECV, IBV_QPS_SQE, 0),
-        (IBV_QPT_RAW_PACKET, IBV_QPS_RTS, 0),
+        (
+            Service::UnreliableDatagram,
+            QpState::Rts,
+            IBV_QP_ACCESS_FLAGS,
+        ),
+        (
+            Service::UnreliableConnected,
+            QpState::Rts,
+            IBV_QP_MIN_RNR_TIMER,
+        ),
+        (Service::XrcInitiator, QpState::Rts, IBV_QP_QKEY),
+        (Service::ReliableConnected, QpState::Rts, IBV_QP_QKEY),
+        (Service::ReliableConnected, QpState::Sqe, 0),
+        (Service::XrcInitiator, QpState::Sqe, 0),
+        (Service::XrcTarget, QpState::Sqe, 0),
     ];
-    for (qp_type, from, mask) in refused {
-        let parsed = parse_as(qp_type, from, &attr, mask | IBV_QP_STATE);
-        assert_eq!(parsed, Err(Errno::INVALID), "type {qp_type} from {from}");
+    for (service, from, mask) in refused {
+        let parsed = parse_as(service, from, &attr, mask | IBV_QP_STATE);
+        assert_eq!(parsed, Err(Errno::INVALID), "{service:?} from {from}");
     }
     let allowed = [
-        (IBV_QPT_UD, IBV_QPS_RTS, IBV_QP_QKEY),
-        (IBV_QPT_UD, IBV_QPS_SQE, IBV_QP_QKEY),
-        (IBV_QPT_UC, IBV_QPS_SQE, IBV_QP_ACCESS_FLAGS),
-        (IBV_QPT_UC, IBV_QPS_SQD, IBV_QP_ACCESS_FLAGS),
-        (IBV_QPT_XRC_RECV, IBV_QPS_RTS, IBV_QP_MIN_RNR_TIMER),
+        (Service::UnreliableDatagram, QpState::Rts, IBV_QP_QKEY),
+        (Service::UnreliableDatagram, QpState::Sqe, IBV_QP_QKEY),
+        (
+            Service::UnreliableConnected,
+            QpState::Sqe,
+            IBV_QP_ACCESS_FLAGS,
+        ),
+        (
+            Service::UnreliableConnected,
+            QpState::Sqd,
+            IBV_QP_ACCESS_FLAGS,
+        ),
+        (Service::XrcTarget, QpState::Rts, IBV_QP_MIN_RNR_TIMER),
     ];
-    for (qp_type, from, mask) in allowed {
-        let parsed = parse_as(qp_type, from, &attr, mask | IBV_QP_STATE);
-        assert!(parsed.is_ok(), "type {qp_type} from {from}: {parsed:?}");
+    for (service, from, mask) in allowed {
+        let parsed = parse_as(service, from, &attr, mask | IBV_QP_STATE);
+        assert!(parsed.is_ok(), "{service:?} from {from}: {parsed:?}");
     }
 }

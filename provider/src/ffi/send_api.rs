@@ -1,9 +1,10 @@
 //! `ibv_wr_*`: the entries of `struct ibv_qp_ex`.
 //!
 //! They run in the critical section of one thread, which holds the send queue's lock from
-//! `wr_start` to `wr_complete` or `wr_abort`. Only `wr_complete` can report a failure.
+//! `wr_start` to `wr_complete` or `wr_abort` (ibv_wr_post(3), CONCURRENCY: no other thread can
+//! enter the section). Only `wr_complete` can report a failure.
 
-use ferroce_driver::{DataSegment, RKey, SendData, SendOperation};
+use ferroce_driver::{Addressing, DataSegment, RKey, SendData, SendOperation};
 use libc::{c_int, c_void, size_t};
 
 use super::boundary::{guard, set_errno, status};
@@ -13,7 +14,6 @@ use super::request::{binding_of_type_2, datagram, piece, remote, scatter_list, w
 use crate::builder::{Builder, Target};
 use crate::errno::Errno;
 use crate::ffi::abi::*;
-use crate::qp::Addressing;
 
 /// Runs a step in the open section of a QP. Without a section it does nothing, and `wr_complete`
 /// reports that.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use ferroce_driver::bus::ProgramClock;
 use ferroce_driver::{
-    DataSegment, Destination, PostError, RKey, SendBatch, SendData, SendOperation, Srqn,
-    WorkCompletion,
+    Addressing, DataSegment, Destination, PostError, RKey, SendBatch, SendData, SendOperation,
+    Srqn, WorkCompletion,
 };
 use libc::c_int;
 
@@ -18,7 +18,6 @@ use crate::builder::{charge, request};
 use crate::cq::to_wc;
 use crate::errno::Errno;
 use crate::ffi::abi::*;
-use crate::qp::Addressing;
 use crate::srq::Srq;
 
 /// Returns the operation of a work request.

@@ -133,6 +133,7 @@ mod tests {
     fn keeps_pace_with_the_system_clock() {
         let clock = Clock::start();
         let (ours, theirs) = (clock.now(), os::monotonic_ns());
+        // The time that both measure.
         std::thread::sleep(std::time::Duration::from_millis(50));
         let (ours, theirs) = (clock.now() - ours, os::monotonic_ns() - theirs);
         let difference_ns = ours.as_ns().abs_diff(theirs);

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn link_local_addresses_resolve_without_asking_anybody() {
+    fn link_local_addresses_resolve_without_a_question() {
         let directory = ferroce_test_support::temporary_directory("resolve");
         let registry = Registry::open(directory.path()).expect("new");
         let neighbours = Neighbours {

@@ -49,15 +49,15 @@ thread_local! {
 /// not empty.
 #[inline]
 pub fn after_poll(function: &InProcess, empty_runs: Option<u32>, now: Ticks) {
-    HISTORY.with(|habits| match empty_runs {
-        None => habits.empty_polls.set(0),
-        Some(runs) if habits.empty_polls.get() < POLLS_BEFORE_YIELD => {
-            habits.empty_polls.set(habits.empty_polls.get() + runs);
+    HISTORY.with(|history| match empty_runs {
+        None => history.empty_polls.set(0),
+        Some(runs) if history.empty_polls.get() < POLLS_BEFORE_YIELD => {
+            history.empty_polls.set(history.empty_polls.get() + runs);
             std::hint::spin_loop();
         }
         Some(_) => {
-            habits.empty_polls.set(0);
-            habits.step_back(function, now);
+            history.empty_polls.set(0);
+            history.step_back(function, now);
         }
     });
 }

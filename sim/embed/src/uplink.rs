@@ -338,6 +338,7 @@ fn open_with_retries(opener: &mut Opener) -> std::io::Result<Option<Wire>> {
                     && matches!(error.kind(), NotFound | ConnectionRefused)
                     && Instant::now() < deadline =>
             {
+                // A socket that begins to listen wakes no process that wants to connect.
                 std::thread::sleep(CONNECT_INTERVAL);
             }
             Err(error) if may_wait && matches!(error.kind(), NotFound | ConnectionRefused) => {

@@ -5,14 +5,14 @@ mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Instant;
 
 use common::{Node, Rendezvous, TIMEOUT};
 use ferroce_driver::{
-    CompletionStatus, DataSegment, Destination, ModifyQp, PostError, QueuePair, QueuePairConfig,
-    ReceiveSource, SendData, SendOperation, SendRequest, Service, SharedReceiveQueue,
-    SharedReceiveQueueConfig,
+    CompletionStatus, DataSegment, ModifyQp, PostError, QueuePair, QueuePairConfig, ReceiveSource,
+    SendData, SendOperation, SharedReceiveQueue, SharedReceiveQueueConfig,
 };
+use ferroce_test_support::Deadline;
+use ferroce_test_verbs as verbs;
 
 /// Goal: no completion is lost or duplicated while the ring is replaced. Method: one thread posts
 /// writes, another polls, this one resizes without a pause.
@@ -23,26 +23,20 @@ fn a_cq_is_resized_under_traffic() {
     let node = Node::new(&rendezvous.options("resize"));
     node.connect(&node);
     let (next, done) = (AtomicU32::new(0), AtomicBool::new(false));
-    let begin = Instant::now();
+    let deadline = Deadline::new("room, and completions", TIMEOUT);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let segments = [node.segment(8)];
             let mut wr_id = 0;
             while wr_id < WRITES {
-                let request = SendRequest {
-                    wr_id,
-                    operation: SendOperation::RdmaWrite(node.remote()),
-                    destination: Destination::Connected,
-                    signaled: true,
-                    solicited: false,
-                    fence: false,
-                    data: SendData::ScatterGather(&segments),
-                };
+                let operation = SendOperation::RdmaWrite(node.remote());
+                let data = SendData::ScatterGather(&segments);
+                let request = verbs::request(wr_id, operation, data);
                 match node.qp.send_queue().expect("RC").lock().post(&request) {
                     Ok(()) => wr_id += 1,
                     Err(error) => {
                         assert_eq!(error, PostError::QueueFull);
-                        assert!(begin.elapsed() < TIMEOUT, "the queue stays full");
+                        deadline.check();
                         std::thread::yield_now();
                     }
                 }
@@ -50,7 +44,7 @@ fn a_cq_is_resized_under_traffic() {
         });
         scope.spawn(|| {
             while u64::from(next.load(Ordering::Relaxed)) < WRITES {
-                assert!(begin.elapsed() < TIMEOUT, "completions are missing");
+                deadline.check();
                 node.cq.poll(16, |completion| {
                     assert_eq!(completion.status, CompletionStatus::Success);
                     let expected = next.fetch_add(1, Ordering::Relaxed);
@@ -60,7 +54,7 @@ fn a_cq_is_resized_under_traffic() {
             done.store(true, Ordering::Relaxed);
         });
         let mut resizes = 0;
-        while !done.load(Ordering::Relaxed) && begin.elapsed() < TIMEOUT {
+        while !done.load(Ordering::Relaxed) && !deadline.is_over() {
             // All are large enough for the send queue, so that the CQ never overruns.
             let entries = [256, 4096, 128, 1024][resizes % 4];
             node.cq.resize(entries).expect("what waits fits");
@@ -107,18 +101,13 @@ fn a_qp_that_goes_gives_its_shared_receive_back() {
 
 fn shared_qp(node: &Node, queue: &Arc<SharedReceiveQueue>) -> Arc<QueuePair> {
     let config = QueuePairConfig {
-        service: Service::ReliableConnected,
-        send_cq: Arc::clone(&node.cq),
         receive: ReceiveSource::Shared {
             cq: Arc::clone(&node.cq),
             queue: Arc::clone(queue),
         },
-        max_send_wr: 1,
-        max_send_sge: 1,
-        max_inline_data: 0,
-        signal_all: false,
+        ..verbs::qp_config(&node.cq, 1)
     };
-    QueuePair::create(&node.pd, &config).expect("small QP")
+    verbs::new_qp(&node.pd, &config)
 }
 
 /// Sends a message whose second half does not exist, until the receiver has the first.
@@ -128,15 +117,9 @@ fn send_and_fail(sender: &Node, receiver: &Node) {
         l_key: good.l_key ^ 0xffff_ff00,
         ..good
     };
-    let request = SendRequest {
-        wr_id: 1,
-        operation: SendOperation::Send,
-        destination: Destination::Connected,
-        signaled: true,
-        solicited: false,
-        fence: false,
-        data: SendData::ScatterGather(&[good, bad]),
-    };
+    let segments = [good, bad];
+    let data = SendData::ScatterGather(&segments);
+    let request = verbs::request(1, SendOperation::Send, data);
     let received = |name: &str| {
         let counters = receiver.device.counters();
         counters
@@ -148,10 +131,10 @@ fn send_and_fail(sender: &Node, receiver: &Node) {
     let before = received("receive_wqes");
     let queue = sender.qp.send_queue().expect("RC");
     queue.lock().post(&request).expect("two segments fit");
-    let begin = Instant::now();
+    let deadline = Deadline::new("the first half of the message", TIMEOUT);
     let mut failed = false;
     while !failed || received("receive_wqes") == before {
-        assert!(begin.elapsed() < TIMEOUT, "the message does not begin");
+        deadline.check();
         sender.cq.poll(1, |completion| {
             assert_eq!(completion.status, CompletionStatus::LocalProtectionError);
             failed = true;

@@ -3,13 +3,15 @@
 mod common;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::{Node, Rendezvous, TIMEOUT};
 use ferroce_driver::{
-    AddressVector, CompletionStatus, Destination, ModifyQp, QueuePair, QueuePairConfig,
-    ReceiveSource, SendData, SendOperation, SendRequest, Service, UdInit, UdRtr, UdRts,
+    AddressVector, CompletionStatus, Destination, ModifyQp, QueuePair, QueuePairConfig, SendData,
+    SendOperation, SendRequest, Service, UdInit, UdRtr, UdRts,
 };
+use ferroce_test_support::{Deadline, stays};
+use ferroce_test_verbs as verbs;
 
 const Q_KEY: u32 = 0x1234;
 const LENGTH: usize = 32;
@@ -22,18 +24,9 @@ const GROUP_MAC: [u8; 6] = [0x01, 0, 0x5e, 1, 2, 3];
 fn datagrams(node: &Node) -> Arc<QueuePair> {
     let config = QueuePairConfig {
         service: Service::UnreliableDatagram,
-        send_cq: Arc::clone(&node.cq),
-        receive: ReceiveSource::Own {
-            cq: Arc::clone(&node.cq),
-            max_wr: 64,
-            max_sge: 1,
-        },
-        max_send_wr: 64,
-        max_send_sge: 1,
-        max_inline_data: 0,
-        signal_all: false,
+        ..verbs::qp_config(&node.cq, 64)
     };
-    let qp = QueuePair::create(&node.pd, &config).expect("small QP");
+    let qp = verbs::new_qp(&node.pd, &config);
     let transitions = [
         ModifyQp::ToInitUd(UdInit {
             p_key_index: 0,
@@ -46,16 +39,12 @@ fn datagrams(node: &Node) -> Arc<QueuePair> {
             q_key: None,
         }),
     ];
-    for transition in &transitions {
-        qp.modify(transition).expect("a legal transition");
-    }
+    verbs::modify(&qp, transitions);
     qp
 }
 
 fn receive(node: &Node, qp: &QueuePair, wr_id: u64) {
-    let segments = [node.segment(GRH + LENGTH)];
-    let queue = qp.receive_queue().expect("UD");
-    queue.post(wr_id, &segments).expect("there is room");
+    verbs::post_receive(qp, wr_id, node.segment(GRH + LENGTH));
 }
 
 fn send(node: &Node, qp: &QueuePair) {
@@ -69,17 +58,12 @@ fn send(node: &Node, qp: &QueuePair) {
         ..AddressVector::default()
     };
     let request = SendRequest {
-        wr_id: 1,
-        operation: SendOperation::Send,
         destination: Destination::Datagram {
             path: &path,
             qpn: ferroce_driver::Qpn(0xff_ffff),
             q_key: Q_KEY,
         },
-        signaled: true,
-        solicited: false,
-        fence: false,
-        data: SendData::ScatterGather(&segments),
+        ..verbs::request(1, SendOperation::Send, SendData::ScatterGather(&segments))
     };
     let mut batch = qp.send_queue().expect("UD").lock();
     batch.post(&request).expect("there is room");
@@ -88,14 +72,14 @@ fn send(node: &Node, qp: &QueuePair) {
 
 /// Takes completions until `count` have come. Returns their `wr_id`s, sorted.
 fn completions(node: &Node, count: usize) -> Vec<u64> {
-    let deadline = Instant::now() + TIMEOUT;
+    let deadline = Deadline::new(&format!("{count} completions"), TIMEOUT);
     let mut found = Vec::new();
     while found.len() < count {
         node.cq.poll(16, |completion| {
             assert_eq!(completion.status, CompletionStatus::Success);
             found.push(completion.wr_id);
         });
-        assert!(Instant::now() < deadline, "{found:?} of {count}");
+        deadline.check();
     }
     found.sort_unstable();
     found
@@ -133,6 +117,7 @@ fn a_datagram_to_a_group_reaches_its_members_on_every_host() {
     receive(&nodes[0], &second, 12);
     send(&nodes[2], &senders[2]);
     assert_eq!(completions(&nodes[0], 1), [12]);
-    std::thread::sleep(Duration::from_millis(5));
-    nodes[1].cq.poll(1, |_| panic!("it has left"));
+    assert!(stays(Duration::from_millis(5), || {
+        nodes[1].cq.poll(1, |_| panic!("it has left")) == 0
+    }));
 }

@@ -2,41 +2,26 @@
 //!
 //! The other process is this test binary again, with a variable that selects its part.
 
-use std::fs;
-use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use ferroce_embed::fabric::registry::Registry;
 use ferroce_embed::function::{Function, HostIdentity, Options};
+use ferroce_test_support::{
+    Process, Signal, TIMEOUT, TemporaryDirectory, eventually, stays, temporary_directory,
+};
 
-const TIMEOUT: Duration = Duration::from_secs(20);
+/// Time after which the other process ends by itself.
+const LIFE: Duration = Duration::from_secs(60);
+/// Longer than the thread of a function wants to sleep.
+const STOPPED: Duration = Duration::from_millis(600);
 /// Selects the other process, with the rendezvous directory.
 const VARIABLE: &str = "FERROCE_TEST_RENDEZVOUS";
 /// Selects the process with two devices, with the rendezvous directory.
 const DEVICES_VARIABLE: &str = "FERROCE_TEST_DEVICES";
-
-struct Rendezvous(PathBuf);
-
-impl Rendezvous {
-    fn new(name: &str) -> Self {
-        let unique = format!("ferroce-processes-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(unique);
-        fs::create_dir_all(&path).expect("writable");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).expect("ours");
-        Self(path)
-    }
-}
-
-impl Drop for Rendezvous {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 fn options(directory: &Path) -> Options {
     Options {
@@ -49,31 +34,17 @@ fn options(directory: &Path) -> Options {
     }
 }
 
-/// A process with a function, until it is killed. Ends by itself after a while.
-struct Other(Child);
-
-impl Other {
-    fn start(rendezvous: &Rendezvous) -> Self {
-        let program = std::env::current_exe().expect("a test binary");
-        let mut child = Command::new(program)
-            .args(["--exact", "other_process", "--nocapture"])
-            .env(VARIABLE, &rendezvous.0)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("it ran before");
-        let mut output = BufReader::new(child.stdout.take().expect("piped"));
-        let mut line = String::new();
-        while !line.contains("here") {
-            line.clear();
-            assert_ne!(output.read_line(&mut line).expect("text"), 0, "it ended");
-        }
-        Self(child)
-    }
-
-    fn kill(mut self) {
-        self.0.kill().expect("it lives");
-        self.0.wait().expect("ours");
-    }
+/// Starts a process with a function, which lives until it is killed.
+fn other(rendezvous: &TemporaryDirectory) -> Process {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let program = std::env::current_exe().expect("a test binary");
+    let mut command = Command::new(program);
+    command.args(["--exact", "other_process", "--nocapture"]);
+    command.env(VARIABLE, rendezvous);
+    let name = format!("other-{}", COUNT.fetch_add(1, Ordering::Relaxed));
+    let mut other = Process::start(command, rendezvous, &name, LIFE);
+    other.expect_output("here");
+    other
 }
 
 /// Not a test: the other process.
@@ -84,7 +55,8 @@ fn other_process() {
     };
     let _function = Function::open_with(&options(Path::new(&directory))).expect("a place is free");
     println!("here");
-    std::thread::sleep(TIMEOUT);
+    // Until it is killed; by itself if the test that started it was killed.
+    std::thread::sleep(LIFE);
 }
 
 /// Not a test: the process with two devices.
@@ -123,9 +95,9 @@ fn other_process_with_devices() {
 
 #[test]
 fn a_process_has_the_requested_devices() {
-    let rendezvous = Rendezvous::new("devices");
+    let rendezvous = temporary_directory("devices");
     let program = std::env::current_exe().expect("a test binary");
-    let directory = rendezvous.0.canonicalize().expect("it is there");
+    let directory = rendezvous.canonicalize().expect("it is there");
     let output = Command::new(program)
         .args(["--exact", "other_process_with_devices"])
         .env(DEVICES_VARIABLE, &directory)
@@ -139,22 +111,21 @@ fn a_process_has_the_requested_devices() {
 
 #[test]
 fn a_killed_process_frees_its_place() {
-    let rendezvous = Rendezvous::new("killed");
-    let registry = Registry::open(&rendezvous.0).expect("usable");
-    let function = Function::open_with(&options(&rendezvous.0)).expect("a place is free");
-    let other = Other::start(&rendezvous);
+    let rendezvous = temporary_directory("killed");
+    let registry = Registry::open(&rendezvous).expect("usable");
+    let function = Function::open_with(&options(&rendezvous)).expect("a place is free");
+    let mut other = other(&rendezvous);
     let occupants = registry.occupants();
     assert_eq!(occupants.len(), 2);
-    let pid = other.0.id();
+    let pid = other.id();
     let theirs = occupants.iter().find(|occupant| occupant.pid == pid);
     let place = theirs.expect("it printed its pid").place;
     assert!(registry.is_alive(place));
     other.kill();
-    let deadline = Instant::now() + TIMEOUT;
-    while registry.is_alive(place) {
-        assert!(Instant::now() < deadline, "the kernel frees the lock");
-        std::thread::yield_now();
-    }
+    drop(other);
+    eventually("the kernel frees the lock", TIMEOUT, || {
+        !registry.is_alive(place)
+    });
     assert_eq!(registry.occupants().len(), 1);
     assert_ne!(registry.generation(place), 0, "the place was not released");
     drop(function);
@@ -164,39 +135,32 @@ fn a_killed_process_frees_its_place() {
 /// longer than that thread wants to sleep.
 #[test]
 fn a_stopped_process_counts_how_late_its_thread_was() {
-    let rendezvous = Rendezvous::new("late");
-    let registry = Registry::open(&rendezvous.0).expect("usable");
-    let other = Other::start(&rendezvous);
+    let rendezvous = temporary_directory("late");
+    let registry = Registry::open(&rendezvous).expect("usable");
+    let other = other(&rendezvous);
     let place = registry.occupants()[0].place;
-    let signal = |name: &str| {
-        let pid = other.0.id().to_string();
-        let killed = Command::new("kill").args([name, &pid]).status();
-        assert!(killed.is_ok_and(|status| status.success()));
-    };
-    let deadline = Instant::now() + TIMEOUT;
-    while registry.late_wakeups(place).load(Ordering::Relaxed) == 0 {
-        assert!(Instant::now() < deadline, "it does not notice");
+    let late = || registry.late_wakeups(place).load(Ordering::Relaxed);
+    eventually("it notices how late it was", TIMEOUT, || {
         // Not noticed if the thread does not sleep at that moment.
-        signal("-STOP");
-        std::thread::sleep(Duration::from_millis(600));
-        signal("-CONT");
-        std::thread::sleep(Duration::from_millis(300));
-    }
+        other.signal(Signal::STOP);
+        std::thread::sleep(STOPPED);
+        other.signal(Signal::CONT);
+        !stays(STOPPED, || late() == 0)
+    });
     let max_late_us = registry.max_late_us(place).load(Ordering::Relaxed);
     assert!(
         (100_000..20_000_000).contains(&max_late_us),
         "{max_late_us}"
     );
-    other.kill();
 }
 
 #[test]
-fn eight_processes_get_places_of_their_own() {
-    let rendezvous = Rendezvous::new("eight");
-    let registry = Registry::open(&rendezvous.0).expect("usable");
-    let others: Vec<Other> = (0..8).map(|_| Other::start(&rendezvous)).collect();
+fn eight_processes_get_separate_places() {
+    let rendezvous = temporary_directory("eight");
+    let registry = Registry::open(&rendezvous).expect("usable");
+    let others: Vec<Process> = (0..8).map(|_| other(&rendezvous)).collect();
     let mut places: Vec<u8> = registry.occupants().iter().map(|o| o.place).collect();
     places.dedup();
     assert_eq!(places.len(), 8);
-    others.into_iter().for_each(Other::kill);
+    drop(others);
 }

@@ -20,7 +20,7 @@ pub mod table;
 pub mod table_csv;
 pub mod wire_limit;
 
-pub use table::{BandwidthRow, LatencyRow, Rows, Service, Setup, Table, Verb};
+pub use table::{BandwidthRow, LatencyRow, Rows, Setup, Table, Verb};
 
 /// An error in a file of measured figures: where, and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

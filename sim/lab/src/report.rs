@@ -2,13 +2,13 @@
 //!
 //! - [`figures`]: which plots there are. [`figure`]: what a plot shows. [`svg`], with [`axis`] and
 //!   [`labels`], draws it; [`page`] puts all of them and the validation into one file.
-//! - [`cache`]: each experiment runs once. [`json`]: for programs.
+//! - [`cache`]: each experiment runs once. [`json_text`]: for programs.
 
 pub mod axis;
 pub mod cache;
 pub mod figure;
 pub mod figures;
-pub mod json;
+pub mod json_text;
 pub mod labels;
 pub mod page;
 pub mod svg;

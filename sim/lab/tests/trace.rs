@@ -9,6 +9,7 @@ use std::path::Path;
 
 use ferroce_lab::perf::setup::world_config;
 use ferroce_lab::perf::{Operation, PerfRow, PerfSpec, Test};
+use ferroce_test_support::temporary_directory;
 use ferroce_units::Instant;
 use ferroce_wire::check::Checker;
 use ferroce_world::trace::explain::Explanation;
@@ -18,7 +19,7 @@ use ferroce_world::trace::waveform::Waveform;
 use ferroce_world::trace::{Trace, neohost};
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
-use trace_support::{Signals, TemporaryDirectory, counter, run, spec};
+use trace_support::{Signals, counter, run, spec};
 
 /// Explains the last message of `spec`.
 fn explain(spec: &PerfSpec) -> (PerfRow, Explanation) {
@@ -118,7 +119,7 @@ fn a_traced_run_takes_no_longer() {
 /// what the counters say.
 #[test]
 fn a_waveform_shows_what_the_counters_have_counted() {
-    let directory = TemporaryDirectory::new("waveform");
+    let directory = temporary_directory("waveform");
     let path = directory.path().join("w.fst");
     let mut spec = spec("cx5-100g", Operation::Write, Test::Bandwidth, 4096);
     (spec.depth, spec.iterations) = (Some(16), ferroce_lab::perf::Iterations::Exactly(64));
@@ -158,7 +159,7 @@ fn a_waveform_shows_what_the_counters_have_counted() {
 /// order of time, and clean as `ferroce wire check` has it, with a valid ICRC.
 #[test]
 fn a_capture_has_each_frame_at_both_ends() {
-    let directory = TemporaryDirectory::new("packets");
+    let directory = temporary_directory("packets");
     let path = directory.path().join("p.pcapng");
     let spec = spec("cx5-100g", Operation::Read, Test::Latency, 4096);
     let trace = Trace {

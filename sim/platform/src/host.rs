@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn each_device_has_an_identity_of_its_own() {
+    fn each_device_has_a_separate_identity() {
         let machine: Vec<_> = (0..MAX_DEVICES)
             .map(|device| HostIdentity::machine(device, None))
             .collect();

@@ -1,10 +1,10 @@
 //! System calls that std does not wrap, each behind a safe function.
 #![expect(unsafe_code, reason = "calls into libc")]
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::fs::File;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
@@ -243,48 +243,14 @@ impl Processors {
 }
 
 /// Returns the machine's IP addresses with the names of their interfaces, in the kernel's order.
+/// Without an answer of the system there are none.
 pub fn interface_addresses() -> Vec<(String, IpAddr)> {
-    let mut found = Vec::new();
-    let mut head: *mut libc::ifaddrs = std::ptr::null_mut();
-    // SAFETY: getifaddrs writes one pointer.
-    if unsafe { libc::getifaddrs(&raw mut head) } != 0 {
-        return found;
-    }
-    let mut entry = head;
-    while !entry.is_null() && found.len() < MAX_INTERFACE_ADDRESSES {
-        // SAFETY: entries of the list stay valid until freeifaddrs.
-        let current = unsafe { &*entry };
-        if let Some(address) = socket_address(current.ifa_addr) {
-            // SAFETY: ifa_name is a C string owned by the list.
-            let name = unsafe { CStr::from_ptr(current.ifa_name) };
-            found.push((name.to_string_lossy().into_owned(), address));
-        }
-        entry = current.ifa_next;
-    }
-    // SAFETY: `head` came from getifaddrs and nothing borrows from the list any more.
-    unsafe { libc::freeifaddrs(head) };
-    found
-}
-
-fn socket_address(address: *const libc::sockaddr) -> Option<IpAddr> {
-    if address.is_null() {
-        return None;
-    }
-    // SAFETY: a non-null ifa_addr points to a sockaddr of the family that it names, and the
-    // structures read here are those of these families.
-    unsafe {
-        match i32::from((*address).sa_family) {
-            libc::AF_INET => {
-                let v4 = &*address.cast::<libc::sockaddr_in>();
-                Some(IpAddr::V4(Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr))))
-            }
-            libc::AF_INET6 => {
-                let v6 = &*address.cast::<libc::sockaddr_in6>();
-                Some(IpAddr::V6(Ipv6Addr::from(v6.sin6_addr.s6_addr)))
-            }
-            _ => None,
-        }
-    }
+    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+    let named = interfaces.into_iter().map(|interface| {
+        let address = interface.ip();
+        (interface.name, address)
+    });
+    named.take(MAX_INTERFACE_ADDRESSES).collect()
 }
 
 /// Returns the effective group of this process.

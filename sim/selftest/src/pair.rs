@@ -155,10 +155,11 @@ pub fn path_mtu(opened: &Opened) -> PathMtu {
 
 fn transitions(opened: &Opened, timeout: u8, service: Service, peer: &QueuePair) -> [ModifyQp; 3] {
     let (path_mtu, path) = (path_mtu(opened), opened.path);
+    let is_reliable = service != Service::UnreliableConnected;
     let access = QpAccess {
         remote_write: true,
-        remote_read: true,
-        remote_atomic: true,
+        remote_read: is_reliable,
+        remote_atomic: is_reliable,
     };
     let init = ModifyQp::ToInit(InitAttributes {
         p_key_index: 0,
@@ -180,14 +181,7 @@ fn transitions(opened: &Opened, timeout: u8, service: Service, peer: &QueuePair)
             }),
         ],
         Service::UnreliableConnected => [
-            ModifyQp::ToInit(InitAttributes {
-                p_key_index: 0,
-                port: 1,
-                access: QpAccess {
-                    remote_write: true,
-                    ..QpAccess::default()
-                },
-            }),
+            init,
             ModifyQp::ToRtrUc(UcRtr {
                 path_mtu,
                 dest_qpn: peer.number(),

@@ -11,6 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use common::Rendezvous;
 use ferroce_spec::doorbell::{DOORBELL_PAGES_SIZE, DoorbellKind, DoorbellValue};
 use ferroce_spec::register::{self, Control, offset};
+use ferroce_test_support::{Deadline, eventually};
 use ferroce_vfio_user::{ClientBacking, DmaRange, Errno, irq, region};
 use rustix::event::{EventfdFlags, eventfd};
 use serve_support::{Backing, ENABLED, Hand, IOVA, SIZE, TIMEOUT, memory_file, serve};
@@ -270,10 +271,10 @@ fn memory_that_a_client_removes_ends_no_other_client() {
     hand.file.set_len(0).expect("it is ours");
     // The device finds zeroes where the command was.
     hand.set_register(offset::command_queue_doorbell, 2);
-    let deadline = std::time::Instant::now() + TIMEOUT;
+    let deadline = Deadline::new("command 2, or a failure", TIMEOUT);
     let is_done =
         |hand: &Hand| hand.status().fatal() || hand.register(offset::command_queue_consumer) == 2;
-    while !is_done(&hand) && std::time::Instant::now() < deadline {
+    while !is_done(&hand) && !deadline.is_over() {
         assert!(other.no_operation(2));
     }
     assert!(other.no_operation(3));
@@ -364,10 +365,9 @@ fn the_client_of_rust_vmm_uses_a_function() {
             .expect("write");
     }
     let consumer = u64::from(offset::command_queue_consumer);
-    let deadline = std::time::Instant::now() + TIMEOUT;
-    while read(&mut client, region::BAR0, consumer) != 1 {
-        assert!(std::time::Instant::now() < deadline);
-    }
+    eventually("the end of a command", TIMEOUT, || {
+        read(&mut client, region::BAR0, consumer) == 1
+    });
     std::os::unix::fs::FileExt::read_exact_at(&file, &mut entry, 0).expect("inside");
     assert_eq!((entry[0x30], entry[63]), (99, 0));
 

@@ -8,11 +8,11 @@ mod serve_support;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
-use std::time::Instant;
 
 use common::Rendezvous;
 use ferroce_platform::shared_memory::registered::ADDRESS_SPACE;
 use ferroce_spec::register::offset;
+use ferroce_test_support::Deadline;
 use ferroce_vfio_user::{ClientBacking, DmaRange, Errno};
 use serve_support::{Backing, ENABLED, Hand, IOVA, SIZE, TIMEOUT, memory_file, serve};
 
@@ -59,12 +59,12 @@ fn command(hand: &Hand, file: &File, number: u32) -> Option<u64> {
 /// Returns true if the device takes command `number`; otherwise it has failed.
 fn is_taken(hand: &Hand, number: u32) -> bool {
     hand.set_register(offset::command_queue_doorbell, number);
-    let deadline = Instant::now() + TIMEOUT;
+    let deadline = Deadline::new("the end of a command", TIMEOUT);
     while hand.register(offset::command_queue_consumer) != number {
         if hand.status().fatal() {
             return false;
         }
-        assert!(Instant::now() < deadline, "the command does not end");
+        deadline.check();
     }
     true
 }

@@ -5,7 +5,7 @@ use std::fs;
 use ferroce_lab::reference::comparison::{self, Comparison};
 use ferroce_lab::reference::experiment::Harness;
 use ferroce_lab::reference::{self, Table, builtin};
-use ferroce_lab::report::json::Json;
+use ferroce_lab::report::json_text;
 use ferroce_lab::validate::parallel;
 use ferroce_model::preset::Preset;
 
@@ -42,10 +42,8 @@ impl Compare {
         });
         let comparisons = comparisons.into_iter().collect::<Result<Vec<_>, _>>()?;
         if self.json {
-            print!(
-                "{}",
-                Json::list(comparisons.iter().map(Comparison::json)).text()
-            );
+            let document = comparisons.iter().map(Comparison::json).collect();
+            print!("{}", json_text::write(&document));
         } else {
             let texts: Vec<_> = comparisons.iter().map(Comparison::text).collect();
             print!("{}", texts.join("\n"));

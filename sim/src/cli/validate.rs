@@ -5,8 +5,9 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ferroce_lab::reference::experiment::Harness;
-use ferroce_lab::report::json::Json;
+use ferroce_lab::report::json_text;
 use ferroce_lab::validate::{self, Outcome, Verdict, listing};
+use serde_json::{Value, json};
 
 /// Checks every target that was measured on real cards, and prints the model's deviation.
 ///
@@ -31,7 +32,7 @@ impl Validate {
         let outcomes = validate::run(&Harness, &self.only, |_| progress.advance());
         progress.clear();
         if self.json {
-            print!("{}", json(&outcomes).text());
+            print!("{}", json_text::write(&json(&outcomes)));
         } else {
             print!("{}", listing::text(&outcomes));
         }
@@ -42,13 +43,13 @@ impl Validate {
     }
 }
 
-fn json(outcomes: &[Outcome]) -> Json {
+fn json(outcomes: &[Outcome]) -> Value {
     let (passed, covered) = listing::tally(outcomes);
-    Json::Object(vec![
-        ("passed", (passed as f64).into()),
-        ("covered", (covered as f64).into()),
-        ("targets", Json::list(outcomes.iter().map(Outcome::json))),
-    ])
+    json!({
+        "passed": passed,
+        "covered": covered,
+        "targets": outcomes.iter().map(Outcome::json).collect::<Value>(),
+    })
 }
 
 /// A progress line on the terminal.

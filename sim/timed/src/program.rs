@@ -1,7 +1,7 @@
 //! A program in a world, as the world sees it.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::{fmt, io};
 
 use ferroce_model::preset::Preset;
@@ -103,6 +103,8 @@ pub struct Program {
     /// A bit for each page in use by a thread.
     used: Mutex<u64>,
     is_over: AtomicBool,
+    /// How often one of its threads has written to a descriptor that others may wait for.
+    notices: AtomicU64,
 }
 
 const _: () = assert!(MAX_THREADS <= u64::BITS as usize);
@@ -128,8 +130,19 @@ impl Program {
             pages,
             used: Mutex::new(0),
             is_over: AtomicBool::new(false),
+            notices: AtomicU64::new(0),
         };
         Ok((program, file))
+    }
+
+    /// Records that a thread has written to a descriptor that others may wait for.
+    pub fn notify(&self) {
+        self.notices.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns how often that has happened.
+    pub fn notices(&self) -> u64 {
+        self.notices.load(Ordering::Relaxed)
     }
 
     /// Returns the page of a thread.
@@ -228,7 +241,7 @@ mod tests {
         let program = program();
         let preset = Preset::load("cx5-100g").expect("built in");
         let page = &program.pages.pages().program;
-        let read = |cell: &std::sync::atomic::AtomicU64| cell.load(Ordering::Relaxed) as f64;
+        let read = |cell: &AtomicU64| cell.load(Ordering::Relaxed) as f64;
         assert_eq!(read(&page.costs.post_ps), 1000.0 * preset.host.post_ns);
         assert_eq!(page.part_id.load(Ordering::Relaxed), 4119);
         assert_eq!(page.path_mtu_bytes.load(Ordering::Relaxed), 1024);

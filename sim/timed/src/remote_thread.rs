@@ -80,8 +80,8 @@ impl Common {
 enum Goal {
     /// Its turn.
     Turn,
-    /// An interrupt, unless one is there.
-    Interrupt { wake_up: Duration },
+    /// An interrupt, unless one is there, or the program was notified since.
+    Interrupt { wake_up: Duration, notices: u64 },
     /// The same, and it sleeps already.
     Sleep,
     /// Something to read.
@@ -284,7 +284,7 @@ impl RemoteThread {
     /// Takes the turn back. Returns `None` if the thread wants it again at once, and nothing has
     /// changed.
     fn take_back(&mut self, cpu: &mut Cpu<'_>, page: &ThreadPage) -> Option<Next> {
-        match self.carry_out(cpu, page) {
+        match self.execute(cpu, page) {
             Ok(next) => {
                 if self.common.shared.has_events() {
                     cpu.leave();
@@ -352,7 +352,9 @@ impl RemoteThread {
         Ok(None)
     }
 
-    fn carry_out(
+    /// Executes what the thread has done up to its clock, and what it asks for. Returns what it
+    /// does next; `None`: it goes on at once, and nothing has changed.
+    fn execute(
         &mut self,
         cpu: &mut Cpu<'_>,
         page: &ThreadPage,
@@ -390,29 +392,33 @@ impl RemoteThread {
         if self.deadline.as_ps() < NEVER_PS {
             cpu.set_deadline(self.deadline);
         }
+        self.next_of(cpu, page, wait, clock).map(Some)
+    }
+
+    /// Returns what the thread does next, at `clock`, when it has asked for `wait`.
+    fn next_of(
+        &mut self,
+        cpu: &mut Cpu<'_>,
+        page: &ThreadPage,
+        wait: Wait,
+        clock: Instant,
+    ) -> Result<Next, ProtocolError> {
         let cost = |ps: u64| match ps <= MAX_COST_PS {
             true => Ok(Duration(ps)),
             false => Err(ProtocolError::Cost(ps)),
         };
-        Ok(Some(match wait {
+        Ok(match wait {
             Wait::Check | Wait::Room | Wait::Return => Next::At(clock),
             Wait::At { time_ps } if time_ps > MAX_CLOCK_PS => Next::Parked,
             Wait::At { time_ps } => Next::At(Instant(time_ps)),
             Wait::OnWrite { grid_ps, check } => Next::OnWrite {
                 not_before: clock,
                 grid: cost(grid_ps)?,
-                watch: match check {
-                    Check::Everything | Check::EverythingUntil { .. } => Watch::Everything,
-                    Check::Completions | Check::CompletionsUntil { .. } => Watch::Completions,
-                    Check::Memory(range) => {
-                        let address = |address| usize::try_from(address).unwrap_or(usize::MAX);
-                        Watch::Memory(address(range.start)..address(range.end))
-                    }
-                },
+                watch: watch_of(check),
             },
             Wait::OnInterrupt { wake_up_ps } => {
-                let wake_up = cost(wake_up_ps)?;
-                self.aim(Goal::Interrupt { wake_up }, clock)
+                let (wake_up, notices) = (cost(wake_up_ps)?, self.program.notices());
+                self.aim(Goal::Interrupt { wake_up, notices }, clock)
             }
             Wait::OnStream { stream } => self.aim(Goal::Stream(stream), clock),
             Wait::OnConnection { port } => self.aim(Goal::Connection(port), clock),
@@ -422,7 +428,7 @@ impl RemoteThread {
                 self.go_outside(cpu)
             }
             Wait::End => self.end(cpu),
-        }))
+        })
     }
 
     /// Lets other polling threads of the program check, after a turn of this one in which it may
@@ -496,12 +502,26 @@ impl RemoteThread {
             }
             StoreKind::Close => streams.close(word(0)?, program, now),
             StoreKind::Check => None,
+            StoreKind::Notify => {
+                self.notify_program(now);
+                None
+            }
             StoreKind::Work => return Err(invalid()),
         };
         if let Some((thread, at)) = woken {
             self.common.waker.wake(thread, at);
         }
         Ok(())
+    }
+
+    /// Lets threads of the program that wait for events check again.
+    fn notify_program(&self, now: Instant) {
+        self.program.notify();
+        for place in &*self.common.places.borrow() {
+            if place.program.id == self.program.id && place.number != self.number {
+                self.common.waker.wake_sleeper(place.thread, now);
+            }
+        }
     }
 
     /// Lets the world continue without the thread.
@@ -529,6 +549,12 @@ impl RemoteThread {
             Readable::Unknown => return Some(self.wait_for(cpu, Next::Parked)),
         }
         None
+    }
+
+    /// Returns true if an interrupt is there, or the program was notified since `notices`.
+    fn is_due(&self, notices: u64) -> bool {
+        let has_interrupts = self.common.shared.has_interrupts(self.program.host);
+        has_interrupts || self.program.notices() != notices
     }
 
     /// Keeps the deadline.
@@ -583,9 +609,8 @@ impl Thread for RemoteThread {
                 }
                 return self.run(cpu);
             }
-            Goal::Interrupt { wake_up } => {
-                let has_interrupts = self.common.shared.has_interrupts(self.program.host);
-                if self.deadline > cpu.now() && !has_interrupts {
+            Goal::Interrupt { wake_up, notices } => {
+                if self.deadline > cpu.now() && !self.is_due(notices) {
                     self.goal = Goal::Sleep;
                     return self.wait_for(cpu, Next::OnInterrupt { wake_up });
                 }
@@ -636,5 +661,17 @@ impl Thread for RemoteThread {
         }
         self.note_time(cpu);
         self.run(cpu)
+    }
+}
+
+/// Returns what a thread watches that waits for a write.
+fn watch_of(check: Check) -> Watch {
+    match check {
+        Check::Everything | Check::EverythingUntil { .. } => Watch::Everything,
+        Check::Completions | Check::CompletionsUntil { .. } => Watch::Completions,
+        Check::Memory(range) => {
+            let address = |address| usize::try_from(address).unwrap_or(usize::MAX);
+            Watch::Memory(address(range.start)..address(range.end))
+        }
     }
 }

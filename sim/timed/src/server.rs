@@ -185,6 +185,7 @@ fn bind_card(path: &Path) -> Result<Server, ServeError> {
     loop {
         match bind(path) {
             Err(ServeError::Socket { .. }) if start.elapsed() < PREDECESSOR => {
+                // Its process removes it as it ends, without a sign.
                 std::thread::sleep(PAUSE);
             }
             result => return result,

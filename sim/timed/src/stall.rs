@@ -194,6 +194,8 @@ mod tests {
     use std::sync::mpsc;
     use std::thread;
 
+    use ferroce_test_support::{TIMEOUT, eventually};
+
     use super::*;
 
     #[test]
@@ -207,7 +209,10 @@ mod tests {
             let _ = is_over.recv();
         });
         let tid = thread_id.recv().expect("it runs");
-        thread::sleep(Duration::from_millis(100));
+        eventually("the thread waits in its futex", TIMEOUT, || {
+            let observed = Stall::new(std::process::id(), tid, Instant::now());
+            observed.to_string().contains("state S")
+        });
         let start = Instant::now();
         let mut stall = Stall::new(std::process::id(), tid, start);
         let times: Vec<_> = (1..1000)

@@ -3,17 +3,17 @@
 mod timed_support;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ferroce_driver::{
-    AddressVector, CompletionQueue, CompletionQueueConfig, CompletionStatus, DataSegment,
-    Destination, Device, DeviceConfig, InitAttributes, MemoryAccess, MemoryRegion, ModifyQp,
-    PathMtu, QpAccess, Qpn, QueuePair, QueuePairConfig, ReceiveSource, RemoteAddress,
-    RtrAttributes, RtsAttributes, SendData, SendOperation, SendRequest, Service, WorkCompletion,
+    CompletionQueue, CompletionStatus, Device, DeviceConfig, MemoryRegion, Qpn, QueuePair,
+    QueuePairConfig, RemoteAddress, RtsAttributes, SendOperation, WorkCompletion,
 };
 use ferroce_platform::numbered_hosts;
+use ferroce_test_support::{TIMEOUT, eventually};
+use ferroce_test_verbs::{self as verbs, Memory};
 use ferroce_timed_protocol::control::Refusal;
 use ferroce_timed_protocol::page::{NEVER_PS, Turn};
 use ferroce_timed_protocol::request::{Check, Wait};
@@ -45,7 +45,7 @@ fn a_thread_gets_its_turn_at_its_time() {
     thread.sleep_until(start + 100_000 * MS);
     assert_eq!(thread.now(), start + 100_000 * MS);
     assert!(
-        real.elapsed() < LIMIT,
+        real.elapsed() < limit(),
         "no program can join: no need to wait"
     );
     thread.end();
@@ -66,37 +66,13 @@ fn programs_get_hosts_in_their_order_and_give_them_back() {
     let third = join(&world.path);
     assert_eq!(third.host, 0);
     other.say(&[1, 2, 3]);
-    let start = Instant::now();
-    while try_join(&world.path, VERSION).is_err() {
-        assert!(start.elapsed() < LIMIT, "an invalid program is removed");
-    }
+    eventually("an invalid program is removed", TIMEOUT, || {
+        try_join(&world.path, VERSION).is_ok()
+    });
 }
 
-/// Words of the memory of each host.
-const WORDS: usize = 4096;
-const PAGE: usize = 4096;
-
-/// Memory aligned to pages, like a program's large buffers: its place in the pages affects the time
-/// of an access.
-struct Memory {
-    words: Box<[AtomicU64]>,
-    skipped: usize,
-}
-
-impl Memory {
-    fn new() -> Self {
-        let words: Box<[AtomicU64]> = (0..WORDS + PAGE / 8).map(|_| AtomicU64::new(0)).collect();
-        let skipped = words.as_ptr().addr().wrapping_neg() % PAGE / 8;
-        Self { words, skipped }
-    }
-}
-
-impl std::ops::Deref for Memory {
-    type Target = [AtomicU64];
-    fn deref(&self) -> &[AtomicU64] {
-        &self.words[self.skipped..][..WORDS]
-    }
-}
+/// Bytes of the memory of each host.
+const BYTES: usize = 32 << 10;
 
 /// Memory that a card may use, with a queue pair and its resources.
 struct Host {
@@ -113,122 +89,45 @@ impl Host {
         let bus = program.card(thread);
         let device = Device::open_with(bus.clone(), &DeviceConfig::default());
         let device = device.expect("the card comes up");
-        for (index, entry) in (0..).zip(&numbered_hosts::of_host(program.host as usize).gids) {
-            let entry = ferroce_driver::GidEntry {
-                gid: entry.gid,
-                mac: entry.mac,
-                vlan: None,
-            };
-            device.set_gid(index, &entry).expect("there is room");
-        }
-        let config = CompletionQueueConfig {
-            entries: 64,
-            ..CompletionQueueConfig::default()
-        };
-        let cq = CompletionQueue::create(&device, config).expect("small CQ");
+        let gids = &numbered_hosts::of_host(program.host as usize).gids;
+        verbs::set_gids(&device, gids.iter().map(|entry| (entry.gid, entry.mac)));
+        let cq = verbs::new_cq(&device, 64);
         let pd = device.alloc_pd().expect("first PD");
         let config = QueuePairConfig {
-            service: Service::ReliableConnected,
-            send_cq: Arc::clone(&cq),
-            receive: ReceiveSource::Own {
-                cq: Arc::clone(&cq),
-                max_wr: 16,
-                max_sge: 1,
-            },
-            max_send_wr: 16,
-            max_send_sge: 1,
             max_inline_data: 64,
-            signal_all: false,
+            ..verbs::qp_config(&cq, 16)
         };
-        let qp = QueuePair::create(&pd, &config).expect("small QP");
-        let memory = Memory::new();
-        let access = MemoryAccess {
-            local_write: true,
-            remote_write: true,
-            ..MemoryAccess::default()
-        };
-        let address = memory.as_ptr().expose_provenance();
-        let length = size_of_val(&*memory);
-        let region = MemoryRegion::register(&pd, address, length, address as u64, access);
+        let qp = verbs::new_qp(&pd, &config);
+        let memory = Memory::new(BYTES);
+        let region = verbs::register(&pd, &memory);
         Self {
             _device: device,
             bus,
             cq,
             qp,
             memory,
-            region: region.expect("the test's memory"),
+            region,
         }
     }
 
     fn remote(&self) -> RemoteAddress {
-        RemoteAddress {
-            virtual_address: self.region.address() as u64,
-            r_key: self.region.rkey(),
-        }
+        verbs::remote(&self.region, 0)
     }
 
     fn connect(&self, host: u32, qpn: Qpn) {
-        let access = QpAccess {
-            remote_write: true,
-            ..QpAccess::default()
-        };
         let identity = numbered_hosts::of_host(host as usize);
-        let transitions = [
-            ModifyQp::ToInit(InitAttributes {
-                p_key_index: 0,
-                port: 1,
-                access,
-            }),
-            ModifyQp::ToRtr(RtrAttributes {
-                path_mtu: PathMtu::Mtu4096,
-                dest_qpn: qpn,
-                rq_psn: 7,
-                max_dest_rd_atomic: 16,
-                min_rnr_timer: 12,
-                path: AddressVector {
-                    dest_gid: identity.gids[1].gid,
-                    dest_mac: identity.mac,
-                    source_gid_index: 1,
-                    hop_limit: 64,
-                    udp_source_port: 0xc000,
-                    ..AddressVector::default()
-                },
-                access: None,
-                p_key_index: None,
-            }),
-            ModifyQp::ToRts(RtsAttributes {
-                sq_psn: 7,
-                timeout: 10,
-                retry_count: 3,
-                rnr_retry: 7,
-                max_rd_atomic: 16,
-                access: None,
-                min_rnr_timer: None,
-            }),
-        ];
-        for transition in &transitions {
-            self.qp.modify(transition).expect("a legal transition");
-        }
+        let path = verbs::path_to(identity.gids[1].gid, identity.mac);
+        let rts = RtsAttributes {
+            timeout: 10,
+            retry_count: 3,
+            ..verbs::rts()
+        };
+        verbs::connect(&self.qp, verbs::rtr(qpn, path), rts);
     }
 
     fn write(&self, remote: RemoteAddress, length: u32) {
-        let segments = [DataSegment {
-            address: self.region.address() as u64,
-            length,
-            l_key: self.region.lkey().0,
-        }];
-        let request = SendRequest {
-            wr_id: 5,
-            operation: SendOperation::RdmaWrite(remote),
-            destination: Destination::Connected,
-            signaled: true,
-            solicited: false,
-            fence: false,
-            data: SendData::ScatterGather(&segments),
-        };
-        let mut batch = self.qp.send_queue().expect("RC").lock();
-        batch.post(&request).expect("there is room");
-        batch.ring();
+        let segment = verbs::segment(&self.region, 0, length as usize);
+        verbs::post(&self.qp, 5, SendOperation::RdmaWrite(remote), segment);
     }
 
     fn completion(&self, thread: &ProgramThread) -> WorkCompletion {
@@ -418,7 +317,7 @@ fn interrupts_come_with_the_turn() {
 }
 
 #[test]
-fn a_program_that_waits_for_a_dead_one_does_not_wait_for_ever() {
+fn a_program_that_waits_for_a_dead_one_ends() {
     let world = TestWorld::new("left", 2);
     let [(_one, mine, _a), (other, theirs, _b)] = pair(&world);
     mine.give(&Wait::OnWrite {
@@ -469,7 +368,7 @@ fn what_a_killed_program_leaves_behind_is_errors() {
     a.write(remote, 64);
     let completion = a.completion(&mine);
     assert_eq!(completion.status, CompletionStatus::RetryExceededError);
-    assert!(real.elapsed() < LIMIT);
+    assert!(real.elapsed() < limit());
     let third = join(&world.path);
     assert_eq!(third.host, 1, "its host is free");
     let thread = third.thread();
@@ -636,13 +535,14 @@ fn a_thread_outside_delays_no_other_thread() {
         time_ps: theirs.now() + 10 * US,
     });
     assert!(late.await_turn());
+    // It is this thread that has the turn, and sleeps.
     thread::sleep(Duration::from_millis(500));
     assert!(theirs.await_turn());
     theirs.sleep_until(theirs.now() + US);
     let real = Instant::now();
     late.give(&Wait::At { time_ps: 0 });
     assert!(late.await_turn());
-    assert!(real.elapsed() < LIMIT && late.now() >= theirs.now());
+    assert!(real.elapsed() < limit() && late.now() >= theirs.now());
 }
 
 /// Goal: no program joins too late: while a host has no program, idle time passes at the pace of
@@ -661,7 +561,7 @@ fn idle_time_is_that_of_the_machine_while_a_host_is_free() {
     assert!(mine.await_turn());
     let alone = idle(&mine, IDLE);
     assert!(
-        alone >= Duration::from_millis(290) && alone < LIMIT,
+        alone >= Duration::from_millis(290) && alone < limit(),
         "{alone:?}"
     );
     // Short times are skipped in any case: two seconds of them.
@@ -691,11 +591,9 @@ fn a_world_ends_with_its_last_program_if_it_is_to() {
     let thread = other.thread();
     assert!(thread.await_turn());
     drop(other);
-    let start = Instant::now();
-    while !world.world.as_ref().is_some_and(|world| world.has_ended()) {
-        assert!(start.elapsed() < LIMIT);
-        thread::yield_now();
-    }
+    eventually("the end of the world", TIMEOUT, || {
+        world.world.as_ref().is_some_and(|world| world.has_ended())
+    });
     assert!(!world.path.exists());
     assert!(!thread.await_turn());
 }
@@ -714,5 +612,5 @@ fn turns_are_fast() {
     }
     let time = start.elapsed();
     println!("{:.2} us a turn", time.as_secs_f64() * 1e6 / TURNS as f64);
-    assert!(time < LIMIT);
+    assert!(time < limit());
 }

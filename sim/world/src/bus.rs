@@ -30,7 +30,7 @@ pub(super) struct WorldBus<T: Timing> {
 
 impl<T: Timing> WorldBus<T> {
     pub fn new(shared: Arc<Shared<T>>, host: usize) -> Self {
-        let push_blocks = shared.event_loop.lock().nodes[host].push_blocks;
+        let push_blocks = shared.event_loop.lock().devices.nodes[host].push_blocks;
         Self {
             shared,
             host,
@@ -47,13 +47,11 @@ impl<T: Timing> WorldBus<T> {
         }
     }
 
-    /// Returns the caller's time, as device time: that of the thread in a step, else the world's.
+    /// Returns the caller's time: that of the thread in a step, else the world's.
     #[inline]
     fn time(&self, event_loop: &EventLoop<T>) -> Instant {
         match event_loop.is_stepping {
-            true => event_loop
-                .inside(self.shared.clock.now())
-                .max(event_loop.now),
+            true => self.shared.clock.now().max(event_loop.now),
             false => event_loop.now,
         }
     }
@@ -61,14 +59,14 @@ impl<T: Timing> WorldBus<T> {
     /// Writes a register immediately, because the caller waits for its effect. While a thread is in
     /// a step, time does not pass: then the results of a command are visible immediately, too.
     pub fn write_at_once(&self, event_loop: &mut EventLoop<T>, at: u32, value: u32) {
-        let node = &mut event_loop.nodes[self.host];
+        let node = &mut event_loop.devices.nodes[self.host];
         node.nic.write32(at, value);
         if at == offset::command_queue_doorbell {
             node.commands = value;
         }
         event_loop.advance_nic(self.host);
         if event_loop.is_stepping || self.is_served {
-            event_loop.nodes[self.host].host.apply(Instant::MAX);
+            event_loop.devices.nodes[self.host].host.apply(Instant::MAX);
         }
     }
 
@@ -77,22 +75,22 @@ impl<T: Timing> WorldBus<T> {
         if !is_event_queue_doorbell(at) {
             return self.write_at_once(&mut event_loop, at, value);
         }
-        let (now, time) = (event_loop.now, self.time(&event_loop));
-        let arrival = event_loop.nodes[self.host]
-            .host
-            .write_register(now, time, at, value);
-        event_loop.expect_store(self.host, arrival);
+        let time = self.time(&event_loop);
+        event_loop.store(self.host, time, |host, now, time| {
+            host.write_register(now, time, at, value)
+        });
     }
 }
 
 impl<T: Timing + Send + 'static> Bus for WorldBus<T> {
     fn read32(&self, offset: u32) -> u32 {
         let event_loop = self.shared.event_loop.lock();
-        let node = &event_loop.nodes[self.host];
-        if node.is_dead {
+        if event_loop.devices.nodes[self.host].is_dead {
             return GONE as u32;
         }
-        node.nic.read32(self.time(&event_loop), offset)
+        let time = self.time(&event_loop);
+        let devices = &event_loop.devices;
+        devices.read(time, self.host, |nic, now| nic.read32(now, offset))
     }
 
     fn write32(&self, offset: u32, value: u32) {
@@ -101,11 +99,12 @@ impl<T: Timing + Send + 'static> Bus for WorldBus<T> {
 
     fn read64(&self, offset: u32) -> u64 {
         let event_loop = self.shared.event_loop.lock();
-        let node = &event_loop.nodes[self.host];
-        if node.is_dead {
+        if event_loop.devices.nodes[self.host].is_dead {
             return GONE;
         }
-        node.nic.read64(self.time(&event_loop), offset)
+        let time = self.time(&event_loop);
+        let devices = &event_loop.devices;
+        devices.read(time, self.host, |nic, now| nic.read64(now, offset))
     }
 
     fn write64(&self, offset: u32, value: u64) {
@@ -119,10 +118,11 @@ impl<T: Timing + Send + 'static> Bus for WorldBus<T> {
             return;
         }
         let mut event_loop = self.shared.event_loop.lock();
-        let (now, time) = (event_loop.now, self.time(&event_loop));
+        let time = self.time(&event_loop);
         let doorbell = Doorbell { slot, value };
-        let arrival = event_loop.nodes[self.host].host.ring(now, time, doorbell);
-        event_loop.expect_store(self.host, arrival);
+        event_loop.store(self.host, time, |host, now, time| {
+            host.ring(now, time, doorbell)
+        });
     }
 
     fn push_blocks(&self) -> u32 {
@@ -132,23 +132,22 @@ impl<T: Timing + Send + 'static> Bus for WorldBus<T> {
     #[inline]
     fn push(&self, slot: u32, words: &[u64]) {
         let mut event_loop = self.shared.event_loop.lock();
-        let (now, time) = (event_loop.now, self.time(&event_loop));
-        let arrival = event_loop.nodes[self.host]
-            .host
-            .push(now, time, slot, words);
-        event_loop.expect_store(self.host, arrival);
+        let time = self.time(&event_loop);
+        event_loop.store(self.host, time, |host, now, time| {
+            host.push(now, time, slot, words)
+        });
     }
 
     fn read_device_memory(&self, offset: u64, destination: &mut [u8]) {
         let mut event_loop = self.shared.event_loop.lock();
-        event_loop.nodes[self.host]
+        event_loop.devices.nodes[self.host]
             .nic
             .read_device_memory(offset, destination);
     }
 
     fn write_device_memory(&self, offset: u64, source: &[u8]) {
         let mut event_loop = self.shared.event_loop.lock();
-        event_loop.nodes[self.host]
+        event_loop.devices.nodes[self.host]
             .nic
             .write_device_memory(offset, source);
     }
@@ -156,7 +155,7 @@ impl<T: Timing + Send + 'static> Bus for WorldBus<T> {
     fn map(&self, mapping: &DmaMapping) -> Result<(), BusError> {
         let rights = mapping::rights_of(mapping)?;
         let mut event_loop = self.shared.event_loop.lock();
-        event_loop.nodes[self.host]
+        event_loop.devices.nodes[self.host]
             .host
             .mappings(false)
             .map(mapping.iova, mapping.address, mapping.length as u64, rights)
@@ -165,7 +164,7 @@ impl<T: Timing + Send + 'static> Bus for WorldBus<T> {
 
     fn unmap(&self, iova: u64, length: usize) -> Result<(), BusError> {
         let mut event_loop = self.shared.event_loop.lock();
-        let host = &mut event_loop.nodes[self.host].host;
+        let host = &mut event_loop.devices.nodes[self.host].host;
         host.mappings(true)
             .unmap(iova, length as u64)
             .map_err(BusError::from)
@@ -200,7 +199,7 @@ impl<T: Timing + Send + 'static> Bus for WorldBus<T> {
         let Some((host, vectors)) = event_loop.relax(self.host) else {
             return;
         };
-        let now = event_loop.outside(event_loop.now);
+        let now = event_loop.now;
         drop(event_loop);
         self.shared.deliver(now, host, vectors);
     }

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use super::bus::WorldBus;
 use super::config::WorldConfig;
 use super::counters::HostCounters;
-use super::event_loop::{DeviceStop, EventLoop, State, ThreadEntry};
+use super::event_loop::{DeviceStop, EventLoop};
 use super::recorder::SharedRecorder;
 use super::thread::{Clock, Next, ThreadId};
 
@@ -45,11 +45,13 @@ pub(super) trait Engine: Send + Sync {
     fn end_thread(&self, thread: ThreadId);
     /// Wakes a thread that is parked.
     fn wake(&self, thread: ThreadId, at: Instant);
+    /// Wakes a thread that waits for an interrupt.
+    fn wake_sleeper(&self, thread: ThreadId, at: Instant);
     /// Lets a polling thread poll again.
     fn look_again(&self, thread: ThreadId, at: Instant);
     fn next_event(&self) -> Option<Instant>;
     fn has_only_rechecks(&self) -> bool;
-    /// As [`EventLoop::hidden_until`], in world time.
+    /// As [`EventLoop::hidden_until`].
     fn hidden_until(&self, thread: ThreadId) -> (Instant, Duration);
     fn now(&self) -> Instant;
     fn counters(&self, host: usize) -> HostCounters;
@@ -96,7 +98,7 @@ impl<T: Timing + Send + 'static> Engine for Shared<T> {
                 DeviceStop::Stalled => return event_loop.pause(Stop::Stalled),
                 DeviceStop::Interrupts(host) => {
                     let vectors = event_loop.take_interrupts(host);
-                    let now = event_loop.outside(event_loop.now);
+                    let now = event_loop.now;
                     drop(event_loop);
                     self.deliver(now, host, vectors);
                     event_loop = self.event_loop.lock();
@@ -120,32 +122,24 @@ impl<T: Timing + Send + 'static> Engine for Shared<T> {
     }
 
     fn add_thread(&self, host: usize) {
-        let mut event_loop = self.event_loop.lock();
-        let thread = event_loop.entries.len();
-        let now = event_loop.now;
-        event_loop.entries.push(ThreadEntry {
-            host,
-            state: State::Waiting,
-            clock: now,
-            recheck: None,
-        });
-        event_loop.threads.add_part();
-        let moment = event_loop.moment(now);
-        event_loop.threads.set(thread, Some(moment));
+        self.event_loop.lock().add_thread(host);
     }
 
     fn end_thread(&self, thread: ThreadId) {
         let mut event_loop = self.event_loop.lock();
-        let node = event_loop.entries[thread.0].host;
-        let node = &mut event_loop.nodes[node];
+        let host = event_loop.schedule.entries[thread.0].host;
+        let node = &mut event_loop.devices.nodes[host];
         node.host.watchers.remove(thread.0);
         node.sleepers.retain(|(sleeper, _)| *sleeper != thread.0);
-        event_loop.threads.set(thread.0, None);
-        event_loop.entries[thread.0].state = State::Done;
+        event_loop.schedule.end(thread.0);
     }
 
     fn wake(&self, thread: ThreadId, at: Instant) {
         self.event_loop.lock().wake(thread, at);
+    }
+
+    fn wake_sleeper(&self, thread: ThreadId, at: Instant) {
+        self.event_loop.lock().wake_sleeper(thread, at);
     }
 
     fn look_again(&self, thread: ThreadId, at: Instant) {
@@ -157,28 +151,24 @@ impl<T: Timing + Send + 'static> Engine for Shared<T> {
     }
 
     fn next_event(&self) -> Option<Instant> {
-        let event_loop = self.event_loop.lock();
-        event_loop.next_event().map(|time| event_loop.outside(time))
+        self.event_loop.lock().next_event()
     }
 
     fn hidden_until(&self, thread: ThreadId) -> (Instant, Duration) {
-        let event_loop = self.event_loop.lock();
-        let (hidden_until, reaction) = event_loop.hidden_until(thread.0);
-        (event_loop.outside(hidden_until), reaction)
+        self.event_loop.lock().hidden_until(thread.0)
     }
 
     fn now(&self) -> Instant {
-        let event_loop = self.event_loop.lock();
-        event_loop.outside(event_loop.now)
+        self.event_loop.lock().now
     }
 
     fn counters(&self, host: usize) -> HostCounters {
         let event_loop = self.event_loop.lock();
-        let node = &event_loop.nodes[host];
+        let node = &event_loop.devices.nodes[host];
         HostCounters {
             nic: node.nic.counters().clone(),
             pcie: node.host.pcie.as_ref().map(|pcie| pcie.counters()),
-            link: event_loop.fabric.counters(host),
+            link: event_loop.devices.fabric.counters(host),
         }
     }
 
@@ -188,15 +178,8 @@ impl<T: Timing + Send + 'static> Engine for Shared<T> {
 
     fn record(&self, recorder: Option<SharedRecorder>) {
         let mut event_loop = self.event_loop.lock();
-        event_loop.fabric.record(recorder.clone());
         let now = event_loop.now;
-        for (number, node) in event_loop.nodes.iter_mut().enumerate() {
-            node.host.record(recorder.clone());
-            if let Some(recorder) = &recorder {
-                node.observe(now, number, recorder);
-            }
-        }
-        event_loop.recorder = recorder;
+        event_loop.devices.record(now, recorder);
     }
 
     fn dump(&self) -> String {

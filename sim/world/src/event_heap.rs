@@ -1,7 +1,7 @@
 //! The next event of each part of the world, in the order of (time, sequence).
 
+use ferroce_units::Instant;
 use ferroce_units::heap::IndexedHeap;
-use ferroce_units::{Duration, Instant};
 
 /// Position of an event in the order of events: by time, then by the order of scheduling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -10,6 +10,22 @@ pub struct Moment {
     pub time: Instant,
     /// Sequence number.
     pub sequence: u64,
+}
+
+/// Numbers events in the order in which they are scheduled.
+#[derive(Debug, Default)]
+pub struct Sequence(u64);
+
+impl Sequence {
+    /// Returns the position of an event at `time` that is scheduled now.
+    #[inline]
+    pub fn moment(&mut self, time: Instant) -> Moment {
+        self.0 += 1;
+        Moment {
+            time,
+            sequence: self.0,
+        }
+    }
 }
 
 /// At most one event for each of a number of parts.
@@ -55,14 +71,6 @@ impl EventHeap {
             Some(old) if old.time <= moment.time => {}
             _ => self.0.set(part as u32, moment),
         }
-    }
-
-    /// Moves all events earlier by `by`.
-    pub fn bring_forward(&mut self, by: Duration) {
-        self.0.change_all(|moment| Moment {
-            time: moment.time - by,
-            ..moment
-        });
     }
 }
 

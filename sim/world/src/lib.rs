@@ -22,10 +22,11 @@
 //!
 //! [`Nic`]: ferroce_model::Nic
 
-mod bulk;
 mod bus;
 mod config;
 mod counters;
+mod device_clock;
+mod devices;
 mod dump;
 mod engine;
 mod event_heap;
@@ -38,6 +39,7 @@ mod identity;
 mod node;
 mod posted;
 pub mod recorder;
+mod schedule;
 mod served;
 mod switch;
 mod thread;
@@ -123,6 +125,12 @@ impl Waker {
     /// threads.
     pub fn wake(&self, thread: ThreadId, at: Instant) {
         self.0.wake(thread, at);
+    }
+
+    /// Wakes a thread that waits for an interrupt, at `at` or at its own time if that is later:
+    /// what it waits for may have come without an interrupt. Has no effect on other threads.
+    pub fn wake_sleeper(&self, thread: ThreadId, at: Instant) {
+        self.0.wake_sleeper(thread, at);
     }
 
     /// Lets a polling thread poll with the first turn of its loop that is not before `at`:

@@ -30,12 +30,18 @@ impl<T: Timing + Send + 'static> ServedModel for WorldBus<T> {
 
     fn change_mappings(&self, is_removal: bool, change: &mut dyn FnMut(&mut MemoryMap)) {
         let mut event_loop = self.shared.event_loop.lock();
-        change(event_loop.nodes[self.host].host.mappings(is_removal));
+        change(
+            event_loop.devices.nodes[self.host]
+                .host
+                .mappings(is_removal),
+        );
     }
 
     fn set_bus_master(&self, is_allowed: bool) {
         let mut event_loop = self.shared.event_loop.lock();
-        event_loop.nodes[self.host].host.set_bus_master(is_allowed);
+        event_loop.devices.nodes[self.host]
+            .host
+            .set_bus_master(is_allowed);
     }
 
     /// Does nothing: frames are routed by the number of the host, which does not change.
@@ -45,9 +51,9 @@ impl<T: Timing + Send + 'static> ServedModel for WorldBus<T> {
         let mut control = Control::default();
         control.set_reset(true);
         let mut event_loop = self.shared.event_loop.lock();
-        event_loop.nodes[self.host].host.forget_stores();
+        event_loop.devices.nodes[self.host].host.forget_stores();
         self.write_at_once(&mut event_loop, offset::control, control.bits());
-        let node = &mut event_loop.nodes[self.host];
+        let node = &mut event_loop.devices.nodes[self.host];
         node.host.forget_stores();
         node.commands = 0;
         node.is_dead = false;
@@ -61,7 +67,7 @@ impl<T: Timing + Send + 'static> ServedModel for WorldBus<T> {
             self.write32(entry + control, 0);
         }
         let mut event_loop = self.shared.event_loop.lock();
-        let node = &mut event_loop.nodes[self.host];
+        let node = &mut event_loop.devices.nodes[self.host];
         for entry in entries {
             node.nic.write32(entry + control, MSIX_VECTOR_MASKED);
             for word in (0..control).step_by(4) {

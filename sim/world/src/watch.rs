@@ -4,10 +4,11 @@ use std::ops::Range;
 
 use ferroce_units::{Duration, Instant};
 
+use super::device_clock::DeviceClock;
 use super::posted::{Kind, PostedWrites};
 use super::thread::Watch;
 
-/// How a thread polls.
+/// How a thread polls, in world time.
 #[derive(Debug, Clone)]
 pub struct Turns {
     /// The first turn.
@@ -32,7 +33,7 @@ impl Turns {
 struct Watcher {
     thread: usize,
     turns: Turns,
-    /// When the first write in what it watches becomes visible.
+    /// When the first write in what it watches becomes visible, in device time.
     write: Instant,
     is_waiting: bool,
 }
@@ -48,11 +49,11 @@ impl Watcher {
     }
 
     /// Returns the turn that finds the write.
-    fn wakes_at(&self) -> Option<Instant> {
+    fn wakes_at(&self, clock: DeviceClock) -> Option<Instant> {
         if self.write == Instant::MAX {
             return None;
         }
-        Some(self.turns.first_from(self.write))
+        Some(self.turns.first_from(clock.to_world(self.write)))
     }
 }
 
@@ -79,13 +80,13 @@ pub struct Watchers {
 }
 
 impl Watchers {
-    /// Adds a thread that polls from now on; it finds writes that become visible after `now`.
-    /// Returns when it wakes, as far as known.
+    /// Adds a thread that polls from now on; it finds writes that become visible after `now`, a
+    /// device time. Returns when it wakes, in world time, as far as known.
     pub fn add(
         &mut self,
         thread: usize,
         turns: Turns,
-        now: Instant,
+        (now, clock): (Instant, DeviceClock),
         posted: &PostedWrites,
     ) -> Option<Instant> {
         let place = self.place_of(thread, &turns);
@@ -96,7 +97,7 @@ impl Watchers {
             .after(now)
             .find(|(_, kind, range)| watcher.sees(*kind, range));
         watcher.write = seen.map_or(Instant::MAX, |(visible, ..)| visible);
-        watcher.wakes_at()
+        watcher.wakes_at(clock)
     }
 
     /// Returns the position of the thread in the list, and updates the index if it watches
@@ -125,17 +126,6 @@ impl Watchers {
     pub fn suspend(&mut self, thread: usize) {
         if let Some(watcher) = self.watchers.iter_mut().find(|w| w.thread == thread) {
             watcher.is_waiting = false;
-        }
-    }
-
-    /// Moves turns earlier by `by`, which is skipped at `now`. They stay on their grid in world
-    /// time.
-    pub fn bring_forward(&mut self, by: Duration, now: Instant) {
-        for Watcher { turns, .. } in &mut self.watchers {
-            let late = (now + by).saturating_since(turns.not_before).as_ps();
-            let grid = turns.grid.as_ps().max(1);
-            let next = turns.not_before + Duration::from_ps(late.div_ceil(grid) * grid);
-            turns.not_before = next - by;
         }
     }
 
@@ -204,12 +194,13 @@ impl Watchers {
         }
     }
 
-    /// Calls `wake` for the threads with an earlier write than at the last call.
+    /// Calls `wake` for the threads with an earlier write than at the last call, with the world
+    /// time at which they wake.
     #[inline]
-    pub fn take_changes(&mut self, mut wake: impl FnMut(usize, Instant)) {
+    pub fn take_changes(&mut self, clock: DeviceClock, mut wake: impl FnMut(usize, Instant)) {
         for place in self.changed.drain(..) {
             let watcher = &self.watchers[place];
-            if let Some(at) = watcher.wakes_at() {
+            if let Some(at) = watcher.wakes_at(clock) {
                 wake(watcher.thread, at);
             }
         }
@@ -226,6 +217,8 @@ impl Watchers {
 mod tests {
     use super::*;
 
+    const START: (Instant, DeviceClock) = (Instant::ZERO, DeviceClock::NEW);
+
     fn turns(not_before: u64, grid: u64, watch: Watch) -> Turns {
         Turns {
             not_before: Instant(not_before),
@@ -241,7 +234,8 @@ mod tests {
             write: Instant(write),
             is_waiting: true,
         };
-        watcher.wakes_at().expect("there is a write").as_ps()
+        let wakes_at = watcher.wakes_at(DeviceClock::NEW);
+        wakes_at.expect("there is a write").as_ps()
     }
 
     #[test]
@@ -256,7 +250,9 @@ mod tests {
 
     fn woken(watchers: &mut Watchers) -> Vec<(usize, u64)> {
         let mut woken = Vec::new();
-        watchers.take_changes(|thread, at| woken.push((thread, at.as_ps())));
+        watchers.take_changes(DeviceClock::NEW, |thread, at| {
+            woken.push((thread, at.as_ps()));
+        });
         woken.sort_unstable();
         woken
     }
@@ -272,7 +268,7 @@ mod tests {
         ];
         for (thread, watch) in cases.into_iter().enumerate() {
             let turns = turns(0, 10, watch);
-            assert_eq!(watchers.add(thread, turns, Instant(0), &posted), None);
+            assert_eq!(watchers.add(thread, turns, START, &posted), None);
         }
         watchers.note(Instant(35), Kind::Data, 990, 10);
         assert_eq!(woken(&mut watchers), [(2, 40)]);
@@ -295,7 +291,7 @@ mod tests {
         let mut watchers = Watchers::default();
         for (thread, range) in ranges.iter().enumerate() {
             let turns = turns(0, 1, Watch::Memory(range.clone()));
-            watchers.add(thread, turns, Instant(0), &PostedWrites::default());
+            watchers.add(thread, turns, START, &PostedWrites::default());
         }
         for start in 0..410 {
             for length in [1, 5, 100] {

@@ -188,3 +188,42 @@ fn streams_that_share_a_link_come_to_their_ends() {
     });
     assert_close(took[0], took[1]);
 }
+
+/// Goal: rechecks do not keep the world from skipping packets, and stay on the thread's grid.
+#[test]
+fn rechecks_are_put_off_to_a_turn_of_their_grid() {
+    const BETWEEN: Duration = Duration::from_us(3);
+    /// Some time after the message.
+    const END: Duration = Duration::from_us(600);
+    let runs = worlds("cx5-100g").map(|mut world| {
+        let (one, other) = pair(&world, BUFFER);
+        let start = world.now();
+        let steps = Rc::new(RefCell::new(Vec::new()));
+        let (shared, address) = (Rc::clone(&steps), other.address(BUFFER - 8));
+        world.spawn(
+            1,
+            Box::new(move |cpu: &mut Cpu<'_>| {
+                let time = cpu.now() - start;
+                shared.borrow_mut().push(time.as_ps());
+                if time > END {
+                    return Next::Done;
+                }
+                cpu.recheck_at(cpu.now() + BETWEEN);
+                Next::OnWrite {
+                    not_before: cpu.now() + GRID,
+                    grid: GRID,
+                    watch: Watch::Memory(address..address + 8),
+                }
+            }),
+        );
+        let write = SendOperation::RdmaWrite(other.remote(0));
+        post(&one.qps[0], 1, write, one.segment(0, LENGTH));
+        completions(&mut world, 0, &one.cq, 1, GRID);
+        steps.take()
+    });
+    let [every, some] = runs;
+    assert!(some.len() < every.len() * 2 / 3, "rechecks were put off");
+    assert!(some.len() > 2, "and made again behind what was skipped");
+    let is_on_grid = |step: &u64| step % GRID.as_ps() == 0;
+    assert!(every.iter().chain(&some).all(is_on_grid));
+}

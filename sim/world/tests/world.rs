@@ -22,14 +22,24 @@ fn preset() -> Preset {
     Preset::load("cx5-100g").expect("built in")
 }
 
-fn worlds(hosts: usize) -> [(&'static str, World); 2] {
-    let functional = World::new(&WorldConfig::functional(hosts)).expect("small");
-    let timed = World::new(&WorldConfig::timed(preset(), hosts)).expect("small");
-    [("functional", functional), ("timed", timed)]
+/// Returns a world without time, one that simulates every packet, and one that does not.
+fn worlds(hosts: usize) -> [(&'static str, World); 3] {
+    let timed = WorldConfig::timed(preset(), hosts);
+    let fast_forward = WorldConfig {
+        fast_forward: true,
+        ..timed.clone()
+    };
+    let functional = WorldConfig::functional(hosts);
+    [
+        ("functional", functional),
+        ("timed", timed),
+        ("fast-forward", fast_forward),
+    ]
+    .map(|(name, config)| (name, World::new(&config).expect("small")))
 }
 
 #[test]
-fn data_is_correct_in_both_worlds() {
+fn data_is_correct_in_all_worlds() {
     for (name, mut world) in worlds(2) {
         let (one, other) = pair(&world, 1 << 20);
         let qp = &one.qps[0];

@@ -105,7 +105,30 @@ impl Default for Bench {
     }
 }
 
+/// Exchanges of [`Bench::settle`].
+const SETTLING: u64 = 16;
+
 impl Bench {
+    /// Waits until the device has had time for all that was posted before, without a poll of the
+    /// bench's CQs. Method: round trips of another pair, which the device serves in turn with the
+    /// others, and the polls for which advance it.
+    #[track_caller]
+    pub fn settle(&self) {
+        let cq = self.context.create_cq(16, None, 0).expect("a CQ");
+        let config = QpConfig {
+            send_cq: Some(&cq),
+            receive_cq: Some(&cq),
+            ..self.config(IBV_QPT_RC)
+        };
+        let pair = self.pair_of(Service::Rc, &config);
+        for id in 0..SETTLING {
+            // Without bytes: it changes no memory.
+            let (address, key) = self.remote(0);
+            pair.post(SendWr::new(id, IBV_WR_RDMA_WRITE).remote(address, key));
+            cq.expect(id, IBV_WC_SUCCESS);
+        }
+    }
+
     /// Creates a bench on the first device.
     pub fn new() -> Self {
         Self::on(Context::open())

@@ -2,9 +2,9 @@
 
 use std::ffi::c_int;
 use std::ptr::null_mut;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use ferroce_tests::time_limit;
+use ferroce_tests::{Deadline, time_limit};
 
 use crate::context::{Context, readable};
 use crate::memory::{Pd, extended};
@@ -176,16 +176,13 @@ impl Cq {
     /// Returns the next completion.
     #[track_caller]
     pub fn next(&self) -> ibv_wc {
-        let timeout = time_limit(COMPLETION_TIMEOUT);
-        let deadline = Instant::now() + timeout;
+        // Polling advances the device: without a pause.
+        let deadline = Deadline::new("a completion", COMPLETION_TIMEOUT);
         loop {
             if let Some(wc) = self.try_next() {
                 return wc;
             }
-            assert!(
-                Instant::now() < deadline,
-                "timed out after {timeout:?}: no completion"
-            );
+            deadline.check();
         }
     }
 
@@ -222,14 +219,10 @@ impl Cq {
     /// Returns the next completion through `ibv_start_poll` … `ibv_end_poll`, read by `read`.
     #[track_caller]
     pub fn next_extended<T>(&self, read: impl FnOnce(&Reader) -> T) -> T {
-        let timeout = time_limit(COMPLETION_TIMEOUT);
-        let deadline = Instant::now() + timeout;
+        let deadline = Deadline::new("a completion", COMPLETION_TIMEOUT);
         let cq = self.extended();
         while self.start_poll(0) == libc::ENOENT {
-            assert!(
-                Instant::now() < deadline,
-                "timed out after {timeout:?}: no completion"
-            );
+            deadline.check();
         }
         let result = read(&Reader(cq));
         // SAFETY: a poll was started.

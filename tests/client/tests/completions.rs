@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ferroce_tests::{TIMEOUT, eventually};
 use ferroce_verbs_client::bench::{Bench, Pair, SERVICES, Service, TARGET, pattern};
 use ferroce_verbs_client::qp::{Q_KEY, rtr_attr, rts_attr};
 use ferroce_verbs_client::sys::*;
@@ -209,6 +210,7 @@ verbs_tests! {
         let bench = Bench::new();
         let pair = impatient(&bench, Service::Rc, 7, None);
         pair.post(send(&bench, 8));
+        // Longer than seven waits of the RNR timer.
         std::thread::sleep(Duration::from_millis(200));
         pair.post_receive(3, bench.sge(TARGET, 64));
         bench.send_cq.expect(1, IBV_WC_SUCCESS);
@@ -244,7 +246,7 @@ verbs_tests! {
             // No receive: dropped, and the next one that has room arrives.
             pair.post(send(&bench, 8));
             bench.send_cq.expect(1, IBV_WC_SUCCESS);
-            std::thread::sleep(Duration::from_millis(10));
+            bench.settle();
             bench.receive_cq.expect_nothing();
             pair.post_receive(3, bench.sge(TARGET, 64));
             pair.post(send(&bench, 8));
@@ -263,14 +265,15 @@ verbs_tests! {
         let write = SendWr::new(1, IBV_WR_RDMA_WRITE).sge(bench.sge(0, 64));
         pair.post(write.clone().remote(address, key ^ 0x5a5a_5a00));
         bench.send_cq.expect(1, IBV_WC_SUCCESS);
-        std::thread::sleep(Duration::from_millis(10));
+        bench.settle();
         bench.receive_cq.expect_nothing();
         assert_eq!(bench.buffer.read(TARGET, 64), [0; 64]);
         pair.post(write.remote(address, key));
         bench.send_cq.expect(1, IBV_WC_SUCCESS);
-        std::thread::sleep(Duration::from_millis(10));
-        bench.receive_cq.expect_nothing();
-        assert_eq!(bench.buffer.read(TARGET, 64), [0xaa; 64], "the next one arrives");
+        eventually("the next one arrives", TIMEOUT, || {
+            bench.receive_cq.expect_nothing();
+            bench.buffer.read(TARGET, 64) == [0xaa; 64]
+        });
     }
 
     fn a_wrong_q_key_is_dropped() {

@@ -142,8 +142,8 @@ verbs_tests! {
             for id in next..next + 5 {
                 pair.post(write(&bench, id));
             }
-            // Let them all arrive first: a READ behind them on another CQ would need another QP.
-            std::thread::sleep(Duration::from_millis(20));
+            // Let them all arrive first.
+            bench.settle();
             cq.resize(size).expect("resize_cq");
             assert!(cq.cqe() >= size);
             for id in next..next + 5 {
@@ -166,7 +166,7 @@ verbs_tests! {
         for id in 0..12 {
             pair.post(write(&bench, id));
         }
-        std::thread::sleep(Duration::from_millis(50));
+        bench.settle();
         assert!(cq.resize(4).is_err());
         for id in 0..12 {
             cq.expect(id, IBV_WC_SUCCESS);
@@ -205,7 +205,7 @@ verbs_tests! {
         for id in 0..room + 8 {
             // At last nothing completes any more, and the send queue is full.
             let _ = pair.try_post(write(&bench, id));
-            std::thread::sleep(Duration::from_millis(2));
+            bench.settle();
         }
         let event = bench.context.async_event();
         assert_eq!(event, (IBV_EVENT_CQ_ERR, cq.raw() as usize));
@@ -251,7 +251,7 @@ verbs_tests! {
         let bench = Bench::new();
         let pair = bench.pair(Service::Rc);
         pair.post(write(&bench, 1));
-        std::thread::sleep(Duration::from_millis(20));
+        bench.settle();
         pair.a.destroy().expect("destroy");
         bench.send_cq.expect_nothing();
     }

@@ -108,7 +108,7 @@ verbs_tests! {
             let write = SendWr::new(id, IBV_WR_RDMA_WRITE).sge(bench.sge(0, 8));
             pair.post(write.remote(address, key));
         }
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        bench.settle();
         assert_eq!(cq.start_poll(0), 0);
         let reader = cq.reader();
         assert_eq!(reader.wr_id(), 0);

@@ -1,8 +1,9 @@
 //! fork, exec, dlclose, and programs that never close.
 
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use ferroce_tests::{TIMEOUT, eventually};
 use ferroce_verbs_client::bench::{Bench, Service, TARGET};
 use ferroce_verbs_client::context::Context;
 use ferroce_verbs_client::harness::is_for_one_client;
@@ -10,7 +11,15 @@ use ferroce_verbs_client::sys::*;
 use ferroce_verbs_client::verbs_tests;
 use ferroce_verbs_client::work_request::SendWr;
 
-const CHILD_TIMEOUT: Duration = Duration::from_secs(20);
+/// A child that has not been waited for; it is killed when this is dropped.
+struct Child(libc::pid_t);
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // SAFETY: our own child, not yet waited for.
+        unsafe { libc::kill(self.0, libc::SIGKILL) };
+    }
+}
 
 /// Runs `body` in a child; fails the test unless it returns in time.
 fn in_child(body: impl FnOnce()) {
@@ -22,20 +31,13 @@ fn in_child(body: impl FnOnce()) {
         // SAFETY: ends the child without destructors of the parent's objects.
         unsafe { libc::_exit(if result.is_ok() { 0 } else { 1 }) };
     }
-    let deadline = Instant::now() + CHILD_TIMEOUT;
     let mut status = 0;
-    loop {
+    let child = Child(pid);
+    eventually("the end of the child", TIMEOUT, || {
         // SAFETY: our own child.
-        match unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) } {
-            0 if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(2)),
-            0 => {
-                // SAFETY: our own child, not yet waited for.
-                unsafe { libc::kill(pid, libc::SIGKILL) };
-                panic!("the child hangs");
-            }
-            _ => break,
-        }
-    }
+        unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) != 0 }
+    });
+    std::mem::forget(child);
     assert_eq!(status, 0, "the child's status");
 }
 
@@ -67,6 +69,7 @@ verbs_tests! {
     fn a_child_that_uses_nothing() {
         let bench = Bench::new();
         exchange(&bench);
+        // A program that sleeps.
         in_child(|| std::thread::sleep(Duration::from_millis(50)));
         exchange(&bench);
     }

@@ -1,5 +1,6 @@
 //! Every opcode over every service, by both send APIs; and the posts that are refused.
 
+use ferroce_tests::{TIMEOUT, eventually};
 use ferroce_verbs_client::bench::{Bench, Pair, SERVICES, Service, TARGET, pattern};
 use ferroce_verbs_client::cq::imm_data;
 use ferroce_verbs_client::qp::{CAP, QpConfig};
@@ -139,8 +140,10 @@ fn check_write(bench: &Bench, side: &Side, length: usize, with_immediate: bool) 
         assert_eq!(wc.byte_len as usize, length, "{what}");
     } else if !side.pair.service.is_reliable() {
         // Sent is not yet arrived.
-        std::thread::sleep(std::time::Duration::from_millis(5));
-        bench.send_cq.expect_nothing();
+        eventually(&what, TIMEOUT, || {
+            bench.send_cq.expect_nothing();
+            bench.buffer.read(TARGET, length) == pattern(length, !length as u8)
+        });
     }
     let found = bench.buffer.read(TARGET, length + 1);
     assert_eq!(found[..length], pattern(length, !length as u8), "{what}");

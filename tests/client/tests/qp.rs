@@ -1,7 +1,5 @@
 //! Queue pairs: what may be created, the results of a query, drain, reuse, destruction.
 
-use std::time::Duration;
-
 use ferroce_verbs_client::bench::{Bench, Pair, SERVICES, Service};
 use ferroce_verbs_client::qp::{CAP, Q_KEY, QpConfig};
 use ferroce_verbs_client::sys::*;
@@ -181,7 +179,7 @@ verbs_tests! {
         let bench = Bench::new();
         let pair = bench.pair(Service::Rc);
         pair.post(send(&bench, 1));
-        std::thread::sleep(Duration::from_millis(5));
+        bench.settle();
         let drain = ibv_qp_attr {
             qp_state: IBV_QPS_SQD,
             en_sqd_async_notify: 1,
@@ -239,7 +237,7 @@ verbs_tests! {
                 bench.receive_cq.expect(0, IBV_WC_SUCCESS);
                 // Left behind: a completion that is not polled, receives that are not filled.
                 pair.post(send(&bench, 200));
-                std::thread::sleep(Duration::from_millis(10));
+                bench.settle();
                 for qp in [&pair.a, &pair.b] {
                     qp.to_state(IBV_QPS_RESET).expect("RESET");
                 }

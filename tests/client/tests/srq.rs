@@ -123,7 +123,7 @@ verbs_tests! {
         let srq = srq(&bench, 4);
         let (a, _b) = pair(&bench, &srq);
         a.post_send(&send(&bench, 1)).expect("post_send");
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        bench.settle();
         srq.post_receive(&receive(&bench, 2)).expect("post_srq_recv");
         bench.send_cq.expect(1, IBV_WC_SUCCESS);
         bench.receive_cq.expect(2, IBV_WC_SUCCESS);

@@ -5,6 +5,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ferroce_tests::time_limit;
 use ferroce_verbs_client::bench::{Bench, Service, TARGET, pattern};
 use ferroce_verbs_client::context::Context;
 use ferroce_verbs_client::qp::QpConfig;
@@ -46,7 +47,7 @@ verbs_tests! {
         let bench = Bench::new();
         let pairs: Vec<_> = (0..THREADS).map(|_| bench.pair(Service::Rc)).collect();
         let (posted, seen, sum) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        let deadline = Instant::now() + TIMEOUT;
+        let deadline = Instant::now() + time_limit(TIMEOUT);
         let total = THREADS as u64 * ROUNDS;
         thread::scope(|scope| {
             for (index, pair) in pairs.iter().enumerate() {
@@ -79,7 +80,7 @@ verbs_tests! {
         let bench = Bench::new();
         let pair = bench.pair(Service::Rc);
         let done = AtomicU64::new(0);
-        let deadline = Instant::now() + TIMEOUT;
+        let deadline = Instant::now() + time_limit(TIMEOUT);
         let total = THREADS as u64 * ROUNDS;
         thread::scope(|scope| {
             for _ in 0..THREADS {
@@ -110,7 +111,7 @@ verbs_tests! {
         let received = AtomicU64::new(0);
         let pairs = Mutex::new(Vec::new());
         let total = THREADS as u64 * ROUNDS;
-        let deadline = Instant::now() + TIMEOUT;
+        let deadline = Instant::now() + time_limit(TIMEOUT);
         thread::scope(|scope| {
             for index in 0..THREADS {
                 let (bench, config, pairs) = (&bench, config.clone(), &pairs);

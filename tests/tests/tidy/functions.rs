@@ -5,17 +5,6 @@ use super::{is_source, sources, without_tests};
 /// Lines of a function, from `fn` to the closing brace.
 const LINES_MAX: usize = 70;
 
-/// Functions that are older than the rule, and how long they are. They may only become shorter.
-const LONG: &[(&str, &str, usize)] = &[
-    (
-        "hw-model/src/translation/responder_memory.rs",
-        "execute",
-        71,
-    ),
-    ("sim/selftest/src/pair.rs", "transitions", 72),
-    ("sim/timed/src/remote_thread.rs", "carry_out", 72),
-];
-
 /// The name of the function that begins in a line.
 pub(crate) fn function(line: &str) -> Option<&str> {
     let mut words = line.trim_start().split(' ').peekable();
@@ -72,10 +61,7 @@ fn functions_are_short() {
     for (file, text) in sources().into_iter().filter(|(name, _)| is_source(name)) {
         for (name, first, length) in functions(without_tests(&text)) {
             seen += 1;
-            let is_this = |(f, n, _): &&(&str, &str, usize)| *f == file && *n == name;
-            let allowed = LONG.iter().find(is_this);
-            let allowed = allowed.map_or(LINES_MAX, |(_, _, allowed)| *allowed);
-            if length > allowed {
+            if length > LINES_MAX {
                 long.push(format!("{file}:{}: {name} has {length} lines", first + 1));
             }
         }

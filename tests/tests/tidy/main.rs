@@ -130,3 +130,23 @@ fn lines_have_at_most_100_columns() {
     }
     allowance::check("columns", &long);
 }
+
+/// A sleep is no condition: on a loaded machine it is too short, elsewhere too long. What is left
+/// are intervals of the product and of the test kit, and sleeps that are themselves under test; a
+/// comment beside each says which.
+#[test]
+fn waits_are_for_conditions() {
+    let mut found = Vec::new();
+    let is_read = |name: &str| !name.starts_with("tests/tests/tidy/");
+    for (name, text) in sources().iter().filter(|(name, _)| is_read(name)) {
+        for (number, line) in text.lines().enumerate() {
+            let code = line.split("//").next().unwrap_or("");
+            let imports = code.contains("thread::{") && code.contains("sleep");
+            if code.contains("thread::sleep") || imports {
+                let what = "a sleep; better: `eventually` of the test kit";
+                found.push(allowance::Finding::new(name, number, what));
+            }
+        }
+    }
+    allowance::check("sleeps", &found);
+}

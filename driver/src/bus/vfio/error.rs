@@ -70,7 +70,7 @@ pub enum VfioOpenError {
     },
     /// The IOMMU cannot separate this function from functions that host drivers use.
     #[error(
-        "IOMMU group {group} of {bdf} cannot be used: the IOMMU cannot tell its functions apart, \
+        "IOMMU group {group} of {bdf} cannot be used: the IOMMU cannot distinguish its functions, \
          and {}. Unbind them or bind them to vfio-pci (as root: ferroce bind --any ADDRESS), or \
          put the card into another slot",
         Members(.others)

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_says_nothing() {
+    fn a_malformed_answer_says_nothing() {
         let full = chain(&[iova_ranges(&[(0, 100)]), (3, vec![1, 0, 0, 0])]);
         for length in 0..full.len() {
             parse(&header(HEADER), &full[..length]);

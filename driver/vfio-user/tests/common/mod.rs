@@ -11,6 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 pub use device::*;
+use ferroce_test_support::time_limit;
 use ferroce_vfio_user::{
     Client, ClientMemory, ClientOptions, Errno, ServerOptions, Stop, serve_connection,
 };
@@ -100,7 +101,7 @@ impl Served {
     /// Waits until the server ends by itself, because the client has disconnected.
     pub fn wait_for_end(&mut self) {
         self.device.release_slow_read();
-        let ended = self.done.recv_timeout(TIMEOUT);
+        let ended = self.done.recv_timeout(time_limit(TIMEOUT));
         assert!(ended.is_ok(), "the server does not end, or has panicked");
         if let Some(thread) = self.thread.take() {
             thread.join().expect("the server has not panicked");

@@ -32,7 +32,7 @@ impl Requester {
         }
         if acknowledged > 0 {
             let sent_packets =
-                acknowledged.saturating_sub(Self::cross_gap(ctx, oldest, acknowledged));
+                acknowledged.saturating_sub(Self::cross_train(ctx, oldest, acknowledged));
             self.in_flight = self.in_flight.saturating_sub(sent_packets);
             self.progress(now, ctx, acknowledged > sent);
         }
@@ -43,7 +43,7 @@ impl Requester {
     pub(crate) fn acknowledge_response(&mut self, now: Instant, ctx: &mut Context) {
         let overtaken = self.next == self.oldest;
         self.oldest = self.oldest.next();
-        self.pass_response_gap(ctx);
+        self.pass_train(ctx);
         let front = &self.queue[0];
         if self.oldest == front.first_psn.add(front.packets) {
             self.in_flight = self.in_flight.saturating_sub(1);
@@ -104,8 +104,8 @@ impl Requester {
         self.in_flight = 0;
         self.fetches_in_flight = 0;
         self.since_ack_request = 0;
-        // What was left out is sent now.
-        ctx.gaps.set_requester(None);
+        // The packets of a train are now sent one by one.
+        ctx.trains.set_requester(None);
     }
 
     /// Go-back-N after a time-out or a sequence error, as long as retries are left.

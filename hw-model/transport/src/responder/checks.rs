@@ -1,12 +1,12 @@
 //! The checks of an inbound request. Each one returns the next step.
 
+use ferroce_qp::QpState;
 use ferroce_wire::{NakCode, Position, Syndrome};
 
 use super::{Asked, Message, Next, Receive, Refusal, Responder};
 use crate::context::Context;
 use crate::event::Event;
 use crate::request::{ATOMIC_LENGTH, MAX_MESSAGE_LENGTH};
-use crate::state::QpState;
 
 impl Responder {
     /// In order, duplicate (the half of the circle before the expected PSN), or ahead of a gap.

@@ -3,14 +3,13 @@
 
 use std::collections::VecDeque;
 
+use ferroce_qp::{PathMtu, QpState};
 use ferroce_wire::{Position, Psn};
 
-use crate::attributes::PathMtu;
 use crate::completion::{Completion, CompletionStatus};
 use crate::context::Context;
 use crate::event::Event;
 use crate::request::{LocalKind, MAX_OUTSTANDING_SEND_REQUESTS, SendOperation, SendRequest};
-use crate::state::QpState;
 use crate::transmit::Payload;
 
 /// A request and how far it is.

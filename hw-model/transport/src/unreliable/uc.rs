@@ -2,11 +2,12 @@
 //! not at all as far as completions show. If anything is wrong with a packet, its message is
 //! dropped silently; the receive WQE that it used serves the next one.
 
+use ferroce_qp::{PathMtu, QpState};
 use ferroce_wire::{Connected, Operation, Position, Psn, Transport, TransportHeaders};
 
 use super::send_queue::Piece;
 use super::{Receive, UnreliableService};
-use crate::attributes::{PathMtu, RtrAttributes};
+use crate::attributes::RtrAttributes;
 use crate::completion::{Completion, CompletionStatus};
 use crate::context::Context;
 use crate::event::Event;
@@ -14,7 +15,6 @@ use crate::inbound::Inbound;
 use crate::message::Message;
 use crate::request::{LocalKind, MAX_MESSAGE_LENGTH, SendOperation, SendRequest};
 use crate::segment;
-use crate::state::QpState;
 use crate::step::{Access, MemoryAnswer, MemoryOp, Step};
 
 /// What the packet being processed waits for.
@@ -56,8 +56,7 @@ impl UnreliableService for Uc {
         }
     }
 
-    fn start(&mut self, ctx: &mut Context, attributes: &RtrAttributes) {
-        ctx.attributes.apply_rtr(attributes);
+    fn start(&mut self, attributes: &RtrAttributes) {
         *self = Uc {
             expected: attributes.rq_psn,
             ..Uc::new()

@@ -2,11 +2,12 @@
 //! queue pair that knows the Q_Key. A datagram that cannot be accepted is dropped silently; a
 //! receive WQE that is too small stays for the next datagram.
 
+use ferroce_qp::PathMtu;
 use ferroce_wire::{Deth, Extension, Psn, Qpn, Transport, TransportHeaders};
 
 use super::send_queue::Piece;
 use super::{Receive, UnreliableService};
-use crate::attributes::{PathMtu, RtrAttributes};
+use crate::attributes::RtrAttributes;
 use crate::completion::{Completion, CompletionStatus, ReceiveKind};
 use crate::context::Context;
 use crate::event::Event;
@@ -52,7 +53,7 @@ impl UnreliableService for Ud {
     }
 
     /// There is no peer to which anything of it applies.
-    fn start(&mut self, _ctx: &mut Context, _attributes: &RtrAttributes) {
+    fn start(&mut self, _attributes: &RtrAttributes) {
         *self = Ud::new();
     }
 

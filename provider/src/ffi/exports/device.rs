@@ -18,7 +18,7 @@ use crate::host;
 use crate::identity;
 use crate::open_error;
 
-/// Zero bytes behind the public struct of a device: libmlx5 and libefa read the table of their own
+/// Zero bytes behind the public struct of a device: libmlx5 and libefa read the table of their
 /// devices there.
 const DEVICE_TAIL: usize = 512;
 

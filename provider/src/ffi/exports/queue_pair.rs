@@ -1,5 +1,6 @@
 //! Queue pairs. Destroying is in `blocking.rs`.
 
+use ferroce_driver::QpState;
 use libc::{c_int, c_void};
 
 use super::super::boundary::{pointer, status};
@@ -36,7 +37,7 @@ unsafe fn give(
     base.srq = created.srq;
     base.handle = super::next_handle();
     base.qp_num = inner.pair.number().0;
-    base.state = IBV_QPS_RESET;
+    base.state = QpState::Reset as c_int;
     base.qp_type = created.qp_type;
     if extended {
         ops::fill_qp(&mut public);
@@ -203,7 +204,7 @@ pub unsafe extern "C" fn ibv_modify_qp(
         let state = body.modify(attr.ok_or(Errno::INVALID)?, mask)?;
         // SAFETY: `borrow` has accepted the QP, which is alive during the call (contract of
         // `ibv_modify_qp`).
-        unsafe { (*qp).state = state };
+        unsafe { (*qp).state = state as c_int };
         Ok(())
     })
 }

@@ -92,13 +92,13 @@ pub(in super::super) unsafe extern "C" fn bind_mw(
         // library.
         let operation = unsafe { binding(mw, r_key, &bind.bind_info)? };
         let no_data = SendData::ScatterGather(&[]);
-        let to_nobody = Destination::Connected;
+        let unused_destination = Destination::Connected;
         let mut batch = body.pair.send_queue().ok_or(Errno::INVALID)?.lock();
         batch.post(&request(
             bind.wr_id,
             bind.send_flags,
             operation,
-            to_nobody,
+            unused_destination,
             no_data,
         ))?;
         // SAFETY: `borrow` has accepted the window, and a program that binds it from two threads

@@ -77,7 +77,7 @@ struct Peer {
 }
 
 impl Peer {
-    const NOBODY: Self = Self {
+    const NONE: Self = Self {
         generation: 0,
         gid: Gid::UNSPECIFIED,
         ring: None,
@@ -143,7 +143,7 @@ impl FabricPort {
                 max_pause: clock.ticks_of_ns(MAX_PAUSE_NS),
                 retry: clock.ticks_of_ns(RETRY_NS),
             },
-            peers: (0..=u8::MAX).map(|_| Peer::NOBODY).collect(),
+            peers: (0..=u8::MAX).map(|_| Peer::NONE).collect(),
             watched: Vec::new(),
             check_at: Ticks(u64::MAX),
             incoming: Vec::new(),
@@ -322,16 +322,16 @@ impl FabricPort {
             *peer = Peer {
                 generation,
                 is_watched,
-                ..Peer::NOBODY
+                ..Peer::NONE
             };
         }
-        let is_stranger = gid.is_some_and(|gid| !registry.owns_gid(to, gid));
+        let is_foreign_gid = gid.is_some_and(|gid| !registry.owns_gid(to, gid));
         if generation == 0 || peer.is_lost {
             self.liveness.note_loss(self.now);
             self.check_at = self.check_at.min(self.liveness.check_at());
             return false;
         }
-        if is_stranger {
+        if is_foreign_gid {
             return false;
         }
         if peer.ring.is_none() {
@@ -342,6 +342,7 @@ impl FabricPort {
             if !registry.is_alive(to) {
                 peer.is_lost = true;
                 self.liveness.note_loss(self.now);
+                self.check_at = self.check_at.min(self.liveness.check_at());
                 return false;
             }
             let name = RingName {
@@ -398,6 +399,7 @@ impl FabricPort {
             if !self.registry.is_alive(to) {
                 peer.lose();
                 self.liveness.note_loss(self.now);
+                self.check_at = self.check_at.min(self.liveness.check_at());
                 return Reservation::NoRoute;
             }
         }

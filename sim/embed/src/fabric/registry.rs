@@ -307,6 +307,7 @@ fn lock_header(file: &File) -> io::Result<()> {
                 "another process holds it",
             ));
         }
+        // F_SETLKW has no time limit without a signal.
         std::thread::sleep(Duration::from_micros(200));
     }
     Ok(())

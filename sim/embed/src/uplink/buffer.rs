@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_wait_in_order_and_not_for_ever_many() {
+    fn frames_wait_in_order_and_up_to_a_limit() {
         let (pool, incoming) = (Pool::default(), Incoming::default());
         for number in 0..MAX_WAITING {
             let mut frame = pool.take(8);

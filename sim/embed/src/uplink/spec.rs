@@ -61,14 +61,16 @@ pub enum UplinkSpec {
 pub struct Endpoint(String);
 
 impl Endpoint {
-    /// Returns its current address.
+    /// Returns its current addresses, at least one: a name may have addresses of IPv4 and of IPv6.
     ///
     /// # Errors
     /// The error of the resolver; `NotFound` if the name has no address.
-    pub fn resolve(&self) -> std::io::Result<SocketAddr> {
-        let mut found = self.0.to_socket_addrs()?;
-        let none = || std::io::Error::from(std::io::ErrorKind::NotFound);
-        found.next().ok_or_else(none)
+    pub fn resolve(&self) -> std::io::Result<Vec<SocketAddr>> {
+        let found: Vec<_> = self.0.to_socket_addrs()?.collect();
+        match found.is_empty() {
+            true => Err(std::io::ErrorKind::NotFound.into()),
+            false => Ok(found),
+        }
     }
 }
 

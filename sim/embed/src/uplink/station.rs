@@ -1,4 +1,7 @@
 //! An Ethernet station besides RoCE: ARP, IPv6 neighbour discovery, and answers to ping.
+//!
+//! Written by hand: a station on smoltcp's `wire` (0.13) has some 200 lines less, but takes about
+//! 30 KB more of `libibverbs.so.1`, and smoltcp has no Ethernet without its sockets.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -7,7 +10,6 @@ use ferroce_wire::{EtherType, EthernetHeader, Gid, Mac};
 use neighbour::{Advertisement, Message, Solicitation};
 
 pub mod arp;
-mod checksum;
 mod echo;
 mod ipv6;
 pub mod neighbour;

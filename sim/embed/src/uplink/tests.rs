@@ -3,22 +3,10 @@
 use std::net::UdpSocket;
 use std::path::Path;
 
-use ferroce_test_support::{TemporaryDirectory, temporary_directory};
+use ferroce_test_support::{TIMEOUT, TemporaryDirectory, eventually, temporary_directory};
 
 use super::*;
 use crate::fabric::registry::Identity;
-
-/// Longer than any step here takes.
-const DEADLINE: Duration = Duration::from_secs(20);
-
-/// Waits until a condition holds.
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let until = Instant::now() + DEADLINE;
-    while !is_so() {
-        assert!(Instant::now() < until, "never: {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
 
 /// A place on a separate fabric; the last byte of its addresses is `number`.
 struct Here {
@@ -83,19 +71,21 @@ fn roce(from: &Here, to: &Here, number: u32) -> Vec<u8> {
 
 /// Sends a frame like the model. Fails after a whole second without room.
 fn send(uplink: &Uplink, frame: &[u8]) {
-    eventually("room on the wire", || match uplink.reserve(frame.len()) {
-        Reservation::Ready(mut buffer) => {
-            buffer.bytes_mut().copy_from_slice(frame);
-            uplink.transmit(buffer);
-            true
+    eventually("room on the wire", TIMEOUT, || {
+        match uplink.reserve(frame.len()) {
+            Reservation::Ready(mut buffer) => {
+                buffer.bytes_mut().copy_from_slice(frame);
+                uplink.transmit(buffer);
+                true
+            }
+            _ => false,
         }
-        _ => false,
     });
 }
 
 fn receive(uplink: &Uplink) -> Vec<u8> {
     let mut received = Vec::new();
-    eventually("a frame", || {
+    eventually("a frame", TIMEOUT, || {
         let frame = uplink.receive();
         if let Some(frame) = frame {
             received = frame.bytes().to_vec();
@@ -135,7 +125,7 @@ fn carries(near: (&Here, &Uplink), far: (&Here, &Uplink)) {
     let (before, other) = (far.0.counter(UplinkCounter::Ignored), Here::new("other", 9));
     send(near.1, &roce(near.0, &other, 0));
     send(near.1, &roce(far.0, far.0, 0));
-    eventually("two frames are ignored", || {
+    eventually("two frames are ignored", TIMEOUT, || {
         far.0.counter(UplinkCounter::Ignored) == before + 2
     });
     assert!(!far.1.has_frame());
@@ -161,13 +151,13 @@ fn udp_carries_frames() {
 
     drop(far_wire);
     // UDP detects this only when it sends.
-    eventually("the link is down", || {
+    eventually("the link is down", TIMEOUT, || {
         send(&near_wire, &roce(&near, &far, 0));
         !near_wire.is_up()
     });
     assert_eq!(near_wire.resolve_mac(far.gids[1]), None);
     let far_wire = far.open(&format!("udp:127.0.0.1:{there},127.0.0.1:{here}"));
-    eventually("the link is up again", || near_wire.is_up());
+    eventually("the link is up again", TIMEOUT, || near_wire.is_up());
     assert_eq!(near_wire.resolve_mac(far.gids[1]), Some(far.mac));
     assert_eq!(near.counter(UplinkCounter::LinkDowns), 1);
     drop(far_wire);
@@ -195,9 +185,9 @@ fn unix_datagrams_carry_frames() {
         "{refused}"
     );
     drop(far_wire);
-    eventually("the link is down", || !near_wire.is_up());
+    eventually("the link is down", TIMEOUT, || !near_wire.is_up());
     let far_wire = far.open(&format!("qemu-dgram:{b},{a}"));
-    eventually("the link is up again", || near_wire.is_up());
+    eventually("the link is up again", TIMEOUT, || near_wire.is_up());
     assert_eq!(near_wire.resolve_mac(far.gids[0]), Some(far.mac));
     drop((near_wire, far_wire));
     assert!(!Path::new(&a).exists() && !Path::new(&b).exists());
@@ -214,14 +204,14 @@ fn streams_carry_frames() {
     carries((&near, &near_wire), (&far, &far_wire));
 
     drop(near_wire);
-    eventually("the link is down", || !far_wire.is_up());
+    eventually("the link is down", TIMEOUT, || !far_wire.is_up());
     let near_wire = near.open(&format!("qemu-stream:listen:{path}"));
-    eventually("it has connected again", || {
+    eventually("it has connected again", TIMEOUT, || {
         far_wire.is_up() && near_wire.is_up()
     });
     assert_eq!(near_wire.resolve_mac(far.gids[1]), Some(far.mac));
     drop(far_wire);
-    eventually("the link is down", || !near_wire.is_up());
+    eventually("the link is down", TIMEOUT, || !near_wire.is_up());
 }
 
 #[test]
@@ -245,7 +235,7 @@ fn a_wire_that_takes_nothing_loses_frames_in_the_end() {
         }
     }
     assert!(is_full, "back-pressure");
-    eventually("the model goes on", || {
+    eventually("the model goes on", TIMEOUT, || {
         matches!(wire.reserve(46), Reservation::Ready(_))
     });
     assert!(near.counter(UplinkCounter::SentLost) > 0);

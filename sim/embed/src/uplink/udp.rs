@@ -40,9 +40,11 @@ pub fn open(local: &Endpoint, remote: &Endpoint) -> io::Result<Wire> {
         let text = end.to_string();
         move |error: io::Error| io::Error::new(error.kind(), format!("{text}: {error}"))
     };
-    let socket = UdpSocket::bind(local.resolve().map_err(name(local))?).map_err(name(local))?;
-    let peer = remote.resolve().map_err(name(remote))?;
-    socket.connect(peer).map_err(name(remote))?;
+    let own = local.resolve().map_err(name(local))?;
+    let socket = UdpSocket::bind(&own[..]).map_err(name(local))?;
+    // The first address of the family that the local end has.
+    let peers = remote.resolve().map_err(name(remote))?;
+    socket.connect(&peers[..]).map_err(name(remote))?;
     warn_once(remote);
     socket.set_nonblocking(true)?;
     enlarge(&socket);

@@ -2,37 +2,28 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 use ferroce_driver::bus::Bus;
 use ferroce_driver::{
-    AddressVector, AsyncEvent, CompletionQueue, CompletionQueueConfig, DataSegment, Destination,
-    Device, GidEntry, InitAttributes, MemoryAccess, MemoryRegion, ModifyQp, PathMtu,
-    ProtectionDomain, QpAccess, QueuePair, QueuePairConfig, ReceiveSource, RemoteAddress,
-    RtrAttributes, RtsAttributes, SendData, SendOperation, SendRequest, Service, WorkCompletion,
+    AsyncEvent, CompletionQueue, DataSegment, Device, MemoryRegion, ModifyQp, ProtectionDomain,
+    QueuePair, RemoteAddress, RtrAttributes, RtsAttributes, SendOperation, WorkCompletion,
 };
 use ferroce_embed::function::{Function, HostIdentity, Options};
+pub use ferroce_test_support::TIMEOUT;
+use ferroce_test_support::{Deadline, TemporaryDirectory, eventually, temporary_directory};
+use ferroce_test_verbs as verbs;
 
-/// Far more than any step here takes.
-pub const TIMEOUT: Duration = Duration::from_secs(20);
 /// Bytes of a node's memory.
 pub const BUFFER: usize = 1 << 20;
 
 /// A separate rendezvous directory.
-pub struct Rendezvous(pub PathBuf);
+pub struct Rendezvous(pub TemporaryDirectory);
 
 impl Rendezvous {
     pub fn new(name: &str) -> Self {
-        let unique = format!("ferroce-functions-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(unique);
-        fs::create_dir_all(&path).expect("writable");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).expect("ours");
-        Self(path)
+        Self(temporary_directory(name))
     }
 
     pub fn options(&self, host: &str) -> Options {
@@ -41,19 +32,13 @@ impl Rendezvous {
 
     pub fn device_options(&self, host: &str, device: u8) -> Options {
         Options {
-            directory: self.0.clone(),
+            directory: self.0.path().to_owned(),
             host: HostIdentity::named_device(host, device, None).expect("a name"),
             icrc: false,
             capture: None,
             port: None,
             is_served: false,
         }
-    }
-}
-
-impl Drop for Rendezvous {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -83,14 +68,10 @@ impl Node {
     /// Creates a process whose device, with the addresses of `host`, is behind a bus.
     pub fn over(bus: Arc<dyn Bus>, host: HostIdentity, function: Option<Arc<Function>>) -> Self {
         let device = Device::open(bus).expect("the model comes up");
-        for (index, entry) in (0..).zip(&host.gids) {
-            let entry = GidEntry {
-                gid: entry.gid,
-                mac: entry.mac,
-                vlan: None,
-            };
-            device.set_gid(index, &entry).expect("in the table");
-        }
+        verbs::set_gids(
+            &device,
+            host.gids.iter().map(|entry| (entry.gid, entry.mac)),
+        );
         let reports = Arc::new(Mutex::new(Vec::new()));
         let reported = Arc::clone(&reports);
         device.set_event_handler(Some(Arc::new(move |event| {
@@ -99,17 +80,12 @@ impl Node {
         let pd = device.alloc_pd().expect("first PD");
         let memory: Box<[AtomicU64]> = (0..BUFFER / 8).map(|_| AtomicU64::new(0)).collect();
         let events = Arc::new(AtomicU32::new(0));
-        let (qp, cq) = Self::queues(&device, &pd, &events);
-        let access = MemoryAccess {
-            local_write: true,
-            remote_write: true,
-            remote_read: true,
-            remote_atomic: true,
-            ..MemoryAccess::default()
-        };
-        let address = memory.as_ptr().expose_provenance();
-        let region = MemoryRegion::register(&pd, address, BUFFER, address as u64, access)
-            .expect("our own memory");
+        let counted = Arc::clone(&events);
+        let cq = verbs::new_cq_with_events(&device, move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+        });
+        let qp = verbs::new_qp(&pd, &verbs::qp_config(&cq, 64));
+        let region = verbs::register(&pd, &memory);
         Self {
             device,
             pd,
@@ -126,48 +102,22 @@ impl Node {
 
     /// Waits until all these events were reported, and removes them.
     pub fn expect_reports(&self, expected: &[AsyncEvent]) {
-        let deadline = Instant::now() + TIMEOUT;
-        loop {
+        eventually(&format!("{expected:?}"), TIMEOUT, || {
             let mut reports = self.reports.lock().expect("no panic");
-            if reports.len() >= expected.len() {
+            let are_there = reports.len() >= expected.len();
+            if are_there {
                 assert_eq!(*reports, expected);
                 reports.clear();
-                return;
             }
-            drop(reports);
-            assert!(Instant::now() < deadline, "{expected:?} are missing");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+            are_there
+        });
     }
 
-    fn queues(
-        device: &Arc<Device>,
-        pd: &Arc<ProtectionDomain>,
-        events: &Arc<AtomicU32>,
-    ) -> (Arc<QueuePair>, Arc<CompletionQueue>) {
-        let counted = Arc::clone(events);
-        let config = CompletionQueueConfig {
-            entries: 256,
-            on_event: Some(Arc::new(move || {
-                counted.fetch_add(1, Ordering::SeqCst);
-            })),
-            ..CompletionQueueConfig::default()
-        };
-        let cq = CompletionQueue::create(device, config).expect("small CQ");
-        let config = QueuePairConfig {
-            service: Service::ReliableConnected,
-            send_cq: Arc::clone(&cq),
-            receive: ReceiveSource::Own {
-                cq: Arc::clone(&cq),
-                max_wr: 64,
-                max_sge: 1,
-            },
-            max_send_wr: 64,
-            max_send_sge: 1,
-            max_inline_data: 0,
-            signal_all: false,
-        };
-        (QueuePair::create(pd, &config).expect("small QP"), cq)
+    /// Waits until the CQ has given this many events since the start.
+    pub fn expect_events(&self, count: u32) {
+        eventually(&format!("event {count} of the CQ"), TIMEOUT, || {
+            self.events.load(Ordering::SeqCst) >= count
+        });
     }
 
     pub fn connect(&self, to: &Node) {
@@ -177,16 +127,7 @@ impl Node {
 
     /// Moves the QP to INIT, where receives can be posted before any packet arrives.
     pub fn initialise(&self) {
-        let init = InitAttributes {
-            p_key_index: 0,
-            port: 1,
-            access: QpAccess {
-                remote_write: true,
-                remote_read: true,
-                remote_atomic: true,
-            },
-        };
-        self.qp.modify(&ModifyQp::ToInit(init)).expect("from RESET");
+        verbs::modify(&self.qp, [ModifyQp::ToInit(verbs::INIT)]);
     }
 
     /// Moves the QP from INIT to RTS.
@@ -196,69 +137,32 @@ impl Node {
             Some(function) => function.resolve_mac(dest_gid),
             None => Some(to.host.mac),
         };
-        let transitions = [
-            ModifyQp::ToRtr(RtrAttributes {
-                path_mtu: PathMtu::Mtu4096,
-                dest_qpn: to.qp.number(),
-                rq_psn: 7,
-                max_dest_rd_atomic: 1,
-                min_rnr_timer: 12,
-                path: AddressVector {
-                    dest_gid,
-                    dest_mac: dest_mac.expect("it is on the fabric"),
-                    source_gid_index: 1,
-                    hop_limit: 64,
-                    udp_source_port: 0xc001,
-                    ..AddressVector::default()
-                },
-                access: None,
-                p_key_index: None,
-            }),
-            ModifyQp::ToRts(RtsAttributes {
-                sq_psn: 7,
-                // 4.096 us * 2^14 = 67 ms
-                timeout: 14,
-                retry_count: 7,
-                rnr_retry: 7,
-                max_rd_atomic: 1,
-                access: None,
-                min_rnr_timer: None,
-            }),
-        ];
-        for transition in &transitions {
-            self.qp.modify(transition).expect("a legal transition");
-        }
+        let path = verbs::path_to(dest_gid, dest_mac.expect("it is on the fabric"));
+        let rtr = RtrAttributes {
+            max_dest_rd_atomic: 1,
+            ..verbs::rtr(to.qp.number(), path)
+        };
+        let rts = RtsAttributes {
+            max_rd_atomic: 1,
+            ..verbs::rts()
+        };
+        verbs::modify(&self.qp, [ModifyQp::ToRtr(rtr), ModifyQp::ToRts(rts)]);
     }
 
     pub fn segment(&self, length: usize) -> DataSegment {
-        DataSegment {
-            address: self.region.address() as u64,
-            length: length as u32,
-            l_key: self.region.lkey().0,
-        }
+        verbs::segment(&self.region, 0, length)
     }
 
     pub fn post(&self, operation: SendOperation, length: usize) {
-        let segments = [self.segment(length)];
-        let request = SendRequest {
-            wr_id: 11,
-            operation,
-            destination: Destination::Connected,
-            signaled: true,
-            solicited: false,
-            fence: false,
-            data: SendData::ScatterGather(&segments),
-        };
-        let mut batch = self.qp.send_queue().expect("RC").lock();
-        batch.post(&request).expect("there is room");
-        batch.ring();
+        verbs::post(&self.qp, 11, operation, self.segment(length));
+    }
+
+    pub fn post_receive(&self, wr_id: u64, length: usize) {
+        verbs::post_receive(&self.qp, wr_id, self.segment(length));
     }
 
     pub fn remote(&self) -> RemoteAddress {
-        RemoteAddress {
-            virtual_address: self.region.address() as u64,
-            r_key: self.region.rkey(),
-        }
+        verbs::remote(&self.region, 0)
     }
 
     pub fn fill(&self, byte: u8) {
@@ -281,14 +185,15 @@ impl Node {
 
     /// Polls until a completion arrives; `other` polls, too.
     pub fn wait_beside(&self, other: Option<&Node>) -> WorkCompletion {
-        let deadline = Instant::now() + TIMEOUT;
+        // Polling is what advances the model: without a pause.
+        let deadline = Deadline::new("a completion", TIMEOUT);
         let mut found = None;
         while found.is_none() {
             self.cq.poll(1, |completion| found = Some(completion));
             if let Some(other) = other {
                 other.cq.relax();
             }
-            assert!(Instant::now() < deadline, "nothing completes");
+            deadline.check();
         }
         found.expect("just checked")
     }

@@ -1,13 +1,13 @@
 //! Everything that went in and came out, as JSON: keys always in the same order, times in whole
 //! picoseconds, the same bytes for the same preset and seed on every machine.
 
-use ferroce_model::preset::Value;
+use ferroce_model::preset;
 use ferroce_world::trace::explain::Explanation;
+use serde_json::{Value, json};
 
 use crate::perf::plan::Plan;
 use crate::perf::result::{BandwidthRow, LatencyRow, PerfRow};
 use crate::perf::spec::{Iterations, Operation, PageSize, PerfSpec, Test, Topology};
-use crate::report::json::Json;
 
 /// A measured row, and its specification.
 pub struct Measured<'a> {
@@ -20,178 +20,142 @@ pub struct Measured<'a> {
 }
 
 /// Returns the document of a run.
-pub fn document(rows: &[Measured<'_>]) -> Json {
-    Json::Object(vec![
-        ("program", "ferroce perf".into()),
-        ("version", env!("CARGO_PKG_VERSION").into()),
-        ("rows", Json::list(rows.iter().map(measured))),
-    ])
+pub fn document(rows: &[Measured<'_>]) -> Value {
+    json!({
+        "program": "ferroce perf",
+        "version": env!("CARGO_PKG_VERSION"),
+        "rows": rows.iter().map(measured).collect::<Value>(),
+    })
 }
 
 /// Returns the document of one measurement, with where the time of its last message went.
-pub fn explained(row: &Measured<'_>, explanation: &Explanation) -> Json {
+pub fn explained(row: &Measured<'_>, explanation: &Explanation) -> Value {
     let parts = explanation.rows.iter().map(|part| {
-        Json::Object(vec![
-            ("start_ps", (part.start - explanation.start).as_ps().into()),
-            ("time_ps", part.time.as_ps().into()),
-            ("host", (part.host as u64).into()),
-            ("what", part.what.as_str().into()),
-            ("bound_by", part.bound.into()),
-            ("count", part.count.into()),
-        ])
+        json!({
+            "start_ps": (part.start - explanation.start).as_ps(),
+            "time_ps": part.time.as_ps(),
+            "host": part.host,
+            "what": part.what,
+            "bound_by": part.bound,
+            "count": part.count,
+        })
     });
-    let Json::Object(mut pairs) = document(std::slice::from_ref(row)) else {
-        return Json::Null;
-    };
-    pairs.push((
-        "explanation",
-        Json::Object(vec![
-            ("total_ps", explanation.total().as_ps().into()),
-            ("parts", Json::list(parts)),
-        ]),
-    ));
-    Json::Object(pairs)
+    let mut document = document(std::slice::from_ref(row));
+    document["explanation"] = json!({
+        "total_ps": explanation.total().as_ps(),
+        "parts": parts.collect::<Value>(),
+    });
+    document
 }
 
-fn measured(measured: &Measured<'_>) -> Json {
-    let point = measured
-        .point
-        .iter()
-        .map(|(key, value)| (key.clone(), value.as_str().into()));
+fn measured(measured: &Measured<'_>) -> Value {
     let row = measured.row;
-    Json::Object(vec![
-        ("point", Json::Map(point.collect())),
-        ("specification", specification(measured.spec, row.size)),
-        ("preset", preset(measured.spec)),
-        ("result", result(row)),
-        (
-            "counters",
-            Json::list(row.counters.iter().map(|host| counters(host))),
-        ),
-    ])
+    json!({
+        "point": measured.point.iter().cloned().collect::<Value>(),
+        "specification": specification(measured.spec, row.size),
+        "preset": preset(measured.spec),
+        "result": result(row),
+        "counters": row.counters.iter().map(|host| counters(host)).collect::<Value>(),
+    })
 }
 
-fn specification(spec: &PerfSpec, size: u32) -> Json {
-    let mut pairs = vec![
-        ("operation", operation(spec.operation).into()),
-        ("test", test(spec.test).into()),
-        ("workload", spec.workload.name().into()),
-        ("seed", spec.seed.into()),
-        ("hosts", topology(spec.topology)),
-        ("page_size", page_size(spec.page_size).into()),
-        (
-            "until_steady",
-            Json::Bool(matches!(spec.iterations, Iterations::UntilSteady(_))),
-        ),
-        (
-            "switched",
-            Json::Bool(spec.switched.unwrap_or(spec.preset.link.switched)),
-        ),
-        ("threads_per_qp", number(spec.sharing.threads_per_qp)),
-        (
-            "doorbells",
-            number(spec.sharing.doorbells.unwrap_or(spec.preset.host.doorbells)),
-        ),
-        (
-            "region_bytes",
-            spec.region_bytes.map_or(Json::Null, Json::Whole),
-        ),
-        ("one_address", Json::Bool(spec.atomics.one_address)),
-        ("device_memory", Json::Bool(spec.atomics.device_memory)),
-    ];
+fn specification(spec: &PerfSpec, size: u32) -> Value {
+    let mut specification = json!({
+        "operation": operation(spec.operation),
+        "test": test(spec.test),
+        "workload": spec.workload.name(),
+        "seed": spec.seed,
+        "hosts": topology(spec.topology),
+        "page_size": page_size(spec.page_size),
+        "until_steady": matches!(spec.iterations, Iterations::UntilSteady(_)),
+        "switched": spec.switched.unwrap_or(spec.preset.link.switched),
+        "threads_per_qp": spec.sharing.threads_per_qp,
+        "doorbells": spec.sharing.doorbells.unwrap_or(spec.preset.host.doorbells),
+        "region_bytes": spec.region_bytes,
+        "one_address": spec.atomics.one_address,
+        "device_memory": spec.atomics.device_memory,
+    });
     // A row exists, so that there is a plan.
     if let Ok(plan) = Plan::new(spec, size) {
-        pairs.extend(planned(&plan));
+        for (key, value) in planned(&plan) {
+            specification[key] = value;
+        }
     }
-    Json::Object(pairs)
+    specification
 }
 
-fn planned(plan: &Plan) -> Vec<(&'static str, Json)> {
-    vec![
-        ("size", number(plan.size)),
+fn planned(plan: &Plan) -> [(&'static str, Value); 14] {
+    [
+        ("size", plan.size.into()),
         ("service", plan.service.name().into()),
         ("iterations", plan.iterations.into()),
-        ("threads", number(plan.threads)),
-        ("qps_per_thread", number(plan.qps_per_thread)),
-        ("memory_regions_per_thread", number(plan.regions_per_thread)),
-        ("depth", number(plan.depth)),
-        ("receive_depth", number(plan.receive_depth)),
-        ("signal_every", number(plan.signal_every)),
-        ("inline_limit", number(plan.inline_limit)),
-        ("mtu", number(plan.mtu.bytes())),
-        ("outstanding_reads", number(plan.outstanding_reads)),
-        ("bidirectional", Json::Bool(plan.bidirectional)),
-        ("events", Json::Bool(plan.events)),
+        ("threads", plan.threads.into()),
+        ("qps_per_thread", plan.qps_per_thread.into()),
+        ("memory_regions_per_thread", plan.regions_per_thread.into()),
+        ("depth", plan.depth.into()),
+        ("receive_depth", plan.receive_depth.into()),
+        ("signal_every", plan.signal_every.into()),
+        ("inline_limit", plan.inline_limit.into()),
+        ("mtu", plan.mtu.bytes().into()),
+        ("outstanding_reads", plan.outstanding_reads.into()),
+        ("bidirectional", plan.bidirectional.into()),
+        ("events", plan.events.into()),
     ]
 }
 
-fn preset(spec: &PerfSpec) -> Json {
+fn preset(spec: &PerfSpec) -> Value {
     let parameters = spec.preset.parameters().map(|parameter| {
         let value = match parameter.value {
-            Value::Real(value) => Json::Number(value),
-            Value::Count(value) => number(value),
-            Value::Flag(value) => Json::Bool(value),
+            preset::Value::Real(value) => value.into(),
+            preset::Value::Count(value) => value.into(),
+            preset::Value::Flag(value) => value.into(),
         };
         (parameter.key, value)
     });
-    Json::Object(vec![
-        ("name", spec.preset.name().into()),
-        ("hash", Json::Text(format!("{:016x}", spec.preset.hash()))),
-        ("parameters", Json::Map(parameters.collect())),
-    ])
+    json!({
+        "name": spec.preset.name(),
+        "hash": format!("{:016x}", spec.preset.hash()),
+        "parameters": parameters.collect::<serde_json::Map<_, _>>(),
+    })
 }
 
-fn result(row: &PerfRow) -> Json {
-    Json::Object(vec![
-        ("iterations", row.iterations.into()),
-        ("ended_early", Json::Bool(row.ended_early)),
-        (
-            "bandwidth",
-            row.bandwidth.as_ref().map_or(Json::Null, bandwidth),
-        ),
-        ("latency", row.latency.as_ref().map_or(Json::Null, latency)),
-        ("simulated_ps", row.simulated_ps.into()),
-        ("events", row.events.into()),
-    ])
+fn result(row: &PerfRow) -> Value {
+    json!({
+        "iterations": row.iterations,
+        "ended_early": row.ended_early,
+        "bandwidth": row.bandwidth.as_ref().map(bandwidth),
+        "latency": row.latency.as_ref().map(latency),
+        "simulated_ps": row.simulated_ps,
+        "events": row.events,
+    })
 }
 
-fn bandwidth(row: &BandwidthRow) -> Json {
-    Json::Object(vec![
-        ("messages", row.messages.into()),
-        ("elapsed_ps", row.elapsed_ps.into()),
-        ("peak_mib_per_s", row.peak_mib_per_s.into()),
-        ("average_mib_per_s", row.average_mib_per_s.into()),
-        ("average_gbps", row.average_gbps().into()),
-        ("message_rate_mpps", row.message_rate_mpps.into()),
-    ])
+fn bandwidth(row: &BandwidthRow) -> Value {
+    json!({
+        "messages": row.messages,
+        "elapsed_ps": row.elapsed_ps,
+        "peak_mib_per_s": row.peak_mib_per_s,
+        "average_mib_per_s": row.average_mib_per_s,
+        "average_gbps": row.average_gbps(),
+        "message_rate_mpps": row.message_rate_mpps,
+    })
 }
 
-fn latency(row: &LatencyRow) -> Json {
-    Json::Object(vec![
-        ("min_us", row.min_us.into()),
-        ("max_us", row.max_us.into()),
-        ("typical_us", row.typical_us.into()),
-        ("average_us", row.average_us.into()),
-        ("stdev_us", row.stdev_us.into()),
-        ("p99_us", row.p99_us.into()),
-        ("p999_us", row.p999_us.into()),
-        (
-            "round_trips_ps",
-            Json::list(row.samples_ps.iter().map(|&sample| sample.into())),
-        ),
-    ])
+fn latency(row: &LatencyRow) -> Value {
+    json!({
+        "min_us": row.min_us,
+        "max_us": row.max_us,
+        "typical_us": row.typical_us,
+        "average_us": row.average_us,
+        "stdev_us": row.stdev_us,
+        "p99_us": row.p99_us,
+        "p999_us": row.p999_us,
+        "round_trips_ps": row.samples_ps,
+    })
 }
 
-fn counters(host: &[(&'static str, u64)]) -> Json {
-    Json::Object(
-        host.iter()
-            .map(|&(name, value)| (name, value.into()))
-            .collect(),
-    )
-}
-
-fn number(value: impl Into<u64>) -> Json {
-    Json::Whole(value.into())
+fn counters(host: &[(&'static str, u64)]) -> Value {
+    host.iter().copied().collect()
 }
 
 fn operation(operation: Operation) -> &'static str {
@@ -220,12 +184,12 @@ fn page_size(page_size: PageSize) -> &'static str {
     }
 }
 
-fn topology(topology: Topology) -> Json {
+fn topology(topology: Topology) -> Value {
     let (kind, hosts) = match topology {
         Topology::Pair => ("pair", 2),
         Topology::Clients(clients) => ("clients", clients + 1),
         Topology::AllToAll { hosts, .. } => ("all to all", hosts),
         Topology::Loopback => ("loopback", 1),
     };
-    Json::Object(vec![("kind", kind.into()), ("count", number(hosts))])
+    json!({ "kind": kind, "count": hosts })
 }

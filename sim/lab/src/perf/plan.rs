@@ -193,8 +193,8 @@ fn mtu(spec: &PerfSpec) -> Result<PathMtu, Error> {
     let bytes = spec
         .mtu_bytes
         .unwrap_or(spec.preset.transport.path_mtu_bytes);
-    (1..=5)
-        .filter_map(PathMtu::from_number)
+    PathMtu::ALL
+        .into_iter()
         .find(|mtu| mtu.bytes() == bytes)
         .ok_or_else(|| invalid("--mtu", bytes, "256, 512, 1024, 2048 or 4096"))
 }

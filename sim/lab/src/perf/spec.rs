@@ -38,6 +38,16 @@ pub enum Service {
 }
 
 impl Service {
+    /// Returns the service that perftest's `Connection type` names.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name.to_ascii_uppercase().as_str() {
+            "RC" | "XRC" => Some(Self::Rc),
+            "UC" => Some(Self::Uc),
+            "UD" => Some(Self::Ud),
+            _ => None,
+        }
+    }
+
     /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {

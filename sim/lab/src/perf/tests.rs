@@ -7,6 +7,7 @@ use ferroce_model::preset::Preset;
 use super::json::{Measured, document};
 use super::sweep::{Job, Listener};
 use super::*;
+use crate::report::json_text;
 
 const ALL: [Operation; 4] = [
     Operation::Write,
@@ -296,7 +297,7 @@ fn the_same_bytes_of_json_ten_times() {
             point: &job.point,
             row,
         });
-        document(&measured.collect::<Vec<_>>()).text()
+        json_text::write(&document(&measured.collect::<Vec<_>>()))
     };
     let first = text(1);
     assert!(first.contains("\"message_rate_mpps\"") && first.contains("\"qpc_hits\""));

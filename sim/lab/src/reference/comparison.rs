@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use ferroce_model::preset::Preset;
+use serde_json::{Value, json};
 
 use super::experiment::{self, Simulator};
 use super::{BandwidthRow, LatencyRow, Rows, Table};
-use crate::report::json::Json;
 
 /// One message size.
 #[derive(Clone, Debug, PartialEq)]
@@ -180,7 +180,7 @@ impl Comparison {
     }
 
     /// Returns the comparison as JSON.
-    pub fn json(&self) -> Json {
+    pub fn json(&self) -> Value {
         let (median, max) = self.summary();
         let [measured, model] = if self.latency {
             ["measured_us", "model_us"]
@@ -188,21 +188,21 @@ impl Comparison {
             ["measured_gbps", "model_gbps"]
         };
         let lines = self.lines.iter().map(|line| {
-            Json::Object(vec![
-                ("bytes", (line.bytes as f64).into()),
-                (measured, line.measured.into()),
-                (model, line.model.into()),
-                ("error_percent", line.error_percent().into()),
-            ])
+            json!({
+                "bytes": line.bytes,
+                measured: line.measured,
+                model: line.model,
+                "error_percent": line.error_percent(),
+            })
         });
-        Json::Object(vec![
-            ("table", self.table.as_str().into()),
-            ("preset", self.preset.name().into()),
-            ("preset_hash", hash(&self.preset).as_str().into()),
-            ("error_median_percent", median.into()),
-            ("error_max_percent", max.into()),
-            ("sizes", Json::list(lines)),
-        ])
+        json!({
+            "table": self.table,
+            "preset": self.preset.name(),
+            "preset_hash": hash(&self.preset),
+            "error_median_percent": median,
+            "error_max_percent": max,
+            "sizes": lines.collect::<Value>(),
+        })
     }
 }
 
@@ -245,7 +245,7 @@ mod tests {
         let text = latency.text();
         assert!(text.contains("8388608") && text.contains("p99"), "{text}");
         assert!(text.contains("32 Gb/s"), "{text}");
-        assert!(latency.json().text().contains("\"measured_us\": 0.98"));
+        assert!(latency.json().to_string().contains("\"measured_us\":0.98"));
     }
 
     #[test]

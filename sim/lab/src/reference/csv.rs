@@ -25,17 +25,29 @@ pub struct Row {
 impl Csv {
     /// Reads a whole file.
     pub fn parse(text: &str) -> Result<Self, TableError> {
-        let mut csv = Self::default();
-        for (index, line) in text.lines().enumerate() {
-            let (line, number) = (line.trim_end(), index + 1);
-            if let Some(comment) = line.strip_prefix('#') {
-                csv.notes.push(note(comment));
-            } else if line.is_empty() {
+        let comments = text.lines().filter_map(|line| line.strip_prefix('#'));
+        let mut csv = Self {
+            notes: comments.map(note).collect(),
+            ..Self::default()
+        };
+        let mut reader = csv::ReaderBuilder::new()
+            .comment(Some(b'#'))
+            .has_headers(false)
+            .flexible(true)
+            .trim(csv::Trim::All)
+            .from_reader(text.as_bytes());
+        let mut record = csv::StringRecord::new();
+        while reader.read_record(&mut record).is_ok_and(|found| found) {
+            let cells: Vec<_> = record.iter().map(str::to_owned).collect();
+            if cells == [""] {
                 continue;
             } else if csv.columns.is_empty() {
-                csv.columns = cells(line);
+                csv.columns = cells;
             } else {
-                csv.push_row(number, cells(line))?;
+                // The record's own position is before the comments that it follows.
+                let end = reader.position().byte() as usize;
+                let line = text[..end].trim_end().lines().count();
+                csv.push_row(line, cells)?;
             }
         }
         Ok(csv)
@@ -106,35 +118,6 @@ fn note(comment: &str) -> (String, String) {
     }
 }
 
-/// Splits a line into cells; quotes keep commas inside of a cell, two quotes are one.
-fn cells(line: &str) -> Vec<String> {
-    let mut cells = vec![String::new()];
-    let mut quoted = false;
-    let mut characters = line.chars().peekable();
-    while let Some(character) = characters.next() {
-        let cell = cells.last_mut().expect("there is a first cell");
-        match character {
-            '"' if quoted && characters.peek() == Some(&'"') => {
-                characters.next();
-                cell.push('"');
-            }
-            '"' => quoted = !quoted,
-            ',' if !quoted => cells.push(String::new()),
-            _ => cell.push(character),
-        }
-    }
-    cells.iter().map(|cell| cell.trim().to_owned()).collect()
-}
-
-/// Returns one cell, quoted if it must be.
-pub fn quote(cell: &str) -> String {
-    if cell.contains([',', '"', '\n']) {
-        format!("\"{}\"", cell.replace('"', "\"\""))
-    } else {
-        cell.to_owned()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,7 +128,6 @@ mod tests {
         assert_eq!(csv.note("nic"), Some("CX-5"));
         assert_eq!(csv.text(&csv.rows[0], "a"), "1,\"2\"");
         assert_eq!(csv.number(&csv.rows[0], "b"), Ok(Some(3.0)));
-        assert_eq!(cells(&quote("1,\"2\"")), ["1,\"2\""]);
     }
 
     #[test]
@@ -153,6 +135,15 @@ mod tests {
         let error = Csv::parse("a,b\n1,2\n3\n").expect_err("a cell is missing");
         assert_eq!(error.line, 3);
         assert!(error.remedy.contains("a,b"), "{error}");
+    }
+
+    #[test]
+    fn comments_empty_lines_and_line_ends_do_not_move_the_line() {
+        let text = "# a: b\r\n\r\na, b\r\n1,2\r\n# c\r\n   \r\n3\r\n";
+        for text in [text, &text.replace('\r', "")] {
+            let error = Csv::parse(text).expect_err("a cell is missing");
+            assert_eq!(error.line, 7);
+        }
     }
 
     #[test]

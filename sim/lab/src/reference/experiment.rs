@@ -2,9 +2,9 @@
 
 use ferroce_model::preset::Preset;
 
-use super::{BandwidthRow, LatencyRow, Rows, Service, Setup, Table, Verb};
+use super::{BandwidthRow, LatencyRow, Rows, Setup, Table, Verb};
 use crate::perf::{
-    self, Iterations, Operation, PerfResult, PerfRow, PerfSpec, Test, Topology, Workload,
+    self, Iterations, Operation, PerfResult, PerfRow, PerfSpec, Service, Test, Topology, Workload,
 };
 
 /// Messages of a bandwidth test, by the size from which it holds: at least a millisecond of a
@@ -90,16 +90,14 @@ fn operation(verb: Verb) -> Operation {
     }
 }
 
-fn service(setup: &Setup) -> Result<perf::Service, String> {
-    match (setup.service, setup.verb) {
-        (Service::Other, _) => Err("the model has RC, UC and UD only".to_owned()),
+fn service(setup: &Setup) -> Result<Service, String> {
+    let service = setup.service.ok_or("the model has RC, UC and UD only")?;
+    match (service, setup.verb) {
         (Service::Uc, Verb::Read | Verb::Atomic) => {
             Err("UC has neither READ nor atomics".to_owned())
         }
         (Service::Ud, verb) if verb != Verb::Send => Err("UD has SEND only".to_owned()),
-        (Service::Rc, _) => Ok(perf::Service::Rc),
-        (Service::Uc, _) => Ok(perf::Service::Uc),
-        (Service::Ud, _) => Ok(perf::Service::Ud),
+        _ => Ok(service),
     }
 }
 

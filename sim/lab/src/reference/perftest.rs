@@ -1,7 +1,8 @@
 //! Output of perftest, versions 4.5 and later, possibly among other text.
 
 use super::TableError;
-use super::table::{BandwidthRow, GBPS_PER_MIBPS, LatencyRow, Rows, Service, Setup, Table, Verb};
+use super::table::{BandwidthRow, GBPS_PER_MIBPS, LatencyRow, Rows, Setup, Table, Verb};
+use crate::perf::Service;
 
 const COLUMNS_WANTED: &str =
     "perftest's line that begins with `#bytes` says what they are; keep it";

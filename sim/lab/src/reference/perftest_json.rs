@@ -2,7 +2,8 @@
 //! versions omit quotes, so that this reads pairs of key and value and no structure.
 
 use super::TableError;
-use super::table::{BandwidthRow, GBPS_PER_MIBPS, LatencyRow, Rows, Service, Setup, Table, Verb};
+use super::table::{BandwidthRow, GBPS_PER_MIBPS, LatencyRow, Rows, Setup, Table, Verb};
+use crate::perf::Service;
 
 /// Returns true if `text` begins as JSON does.
 pub fn is_json(text: &str) -> bool {
@@ -253,7 +254,7 @@ mod tests {
         let table = parse("x", LATENCY).expect("a table").remove(0);
         assert_eq!(
             (table.setup.verb, table.setup.service),
-            (Verb::Send, Service::Ud)
+            (Verb::Send, Some(Service::Ud))
         );
         let Rows::Latency(rows) = &table.rows else {
             panic!("latency");

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::perf::Service;
+
 /// Bytes of a MiB; perftest's MB is one.
 pub const MIB: f64 = 1_048_576.0;
 
@@ -52,39 +54,13 @@ impl fmt::Display for Verb {
     }
 }
 
-/// Transport service of the queue pair.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Service {
-    /// Reliable connection.
-    #[default]
-    Rc,
-    /// Unreliable connection.
-    Uc,
-    /// Unreliable datagram.
-    Ud,
-    /// One that the model does not have: DC, SRD, raw Ethernet.
-    Other,
-}
-
-impl Service {
-    /// Converts perftest's `Connection type`.
-    pub fn from_name(name: &str) -> Self {
-        match name.to_ascii_uppercase().as_str() {
-            "RC" | "XRC" => Self::Rc,
-            "UC" => Self::Uc,
-            "UD" => Self::Ud,
-            _ => Self::Other,
-        }
-    }
-}
-
 /// Conditions of a table, as far as known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
     /// The verb of the requester.
     pub verb: Verb,
-    /// Transport service.
-    pub service: Service,
+    /// Transport service; `None`: one that the model does not have (DC, SRD, raw Ethernet).
+    pub service: Option<Service>,
     /// Path MTU.
     pub mtu_bytes: Option<u32>,
     /// Data rate of the link.
@@ -112,7 +88,7 @@ impl Setup {
     pub fn new(verb: Verb) -> Self {
         Self {
             verb,
-            service: Service::Rc,
+            service: Some(Service::Rc),
             mtu_bytes: None,
             link_gbps: None,
             qps: 1,

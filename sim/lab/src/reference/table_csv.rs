@@ -2,7 +2,8 @@
 
 use super::TableError;
 use super::csv::{Csv, Row};
-use super::table::{BandwidthRow, GBPS_PER_MIBPS, LatencyRow, Rows, Service, Setup, Table, Verb};
+use super::table::{BandwidthRow, GBPS_PER_MIBPS, LatencyRow, Rows, Setup, Table, Verb};
+use crate::perf::Service;
 
 /// Returns true if the first line that is no comment names columns of our format.
 pub fn is_table(text: &str) -> bool {
@@ -151,7 +152,7 @@ fn bytes(csv: &Csv, row: &Row) -> Result<u64, TableError> {
 fn setup(csv: &Csv, verb: Verb) -> Setup {
     let note = |key| csv.note(key).unwrap_or("");
     let command = note("command");
-    let service = after(command, "-c ").map_or(Service::Rc, Service::from_name);
+    let service = after(command, "-c ").map_or(Some(Service::Rc), Service::from_name);
     let link = note("link_gbps");
     let data_rate = link
         .split_once('(')
@@ -214,7 +215,7 @@ mod tests {
         let text = format!("{HEADER}bytes,bw_avg,unit,msgrate_mpps\n64,,MiB/s,2\n");
         let table = parse("t", &text).expect("a table").remove(0);
         let expected = Setup {
-            service: Service::Ud,
+            service: Some(Service::Ud),
             mtu_bytes: Some(4096),
             link_gbps: Some(32.0),
             tx_depth: Some(64),

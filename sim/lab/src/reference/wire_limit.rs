@@ -1,6 +1,7 @@
 //! Goodput that the headers leave of a link: the limit of every NIC.
 
-use super::{Service, Setup, Verb};
+use super::{Setup, Verb};
+use crate::perf::Service;
 
 /// Preamble 8, Ethernet 14, FCS 4, gap 12, IPv4 20, UDP 8, BTH 12, ICRC 4.
 const ROCE_PACKET_BYTES: u64 = 82;
@@ -20,7 +21,7 @@ fn wire_bytes(setup: &Setup, mtu: u64, bytes: u64) -> u64 {
     } else {
         ROCE_PACKET_BYTES
     };
-    let datagram = if setup.service == Service::Ud {
+    let datagram = if setup.service == Some(Service::Ud) {
         DETH_BYTES
     } else {
         0

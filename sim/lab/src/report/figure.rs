@@ -147,17 +147,25 @@ impl Figure {
 
     /// Returns the figures as CSV.
     pub fn csv(&self) -> String {
-        use std::fmt::Write as _;
-        let mut text = format!("# {}\n# {}\n# {}\n", self.title, self.subtitle, self.stamp);
-        let _ = writeln!(text, "# x: {}\n# y: {}", self.x.label, self.y.label);
-        text.push_str("series,kind,x,y\n");
+        let head = format!(
+            "# {}\n# {}\n# {}\n# x: {}\n# y: {}\n",
+            self.title, self.subtitle, self.stamp, self.x.label, self.y.label
+        );
+        let mut rows = csv::Writer::from_writer(head.into_bytes());
+        let mut add = |row: [&str; 4]| rows.write_record(row).expect("a vector takes any bytes");
+        add(["series", "kind", "x", "y"]);
         for series in &self.series {
-            let label = crate::reference::csv::quote(&series.label);
             for (x, y) in &series.points {
-                let _ = writeln!(text, "{label},{},{x},{}", series.kind.name(), short(*y));
+                add([
+                    &series.label,
+                    series.kind.name(),
+                    &x.to_string(),
+                    &short(*y),
+                ]);
             }
         }
-        text
+        let text = rows.into_inner().expect("a vector takes any bytes");
+        String::from_utf8(text).expect("labels and numbers are UTF-8")
     }
 }
 

@@ -1,10 +1,11 @@
 //! Target beside model.
 
+use serde_json::{Value, json};
+
 use super::plan::{Expected, How, Plan, Point};
 use super::{experiments, measure, target::Target};
 use crate::reference::experiment::Simulator;
 use crate::report::figure::short;
-use crate::report::json::Json;
 
 /// Verdict on a target.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,33 +85,30 @@ impl Outcome {
     }
 
     /// Returns the outcome as JSON.
-    pub fn json(&self) -> Json {
+    pub fn json(&self) -> Value {
         let points = self.points.iter().map(|point| {
-            Json::Object(vec![
-                ("what", point.label.into()),
-                ("reference", point.reference.into()),
-                ("model", point.model.into()),
-                ("error", point.error.as_str().into()),
-                ("within", Json::Bool(point.is_within)),
-            ])
+            json!({
+                "what": point.label,
+                "reference": point.reference,
+                "model": point.model,
+                "error": point.error,
+                "within": point.is_within,
+            })
         });
         let target = &self.target;
-        Json::Object(vec![
-            ("id", target.id.as_str().into()),
-            ("about", target.preset.as_str().into()),
-            ("preset", self.preset().into()),
-            ("metric", target.metric.as_str().into()),
-            ("condition", target.condition.as_str().into()),
-            ("target", target_text(target).as_str().into()),
-            ("unit", target.unit.as_str().into()),
-            ("tolerance", target.tolerance.as_str().into()),
-            ("points", Json::list(points)),
-            (
-                "verdict",
-                self.verdict.word().to_ascii_lowercase().as_str().into(),
-            ),
-            ("cause", self.verdict.cause().map_or(Json::Null, Json::from)),
-        ])
+        json!({
+            "id": target.id,
+            "about": target.preset,
+            "preset": self.preset(),
+            "metric": target.metric,
+            "condition": target.condition,
+            "target": target_text(target),
+            "unit": target.unit,
+            "tolerance": target.tolerance,
+            "points": points.collect::<Value>(),
+            "verdict": self.verdict.word().to_ascii_lowercase(),
+            "cause": self.verdict.cause(),
+        })
     }
 
     /// Returns the preset of its first point, or what the file calls it.
@@ -265,7 +263,7 @@ mod tests {
             panic!("{loss:?}");
         };
         assert!(why.contains("fault"), "{why}");
-        assert!(loss.json().text().contains("\"verdict\": \"not covered\""));
+        assert_eq!(loss.json()["verdict"], "not covered");
     }
 
     #[test]

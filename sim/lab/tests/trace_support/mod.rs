@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufReader;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use ferroce_lab::perf::{Iterations, Operation, PerfRow, PerfSpec, Test, runner};
@@ -33,29 +33,6 @@ pub fn run(spec: &PerfSpec, trace: Option<&SharedTrace>) -> PerfRow {
 pub fn counter(row: &PerfRow, host: usize, name: &str) -> u64 {
     let mut named = row.counters[host].iter().filter(|(own, _)| *own == name);
     named.next().expect("a counter of this name").1
-}
-
-/// A separate directory for one test, removed at the end.
-pub struct TemporaryDirectory(PathBuf);
-
-impl TemporaryDirectory {
-    /// Creates one, named after the test.
-    pub fn new(name: &str) -> Self {
-        let unique = format!("ferroce-test-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(unique);
-        std::fs::create_dir(&path).expect("a new name in the directory for temporary files");
-        Self(path)
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for TemporaryDirectory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 /// The lines of a waveform: changes by name.

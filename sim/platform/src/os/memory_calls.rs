@@ -12,7 +12,7 @@ pub type Answer = Result<usize, i32>;
 /// The errno.
 pub fn system_call(number: libc::c_long, arguments: [usize; 6]) -> Answer {
     let [a, b, c, d, e, f] = arguments;
-    // SAFETY: the program is responsible for the effect of its own request; moved memory is kept
+    // SAFETY: the program is responsible for the effect of its request; moved memory is kept
     // (see `ferroce_embed::pinned`).
     match unsafe { libc::syscall(number, a, b, c, d, e, f) } {
         -1 => Err(io::Error::last_os_error()

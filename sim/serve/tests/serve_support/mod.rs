@@ -7,18 +7,17 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use ferroce_serve::{Serving, socket_path};
 use ferroce_spec::register::{Control, Status, offset};
+use ferroce_test_support::Deadline;
+pub use ferroce_test_support::TIMEOUT;
 use ferroce_vfio_user::{Client, ClientBacking, ClientMemory, DmaRange, Errno, region};
 use parking_lot::Mutex;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::common::Rendezvous;
 
-/// Far more than any step here takes.
-pub const TIMEOUT: Duration = Duration::from_secs(20);
 /// IOVA of the client's memory.
 pub const IOVA: u64 = 0x10_0000;
 /// Its size.
@@ -168,12 +167,12 @@ impl Hand {
         entry[56..].copy_from_slice(&DEVICE_OWNED.to_le_bytes());
         self.store(0, &entry);
         self.set_register(offset::command_queue_doorbell, self.commands);
-        let deadline = Instant::now() + TIMEOUT;
+        let deadline = Deadline::new("the end of a command", TIMEOUT);
         while self.register(offset::command_queue_consumer) != self.commands {
             if self.status().fatal() {
                 return false;
             }
-            assert!(Instant::now() < deadline, "the command does not end");
+            deadline.check();
         }
         let is_answered = self.load(COMPLETION) & DEVICE_OWNED == 0;
         assert!(is_answered || self.status().fatal());

@@ -9,6 +9,7 @@ use ferroce_lab::perf::json::{Measured, document};
 use ferroce_lab::perf::plan::Plan;
 use ferroce_lab::perf::sweep::{Job, Listener};
 use ferroce_lab::perf::table;
+use ferroce_lab::report::json_text;
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Least width of a column of swept values.
@@ -105,7 +106,7 @@ impl<'a> Output<'a> {
                 row,
             })
             .collect();
-        write_json(path, &document(&rows).text())
+        write_json(path, &json_text::write(&document(&rows)))
     }
 }
 

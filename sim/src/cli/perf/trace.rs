@@ -9,6 +9,7 @@ use ferroce_lab::perf::plan::Plan;
 use ferroce_lab::perf::setup::world_config;
 use ferroce_lab::perf::sweep::Job;
 use ferroce_lab::perf::{Iterations, PerfRow, PerfSpec, Test, runner, table};
+use ferroce_lab::report::json_text;
 use ferroce_units::Instant;
 use ferroce_world::trace::explain::Explanation;
 use ferroce_world::trace::neohost::{self, Counted};
@@ -116,7 +117,7 @@ impl TraceArgs {
                 Some(explanation) => json::explained(&measured, explanation),
                 None => json::document(&[measured]),
             };
-            write_json(path, &document.text())
+            write_json(path, &json_text::write(&document))
         })
     }
 

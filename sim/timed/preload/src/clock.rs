@@ -87,7 +87,7 @@ fn check(state: &ThreadState, now_ps: u64) {
 }
 
 /// Returns the clock outside of a running world: it stands still before there is a world, and
-/// follows real time after its end, so that no thread waits for ever.
+/// follows real time after its end, so that no thread waits forever.
 #[cold]
 pub fn elsewhere_ps() -> u64 {
     let state = state();

@@ -8,13 +8,14 @@
 
 use std::ffi::{c_int, c_void};
 
+use ferroce_timed_protocol::store::StoreKind;
 use libc::{iovec, size_t, ssize_t};
 use rustix::event::PollFlags;
 
 use crate::descriptor::{Descriptor, Kind};
 use crate::own::{Ended, Own};
 use crate::streams::{set_up, transfer};
-use crate::{os, ready, real, timers};
+use crate::{os, ready, real, session, timers};
 
 /// Receives from a descriptor into `parts`; `real` calls libc for descriptors that are not streams.
 pub fn input(fd: c_int, parts: &[iovec], flags: c_int, real: impl FnOnce() -> ssize_t) -> ssize_t {
@@ -34,7 +35,21 @@ pub fn output(fd: c_int, parts: &[iovec], flags: c_int, real: impl FnOnce() -> s
     };
     match set_up::known_connection(descriptor) {
         Some(connection) => transfer::transmit(&own, (descriptor, connection), parts, flags),
-        None => real(),
+        None => {
+            let result = real();
+            if result > 0 {
+                os::keeping_errno(|| notify(&own, descriptor));
+            }
+            result
+        }
+    }
+}
+
+/// Lets other threads of the program that wait for events check again, after a write to one of
+/// their descriptors.
+fn notify(own: &Own, descriptor: Descriptor) {
+    if session::thread_count() > 1 && descriptor.kind() == Kind::Event {
+        own.store(StoreKind::Notify, 0, &[]);
     }
 }
 
@@ -119,6 +134,18 @@ pub unsafe extern "C" fn writev(fd: c_int, parts: *const iovec, count: c_int) ->
         Some(parts) => output(fd, parts, 0, real),
         None => real(),
     }
+}
+
+/// `eventfd_write` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn eventfd_write(fd: c_int, value: libc::eventfd_t) -> c_int {
+    let own = Own::enter("eventfd_write");
+    // SAFETY: `eventfd_write` takes no pointers.
+    let result = unsafe { real::eventfd_write(fd, value) };
+    if let (0, Some(own), Some(descriptor)) = (result, own, Descriptor::new(fd)) {
+        notify(&own, descriptor);
+    }
+    result
 }
 
 /// `close` of libc.

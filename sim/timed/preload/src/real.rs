@@ -80,6 +80,7 @@ functions! {
     fn accept4(fd: c_int, address: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int;
     fn shutdown(fd: c_int, how: c_int) -> c_int;
     fn close(fd: c_int) -> c_int;
+    fn eventfd_write(fd: c_int, value: libc::eventfd_t) -> c_int;
     fn read(fd: c_int, buffer: *mut c_void, length: size_t) -> ssize_t;
     fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t;
     fn recv(fd: c_int, buffer: *mut c_void, length: size_t, flags: c_int) -> ssize_t;

@@ -248,7 +248,7 @@ const SET_OWNER: c_int = 15;
 const OWNER_IS_THREAD: c_int = 0;
 
 /// Requests the probe's signal for this thread when the world ends in any way: a thread that makes
-/// no calls would not notice. Without it such a thread runs for ever.
+/// no calls would not notice. Without it such a thread runs forever.
 fn signal_the_end() {
     let fd = CONNECTION.load(Ordering::Acquire);
     let owner = Owner {

@@ -12,13 +12,13 @@
     reason = "a signal handler that changes registers, and system calls"
 )]
 
+pub mod extended_state;
 pub mod rewrite;
 mod stub;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::{c_int, siginfo_t, ucontext_t};
-pub use stub::SAVE_BYTES;
 
 use crate::clock::{self, cycles};
 use crate::os::{self, SignalsBlocked, system_call};
@@ -79,7 +79,7 @@ fn read_real_counter() -> u64 {
 
 /// Prepares the program; called once.
 pub fn prepare() {
-    stub::prepare();
+    extended_state::prepare();
     rewrite::prepare();
 }
 

@@ -8,6 +8,14 @@
 use std::ffi::{CStr, c_void};
 use std::sync::Mutex;
 
+use elf::ElfBytes;
+use elf::abi;
+use elf::dynamic::DynamicTable;
+use elf::endian::NativeEndian;
+use elf::file::Class;
+use elf::hash::{GnuHashTable, SysVHashTable};
+use elf::string_table::StringTable;
+use elf::symbol::SymbolTable;
 use rustix::mm::{MprotectFlags, mprotect};
 
 use crate::libc_time;
@@ -102,67 +110,15 @@ impl Image {
         (start != 0).then_some(Self { start, end })
     }
 
-    /// Reads a value at an offset. `None`: it is outside of the mapping.
-    fn read<T: Copy>(&self, offset: usize) -> Option<T> {
-        let address = self.start.checked_add(offset)?;
-        if address.checked_add(size_of::<T>())? > self.end {
-            return None;
-        }
-        let pointer = std::ptr::with_exposed_provenance::<T>(address);
-        // SAFETY: the value is within the mapping, which is readable, and the types are integers.
-        Some(unsafe { pointer.read_unaligned() })
-    }
-
     /// Returns the address of a function that has room for a jump.
     fn function(&self, name: &CStr) -> Option<usize> {
-        let header: libc::Elf64_Ehdr = self.read(0)?;
-        let mut dynamic = None;
-        let mut bias = 0;
-        for number in 0..usize::from(header.e_phnum) {
-            let place = header.e_phoff as usize + number * size_of::<libc::Elf64_Phdr>();
-            let segment: libc::Elf64_Phdr = self.read(place)?;
-            match segment.p_type {
-                libc::PT_LOAD => bias = segment.p_vaddr as usize,
-                libc::PT_DYNAMIC => dynamic = Some(segment.p_offset as usize),
-                _ => {}
-            }
-        }
-        let (mut symbols, mut strings, mut hash) = (None, None, None);
-        for number in 0..64 {
-            let [tag, value]: [u64; 2] = self.read(dynamic? + number * 16)?;
-            let place = (value as usize).wrapping_sub(bias);
-            match tag {
-                0 => break,
-                4 => hash = Some(place),
-                5 => strings = Some(place),
-                6 => symbols = Some(place),
-                _ => {}
-            }
-        }
-        // The second word of the hash table is the number of symbols. Newer kernels have another
-        // table, whose length does not matter while the symbols are few.
-        let count = match hash {
-            Some(hash) => self.read::<[u32; 2]>(hash)?[1] as usize,
-            None => 64,
-        };
-        (1..count.min(256))
-            .map_while(|number| {
-                let place = symbols? + number * size_of::<libc::Elf64_Sym>();
-                self.read::<libc::Elf64_Sym>(place)
-            })
-            .find(|symbol| {
-                let string = strings.map(|strings| strings + symbol.st_name as usize);
-                symbol.st_size as usize >= JUMP_BYTES && self.is_string(string, name)
-            })
-            .map(|symbol| self.start + (symbol.st_value as usize).wrapping_sub(bias))
-            .filter(|address| (self.start..self.end - JUMP_BYTES).contains(address))
-    }
-
-    fn is_string(&self, place: Option<usize>, string: &CStr) -> bool {
-        let bytes = string.to_bytes_with_nul();
-        place.is_some_and(|place| {
-            (0..bytes.len()).all(|offset| self.read::<u8>(place + offset) == Some(bytes[offset]))
-        })
+        let start = std::ptr::with_exposed_provenance::<u8>(self.start);
+        // SAFETY: the mapping is readable, and this library writes to it only in `write`, when the
+        // slice does not exist any more.
+        let image = unsafe { std::slice::from_raw_parts(start, self.end - self.start) };
+        let (offset, size) = symbol(image, name.to_bytes())?;
+        let end = offset.checked_add(JUMP_BYTES)?;
+        (size >= JUMP_BYTES && end <= image.len()).then(|| self.start + offset)
     }
 
     /// Writes code. `before` gets the replaced bytes of each place.
@@ -198,6 +154,33 @@ impl Image {
     }
 }
 
+/// Finds a symbol of a loaded library. Returns its offset and its size. Section headers are not
+/// used: a kernel may leave them out.
+fn symbol(image: &[u8], name: &[u8]) -> Option<(usize, usize)> {
+    let elf = ElfBytes::<NativeEndian>::minimal_parse(image).ok()?;
+    let segments = elf.segments()?;
+    let segment = |kind| segments.iter().find(|segment| segment.p_type == kind);
+    let bias = segment(abi::PT_LOAD)?.p_vaddr;
+    let dynamic = elf.segment_data(&segment(abi::PT_DYNAMIC)?).ok()?;
+    let dynamic = DynamicTable::new(NativeEndian, Class::ELF64, dynamic);
+    let offset = |address: u64| usize::try_from(address.wrapping_sub(bias)).ok();
+    let table = |tag| {
+        let entry = dynamic.iter().find(|entry| entry.d_tag == tag)?;
+        image.get(offset(entry.d_ptr())?..)
+    };
+    let symbols = SymbolTable::new(NativeEndian, Class::ELF64, table(abi::DT_SYMTAB)?);
+    let strings = StringTable::new(table(abi::DT_STRTAB)?);
+    // Kernels have one or both of the hash tables.
+    let found = match table(abi::DT_GNU_HASH) {
+        Some(hash) => GnuHashTable::new(NativeEndian, Class::ELF64, hash)
+            .and_then(|hash| hash.find(name, &symbols, &strings)),
+        None => SysVHashTable::new(NativeEndian, Class::ELF64, table(abi::DT_HASH)?)
+            .and_then(|hash| hash.find(name, &symbols, &strings)),
+    };
+    let (_, symbol) = found.ok()??;
+    Some((offset(symbol.st_value)?, symbol.st_size as usize))
+}
+
 /// Makes new code visible to instruction fetches.
 fn synchronise(address: usize) {
     #[cfg(target_arch = "aarch64")]
@@ -212,4 +195,37 @@ fn synchronise(address: usize) {
     }
     // On x86-64 caches are coherent.
     let _ = address;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: the functions of the running kernel are found where the C library finds them. Method:
+    /// calls the one that was found.
+    #[test]
+    fn functions_of_this_kernel_are_found() {
+        let Some(image) = Image::of_process() else {
+            return; // The kernel maps none.
+        };
+        let [(clock_gettime, _), ..] = replacements();
+        let address = image.function(clock_gettime).expect("every kernel has it");
+        type ClockGettime = extern "C" fn(libc::clockid_t, &mut libc::timespec) -> libc::c_int;
+        let function = std::ptr::with_exposed_provenance::<c_void>(address);
+        // SAFETY: the symbol of this name is a function of this type.
+        let function: ClockGettime = unsafe { std::mem::transmute(function) };
+        let mut time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        assert_eq!(function(libc::CLOCK_REALTIME, &mut time), 0);
+        assert!(time.tv_sec > 1_700_000_000);
+        assert_eq!(image.function(c"__vdso_no_such_function"), None);
+    }
+
+    #[test]
+    fn arbitrary_bytes_have_no_symbols() {
+        assert_eq!(symbol(&[], b"time"), None);
+        assert_eq!(symbol(&[0x7f; 4096], b"time"), None);
+    }
 }

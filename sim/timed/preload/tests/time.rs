@@ -8,7 +8,6 @@
 
 mod common;
 
-use std::io::Read;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -126,10 +125,8 @@ fn end_world_of(name: &str) -> Output {
 fn outlive_world(name: &str) -> Output {
     let world = World::start(name);
     let mut child = start(name, Some(&world));
-    let mut first = [0; 8];
-    let output = child.stdout.as_mut().expect("a pipe");
-    output.read_exact(&mut first).expect("waits 1");
-    assert_eq!(&first, b"waits 1\n");
+    child.expect_output("waits 1\n");
+    // It begins to wait after it has said so, of which there is no sign.
     std::thread::sleep(Duration::from_millis(50));
     world.kill();
     finish(child)

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use fake_world::FakeWorld;
 use fake_world::run::{Running, alone, compile};
+use ferroce_test_support::free_port;
 
 /// Upper bound of the real time of a test in which no thread really sleeps.
 const AT_ONCE: Duration = Duration::from_secs(3);
@@ -33,10 +34,7 @@ fn programs_talk_over_tcp_in_simulated_time() {
 /// Runs a server with two clients. Returns what they have printed.
 fn serve(program: &std::path::Path, kind: &str) -> Vec<String> {
     let world = FakeWorld::new(3);
-    let port = {
-        let free = std::net::TcpListener::bind("[::]:0").expect("a free port");
-        free.local_addr().expect("an address").port().to_string()
-    };
+    let port = free_port().to_string();
     let mut running = Vec::new();
     for (number, role) in [kind, "0", "1"].into_iter().enumerate() {
         running.push(Running::start(&world, program, &[role, &port]));

@@ -32,7 +32,7 @@ pub mod store;
 pub mod table;
 
 /// Version of everything here; both sides have the same one or do not talk.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// Most programs of a world.
 pub const MAX_PROGRAMS: usize = 64;

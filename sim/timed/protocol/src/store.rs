@@ -40,6 +40,9 @@ pub enum StoreKind {
     /// The thread has checked memory that the card writes, at a time when nothing could be visible
     /// beyond what was at the beginning of its turn.
     Check,
+    /// The thread has written to a descriptor of its program: threads of the program that wait for
+    /// events check again.
+    Notify,
     /// The thread began to spend time: `slot` is a [`Work`], the word is the time in picoseconds.
     Work,
 }
@@ -75,7 +78,7 @@ impl Work {
     }
 }
 
-const KINDS: [StoreKind; 11] = [
+const KINDS: [StoreKind; 12] = [
     StoreKind::Doorbell,
     StoreKind::Push,
     StoreKind::Register,
@@ -86,6 +89,7 @@ const KINDS: [StoreKind; 11] = [
     StoreKind::Receive,
     StoreKind::Close,
     StoreKind::Check,
+    StoreKind::Notify,
     StoreKind::Work,
 ];
 

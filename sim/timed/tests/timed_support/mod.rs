@@ -6,12 +6,15 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ferroce_driver::bus::vfio_user::VfioUser;
 use ferroce_driver::bus::{BufferMemory, Bus, BusError, DmaMapping, InterruptHandler};
 use ferroce_model::preset::Preset;
 use ferroce_spec::register::{VECTOR_COUNT, offset};
+use ferroce_test_support::{
+    Deadline, TIMEOUT, TemporaryDirectory, temporary_directory, time_limit,
+};
 use ferroce_timed::TimedWorld;
 use ferroce_timed_protocol::VERSION;
 use ferroce_timed_protocol::control::{Message, Refusal, card_socket};
@@ -26,14 +29,16 @@ use rustix::net::{
     SocketFlags, SocketType, connect, recvmsg, send, socket_with, sockopt,
 };
 
-/// Real time that nothing may take.
-pub const LIMIT: Duration = Duration::from_secs(20);
+/// Returns real time that nothing may take.
+pub fn limit() -> Duration {
+    time_limit(TIMEOUT)
+}
 
 /// A world on its own socket, and the folder of that socket.
 pub struct TestWorld {
     pub world: Option<TimedWorld>,
     pub path: PathBuf,
-    folder: PathBuf,
+    _folder: TemporaryDirectory,
 }
 
 impl TestWorld {
@@ -42,22 +47,21 @@ impl TestWorld {
     }
 
     pub fn start(name: &str, is_once: bool, config: WorldConfig) -> Self {
-        let folder = std::env::temp_dir().join(format!("ferroce-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a temporary folder");
+        let folder = temporary_directory(name);
         let path = folder.join("world");
         let world = TimedWorld::start(config, &path, is_once).expect("a world");
         Self {
             world: Some(world),
             path,
-            folder,
+            _folder: folder,
         }
     }
 }
 
 impl Drop for TestWorld {
     fn drop(&mut self) {
+        // It uses the folder to its end.
         drop(self.world.take());
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -82,7 +86,7 @@ fn open(path: &Path) -> OwnedFd {
         None,
     );
     let socket = socket.expect("a socket");
-    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(LIMIT)).expect("an option");
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(limit())).expect("an option");
     let address = SocketAddrUnix::new(path).expect("a short path");
     connect(&socket, &address).expect("the world listens");
     socket
@@ -175,16 +179,16 @@ impl ProgramThread {
 
     /// Waits for the turn. Returns false if there is none any more.
     pub fn await_turn(&self) -> bool {
-        let start = Instant::now();
+        let deadline = Deadline::new("a turn", TIMEOUT);
         loop {
-            match self.page().wait_while(Turn::World, 400, LIMIT) {
+            match self.page().wait_while(Turn::World, 400, limit()) {
                 Turn::Thread => {
                     let begun = self.page().begun_ps.load(Ordering::Relaxed);
                     self.page().clock_ps.fetch_max(begun, Ordering::Relaxed);
                     return true;
                 }
                 Turn::Ended => return false,
-                Turn::World => assert!(start.elapsed() < LIMIT, "no turn in time"),
+                Turn::World => deadline.check(),
             }
         }
     }

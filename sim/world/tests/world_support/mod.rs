@@ -5,20 +5,20 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use ferroce_driver::{
-    CompletionQueue, CompletionQueueConfig, CompletionStatus, DataSegment, Destination, Device,
-    InitAttributes, MemoryAccess, MemoryRegion, ModifyQp, PathMtu, ProtectionDomain, QpAccess,
-    QueuePair, QueuePairConfig, ReceiveSource, RemoteAddress, RtrAttributes, RtsAttributes,
-    SendData, SendOperation, SendRequest, Service, WorkCompletion,
+    CompletionQueue, CompletionStatus, DataSegment, Device, MemoryRegion, PathMtu,
+    ProtectionDomain, QueuePair, QueuePairConfig, ReceiveSource, RemoteAddress, RtrAttributes,
+    SendOperation, WorkCompletion,
 };
+use ferroce_test_verbs as verbs;
+pub use ferroce_test_verbs::{Memory, new_cq, post, register};
 use ferroce_units::{Duration, Instant};
 use ferroce_world::{Cpu, Next, Outcome, Thread, Watch, World};
 
 /// Simulated time that no test exceeds.
 pub const TIME_LIMIT: Duration = Duration::from_ms(500);
-const PAGE: usize = 4096;
 /// Work requests that a queue pair holds.
 pub const DEPTH: u32 = 128;
 
@@ -55,29 +55,18 @@ impl Peer {
     /// Creates another queue pair, which completes on the peer's CQ.
     pub fn add_qp(&mut self) {
         let cq = Arc::clone(&self.cq);
-        let receive = ReceiveSource::Own {
-            cq: Arc::clone(&cq),
-            max_wr: DEPTH,
-            max_sge: 1,
-        };
+        let receive = verbs::own_receives(&cq, DEPTH);
         self.qps.push(new_qp(&self.pd, cq, receive));
     }
 
     /// Returns the local segment of byte `offset` of the memory.
     pub fn segment(&self, offset: usize, length: usize) -> DataSegment {
-        DataSegment {
-            address: (self.region.address() + offset) as u64,
-            length: length as u32,
-            l_key: self.region.lkey().0,
-        }
+        verbs::segment(&self.region, offset, length)
     }
 
     /// Returns the address and key of byte `offset` of the memory, for peers.
     pub fn remote(&self, offset: usize) -> RemoteAddress {
-        RemoteAddress {
-            virtual_address: (self.region.address() + offset) as u64,
-            r_key: self.region.rkey(),
-        }
+        verbs::remote(&self.region, offset)
     }
 
     /// Returns the address of byte `offset` of the memory.
@@ -101,59 +90,9 @@ impl Peer {
     }
 }
 
-/// Memory that begins with a page, as a program's large buffers do: its position in its pages
-/// affects how long an access takes.
-pub struct Memory {
-    words: Box<[AtomicU64]>,
-    skipped: usize,
-    length: usize,
-}
-
-impl Memory {
-    pub fn new(bytes: usize) -> Self {
-        let words: Box<[AtomicU64]> = (0..(bytes + PAGE) / 8).map(|_| AtomicU64::new(0)).collect();
-        let skipped = words.as_ptr().addr().wrapping_neg() % PAGE / 8;
-        let length = bytes / 8;
-        Self {
-            words,
-            skipped,
-            length,
-        }
-    }
-}
-
-impl std::ops::Deref for Memory {
-    type Target = [AtomicU64];
-    fn deref(&self) -> &[AtomicU64] {
-        &self.words[self.skipped..][..self.length]
-    }
-}
-
 /// Returns a word that [`Peer::fill`] writes.
 pub fn pattern(seed: u64, index: usize) -> u64 {
     (seed << 32 | index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
-
-pub fn new_cq(device: &Arc<Device>, entries: u32) -> Arc<CompletionQueue> {
-    let config = CompletionQueueConfig {
-        entries,
-        ..CompletionQueueConfig::default()
-    };
-    CompletionQueue::create(device, config).expect("small CQ")
-}
-
-pub fn register(pd: &Arc<ProtectionDomain>, memory: &[AtomicU64]) -> Arc<MemoryRegion> {
-    let access = MemoryAccess {
-        local_write: true,
-        remote_write: true,
-        remote_read: true,
-        remote_atomic: true,
-        window_bind: true,
-        ..MemoryAccess::default()
-    };
-    let address = memory.as_ptr().expose_provenance();
-    let length = size_of_val(memory);
-    MemoryRegion::register(pd, address, length, address as u64, access).expect("our own memory")
 }
 
 pub fn new_qp(
@@ -162,54 +101,20 @@ pub fn new_qp(
     receive: ReceiveSource,
 ) -> Arc<QueuePair> {
     let config = QueuePairConfig {
-        service: Service::ReliableConnected,
-        send_cq: cq,
         receive,
-        max_send_wr: DEPTH,
-        max_send_sge: 1,
         max_inline_data: 64,
-        signal_all: false,
+        ..verbs::qp_config(&cq, DEPTH)
     };
-    QueuePair::create(pd, &config).expect("small QP")
+    verbs::new_qp(pd, &config)
 }
 
 /// Connects two queue pairs, of the hosts `from` and `to`.
 pub fn connect(world: &World, qp: &QueuePair, to: usize, peer: &QueuePair, path_mtu: PathMtu) {
-    let access = QpAccess {
-        remote_write: true,
-        remote_read: true,
-        remote_atomic: true,
+    let rtr = RtrAttributes {
+        path_mtu,
+        ..verbs::rtr(peer.number(), world.path(to))
     };
-    let transitions = [
-        ModifyQp::ToInit(InitAttributes {
-            p_key_index: 0,
-            port: 1,
-            access,
-        }),
-        ModifyQp::ToRtr(RtrAttributes {
-            path_mtu,
-            dest_qpn: peer.number(),
-            rq_psn: 7,
-            max_dest_rd_atomic: 16,
-            min_rnr_timer: 12,
-            path: world.path(to),
-            access: None,
-            p_key_index: None,
-        }),
-        ModifyQp::ToRts(RtsAttributes {
-            sq_psn: 7,
-            // 4.096 us * 2^14 = 67 ms
-            timeout: 14,
-            retry_count: 7,
-            rnr_retry: 7,
-            max_rd_atomic: 16,
-            access: None,
-            min_rnr_timer: None,
-        }),
-    ];
-    for transition in &transitions {
-        qp.modify(transition).expect("a legal transition");
-    }
+    verbs::connect(qp, rtr, verbs::rts());
 }
 
 /// Creates a queue pair on each of both and connects them.
@@ -226,23 +131,6 @@ pub fn pair(world: &World, bytes: usize) -> (Peer, Peer) {
     let (mut one, mut other) = (Peer::new(world, 0, bytes), Peer::new(world, 1, bytes));
     join(world, &mut one, &mut other, PathMtu::Mtu4096);
     (one, other)
-}
-
-/// Posts a request and rings the doorbell.
-pub fn post(qp: &QueuePair, wr_id: u64, operation: SendOperation, segment: DataSegment) {
-    let segments = [segment];
-    let request = SendRequest {
-        wr_id,
-        operation,
-        destination: Destination::Connected,
-        signaled: true,
-        solicited: false,
-        fence: false,
-        data: SendData::ScatterGather(&segments),
-    };
-    let mut batch = qp.send_queue().expect("RC").lock();
-    batch.post(&request).expect("there is room");
-    batch.ring();
 }
 
 /// Polls a CQ of the host until there are `count` completions, with turns of `grid`.

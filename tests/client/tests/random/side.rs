@@ -5,9 +5,9 @@ use std::ops::Range;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use ferroce_tests::{TIMEOUT, eventually_some, time_limit};
 use ferroce_verbs_client::address::{Ah, path_to};
 use ferroce_verbs_client::bench::{Bench, Service, register_all};
 use ferroce_verbs_client::context::{gid_bytes, gid_of};
@@ -20,8 +20,6 @@ use ferroce_verbs_client::work_request::{ReceiveWr, SendWr};
 
 use crate::plan::{Fault, HEADER, MEMORY, Operation, SLOT, SLOTS, memories, rounds};
 
-/// Time limit for the peer, a completion, or the arrival of bytes.
-const TIMEOUT: Duration = Duration::from_secs(20);
 const KEY_FAULT: u32 = 0x5a5a_5a00;
 /// Receives of an operation carry its index; sends this in addition.
 const SEND_ID: u64 = 1000;
@@ -46,16 +44,13 @@ impl Line {
             let listener = UnixListener::bind(path).expect("a socket");
             listener.accept().expect("the peer").0
         } else {
-            let deadline = Instant::now() + TIMEOUT;
-            loop {
-                match UnixStream::connect(path) {
-                    Ok(stream) => break stream,
-                    Err(error) => assert!(Instant::now() < deadline, "{error}"),
-                }
-                sleep(Duration::from_millis(5));
-            }
+            eventually_some("the peer listens", TIMEOUT, || {
+                UnixStream::connect(path).ok()
+            })
         };
-        stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
+        stream
+            .set_read_timeout(Some(time_limit(TIMEOUT)))
+            .expect("a timeout");
         Self(stream)
     }
 
@@ -266,7 +261,7 @@ impl Side {
     /// Takes every completion that must come; each QP's come in the order of posting. Meanwhile the
     /// regions of the round are deregistered.
     fn await_completions(&self, operations: &[Operation], mut regions: Regions) {
-        let deadline = Instant::now() + TIMEOUT;
+        let deadline = Instant::now() + time_limit(TIMEOUT);
         let mut sends: Vec<_> = self.chosen(operations, |o| o.side == self.which && o.completes());
         let mut receives: Vec<_> = self.chosen(operations, |o| {
             o.side != self.which && o.receive_status().is_some()
@@ -311,7 +306,7 @@ impl Side {
         };
         let undefined: Vec<_> = operations.iter().filter_map(left_part).collect();
         let counts = |at: usize| !is_header(at) && !undefined.contains(&(at / SLOT));
-        let deadline = Instant::now() + TIMEOUT;
+        let deadline = Instant::now() + time_limit(TIMEOUT);
         loop {
             let found = self.buffer.read(0, MEMORY);
             let differs = (0..MEMORY).find(|at| found[*at] != expected[*at] && counts(*at));

@@ -13,8 +13,11 @@ use crate::clock::{Clock, Ticks};
 /// Period of liveness checks of peers, while there are any: requests to a dead process fail after
 /// this time.
 const CHECK_NS: u64 = 250_000_000;
-/// Time between two reports of dead peers: each one checks every queue pair.
-const REPORT_NS: u64 = 5_000_000;
+/// Time from the moment at which the death of a peer is noticed until its requests fail. On a
+/// network they fail after retries of the local ACK timeout; a program whose last request crosses
+/// with the end of its peer has then long polled its last good completion and ended. It must not
+/// find the failure beside that completion because it had no processor for a while.
+const GRACE_NS: u64 = 100_000_000;
 /// How long a live peer that takes no frame is waited for, retry after retry, before its silence
 /// counts as on any network.
 const STALL_LIMIT_NS: u64 = 300_000_000_000;
@@ -26,17 +29,16 @@ const WARNING_NS: u64 = 1_000_000_000;
 pub(super) struct Liveness {
     spans: Spans,
     check_at: Ticks,
-    /// A peer is gone, and the NIC does not know it.
+    /// When a peer was found to be gone, of which the NIC does not know.
+    lost_at: Option<Ticks>,
+    /// True if that was long enough ago to be reported to the NIC.
     has_loss: bool,
-    /// The same as `has_loss`, but another loss was reported a moment ago.
-    has_late_loss: bool,
-    reported_at: Option<Ticks>,
 }
 
 #[derive(Debug)]
 struct Spans {
     check: u64,
-    report: u64,
+    grace: u64,
     stall_limit: u64,
     warning: u64,
 }
@@ -46,14 +48,13 @@ impl Liveness {
         Self {
             spans: Spans {
                 check: clock.ticks_of_ns(CHECK_NS),
-                report: clock.ticks_of_ns(REPORT_NS),
+                grace: clock.ticks_of_ns(GRACE_NS),
                 stall_limit: clock.ticks_of_ns(STALL_LIMIT_NS),
                 warning: clock.ticks_of_ns(WARNING_NS),
             },
             check_at: Ticks(u64::MAX),
+            lost_at: None,
             has_loss: false,
-            has_late_loss: false,
-            reported_at: None,
         }
     }
 
@@ -67,18 +68,21 @@ impl Liveness {
         self.check_at = self.check_at.min(after(now, self.spans.check));
     }
 
-    /// Records the loss of a peer.
+    /// Records the loss of a peer. It is reported to the NIC after [`GRACE_NS`].
     pub(super) fn note_loss(&mut self, now: Ticks) {
-        match self.reported_at {
-            Some(at) if now.since(at) < self.spans.report => {
-                self.has_late_loss = true;
-                self.check_at = self.check_at.min(after(at, self.spans.report));
-            }
-            _ => {
-                self.has_loss = true;
-                self.reported_at = Some(now);
-            }
+        let lost_at = *self.lost_at.get_or_insert(now);
+        self.check_at = self.check_at.min(after(lost_at, self.spans.grace));
+    }
+
+    /// Reports the loss of a peer if it was recorded long enough ago, or sees to it that it is
+    /// reported later.
+    fn report_loss(&mut self, now: Ticks) {
+        let Some(lost_at) = self.lost_at else { return };
+        if now.since(lost_at) < self.spans.grace {
+            return self.note_loss(now);
         }
+        self.lost_at = None;
+        self.has_loss = true;
     }
 
     /// Returns true if a loss has to be reported to the NIC.
@@ -133,7 +137,8 @@ impl FabricPort {
     #[cold]
     pub(super) fn check_liveness(&mut self) {
         self.liveness.check_at = Ticks(u64::MAX);
-        let mut has_lost = std::mem::take(&mut self.liveness.has_late_loss);
+        self.liveness.report_loss(self.now);
+        let mut has_lost = false;
         let (registry, own) = (self.registry, self.place.number());
         for (place, peer) in (0..=u8::MAX).zip(&mut self.peers) {
             if peer.ring.is_none() || place == own {
@@ -199,4 +204,26 @@ impl FabricPort {
 
 fn after(now: Ticks, span: u64) -> Ticks {
     Ticks(now.0.saturating_add(span))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loss_is_reported_after_the_time_of_grace_and_once() {
+        let mut liveness = Liveness::new(&Clock::start());
+        let (lost_at, grace) = (Ticks(1000), liveness.spans.grace);
+        liveness.note_loss(lost_at);
+        assert_eq!(liveness.check_at(), after(lost_at, grace));
+        // Noticed again, and checked too early: the time of the first notice counts.
+        liveness.note_loss(after(lost_at, grace / 2));
+        liveness.report_loss(after(lost_at, grace - 1));
+        assert!(!liveness.take_loss());
+        assert_eq!(liveness.check_at(), after(lost_at, grace));
+        liveness.report_loss(after(lost_at, grace));
+        assert!(liveness.has_loss() && liveness.take_loss());
+        liveness.report_loss(after(lost_at, 2 * grace));
+        assert!(!liveness.take_loss());
+    }
 }

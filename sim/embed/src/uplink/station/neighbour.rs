@@ -82,15 +82,15 @@ impl Message {
         let (raw, options) = RawMessage::ref_from_prefix(packet.message).ok()?;
         let target = Ipv6Addr::from(raw.target);
         // RFC 4861, 7.1.1 and 7.1.2
-        if packet.hop_limit != HOP_LIMIT || raw.code != 0 || target.is_multicast() {
+        if packet.ip.hop_limit != HOP_LIMIT || raw.code != 0 || target.is_multicast() {
             return None;
         }
         match raw.kind {
             SOLICITATION => {
                 let source_mac = mac_option(options, OPTION_SOURCE_MAC)?;
                 let solicitation = Solicitation { target, source_mac };
-                let is_sound = !packet.source.is_unspecified() || source_mac.is_none();
-                is_sound.then_some(Self::Solicitation(packet.source, solicitation))
+                let is_sound = !packet.ip.source.is_unspecified() || source_mac.is_none();
+                is_sound.then_some(Self::Solicitation(packet.ip.source, solicitation))
             }
             ADVERTISEMENT => Some(Self::Advertisement(Advertisement {
                 target,

@@ -1,5 +1,6 @@
 //! Two stations that exchange frames; frames of Linux; arbitrary bytes.
 
+use ferroce_wire::internet_checksum;
 use proptest::prelude::*;
 
 use super::*;
@@ -93,7 +94,7 @@ fn announcements_cover_each_address_valid_on_the_wire() {
 }
 
 #[test]
-fn a_probe_for_duplicates_is_answered_to_everybody() {
+fn a_probe_for_duplicates_is_answered_to_all() {
     let far_gids = far_gids();
     let probe = Solicitation {
         target: far_gids[3].to_ipv6(),
@@ -115,12 +116,12 @@ fn pings() -> [Vec<u8>; 2] {
         &message(128),
     );
     let mut v4 = message(8);
-    let sum = checksum::checksum(&[&v4]);
+    let sum = internet_checksum(&[&v4]);
     v4[2..4].copy_from_slice(&sum.to_be_bytes());
     let mut header = [
         0x45, 0, 0, 36, 0xab, 0xcd, 0x40, 0, 64, 1, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
     ];
-    let sum = checksum::checksum(&[&header]);
+    let sum = internet_checksum(&[&header]);
     header[10..12].copy_from_slice(&sum.to_be_bytes());
     [
         ethernet(NEAR, FAR, EtherType::IPV4, &[&header, &v4]),
@@ -152,8 +153,8 @@ fn ping_is_answered() {
         );
     }
     let answer = far.receive(&pings()[0]).answer.expect("an answer");
-    assert_eq!(checksum::checksum(&[&answer[14..34]]), 0);
-    assert_eq!(checksum::checksum(&[&answer[34..]]), 0);
+    assert_eq!(internet_checksum(&[&answer[14..34]]), 0);
+    assert_eq!(internet_checksum(&[&answer[34..]]), 0);
 }
 
 /// Returns valid frames, to be damaged.

@@ -15,7 +15,7 @@ use crate::clock::real_ns;
 use crate::os::keeping_errno;
 use crate::own::Own;
 use crate::session;
-use crate::tsc::SAVE_BYTES;
+use crate::tsc::extended_state::{self, SAVE_BYTES, with_extended_state};
 
 /// Most loops that are copied.
 pub const MAX_LOOPS: usize = 128;
@@ -61,29 +61,7 @@ global_asm!(
     "push rdx",
     "push rcx",
     "push rax",
-    "cld",
-    "mov rbp, rsp",
-    "sub rsp, qword ptr [rip + {save_bytes}]",
-    "and rsp, -64",
-    // xsave does not write all of its header, which has to be zero.
-    "xor eax, eax",
-    "mov qword ptr [rsp + 512], rax",
-    "mov qword ptr [rsp + 520], rax",
-    "mov qword ptr [rsp + 528], rax",
-    "mov qword ptr [rsp + 536], rax",
-    "mov qword ptr [rsp + 544], rax",
-    "mov qword ptr [rsp + 552], rax",
-    "mov qword ptr [rsp + 560], rax",
-    "mov qword ptr [rsp + 568], rax",
-    "mov eax, -1",
-    "mov edx, -1",
-    "xsave64 [rsp]",
-    "mov rdi, rbp",
-    "call {check}",
-    "mov eax, -1",
-    "mov edx, -1",
-    "xrstor64 [rsp]",
-    "mov rsp, rbp",
+    with_extended_state!("mov rdi, rbp", "call {check}"),
     "pop rax",
     "pop rcx",
     "pop rdx",
@@ -157,7 +135,7 @@ pub fn watched(places: Option<Places>, registers: &Registers) -> Check {
 pub fn reserve(places: Option<Places>) -> Option<(u64, u32)> {
     let count = COUNT.load(Ordering::Relaxed);
     let own = LOOPS.get(count as usize)?;
-    if SAVE_BYTES.load(Ordering::Relaxed) == 0 {
+    if !extended_state::can_be_saved() {
         return None;
     }
     own.set_places(places);

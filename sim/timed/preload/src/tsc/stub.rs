@@ -6,19 +6,15 @@
 #![expect(unsafe_code, reason = "assembly")]
 
 use std::arch::global_asm;
-use std::arch::x86_64::__cpuid_count;
 use std::mem::offset_of;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use ferroce_timed_protocol::PS_PER_CYCLE;
 use ferroce_timed_protocol::page::ThreadPage;
 
+use super::extended_state::{self, SAVE_BYTES, with_extended_state};
 use crate::clock::{FREE_READS, READ_PS};
 use crate::session::IS_RUNNING;
 use crate::thread::ThreadState;
-
-/// Bytes of the state that `xsave` writes. Zero: the processor has no `xsave`.
-pub static SAVE_BYTES: AtomicU64 = AtomicU64::new(0);
 
 unsafe extern "C" {
     /// Only for trampolines: not callable from Rust.
@@ -90,30 +86,8 @@ global_asm!(
     "push r10",
     "push r11",
     "pushfq",
-    "cld",
-    "mov rbp, rsp",
-    "sub rsp, qword ptr [rip + {save_bytes}]",
-    "and rsp, -64",
-    // xsave does not write all of its header, which has to be zero.
-    "xor eax, eax",
-    "mov qword ptr [rsp + 512], rax",
-    "mov qword ptr [rsp + 520], rax",
-    "mov qword ptr [rsp + 528], rax",
-    "mov qword ptr [rsp + 536], rax",
-    "mov qword ptr [rsp + 544], rax",
-    "mov qword ptr [rsp + 552], rax",
-    "mov qword ptr [rsp + 560], rax",
-    "mov qword ptr [rsp + 568], rax",
-    "mov eax, -1",
-    "mov edx, -1",
-    "xsave64 [rsp]",
-    "call {slow}",
-    "mov rbx, rax",
-    "mov eax, -1",
-    "mov edx, -1",
-    "xrstor64 [rsp]",
+    with_extended_state!("call {slow}", "mov rbx, rax"),
     "mov rax, rbx",
-    "mov rsp, rbp",
     "popfq",
     "pop r11",
     "pop r10",
@@ -146,20 +120,10 @@ extern "C" fn read_counter() -> u64 {
     crate::os::keeping_errno(super::read_counter)
 }
 
-/// Asks the processor for the size of its state.
-pub fn prepare() {
-    #[allow(unused_unsafe, reason = "safe since Rust 1.94")]
-    // SAFETY: every x86-64 processor has `cpuid`.
-    let (features, sizes) = unsafe { (__cpuid_count(1, 0), __cpuid_count(13, 0)) };
-    let has_xsave = features.ecx & 1 << 27 != 0;
-    let bytes = if has_xsave { sizes.ebx } else { 0 };
-    SAVE_BYTES.store(u64::from(bytes).next_multiple_of(64), Ordering::Relaxed);
-}
-
 /// Returns the address of the code. Zero: it cannot be used on this processor.
 pub fn address() -> usize {
-    match SAVE_BYTES.load(Ordering::Relaxed) {
-        0 => 0,
-        _ => ferroce_tsc_stub as *const () as usize,
+    match extended_state::can_be_saved() {
+        true => ferroce_tsc_stub as *const () as usize,
+        false => 0,
     }
 }

@@ -4,9 +4,10 @@
 use std::arch::asm;
 use std::ffi::{CStr, c_int, c_void};
 use std::io::Write;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use ferroce_test_support::{Process, TIMEOUT};
 use ferroce_timed_protocol::MOST_AHEAD_PS;
 use ferroce_timed_protocol::page::NEVER_PS;
 use ferroce_timed_protocol::request::{Check, Wait};
@@ -19,13 +20,13 @@ use super::world::World;
 const VARIABLE: &str = "FERROCE_GUEST";
 
 /// Starts one of the programs.
-pub fn start(name: &str, world: Option<&World>) -> Child {
+pub fn start(name: &str, world: Option<&World>) -> Process {
     let mut command = with_library(std::env::current_exe().expect("the test has a path"));
     command.env(VARIABLE, name);
     if let Some(world) = world {
         command.env("FERROCE_WORLD", world.path());
     }
-    command.spawn().expect("started")
+    Process::alone(command, TIMEOUT)
 }
 
 #[used]
@@ -363,6 +364,7 @@ fn fork() {
         let is_real = real.abs_diff(now_ns(libc::CLOCK_REALTIME)) < 5_000_000_000
             && real.abs_diff(vdso_realtime_ns()) < 5_000_000_000;
         let before = rdtsc();
+        // A program that sleeps: the child's clock is the machine's.
         std::thread::sleep(std::time::Duration::from_millis(20));
         let has_passed = rdtsc() - before > 1_000_000;
         // SAFETY: ends the child.

@@ -4,11 +4,9 @@ pub mod guest;
 pub mod world;
 
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
-/// How long a program may take.
-pub const LIMIT: Duration = Duration::from_secs(20);
+use ferroce_test_support::Process;
 
 /// Returns the library under test: cargo has built it for this test.
 pub fn library() -> PathBuf {
@@ -19,12 +17,10 @@ pub fn library() -> PathBuf {
     library
 }
 
-/// Returns a command with the library preloaded and its output piped.
+/// Returns a command with the library preloaded.
 pub fn with_library(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
     command.env("LD_PRELOAD", library());
-    command.stdin(Stdio::null());
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
@@ -52,31 +48,13 @@ impl Output {
 }
 
 /// Waits for the end of a program, which is killed if it takes too long.
-pub fn finish(mut child: Child) -> Output {
-    use std::io::Read;
+pub fn finish(process: Process) -> Output {
     use std::os::unix::process::ExitStatusExt;
-    let end = Instant::now() + LIMIT;
-    let status = loop {
-        if let Some(status) = child.try_wait().expect("a child") {
-            break status;
-        }
-        if Instant::now() > end {
-            child.kill().expect("a child");
-            panic!("the program hangs");
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    };
-    let mut text = String::new();
-    let mut pipes: [Box<dyn Read>; 2] = [
-        Box::new(child.stdout.take().expect("a pipe")),
-        Box::new(child.stderr.take().expect("a pipe")),
-    ];
-    for pipe in &mut pipes {
-        pipe.read_to_string(&mut text).expect("text");
-    }
+    let ended = process.wait();
+    let status = ended.expect_end();
     Output {
         code: status.code(),
         signal: status.signal(),
-        text,
+        text: ended.output,
     }
 }

@@ -1,13 +1,11 @@
 //! Programs in C that run in the world.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+
+use ferroce_test_support::{Process, TIMEOUT};
 
 use super::FakeWorld;
-
-/// Real time that a program may take.
-const LIMIT: Duration = Duration::from_secs(20);
 
 /// Compiles a program of `tests/programs`.
 pub fn compile(name: &str) -> PathBuf {
@@ -37,48 +35,22 @@ fn library() -> PathBuf {
 }
 
 /// A running program; it is killed when this is dropped.
-pub struct Running(Child, String);
+pub struct Running(Process);
 
 impl Running {
     /// Starts a program in the world.
     pub fn start(world: &FakeWorld, program: &Path, arguments: &[&str]) -> Self {
-        let child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .args(arguments)
             .env("FERROCE_WORLD", world.path())
-            .env("LD_PRELOAD", library())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("started");
-        Self(child, format!("{} {arguments:?}", program.display()))
+            .env("LD_PRELOAD", library());
+        Self(Process::alone(command, TIMEOUT))
     }
 
     /// Returns its output, after a successful end.
-    pub fn finish(mut self) -> String {
-        let begun = Instant::now();
-        let status = loop {
-            if let Some(status) = self.0.try_wait().expect("a child") {
-                break status;
-            }
-            assert!(begun.elapsed() < LIMIT, "{} takes too long", self.1);
-            std::thread::sleep(Duration::from_millis(2));
-        };
-        let output = self.0.stdout.take().expect("piped");
-        let text = std::io::read_to_string(output).expect("text");
-        assert!(
-            status.success(),
-            "{} has ended with {status}: {text}",
-            self.1
-        );
-        text
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+    pub fn finish(self) -> String {
+        self.0.wait().expect_success()
     }
 }
 

@@ -2,10 +2,10 @@
 
 use ferroce_model::{DmaAtomic, DmaError, UntimedHost};
 
-use super::host::WorldHost;
+use crate::host::WorldHost;
 
 /// A host to which accesses take no time. It has no doorbells, and drops interrupts.
-pub(super) struct Bulk<'a> {
+pub struct Bulk<'a> {
     host: &'a mut WorldHost,
     /// True if data is written; false if it is only checked whether it could be.
     writes_data: bool,

@@ -1,0 +1,264 @@
+//! The table of transitions: which ones a service has, and the attributes that each requires and
+//! allows. IBTA vol 1, table 91 (QP state transition properties); `ibv_modify_qp(3)` and Linux'
+//! `ib_modify_qp_is_ok` have the same rows.
+
+use core::fmt;
+
+use crate::attribute::{Attribute, AttributeSet};
+use crate::service::Service;
+use crate::state::QpState;
+
+/// Attributes of a transition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AttributeRule {
+    /// Must be given.
+    pub required: AttributeSet,
+    /// May be given.
+    pub optional: AttributeSet,
+}
+
+/// Reason for which a transition was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TransitionError {
+    /// The table has no such transition.
+    Illegal {
+        /// The present state.
+        from: QpState,
+        /// The state that was requested.
+        to: QpState,
+    },
+    /// The transition exists but may not change this attribute.
+    Attribute {
+        /// The attribute.
+        attribute: Attribute,
+        /// The present state.
+        from: QpState,
+        /// The state that was requested.
+        to: QpState,
+    },
+    /// The transition requires this attribute.
+    Missing {
+        /// The attribute.
+        attribute: Attribute,
+        /// The present state.
+        from: QpState,
+        /// The state that was requested.
+        to: QpState,
+    },
+}
+
+// By hand, because this crate has no dependencies and no standard library, like the contract.
+impl fmt::Display for TransitionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Illegal { from, to } => {
+                write!(f, "a queue pair cannot go from {from} to {to}")
+            }
+            Self::Attribute {
+                attribute,
+                from,
+                to,
+            } => write!(
+                f,
+                "{attribute:?} cannot be changed on the way from {from} to {to}"
+            ),
+            Self::Missing {
+                attribute,
+                from,
+                to,
+            } => write!(f, "{attribute:?} is needed on the way from {from} to {to}"),
+        }
+    }
+}
+
+impl core::error::Error for TransitionError {}
+
+/// Checks a Modify QP of a queue pair of `service` that gives the attributes `given`, before its
+/// values are looked at.
+///
+/// # Errors
+///
+/// [`TransitionError::Illegal`], [`TransitionError::Missing`] or [`TransitionError::Attribute`]
+pub fn check_attributes(
+    service: Service,
+    from: QpState,
+    to: QpState,
+    given: AttributeSet,
+) -> Result<(), TransitionError> {
+    let Some(rule) = AttributeRule::of(service, from, to) else {
+        return Err(TransitionError::Illegal { from, to });
+    };
+    if let Some(attribute) = rule.required.without(given).first() {
+        return Err(TransitionError::Missing {
+            attribute,
+            from,
+            to,
+        });
+    }
+    match given.without(rule.required.with(rule.optional)).first() {
+        Some(attribute) => Err(TransitionError::Attribute {
+            attribute,
+            from,
+            to,
+        }),
+        None => Ok(()),
+    }
+}
+
+impl AttributeRule {
+    /// Returns the rule of a transition; `None` when the service does not have it.
+    #[must_use]
+    pub const fn of(service: Service, from: QpState, to: QpState) -> Option<AttributeRule> {
+        use QpState::{Init, Reset, Rtr, Rts, Sqd, Sqe};
+        let none = AttributeSet::NONE;
+        let (required, optional) = match (from, to) {
+            (_, Reset) => (none, none),
+            (Reset, Init) => (identity(service), none),
+            (Init, Init) => (none, identity(service)),
+            (Init, Rtr) => (connection(service), before_connection(service)),
+            (Rtr, Rts) => (sending(service), running(service)),
+            (Rts | Sqd, Rts) => (none, running(service)),
+            (Rts, Sqd) => (none, AttributeSet::of(&[Attribute::DrainNotification])),
+            (Sqd, Sqd) => (none, drained(service)),
+            (Sqe, Rts) => match recovering(service) {
+                Some(optional) => (none, optional),
+                None => return None,
+            },
+            (Init | Rtr | Rts | Sqd | Sqe | QpState::Err, QpState::Err) => (none, none),
+            _ => return None,
+        };
+        Some(AttributeRule { required, optional })
+    }
+}
+
+/// Path migration, optional wherever a connected queue pair is at work.
+const MIGRATION: AttributeSet =
+    AttributeSet::of(&[Attribute::AlternatePath, Attribute::MigrationState]);
+
+/// RESET→INIT.
+const fn identity(service: Service) -> AttributeSet {
+    use Attribute::{Access, PKey, Port, QKey};
+    match service {
+        Service::UnreliableDatagram => AttributeSet::of(&[PKey, Port, QKey]),
+        _ => AttributeSet::of(&[PKey, Port, Access]),
+    }
+}
+
+/// INIT→RTR.
+const fn connection(service: Service) -> AttributeSet {
+    use Attribute::{DestQp, MaxDestRdAtomic, MinRnrTimer, Path, PathMtu, ReceivePsn};
+    let connected = AttributeSet::of(&[Path, PathMtu, DestQp, ReceivePsn]);
+    match service {
+        Service::UnreliableDatagram => AttributeSet::NONE,
+        Service::UnreliableConnected | Service::XrcInitiator => connected,
+        Service::ReliableConnected | Service::XrcTarget => {
+            connected.with(AttributeSet::of(&[MaxDestRdAtomic, MinRnrTimer]))
+        }
+    }
+}
+
+/// INIT→RTR, optional.
+const fn before_connection(service: Service) -> AttributeSet {
+    use Attribute::{Access, AlternatePath, PKey, QKey};
+    match service {
+        Service::UnreliableDatagram => AttributeSet::of(&[PKey, QKey]),
+        _ => AttributeSet::of(&[PKey, Access, AlternatePath]),
+    }
+}
+
+/// RTR→RTS.
+const fn sending(service: Service) -> AttributeSet {
+    use Attribute::{MaxRdAtomic, RetryCount, RnrRetry, SendPsn, Timeout};
+    match service {
+        Service::UnreliableDatagram | Service::UnreliableConnected => AttributeSet::of(&[SendPsn]),
+        Service::ReliableConnected | Service::XrcInitiator => {
+            AttributeSet::of(&[SendPsn, Timeout, RetryCount, RnrRetry, MaxRdAtomic])
+        }
+        Service::XrcTarget => AttributeSet::of(&[SendPsn, Timeout]),
+    }
+}
+
+/// RTR→RTS, RTS→RTS, SQD→RTS: optional.
+const fn running(service: Service) -> AttributeSet {
+    use Attribute::{Access, CurrentState, MinRnrTimer, QKey};
+    let connected = AttributeSet::of(&[CurrentState, Access]).with(MIGRATION);
+    match service {
+        Service::UnreliableDatagram => AttributeSet::of(&[CurrentState, QKey]),
+        Service::UnreliableConnected | Service::XrcInitiator => connected,
+        Service::ReliableConnected | Service::XrcTarget => {
+            connected.with(AttributeSet::of(&[MinRnrTimer]))
+        }
+    }
+}
+
+/// SQD→SQD: optional.
+const fn drained(service: Service) -> AttributeSet {
+    use Attribute::{
+        Access, MaxDestRdAtomic, MaxRdAtomic, MinRnrTimer, PKey, Path, Port, QKey, RetryCount,
+        RnrRetry, Timeout,
+    };
+    let connected = AttributeSet::of(&[Path, Access, PKey]).with(MIGRATION);
+    let reliable = connected.with(AttributeSet::of(&[Port, Timeout]));
+    let requester = reliable.with(AttributeSet::of(&[RetryCount, RnrRetry, MaxRdAtomic]));
+    let responder = AttributeSet::of(&[MaxDestRdAtomic, MinRnrTimer]);
+    match service {
+        Service::UnreliableDatagram => AttributeSet::of(&[PKey, QKey]),
+        Service::UnreliableConnected => connected,
+        Service::ReliableConnected => requester.with(responder),
+        Service::XrcInitiator => requester,
+        Service::XrcTarget => reliable.with(responder),
+    }
+}
+
+/// SQE→RTS: optional. The reliable services do not have the state: a send that fails takes them to
+/// ERR (IBTA vol 1, 10.3.1).
+const fn recovering(service: Service) -> Option<AttributeSet> {
+    use Attribute::{Access, CurrentState, QKey};
+    match service {
+        Service::UnreliableDatagram => Some(AttributeSet::of(&[CurrentState, QKey])),
+        Service::UnreliableConnected => Some(AttributeSet::of(&[CurrentState, Access])),
+        Service::ReliableConnected | Service::XrcInitiator | Service::XrcTarget => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use super::*;
+
+    const MATRIX: &str = "\
+from\\to RESET  INIT   RTR   RTS   SQD   SQE   ERR
+  RESET     x     x     .     .     .     .     .
+   INIT     x     x     x     .     .     .     x
+    RTR     x     .     .     x     .     .     x
+    RTS     x     .     .     x     x     .     x
+    SQD     x     .     .     x     x     .     x
+    SQE     x     .     .     u     .     .     x
+    ERR     x     .     .     .     .     .     x
+";
+
+    /// Goal: the matrix of transitions; `u`: unreliable services only.
+    #[test]
+    fn whole_matrix_is_as_in_the_figure() {
+        let mut seen = String::from("from\\to");
+        for to in QpState::ALL {
+            write!(seen, "{:>6}", to.to_string()).expect("a String takes everything");
+        }
+        seen.push('\n');
+        for from in QpState::ALL {
+            write!(seen, "{:>7}", from.to_string()).expect("a String takes everything");
+            for to in QpState::ALL {
+                let has = |service| AttributeRule::of(service, from, to).is_some();
+                let mark = match Service::ALL.into_iter().filter(|s| has(*s)).count() {
+                    0 => '.',
+                    2 => 'u',
+                    _ => 'x',
+                };
+                write!(seen, "{mark:>6}").expect("a String takes everything");
+            }
+            seen.push('\n');
+        }
+        assert_eq!(seen, MATRIX, "\n{seen}");
+    }
+}

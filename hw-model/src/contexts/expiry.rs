@@ -1,0 +1,88 @@
+//! Timers that are due, and peers that are lost.
+
+use crate::contexts::Contexts;
+use crate::contexts::settle::Results;
+use crate::host_interface::HostInterface;
+use crate::ports::host::Host;
+use crate::ports::port::Port;
+use crate::time::timing::Timing;
+use crate::time::turn::Turn;
+
+/// Timers, and moderated events, that are handled in one turn.
+const EXPIRIES_PER_TURN: usize = 32;
+
+impl Contexts {
+    /// Handles the timers of queue pairs that are due. Returns true if there were some.
+    #[inline(always)]
+    pub fn expire_timers<H: Host, T: Timing, P: Port>(
+        &mut self,
+        turn: &mut Turn<'_, H, T>,
+        results: &mut Results<'_>,
+        port: &mut P,
+    ) -> bool {
+        let now = turn.now;
+        let mut worked = false;
+        for _ in 0..EXPIRIES_PER_TURN {
+            let Some(index) = self.timers.pop_due(now) else {
+                break;
+            };
+            worked = true;
+            if let Some(qp) = self.qps.get_mut(index) {
+                if qp.transport.retransmission_is_due(now)
+                    && qp.peer().is_some_and(|route| port.is_behind(&route))
+                {
+                    qp.transport.postpone_retransmission(now);
+                }
+                qp.transport.handle_timeout(now);
+                self.settle(turn, index, results);
+            }
+        }
+        worked
+    }
+
+    /// Raises the events of CQs whose moderation time has passed. Returns true if there were some.
+    #[inline(always)]
+    pub fn expire_moderation<H: Host, T: Timing>(
+        &mut self,
+        turn: &mut Turn<'_, H, T>,
+        host_interface: &mut HostInterface,
+    ) -> bool {
+        let mut worked = false;
+        for _ in 0..EXPIRIES_PER_TURN {
+            let Some(cqn) = self.cqs.pop_due(turn.now) else {
+                break;
+            };
+            worked = true;
+            if let Some(event) = self.cqs.expire(cqn, &mut turn.dma()) {
+                host_interface.raise(turn, turn.now, event);
+            }
+        }
+        worked
+    }
+
+    /// Fails what queue pairs have sent to functions that no longer exist. Returns true if there
+    /// was any.
+    #[cold]
+    pub fn give_up_lost_peers<H: Host, T: Timing, P: Port>(
+        &mut self,
+        turn: &mut Turn<'_, H, T>,
+        results: &mut Results<'_>,
+        port: &mut P,
+    ) -> bool {
+        let mut worked = false;
+        let (_, used) = self.qps.all();
+        for index in 0..used {
+            let Some(qp) = self.qps.get_mut(index) else {
+                continue;
+            };
+            let is_lost = qp.transport.has_unacknowledged()
+                && qp.peer().is_some_and(|route| port.is_gone(&route));
+            if is_lost {
+                qp.transport.give_up();
+                self.settle(turn, index, results);
+                worked = true;
+            }
+        }
+        worked
+    }
+}

@@ -1,0 +1,207 @@
+//! The blocks of one NIC function, wired up: which block feeds which.
+
+use ferroce_units::Instant;
+
+use crate::blocks::Blocks;
+use crate::command::CommandProcessor;
+use crate::config::NicConfig;
+use crate::contexts::Contexts;
+use crate::contexts::completion_writer::CompletionWriter;
+use crate::contexts::settle::Results;
+use crate::fast_forward::Marks;
+use crate::host_interface::HostInterface;
+use crate::host_interface::doorbells::Doorbells;
+use crate::mac::Mac;
+use crate::ports::host::Host;
+use crate::ports::port::Port;
+use crate::receive::{Receive, ReceivePorts};
+use crate::time::timing::Timing;
+use crate::time::turn::Turn;
+use crate::translation::memory_unit::MemoryUnit;
+use crate::transmit::{Transmit, TransmitPorts};
+
+/// All blocks of a function. Each keeps its state to itself; a block reaches another one only by
+/// the ports that it is given here.
+#[derive(Debug)]
+pub(crate) struct Datapath<P: Port, B: Blocks> {
+    /// Registers, events and interrupts.
+    pub host_interface: HostInterface,
+    /// Decoder of doorbells.
+    pub doorbells: Doorbells,
+    /// Context tables.
+    pub contexts: Contexts,
+    /// Keys and addresses.
+    pub translation: MemoryUnit<B::Mtt>,
+    /// From queue pairs to frames.
+    pub transmit: Transmit,
+    /// From frames to queue pairs.
+    pub receive: Receive<P::Frame>,
+    /// CQE writer.
+    pub completions: CompletionWriter,
+    /// Between the packet engines and the wire.
+    pub mac: Mac<P::Frame>,
+    /// Stride ends of long messages.
+    pub marks: Marks,
+}
+
+impl<P: Port, B: Blocks> Datapath<P, B> {
+    /// Returns the blocks after power-on, with `units` processing units.
+    pub fn new(config: &NicConfig, units: u8) -> Self {
+        Self {
+            host_interface: HostInterface::new(config),
+            doorbells: Doorbells::new(config.push_blocks),
+            contexts: Contexts::new(config),
+            translation: MemoryUnit::new(config),
+            transmit: Transmit::new(config, units),
+            receive: Receive::new(config),
+            completions: CompletionWriter::new(),
+            mac: Mac::new(config.edge_capacity, config.egress_packets.max(1)),
+            marks: Marks::default(),
+        }
+    }
+
+    /// Clears all state but the MSI-X table.
+    pub fn reset(&mut self, now: Instant, port: &mut P) {
+        self.host_interface.reset();
+        self.doorbells.clear();
+        self.contexts.reset();
+        self.translation.reset();
+        self.transmit.reset();
+        self.receive.reset(port);
+        self.completions.clear();
+        self.mac.reset(now, port);
+        self.marks.clear();
+    }
+
+    /// Takes what has come from outside: frames, doorbells, register writes and commands. Returns
+    /// true if something moved, and true if registers or commands were among it.
+    #[inline(always)]
+    pub fn take_input<H: Host, T: Timing>(
+        &mut self,
+        turn: &mut Turn<'_, H, T>,
+        config: &NicConfig,
+        port: &mut P,
+    ) -> (bool, bool) {
+        // Frames are taken off the wire before doorbells are drained: a receive WQE that was rung
+        // before its SEND could arrive is seen when the SEND is processed.
+        let mut worked = self.host_interface.watch_link(turn, port.link_is_up());
+        match self.host_interface.link_is_up() {
+            true => worked |= self.mac.receive(turn.now, turn.timing, port),
+            false => self.mac.discard(turn.now, port),
+        }
+        let results = &mut Results {
+            completions: &mut self.completions,
+            host_interface: &mut self.host_interface,
+            scheduler: self.transmit.scheduler(),
+        };
+        worked |= self.doorbells.step(turn, &mut self.contexts, results);
+        let mut runs_registers = false;
+        if self.host_interface.next_command().is_some() {
+            runs_registers = CommandProcessor::new(turn, config, self, port).step();
+        }
+        runs_registers |= self.host_interface.handle_writes(turn);
+        (worked | runs_registers, runs_registers)
+    }
+
+    /// Steps the blocks from the receive buffer to the wire and to host memory, in the direction of
+    /// the data. Returns true if something moved.
+    #[inline(always)]
+    pub fn step<H: Host, T: Timing>(&mut self, turn: &mut Turn<'_, H, T>, port: &mut P) -> bool {
+        let results = Results {
+            completions: &mut self.completions,
+            host_interface: &mut self.host_interface,
+            scheduler: self.transmit.scheduler(),
+        };
+        let ports = &mut ReceivePorts {
+            contexts: &mut self.contexts,
+            translation: &mut self.translation,
+            results,
+            mac: &mut self.mac,
+            marks: &mut self.marks,
+            port,
+        };
+        let mut worked = self.receive.step(turn, ports);
+        let (transmit, mut ports) = self.transmit(port);
+        worked |= transmit.complete_fetches(turn, &mut ports);
+        worked |= self.expire(turn, port);
+        let (transmit, mut ports) = self.transmit(port);
+        worked |= transmit.step(turn, &mut ports);
+        let (wqes, contexts) = (self.transmit.wqes(), &mut self.contexts);
+        let events = &mut self.host_interface;
+        worked |= self.completions.step(turn, contexts, wqes, events);
+        worked | events.write_events(turn)
+    }
+
+    /// Returns the transmit path and the blocks that it uses.
+    #[inline(always)]
+    pub fn transmit<'a>(
+        &'a mut self,
+        port: &'a mut P,
+    ) -> (&'a mut Transmit, TransmitPorts<'a, P, B::Mtt>) {
+        let ports = TransmitPorts {
+            contexts: &mut self.contexts,
+            translation: &mut self.translation,
+            completions: &mut self.completions,
+            host_interface: &mut self.host_interface,
+            mac: &mut self.mac,
+            port,
+        };
+        (&mut self.transmit, ports)
+    }
+
+    /// Returns the context tables and the blocks that take the results of a queue pair's work.
+    #[inline(always)]
+    pub fn contexts(&mut self) -> (&mut Contexts, Results<'_>) {
+        let results = Results {
+            completions: &mut self.completions,
+            host_interface: &mut self.host_interface,
+            scheduler: self.transmit.scheduler(),
+        };
+        (&mut self.contexts, results)
+    }
+
+    /// Handles the timers and moderated events that are due. Returns true if there were some.
+    #[inline(always)]
+    fn expire<H: Host, T: Timing>(&mut self, turn: &mut Turn<'_, H, T>, port: &mut P) -> bool {
+        let (contexts, mut results) = self.contexts();
+        let timers = contexts.expire_timers(turn, &mut results, port);
+        let moderation = contexts.expire_moderation(turn, results.host_interface);
+        timers | moderation
+    }
+
+    /// Fails what queue pairs have sent to functions that no longer exist. Returns true if there
+    /// was any.
+    #[cold]
+    pub fn give_up_lost_peers<H: Host, T: Timing>(
+        &mut self,
+        turn: &mut Turn<'_, H, T>,
+        port: &mut P,
+    ) -> bool {
+        let (contexts, mut results) = self.contexts();
+        contexts.give_up_lost_peers(turn, &mut results, port)
+    }
+
+    /// Returns the time of the first timer or interrupt; [`Instant::MAX`]: there is none.
+    #[inline]
+    pub fn next_timer(&self) -> Instant {
+        let interrupt = self.host_interface.next_interrupt();
+        let first = self.contexts.next_timeout();
+        first.min(interrupt.unwrap_or(Instant::MAX))
+    }
+
+    /// Returns the time of the next delivery on an edge, or at which a block may continue.
+    pub fn next_delivery(&self, timing: &impl Timing) -> Option<Instant> {
+        // Blocks that make completions wait while many completions wait; an event waits for
+        // software.
+        let completes = !self.completions.is_nearly_full();
+        let times = [
+            self.receive.next_step().filter(|_| completes),
+            self.transmit.next_fetch(),
+            self.completions.next_step(),
+            self.host_interface.next_event(),
+            self.mac.next_transmit(timing),
+            self.transmit.next_step(timing).filter(|_| completes),
+        ];
+        times.into_iter().flatten().min()
+    }
+}

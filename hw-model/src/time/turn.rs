@@ -1,0 +1,47 @@
+//! What all blocks of a NIC share in one turn: time, the host, the costs and the counters.
+
+use ferroce_units::Instant;
+
+use crate::counters::Counters;
+use crate::host_interface::dma::Dma;
+use crate::ports::host::Host;
+use crate::time::timing::{Stage, Timing, Work};
+
+/// One turn of the NIC: each block steps once, at the same time.
+pub(crate) struct Turn<'a, H: Host, T: Timing> {
+    /// Time of the event that is being handled.
+    pub now: Instant,
+    /// The other side of the PCIe link.
+    pub host: &'a mut H,
+    /// What work costs, and the clocks of all stages.
+    pub timing: &'a mut T,
+    /// The function's counters.
+    pub counters: &'a mut Counters,
+}
+
+impl<H: Host, T: Timing> Turn<'_, H, T> {
+    /// Returns the DMA engine for a flow of accesses that begins now.
+    #[inline(always)]
+    pub fn dma(&mut self) -> Dma<'_, H> {
+        Dma::new(self.host, self.counters, self.now)
+    }
+
+    /// Returns the DMA engine for a flow of accesses that begins at `at`, an event that the blocks
+    /// see before.
+    #[inline(always)]
+    pub fn dma_from(&mut self, at: Instant) -> Dma<'_, H> {
+        Dma::new(self.host, self.counters, at)
+    }
+
+    /// Returns the DMA engine for a flow of accesses that begins at `at` and is planned now.
+    #[inline(always)]
+    pub fn dma_planned(&mut self, at: Instant) -> Dma<'_, H> {
+        Dma::planned(self.host, self.counters, self.now, at)
+    }
+
+    /// Puts `work`, which is there at `at`, through `stage`; returns when the result leaves it.
+    #[inline(always)]
+    pub fn reserve(&mut self, at: Instant, stage: Stage, work: Work) -> Instant {
+        self.timing.reserve(self.now, at, stage, work)
+    }
+}

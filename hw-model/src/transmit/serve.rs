@@ -1,0 +1,253 @@
+//! Turns of processing units: the queue pairs that have work are served one after the other.
+
+use ferroce_spec::counter::Counter;
+use ferroce_spec::register::FatalSyndrome;
+use ferroce_transport::QpState;
+use ferroce_units::{Duration, Instant};
+
+use crate::contexts::queue_pair::{QueuePair, QueuePairs};
+use crate::host_interface::dma::Dma;
+use crate::limits::FLUSH_PER_TURN;
+use crate::ports::host::Host;
+use crate::ports::port::Port;
+use crate::time::timing::{PLANNING_HORIZON, Timing};
+use crate::time::turn::Turn;
+use crate::translation::mtt::TranslationTable;
+use crate::transmit::{Transmit, TransmitPorts, local_operation};
+
+/// Backlog of reads on the link from the host above which processing units request no more payload:
+/// a small read, such as a translation, waits behind it.
+const MAX_READ_BACKLOG: Duration = Duration::from_us(1);
+
+impl Transmit {
+    /// Completes WQE fetches whose data has arrived. Returns true if there were some.
+    #[inline]
+    pub fn complete_fetches<H: Host, T: Timing, P: Port, M>(
+        &mut self,
+        turn: &mut Turn<'_, H, T>,
+        ports: &mut TransmitPorts<'_, P, M>,
+    ) -> bool {
+        let mut worked = false;
+        while let Some(index) = self.fetch.land(
+            turn.now,
+            &mut ports.contexts.qps,
+            &ports.contexts.gids,
+            &mut self.wqes,
+            turn.counters,
+        ) {
+            let (contexts, mut results) = ports.results(&mut self.scheduler);
+            contexts.settle_active(turn, index, &mut results);
+            worked = true;
+        }
+        for _ in 0..self.fetch.free() {
+            let Some(index) = self.fetch.next_waiting() else {
+                break;
+            };
+            if let Some(qp) = ports.contexts.qps.get_mut(index) {
+                qp.fetching = false;
+            }
+            let (contexts, mut results) = ports.results(&mut self.scheduler);
+            contexts.settle_active(turn, index, &mut results);
+            worked = true;
+        }
+        worked
+    }
+
+    /// Serves queue pairs that have work: WQE fetch, transport, packetizer, MAC. Returns true if
+    /// something moved.
+    #[inline(always)]
+    pub fn step<H: Host, T: Timing, P: Port, M: TranslationTable>(
+        &mut self,
+        turn: &mut Turn<'_, H, T>,
+        ports: &mut TransmitPorts<'_, P, M>,
+    ) -> bool {
+        let mut worked = false;
+        self.is_stalled = false;
+        let has_work = !self.scheduler.is_idle() || self.outbound_waits;
+        if has_work && !self.is_egress_blocked(ports) {
+            self.outbound_waits = false;
+            for unit in 0..self.units.len() {
+                worked |= self.serve_unit(turn, unit, ports);
+            }
+        }
+        ports.mac.transmit(turn.now, turn.timing, ports.port);
+        worked | self.report_departures(turn, ports)
+    }
+
+    /// Serves each queue pair of one processing unit that has work once.
+    #[inline(always)]
+    fn serve_unit<H: Host, T: Timing, P: Port, M: TranslationTable>(
+        &mut self,
+        turn: &mut Turn<'_, H, T>,
+        unit: usize,
+        ports: &mut TransmitPorts<'_, P, M>,
+    ) -> bool {
+        let mut worked = false;
+        if !self.units[unit].outbound.is_empty() {
+            worked |= self.packetize(turn, unit, ports);
+        }
+        for _ in 0..self.scheduler.len(unit) {
+            if ports.completions.is_nearly_full() || self.is_paused(turn, unit, ports) {
+                break;
+            }
+            // Without time nothing is under way, for which a queue pair would have to wait.
+            if T::IS_TIMED && self.is_held_up(turn, unit, &ports.contexts.qps) {
+                break;
+            }
+            let Some(index) = self.scheduler.take_next(unit) else {
+                break;
+            };
+            if T::IS_TIMED && self.waits_for_buffer(index, &mut ports.contexts.qps) {
+                continue;
+            }
+            worked |= self.serve(turn, index, ports);
+        }
+        worked
+    }
+
+    /// Returns true if a processing unit waits for its clock, or for the MAC.
+    #[inline]
+    fn is_paused<H: Host, T: Timing, P: Port, M>(
+        &mut self,
+        turn: &Turn<'_, H, T>,
+        unit: usize,
+        ports: &TransmitPorts<'_, P, M>,
+    ) -> bool {
+        self.is_egress_blocked(ports) || self.units[unit].is_busy(turn.now, turn.timing)
+    }
+
+    /// Returns true if a processing unit waits for the context of its next queue pair, or for
+    /// enough of the payload that it has requested.
+    #[inline]
+    fn is_held_up<H: Host, T: Timing>(
+        &mut self,
+        turn: &Turn<'_, H, T>,
+        unit: usize,
+        qps: &QueuePairs,
+    ) -> bool {
+        let next = self.scheduler.next(unit);
+        let until = turn.now + PLANNING_HORIZON;
+        let context = next.and_then(|index| qps.blocked_until(index, until));
+        let context = context.map_or(Instant::ZERO, |free_at| free_at - PLANNING_HORIZON);
+        let payload = turn.host.requested_until() - MAX_READ_BACKLOG;
+        let resumes_at = context.max(payload);
+        self.units[unit].resumes_at = resumes_at;
+        resumes_at > turn.now
+    }
+
+    /// Returns true if a queue pair can do nothing but wait for a buffer for its WQEs.
+    #[inline]
+    fn waits_for_buffer(&mut self, index: u32, qps: &mut QueuePairs) -> bool {
+        let Some(qp) = qps.get_mut(index) else {
+            return false;
+        };
+        let waits = self.fetch.free() == 0 && qp.has_only_sends_to_fetch();
+        if waits {
+            qp.scheduled = false;
+            self.fetch.await_buffer(qp);
+        }
+        waits
+    }
+
+    /// Serves one queue pair. Returns true if something moved.
+    #[inline(always)]
+    pub fn serve<H: Host, T: Timing, P: Port, M: TranslationTable>(
+        &mut self,
+        turn: &mut Turn<'_, H, T>,
+        index: u32,
+        ports: &mut TransmitPorts<'_, P, M>,
+    ) -> bool {
+        let now = turn.now;
+        let mut dma = Dma::new(turn.host, turn.counters, now);
+        let contexts = &mut *ports.contexts;
+        if contexts.qps.touch(index, &mut dma).is_err() {
+            let syndrome = FatalSyndrome::CONTEXT_TABLE_DMA;
+            ports.host_interface.stop(syndrome);
+            return false;
+        }
+        let Some(qp) = contexts.qps.get_mut(index) else {
+            return false;
+        };
+        qp.scheduled = false;
+        dma.at = dma.at.max(qp.progress.ready);
+        let mut worked = self.fetch.fetch(
+            now,
+            qp,
+            &contexts.gids,
+            &mut self.wqes,
+            &mut dma,
+            turn.timing,
+        );
+        worked |= flush_receives(qp);
+        worked |= local_operation::execute(now, qp, ports.translation, &mut dma);
+        let at = dma.at;
+        qp.progress.ready = at;
+        let unit = self.scheduler.unit_of(index);
+        self.units[unit].transmit(now, at, qp, self.quantum_packets, turn.timing);
+        let has_more = !qp.stalled.is_empty() || qp.transport.has_transmit();
+        let counter = match has_more {
+            true => Counter::tx_descheduled,
+            false => Counter::tx_work_done,
+        };
+        turn.counters.add(counter, 1);
+        worked |= self.packetize(turn, unit, ports);
+        worked |= self.acknowledge_behind(turn, index, ports);
+        let (contexts, mut results) = ports.results(&mut self.scheduler);
+        contexts.settle(turn, index, &mut results);
+        worked
+    }
+
+    /// Sends a delayed ACK right behind the last packet of the requests that were rung, so that one
+    /// poll of the peer finds both.
+    #[inline(always)]
+    fn acknowledge_behind<H: Host, T: Timing, P: Port, M: TranslationTable>(
+        &mut self,
+        turn: &mut Turn<'_, H, T>,
+        index: u32,
+        ports: &mut TransmitPorts<'_, P, M>,
+    ) -> bool {
+        let qp = ports.contexts.qps.get_mut(index);
+        let Some(qp) = qp.filter(|qp| qp.acknowledge_behind && !qp.has_work()) else {
+            return false;
+        };
+        qp.acknowledge_behind = false;
+        qp.transport.flush_acknowledge();
+        let at = qp.progress.ready.max(turn.now);
+        let unit = self.scheduler.unit_of(index);
+        self.units[unit].transmit(turn.now, at, qp, 1, turn.timing);
+        self.packetize(turn, unit, ports)
+    }
+
+    /// Sends the pending ACK of a queue pair before it is reset or destroyed: a delayed ACK must
+    /// not be lost.
+    pub fn flush_pending_ack<H: Host, T: Timing, P: Port, M: TranslationTable>(
+        &mut self,
+        turn: &mut Turn<'_, H, T>,
+        index: u32,
+        ports: &mut TransmitPorts<'_, P, M>,
+    ) {
+        if let Some(qp) = ports.contexts.qps.get_mut(index) {
+            qp.transport.flush_acknowledge();
+            if qp.transport.has_transmit() {
+                self.serve(turn, index, ports);
+                ports.mac.transmit(turn.now, turn.timing, ports.port);
+            }
+        }
+    }
+}
+
+/// Completes receive WQEs of a queue pair in the error state.
+fn flush_receives(qp: &mut QueuePair) -> bool {
+    if qp.transport.state() != QpState::Err {
+        return false;
+    }
+    let mut flushed = false;
+    for _ in 0..FLUSH_PER_TURN {
+        let Some(index) = qp.receive.take_for_flush() else {
+            break;
+        };
+        qp.transport.flush_receive(index);
+        flushed = true;
+    }
+    flushed
+}

@@ -1,0 +1,203 @@
+//! Trains: packets of one message that are sent, and received, in one step.
+//!
+//! Middle packets of a long message differ only in PSN and payload. A caller that need not see each
+//! of them takes [`Qp::next_train`] of the sender, or the [`Train::head`] of it, and then
+//!
+//! 1. copies the payload from [`Train::payload`] to [`Qp::train_target`] of the receiver,
+//! 2. lets the sender count the packets as sent: [`Qp::send_train`],
+//! 3. and the receiver count them as received: [`Qp::receive_train`].
+//!
+//! The PSN window, the byte counts of the message and the bookkeeping of ACKs are then as if the
+//! packets had been sent and received one by one. Packets that left in front of the train may still
+//! be on their way: the receiver passes the train when they have come. The packets of a train are
+//! not in flight, the ACK of a later packet covers them; after a loss in front of them they are
+//! sent one by one. All other packets stay the same: PSNs, opcodes, which of them request an ACK.
+
+use ferroce_qp::PathMtu;
+use ferroce_wire::{Psn, TransportHeaders};
+
+use crate::qp::Qp;
+use crate::requester::span;
+use crate::step::MemoryOp;
+use crate::transmit::Payload;
+
+/// Packets that may be on their way in front of a train.
+const MAX_PACKETS_BEFORE: u32 = 1 << 16;
+
+/// Packets of one message that follow each other. The first and the last packet of the message are
+/// not among them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Train {
+    /// PSN of the first packet of the message.
+    pub message: Psn,
+    /// PSN of the first packet of the train.
+    pub first: Psn,
+    /// Packets.
+    pub packets: u32,
+    /// Payload of each packet.
+    pub mtu: PathMtu,
+    /// Where the payload of all of them comes from: a SEND or WRITE, or the response to a READ.
+    pub payload: Payload,
+}
+
+impl Train {
+    /// Returns the first `packets` packets of it.
+    #[must_use]
+    pub fn head(&self, packets: u32) -> Train {
+        let packets = packets.min(self.packets);
+        Train {
+            packets,
+            payload: self.payload.part(0, packets << self.mtu.shift()),
+            ..*self
+        }
+    }
+
+    /// Bytes of payload.
+    #[must_use]
+    pub const fn bytes(&self) -> u32 {
+        self.packets << self.mtu.shift()
+    }
+
+    /// Returns true if it is a part of a READ response.
+    #[must_use]
+    pub const fn is_response(&self) -> bool {
+        matches!(self.payload, Payload::ReadResponse { .. })
+    }
+
+    /// Packets from `expected` to the train, if `expected` is behind the first packet of the
+    /// message and not behind the first one of the train.
+    pub(crate) fn packets_from(&self, expected: Psn) -> Option<u32> {
+        let before = span(expected, self.first);
+        let all = span(self.message, self.first);
+        (before < all && before <= MAX_PACKETS_BEFORE).then_some(before)
+    }
+}
+
+/// PSNs of a train: the first one, and how many.
+type Range = (Psn, u32);
+
+/// The trains that a queue pair has not passed. Most queue pairs have none, and there are many.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Trains(Option<Box<Both>>);
+
+#[derive(Debug, Clone, Default)]
+struct Both {
+    requester: Option<Range>,
+    responder: Option<Range>,
+}
+
+impl Trains {
+    /// Of the requests that are sent, or of the READ response that comes in.
+    #[inline]
+    pub(crate) fn requester(&self) -> Option<Range> {
+        self.0.as_ref()?.requester
+    }
+
+    /// Of the requests that come in.
+    #[inline]
+    pub(crate) fn responder(&self) -> Option<Range> {
+        self.0.as_ref()?.responder
+    }
+
+    pub(crate) fn set_requester(&mut self, train: Option<Range>) {
+        if train.is_some() || self.0.is_some() {
+            self.0.get_or_insert_default().requester = train;
+        }
+    }
+
+    pub(crate) fn set_responder(&mut self, train: Option<Range>) {
+        if train.is_some() || self.0.is_some() {
+            self.0.get_or_insert_default().responder = train;
+        }
+    }
+}
+
+/// Trains: packets of long messages in one step. Only the reliable services have them.
+impl Qp {
+    /// Returns the packets that this queue pair sends next, up to the last packet of the message.
+    /// `None` if it is not in the middle of a message, of two (a request and a response), or sends
+    /// packets again. The train may be empty.
+    #[must_use]
+    pub fn next_train(&self) -> Option<Train> {
+        let (rc, ctx) = self.reliable()?;
+        let mtu = ctx.attributes.path_mtu;
+        match (rc.requester.next_train(ctx), rc.responder.next_train(mtu)) {
+            (Some(_), Some(_)) => None,
+            (request, response) => request.or(response),
+        }
+    }
+
+    /// Counts a train as sent: the next packet is the one behind it. Returns false, and changes
+    /// nothing, if it is not of [`Qp::next_train`], or if the peer has not passed another train.
+    pub fn send_train(&mut self, train: &Train) -> bool {
+        let Some((rc, ctx)) = self.reliable_mut() else {
+            return false;
+        };
+        match train.is_response() {
+            false => rc.requester.send_train(ctx, train),
+            true => rc.responder.send_train(train),
+        }
+    }
+
+    /// Returns the number of packets in front of a train that this queue pair, its receiver, has
+    /// not received. `None`: it has not received the first packet of the message, or is past the
+    /// train.
+    #[must_use]
+    pub fn packets_before(&self, train: &Train) -> Option<u32> {
+        let (rc, _) = self.reliable()?;
+        train.packets_from(match train.is_response() {
+            false => rc.responder.expected,
+            true => rc.requester.oldest,
+        })
+    }
+
+    /// Returns the memory operation that writes all bytes from the next one that this queue pair
+    /// receives to the end of a train. `None`: it is not receiving that message, or cannot receive
+    /// the train.
+    #[must_use]
+    pub fn train_target(&self, train: &Train) -> Option<MemoryOp> {
+        let (rc, ctx) = self.reliable()?;
+        match train.is_response() {
+            _ if !rc.is_idle() => None,
+            false => rc.responder.train_target(ctx, train),
+            true => rc.requester.train_target(ctx, train),
+        }
+    }
+
+    /// Counts a train as received when all packets in front of it have come. Only for a train for
+    /// which there is a [`Qp::train_target`].
+    pub fn receive_train(&mut self, train: &Train) {
+        if let Some((rc, ctx)) = self.reliable_mut() {
+            match train.is_response() {
+                false => rc.responder.receive_train(ctx, train),
+                true => rc.requester.receive_train(ctx, train),
+            }
+        }
+    }
+
+    /// Returns how many packets have come of the message to which `packet` belongs, which was
+    /// handled last. `None`: the message has ended.
+    #[inline]
+    #[must_use]
+    pub fn packets_received(&self, packet: &TransportHeaders) -> Option<u32> {
+        let (rc, ctx) = self.reliable()?;
+        let opcode = packet.bth.opcode.parse();
+        match opcode.is_some_and(|opcode| opcode.is_response()) {
+            false => rc.responder.packets_received(ctx),
+            true => rc.requester.packets_received(),
+        }
+    }
+
+    /// Returns true if all that this queue pair has to do, apart from ACKs, is to send one message
+    /// and to receive another: those of these trains.
+    #[must_use]
+    pub fn is_idle_but_for(&self, sent: Option<&Train>, received: Option<&Train>) -> bool {
+        let Some((rc, ctx)) = self.reliable() else {
+            return !self.has_transmit() && self.outstanding_sends() == 0;
+        };
+        let is_request = |train: &Train| !train.is_response();
+        (!rc.requester.sends(ctx) || sent.is_some_and(is_request))
+            && (!rc.responder.has_responses() || sent.is_some_and(Train::is_response))
+            && (!rc.requester.fetches() || received.is_some_and(Train::is_response))
+    }
+}

@@ -1,0 +1,99 @@
+//! How long strides take: alike strides of the same queue pairs.
+
+use ferroce_model::fast_forward::SeenStrides;
+use ferroce_units::Duration;
+
+use super::sample::{End, Sample};
+
+/// Strides that must be alike before the next ones are skipped.
+const MIN_ALIKE: u64 = 3;
+/// Strides are alike if their times differ by less than one part of so many: two clocks whose
+/// cycles beat.
+const LIKENESS: u64 = 512;
+/// Paces that are remembered.
+const MAX_PACES: usize = 64;
+
+/// Alike strides of the same queue pairs, in a row or apart.
+#[derive(Debug, Clone)]
+pub struct Pace {
+    /// The queue pair that marks them.
+    lead: End,
+    /// Senders of all messages.
+    senders: Vec<End>,
+    strides: u64,
+    time: Duration,
+    /// Counter differences of each NIC. They need several strides: not each has an acknowledge, and
+    /// bursts do not end with strides.
+    pub seen: Vec<SeenStrides>,
+}
+
+impl Pace {
+    /// Returns a pace without strides, of the messages of a sample.
+    fn new(sample: &Sample) -> Self {
+        Self {
+            lead: sample.lead(),
+            senders: sample.senders().collect(),
+            strides: 0,
+            time: Duration::ZERO,
+            seen: vec![SeenStrides::default(); sample.counters.len()],
+        }
+    }
+
+    fn is_of(&self, sample: &Sample) -> bool {
+        self.lead == sample.lead() && sample.senders().eq(self.senders.iter().copied())
+    }
+
+    fn is_like(&self, stride: Duration) -> bool {
+        let (time, all) = (stride.as_ps() * self.strides, self.time.as_ps());
+        time.abs_diff(all) < all / LIKENESS
+    }
+
+    /// Adds the stride from `before` to `after`.
+    fn add(&mut self, stride: Duration, before: &Sample, after: &Sample) {
+        self.strides += 1;
+        self.time = self.time + stride;
+        let counters = before.counters.iter().zip(&after.counters);
+        for (seen, (before, after)) in self.seen.iter_mut().zip(counters) {
+            seen.strides += 1;
+            seen.counts.add_difference(before, after);
+        }
+    }
+
+    /// Returns the time of so many strides.
+    pub fn time_of(&self, strides: u64) -> Duration {
+        let time = u128::from(self.time.as_ps()) * u128::from(strides);
+        Duration::from_ps((time / u128::from(self.strides)) as u64)
+    }
+
+    /// Returns the number of strides in `time`: none if they take no time.
+    pub fn strides_in(&self, time: Duration) -> u64 {
+        let strides = u128::from(time.as_ps()) * u128::from(self.strides);
+        let strides = strides.checked_div(u128::from(self.time.as_ps()));
+        strides.map_or(0, |strides| strides.try_into().unwrap_or(u64::MAX))
+    }
+}
+
+/// The paces that are known.
+#[derive(Debug, Default)]
+pub struct Paces(Vec<Pace>);
+
+impl Paces {
+    /// Adds a stride to its pace; returns the pace if enough strides were alike.
+    pub fn add(&mut self, stride: Duration, before: &Sample, after: &Sample) -> Option<&Pace> {
+        let Self(paces) = self;
+        let place = paces.iter().position(|pace| pace.is_of(after));
+        let place = place.unwrap_or_else(|| {
+            if paces.len() == MAX_PACES {
+                paces.remove(0);
+            }
+            paces.push(Pace::new(after));
+            paces.len() - 1
+        });
+        let pace = &mut paces[place];
+        if !pace.is_like(stride) {
+            *pace = Pace::new(after);
+        }
+        pace.add(stride, before, after);
+        (pace.strides >= MIN_ALIKE).then_some(&*pace)
+    }
+}

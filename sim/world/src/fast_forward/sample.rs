@@ -1,0 +1,137 @@
+//! The world at the end of a stride.
+
+use ferroce_model::Counters;
+use ferroce_model::fast_forward::{Mark, Receiver, is_plain_flow, stride_packets};
+use ferroce_model::time::timing::Timing;
+use ferroce_transport::Train;
+use ferroce_units::Duration;
+use ferroce_wire::Psn;
+
+use crate::devices::Devices;
+
+/// Packets by which a sender may fall back from one mark to the next: two bursts.
+const BURST_PACKETS: u32 = 32;
+
+/// A queue pair: its host, and its index there.
+pub type End = (usize, u32);
+
+/// A long message from one host to another.
+#[derive(Debug, Clone, Copy)]
+pub struct Leg {
+    pub from: End,
+    pub to: End,
+    /// The packets that have not left, but for the last one.
+    pub rest: Train,
+    /// Packets between the two.
+    pub under_way: u32,
+}
+
+impl Leg {
+    /// Returns true if both are of the same message, and `self` is at least as far.
+    fn continues(&self, before: &Leg) -> bool {
+        (self.message(), self.to.0, self.rest.is_response())
+            == (before.message(), before.to.0, before.rest.is_response())
+            && self.rest.packets <= before.rest.packets
+    }
+
+    /// Returns what identifies the message: its sender, and its first PSN.
+    pub fn message(&self) -> (End, Psn) {
+        (self.from, self.rest.message)
+    }
+
+    /// Returns the number of packets before the last one that the receiver has not got.
+    fn missing(&self) -> u32 {
+        self.rest.packets + self.under_way
+    }
+
+    /// Returns the number of whole strides that have not left; the last one is simulated.
+    pub fn strides(&self) -> u64 {
+        let packets = self.rest.packets + 1;
+        u64::from(packets / stride_packets(self.rest.mtu)).saturating_sub(1)
+    }
+}
+
+/// The world at the end of a stride.
+#[derive(Debug)]
+pub struct Sample {
+    lead: (usize, Mark),
+    pub legs: Vec<Leg>,
+    pub counters: Vec<Counters>,
+}
+
+impl Sample {
+    /// Takes a sample at a stride's end of a host. Receivers without a long message are forgotten.
+    pub fn take<T: Timing>(devices: &mut Devices<T>, lead: (usize, Mark)) -> Self {
+        let mut legs = Vec::new();
+        for to in 0..devices.nodes.len() {
+            for receiver in devices.nodes[to].nic.fast_forward().receivers() {
+                match leg(devices, to, &receiver) {
+                    Some(leg) => legs.push(leg),
+                    None => {
+                        let nic = &mut devices.nodes[to].nic;
+                        nic.fast_forward().forget_receiver(receiver.index);
+                    }
+                }
+            }
+        }
+        let counters = devices.nodes.iter().map(|node| node.nic.counters().clone());
+        Self {
+            lead,
+            legs,
+            counters: counters.collect(),
+        }
+    }
+
+    /// Returns the queue pair that marks the strides.
+    pub fn lead(&self) -> End {
+        (self.lead.0, self.lead.1.index)
+    }
+
+    /// Returns the senders of all messages.
+    pub fn senders(&self) -> impl Iterator<Item = End> {
+        self.legs.iter().map(|leg| leg.from)
+    }
+
+    /// Returns the message that a queue pair sends.
+    pub fn sent_by(&self, end: End) -> Option<&Train> {
+        let leg = self.legs.iter().find(|leg| leg.from == end);
+        leg.map(|leg| &leg.rest)
+    }
+
+    /// Returns the message that a queue pair receives.
+    pub fn received_by(&self, end: End) -> Option<&Train> {
+        let leg = self.legs.iter().find(|leg| leg.to == end);
+        leg.map(|leg| &leg.rest)
+    }
+
+    /// Returns the time of the stride from `before` to here, if it was plain, all messages have
+    /// advanced by a stride, and no sender has fallen back.
+    pub fn stride_since(&self, before: &Sample) -> Option<Duration> {
+        let mut counters = self.counters.iter().zip(&before.counters);
+        let is_plain = self.lead() == before.lead()
+            && self.legs.len() == before.legs.len()
+            && counters.all(|(after, before)| is_plain_flow(before, after));
+        let mut legs = self.legs.iter().zip(&before.legs);
+        let goes_on = |(after, before): (&Leg, &Leg)| {
+            after.continues(before)
+                && before.missing() - after.missing() == stride_packets(after.rest.mtu)
+                && after.under_way + BURST_PACKETS >= before.under_way
+        };
+        let is_steady = is_plain && legs.all(goes_on);
+        is_steady.then(|| self.lead.1.at - before.lead.1.at)
+    }
+}
+
+/// Returns the message to a receiver.
+fn leg<T: Timing>(devices: &mut Devices<T>, to: usize, receiver: &Receiver) -> Option<Leg> {
+    let mut nodes = devices.nodes.iter_mut().enumerate();
+    let (from, (index, rest)) =
+        nodes.find_map(|(from, node)| Some((from, node.nic.fast_forward().train_to(receiver)?)))?;
+    let mut nic = devices.nodes[to].nic.fast_forward();
+    Some(Leg {
+        from: (from, index),
+        to: (to, receiver.index),
+        rest,
+        under_way: nic.packets_before(receiver.index, &rest)?,
+    })
+}

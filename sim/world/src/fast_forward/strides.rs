@@ -1,0 +1,188 @@
+//! Skips the steady middle of long messages.
+//!
+//! A long message is a sequence of strides, and the NIC that receives it marks their ends
+//! (`ferroce_model::fast_forward`). At each mark the stride that has ended is examined. It is
+//! *plain* if nothing has happened in the whole world but middle packets of the same messages and
+//! their ACKs: no doorbell, no completion, no command. It is *steady* if it took as long as those
+//! before it, and no sender falls back behind its receiver. If no other queue pair is active, the
+//! following strides will be the same, until one of the messages is about to end. They are skipped:
+//! their bytes are copied, their packets counted, and their time passes in one step. The beginning
+//! of a message, until it is steady, and its end are simulated.
+
+use ferroce_model::fast_forward::{Mark, stride_packets};
+use ferroce_model::time::timing::Timing;
+use ferroce_transport::{MemoryOp, Train};
+use ferroce_units::Duration;
+use ferroce_wire::Psn;
+
+use super::Skipper;
+use super::bulk::Bulk;
+use super::pace::{Pace, Paces};
+use super::sample::{End, Leg, Sample};
+use crate::devices::Devices;
+use crate::node::Node;
+
+/// Most hosts of a world that fast-forwards.
+const MAX_HOSTS: usize = 8;
+/// Fewest strides that are worth skipping.
+const MIN_STRIDES: u64 = 2;
+/// Bytes that are copied at a time.
+const PIECE_BYTES: u32 = 64 << 10;
+
+/// A message of which packets are to be skipped.
+struct Skipped {
+    leg: Leg,
+    train: Train,
+    /// Writes the bytes on their way, and those of the train behind them.
+    target: MemoryOp,
+}
+
+/// Skips strides that are like those before them.
+#[derive(Debug, Default)]
+pub struct SteadyStrides {
+    last: Option<Sample>,
+    /// A message of which nothing can be skipped: its sender, and its first PSN.
+    refused: Option<(End, Psn)>,
+    paces: Paces,
+    piece: Vec<u8>,
+}
+
+impl<T: Timing> Skipper<T> for SteadyStrides {
+    fn offer(
+        &mut self,
+        devices: &mut Devices<T>,
+        stride: (usize, Mark),
+        quiet_time: &dyn Fn() -> Duration,
+    ) -> Option<Duration> {
+        if devices.is_recorded() || devices.nodes.len() > MAX_HOSTS {
+            return None;
+        }
+        let sample = Sample::take(devices, stride);
+        let lead = sample.lead();
+        let other = self.last.as_ref().map(Sample::lead);
+        let leads_other =
+            other.is_some_and(|other| other != lead && sample.received_by(other).is_some());
+        if leads_other || sample.received_by(lead).is_none() {
+            return None;
+        }
+        let skipped = self.last.take().and_then(|last| {
+            let stride = sample.stride_since(&last)?;
+            let pace = self.paces.add(stride, &last, &sample)?.clone();
+            self.skip(devices, &sample, &pace, quiet_time)
+        });
+        self.last = Some(match skipped {
+            Some(_) => Sample::take(devices, stride),
+            None => sample,
+        });
+        skipped
+    }
+}
+
+impl SteadyStrides {
+    /// Skips all strides that are certain to come; returns their time. `None` if these are too few,
+    /// or if they cannot be skipped.
+    fn skip<T: Timing>(
+        &mut self,
+        devices: &mut Devices<T>,
+        sample: &Sample,
+        pace: &Pace,
+        quiet_time: &dyn Fn() -> Duration,
+    ) -> Option<Duration> {
+        let of_legs = sample.legs.iter().map(Leg::strides).min()?;
+        let strides = match devices.is_quiet() {
+            true => of_legs.min(pace.strides_in(quiet_time())),
+            false => 0,
+        };
+        let is_refused = |leg: &Leg| self.refused == Some(leg.message());
+        if strides < MIN_STRIDES
+            || sample.legs.iter().any(is_refused)
+            || !is_idle_but_for(devices, sample)
+        {
+            return None;
+        }
+        let skipped = sample
+            .legs
+            .iter()
+            .map(|leg| skipped_of(devices, leg, strides));
+        let skipped = skipped.collect::<Option<Vec<_>>>()?;
+        // Not tried again: a lookup of translations changes what the caches hold.
+        let refused = skipped.iter().find(|skipped| !self.copy(devices, skipped));
+        if let Some(Skipped { leg, .. }) = refused {
+            self.refused = Some(leg.message());
+            return None;
+        }
+        for Skipped { leg, train, .. } in &skipped {
+            let ((from, sender), (to, receiver)) = (leg.from, leg.to);
+            if devices.nodes[from].nic.fast_forward().send(sender, train) {
+                let mut nic = devices.nodes[to].nic.fast_forward();
+                nic.receive(receiver, train);
+            }
+        }
+        for (host, seen) in pace.seen.iter().enumerate() {
+            let own = skipped.iter().filter(|skipped| skipped.leg.from.0 == host);
+            let packets = own.map(|skipped| u64::from(skipped.train.packets)).sum();
+            let mut nic = devices.nodes[host].nic.fast_forward();
+            nic.count(seen, strides, packets);
+        }
+        Some(pace.time_of(strides))
+    }
+
+    /// Copies the payload of a train. Returns false if not all of it can be read or written, or if
+    /// a thread watches it or the packets under way in front of it; the copied bytes are then
+    /// written again by the packets themselves.
+    fn copy<T: Timing>(&mut self, devices: &mut Devices<T>, skipped: &Skipped) -> bool {
+        let Skipped { leg, train, target } = skipped;
+        let end = target.length();
+        let under_way = end - train.bytes();
+        self.piece.resize(PIECE_BYTES as usize, 0);
+        let mut at = 0;
+        while at < end {
+            let is_under_way = at < under_way;
+            let stop = if is_under_way { under_way } else { end };
+            let length = (stop - at).min(PIECE_BYTES);
+            let bytes = &mut self.piece[..length as usize];
+            let is_read = is_under_way || {
+                let ((from, sender), source) = (leg.from, train.payload);
+                let Node { nic, host, .. } = &mut devices.nodes[from];
+                let source = source.part(at - under_way, length);
+                let mut host = Bulk::new(host);
+                nic.fast_forward().read(sender, &source, bytes, &mut host)
+            };
+            let (to, receiver) = leg.to;
+            let Node { nic, host, .. } = &mut devices.nodes[to];
+            let mut host = match is_under_way {
+                true => Bulk::checking(host),
+                false => Bulk::new(host),
+            };
+            let target = target.part(at, length);
+            let mut nic = nic.fast_forward();
+            if !is_read || !nic.write(receiver, target, bytes, &mut host) {
+                return false;
+            }
+            at += length;
+        }
+        true
+    }
+}
+
+/// Returns true if the messages of a sample are the only activity of all queue pairs of the world.
+fn is_idle_but_for<T: Timing>(devices: &mut Devices<T>, sample: &Sample) -> bool {
+    let mut nodes = devices.nodes.iter_mut().enumerate();
+    nodes.all(|(host, node)| {
+        node.nic.fast_forward().is_idle_but_for(|index| {
+            let end = (host, index);
+            (sample.sent_by(end), sample.received_by(end))
+        })
+    })
+}
+
+fn skipped_of<T: Timing>(devices: &mut Devices<T>, leg: &Leg, strides: u64) -> Option<Skipped> {
+    let train = leg.rest.head(strides as u32 * stride_packets(leg.rest.mtu));
+    let (to, receiver) = leg.to;
+    let mut nic = devices.nodes[to].nic.fast_forward();
+    Some(Skipped {
+        leg: *leg,
+        train,
+        target: nic.target(receiver, &train)?,
+    })
+}

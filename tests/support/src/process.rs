@@ -1,0 +1,191 @@
+//! Programs under test, each with a time limit.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+pub use rustix::process::Signal;
+use rustix::process::{Pid, kill_process};
+
+use crate::wait::timed_out;
+use crate::{TIMEOUT, TemporaryDirectory, eventually_some, temporary_directory, time_limit};
+
+/// A process that is killed, by its own pid, when it is dropped or has run for too long.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    output: PathBuf,
+    started: Instant,
+    deadline: Instant,
+    what: String,
+    /// Of the output, if that has a directory for itself.
+    directory: Option<TemporaryDirectory>,
+}
+
+/// Exit status and output of a process.
+#[derive(Debug)]
+pub struct Ended {
+    /// Exit status; `None`: it ran into its time-out and was killed.
+    pub status: Option<ExitStatus>,
+    /// Standard output and error together.
+    pub output: String,
+    /// The command.
+    pub what: String,
+    /// Time that it ran.
+    time: Duration,
+}
+
+impl Ended {
+    /// Returns true if it ended by itself, with status 0.
+    pub fn succeeded(&self) -> bool {
+        self.status.is_some_and(|status| status.success())
+    }
+
+    /// Describes how it ended.
+    pub fn how(&self) -> String {
+        match self.status {
+            Some(status) => format!("{status}"),
+            None => timed_out(self.time, "its end"),
+        }
+    }
+
+    /// Fails the test unless the process succeeded. Returns its output.
+    pub fn expect_success(self) -> String {
+        let (what, how) = (&self.what, self.how());
+        assert!(self.succeeded(), "{what}: {how}\n{}", self.output);
+        self.output
+    }
+
+    /// Fails the test if the process did not end by itself. Returns its status.
+    pub fn expect_end(&self) -> ExitStatus {
+        let (what, how) = (&self.what, self.how());
+        self.status
+            .unwrap_or_else(|| panic!("{what}: {how}\n{}", self.output))
+    }
+}
+
+impl Process {
+    /// Starts `command`; its output goes to the file `name` of `directory`.
+    pub fn start(
+        mut command: Command,
+        directory: impl AsRef<Path>,
+        name: &str,
+        timeout: Duration,
+    ) -> Self {
+        let output = directory.as_ref().join(name);
+        let file = File::create(&output).expect("the directory of the test can be written");
+        let errors = file
+            .try_clone()
+            .expect("a file descriptor can be duplicated");
+        let what = format!("{command:?}");
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(file)
+            .stderr(errors)
+            .spawn()
+            .unwrap_or_else(|error| panic!("{what}: {error}"));
+        let started = Instant::now();
+        Self {
+            child,
+            output,
+            started,
+            deadline: started + time_limit(timeout),
+            what,
+            directory: None,
+        }
+    }
+
+    /// Starts `command`, with a directory for its output.
+    pub fn alone(command: Command, timeout: Duration) -> Self {
+        let directory = temporary_directory("process");
+        let mut process = Self::start(command, &directory, "output", timeout);
+        process.directory = Some(directory);
+        process
+    }
+
+    /// Returns the process ID.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Returns true if it still runs.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Returns its output so far.
+    pub fn output(&self) -> String {
+        let output = fs::read(&self.output).unwrap_or_default();
+        String::from_utf8_lossy(&output).into_owned()
+    }
+
+    /// Waits until `find` finds something in its output; fails the test if it ends before that.
+    pub fn wait_for_output<T>(&mut self, what: &str, find: impl Fn(&str) -> Option<T>) -> T {
+        eventually_some(what, TIMEOUT, || {
+            let is_running = self.is_running();
+            let output = self.output();
+            let found = find(&output);
+            let what = &self.what;
+            assert!(found.is_some() || is_running, "{what} has ended:\n{output}");
+            found
+        })
+    }
+
+    /// Waits until its output contains `text`; fails the test if it ends before that.
+    pub fn expect_output(&mut self, text: &str) {
+        let what = format!("{text:?} in the output");
+        self.wait_for_output(&what, |output| output.contains(text).then_some(()));
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        send_signal(self.id(), signal);
+    }
+
+    /// Kills it.
+    pub fn kill(&mut self) {
+        // It may have ended by itself meanwhile.
+        let _ = self.child.kill();
+    }
+
+    /// Limits its time to `timeout` from now on.
+    pub fn hurry(&mut self, timeout: Duration) {
+        self.deadline = self.deadline.min(Instant::now() + time_limit(timeout));
+    }
+
+    /// Waits until it ends or its time is over.
+    pub fn wait(mut self) -> Ended {
+        let mut pause = Duration::from_micros(500);
+        let status = loop {
+            let status = self.child.try_wait();
+            match status.expect("our own child can be waited for") {
+                Some(status) => break Some(status),
+                None if Instant::now() >= self.deadline => break None,
+                None => std::thread::sleep(pause),
+            }
+            pause = (2 * pause).min(Duration::from_millis(5));
+        };
+        self.kill();
+        Ended {
+            status,
+            output: self.output(),
+            time: self.started.elapsed(),
+            what: self.what.clone(),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Sends a signal to a process.
+pub fn send_signal(pid: u32, signal: Signal) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let sent = kill_process(pid.expect("a process ID"), signal);
+    assert!(sent.is_ok(), "signal {signal:?}: {sent:?}");
+}
