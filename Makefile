@@ -68,7 +68,7 @@ test: build
 
 # The crates whose tests start nothing but themselves and the C compiler. What is left to `make test`:
 # the command, the C ABI against Debian's headers, all that runs programs.
-CHECK_CRATES := qp spec units wire transport model driver vfio-user platform embed serve world \
+CHECK_CRATES := qp spec units wire cm transport model driver vfio-user platform embed serve world \
 	timed timed-protocol timed-client preload lab selftest test-support
 
 check:

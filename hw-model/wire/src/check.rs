@@ -1,10 +1,14 @@
 //! Checks this crate against frames of other implementations: every RoCEv2 frame is parsed, emitted
-//! again from its values and compared byte for byte, and its ICRC is recomputed.
+//! again from its values and compared byte for byte, and its ICRC is recomputed. So is a message of
+//! communication management inside it.
 
 use std::collections::BTreeMap;
 
+use crate::cm::{Mad, MessageKind};
 use crate::error::{Error, NotRoce};
 use crate::frame::{Frame, FrameKind, classify};
+use crate::headers::Extension;
+use crate::identifiers::Qpn;
 use crate::opcode::Opcode;
 
 /// The first byte at which a re-emitted frame differs.
@@ -37,6 +41,7 @@ pub struct Checker {
     frames: u64,
     roce_frames: u64,
     opcodes: BTreeMap<Opcode, u64>,
+    messages: BTreeMap<MessageKind, u64>,
     others: BTreeMap<NotRoce, u64>,
     differences: u64,
     first_difference: Option<Difference>,
@@ -73,6 +78,10 @@ impl Checker {
         self.scratch.clear();
         self.scratch.resize(frame.bytes().len(), 0);
         let emitted = frame.emit(&mut self.scratch);
+        if let Some(mad) = mad(frame) {
+            *self.messages.entry(mad.message.kind()).or_default() += 1;
+            emitted[frame.layout().payload()].copy_from_slice(&mad.to_bytes());
+        }
         if let Some((offset, expected, actual)) = first_difference(frame.bytes(), emitted) {
             let difference = Difference {
                 frame: self.frames,
@@ -108,6 +117,11 @@ impl Checker {
     /// RoCEv2 frames per opcode, by ascending opcode.
     pub fn opcodes(&self) -> impl Iterator<Item = (Opcode, u64)> + '_ {
         self.opcodes.iter().map(|(opcode, count)| (*opcode, *count))
+    }
+
+    /// Messages of communication management, by ascending attribute.
+    pub fn messages(&self) -> impl Iterator<Item = (MessageKind, u64)> + '_ {
+        self.messages.iter().map(|(kind, count)| (*kind, *count))
     }
 
     /// Frames of something else, by what they are.
@@ -149,6 +163,15 @@ impl Checker {
     pub fn is_clean(&self) -> bool {
         self.malformed == 0 && self.differences == 0 && self.icrc_failures == 0
     }
+}
+
+/// The message of communication management in a frame.
+fn mad(frame: &Frame<'_>) -> Option<Mad> {
+    let is_to_gsi = frame.headers.bth.dest_qp == Qpn::GSI;
+    if !is_to_gsi || !matches!(frame.headers.extension, Extension::Deth(_)) {
+        return None;
+    }
+    Mad::parse(frame.payload()).ok()
 }
 
 fn first_difference(expected: &[u8], actual: &[u8]) -> Option<(usize, Option<u8>, Option<u8>)> {

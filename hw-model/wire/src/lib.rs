@@ -13,6 +13,7 @@
 //! - [`bth`], [`reth`], [`aeth`], [`deth`], [`atomic`], [`immediate`], [`xrc`]: the headers of the
 //!   transport, one file each; [`headers`]: BTH and the extension that its opcode demands.
 //! - [`frame`]: a whole frame. [`path`]: the fast way to emit frames. [`icrc`]: what protects them.
+//! - [`cm`]: management datagrams on QP 1, and the messages of communication management in them.
 //! - [`pretty`]: a frame as text. [`check`]: checks this crate against foreign frames.
 //!
 //! The crate knows no clock, no thread and no memory but the buffer that it is given.
@@ -24,6 +25,7 @@ pub mod atomic;
 pub mod bth;
 pub mod check;
 pub mod checksum;
+pub mod cm;
 mod codec;
 pub mod deth;
 pub mod error;

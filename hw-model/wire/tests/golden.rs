@@ -323,6 +323,16 @@ fn connection_manager_speaks_on_qp_1() {
         }
     });
     assert_eq!(datagrams, 5);
+    let names = |name| -> Vec<_> {
+        let checker = check(name);
+        assert!(checker.is_clean());
+        let messages = checker.messages();
+        messages.map(|(kind, count)| (kind.name(), count)).collect()
+    };
+    let connection = ["REQ", "REP", "RTU", "DREQ", "DREP"];
+    assert_eq!(names("rping_cm"), connection.map(|name| (name, 1)));
+    assert_eq!(names("udaddy_cm"), [("SIDR_REQ", 1), ("SIDR_REP", 1)]);
+    assert_eq!(names("pingpong_rc"), []);
 }
 
 /// A checker that cannot fail proves nothing: each kind of damage is found, and where it is.

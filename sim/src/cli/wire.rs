@@ -20,7 +20,8 @@ pub enum Wire {
 
 /// Parse each RoCEv2 frame of captures, emit it again, compare bytes and ICRC.
 ///
-/// Reads pcap and pcapng, from any source. Prints the frames per opcode and the first difference.
+/// Reads pcap and pcapng, from any source. Prints the frames per opcode, the messages of the
+/// connection manager and the first difference.
 /// The exit code is 1 if there is any.
 #[derive(Debug, Args)]
 pub struct Check {
@@ -98,6 +99,9 @@ fn report(path: &Path, found: &Found) -> bool {
     println!("{}: {frames} frames, {roce} of RoCEv2", path.display());
     for (opcode, count) in checker.opcodes() {
         println!("  {opcode:36} {count:>10}");
+    }
+    for (message, count) in checker.messages() {
+        println!("  of them, CM {message:24} {count:>10}");
     }
     for (other, count) in checker.others() {
         println!("  not RoCEv2: {:24} {count:>10}", other.to_string());

@@ -1,0 +1,103 @@
+//! One connection or service resolution.
+
+use ferroce_units::{Duration, Instant};
+use ferroce_wire::Gid;
+use ferroce_wire::cm::{CommunicationId, Mad, MessageKind, ServiceId};
+
+use crate::command::ListenerId;
+use crate::parameters::QpParameters;
+
+/// A datagram as bytes.
+pub(crate) type MadBytes = Box<[u8; Mad::LENGTH]>;
+
+/// States of a connection (IBTA vol 1, 12.9.7), and of a service resolution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum State {
+    /// REQ Sent
+    ReqSent,
+    /// REP Received: the caller brings its queue pair to RTS
+    RepReceived,
+    /// REQ Received: the caller decides
+    ReqReceived,
+    /// REP Sent
+    RepSent,
+    /// Established
+    Established,
+    /// DREQ Sent
+    DreqSent,
+    /// TimeWait: answers what is still on its way
+    Timewait,
+    /// SIDR_REQ sent
+    SidrReqSent,
+    /// SIDR_REQ received: the caller decides
+    SidrReqReceived,
+    /// SIDR_REP sent: answers duplicates
+    SidrRepSent,
+}
+
+/// A message that waits for its answer.
+#[derive(Debug, Clone)]
+pub(crate) struct Pending {
+    pub(crate) mad: MadBytes,
+    /// Until the next retransmission.
+    pub(crate) interval: Duration,
+    pub(crate) retries_left: u8,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Connection {
+    pub(crate) state: State,
+    pub(crate) service_id: ServiceId,
+    pub(crate) local_gid: Gid,
+    pub(crate) remote_gid: Gid,
+    pub(crate) local_ca_guid: u64,
+    pub(crate) transaction_id: u64,
+    /// None until the peer has named it.
+    pub(crate) remote_id: CommunicationId,
+    /// None for a service resolution.
+    pub(crate) parameters: Option<QpParameters>,
+    pub(crate) is_peer: bool,
+    /// The listener whose backlog holds the request.
+    pub(crate) backlog_of: Option<ListenerId>,
+    /// Answer to a duplicate of the message that it answered: RTU, REJ, SIDR_REP.
+    pub(crate) answer: Option<(MessageKind, MadBytes)>,
+    pub(crate) pending: Option<Pending>,
+    /// How long an answer of the peer takes, with the way there and back.
+    pub(crate) response_time: Duration,
+    pub(crate) max_cm_retries: u8,
+    pub(crate) timewait: Duration,
+    pub(crate) deadline: Option<Instant>,
+    /// The caller has destroyed it: no events.
+    pub(crate) is_orphan: bool,
+}
+
+impl Connection {
+    /// Returns a connection without a message so far.
+    pub(crate) fn new(state: State, local_gid: Gid, remote_gid: Gid) -> Self {
+        Self {
+            state,
+            service_id: ServiceId::default(),
+            local_gid,
+            remote_gid,
+            local_ca_guid: 0,
+            transaction_id: 0,
+            remote_id: CommunicationId::NONE,
+            parameters: None,
+            is_peer: false,
+            backlog_of: None,
+            answer: None,
+            pending: None,
+            response_time: Duration::ZERO,
+            max_cm_retries: 0,
+            timewait: Duration::ZERO,
+            deadline: None,
+            is_orphan: false,
+        }
+    }
+
+    /// Returns the answer to a duplicate, if it is a message of this kind.
+    pub(crate) fn answer(&self, kind: MessageKind) -> Option<MadBytes> {
+        let (found, mad) = self.answer.as_ref()?;
+        (*found == kind).then(|| mad.clone())
+    }
+}
