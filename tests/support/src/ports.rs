@@ -8,8 +8,8 @@ use std::sync::Mutex;
 
 use crate::{Process, TIMEOUT, eventually};
 
-/// Ports that test programs listen on. All are below the range from which Linux takes the local port
-/// of an outgoing connection: `net.ipv4.ip_local_port_range` begins at 32,768.
+/// Ports that test programs listen on. All are below the range from which Linux takes the local
+/// port of an outgoing connection: `net.ipv4.ip_local_port_range` begins at 32,768.
 const PORTS: Range<u16> = 10_000..32_768;
 
 /// The leases of this process. A lease is a lock, so it ends with the process in any case.
@@ -22,7 +22,7 @@ static LEASES: Mutex<Vec<File>> = Mutex::new(Vec::new());
 pub fn free_port() -> u16 {
     let directory = std::env::temp_dir().join(format!("ferroce-test-ports-{}", user_id()));
     fs::create_dir_all(&directory).expect("the directory for temporary files can be written");
-    // Another first port for each process: the one that another process just left may be in TIME_WAIT.
+    // Another first port for each process: the one that another just left may be in TIME_WAIT.
     let first = std::process::id() as usize * 64 % PORTS.len();
     let mut ports = PORTS.cycle().skip(first).take(PORTS.len());
     let port = ports.find(|port| {
@@ -45,7 +45,9 @@ fn lock(lease: File) -> bool {
 /// Returns true if a program could listen on `port` of IPv4 and IPv6.
 fn is_free(port: u16) -> bool {
     let of_both = TcpListener::bind(("::", port));
-    of_both.or_else(|_| TcpListener::bind(("127.0.0.1", port))).is_ok()
+    of_both
+        .or_else(|_| TcpListener::bind(("127.0.0.1", port)))
+        .is_ok()
 }
 
 fn user_id() -> u32 {
