@@ -124,14 +124,15 @@ pub struct InitAttributes {
     pub access: QpAccess,
 }
 
-/// RESET to INIT: UD.
+/// RESET to INIT: UD and GSI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UdInit {
     /// Index of the P_Key.
     pub p_key_index: u16,
     /// Port, from 1.
     pub port: u8,
-    /// Q_Key that datagrams must carry, and that is sent if a request requires it.
+    /// Q_Key that datagrams must carry, and that is sent if a request requires it. That of the GSI
+    /// is [`GSI_Q_KEY`](crate::GSI_Q_KEY).
     pub q_key: u32,
 }
 
@@ -142,9 +143,9 @@ pub struct InitUpdate {
     pub p_key_index: Option<u16>,
     /// Port, from 1.
     pub port: Option<u8>,
-    /// Operations that the peer may request. Not UD.
+    /// Operations that the peer may request. Not UD and GSI.
     pub access: Option<QpAccess>,
-    /// Q_Key. Only UD.
+    /// Q_Key. Only UD and GSI.
     pub q_key: Option<u32>,
 }
 
@@ -186,7 +187,7 @@ pub struct UcRtr {
     pub p_key_index: Option<u16>,
 }
 
-/// INIT to RTR: UD.
+/// INIT to RTR: UD and GSI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct UdRtr {
     /// Index of the P_Key, when it changes.
@@ -223,7 +224,7 @@ pub struct UcRts {
     pub access: Option<QpAccess>,
 }
 
-/// RTR to RTS: UD.
+/// RTR to RTS: UD and GSI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UdRts {
     /// First PSN to send, 24 bits.
@@ -248,11 +249,11 @@ pub struct XrcTargetRts {
 /// RTS to RTS, SQD to RTS, and SQE to RTS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RtsUpdate {
-    /// Operations that the peer may request. Not UD.
+    /// Operations that the peer may request. Not UD and GSI.
     pub access: Option<QpAccess>,
     /// Timer code of RNR NAKs. Only RC and XRC targets.
     pub min_rnr_timer: Option<u8>,
-    /// Q_Key. Only UD.
+    /// Q_Key. Only UD and GSI.
     pub q_key: Option<u32>,
 }
 
@@ -290,7 +291,7 @@ pub enum ModifyQp {
     ToReset,
     /// RESET to INIT: RC, UC and XRC.
     ToInit(InitAttributes),
-    /// RESET to INIT: UD.
+    /// RESET to INIT: UD and GSI.
     ToInitUd(UdInit),
     /// INIT to INIT.
     InitToInit(InitUpdate),
@@ -298,13 +299,13 @@ pub enum ModifyQp {
     ToRtr(RtrAttributes),
     /// INIT to RTR: UC and XRC initiators.
     ToRtrUc(UcRtr),
-    /// INIT to RTR: UD.
+    /// INIT to RTR: UD and GSI.
     ToRtrUd(UdRtr),
     /// RTR to RTS: RC and XRC initiators.
     ToRts(RtsAttributes),
     /// RTR to RTS: UC.
     ToRtsUc(UcRts),
-    /// RTR to RTS: UD.
+    /// RTR to RTS: UD and GSI.
     ToRtsUd(UdRts),
     /// RTR to RTS: XRC targets.
     ToRtsXrcTarget(XrcTargetRts),
@@ -319,7 +320,7 @@ pub enum ModifyQp {
     SqdUpdate(SqdUpdate),
     /// SQD to RTS.
     SqdToRts(RtsUpdate),
-    /// SQE to RTS: UC and UD, whose receive queues have continued to work.
+    /// SQE to RTS: UC, UD and GSI, whose receive queues have continued to work.
     SqeToRts(RtsUpdate),
     /// Any state but RESET to ERR.
     ToErr,
@@ -334,7 +335,7 @@ pub struct QueuePairAttributes {
     pub draining: bool,
     /// Path MTU; none before RTR.
     pub path_mtu: Option<PathMtu>,
-    /// Q_Key (UD).
+    /// Q_Key (UD, GSI).
     pub q_key: u32,
     /// PSN expected next.
     pub rq_psn: u32,

@@ -8,7 +8,7 @@ use ferroce_spec::command::{
     CommandOpcode, ContextTables, DeviceCapabilities, ModifyQp, MulticastGroup,
 };
 use ferroce_spec::context::{
-    AddressEntry, CqContext, MemoryEntry, QpContext, SrqContext, TranslationEntry,
+    AddressEntry, CqContext, MemoryEntry, QpContext, ServiceCode, SrqContext, TranslationEntry,
 };
 use ferroce_spec::counter::COUNTERS;
 use ferroce_spec::register::{CONTRACT_MAJOR, Capability, Control, MAGIC, VECTOR_COUNT};
@@ -352,6 +352,10 @@ impl Device {
         let _numbering = self.numbering.lock();
         let opcode = CommandOpcode::CREATE_QP;
         let number = Qpn(number(self.commands.execute_with(opcode, 0, context)?)?);
+        if context.service == ServiceCode::GSI && number != Qpn::GSI {
+            let what = "the QPN of the GSI";
+            return Err(Error::BadAnswer { what });
+        }
         if self.dispatch.add_qp(number) {
             Ok((number, connect(number)))
         } else {

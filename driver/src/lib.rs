@@ -73,6 +73,7 @@ pub use dma::{DmaBuffer, DmaSpace, Keeper};
 pub use error::{Error, PostError};
 pub use event::{AsyncEvent, AsyncEventHandler, CqHandler};
 pub use ferroce_qp::{Attribute, AttributeSet, PathMtu, QpState, Service, check_attributes};
+pub use ferroce_spec::context::GSI_Q_KEY;
 pub use identifier::{Cqn, LKey, Qpn, RKey, Srqn};
 pub use mr::{MemoryAccess, MemoryRange, MemoryRegion, Reregistration, Translation};
 pub use mw::{MemoryWindow, WindowType};

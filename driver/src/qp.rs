@@ -215,7 +215,8 @@ impl QueuePair {
     ///
     /// [`Error::InvalidArgument`] for sizes that the device does not have, objects of another
     /// device, or receives that the service does not have; [`Error::NotSupported`] for a service
-    /// that the device does not have; [`Error::NoResources`], and errors of the device.
+    /// that the device does not have; [`Error::NoResources`], and errors of the device:
+    /// [`Error::Command`] also for a second GSI.
     pub fn create(
         pd: &Arc<ProtectionDomain>,
         config: &QueuePairConfig,

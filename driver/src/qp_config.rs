@@ -30,7 +30,7 @@ pub enum ReceiveSource {
         /// Scatter/gather elements of a receive work request.
         max_sge: u32,
     },
-    /// A shared receive queue (RC, UC and UD).
+    /// A shared receive queue (RC, UC, UD and GSI).
     Shared {
         /// CQ of the receives of this QP.
         cq: Arc<CompletionQueue>,
@@ -45,7 +45,8 @@ pub enum ReceiveSource {
 #[derive(Clone)]
 pub struct QueuePairConfig {
     /// Transport service; XRC targets are created by
-    /// [`QueuePair::create_xrc_target`](crate::QueuePair::create_xrc_target).
+    /// [`QueuePair::create_xrc_target`](crate::QueuePair::create_xrc_target). A device has one GSI,
+    /// with the number [`Qpn::GSI`](crate::Qpn::GSI).
     pub service: Service,
     /// CQ of the send queue.
     pub send_cq: Arc<CompletionQueue>,

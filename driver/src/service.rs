@@ -9,7 +9,7 @@ use ferroce_spec::wqe::SendOpcode;
 pub enum Addressing {
     /// By the connection.
     Connected,
-    /// By an address handle, a QPN and a Q_Key (UD).
+    /// By an address handle, a QPN and a Q_Key (UD, GSI).
     Datagram,
     /// By the connection for the host, and an SRQN for the queue (XRC).
     Xrc,
@@ -19,7 +19,7 @@ impl Addressing {
     /// Returns how the send work requests of a service name their destination.
     pub fn of(service: Service) -> Self {
         match service {
-            Service::UnreliableDatagram => Self::Datagram,
+            Service::UnreliableDatagram | Service::Gsi => Self::Datagram,
             Service::XrcInitiator => Self::Xrc,
             _ => Self::Connected,
         }
@@ -44,7 +44,7 @@ impl Operations {
             return operations;
         }
         add(&[SendOpcode::SEND, SendOpcode::SEND_IMMEDIATE]);
-        if service == Service::UnreliableDatagram {
+        if service.is_datagram() {
             return operations;
         }
         add(&[SendOpcode::RDMA_WRITE, SendOpcode::RDMA_WRITE_IMMEDIATE]);
@@ -80,6 +80,7 @@ mod tests {
         let ud = Service::UnreliableDatagram;
         assert!(has(ud, none, SendOpcode::SEND) && has(ud, none, SendOpcode::SEND_IMMEDIATE));
         assert!(!has(ud, all, SendOpcode::RDMA_WRITE) && !has(ud, all, SendOpcode::BIND_WINDOW));
+        assert_eq!(Operations::of(Service::Gsi, all), Operations::of(ud, all));
         let uc = Service::UnreliableConnected;
         assert!(has(uc, none, SendOpcode::RDMA_WRITE) && has(uc, all, SendOpcode::BIND_WINDOW));
         assert!(!has(uc, all, SendOpcode::RDMA_READ) && !has(uc, all, SendOpcode::SEND_INVALIDATE));

@@ -202,7 +202,7 @@ fn check(service: Service, transition: &ModifyQp, mask: QpAttributeMask) -> Resu
     let refused = check_attributes(service, from, to, mask.into()).err();
     // These two require the same attribute, so the table does not tell them apart.
     let is_other = match transition {
-        ModifyQp::ToRtsUc(_) => service == Service::UnreliableDatagram,
+        ModifyQp::ToRtsUc(_) => service.is_datagram(),
         ModifyQp::ToRtsUd(_) => service == Service::UnreliableConnected,
         _ => false,
     };

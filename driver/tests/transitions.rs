@@ -9,15 +9,17 @@ use ferroce_driver::{
     QueuePair, QueuePairConfig, ReceiveSource, RtrAttributes, RtsAttributes, RtsUpdate, Service,
     SqdUpdate, UcRtr, UcRts, UdInit, UdRtr, UdRts, XrcDomain, XrcTargetRts,
 };
-use ferroce_spec::command::QpAttributeMask;
-use support::verbs::{Setup, post, qp_config, setup};
+use ferroce_spec::command::{DeviceFeatures, QpAttributeMask};
+use support::HonestDevice;
+use support::verbs::{Setup, post, qp_config, setup, setup_of};
 
-const SERVICES: [Service; 5] = [
+const SERVICES: [Service; 6] = [
     Service::ReliableConnected,
     Service::UnreliableConnected,
     Service::UnreliableDatagram,
     Service::XrcInitiator,
     Service::XrcTarget,
+    Service::Gsi,
 ];
 
 fn qp_of(s: &Setup, service: Service) -> Arc<QueuePair> {
@@ -106,7 +108,7 @@ fn way(service: Service) -> [ModifyQp; 3] {
     match service {
         Service::ReliableConnected => [INIT, rtr(), RTS],
         Service::UnreliableConnected => [INIT, rtr_uc(), RTS_UC],
-        Service::UnreliableDatagram => [INIT_UD, RTR_UD, RTS_UD],
+        Service::UnreliableDatagram | Service::Gsi => [INIT_UD, RTR_UD, RTS_UD],
         Service::XrcInitiator => [INIT, rtr_uc(), RTS],
         Service::XrcTarget => [INIT, rtr(), RTS_TARGET],
     }
@@ -149,7 +151,7 @@ fn each_service_carries_its_attributes() {
     let expected = |service| match service {
         Service::ReliableConnected => [mask(&connected), path | responder, psn | requester],
         Service::UnreliableConnected => [mask(&connected), path, psn],
-        Service::UnreliableDatagram => [mask(&datagram), 0, psn],
+        Service::UnreliableDatagram | Service::Gsi => [mask(&datagram), 0, psn],
         Service::XrcInitiator => [mask(&connected), path, psn | requester],
         Service::XrcTarget => [
             mask(&connected),
@@ -210,7 +212,6 @@ fn attributes_of_other_services_are_refused() {
         ..RtsUpdate::default()
     };
     let sqd = |update: SqdUpdate| ModifyQp::SqdUpdate(update);
-    let ud = Service::UnreliableDatagram;
     let refused = |service: Service, transition: ModifyQp| {
         let error = qp_of(&s, service).modify(&transition);
         assert!(
@@ -219,7 +220,7 @@ fn attributes_of_other_services_are_refused() {
         );
     };
     for service in SERVICES {
-        if service == ud {
+        if service.is_datagram() {
             refused(service, ModifyQp::UpdateRts(with_access));
             refused(service, ModifyQp::SqdToRts(with_access));
             let access = InitUpdate {
@@ -263,7 +264,7 @@ fn attributes_of_other_services_are_refused() {
 }
 
 #[test]
-fn sqe_is_left_by_uc_and_ud_only() {
+fn sqe_is_left_by_the_unreliable_services_only() {
     let s = setup();
     let resume = ModifyQp::SqeToRts(RtsUpdate::default());
     for service in SERVICES {
@@ -276,16 +277,45 @@ fn sqe_is_left_by_uc_and_ud_only() {
             let context = state.qps.get_mut(&qp.number().0).expect("exists");
             context.state = ferroce_spec::context::QpStateCode::SQE;
         });
-        let has_sqe = matches!(
-            service,
-            Service::UnreliableConnected | Service::UnreliableDatagram
-        );
+        let has_sqe = service == Service::UnreliableConnected || service.is_datagram();
         assert_eq!(qp.query().map(|now| now.state), Ok(QpState::Sqe));
         assert_eq!(qp.modify(&resume).is_ok(), has_sqe, "{service:?}");
         if service == Service::UnreliableConnected {
             assert_eq!(post(&qp, 1), Ok(()));
         }
     }
+}
+
+#[test]
+fn the_gsi_has_its_number_and_is_there_once() {
+    let s = setup();
+    let gsi = qp_of(&s, Service::Gsi);
+    assert_eq!(gsi.number(), Qpn::GSI);
+    let config = QueuePairConfig {
+        service: Service::Gsi,
+        ..qp_config(&s.cq, &s.cq)
+    };
+    let error = QueuePair::create(&s.pd, &config).err().expect("the second");
+    assert_eq!(error.errno(), libc::ENOMEM);
+    let error = gsi.attach_multicast([0xff; 16]).expect_err("not UD");
+    assert_eq!(error.errno(), libc::EINVAL);
+    drop(gsi);
+    let again = qp_of(&s, Service::Gsi);
+    assert_eq!(again.number(), Qpn::GSI);
+}
+
+/// Goal: a card of an older contract, without GSI, is not asked for one.
+#[test]
+fn devices_without_a_gsi() {
+    let mut lacks = DeviceFeatures::default();
+    lacks.set_general_service_interface(true);
+    let s = setup_of(HonestDevice::without(lacks));
+    let config = QueuePairConfig {
+        service: Service::Gsi,
+        ..qp_config(&s.cq, &s.cq)
+    };
+    let error = QueuePair::create(&s.pd, &config).err().expect("no GSI");
+    assert_eq!(error.errno(), libc::EOPNOTSUPP);
 }
 
 #[test]

@@ -68,6 +68,7 @@ impl<P: Port, B: Blocks> Datapath<P, B> {
         self.translation.reset();
         self.transmit.reset();
         self.receive.reset(port);
+        port.set_gsi(false);
         self.completions.clear();
         self.mac.reset(now, port);
         self.marks.clear();

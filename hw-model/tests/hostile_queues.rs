@@ -9,19 +9,22 @@ use ferroce_model::translation::cache::CacheShape;
 use ferroce_spec::command::{
     ANY_STATE, CommandOpcode, CommandStatus, ModifyQp, MulticastGroup, QpAttributeMask,
 };
-use ferroce_spec::context::{CqContext, QpContext, QpShape, QpStateCode, ServiceCode, SrqContext};
+use ferroce_spec::context::{
+    CqContext, GSI_Q_KEY, GSI_QPN, QpContext, QpShape, QpStateCode, ServiceCode, SrqContext,
+};
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use ferroce_spec::wqe::{ControlSegment, ControlWord, DataSegment, L_KEY_END, SendOpcode};
 use ferroce_wire::Gid;
 use proptest::prelude::*;
 use zerocopy::IntoBytes;
 
-const SERVICES: [ServiceCode; 5] = [
+const SERVICES: [ServiceCode; 6] = [
     ServiceCode::RELIABLE_CONNECTED,
     ServiceCode::UNRELIABLE_CONNECTED,
     ServiceCode::UNRELIABLE_DATAGRAM,
     ServiceCode::XRC_INITIATOR,
     ServiceCode::XRC_TARGET,
+    ServiceCode::GSI,
 ];
 const DOMAIN: u32 = 3;
 
@@ -238,7 +241,10 @@ proptest! {
 
 /// One command, with numbers that often name something.
 fn act(machine: &mut Machine, what: u8, number: u64, other: u32, bits: u32) {
-    let qpn = 0x1_0002 + number;
+    let qpn = match number {
+        5 => u64::from(GSI_QPN),
+        _ => 0x1_0002 + number,
+    };
     let service = SERVICES[bits as usize % SERVICES.len()];
     let _ = match what {
         0 => {
@@ -286,6 +292,7 @@ fn act(machine: &mut Machine, what: u8, number: u64, other: u32, bits: u32) {
                 reserved: 0,
                 context: QpContext {
                     port: 1,
+                    q_key: [GSI_Q_KEY, 1][(bits >> 16) as usize % 2],
                     ..QpContext::default()
                 },
             };
@@ -313,8 +320,7 @@ fn tear_down(machine: &mut Machine) {
         let fine = matches!(result, Ok(_) | Err(CommandStatus::NO_OBJECT));
         assert!(fine, "{result:?}");
     };
-    for number in 0..256u64 {
-        let qpn = 0x1_0000 + number;
+    for qpn in (0x1_0000..0x1_0100).chain([u64::from(GSI_QPN)]) {
         for last in 0..6 {
             let group = MulticastGroup {
                 gid: Gid::from_ipv4([224, 0, 0, last].into()).0,

@@ -7,7 +7,7 @@ use common::objects::{LOG_SIZE, Request, TestQp};
 use common::{Machine, REGION_START, cable, connected, run_both};
 use ferroce_spec::command::{CommandOpcode, CommandStatus, QpAttributeMask};
 use ferroce_spec::context::{
-    AccessRights, PathMtuCode, QpContext, QpStateCode, RetryAttributes, ServiceCode,
+    AccessRights, GSI_Q_KEY, PathMtuCode, QpContext, QpStateCode, RetryAttributes, ServiceCode,
 };
 use ferroce_spec::counter::Counter;
 use ferroce_spec::cqe::{CqeOpcode, CqeStatus};
@@ -19,7 +19,8 @@ const UC: ServiceCode = ServiceCode::UNRELIABLE_CONNECTED;
 const UD: ServiceCode = ServiceCode::UNRELIABLE_DATAGRAM;
 const INITIATOR: ServiceCode = ServiceCode::XRC_INITIATOR;
 const TARGET: ServiceCode = ServiceCode::XRC_TARGET;
-const SERVICES: [ServiceCode; 5] = [RC, UC, UD, INITIATOR, TARGET];
+const GSI: ServiceCode = ServiceCode::GSI;
+const SERVICES: [ServiceCode; 6] = [RC, UC, UD, INITIATOR, TARGET, GSI];
 
 const STATES: [QpStateCode; 7] = [
     QpStateCode::RESET,
@@ -40,11 +41,11 @@ fn needed(service: ServiceCode, from: QpStateCode, to: QpStateCode) -> Bits {
     let mut bits: Bits = Vec::new();
     if is(QpStateCode::RESET, QpStateCode::INIT) {
         let third = match service {
-            UD => M::set_q_key,
+            UD | GSI => M::set_q_key,
             _ => M::set_access,
         };
         bits.extend([M::set_p_key as fn(&mut M, bool), M::set_port, third]);
-    } else if is(QpStateCode::INIT, QpStateCode::RTR) && service != UD {
+    } else if is(QpStateCode::INIT, QpStateCode::RTR) && ![UD, GSI].contains(&service) {
         bits.extend([M::set_path as fn(&mut M, bool), M::set_path_mtu]);
         bits.extend([M::set_dest_qpn as fn(&mut M, bool), M::set_receive_psn]);
         if [RC, TARGET].contains(&service) {
@@ -73,6 +74,8 @@ fn attributes(machine: &Machine) -> QpContext {
         port: 1,
         access,
         retry,
+        // The only one that a GSI may have.
+        q_key: GSI_Q_KEY,
         path_mtu: PathMtuCode::MTU_1024,
         path: machine.path_to(Gid::from_ipv4([10, 0, 0, 9].into())),
         ..QpContext::default()

@@ -10,12 +10,13 @@ use ferroce_wire::{Immediate, QKey, Qpn, RKey};
 use zerocopy::IntoBytes;
 
 const RC: Service = Service::ReliableConnected;
-const SERVICES: [Service; 5] = [
+const SERVICES: [Service; 6] = [
     RC,
     Service::UnreliableConnected,
     Service::UnreliableDatagram,
     Service::XrcInitiator,
     Service::XrcTarget,
+    Service::Gsi,
 ];
 
 const DATA: DataSegment = DataSegment {
@@ -114,11 +115,13 @@ fn datagrams_carry_their_destination() {
     };
     let segments = [datagram.as_bytes(), DATA.as_bytes()];
     let bytes = wqe(SendOpcode::SEND, 2, &segments);
-    let (request, wqe) = accept(&bytes, Service::UnreliableDatagram);
-    let (qpn, q_key) = (Qpn::new(0x12_3456), QKey(0x8000_0001));
-    assert_eq!(request.destination, Destination::Datagram { qpn, q_key });
-    assert_eq!(wqe.datagram.as_deref(), Some(&datagram));
-    assert_eq!(request.length, 100);
+    for service in [Service::UnreliableDatagram, Service::Gsi] {
+        let (request, wqe) = accept(&bytes, service);
+        let (qpn, q_key) = (Qpn::new(0x12_3456), QKey(0x8000_0001));
+        assert_eq!(request.destination, Destination::Datagram { qpn, q_key });
+        assert_eq!(wqe.datagram.as_deref(), Some(&datagram));
+        assert_eq!(request.length, 100);
+    }
 }
 
 #[test]
@@ -165,7 +168,7 @@ fn services_refuse_what_they_do_not_have() {
             let known = opcode.name().is_some();
             let available = match service {
                 Service::XrcTarget => false,
-                Service::UnreliableDatagram => matches!(
+                Service::UnreliableDatagram | Service::Gsi => matches!(
                     opcode,
                     SendOpcode::NOP | SendOpcode::SEND | SendOpcode::SEND_IMMEDIATE
                 ),

@@ -112,7 +112,7 @@ impl Parser<'_> {
 
     fn to_init(&self) -> Result<ModifyQp, Errno> {
         Ok(match self.around.service {
-            Service::UnreliableDatagram => ModifyQp::ToInitUd(UdInit {
+            Service::UnreliableDatagram | Service::Gsi => ModifyQp::ToInitUd(UdInit {
                 p_key_index: required(self.p_key_index()?)?,
                 port: required(self.port()?)?,
                 q_key: required(self.q_key())?,
@@ -123,7 +123,7 @@ impl Parser<'_> {
 
     fn to_rtr(&self) -> Result<ModifyQp, Errno> {
         Ok(match self.around.service {
-            Service::UnreliableDatagram => ModifyQp::ToRtrUd(UdRtr {
+            Service::UnreliableDatagram | Service::Gsi => ModifyQp::ToRtrUd(UdRtr {
                 p_key_index: self.p_key_index()?,
                 q_key: self.q_key(),
             }),
@@ -142,7 +142,7 @@ impl Parser<'_> {
     fn to_rts(&self) -> Result<ModifyQp, Errno> {
         let sq_psn = self.attr.sq_psn & PSN_MASK;
         Ok(match self.around.service {
-            Service::UnreliableDatagram => ModifyQp::ToRtsUd(UdRts {
+            Service::UnreliableDatagram | Service::Gsi => ModifyQp::ToRtsUd(UdRts {
                 sq_psn,
                 q_key: self.q_key(),
             }),

@@ -34,10 +34,11 @@ fn pick<'a, T>(objects: &'a [T], rng: &mut Rng) -> Option<&'a T> {
 }
 
 fn service(rng: &mut Rng) -> Service {
-    match rng.below(5) {
+    match rng.below(6) {
         0 => Service::UnreliableConnected,
         1 => Service::UnreliableDatagram,
         2 => Service::XrcInitiator,
+        3 => Service::Gsi,
         _ => Service::ReliableConnected,
     }
 }
@@ -45,7 +46,7 @@ fn service(rng: &mut Rng) -> Service {
 /// Returns RESET to INIT in the form of a service.
 fn to_init(service: Service) -> ModifyQp {
     let (p_key_index, port) = (0, 1);
-    if service == Service::UnreliableDatagram {
+    if service.is_datagram() {
         return ModifyQp::ToInitUd(UdInit {
             p_key_index,
             port,
@@ -62,7 +63,7 @@ fn to_init(service: Service) -> ModifyQp {
 fn to_rtr(service: Service, rng: &mut Rng) -> ModifyQp {
     let (dest_qpn, rq_psn) = (Qpn(rng.next() as u32), rng.next() as u32);
     match service {
-        Service::UnreliableDatagram => ModifyQp::ToRtrUd(UdRtr::default()),
+        Service::UnreliableDatagram | Service::Gsi => ModifyQp::ToRtrUd(UdRtr::default()),
         Service::UnreliableConnected | Service::XrcInitiator => ModifyQp::ToRtrUc(UcRtr {
             path_mtu: PathMtu::Mtu256,
             dest_qpn,
@@ -87,7 +88,7 @@ fn to_rtr(service: Service, rng: &mut Rng) -> ModifyQp {
 fn to_rts(service: Service, rng: &mut Rng) -> ModifyQp {
     let sq_psn = rng.next() as u32;
     match service {
-        Service::UnreliableDatagram => ModifyQp::ToRtsUd(UdRts {
+        Service::UnreliableDatagram | Service::Gsi => ModifyQp::ToRtsUd(UdRts {
             sq_psn,
             q_key: None,
         }),
@@ -243,7 +244,7 @@ fn post(qp: &QueuePair, rng: &mut Rng) {
         wr_id: rng.next(),
         operation: operation(rng),
         destination: match qp.service() {
-            Service::UnreliableDatagram => Destination::Datagram {
+            Service::UnreliableDatagram | Service::Gsi => Destination::Datagram {
                 path: &path,
                 qpn: Qpn(rng.next() as u32),
                 q_key: rng.next() as u32,

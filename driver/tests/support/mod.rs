@@ -16,8 +16,8 @@ use ferroce_spec::command::{
     DeviceCapabilities, DeviceFeatures, ModifyQp, MulticastGroup, input_size,
 };
 use ferroce_spec::context::{
-    AddressEntry, CqContext, EqContext, MemoryEntry, QpContext, QpStateCode, SrqContext,
-    TranslationEntry,
+    AddressEntry, CqContext, EqContext, GSI_QPN, MemoryEntry, QpContext, QpStateCode, ServiceCode,
+    SrqContext, TranslationEntry,
 };
 use ferroce_spec::cqe::{Cqe, owner_at};
 use ferroce_spec::doorbell::LOG_PAGES;
@@ -344,8 +344,15 @@ impl HonestDevice {
                 return Ok(cqn.into());
             }
             CommandOpcode::CREATE_QP => {
-                let qpn = free_number(&state.qps, QPN_BASE);
-                state.qps.insert(qpn, self.read(entry.input_iova));
+                let context: QpContext = self.read(entry.input_iova);
+                let qpn = match context.service {
+                    ServiceCode::GSI if state.qps.contains_key(&GSI_QPN) => {
+                        return Err(CommandStatus::NO_RESOURCES);
+                    }
+                    ServiceCode::GSI => GSI_QPN,
+                    _ => free_number(&state.qps, QPN_BASE),
+                };
+                state.qps.insert(qpn, context);
                 return Ok(qpn.into());
             }
             CommandOpcode::MODIFY_CQ => return self.modify_cq(&mut state, entry),

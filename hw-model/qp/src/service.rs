@@ -14,15 +14,27 @@ pub enum Service {
     XrcInitiator,
     /// XRC, the receiving half.
     XrcTarget,
+    /// GSI, the general service interface: QP 1 of a port, for management datagrams (IBTA vol 1,
+    /// 3.9.4). A datagram service, whose number and Q_Key are fixed.
+    Gsi,
 }
 
 impl Service {
     /// All services.
-    pub const ALL: [Service; 5] = [
+    pub const ALL: [Service; 6] = [
         Service::ReliableConnected,
         Service::UnreliableConnected,
         Service::UnreliableDatagram,
         Service::XrcInitiator,
         Service::XrcTarget,
+        Service::Gsi,
     ];
+
+    /// Returns true if it sends and receives datagrams: each request names its destination, and
+    /// each packet its Q_Key.
+    #[inline]
+    #[must_use]
+    pub const fn is_datagram(self) -> bool {
+        matches!(self, Service::UnreliableDatagram | Service::Gsi)
+    }
 }

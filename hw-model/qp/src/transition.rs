@@ -139,7 +139,7 @@ const MIGRATION: AttributeSet =
 const fn identity(service: Service) -> AttributeSet {
     use Attribute::{Access, PKey, Port, QKey};
     match service {
-        Service::UnreliableDatagram => AttributeSet::of(&[PKey, Port, QKey]),
+        Service::UnreliableDatagram | Service::Gsi => AttributeSet::of(&[PKey, Port, QKey]),
         _ => AttributeSet::of(&[PKey, Port, Access]),
     }
 }
@@ -149,7 +149,7 @@ const fn connection(service: Service) -> AttributeSet {
     use Attribute::{DestQp, MaxDestRdAtomic, MinRnrTimer, Path, PathMtu, ReceivePsn};
     let connected = AttributeSet::of(&[Path, PathMtu, DestQp, ReceivePsn]);
     match service {
-        Service::UnreliableDatagram => AttributeSet::NONE,
+        Service::UnreliableDatagram | Service::Gsi => AttributeSet::NONE,
         Service::UnreliableConnected | Service::XrcInitiator => connected,
         Service::ReliableConnected | Service::XrcTarget => {
             connected.with(AttributeSet::of(&[MaxDestRdAtomic, MinRnrTimer]))
@@ -161,7 +161,7 @@ const fn connection(service: Service) -> AttributeSet {
 const fn before_connection(service: Service) -> AttributeSet {
     use Attribute::{Access, AlternatePath, PKey, QKey};
     match service {
-        Service::UnreliableDatagram => AttributeSet::of(&[PKey, QKey]),
+        Service::UnreliableDatagram | Service::Gsi => AttributeSet::of(&[PKey, QKey]),
         _ => AttributeSet::of(&[PKey, Access, AlternatePath]),
     }
 }
@@ -170,7 +170,9 @@ const fn before_connection(service: Service) -> AttributeSet {
 const fn sending(service: Service) -> AttributeSet {
     use Attribute::{MaxRdAtomic, RetryCount, RnrRetry, SendPsn, Timeout};
     match service {
-        Service::UnreliableDatagram | Service::UnreliableConnected => AttributeSet::of(&[SendPsn]),
+        Service::UnreliableDatagram | Service::Gsi | Service::UnreliableConnected => {
+            AttributeSet::of(&[SendPsn])
+        }
         Service::ReliableConnected | Service::XrcInitiator => {
             AttributeSet::of(&[SendPsn, Timeout, RetryCount, RnrRetry, MaxRdAtomic])
         }
@@ -183,7 +185,7 @@ const fn running(service: Service) -> AttributeSet {
     use Attribute::{Access, CurrentState, MinRnrTimer, QKey};
     let connected = AttributeSet::of(&[CurrentState, Access]).with(MIGRATION);
     match service {
-        Service::UnreliableDatagram => AttributeSet::of(&[CurrentState, QKey]),
+        Service::UnreliableDatagram | Service::Gsi => AttributeSet::of(&[CurrentState, QKey]),
         Service::UnreliableConnected | Service::XrcInitiator => connected,
         Service::ReliableConnected | Service::XrcTarget => {
             connected.with(AttributeSet::of(&[MinRnrTimer]))
@@ -202,7 +204,7 @@ const fn drained(service: Service) -> AttributeSet {
     let requester = reliable.with(AttributeSet::of(&[RetryCount, RnrRetry, MaxRdAtomic]));
     let responder = AttributeSet::of(&[MaxDestRdAtomic, MinRnrTimer]);
     match service {
-        Service::UnreliableDatagram => AttributeSet::of(&[PKey, QKey]),
+        Service::UnreliableDatagram | Service::Gsi => AttributeSet::of(&[PKey, QKey]),
         Service::UnreliableConnected => connected,
         Service::ReliableConnected => requester.with(responder),
         Service::XrcInitiator => requester,
@@ -215,7 +217,7 @@ const fn drained(service: Service) -> AttributeSet {
 const fn recovering(service: Service) -> Option<AttributeSet> {
     use Attribute::{Access, CurrentState, QKey};
     match service {
-        Service::UnreliableDatagram => Some(AttributeSet::of(&[CurrentState, QKey])),
+        Service::UnreliableDatagram | Service::Gsi => Some(AttributeSet::of(&[CurrentState, QKey])),
         Service::UnreliableConnected => Some(AttributeSet::of(&[CurrentState, Access])),
         Service::ReliableConnected | Service::XrcInitiator | Service::XrcTarget => None,
     }
@@ -238,7 +240,7 @@ from\\to RESET  INIT   RTR   RTS   SQD   SQE   ERR
     ERR     x     .     .     .     .     .     x
 ";
 
-    /// Goal: the matrix of transitions; `u`: unreliable services only.
+    /// Goal: the matrix of transitions; `u`: the three unreliable services only.
     #[test]
     fn whole_matrix_is_as_in_the_figure() {
         let mut seen = String::from("from\\to");
@@ -252,7 +254,7 @@ from\\to RESET  INIT   RTR   RTS   SQD   SQE   ERR
                 let has = |service| AttributeRule::of(service, from, to).is_some();
                 let mark = match Service::ALL.into_iter().filter(|s| has(*s)).count() {
                     0 => '.',
-                    2 => 'u',
+                    3 => 'u',
                     _ => 'x',
                 };
                 write!(seen, "{mark:>6}").expect("a String takes everything");

@@ -193,7 +193,8 @@ layout! {
     pub struct DeviceCapabilities: 128 {
         0x00 firmware_version: [u8; 16], "Text, padded with zeros.";
         0x10 qpn_base: u32, "QPN of entry 0 of the QP context table.";
-        0x14 reserved_qps: u32, "Entries at the start of the table that CREATE_QP does not use.";
+        0x14 reserved_qps: u32, "Entries at the start of the table that CREATE_QP gives to no QP \
+             other than GSI.";
         0x18 max_message_length: u64, "Bytes of the longest message.";
         0x20 max_mr_length: u64, "Bytes of the longest memory region.";
         0x28 page_sizes: u64, "Page sizes of memory regions: the sum of them.";
@@ -236,6 +237,7 @@ word! {
         flag [6] memory_windows, set_memory_windows, "Memory windows.";
         flag [7] global_atomics, set_global_atomics,
             "Atomics are atomic also with respect to the host's processors (PCIe AtomicOps).";
+        flag [8] general_service_interface, set_general_service_interface, "GSI: QP 1.";
     }
 }
 

@@ -40,8 +40,15 @@ crate::open_enum::open_enum! {
         XRC_INITIATOR = 0x3,
         /// Extended reliable connected, target.
         XRC_TARGET = 0x4,
+        /// General service interface: QP 1, a datagram QP for management (contract 1.4).
+        GSI = 0x5,
     }
 }
+
+/// Number of the GSI QP, and its index in the QP context table (IBTA vol 1, 3.9.4).
+pub const GSI_QPN: u32 = 1;
+/// The Q_Key of every GSI QP (IBTA vol 1, 10.2.5).
+pub const GSI_Q_KEY: u32 = 0x8001_0000;
 
 crate::open_enum::open_enum! {
     /// Path MTU.
@@ -113,7 +120,7 @@ layout! {
         0x2c receive_doorbell_slot: u32, "BAR2 slot of the receive queue.";
         0x30 access: AccessRights, "What remote requests are accepted.";
         0x34 p_key_index: u32, "Index of the P_Key.";
-        0x38 q_key: u32, "Q_Key (UD).";
+        0x38 q_key: u32, "Q_Key (UD, GSI).";
         0x3c dest_qpn: u32, "Destination QPN (RC, UC).";
         0x40 send_psn: u32, "PSN of the next request; in RTR to RTS the first one.";
         0x44 receive_psn: u32, "PSN expected next; in INIT to RTR the first one.";

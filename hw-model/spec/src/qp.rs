@@ -48,6 +48,7 @@ codes! {
     UnreliableDatagram = UNRELIABLE_DATAGRAM,
     XrcInitiator = XRC_INITIATOR,
     XrcTarget = XRC_TARGET,
+    Gsi = GSI,
 }
 
 codes! {
@@ -93,6 +94,7 @@ impl DeviceFeatures {
             Service::UnreliableConnected => self.unreliable_connected(),
             Service::UnreliableDatagram => self.unreliable_datagram(),
             Service::XrcInitiator | Service::XrcTarget => self.extended_reliable_connected(),
+            Service::Gsi => self.general_service_interface(),
         }
     }
 }

@@ -39,6 +39,7 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
         features.set_unreliable_connected(true);
         features.set_unreliable_datagram(true);
         features.set_extended_reliable_connected(true);
+        features.set_general_service_interface(true);
         features.set_shared_receive_queues(true);
         features.set_atomics(true);
         features.set_global_atomics(config.global_atomics);

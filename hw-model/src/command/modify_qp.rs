@@ -1,7 +1,7 @@
 //! MODIFY_QP: attributes and mask of the contract into a transition of the transport.
 
 use ferroce_spec::command::{ANY_STATE, CommandStatus, ModifyQp, QpAttributeMask};
-use ferroce_spec::context::{QpContext, QpStateCode};
+use ferroce_spec::context::{GSI_Q_KEY, QpContext, QpStateCode};
 use ferroce_transport::{
     AttributeUpdate, Attributes, InitAttributes, LocalAckTimeout, PathMtu, QpState, RemoteAccess,
     RetryCount, RtrAttributes, RtsAttributes, Service, Transition, TransitionError,
@@ -38,7 +38,7 @@ pub fn transition(
         TransitionError::Missing { .. } => (CommandStatus::BAD_PARAMETER, mask.bits()),
         _ => bad_state(input),
     })?;
-    check_values(input)?;
+    check_values(service, input)?;
     Ok(match (state, target) {
         (_, QpState::Reset) => Transition::Reset,
         (_, QpState::Err) => Transition::Err,
@@ -75,8 +75,8 @@ fn bad_field(offset: usize) -> Refusal {
     )
 }
 
-/// Values that no QP may have, whatever the transition.
-fn check_values(input: &ModifyQp) -> Result<(), Refusal> {
+/// Values that no QP of `service` may have, whatever the transition.
+fn check_values(service: Service, input: &ModifyQp) -> Result<(), Refusal> {
     let (mask, context) = (input.mask, &input.context);
     if mask.port() && !(1..=PORTS).contains(&context.port) {
         return Err(bad_field(core::mem::offset_of!(QpContext, port)));
@@ -86,6 +86,9 @@ fn check_values(input: &ModifyQp) -> Result<(), Refusal> {
     }
     if mask.path_mtu() && PathMtu::try_from(context.path_mtu).is_err() {
         return Err(bad_field(core::mem::offset_of!(QpContext, path_mtu)));
+    }
+    if mask.q_key() && service == Service::Gsi && context.q_key != GSI_Q_KEY {
+        return Err(bad_field(core::mem::offset_of!(QpContext, q_key)));
     }
     Ok(())
 }
@@ -118,7 +121,7 @@ fn init(mask: QpAttributeMask, context: &QpContext, present: &Attributes) -> Ini
 }
 
 fn rtr(service: Service, context: &QpContext) -> Result<RtrAttributes, Refusal> {
-    if service == Service::UnreliableDatagram {
+    if service.is_datagram() {
         return Ok(RtrAttributes::default());
     }
     let mtu_offset = core::mem::offset_of!(QpContext, path_mtu);

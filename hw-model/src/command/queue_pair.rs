@@ -12,7 +12,7 @@ use crate::command::{CommandProcessor, Failure};
 use crate::contexts::cqe_builder;
 use crate::contexts::path::Path;
 use crate::contexts::queue_pair::{
-    StaticContext, completion_queues, has_receive_queue, has_send_queue, uses_srq,
+    GSI_INDEX, StaticContext, completion_queues, has_receive_queue, has_send_queue, uses_srq,
 };
 use crate::limits::LOG_MAX_RING;
 use crate::ports::host::Host;
@@ -118,6 +118,9 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
         if matches!(transition, Transition::Rtr { .. }) {
             self.port.queue_pair_ready(qp.qpn);
         }
+        if qp.index == GSI_INDEX {
+            self.port.set_gsi(qp.transport.state().accepts_requests());
+        }
         if let Some(path) = path {
             qp.path = Some(path);
             qp.context.path = input.context.path;
@@ -161,6 +164,9 @@ impl<H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'_, '_, H, T, P, B
         let Some(qp) = self.blocks.contexts.qps.destroy(index) else {
             return Err(Failure::new(CommandStatus::NO_OBJECT));
         };
+        if index == GSI_INDEX {
+            self.port.set_gsi(false);
+        }
         self.blocks.transmit.scheduler().remove(index);
         self.blocks.contexts.stop_timer(index);
         let mut dma = self.turn.dma();

@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 
-use ferroce_spec::context::{AccessRights, QpContext, QpShape, RetryAttributes, ServiceCode};
+use ferroce_spec::context::{
+    AccessRights, GSI_QPN, QpContext, QpShape, RetryAttributes, ServiceCode,
+};
 use ferroce_spec::counter::Counter;
 use ferroce_spec::wqe::AddressPath;
 use ferroce_transport::{Config, Qp, QpState, Service, Transmit};
@@ -174,7 +176,8 @@ impl QueuePair {
     /// Returns true if it sends and receives datagrams.
     #[inline]
     pub fn is_datagram(&self) -> bool {
-        self.context.service == ServiceCode::UNRELIABLE_DATAGRAM
+        let service = self.context.service;
+        service == ServiceCode::UNRELIABLE_DATAGRAM || service == ServiceCode::GSI
     }
 
     /// Returns the route to the peer of a connected queue pair.
@@ -321,8 +324,13 @@ pub struct QueuePairs {
     cache: Cache<QpContext>,
 }
 
-/// Entries at the start of the table that are never created: QP0 and QP1 (IBTA vol 1, 3.9.4).
+/// Entries at the start of the table that are given to no other queue pair: QP0, which is never
+/// created, and QP1, the GSI (IBTA vol 1, 3.9.4).
 pub const RESERVED_QPS: u32 = 2;
+/// Entry of the GSI.
+pub const GSI_INDEX: u32 = GSI_QPN;
+
+const _: () = assert!(GSI_QPN == Qpn::GSI.value() && GSI_INDEX < RESERVED_QPS);
 
 impl QueuePairs {
     /// No queue pairs; the first entry of the table is QPN `base`.
@@ -364,26 +372,43 @@ impl QueuePairs {
         self.slots.len()
     }
 
-    /// Creates a queue pair in RESET; `None` when the table is full. The index that was free for
-    /// longest is taken, so that late packets for an old queue pair find none.
+    /// Creates a queue pair in RESET; `None` when the table is full, or has a GSI already. The
+    /// index that was free for longest is taken, so that late packets for an old queue pair find
+    /// none.
     pub fn create<H: Host>(
         &mut self,
         context: QpContext,
         config: Config,
         dma: &mut Dma<'_, H>,
     ) -> Result<Option<Qpn>, DmaError> {
-        let Some(index) = self.free.pop_front() else {
+        let is_gsi = context.service == ServiceCode::GSI;
+        let index = match is_gsi {
+            true => self.free_gsi(),
+            false => self.free.pop_front(),
+        };
+        let Some(index) = index else {
             return Ok(None);
         };
         if let Err(error) = self.cache.store(index, context, dma) {
-            self.free.push_front(index);
+            if !is_gsi {
+                self.free.push_front(index);
+            }
             return Err(error);
         }
-        let qpn = Qpn::new(self.base + index);
+        let qpn = match is_gsi {
+            true => Qpn::GSI,
+            false => Qpn::new(self.base + index),
+        };
         let qp = QueuePair::new(qpn, index, &context, config);
         self.slots[index as usize] = Some(Box::new(qp));
         self.used = self.used.max(index + 1);
         Ok(Some(qpn))
+    }
+
+    /// Index of the GSI, unless there is one.
+    fn free_gsi(&self) -> Option<u32> {
+        let slot = self.slots.get(GSI_INDEX as usize)?;
+        slot.is_none().then_some(GSI_INDEX)
     }
 
     /// All queue pairs, and how many entries of the table have ever had one.
@@ -395,8 +420,17 @@ impl QueuePairs {
     /// Index of `qpn` in the table, if it can be one of ours.
     #[inline]
     pub fn index_of(&self, qpn: Qpn) -> Option<u32> {
-        let index = qpn.value().checked_sub(self.base)?;
-        ((index as usize) < self.slots.len()).then_some(index)
+        let index = qpn.value().wrapping_sub(self.base);
+        if index >= RESERVED_QPS && (index as usize) < self.slots.len() {
+            return Some(index);
+        }
+        self.index_of_special(qpn)
+    }
+
+    /// The GSI has number 1 on every card, whatever its first number is.
+    #[cold]
+    fn index_of_special(&self, qpn: Qpn) -> Option<u32> {
+        (qpn == Qpn::GSI && GSI_QPN < self.slots.len() as u32).then_some(GSI_INDEX)
     }
 
     /// The queue pair at `index`.
@@ -447,7 +481,9 @@ impl QueuePairs {
     pub fn destroy(&mut self, index: u32) -> Option<Box<QueuePair>> {
         let qp = self.slots.get_mut(index as usize)?.take()?;
         self.cache.invalidate(index);
-        self.free.push_back(index);
+        if index >= RESERVED_QPS {
+            self.free.push_back(index);
+        }
         Some(qp)
     }
 }

@@ -69,6 +69,12 @@ pub trait Port {
     /// Frames to the multicast `group` are no longer wanted.
     fn leave(&mut self, _group: Gid) {}
 
+    /// Frames to the GSI, QP 1, are wanted from now on (`true`), or no longer.
+    ///
+    /// A real cable brings everything. QP 1 has the same number on every function; in a fabric
+    /// where several functions have one address, a frame to it goes to all that want it.
+    fn set_gsi(&mut self, _is_open: bool) {}
+
     /// Entry `index` of the GID table is `gid` from now on; unspecified: there is none.
     ///
     /// A real cable need not know; a fabric inside one host finds a NIC by its addresses.

@@ -146,7 +146,7 @@ pub fn decode(bytes: &[u8], service: Service) -> Result<(SendRequest, SendWqe), 
         (payload, length) = (decode_local(local, &control, &mut segments)?, 0);
     } else {
         match service {
-            Service::UnreliableDatagram => {
+            Service::UnreliableDatagram | Service::Gsi => {
                 let segment: DatagramSegment = segments.take()?;
                 destination = Destination::Datagram {
                     qpn: Qpn::new(segment.dest_qpn & QPN_MASK),
@@ -199,12 +199,12 @@ impl Segments<'_> {
     }
 }
 
-/// Returns true if a queue pair of `service` has the operation. UD only sends, an XRC target sends
-/// nothing; the transport refuses what UC lacks of RC.
+/// Returns true if a queue pair of `service` has the operation. UD and GSI only send, an XRC target
+/// sends nothing; the transport refuses what UC lacks of RC.
 #[inline]
 fn has_operation(service: Service, opcode: SendOpcode) -> bool {
     match service {
-        Service::UnreliableDatagram => matches!(
+        Service::UnreliableDatagram | Service::Gsi => matches!(
             opcode,
             SendOpcode::NOP | SendOpcode::SEND | SendOpcode::SEND_IMMEDIATE
         ),

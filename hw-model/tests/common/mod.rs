@@ -171,6 +171,8 @@ pub struct Cable {
     pub into: Queue,
     pub own: Gid,
     pub groups: Vec<Gid>,
+    /// Frames to QP 1 are wanted.
+    pub gsi: bool,
     pub link_up: bool,
     /// When the frames of this end left it.
     pub departures: Vec<Instant>,
@@ -192,6 +194,7 @@ impl Cable {
             arrivals: (arrivals.0.clone(), arrivals.1.clone()),
             own: Gid::UNSPECIFIED,
             groups: Vec::new(),
+            gsi: false,
             link_up: true,
             reserved: VecDeque::new(),
         }
@@ -241,6 +244,10 @@ impl Port for Cable {
     fn leave(&mut self, group: Gid) {
         let place = self.groups.iter().position(|known| *known == group);
         self.groups.remove(place.expect("joined before"));
+    }
+
+    fn set_gsi(&mut self, is_open: bool) {
+        self.gsi = is_open;
     }
 
     fn link_is_up(&self) -> bool {

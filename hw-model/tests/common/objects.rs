@@ -5,8 +5,8 @@ use ferroce_spec::command::{
     ANY_STATE, CommandOpcode, CommandStatus, ModifyQp, MulticastGroup, QpAttributeMask,
 };
 use ferroce_spec::context::{
-    AccessRights, CqContext, PathMtuCode, QpContext, QpShape, QpStateCode, RetryAttributes,
-    ServiceCode, SrqContext,
+    AccessRights, CqContext, GSI_Q_KEY, PathMtuCode, QpContext, QpShape, QpStateCode,
+    RetryAttributes, ServiceCode, SrqContext,
 };
 use ferroce_spec::cqe::{Cqe, owner_at};
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
@@ -297,7 +297,10 @@ impl<T: Timing> Machine<T> {
             port: 1,
             access,
             retry,
-            q_key: Q_KEY,
+            q_key: match qp.service {
+                ServiceCode::GSI => GSI_Q_KEY,
+                _ => Q_KEY,
+            },
             path_mtu: PathMtuCode::MTU_1024,
             dest_qpn: qpn,
             send_psn: FIRST_PSN,
@@ -326,7 +329,7 @@ impl<T: Timing> Machine<T> {
         let identity: Bits = &[Mask::set_p_key, Mask::set_port, Mask::set_access];
         let datagram: Bits = &[Mask::set_p_key, Mask::set_port, Mask::set_q_key];
         let (init, rtr, rts) = match qp.service {
-            ServiceCode::UNRELIABLE_DATAGRAM => (datagram, 0, 1),
+            ServiceCode::UNRELIABLE_DATAGRAM | ServiceCode::GSI => (datagram, 0, 1),
             ServiceCode::UNRELIABLE_CONNECTED => (identity, 4, 1),
             ServiceCode::XRC_INITIATOR => (identity, 4, 5),
             ServiceCode::XRC_TARGET => (identity, 6, 2),

@@ -59,7 +59,7 @@ impl Context {
 
     /// Applies the attributes of a transition that was checked, and the state that it leads to.
     pub(crate) fn apply(&mut self, transition: &Transition, target: QpState) {
-        let has_peer = self.service != Service::UnreliableDatagram;
+        let has_peer = !self.service.is_datagram();
         let is_reliable = has_peer && self.service != Service::UnreliableConnected;
         match transition {
             Transition::Reset => self.reset(),

@@ -65,7 +65,7 @@ impl Qp {
             Service::ReliableConnected => Machine::Reliable(Rc::new()),
             Service::XrcInitiator | Service::XrcTarget => Machine::Extended(Rc::new()),
             Service::UnreliableConnected => Machine::Connected(Unreliable::new()),
-            Service::UnreliableDatagram => Machine::Datagram(Unreliable::new()),
+            Service::UnreliableDatagram | Service::Gsi => Machine::Datagram(Unreliable::new()),
         };
         Qp {
             context: Context::new(qpn, service, config),

@@ -162,6 +162,7 @@ pub enum Destination {
         /// Queue pair, or [`Qpn::MULTICAST`].
         qpn: Qpn,
         /// Its Q_Key; with the most significant bit set our own is sent (IBTA vol 1, chapter 10).
+        /// GSI always sends its own.
         q_key: QKey,
     },
     /// XRC: a shared receive queue of the peer that the queue pair is connected to.
@@ -179,7 +180,7 @@ impl Destination {
                 service,
                 Service::ReliableConnected | Service::UnreliableConnected
             ),
-            Destination::Datagram { .. } => matches!(service, Service::UnreliableDatagram),
+            Destination::Datagram { .. } => service.is_datagram(),
             Destination::Xrc { .. } => matches!(service, Service::XrcInitiator),
         }
     }

@@ -41,7 +41,7 @@ fn every_service_goes_its_way() {
         for transition in [Transition::Init(init), rtr, rts] {
             assert_eq!(go(transition), Ok(()), "{service:?}");
         }
-        let is_datagram = service == Service::UnreliableDatagram;
+        let is_datagram = service.is_datagram();
         assert_eq!(go(Transition::Update(q_key)).is_ok(), is_datagram);
         assert_eq!(go(Transition::Update(access)).is_ok(), !is_datagram);
         for transition in [

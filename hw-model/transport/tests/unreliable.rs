@@ -458,6 +458,32 @@ fn a_datagram_names_its_destination_and_its_sender() {
     assert_eq!(packets[1].headers.bth.psn, s.send_psn(1));
 }
 
+/// Goal: GSI is UD that sends its own Q_Key whatever the request says, and AckReq, as Linux does.
+#[test]
+fn gsi_has_one_q_key() {
+    let mut s = Script::new(Setup {
+        services: [Service::Gsi; 2],
+        ..Setup::default()
+    });
+    for (id, given) in [(0, QKey(3)), (1, QKey(1 << 31)), (2, Q_KEY)] {
+        s.post_request(SendRequest {
+            destination: datagram_to(given),
+            ..request(id, SEND, 256)
+        });
+    }
+    let packets = s.transmit();
+    assert_eq!(packets.len(), 3);
+    let own = Extension::Deth(Deth::new(Q_KEY, s.qp.qpn()));
+    for packet in &packets {
+        assert_eq!(packet.headers.extension, own);
+        assert!(packet.headers.bth.ack_request && packet.headers.is_legal());
+    }
+    assert_eq!(s.datagram(QKey(3), 256), Step::Done);
+    assert_eq!(statistics(&mut s).q_key_violations, 1);
+    let step = s.datagram(Q_KEY, 256);
+    assert_eq!(step, Step::Memory(MemoryOp::TakeReceive));
+}
+
 #[test]
 fn a_datagram_is_one_packet() {
     let mut s = ud();

@@ -1,8 +1,10 @@
 //! The unreliable datagram service (IBTA vol 1, 9.8.3): one packet, one message, to and from any
 //! queue pair that knows the Q_Key. A datagram that cannot be accepted is dropped silently; a
 //! receive WQE that is too small stays for the next datagram.
+//!
+//! GSI is the same service with a fixed Q_Key.
 
-use ferroce_qp::PathMtu;
+use ferroce_qp::{PathMtu, Service};
 use ferroce_wire::{Deth, Extension, Psn, Qpn, Transport, TransportHeaders};
 
 use super::send_queue::Piece;
@@ -144,10 +146,14 @@ impl UnreliableService for Ud {
     fn headers(ctx: &Context, piece: &Piece) -> TransportHeaders {
         let mut bth = ctx.bth(piece.psn, piece.length);
         bth.solicited = piece.is_solicited();
+        let is_gsi = ctx.service == Service::Gsi;
+        // No receiver of a datagram looks at it (IBTA vol 1, 9.2); Linux sets it in management
+        // datagrams, and its frames are what ours are compared with.
+        bth.ack_request = is_gsi;
         let mut q_key = ctx.attributes.q_key;
         if let Destination::Datagram { qpn, q_key: given } = piece.request.destination {
             bth.dest_qp = qpn;
-            if given.0 & OWN_Q_KEY == 0 {
+            if given.0 & OWN_Q_KEY == 0 && !is_gsi {
                 q_key = given;
             }
         }

@@ -4,8 +4,8 @@ use ferroce_spec::command::{
     ANY_STATE, CommandOpcode, ContextTables, ModifyQp, MulticastGroup, QpAttributeMask,
 };
 use ferroce_spec::context::{
-    AddressEntry, CqContext, EqContext, MemoryEntry, MemoryEntryWord, PathMtuCode, QpContext,
-    QpShape, RetryAttributes, ServiceCode, SrqContext,
+    AddressEntry, CqContext, EqContext, GSI_Q_KEY, GSI_QPN, MemoryEntry, MemoryEntryWord,
+    PathMtuCode, QpContext, QpShape, RetryAttributes, ServiceCode, SrqContext,
 };
 use ferroce_spec::wqe::VLAN_NONE;
 use ferroce_wire::Gid;
@@ -52,12 +52,13 @@ pub(super) const OPCODES: [CommandOpcode; 32] = [
 ];
 
 /// The services that a queue pair can have.
-const SERVICES: [ServiceCode; 5] = [
+const SERVICES: [ServiceCode; 6] = [
     ServiceCode::RELIABLE_CONNECTED,
     ServiceCode::UNRELIABLE_CONNECTED,
     ServiceCode::UNRELIABLE_DATAGRAM,
     ServiceCode::XRC_INITIATOR,
     ServiceCode::XRC_TARGET,
+    ServiceCode::GSI,
 ];
 /// Where rings of objects that were created later lie.
 const RING: u64 = 0x8_0000;
@@ -71,6 +72,8 @@ pub(super) fn argument(side: &Side, opcode: CommandOpcode, input: &mut Input<'_>
         return input.number();
     }
     match opcode.0 >> 4 {
+        // The GSI has this number, and not that of its entry.
+        3 if number == u64::from(GSI_QPN) => number,
         3 => u64::from(side.machine.qpn & !0xff) + number,
         5 => u64::from(side.machine.key).wrapping_add(number << 8),
         _ => number,
@@ -187,7 +190,11 @@ fn queue_pair(side: &Side, input: &mut Input<'_>) -> QpContext {
         send_doorbell_slot: 64 + u32::from(input.below(8)),
         receive_doorbell_slot: 72 + u32::from(input.below(8)),
         access: all_rights(),
-        q_key: input.number() as u32,
+        // Often the only one that a GSI may have.
+        q_key: match input.number() as u32 {
+            even if even % 2 == 0 => GSI_Q_KEY,
+            odd => odd,
+        },
         dest_qpn: (3 - (side.machine.qpn >> 16)) << 16 | u32::from(input.below(NUMBERS)),
         send_psn: input.number() as u32,
         receive_psn: input.number() as u32,
