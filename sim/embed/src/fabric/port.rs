@@ -531,13 +531,16 @@ impl Port for FabricPort {
 
     #[inline]
     fn reserve(&mut self, route: &Route, length: usize) -> Reservation<Frame> {
-        // The special QPs 0 and 1 belong to no place.
+        // The special QPs 0 and 1 belong to no place; nor do those of peers beyond the uplink.
         let to = (route.qpn.value() >> 16) as u8;
         if length > MAX_FRAME {
             return Reservation::NoRoute;
         }
         if to == 0 {
-            return self.reserve_on_uplink(route.gid, length);
+            return match route.qpn {
+                Qpn::GSI => self.reserve_gsi(route.gid, length),
+                _ => self.reserve_on_uplink(route.gid, length),
+            };
         }
         if route.qpn == Qpn::MULTICAST && route.gid.is_multicast() {
             return self.reserve_multicast(route.gid, length);
@@ -629,6 +632,10 @@ impl Port for FabricPort {
 
     fn leave(&mut self, group: Gid) {
         self.place.leave_group(group);
+    }
+
+    fn set_gsi(&mut self, is_open: bool) {
+        self.place.set_gsi(is_open);
     }
 
     fn set_gid(&mut self, index: usize, gid: Gid) {

@@ -23,6 +23,7 @@ use super::ring::RingName;
 use crate::error::Error;
 
 mod groups;
+mod gsi;
 mod identity;
 mod injection;
 mod layout;
@@ -571,6 +572,40 @@ mod tests {
         assert_eq!(registry.group_members(group(3)), all);
         drop(places);
         assert_eq!(registry.group_members(group(3)), PlaceSet::default());
+    }
+
+    #[test]
+    fn gsis_are_open_until_they_are_closed_or_their_place_is_released() {
+        let directory = temporary_directory("gsis");
+        let registry = Registry::open(directory.path()).expect("new");
+        let address: Gid = "127.0.0.1".parse().expect("an address");
+        let members = || registry.gsi_members(address);
+        assert_eq!(members(), None, "no place has the address");
+        let places: Vec<_> = (0..3)
+            .map(|_| registry.claim(&identity("x")).expect("free"))
+            .collect();
+        assert_eq!(members(), Some(PlaceSet::default()));
+        places.iter().for_each(|place| place.set_gsi(true));
+        assert_eq!(members(), Some([0b1110, 0, 0, 0]));
+        places[1].set_gsi(false);
+        assert_eq!(members(), Some([0b1010, 0, 0, 0]));
+        let other = "127.0.0.2".parse().expect("an address");
+        assert_eq!(registry.gsi_members(other), None);
+        drop(places);
+        assert_eq!(members(), None);
+        // A new owner of the place begins without one.
+        let again = registry.claim(&identity("x")).expect("free");
+        registry
+            .memory
+            .word(place_offset(again.number()) + field::GSI)
+            .store(1, Ordering::Relaxed);
+        drop(again);
+        let number = |place: &Place| place.number();
+        let others: Vec<_> = (0..PLACES - 1)
+            .map(|_| registry.claim(&identity("x")).expect("free"))
+            .collect();
+        assert!(others.iter().map(number).any(|place| place == 4));
+        assert_eq!(members(), Some(PlaceSet::default()));
     }
 
     #[test]

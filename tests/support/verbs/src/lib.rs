@@ -7,9 +7,10 @@ use std::sync::atomic::AtomicU64;
 
 use ferroce_driver::{
     AddressVector, CompletionQueue, CompletionQueueConfig, DataSegment, Destination, Device,
-    GidEntry, InitAttributes, MemoryAccess, MemoryRegion, ModifyQp, PathMtu, ProtectionDomain,
-    QpAccess, Qpn, QueuePair, QueuePairConfig, ReceiveSource, RemoteAddress, RtrAttributes,
-    RtsAttributes, SendData, SendOperation, SendRequest, Service, WorkCompletion,
+    GSI_Q_KEY, GidEntry, InitAttributes, MemoryAccess, MemoryRegion, ModifyQp, PathMtu,
+    ProtectionDomain, QpAccess, Qpn, QueuePair, QueuePairConfig, ReceiveSource, RemoteAddress,
+    RtrAttributes, RtsAttributes, SendData, SendOperation, SendRequest, Service, UdInit, UdRtr,
+    UdRts, WorkCompletion,
 };
 
 /// Bytes of a page.
@@ -232,6 +233,53 @@ pub fn post(qp: &QueuePair, wr_id: u64, operation: SendOperation, segment: DataS
 pub fn post_receive(qp: &QueuePair, wr_id: u64, segment: DataSegment) {
     let queue = qp.receive_queue().expect("its own");
     queue.post(wr_id, &[segment]).expect("there is room");
+}
+
+/// Creates the GSI of a device, with `depth` requests and receives, and takes it to RTS.
+pub fn new_gsi(
+    pd: &Arc<ProtectionDomain>,
+    cq: &Arc<CompletionQueue>,
+    depth: u32,
+) -> Arc<QueuePair> {
+    let config = QueuePairConfig {
+        service: Service::Gsi,
+        ..qp_config(cq, depth)
+    };
+    let qp = new_qp(pd, &config);
+    let transitions = [
+        ModifyQp::ToInitUd(UdInit {
+            p_key_index: 0,
+            port: 1,
+            q_key: GSI_Q_KEY,
+        }),
+        ModifyQp::ToRtrUd(UdRtr::default()),
+        ModifyQp::ToRtsUd(UdRts {
+            sq_psn: 0,
+            q_key: None,
+        }),
+    ];
+    modify(&qp, transitions);
+    qp
+}
+
+/// Posts a signaled SEND of one segment to the GSI at the end of a path.
+pub fn send_to_gsi(qp: &QueuePair, wr_id: u64, path: &AddressVector, segment: DataSegment) {
+    let segments = [segment];
+    let request = SendRequest {
+        destination: Destination::Datagram {
+            path,
+            qpn: Qpn::GSI,
+            q_key: GSI_Q_KEY,
+        },
+        ..request(
+            wr_id,
+            SendOperation::Send,
+            SendData::ScatterGather(&segments),
+        )
+    };
+    let mut batch = qp.send_queue().expect("has one").lock();
+    batch.post(&request).expect("there is room");
+    batch.ring();
 }
 
 /// Takes all completions of a CQ.

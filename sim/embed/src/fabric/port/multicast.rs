@@ -1,5 +1,6 @@
-//! Frames to multicast groups: a copy for every function that has joined, including the sender, and
-//! one for the uplink.
+//! Frames with several receivers: those to multicast groups, of which every function that has
+//! joined gets a copy, including the sender, and one the uplink; and those to the GSI, QP 1, of a
+//! host, of which every function of that host gets a copy whose GSI is open.
 
 use ferroce_model::ports::port::Reservation;
 use ferroce_wire::Gid;
@@ -33,6 +34,26 @@ impl FabricPort {
         if self.uplink_is_full() {
             return Reservation::Full;
         }
+        self.reserve_copies(members, group, length)
+    }
+
+    /// Reserves a frame to the GSI of the host with an address.
+    #[cold]
+    pub(super) fn reserve_gsi(&mut self, host: Gid, length: usize) -> Reservation<Frame> {
+        match self.registry.gsi_members(host) {
+            None => self.reserve_on_uplink(host, length),
+            Some(members) if members == PlaceSet::default() => Reservation::NoRoute,
+            Some(members) => self.reserve_copies(members, host, length),
+        }
+    }
+
+    /// Reserves a frame that will be copied for the places that an address stands for.
+    fn reserve_copies(
+        &mut self,
+        members: PlaceSet,
+        address: Gid,
+        length: usize,
+    ) -> Reservation<Frame> {
         let staged = self.multicast.staging.as_ref().map_or(0, Staging::taken);
         if places(members).any(|to| self.must_wait_for(to, staged + 1)) {
             return Reservation::Full;
@@ -50,7 +71,7 @@ impl FabricPort {
             .multicast
             .staging
             .as_mut()
-            .and_then(|staging| staging.reserve(group, length));
+            .and_then(|staging| staging.reserve(address, length));
         frame.map_or(Reservation::Full, |frame| {
             Reservation::Ready(Frame::Ring(frame))
         })
@@ -74,11 +95,18 @@ impl FabricPort {
         let Some(staging) = &self.multicast.staging else {
             return;
         };
-        let group = staging.group(&frame);
-        for to in places(self.members(group)) {
+        let address = staging.address(&frame);
+        let is_group = address.is_multicast();
+        let members = match is_group {
+            true => self.members(address),
+            false => self.registry.gsi_members(address).unwrap_or_default(),
+        };
+        for to in places(members) {
             self.copy_to(to, frame.as_ref());
         }
-        self.copy_to_uplink(group, frame.as_ref());
+        if is_group {
+            self.copy_to_uplink(address, frame.as_ref());
+        }
         self.cancel_multicast(frame);
     }
 

@@ -95,11 +95,11 @@ fn frames_go_by_qpn_and_address_also_to_oneself() {
     other.set_gid(3, unknown);
     assert!(send(&mut one, &wrong_host, b"to a new address"));
     assert!(send(&mut one, &there, b"and to the old one"));
-    let special = Route {
-        qpn: Qpn::new(1),
-        ..there
-    };
-    assert!(matches!(one.reserve(&special, 64), Reservation::NoRoute));
+    for special in [0, 1] {
+        let qpn = Qpn::new(special);
+        let special = Route { qpn, ..there };
+        assert!(matches!(one.reserve(&special, 64), Reservation::NoRoute));
+    }
     drop(other);
     assert!(matches!(one.reserve(&there, 64), Reservation::NoRoute));
 }
@@ -220,6 +220,56 @@ fn a_frame_to_a_group_reaches_only_its_members() {
     assert_eq!(received(&mut other), texts(&[]));
     drop(one);
     assert!(matches!(third.reserve(&here, 64), Reservation::NoRoute));
+}
+
+/// Goal: a frame to QP 1 reaches those functions of a host that want it, and those alone.
+#[test]
+fn a_frame_to_qp_1_reaches_every_open_gsi_of_the_address() {
+    let (directory, clock, mut one, mut other) = two("gsi");
+    let mut third = port(directory.path(), &clock, None, false);
+    let mut elsewhere = port(directory.path(), &clock, None, false);
+    let far = Gid::from_ipv4(Ipv4Addr::new(10, 9, 8, 7));
+    // The first three are functions of one host, the last one of another.
+    elsewhere.registry.forget_gids(elsewhere.place.number());
+    elsewhere.set_gid(0, far);
+    let received = |port: &mut FabricPort| {
+        port.begin(clock.ticks());
+        std::iter::from_fn(|| take(port)).collect::<Vec<_>>()
+    };
+    let nothing: Vec<Vec<u8>> = Vec::new();
+    let gsi = |gid| Route {
+        qpn: Qpn::GSI,
+        gid,
+        ..multicast_route(0)
+    };
+    assert!(matches!(one.reserve(&gsi(LOCAL), 64), Reservation::NoRoute));
+    for port in [&mut one, &mut other, &mut elsewhere] {
+        port.set_gsi(true);
+    }
+    assert!(send(&mut elsewhere, &gsi(LOCAL), b"first"));
+    assert_eq!(received(&mut one), [b"first"]);
+    assert_eq!(received(&mut other), [b"first"]);
+    assert_eq!(received(&mut third), nothing, "its GSI is not open");
+    assert_eq!(received(&mut elsewhere), nothing, "another address");
+    assert!(send(&mut third, &gsi(far), b"second"));
+    assert_eq!(received(&mut elsewhere), [b"second"]);
+    assert_eq!(received(&mut one), nothing);
+
+    // The sender is a function of the host, too.
+    other.set_gsi(false);
+    third.set_gsi(true);
+    assert!(send(&mut one, &gsi(LOCAL), b"third"));
+    assert_eq!(received(&mut one), [b"third"]);
+    assert_eq!(received(&mut third), [b"third"]);
+    assert_eq!(received(&mut other), nothing);
+    drop(third);
+    assert!(send(&mut elsewhere, &gsi(LOCAL), b"fourth"));
+    assert_eq!(received(&mut one), [b"fourth"]);
+    let nowhere = Gid::from_ipv4(Ipv4Addr::new(10, 1, 1, 1));
+    assert!(matches!(
+        one.reserve(&gsi(nowhere), 64),
+        Reservation::NoRoute
+    ));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Frames to multicast groups, which are built before the destination rings are known.
+//! Frames to multicast groups and GSIs, which are built before the destination rings are known.
 
 use std::io;
 
@@ -10,12 +10,12 @@ use super::{DATA_OFFSET, Frame, STRIDE};
 /// Frames under way from the NIC at a time; more than fit between its blocks.
 const SLOTS: usize = 64;
 
-/// Private memory for frames that will be copied, each for one group.
+/// Private memory for frames that will be copied, each for the receivers of one address.
 #[derive(Debug)]
 pub struct Staging {
     memory: Mapping,
     free: Vec<u32>,
-    groups: [Gid; SLOTS],
+    addresses: [Gid; SLOTS],
 }
 
 impl Staging {
@@ -27,16 +27,16 @@ impl Staging {
         Ok(Self {
             memory: Mapping::anonymous(SLOTS * STRIDE)?,
             free: (0..SLOTS as u32).rev().collect(),
-            groups: [Gid::UNSPECIFIED; SLOTS],
+            addresses: [Gid::UNSPECIFIED; SLOTS],
         })
     }
 
-    /// Reserves a frame of `length` bytes (at most [`super::MAX_FRAME`]) for a group. `None`: all
-    /// are in use. Its place is 0, which no function has.
-    pub fn reserve(&mut self, group: Gid, length: usize) -> Option<Frame> {
+    /// Reserves a frame of `length` bytes (at most [`super::MAX_FRAME`]) for an address. `None`:
+    /// all are in use. Its place is 0, which no function has.
+    pub fn reserve(&mut self, address: Gid, length: usize) -> Option<Frame> {
         assert!(length <= super::MAX_FRAME);
         let index = self.free.pop()?;
-        self.groups[index as usize] = group;
+        self.addresses[index as usize] = address;
         let offset = index as usize * STRIDE + DATA_OFFSET;
         Some(Frame {
             buffer: self.memory.take_buffer(offset, length),
@@ -51,9 +51,9 @@ impl Staging {
         (SLOTS - self.free.len()) as u32
     }
 
-    /// Returns the group for which a frame was reserved.
-    pub fn group(&self, frame: &Frame) -> Gid {
-        self.groups[frame.index as usize % SLOTS]
+    /// Returns the address for which a frame was reserved.
+    pub fn address(&self, frame: &Frame) -> Gid {
+        self.addresses[frame.index as usize % SLOTS]
     }
 
     /// Releases a frame.
