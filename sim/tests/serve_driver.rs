@@ -13,8 +13,9 @@ use std::time::Duration;
 use command_support::ferroce_at;
 use common::{BUFFER, Node, Rendezvous, TIMEOUT};
 use ferroce_driver::bus::{self, DeviceAddress};
-use ferroce_driver::{CompletionOpcode, CompletionStatus, SendOperation};
+use ferroce_driver::{CompletionOpcode, CompletionStatus, Qpn, SendOperation};
 use ferroce_test_support::{Process, Signal};
+use ferroce_test_verbs as verbs;
 use serve_support::serve;
 
 /// Clients killed in the ordinary test, and in the long one.
@@ -86,6 +87,36 @@ fn a_served_function_and_one_of_this_process() {
             // Both are probably asleep by then.
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+}
+
+/// Goal: the GSI is the same behind vfio-user: QP 1, with MADs to and from a function of this
+/// process; and gone with its client.
+#[test]
+fn a_served_function_has_a_gsi() {
+    const MAD: usize = 256;
+    const GRH: usize = 40;
+    let rendezvous = Rendezvous::new("served-gsi");
+    let (_serving, paths) = serve(&rendezvous, "a", 1);
+    let own = Node::new(&rendezvous.options("b"));
+    let own_gsi = verbs::new_gsi(&own.pd, &own.cq, 4);
+    for _ in 0..2 {
+        let served = node(&rendezvous, &paths[0], "a", 0);
+        let gsi = verbs::new_gsi(&served.pd, &served.cq, 4);
+        assert_eq!(gsi.number(), Qpn::GSI);
+        for (node, gsi) in [(&served, &gsi), (&own, &own_gsi)] {
+            verbs::post_receive(gsi, 7, node.segment(GRH + MAD));
+        }
+        for (from, gsi, to) in [(&served, &gsi, &own), (&own, &own_gsi, &served)] {
+            let path = verbs::path_to(to.host.gids[1].gid, to.host.mac);
+            let segment = verbs::segment(&from.region, 4096, MAD);
+            verbs::send_to_gsi(gsi, 1, &path, segment);
+            assert_eq!(from.wait().opcode, CompletionOpcode::Send);
+            let received = to.wait();
+            assert_eq!(received.opcode, CompletionOpcode::Receive);
+            assert_eq!((received.qpn, received.source_qpn), (Qpn::GSI, Qpn::GSI));
+        }
+        // The next client of the function finds no GSI of this one.
     }
 }
 

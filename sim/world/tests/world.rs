@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use ferroce_driver::{
-    CompletionQueue, CompletionQueueConfig, CompletionStatus, PathMtu, SendOperation,
+    CompletionQueue, CompletionQueueConfig, CompletionStatus, PathMtu, Qpn, SendOperation,
 };
 use ferroce_model::preset::Preset;
+use ferroce_test_verbs as verbs;
 use ferroce_units::{Duration, Instant};
 use ferroce_world::{Cpu, Next, Outcome, Recorder, Span, Topology, Watch, World, WorldConfig};
 use parking_lot::Mutex;
@@ -451,6 +452,34 @@ fn worlds_that_cannot_be_are_refused() {
     };
     let message = World::new(&elsewhere).expect_err("two hosts").to_string();
     assert_eq!(message, "there is no host 2");
+}
+
+/// Goal: QP 1 of a host is found by the address of the host. Method: a MAD to each other host.
+#[test]
+fn mads_go_to_the_gsi_of_a_host() {
+    const MAD: usize = 256;
+    const GRH: usize = 40;
+    for (name, mut world) in worlds(3) {
+        let peers = [0, 1, 2].map(|host| Peer::new(&world, host, 8192));
+        let gsis = peers
+            .each_ref()
+            .map(|peer| verbs::new_gsi(&peer.pd, &peer.cq, 4));
+        for (from, to) in [(0, 1), (1, 2), (2, 0), (1, 1)] {
+            let (peer, target) = (&peers[from], &peers[to]);
+            verbs::post_receive(&gsis[to], 7, target.segment(4096, GRH + MAD));
+            let path = world.path(to);
+            verbs::send_to_gsi(&gsis[from], 1, &path, peer.segment(0, MAD));
+            let count = if from == to { 2 } else { 1 };
+            let arrived = completions(&mut world, to, &target.cq, count, GRID);
+            let arrived = arrived.last().expect("as many");
+            assert_eq!(arrived.wr_id, 7, "{name}");
+            assert_eq!((arrived.qpn, arrived.source_qpn), (Qpn::GSI, Qpn::GSI));
+            if from != to {
+                let sent = completions(&mut world, from, &peer.cq, 1, GRID);
+                assert_eq!(sent[0].status, CompletionStatus::Success, "{name}");
+            }
+        }
+    }
 }
 
 #[test]
