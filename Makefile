@@ -68,8 +68,8 @@ test: build
 
 # The crates whose tests start nothing but themselves and the C compiler. What is left to `make test`:
 # the command, the C ABI against Debian's headers, all that runs programs.
-CHECK_CRATES := qp spec units wire cm transport model driver vfio-user platform embed serve world \
-	timed timed-protocol timed-client preload lab selftest test-support
+CHECK_CRATES := qp spec units wire cm transport model driver rdma-cm vfio-user platform embed serve \
+	world timed timed-protocol timed-client preload lab selftest test-support
 
 check:
 	@rust=$$(.ci/cargo --packages); .ci/install-packages $(BUILD_PACKAGES) $$rust

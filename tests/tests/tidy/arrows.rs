@@ -19,6 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     // The driver never sees the model.
     ("vfio-user", &[]),
     ("driver", &["qp", "spec", "vfio-user"]),
+    ("rdma-cm", &["cm", "units", "wire"]),
     // The device in a process, and what serves it to others.
     ("platform", &["driver", "model", "spec", "wire"]),
     ("embed", &["driver", "model", "platform", "spec", "units", "wire"]),
@@ -56,6 +57,7 @@ const PURE: &[&str] = &[
     "hw-model/wire/",
     "hw-model/cm/",
     "hw-model/transport/",
+    "driver/rdma-cm/",
 ];
 const IMPURE: &[&str] = &[
     "std::time",

@@ -1,0 +1,145 @@
+//! Addresses and ports of ids, and listeners.
+
+use core::net::SocketAddr;
+
+use ferroce_cm::{Listen, ListenAddress, MAX_BACKLOG, PortSpace};
+
+use crate::abi;
+use crate::command::Body;
+use crate::errno::Errno;
+use crate::host::{Device, Host};
+use crate::id::{Attachment, Id, State};
+use crate::rdma_cm::{ChannelId, RdmaCm};
+use crate::sockaddr;
+
+impl RdmaCm {
+    /// BIND_IP
+    pub(crate) fn bind_ip(
+        &mut self,
+        host: &mut impl Host,
+        channel: ChannelId,
+        body: &Body,
+    ) -> Result<(), Errno> {
+        let command: abi::BindIp = body.parse()?;
+        let address = sockaddr::parse_given(&command.address)?;
+        self.id(channel, command.id)?;
+        self.bind(host, command.id, address)
+    }
+
+    /// BIND
+    pub(crate) fn bind_addr(
+        &mut self,
+        host: &mut impl Host,
+        channel: ChannelId,
+        body: &Body,
+    ) -> Result<(), Errno> {
+        let command: abi::Bind = body.parse()?;
+        if command.reserved != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let address = sockaddr::parse_sized(&command.address, command.address_size)?;
+        self.id(channel, command.id)?;
+        self.bind(host, command.id, address)
+    }
+
+    /// Gives an id its address, with the device that has it, and a port. The wildcard address
+    /// leaves the device open. Port 0 is an ephemeral port, at once.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL unless it is idle; EADDRNOTAVAIL if no device has the address; those of
+    /// [`Host::claim_port`].
+    pub(crate) fn bind(
+        &mut self,
+        host: &mut impl Host,
+        handle: u32,
+        address: SocketAddr,
+    ) -> Result<(), Errno> {
+        let id = self.ids.get_mut(&handle).ok_or(Errno::ENOENT)?;
+        id.expect_state(State::Idle)?;
+        let attachment = match address.ip().is_unspecified() {
+            true => None,
+            // IP over InfiniBand needs InfiniBand: the kernel refuses it on RoCE.
+            false if id.port_space == PortSpace::Ipoib => return Err(Errno::EINVAL),
+            false => {
+                let found = local(host.devices(), &address);
+                Some(found.ok_or(Errno::EADDRNOTAVAIL)?)
+            }
+        };
+        let wanted = listen_address(id, &address);
+        let port = Some(address.port()).filter(|port| *port != 0);
+        let port = host.claim_port(id.port_space, port, wanted, id.options.is_reuse)?;
+        id.claim = Some((port, wanted));
+        id.source = Some(sockaddr::with_port(&address, port));
+        id.attachment = attachment;
+        id.state = State::AddrBound;
+        Ok(())
+    }
+
+    /// LISTEN
+    pub(crate) fn listen(
+        &mut self,
+        host: &mut impl Host,
+        channel: ChannelId,
+        body: &Body,
+    ) -> Result<(), Errno> {
+        let command: abi::Listen = body.parse()?;
+        let handle = command.id;
+        if self.id(channel, handle)?.state != State::AddrBound {
+            // An idle id is bound to every IPv4 address; in any other state that is refused.
+            let any = SocketAddr::from(([0, 0, 0, 0], 0));
+            self.bind(host, handle, any)?;
+        }
+        let id = self.id(channel, handle)?;
+        let (Some(source), Some((port, claimed))) = (id.source, id.claim) else {
+            return Err(Errno::EINVAL);
+        };
+        let backlog = match command.backlog {
+            backlog @ 1..=MAX_BACKLOG => backlog,
+            _ => MAX_BACKLOG,
+        };
+        let (port_space, is_reuse) = (id.port_space, id.options.is_reuse);
+        let address = listen_address(id, &source);
+        // Ids that share a port can be bound, but only one that has it alone can listen.
+        if is_reuse && self.is_port_shared(handle, (port, claimed)) {
+            return Err(Errno::EADDRINUSE);
+        }
+        let listener = self.cm.listen(&Listen {
+            port_space,
+            port,
+            address,
+            backlog,
+        })?;
+        self.by_listener.insert(listener, handle);
+        let id = self.id(channel, handle)?;
+        id.listener = Some(listener);
+        id.backlog = backlog as usize;
+        id.state = State::Listen;
+        Ok(())
+    }
+}
+
+/// Returns what an id listens on that is bound to an address. `[::]` includes IPv4, unless an
+/// option says otherwise; `0.0.0.0` is IPv4 only.
+fn listen_address(id: &Id, address: &SocketAddr) -> ListenAddress {
+    let is_family_only = id.options.is_family_only.unwrap_or(address.is_ipv4());
+    match address {
+        _ if !address.ip().is_unspecified() => ListenAddress::Gid(sockaddr::gid(address)),
+        _ if !is_family_only => ListenAddress::Any,
+        SocketAddr::V4(_) => ListenAddress::AnyIpv4,
+        SocketAddr::V6(_) => ListenAddress::AnyIpv6,
+    }
+}
+
+/// Returns where the devices have an address. The loopback addresses belong to the first device,
+/// if none has them in its table.
+pub(crate) fn local(devices: &[Device], address: &SocketAddr) -> Option<Attachment> {
+    let gid = sockaddr::gid(address);
+    Attachment::find(devices, gid).or_else(|| {
+        let first = devices.get(..1).filter(|_| sockaddr::is_loopback(gid))?;
+        let is_same = |found: &Attachment| sockaddr::is_same_version(found.gid, gid);
+        Attachment::all(first)
+            .find(is_same)
+            .or_else(|| Attachment::all(first).next())
+    })
+}

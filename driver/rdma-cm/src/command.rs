@@ -1,0 +1,249 @@
+//! What user space writes to the device file, and the way to who handles it.
+
+use ferroce_units::Instant;
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
+
+use crate::abi;
+use crate::errno::Errno;
+use crate::host::Host;
+use crate::rdma_cm::{ChannelId, RdmaCm};
+
+const CREATE_ID: u32 = 0;
+const DESTROY_ID: u32 = 1;
+const BIND_IP: u32 = 2;
+const RESOLVE_IP: u32 = 3;
+const RESOLVE_ROUTE: u32 = 4;
+const QUERY_ROUTE: u32 = 5;
+const CONNECT: u32 = 6;
+const LISTEN: u32 = 7;
+const ACCEPT: u32 = 8;
+const REJECT: u32 = 9;
+const DISCONNECT: u32 = 10;
+const INIT_QP_ATTR: u32 = 11;
+const GET_EVENT: u32 = 12;
+const GET_OPTION: u32 = 13;
+const SET_OPTION: u32 = 14;
+const NOTIFY: u32 = 15;
+const JOIN_IP_MCAST: u32 = 16;
+const LEAVE_MCAST: u32 = 17;
+const MIGRATE_ID: u32 = 18;
+const QUERY: u32 = 19;
+const BIND: u32 = 20;
+const RESOLVE_ADDR: u32 = 21;
+const JOIN_MCAST: u32 = 22;
+const RESOLVE_IB_SERVICE: u32 = 23;
+const WRITE_CM_EVENT: u32 = 24;
+
+/// What the caller writes back into the memory of the program.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Reply {
+    /// Where: the command's `response`
+    pub address: u64,
+    /// What, cut to the room that the command has named; empty if there is no response
+    pub bytes: Vec<u8>,
+}
+
+/// What the caller has to do for a command, before it passes it on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    /// Wait, unless the file does not block, until there is an event:
+    /// [`RdmaCm::waiting_events`].
+    GetEvent,
+    /// Read the option: the `option` of [`RdmaCm::command`].
+    SetOption {
+        /// Where it is in the memory of the program
+        address: u64,
+        /// Its length, at most [`Command::MAX_OPTION_LENGTH`] if it is of any use
+        length: u32,
+    },
+    /// Look for the channel of a file descriptor, and call [`RdmaCm::migrate`].
+    MigrateId {
+        /// The file descriptor of the channel that has the id
+        fd: u32,
+    },
+    /// Nothing.
+    Other,
+}
+
+impl Command {
+    /// No option that is accepted is longer: one beyond need not be read, only passed on as empty.
+    pub const MAX_OPTION_LENGTH: u32 = 4096;
+
+    /// Returns what a command needs. One that is malformed needs nothing, and is refused by
+    /// [`RdmaCm::command`].
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        let Ok((command, body)) = Body::split(bytes) else {
+            return Self::Other;
+        };
+        match command {
+            GET_EVENT => Self::GetEvent,
+            SET_OPTION => body.parse().map_or(Self::Other, |it: abi::SetOption| {
+                let (address, length) = (it.value, it.length);
+                Self::SetOption { address, length }
+            }),
+            MIGRATE_ID => body
+                .parse()
+                .map_or(Self::Other, |it: abi::MigrateId| Self::MigrateId {
+                    fd: it.fd,
+                }),
+            _ => Self::Other,
+        }
+    }
+}
+
+/// The body of a command, and the room that its response has.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Body<'a> {
+    pub(crate) input: &'a [u8],
+    pub(crate) room: usize,
+}
+
+impl<'a> Body<'a> {
+    /// Returns the number of a command, and its body.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL if it is shorter than its header says, or than the header.
+    pub(crate) fn split(bytes: &'a [u8]) -> Result<(u32, Self), Errno> {
+        let header = abi::Header::read_from_prefix(bytes);
+        let (header, rest) = header.map_err(|_| Errno::EINVAL)?;
+        let input = rest.get(..usize::from(header.input));
+        let input = input.ok_or(Errno::EINVAL)?;
+        let room = usize::from(header.output);
+        Ok((header.command, Self { input, room }))
+    }
+
+    /// Returns the layout at the start. What follows is of a newer version, and not read: so does
+    /// the kernel.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL if the body is shorter.
+    pub(crate) fn parse<T: FromBytes>(&self) -> Result<T, Errno> {
+        let parsed = T::read_from_prefix(self.input);
+        parsed.map(|(value, _)| value).map_err(|_| Errno::EINVAL)
+    }
+
+    /// Returns the layout at the start, of which an older version has `base_length` bytes; the rest
+    /// is zero then.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL if the body is shorter than that.
+    pub(crate) fn parse_from<T>(&self, base_length: usize) -> Result<T, Errno>
+    where
+        T: FromBytes + IntoBytes + FromZeros,
+    {
+        if self.input.len() < base_length {
+            return Err(Errno::EINVAL);
+        }
+        let mut value = T::new_zeroed();
+        let bytes = value.as_mut_bytes();
+        let length = bytes.len().min(self.input.len());
+        bytes[..length].copy_from_slice(&self.input[..length]);
+        Ok(value)
+    }
+
+    /// Returns an error unless the response has room for that many bytes.
+    pub(crate) fn expect_room(&self, length: usize) -> Result<(), Errno> {
+        match self.room >= length {
+            true => Ok(()),
+            false => Err(Errno::ENOSPC),
+        }
+    }
+
+    /// Returns a response, cut to its room.
+    pub(crate) fn reply<T>(&self, address: u64, response: &T) -> Reply
+    where
+        T: IntoBytes + Immutable + ?Sized,
+    {
+        let mut bytes = response.as_bytes().to_vec();
+        bytes.truncate(self.room);
+        Reply { address, bytes }
+    }
+}
+
+impl RdmaCm {
+    /// Executes one `write` to the device file. `option` is what the program has where SET_OPTION
+    /// points; empty for other commands ([`Command::of`]).
+    ///
+    /// # Errors
+    ///
+    /// What `write` fails with. [`Errno::EAGAIN`] if GET_EVENT finds no event: a file that blocks
+    /// waits. [`Errno::EINVAL`] for MIGRATE_ID, which [`RdmaCm::migrate`] executes.
+    pub fn command(
+        &mut self,
+        now: Instant,
+        host: &mut impl Host,
+        channel: ChannelId,
+        bytes: &[u8],
+        option: &[u8],
+    ) -> Result<Reply, Errno> {
+        let (command, body) = Body::split(bytes)?;
+        if !self.channels.contains_key(&channel) {
+            return Err(Errno::EINVAL);
+        }
+        let body = &body;
+        let reply = match command {
+            CREATE_ID => self.create_id(channel, body),
+            DESTROY_ID => self.destroy_id(now, host, channel, body),
+            BIND_IP => self.bind_ip(host, channel, body).map(empty),
+            RESOLVE_IP => self.resolve_ip(host, channel, body).map(empty),
+            RESOLVE_ROUTE => self.resolve_route(channel, body).map(empty),
+            QUERY_ROUTE => self.query_route(channel, body),
+            CONNECT => self.connect(now, channel, body).map(empty),
+            LISTEN => self.listen(host, channel, body).map(empty),
+            ACCEPT => self.accept(now, channel, body).map(empty),
+            REJECT => self.reject(now, channel, body).map(empty),
+            DISCONNECT => self.disconnect(now, channel, body).map(empty),
+            INIT_QP_ATTR => self.init_qp_attr(channel, body),
+            GET_EVENT => self.read_event(channel, body),
+            GET_OPTION => Err(Errno::ENOSYS),
+            SET_OPTION => self.set_option(channel, body, option).map(empty),
+            NOTIFY => self.notify(channel, body).map(empty),
+            JOIN_IP_MCAST => self.join_ip_mcast(channel, body),
+            LEAVE_MCAST => self.leave_mcast(channel, body),
+            QUERY => self.query(channel, body),
+            BIND => self.bind_addr(host, channel, body).map(empty),
+            RESOLVE_ADDR => self.resolve_addr(host, channel, body).map(empty),
+            JOIN_MCAST => self.join_mcast(channel, body),
+            RESOLVE_IB_SERVICE => Err(Errno::EOPNOTSUPP),
+            WRITE_CM_EVENT => self.write_cm_event(channel, body).map(empty),
+            // MIGRATE_ID names a channel by its file descriptor, which the caller knows.
+            _ => Err(Errno::EINVAL),
+        };
+        self.take_reports(now, host);
+        reply
+    }
+
+    /// Executes MIGRATE_ID: moves an id, with its events, from one channel to that of the command.
+    /// `source` is the channel of [`Command::MigrateId`]'s file descriptor, or why there is none:
+    /// the kernel returns ENOENT if no file is open there, EINVAL if it is another file.
+    ///
+    /// # Errors
+    ///
+    /// Those of `source`; EINVAL, ENOENT, ENOSPC.
+    pub fn migrate(
+        &mut self,
+        channel: ChannelId,
+        bytes: &[u8],
+        source: Result<ChannelId, Errno>,
+    ) -> Result<Reply, Errno> {
+        let (command, body) = Body::split(bytes)?;
+        if command != MIGRATE_ID || !self.channels.contains_key(&channel) {
+            return Err(Errno::EINVAL);
+        }
+        body.expect_room(size_of::<u32>())?;
+        let command: abi::MigrateId = body.parse()?;
+        let source = source?;
+        let events_reported = self.id(source, command.id)?.events_reported;
+        self.move_to_channel(command.id, channel);
+        Ok(body.reply(command.response, &events_reported))
+    }
+}
+
+/// The reply to a command without a response.
+fn empty((): ()) -> Reply {
+    Reply::default()
+}

@@ -1,0 +1,64 @@
+//! What a process or simulated host has around its communication management: devices, ports, and
+//! other hosts.
+
+use ferroce_cm::{ListenAddress, PortSpace};
+use ferroce_wire::Gid;
+
+use crate::errno::Errno;
+
+/// An address of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Address {
+    /// The address
+    pub gid: Gid,
+    /// Its place in the GID table of the port
+    pub gid_index: u8,
+}
+
+/// A device with one port, as verbs show it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Device {
+    /// Node GUID; `ibv_get_device_guid` returns it in network byte order
+    pub node_guid: u64,
+    /// `ibv_get_device_index`
+    pub index: u32,
+    /// Number of the port, from one
+    pub port_num: u8,
+    /// Active MTU of the port, numbered as in the verbs
+    pub active_mtu: u8,
+    /// The GID table
+    pub addresses: Vec<Address>,
+}
+
+/// What the caller knows, and [`RdmaCm`](crate::RdmaCm) asks for.
+pub trait Host {
+    /// Returns the devices, in the order in which they are preferred.
+    fn devices(&self) -> &[Device];
+
+    /// Claims a port, or an ephemeral one, and returns its number. Every claim is released once:
+    /// claims that share a port are counted.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::EADDRINUSE`] if another claim excludes this one: one of the same address, or either
+    /// is for every address of the version of IP, and not both have `share`.
+    /// [`Errno::EADDRNOTAVAIL`] if there is no ephemeral port. [`Errno::EACCES`] for a port that
+    /// needs a privilege.
+    fn claim_port(
+        &mut self,
+        space: PortSpace,
+        port: Option<u16>,
+        address: ListenAddress,
+        share: bool,
+    ) -> Result<u16, Errno>;
+
+    /// Ends one claim.
+    fn release_port(&mut self, space: PortSpace, port: u16, address: ListenAddress);
+
+    /// Looks for the host of an address.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::EHOSTUNREACH`] if no host has it.
+    fn resolve(&mut self, from: Gid, to: Gid) -> Result<(), Errno>;
+}

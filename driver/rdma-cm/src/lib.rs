@@ -1,0 +1,44 @@
+//! The RDMA connection manager of the kernel, as user space sees it, without I/O.
+//!
+//! [`RdmaCm`] is what stands behind `/dev/infiniband/rdma_cm` (`rdma_ucm`) and below it
+//! (`rdma_cm`) for one process or one simulated host: ids, channels and their events, over the
+//! messages and time-outs of [`ferroce_cm::Cm`]. Each `open` of the device file is a channel, each
+//! `write` a [`RdmaCm::command`], and `poll` looks at [`RdmaCm::waiting_events`]. Time is an
+//! argument, datagrams of QP 1 go in and out; what else the kernel knows, the [`Host`] answers.
+//!
+//! After each call take [`RdmaCm::poll_mad`] until it is empty; call [`RdmaCm::handle_timeout`]
+//! when [`RdmaCm::next_timeout`] has come.
+//!
+//! Reading order: `abi` and `command` are what user space writes; `id` is what an id knows;
+//! `bind`, `resolve`, `connect` and `multicast` are what it goes through, `incoming` what the
+//! network adds, `event` how it is reported; `query`, `attributes` and `option` are the rest.
+#![forbid(unsafe_code)]
+
+mod abi;
+mod attributes;
+mod bind;
+mod command;
+mod connect;
+mod errno;
+mod event;
+mod host;
+mod id;
+mod incoming;
+mod multicast;
+mod option;
+mod query;
+mod rdma_cm;
+mod resolve;
+mod sockaddr;
+
+pub use abi::ABI_VERSION;
+pub use command::{Command, Reply};
+pub use errno::Errno;
+pub use host::{Address, Device, Host};
+pub use id::State;
+pub use rdma_cm::{
+    ChannelId, ConnectionInfo, ListenerInfo, MAX_CHANNELS, MAX_EVENTS, MAX_IDS, MAX_MULTICASTS,
+    RdmaCm,
+};
+
+pub use ferroce_cm::{Config, Disposition, ListenAddress, PortSpace, Statistics, Transmit};
