@@ -129,7 +129,7 @@ pub struct Connect {
     pub local_ca_guid: u64,
     /// The local queue pair
     pub qpn: Qpn,
-    /// Its first PSN
+    /// PSN of the first packet that it receives: the peer begins with it
     pub starting_psn: Psn,
     /// READs and atomics that this side can answer at a time
     pub responder_resources: u8,
@@ -160,7 +160,7 @@ pub struct Accept {
     pub local_ca_guid: u64,
     /// The local queue pair
     pub qpn: Qpn,
-    /// Its first PSN
+    /// PSN of the first packet that it receives: the peer begins with it
     pub starting_psn: Psn,
     /// READs and atomics that this side can answer at a time
     pub responder_resources: u8,

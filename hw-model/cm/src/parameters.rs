@@ -6,6 +6,8 @@ use ferroce_wire::{PKey, Psn, Qpn};
 use crate::command::{Accept, Connect};
 
 /// Attributes of the local queue pair, as far as the messages have fixed them (IBTA vol 1, 12.7).
+///
+/// The Starting PSN of a message is where its receiver begins to send (12.7.31).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QpParameters {
     /// Service
@@ -54,8 +56,8 @@ impl QpParameters {
             transport: connect.transport,
             local_qpn: connect.qpn,
             remote_qpn: Qpn::new(0),
-            sq_psn: connect.starting_psn,
-            rq_psn: Psn::new(0),
+            sq_psn: Psn::new(0),
+            rq_psn: connect.starting_psn,
             p_key: path.p_key,
             path_mtu: path.mtu,
             responder_resources: connect.responder_resources,
@@ -79,8 +81,8 @@ impl QpParameters {
             transport,
             local_qpn: Qpn::new(0),
             remote_qpn: request.local_qpn,
-            sq_psn: Psn::new(0),
-            rq_psn: request.starting_psn,
+            sq_psn: request.starting_psn,
+            rq_psn: Psn::new(0),
             p_key: request.partition_key,
             path_mtu: request.path_packet_payload_mtu,
             responder_resources: request.initiator_depth,
@@ -100,7 +102,7 @@ impl QpParameters {
     /// Adds what the passive side chose.
     pub(crate) fn accept(&mut self, accept: &Accept) {
         self.local_qpn = accept.qpn;
-        self.sq_psn = accept.starting_psn;
+        self.rq_psn = accept.starting_psn;
         self.responder_resources = accept.responder_resources;
         self.initiator_depth = accept.initiator_depth;
     }
@@ -108,7 +110,7 @@ impl QpParameters {
     /// Adds what a REP fixes on the active side.
     pub(crate) fn respond(&mut self, response: &Rep) {
         self.remote_qpn = remote_qpn(response, self.transport);
-        self.rq_psn = response.starting_psn;
+        self.sq_psn = response.starting_psn;
         self.responder_resources = response.initiator_depth;
         self.initiator_depth = response.responder_resources;
         self.rnr_retry_count = response.rnr_retry_count;

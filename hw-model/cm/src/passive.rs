@@ -94,7 +94,7 @@ impl Cm {
             return false;
         };
         let is_same = |parameters: &QpParameters| {
-            parameters.remote_qpn == request.local_qpn && parameters.rq_psn == request.starting_psn
+            parameters.remote_qpn == request.local_qpn && parameters.sq_psn == request.starting_psn
         };
         connection.transaction_id == mad.header.transaction_id
             && connection.parameters.as_ref().is_some_and(is_same)

@@ -87,7 +87,9 @@ fn a_connection_is_established_and_released() {
     );
     assert_eq!((active.responder_resources, active.initiator_depth), (1, 2));
     assert_eq!((active.rnr_retry_count, passive.rnr_retry_count), (5, 6));
-    assert_eq!(active.sq_psn, Psn::new(7 * 0x11));
+    // Each side says where the other one begins (IBTA vol 1, 12.7.31).
+    assert_eq!(active.rq_psn, Psn::new(7 * 0x11));
+    assert_eq!(passive.rq_psn, Psn::new(11 * 0x22));
 
     pair.sides[0].disconnect(pair.now, ids[0], b"bye").unwrap();
     assert_eq!(pair.state(0, ids[0]), State::DreqSent);
