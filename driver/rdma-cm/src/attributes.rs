@@ -122,7 +122,9 @@ fn fill_rtr(
     attr.ah_attr = address_handle(at, &path);
     attr.path_mtu = parameters.path_mtu.into();
     attr.dest_qp_num = parameters.remote_qpn.value();
-    attr.rq_psn = parameters.rq_psn.value();
+    // Known before the message that carries it has been sent: the passive side first brings its
+    // queue pair to RTR, and then accepts.
+    attr.rq_psn = id.starting_psn.value();
     attr.qp_attr_mask = MASK_STATE | MASK_AV | MASK_PATH_MTU | MASK_DEST_QPN | MASK_RQ_PSN;
     if matches!(id.qp_type, QpType::RC | QpType::XRC_RECV) {
         attr.max_dest_rd_atomic = parameters.responder_resources;

@@ -52,7 +52,7 @@ fn flag(option: &[u8]) -> Result<bool, Errno> {
     Ok(number != [0; 4])
 }
 
-/// A listener may stop sharing, but has its port alone already.
+/// Sharing a port can begin until the id listens, and be taken back until it is bound.
 fn set_reuse(id: &mut Id, is_reuse: bool) -> Result<(), Errno> {
     if id.state != State::Idle && (!is_reuse || id.state == State::Listen) {
         return Err(Errno::EINVAL);
