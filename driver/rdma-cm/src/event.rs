@@ -108,7 +108,8 @@ impl RdmaCm {
         if let Some(multicast) = multicast {
             multicast.events_reported += 1;
         }
-        if let Some(id) = event.request.and_then(|id| self.ids.get(&id)) {
+        if let Some(id) = event.request.and_then(|id| self.ids.get_mut(&id)) {
+            id.unread_of = None;
             if let Some(communication) = id.communication {
                 self.cm.release_backlog(communication);
             }
@@ -122,23 +123,21 @@ impl RdmaCm {
         let Some(id) = self.ids.get(&handle) else {
             return Vec::new();
         };
-        let Some(channel) = self.channels.get_mut(&id.channel) else {
-            return Vec::new();
-        };
+        let (channel, listener) = (id.channel, id.unread_of);
         let mut requests = Vec::new();
-        let mut listener = None;
-        channel.events.retain(|event| {
-            if event.owner == handle {
-                requests.extend(event.request);
-            } else if event.request == Some(handle) {
-                listener = Some(event.owner);
-            } else {
-                return true;
-            }
-            false
-        });
+        if let Some(channel) = self.channels.get_mut(&channel) {
+            channel.events.retain(|event| {
+                let is_own = event.owner == handle;
+                requests.extend(event.request.filter(|_| is_own));
+                !is_own
+            });
+        }
         if let Some(listener) = listener.and_then(|id| self.ids.get_mut(&id)) {
             listener.unread = listener.unread.saturating_sub(1);
+            if let Some(channel) = self.channels.get_mut(&listener.channel) {
+                let events = &mut channel.events;
+                events.retain(|event| event.request != Some(handle));
+            }
         }
         requests
     }

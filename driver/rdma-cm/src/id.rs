@@ -133,6 +133,8 @@ pub(crate) struct Id {
     pub(crate) backlog: usize,
     /// Requests that user space has not read.
     pub(crate) unread: usize,
+    /// Of a request that user space has not read: its listener, whose channel has the event.
+    pub(crate) unread_of: Option<u32>,
     pub(crate) options: Options,
     /// Of a UD id, once it has one.
     pub(crate) q_key: Option<u32>,
@@ -159,6 +161,7 @@ impl Id {
             listener: None,
             backlog: 0,
             unread: 0,
+            unread_of: None,
             options: Options::default(),
             q_key: None,
             starting_psn: Psn::new(0),

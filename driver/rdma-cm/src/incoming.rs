@@ -201,6 +201,7 @@ impl RdmaCm {
         id.remote_gid = request.from;
         id.path = request.path;
         id.communication = Some(request.communication);
+        id.unread_of = Some(listener);
         self.by_communication.insert(request.communication, handle);
         self.ids.get_mut(&listener)?.unread += 1;
         self.queue_request(listener, uid, handle, &request, channel);

@@ -596,7 +596,38 @@ fn an_id_moves_with_its_events() {
     net.close();
 }
 
-/// The states in which an id of side 0 is destroyed, and what side 1 sees: the ids of both sides.
+#[test]
+fn a_request_that_is_destroyed_unread_takes_its_event_along() {
+    let mut net = Net::new();
+    let to = SocketAddr::new(v4(1), PORT);
+    let listener = net.create(1, 0xb, PS_TCP);
+    net.bind(1, listener, to).unwrap();
+    net.listen(1, listener, 1).unwrap();
+    for _ in 0..3 {
+        let id = net.create(0, 0xa, PS_TCP);
+        net.resolved(id, to);
+        net.connect(0, id, &ConnParam::new(0x11, &[])).unwrap();
+        net.settle();
+        // A program that guesses the number of the id moves it away first.
+        let request = net.sides[1].connections().next().unwrap().id;
+        let own = net.channels[1];
+        net.channels[1] = net.sides[1].open_channel().unwrap();
+        let body = Bytes::default().u64(abi::RESPONSE).u32(request).u32(0);
+        let bytes = abi::command(abi::MIGRATE_ID, &body.0);
+        let other = net.channels[1];
+        net.sides[1].migrate(other, &bytes, Ok(own)).unwrap();
+        assert_eq!(net.destroy(1, request), Ok(0));
+        net.channels[1] = own;
+        net.no_event(1);
+        net.settle();
+        assert_eq!(net.event(0, 8).status, 28);
+        net.finish();
+    }
+    assert_eq!(net.destroy(1, listener), Ok(0));
+    net.close();
+}
+
+/// Destroys an id of each side in each state: the other side comes to its end, too.
 #[test]
 fn an_id_is_destroyed_in_any_state() {
     for state in 0..8 {
