@@ -8,7 +8,7 @@ use ferroce_wire::{QKey, Qpn};
 use crate::abi;
 use crate::command::Body;
 use crate::errno::Errno;
-use crate::id::{Id, State};
+use crate::id::{Id, QpType, State};
 use crate::rdma_cm::{ChannelId, RdmaCm};
 
 /// Q_Key of datagrams between IP addresses (`RDMA_UDP_QKEY`).
@@ -112,7 +112,8 @@ impl RdmaCm {
             initiator_depth: param.initiator_depth,
             rnr_retry_count: param.rnr_retry_count.min(RETRY_COUNT_MAX),
             flow_control: param.flow_control != 0,
-            srq: param.srq != 0,
+            // An XRC target receives through shared receive queues only.
+            srq: param.srq != 0 || id.qp_type == QpType::XRC_RECV,
             ece: ece(command.ece),
             private_data: private_data(param),
         };

@@ -3,9 +3,10 @@
 
 mod net;
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-use ferroce_rdma_cm::{ChannelId, Command, Errno};
+use ferroce_rdma_cm::{ChannelId, Command, Errno, State};
 use ferroce_units::random::Random;
 use ferroce_units::{Duration, Instant};
 use ferroce_wire::Gid;
@@ -18,7 +19,7 @@ fn below(random: &Random, end: usize) -> usize {
 }
 
 /// A body whose fields often have values that mean something: ids, addresses, states.
-fn body(random: &Random, number: u32, length: usize) -> Vec<u8> {
+fn body(random: &Random, ids: &[u32], number: u32, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     if random.below(8) == 0 {
         bytes
@@ -31,7 +32,13 @@ fn body(random: &Random, number: u32, length: usize) -> Vec<u8> {
             room.copy_from_slice(value);
         }
     };
-    let id = (random.below(6) as u32).to_ne_bytes();
+    let id = match ids {
+        [] => 0,
+        _ if random.below(20) == 0 => random.below(50) as u32,
+        // The latest ones are not yet at their end.
+        _ => ids[ids.len() - 1 - below(random, ids.len().min(6))],
+    };
+    let id = id.to_ne_bytes();
     let small = (random.below(8) as u32).to_ne_bytes();
     let addresses = [
         v4(0),
@@ -107,10 +114,47 @@ fn body(random: &Random, number: u32, length: usize) -> Vec<u8> {
     bytes
 }
 
+/// Returns an id and the command that takes it further, every other time.
+fn next_step(net: &Net, random: &Random, side: usize) -> (Vec<u32>, Option<u32>) {
+    let all: Vec<_> = net.sides[side].connections().collect();
+    if all.is_empty() || random.below(2) == 0 {
+        return (Vec::new(), None);
+    }
+    let info = &all[below(random, all.len())];
+    let number = match info.state {
+        State::Idle | State::AddrBound => abi::RESOLVE_IP,
+        State::AddrResolved => abi::RESOLVE_ROUTE,
+        State::RouteResolved => abi::CONNECT,
+        State::Connect if random.below(4) == 0 => abi::DISCONNECT,
+        State::Connect => abi::ACCEPT,
+        _ => abi::GET_EVENT,
+    };
+    (vec![info.id], Some(number))
+}
+
 /// Writes a command of a side, one that often is what a program would write.
-fn write_something(net: &mut Net, random: &Random, side: usize, channels: &[ChannelId]) {
-    let (number, length, room) = abi::SIZES[below(random, abi::SIZES.len())];
-    let body = body(random, number, length);
+fn write_something(
+    net: &mut Net,
+    random: &Random,
+    side: usize,
+    channels: &[ChannelId],
+    seen: &mut BTreeSet<u32>,
+) {
+    let (mut ids, number) = next_step(net, random, side);
+    let entry = number.and_then(|it| abi::SIZES.iter().find(|(known, ..)| *known == it));
+    let any = &abi::SIZES[below(random, abi::SIZES.len())];
+    let (number, length, room) = *entry.unwrap_or(any);
+    // Ids are destroyed less often than other things happen to them.
+    if number == abi::DESTROY_ID && random.below(4) != 0 {
+        return;
+    }
+    if entry.is_none() {
+        let cm = &net.sides[side];
+        ids = cm.connections().map(|it| it.id).collect();
+        ids.extend(cm.listeners().map(|it| it.id));
+        ids.sort_unstable();
+    }
+    let body = body(random, &ids, number, length);
     let room = if random.below(20) == 0 {
         below(random, 400)
     } else {
@@ -130,11 +174,15 @@ fn write_something(net: &mut Net, random: &Random, side: usize, channels: &[Chan
     let room = room.min(usize::from(u16::MAX));
     if let Ok(reply) = net.write_to(side, channel, &bytes, &option) {
         assert!(reply.bytes.len() <= room, "command {number}");
+        if number == abi::GET_EVENT {
+            seen.insert(abi::u32_at(&reply.bytes, 12));
+        }
     }
 }
 
 #[test]
 fn any_commands_leave_nothing_behind() {
+    let mut seen = BTreeSet::new();
     for seed in 0..200 {
         let random = Random::new(seed, 0);
         let faults = Faults {
@@ -144,6 +192,12 @@ fn any_commands_leave_nothing_behind() {
         let mut net = Net::with_faults(faults, seed);
         let channels = [0, 1].map(|side| {
             let other = net.sides[side].open_channel().unwrap();
+            for space in [PS_TCP, PS_UDP, PS_IB] {
+                let listener = net.create(side, 0xb, space);
+                let any = SocketAddr::new([0_u16; 8].into(), PORT);
+                net.bind(side, listener, any).unwrap();
+                net.listen(side, listener, 4).unwrap();
+            }
             [net.channels[side], other]
         });
         for _ in 0..1500 {
@@ -157,12 +211,15 @@ fn any_commands_leave_nothing_behind() {
                     let (cm, host) = (&mut net.sides[side], &mut net.hosts[side]);
                     cm.remove_device(net.now, host, guid(side));
                 }
-                _ => write_something(&mut net, &random, side, &channels[side]),
+                _ => write_something(&mut net, &random, side, &channels[side], &mut seen),
             }
             assert!(net.sides[side].connections().count() < 1000);
         }
         net.close();
     }
+    // Otherwise the commands would not have come far.
+    let expected = [0, 1, 2, 4, 5, 7, 8, 9, 10, 11, 12, 15, 18, 19];
+    assert_eq!(seen, BTreeSet::from(expected));
 }
 
 #[test]
