@@ -153,6 +153,23 @@ impl RdmaCm {
         self.take_reports(now, host);
     }
 
+    /// Ends connections whose peer's process has ended without a message ([`Cm::end_lost`]).
+    pub fn end_lost(
+        &mut self,
+        now: Instant,
+        host: &mut impl Host,
+        has_ended: impl Fn(Gid, u8) -> bool,
+    ) {
+        self.cm.end_lost(now, has_ended);
+        self.take_reports(now, host);
+    }
+
+    /// Returns true if there is a connection, or one ends.
+    #[must_use]
+    pub fn has_connections(&self) -> bool {
+        self.cm.connections().next().is_some()
+    }
+
     /// Returns when [`RdmaCm::handle_timeout`] has to be called next.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {

@@ -30,9 +30,10 @@ pub enum Disposition {
     Taken,
     /// A request for a service without a listener here. If no other process of the host has one,
     /// [`Cm::refuse`] answers.
-    NoListener,
-    /// It names a connection of another process of the host, or none at all.
-    NotOurs,
+    NoListener(ServiceId),
+    /// It names a connection of another process of the host, the one with this tag, or none at
+    /// all.
+    NotOurs(u8),
     /// No message of communication management.
     Malformed(MadError),
 }
@@ -175,8 +176,8 @@ impl Cm {
             known == CommunicationId::NONE || remote_id == Some(known)
         };
         if !connection.is_some_and(is_peer) {
-            if id.0 >> 24 != u32::from(self.config.tag) {
-                return Disposition::NotOurs;
+            if tag(id) != self.config.tag {
+                return Disposition::NotOurs(tag(id));
             }
             self.refuse_message(from, to, &mad);
             return Disposition::Taken;
@@ -482,6 +483,11 @@ fn named(message: &Message) -> (Option<CommunicationId>, CommunicationId) {
         Message::Req(_) | Message::SidrReq(_) => return (None, CommunicationId::NONE),
     };
     (Some(sender), receiver)
+}
+
+/// The tag of the side that issued an identifier: see [`Config::tag`].
+pub(crate) const fn tag(id: CommunicationId) -> u8 {
+    (id.0 >> 24) as u8
 }
 
 /// A message as a datagram.

@@ -48,7 +48,7 @@ impl Cm {
         let destination = destination(ip.as_ref(), to);
         let listener = self.listener(request.service_id, destination);
         if peer.is_none() && listener.is_none() {
-            return Disposition::NoListener;
+            return Disposition::NoListener(request.service_id);
         }
         let Some(transport) = request.transport_service() else {
             let reason = RejectReason::INVALID_TRANSPORT_SERVICE_TYPE;

@@ -8,7 +8,7 @@ use ferroce_wire::cm::{
 };
 
 use crate::active::{data, refusal};
-use crate::cm::{Cm, Disposition, bytes};
+use crate::cm::{Cm, Disposition, bytes, tag};
 use crate::command::{CommandError, Reject};
 use crate::connection::{MadBytes, State};
 use crate::event::Event;
@@ -159,13 +159,12 @@ impl Cm {
             id => Some(id),
         };
         let Some(id) = id else {
-            return Disposition::NotOurs;
+            return Disposition::NotOurs(tag(CommunicationId::NONE));
         };
         let Some(connection) = self.connections.get(&id) else {
-            let is_ours = id.0 >> 24 == u32::from(self.config.tag);
-            return match is_ours {
-                true => Disposition::Taken,
-                false => Disposition::NotOurs,
+            return match tag(id) {
+                tag if tag == self.config.tag => Disposition::Taken,
+                tag => Disposition::NotOurs(tag),
             };
         };
         let known = connection.remote_id;
@@ -179,6 +178,24 @@ impl Cm {
             self.take_rej(now, id, reject);
         }
         Disposition::Taken
+    }
+
+    /// Ends connections whose peer's process has ended without a message, as if its kernel had
+    /// refused them. `has_ended` is asked with a peer's address and tag.
+    pub fn end_lost(&mut self, now: Instant, has_ended: impl Fn(Gid, u8) -> bool) {
+        let rej = Rej {
+            reason: RejectReason::CONSUMER,
+            ..Rej::default()
+        };
+        let connections = self.connections.iter();
+        let lost = connections.filter(|(_, connection)| {
+            let peer = connection.remote_id;
+            peer != CommunicationId::NONE && has_ended(connection.remote_gid, tag(peer))
+        });
+        let lost: Vec<_> = lost.map(|(id, _)| *id).collect();
+        for id in lost {
+            self.take_rej(now, id, &rej);
+        }
     }
 
     fn take_rej(&mut self, now: Instant, id: CommunicationId, reject: &Rej) {

@@ -67,7 +67,7 @@ impl Cm {
         };
         let destination = destination(ip.as_ref(), to);
         let Some(listener) = self.listener(request.service_id, destination) else {
-            return Disposition::NoListener;
+            return Disposition::NoListener(request.service_id);
         };
         if !self.hold_request(listener) {
             return Disposition::Taken;

@@ -140,7 +140,7 @@ impl Run {
                 let (from, at) = (transmit.from, transmit.to);
                 let cm = &mut self.sides[to].cm;
                 let disposition = cm.handle_mad(self.now, from, at, &transmit.mad[..]);
-                let is_ours = |it| matches!(it, Disposition::Taken | Disposition::NotOurs);
+                let is_ours = |it| matches!(it, Disposition::Taken | Disposition::NotOurs(_));
                 assert!(is_ours(disposition), "{disposition:?} {transmit:?}");
             }
             for side in &mut self.sides {

@@ -330,7 +330,7 @@ fn a_rep_for_an_unknown_connection_is_rejected() {
         remote_communication_id: CommunicationId(0x0900_0777),
         ..rep
     };
-    assert_eq!(pair.inject(0, of_another), Disposition::NotOurs);
+    assert_eq!(pair.inject(0, of_another), Disposition::NotOurs(9));
     assert_eq!(pair.sent(0), []);
 }
 
@@ -514,7 +514,11 @@ fn without_a_listener_the_caller_decides_who_refuses() {
     pair.sides[1].stop_listening(pair.listener).unwrap();
     pair.connect(0x11);
     let req = pair.sent_one(0, MessageKind::Req);
-    assert_eq!(pair.deliver(1, &req), Disposition::NoListener);
+    let disposition = pair.deliver(1, &req);
+    assert!(
+        matches!(disposition, Disposition::NoListener(_)),
+        "{disposition:?}"
+    );
     assert_eq!(pair.sent(1), []);
     pair.sides[1].refuse(req.from, req.to, &req.mad[..]);
     let rej = rej(&pair.carry(1, MessageKind::Rej));
@@ -566,7 +570,11 @@ fn a_queue_pair_that_connects_again_is_stale_and_then_free() {
     pair.deliver(0, &sent[0]);
     assert_eq!(reason_of(&pair.event(0)), RejectReason::STALE_CONNECTION);
     // Another tag: the host answers for the process that has died.
-    assert_eq!(pair.deliver(0, &sent[1]), Disposition::NotOurs);
+    let disposition = pair.deliver(0, &sent[1]);
+    assert!(
+        matches!(disposition, Disposition::NotOurs(_)),
+        "{disposition:?}"
+    );
     pair.sides[0].refuse(sent[1].from, sent[1].to, &sent[1].mad[..]);
     pair.carry(0, MessageKind::Drep);
     assert!(matches!(pair.event(1), Event::Disconnected { .. }));
@@ -904,7 +912,11 @@ fn a_service_that_is_not_there_is_refused_or_unreachable() {
     request.service_id = PortSpace::Udp.service_id(1);
     let id = pair.sides[0].resolve_service(pair.now, &request).unwrap();
     let req = pair.sent_one(0, MessageKind::SidrReq);
-    assert_eq!(pair.deliver(1, &req), Disposition::NoListener);
+    let disposition = pair.deliver(1, &req);
+    assert!(
+        matches!(disposition, Disposition::NoListener(_)),
+        "{disposition:?}"
+    );
     for _ in 0..16 {
         pair.expire(0);
     }
@@ -931,4 +943,30 @@ fn a_service_that_is_not_there_is_refused_or_unreachable() {
     pair.carry(1, MessageKind::SidrRep);
     assert!(matches!(pair.event(0), Event::SidrResponse { .. }));
     assert!(pair.sides[0].is_idle());
+}
+
+/// A process that was killed sends nothing; the other side learns it from its host.
+#[test]
+fn connections_of_a_process_that_has_ended_end() {
+    let mut pair = Pair::new();
+    let established = pair.established();
+    let requested = pair.connect(0x12);
+    pair.carry(0, MessageKind::Req);
+    let Event::ConnectRequest { id: asked, .. } = pair.event(1) else {
+        panic!("a request");
+    };
+    let tag_of_0 = (established[0].0 >> 24) as u8;
+    assert_ne!(tag_of_0, (established[1].0 >> 24) as u8);
+    let now = pair.now;
+    pair.sides[1].end_lost(now, |_, tag| tag != tag_of_0);
+    assert_eq!(pair.state(1, established[1]), State::Established);
+    pair.sides[1].end_lost(now, |_, tag| tag == tag_of_0);
+    let events = [pair.event(1), pair.event(1)];
+    let ended = established[1];
+    let is_ended = |event: &Event| matches!(event, Event::Disconnected { id, .. } if *id == ended);
+    assert!(events.iter().any(is_ended), "{events:?}");
+    let is_rejected = |event: &Event| matches!(event, Event::Rejected { id, .. } if *id == asked);
+    assert!(events.iter().any(is_rejected), "{events:?}");
+    // The side that lives on does not take itself for the other.
+    assert_eq!(pair.state(0, requested), State::ReqSent);
 }
