@@ -20,6 +20,7 @@ use crate::capture::Capture;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::fabric::directory::runtime_directory;
+use crate::fabric::host_peers::HostPeers;
 use crate::fabric::port::FabricPort;
 use crate::fabric::registry::{Identity, Registry};
 use crate::in_process::InProcess;
@@ -246,6 +247,12 @@ impl Function {
     /// Returns the model of a function in this process.
     pub fn in_process(&self) -> Option<&Arc<InProcess>> {
         self.model.as_ref().map(|model| &model.bus)
+    }
+
+    /// Returns this process and the others of its host, for a function on the fabric.
+    pub fn host_peers(&self) -> Option<HostPeers> {
+        let model = self.in_process()?;
+        Some(HostPeers::new(model.place()))
     }
 
     /// Returns how the driver brings it up.

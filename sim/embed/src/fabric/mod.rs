@@ -2,6 +2,7 @@
 
 pub mod directory;
 pub mod frame;
+pub mod host_peers;
 pub mod port;
 pub mod registry;
 pub mod ring;

@@ -3,6 +3,7 @@
 use ferroce_platform::host::MAX_GIDS;
 use ferroce_wire::{Gid, Mac};
 
+use super::service_ports::MAX_SERVICE_PORTS;
 use super::uplink_counters::UplinkCounter;
 
 /// Places, including two that are never claimed: the QPNs of place 0 include the special QPs 0 and
@@ -30,6 +31,8 @@ pub(super) mod header {
     pub const NEXT_PLACE: usize = 24;
     /// Every sender of multicast reads it, few write it: a separate cache line.
     pub const GROUP_EPOCH: usize = 128;
+    pub const NEXT_SERVICE_PORT: usize = 192;
+    pub const SERVICE_PORTS: usize = 4096;
 }
 
 /// A place's pages. Words written by different processors are on different cache lines.
@@ -58,6 +61,7 @@ pub(super) mod field {
     pub const GROUPS: usize = 4096;
 }
 
+const _: () = assert!(header::SERVICE_PORTS + 8 * MAX_SERVICE_PORTS <= PLACE_SIZE);
 const _: () = assert!(field::GIDS + 16 * MAX_GIDS <= field::HEARTBEAT);
 const _: () = assert!(field::ANNOUNCED + 8 * ANNOUNCE_WORDS <= field::ANNOUNCE_EPOCH);
 const _: () = assert!(field::GSI + 8 <= field::UPLINK_COUNTERS);

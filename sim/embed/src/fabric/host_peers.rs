@@ -1,0 +1,97 @@
+//! The processes of a host, as its communication managers share one GID and one set of ports.
+
+use ferroce_wire::Gid;
+
+use super::registry::{PortError, Registry, ServicePort, places};
+
+/// One process of a host, and its view of the others.
+#[derive(Debug, Clone, Copy)]
+pub struct HostPeers {
+    registry: &'static Registry,
+    place: u8,
+}
+
+/// The processes that take a management datagram for an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Receivers {
+    /// Processes of this machine
+    Some,
+    /// No process: the address is of a host on this machine, and none there has a GSI
+    None,
+    /// Stations outside of this machine, if there are any
+    Elsewhere,
+}
+
+impl HostPeers {
+    pub(crate) fn new((registry, place): (&'static Registry, u8)) -> Self {
+        Self { registry, place }
+    }
+
+    /// Returns the number of this process among those of the machine: its place in the fabric.
+    pub fn number(&self) -> u8 {
+        self.place
+    }
+
+    /// Returns true if the process with this number is alive.
+    pub fn is_alive(&self, number: u8) -> bool {
+        self.registry.is_alive(number)
+    }
+
+    /// Claims a port for this process.
+    ///
+    /// # Errors
+    /// [`PortError`].
+    pub fn claim_port(&self, port: &ServicePort) -> Result<(), PortError> {
+        self.registry.claim_port(self.place, port)
+    }
+
+    /// Claims a free port for this process and returns it. `port.port` is not used.
+    ///
+    /// # Errors
+    /// [`PortError`].
+    pub fn claim_ephemeral_port(&self, port: &ServicePort) -> Result<u16, PortError> {
+        self.registry.claim_ephemeral_port(self.place, port)
+    }
+
+    /// Releases a port that this process has claimed.
+    pub fn release_port(&self, port: &ServicePort) {
+        self.registry.release_port(self.place, port);
+    }
+
+    /// Returns true if it is this process that refuses a request for a service, when it has no
+    /// listener for it: it has the port, or no process has it and this one is the first.
+    pub fn refuses(&self, address: Gid, space: u16, port: u16) -> bool {
+        match self.registry.port_owner(space, port, address) {
+            Some(owner) => owner == self.place,
+            None => self.is_first(address),
+        }
+    }
+
+    /// Returns true if this is the first process of the host with this address: it answers for
+    /// those that have ended.
+    pub fn is_first(&self, address: Gid) -> bool {
+        self.first(address) == Some(Some(self.place))
+    }
+
+    /// Returns the kind of receivers of a datagram for the GSI of an address.
+    pub fn receivers(&self, address: Gid) -> Receivers {
+        match self.first(address) {
+            Some(Some(_)) => Receivers::Some,
+            Some(None) => Receivers::None,
+            None => Receivers::Elsewhere,
+        }
+    }
+
+    /// Returns true if the process with this number, of a host on this machine, has ended.
+    pub fn has_ended(&self, address: Gid, number: u8) -> bool {
+        // A place keeps the addresses of its last owner.
+        self.registry.owns_gid(number, address) && !self.registry.is_alive(number)
+    }
+
+    /// Returns the first live process of the host with this address that has its GSI open; `None`:
+    /// the address is of no host on this machine.
+    fn first(&self, address: Gid) -> Option<Option<u8>> {
+        let members = self.registry.gsi_members(address)?;
+        Some(places(members).next())
+    }
+}
