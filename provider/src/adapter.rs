@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use ferroce_driver::bus::ProgramClock;
 use ferroce_driver::{AsyncEvent, Cqn, Device, GidEntry, Lease, Qpn, Srqn, UseCount};
+use ferroce_embed::fabric::host_peers::HostPeers;
 use ferroce_embed::function::Function;
 use ferroce_platform::host::HostIdentity;
 use parking_lot::Mutex;
@@ -233,6 +234,11 @@ impl Adapter {
     /// Returns the identity of this host on the fabric.
     pub fn host(&self) -> &HostIdentity {
         self.function.host()
+    }
+
+    /// Returns this process and the others of its host, for a device on the fabric.
+    pub fn host_peers(&self) -> Option<HostPeers> {
+        self.function.host_peers()
     }
 
     /// Takes a lease for an address handle, which uses memory of the program but counts against a

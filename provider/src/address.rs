@@ -89,42 +89,51 @@ pub fn describe(path: &AddressVector, port: u8) -> ibv_ah_attr {
     attr
 }
 
+/// Addresses of a received datagram.
+pub struct Route {
+    pub source: [u8; 16],
+    pub destination: [u8; 16],
+    pub traffic_class: u8,
+    pub flow_label: u32,
+}
+
+/// Returns the addresses in the forty bytes in front of a datagram: an IPv6 header, or twenty
+/// unused bytes and an IPv4 header (IBTA annex A17.4.5.1).
+pub fn received(header: &[u8; 40]) -> Route {
+    if header[20] == 0x45 && header[0] >> 4 != 6 {
+        return Route {
+            source: mapped(&header[32..36]),
+            destination: mapped(&header[36..40]),
+            traffic_class: header[21],
+            flow_label: 0,
+        };
+    }
+    let word = u32::from_be_bytes([header[0], header[1], header[2], header[3]]);
+    let class = word.to_be_bytes();
+    Route {
+        source: gid(&header[8..24]),
+        destination: gid(&header[24..40]),
+        traffic_class: class[0] << 4 | class[1] >> 4,
+        flow_label: word & FLOW_LABEL_MASK,
+    }
+}
+
 /// Returns the path back to the sender of a datagram, from the forty bytes in front of it
 /// (`ibv_init_ah_from_wc`).
-///
-/// They are an IPv6 header, or twenty unused bytes and an IPv4 header (IBTA annex A17.4.5.1).
 pub fn reply(header: &[u8; 40], gids: &[GidEntry]) -> Result<ibv_ah_attr, Errno> {
-    let (source, destination, traffic_class, flow_label) =
-        if header[20] == 0x45 && header[0] >> 4 != 6 {
-            (
-                mapped(&header[32..36]),
-                mapped(&header[36..40]),
-                header[21],
-                0,
-            )
-        } else {
-            let word = u32::from_be_bytes([header[0], header[1], header[2], header[3]]);
-            let class = word.to_be_bytes();
-            let class = class[0] << 4 | class[1] >> 4;
-            (
-                gid(&header[8..24]),
-                gid(&header[24..40]),
-                class,
-                word & FLOW_LABEL_MASK,
-            )
-        };
+    let route = received(header);
     let index = gids
         .iter()
-        .position(|entry| entry.gid == destination)
-        .or_else(|| answering_gid(&destination, gids))
+        .position(|entry| entry.gid == route.destination)
+        .or_else(|| answering_gid(&route.destination, gids))
         .ok_or(Errno::INVALID)?;
     Ok(ibv_ah_attr {
         grh: ibv_global_route {
-            dgid: ibv_gid { raw: source },
-            flow_label,
+            dgid: ibv_gid { raw: route.source },
+            flow_label: route.flow_label,
             sgid_index: u8::try_from(index).map_err(|_| Errno::INVALID)?,
             hop_limit: u8::MAX,
-            traffic_class,
+            traffic_class: route.traffic_class,
         },
         dlid: 0,
         // The completion's value encodes the kind of header, and the frame had no service level.
@@ -178,7 +187,7 @@ fn mapped(bytes: &[u8]) -> [u8; 16] {
 
 /// Returns the UDP source port of a flow label, folded like `ibv_flow_label_to_udp_sport` of
 /// verbs.h.
-fn udp_source_port(flow_label: u32) -> u16 {
+pub fn udp_source_port(flow_label: u32) -> u16 {
     let folded = (flow_label & 0x3fff) ^ ((flow_label & FLOW_LABEL_MASK) >> 14);
     (folded as u16 & !UDP_SOURCE_PORT_MIN) | UDP_SOURCE_PORT_MIN
 }

@@ -32,6 +32,7 @@ mod log;
 mod mr;
 mod open_error;
 mod qp;
+mod rdma_cm;
 mod srq;
 mod strings;
 mod sysfs;

@@ -19,9 +19,11 @@ use ferroce_platform::host::{HostIdentity, device_name};
 use crate::errno::Errno;
 use crate::host;
 use crate::identity::{self, PCI_DEVICE_ID, VENDOR_ID, uverbs_name};
+use crate::rdma_cm;
 
 /// Directories that are redirected with everything below them.
-const DIRECTORIES: [&[u8]; 3] = [
+const DIRECTORIES: [&[u8]; 4] = [
+    b"/sys/class/misc/rdma_cm",
     b"/sys/class/infiniband",
     b"/sys/class/infiniband_verbs",
     b"/sys/devices/pcif10a:00",
@@ -44,6 +46,7 @@ const UVERBS_ABI_VERSION: u32 = 6;
 /// Returns true if a path belongs to the device.
 pub fn is_ours(path: &[u8]) -> bool {
     path.starts_with(DEVICE_FILES)
+        || path == rdma_cm::DEVICE_FILE
         || DIRECTORIES.iter().any(|directory| {
             path.strip_prefix(*directory).is_some_and(|rest| {
                 matches!(rest.first(), None | Some(b'/')) && !rest.starts_with(b"/..")
@@ -173,6 +176,21 @@ fn tree(hosts: &[HostIdentity]) -> Tree {
     for host in hosts {
         add_device(&mut tree, host);
     }
+    let misc = "sys/class/misc/rdma_cm";
+    let abi_version = rdma_cm::ABI_VERSION.to_string();
+    file(&mut tree, format!("{misc}/abi_version"), &abi_version);
+    let (major, minor) = rdma_cm::DEVICE_NUMBER;
+    file(
+        &mut tree,
+        format!("{misc}/dev"),
+        &format!("{major}:{minor}"),
+    );
+    // The status of the path: opening it is answered before.
+    link(
+        &mut tree,
+        "dev/infiniband/rdma_cm".into(),
+        "/dev/null".into(),
+    );
     tree
 }
 
@@ -331,6 +349,8 @@ mod tests {
             "/sys/class/infiniband/ferroce0/ports/1/state",
             "/sys/class/infiniband_verbs/abi_version",
             "/dev/infiniband/uverbs0",
+            "/dev/infiniband/rdma_cm",
+            "/sys/class/misc/rdma_cm/abi_version",
             "/sys/devices/pcif10a:00/f10a:00:00.0/vendor",
         ] {
             assert!(is_ours(path.as_bytes()), "{path}");
@@ -339,7 +359,7 @@ mod tests {
             "/sys/class/net/lo",
             "/sys/class/infiniband_mad",
             "/sys/class/infiniband/../net",
-            "/dev/infiniband/rdma_cm",
+            "/dev/infiniband/rdma_cm1",
             "/dev/null",
             "sys/class/infiniband",
         ] {

@@ -1,6 +1,6 @@
 //! A semaphore eventfd.
 
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use crate::errno::Errno;
 
@@ -18,6 +18,24 @@ impl EventFd {
         }
         // SAFETY: `eventfd` has just returned the descriptor, so nothing else owns it.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Returns another descriptor of this count. `flags` as for `open`: `O_CLOEXEC`, `O_NONBLOCK`.
+    pub(crate) fn duplicate(&self, flags: i32) -> Result<RawFd, Errno> {
+        let command = match flags & libc::O_CLOEXEC {
+            0 => libc::F_DUPFD,
+            _ => libc::F_DUPFD_CLOEXEC,
+        };
+        // SAFETY: neither call takes pointers.
+        let fd = unsafe { libc::syscall(libc::SYS_fcntl, self.number(), command, 0) } as i32;
+        if fd < 0 {
+            return Err(super::boundary::last_errno());
+        }
+        if flags & libc::O_NONBLOCK != 0 {
+            // SAFETY: as above.
+            unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_SETFL, libc::O_NONBLOCK) };
+        }
+        Ok(fd)
     }
 
     pub(crate) fn number(&self) -> i32 {

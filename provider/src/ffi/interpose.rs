@@ -18,6 +18,7 @@ use libc::{AT_FDCWD, DIR, FILE, c_char, c_int, c_long, c_uint, c_void, mode_t, s
 
 use super::boundary::set_errno;
 use crate::errno::Errno;
+use crate::rdma_cm::DEVICE_FILE;
 
 /// Bytes of the longest path, with its zero, that the kernel takes.
 const PATH_MAX: usize = libc::PATH_MAX as usize;
@@ -52,6 +53,15 @@ unsafe fn redirect(path: *const c_char, room: &mut MaybeUninit<Target>) -> *cons
     }
     // SAFETY: the caller guarantees that `path` is null or a C string.
     unsafe { redirect_candidate(path, room) }
+}
+
+/// Returns true for the device file of RDMA CM.
+///
+/// # Safety
+/// `path` is null or a C string.
+unsafe fn is_device_file(path: *const c_char) -> bool {
+    // SAFETY: the caller guarantees that `path` is null or a C string.
+    !path.is_null() && unsafe { CStr::from_ptr(path) }.to_bytes() == DEVICE_FILE
 }
 
 /// Implements [`redirect`] for paths with a redirected prefix.
@@ -119,6 +129,10 @@ pub(super) fn look_up(name: &'static str) -> *mut c_void {
 /// # Safety
 /// `path` is null or a C string.
 unsafe fn open_at(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    // SAFETY: the caller guarantees that `path` is null or a C string.
+    if unsafe { is_device_file(path) } {
+        return super::rdma_cm::open(flags);
+    }
     let mut room = room();
     // SAFETY: the caller guarantees that `path` is null or a C string.
     unsafe {

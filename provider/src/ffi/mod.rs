@@ -26,6 +26,7 @@ mod objects;
 mod ops;
 mod pinned;
 mod poll_api;
+mod rdma_cm;
 mod request;
 mod send_api;
 mod work_request;

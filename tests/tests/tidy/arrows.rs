@@ -36,7 +36,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("lab", &["driver", "model", "platform", "units", "world"]),
     ("selftest", &["driver", "spec", "wire"]),
     // What users start and load. Neither is used by anything but tests.
-    ("provider", &["driver", "embed", "platform", "timed-client"]),
+    ("provider", &["driver", "embed", "platform", "rdma-cm", "timed-client", "units", "wire"]),
     ("", &["driver", "embed", "lab", "model", "platform", "selftest", "serve", "spec", "timed",
         "timed-client", "units", "wire", "world"]),
     // Tests.

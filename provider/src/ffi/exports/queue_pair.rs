@@ -128,9 +128,14 @@ pub(in super::super) unsafe extern "C" fn create_qp_ex(
             let xrcd = unsafe { Handle::<ibv_xrcd, Xrcd>::borrow(attr.xrcd)? };
             let inner = qp::Qp::create_target(xrcd, &body.events)?;
             let created = target_attributes(attr.qp_context);
+            // Not used, but passed on as in rdma-core: librdmacm takes it for the id's.
+            let pd = match attr.comp_mask & IBV_QP_INIT_ATTR_PD {
+                0 => std::ptr::null_mut(),
+                _ => attr.pd,
+            };
             // SAFETY: `borrow` has accepted the context, which is open during the call (contract of
-            // `ibv_create_qp_ex`).
-            return Ok(unsafe { give(context, std::ptr::null_mut(), inner, false, &created) });
+            // `ibv_create_qp_ex`), and the PD is null or one of this library.
+            return Ok(unsafe { give(context, pd, inner, false, &created) });
         }
         // SAFETY: contract of `ibv_create_qp_ex`: the program's objects are null or live objects of
         // this library; null is refused where an object is required.

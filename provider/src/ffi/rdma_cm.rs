@@ -1,0 +1,294 @@
+//! File calls of libc on `/dev/infiniband/rdma_cm`, whose descriptors `rdma_cm/channel.rs` knows.
+//!
+//! Every `write` and `close` of the program comes through here, so the test whether it concerns a
+//! channel is one load. All other descriptors go to libc's function, which is a cancellation point;
+//! so is the wait in GET_EVENT, a plain frame around `poll` (see [`super::blocking`]).
+
+use std::os::fd::RawFd;
+
+use ferroce_platform::os;
+use ferroce_rdma_cm::{ChannelId, Command};
+use libc::{c_int, c_long, c_void, size_t, ssize_t};
+
+use super::boundary::{guard, set_errno};
+use super::interpose::next;
+use crate::errno::Errno;
+use crate::rdma_cm::DEVICE_NUMBER;
+use crate::rdma_cm::channel::{self, Channel, is_channel};
+
+/// Bytes of the longest command that is read: every one of ABI version 4 is shorter.
+const MAX_COMMAND: usize = 4096;
+/// Result of a GET_EVENT without an event.
+const NO_EVENT: ssize_t = -2;
+
+/// Opens the device file: a descriptor, or -1 and errno.
+pub(super) fn open(flags: c_int) -> c_int {
+    super::boundary::minus_one(|| channel::open(flags))
+}
+
+/// `write` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, count: size_t) -> ssize_t {
+    if !is_channel(fd) {
+        type Write = unsafe extern "C" fn(c_int, *const c_void, size_t) -> ssize_t;
+        return match next!(write as Write) {
+            // SAFETY: the arguments of the caller, for the same function.
+            Some(next) => unsafe { next(fd, buffer, count) },
+            // SAFETY: as above, for the system call behind that function.
+            None => unsafe { libc::syscall(libc::SYS_write, fd, buffer, count) as ssize_t },
+        };
+    }
+    loop {
+        // SAFETY: contract of `write`: `buffer` has `count` bytes.
+        match unsafe { command(fd, buffer, count) } {
+            NO_EVENT => {}
+            result => return result,
+        }
+        let mut ready = libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: `poll` writes to the local `pollfd`.
+        if unsafe { libc::poll(&raw mut ready, 1, -1) } < 0 {
+            return -1;
+        }
+    }
+}
+
+/// Executes one command; [`NO_EVENT`]: wait for one and try again.
+///
+/// # Safety
+/// `buffer` has `count` bytes, and the memory that the command names is valid.
+#[inline(never)]
+unsafe extern "C" fn command(fd: c_int, buffer: *const c_void, count: size_t) -> ssize_t {
+    let result = guard(|| {
+        let channel = channel::find(fd)?;
+        // SAFETY: the caller guarantees that `buffer` has `count` bytes.
+        let bytes = unsafe { read_memory(buffer.addr() as u64, count.min(MAX_COMMAND))? };
+        // SAFETY: the caller guarantees that the memory which the command names is valid.
+        match unsafe { execute(&channel, &bytes) } {
+            Err(Errno::AGAIN) if !is_nonblocking(fd) => Ok(NO_EVENT),
+            result => result.map(|()| count as ssize_t),
+        }
+    });
+    result.unwrap_or_else(|errno| {
+        tracing::debug!(fd, ?errno, "command of RDMA CM failed");
+        set_errno(errno);
+        -1
+    })
+}
+
+/// Executes one command.
+///
+/// # Safety
+/// The memory that the command names is valid.
+unsafe fn execute(channel: &Channel, bytes: &[u8]) -> Result<(), Errno> {
+    let reply = match Command::of(bytes) {
+        Command::MigrateId { fd } => channel.migrate(bytes, source_of(fd))?,
+        Command::SetOption { address, length } if length <= Command::MAX_OPTION_LENGTH => {
+            // SAFETY: the caller guarantees that this memory is valid.
+            let option = unsafe { read_memory(address, length as usize)? };
+            channel.command(bytes, &option)?
+        }
+        Command::SetOption { .. } | Command::GetEvent | Command::Other => {
+            channel.command(bytes, &[])?
+        }
+    };
+    // SAFETY: the caller guarantees that this memory is valid.
+    unsafe { write_memory(reply.address, &reply.bytes) }
+}
+
+/// Returns the channel from which an id migrates.
+fn source_of(fd: u32) -> Result<ChannelId, ferroce_rdma_cm::Errno> {
+    let fd = RawFd::try_from(fd).map_err(|_| ferroce_rdma_cm::Errno::ENOENT)?;
+    let channel = channel::find(fd);
+    channel
+        .map(|channel| channel.id())
+        .map_err(|_| ferroce_rdma_cm::Errno::EINVAL)
+}
+
+/// Copies memory of the program.
+///
+/// # Safety
+/// No other thread writes the memory meanwhile.
+unsafe fn read_memory(address: u64, length: usize) -> Result<Vec<u8>, Errno> {
+    let address = usable(address, length, false)?;
+    let mut bytes = vec![0_u8; length];
+    if length != 0 {
+        let source: *const u8 = std::ptr::with_exposed_provenance(address);
+        // SAFETY: the memory can be read, as was just checked, and the caller guarantees that no
+        // other thread writes it; the destination is new and as long.
+        unsafe { source.copy_to_nonoverlapping(bytes.as_mut_ptr(), length) };
+    }
+    Ok(bytes)
+}
+
+/// Writes memory of the program.
+///
+/// # Safety
+/// No other thread uses the memory meanwhile.
+unsafe fn write_memory(address: u64, bytes: &[u8]) -> Result<(), Errno> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    let address = usable(address, bytes.len(), true)?;
+    let target: *mut u8 = std::ptr::with_exposed_provenance_mut(address);
+    // SAFETY: the memory can be written, as was just checked, and the caller guarantees that no
+    // other thread uses it; `bytes` is memory of this library.
+    unsafe { target.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    Ok(())
+}
+
+/// Checks memory of the program like the kernel's copies do.
+fn usable(address: u64, length: usize, write: bool) -> Result<usize, Errno> {
+    const PAGE: usize = 4096;
+    let address = usize::try_from(address).map_err(|_| Errno::FAULT)?;
+    let end = address.checked_add(length).ok_or(Errno::FAULT)?;
+    let first = address / PAGE * PAGE;
+    match length == 0 || os::memory_is_usable(first, end - first, write) {
+        true => Ok(address),
+        false => Err(Errno::FAULT),
+    }
+}
+
+fn is_nonblocking(fd: RawFd) -> bool {
+    // SAFETY: the system call takes no pointers.
+    let flags = unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFL) };
+    flags & c_long::from(libc::O_NONBLOCK) != 0
+}
+
+/// Forgets a channel before its descriptor is closed or replaced.
+fn forget(fd: RawFd) {
+    let _ = guard(|| {
+        drop(channel::forget(fd));
+        Ok(())
+    });
+}
+
+/// `close` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn close(fd: c_int) -> c_int {
+    if is_channel(fd) {
+        forget(fd);
+    }
+    match next!(close as unsafe extern "C" fn(c_int) -> c_int) {
+        // SAFETY: the argument of the caller, for the same function.
+        Some(next) => unsafe { next(fd) },
+        // SAFETY: as above, for the system call behind that function.
+        None => unsafe { libc::syscall(libc::SYS_close, fd) as c_int },
+    }
+}
+
+/// Notes a duplicate of a descriptor; returns it.
+fn duplicated(fd: RawFd, copy: RawFd) -> c_int {
+    if copy >= 0 && is_channel(fd) {
+        let _ = guard(|| {
+            channel::duplicate(fd, copy);
+            Ok(())
+        });
+    }
+    copy
+}
+
+/// `dup` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
+    // SAFETY: the system call takes no pointers.
+    duplicated(fd, unsafe { libc::syscall(libc::SYS_dup, fd) as c_int })
+}
+
+/// `dup2` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dup2(fd: c_int, copy: c_int) -> c_int {
+    if fd == copy {
+        // SAFETY: the system call takes no pointers.
+        let flags = unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFD) };
+        return if flags < 0 { -1 } else { fd };
+    }
+    // SAFETY: as for `dup3`.
+    unsafe { dup3(fd, copy, 0) }
+}
+
+/// `dup3` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dup3(fd: c_int, copy: c_int, flags: c_int) -> c_int {
+    // SAFETY: the system call takes no pointers.
+    let made = unsafe { libc::syscall(libc::SYS_dup3, fd, copy, flags) as c_int };
+    if made >= 0 && is_channel(copy) {
+        forget(copy);
+    }
+    duplicated(fd, made)
+}
+
+/// Declares the entries of `fcntl`. C declares them variadic; the optional argument is passed like
+/// a third one on the supported machines.
+macro_rules! fcntl_entries {
+    ($($name:ident)*) => {$(
+        /// `fcntl` of libc.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(fd: c_int, command: c_int, argument: c_long) -> c_int {
+            type Fcntl = unsafe extern "C" fn(c_int, c_int, c_long) -> c_int;
+            let result = match next!($name as Fcntl) {
+                // SAFETY: the arguments of the caller, for the same function.
+                Some(next) => unsafe { next(fd, command, argument) },
+                // SAFETY: as above, for the system call behind that function.
+                None => unsafe { libc::syscall(libc::SYS_fcntl, fd, command, argument) as c_int },
+            };
+            match command {
+                libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => duplicated(fd, result),
+                _ => result,
+            }
+        }
+    )*};
+}
+fcntl_entries!(fcntl fcntl64);
+
+/// Reads the status of a descriptor, and makes that of a channel one of a character device.
+///
+/// # Safety
+/// `status` is a `struct stat`.
+unsafe fn status_of(fd: c_int, status: *mut libc::stat) -> c_int {
+    // SAFETY: the caller guarantees that `status` is a `struct stat`; on 64-bit machines libc's
+    // struct is the kernel's.
+    unsafe {
+        let result = libc::syscall(libc::SYS_fstat, fd, status) as c_int;
+        if result == 0 && is_channel(fd) {
+            (*status).st_mode = libc::S_IFCHR | 0o666;
+            (*status).st_rdev = libc::makedev(DEVICE_NUMBER.0, DEVICE_NUMBER.1);
+        }
+        result
+    }
+}
+
+/// Declares the entries that read a descriptor's status: the current ones and those of glibc before
+/// 2.33, whose first argument is the version of the struct.
+macro_rules! fstat_entries {
+    ($($name:ident $old:ident;)*) => {$(
+        /// `fstat` of libc.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(fd: c_int, status: *mut libc::stat) -> c_int {
+            // SAFETY: contract of `fstat`: the struct is valid for writes.
+            unsafe { status_of(fd, status) }
+        }
+
+        /// `fstat` of libc before 2.33.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $old(
+            version: c_int,
+            fd: c_int,
+            status: *mut libc::stat,
+        ) -> c_int {
+            if version != 0 && version != 1 {
+                set_errno(Errno::INVALID);
+                return -1;
+            }
+            // SAFETY: contract of `fstat`: the struct is valid for writes.
+            unsafe { status_of(fd, status) }
+        }
+    )*};
+}
+fstat_entries! {
+    fstat __fxstat;
+    fstat64 __fxstat64;
+}

@@ -1,0 +1,352 @@
+//! The communication manager of this process: one for all its channels and devices.
+//!
+//! Its state has one lock. Commands of the program take it; an event of QP 1, which may come on any
+//! thread and inside any call of the driver, only tries: if the lock is taken, its holder looks
+//! again before and after it releases it ([`Agent::run`]).
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant as WallInstant};
+
+use ferroce_platform::os;
+use ferroce_rdma_cm::{ChannelId, Config, Disposition, RdmaCm, Reply, Transmit};
+use ferroce_units::Instant;
+use parking_lot::Mutex;
+
+use super::gsi::{Gsi, Received};
+use super::host::ProcessHost;
+use super::timer::Timer;
+use crate::adapter::Adapter;
+use crate::errno::Errno;
+use crate::ffi::event_fd::EventFd;
+use crate::ffi::{Generation, ProcessLock};
+
+/// Rounds of receiving and sending in one call; what is left then raises another event.
+const MAX_ROUNDS: usize = 64;
+
+/// How often the agent looks whether the processes at the other end of its connections live.
+const LIVENESS_INTERVAL: ferroce_units::Duration = ferroce_units::Duration::from_ms(100);
+
+/// Tag of communication identifiers in a process that shares its address with no other.
+const ONLY_PROCESS: u8 = 1;
+
+/// The communication manager of this process.
+pub struct Agent {
+    me: Weak<Agent>,
+    generation: Generation,
+    state: Mutex<State>,
+    /// True if QP 1 may have something that is not taken yet.
+    pending: AtomicBool,
+    timer: Arc<Timer>,
+    started: WallInstant,
+}
+
+struct State {
+    cm: RdmaCm,
+    host: ProcessHost,
+    links: Vec<Gsi>,
+    announced: BTreeMap<ChannelId, Announced>,
+    next_liveness: Option<Instant>,
+    /// Keeps the agent while connections end whose channel is closed.
+    keep: Option<Arc<Agent>>,
+}
+
+/// The descriptor of a channel, and the events that it shows.
+struct Announced {
+    fd: Arc<EventFd>,
+    posted: usize,
+}
+
+/// The agent of this process while it has channels or connections.
+static AGENT: Mutex<Weak<Agent>> = Mutex::new(Weak::new());
+
+impl Agent {
+    /// Returns the agent of this process; creates it if there is none.
+    ///
+    /// # Errors
+    /// Those of opening the devices; `ENODEV` if none of them has QP 1 for this process.
+    pub fn of_this_process() -> Result<Arc<Self>, Errno> {
+        if let Some(agent) = Self::existing() {
+            return Ok(agent);
+        }
+        let created = Self::create()?;
+        let agent = {
+            let _no_fork = ProcessLock::enter();
+            let mut shared = AGENT.lock();
+            match shared.upgrade().filter(|agent| agent.is_current()) {
+                Some(other) => other,
+                None => {
+                    *shared = Arc::downgrade(&created);
+                    created
+                }
+            }
+        };
+        agent.run();
+        Ok(agent)
+    }
+
+    fn existing() -> Option<Arc<Self>> {
+        let _no_fork = ProcessLock::enter();
+        let agent = AGENT.lock().upgrade();
+        agent.filter(|agent| agent.is_current())
+    }
+
+    fn create() -> Result<Arc<Self>, Errno> {
+        let mut adapters = Vec::new();
+        for index in 0..crate::host::identities()?.len() {
+            adapters.push(Adapter::open(index as u8)?);
+        }
+        if adapters
+            .iter()
+            .any(|adapter| adapter.program_clock().is_some())
+        {
+            // Threads and time of a program in simulated time belong to its world.
+            return Err(Errno(libc::ENODEV));
+        }
+        let peers = adapters.first().and_then(|adapter| adapter.host_peers());
+        let tag = peers.map_or(ONLY_PROCESS, |peers| peers.number());
+        let mut failure = Errno(libc::ENODEV);
+        let agent = Arc::new_cyclic(|me: &Weak<Self>| {
+            let mut links = Vec::new();
+            for adapter in adapters {
+                let agent = Weak::clone(me);
+                let on_event = move || {
+                    if let Some(agent) = agent.upgrade() {
+                        agent.run();
+                        release(agent);
+                    }
+                };
+                match Gsi::open(adapter, on_event) {
+                    Ok(link) => links.push(link),
+                    Err(errno) => failure = errno,
+                }
+            }
+            let config = Config {
+                // Another one than that of the process which had this place before.
+                first_id: std::process::id() << 8,
+                ..Config::functional(tag)
+            };
+            Self {
+                me: Weak::clone(me),
+                generation: Generation::current(),
+                state: Mutex::new(State {
+                    cm: RdmaCm::new(config),
+                    host: ProcessHost::new(&links, peers),
+                    links,
+                    announced: BTreeMap::new(),
+                    next_liveness: None,
+                    keep: None,
+                }),
+                pending: AtomicBool::new(true),
+                timer: Arc::new(Timer::default()),
+                started: WallInstant::now(),
+            }
+        });
+        match agent.state.lock().links.is_empty() {
+            true => Err(failure),
+            false => Ok(Arc::clone(&agent)),
+        }
+    }
+
+    /// Returns true unless a parent of this process created it.
+    pub fn is_current(&self) -> bool {
+        self.generation.is_current()
+    }
+
+    /// Opens a channel whose events `fd` shows.
+    pub fn open_channel(&self, fd: Arc<EventFd>) -> Result<ChannelId, Errno> {
+        self.with(|state, _| {
+            let id = state.cm.open_channel().map_err(|errno| Errno(errno.0))?;
+            state.announced.insert(id, Announced { fd, posted: 0 });
+            Ok(id)
+        })
+    }
+
+    /// Closes a channel, and ends its connections.
+    pub fn close_channel(&self, id: ChannelId) {
+        self.with(|state, now| {
+            state.announced.remove(&id);
+            state.cm.close_channel(now, &mut state.host, id);
+        });
+    }
+
+    /// Executes a command.
+    pub fn command(&self, channel: ChannelId, bytes: &[u8], option: &[u8]) -> Result<Reply, Errno> {
+        self.with(|state, now| {
+            let reply = state
+                .cm
+                .command(now, &mut state.host, channel, bytes, option);
+            reply.map_err(|errno| Errno(errno.0))
+        })
+    }
+
+    /// Executes MIGRATE_ID.
+    pub fn migrate(
+        &self,
+        channel: ChannelId,
+        bytes: &[u8],
+        source: Result<ChannelId, ferroce_rdma_cm::Errno>,
+    ) -> Result<Reply, Errno> {
+        self.with(|state, _| {
+            let reply = state.cm.migrate(channel, bytes, source);
+            reply.map_err(|errno| Errno(errno.0))
+        })
+    }
+
+    /// Changes the state, and does what follows from it.
+    fn with<R>(&self, change: impl FnOnce(&mut State, Instant) -> R) -> R {
+        let mut state = self.state.lock();
+        let result = change(&mut state, self.now());
+        self.pending.store(true, Ordering::Release);
+        drop(state);
+        self.run();
+        result
+    }
+
+    /// Receives, sends and runs time-outs, unless another thread does: that one repeats it.
+    pub fn run(&self) {
+        self.pending.store(true, Ordering::Release);
+        while self.pending.load(Ordering::Acquire) {
+            let Some(mut state) = self.state.try_lock() else {
+                return;
+            };
+            self.pending.store(false, Ordering::Release);
+            let due = state.settle(self.now());
+            self.timer.set(due.map(|due| self.wall(due)), &self.me);
+            let retired = state.update_keep(&self.me);
+            drop(state);
+            if let Some(retired) = retired {
+                release(retired);
+            }
+        }
+    }
+
+    fn now(&self) -> Instant {
+        let elapsed = self.started.elapsed().as_nanos();
+        Instant::from_ns(u64::try_from(elapsed).unwrap_or(u64::MAX))
+    }
+
+    fn wall(&self, instant: Instant) -> WallInstant {
+        self.started + Duration::from_nanos(instant.as_ns())
+    }
+}
+
+/// Drops a reference. The last one is dropped on a separate thread: closing the devices takes
+/// commands, which an event handler must not issue.
+fn release(agent: Arc<Agent>) {
+    if let Some(agent) = Arc::into_inner(agent) {
+        let builder = std::thread::Builder::new().name("ferroce-cm".to_owned());
+        // Without a thread the closure, and so the agent, is dropped here.
+        let _ = os::with_signals_blocked(|| builder.spawn(move || drop(agent)));
+    }
+}
+
+impl State {
+    /// Receives and sends until nothing is left, and returns when to come back.
+    fn settle(&mut self, now: Instant) -> Option<Instant> {
+        self.cm.handle_timeout(now, &mut self.host);
+        self.end_lost(now);
+        for _ in 0..MAX_ROUNDS {
+            let received: Vec<_> = self.links.iter().flat_map(Gsi::receive).collect();
+            let mut worked = !received.is_empty();
+            for datagram in &received {
+                self.take(now, datagram);
+            }
+            while let Some(transmit) = self.cm.poll_mad() {
+                self.transmit(now, &transmit);
+                worked = true;
+            }
+            if !worked && self.arm() {
+                self.announce();
+                let liveness = self.next_liveness;
+                return self.cm.next_timeout().into_iter().chain(liveness).min();
+            }
+        }
+        self.announce();
+        Some(now)
+    }
+
+    /// Requests events. Returns false if something has come that will raise none.
+    fn arm(&self) -> bool {
+        let left = self.links.iter().filter(|link| !link.arm());
+        left.count() == 0
+    }
+
+    /// Ends connections to processes of this machine that have ended, now and then.
+    fn end_lost(&mut self, now: Instant) {
+        if self.next_liveness.is_some_and(|next| now < next) {
+            return;
+        }
+        let Some(peers) = self.host.peers() else {
+            return;
+        };
+        let has_ended = |address, tag| peers.has_ended(address, tag);
+        self.cm.end_lost(now, &mut self.host, has_ended);
+        let is_needed = self.cm.has_connections();
+        self.next_liveness = is_needed.then(|| now + LIVENESS_INTERVAL);
+    }
+
+    fn take(&mut self, now: Instant, datagram: &Received) {
+        let Received { from, to, mad } = datagram;
+        let host = &mut self.host;
+        let disposition = self.cm.handle_mad(now, host, *from, *to, mad);
+        let is_refused = match disposition {
+            Disposition::Taken => false,
+            Disposition::NoListener(service) => host.refuses(*to, service),
+            Disposition::NotOurs(tag) => host.answers_for(*to, tag),
+            Disposition::Malformed(error) => {
+                tracing::debug!(%error, "datagram on QP 1 dropped");
+                false
+            }
+        };
+        if is_refused {
+            self.cm.refuse(*from, *to, mad);
+        }
+    }
+
+    fn transmit(&mut self, now: Instant, transmit: &Transmit) {
+        let Transmit { from, to, mad } = transmit;
+        let link = self.links.iter().find(|link| link.owns(*from));
+        match link {
+            // A refusal in the name of a host without a communication manager, see below.
+            None => {
+                self.cm
+                    .handle_mad(now, &mut self.host, *from, *to, &mad[..]);
+            }
+            Some(_) if self.host.is_deserted(*to) => self.cm.refuse(*from, *to, &mad[..]),
+            Some(link) => {
+                if let Err(errno) = link.send(*from, *to, mad) {
+                    tracing::debug!(?errno, %to, "datagram of RDMA CM not sent");
+                }
+            }
+        }
+    }
+
+    /// Makes each descriptor show the events of its channel.
+    fn announce(&mut self) {
+        for (id, announced) in &mut self.announced {
+            let waiting = self.cm.waiting_events(*id);
+            for _ in announced.posted..waiting {
+                announced.fd.post();
+            }
+            for _ in waiting..announced.posted {
+                announced.fd.try_take();
+            }
+            announced.posted = waiting;
+        }
+    }
+
+    /// Keeps the agent, or returns the reference that kept it.
+    fn update_keep(&mut self, me: &Weak<Agent>) -> Option<Arc<Agent>> {
+        let is_ending = self.announced.is_empty() && !self.cm.is_idle();
+        match (is_ending, &self.keep) {
+            (true, None) => {
+                self.keep = me.upgrade();
+                None
+            }
+            (false, Some(_)) => self.keep.take(),
+            _ => None,
+        }
+    }
+}

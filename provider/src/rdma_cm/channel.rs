@@ -1,0 +1,157 @@
+//! Descriptors of the device file: which descriptor is a channel, and whose.
+
+use std::collections::BTreeMap;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ferroce_rdma_cm::{ChannelId, Reply};
+use parking_lot::Mutex;
+
+use super::agent::Agent;
+use crate::errno::Errno;
+use crate::ffi::ProcessLock;
+use crate::ffi::event_fd::EventFd;
+
+/// Descriptors below this number can be channels; the kernel's default limit for a process is as
+/// high.
+const MAX_FD: usize = 65_536;
+
+/// A bit for each descriptor that is a channel. Every `write` and `close` of the program reads it.
+static IS_CHANNEL: [AtomicU64; MAX_FD / 64] = [const { AtomicU64::new(0) }; MAX_FD / 64];
+
+/// The channels by descriptor.
+static CHANNELS: Mutex<BTreeMap<RawFd, Arc<Channel>>> = Mutex::new(BTreeMap::new());
+
+/// An open channel: what the kernel has behind a descriptor of the device file. It is closed with
+/// its last descriptor.
+pub struct Channel {
+    agent: Arc<Agent>,
+    id: ChannelId,
+    /// Shows the events. The program has duplicates of it, so that whatever it does to them, an
+    /// event is never written into another file.
+    events: Arc<EventFd>,
+    /// ID of the process that opened it.
+    process: u32,
+}
+
+/// Returns true if a descriptor is a channel.
+#[inline]
+pub fn is_channel(fd: RawFd) -> bool {
+    // A negative number becomes a large one.
+    let index = fd as u32 as usize;
+    let word = IS_CHANNEL.get(index / 64);
+    word.is_some_and(|word| word.load(Ordering::Relaxed) >> (index % 64) & 1 != 0)
+}
+
+/// Opens the device file.
+///
+/// # Errors
+/// Those of the agent; `EMFILE` without a descriptor.
+pub fn open(flags: i32) -> Result<RawFd, Errno> {
+    let agent = Agent::of_this_process()?;
+    let events = Arc::new(EventFd::new()?);
+    let id = agent.open_channel(Arc::clone(&events))?;
+    let channel = Arc::new(Channel {
+        agent,
+        id,
+        events,
+        process: std::process::id(),
+    });
+    let fd = channel.events.duplicate(flags)?;
+    register(fd, channel)?;
+    Ok(fd)
+}
+
+/// Returns the channel of a descriptor.
+///
+/// # Errors
+/// `EBADF` if it is none any more, `EIO` in a child of the process that opened it.
+pub fn find(fd: RawFd) -> Result<Arc<Channel>, Errno> {
+    let _no_fork = ProcessLock::enter();
+    let channel = CHANNELS.lock().get(&fd).cloned();
+    let channel = channel.ok_or(Errno(libc::EBADF))?;
+    match channel.agent.is_current() {
+        true => Ok(channel),
+        false => Err(Errno::IO),
+    }
+}
+
+/// Makes `copy` a descriptor of the channel that `fd` is, if it is one.
+pub fn duplicate(fd: RawFd, copy: RawFd) {
+    let channel = {
+        let _no_fork = ProcessLock::enter();
+        CHANNELS.lock().get(&fd).cloned()
+    };
+    if let Some(channel) = channel.filter(|channel| !channel.is_of_another_process()) {
+        // One that is too large for the table is an eventfd to the program: a `write` of a command
+        // is refused.
+        let _ = register(copy, channel);
+    }
+}
+
+fn register(fd: RawFd, channel: Arc<Channel>) -> Result<(), Errno> {
+    let Some(word) = IS_CHANNEL.get(fd as u32 as usize / 64) else {
+        return Err(Errno(libc::EMFILE));
+    };
+    let _no_fork = ProcessLock::enter();
+    CHANNELS.lock().insert(fd, channel);
+    word.fetch_or(1 << (fd % 64), Ordering::Release);
+    Ok(())
+}
+
+/// Forgets a descriptor that the program closes. The channel is closed when the result is dropped,
+/// if that was its last descriptor.
+pub fn forget(fd: RawFd) -> Option<Arc<Channel>> {
+    let word = IS_CHANNEL.get(fd as u32 as usize / 64)?;
+    let _no_fork = ProcessLock::enter();
+    let mut channels = CHANNELS.lock();
+    if channels.get(&fd)?.is_of_another_process() {
+        return None;
+    }
+    word.fetch_and(!(1 << (fd % 64)), Ordering::Release);
+    channels.remove(&fd)
+}
+
+impl Channel {
+    /// Returns the number of this channel among those of the process.
+    pub fn id(&self) -> ChannelId {
+        self.id
+    }
+
+    /// Returns true in a child made by `vfork`: it has this memory, but its own descriptors.
+    fn is_of_another_process(&self) -> bool {
+        self.agent.is_current() && self.process != std::process::id()
+    }
+
+    /// Executes a command.
+    ///
+    /// # Errors
+    /// Those of the kernel's device file.
+    pub fn command(&self, bytes: &[u8], option: &[u8]) -> Result<Reply, Errno> {
+        self.agent.command(self.id, bytes, option)
+    }
+
+    /// Executes MIGRATE_ID, from the channel of the descriptor that it names.
+    ///
+    /// # Errors
+    /// Those of the kernel's device file.
+    pub fn migrate(
+        &self,
+        bytes: &[u8],
+        source: Result<ChannelId, ferroce_rdma_cm::Errno>,
+    ) -> Result<Reply, Errno> {
+        self.agent.migrate(self.id, bytes, source)
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        // In a child made by fork the channel belongs to the parent.
+        if self.agent.is_current() {
+            // A thread that waits in GET_EVENT is not woken: Linux does not, either, and rping
+            // takes an error there for a failure.
+            self.agent.close_channel(self.id);
+        }
+    }
+}
