@@ -9,6 +9,7 @@ mod agent;
 pub mod channel;
 mod gsi;
 mod host;
+mod report;
 mod timer;
 
 /// The path of the device file.

@@ -5,7 +5,8 @@ use core::net::SocketAddr;
 use ferroce_cm::{Ece, Event as Report, ListenerId, Path};
 use ferroce_units::Instant;
 use ferroce_wire::cm::{
-    CmTimeout, CommunicationId, IpCmHeader, Rep, Req, ServiceId, SidrRep, SidrReq, SidrStatus,
+    CmTimeout, CommunicationId, IpCmHeader, RejectReason, Rep, Req, ServiceId, SidrRep, SidrReq,
+    SidrStatus,
 };
 use ferroce_wire::{Gid, Qpn};
 use zerocopy::IntoBytes;
@@ -16,7 +17,7 @@ use crate::errno::Errno;
 use crate::event::{self, Event};
 use crate::host::Host;
 use crate::id::{Attachment, QpType, State};
-use crate::rdma_cm::{ChannelId, RdmaCm};
+use crate::rdma_cm::{ChannelId, RdmaCm, Rejection};
 
 /// A REQ or SIDR_REQ, as far as both have it.
 struct Request {
@@ -61,6 +62,7 @@ impl RdmaCm {
                 private_data,
                 ..
             } => {
+                self.note_refused(id, reason);
                 let mut param: abi::ConnParam = abi::zeroed();
                 copy_private_data(&mut param.private_data, &private_data);
                 param.private_data_len = private_data.len() as u8;
@@ -94,6 +96,20 @@ impl RdmaCm {
             }
             Report::SidrResponse { id, response, ece } => self.service_resolved(id, &response, ece),
         }
+    }
+
+    /// Keeps a refusal for diagnosis.
+    fn note_refused(&mut self, id: CommunicationId, reason: RejectReason) {
+        let service = self.cm.connections().find(|(it, ..)| *it == id);
+        let (Some((from, to)), Some((_, service, _))) = (self.cm.addresses(id), service) else {
+            return;
+        };
+        self.note_rejection(Rejection {
+            from,
+            to,
+            service,
+            reason,
+        });
     }
 
     /// Reports an event of a connection that is being made or exists. One that has ended has no

@@ -38,7 +38,7 @@ pub use host::{Address, Device, Host};
 pub use id::State;
 pub use rdma_cm::{
     ChannelId, ConnectionInfo, ListenerInfo, MAX_CHANNELS, MAX_EVENTS, MAX_IDS, MAX_MULTICASTS,
-    RdmaCm,
+    MAX_REJECTIONS, RdmaCm, Rejection,
 };
 
 pub use ferroce_cm::{Config, Disposition, ListenAddress, PortSpace, Statistics, Transmit};

@@ -8,7 +8,7 @@ use ferroce_cm::{
 };
 use ferroce_units::Instant;
 use ferroce_units::random::mixed;
-use ferroce_wire::cm::CommunicationId;
+use ferroce_wire::cm::{CommunicationId, Mad, Message, RejectReason, ServiceId};
 use ferroce_wire::{Gid, Psn};
 
 use crate::errno::Errno;
@@ -26,6 +26,9 @@ pub const MAX_MULTICASTS: usize = 65536;
 /// Events of a channel beyond which commands that add one are refused. The network adds a few for
 /// each id.
 pub const MAX_EVENTS: usize = 16384;
+
+/// Rejections that are kept for diagnosis.
+pub const MAX_REJECTIONS: usize = 16;
 
 /// Names a channel: what one `open` of the device file has returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,6 +49,7 @@ pub struct RdmaCm {
     pub(crate) by_communication: BTreeMap<CommunicationId, u32>,
     pub(crate) by_listener: BTreeMap<ListenerId, u32>,
     next_channel: u32,
+    rejections: VecDeque<Rejection>,
     pub(crate) next_id: u32,
     pub(crate) next_multicast: u32,
     psn_seed: u64,
@@ -79,6 +83,19 @@ pub struct ConnectionInfo {
     pub peer: Option<SocketAddr>,
 }
 
+/// A connection that was refused, for diagnosis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rejection {
+    /// The side that asked
+    pub from: Gid,
+    /// The side that was asked
+    pub to: Gid,
+    /// The service
+    pub service: ServiceId,
+    /// The reason
+    pub reason: RejectReason,
+}
+
 impl RdmaCm {
     /// Returns a connection manager without channels.
     #[must_use]
@@ -91,6 +108,7 @@ impl RdmaCm {
             multicasts: BTreeMap::new(),
             by_communication: BTreeMap::new(),
             by_listener: BTreeMap::new(),
+            rejections: VecDeque::new(),
             next_channel: 0,
             next_id: 0,
             next_multicast: 0,
@@ -144,7 +162,27 @@ impl RdmaCm {
 
     /// Answers a datagram that no process of the host has taken ([`Cm::refuse`]).
     pub fn refuse(&mut self, from: Gid, to: Gid, bytes: &[u8]) {
+        if let Some(service) = requested_service(bytes) {
+            self.note_rejection(Rejection {
+                from,
+                to,
+                service,
+                reason: RejectReason::INVALID_SERVICE_ID,
+            });
+        }
         self.cm.refuse(from, to, bytes);
+    }
+
+    /// The newest rejections, sent without a listener or received, oldest first.
+    pub fn rejections(&self) -> impl Iterator<Item = Rejection> + '_ {
+        self.rejections.iter().copied()
+    }
+
+    pub(crate) fn note_rejection(&mut self, rejection: Rejection) {
+        if self.rejections.len() == MAX_REJECTIONS {
+            self.rejections.pop_front();
+        }
+        self.rejections.push_back(rejection);
     }
 
     /// Handles every time-out that has come by `now`.
@@ -245,5 +283,14 @@ impl RdmaCm {
         self.ids.iter().any(|(other, id)| {
             *other != handle && id.port_space == own.port_space && id.claim == Some(claim)
         })
+    }
+}
+
+/// Returns the service that a REQ or SIDR_REQ asks for.
+fn requested_service(bytes: &[u8]) -> Option<ServiceId> {
+    match Mad::parse(bytes).ok()?.message {
+        Message::Req(request) => Some(request.service_id),
+        Message::SidrReq(request) => Some(request.service_id),
+        _ => None,
     }
 }

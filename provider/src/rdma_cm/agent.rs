@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 
 use super::gsi::{Gsi, Received};
 use super::host::ProcessHost;
+use super::report::Report;
 use super::timer::Timer;
 use crate::adapter::Adapter;
 use crate::errno::Errno;
@@ -48,6 +49,7 @@ struct State {
     links: Vec<Gsi>,
     announced: BTreeMap<ChannelId, Announced>,
     next_liveness: Option<Instant>,
+    report: Report,
     /// Keeps the agent while connections end whose channel is closed.
     keep: Option<Arc<Agent>>,
 }
@@ -136,6 +138,7 @@ impl Agent {
                     links,
                     announced: BTreeMap::new(),
                     next_liveness: None,
+                    report: Report::default(),
                     keep: None,
                 }),
                 pending: AtomicBool::new(true),
@@ -213,6 +216,7 @@ impl Agent {
             };
             self.pending.store(false, Ordering::Release);
             let due = state.settle(self.now());
+            let due = due.into_iter().chain(state.publish(self.now())).min();
             self.timer.set(due.map(|due| self.wall(due)), &self.me);
             let retired = state.update_keep(&self.me);
             drop(state);
@@ -335,6 +339,13 @@ impl State {
             }
             announced.posted = waiting;
         }
+    }
+
+    /// Publishes what has changed, at most once in an interval. Returns when to come back for what
+    /// is not published yet.
+    fn publish(&mut self, now: Instant) -> Option<Instant> {
+        let peers = self.host.peers()?;
+        self.report.publish(now, &self.cm, &peers)
     }
 
     /// Keeps the agent, or returns the reference that kept it.

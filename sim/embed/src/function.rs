@@ -192,6 +192,8 @@ impl Function {
         let bus = Arc::new(InProcess::new(config, port, clock));
         let thread = background::start(bus.clone()).map_err(Error::Thread)?;
         pinned::add(&bus);
+        // Of the place's last owner, if it was killed.
+        HostPeers::new(bus.place()).withdraw();
         Ok(Arc::new(Self {
             fork_generation: fork::generation(),
             bus: bus.clone(),

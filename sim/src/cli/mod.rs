@@ -1,6 +1,7 @@
 //! The command line: its commands and their help.
 
 mod bind;
+mod cm;
 mod compare;
 mod counters;
 mod device;
@@ -40,6 +41,7 @@ Two terminals, one machine, no RDMA hardware, no root:
 While they run:
   ferroce devices                             the programs on the fabric
   ferroce counters                            the counters of their NICs
+  ferroce cm                                  their RDMA CM listeners and connections
   ferroce inject port-down                    pulls their cables
 
 A NIC for a virtual machine, or for any program that speaks vfio-user:
@@ -72,6 +74,7 @@ enum Command {
     World(world::World),
     Devices(devices::Devices),
     Counters(counters::Counters),
+    Cm(cm::Cm),
     Inject(inject::Inject),
     Bind(bind::Bind),
     Unbind(bind::Unbind),
@@ -98,6 +101,7 @@ impl Cli {
             Command::World(world) => or_complain(world.execute()),
             Command::Devices(devices) => or_complain(devices.execute()),
             Command::Counters(counters) => or_complain(counters.execute()),
+            Command::Cm(cm) => or_complain(cm.execute()),
             Command::Inject(inject) => or_complain(inject.execute()),
             Command::Bind(bind) => or_complain(bind.execute()),
             Command::Unbind(unbind) => or_complain(unbind.execute()),
