@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Once, Weak};
 use std::time::{Duration, Instant as WallInstant};
 
 use ferroce_platform::os;
@@ -28,6 +28,9 @@ const MAX_ROUNDS: usize = 64;
 
 /// How often the agent looks whether the processes at the other end of its connections live.
 const LIVENESS_INTERVAL: ferroce_units::Duration = ferroce_units::Duration::from_ms(100);
+
+/// Time limit for another thread that uses the agent while the process exits.
+const EXIT_LIMIT: Duration = Duration::from_secs(1);
 
 /// Tag of communication identifiers in a process that shares its address with no other.
 const ONLY_PROCESS: u8 = 1;
@@ -84,6 +87,9 @@ impl Agent {
                 }
             }
         };
+        static AT_EXIT: Once = Once::new();
+        // Behind the registration of the function's own exit, and so run before it.
+        AT_EXIT.call_once(|| os::at_exit(disconnect_at_exit));
         agent.run();
         Ok(agent)
     }
@@ -234,6 +240,24 @@ impl Agent {
     fn wall(&self, instant: Instant) -> WallInstant {
         self.started + Duration::from_nanos(instant.as_ns())
     }
+}
+
+/// Ends the connections of a program that exits without closing its channels, as the kernel closes
+/// them then.
+extern "C" fn disconnect_at_exit() {
+    let agent = AGENT.try_lock().and_then(|agent| agent.upgrade());
+    let Some(agent) = agent.filter(|agent| agent.is_current()) else {
+        return;
+    };
+    let channels = agent.state.try_lock_for(EXIT_LIMIT).map(|mut state| {
+        let channels = std::mem::take(&mut state.announced);
+        channels.into_keys().collect::<Vec<_>>()
+    });
+    for channel in channels.unwrap_or_default() {
+        agent.close_channel(channel);
+    }
+    // Not dropped here: other threads may use it until the process has ended.
+    std::mem::forget(agent);
 }
 
 /// Drops a reference. The last one is dropped on a separate thread: closing the devices takes
