@@ -34,6 +34,35 @@ const JOIN_MCAST: u32 = 22;
 const RESOLVE_IB_SERVICE: u32 = 23;
 const WRITE_CM_EVENT: u32 = 24;
 
+/// Names of the commands, by number.
+const NAMES: [&str; WRITE_CM_EVENT as usize + 1] = [
+    "CREATE_ID",
+    "DESTROY_ID",
+    "BIND_IP",
+    "RESOLVE_IP",
+    "RESOLVE_ROUTE",
+    "QUERY_ROUTE",
+    "CONNECT",
+    "LISTEN",
+    "ACCEPT",
+    "REJECT",
+    "DISCONNECT",
+    "INIT_QP_ATTR",
+    "GET_EVENT",
+    "GET_OPTION",
+    "SET_OPTION",
+    "NOTIFY",
+    "JOIN_IP_MCAST",
+    "LEAVE_MCAST",
+    "MIGRATE_ID",
+    "QUERY",
+    "BIND",
+    "RESOLVE_ADDR",
+    "JOIN_MCAST",
+    "RESOLVE_IB_SERVICE",
+    "WRITE_CM_EVENT",
+];
+
 /// What the caller writes back into the memory of the program.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Reply {
@@ -89,6 +118,14 @@ impl Command {
                 }),
             _ => Self::Other,
         }
+    }
+
+    /// Returns the name of a command, for diagnostics.
+    #[must_use]
+    pub fn name(bytes: &[u8]) -> &'static str {
+        let command = Body::split(bytes).map(|(command, _)| usize::try_from(command));
+        let name = command.map(|index| NAMES.get(index.unwrap_or(usize::MAX)).copied());
+        name.ok().flatten().unwrap_or("unknown")
     }
 }
 

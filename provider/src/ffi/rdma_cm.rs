@@ -69,11 +69,14 @@ unsafe extern "C" fn command(fd: c_int, buffer: *const c_void, count: size_t) ->
         // SAFETY: the caller guarantees that the memory which the command names is valid.
         match unsafe { execute(&channel, &bytes) } {
             Err(Errno::AGAIN) if !is_nonblocking(fd) => Ok(NO_EVENT),
-            result => result.map(|()| count as ssize_t),
+            result => {
+                let command = Command::name(&bytes);
+                tracing::debug!(fd, command, ?result, "command of RDMA CM");
+                result.map(|()| count as ssize_t)
+            }
         }
     });
     result.unwrap_or_else(|errno| {
-        tracing::debug!(fd, ?errno, "command of RDMA CM failed");
         set_errno(errno);
         -1
     })
