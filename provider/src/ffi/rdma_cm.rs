@@ -197,31 +197,48 @@ fn duplicated(fd: RawFd, copy: RawFd) -> c_int {
 /// `dup` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
-    // SAFETY: the system call takes no pointers.
-    duplicated(fd, unsafe { libc::syscall(libc::SYS_dup, fd) as c_int })
+    let copy = match next!(dup as unsafe extern "C" fn(c_int) -> c_int) {
+        // SAFETY: the argument of the caller, for the same function.
+        Some(next) => unsafe { next(fd) },
+        // SAFETY: as above, for the system call behind that function.
+        None => unsafe { libc::syscall(libc::SYS_dup, fd) as c_int },
+    };
+    duplicated(fd, copy)
 }
 
-/// `dup2` of libc.
+/// `dup2` of libc. librspreload, which may be the next one, has it, too.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dup2(fd: c_int, copy: c_int) -> c_int {
-    if fd == copy {
-        // SAFETY: the system call takes no pointers.
-        let flags = unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFD) };
-        return if flags < 0 { -1 } else { fd };
+    let made = match next!(dup2 as unsafe extern "C" fn(c_int, c_int) -> c_int) {
+        // SAFETY: the arguments of the caller, for the same function.
+        Some(next) => unsafe { next(fd, copy) },
+        // SAFETY: as above, for the system call behind that function; it refuses equal numbers.
+        None => unsafe { libc::syscall(libc::SYS_dup3, fd, copy, 0) as c_int },
+    };
+    match fd == copy {
+        true => made,
+        false => replaced(fd, made),
     }
-    // SAFETY: as for `dup3`.
-    unsafe { dup3(fd, copy, 0) }
 }
 
 /// `dup3` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dup3(fd: c_int, copy: c_int, flags: c_int) -> c_int {
-    // SAFETY: the system call takes no pointers.
-    let made = unsafe { libc::syscall(libc::SYS_dup3, fd, copy, flags) as c_int };
-    if made >= 0 && is_channel(copy) {
+    let made = match next!(dup3 as unsafe extern "C" fn(c_int, c_int, c_int) -> c_int) {
+        // SAFETY: the arguments of the caller, for the same function.
+        Some(next) => unsafe { next(fd, copy, flags) },
+        // SAFETY: as above, for the system call behind that function.
+        None => unsafe { libc::syscall(libc::SYS_dup3, fd, copy, flags) as c_int },
+    };
+    replaced(fd, made)
+}
+
+/// Notes a duplicate of a descriptor in the place of another file; returns it.
+fn replaced(fd: RawFd, copy: RawFd) -> c_int {
+    if copy >= 0 && is_channel(copy) {
         forget(copy);
     }
-    duplicated(fd, made)
+    duplicated(fd, copy)
 }
 
 /// Declares the entries of `fcntl`. C declares them variadic; the optional argument is passed like
