@@ -32,7 +32,8 @@ LIBRARY := $(RELEASE)/lib/libibverbs.so.1
 BUILD_PACKAGES := gcc libc6-dev ca-certificates
 DEMO_PACKAGES := perftest
 BENCH_PACKAGES := perftest libibverbs-dev rdmacm-utils
-TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs ucx-utils tshark binutils iproute2 valgrind
+TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs ucx-utils tshark binutils iproute2 valgrind \
+	rdmacm-utils librdmacm1 librdmacm-dev qperf fio libfabric-bin
 
 # The conformance suite's files that `make test` runs a second time, over a socket: all but the long
 # one. `make soak` runs that, too.

@@ -1,6 +1,7 @@
 //! Shared by the tests across crates: runs foreign programs under `ferroce run`, in pairs, with a
 //! time-out for each process.
 
+mod rdma_cm;
 mod served;
 
 use std::fs::{self, Permissions};
@@ -15,6 +16,7 @@ pub use ferroce_test_support::{
     is_listening, send_signal, stays, time_limit, wait_until_listening,
 };
 use ferroce_test_support::{TemporaryDirectory, temporary_directory};
+pub use rdma_cm::{executed, expect_commands, run_rdma_cm_pair, start_rdma_cm_server};
 pub use served::Served;
 
 /// Time limit of a process, unless a test has another.

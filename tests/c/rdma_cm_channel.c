@@ -1,0 +1,314 @@
+/*
+ * The descriptor of /dev/infiniband/rdma_cm as programs use it: duplicates, waiting, fork, threads
+ * that are cancelled, and what fstat says. Its argument is a port that nobody has.
+ */
+#include "common.h"
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <rdma/rdma_cma.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+
+enum { WAIT_MS = 10000, MISC_MAJOR = 10, DESTROY_ID = 1 };
+
+static struct sockaddr_in address;
+
+static struct rdma_event_channel *open_channel(void)
+{
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+
+	NEED(channel);
+	return channel;
+}
+
+/* Has an event come: that an address is resolved. Returns the id that it belongs to. */
+static struct rdma_cm_id *raise_event(struct rdma_event_channel *channel)
+{
+	struct rdma_cm_id *id;
+
+	NEED(!rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
+	NEED(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&address, WAIT_MS));
+	return id;
+}
+
+static void take_event(struct rdma_event_channel *channel, struct rdma_cm_id *id)
+{
+	struct rdma_cm_event *event;
+
+	NEED(!rdma_get_cm_event(channel, &event));
+	EQUAL(event->event, RDMA_CM_EVENT_ADDR_RESOLVED);
+	CHECK(event->id == id);
+	EQUAL(rdma_ack_cm_event(event), 0);
+}
+
+static int is_readable(int fd)
+{
+	struct pollfd ready = { .fd = fd, .events = POLLIN };
+
+	return poll(&ready, 1, 0);
+}
+
+/*
+ * A command that changes nothing: an id that does not exist is destroyed. Its layout is that of
+ * <rdma/rdma_user_cm.h>, which cannot be included beside <rdma/rdma_cma.h>.
+ */
+static int command(int fd)
+{
+	uint32_t events_reported[1];
+	struct {
+		uint32_t number;
+		uint16_t in, out;
+		uint64_t response;
+		uint32_t id, reserved;
+	} command = { DESTROY_ID, 16, 4, (uintptr_t)events_reported, 0x7ffffff0, 0 };
+
+	return write(fd, &command, sizeof command) < 0 ? errno : 0;
+}
+
+static void check_status(void)
+{
+	struct rdma_event_channel *channel = open_channel();
+	const int fd = channel->fd, null = open("/dev/null", O_RDWR);
+	struct stat status, again;
+
+	EQUAL(fstat(channel->fd, &status), 0);
+	CHECK(S_ISCHR(status.st_mode));
+	EQUAL(major(status.st_rdev), MISC_MAJOR);
+	EQUAL(fcntl(channel->fd, F_GETFD) & ~FD_CLOEXEC, 0);
+	EQUAL(command(channel->fd), ENOENT);
+	/* Another file at the same number is what it is. */
+	rdma_destroy_event_channel(channel);
+	EQUAL(fstat(fd, &again), -1);
+	EQUAL(dup2(null, fd), fd);
+	EQUAL(close(null), 0);
+	EQUAL(write(fd, "x", 1), 1);
+	EQUAL(fstat(fd, &again), 0);
+	CHECK(again.st_rdev != status.st_rdev);
+	EQUAL(close(fd), 0);
+}
+
+static void check_duplicates(void)
+{
+	struct rdma_event_channel *channel = open_channel();
+	struct rdma_cm_id *id;
+	int null = open("/dev/null", O_RDWR);
+	int copies[] = {
+		dup(channel->fd),
+		dup2(channel->fd, null),
+		dup3(channel->fd, 900, O_CLOEXEC),
+		fcntl(channel->fd, F_DUPFD, 700),
+		fcntl(channel->fd, F_DUPFD_CLOEXEC, 800),
+	};
+
+	EQUAL(copies[1], null);
+	EQUAL(copies[2], 900);
+	EQUAL(dup2(channel->fd, channel->fd), channel->fd);
+	id = raise_event(channel);
+	for (size_t i = 0; i < sizeof copies / sizeof *copies; i++) {
+		EQUAL(is_readable(copies[i]), 1);
+		EQUAL(command(copies[i]), ENOENT);
+	}
+	take_event(channel, id);
+	for (size_t i = 0; i < sizeof copies / sizeof *copies; i++)
+		EQUAL(is_readable(copies[i]), 0);
+	/* A duplicate that becomes another file is no channel any more. */
+	int null_again = open("/dev/null", O_RDWR);
+	EQUAL(dup2(null_again, copies[0]), copies[0]);
+	EQUAL(write(copies[0], "x", 1), 1);
+	EQUAL(close(null_again), 0);
+	EQUAL(rdma_destroy_id(id), 0);
+	/* The channel lives as long as its last descriptor. */
+	rdma_destroy_event_channel(channel);
+	EQUAL(command(copies[1]), ENOENT);
+	for (size_t i = 0; i < sizeof copies / sizeof *copies; i++)
+		EQUAL(close(copies[i]), 0);
+	EQUAL(close(copies[1]), -1);
+	EQUAL(errno, EBADF);
+}
+
+static void check_waiting(void)
+{
+	struct rdma_event_channel *channel = open_channel();
+	const int flags = fcntl(channel->fd, F_GETFL);
+	struct epoll_event wanted = { .events = EPOLLIN }, found;
+	struct timeval none = { 0 };
+	struct rdma_cm_event *event;
+	struct rdma_cm_id *ids[3];
+	fd_set set;
+	int epoll = epoll_create1(0);
+
+	NEED(!fcntl(channel->fd, F_SETFL, flags | O_NONBLOCK));
+	EQUAL(rdma_get_cm_event(channel, &event), -1);
+	EQUAL(errno, EAGAIN);
+	EQUAL(epoll_ctl(epoll, EPOLL_CTL_ADD, channel->fd, &wanted), 0);
+	EQUAL(epoll_wait(epoll, &found, 1, 0), 0);
+	for (int i = 0; i < 3; i++)
+		ids[i] = raise_event(channel);
+	/* Readable as long as there are events, whoever asks. */
+	for (int i = 0; i < 3; i++) {
+		EQUAL(is_readable(channel->fd), 1);
+		EQUAL(epoll_wait(epoll, &found, 1, 0), 1);
+		FD_ZERO(&set);
+		FD_SET(channel->fd, &set);
+		EQUAL(select(channel->fd + 1, &set, NULL, NULL, &none), 1);
+		take_event(channel, ids[i]);
+	}
+	EQUAL(is_readable(channel->fd), 0);
+	EQUAL(epoll_wait(epoll, &found, 1, 0), 0);
+	EQUAL(rdma_get_cm_event(channel, &event), -1);
+	EQUAL(errno, EAGAIN);
+	for (int i = 0; i < 3; i++)
+		EQUAL(rdma_destroy_id(ids[i]), 0);
+	close(epoll);
+	rdma_destroy_event_channel(channel);
+}
+
+static void *wait_for_event(void *argument)
+{
+	struct rdma_event_channel *channel = argument;
+	struct rdma_cm_event *event;
+	static int result;
+
+	result = rdma_get_cm_event(channel, &event);
+	return &result;
+}
+
+static void *join(pthread_t thread)
+{
+	struct timespec deadline;
+	void *result = NULL;
+
+	clock_gettime(CLOCK_REALTIME, &deadline);
+	deadline.tv_sec += WAIT_MS / 1000;
+	NEED(!pthread_timedjoin_np(thread, &result, &deadline));
+	return result;
+}
+
+/* It waits in the device file, or is about to: either is a cancellation point. */
+static void check_cancel(void)
+{
+	struct rdma_event_channel *channel = open_channel();
+	struct rdma_cm_id *id;
+	pthread_t thread;
+
+	for (int i = 0; i < 20; i++) {
+		NEED(!pthread_create(&thread, NULL, wait_for_event, channel));
+		/* Not the same place each time. */
+		usleep(i * 100);
+		EQUAL(pthread_cancel(thread), 0);
+		CHECK(join(thread) == PTHREAD_CANCELED);
+	}
+	/* The channel is as it was. */
+	id = raise_event(channel);
+	take_event(channel, id);
+	EQUAL(rdma_destroy_id(id), 0);
+	rdma_destroy_event_channel(channel);
+}
+
+/* As in Linux the thread goes on waiting; the channel ends with it. */
+static void check_close_while_waiting(void)
+{
+	struct rdma_event_channel *channel = open_channel();
+	struct rdma_event_channel kept = *channel;
+	struct rdma_cm_id *id;
+	pthread_t thread;
+
+	NEED(!pthread_create(&thread, NULL, wait_for_event, &kept));
+	usleep(10000);
+	rdma_destroy_event_channel(channel);
+	EQUAL(command(kept.fd), EBADF);
+	/* Others are not disturbed. */
+	channel = open_channel();
+	id = raise_event(channel);
+	take_event(channel, id);
+	EQUAL(rdma_destroy_id(id), 0);
+	rdma_destroy_event_channel(channel);
+	EQUAL(pthread_cancel(thread), 0);
+	join(thread);
+}
+
+static int listen_at(struct rdma_event_channel *channel, struct rdma_cm_id **id)
+{
+	NEED(!rdma_create_id(channel, id, NULL, RDMA_PS_TCP));
+	if (rdma_bind_addr(*id, (struct sockaddr *)&address))
+		return errno;
+	return rdma_listen(*id, 1) ? errno : 0;
+}
+
+/* The child's channel is dead, its closing ends nothing of the parent, and it may open its own. */
+static int in_child(struct rdma_event_channel *channel)
+{
+	struct rdma_event_channel *own;
+	struct rdma_cm_id *id;
+
+	failures = 0;
+	EQUAL(command(channel->fd), EIO);
+	EQUAL(close(channel->fd), 0);
+	own = open_channel();
+	EQUAL(listen_at(own, &id), EADDRINUSE);
+	EQUAL(rdma_destroy_id(id), 0);
+	id = raise_event(own);
+	take_event(own, id);
+	EQUAL(rdma_destroy_id(id), 0);
+	rdma_destroy_event_channel(own);
+	fflush(stdout);
+	return failures != 0;
+}
+
+static void check_fork(void)
+{
+	struct rdma_event_channel *channel = open_channel();
+	struct rdma_cm_id *listener, *id;
+	int status = -1;
+	pid_t child;
+
+	EQUAL(listen_at(channel, &listener), 0);
+	fflush(stdout);
+	child = fork();
+	if (!child)
+		_exit(in_child(channel));
+	NEED(waitpid(child, &status, 0) == child);
+	CHECK(WIFEXITED(status) && !WEXITSTATUS(status));
+	/* The parent still has its port and its channel. */
+	EQUAL(listen_at(channel, &id), EADDRINUSE);
+	EQUAL(rdma_destroy_id(id), 0);
+	id = raise_event(channel);
+	take_event(channel, id);
+	EQUAL(rdma_destroy_id(id), 0);
+	EQUAL(rdma_destroy_id(listener), 0);
+	rdma_destroy_event_channel(channel);
+}
+
+/* Closing the descriptor without another word frees the ports. */
+static void check_ports(void)
+{
+	for (int i = 0; i < 3; i++) {
+		struct rdma_event_channel *channel = open_channel();
+		struct rdma_cm_id *listener;
+
+		EQUAL(listen_at(channel, &listener), 0);
+		rdma_destroy_event_channel(channel);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	NEED(argc == 2);
+	address.sin_family = AF_INET;
+	address.sin_port = htons(atoi(argv[1]));
+	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	check_status();
+	check_duplicates();
+	check_waiting();
+	check_cancel();
+	check_ports();
+	check_fork();
+	check_ports();
+	check_close_while_waiting();
+	return finish();
+}
