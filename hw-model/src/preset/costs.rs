@@ -13,6 +13,8 @@
 //! | arming a CQ for an event | `doorbell_ns` |
 //! | sleep until an event | `interrupt_ns` behind the MSI-X message; 0 if the event is there |
 //! | a system call that does not wait, of a program in simulated time | `syscall_ns` |
+//! | a command of RDMA CM, of a program in simulated time | `cm_command_ns` |
+//! | a received datagram of RDMA CM, of a host in simulated time | `cm_mad_ns` |
 //! | a contended lock | a queue of the threads that wait for it |
 
 use ferroce_units::Duration;
@@ -46,6 +48,10 @@ pub struct Costs {
     pub wake_up: Duration,
     /// System call that does not wait.
     pub system_call: Duration,
+    /// Command of RDMA CM.
+    pub cm_command: Duration,
+    /// Received datagram of RDMA CM.
+    pub cm_mad: Duration,
     /// Uncontended lock.
     pub lock: Duration,
     /// Hand-over of a lock, per thread that waits.
@@ -74,6 +80,8 @@ impl Costs {
             memory_poll: duration(host.memory_poll_ns),
             wake_up: duration(host.interrupt_ns),
             system_call: duration(host.syscall_ns),
+            cm_command: duration(host.cm_command_ns),
+            cm_mad: duration(host.cm_mad_ns),
             lock: duration(host.lock_ns),
             handoff: duration(host.lock_handoff_ns),
             jitter: duration(host.jitter_ns),
@@ -135,6 +143,8 @@ mod tests {
             memory_poll: ns(2),
             wake_up: ns(4000),
             system_call: ns(100),
+            cm_command: ns(2000),
+            cm_mad: ns(10_000),
             lock: ns(15),
             handoff: ns(100),
             jitter: ns(8),

@@ -124,6 +124,10 @@ section! {
         interrupt_ns: f64, "ns", range::NS;
         /// System call that does not wait; `sched_yield` and a failed try of a lock take as long.
         syscall_ns: f64, "ns", range::NS;
+        /// Command of RDMA CM, in the kernel: each `write` to `/dev/infiniband/rdma_cm`.
+        cm_command_ns: f64, "ns", range::NS;
+        /// Datagram of RDMA CM, from its arrival at the card to what the kernel does with it.
+        cm_mad_ns: f64, "ns", range::NS;
         /// Uncontended lock and unlock.
         lock_ns: f64, "ns", range::NS;
         /// Hand-over of a lock, times log2 of the threads that want it.
