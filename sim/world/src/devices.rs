@@ -143,6 +143,20 @@ impl<T: Timing> Devices<T> {
         }
     }
 
+    /// Carries a frame between two hosts beside their cards, from `at` on; returns its arrival.
+    pub fn carry_aside(
+        &mut self,
+        at: Instant,
+        (from, to): (usize, usize),
+        qpn: u32,
+        frame: &[u8],
+    ) -> Instant {
+        let at = self.clock.to_device(at);
+        self.fabric.select(at, from);
+        let arrival = self.fabric.carry_aside(at, to, qpn, frame);
+        self.clock.to_world(arrival)
+    }
+
     /// Reads something of a NIC at `at`: `read` is called with the card's time.
     pub fn read<R>(
         &self,

@@ -49,6 +49,8 @@ pub(super) trait Engine: Send + Sync {
     fn wake_sleeper(&self, thread: ThreadId, at: Instant);
     /// Lets a polling thread poll again.
     fn look_again(&self, thread: ThreadId, at: Instant);
+    /// As [`super::Wire::send`].
+    fn carry_aside(&self, at: Instant, ends: (usize, usize), qpn: u32, frame: &[u8]) -> Instant;
     fn next_event(&self) -> Option<Instant>;
     fn has_only_rechecks(&self) -> bool;
     /// As [`EventLoop::hidden_until`].
@@ -148,6 +150,11 @@ impl<T: Timing + Send + 'static> Engine for Shared<T> {
 
     fn has_only_rechecks(&self) -> bool {
         self.event_loop.lock().has_only_rechecks()
+    }
+
+    fn carry_aside(&self, at: Instant, ends: (usize, usize), qpn: u32, frame: &[u8]) -> Instant {
+        let mut event_loop = self.event_loop.lock();
+        event_loop.devices.carry_aside(at, ends, qpn, frame)
     }
 
     fn next_event(&self) -> Option<Instant> {

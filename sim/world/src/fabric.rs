@@ -105,11 +105,48 @@ impl Fabric {
         (*at > now).then_some(*at)
     }
 
-    /// Puts a frame on its way to a host.
+    /// Carries a frame to a host that takes it beside its card, from the MAC of this one at `at`.
+    /// Returns when the other side has it.
+    pub fn carry_aside(&mut self, at: Instant, to: usize, qpn: u32, frame: &[u8]) -> Instant {
+        let from = self.current;
+        self.count_sent(frame.len() as u32);
+        let at = self.ends[from].line.departure(at, frame.len() as u32);
+        let arrival = self.carry(at, to, qpn, frame);
+        self.ends[to].line.reception(arrival)
+    }
+
+    #[inline]
+    fn count_sent(&mut self, bytes: u32) {
+        let end = &mut self.ends[self.current];
+        end.counters.sent_frames += 1;
+        end.counters.sent_bytes += u64::from(bytes);
+        end.counters.sent_busy = end.counters.sent_busy + end.line.span(bytes);
+    }
+
+    /// Puts a frame on its way to the card of a host.
     #[inline]
     fn deliver(&mut self, at: Instant, to: usize, frame: Frame) {
+        let arrival = self.carry(at, to, frame.qpn(), frame.as_ref());
+        let end = &mut self.ends[to];
+        // Frames of several senders, each on its own cable, and those of the card itself may be
+        // out of order.
+        match end.arriving.back() {
+            Some((last, _)) if *last > arrival => {
+                let place = end.arriving.partition_point(|(other, _)| *other <= arrival);
+                end.arriving.insert(place, (arrival, frame));
+            }
+            _ => end.arriving.push_back((arrival, frame)),
+        }
+        let counters = &mut end.counters;
+        counters.most_under_way = counters.most_under_way.max(end.arriving.len() as u64);
+        self.woken.push((to, arrival));
+    }
+
+    /// Carries a frame to a host. Returns when its last bit is there.
+    #[inline]
+    fn carry(&mut self, at: Instant, to: usize, qpn: u32, frame: &[u8]) -> Instant {
         let from = self.current;
-        let bytes = frame.length();
+        let bytes = frame.len() as u32;
         let (arrival, waited) = if to == from {
             let arrival = self.ends[from].line.loop_back(at);
             (arrival.max(self.now), Duration::ZERO)
@@ -126,7 +163,7 @@ impl Fabric {
                 activity: Activity::Link,
                 start: at,
                 end: arrival,
-                qp: Some(frame.qpn()),
+                qp: Some(qpn),
                 bytes,
             });
             recorder.frame(&FrameSeen {
@@ -134,7 +171,7 @@ impl Fabric {
                 to,
                 sent: at,
                 arrival,
-                bytes: frame.as_ref(),
+                bytes: frame,
             });
         }
         let end = &mut self.ends[to];
@@ -143,17 +180,7 @@ impl Fabric {
         counters.received_bytes += u64::from(bytes);
         counters.received_busy = counters.received_busy + end.line.span(bytes);
         counters.waited = counters.waited + waited;
-        // Frames of several senders, each on its own cable, and those of the card itself may be
-        // out of order.
-        match end.arriving.back() {
-            Some((last, _)) if *last > arrival => {
-                let place = end.arriving.partition_point(|(other, _)| *other <= arrival);
-                end.arriving.insert(place, (arrival, frame));
-            }
-            _ => end.arriving.push_back((arrival, frame)),
-        }
-        counters.most_under_way = counters.most_under_way.max(end.arriving.len() as u64);
-        self.woken.push((to, arrival));
+        arrival
     }
 
     /// Sends a frame through the switch; returns its arrival, and how long it has waited.
@@ -216,11 +243,7 @@ impl Port for Fabric {
 
     #[inline]
     fn transmit(&mut self, at: Instant, frame: Frame) {
-        let end = &mut self.ends[self.current];
-        let bytes = frame.length();
-        end.counters.sent_frames += 1;
-        end.counters.sent_bytes += u64::from(bytes);
-        end.counters.sent_busy = end.counters.sent_busy + end.line.span(bytes);
+        self.count_sent(frame.length());
         match frame.destination() {
             group @ FIRST_GROUP.. => {
                 self.deliver_to_group(at, (group - FIRST_GROUP) as usize, frame);

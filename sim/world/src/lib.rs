@@ -160,6 +160,30 @@ impl std::fmt::Debug for Waker {
     }
 }
 
+/// Carries frames between hosts beside their cards: of what the model has no queue pair for.
+///
+/// Such a frame takes the time of the two MACs and of what is between them, and is captured and
+/// counted like any other. It waits for others at the port of a switch, but not in the card.
+#[derive(Clone)]
+pub struct Wire(Arc<dyn Engine>);
+
+impl Wire {
+    /// Sends a frame from one host to another, or to itself, at `at`. Returns when it has arrived;
+    /// the caller gives it to the other side then. `qpn`: the queue pair that a trace names.
+    ///
+    /// # Panics
+    /// If there is no such host.
+    pub fn send(&self, at: Instant, ends: (usize, usize), qpn: u32, frame: &[u8]) -> Instant {
+        self.0.carry_aside(at, ends, qpn, frame)
+    }
+}
+
+impl std::fmt::Debug for Wire {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Wire").finish_non_exhaustive()
+    }
+}
+
 /// Hosts, NICs, links and a switch under one clock.
 pub struct World {
     engine: Arc<dyn Engine>,
@@ -292,6 +316,11 @@ impl World {
     /// Returns a handle that wakes parked threads, also from inside a step.
     pub fn waker(&self) -> Waker {
         Waker(Arc::clone(&self.engine))
+    }
+
+    /// Returns a handle that carries frames, also from inside a step.
+    pub fn wire(&self) -> Wire {
+        Wire(Arc::clone(&self.engine))
     }
 
     /// Wakes a parked thread at `at`: [`Waker::wake`].

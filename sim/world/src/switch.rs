@@ -13,8 +13,10 @@ const LEAST_BYTES: u32 = 60;
 #[derive(Debug, Clone, Default)]
 pub struct Line {
     cable: Duration,
-    /// MAC, PCS and transceiver of the card, out and in.
-    transceivers: Duration,
+    /// MAC, PCS and transceiver of the card, out.
+    transmit: Duration,
+    /// The same, in.
+    receive: Duration,
     switch: Duration,
     /// Time of a byte on the wire, in 2^-20 ps.
     per_byte: u64,
@@ -30,7 +32,8 @@ impl Line {
         let ns = |ns: f64| Duration::from_ps((ns * 1000.0).round() as u64);
         preset.map_or_else(Self::default, |preset| Self {
             cable: ns(preset.link.cable_ns),
-            transceivers: ns(preset.mac.transmit_ns) + ns(preset.mac.receive_ns),
+            transmit: ns(preset.mac.transmit_ns),
+            receive: ns(preset.mac.receive_ns),
             switch: ns(preset.link.switch_ns),
             per_byte: (8000.0 / preset.mac.rate_gbps * f64::from(1 << Self::FRACTION_BITS)).round()
                 as u64,
@@ -45,6 +48,16 @@ impl Line {
         Duration::from_ps((bytes * self.per_byte) >> Self::FRACTION_BITS)
     }
 
+    /// Returns when the last bit of a frame leaves the card, if its first bit is at the MAC at `at`.
+    pub fn departure(&self, at: Instant, bytes: u32) -> Instant {
+        at + self.transmit + self.span(bytes)
+    }
+
+    /// Returns when the card has a frame whose last bit arrives at `at`.
+    pub fn reception(&self, at: Instant) -> Instant {
+        at + self.receive
+    }
+
     /// Returns when a frame's last bit, which leaves the card at `at`, is at the other end of the
     /// cable.
     #[inline]
@@ -56,7 +69,7 @@ impl Line {
     /// the card at `at`: it is looped back before the transceivers.
     #[inline]
     pub fn loop_back(&self, at: Instant) -> Instant {
-        at - self.transceivers
+        at - (self.transmit + self.receive)
     }
 
     /// Forwards a frame from the line `from` to this line's host. Its last bit leaves the other
@@ -86,7 +99,8 @@ mod tests {
     fn line(cable_ns: u64, switch_ns: u64, ns_per_byte: u64) -> Line {
         Line {
             cable: Duration::from_ns(cable_ns),
-            transceivers: Duration::ZERO,
+            transmit: Duration::ZERO,
+            receive: Duration::ZERO,
             switch: Duration::from_ns(switch_ns),
             per_byte: (ns_per_byte * 1000) << Line::FRACTION_BITS,
             free_at: Instant::ZERO,
