@@ -48,7 +48,8 @@ impl Line {
         Duration::from_ps((bytes * self.per_byte) >> Self::FRACTION_BITS)
     }
 
-    /// Returns when the last bit of a frame leaves the card, if its first bit is at the MAC at `at`.
+    /// Returns when the last bit of a frame leaves the card, if its first bit is at the MAC at
+    /// `at`.
     pub fn departure(&self, at: Instant, bytes: u32) -> Instant {
         at + self.transmit + self.span(bytes)
     }
