@@ -10,10 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration as RealDuration, Instant as RealInstant};
 
+use ferroce_model::preset::Preset;
 use ferroce_timed_protocol::page::Turn;
 use ferroce_units::{Duration, Instant};
-use ferroce_world::{Outcome, World};
+use ferroce_world::{Cpu, Outcome, World};
 
+use super::cm_agent::CmAgents;
 use super::program::Program;
 use super::remote_thread::{Common, Outsider, RemoteThread};
 use super::shared::{Event, Shared};
@@ -51,10 +53,11 @@ pub struct Conductor {
 }
 
 impl Conductor {
-    /// Creates the conductor of a new world.
-    pub fn new(world: World, shared: &Arc<Shared>) -> Self {
+    /// Creates the conductor of a new world, whose hosts have these presets.
+    pub fn new(world: World, presets: &[Preset], shared: &Arc<Shared>) -> Self {
+        let cm_agents = CmAgents::new(presets, world.wire(), world.waker());
         Self {
-            common: Rc::new(Common::new(shared, world.waker())),
+            common: Rc::new(Common::new(shared, world.waker(), cm_agents)),
             shared: Arc::clone(shared),
             is_taken: vec![false; world.hosts()],
             idle_since: None,
@@ -89,6 +92,25 @@ impl Conductor {
             Event::Thread(program, number) => self.add(program, number),
             Event::Gone(program) => self.remove(&program),
             Event::Access => {}
+            Event::Cm => self.start_cm_agents(),
+        }
+    }
+
+    /// Makes the agents of RDMA CM threads of the world, unless they are.
+    fn start_cm_agents(&mut self) {
+        let mut agents = self.common.cm_agents.borrow_mut();
+        if agents.have_threads() {
+            return;
+        }
+        for host in 0..self.is_taken.len() {
+            let common = Rc::clone(&self.common);
+            let step = move |cpu: &mut Cpu<'_>| {
+                let next = common.cm_agents.borrow_mut().step(host, cpu);
+                common.announce_cm_events(cpu.now());
+                next
+            };
+            let thread = self.world.spawn(host, Box::new(step));
+            agents.set_thread(host, thread);
         }
     }
 
@@ -131,6 +153,10 @@ impl Conductor {
         }
         self.shared.take_interrupts(program.host);
         drop(places);
+        let mut agents = self.common.cm_agents.borrow_mut();
+        agents.forget(now, program.host, program.id);
+        drop(agents);
+        self.common.announce_cm_events(now);
         if !program.has_exited() {
             self.notify_partner_of(program);
         }

@@ -2,10 +2,12 @@
 //!
 //! [`server`] starts everything: `listener` is the control socket, `program` a joined program,
 //! `card` the device served to a program, `conductor` advances the world, `remote_thread` makes
-//! threads of programs threads of the world, `streams` knows when data on a stream can be read, and
-//! `stall` finds out why a thread does not pass its turn.
+//! threads of programs threads of the world, `cm_agent` is RDMA CM of the hosts,
+//! `streams` knows when data on a stream can be read, and `stall` finds out why a thread does not
+//! pass its turn.
 
 mod card;
+mod cm_agent;
 mod conductor;
 pub mod control;
 mod listener;

@@ -12,6 +12,8 @@ use ferroce_timed_protocol::{MAX_THREADS, VERSION};
 use ferroce_units::Duration;
 use parking_lot::Mutex;
 
+use super::cm_agent::ChannelOwner;
+
 /// Facts about a host for its program.
 #[derive(Debug, Clone)]
 pub struct HostFacts {
@@ -71,7 +73,7 @@ impl HostFacts {
 
     fn write_costs(&self, page: &CostsPage) {
         let costs = &self.costs;
-        let cells: [(_, Duration); 11] = [
+        let cells: [(_, Duration); 12] = [
             (&page.post_ps, costs.post),
             (&page.doorbell_ps, costs.doorbell),
             (&page.push_block_ps, costs.push_block),
@@ -82,6 +84,7 @@ impl HostFacts {
             (&page.memory_poll_ps, costs.memory_poll),
             (&page.wake_up_ps, costs.wake_up),
             (&page.system_call_ps, costs.system_call),
+            (&page.cm_command_ps, costs.cm_command),
             (&page.jitter_ps, costs.jitter),
         ];
         for (cell, value) in cells {
@@ -196,6 +199,19 @@ impl Program {
         let pages = self.pages.pages();
         pages.program.has_ended.store(1, Ordering::SeqCst);
         pages.threads.iter().for_each(ThreadPage::end);
+    }
+}
+
+impl ChannelOwner for Program {
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn set_events(&self, channel: usize, count: u32) {
+        let events = &self.pages.pages().program.cm_events;
+        if let Some(cell) = events.get(channel) {
+            cell.store(count, Ordering::Relaxed);
+        }
     }
 }
 

@@ -18,6 +18,7 @@ use ferroce_platform::os::time_stamp::{disable_rdtsc, machine_ns};
 use ferroce_spec::doorbell::{BAR2_SIZE, SLOT_SIZE};
 use ferroce_spec::register::BAR0_SIZE;
 use ferroce_timed_protocol::MOST_AHEAD_PS;
+use ferroce_timed_protocol::cm::{self, CmCall};
 use ferroce_timed_protocol::page::{NEVER_PS, ThreadPage, Turn};
 use ferroce_timed_protocol::request::{Check, Wait};
 use ferroce_timed_protocol::spin_policy::SpinPolicy;
@@ -25,6 +26,7 @@ use ferroce_timed_protocol::store::{Store, StoreKind, Work};
 use ferroce_units::{Duration, Instant};
 use ferroce_world::{Activity, Cpu, Next, Thread, ThreadId, Waker, Watch};
 
+use super::cm_agent::CmAgents;
 use super::program::Program;
 use super::shared::{Event, Shared};
 use super::stall::{Stall, Verdict};
@@ -50,6 +52,7 @@ pub struct Outsider {
 /// State that all threads of a world use.
 pub struct Common {
     pub shared: Arc<Shared>,
+    pub cm_agents: RefCell<CmAgents<Program>>,
     pub waker: Waker,
     pub streams: RefCell<Streams>,
     pub outsiders: RefCell<Vec<Outsider>>,
@@ -61,11 +64,12 @@ pub struct Common {
 
 impl Common {
     /// Creates the state of a world without programs. `waker`: the world's waker.
-    pub fn new(shared: &Arc<Shared>, waker: Waker) -> Self {
+    pub fn new(shared: &Arc<Shared>, waker: Waker, cm_agents: CmAgents<Program>) -> Self {
         let spin_policy = SpinPolicy::new(machine_ns);
         spin_policy.prepare();
         Self {
             shared: Arc::clone(shared),
+            cm_agents: RefCell::new(cm_agents),
             waker,
             streams: RefCell::default(),
             outsiders: RefCell::default(),
@@ -92,6 +96,8 @@ enum Goal {
     Stores,
     /// Its return from outside.
     Return,
+    /// The world to reach the time of its call of RDMA CM.
+    Cm(CmCall),
 }
 
 /// Reason why a program is removed.
@@ -422,6 +428,7 @@ impl RemoteThread {
             }
             Wait::OnStream { stream } => self.aim(Goal::Stream(stream), clock),
             Wait::OnConnection { port } => self.aim(Goal::Connection(port), clock),
+            Wait::Cm(call) => self.aim(Goal::Cm(call), clock),
             Wait::External => {
                 // The thread has its turn back, for as long as it needs.
                 page.pass(Turn::Thread);
@@ -503,7 +510,7 @@ impl RemoteThread {
             StoreKind::Close => streams.close(word(0)?, program, now),
             StoreKind::Check => None,
             StoreKind::Notify => {
-                self.notify_program(now);
+                self.common.notify(&self.program, now, Some(self.number));
                 None
             }
             StoreKind::Work => return Err(invalid()),
@@ -512,16 +519,6 @@ impl RemoteThread {
             self.common.waker.wake(thread, at);
         }
         Ok(())
-    }
-
-    /// Lets threads of the program that wait for events check again.
-    fn notify_program(&self, now: Instant) {
-        self.program.notify();
-        for place in &*self.common.places.borrow() {
-            if place.program.id == self.program.id && place.number != self.number {
-                self.common.waker.wake_sleeper(place.thread, now);
-            }
-        }
     }
 
     /// Lets the world continue without the thread.
@@ -563,6 +560,22 @@ impl RemoteThread {
             cpu.set_deadline(self.deadline);
         }
         next
+    }
+
+    /// Executes a call of RDMA CM, and passes the turn back.
+    fn call_cm(&mut self, cpu: &mut Cpu<'_>, call: CmCall) -> Next {
+        let program = Arc::clone(&self.program);
+        let page = program.page(self.number);
+        let answer = self.common.call_cm(cpu.now(), &program, page, call);
+        self.answer = cm::answer(answer.map_err(|errno| errno.0 as u32));
+        self.common.announce_cm_events(cpu.now());
+        self.note_time(cpu);
+        // What it has sent may have an effect before the next event that was known.
+        self.has_stored = true;
+        if self.common.shared.has_events() {
+            cpu.leave();
+        }
+        self.run(cpu)
     }
 
     fn end(&mut self, cpu: &Cpu<'_>) -> Next {
@@ -640,6 +653,7 @@ impl Thread for RemoteThread {
                     return next;
                 }
             }
+            Goal::Cm(call) => return self.call_cm(cpu, call),
             Goal::Return => {
                 let program = Arc::clone(&self.program);
                 let page = program.page(self.number);

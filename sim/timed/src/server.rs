@@ -102,7 +102,7 @@ impl TimedWorld {
         let shared = Arc::new(Shared::new(config.hosts));
         let seed = config.seed;
         let is_recorded = record.is_some();
-        let (models, conductor) = start_conductor(config, &shared, record)?;
+        let (models, conductor) = start_conductor((config, presets.clone()), &shared, record)?;
         let facts = presets.iter().zip(&models).enumerate();
         let facts = facts.map(|(host, (preset, model))| {
             let seed = seed.wrapping_add(host as u64).wrapping_mul(SEED_STEP);
@@ -195,7 +195,7 @@ fn bind_card(path: &Path) -> Result<Server, ServeError> {
 
 /// Creates the world, in its thread.
 fn start_conductor(
-    config: WorldConfig,
+    (config, presets): (WorldConfig, Vec<Preset>),
     shared: &Arc<Shared>,
     record: Option<SharedTrace>,
 ) -> Result<(Models, JoinHandle<()>), Error> {
@@ -212,7 +212,7 @@ fn start_conductor(
         };
         let models = (0..config.hosts).map(|host| world.served(host)).collect();
         if sender.send(Ok(models)).is_ok() {
-            Conductor::new(world, &shared).run();
+            Conductor::new(world, &presets, &shared).run();
         }
     };
     let thread = Builder::new().name("ferroce-world".to_owned());

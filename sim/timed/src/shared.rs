@@ -17,6 +17,8 @@ pub enum Event {
     Gone(Arc<Program>),
     /// A client has used a card.
     Access,
+    /// A program has opened its first channel of RDMA CM in this world.
+    Cm,
 }
 
 /// State between the sockets and the world.

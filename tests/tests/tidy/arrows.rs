@@ -30,8 +30,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("preload", &["timed-protocol"]),
     ("timed-client", &["driver", "embed", "model", "platform", "spec", "timed-protocol",
         "units", "wire"]),
-    ("timed", &["driver", "model", "platform", "serve", "spec", "timed-protocol", "units",
-        "vfio-user", "world"]),
+    ("timed", &["driver", "model", "platform", "rdma-cm", "serve", "spec", "timed-protocol",
+        "units", "vfio-user", "wire", "world"]),
     // Measuring and checking. The self-test knows no model: it runs beside a card, too.
     ("lab", &["driver", "model", "platform", "units", "world"]),
     ("selftest", &["driver", "spec", "wire"]),

@@ -31,6 +31,7 @@ use ferroce_timed_protocol::store::StoreKind;
 use ferroce_units::Duration;
 use parking_lot::{Mutex, RwLock};
 
+use crate::connection_manager;
 use crate::library::Library;
 use crate::processor::Processor;
 
@@ -68,7 +69,7 @@ impl TimedBus {
     pub fn open(library: Library, control: &Path) -> Result<Self, VfioUserError> {
         let socket = card_socket(control, library.host());
         let card = library.outside(|| VfioUser::open(&socket))?;
-        library.on_interrupts(call_handlers);
+        call_handlers_of(library);
         Ok(Self {
             library,
             processor: Arc::new(Processor::new(library)),
@@ -271,8 +272,14 @@ impl Drop for TimedBus {
     }
 }
 
+/// Has the handlers of interrupts called in this program.
+pub fn call_handlers_of(library: Library) {
+    library.on_interrupts(call_handlers);
+}
+
 /// Calls the handlers of the vectors whose bits are set.
 extern "C" fn call_handlers(_context: *mut std::ffi::c_void, vectors: u64) {
+    connection_manager::handle_interrupts(vectors);
     for vector in 0..usize::from(VECTOR_COUNT) {
         if vectors >> vector & 1 == 0 {
             continue;

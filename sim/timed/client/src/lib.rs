@@ -1,15 +1,18 @@
 //! Unmodified programs in simulated time: the side of the program.
 //!
 //! [`library`] wraps the preloaded time library, [`membership`] joins a world, [`bus`] reaches the
-//! card, and [`processor`] charges the costs of calls.
+//! card, [`connection_manager`] the host's agent of RDMA CM, and [`processor`] charges the costs of
+//! calls.
 
 pub mod bus;
+pub mod connection_manager;
 pub mod library;
 pub mod membership;
 pub mod processor;
 #[expect(unsafe_code, reason = "a symbol of another library")]
 mod time_table;
 
+pub use connection_manager::{CmReply, ConnectionManager};
 pub use membership::{Membership, WorldSource};
 
 /// Lets this process use the card of its host in a simulated world, if the environment names one.

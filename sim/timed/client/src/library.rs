@@ -5,6 +5,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use ferroce_timed_protocol::VERSION;
+use ferroce_timed_protocol::cm::CmMessage;
 use ferroce_timed_protocol::page::ProgramPage;
 use ferroce_timed_protocol::request::Wait;
 use ferroce_timed_protocol::store::{StoreKind, Work};
@@ -181,6 +182,12 @@ impl Library {
     #[inline]
     pub fn caller(&self) -> u64 {
         (self.table.caller)()
+    }
+
+    /// Returns the message of the calling thread to the agent of RDMA CM. `None`: the thread does
+    /// not belong to the world.
+    pub fn cm_message(&self) -> Option<&'static CmMessage> {
+        (self.table.cm_message)()
     }
 
     /// Returns true if the program has one thread only.

@@ -56,6 +56,11 @@ impl Membership {
         }
     }
 
+    /// Returns the time library.
+    pub(crate) fn library(&self) -> Library {
+        self.library
+    }
+
     /// Returns the name and the addresses of the host.
     fn identity(&self) -> HostIdentity {
         numbered_hosts::of_host(self.library.host() as usize)

@@ -217,6 +217,16 @@ impl Processor {
         self.library.work_ps(work, time.unwrap_or(mean).as_ps());
     }
 
+    /// Charges a command of RDMA CM.
+    pub fn spend_cm_command(&self) {
+        self.library.spend_ps(self.costs.cm_command.as_ps());
+    }
+
+    /// Charges a system call that does not wait.
+    pub fn spend_system_call(&self) {
+        self.library.spend_ps(self.costs.system_call.as_ps());
+    }
+
     /// Charges a doorbell, or a push of this many blocks.
     #[inline]
     pub fn ring(&self, blocks: u64) {
@@ -358,6 +368,9 @@ fn costs_of(page: &CostsPage) -> Costs {
         memory_poll: time(&page.memory_poll_ps),
         wake_up: time(&page.wake_up_ps),
         system_call: time(&page.system_call_ps),
+        cm_command: time(&page.cm_command_ps),
+        // The world charges what its agents take.
+        cm_mad: Duration::ZERO,
         // Threads that wait for each other's locks are not simulated.
         lock: Duration::ZERO,
         handoff: Duration::ZERO,

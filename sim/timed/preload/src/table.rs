@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use ferroce_timed_protocol::VERSION;
+use ferroce_timed_protocol::cm::CmMessage;
 use ferroce_timed_protocol::page::ProgramPage;
 use ferroce_timed_protocol::request::Wait;
 use ferroce_timed_protocol::store::{MAX_STORE_WORDS, StoreKind, Work};
@@ -33,6 +34,7 @@ static TABLE: TimeTable = TimeTable {
     caller,
     thread_count,
     work,
+    cm_message,
 };
 
 /// Returns the table.
@@ -105,6 +107,10 @@ extern "C" fn work(work: Work, time_ps: u64) {
     if let Some(inside) = Inside::enter_for_verbs() {
         inside.work(work, time_ps);
     }
+}
+
+extern "C" fn cm_message() -> Option<&'static CmMessage> {
+    Inside::enter_for_verbs().map(|inside| &inside.page().cm_message)
 }
 
 extern "C" fn store(kind: StoreKind, slot: u32, words: *const u64, count: usize) {

@@ -20,9 +20,11 @@
 //! - [`spin_policy`]: waiting for the turn.
 //! - [`request`]: what a thread waits for when it passes its turn.
 //! - [`store`]: the stores of a thread during its turn.
+//! - [`cm`]: commands of RDMA CM.
 //! - [`control`]: the socket over which programs join.
 //! - [`table`]: functions of the time library for the verbs library.
 
+pub mod cm;
 pub mod control;
 pub mod map;
 pub mod page;
@@ -32,7 +34,7 @@ pub mod store;
 pub mod table;
 
 /// Version of everything here; both sides have the same one or do not talk.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// Most programs of a world.
 pub const MAX_PROGRAMS: usize = 64;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use rustix::thread::futex;
 
 use crate::MAX_THREADS;
+use crate::cm::{CmMessage, MAX_CHANNELS};
 use crate::request::Request;
 use crate::store::Stores;
 
@@ -71,6 +72,8 @@ pub struct CostsPage {
     pub wake_up_ps: AtomicU64,
     /// System call that does not wait.
     pub system_call_ps: AtomicU64,
+    /// Command of RDMA CM.
+    pub cm_command_ps: AtomicU64,
     /// Half width of the spread of all of these.
     pub jitter_ps: AtomicU64,
     /// Seed of the spread.
@@ -107,6 +110,8 @@ pub struct ProgramPage {
     pub has_exited: AtomicU32,
     /// Not zero: the only other program was killed, and none has joined since.
     pub has_lost_partner: AtomicU32,
+    /// Events that wait in each channel of RDMA CM, by number: see [`crate::cm`].
+    pub cm_events: [AtomicU32; MAX_CHANNELS],
 }
 
 /// Words of a [`Name`].
@@ -178,6 +183,8 @@ pub struct ThreadPage {
     pub stores: Stores,
     /// What the thread spent time on during its turn, as far as there is room.
     pub done: Stores,
+    /// The command of RDMA CM that the thread waits for, then the reply.
+    pub cm_message: CmMessage,
 }
 
 /// All pages of a program, in one file.

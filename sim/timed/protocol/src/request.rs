@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::cm::CmCall;
+
 /// What a polling thread checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Check {
@@ -67,6 +69,8 @@ pub enum Wait {
     Room,
     /// A turn, after the thread was outside of the world.
     Return,
+    /// A call of RDMA CM; the answer is that of [`crate::cm::answer`].
+    Cm(CmCall),
     /// Nothing: the thread has ended.
     End,
 }
@@ -100,6 +104,7 @@ impl Request {
             Wait::End => (7, [0; 4]),
             Wait::Check => (8, [0; 4]),
             Wait::Room => (9, [0; 4]),
+            Wait::Cm(call) => (10, call.to_words()),
         };
         self.kind.store(kind, Ordering::Relaxed);
         for (cell, value) in self.arguments.iter().zip(arguments) {
@@ -135,6 +140,7 @@ impl Request {
             7 => Wait::End,
             8 => Wait::Check,
             9 => Wait::Room,
+            10 => Wait::Cm(CmCall::of_words([first, second, third, fourth])?),
             _ => return None,
         })
     }
@@ -164,6 +170,7 @@ mod tests {
             Wait::Room,
             Wait::Return,
             Wait::End,
+            Wait::Cm(CmCall::Open),
         ];
         for wait in polls.into_iter().chain(others) {
             request.set(&wait);
@@ -174,7 +181,7 @@ mod tests {
     #[test]
     fn invalid_bytes_are_no_request() {
         let request = Request::default();
-        request.kind.store(10, Ordering::Relaxed);
+        request.kind.store(11, Ordering::Relaxed);
         assert_eq!(request.get(), None);
         request.set(&Wait::OnConnection { port: 1 });
         request.arguments[0].store(1 << 16, Ordering::Relaxed);

@@ -6,6 +6,7 @@
 
 use std::ffi::{CStr, c_void};
 
+use crate::cm::CmMessage;
 use crate::page::ProgramPage;
 use crate::request::Wait;
 use crate::store::{StoreKind, Work};
@@ -79,4 +80,6 @@ pub struct TimeTable {
     pub thread_count: extern "C" fn() -> u32,
     /// Does the same as [`TimeTable::spend_ps`], and names the work for a trace.
     pub work: extern "C" fn(work: Work, time_ps: u64),
+    /// Returns the message of the calling thread. `None`: it does not belong to the world.
+    pub cm_message: extern "C" fn() -> Option<&'static CmMessage>,
 }

@@ -358,7 +358,7 @@ impl Core {
                 let turns = thread.seen_ps.saturating_sub(clock_ps).div_ceil(*grid_ps);
                 (clock_ps + turns * grid_ps, 0)
             }),
-            Wait::End => None,
+            Wait::End | Wait::Cm(_) => None,
         };
         let until_ps = match wait {
             Wait::OnWrite {

@@ -1,0 +1,304 @@
+//! RDMA CM of the hosts: what the kernel does behind `/dev/infiniband/rdma_cm`, in simulated time.
+//!
+//! Each host has one agent. It executes the commands of the host's programs when the world has
+//! reached their time, and is a thread of the world, which handles one datagram after the other:
+//! each takes `host.cm_mad_ns`. Datagrams are frames between QP 1 of the hosts. A program has its
+//! host's card to itself, so they do not go through the card: they take the time of MACs, cables
+//! and switch, and PCIe and interrupt are part of `host.cm_mad_ns`.
+//!
+//! A host whose programs have never listened does not answer requests, and the requester sends them
+//! again. So a client may be started before its server.
+
+mod calls;
+mod frame;
+mod host;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use ferroce_model::preset::Preset;
+use ferroce_model::preset::costs::Costs;
+use ferroce_rdma_cm::{ChannelId, Config, Disposition, Errno, RdmaCm, Reply, Transmit};
+use ferroce_timed_protocol::cm::MAX_CHANNELS;
+use ferroce_units::{Duration, Instant};
+use ferroce_wire::Qpn;
+use ferroce_world::{Cpu, Next, ThreadId, Waker, Wire};
+
+use frame::Received;
+use host::AgentHost;
+
+/// Most frames that wait for an agent; further ones are lost, and sent again by the peer.
+const MAX_WAITING: usize = 4096;
+/// Tag of communication identifiers: programs of a host share one agent.
+const TAG: u8 = 1;
+
+/// A program that has channels.
+pub trait ChannelOwner {
+    /// Returns its unique number.
+    fn id(&self) -> u64;
+    /// Sets how many events wait in one of its channels.
+    fn set_events(&self, channel: usize, count: u32);
+}
+
+/// The agents of all hosts of a world.
+pub struct CmAgents<P> {
+    agents: Vec<Agent<P>>,
+    wire: Wire,
+    waker: Waker,
+    /// Programs to which events have come, until they are notified.
+    reached: Vec<Arc<P>>,
+}
+
+/// The agent of a host.
+struct Agent<P> {
+    cm: RdmaCm,
+    host: AgentHost,
+    /// `None`: no program of the world has opened a channel.
+    thread: Option<ThreadId>,
+    /// Frames by arrival.
+    waiting: VecDeque<(Instant, Vec<u8>)>,
+    /// The frame that it handles, until that has taken its time.
+    in_hand: Option<Vec<u8>>,
+    channels: BTreeMap<ChannelId, Channel<P>>,
+    has_listened: bool,
+    /// Datagrams sent so far: their PSNs.
+    sent: u32,
+    mad_cost: Duration,
+}
+
+/// An open channel.
+struct Channel<P> {
+    program: Arc<P>,
+    /// Its number among those of the program.
+    number: usize,
+    /// Events that the program has been shown.
+    shown: u32,
+}
+
+impl<P: ChannelOwner> CmAgents<P> {
+    /// Creates the agents of hosts with these presets.
+    pub fn new(presets: &[Preset], wire: Wire, waker: Waker) -> Self {
+        let agents = presets.iter().enumerate();
+        Self {
+            agents: agents
+                .map(|(host, preset)| Agent::new((host, presets.len()), preset))
+                .collect(),
+            wire,
+            waker,
+            reached: Vec::new(),
+        }
+    }
+
+    /// Returns true if the agents are threads of the world.
+    pub fn have_threads(&self) -> bool {
+        self.agents.iter().any(|agent| agent.thread.is_some())
+    }
+
+    /// Sets the thread in which [`CmAgents::step`] is called for a host.
+    pub fn set_thread(&mut self, host: usize, thread: ThreadId) {
+        self.agents[host].thread = Some(thread);
+    }
+
+    /// Takes the programs to which events have come.
+    pub fn take_reached(&mut self) -> Vec<Arc<P>> {
+        std::mem::take(&mut self.reached)
+    }
+
+    /// Opens a channel for a program on a host. Returns its number.
+    ///
+    /// # Errors
+    /// `ENOMEM` if the program has [`MAX_CHANNELS`].
+    pub fn open(&mut self, host: usize, program: &Arc<P>) -> Result<u32, Errno> {
+        let agent = &mut self.agents[host];
+        let own = agent.channels.values();
+        let own = own.filter(|channel| channel.program.id() == program.id());
+        let used: Vec<usize> = own.map(|channel| channel.number).collect();
+        let number = (0..MAX_CHANNELS).find(|number| !used.contains(number));
+        let number = number.ok_or(Errno::ENOMEM)?;
+        let id = agent.cm.open_channel()?;
+        program.set_events(number, 0);
+        let channel = Channel {
+            program: Arc::clone(program),
+            number,
+            shown: 0,
+        };
+        agent.channels.insert(id, channel);
+        Ok(number as u32)
+    }
+
+    /// Closes a channel, and ends its connections.
+    ///
+    /// # Errors
+    /// `EINVAL` if the program has no such channel.
+    pub fn close(
+        &mut self,
+        (now, host): (Instant, usize),
+        program: u64,
+        number: u32,
+    ) -> Result<(), Errno> {
+        let id = self.agents[host].channel(program, number)?;
+        self.close_channel(now, host, id);
+        Ok(())
+    }
+
+    /// Closes all channels of a program that has ended.
+    pub fn forget(&mut self, now: Instant, host: usize, program: u64) {
+        let own = self.agents[host].channels.iter();
+        let own = own.filter(|(_, channel)| channel.program.id() == program);
+        let ids: Vec<ChannelId> = own.map(|(id, _)| *id).collect();
+        for id in ids {
+            self.close_channel(now, host, id);
+        }
+    }
+
+    fn close_channel(&mut self, now: Instant, host: usize, id: ChannelId) {
+        let agent = &mut self.agents[host];
+        agent.channels.remove(&id);
+        agent.cm.close_channel(now, &mut agent.host, id);
+        self.settle(now, host);
+    }
+
+    /// Executes a command.
+    ///
+    /// # Errors
+    /// Those of the kernel's device file; `EINVAL` if the program has no such channel.
+    pub fn command(
+        &mut self,
+        (now, host): (Instant, usize),
+        (program, number): (u64, u32),
+        bytes: &[u8],
+        option: &[u8],
+    ) -> Result<Reply, Errno> {
+        let agent = &mut self.agents[host];
+        let id = agent.channel(program, number)?;
+        let reply = agent.cm.command(now, &mut agent.host, id, bytes, option);
+        agent.has_listened |= agent.cm.listeners().next().is_some();
+        self.settle(now, host);
+        reply
+    }
+
+    /// Executes MIGRATE_ID; `source` is the number of the channel that has the id.
+    ///
+    /// # Errors
+    /// As for [`CmAgents::command`], and those of `source`.
+    pub fn migrate(
+        &mut self,
+        (now, host): (Instant, usize),
+        (program, number): (u64, u32),
+        bytes: &[u8],
+        source: Result<u32, Errno>,
+    ) -> Result<Reply, Errno> {
+        let agent = &mut self.agents[host];
+        let id = agent.channel(program, number)?;
+        let source = source.and_then(|number| agent.channel(program, number));
+        let reply = agent.cm.migrate(id, bytes, source);
+        self.settle(now, host);
+        reply
+    }
+
+    /// Runs a step of the thread of a host.
+    pub fn step(&mut self, host: usize, cpu: &mut Cpu<'_>) -> Next {
+        let now = cpu.now();
+        let agent = &mut self.agents[host];
+        agent.cm.handle_timeout(now, &mut agent.host);
+        if let Some(frame) = agent.in_hand.take() {
+            agent.take(now, &frame);
+        }
+        self.settle(now, host);
+        let agent = &mut self.agents[host];
+        let arrival = agent.waiting.front().map(|(arrival, _)| *arrival);
+        if arrival.is_some_and(|arrival| arrival <= now) {
+            agent.in_hand = agent.waiting.pop_front().map(|(_, frame)| frame);
+            return Next::At(now + agent.mad_cost);
+        }
+        if let Some(due) = agent.cm.next_timeout().into_iter().chain(arrival).min() {
+            cpu.set_deadline(due);
+        }
+        Next::Parked
+    }
+
+    /// Sends what an agent has to send, shows its events, and has it woken for its next time-out.
+    fn settle(&mut self, now: Instant, host: usize) {
+        while let Some(transmit) = self.agents[host].cm.poll_mad() {
+            self.transmit(now, host, &transmit);
+        }
+        let agent = &mut self.agents[host];
+        for (id, channel) in &mut agent.channels {
+            let count = agent.cm.waiting_events(*id) as u32;
+            let shown = std::mem::replace(&mut channel.shown, count);
+            if count != shown {
+                channel.program.set_events(channel.number, count);
+            }
+            if count > shown {
+                self.reached.push(Arc::clone(&channel.program));
+            }
+        }
+        if let (Some(due), Some(thread)) = (agent.cm.next_timeout(), agent.thread) {
+            self.waker.wake(thread, due);
+        }
+    }
+
+    fn transmit(&mut self, now: Instant, from: usize, transmit: &Transmit) {
+        let Some(to) = host::of_address(transmit.to, self.agents.len()) else {
+            tracing::debug!(to = %transmit.to, "datagram of RDMA CM to no host");
+            return;
+        };
+        let agent = &mut self.agents[from];
+        let frame = frame::emit(transmit, (from, to), agent.sent);
+        agent.sent = agent.sent.wrapping_add(1);
+        let arrival = self.wire.send(now, (from, to), Qpn::GSI.value(), &frame);
+        let peer = &mut self.agents[to];
+        if peer.waiting.len() >= MAX_WAITING {
+            return;
+        }
+        let place = peer.waiting.partition_point(|(other, _)| *other <= arrival);
+        peer.waiting.insert(place, (arrival, frame));
+        if let Some(thread) = peer.thread {
+            self.waker.wake(thread, arrival);
+        }
+    }
+}
+
+impl<P: ChannelOwner> Agent<P> {
+    fn new((number, hosts): (usize, usize), preset: &Preset) -> Self {
+        let config = Config {
+            // Another one on each host: the seed of its PSNs, too.
+            first_id: (number as u32) << 8 | 1,
+            ..Config::new(TAG)
+        };
+        Self {
+            cm: RdmaCm::new(config),
+            host: AgentHost::new((number, hosts), preset),
+            thread: None,
+            waiting: VecDeque::new(),
+            in_hand: None,
+            channels: BTreeMap::new(),
+            has_listened: false,
+            sent: 0,
+            mad_cost: Costs::new(preset).cm_mad,
+        }
+    }
+
+    fn channel(&self, program: u64, number: u32) -> Result<ChannelId, Errno> {
+        let is_it = |channel: &Channel<P>| {
+            channel.program.id() == program && channel.number == number as usize
+        };
+        let found = self.channels.iter().find(|(_, channel)| is_it(channel));
+        found.map(|(id, _)| *id).ok_or(Errno::EINVAL)
+    }
+
+    /// Handles a frame.
+    fn take(&mut self, now: Instant, frame: &[u8]) {
+        let Some(Received { from, to, mad }) = frame::parse(frame) else {
+            return;
+        };
+        let disposition = self.cm.handle_mad(now, &mut self.host, from, to, mad);
+        match disposition {
+            // It may be about to listen, unless the request is its own.
+            Disposition::NoListener(_) if !self.has_listened && !self.host.owns(from) => {}
+            Disposition::NoListener(_) | Disposition::NotOurs(_) => self.cm.refuse(from, to, mad),
+            Disposition::Malformed(error) => tracing::debug!(%error, "datagram to QP 1 dropped"),
+            Disposition::Taken => {}
+        }
+    }
+}

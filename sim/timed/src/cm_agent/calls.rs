@@ -1,0 +1,78 @@
+//! Calls of programs, and what programs learn of events.
+
+use std::sync::Arc;
+
+use ferroce_rdma_cm::Errno;
+use ferroce_timed_protocol::cm::{self, CmCall};
+use ferroce_timed_protocol::page::ThreadPage;
+use ferroce_units::Instant;
+
+use crate::program::Program;
+use crate::remote_thread::Common;
+use crate::shared::Event;
+
+impl Common {
+    /// Lets the threads of a program that wait for events check again, but the one with this page.
+    pub fn notify(&self, program: &Program, now: Instant, except: Option<usize>) {
+        program.notify();
+        for place in &*self.places.borrow() {
+            if place.program.id == program.id && Some(place.number) != except {
+                self.waker.wake_sleeper(place.thread, now);
+            }
+        }
+    }
+
+    /// Notifies programs of events of their channels.
+    pub fn announce_cm_events(&self, now: Instant) {
+        let reached = self.cm_agents.borrow_mut().take_reached();
+        for program in reached {
+            self.shared.add_interrupts(program.host, cm::INTERRUPT);
+            self.notify(&program, now, None);
+        }
+    }
+
+    /// Executes a call of RDMA CM. Returns the answer; a reply is written to the page.
+    pub fn call_cm(
+        &self,
+        now: Instant,
+        program: &Arc<Program>,
+        page: &ThreadPage,
+        call: CmCall,
+    ) -> Result<u32, Errno> {
+        let mut agents = self.cm_agents.borrow_mut();
+        let (at, id) = ((now, program.host), program.id);
+        let message = &page.cm_message;
+        let reply = match call {
+            CmCall::Open => {
+                if !agents.have_threads() {
+                    self.shared.report(Event::Cm);
+                }
+                return agents.open(program.host, program);
+            }
+            CmCall::Close { channel } => return agents.close(at, id, channel).map(|()| 0),
+            CmCall::Command {
+                channel,
+                length,
+                option_length,
+            } => {
+                let bytes = message.get(length as usize + option_length as usize);
+                let (bytes, option) = bytes.split_at(length as usize);
+                agents.command(at, (id, channel), bytes, option)?
+            }
+            CmCall::Migrate {
+                channel,
+                length,
+                source,
+            } => {
+                let source = source.map_err(|errno| Errno(errno as i32));
+                let bytes = message.get(length as usize);
+                agents.migrate(at, (id, channel), &bytes, source)?
+            }
+        };
+        let address = reply.address.to_le_bytes();
+        match message.set(&address, &reply.bytes) {
+            true => Ok((address.len() + reply.bytes.len()) as u32),
+            false => Err(Errno::ENOSPC),
+        }
+    }
+}
