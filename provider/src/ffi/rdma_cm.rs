@@ -44,6 +44,9 @@ pub unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, count: size_t) 
             NO_EVENT => {}
             result => return result,
         }
+        if sleep_until_event(fd) {
+            continue;
+        }
         let mut ready = libc::pollfd {
             fd,
             events: libc::POLLIN,
@@ -54,6 +57,12 @@ pub unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, count: size_t) 
             return -1;
         }
     }
+}
+
+/// In simulated time, waits until an event can be read. Returns false otherwise.
+#[inline(never)]
+extern "C" fn sleep_until_event(fd: c_int) -> bool {
+    guard(|| Ok(channel::find(fd)?.sleep_until_event())).unwrap_or(false)
 }
 
 /// Executes one command; [`NO_EVENT`]: wait for one and try again.

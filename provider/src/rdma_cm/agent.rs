@@ -14,6 +14,8 @@ use ferroce_rdma_cm::{ChannelId, Config, Disposition, RdmaCm, Reply, Transmit};
 use ferroce_units::Instant;
 use parking_lot::Mutex;
 
+use super::Manager;
+use super::announced::Announced;
 use super::gsi::{Gsi, Received};
 use super::host::ProcessHost;
 use super::report::Report;
@@ -57,12 +59,6 @@ struct State {
     keep: Option<Arc<Agent>>,
 }
 
-/// The descriptor of a channel, and the events that it shows.
-struct Announced {
-    fd: Arc<EventFd>,
-    posted: usize,
-}
-
 /// The agent of this process while it has channels or connections.
 static AGENT: Mutex<Weak<Agent>> = Mutex::new(Weak::new());
 
@@ -104,13 +100,6 @@ impl Agent {
         let mut adapters = Vec::new();
         for index in 0..crate::host::identities()?.len() {
             adapters.push(Adapter::open(index as u8)?);
-        }
-        if adapters
-            .iter()
-            .any(|adapter| adapter.program_clock().is_some())
-        {
-            // Threads and time of a program in simulated time belong to its world.
-            return Err(Errno(libc::ENODEV));
         }
         let peers = adapters.first().and_then(|adapter| adapter.host_peers());
         let tag = peers.map_or(ONLY_PROCESS, |peers| peers.number());
@@ -158,51 +147,6 @@ impl Agent {
         }
     }
 
-    /// Returns true unless a parent of this process created it.
-    pub fn is_current(&self) -> bool {
-        self.generation.is_current()
-    }
-
-    /// Opens a channel whose events `fd` shows.
-    pub fn open_channel(&self, fd: Arc<EventFd>) -> Result<ChannelId, Errno> {
-        self.with(|state, _| {
-            let id = state.cm.open_channel().map_err(|errno| Errno(errno.0))?;
-            state.announced.insert(id, Announced { fd, posted: 0 });
-            Ok(id)
-        })
-    }
-
-    /// Closes a channel, and ends its connections.
-    pub fn close_channel(&self, id: ChannelId) {
-        self.with(|state, now| {
-            state.announced.remove(&id);
-            state.cm.close_channel(now, &mut state.host, id);
-        });
-    }
-
-    /// Executes a command.
-    pub fn command(&self, channel: ChannelId, bytes: &[u8], option: &[u8]) -> Result<Reply, Errno> {
-        self.with(|state, now| {
-            let reply = state
-                .cm
-                .command(now, &mut state.host, channel, bytes, option);
-            reply.map_err(|errno| Errno(errno.0))
-        })
-    }
-
-    /// Executes MIGRATE_ID.
-    pub fn migrate(
-        &self,
-        channel: ChannelId,
-        bytes: &[u8],
-        source: Result<ChannelId, ferroce_rdma_cm::Errno>,
-    ) -> Result<Reply, Errno> {
-        self.with(|state, _| {
-            let reply = state.cm.migrate(channel, bytes, source);
-            reply.map_err(|errno| Errno(errno.0))
-        })
-    }
-
     /// Changes the state, and does what follows from it.
     fn with<R>(&self, change: impl FnOnce(&mut State, Instant) -> R) -> R {
         let mut state = self.state.lock();
@@ -239,6 +183,52 @@ impl Agent {
 
     fn wall(&self, instant: Instant) -> WallInstant {
         self.started + Duration::from_nanos(instant.as_ns())
+    }
+}
+
+impl Manager for Agent {
+    fn is_current(&self) -> bool {
+        self.generation.is_current()
+    }
+
+    fn open_channel(&self, fd: Arc<EventFd>) -> Result<ChannelId, Errno> {
+        self.with(|state, _| {
+            let id = state.cm.open_channel().map_err(|errno| Errno(errno.0))?;
+            state.announced.insert(id, Announced::new(fd));
+            Ok(id)
+        })
+    }
+
+    fn close_channel(&self, id: ChannelId) {
+        self.with(|state, now| {
+            state.announced.remove(&id);
+            state.cm.close_channel(now, &mut state.host, id);
+        });
+    }
+
+    fn command(&self, channel: ChannelId, bytes: &[u8], option: &[u8]) -> Result<Reply, Errno> {
+        self.with(|state, now| {
+            let reply = state
+                .cm
+                .command(now, &mut state.host, channel, bytes, option);
+            reply.map_err(|errno| Errno(errno.0))
+        })
+    }
+
+    fn migrate(
+        &self,
+        channel: ChannelId,
+        bytes: &[u8],
+        source: Result<ChannelId, ferroce_rdma_cm::Errno>,
+    ) -> Result<Reply, Errno> {
+        self.with(|state, _| {
+            let reply = state.cm.migrate(channel, bytes, source);
+            reply.map_err(|errno| Errno(errno.0))
+        })
+    }
+
+    fn sleep_until_event(&self, _channel: ChannelId) -> bool {
+        false
     }
 }
 
@@ -354,14 +344,7 @@ impl State {
     /// Makes each descriptor show the events of its channel.
     fn announce(&mut self) {
         for (id, announced) in &mut self.announced {
-            let waiting = self.cm.waiting_events(*id);
-            for _ in announced.posted..waiting {
-                announced.fd.post();
-            }
-            for _ in waiting..announced.posted {
-                announced.fd.try_take();
-            }
-            announced.posted = waiting;
+            announced.show(self.cm.waiting_events(*id));
         }
     }
 

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ferroce_rdma_cm::{ChannelId, Reply};
 use parking_lot::Mutex;
 
+use super::Manager;
 use super::agent::Agent;
+use super::world_agent::WorldAgent;
 use crate::errno::Errno;
 use crate::ffi::ProcessLock;
 use crate::ffi::event_fd::EventFd;
@@ -26,7 +28,7 @@ static CHANNELS: Mutex<BTreeMap<RawFd, Arc<Channel>>> = Mutex::new(BTreeMap::new
 /// An open channel: what the kernel has behind a descriptor of the device file. It is closed with
 /// its last descriptor.
 pub struct Channel {
-    agent: Arc<Agent>,
+    manager: Arc<dyn Manager>,
     id: ChannelId,
     /// Shows the events. The program has duplicates of it, so that whatever it does to them, an
     /// event is never written into another file.
@@ -49,11 +51,14 @@ pub fn is_channel(fd: RawFd) -> bool {
 /// # Errors
 /// Those of the agent; `EMFILE` without a descriptor.
 pub fn open(flags: i32) -> Result<RawFd, Errno> {
-    let agent = Agent::of_this_process()?;
+    let manager: Arc<dyn Manager> = match WorldAgent::of_this_program()? {
+        Some(agent) => agent,
+        None => Agent::of_this_process()?,
+    };
     let events = Arc::new(EventFd::new()?);
-    let id = agent.open_channel(Arc::clone(&events))?;
+    let id = manager.open_channel(Arc::clone(&events))?;
     let channel = Arc::new(Channel {
-        agent,
+        manager,
         id,
         events,
         process: std::process::id(),
@@ -71,7 +76,7 @@ pub fn find(fd: RawFd) -> Result<Arc<Channel>, Errno> {
     let _no_fork = ProcessLock::enter();
     let channel = CHANNELS.lock().get(&fd).cloned();
     let channel = channel.ok_or(Errno(libc::EBADF))?;
-    match channel.agent.is_current() {
+    match channel.manager.is_current() {
         true => Ok(channel),
         false => Err(Errno::IO),
     }
@@ -121,7 +126,7 @@ impl Channel {
 
     /// Returns true in a child made by `vfork`: it has this memory, but its own descriptors.
     fn is_of_another_process(&self) -> bool {
-        self.agent.is_current() && self.process != std::process::id()
+        self.manager.is_current() && self.process != std::process::id()
     }
 
     /// Executes a command.
@@ -129,7 +134,7 @@ impl Channel {
     /// # Errors
     /// Those of the kernel's device file.
     pub fn command(&self, bytes: &[u8], option: &[u8]) -> Result<Reply, Errno> {
-        self.agent.command(self.id, bytes, option)
+        self.manager.command(self.id, bytes, option)
     }
 
     /// Executes MIGRATE_ID, from the channel of the descriptor that it names.
@@ -141,17 +146,25 @@ impl Channel {
         bytes: &[u8],
         source: Result<ChannelId, ferroce_rdma_cm::Errno>,
     ) -> Result<Reply, Errno> {
-        self.agent.migrate(self.id, bytes, source)
+        self.manager.migrate(self.id, bytes, source)
+    }
+}
+
+impl Channel {
+    /// In simulated time, waits until an event can be read. Returns false if the program has the
+    /// time of the machine.
+    pub fn sleep_until_event(&self) -> bool {
+        self.manager.sleep_until_event(self.id)
     }
 }
 
 impl Drop for Channel {
     fn drop(&mut self) {
         // In a child made by fork the channel belongs to the parent.
-        if self.agent.is_current() {
+        if self.manager.is_current() {
             // A thread that waits in GET_EVENT is not woken: Linux does not, either, and rping
             // takes an error there for a failure.
-            self.agent.close_channel(self.id);
+            self.manager.close_channel(self.id);
         }
     }
 }
