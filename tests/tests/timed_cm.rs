@@ -1,0 +1,73 @@
+//! Programs that connect with RDMA CM in simulated time, under the distribution's librdmacm: what
+//! they print is the same every time.
+
+use std::fs;
+
+use ferroce_tests::{PROCESS_TIMEOUT, Process, Scratch, eventually, free_port};
+
+const OPTIONS: &[&str] = &["--timed", "cx5-100g"];
+/// The address of the first host of a world, that of the program which joins first.
+const SERVER: &str = "10.0.0.1";
+/// In the memory map of a program that has joined a world.
+const PAGES: &str = "memfd:ferroce-pages";
+
+/// Runs a pair in a separate world; the port is added to the arguments of both.
+fn run(program: &str, server: &[&str], client: &[&str]) -> [String; 2] {
+    let scratch = Scratch::new();
+    let port = free_port().to_string();
+    let start = |name: &str, arguments: &[&str]| {
+        let arguments = [&["-p", &port], arguments].concat();
+        let command = scratch.run(OPTIONS, program, &arguments);
+        Process::start(command, &scratch, name, PROCESS_TIMEOUT)
+    };
+    let server = start("server", server);
+    let maps = format!("/proc/{}/maps", server.id());
+    eventually("the server has joined", PROCESS_TIMEOUT, || {
+        fs::read_to_string(&maps).is_ok_and(|maps| maps.contains(PAGES))
+    });
+    let client = start("client", client);
+    [server, client].map(|side| masked(&side.wait().expect_success()))
+}
+
+/// Returns output without what programs themselves make random: packet sequence numbers.
+fn masked(output: &str) -> String {
+    let kept: Vec<&str> = output
+        .lines()
+        .filter(|line| !line.contains("address:"))
+        .collect();
+    kept.join("\n")
+}
+
+/// Checks that two runs print the same; returns what the client has printed.
+fn is_the_same(program: &str, server: &[&str], client: &[&str]) -> String {
+    let [first, next] = [(); 2].map(|()| run(program, server, client));
+    assert_eq!(first, next, "{program}: not the same");
+    let [_, client] = first;
+    client
+}
+
+/// Checks a test of perftest with these arguments.
+fn perftest_is_the_same(program: &str, arguments: &[&str]) {
+    let client = [arguments, &[SERVER]].concat();
+    let printed = is_the_same(program, arguments, &client);
+    assert!(printed.contains("rdma_cm"), "{printed}");
+}
+
+#[test]
+fn write_bw() {
+    perftest_is_the_same("ib_write_bw", &["-R", "-F", "-n", "500"]);
+}
+
+#[test]
+fn send_lat_of_datagrams() {
+    perftest_is_the_same("ib_send_lat", &["-R", "-F", "-c", "UD", "-n", "500"]);
+}
+
+#[test]
+fn rping() {
+    let arguments = ["-a", SERVER, "-v", "-C", "10"];
+    let side = |side| [&[side], &arguments[..]].concat();
+    let printed = is_the_same("rping", &side("-s"), &side("-c"));
+    let pings = printed.matches("ping data: rdma-ping-").count();
+    assert_eq!(pings, 10, "{printed}");
+}
