@@ -4,7 +4,7 @@
 //! thread and inside any call of the driver, only tries: if the lock is taken, its holder looks
 //! again before and after it releases it ([`Agent::run`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once, Weak};
 use std::time::{Duration, Instant as WallInstant};
@@ -31,6 +31,14 @@ const MAX_ROUNDS: usize = 64;
 /// How often the agent looks whether the processes at the other end of its connections live.
 const LIVENESS_INTERVAL: ferroce_units::Duration = ferroce_units::Duration::from_ms(100);
 
+/// How long a request for a service without a listener waits for one. perftest and qperf close a
+/// listener and open the next one while the client is on its way; on Linux the client's address and
+/// route resolution take longer than that, here they take no time.
+const HOLD_TIME: ferroce_units::Duration = ferroce_units::Duration::from_ms(30);
+
+/// Requests that wait so; others are refused at once.
+const MAX_HELD: usize = 256;
+
 /// Time limit for another thread that uses the agent while the process exits.
 const EXIT_LIMIT: Duration = Duration::from_secs(1);
 
@@ -55,6 +63,8 @@ struct State {
     announced: BTreeMap<ChannelId, Announced>,
     next_liveness: Option<Instant>,
     report: Report,
+    /// Requests for a service without a listener, and when they are refused.
+    held: VecDeque<(Instant, Received)>,
     /// Keeps the agent while connections end whose channel is closed.
     keep: Option<Arc<Agent>>,
 }
@@ -134,6 +144,7 @@ impl Agent {
                     announced: BTreeMap::new(),
                     next_liveness: None,
                     report: Report::default(),
+                    held: VecDeque::new(),
                     keep: None,
                 }),
                 pending: AtomicBool::new(true),
@@ -141,10 +152,14 @@ impl Agent {
                 started: WallInstant::now(),
             }
         });
-        match agent.state.lock().links.is_empty() {
-            true => Err(failure),
-            false => Ok(Arc::clone(&agent)),
+        if agent.state.lock().links.is_empty() {
+            return Err(failure);
         }
+        agent.timer.start(Arc::downgrade(&agent)).map_err(|error| {
+            tracing::error!(%error, "no thread for the time-outs of RDMA CM");
+            Errno::NO_MEMORY
+        })?;
+        Ok(agent)
     }
 
     /// Changes the state, and does what follows from it.
@@ -167,7 +182,7 @@ impl Agent {
             self.pending.store(false, Ordering::Release);
             let due = state.settle(self.now());
             let due = due.into_iter().chain(state.publish(self.now())).min();
-            self.timer.set(due.map(|due| self.wall(due)), &self.me);
+            self.timer.set(due.map(|due| self.wall(due)));
             let retired = state.update_keep(&self.me);
             drop(state);
             if let Some(retired) = retired {
@@ -232,6 +247,12 @@ impl Manager for Agent {
     }
 }
 
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.timer.stop();
+    }
+}
+
 /// Ends the connections of a program that exits without closing its channels, as the kernel closes
 /// them then.
 extern "C" fn disconnect_at_exit() {
@@ -265,6 +286,7 @@ impl State {
     fn settle(&mut self, now: Instant) -> Option<Instant> {
         self.cm.handle_timeout(now, &mut self.host);
         self.end_lost(now);
+        self.refuse_held(now);
         for _ in 0..MAX_ROUNDS {
             let received: Vec<_> = self.links.iter().flat_map(Gsi::receive).collect();
             let mut worked = !received.is_empty();
@@ -277,8 +299,9 @@ impl State {
             }
             if !worked && self.arm() {
                 self.announce();
-                let liveness = self.next_liveness;
-                return self.cm.next_timeout().into_iter().chain(liveness).min();
+                let held = self.held.front().map(|(due, _)| *due);
+                let others = self.next_liveness.into_iter().chain(held);
+                return self.cm.next_timeout().into_iter().chain(others).min();
             }
         }
         self.announce();
@@ -318,8 +341,25 @@ impl State {
                 false
             }
         };
-        if is_refused {
-            self.cm.refuse(*from, *to, mad);
+        match disposition {
+            _ if !is_refused => {}
+            Disposition::NoListener(_) if self.held.len() < MAX_HELD => {
+                self.held.push_back((now + HOLD_TIME, datagram.clone()));
+            }
+            _ => self.cm.refuse(*from, *to, mad),
+        }
+    }
+
+    /// Refuses requests whose service has had no listener for [`HOLD_TIME`].
+    fn refuse_held(&mut self, now: Instant) {
+        while let Some((_, datagram)) = self.held.pop_front_if(|(due, _)| *due <= now) {
+            let Received { from, to, mad } = &datagram;
+            let host = &mut self.host;
+            let disposition = self.cm.handle_mad(now, host, *from, *to, mad);
+            // Another process may listen meanwhile: it gets the next copy.
+            if matches!(disposition, Disposition::NoListener(it) if self.host.refuses(*to, it)) {
+                self.cm.refuse(*from, *to, mad);
+            }
         }
     }
 

@@ -33,6 +33,7 @@ const HOP_LIMIT: u8 = 64;
 const _: () = assert!(SLOT_SIZE.is_multiple_of(8));
 
 /// A received datagram.
+#[derive(Clone)]
 pub struct Received {
     /// Source
     pub from: Gid,

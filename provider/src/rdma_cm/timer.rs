@@ -1,5 +1,4 @@
-//! The thread that runs the time-outs of communication management. It exists only while there are
-//! any.
+//! The thread that runs the time-outs of communication management, while there is an agent.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -10,8 +9,8 @@ use parking_lot::{Condvar, Mutex};
 
 use super::agent::Agent;
 
-/// How long the thread stays when no time-out is left: the next connection is often near.
-const IDLE_TIME: Duration = Duration::from_millis(500);
+/// Time limit for the thread to start.
+const START_LIMIT: Duration = Duration::from_secs(5);
 
 /// The earliest time-out of an agent, and its thread.
 #[derive(Default)]
@@ -23,35 +22,49 @@ pub struct Timer {
 #[derive(Default)]
 struct State {
     due: Option<Instant>,
-    is_running: bool,
+    has_started: bool,
+    is_stopping: bool,
 }
 
 impl Timer {
-    /// Sets the time at which [`Agent::run`] is called next. Starts the thread if needed.
-    pub fn set(self: &Arc<Self>, due: Option<Instant>, agent: &Weak<Agent>) {
+    /// Starts the thread, and returns when it runs: a program may patch functions of libc, as
+    /// libfabric does, and a thread that is just starting would run into that. It never runs a
+    /// signal handler of the application.
+    ///
+    /// # Errors
+    /// The error of the system.
+    pub fn start(self: &Arc<Self>, agent: Weak<Agent>) -> io::Result<()> {
+        let builder = std::thread::Builder::new().name("ferroce-cm".to_owned());
+        let timer = Arc::clone(self);
+        os::with_signals_blocked(|| builder.spawn(move || timer.run(&agent)))?;
+        let deadline = Instant::now() + START_LIMIT;
         let mut state = self.state.lock();
-        if state.due == due {
-            return;
+        while !state.has_started {
+            if self.changed.wait_until(&mut state, deadline).timed_out() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
         }
-        state.due = due;
-        if state.is_running {
-            self.changed.notify_one();
-        } else if due.is_some() {
-            state.is_running = self.start(agent).is_ok();
+        Ok(())
+    }
+
+    /// Sets the time at which [`Agent::run`] is called next.
+    pub fn set(&self, due: Option<Instant>) {
+        let mut state = self.state.lock();
+        if state.due != due {
+            state.due = due;
+            self.changed.notify_all();
         }
     }
 
-    /// Starts the thread. It never runs a signal handler of the application.
-    fn start(self: &Arc<Self>, agent: &Weak<Agent>) -> io::Result<()> {
-        let builder = std::thread::Builder::new().name("ferroce-cm".to_owned());
-        let (timer, agent) = (Arc::clone(self), Weak::clone(agent));
-        let started = os::with_signals_blocked(|| builder.spawn(move || timer.run(&agent)));
-        started
-            .map(drop)
-            .inspect_err(|error| tracing::warn!(%error, "no thread for RDMA CM time-outs"))
+    /// Ends the thread.
+    pub fn stop(&self) {
+        self.state.lock().is_stopping = true;
+        self.changed.notify_all();
     }
 
     fn run(&self, agent: &Weak<Agent>) {
+        self.state.lock().has_started = true;
+        self.changed.notify_all();
         while self.wait() {
             let Some(agent) = agent.upgrade() else {
                 return;
@@ -63,22 +76,16 @@ impl Timer {
     /// Waits for the next time-out. Returns false if the thread is to end.
     fn wait(&self) -> bool {
         let mut state = self.state.lock();
-        loop {
-            let now = Instant::now();
+        while !state.is_stopping {
             match state.due {
-                Some(due) if due <= now => {
+                Some(due) if due <= Instant::now() => {
                     state.due = None;
                     return true;
                 }
                 Some(due) => drop(self.changed.wait_until(&mut state, due)),
-                None => {
-                    let waited = self.changed.wait_for(&mut state, IDLE_TIME);
-                    if waited.timed_out() && state.due.is_none() {
-                        state.is_running = false;
-                        return false;
-                    }
-                }
+                None => self.changed.wait(&mut state),
             }
         }
+        false
     }
 }
