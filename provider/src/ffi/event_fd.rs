@@ -1,6 +1,6 @@
 //! A semaphore eventfd.
 
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use crate::errno::Errno;
 
@@ -21,7 +21,7 @@ impl EventFd {
     }
 
     /// Returns another descriptor of this count. `flags` as for `open`: `O_CLOEXEC`, `O_NONBLOCK`.
-    pub(crate) fn duplicate(&self, flags: i32) -> Result<RawFd, Errno> {
+    pub(crate) fn duplicate(&self, flags: i32) -> Result<OwnedFd, Errno> {
         let command = match flags & libc::O_CLOEXEC {
             0 => libc::F_DUPFD,
             _ => libc::F_DUPFD_CLOEXEC,
@@ -35,7 +35,8 @@ impl EventFd {
             // SAFETY: as above.
             unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_SETFL, libc::O_NONBLOCK) };
         }
-        Ok(fd)
+        // SAFETY: `fcntl` has just returned the descriptor, so nothing else owns it.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 
     pub(crate) fn number(&self) -> i32 {

@@ -1,7 +1,7 @@
 //! Descriptors of the device file: which descriptor is a channel, and whose.
 
 use std::collections::BTreeMap;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -64,8 +64,8 @@ pub fn open(flags: i32) -> Result<RawFd, Errno> {
         process: std::process::id(),
     });
     let fd = channel.events.duplicate(flags)?;
-    register(fd, channel)?;
-    Ok(fd)
+    register(fd.as_raw_fd(), channel)?;
+    Ok(fd.into_raw_fd())
 }
 
 /// Returns the channel of a descriptor.
@@ -148,9 +148,7 @@ impl Channel {
     ) -> Result<Reply, Errno> {
         self.manager.migrate(self.id, bytes, source)
     }
-}
 
-impl Channel {
     /// In simulated time, waits until an event can be read. Returns false if the program has the
     /// time of the machine.
     pub fn sleep_until_event(&self) -> bool {
