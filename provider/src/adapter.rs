@@ -111,7 +111,7 @@ impl Adapter {
             if let Some(adapter) = opened.adapter.upgrade() {
                 return Ok(Ok(adapter));
             }
-            if !opened.end.wait(Duration::ZERO) {
+            if !opened.end.is_over() {
                 return Ok(Err(opened.end.clone()));
             }
         }

@@ -21,13 +21,13 @@ impl Tenancy {
     pub fn of(function: Arc<Function>) -> Arc<Self> {
         Arc::new(Self {
             function,
-            end: NotifyOnDrop(End::default()),
+            end: NotifyOnDrop::default(),
         })
     }
 
     /// Returns a handle to wait for the end of this use.
     pub fn end(&self) -> End {
-        self.end.0.clone()
+        self.end.end()
     }
 }
 
@@ -44,6 +44,11 @@ impl Deref for Tenancy {
 pub struct End(Arc<(Mutex<bool>, Condvar)>);
 
 impl End {
+    /// Returns true if the use is over.
+    pub fn is_over(&self) -> bool {
+        *self.0.0.lock()
+    }
+
     /// Waits until the use is over, at most `limit`. Returns true if it is over.
     pub fn wait(&self, limit: Duration) -> bool {
         let (is_over, changed) = &*self.0;
@@ -58,7 +63,16 @@ impl End {
     }
 }
 
-struct NotifyOnDrop(End);
+/// Signals an end when it is dropped: the last field of what ends.
+#[derive(Default)]
+pub struct NotifyOnDrop(End);
+
+impl NotifyOnDrop {
+    /// Returns a handle to wait for the drop.
+    pub fn end(&self) -> End {
+        self.0.clone()
+    }
+}
 
 impl Drop for NotifyOnDrop {
     fn drop(&mut self) {

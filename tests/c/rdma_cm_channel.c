@@ -14,7 +14,7 @@
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
 
-enum { WAIT_MS = 10000, MISC_MAJOR = 10, DESTROY_ID = 1 };
+enum { WAIT_MS = 10000, MISC_MAJOR = 10, DESTROY_ID = 1, THREADS = 8, OPENINGS = 50 };
 
 static struct sockaddr_in address;
 
@@ -296,6 +296,24 @@ static void check_ports(void)
 	}
 }
 
+static void *open_and_close(void *unused)
+{
+	for (int i = 0; i < OPENINGS; i++)
+		rdma_destroy_event_channel(open_channel());
+	return unused;
+}
+
+/* The first and the last channel of a process, of several threads at the same time. */
+static void check_threads(void)
+{
+	pthread_t threads[THREADS];
+
+	for (int i = 0; i < THREADS; i++)
+		NEED(!pthread_create(&threads[i], NULL, open_and_close, NULL));
+	for (int i = 0; i < THREADS; i++)
+		join(threads[i]);
+}
+
 int main(int argc, char **argv)
 {
 	NEED(argc == 2);
@@ -306,6 +324,7 @@ int main(int argc, char **argv)
 	check_duplicates();
 	check_waiting();
 	check_cancel();
+	check_threads();
 	check_ports();
 	check_fork();
 	check_ports();

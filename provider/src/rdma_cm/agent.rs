@@ -24,6 +24,7 @@ use crate::adapter::Adapter;
 use crate::errno::Errno;
 use crate::ffi::event_fd::EventFd;
 use crate::ffi::{Generation, ProcessLock};
+use crate::tenancy::{End, NotifyOnDrop};
 
 /// Rounds of receiving and sending in one call; what is left then raises another event.
 const MAX_ROUNDS: usize = 64;
@@ -54,6 +55,8 @@ pub struct Agent {
     pending: AtomicBool,
     timer: Arc<Timer>,
     started: WallInstant,
+    /// Dropped behind the state with its QPs.
+    end: NotifyOnDrop,
 }
 
 struct State {
@@ -69,48 +72,79 @@ struct State {
     keep: Option<Arc<Agent>>,
 }
 
-/// The agent of this process while it has channels or connections.
-static AGENT: Mutex<Weak<Agent>> = Mutex::new(Weak::new());
+/// The agent of this process while it has channels or connections, and its end: when its devices
+/// have no QP 1 any more.
+#[derive(Clone)]
+struct Opened {
+    agent: Weak<Agent>,
+    generation: Generation,
+    end: End,
+}
+
+static AGENT: Mutex<Option<Opened>> = Mutex::new(None);
+
+/// Time that opening a channel waits for the end of the last agent.
+const CLOSING_LIMIT: Duration = Duration::from_secs(10);
 
 impl Agent {
     /// Returns the agent of this process; creates it if there is none.
     ///
     /// # Errors
-    /// Those of opening the devices; `ENODEV` if none of them has QP 1 for this process.
+    /// Those of opening the devices; `ENODEV` if none of them has QP 1 for this process, `EBUSY`
+    /// when the last agent does not end.
     pub fn of_this_process() -> Result<Arc<Self>, Errno> {
-        if let Some(agent) = Self::existing() {
-            return Ok(agent);
-        }
-        let created = Self::create()?;
-        let agent = {
-            let _no_fork = ProcessLock::enter();
-            let mut shared = AGENT.lock();
-            match shared.upgrade().filter(|agent| agent.is_current()) {
-                Some(other) => other,
-                None => {
-                    *shared = Arc::downgrade(&created);
-                    created
-                }
+        let deadline = WallInstant::now() + CLOSING_LIMIT;
+        // Before the lock against forks, which opening a device takes, too.
+        let mut adapters = None;
+        loop {
+            let opened = Self::opened();
+            if let Some(agent) = opened.as_ref().and_then(|opened| opened.agent.upgrade()) {
+                return Ok(agent);
             }
-        };
-        static AT_EXIT: Once = Once::new();
-        // Behind the registration of the function's own exit, and so run before it.
-        AT_EXIT.call_once(|| os::at_exit(disconnect_at_exit));
-        agent.run();
-        Ok(agent)
-    }
-
-    fn existing() -> Option<Arc<Self>> {
-        let _no_fork = ProcessLock::enter();
-        let agent = AGENT.lock().upgrade();
-        agent.filter(|agent| agent.is_current())
-    }
-
-    fn create() -> Result<Arc<Self>, Errno> {
-        let mut adapters = Vec::new();
-        for index in 0..crate::host::identities()?.len() {
-            adapters.push(Adapter::open(index as u8)?);
+            let left = deadline.saturating_duration_since(WallInstant::now());
+            if opened.is_some_and(|opened| !opened.end.wait(left)) {
+                return Err(Errno::BUSY);
+            }
+            let Some(adapters) = adapters.take() else {
+                adapters = Some(open_adapters()?);
+                continue;
+            };
+            if let Some(agent) = Self::create_once(adapters)? {
+                static AT_EXIT: Once = Once::new();
+                // Behind the registration of the function's own exit, and so run before it.
+                AT_EXIT.call_once(|| os::at_exit(disconnect_at_exit));
+                agent.run();
+                return Ok(agent);
+            }
         }
+    }
+
+    /// Returns the agent that this process, and not its parent, has created last.
+    fn opened() -> Option<Opened> {
+        let _no_fork = ProcessLock::enter();
+        let opened = AGENT.lock().clone();
+        opened.filter(|opened| opened.generation.is_current())
+    }
+
+    /// Creates the agent, unless another thread has done so meanwhile. A device has one QP 1, so
+    /// two threads cannot try at a time.
+    fn create_once(adapters: Vec<Arc<Adapter>>) -> Result<Option<Arc<Self>>, Errno> {
+        let _no_fork = ProcessLock::enter();
+        let mut shared = AGENT.lock();
+        let mut opened = shared.iter();
+        if opened.any(|opened| opened.generation.is_current() && !opened.end.is_over()) {
+            return Ok(None);
+        }
+        let agent = Self::create(adapters)?;
+        *shared = Some(Opened {
+            agent: Arc::downgrade(&agent),
+            generation: agent.generation,
+            end: agent.end.end(),
+        });
+        Ok(Some(agent))
+    }
+
+    fn create(adapters: Vec<Arc<Adapter>>) -> Result<Arc<Self>, Errno> {
         let peers = adapters.first().and_then(|adapter| adapter.host_peers());
         let tag = peers.map_or(ONLY_PROCESS, |peers| peers.number());
         let mut failure = Errno(libc::ENODEV);
@@ -150,6 +184,7 @@ impl Agent {
                 pending: AtomicBool::new(true),
                 timer: Arc::new(Timer::default()),
                 started: WallInstant::now(),
+                end: NotifyOnDrop::default(),
             }
         });
         if agent.state.lock().links.is_empty() {
@@ -253,10 +288,17 @@ impl Drop for Agent {
     }
 }
 
+/// Opens all devices of this process.
+fn open_adapters() -> Result<Vec<Arc<Adapter>>, Errno> {
+    let devices = 0..crate::host::identities()?.len();
+    devices.map(|index| Adapter::open(index as u8)).collect()
+}
+
 /// Ends the connections of a program that exits without closing its channels, as the kernel closes
 /// them then.
 extern "C" fn disconnect_at_exit() {
-    let agent = AGENT.try_lock().and_then(|agent| agent.upgrade());
+    let opened = AGENT.try_lock().and_then(|opened| opened.clone());
+    let agent = opened.and_then(|opened| opened.agent.upgrade());
     let Some(agent) = agent.filter(|agent| agent.is_current()) else {
         return;
     };
