@@ -11,7 +11,8 @@
 //!
 //! Reading order: `abi` and `command` are what user space writes; `id` is what an id knows;
 //! `bind`, `resolve`, `connect` and `multicast` are what it goes through, `incoming` what the
-//! network adds, `event` how it is reported; `query`, `attributes` and `option` are the rest.
+//! network adds, `event` how it is reported; `query`, `attributes` and `option` are the rest. `port_table`
+//! serves hosts that share their ports with no other process.
 #![forbid(unsafe_code)]
 
 mod abi;
@@ -26,6 +27,7 @@ mod id;
 mod incoming;
 mod multicast;
 mod option;
+mod port_table;
 mod query;
 mod rdma_cm;
 mod resolve;
@@ -36,6 +38,7 @@ pub use command::{Command, Reply};
 pub use errno::Errno;
 pub use host::{Address, Device, Host};
 pub use id::State;
+pub use port_table::{MAX_PORTS, PortTable};
 pub use rdma_cm::{
     ChannelId, ConnectionInfo, ListenerInfo, MAX_CHANNELS, MAX_EVENTS, MAX_IDS, MAX_MULTICASTS,
     MAX_REJECTIONS, RdmaCm, Rejection,

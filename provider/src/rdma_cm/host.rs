@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ferroce_embed::fabric::host_peers::{HostPeers, Receivers};
-use ferroce_embed::fabric::registry::{EPHEMERAL_PORTS, MAX_SERVICE_PORTS, PortError, ServicePort};
-use ferroce_rdma_cm::{Address, Device, Errno, Host, ListenAddress, PortSpace};
+use ferroce_embed::fabric::registry::{PortError, ServicePort};
+use ferroce_rdma_cm::{Address, Device, Errno, Host, ListenAddress, PortSpace, PortTable};
 use ferroce_wire::Gid;
 use ferroce_wire::cm::ServiceId;
 
@@ -22,8 +22,7 @@ pub struct ProcessHost {
     adapters: Vec<Arc<Adapter>>,
     peers: Option<HostPeers>,
     /// Ports of a process that shares its address with no other.
-    own_ports: Vec<ServicePort>,
-    next_port: u16,
+    own_ports: PortTable,
 }
 
 impl ProcessHost {
@@ -33,8 +32,7 @@ impl ProcessHost {
             devices: links.iter().map(|link| device(link.adapter())).collect(),
             adapters: links.iter().map(|link| link.adapter().clone()).collect(),
             peers,
-            own_ports: Vec::new(),
-            next_port: *EPHEMERAL_PORTS.start(),
+            own_ports: PortTable::new(),
         }
     }
 
@@ -76,12 +74,13 @@ impl Host for ProcessHost {
         address: ListenAddress,
         share: bool,
     ) -> Result<u16, Errno> {
+        let Some(peers) = self.peers else {
+            return self.own_ports.claim(space, port, address, share);
+        };
         let wanted = service_port(space, port.unwrap_or(0), address, share);
-        let claimed = match (self.peers, port) {
-            (Some(peers), Some(port)) => peers.claim_port(&wanted).map(|()| port),
-            (Some(peers), None) => peers.claim_ephemeral_port(&wanted),
-            (None, Some(port)) => self.claim_own_port(wanted).map(|()| port),
-            (None, None) => self.claim_own_ephemeral_port(wanted),
+        let claimed = match port {
+            Some(port) => peers.claim_port(&wanted).map(|()| port),
+            None => peers.claim_ephemeral_port(&wanted),
         };
         claimed.map_err(|error| match error {
             PortError::InUse => Errno::EADDRINUSE,
@@ -90,14 +89,9 @@ impl Host for ProcessHost {
     }
 
     fn release_port(&mut self, space: PortSpace, port: u16, address: ListenAddress) {
-        let released = service_port(space, port, address, false);
-        if let Some(peers) = self.peers {
-            return peers.release_port(&released);
-        }
-        let mut claims = self.own_ports.iter();
-        let found = claims.position(|port| port.is_claim_of(&released));
-        if let Some(index) = found {
-            self.own_ports.swap_remove(index);
+        match self.peers {
+            Some(peers) => peers.release_port(&service_port(space, port, address, false)),
+            None => self.own_ports.release(space, port, address),
         }
     }
 
@@ -108,35 +102,6 @@ impl Host for ProcessHost {
         }
         tracing::warn!(address = %to, "no host of the fabric has this address, and none answers");
         Err(Errno::EHOSTUNREACH)
-    }
-}
-
-impl ProcessHost {
-    /// Claims a port of a process that shares its address with no other.
-    fn claim_own_port(&mut self, wanted: ServicePort) -> Result<(), PortError> {
-        if self.own_ports.len() >= MAX_SERVICE_PORTS {
-            return Err(PortError::Full);
-        }
-        if self.own_ports.iter().any(|port| port.excludes(&wanted)) {
-            return Err(PortError::InUse);
-        }
-        self.own_ports.push(wanted);
-        Ok(())
-    }
-
-    fn claim_own_ephemeral_port(&mut self, wanted: ServicePort) -> Result<u16, PortError> {
-        for _ in EPHEMERAL_PORTS {
-            let port = self.next_port;
-            self.next_port = match port {
-                port if port == *EPHEMERAL_PORTS.end() => *EPHEMERAL_PORTS.start(),
-                port => port + 1,
-            };
-            match self.claim_own_port(ServicePort { port, ..wanted }) {
-                Err(PortError::InUse) => {}
-                claimed => return claimed.map(|()| port),
-            }
-        }
-        Err(PortError::Full)
     }
 }
 

@@ -6,13 +6,12 @@ pub mod abi;
 #[path = "../../../../hw-model/cm/tests/pair/link.rs"]
 pub mod link;
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use abi::{Bytes, ConnParam, Event, RESPONSE, command, sockaddr};
 use ferroce_rdma_cm::{
-    Address, ChannelId, Config, Device, Disposition, Errno, Host, ListenAddress, PortSpace, RdmaCm,
-    Reply,
+    Address, ChannelId, Config, Device, Disposition, Errno, Host, ListenAddress, PortSpace,
+    PortTable, RdmaCm, Reply,
 };
 use ferroce_units::{Duration, Instant};
 use ferroce_wire::Gid;
@@ -35,19 +34,10 @@ const STEPS_MAX: usize = 200_000;
 #[derive(Debug)]
 pub struct FakeHost {
     pub devices: Vec<Device>,
-    pub claims: BTreeMap<(PortSpace, u16), Vec<(ListenAddress, bool)>>,
+    pub ports: PortTable,
+    /// The address of the newest claim.
+    pub claimed: Option<ListenAddress>,
     pub reachable: Vec<Gid>,
-    next_port: u16,
-}
-
-fn excludes(one: ListenAddress, other: ListenAddress) -> bool {
-    use ListenAddress::{Any, AnyIpv4, AnyIpv6, Gid};
-    match (one, other) {
-        (Any, _) | (_, Any) => true,
-        (AnyIpv4, Gid(gid)) | (Gid(gid), AnyIpv4) => gid.to_ipv4().is_some(),
-        (AnyIpv6, Gid(gid)) | (Gid(gid), AnyIpv6) => gid.to_ipv4().is_none(),
-        _ => one == other,
-    }
 }
 
 impl Host for FakeHost {
@@ -62,28 +52,12 @@ impl Host for FakeHost {
         address: ListenAddress,
         share: bool,
     ) -> Result<u16, Errno> {
-        let port = port.unwrap_or_else(|| {
-            self.next_port += 1;
-            self.next_port
-        });
-        let claims = self.claims.entry((space, port)).or_default();
-        let is_taken = claims
-            .iter()
-            .any(|(other, shares)| excludes(*other, address) && !(share && *shares));
-        if is_taken {
-            return Err(Errno::EADDRINUSE);
-        }
-        claims.push((address, share));
-        Ok(port)
+        self.claimed = Some(address);
+        self.ports.claim(space, port, address, share)
     }
 
     fn release_port(&mut self, space: PortSpace, port: u16, address: ListenAddress) {
-        let claims = self.claims.get_mut(&(space, port)).expect("a claim");
-        let place = claims.iter().position(|(claimed, _)| *claimed == address);
-        claims.remove(place.expect("a claim of that address"));
-        if claims.is_empty() {
-            self.claims.remove(&(space, port));
-        }
+        self.ports.release(space, port, address);
     }
 
     fn resolve(&mut self, _from: Gid, to: Gid) -> Result<(), Errno> {
@@ -130,9 +104,9 @@ pub fn host(side: usize) -> FakeHost {
                 .map(|(gid, gid_index)| Address { gid, gid_index })
                 .collect(),
         }],
-        claims: BTreeMap::new(),
+        ports: PortTable::new(),
+        claimed: None,
         reachable: addresses(1 - side).into_iter().map(Gid::from_ip).collect(),
-        next_port: 32_768,
     }
 }
 
@@ -262,7 +236,7 @@ impl Net {
         self.finish();
         for side in 0..2 {
             assert!(self.sides[side].is_idle(), "{:#?}", self.sides[side]);
-            assert!(self.hosts[side].claims.is_empty(), "{:?}", self.hosts[side]);
+            assert!(self.hosts[side].ports.is_empty(), "{:?}", self.hosts[side]);
         }
     }
 

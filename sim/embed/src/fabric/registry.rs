@@ -35,7 +35,7 @@ pub use groups::{PlaceSet, places};
 pub use identity::{Identity, Occupant};
 pub use injection::{Injected, Injection};
 pub use layout::{ANNOUNCE_WORDS, MAX_COUNTERS, MAX_GROUPS, PLACES};
-pub use service_ports::{EPHEMERAL_PORTS, MAX_SERVICE_PORTS, PortError, ServicePort};
+pub use service_ports::{PortError, ServicePort};
 pub use uplink_counters::UplinkCounter;
 
 pub(super) const FILE_NAME: &str = "registry";

@@ -1,46 +1,18 @@
 //! What the agent of a host knows: its device, its ports, and the other hosts.
 
-use std::ops::RangeInclusive;
-
 use ferroce_model::preset::Preset;
 use ferroce_platform::numbered_hosts;
-use ferroce_rdma_cm::{Address, Device, Errno, Host, ListenAddress, PortSpace};
+use ferroce_rdma_cm::{Address, Device, Errno, Host, ListenAddress, PortSpace, PortTable};
 use ferroce_wire::Gid;
 
-/// Ports that the programs of a host can have at a time.
-const MAX_PORTS: usize = 512;
-/// Ports for callers that do not ask for a certain one, as Linux has them.
-const EPHEMERAL_PORTS: RangeInclusive<u16> = 32_768..=60_999;
 /// The path MTU of 4096 bytes, numbered as in the verbs; half as many bytes have one number less.
 const MTU_4096: u32 = 5;
-
-/// A claim of a port.
-#[derive(Debug, Clone, Copy)]
-struct Claim {
-    space: PortSpace,
-    port: u16,
-    address: ListenAddress,
-    is_shared: bool,
-}
-
-impl Claim {
-    /// Returns true if two claims cannot both be. Ports for every address exclude those of any
-    /// version of IP, which is more than Linux does.
-    fn excludes(&self, other: &Self) -> bool {
-        let is_one = |claim: &Self| matches!(claim.address, ListenAddress::Gid(_));
-        let is_common = self.address == other.address || !is_one(self) || !is_one(other);
-        is_common
-            && (self.space, self.port) == (other.space, other.port)
-            && !(self.is_shared && other.is_shared)
-    }
-}
 
 /// The surroundings of an agent.
 pub struct AgentHost {
     hosts: usize,
     device: Device,
-    claims: Vec<Claim>,
-    next_port: u16,
+    ports: PortTable,
 }
 
 impl AgentHost {
@@ -62,8 +34,7 @@ impl AgentHost {
                 active_mtu: (MTU_4096 - halvings) as u8,
                 addresses: addresses.collect(),
             },
-            claims: Vec::new(),
-            next_port: *EPHEMERAL_PORTS.start(),
+            ports: PortTable::new(),
         }
     }
 
@@ -71,17 +42,6 @@ impl AgentHost {
     pub fn owns(&self, gid: Gid) -> bool {
         let mut addresses = self.device.addresses.iter();
         addresses.any(|address| address.gid == gid)
-    }
-
-    fn claim(&mut self, claim: Claim) -> Result<u16, Errno> {
-        if self.claims.len() >= MAX_PORTS {
-            return Err(Errno::EADDRNOTAVAIL);
-        }
-        if self.claims.iter().any(|other| other.excludes(&claim)) {
-            return Err(Errno::EADDRINUSE);
-        }
-        self.claims.push(claim);
-        Ok(claim.port)
     }
 }
 
@@ -97,35 +57,11 @@ impl Host for AgentHost {
         address: ListenAddress,
         share: bool,
     ) -> Result<u16, Errno> {
-        let claim = |port| Claim {
-            space,
-            port,
-            address,
-            is_shared: share,
-        };
-        if let Some(port) = port {
-            return self.claim(claim(port));
-        }
-        for _ in EPHEMERAL_PORTS {
-            let port = self.next_port;
-            self.next_port = match port == *EPHEMERAL_PORTS.end() {
-                true => *EPHEMERAL_PORTS.start(),
-                false => port + 1,
-            };
-            match self.claim(claim(port)) {
-                Err(Errno::EADDRINUSE) => {}
-                claimed => return claimed,
-            }
-        }
-        Err(Errno::EADDRNOTAVAIL)
+        self.ports.claim(space, port, address, share)
     }
 
     fn release_port(&mut self, space: PortSpace, port: u16, address: ListenAddress) {
-        let is_it =
-            |claim: &Claim| (claim.space, claim.port, claim.address) == (space, port, address);
-        if let Some(place) = self.claims.iter().position(is_it) {
-            self.claims.swap_remove(place);
-        }
+        self.ports.release(space, port, address);
     }
 
     fn resolve(&mut self, _from: Gid, to: Gid) -> Result<(), Errno> {

@@ -14,10 +14,10 @@ use super::Registry;
 use super::layout::header;
 
 /// Ports that all processes of the machine can have at a time.
-pub const MAX_SERVICE_PORTS: usize = 512;
+pub(super) const MAX_SERVICE_PORTS: usize = 512;
 
 /// Ports for callers that do not ask for a certain one, as Linux has them.
-pub const EPHEMERAL_PORTS: RangeInclusive<u16> = 32_768..=60_999;
+const EPHEMERAL_PORTS: RangeInclusive<u16> = 32_768..=60_999;
 
 bitfield! {
     /// An entry; zero: free.
@@ -45,22 +45,6 @@ pub struct ServicePort {
     pub address: Option<Gid>,
     /// True if others that say the same may have it, too (`RDMA_OPTION_ID_REUSEADDR`).
     pub is_shared: bool,
-}
-
-impl ServicePort {
-    /// Returns true if two claims of one host cannot both be.
-    pub fn excludes(&self, other: &Self) -> bool {
-        let is_common =
-            self.address == other.address || self.address.is_none() || other.address.is_none();
-        is_common
-            && (self.space, self.port) == (other.space, other.port)
-            && !(self.is_shared && other.is_shared)
-    }
-
-    /// Returns true if this is a claim of the same port at the same address.
-    pub fn is_claim_of(&self, other: &Self) -> bool {
-        (self.space, self.port, self.address) == (other.space, other.port, other.address)
-    }
 }
 
 /// Reason why a port cannot be claimed.
