@@ -10,6 +10,7 @@
 #include <rdma/rdma_cma.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
@@ -68,6 +69,18 @@ static int command(int fd)
 	} command = { DESTROY_ID, 16, 4, (uintptr_t)events_reported, 0x7ffffff0, 0 };
 
 	return write(fd, &command, sizeof command) < 0 ? errno : 0;
+}
+
+/* The kernel's list of RDMA devices would name the kernel's own device file. */
+static void check_netlink(void)
+{
+	enum { RDMA = 20 };
+	int route = socket(AF_NETLINK, SOCK_RAW, 0);
+
+	CHECK(route >= 0);
+	EQUAL(close(route), 0);
+	EQUAL(socket(AF_NETLINK, SOCK_RAW, RDMA), -1);
+	EQUAL(errno, EPROTONOSUPPORT);
 }
 
 static void check_status(void)
@@ -320,6 +333,7 @@ int main(int argc, char **argv)
 	address.sin_family = AF_INET;
 	address.sin_port = htons(atoi(argv[1]));
 	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	check_netlink();
 	check_status();
 	check_duplicates();
 	check_waiting();

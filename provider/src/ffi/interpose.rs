@@ -23,6 +23,9 @@ use crate::rdma_cm::DEVICE_FILE;
 /// Bytes of the longest path, with its zero, that the kernel takes.
 const PATH_MAX: usize = libc::PATH_MAX as usize;
 
+/// Protocol of the kernel's RDMA subsystem: `<linux/netlink.h>`.
+const NETLINK_RDMA: c_int = 20;
+
 /// A redirected path with its zero.
 type Target = [u8; PATH_MAX];
 
@@ -527,6 +530,19 @@ pub unsafe extern "C" fn lgetxattr(
     // SAFETY: contract of `lgetxattr`: `path` and `name` are null or C strings, and `value` has
     // `size` bytes.
     unsafe { attribute(libc::SYS_lgetxattr, path, name, value, size) }
+}
+
+/// `socket` of libc. The kernel's list of RDMA devices (`NETLINK_RDMA`) is that of other devices: with
+/// its numbers librdmacm would take the kernel's `/dev/infiniband/rdma_cm` for the right one. Without
+/// the protocol it reads sysfs, as on a kernel that lacks RDMA.
+#[unsafe(no_mangle)]
+pub extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    if domain == libc::AF_NETLINK && protocol == NETLINK_RDMA {
+        set_errno(Errno(libc::EPROTONOSUPPORT));
+        return -1;
+    }
+    // SAFETY: the system call reads no memory.
+    unsafe { libc::syscall(libc::SYS_socket, domain, kind, protocol) as c_int }
 }
 
 /// Narrows a system call's result, which has the width of a register, to libc's return type.

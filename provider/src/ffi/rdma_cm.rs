@@ -23,7 +23,12 @@ const NO_EVENT: ssize_t = -2;
 
 /// Opens the device file: a descriptor, or -1 and errno.
 pub(super) fn open(flags: c_int) -> c_int {
-    super::boundary::minus_one(|| channel::open(flags))
+    super::boundary::minus_one(|| {
+        channel::open(flags).inspect_err(|errno| {
+            let error = std::io::Error::from_raw_os_error(errno.0);
+            tracing::warn!(%error, "cannot open /dev/infiniband/rdma_cm");
+        })
+    })
 }
 
 /// `write` of libc.
