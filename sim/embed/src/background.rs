@@ -16,9 +16,10 @@ use crate::in_process::InProcess;
 
 /// Period of checks whether the application still polls.
 const POLLED_SLEEP_NS: u64 = 1_000_000;
-/// Shortest sleep meanwhile, even if a timer of the model is due: a polling application handles it.
-/// While the wire is full there always is one.
-const LEAST_POLLED_SLEEP_NS: u64 = 100_000;
+/// Shortest sleep while the application polls or is inside the model, even if a timer of the model is
+/// due: the application handles it. While the wire is full there always is one; and the application
+/// may need this thread's processor to get on.
+const LEAST_SHARED_SLEEP_NS: u64 = 100_000;
 /// Longest sleep when nothing happens.
 const IDLE_SLEEP_NS: u64 = 250_000_000;
 /// How long the thread keeps checking for frames after the last one.
@@ -137,13 +138,13 @@ fn sleep(function: &InProcess, limit_ns: u64, must_look: bool) -> Option<Ticks> 
     armed.store(1, Ordering::SeqCst);
     // Pairs with the fence in the sender's check: see `fabric::port`.
     fence(Ordering::SeqCst);
-    let limit_ns = match must_look.then(|| function.may_sleep()) {
-        Some(Some(false)) => 0,
-        // The application is inside the model and may leave work.
-        Some(None) => POLLED_SLEEP_NS,
-        Some(Some(true)) | None => limit_ns,
+    let (least_ns, limit_ns) = match must_look.then(|| function.may_sleep()) {
+        Some(Some(false)) => (0, 0),
+        Some(Some(true)) => (0, limit_ns),
+        // The application is inside the model: it handles what is due, and may leave work.
+        Some(None) => (LEAST_SHARED_SLEEP_NS, POLLED_SLEEP_NS),
+        None => (LEAST_SHARED_SLEEP_NS, limit_ns),
     };
-    let least_ns = if must_look { 0 } else { LEAST_POLLED_SLEEP_NS };
     let time_ns = match limit_ns {
         0 => 0,
         limit_ns => function.sleep_time_ns(least_ns, limit_ns),
