@@ -7,7 +7,7 @@ use ferroce_cm::{ListenAddress, PortSpace};
 use crate::errno::Errno;
 
 /// Claims of one host at a time.
-pub const MAX_PORTS: usize = 512;
+pub const MAX_PORTS: usize = 4096;
 /// Ports for callers that do not ask for a certain one, as Linux has them
 /// (`net.ipv4.ip_local_port_range`).
 const EPHEMERAL_PORTS: RangeInclusive<u16> = 32_768..=60_999;

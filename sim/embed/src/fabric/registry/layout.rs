@@ -17,11 +17,12 @@ pub const MAX_GROUPS: usize = 256;
 pub const ANNOUNCE_WORDS: usize = PLACES.div_ceil(64);
 
 /// Incremented with every change of this file's or of the rings' layout.
-pub(super) const LAYOUT_VERSION: u64 = 4;
+pub(super) const LAYOUT_VERSION: u64 = 5;
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"Ferroce\n");
 pub(super) const PLACE_SIZE: usize = 8192;
-/// Pages for every 8-bit number.
-pub(super) const FILE_SIZE: usize = PLACE_SIZE * 256;
+/// Behind the pages of every 8-bit number: ports of RDMA CM.
+pub(super) const SERVICE_PORTS: usize = PLACE_SIZE * 256;
+pub(super) const FILE_SIZE: usize = SERVICE_PORTS + 8 * MAX_SERVICE_PORTS;
 
 /// The header takes the pages of place 0.
 pub(super) mod header {
@@ -32,7 +33,6 @@ pub(super) mod header {
     /// Every sender of multicast reads it, few write it: a separate cache line.
     pub const GROUP_EPOCH: usize = 128;
     pub const NEXT_SERVICE_PORT: usize = 192;
-    pub const SERVICE_PORTS: usize = 4096;
 }
 
 /// A place's pages. Words written by different processors are on different cache lines.
@@ -61,7 +61,6 @@ pub(super) mod field {
     pub const GROUPS: usize = 4096;
 }
 
-const _: () = assert!(header::SERVICE_PORTS + 8 * MAX_SERVICE_PORTS <= PLACE_SIZE);
 const _: () = assert!(field::GIDS + 16 * MAX_GIDS <= field::HEARTBEAT);
 const _: () = assert!(field::ANNOUNCED + 8 * ANNOUNCE_WORDS <= field::ANNOUNCE_EPOCH);
 const _: () = assert!(field::GSI + 8 <= field::UPLINK_COUNTERS);

@@ -11,10 +11,10 @@ use bitfield::bitfield;
 use ferroce_wire::Gid;
 
 use super::Registry;
-use super::layout::header;
+use super::layout::{SERVICE_PORTS, header};
 
 /// Ports that all processes of the machine can have at a time.
-pub(super) const MAX_SERVICE_PORTS: usize = 512;
+pub(super) const MAX_SERVICE_PORTS: usize = 4096;
 
 /// Ports for callers that do not ask for a certain one, as Linux has them.
 const EPHEMERAL_PORTS: RangeInclusive<u16> = 32_768..=60_999;
@@ -68,7 +68,10 @@ impl Registry {
         if self.conflict(place, entry, MAX_SERVICE_PORTS) {
             return Err(PortError::InUse);
         }
-        for (index, word) in self.port_words().enumerate() {
+        let words = || self.port_words().enumerate();
+        // Whether a process is alive takes a system call, so empty entries come first.
+        let empty = words().filter(|(_, word)| word.load(Ordering::SeqCst) == 0);
+        for (index, word) in empty.chain(words()) {
             let seen = Entry(word.load(Ordering::SeqCst));
             if self.is_held(seen) {
                 continue;
@@ -117,11 +120,9 @@ impl Registry {
         });
         // One entry: a process that has a shared port twice releases it twice.
         words.find(|word| {
-            let mut entries = entries.iter();
-            entries.any(|entry| {
-                word.compare_exchange(*entry, 0, Ordering::SeqCst, Ordering::SeqCst)
-                    .is_ok()
-            })
+            let seen = word.load(Ordering::SeqCst);
+            let swap = || word.compare_exchange(seen, 0, Ordering::SeqCst, Ordering::SeqCst);
+            entries.contains(&seen) && swap().is_ok()
         });
     }
 
@@ -147,7 +148,7 @@ impl Registry {
     }
 
     fn port_words(&self) -> impl Iterator<Item = &AtomicU64> {
-        let offsets = (0..MAX_SERVICE_PORTS).map(|index| header::SERVICE_PORTS + 8 * index);
+        let offsets = (0..MAX_SERVICE_PORTS).map(|index| SERVICE_PORTS + 8 * index);
         offsets.map(|offset| self.memory.word(offset))
     }
 
