@@ -13,7 +13,7 @@
 #   make tsan     threads of driver, vfio-user, platform and embed in a thread-sanitizer build
 #   make miri     undefined behaviour in units, qp, spec, wire and transport; both want the sources of Rust
 #   make bench    speed of this machine's build: ICRC off and on, one and several QPs and threads; of
-#                 the simulation in simulated time
+#                 the simulation in simulated time; beside soft-RoCE in a virtual machine
 #   make qemu-vfio  the model as a PCI device of a virtual machine: the same programs through kernel VFIO
 #   make qemu-roce  the model against the RoCE of the Linux kernel in a virtual machine
 #   make install PREFIX=/usr/local
@@ -113,6 +113,8 @@ tsan miri:
 bench: build
 	@.ci/install-packages $(BENCH_PACKAGES)
 	@sim/scripts/bench $(RELEASE)/ferroce
+	@echo; echo "beside soft-RoCE, both in a virtual machine with one processor and without KVM"
+	@tests/scripts/qemu-rates $(RELEASE) || [ $$? -eq 77 ]
 	$(CARGO) bench --locked -p ferroce-world --bench world
 
 qemu-vfio: build

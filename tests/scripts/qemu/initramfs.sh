@@ -6,7 +6,7 @@ guest_programs=(
     dash kmod ip rdma lspci setpci
     ibv_devices ibv_devinfo ibv_rc_pingpong ibv_uc_pingpong ibv_ud_pingpong ibv_srq_pingpong
     ib_write_bw ib_write_lat ib_read_bw ib_read_lat ib_send_bw ib_send_lat ib_atomic_bw ib_atomic_lat
-    rping ucmatose udaddy
+    rping ucmatose udaddy cmtime
 )
 initramfs=$cache/base.cpio
 
