@@ -274,3 +274,55 @@ fn what_is_no_capture_is_refused() {
         assert!(ended.output.contains(name), "{ended:?}");
     }
 }
+
+/// Messages of the connection manager: attribute identifiers (IBTA vol 1, table 98).
+mod cm {
+    pub const REQ: &str = "0x0010";
+    pub const REJ: &str = "0x0012";
+    pub const REP: &str = "0x0013";
+    pub const RTU: &str = "0x0014";
+    pub const DREQ: &str = "0x0015";
+    pub const DREP: &str = "0x0016";
+    pub const SIDR_REQ: &str = "0x0017";
+    pub const SIDR_REP: &str = "0x0018";
+}
+
+/// Captures of programs on the model, with Linux on the other side, and the messages in them.
+const INTEROP: &[(&str, &[&str])] = &[
+    (
+        "rping_ipv6_model_serves",
+        &[cm::REQ, cm::REP, cm::RTU, cm::DREQ, cm::DREP],
+    ),
+    ("rejected_ipv4_guest_serves", &[cm::REQ, cm::REJ]),
+    (
+        "rejected_ipv4_model_serves",
+        &[
+            cm::REQ,
+            cm::REJ,
+            cm::REQ,
+            cm::REP,
+            cm::RTU,
+            cm::DREQ,
+            cm::DREP,
+        ],
+    ),
+    ("udaddy_ipv4_guest_serves", &[cm::SIDR_REQ, cm::SIDR_REP]),
+];
+
+/// Goal: Linux and the model speak the same RDMA CM. Method: captures of `tests/scripts/qemu-roce`,
+/// as tshark and `ferroce wire check` read them.
+#[test]
+fn captures_with_linux_are_clean() {
+    let scratch = Scratch::new();
+    for (name, expected) in INTEROP {
+        let file = root().join(format!("tests/golden/interop/{name}.pcapng"));
+        let path = file.to_str().expect("our own name");
+        let malformed = tshark(&scratch, path, &["-Y", "_ws.malformed || !infiniband"]);
+        assert!(!malformed.contains('→'), "{name}: {malformed}");
+        let fields = ["-T", "fields", "-e", "infiniband.mad.attributeid"];
+        let seen = tshark(&scratch, path, &fields);
+        let messages: Vec<_> = seen.lines().filter(|line| line.starts_with("0x")).collect();
+        assert_eq!(messages, *expected, "{name}");
+        wire_check(&scratch, &file).expect_success();
+    }
+}
