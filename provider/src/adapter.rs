@@ -45,6 +45,8 @@ struct Listeners {
     objects: BTreeMap<Object, Vec<Registration>>,
     /// Async queues of all contexts, for events of the port or the device.
     contexts: Vec<Weak<EventQueue>>,
+    /// Called when the device fails.
+    on_fatal: Vec<Arc<dyn Fn() + Send + Sync>>,
 }
 
 /// The opened NIC.
@@ -264,6 +266,11 @@ impl Adapter {
         listeners.contexts.push(Arc::downgrade(queue));
     }
 
+    /// Calls `on_fatal` when the device fails.
+    pub fn on_fatal(&self, on_fatal: impl Fn() + Send + Sync + 'static) {
+        self.listeners.lock().on_fatal.push(Arc::new(on_fatal));
+    }
+
     /// Adds a context that gets the events of one of its objects.
     pub fn add(&self, object: Object, queue: &Arc<EventQueue>, source: &Arc<Source>) {
         let registration = Registration {
@@ -329,7 +336,11 @@ fn dispatch(listeners: &Mutex<Listeners>, event: AsyncEvent) {
         AsyncEvent::CqError(cqn) => (CompletionQueue(cqn), IBV_EVENT_CQ_ERR),
         AsyncEvent::PortActive => return notify_all(listeners, IBV_EVENT_PORT_ACTIVE),
         AsyncEvent::PortError => return notify_all(listeners, IBV_EVENT_PORT_ERR),
-        AsyncEvent::DeviceFatal => return notify_all(listeners, IBV_EVENT_DEVICE_FATAL),
+        AsyncEvent::DeviceFatal => {
+            notify_all(listeners, IBV_EVENT_DEVICE_FATAL);
+            let called = listeners.lock().on_fatal.clone();
+            return called.iter().for_each(|on_fatal| on_fatal());
+        }
     };
     let registrations = listeners.lock().objects.get(&object).cloned();
     for Registration { queue, source } in registrations.unwrap_or_default() {

@@ -131,6 +131,9 @@ static int serve_event(void)
 		return 0;
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
 		return 0;
+	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+		/* Of a connection and of the listener, which ends with the program. */
+		exit(4);
 	case RDMA_CM_EVENT_DISCONNECTED:
 		rdma_disconnect(id);
 		/* fall through */

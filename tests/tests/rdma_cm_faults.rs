@@ -161,6 +161,25 @@ fn a_request_of_a_killed_client_is_accepted() {
     steps.expect_usable();
 }
 
+/// Goal: the failure of a device is an event of each of its ids. Method: `ferroce inject` fails the
+/// device of a connected client, then that of the server.
+#[test]
+fn a_failed_device_is_removed() {
+    let steps = Steps::new();
+    let mut server = steps.server("server", "-");
+    let mut client = steps.start("client", "client", "stay", "1");
+    server.expect_output("RDMA_CM_EVENT_ESTABLISHED");
+    client.expect_output("RDMA_CM_EVENT_ESTABLISHED");
+    for process in [client, server] {
+        let pid = process.id().to_string();
+        let inject = ["inject", "device-fatal", "--pid", &pid];
+        let injected = steps.scratch.finish(steps.scratch.ferroce(&inject));
+        injected.expect_success();
+        expect_last_event(&process.wait(), &["DEVICE_REMOVAL"]);
+    }
+    steps.expect_usable();
+}
+
 /// Goal: a port is of one process of a host. Method: a second server that wants it, then another
 /// port; a client of either.
 #[test]

@@ -53,6 +53,8 @@ pub struct Agent {
     state: Mutex<State>,
     /// True if QP 1 may have something that is not taken yet.
     pending: AtomicBool,
+    /// Node GUIDs of devices that have failed since the last run.
+    failed: Mutex<Vec<u64>>,
     timer: Arc<Timer>,
     started: WallInstant,
     /// Dropped behind the state with its QPs.
@@ -159,7 +161,10 @@ impl Agent {
                     }
                 };
                 match Gsi::open(adapter, on_event) {
-                    Ok(link) => links.push(link),
+                    Ok(link) => {
+                        report_failure(&link, me);
+                        links.push(link);
+                    }
                     Err(errno) => failure = errno,
                 }
             }
@@ -182,6 +187,7 @@ impl Agent {
                     keep: None,
                 }),
                 pending: AtomicBool::new(true),
+                failed: Mutex::default(),
                 timer: Arc::new(Timer::default()),
                 started: WallInstant::now(),
                 end: NotifyOnDrop::default(),
@@ -215,6 +221,9 @@ impl Agent {
                 return;
             };
             self.pending.store(false, Ordering::Release);
+            for node_guid in self.failed.lock().drain(..) {
+                state.remove_device(self.now(), node_guid);
+            }
             let due = state.settle(self.now());
             let due = due.into_iter().chain(state.publish(self.now())).min();
             self.timer.set(due.map(|due| self.wall(due)));
@@ -313,6 +322,18 @@ extern "C" fn disconnect_at_exit() {
     std::mem::forget(agent);
 }
 
+/// Tells the agent when the device of a link fails.
+fn report_failure(link: &Gsi, agent: &Weak<Agent>) {
+    let (agent, node_guid) = (Weak::clone(agent), link.node_guid());
+    link.adapter().on_fatal(move || {
+        if let Some(agent) = agent.upgrade() {
+            agent.failed.lock().push(node_guid);
+            agent.run();
+            release(agent);
+        }
+    });
+}
+
 /// Drops a reference. The last one is dropped on a separate thread: closing the devices takes
 /// commands, which an event handler must not issue.
 fn release(agent: Arc<Agent>) {
@@ -324,6 +345,13 @@ fn release(agent: Arc<Agent>) {
 }
 
 impl State {
+    /// A device has failed: its ids end, and no id gets it any more.
+    fn remove_device(&mut self, now: Instant, node_guid: u64) {
+        tracing::warn!(node_guid = %format_args!("{node_guid:016x}"), "RDMA CM: the device has failed");
+        self.cm.remove_device(now, &mut self.host, node_guid);
+        self.host.remove_device(node_guid);
+    }
+
     /// Receives and sends until nothing is left, and returns when to come back.
     fn settle(&mut self, now: Instant) -> Option<Instant> {
         self.cm.handle_timeout(now, &mut self.host);

@@ -137,6 +137,11 @@ impl Gsi {
         &self.adapter
     }
 
+    /// Returns the GUID of the device.
+    pub fn node_guid(&self) -> u64 {
+        u64::from_be_bytes(self.adapter.host().node_guid)
+    }
+
     /// Returns true if the device has this address.
     pub fn owns(&self, address: Gid) -> bool {
         self.gid_index(address).is_some()

@@ -56,6 +56,11 @@ impl ProcessHost {
         peers.is_some_and(|peers| peers.receivers(to) == Receivers::None)
     }
 
+    /// A device that has failed: no id gets it any more.
+    pub fn remove_device(&mut self, node_guid: u64) {
+        self.devices.retain(|device| device.node_guid != node_guid);
+    }
+
     /// Returns this process and the others of its host, on a fabric.
     pub fn peers(&self) -> Option<HostPeers> {
         self.peers
