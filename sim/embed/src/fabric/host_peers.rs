@@ -1,11 +1,10 @@
 //! The processes of a host, as its communication managers share one GID and one set of ports.
 
-use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use ferroce_wire::Gid;
 
-use super::registry::{PortError, Registry, ServicePort, places};
+use super::registry::{PortError, Registry, ServicePort, places, report};
 
 /// One process of a host, and its view of the others.
 #[derive(Debug, Clone, Copy)]
@@ -75,15 +74,15 @@ impl HostPeers {
     /// # Errors
     /// Those of writing the file.
     pub fn publish(&self, report: &str) -> io::Result<()> {
-        let path = report_path(self.registry.directory(), self.place);
-        let unfinished = path.with_extension("new");
+        let path = report::path(self.registry.directory(), self.place);
+        let unfinished = report::unfinished(&path);
         fs::write(&unfinished, report)?;
         fs::rename(&unfinished, &path)
     }
 
     /// Removes what was published.
     pub fn withdraw(&self) {
-        let _ = fs::remove_file(report_path(self.registry.directory(), self.place));
+        let _ = fs::remove_file(report::path(self.registry.directory(), self.place));
     }
 
     /// Returns true if this is the first process of the host with this address: it answers for
@@ -117,10 +116,5 @@ impl HostPeers {
 
 /// Returns what the process at a place has published. `None`: nothing.
 pub fn read_report(registry: &Registry, place: u8) -> Option<String> {
-    fs::read_to_string(report_path(registry.directory(), place)).ok()
-}
-
-/// The directory has mode 0700, so no other user can read the file.
-fn report_path(directory: &Path, place: u8) -> PathBuf {
-    directory.join(format!("cm-{place}"))
+    fs::read_to_string(report::path(registry.directory(), place)).ok()
 }

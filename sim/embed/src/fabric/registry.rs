@@ -27,6 +27,7 @@ mod gsi;
 mod identity;
 mod injection;
 mod layout;
+pub(super) mod report;
 mod service_ports;
 mod signals;
 mod uplink_counters;
@@ -194,20 +195,25 @@ impl Registry {
         locked
     }
 
-    /// Removes rings whose receiver no longer exists.
+    /// Removes rings whose receiver no longer exists, and what processes that have ended published.
     fn sweep(&self) {
         let Ok(entries) = fs::read_dir(&self.directory) else {
             return;
         };
         for entry in entries.flatten() {
             let name = entry.file_name();
-            let Some(ring) = name.to_str().and_then(RingName::parse) else {
-                continue;
-            };
-            if self.generation(ring.to) != ring.generation || !self.is_alive(ring.to) {
+            if name.to_str().is_some_and(|name| self.is_stale(name)) {
                 let _ = fs::remove_file(entry.path());
             }
         }
+    }
+
+    /// Returns true if a file of the directory belongs to a process that has ended.
+    fn is_stale(&self, name: &str) -> bool {
+        if let Some(ring) = RingName::parse(name) {
+            return self.generation(ring.to) != ring.generation || !self.is_alive(ring.to);
+        }
+        report::place_of(name).is_some_and(|place| !self.is_alive(place))
     }
 
     /// Returns the number of the claim under which a place is held; 0 if it was released.
@@ -460,6 +466,22 @@ mod tests {
         ));
         drop(places);
         registry.claim(&identity("x")).expect("free again");
+    }
+
+    #[test]
+    fn reports_of_ended_processes_are_swept() {
+        let directory = temporary_directory("reports");
+        let registry = Registry::open(directory.path()).expect("new");
+        let place = registry.claim(&identity("x")).expect("free");
+        let [live, ended] =
+            [place.number(), 200].map(|place| report::path(directory.path(), place));
+        let unfinished = report::unfinished(&ended);
+        for path in [&live, &ended, &unfinished] {
+            fs::write(path, "").expect("new");
+        }
+        let _other = registry.claim(&identity("y")).expect("free");
+        assert!(live.exists());
+        assert!(!ended.exists() && !unfinished.exists());
     }
 
     #[test]
