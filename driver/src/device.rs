@@ -11,7 +11,9 @@ use ferroce_spec::context::{
     AddressEntry, CqContext, MemoryEntry, QpContext, ServiceCode, SrqContext, TranslationEntry,
 };
 use ferroce_spec::counter::COUNTERS;
-use ferroce_spec::register::{CONTRACT_MAJOR, Capability, Control, MAGIC, VECTOR_COUNT};
+use ferroce_spec::register::{
+    CONTRACT_MAJOR, Capability, Control, MAGIC, UNMAPPED_READ, VECTOR_COUNT,
+};
 use ferroce_spec::wqe::VLAN_NONE;
 use parking_lot::Mutex;
 
@@ -25,6 +27,7 @@ use crate::doorbell::{Slot, SlotAllocator};
 use crate::error::Error;
 use crate::event::{AsyncEventHandler, CqHandlers, Dispatch, EventQueue};
 use crate::health::Health;
+use crate::health_check;
 use crate::identifier::{Cqn, Qpn, Srqn};
 use crate::mmio;
 use crate::push::{PushWindows, QueuePush};
@@ -122,7 +125,7 @@ impl Device {
         // 2. Reset any previous state.
         reset(&*bus, config.reset_timeout)?;
         // 3. Command queue.
-        commands = CommandQueue::new(&bus, &space, &health, config.command_timeout)?;
+        commands = CommandQueue::new(&bus, &space, &dispatch, config.command_timeout)?;
         let stop = StopOnDrop {
             bus: Arc::clone(&bus),
             timeout: config.reset_timeout,
@@ -166,6 +169,7 @@ impl Device {
         for queue in &device.event_queues {
             queue.start()?;
         }
+        health_check::start(&device);
         Ok(device)
     }
 
@@ -248,6 +252,14 @@ impl Device {
     #[inline]
     pub(crate) fn bus(&self) -> &Arc<dyn Bus> {
         &self.bus
+    }
+
+    pub(crate) fn dispatch(&self) -> &Dispatch {
+        &self.dispatch
+    }
+
+    pub(crate) fn event_queues(&self) -> &[Arc<EventQueue>] {
+        &self.event_queues
     }
 
     pub(crate) fn space(&self) -> &Arc<DmaSpace> {
@@ -488,6 +500,7 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
+        self.bus.set_health_check(None);
         for queue in self.event_queues.iter().rev() {
             queue.stop();
             let number = queue.number().into();
@@ -572,7 +585,7 @@ fn wait_for(
     let deadline = Instant::now() + timeout;
     let mut turn = 0u32;
     loop {
-        if bus.is_gone() {
+        if bus.is_gone() || mmio::STATUS.read(bus).bits() == UNMAPPED_READ {
             return Err(Error::DeviceDead);
         }
         if done() {

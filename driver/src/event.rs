@@ -100,6 +100,10 @@ impl Dispatch {
         })
     }
 
+    pub(crate) fn health(&self) -> &Health {
+        &self.health
+    }
+
     pub(crate) fn set_async_handler(&self, handler: Option<AsyncEventHandler>) {
         *self.on_async.lock() = handler;
     }
@@ -145,6 +149,10 @@ impl Dispatch {
         let known = match event {
             EventType::COMPLETION => self.completion(number),
             EventType::CQ_ERROR => self.cq_error(number),
+            EventType::DEVICE_FATAL => {
+                self.device_gone();
+                true
+            }
             _ => match self.async_event(event, number) {
                 Some(event) => {
                     self.call_async(event);
@@ -199,18 +207,13 @@ impl Dispatch {
             EventType::SRQ_ERROR => AsyncEvent::SrqError(srqn()?),
             EventType::PORT_ACTIVE => AsyncEvent::PortActive,
             EventType::PORT_ERROR => AsyncEvent::PortError,
-            EventType::DEVICE_FATAL => {
-                self.health.mark_dead();
-                self.end_is_reported.store(true, Ordering::Relaxed);
-                AsyncEvent::DeviceFatal
-            }
             _ => return None,
         })
     }
 
-    /// Reports once that the device is gone, and wakes all threads that wait for completions, which
-    /// will not come.
-    fn device_gone(&self) {
+    /// Marks the device as dead. Reports that once, and wakes all threads that wait for completions,
+    /// which will not come.
+    pub(crate) fn device_gone(&self) {
         self.health.mark_dead();
         if self.end_is_reported.swap(true, Ordering::Relaxed) {
             return;
@@ -278,6 +281,8 @@ pub(crate) struct EventQueue {
     dispatch: Arc<Dispatch>,
     /// True if an interrupt has come and is not being served yet.
     requested: AtomicBool,
+    /// Index of an event that waited at the last check of the device.
+    waiting: Mutex<Option<u32>>,
     /// Consumer index. The holder of the lock serves the queue. Other threads only try the lock, so
     /// that a handler that gets here again cannot deadlock.
     consumer: Mutex<u32>,
@@ -298,6 +303,7 @@ impl EventQueue {
             log_size,
             dispatch: Arc::clone(dispatch),
             requested: AtomicBool::new(false),
+            waiting: Mutex::new(None),
             consumer: Mutex::new(0),
         }))
     }
@@ -355,6 +361,21 @@ impl EventQueue {
         // Events that the device reported before it was gone were served above.
         if self.bus.is_gone() {
             self.dispatch.device_gone();
+        }
+    }
+
+    /// Serves an event that has waited since the last call: its interrupt was lost, because the
+    /// device interrupts only once for events that are not consumed.
+    pub(crate) fn recover_interrupt(self: &Arc<Self>) {
+        // A queue that is being served has an interrupt.
+        let Some(consumer) = self.consumer.try_lock().map(|consumer| *consumer) else {
+            return;
+        };
+        let waiting = self.peek(consumer).map(|_| consumer);
+        let waited = std::mem::replace(&mut *self.waiting.lock(), waiting);
+        if waiting.is_some() && waiting == waited {
+            tracing::warn!(vector = self.number, "an interrupt was lost");
+            self.interrupt();
         }
     }
 

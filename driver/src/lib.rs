@@ -34,6 +34,7 @@ mod doorbell;
 mod error;
 mod event;
 mod health;
+mod health_check;
 mod huge_page;
 mod identifier;
 mod mmio;

@@ -69,7 +69,7 @@ impl TestHost {
     }
 
     fn range(&mut self, iova: u64, length: usize) -> Result<&mut [u8], DmaError> {
-        let error = DmaError { iova, length };
+        let error = DmaError::refused(iova, length);
         let start = usize::try_from(iova).map_err(|_| error)?;
         let end = start.checked_add(length).ok_or(error)?;
         self.memory.get_mut(start..end).ok_or(error)
