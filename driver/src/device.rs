@@ -24,6 +24,7 @@ use crate::command::{CommandQueue, has_stopped};
 use crate::device_config::DeviceConfig;
 use crate::dma::{DmaBuffer, DmaSpace, Keeper};
 use crate::doorbell::{Slot, SlotAllocator};
+use crate::doorbell_check::DoorbellChecks;
 use crate::error::Error;
 use crate::event::{AsyncEventHandler, CqHandlers, Dispatch, EventQueue};
 use crate::health::Health;
@@ -67,6 +68,7 @@ pub struct Device {
     /// Held while a number is created or destroyed and while the driver and the CQs record that, so
     /// that a number that the device reuses is never mistaken for its previous owner.
     numbering: Mutex<()>,
+    doorbell_checks: DoorbellChecks,
     health: Health,
     bus: Arc<dyn Bus>,
     /// Dropped last, with its keeper.
@@ -161,6 +163,7 @@ impl Device {
             key_variant: AtomicU8::new(0),
             key_seed: config.key_seed,
             numbering: Mutex::new(()),
+            doorbell_checks: DoorbellChecks::default(),
             health,
             space,
             bus,
@@ -260,6 +263,10 @@ impl Device {
 
     pub(crate) fn event_queues(&self) -> &[Arc<EventQueue>] {
         &self.event_queues
+    }
+
+    pub(crate) fn doorbell_checks(&self) -> &DoorbellChecks {
+        &self.doorbell_checks
     }
 
     pub(crate) fn space(&self) -> &Arc<DmaSpace> {
@@ -408,6 +415,11 @@ impl Device {
     pub(crate) fn query_qp(&self, number: Qpn) -> Result<QpContext, Error> {
         self.commands
             .query(CommandOpcode::QUERY_QP, number.0.into())
+    }
+
+    pub(crate) fn query_cq(&self, number: Cqn) -> Result<CqContext, Error> {
+        self.commands
+            .query(CommandOpcode::QUERY_CQ, number.0.into())
     }
 
     pub(crate) fn modify_cq(&self, number: Cqn, input: &CqContext) -> Result<(), Error> {

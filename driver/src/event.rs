@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::offset_of;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
 use ferroce_spec::context::EqContext;
 use ferroce_spec::cqe::owner_at;
@@ -70,6 +70,10 @@ pub type CqHandler = Arc<dyn Fn() + Send + Sync>;
 pub(crate) struct CqHandlers {
     /// True if the CQ is armed for any completion, and the event has not come yet.
     pub(crate) armed: AtomicBool,
+    /// True if an event was requested, for any or for a solicited completion, and has not come yet.
+    pub(crate) is_requested: AtomicBool,
+    /// Requests for events so far.
+    pub(crate) requests: AtomicU32,
     pub(crate) on_event: Option<CqHandler>,
     pub(crate) on_error: Option<CqHandler>,
 }
@@ -171,11 +175,13 @@ impl Dispatch {
         self.cqs.lock().get(&number).cloned()
     }
 
-    fn completion(&self, number: u32) -> bool {
+    /// Calls the handler of an event of a CQ. Returns false if there is no such CQ.
+    pub(crate) fn completion(&self, number: u32) -> bool {
         let Some(handlers) = self.cq(number) else {
             return false;
         };
         handlers.armed.store(false, Ordering::Release);
+        handlers.is_requested.store(false, Ordering::Release);
         if let Some(on_event) = &handlers.on_event {
             on_event();
         }

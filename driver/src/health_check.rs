@@ -27,4 +27,8 @@ fn check(device: &Device) {
     for queue in device.event_queues() {
         queue.recover_interrupt();
     }
+    if device.doorbell_checks().run() {
+        tracing::error!("the device does not take its doorbells");
+        device.dispatch().device_gone();
+    }
 }

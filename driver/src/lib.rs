@@ -31,6 +31,7 @@ mod dm;
 )]
 mod dma;
 mod doorbell;
+mod doorbell_check;
 mod error;
 mod event;
 mod health;
