@@ -7,7 +7,7 @@ use ferroce_spec::register::{Control, VECTOR_COUNT, offset};
 use ferroce_units::Instant;
 
 use super::{InProcess, Model, ProcessHost};
-use crate::fabric::registry::DeviceFault;
+use crate::fabric::registry::{DeviceFault, DeviceFaults};
 
 /// Every vector, a bit each.
 const ALL_VECTORS: u64 = (1 << VECTOR_COUNT) - 1;
@@ -53,9 +53,11 @@ impl ProcessHost {
 impl Model {
     /// Resets the function as PCIe does (function-level reset; PCIe 6.0, 6.6.2): everything but
     /// mappings and the MSI-X table, which the kernel restores for a card, is as after power-on.
-    /// The NIC does it before anything else in its next run.
+    /// Injected faults of the link are forgotten, too. The NIC does it before anything else in its
+    /// next run.
     pub(super) fn request_reset(&mut self) {
         self.forget_doorbells();
+        self.host.faults = DeviceFaults::default();
         let mut control = Control::default();
         control.set_reset(true);
         self.nic.write32(offset::control, control.bits());
