@@ -78,19 +78,24 @@ fn a_read_that_fails_fails_its_request() {
     }
 }
 
-/// Goal: a responder whose memory cannot be read says so to the requester.
+/// Goal: a responder whose memory cannot be read refuses the request, whether the read is that of
+/// the key or that of the data.
 #[test]
 fn a_responder_that_cannot_read_refuses() {
-    let (mut a, mut b) = connected(PathMtuCode::MTU_1024);
-    b.host.failing_read = Some((0, DmaFault::Poisoned));
-    a.post(
-        SendOpcode::RDMA_READ,
-        Some((REGION_START, b.key)),
-        a.segment(0, 64),
-    );
-    run_both(&mut a, &mut b, 20);
-    assert_eq!(poll_status(&mut a), Some(CqeStatus::REMOTE_OPERATION));
-    assert!(status(&b).enabled(), "the function works");
+    for reads_before in [0, 1] {
+        let (mut a, mut b) = connected(PathMtuCode::MTU_1024);
+        let remote = Some((REGION_START, b.key));
+        for _ in 0..reads_before {
+            a.post(SendOpcode::RDMA_READ, remote, a.segment(0, 64));
+            run_both(&mut a, &mut b, 20);
+            assert_eq!(poll_status(&mut a), Some(CqeStatus::SUCCESS));
+        }
+        b.host.failing_read = Some((0, DmaFault::Poisoned));
+        a.post(SendOpcode::RDMA_READ, remote, a.segment(0, 64));
+        run_both(&mut a, &mut b, 20);
+        assert_eq!(poll_status(&mut a), Some(CqeStatus::REMOTE_ACCESS));
+        assert!(status(&b).enabled(), "the function works");
+    }
 }
 
 /// Goal: a function that cannot read its command queue stops, and reports that.
