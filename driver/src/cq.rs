@@ -224,6 +224,7 @@ impl CompletionQueue {
         let handlers = Arc::new(CqHandlers {
             armed: AtomicBool::new(false),
             is_requested: AtomicBool::new(false),
+            has_failed: AtomicBool::new(false),
             requests: AtomicU32::new(0),
             on_event: config.on_event,
             on_error: config.on_error,
@@ -302,6 +303,12 @@ impl CompletionQueue {
         Poller {
             state: self.state.lock(),
         }
+    }
+
+    /// Returns true if the CQ has overrun or cannot be written: no more completions will come.
+    #[inline]
+    pub fn has_failed(&self) -> bool {
+        self.handlers.has_failed.load(Ordering::Acquire)
     }
 
     /// Returns true if there is nothing to poll. Does not lock.

@@ -72,6 +72,8 @@ pub(crate) struct CqHandlers {
     pub(crate) armed: AtomicBool,
     /// True if an event was requested, for any or for a solicited completion, and has not come yet.
     pub(crate) is_requested: AtomicBool,
+    /// True if the CQ has overrun or cannot be written.
+    pub(crate) has_failed: AtomicBool,
     /// Requests for events so far.
     pub(crate) requests: AtomicU32,
     pub(crate) on_event: Option<CqHandler>,
@@ -192,11 +194,13 @@ impl Dispatch {
         let Some(handlers) = self.cq(number) else {
             return false;
         };
+        handlers.has_failed.store(true, Ordering::Release);
         if let Some(on_error) = &handlers.on_error {
             on_error();
         }
         self.call_async(AsyncEvent::CqError(Cqn(number)));
-        true
+        // Threads that wait for completions, which will not come, wake up.
+        self.completion(number)
     }
 
     fn async_event(&self, event: EventType, number: u32) -> Option<AsyncEvent> {

@@ -98,6 +98,20 @@ fn a_responder_that_cannot_read_refuses() {
     }
 }
 
+/// Goal: a receive WQE that cannot be read fails both queue pairs, and each side is told.
+#[test]
+fn a_receive_that_cannot_be_read_fails_both_sides() {
+    let (mut a, mut b) = connected(PathMtuCode::MTU_1024);
+    b.post_receive(b.segment(0, LENGTH));
+    b.host.failing_read = Some((0, DmaFault::CompletionTimeout));
+    a.post(SendOpcode::SEND, None, a.segment(0, 64));
+    run_both(&mut a, &mut b, 20);
+    assert_eq!(poll_status(&mut a), Some(CqeStatus::REMOTE_OPERATION));
+    let event: Eqe = b.host.read(place::EQ);
+    assert_eq!(EventType(event.word.event()), EventType::QP_FATAL);
+    assert!(status(&b).enabled(), "the function works");
+}
+
 /// Goal: a function that cannot read its command queue stops, and reports that.
 #[test]
 fn a_command_that_cannot_be_read_stops_the_function() {

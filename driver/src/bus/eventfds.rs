@@ -316,6 +316,21 @@ mod tests {
         assert_eq!(events.files().count(), 3);
     }
 
+    /// Goal: the check is called again and again, also while no interrupt comes, until it is cleared.
+    #[test]
+    fn the_health_check_is_called_until_it_is_cleared() {
+        let events = EventFds::new(1).expect("eventfds");
+        let (sender, receiver) = mpsc::channel();
+        let check: InterruptHandler = Arc::new(move || sender.send(Instant::now()).expect("open"));
+        events.set_health_check(Some(check));
+        let times = [(); 3].map(|()| receiver.recv_timeout(TIMEOUT).expect("it is called"));
+        assert!(times[2] - times[1] >= HEALTH_PERIOD);
+        events.set_health_check(None);
+        // The only sender is in the check.
+        while receiver.recv_timeout(TIMEOUT).is_ok() {}
+        assert_eq!(receiver.try_recv(), Err(mpsc::TryRecvError::Disconnected));
+    }
+
     /// Goal: no deadlock when a handler gives up the last reference. Method: the handler owns the
     /// eventfds and drops them.
     #[test]
