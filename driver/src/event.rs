@@ -221,8 +221,8 @@ impl Dispatch {
         })
     }
 
-    /// Marks the device as dead. Reports that once, and wakes all threads that wait for completions,
-    /// which will not come.
+    /// Marks the device as dead. Reports that once, and wakes all threads that wait for
+    /// completions, which will not come.
     pub(crate) fn device_gone(&self) {
         self.health.mark_dead();
         if self.end_is_reported.swap(true, Ordering::Relaxed) {

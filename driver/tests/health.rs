@@ -1,5 +1,5 @@
-//! The check of the device: what it finds, over an honest device with one fault at a time. The tests
-//! call the check, which a bus calls once in each period.
+//! The check of the device: what it finds, over an honest device with one fault at a time. The
+//! tests call the check, which a bus calls once in each period.
 
 mod support;
 

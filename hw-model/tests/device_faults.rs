@@ -1,5 +1,5 @@
-//! Faults of the card and of its PCIe link: reads that fail, commands that hang, power that goes, and
-//! a reset in the midst of traffic.
+//! Faults of the card and of its PCIe link: reads that fail, commands that hang, power that goes,
+//! and a reset in the midst of traffic.
 
 mod common;
 
@@ -98,7 +98,7 @@ fn a_responder_that_cannot_read_refuses() {
     }
 }
 
-/// Goal: a receive WQE that cannot be read fails both queue pairs, and each side is told.
+/// Goal: a receive WQE that cannot be read fails both queue pairs, and each side reports it.
 #[test]
 fn a_receive_that_cannot_be_read_fails_both_sides() {
     let (mut a, mut b) = connected(PathMtuCode::MTU_1024);
@@ -224,8 +224,8 @@ fn run_turns(machines: &mut [Machine<Timed>; 2], turns: usize) -> bool {
     true
 }
 
-/// Goal: nothing is written to host memory, and no interrupt sent, after a reset is complete. Method:
-/// the traffic is reset at many moments, while the peer goes on sending.
+/// Goal: nothing is written to host memory, and no interrupt sent, after a reset is complete.
+/// Method: the traffic is reset at many moments, while the peer goes on sending.
 #[test]
 fn nothing_is_written_after_a_reset() {
     for name in ["fpga-100g", "cx6-200g"] {

@@ -35,7 +35,7 @@ fn write_until_error(one: &Node, target: &Node) -> CompletionStatus {
 }
 
 /// Goal: nothing is written to host memory after a function-level reset is complete. Method: a peer
-/// writes without pause; as soon as the registers show that the reset is over, the memory is filled.
+/// writes without pause; when the registers show that the reset is over, the memory is filled.
 fn reset_in_mid_traffic(rendezvous: &Rendezvous, target: &Node, bus: &dyn Bus) {
     let one = Node::new(&rendezvous.options("peer"));
     one.connect(target);

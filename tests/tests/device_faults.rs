@@ -167,8 +167,8 @@ fn pingpong_goes_on() {
     }
 }
 
-/// Goal: an unmodified watcher is told that the device is gone, by whatever way it went, and also
-/// when the interrupt of that is lost.
+/// Goal: an unmodified watcher sees that the device is gone, by whatever way it went, and also when
+/// the interrupt of that is lost.
 #[test]
 fn asyncwatch_sees_the_end_of_the_device() {
     let ends: [&[&str]; 4] = [

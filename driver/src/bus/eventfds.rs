@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(events.files().count(), 3);
     }
 
-    /// Goal: the check is called again and again, also while no interrupt comes, until it is cleared.
+    /// Goal: the check is called again and again, without an interrupt, until it is cleared.
     #[test]
     fn the_health_check_is_called_until_it_is_cleared() {
         let events = EventFds::new(1).expect("eventfds");

@@ -95,8 +95,8 @@ pub const PAGE_SIZE: usize = 4096;
 /// returned.
 pub type InterruptHandler = Arc<dyn Fn() + Send + Sync>;
 
-/// Period of the health check ([`Bus::set_health_check`]): the longest time after which the loss of
-/// the device, of an interrupt or of a doorbell is detected is three times this.
+/// Period of the health check ([`Bus::set_health_check`]). The loss of the device is found by one
+/// check, that of an interrupt by two, and that of a doorbell by three.
 pub const HEALTH_PERIOD: Duration = Duration::from_millis(500);
 
 /// Errors of the bus.
@@ -266,8 +266,9 @@ pub trait Bus: Send + Sync {
     ) -> Result<(), BusError>;
 
     /// Sets or clears (`None`) the driver's check of the device. The bus calls it once in each
-    /// [`HEALTH_PERIOD`], on a thread of its own that is inside no other method: unlike an interrupt
-    /// handler, it may issue commands. A bus whose time is not the machine's time never calls it.
+    /// [`HEALTH_PERIOD`], on one of its threads that is inside no other method: unlike an interrupt
+    /// handler, the check may issue commands. A bus whose time is not the machine's time never
+    /// calls it.
     ///
     /// After clearing, a call that has already begun may still be running.
     fn set_health_check(&self, check: Option<InterruptHandler>) {
