@@ -16,10 +16,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use crate::bus::Bus;
 use crate::dma::{DmaBuffer, DmaSpace};
 use crate::error::Error;
-use crate::health::Health;
+use crate::event::Dispatch;
 use crate::mmio;
 
-/// Time limit of a command.
+/// Time limit of a command. A device that does not execute it is dead; it is not retried, because
+/// the device may still use the entry and the mailboxes.
 pub(crate) const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 /// Iterations of waiting between two checks of the clock and of the status register.
 const TURNS_PER_CHECK: u32 = 64;
@@ -41,7 +42,7 @@ const _: () = assert!(COMPLETION_OFFSET + 8 == CommandEntry::SIZE);
 /// (`Bus::relax`), so event handlers may run on this thread: they must not issue commands.
 pub(crate) struct CommandQueue {
     bus: Arc<dyn Bus>,
-    health: Health,
+    dispatch: Arc<Dispatch>,
     timeout: Duration,
     ring: Mutex<CommandRing>,
 }
@@ -58,7 +59,7 @@ impl CommandQueue {
     pub(crate) fn new(
         bus: &Arc<dyn Bus>,
         space: &Arc<DmaSpace>,
-        health: &Health,
+        dispatch: &Arc<Dispatch>,
         timeout: Duration,
     ) -> Result<Self, Error> {
         let buffer = DmaBuffer::new(space, BUFFER_SIZE)?;
@@ -66,7 +67,7 @@ impl CommandQueue {
         mmio::COMMAND_QUEUE_LOG_SIZE.write(&**bus, LOG_ENTRIES);
         Ok(Self {
             bus: Arc::clone(bus),
-            health: health.clone(),
+            dispatch: Arc::clone(dispatch),
             timeout,
             ring: Mutex::new(CommandRing { buffer, posted: 0 }),
         })
@@ -109,7 +110,7 @@ impl CommandQueue {
         argument: u64,
         ring: &mut CommandRing,
     ) -> Result<u64, Error> {
-        if self.health.is_dead() {
+        if self.dispatch.health().is_dead() {
             return Err(Error::DeviceDead);
         }
         let place = (ring.posted % (1 << LOG_ENTRIES)) as usize * CommandEntry::SIZE;
@@ -179,19 +180,19 @@ impl CommandQueue {
                     break;
                 }
                 if has_stopped(&*self.bus) {
-                    self.health.mark_dead();
+                    self.dispatch.device_gone();
                     return Err(Error::DeviceDead);
                 }
             }
             self.bus.relax();
         }
-        self.health.mark_dead();
         tracing::error!(?opcode, "the device does not answer");
+        self.dispatch.device_gone();
         Err(Error::CommandTimeout { opcode })
     }
 }
 
-/// Returns true if the device reports that it has stopped, or is gone.
+/// Returns true if the device, which was enabled, has stopped, was reset by others, or is gone.
 pub(crate) fn has_stopped(bus: &dyn Bus) -> bool {
     let status = mmio::STATUS.read(bus);
     let gone = status.bits() == UNMAPPED_READ;
@@ -199,5 +200,5 @@ pub(crate) fn has_stopped(bus: &dyn Bus) -> bool {
         let syndrome = mmio::FATAL_SYNDROME.read(bus);
         tracing::error!(syndrome, "the device has stopped");
     }
-    gone || status.fatal()
+    gone || status.fatal() || !status.enabled()
 }

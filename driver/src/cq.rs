@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
 use ferroce_spec::context::CqContext;
 use ferroce_spec::cqe::{Cqe, CqeOpcode, CqeStatus};
@@ -14,6 +14,7 @@ use crate::cq_ring::CqRings;
 use crate::demux::{Demux, ReceiveShadows};
 use crate::device::Device;
 use crate::doorbell::Slot;
+use crate::doorbell_check::{CheckDoorbells, Doorbell, DoorbellMark};
 use crate::error::Error;
 use crate::event::{CqHandler, CqHandlers};
 use crate::identifier::{Cqn, Qpn, Srqn};
@@ -48,6 +49,8 @@ pub struct CompletionQueue {
     /// Held while the ring is replaced, and by operations that must not overlap with that.
     control: Mutex<Control>,
     handlers: Arc<CqHandlers>,
+    /// Of the doorbell that arms the CQ; its index counts the requests.
+    doorbell_mark: Mutex<DoorbellMark>,
     users: UseCount,
 }
 
@@ -220,6 +223,9 @@ impl CompletionQueue {
         };
         let handlers = Arc::new(CqHandlers {
             armed: AtomicBool::new(false),
+            is_requested: AtomicBool::new(false),
+            has_failed: AtomicBool::new(false),
+            requests: AtomicU32::new(0),
             on_event: config.on_event,
             on_error: config.on_error,
         });
@@ -231,7 +237,7 @@ impl CompletionQueue {
             demux: Demux::default(),
             skipped: 0,
         };
-        Ok(Arc::new(Self {
+        let cq = Arc::new(Self {
             device: Arc::clone(device),
             number,
             slot,
@@ -239,8 +245,11 @@ impl CompletionQueue {
             state: Mutex::new(state),
             control: Mutex::default(),
             handlers,
+            doorbell_mark: Mutex::default(),
             users: UseCount::default(),
-        }))
+        });
+        device.doorbell_checks().add(&cq);
+        Ok(cq)
     }
 
     /// Returns the actual number of entries.
@@ -296,6 +305,12 @@ impl CompletionQueue {
         }
     }
 
+    /// Returns true if the CQ has overrun or cannot be written: no more completions will come.
+    #[inline]
+    pub fn has_failed(&self) -> bool {
+        self.handlers.has_failed.load(Ordering::Acquire)
+    }
+
     /// Returns true if there is nothing to poll. Does not lock.
     #[inline]
     pub fn is_empty(&self) -> bool {
@@ -311,8 +326,11 @@ impl CompletionQueue {
     /// Requests one event for the next completion, or for one that is present and unpolled.
     /// `solicited_only`: for one that is solicited or failed.
     pub fn arm(&self, solicited_only: bool) {
+        let handlers = &*self.handlers;
+        handlers.requests.fetch_add(1, Ordering::Relaxed);
+        handlers.is_requested.store(true, Ordering::Relaxed);
         // The stronger request stays in force until its event has come (IBTA vol 1, 11.4.2.2).
-        let armed = &self.handlers.armed;
+        let armed = &handlers.armed;
         if !solicited_only {
             armed.store(true, Ordering::SeqCst);
         }
@@ -492,6 +510,31 @@ impl CompletionQueue {
         let mut state = self.state.lock();
         state.remove_entries(|demux, cqe| demux.is_of_shared(cqe, srqn));
         state.demux.remove_shared(srqn);
+    }
+}
+
+impl CheckDoorbells for CompletionQueue {
+    /// If the device does not know of a request for an event, the event comes from here: programs
+    /// expect events without completions (`ibv_get_cq_event(3)`), and request the next one.
+    fn check_doorbells(&self) -> Result<Doorbell, Error> {
+        let handlers = &*self.handlers;
+        let requests = handlers.requests.load(Ordering::Relaxed);
+        let rests = self.doorbell_mark.lock().is_due(requests);
+        if !rests || !handlers.is_requested.load(Ordering::Relaxed) {
+            return Ok(Doorbell::NotAsked);
+        }
+        let is_armed = self.device.query_cq(self.number)?.armed != 0;
+        let in_device = requests.wrapping_sub(u32::from(!is_armed));
+        let mut mark = self.doorbell_mark.lock();
+        let outcome = mark.compare(requests, in_device);
+        // The first time, the event may be on its way.
+        if mark.lost_rings() < 2 {
+            return Ok(outcome);
+        }
+        drop(mark);
+        tracing::warn!(cqn = self.number.0, "the doorbell that arms a CQ was lost");
+        self.device.dispatch().completion(self.number.0);
+        Ok(outcome)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ferroce_spec::command::{
     CommandOpcode, ContextTables, DeviceCapabilities, ModifyQp, MulticastGroup,
@@ -11,20 +11,23 @@ use ferroce_spec::context::{
     AddressEntry, CqContext, MemoryEntry, QpContext, ServiceCode, SrqContext, TranslationEntry,
 };
 use ferroce_spec::counter::COUNTERS;
-use ferroce_spec::register::{CONTRACT_MAJOR, Capability, Control, MAGIC, VECTOR_COUNT};
+use ferroce_spec::register::{Capability, VECTOR_COUNT};
 use ferroce_spec::wqe::VLAN_NONE;
 use parking_lot::Mutex;
 
 use crate::attributes::GidEntry;
+use crate::bring_up::{check_commands, enable, identify, reset};
 use crate::bus::Bus;
 use crate::capabilities::{Capabilities, Limits};
 use crate::command::{CommandQueue, has_stopped};
 use crate::device_config::DeviceConfig;
 use crate::dma::{DmaBuffer, DmaSpace, Keeper};
 use crate::doorbell::{Slot, SlotAllocator};
+use crate::doorbell_check::DoorbellChecks;
 use crate::error::Error;
 use crate::event::{AsyncEventHandler, CqHandlers, Dispatch, EventQueue};
 use crate::health::Health;
+use crate::health_check;
 use crate::identifier::{Cqn, Qpn, Srqn};
 use crate::mmio;
 use crate::push::{PushWindows, QueuePush};
@@ -32,12 +35,8 @@ use crate::range::RangeAllocator;
 use crate::translation::TranslationTable;
 use crate::use_count::{Lease, UseCount};
 
-/// Iterations of waiting for a register between two checks of the clock.
-const TURNS_PER_CHECK: u32 = 64;
 /// Largest value of a 24-bit number.
 const MAX_NUMBER: u64 = 0xff_ffff;
-/// Argument of the NOP with which bring-up tests the command queue.
-const NOP_ARGUMENT: u64 = 0x0123_4567_89ab_cdef;
 
 /// An opened device function.
 pub struct Device {
@@ -64,6 +63,7 @@ pub struct Device {
     /// Held while a number is created or destroyed and while the driver and the CQs record that, so
     /// that a number that the device reuses is never mistaken for its previous owner.
     numbering: Mutex<()>,
+    doorbell_checks: DoorbellChecks,
     health: Health,
     bus: Arc<dyn Bus>,
     /// Dropped last, with its keeper.
@@ -122,7 +122,7 @@ impl Device {
         // 2. Reset any previous state.
         reset(&*bus, config.reset_timeout)?;
         // 3. Command queue.
-        commands = CommandQueue::new(&bus, &space, &health, config.command_timeout)?;
+        commands = CommandQueue::new(&bus, &space, &dispatch, config.command_timeout)?;
         let stop = StopOnDrop {
             bus: Arc::clone(&bus),
             timeout: config.reset_timeout,
@@ -158,6 +158,7 @@ impl Device {
             key_variant: AtomicU8::new(0),
             key_seed: config.key_seed,
             numbering: Mutex::new(()),
+            doorbell_checks: DoorbellChecks::default(),
             health,
             space,
             bus,
@@ -166,6 +167,7 @@ impl Device {
         for queue in &device.event_queues {
             queue.start()?;
         }
+        health_check::start(&device);
         Ok(device)
     }
 
@@ -248,6 +250,18 @@ impl Device {
     #[inline]
     pub(crate) fn bus(&self) -> &Arc<dyn Bus> {
         &self.bus
+    }
+
+    pub(crate) fn dispatch(&self) -> &Dispatch {
+        &self.dispatch
+    }
+
+    pub(crate) fn event_queues(&self) -> &[Arc<EventQueue>] {
+        &self.event_queues
+    }
+
+    pub(crate) fn doorbell_checks(&self) -> &DoorbellChecks {
+        &self.doorbell_checks
     }
 
     pub(crate) fn space(&self) -> &Arc<DmaSpace> {
@@ -398,6 +412,11 @@ impl Device {
             .query(CommandOpcode::QUERY_QP, number.0.into())
     }
 
+    pub(crate) fn query_cq(&self, number: Cqn) -> Result<CqContext, Error> {
+        self.commands
+            .query(CommandOpcode::QUERY_CQ, number.0.into())
+    }
+
     pub(crate) fn modify_cq(&self, number: Cqn, input: &CqContext) -> Result<(), Error> {
         let opcode = CommandOpcode::MODIFY_CQ;
         self.commands.execute_with(opcode, number.0.into(), input)?;
@@ -488,6 +507,7 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
+        self.bus.set_health_check(None);
         for queue in self.event_queues.iter().rev() {
             queue.stop();
             let number = queue.number().into();
@@ -513,86 +533,6 @@ impl Drop for StopOnDrop {
             tracing::warn!(%error, "the device was not reset");
         }
     }
-}
-
-fn identify(bus: &dyn Bus) -> Result<Capability, Error> {
-    let magic = mmio::MAGIC.read(bus);
-    if magic != MAGIC {
-        return Err(Error::NotFerroce { magic });
-    }
-    let version = mmio::CONTRACT_VERSION.read(bus);
-    let (major, minor) = ((version >> 16) as u16, version as u16);
-    if major != CONTRACT_MAJOR {
-        return Err(Error::WrongVersion { major, minor });
-    }
-    let capability = mmio::CAPABILITY.read(bus);
-    if !capability.present() {
-        let what = "the capability register";
-        return Err(Error::BadAnswer { what });
-    }
-    Ok(capability)
-}
-
-/// Returns the MAC address of the port. The device need not be open; its state does not change.
-///
-/// # Errors
-///
-/// [`Error::NotFerroce`], [`Error::WrongVersion`], [`Error::BadAnswer`]: it is not a Ferroce device
-/// of this version.
-pub fn port_mac(bus: &dyn Bus) -> Result<[u8; 6], Error> {
-    identify(bus)?;
-    let [_, _, mac @ ..] = mmio::PORT_MAC.read(bus).to_be_bytes();
-    Ok(mac)
-}
-
-fn reset(bus: &dyn Bus, timeout: Duration) -> Result<(), Error> {
-    let mut control = Control::default();
-    control.set_reset(true);
-    mmio::CONTROL.write(bus, control);
-    wait_for(bus, timeout, "finish its reset", || {
-        !mmio::CONTROL.read(bus).reset() && mmio::STATUS.read(bus).ready()
-    })
-}
-
-fn enable(bus: &dyn Bus, timeout: Duration) -> Result<(), Error> {
-    let mut control = Control::default();
-    control.set_enable(true);
-    mmio::CONTROL.write(bus, control);
-    wait_for(bus, timeout, "enable itself", || {
-        mmio::STATUS.read(bus).enabled()
-    })
-}
-
-fn wait_for(
-    bus: &dyn Bus,
-    timeout: Duration,
-    what: &'static str,
-    mut done: impl FnMut() -> bool,
-) -> Result<(), Error> {
-    let deadline = Instant::now() + timeout;
-    let mut turn = 0u32;
-    loop {
-        if bus.is_gone() {
-            return Err(Error::DeviceDead);
-        }
-        if done() {
-            return Ok(());
-        }
-        turn = turn.wrapping_add(1);
-        if turn % TURNS_PER_CHECK == 0 && Instant::now() > deadline {
-            return Err(Error::RegisterTimeout { what });
-        }
-        bus.relax();
-    }
-}
-
-fn check_commands(commands: &CommandQueue) -> Result<(), Error> {
-    let result = commands.execute(CommandOpcode::NOP, NOP_ARGUMENT)?;
-    if result != NOP_ARGUMENT {
-        let what = "the result of a NOP";
-        return Err(Error::BadAnswer { what });
-    }
-    Ok(())
 }
 
 impl Tables {

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::offset_of;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
 use ferroce_spec::context::EqContext;
 use ferroce_spec::cqe::owner_at;
@@ -70,6 +70,12 @@ pub type CqHandler = Arc<dyn Fn() + Send + Sync>;
 pub(crate) struct CqHandlers {
     /// True if the CQ is armed for any completion, and the event has not come yet.
     pub(crate) armed: AtomicBool,
+    /// True if an event was requested, for any or for a solicited completion, and has not come yet.
+    pub(crate) is_requested: AtomicBool,
+    /// True if the CQ has overrun or cannot be written.
+    pub(crate) has_failed: AtomicBool,
+    /// Requests for events so far.
+    pub(crate) requests: AtomicU32,
     pub(crate) on_event: Option<CqHandler>,
     pub(crate) on_error: Option<CqHandler>,
 }
@@ -98,6 +104,10 @@ impl Dispatch {
             end_is_reported: AtomicBool::new(false),
             skipped: AtomicU64::new(0),
         })
+    }
+
+    pub(crate) fn health(&self) -> &Health {
+        &self.health
     }
 
     pub(crate) fn set_async_handler(&self, handler: Option<AsyncEventHandler>) {
@@ -145,6 +155,10 @@ impl Dispatch {
         let known = match event {
             EventType::COMPLETION => self.completion(number),
             EventType::CQ_ERROR => self.cq_error(number),
+            EventType::DEVICE_FATAL => {
+                self.device_gone();
+                true
+            }
             _ => match self.async_event(event, number) {
                 Some(event) => {
                     self.call_async(event);
@@ -163,11 +177,13 @@ impl Dispatch {
         self.cqs.lock().get(&number).cloned()
     }
 
-    fn completion(&self, number: u32) -> bool {
+    /// Calls the handler of an event of a CQ. Returns false if there is no such CQ.
+    pub(crate) fn completion(&self, number: u32) -> bool {
         let Some(handlers) = self.cq(number) else {
             return false;
         };
         handlers.armed.store(false, Ordering::Release);
+        handlers.is_requested.store(false, Ordering::Release);
         if let Some(on_event) = &handlers.on_event {
             on_event();
         }
@@ -178,11 +194,13 @@ impl Dispatch {
         let Some(handlers) = self.cq(number) else {
             return false;
         };
+        handlers.has_failed.store(true, Ordering::Release);
         if let Some(on_error) = &handlers.on_error {
             on_error();
         }
         self.call_async(AsyncEvent::CqError(Cqn(number)));
-        true
+        // Threads that wait for completions, which will not come, wake up.
+        self.completion(number)
     }
 
     fn async_event(&self, event: EventType, number: u32) -> Option<AsyncEvent> {
@@ -199,18 +217,13 @@ impl Dispatch {
             EventType::SRQ_ERROR => AsyncEvent::SrqError(srqn()?),
             EventType::PORT_ACTIVE => AsyncEvent::PortActive,
             EventType::PORT_ERROR => AsyncEvent::PortError,
-            EventType::DEVICE_FATAL => {
-                self.health.mark_dead();
-                self.end_is_reported.store(true, Ordering::Relaxed);
-                AsyncEvent::DeviceFatal
-            }
             _ => return None,
         })
     }
 
-    /// Reports once that the device is gone, and wakes all threads that wait for completions, which
-    /// will not come.
-    fn device_gone(&self) {
+    /// Marks the device as dead. Reports that once, and wakes all threads that wait for
+    /// completions, which will not come.
+    pub(crate) fn device_gone(&self) {
         self.health.mark_dead();
         if self.end_is_reported.swap(true, Ordering::Relaxed) {
             return;
@@ -278,6 +291,8 @@ pub(crate) struct EventQueue {
     dispatch: Arc<Dispatch>,
     /// True if an interrupt has come and is not being served yet.
     requested: AtomicBool,
+    /// Index of an event that waited at the last check of the device.
+    waiting: Mutex<Option<u32>>,
     /// Consumer index. The holder of the lock serves the queue. Other threads only try the lock, so
     /// that a handler that gets here again cannot deadlock.
     consumer: Mutex<u32>,
@@ -298,6 +313,7 @@ impl EventQueue {
             log_size,
             dispatch: Arc::clone(dispatch),
             requested: AtomicBool::new(false),
+            waiting: Mutex::new(None),
             consumer: Mutex::new(0),
         }))
     }
@@ -355,6 +371,21 @@ impl EventQueue {
         // Events that the device reported before it was gone were served above.
         if self.bus.is_gone() {
             self.dispatch.device_gone();
+        }
+    }
+
+    /// Serves an event that has waited since the last call: its interrupt was lost, because the
+    /// device interrupts only once for events that are not consumed.
+    pub(crate) fn recover_interrupt(self: &Arc<Self>) {
+        // A queue that is being served has an interrupt.
+        let Some(consumer) = self.consumer.try_lock().map(|consumer| *consumer) else {
+            return;
+        };
+        let waiting = self.peek(consumer).map(|_| consumer);
+        let waited = std::mem::replace(&mut *self.waiting.lock(), waiting);
+        if waiting.is_some() && waiting == waited {
+            tracing::warn!(vector = self.number, "an interrupt was lost");
+            self.interrupt();
         }
     }
 

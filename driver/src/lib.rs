@@ -16,6 +16,7 @@ pub mod bus;
 
 mod attributes;
 mod batch;
+mod bring_up;
 mod capabilities;
 mod command;
 mod completion;
@@ -31,9 +32,11 @@ mod dm;
 )]
 mod dma;
 mod doorbell;
+mod doorbell_check;
 mod error;
 mod event;
 mod health;
+mod health_check;
 mod huge_page;
 mod identifier;
 mod mmio;
@@ -63,10 +66,11 @@ pub use attributes::{
     XrcTargetRts,
 };
 pub use batch::{Batch, QueueState};
+pub use bring_up::port_mac;
 pub use capabilities::Capabilities;
 pub use completion::{CompletionOpcode, CompletionStatus, WorkCompletion};
 pub use cq::{CompletionQueue, CompletionQueueConfig, Poller};
-pub use device::{Device, port_mac};
+pub use device::Device;
 pub use device_config::DeviceConfig;
 pub use dm::DeviceMemory;
 pub use dma::{DmaBuffer, DmaSpace, Keeper};

@@ -16,6 +16,7 @@ use crate::demux::ReceiveShadows;
 use crate::device::Device;
 use crate::dma::DmaBuffer;
 use crate::doorbell::Slot;
+use crate::doorbell_check::{CheckDoorbells, Doorbell};
 use crate::error::Error;
 use crate::identifier::Qpn;
 use crate::pd::ProtectionDomain;
@@ -238,7 +239,7 @@ impl QueuePair {
         let (number, (send, receive)) = device.create_qp(&context, |number| {
             resources.connect(device, number, rules, &parents)
         })?;
-        Ok(Arc::new(Self {
+        let qp = Arc::new(Self {
             device: Arc::clone(device),
             number,
             service: config.service,
@@ -248,7 +249,9 @@ impl QueuePair {
             send: Some(send),
             receive,
             control: Control::new(leases),
-        }))
+        });
+        device.doorbell_checks().add(&qp);
+        Ok(qp)
     }
 
     /// Creates an XRC target QP in RESET. It has no queues, no CQs and no protection domain: those
@@ -510,6 +513,25 @@ impl QueuePair {
                 tracing::debug!(qpn = self.number.0, %error, "QP not detached");
             }
         }
+    }
+}
+
+impl CheckDoorbells for QueuePair {
+    fn check_doorbells(&self) -> Result<Doorbell, Error> {
+        let send = self.send.as_ref();
+        let receive = self.receive.as_ref();
+        let send_due = send.and_then(SendQueue::due_doorbell);
+        let receive_due = receive.and_then(ReceiveQueue::due_doorbell);
+        if send_due.is_none() && receive_due.is_none() {
+            return Ok(Doorbell::NotAsked);
+        }
+        let context = self.device.query_qp(self.number)?;
+        let send = send.zip(send_due);
+        let send = send.map(|(queue, due)| queue.compare_doorbell(due, context.send_producer));
+        let receive = receive.zip(receive_due);
+        let receive =
+            receive.map(|(queue, due)| queue.compare_doorbell(due, context.receive_producer));
+        Ok(send.max(receive).unwrap_or(Doorbell::NotAsked))
     }
 }
 

@@ -6,6 +6,7 @@ use ferroce_spec::wqe::L_KEY_END;
 use parking_lot::Mutex;
 
 use crate::batch::{Batch, QueueDoorbell, QueueState};
+use crate::doorbell_check::{self, Doorbell, DoorbellMark, RungState};
 use crate::error::PostError;
 use crate::request::DataSegment;
 use crate::ring::{Ring, RingWriter};
@@ -95,6 +96,7 @@ pub struct ReceiveState {
     rung: u32,
     /// Index behind the newest retired entry, at the last check.
     retired: u32,
+    doorbell_mark: DoorbellMark,
 }
 
 /// Receives posted to a receive queue.
@@ -116,6 +118,7 @@ impl ReceiveQueue {
             producer: 0,
             rung: 0,
             retired: 0,
+            doorbell_mark: DoorbellMark::default(),
         };
         (Self(Arc::new(Mutex::new(state))), shadow)
     }
@@ -150,6 +153,29 @@ impl ReceiveQueue {
         state.producer = 0;
         state.rung = 0;
         state.retired = 0;
+        state.doorbell_mark = DoorbellMark::default();
+    }
+
+    /// Returns the producer index that was rung, if the device has to be asked for it.
+    pub(crate) fn due_doorbell(&self) -> Option<u32> {
+        doorbell_check::due(&self.0)
+    }
+
+    /// Compares the index with the one in the device.
+    pub(crate) fn compare_doorbell(&self, due: u32, in_device: u32) -> Doorbell {
+        doorbell_check::compare(&self.0, due, in_device)
+    }
+}
+
+impl RungState for ReceiveState {
+    fn rung(&mut self) -> (&QueueDoorbell, u32, &mut DoorbellMark) {
+        let Self {
+            doorbell,
+            rung,
+            doorbell_mark,
+            ..
+        } = self;
+        (doorbell, *rung, doorbell_mark)
     }
 }
 

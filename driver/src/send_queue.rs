@@ -12,6 +12,7 @@ use zerocopy::IntoBytes;
 
 use crate::batch::{Batch, QueueDoorbell, QueueState};
 use crate::completion::CompletionOpcode;
+use crate::doorbell_check::{self, Doorbell, DoorbellMark, RungState};
 use crate::error::PostError;
 use crate::push::QueuePush;
 use crate::request::{
@@ -135,6 +136,7 @@ pub struct SendState {
     rung_posted: u32,
     /// Work requests retired, at the last check.
     retired: u32,
+    doorbell_mark: DoorbellMark,
 }
 
 /// Send work requests posted to a queue; [`SendBatch::abort`] withdraws them.
@@ -173,6 +175,7 @@ impl SendQueue {
             rung_producer: 0,
             rung_posted: 0,
             retired: 0,
+            doorbell_mark: DoorbellMark::default(),
         };
         (Self(Arc::new(Mutex::new(state))), shadow)
     }
@@ -200,9 +203,34 @@ impl SendQueue {
         state.rung_producer = 0;
         state.rung_posted = 0;
         state.retired = 0;
+        state.doorbell_mark = DoorbellMark::default();
         if let Some(push) = &mut state.push {
             push.reset();
         }
+    }
+}
+
+impl SendQueue {
+    /// Returns the producer index that was rung, if the device has to be asked for it.
+    pub(crate) fn due_doorbell(&self) -> Option<u32> {
+        doorbell_check::due(&self.0)
+    }
+
+    /// Compares the index with the one in the device.
+    pub(crate) fn compare_doorbell(&self, due: u32, in_device: u32) -> Doorbell {
+        doorbell_check::compare(&self.0, due, in_device)
+    }
+}
+
+impl RungState for SendState {
+    fn rung(&mut self) -> (&QueueDoorbell, u32, &mut DoorbellMark) {
+        let Self {
+            doorbell,
+            rung_producer,
+            doorbell_mark,
+            ..
+        } = self;
+        (doorbell, *rung_producer, doorbell_mark)
     }
 }
 

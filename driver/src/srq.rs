@@ -12,6 +12,7 @@ use crate::batch::{Batch, QueueDoorbell, QueueState};
 use crate::cq::CompletionQueue;
 use crate::device::Device;
 use crate::dma::DmaBuffer;
+use crate::doorbell_check::{self, CheckDoorbells, Doorbell, DoorbellMark, RungState};
 use crate::error::{Error, PostError};
 use crate::identifier::Srqn;
 use crate::pd::ProtectionDomain;
@@ -73,6 +74,29 @@ pub struct SharedReceiveState {
     producer: u32,
     /// Producer index of the last doorbell.
     rung: u32,
+    doorbell_mark: DoorbellMark,
+}
+
+impl RungState for SharedReceiveState {
+    fn rung(&mut self) -> (&QueueDoorbell, u32, &mut DoorbellMark) {
+        let Self {
+            doorbell,
+            rung,
+            doorbell_mark,
+            ..
+        } = self;
+        (doorbell, *rung, doorbell_mark)
+    }
+}
+
+impl CheckDoorbells for SharedReceiveQueue {
+    fn check_doorbells(&self) -> Result<Doorbell, Error> {
+        let Some(due) = doorbell_check::due(&self.state) else {
+            return Ok(Doorbell::NotAsked);
+        };
+        let in_device = self.device().query_srq(self.number)?.producer;
+        Ok(doorbell_check::compare(&self.state, due, in_device))
+    }
 }
 
 /// Receives posted to a shared receive queue.
@@ -135,8 +159,9 @@ impl SharedReceiveQueue {
             open: true,
             producer: 0,
             rung: 0,
+            doorbell_mark: DoorbellMark::default(),
         };
-        Ok(Arc::new(Self {
+        let queue = Arc::new(Self {
             pd: Arc::clone(pd),
             xrc: config.xrc.clone(),
             number,
@@ -146,7 +171,9 @@ impl SharedReceiveQueue {
             users: UseCount::default(),
             destroyed: AtomicBool::new(false),
             leases: Mutex::new(leases),
-        }))
+        });
+        device.doorbell_checks().add(&queue);
+        Ok(queue)
     }
 
     /// Returns the SRQ number.

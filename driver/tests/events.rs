@@ -92,6 +92,7 @@ fn asynchronous_events() {
     ];
     assert_eq!(*seen.lock(), expected);
     assert_eq!(s.device.skipped_events(), 2);
+    assert!(s.cq.has_failed());
     assert!(s.device.is_dead());
     assert_eq!(s.qp.query(), Err(Error::DeviceDead));
     // Even so, all objects can be destroyed.

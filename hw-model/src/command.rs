@@ -113,7 +113,8 @@ impl<'a, 't, H: Host, T: Timing, P: Port, B: Blocks> CommandProcessor<'a, 't, H,
             };
             if self.run_command(queue).is_err() {
                 let syndrome = FatalSyndrome::COMMAND_QUEUE_DMA;
-                self.blocks.host_interface.stop(syndrome);
+                let events = &mut self.blocks.host_interface;
+                events.fail(self.turn.now, self.turn.timing, syndrome);
             }
             self.blocks.host_interface.finish_command();
             ran = true;

@@ -39,6 +39,8 @@ pub(crate) struct HostInterface {
     queues: EventQueues,
     /// Events on their way to their event queues.
     events: Edge<Event>,
+    /// Fault injection: commands do not end any more.
+    commands_hang: bool,
 }
 
 impl HostInterface {
@@ -48,6 +50,7 @@ impl HostInterface {
             bar: Bar::new(config),
             queues: EventQueues::new(config.interrupt_moderation),
             events: Edge::new(EVENT_CAPACITY),
+            commands_hang: false,
         }
     }
 
@@ -82,11 +85,17 @@ impl HostInterface {
         self.queues.clear();
         self.events.clear(drop);
         self.bar.reset();
+        self.commands_hang = false;
     }
 
-    /// Stops the function; only a reset helps.
+    /// Stops the function without an event: nothing more is written to host memory.
     pub fn stop(&mut self, syndrome: FatalSyndrome) {
         self.bar.stop(syndrome);
+    }
+
+    /// Fault injection: the next command does not end, and none after it.
+    pub fn hang_commands(&mut self) {
+        self.commands_hang = true;
     }
 
     /// Returns true if the function has stopped.
@@ -106,7 +115,7 @@ impl HostInterface {
     pub fn next_command(&self) -> Option<CommandQueueRegisters> {
         let queue = self.bar.commands;
         let waits = queue.consumer != queue.producer && self.bar.is_enabled();
-        waits.then_some(queue)
+        (waits && !self.commands_hang).then_some(queue)
     }
 
     /// Gives the entry of the first command back.
@@ -139,8 +148,9 @@ impl HostInterface {
         true
     }
 
-    /// Fault injection: stops the function with DEVICE_FATAL, as an internal error would.
-    pub fn fail(&mut self, now: Instant, timing: &mut impl Timing) {
+    /// Stops the function with the event DEVICE_FATAL; only a reset helps.
+    #[cold]
+    pub fn fail(&mut self, now: Instant, timing: &mut impl Timing, syndrome: FatalSyndrome) {
         if self.has_stopped() {
             return;
         }
@@ -149,7 +159,7 @@ impl HostInterface {
         if self.takes_events() {
             self.events.push(ready, Event { eqn, kind, number });
         }
-        self.bar.stop(FatalSyndrome::INJECTED);
+        self.bar.stop(syndrome);
     }
 
     /// Returns true if another event can be raised.
@@ -228,6 +238,7 @@ impl HostInterface {
             bar,
             queues,
             events,
+            ..
         } = self;
         while let Some(event) = events.pop_if(turn.now, |e| queues.has_room(e.eqn)) {
             if queues

@@ -42,5 +42,5 @@ pub use blocks::Blocks;
 pub use config::NicConfig;
 pub use counters::Counters;
 pub use nic::{Nic, Progress};
-pub use ports::host::{DmaAtomic, DmaError, Doorbell, Host, UntimedHost, WriteOrder};
+pub use ports::host::{DmaAtomic, DmaError, DmaFault, Doorbell, Host, UntimedHost, WriteOrder};
 pub use ports::port::{Port, Reservation, Route};

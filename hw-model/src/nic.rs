@@ -1,5 +1,6 @@
 //! One NIC function: its time and counters, and the calls from outside.
 
+use ferroce_spec::register::FatalSyndrome;
 use ferroce_units::{Duration, Instant};
 
 use crate::blocks::{Blocks, Model};
@@ -127,7 +128,27 @@ impl<P: Port, T: Timing, B: Blocks> Nic<P, T, B> {
 
     /// Fault injection: stops the function with DEVICE_FATAL, as an internal error would.
     pub fn fail(&mut self, now: Instant) {
-        self.blocks.host_interface.fail(now, &mut self.timing);
+        let syndrome = FatalSyndrome::INJECTED;
+        let host_interface = &mut self.blocks.host_interface;
+        host_interface.fail(now, &mut self.timing, syndrome);
+    }
+
+    /// Fault injection: the next command does not end, and none after it, until a reset.
+    pub fn hang_commands(&mut self) {
+        self.blocks.host_interface.hang_commands();
+    }
+
+    /// Returns true if the function has stopped.
+    pub fn has_stopped(&self) -> bool {
+        self.blocks.host_interface.has_stopped()
+    }
+
+    /// Takes the power away: all state is lost, and nothing more is read, written or sent. Frames
+    /// that arrive are dropped. A reset brings the function up again.
+    pub fn power_off(&mut self, now: Instant, port: &mut P) {
+        self.now = now;
+        self.reset(port);
+        self.blocks.host_interface.stop(FatalSyndrome::INJECTED);
     }
 
     /// Returns the time at which the NIC has to run again if nothing else happens.

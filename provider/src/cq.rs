@@ -86,14 +86,15 @@ impl Cq {
         Ok(self.queue.modify_moderation(count, period_us)?)
     }
 
-    /// Checks the device after an empty poll.
+    /// Checks the device and the queue after an empty poll.
     ///
     /// # Errors
-    /// `EIO` when the device has stopped or is gone: no more completions will come.
+    /// `EIO` when the device has stopped or is gone, or the queue has failed: no more completions
+    /// will come.
     #[inline]
     pub fn check_device(&self) -> Result<(), Errno> {
         self.adapter.check_world()?;
-        match self.queue.device().is_dead() {
+        match self.queue.device().is_dead() || self.queue.has_failed() {
             true => Err(Errno::IO),
             false => Ok(()),
         }

@@ -4,15 +4,17 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
 
 use super::fork::ForkMark;
-use super::{BusError, InterruptHandler};
+use super::{BusError, HEALTH_PERIOD, InterruptHandler};
 
-/// Token of the eventfd that ends the thread; no vector has this number.
-const STOP: u64 = u64::MAX;
+/// Token of [`Shared::changed`]; no vector has this number.
+const CHANGED: u64 = u64::MAX;
 /// Events taken from the kernel at once.
 const BATCH: usize = 16;
 
@@ -27,7 +29,10 @@ pub(crate) struct EventFds {
 /// State shared with the thread.
 struct Shared {
     epoll: OwnedFd,
-    stop: File,
+    /// Signalled when `is_ending` or `health_check` has changed.
+    changed: File,
+    is_ending: AtomicBool,
+    health_check: RwLock<Option<InterruptHandler>>,
     handlers: RwLock<Vec<Option<InterruptHandler>>>,
 }
 
@@ -40,10 +45,12 @@ impl EventFds {
     pub(crate) fn new(count: usize) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             epoll: epoll()?,
-            stop: eventfd()?,
+            changed: eventfd()?,
+            is_ending: AtomicBool::new(false),
+            health_check: RwLock::default(),
             handlers: RwLock::new(vec![None; count]),
         });
-        watch(shared.epoll.as_fd(), shared.stop.as_fd(), STOP)?;
+        watch(shared.epoll.as_fd(), shared.changed.as_fd(), CHANGED)?;
         let vectors = (0..count as u64)
             .map(|vector| {
                 let file = eventfd()?;
@@ -90,6 +97,16 @@ impl EventFds {
         };
         Ok(())
     }
+
+    /// Implements [`Bus::set_health_check`](super::Bus::set_health_check).
+    pub(crate) fn set_health_check(&self, check: Option<InterruptHandler>) {
+        if self.fork.is_foreign() {
+            return;
+        }
+        // Dropped after the lock is released, as handlers are.
+        let _old = std::mem::replace(&mut *self.shared.health_check.write(), check);
+        self.shared.signal_change();
+    }
 }
 
 impl Drop for EventFds {
@@ -100,8 +117,9 @@ impl Drop for EventFds {
             return;
         }
         let _old = std::mem::take(&mut *self.shared.handlers.write());
-        // An eventfd takes any number below its limit; this is the only write to it.
-        (&self.shared.stop).write_all(&1u64.to_ne_bytes()).ok();
+        let _check = self.shared.health_check.write().take();
+        self.shared.is_ending.store(true, Ordering::Release);
+        self.shared.signal_change();
         if let Some(thread) = self.thread.take() {
             // A handler may have held the last reference to the bus: the thread then ends by
             // itself.
@@ -113,10 +131,21 @@ impl Drop for EventFds {
 }
 
 impl Shared {
+    /// Makes the thread look at what has changed.
+    fn signal_change(&self) {
+        // An eventfd takes any number below its limit, which is not reached by such numbers.
+        (&self.changed).write_all(&1u64.to_ne_bytes()).ok();
+    }
+
     /// Calls handlers until the end is signalled or the kernel refuses to wait.
     fn run(&self, files: &[File]) {
+        let mut check_at = Instant::now() + HEALTH_PERIOD;
         loop {
-            let fired = match wait(self.epoll.as_fd()) {
+            let timeout = match self.health_check.read().is_some() {
+                true => Some(check_at.saturating_duration_since(Instant::now())),
+                false => None,
+            };
+            let fired = match wait(self.epoll.as_fd(), timeout) {
                 Ok(fired) => fired,
                 Err(error) => {
                     tracing::error!(%error, "interrupts can no longer be waited for");
@@ -124,11 +153,26 @@ impl Shared {
                 }
             };
             for vector in fired {
-                if vector == STOP {
+                match vector {
+                    CHANGED => drop((&self.changed).read_exact(&mut [0; 8])),
+                    vector => self.deliver(vector as usize, files),
+                }
+                if self.is_ending.load(Ordering::Acquire) {
                     return;
                 }
-                self.deliver(vector as usize, files);
             }
+            if Instant::now() >= check_at {
+                self.check_health();
+                check_at = Instant::now() + HEALTH_PERIOD;
+            }
+        }
+    }
+
+    fn check_health(&self) {
+        // Called without the lock: the check may drop the last reference to the bus.
+        let check = self.health_check.read().clone();
+        if let Some(check) = check {
+            check();
         }
     }
 
@@ -190,8 +234,10 @@ fn watch(epoll: BorrowedFd<'_>, file: BorrowedFd<'_>, token: u64) -> io::Result<
     }
 }
 
-/// Waits without a time limit for the next events and returns their tokens.
-fn wait(epoll: BorrowedFd<'_>) -> io::Result<Vec<u64>> {
+/// Waits for the next events and returns their tokens: none, if none came in time.
+fn wait(epoll: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<Vec<u64>> {
+    // Rounded up: a wait that is too short is repeated without sleeping.
+    let timeout_ms = timeout.map_or(-1, |time| time.as_millis() as libc::c_int + 1);
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; BATCH];
     loop {
         // SAFETY: `events` has room for BATCH events, and outlives the call.
@@ -200,7 +246,7 @@ fn wait(epoll: BorrowedFd<'_>) -> io::Result<Vec<u64>> {
                 epoll.as_raw_fd(),
                 events.as_mut_ptr(),
                 BATCH as libc::c_int,
-                -1,
+                timeout_ms,
             )
         };
         if let Ok(count) = usize::try_from(count) {
@@ -268,6 +314,21 @@ mod tests {
         signal(&events, 2);
         assert_eq!(receiver.recv_timeout(TIMEOUT), Ok(2), "1 has no handler");
         assert_eq!(events.files().count(), 3);
+    }
+
+    /// Goal: the check is called again and again, without an interrupt, until it is cleared.
+    #[test]
+    fn the_health_check_is_called_until_it_is_cleared() {
+        let events = EventFds::new(1).expect("eventfds");
+        let (sender, receiver) = mpsc::channel();
+        let check: InterruptHandler = Arc::new(move || sender.send(Instant::now()).expect("open"));
+        events.set_health_check(Some(check));
+        let times = [(); 3].map(|()| receiver.recv_timeout(TIMEOUT).expect("it is called"));
+        assert!(times[2] - times[1] >= HEALTH_PERIOD);
+        events.set_health_check(None);
+        // The only sender is in the check.
+        while receiver.recv_timeout(TIMEOUT).is_ok() {}
+        assert_eq!(receiver.try_recv(), Err(mpsc::TryRecvError::Disconnected));
     }
 
     /// Goal: no deadlock when a handler gives up the last reference. Method: the handler owns the

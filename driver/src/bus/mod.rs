@@ -29,6 +29,7 @@ pub mod vfio_user;
 use std::ops::Range;
 use std::os::fd::RawFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use address::{AddressError, DeviceAddress};
 pub use eventfds::with_signals_blocked;
@@ -93,6 +94,10 @@ pub const PAGE_SIZE: usize = 4096;
 /// [`Bus::push`], [`Bus::relax`] or a register access, and again before an earlier call of it has
 /// returned.
 pub type InterruptHandler = Arc<dyn Fn() + Send + Sync>;
+
+/// Period of the health check ([`Bus::set_health_check`]). The loss of the device is found by one
+/// check, that of an interrupt by two, and that of a doorbell by three.
+pub const HEALTH_PERIOD: Duration = Duration::from_millis(500);
 
 /// Errors of the bus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -259,6 +264,16 @@ pub trait Bus: Send + Sync {
         vector: u16,
         handler: Option<InterruptHandler>,
     ) -> Result<(), BusError>;
+
+    /// Sets or clears (`None`) the driver's check of the device. The bus calls it once in each
+    /// [`HEALTH_PERIOD`], on one of its threads that is inside no other method: unlike an interrupt
+    /// handler, the check may issue commands. A bus whose time is not the machine's time never
+    /// calls it.
+    ///
+    /// After clearing, a call that has already begun may still be running.
+    fn set_health_check(&self, check: Option<InterruptHandler>) {
+        let _ = check;
+    }
 
     /// Reads PCI configuration space. `offset` is a multiple of 4.
     ///

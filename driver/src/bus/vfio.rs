@@ -353,6 +353,10 @@ impl Bus for Vfio {
         self.fork.is_foreign() || self.presence.is_gone()
     }
 
+    fn set_health_check(&self, check: Option<InterruptHandler>) {
+        self.events.set_health_check(check);
+    }
+
     fn config_read(&self, offset: u32) -> Option<u32> {
         let is_inside = u64::from(offset) + 4 <= self.config.size();
         let is_ours = !self.fork.is_foreign();

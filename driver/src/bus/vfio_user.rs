@@ -221,6 +221,10 @@ impl Bus for VfioUser {
         self.link.events().set_handler(vector, handler)
     }
 
+    fn set_health_check(&self, check: Option<InterruptHandler>) {
+        self.link.events().set_health_check(check);
+    }
+
     fn config_read(&self, offset: u32) -> Option<u32> {
         let mut data = [0; 4];
         self.read(CONFIG, offset.into(), &mut data)

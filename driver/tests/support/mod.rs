@@ -20,7 +20,7 @@ use ferroce_spec::context::{
     SrqContext, TranslationEntry,
 };
 use ferroce_spec::cqe::{Cqe, owner_at};
-use ferroce_spec::doorbell::LOG_PAGES;
+use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue, LOG_PAGES};
 use ferroce_spec::eqe::{Eqe, EqeWord, EventType};
 use ferroce_spec::register::{
     CONTRACT_MAJOR, COUNTERS_OFFSET, Capability, Control, DEVICE_ID, EventQueueDoorbell, MAGIC,
@@ -41,6 +41,13 @@ pub struct HonestDevice {
     pub memory: FakeMemory,
     state: Mutex<State>,
     handlers: Mutex<BTreeMap<u16, InterruptHandler>>,
+    health_check: Mutex<Option<InterruptHandler>>,
+    /// True if all registers read as ones.
+    pub removed: Mutex<bool>,
+    /// True if interrupts are lost.
+    pub loses_interrupts: Mutex<bool>,
+    /// True if doorbells are lost.
+    pub loses_doorbells: Mutex<bool>,
     /// If set, the next CREATE command fails with this status.
     pub refuse: Mutex<Option<CommandStatus>>,
     /// True if the device no longer answers commands.
@@ -104,6 +111,34 @@ impl<C> Queue<C> {
 }
 
 impl State {
+    /// Notes in its context what a doorbell says.
+    fn ring(&mut self, value: DoorbellValue) {
+        let (number, index) = (value.number(), value.index());
+        match DoorbellKind(value.kind()) {
+            DoorbellKind::SEND_QUEUE => {
+                if let Some(qp) = self.qps.get_mut(&number) {
+                    qp.send_producer = index;
+                }
+            }
+            DoorbellKind::RECEIVE_QUEUE => {
+                if let Some(qp) = self.qps.get_mut(&number) {
+                    qp.receive_producer = index;
+                }
+            }
+            DoorbellKind::SHARED_RECEIVE_QUEUE => {
+                if let Some(srq) = self.srqs.get_mut(&number) {
+                    srq.producer = index;
+                }
+            }
+            DoorbellKind::CQ_ARM | DoorbellKind::CQ_ARM_SOLICITED => {
+                if let Some(cq) = self.cqs.get_mut(&number) {
+                    cq.armed = true;
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// Returns the IOVA of the command queue.
     pub fn command_base(&self) -> u64 {
         self.command_base
@@ -191,6 +226,17 @@ impl HonestDevice {
         assert!(self.memory.store_words(iova, &words::<4>(&cqe)));
     }
 
+    /// Calls the driver's check of the device, as a bus does once in each period.
+    pub fn check_health(&self) {
+        let check = self.health_check.lock().clone();
+        check.expect("the device is open")();
+    }
+
+    /// Resets the function, as others than its driver do.
+    pub fn function_level_reset(&self) {
+        self.with_state(|state| *state = State::default());
+    }
+
     /// Writes an event, and interrupts when the event queue is armed.
     pub fn raise(&self, eqn: u32, event: EventType, number: u32) {
         {
@@ -220,6 +266,7 @@ impl HonestDevice {
             queue.is_some_and(|queue| std::mem::take(&mut queue.armed))
         });
         let handler = self.handlers.lock().get(&(eqn as u16)).cloned();
+        let due = due && !*self.loses_interrupts.lock();
         if let (true, Some(handler)) = (due, handler) {
             handler();
         }
@@ -414,6 +461,17 @@ impl HonestDevice {
                 let qp = state.qps.get(&number).ok_or(CommandStatus::NO_OBJECT)?;
                 self.write(entry.output_iova, qp);
             }
+            CommandOpcode::QUERY_CQ => {
+                let queue = state.cqs.get(&number).ok_or(CommandStatus::NO_OBJECT)?;
+                let armed = u8::from(queue.armed);
+                self.write(
+                    entry.output_iova,
+                    &CqContext {
+                        armed,
+                        ..queue.context
+                    },
+                );
+            }
             CommandOpcode::DESTROY_EQ => drop(state.eqs.remove(&number)),
             CommandOpcode::DESTROY_CQ => drop(state.cqs.remove(&number)),
             CommandOpcode::DESTROY_QP => drop(state.qps.remove(&number)),
@@ -511,6 +569,7 @@ impl Bus for HonestDevice {
     fn read32(&self, at: u32) -> u32 {
         let control = self.with_state(|state| state.control);
         match at {
+            _ if *self.removed.lock() => u32::MAX,
             offset::magic => MAGIC,
             offset::contract_version => u32::from(CONTRACT_MAJOR) << 16,
             offset::device_id => u32::from(DEVICE_ID) << 16 | u32::from(VENDOR_ID),
@@ -576,7 +635,11 @@ impl Bus for HonestDevice {
     fn doorbell(&self, slot: u32, value: u64) {
         if self.note_doorbells {
             self.call_before_doorbell();
-            self.state.lock().doorbells.push((slot, value));
+            let mut state = self.state.lock();
+            state.doorbells.push((slot, value));
+            if !*self.loses_doorbells.lock() {
+                state.ring(DoorbellValue::from_bits(value));
+            }
         }
     }
 
@@ -631,6 +694,10 @@ impl Bus for HonestDevice {
             None => drop(handlers.remove(&vector)),
         }
         Ok(())
+    }
+
+    fn set_health_check(&self, check: Option<InterruptHandler>) {
+        *self.health_check.lock() = check;
     }
 
     fn relax(&self) {

@@ -71,7 +71,7 @@ counters! {
     dma_read_bytes, Sent, "Bytes read by DMA.";
     dma_writes, Flow, "DMA writes.";
     dma_write_bytes, Flow, "Bytes written by DMA.";
-    dma_errors, Event, "DMA accesses refused by the host.";
+    dma_errors, Event, "DMA accesses that failed.";
     qpc_hits, Flow, "QP contexts found in the cache.";
     qpc_misses, Flow, "QP contexts read from host memory.";
     cqc_hits, Flow, "CQ contexts found in the cache.";
@@ -109,6 +109,8 @@ counters! {
     receive_wqe_misses, Event, "Receive WQEs taken that had to be fetched first.";
     tx_descheduled, Flow, "Turns that a QP ended with more to send; of a timed model.";
     tx_work_done, Flow, "Turns that a QP ended with nothing left to send; of a timed model.";
+    dma_completion_timeouts, Event, "DMA reads that ended with the completion time-out.";
+    dma_poisoned, Event, "DMA reads whose data was poisoned.";
 }
 
 /// Number of counters.

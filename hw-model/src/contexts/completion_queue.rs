@@ -306,7 +306,7 @@ impl CompletionQueues {
 fn checked(cq: &mut CqContext) -> Result<&mut CqContext, DmaError> {
     if cq.log_size > LOG_MAX_RING {
         let (iova, length) = (cq.base, CqContext::SIZE);
-        return Err(DmaError { iova, length });
+        return Err(DmaError::refused(iova, length));
     }
     Ok(cq)
 }

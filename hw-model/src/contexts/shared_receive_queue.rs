@@ -220,7 +220,7 @@ fn checked(srq: &mut SrqContext) -> Result<&mut SrqContext, DmaError> {
     let stride_fits = LOG_STRIDES.contains(&srq.log_stride);
     if srq.log_size > LOG_MAX_RING || !stride_fits {
         let (iova, length) = (srq.base, SrqContext::SIZE);
-        return Err(DmaError { iova, length });
+        return Err(DmaError::refused(iova, length));
     }
     Ok(srq)
 }

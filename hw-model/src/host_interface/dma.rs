@@ -5,7 +5,7 @@ use ferroce_units::Instant;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::counters::Counters;
-use crate::ports::host::{DmaAtomic, DmaError, Host, WriteOrder};
+use crate::ports::host::{DmaAtomic, DmaError, DmaFault, Host, WriteOrder};
 
 /// Most words of a descriptor that [`Dma::write_descriptor`] writes.
 const MAX_DESCRIPTOR_WORDS: usize = 8;
@@ -150,9 +150,19 @@ impl<H: Host> Dma<'_, H> {
 
     #[inline]
     fn count_error<T>(&mut self, result: Result<T, DmaError>) -> Result<T, DmaError> {
-        if result.is_err() {
-            self.counters.add(Counter::dma_errors, 1);
+        if let Err(error) = &result {
+            count_fault(self.counters, error.fault);
         }
         result
+    }
+}
+
+#[cold]
+fn count_fault(counters: &mut Counters, fault: DmaFault) {
+    counters.add(Counter::dma_errors, 1);
+    match fault {
+        DmaFault::Refused => {}
+        DmaFault::CompletionTimeout => counters.add(Counter::dma_completion_timeouts, 1),
+        DmaFault::Poisoned => counters.add(Counter::dma_poisoned, 1),
     }
 }

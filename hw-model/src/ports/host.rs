@@ -2,16 +2,41 @@
 
 use ferroce_units::Instant;
 
-/// A DMA access that the host refused: the IOVA is not mapped, or not with the rights needed.
-///
-/// PCIe answers a read with "unsupported request" and drops a posted write; the IOMMU logs a fault.
+/// Why a DMA access failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DmaFault {
+    /// The completion has the status "unsupported request" or "completer abort" (PCIe 6.0, 2.2.9):
+    /// the IOVA is not mapped, or not with the rights needed. A posted write has no completion: it
+    /// is dropped, and the IOMMU logs a fault.
+    Refused,
+    /// No completion came before the completion time-out (PCIe 6.0, 2.8).
+    CompletionTimeout,
+    /// The data of the completion is poisoned (PCIe 6.0, 2.7.2): it is not used.
+    Poisoned,
+}
+
+/// A DMA access that failed as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("DMA of {length} bytes at IOVA {iova:#x} was refused by the host")]
+#[error("DMA of {length} bytes at IOVA {iova:#x} failed: {fault:?}")]
 pub struct DmaError {
     /// First byte of the access.
     pub iova: u64,
     /// Bytes that were to be transferred.
     pub length: usize,
+    /// The cause.
+    pub fault: DmaFault,
+}
+
+impl DmaError {
+    /// Returns the error of an access that the host refused.
+    #[inline]
+    pub const fn refused(iova: u64, length: usize) -> Self {
+        Self {
+            iova,
+            length,
+            fault: DmaFault::Refused,
+        }
+    }
 }
 
 /// An atomic operation on eight bytes of host memory (a PCIe AtomicOp).
@@ -112,7 +137,7 @@ pub trait Host {
         operation: DmaAtomic,
     ) -> Result<(u64, Instant), DmaError> {
         let _ = (at, operation);
-        Err(DmaError { iova, length: 8 })
+        Err(DmaError::refused(iova, 8))
     }
 
     /// Sends the MSI-X message of `vector`.
@@ -156,7 +181,7 @@ pub trait UntimedHost {
     /// As [`Host::dma_atomic`].
     fn atomic(&mut self, iova: u64, operation: DmaAtomic) -> Result<u64, DmaError> {
         let _ = operation;
-        Err(DmaError { iova, length: 8 })
+        Err(DmaError::refused(iova, 8))
     }
 
     /// As [`Host::interrupt`].

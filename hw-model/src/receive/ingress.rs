@@ -220,7 +220,8 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Receive<F> {
         let contexts = &mut *ports.contexts;
         if contexts.qps.touch(index, &mut dma).is_err() {
             let syndrome = FatalSyndrome::CONTEXT_TABLE_DMA;
-            ports.results.host_interface.stop(syndrome);
+            let events = &mut *ports.results.host_interface;
+            events.fail(now, turn.timing, syndrome);
             return;
         }
         let Some(qp) = contexts.qps.get_mut(index) else {

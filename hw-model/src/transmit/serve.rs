@@ -162,7 +162,7 @@ impl Transmit {
         let contexts = &mut *ports.contexts;
         if contexts.qps.touch(index, &mut dma).is_err() {
             let syndrome = FatalSyndrome::CONTEXT_TABLE_DMA;
-            ports.host_interface.stop(syndrome);
+            ports.host_interface.fail(now, turn.timing, syndrome);
             return false;
         }
         let Some(qp) = contexts.qps.get_mut(index) else {

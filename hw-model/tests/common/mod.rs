@@ -16,7 +16,7 @@ use std::rc::Rc;
 use blocks::TestBlocks;
 use ferroce_model::ports::port::{Port, Reservation, Route};
 use ferroce_model::time::timing::{Functional, Timing};
-use ferroce_model::{DmaAtomic, DmaError, Doorbell, Host, Nic, NicConfig, WriteOrder};
+use ferroce_model::{DmaAtomic, DmaError, DmaFault, Doorbell, Host, Nic, NicConfig, WriteOrder};
 use ferroce_spec::command::{
     ANY_STATE, CommandCompletion, CommandEntry, CommandOpcode, CommandStatus, ContextTables,
     ModifyQp, QpAttributeMask, input_size, output_size,
@@ -52,6 +52,10 @@ pub struct TestHost {
     pub read_latency: Duration,
     /// When the host sees the descriptors that were written.
     pub descriptors: Vec<Instant>,
+    /// Writes by the device.
+    pub device_writes: usize,
+    /// The read that fails, counted from the next one, and why.
+    pub failing_read: Option<(usize, DmaFault)>,
 }
 
 impl TestHost {
@@ -65,11 +69,13 @@ impl TestHost {
             interrupts: Vec::new(),
             read_latency: Duration::ZERO,
             descriptors: Vec::new(),
+            device_writes: 0,
+            failing_read: None,
         }
     }
 
     fn range(&mut self, iova: u64, length: usize) -> Result<&mut [u8], DmaError> {
-        let error = DmaError { iova, length };
+        let error = DmaError::refused(iova, length);
         let start = usize::try_from(iova).map_err(|_| error)?;
         let end = start.checked_add(length).ok_or(error)?;
         self.memory.get_mut(start..end).ok_or(error)
@@ -101,6 +107,19 @@ impl Host for TestHost {
         iova: u64,
         destination: &mut [u8],
     ) -> Result<Instant, DmaError> {
+        match &mut self.failing_read {
+            Some((0, fault)) => {
+                let (fault, length) = (*fault, destination.len());
+                self.failing_read = None;
+                return Err(DmaError {
+                    iova,
+                    length,
+                    fault,
+                });
+            }
+            Some((reads, _)) => *reads -= 1,
+            None => {}
+        }
         self.load(iova, destination)?;
         Ok(at + self.read_latency)
     }
@@ -111,6 +130,7 @@ impl Host for TestHost {
         iova: u64,
         source: &[u8],
     ) -> Result<Instant, DmaError> {
+        self.device_writes += 1;
         self.write(iova, source)?;
         Ok(order.at)
     }

@@ -301,6 +301,7 @@ pub(super) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
         // library; `borrow` refuses null.
         let cq = unsafe { Handle::<ibv_cq_ex, Cq>::borrow(cq)? };
         cq.adapter.check()?;
+        cq.check_device()?;
         cq.queue.arm(solicited_only != 0);
         Ok(())
     })

@@ -54,6 +54,7 @@ fn run(function: &InProcess) {
         has_moved: false,
     };
     while !function.is_stopping() {
+        function.check_health(clock.ticks());
         if function.is_polled(clock.ticks()) {
             sleep(function, POLLED_SLEEP_NS, false);
         } else if serve(function, spin_ticks, &mut turns) {
@@ -120,6 +121,7 @@ fn serve(function: &InProcess, spin_ticks: u64, turns: &mut Turns) -> bool {
     loop {
         let worked = function.try_run();
         let now = function.clock().ticks();
+        function.check_health(now);
         if function.is_polled(now) || function.is_stopping() {
             return false;
         }

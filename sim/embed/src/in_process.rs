@@ -19,11 +19,15 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::clock::{Clock, Ticks};
 use crate::fabric::port::{FRESH_NS, FabricPort};
-use crate::fabric::registry::{MAX_COUNTERS, Registry};
+use crate::fabric::registry::{DeviceFault, DeviceFaults, MAX_COUNTERS, Registry};
 
 mod bus;
+mod faults;
+mod health;
 pub mod pinned;
 mod served;
+
+use health::HealthCheck;
 
 /// Doorbells that wait under the lock; more go through the bitmap.
 const MAX_DIRECT: usize = 64;
@@ -52,11 +56,16 @@ struct ProcessHost {
     direct: Vec<u32>,
     /// Vectors raised since the lock was taken, a bit each.
     raised: u64,
+    /// Injected faults of this link that have not happened yet.
+    faults: DeviceFaults,
 }
 
 impl UntimedHost for ProcessHost {
     #[inline]
     fn read(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError> {
+        if !self.faults.is_empty() {
+            self.fail_read(iova, destination.len())?;
+        }
         self.memory.read(iova, destination)
     }
 
@@ -71,19 +80,33 @@ impl UntimedHost for ProcessHost {
     }
 
     fn atomic(&mut self, iova: u64, operation: DmaAtomic) -> Result<u64, DmaError> {
+        if !self.faults.is_empty() {
+            self.fail_read(iova, size_of::<u64>())?;
+        }
         self.memory.atomic(iova, operation)
     }
 
     #[inline]
     fn interrupt(&mut self, vector: u16) {
         // An interrupt is a memory write, too.
-        if self.parked.is_none() {
+        if self.parked.is_none() && !self.loses(DeviceFault::LostInterrupt) {
             self.raised |= 1u64.checked_shl(u32::from(vector)).unwrap_or(0);
         }
     }
 
     #[inline]
     fn next_doorbell(&mut self) -> Option<Doorbell> {
+        let doorbell = self.take_doorbell();
+        if self.faults.is_empty() || doorbell.is_none() {
+            return doorbell;
+        }
+        self.lose_doorbells(doorbell)
+    }
+}
+
+impl ProcessHost {
+    #[inline]
+    fn take_doorbell(&mut self) -> Option<Doorbell> {
         let slot = self
             .direct
             .pop()
@@ -106,6 +129,8 @@ struct Model {
     port: FabricPort,
     host: ProcessHost,
     runs: u32,
+    /// True if the NIC has stopped because it had to, and was not reset since.
+    was_stopped: bool,
 }
 
 impl Model {
@@ -141,6 +166,10 @@ pub struct InProcess {
     /// Polls that are still expected before the program sleeps.
     polls_after_arming: AtomicU32,
     is_stopping: AtomicBool,
+    /// True if the card is pulled out.
+    is_removed: AtomicBool,
+    /// The driver's check of the device.
+    health_check: HealthCheck,
     /// True if another process uses the function: doorbells may come through shared pages.
     is_served: bool,
 }
@@ -160,6 +189,7 @@ impl InProcess {
             pages: None,
             direct: Vec::with_capacity(MAX_DIRECT),
             raised: 0,
+            faults: DeviceFaults::default(),
         };
         Self {
             fork_generation: fork::generation(),
@@ -174,6 +204,7 @@ impl InProcess {
                 port,
                 host,
                 runs: 0,
+                was_stopped: false,
             }),
             inside: AtomicUsize::new(0),
             next_timeout: AtomicU64::new(u64::MAX),
@@ -183,6 +214,8 @@ impl InProcess {
             wake_at: AtomicU64::new(0),
             polls_after_arming: AtomicU32::new(0),
             is_stopping: AtomicBool::new(false),
+            is_removed: AtomicBool::new(false),
+            health_check: HealthCheck::default(),
             is_served,
         }
     }
@@ -289,18 +322,19 @@ impl InProcess {
 
     #[inline]
     fn advance(&self, model: &mut Model) -> bool {
+        let ticks = self.clock.ticks();
+        let now = self.clock.instant(ticks);
+        model.port.begin(ticks);
+        if model.port.injected().concerns_device() {
+            self.inject(model, now);
+        }
         let Model {
             nic,
             port,
             host,
             runs,
+            ..
         } = model;
-        let ticks = self.clock.ticks();
-        let now = self.clock.instant(ticks);
-        port.begin(ticks);
-        if port.is_device_fatal() {
-            nic.fail(now);
-        }
         let Progress { worked, rests, .. } = nic.advance(now, host, port);
         self.rests.store(rests, Ordering::Relaxed);
         port.finish(worked);
@@ -459,7 +493,10 @@ impl InProcess {
             return GONE;
         }
         let model = self.model.lock();
-        let value = read(&model.nic, self.clock.now());
+        let value = match self.is_removed() {
+            true => GONE,
+            false => read(&model.nic, self.clock.now()),
+        };
         self.unlock(model);
         value
     }
@@ -482,7 +519,9 @@ impl InProcess {
             return;
         }
         let mut model = self.model.lock();
-        write(&mut model.nic);
+        if !self.is_removed() {
+            write(&mut model.nic);
+        }
         self.run(model);
         self.notify_background();
     }

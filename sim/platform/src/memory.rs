@@ -449,8 +449,8 @@ impl MemoryMap {
             Access::Read => region.readable && !region.is_moved,
             Access::Write => region.writable && !region.is_moved,
         });
-        let region = region.ok_or(DmaError { iova, length })?;
-        let found = resolve(&region, iova, length).ok_or(DmaError { iova, length })?;
+        let region = region.ok_or(DmaError::refused(iova, length))?;
+        let found = resolve(&region, iova, length).ok_or(DmaError::refused(iova, length))?;
         self.cache[cache_index(iova)] = region;
         Ok(found)
     }
@@ -530,10 +530,7 @@ impl MemoryMap {
     /// [`DmaError`] if the range is not mapped for writing, or not aligned to 8 bytes.
     #[inline]
     pub fn write_descriptor(&mut self, iova: u64, words: &[u64]) -> Result<(), DmaError> {
-        let refused = DmaError {
-            iova,
-            length: size_of_val(words),
-        };
+        let refused = DmaError::refused(iova, size_of_val(words));
         if words.is_empty() {
             return Ok(());
         }
@@ -559,10 +556,7 @@ impl MemoryMap {
     /// [`DmaError`] if they are not mapped for reading and writing, or not aligned.
     pub fn atomic(&mut self, iova: u64, operation: DmaAtomic) -> Result<u64, DmaError> {
         const LENGTH: usize = size_of::<u64>();
-        let refused = DmaError {
-            iova,
-            length: LENGTH,
-        };
+        let refused = DmaError::refused(iova, LENGTH);
         let readable = self.readable(iova, LENGTH);
         let (Ok(_), Ok(address)) = (readable, self.writable(iova, LENGTH)) else {
             return self.atomic_elsewhere(iova, operation);

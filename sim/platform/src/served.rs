@@ -33,6 +33,11 @@ pub trait ServedModel: Bus + Debug {
 
     /// Masks all vectors, clears pending ones and their addresses, as after power-on.
     fn reset_vectors(&self);
+
+    /// Returns true if the card is pulled out: nothing of it responds.
+    fn is_removed(&self) -> bool {
+        false
+    }
 }
 
 impl dyn ServedModel + '_ {

@@ -136,6 +136,7 @@ impl Device for ServedDevice {
     fn read(&self, region: u32, offset: u64, data: &mut [u8]) -> Result<(), Errno> {
         let config = self.config.borrow();
         match region {
+            region::CONFIG if self.function.is_removed() => data.fill(u8::MAX),
             region::CONFIG => config.read(offset, data),
             region::BAR0 | region::BAR2 | region::BAR4 if !config.is_memory_enabled() => {
                 data.fill(u8::MAX);

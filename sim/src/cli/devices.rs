@@ -115,6 +115,7 @@ fn line(occupant: &Occupant, injected: Injected) -> String {
     let last = first | 0xffff;
     let pid = occupant.pid;
     let fault = match injected {
+        _ if injected.is_removed() => "  removed",
         _ if injected.is_device_fatal() => "  stopped",
         _ if injected.is_port_down() => "  port down",
         _ => "",

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use clap::{Args, ValueEnum};
 use ferroce_embed::clock::Clock;
-use ferroce_embed::fabric::registry::{Injection, Occupant, Registry};
+use ferroce_embed::fabric::registry::{DeviceFault, Injection, Occupant, Registry};
 use ferroce_embed::runtime_directory;
 use ferroce_platform::host::device_name;
 
@@ -21,12 +21,19 @@ Examples:
   ferroce inject port-down                IBV_EVENT_PORT_ERR: nothing is sent or received
   ferroce inject port-up                  IBV_EVENT_PORT_ACTIVE: transport continues
   ferroce inject device-fatal --pid 4711  IBV_EVENT_DEVICE_FATAL: the device is gone
+  ferroce inject poisoned-data --count 3  three DMA reads fail, and their queue pairs
 
-`ferroce devices` shows whose port is down.")]
+A function of `ferroce serve` has the pid of the server. `ferroce devices` shows whose port is down,
+and which devices have stopped or are removed. The book's page on faults says what programs see.")]
 pub struct Inject {
     /// The fault
     #[arg(value_enum)]
     fault: Fault,
+
+    /// How often a fault of one access happens: to the next DMA reads, interrupts or doorbells
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u8).range(1..))]
+    count: u8,
 
     /// Only to programs on this host of the fabric
     #[arg(long, value_name = "NAME")]
@@ -49,6 +56,45 @@ enum Fault {
     PortUp,
     /// The device stops working, until the program opens it again
     DeviceFatal,
+    /// PCIe: a DMA read is completed as an unsupported request
+    CompletionError,
+    /// PCIe: a DMA read is not completed
+    CompletionTimeout,
+    /// PCIe: the data of a DMA read is poisoned
+    PoisonedData,
+    /// PCIe: an MSI-X message is lost
+    LostInterrupt,
+    /// PCIe: a write to a doorbell is lost
+    StuckDoorbell,
+    /// The next command does not end, and none after it until the device is reset
+    CommandHang,
+    /// PCIe: the card is pulled out; all registers read as ones
+    SurpriseRemoval,
+    /// PCIe: a card is plugged in again
+    Insertion,
+    /// PCIe: the function is reset while it is in use
+    FunctionLevelReset,
+}
+
+impl Fault {
+    /// Returns what is injected, and what it means when that was in force already.
+    fn injection(self, count: u8) -> (Injection, &'static str) {
+        let device = |fault, count| (Injection::Device(fault, count), "");
+        match self {
+            Fault::PortDown => (Injection::PortDown, "its port was down already"),
+            Fault::PortUp => (Injection::PortUp, "its port was up already"),
+            Fault::DeviceFatal => (Injection::DeviceFatal, "it had stopped already"),
+            Fault::SurpriseRemoval => (Injection::SurpriseRemoval, "it was removed already"),
+            Fault::Insertion => (Injection::Insertion, "it was not removed"),
+            Fault::CompletionError => device(DeviceFault::CompletionError, count),
+            Fault::CompletionTimeout => device(DeviceFault::CompletionTimeout, count),
+            Fault::PoisonedData => device(DeviceFault::PoisonedData, count),
+            Fault::LostInterrupt => device(DeviceFault::LostInterrupt, count),
+            Fault::StuckDoorbell => device(DeviceFault::StuckDoorbell, count),
+            Fault::CommandHang => device(DeviceFault::CommandHang, 1),
+            Fault::FunctionLevelReset => device(DeviceFault::FunctionLevelReset, 1),
+        }
+    }
 }
 
 impl Inject {
@@ -61,11 +107,7 @@ impl Inject {
         if chosen.is_empty() {
             return Err(self.no_match(&occupants));
         }
-        let (injection, was_so) = match self.fault {
-            Fault::PortDown => (Injection::PortDown, "its port was down already"),
-            Fault::PortUp => (Injection::PortUp, "its port was up already"),
-            Fault::DeviceFatal => (Injection::DeviceFatal, "it had stopped already"),
-        };
+        let (injection, was_so) = self.fault.injection(self.count);
         let now = Clock::start().ticks();
         for occupant in chosen {
             let has_changed = registry.inject(occupant.place, injection, now);

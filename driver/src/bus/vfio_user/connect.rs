@@ -147,9 +147,10 @@ fn identify(client: &Client) -> Result<(), VfioUserError> {
         .read(CONFIG, IDENTITY, &mut data)
         .map_err(request("let its configuration space be read"))?;
     let [vendor, device] = [[data[0], data[1]], [data[2], data[3]]].map(u16::from_le_bytes);
-    match (vendor, device) == (VENDOR_ID, DEVICE_ID) {
-        true => Ok(()),
-        false => Err(VfioUserError::NotFerroce { vendor, device }),
+    match (vendor, device) {
+        (VENDOR_ID, DEVICE_ID) => Ok(()),
+        (u16::MAX, u16::MAX) => Err(VfioUserError::Removed),
+        _ => Err(VfioUserError::NotFerroce { vendor, device }),
     }
 }
 

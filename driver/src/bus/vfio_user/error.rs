@@ -55,6 +55,9 @@ pub enum VfioUserError {
         /// The server's answer.
         source: RequestError,
     },
+    /// The device does not respond.
+    #[error("the device's configuration space reads as all ones: it was removed")]
+    Removed,
     /// The device is not a Ferroce device.
     #[error(
         "the server offers the PCI device {vendor:04x}:{device:04x}, not a Ferroce device \
@@ -103,7 +106,9 @@ impl VfioUserError {
             },
             Self::Request { source, .. } => source.errno().raw_os_error(),
             Self::OtherUser { .. } => libc::EACCES,
-            Self::NotFerroce { .. } | Self::RegionSize { .. } | Self::NoVectors => libc::ENODEV,
+            Self::Removed | Self::NotFerroce { .. } | Self::RegionSize { .. } | Self::NoVectors => {
+                libc::ENODEV
+            }
         }
     }
 }

@@ -218,10 +218,10 @@ impl FabricPort {
         self.check_at
     }
 
-    /// Returns true if `ferroce inject` stops the device.
+    /// Returns the faults that `ferroce inject` has put in force.
     #[inline]
-    pub fn is_device_fatal(&self) -> bool {
-        self.injected.is_device_fatal()
+    pub fn injected(&self) -> Injected {
+        self.injected
     }
 
     /// Returns true if a frame waits, a fault was injected since the model last ran, or the link of

@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 use super::ring::RingName;
 use crate::error::Error;
 
+mod device_faults;
 mod groups;
 mod gsi;
 mod identity;
@@ -32,6 +33,7 @@ mod service_ports;
 mod signals;
 mod uplink_counters;
 
+pub use device_faults::{DeviceFault, DeviceFaults};
 pub use groups::{PlaceSet, places};
 pub use identity::{Identity, Occupant};
 pub use injection::{Injected, Injection};

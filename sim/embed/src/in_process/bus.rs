@@ -93,7 +93,7 @@ impl Bus for InProcess {
     }
 
     fn read_device_memory(&self, offset: u64, destination: &mut [u8]) {
-        if self.is_foreign() {
+        if self.is_foreign() || self.is_removed() {
             return destination.fill(GONE as u8);
         }
         let mut model = self.model.lock();
@@ -102,7 +102,7 @@ impl Bus for InProcess {
     }
 
     fn write_device_memory(&self, offset: u64, source: &[u8]) {
-        if self.is_foreign() {
+        if self.is_foreign() || self.is_removed() {
             return;
         }
         let mut model = self.model.lock();
@@ -168,6 +168,14 @@ impl Bus for InProcess {
         let control = if is_masked { MSIX_VECTOR_MASKED } else { 0 };
         self.write32(entry + MSIX_ENTRY_SIZE - 4, control);
         Ok(())
+    }
+
+    fn set_health_check(&self, check: Option<InterruptHandler>) {
+        self.health_check.set(check);
+    }
+
+    fn is_gone(&self) -> bool {
+        self.is_removed()
     }
 
     #[inline]

@@ -36,7 +36,7 @@ impl Model {
         host.parked.as_mut().unwrap_or(&mut host.memory)
     }
 
-    fn forget_doorbells(&mut self) {
+    pub(super) fn forget_doorbells(&mut self) {
         self.host.direct.clear();
         while self.host.taker.next(&self.host.doorbells).is_some() {}
         if let Some(taker) = &mut self.host.pages {
@@ -95,10 +95,7 @@ impl InProcess {
     /// Resets the function: everything but mappings and the MSI-X table is as after power-on.
     pub fn reset(&self) {
         let mut model = self.model.lock();
-        model.forget_doorbells();
-        let mut control = Control::default();
-        control.set_reset(true);
-        model.nic.write32(offset::control, control.bits());
+        model.request_reset();
         for _ in 0..RESET_RUNS {
             self.run(model);
             model = self.model.lock();
@@ -159,5 +156,9 @@ impl ServedModel for InProcess {
 
     fn reset_vectors(&self) {
         self.reset_vectors();
+    }
+
+    fn is_removed(&self) -> bool {
+        self.is_removed()
     }
 }

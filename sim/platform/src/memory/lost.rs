@@ -83,6 +83,6 @@ impl MemoryMap {
                 region.end - region.start,
             );
         }
-        DmaError { iova, length }
+        DmaError::refused(iova, length)
     }
 }

@@ -104,7 +104,7 @@ impl MemoryMap {
         destination: &mut [u8],
     ) -> Result<(), DmaError> {
         let length = destination.len();
-        let refused = DmaError { iova, length };
+        let refused = DmaError::refused(iova, length);
         if !self.covers(iova, length, Access::Read) {
             return Err(self.refuse(iova, length, Access::Read));
         }
@@ -129,7 +129,7 @@ impl MemoryMap {
     #[cold]
     pub(super) fn write_scattered(&mut self, iova: u64, source: &[u8]) -> Result<(), DmaError> {
         let length = source.len();
-        let refused = DmaError { iova, length };
+        let refused = DmaError::refused(iova, length);
         if !self.covers(iova, length, Access::Write) {
             return Err(self.refuse(iova, length, Access::Write));
         }
@@ -160,7 +160,7 @@ impl MemoryMap {
         words: &[u64],
     ) -> Result<(), DmaError> {
         let length = size_of_val(words);
-        let refused = DmaError { iova, length };
+        let refused = DmaError::refused(iova, length);
         let Some((last, first)) = words.split_last() else {
             return Ok(());
         };
@@ -179,7 +179,7 @@ impl MemoryMap {
         let has_moved = below.is_some_and(|(_, region)| region.is_moved);
         match has_moved {
             true => self.report_loss(iova, length, access),
-            false => DmaError { iova, length },
+            false => DmaError::refused(iova, length),
         }
     }
 
@@ -192,10 +192,7 @@ impl MemoryMap {
         operation: DmaAtomic,
     ) -> Result<u64, DmaError> {
         const LENGTH: usize = size_of::<u64>();
-        let refused = DmaError {
-            iova,
-            length: LENGTH,
-        };
+        let refused = DmaError::refused(iova, LENGTH);
         let piece = self.part_at(iova, LENGTH, Access::Read);
         let Some((piece, LENGTH)) = piece.filter(|_| iova % 8 == 0) else {
             return Err(self.refuse(iova, LENGTH, Access::Write));

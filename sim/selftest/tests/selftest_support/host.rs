@@ -66,10 +66,7 @@ impl CardHost {
 
     /// Copies from memory, word by word.
     fn load(&self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError> {
-        let refused = DmaError {
-            iova,
-            length: destination.len(),
-        };
+        let refused = DmaError::refused(iova, destination.len());
         let mut at = iova;
         let mut rest = destination;
         while !rest.is_empty() {
@@ -85,10 +82,7 @@ impl CardHost {
 
     /// Copies to memory, word by word, after checking that all of it is mapped.
     fn store(&self, iova: u64, source: &[u8]) -> Result<(), DmaError> {
-        let refused = DmaError {
-            iova,
-            length: source.len(),
-        };
+        let refused = DmaError::refused(iova, source.len());
         let mut at = iova;
         let mut rest = source;
         while !rest.is_empty() {
@@ -110,7 +104,7 @@ impl UntimedHost for CardHost {
     fn read(&mut self, iova: u64, destination: &mut [u8]) -> Result<(), DmaError> {
         if self.fault == Fault::DmaRefused || self.fault == Fault::CommandReadsLost {
             let length = destination.len();
-            return Err(DmaError { iova, length });
+            return Err(DmaError::refused(iova, length));
         }
         self.load(iova, destination)?;
         let goes_on = self.last_read.follow(iova, destination.len());
@@ -147,10 +141,7 @@ impl UntimedHost for CardHost {
         if let Fault::RandomDma(_) = self.fault {
             words.fill_with(|| self.random.number());
         }
-        let refused = DmaError {
-            iova,
-            length: 8 * words.len(),
-        };
+        let refused = DmaError::refused(iova, 8 * words.len());
         match self.memory.store_words(iova, &words) {
             true => Ok(()),
             false => Err(refused),
@@ -158,7 +149,7 @@ impl UntimedHost for CardHost {
     }
 
     fn atomic(&mut self, iova: u64, operation: DmaAtomic) -> Result<u64, DmaError> {
-        let refused = DmaError { iova, length: 8 };
+        let refused = DmaError::refused(iova, 8);
         let original = self.memory.load(iova).ok_or(refused)?;
         match self.memory.store(iova, operation.apply(original)) {
             true => Ok(original),

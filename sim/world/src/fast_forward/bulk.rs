@@ -42,7 +42,7 @@ impl UntimedHost for Bulk<'_> {
         let length = source.len();
         let place = host.memory.place_to_write(iova, length)?;
         if host.watchers.watches(place.address, length) {
-            return Err(DmaError { iova, length });
+            return Err(DmaError::refused(iova, length));
         }
         if self.writes_data && host.elided(&place, length) == 0 {
             host.memory.write(iova, source)?;

@@ -335,7 +335,7 @@ fn an_injected_fault_is_work() {
     assert!(!one.has_work() && !one.link_is_up());
     one.registry.inject(place, Injection::PortUp, Ticks(1));
     one.begin(clock.ticks());
-    assert!(one.link_is_up() && !one.is_device_fatal());
+    assert!(one.link_is_up() && !one.injected().concerns_device());
 }
 
 #[test]

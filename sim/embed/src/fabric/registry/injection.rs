@@ -3,11 +3,15 @@
 use std::sync::atomic::Ordering;
 
 use super::Registry;
+use super::device_faults::DeviceFault;
 use super::layout::{field, place_offset};
 use crate::clock::Ticks;
 
 const PORT_DOWN: u64 = 1;
 const DEVICE_FATAL: u64 = 2;
+/// The place's word of device faults is not empty, or has to be looked at.
+const DEVICE_FAULTS: u64 = 4;
+const REMOVED: u64 = 8;
 
 /// A fault to inject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +22,12 @@ pub enum Injection {
     PortUp,
     /// The device stops working.
     DeviceFatal,
+    /// The next accesses fail, as many as the number says; or the fault happens once.
+    Device(DeviceFault, u8),
+    /// The card is pulled out (PCIe 6.0, 6.7.1).
+    SurpriseRemoval,
+    /// A card is plugged in again.
+    Insertion,
 }
 
 /// The faults that are in force for a function.
@@ -38,6 +48,19 @@ impl Injected {
     pub fn is_device_fatal(self) -> bool {
         self.0 & DEVICE_FATAL != 0
     }
+
+    /// Returns true if the card is pulled out.
+    #[must_use]
+    pub fn is_removed(self) -> bool {
+        self.0 & REMOVED != 0
+    }
+
+    /// Returns true if there is a fault of the device, and not only of its port.
+    #[inline]
+    #[must_use]
+    pub fn concerns_device(self) -> bool {
+        self.0 & (DEVICE_FATAL | DEVICE_FAULTS | REMOVED) != 0
+    }
 }
 
 impl Registry {
@@ -51,12 +74,36 @@ impl Registry {
     /// Injects a fault and wakes the function. Returns false if it was already in force.
     pub fn inject(&self, place: u8, injection: Injection, now: Ticks) -> bool {
         let word = self.memory.word(place_offset(place) + field::INJECTED);
+        if let Injection::Device(fault, count) = injection {
+            self.add_device_fault(place, fault, count);
+        }
         let (before, bit) = match injection {
             Injection::PortDown => (word.fetch_or(PORT_DOWN, Ordering::SeqCst), PORT_DOWN),
             Injection::PortUp => (!word.fetch_and(!PORT_DOWN, Ordering::SeqCst), PORT_DOWN),
             Injection::DeviceFatal => (word.fetch_or(DEVICE_FATAL, Ordering::SeqCst), DEVICE_FATAL),
+            // The same fault can be injected again and again.
+            Injection::Device(..) => (0, word.fetch_or(DEVICE_FAULTS, Ordering::SeqCst)),
+            Injection::SurpriseRemoval => (word.fetch_or(REMOVED, Ordering::SeqCst), REMOVED),
+            Injection::Insertion => {
+                let before = word.fetch_and(!REMOVED, Ordering::SeqCst);
+                word.fetch_or(DEVICE_FAULTS, Ordering::SeqCst);
+                (!before, REMOVED)
+            }
         };
         self.wake(place, now);
         before & bit == 0
+    }
+
+    /// Forgets that the device at a place had to stop: it was reset.
+    pub fn clear_device_fatal(&self, place: u8) {
+        let word = self.memory.word(place_offset(place) + field::INJECTED);
+        word.fetch_and(!DEVICE_FATAL, Ordering::SeqCst);
+    }
+
+    /// Clears the sign that the word of device faults has to be looked at. The caller looks then:
+    /// what is injected meanwhile sets the sign again.
+    pub(super) fn clear_device_fault_sign(&self, place: u8) {
+        let word = self.memory.word(place_offset(place) + field::INJECTED);
+        word.fetch_and(!DEVICE_FAULTS, Ordering::SeqCst);
     }
 }

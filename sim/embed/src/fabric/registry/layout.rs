@@ -56,6 +56,7 @@ pub(super) mod field {
     pub const LATE_WAKEUPS: usize = 1216;
     pub const MAX_LATE_US: usize = 1224;
     pub const GSI: usize = 1232;
+    pub const DEVICE_FAULTS: usize = 1272;
     pub const UPLINK_COUNTERS: usize = 1280;
     pub const COUNTERS: usize = 2048;
     pub const GROUPS: usize = 4096;
@@ -63,7 +64,8 @@ pub(super) mod field {
 
 const _: () = assert!(field::GIDS + 16 * MAX_GIDS <= field::HEARTBEAT);
 const _: () = assert!(field::ANNOUNCED + 8 * ANNOUNCE_WORDS <= field::ANNOUNCE_EPOCH);
-const _: () = assert!(field::GSI + 8 <= field::UPLINK_COUNTERS);
+const _: () = assert!(field::GSI + 8 <= field::DEVICE_FAULTS);
+const _: () = assert!(field::DEVICE_FAULTS + 8 <= field::UPLINK_COUNTERS);
 const _: () = assert!(field::UPLINK_COUNTERS + 8 * UplinkCounter::ALL.len() <= field::COUNTERS);
 const _: () = assert!(field::COUNTERS + 8 * MAX_COUNTERS <= field::GROUPS);
 const _: () = assert!(field::GROUPS + 16 * MAX_GROUPS <= PLACE_SIZE);

@@ -1,0 +1,100 @@
+//! Steps of bring-up and teardown that need registers only.
+
+use std::time::{Duration, Instant};
+
+use ferroce_spec::command::CommandOpcode;
+use ferroce_spec::register::{CONTRACT_MAJOR, Capability, Control, MAGIC, UNMAPPED_READ};
+
+use crate::bus::Bus;
+use crate::command::CommandQueue;
+use crate::error::Error;
+use crate::mmio;
+
+/// Iterations of waiting for a register between two checks of the clock.
+const TURNS_PER_CHECK: u32 = 64;
+/// Argument of the NOP with which bring-up tests the command queue.
+const NOP_ARGUMENT: u64 = 0x0123_4567_89ab_cdef;
+
+/// Checks that the device is one of ours, of this version of the contract.
+pub(crate) fn identify(bus: &dyn Bus) -> Result<Capability, Error> {
+    let magic = mmio::MAGIC.read(bus);
+    if magic != MAGIC {
+        return Err(Error::NotFerroce { magic });
+    }
+    let version = mmio::CONTRACT_VERSION.read(bus);
+    let (major, minor) = ((version >> 16) as u16, version as u16);
+    if major != CONTRACT_MAJOR {
+        return Err(Error::WrongVersion { major, minor });
+    }
+    let capability = mmio::CAPABILITY.read(bus);
+    if !capability.present() {
+        let what = "the capability register";
+        return Err(Error::BadAnswer { what });
+    }
+    Ok(capability)
+}
+
+/// Returns the MAC address of the port. The device need not be open; its state does not change.
+///
+/// # Errors
+///
+/// [`Error::NotFerroce`], [`Error::WrongVersion`], [`Error::BadAnswer`]: it is not a Ferroce device
+/// of this version.
+pub fn port_mac(bus: &dyn Bus) -> Result<[u8; 6], Error> {
+    identify(bus)?;
+    let [_, _, mac @ ..] = mmio::PORT_MAC.read(bus).to_be_bytes();
+    Ok(mac)
+}
+
+/// Resets the function.
+pub(crate) fn reset(bus: &dyn Bus, timeout: Duration) -> Result<(), Error> {
+    let mut control = Control::default();
+    control.set_reset(true);
+    mmio::CONTROL.write(bus, control);
+    wait_for(bus, timeout, "finish its reset", || {
+        !mmio::CONTROL.read(bus).reset() && mmio::STATUS.read(bus).ready()
+    })
+}
+
+/// Starts the command queue.
+pub(crate) fn enable(bus: &dyn Bus, timeout: Duration) -> Result<(), Error> {
+    let mut control = Control::default();
+    control.set_enable(true);
+    mmio::CONTROL.write(bus, control);
+    wait_for(bus, timeout, "enable itself", || {
+        mmio::STATUS.read(bus).enabled()
+    })
+}
+
+fn wait_for(
+    bus: &dyn Bus,
+    timeout: Duration,
+    what: &'static str,
+    mut done: impl FnMut() -> bool,
+) -> Result<(), Error> {
+    let deadline = Instant::now() + timeout;
+    let mut turn = 0u32;
+    loop {
+        if bus.is_gone() || mmio::STATUS.read(bus).bits() == UNMAPPED_READ {
+            return Err(Error::DeviceDead);
+        }
+        if done() {
+            return Ok(());
+        }
+        turn = turn.wrapping_add(1);
+        if turn % TURNS_PER_CHECK == 0 && Instant::now() > deadline {
+            return Err(Error::RegisterTimeout { what });
+        }
+        bus.relax();
+    }
+}
+
+/// Checks that the command queue works.
+pub(crate) fn check_commands(commands: &CommandQueue) -> Result<(), Error> {
+    let result = commands.execute(CommandOpcode::NOP, NOP_ARGUMENT)?;
+    if result != NOP_ARGUMENT {
+        let what = "the result of a NOP";
+        return Err(Error::BadAnswer { what });
+    }
+    Ok(())
+}
