@@ -1,0 +1,299 @@
+//! Decides what happens to each frame.
+
+use ferroce_units::{Duration, Instant};
+use ferroce_wire::{Gid, Opcode, Psn};
+
+use crate::chance::Transmission;
+use crate::counters::FaultCounters;
+use crate::flow::{Flow, FlowKey, FlowTable};
+use crate::packet::Packet;
+use crate::plan::{Fault, Kind, Plan, When};
+use crate::verdict::Verdict;
+
+/// How far [`Engine::frames_until_event`] looks for random events.
+pub const MAX_LOOK_AHEAD: u64 = 1 << 16;
+
+/// The faults of a plan, and what they have done so far.
+#[derive(Debug)]
+pub struct Engine {
+    plan: Plan,
+    flows: FlowTable,
+    /// When the first packet came.
+    begun: Option<Instant>,
+    counters: FaultCounters,
+}
+
+impl Engine {
+    /// Returns an engine that has seen nothing.
+    #[must_use]
+    pub fn new(plan: Plan) -> Self {
+        Self {
+            plan,
+            flows: FlowTable::default(),
+            begun: None,
+            counters: FaultCounters::default(),
+        }
+    }
+
+    /// Returns its plan.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Returns what it has done so far.
+    #[must_use]
+    pub fn counters(&self) -> &FaultCounters {
+        &self.counters
+    }
+
+    /// Returns the counters, to count what the caller has to do to frames.
+    pub fn counters_mut(&mut self) -> &mut FaultCounters {
+        &mut self.counters
+    }
+
+    /// Returns the number of flows that it knows: at most [`crate::MAX_FLOWS`].
+    #[must_use]
+    pub fn flows(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// Returns what happens to a frame that would arrive at `now`. Frames that are not RoCEv2 pass.
+    ///
+    /// `is_forward` is to be true for one of the two directions between two ends: where both have
+    /// one address, their flows are told apart by it.
+    pub fn decide(&mut self, now: Instant, is_forward: bool, frame: &[u8]) -> Verdict {
+        let Some(packet) = Packet::parse(frame) else {
+            return Verdict::PASS;
+        };
+        let begun = *self.begun.get_or_insert(now);
+        let Self {
+            plan,
+            flows,
+            counters,
+            ..
+        } = self;
+        let flow = flows.find_or_add(&packet.key, is_forward, packet.psn, plan);
+        let arrival = Arrival {
+            packet: &packet,
+            transmission: flow.note(packet.psn),
+            begun,
+            now,
+        };
+        let mut verdict = Verdict::PASS;
+        for (index, fault) in plan.faults.iter().enumerate() {
+            if arrival.is_selected(fault, flow) {
+                arrival.suffer(index, fault, flow, &mut verdict);
+            }
+            if verdict.is_dropped() {
+                break;
+            }
+        }
+        if !verdict.is_pass() {
+            verdict.count(plan, counters);
+        }
+        verdict
+    }
+
+    /// Returns how many new packets of a flow pass, at least, before something may happen to one;
+    /// `u64::MAX`: nothing will. A flow that is not known yet has none. Random events are looked
+    /// for up to [`MAX_LOOK_AHEAD`].
+    pub fn frames_until_event(&mut self, key: &FlowKey, now: Instant) -> u64 {
+        let Some(flow) = self.flows.get_mut(key) else {
+            return 0;
+        };
+        let begun = self.begun.unwrap_or(now);
+        let mut certain = u64::MAX;
+        let mut is_random = false;
+        for (fault, process) in self.plan.faults.iter().zip(&flow.processes) {
+            if !may_concern(fault, key, flow.number) {
+                continue;
+            }
+            match fault.selector.during {
+                Some(span) if span.is_over(begun, now) => continue,
+                Some(_) => return 0,
+                None => {}
+            }
+            match fault.kind.when() {
+                Some(When::Numbered(_)) => {
+                    certain = certain.min(process.clear_numbers(&fault.kind));
+                }
+                Some(When::Random(_)) => is_random = true,
+                None if matches!(fault.kind, Kind::Burst(_)) && !process.is_bad() => {
+                    is_random = true;
+                }
+                None => return 0,
+            }
+        }
+        match is_random {
+            true => certain.min(look_ahead(&self.plan, key, flow)),
+            false => certain,
+        }
+    }
+
+    /// Returns the PSN of the next new packet of a known flow.
+    pub fn next_psn(&mut self, key: &FlowKey) -> Option<Psn> {
+        self.flows.get_mut(key).map(|flow| flow.next_psn())
+    }
+
+    /// Returns true if a fault counts packets of a flow, and has some ahead.
+    pub fn counts(&mut self, key: &FlowKey) -> bool {
+        let Some(flow) = self.flows.get_mut(key) else {
+            return false;
+        };
+        let mut faults = self.plan.faults.iter().zip(&flow.processes);
+        faults.any(|(fault, process)| {
+            may_concern(fault, key, flow.number) && process.clear_numbers(&fault.kind) < u64::MAX
+        })
+    }
+
+    /// Notes that the next `packets` new ones of a flow, which have this opcode, are left out: not
+    /// more than [`Self::frames_until_event`] says.
+    pub fn leave_out(&mut self, key: &FlowKey, opcode: Opcode, packets: u64) {
+        let Some(flow) = self.flows.get_mut(key) else {
+            return;
+        };
+        let first = flow.next_offset();
+        let packet = Packet {
+            key: *key,
+            psn: flow.next_psn(),
+            opcode,
+            is_nak: false,
+        };
+        let number = flow.number;
+        for (fault, process) in self.plan.faults.iter().zip(&mut flow.processes) {
+            let selector = &fault.selector;
+            let is_of_flow = selector.flow.is_none_or(|flow| flow == number);
+            if selector.has_packet(&packet) && is_of_flow {
+                let (from, to) = match &selector.psn {
+                    Some(psn) => (first.max(*psn.start()), *psn.end()),
+                    None => (first, u64::MAX),
+                };
+                let end = (first + packets).min(to.saturating_add(1));
+                process.count(end.saturating_sub(from));
+            }
+        }
+        flow.move_on(packets);
+    }
+}
+
+/// Returns true if a fault may happen to packets of a flow.
+fn may_concern(fault: &Fault, key: &FlowKey, number: u64) -> bool {
+    let is_between = match fault.kind {
+        Kind::Partition(one, other) => separates(one, other, key),
+        _ => true,
+    };
+    let selector = &fault.selector;
+    is_between && selector.may_have(key) && selector.flow.is_none_or(|flow| flow == number)
+}
+
+fn separates(one: Gid, other: Gid, key: &FlowKey) -> bool {
+    let ends = (key.source, key.destination);
+    ends == (one, other) || ends == (other, one)
+}
+
+/// Returns how many new packets of a flow have no random event, as far as it is looked.
+fn look_ahead(plan: &Plan, key: &FlowKey, flow: &mut Flow) -> u64 {
+    let next = flow.next_offset();
+    let end = next + MAX_LOOK_AHEAD;
+    let faults = plan.faults.iter().zip(&flow.processes);
+    let faults: Vec<_> = faults
+        .filter(|(fault, _)| may_concern(fault, key, flow.number))
+        .filter(|(fault, _)| !matches!(&fault.selector.tries, Some(tries) if *tries.start() > 1))
+        .collect();
+    let is_clear = |offset: &u64| {
+        faults.iter().all(|(fault, process)| {
+            let psn = fault.selector.psn.as_ref();
+            psn.is_some_and(|psn| !psn.contains(offset)) || process.is_clear(&fault.kind, *offset)
+        })
+    };
+    let clear_from = flow.clear_until.max(next);
+    let event = (clear_from..end).find(|offset| !is_clear(offset));
+    let clear_until = event.unwrap_or(clear_from.max(end));
+    flow.clear_until = clear_until;
+    clear_until - next
+}
+
+/// A packet that has arrived.
+struct Arrival<'a> {
+    packet: &'a Packet,
+    transmission: Transmission,
+    begun: Instant,
+    now: Instant,
+}
+
+impl Arrival<'_> {
+    /// Returns true if the fault's selector names the packet; which transmission it is, is checked
+    /// later.
+    #[inline]
+    fn is_selected(&self, fault: &Fault, flow: &Flow) -> bool {
+        let selector = &fault.selector;
+        let offset = self.transmission.offset;
+        selector.has_packet(self.packet)
+            && selector.flow.is_none_or(|number| number == flow.number)
+            && selector
+                .psn
+                .as_ref()
+                .is_none_or(|psn| psn.contains(&offset))
+            && selector
+                .during
+                .is_none_or(|span| span.has(self.begun, self.now))
+    }
+
+    /// Adds what a fault does to the packet.
+    fn suffer(&self, index: usize, fault: &Fault, flow: &mut Flow, verdict: &mut Verdict) {
+        let transmission = self.transmission;
+        let process = &mut flow.processes[index];
+        // The state of a process follows all packets: whether it is the right transmission comes
+        // afterwards.
+        let happens = match &fault.kind {
+            Kind::Burst(burst) => process.is_lost(burst, transmission),
+            Kind::Partition(one, other) => separates(*one, *other, &self.packet.key),
+            kind => kind
+                .when()
+                .is_none_or(|when| process.happens(when, transmission)),
+        };
+        if !happens || !is_right_try(fault, transmission) {
+            return;
+        }
+        let draw = process.draws.other(DRAWS_OF_EFFECT).of(transmission);
+        let delay = verdict.delay;
+        match fault.kind {
+            Kind::Loss(_) | Kind::Burst(_) | Kind::Down | Kind::Partition(..) => {
+                verdict.dropped_by = Some(index as u8);
+            }
+            Kind::Duplicate(_) => verdict.is_duplicated = true,
+            Kind::Corrupt(corruption, _) => verdict.corruption = Some((corruption, draw)),
+            Kind::Delay(delay) | Kind::Overtake { delay, .. } => {
+                verdict.delay = verdict.delay + delay;
+            }
+            Kind::Jitter(most) => {
+                let jitter = Duration::from_ps(draw % (most.as_ps() + 1));
+                let due = (self.now + (verdict.delay + jitter)).max(flow.in_order_from);
+                flow.in_order_from = due;
+                verdict.delay = due - self.now;
+            }
+            Kind::Spray { paths, spread } => {
+                let path = Duration::from_ps(spread.as_ps() / (paths - 1) * (draw % paths));
+                verdict.delay = verdict.delay + path;
+            }
+        }
+        // The shortest path takes no longer.
+        if !fault.kind.delays() || verdict.delay != delay {
+            verdict.faults |= 1 << index;
+        }
+    }
+}
+
+/// Distinguishes the draws of one fault.
+const DRAWS_OF_EFFECT: u64 = 2;
+
+/// Numbered packets lose their first transmission only, unless the plan says which.
+fn is_right_try(fault: &Fault, transmission: Transmission) -> bool {
+    let number = u64::from(transmission.earlier) + 1;
+    match (&fault.selector.tries, fault.kind.when()) {
+        (Some(tries), _) => tries.contains(&number),
+        (None, Some(When::Numbered(_))) => number == 1,
+        (None, _) => true,
+    }
+}
