@@ -20,8 +20,7 @@ pub fn corrupt(frame: &mut [u8], corruption: Corruption, draw: u64, carries_icrc
     };
     let layout = *parsed.layout();
     if !carries_icrc {
-        let icrc = parsed.computed_icrc();
-        frame[layout.icrc()].copy_from_slice(&icrc.to_le_bytes());
+        write_icrc(frame);
     }
     let headers = layout.bth()..layout.payload().start;
     let place = match corruption {
@@ -32,6 +31,14 @@ pub fn corrupt(frame: &mut [u8], corruption: Corruption, draw: u64, carries_icrc
     };
     frame[place.0] ^= 1 << place.1;
     true
+}
+
+/// Computes the ICRC of a frame and writes it; other frames are not changed.
+pub fn write_icrc(frame: &mut [u8]) {
+    if let Ok(parsed) = Frame::parse(frame) {
+        let (icrc, place) = (parsed.computed_icrc(), parsed.layout().icrc());
+        frame[place].copy_from_slice(&icrc.to_le_bytes());
+    }
 }
 
 /// Chooses a byte and a bit of a range that is not empty.

@@ -1,5 +1,7 @@
 //! Decides what happens to each frame.
 
+use std::cmp::Ordering;
+
 use ferroce_units::{Duration, Instant};
 use ferroce_wire::{Gid, Opcode, Psn};
 
@@ -35,6 +37,15 @@ impl Engine {
         }
     }
 
+    /// Returns an engine that goes on counting where another one has ended.
+    #[must_use]
+    pub fn counting_from(plan: Plan, counters: FaultCounters) -> Self {
+        Self {
+            counters,
+            ..Self::new(plan)
+        }
+    }
+
     /// Returns its plan.
     #[must_use]
     pub fn plan(&self) -> &Plan {
@@ -60,8 +71,8 @@ impl Engine {
 
     /// Returns what happens to a frame that would arrive at `now`. Frames that are not RoCEv2 pass.
     ///
-    /// `is_forward` is to be true for one of the two directions between two ends: where both have
-    /// one address, their flows are told apart by it.
+    /// `is_forward` is to be true for one of the two directions between two ends of one address:
+    /// their flows are told apart by it.
     pub fn decide(&mut self, now: Instant, is_forward: bool, frame: &[u8]) -> Verdict {
         let Some(packet) = Packet::parse(frame) else {
             return Verdict::PASS;
@@ -73,6 +84,12 @@ impl Engine {
             counters,
             ..
         } = self;
+        let (source, destination) = packet.hosts();
+        let is_forward = match source.0.cmp(&destination.0) {
+            Ordering::Less => true,
+            Ordering::Equal => is_forward,
+            Ordering::Greater => false,
+        };
         let flow = flows.find_or_add(&packet.key, is_forward, packet.psn, plan);
         let arrival = Arrival {
             packet: &packet,

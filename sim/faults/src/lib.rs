@@ -21,7 +21,7 @@ mod plan;
 mod process;
 mod verdict;
 
-pub use corrupt::corrupt;
+pub use corrupt::{corrupt, write_icrc};
 pub use counters::{FaultCounter, FaultCounters};
 pub use engine::{Engine, MAX_LOOK_AHEAD};
 pub use flow::{FlowKey, MAX_FLOWS, MAX_HOST_PAIRS, SEEN_WINDOW};

@@ -36,7 +36,7 @@ use error::PlanError;
 /// Most faults of a plan.
 pub const MAX_FAULTS: usize = 16;
 /// Most ranges of numbers of one fault.
-pub const MAX_RANGES: usize = 16;
+pub const MAX_RANGES: usize = 8;
 /// Most paths over which packets are sprayed.
 pub const MAX_PATHS: u64 = 1024;
 /// Longest expression in bytes. Plans are passed to running programs as expressions.

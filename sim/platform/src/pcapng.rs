@@ -17,6 +17,7 @@ const INTERFACE_DESCRIPTION: u32 = 1;
 const ENHANCED_PACKET: u32 = 6;
 const LINKTYPE_ETHERNET: u16 = 1;
 const OPTION_END: u16 = 0;
+const OPTION_COMMENT: u16 = 1;
 const OPTION_APPLICATION: u16 = 4;
 const OPTION_INTERFACE_NAME: u16 = 2;
 const OPTION_TIMESTAMP_RESOLUTION: u16 = 9;
@@ -69,6 +70,14 @@ pub fn packet_block(interface: u32, time: u64, direction: Direction, frame: &[u8
     block.extend(options);
     block.extend(length.to_le_bytes());
     block
+}
+
+/// Returns the options of a frame's block that hold a comment.
+pub fn comment_options(comment: &str) -> Vec<u8> {
+    let mut options = Vec::new();
+    option(&mut options, OPTION_COMMENT, comment.as_bytes());
+    option(&mut options, OPTION_END, b"");
+    options
 }
 
 /// Writes the block of a frame up to its options; returns its whole length, which is repeated at

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::Registry;
+use super::faults::PLAN_UNIT;
 use super::layout::{field, place_offset};
 use crate::clock::Ticks;
 
@@ -37,6 +38,14 @@ impl Injected {
     #[must_use]
     pub fn is_device_fatal(self) -> bool {
         self.0 & DEVICE_FATAL != 0
+    }
+}
+
+impl Injected {
+    /// Returns the number of the plan of packet faults that was injected last.
+    #[must_use]
+    pub fn plan_number(self) -> u64 {
+        self.0 / PLAN_UNIT
     }
 }
 

@@ -1,5 +1,6 @@
 //! Layout of the file, and encoding of its values.
 
+use ferroce_faults::{FaultCounter, MAX_EXPRESSION};
 use ferroce_platform::host::MAX_GIDS;
 use ferroce_wire::{Gid, Mac};
 
@@ -17,7 +18,7 @@ pub const MAX_GROUPS: usize = 256;
 pub const ANNOUNCE_WORDS: usize = PLACES.div_ceil(64);
 
 /// Incremented with every change of this file's or of the rings' layout.
-pub(super) const LAYOUT_VERSION: u64 = 4;
+pub(super) const LAYOUT_VERSION: u64 = 5;
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"Ferroce\n");
 pub(super) const PLACE_SIZE: usize = 8192;
 /// Pages for every 8-bit number.
@@ -57,6 +58,10 @@ pub(super) mod field {
     pub const MAX_LATE_US: usize = 1224;
     pub const GSI: usize = 1232;
     pub const UPLINK_COUNTERS: usize = 1280;
+    pub const FAULT_COUNTERS: usize = 1344;
+    pub const FAULTS_ACTIVE: usize = 1416;
+    pub const FAULT_PLAN_LENGTH: usize = 1424;
+    pub const FAULT_PLAN: usize = 1432;
     pub const COUNTERS: usize = 2048;
     pub const GROUPS: usize = 4096;
 }
@@ -65,7 +70,10 @@ const _: () = assert!(header::SERVICE_PORTS + 8 * MAX_SERVICE_PORTS <= PLACE_SIZ
 const _: () = assert!(field::GIDS + 16 * MAX_GIDS <= field::HEARTBEAT);
 const _: () = assert!(field::ANNOUNCED + 8 * ANNOUNCE_WORDS <= field::ANNOUNCE_EPOCH);
 const _: () = assert!(field::GSI + 8 <= field::UPLINK_COUNTERS);
-const _: () = assert!(field::UPLINK_COUNTERS + 8 * UplinkCounter::ALL.len() <= field::COUNTERS);
+const _: () =
+    assert!(field::UPLINK_COUNTERS + 8 * UplinkCounter::ALL.len() <= field::FAULT_COUNTERS);
+const _: () = assert!(field::FAULT_COUNTERS + 8 * FaultCounter::ALL.len() <= field::FAULTS_ACTIVE);
+const _: () = assert!(field::FAULT_PLAN + MAX_EXPRESSION <= field::COUNTERS);
 const _: () = assert!(field::COUNTERS + 8 * MAX_COUNTERS <= field::GROUPS);
 const _: () = assert!(field::GROUPS + 16 * MAX_GROUPS <= PLACE_SIZE);
 const _: () = assert!(ferroce_spec::counter::COUNTER_COUNT <= MAX_COUNTERS);
