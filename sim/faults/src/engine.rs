@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use ferroce_units::{Duration, Instant};
-use ferroce_wire::{Gid, Opcode, Psn};
+use ferroce_wire::{Gid, Psn};
 
 use crate::chance::Transmission;
 use crate::counters::FaultCounters;
@@ -90,10 +90,10 @@ impl Engine {
             Ordering::Equal => is_forward,
             Ordering::Greater => false,
         };
-        let flow = flows.find_or_add(&packet.key, is_forward, packet.psn, plan);
+        let flow = flows.find_or_add(&packet, is_forward, plan);
         let arrival = Arrival {
             packet: &packet,
-            transmission: flow.note(packet.psn),
+            transmission: flow.note(&packet),
             begun,
             now,
         };
@@ -113,8 +113,8 @@ impl Engine {
     }
 
     /// Returns how many new packets of a flow pass, at least, before something may happen to one;
-    /// `u64::MAX`: nothing will. A flow that is not known yet has none. Random events are looked
-    /// for up to [`MAX_LOOK_AHEAD`].
+    /// `u64::MAX`: nothing will. A flow that is not known yet has none, and there are none before
+    /// the last time that the plan names. Random events are looked for up to [`MAX_LOOK_AHEAD`].
     pub fn frames_until_event(&mut self, key: &FlowKey, now: Instant) -> u64 {
         let Some(flow) = self.flows.get_mut(key) else {
             return 0;
@@ -123,13 +123,13 @@ impl Engine {
         let mut certain = u64::MAX;
         let mut is_random = false;
         for (fault, process) in self.plan.faults.iter().zip(&flow.processes) {
-            if !may_concern(fault, key, flow.number) {
-                continue;
-            }
             match fault.selector.during {
                 Some(span) if span.is_over(begun, now) => continue,
                 Some(_) => return 0,
                 None => {}
+            }
+            if !may_concern(fault, key, flow.number) {
+                continue;
             }
             match fault.kind.when() {
                 Some(When::Numbered(_)) => {
@@ -148,9 +148,17 @@ impl Engine {
         }
     }
 
-    /// Returns the PSN of the next new packet of a known flow.
-    pub fn next_psn(&mut self, key: &FlowKey) -> Option<Psn> {
-        self.flows.get_mut(key).map(|flow| flow.next_psn())
+    /// Returns how many packets from the one with PSN `first` on certainly pass: as
+    /// [`Self::frames_until_event`], without those in front of `first`.
+    pub fn frames_from(&mut self, key: &FlowKey, first: Psn, now: Instant) -> u64 {
+        let frames = self.frames_until_event(key, now);
+        let Some(flow) = self.flows.get_mut(key) else {
+            return 0;
+        };
+        match u64::try_from(first.distance_from(flow.next_psn())) {
+            Ok(before) => frames.saturating_sub(before),
+            Err(_) => 0,
+        }
     }
 
     /// Returns true if a fault counts packets of a flow, and has some ahead.
@@ -164,33 +172,28 @@ impl Engine {
         })
     }
 
-    /// Notes that the next `packets` new ones of a flow, which have this opcode, are left out: not
-    /// more than [`Self::frames_until_event`] says.
-    pub fn leave_out(&mut self, key: &FlowKey, opcode: Opcode, packets: u64) {
+    /// Notes that `packets` packets of a flow, from the one with PSN `first` on, are left out: not
+    /// more than [`Self::frames_from`] says. They are like the last packet that was seen.
+    pub fn leave_out(&mut self, key: &FlowKey, first: Psn, packets: u64) {
         let Some(flow) = self.flows.get_mut(key) else {
             return;
         };
-        let first = flow.next_offset();
-        let packet = Packet {
-            key: *key,
-            psn: flow.next_psn(),
-            opcode,
-            is_nak: false,
+        let Ok(before) = u64::try_from(first.distance_from(flow.next_psn())) else {
+            return;
         };
-        let number = flow.number;
+        let begin = flow.next_offset() + before;
         for (fault, process) in self.plan.faults.iter().zip(&mut flow.processes) {
             let selector = &fault.selector;
-            let is_of_flow = selector.flow.is_none_or(|flow| flow == number);
-            if selector.has_packet(&packet) && is_of_flow {
+            let is_of_flow = selector.flow.is_none_or(|number| number == flow.number);
+            if is_of_flow && selector.has_packet(&flow.last) {
                 let (from, to) = match &selector.psn {
-                    Some(psn) => (first.max(*psn.start()), *psn.end()),
-                    None => (first, u64::MAX),
+                    Some(psn) => (begin.max(*psn.start()), psn.end().saturating_add(1)),
+                    None => (begin, u64::MAX),
                 };
-                let end = (first + packets).min(to.saturating_add(1));
-                process.count(end.saturating_sub(from));
+                process.count((begin + packets).min(to).saturating_sub(from));
             }
         }
-        flow.move_on(packets);
+        flow.move_on(before + packets);
     }
 }
 

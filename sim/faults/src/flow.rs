@@ -7,6 +7,7 @@ use ferroce_units::random::mixed;
 use ferroce_wire::{Gid, Psn, Qpn};
 
 use crate::chance::Transmission;
+use crate::packet::Packet;
 use crate::plan::Plan;
 use crate::process::Process;
 
@@ -37,9 +38,11 @@ pub struct FlowKey {
 pub(crate) struct Flow {
     /// Its number among those between the same two hosts and of the same direction.
     pub number: u64,
+    /// The packet that was seen last.
+    pub last: Packet,
     /// The PSN behind the newest one.
-    newest: Psn,
-    /// PSNs from the first one to `newest`.
+    next_psn: Psn,
+    /// PSNs from the first one to that.
     next_offset: u64,
     /// How often each of the last PSNs was seen, by the lower bits of its offset.
     seen: Box<[u8; SEEN_WINDOW as usize]>,
@@ -54,13 +57,14 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    fn new(key: &FlowKey, number: u64, is_forward: bool, first: Psn, plan: &Plan) -> Self {
-        let class = u64::from(key.is_response) | u64::from(is_forward) << 1;
+    fn new(first: &Packet, number: u64, is_forward: bool, plan: &Plan) -> Self {
+        let class = u64::from(first.key.is_response) | u64::from(is_forward) << 1;
         let identity = mixed(number << 2 | class);
         let processes = plan.faults.iter().enumerate();
         Self {
             number,
-            newest: first,
+            last: *first,
+            next_psn: first.psn,
             next_offset: 0,
             seen: Box::new([0; SEEN_WINDOW as usize]),
             older: 0,
@@ -79,12 +83,14 @@ impl Flow {
 
     /// Notes that a packet was seen, and returns which transmission it is.
     #[inline]
-    pub fn note(&mut self, psn: Psn) -> Transmission {
-        let ahead = psn.distance_from(self.newest);
+    pub fn note(&mut self, packet: &Packet) -> Transmission {
+        self.last = *packet;
+        let psn = packet.psn;
+        let ahead = psn.distance_from(self.next_psn);
         if ahead >= 0 {
             self.move_on(ahead as u64 + 1);
         }
-        let behind = u64::from(self.newest.distance_from(psn).unsigned_abs());
+        let behind = u64::from(self.next_psn.distance_from(psn).unsigned_abs());
         // A packet before the first one that was seen is older than the flow.
         if behind > SEEN_WINDOW || behind > self.next_offset {
             self.older = self.older.wrapping_add(1);
@@ -107,12 +113,12 @@ impl Flow {
             self.seen[(offset % SEEN_WINDOW) as usize] = 0;
         }
         self.next_offset += packets;
-        self.newest = self.newest.add((packets & u64::from(u32::MAX)) as u32);
+        self.next_psn = self.next_psn.add((packets & u64::from(u32::MAX)) as u32);
     }
 
     /// Returns the PSN that the next new packet has.
     pub fn next_psn(&self) -> Psn {
-        self.newest
+        self.next_psn
     }
 }
 
@@ -133,13 +139,8 @@ impl FlowTable {
     /// Returns the flow of a packet; a new one begins with it. `is_forward` separates the two
     /// directions between queue pairs of one address.
     #[inline]
-    pub fn find_or_add(
-        &mut self,
-        key: &FlowKey,
-        is_forward: bool,
-        psn: Psn,
-        plan: &Plan,
-    ) -> &mut Flow {
+    pub fn find_or_add(&mut self, packet: &Packet, is_forward: bool, plan: &Plan) -> &mut Flow {
+        let key = &packet.key;
         let is_last = self
             .flows
             .get(self.last)
@@ -147,7 +148,7 @@ impl FlowTable {
         if !is_last {
             self.last = match self.places.get(key) {
                 Some(place) => *place,
-                None => self.add(key, is_forward, psn, plan),
+                None => self.add(packet, is_forward, plan),
             };
         }
         &mut self.flows[self.last].1
@@ -165,9 +166,10 @@ impl FlowTable {
     }
 
     #[cold]
-    fn add(&mut self, key: &FlowKey, is_forward: bool, psn: Psn, plan: &Plan) -> usize {
+    fn add(&mut self, packet: &Packet, is_forward: bool, plan: &Plan) -> usize {
+        let key = &packet.key;
         let number = self.next_number(key, is_forward);
-        let flow = Flow::new(key, number, is_forward, psn, plan);
+        let flow = Flow::new(packet, number, is_forward, plan);
         let place = match self.flows.len() < MAX_FLOWS {
             true => {
                 self.flows.push((*key, flow));

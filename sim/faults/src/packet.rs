@@ -119,6 +119,24 @@ impl PacketClass {
         })
     }
 
+    /// Returns true if requests, or responses, may belong to it.
+    #[must_use]
+    pub fn may_have(self, is_response: bool) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Response
+            | Self::ReadResponse
+            | Self::AtomicResponse
+            | Self::Acknowledge
+            | Self::Nak => is_response,
+            Self::Opcode(opcode) => {
+                let properties = opcode.parse();
+                properties.is_some_and(|properties| properties.is_response() == is_response)
+            }
+            _ => !is_response,
+        }
+    }
+
     /// Returns true if a packet belongs to it.
     #[inline]
     #[must_use]

@@ -263,13 +263,15 @@ impl Selector {
     /// Returns true if addresses, queue pair and class of a packet are selected.
     #[inline]
     pub(crate) fn has_packet(&self, packet: &Packet) -> bool {
-        self.packets.is_none_or(|class| class.has(packet)) && self.may_have(&packet.key)
+        self.may_have(&packet.key) && self.packets.is_none_or(|class| class.has(packet))
     }
 
     /// Returns true if some packets of a flow may be selected.
     #[inline]
     pub(crate) fn may_have(&self, key: &crate::flow::FlowKey) -> bool {
-        self.qp.is_none_or(|qp| qp == key.destination_qp.value())
+        self.packets
+            .is_none_or(|class| class.may_have(key.is_response))
+            && self.qp.is_none_or(|qp| qp == key.destination_qp.value())
             && self.from.is_none_or(|from| from == key.source)
             && self.to.is_none_or(|to| to == key.destination)
     }

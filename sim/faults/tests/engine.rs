@@ -7,10 +7,8 @@ use ferroce_faults::{
     Corruption, Engine, FaultCounter, MAX_FLOWS, MAX_LOOK_AHEAD, Plan, Verdict, corrupt,
 };
 use ferroce_units::{Duration, Instant};
-use ferroce_wire::{Frame, Opcode};
+use ferroce_wire::{Frame, Psn};
 use proptest::prelude::*;
-
-const RC_WRITE_MIDDLE: Opcode = Opcode(0x07);
 
 #[test]
 fn loss_has_its_probability() {
@@ -235,7 +233,7 @@ fn scripted_events_are_announced() {
     engine.decide(Instant::ZERO, true, &frames[1]);
     assert!(engine.decide(Instant::ZERO, true, &frames[2]).is_dropped());
     assert_eq!(engine.frames_until_event(&key, Instant::ZERO), 6);
-    engine.leave_out(&key, RC_WRITE_MIDDLE, 6);
+    engine.leave_out(&key, Psn::new(3), 6);
     assert_eq!(engine.frames_until_event(&key, Instant::ZERO), 0);
     assert!(engine.decide(Instant::ZERO, true, &frames[9]).is_dropped());
     assert_eq!(engine.frames_until_event(&key, Instant::ZERO), u64::MAX);
@@ -246,7 +244,8 @@ fn scripted_events_are_announced() {
 fn what_is_not_by_chance_lets_nothing_be_left_out() {
     for (expression, expected) in [
         ("delay=1us", 0),
-        ("delay=1us@ack", 0),
+        ("delay=1us@ack", u64::MAX),
+        ("delay=1us@write", 0),
         ("delay=1us@qp18", u64::MAX),
         ("reorder=8paths@to:10.0.0.9", u64::MAX),
         ("partition=10.0.0.1-10.0.0.3", u64::MAX),
@@ -296,7 +295,7 @@ proptest! {
                 prop_assert!(clear <= MAX_LOOK_AHEAD);
                 prop_assert_eq!(clear, engine.frames_until_event(&key, Instant::ZERO));
                 if skips {
-                    engine.leave_out(&key, RC_WRITE_MIDDLE, clear);
+                    engine.leave_out(&key, Psn::new(psn + 1), clear);
                     psn += clear as u32;
                 } else {
                     for _ in 0..clear {

@@ -56,13 +56,22 @@ pub enum Direction {
     Outbound,
 }
 
-/// Returns the block of a frame at `interface`; `time` in units of the interface's resolution.
-pub fn packet_block(interface: u32, time: u64, direction: Direction, frame: &[u8]) -> Vec<u8> {
+/// Returns the block of a frame at `interface`, with a comment if there is one; `time` in units of the interface's resolution.
+pub fn packet_block(
+    interface: u32,
+    time: u64,
+    direction: Direction,
+    frame: &[u8],
+    comment: Option<&str>,
+) -> Vec<u8> {
     let flags: u32 = match direction {
         Direction::Inbound => 1,
         Direction::Outbound => 2,
     };
     let mut options = Vec::new();
+    if let Some(comment) = comment {
+        option(&mut options, OPTION_COMMENT, comment.as_bytes());
+    }
     option(&mut options, OPTION_PACKET_FLAGS, &flags.to_le_bytes());
     option(&mut options, OPTION_END, b"");
     let mut block = Vec::with_capacity(frame.len() + 64);

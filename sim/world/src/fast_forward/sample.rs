@@ -1,5 +1,6 @@
 //! The world at the end of a stride.
 
+use ferroce_faults::FlowKey;
 use ferroce_model::Counters;
 use ferroce_model::fast_forward::{Mark, Receiver, is_plain_flow, stride_packets};
 use ferroce_model::time::timing::Timing;
@@ -24,6 +25,8 @@ pub struct Leg {
     pub rest: Train,
     /// Packets between the two.
     pub under_way: u32,
+    /// Their addresses and numbers.
+    receiver: Receiver,
 }
 
 impl Leg {
@@ -37,6 +40,28 @@ impl Leg {
     /// Returns what identifies the message: its sender, and its first PSN.
     pub fn message(&self) -> (End, Psn) {
         (self.from, self.rest.message)
+    }
+
+    /// Returns the flow of its packets.
+    pub fn data_flow(&self) -> FlowKey {
+        FlowKey {
+            source: self.receiver.peer,
+            destination: self.receiver.local,
+            source_qp: None,
+            destination_qp: self.receiver.number,
+            is_response: self.rest.is_response(),
+        }
+    }
+
+    /// Returns the flow of its ACKs; a READ response has none.
+    pub fn ack_flow(&self) -> Option<FlowKey> {
+        (!self.rest.is_response()).then_some(FlowKey {
+            source: self.receiver.local,
+            destination: self.receiver.peer,
+            source_qp: None,
+            destination_qp: self.receiver.peer_number,
+            is_response: true,
+        })
     }
 
     /// Returns the number of packets before the last one that the receiver has not got.
@@ -133,5 +158,6 @@ fn leg<T: Timing>(devices: &mut Devices<T>, to: usize, receiver: &Receiver) -> O
         to: (to, receiver.index),
         rest,
         under_way: nic.packets_before(receiver.index, &rest)?,
+        receiver: *receiver,
     })
 }
