@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use ferroce_units::{Duration, Instant};
-use ferroce_wire::{Gid, Psn};
+use ferroce_wire::{Gid, Opcode, Psn};
 
 use crate::chance::Transmission;
 use crate::counters::FaultCounters;
@@ -94,7 +94,7 @@ impl Engine {
         let arrival = Arrival {
             packet: &packet,
             transmission: flow.note(&packet),
-            begun,
+            since: now - begun,
             now,
         };
         let mut verdict = Verdict::PASS;
@@ -116,76 +116,56 @@ impl Engine {
     /// `u64::MAX`: nothing will. A flow that is not known yet has none, and there are none before
     /// the last time that the plan names. Random events are looked for up to [`MAX_LOOK_AHEAD`].
     pub fn frames_until_event(&mut self, key: &FlowKey, now: Instant) -> u64 {
-        let Some(flow) = self.flows.get_mut(key) else {
-            return 0;
-        };
         let begun = self.begun.unwrap_or(now);
-        let mut certain = u64::MAX;
-        let mut is_random = false;
-        for (fault, process) in self.plan.faults.iter().zip(&flow.processes) {
-            match fault.selector.during {
-                Some(span) if span.is_over(begun, now) => continue,
-                Some(_) => return 0,
-                None => {}
-            }
-            if !may_concern(fault, key, flow.number) {
-                continue;
-            }
-            match fault.kind.when() {
-                Some(When::Numbered(_)) => {
-                    certain = certain.min(process.clear_numbers(&fault.kind));
-                }
-                Some(When::Random(_)) => is_random = true,
-                None if matches!(fault.kind, Kind::Burst(_)) && !process.is_bad() => {
-                    is_random = true;
-                }
-                None => return 0,
-            }
-        }
-        match is_random {
-            true => certain.min(look_ahead(&self.plan, key, flow)),
-            false => certain,
-        }
+        let flow = self.flows.get_mut(key);
+        flow.map_or(0, |flow| {
+            clear_frames(&self.plan, key, flow, now - begun, |_| true)
+        })
     }
 
-    /// Returns how many packets from the one with PSN `first` on certainly pass: as
-    /// [`Self::frames_until_event`], without those in front of `first`.
-    pub fn frames_from(&mut self, key: &FlowKey, first: Psn, now: Instant) -> u64 {
-        let frames = self.frames_until_event(key, now);
-        let Some(flow) = self.flows.get_mut(key) else {
+    /// Returns how many packets of a run certainly pass: as [`Self::frames_until_event`], without
+    /// the packets of the flow in front of the run.
+    pub fn frames_from(&mut self, run: &Run, now: Instant) -> u64 {
+        let begun = self.begun.unwrap_or(now);
+        let Some(flow) = self.flows.get_mut(&run.key) else {
             return 0;
         };
-        match u64::try_from(first.distance_from(flow.next_psn())) {
+        let example = run.example(flow);
+        let concerns = |fault: &Fault| fault.selector.has_packet(&example);
+        let frames = clear_frames(&self.plan, &run.key, flow, now - begun, concerns);
+        match u64::try_from(run.first.distance_from(flow.next_psn())) {
             Ok(before) => frames.saturating_sub(before),
             Err(_) => 0,
         }
     }
 
-    /// Returns true if a fault counts packets of a flow, and has some ahead.
-    pub fn counts(&mut self, key: &FlowKey) -> bool {
-        let Some(flow) = self.flows.get_mut(key) else {
+    /// Returns true if a fault counts packets like those of a run, and has some ahead.
+    pub fn counts(&mut self, run: &Run) -> bool {
+        let Some(flow) = self.flows.get_mut(&run.key) else {
             return false;
         };
+        let example = run.example(flow);
         let mut faults = self.plan.faults.iter().zip(&flow.processes);
         faults.any(|(fault, process)| {
-            may_concern(fault, key, flow.number) && process.clear_numbers(&fault.kind) < u64::MAX
+            fault.selector.has_packet(&example) && process.clear_numbers(&fault.kind) < u64::MAX
         })
     }
 
-    /// Notes that `packets` packets of a flow, from the one with PSN `first` on, are left out: not
-    /// more than [`Self::frames_from`] says. They are like the last packet that was seen.
-    pub fn leave_out(&mut self, key: &FlowKey, first: Psn, packets: u64) {
-        let Some(flow) = self.flows.get_mut(key) else {
+    /// Notes that `packets` packets of a run are left out: not more than [`Self::frames_from`]
+    /// says.
+    pub fn leave_out(&mut self, run: &Run, packets: u64) {
+        let Some(flow) = self.flows.get_mut(&run.key) else {
             return;
         };
-        let Ok(before) = u64::try_from(first.distance_from(flow.next_psn())) else {
+        let Ok(before) = u64::try_from(run.first.distance_from(flow.next_psn())) else {
             return;
         };
+        let example = run.example(flow);
         let begin = flow.next_offset() + before;
         for (fault, process) in self.plan.faults.iter().zip(&mut flow.processes) {
             let selector = &fault.selector;
             let is_of_flow = selector.flow.is_none_or(|number| number == flow.number);
-            if is_of_flow && selector.has_packet(&flow.last) {
+            if is_of_flow && selector.has_packet(&example) {
                 let (from, to) = match &selector.psn {
                     Some(psn) => (begin.max(*psn.start()), psn.end().saturating_add(1)),
                     None => (begin, u64::MAX),
@@ -194,6 +174,61 @@ impl Engine {
             }
         }
         flow.move_on(before + packets);
+    }
+}
+
+/// New packets of a flow that are alike and follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    /// Their flow.
+    pub key: FlowKey,
+    /// PSN of the first one.
+    pub first: Psn,
+    /// Their opcode; `None`: that of the flow's last packet.
+    pub opcode: Option<Opcode>,
+}
+
+impl Run {
+    fn example(&self, flow: &Flow) -> Packet {
+        Packet {
+            key: self.key,
+            psn: self.first,
+            opcode: self.opcode.unwrap_or(flow.last.opcode),
+            is_nak: false,
+        }
+    }
+}
+
+/// Returns how many new packets of a flow have no event, of those faults that `concerns` names.
+fn clear_frames(
+    plan: &Plan,
+    key: &FlowKey,
+    flow: &mut Flow,
+    since: Duration,
+    concerns: impl Fn(&Fault) -> bool,
+) -> u64 {
+    let mut certain = u64::MAX;
+    let mut is_random = false;
+    for (fault, process) in plan.faults.iter().zip(&flow.processes) {
+        match fault.selector.during {
+            Some(span) if span.is_over(since) => continue,
+            Some(_) => return 0,
+            None => {}
+        }
+        if !may_concern(fault, key, flow.number) {
+            continue;
+        }
+        match (fault.kind.when(), &fault.kind) {
+            (Some(When::Random(_)), _) => is_random = true,
+            (None, Kind::Burst(_)) if !process.is_bad() => is_random = true,
+            _ if !concerns(fault) => {}
+            (Some(When::Numbered(_)), kind) => certain = certain.min(process.clear_numbers(kind)),
+            (None, _) => return 0,
+        }
+    }
+    match is_random {
+        true => certain.min(look_ahead(plan, key, flow)),
+        false => certain,
     }
 }
 
@@ -238,7 +273,8 @@ fn look_ahead(plan: &Plan, key: &FlowKey, flow: &mut Flow) -> u64 {
 struct Arrival<'a> {
     packet: &'a Packet,
     transmission: Transmission,
-    begun: Instant,
+    /// Time since the first packet.
+    since: Duration,
     now: Instant,
 }
 
@@ -255,9 +291,7 @@ impl Arrival<'_> {
                 .psn
                 .as_ref()
                 .is_none_or(|psn| psn.contains(&offset))
-            && selector
-                .during
-                .is_none_or(|span| span.has(self.begun, self.now))
+            && selector.during.is_none_or(|span| span.has(self.since))
     }
 
     /// Adds what a fault does to the packet.

@@ -23,7 +23,7 @@ mod verdict;
 
 pub use corrupt::{corrupt, write_icrc};
 pub use counters::{FaultCounter, FaultCounters};
-pub use engine::{Engine, MAX_LOOK_AHEAD};
+pub use engine::{Engine, MAX_LOOK_AHEAD, Run};
 pub use flow::{FlowKey, MAX_FLOWS, MAX_HOST_PAIRS, SEEN_WINDOW};
 pub use held::{Held, MAX_HELD};
 pub use packet::{Packet, PacketClass};

@@ -25,7 +25,7 @@ mod text;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use ferroce_units::{Duration, Instant};
+use ferroce_units::Duration;
 use ferroce_wire::Gid;
 
 use crate::chance::Probability;
@@ -289,13 +289,12 @@ pub struct Span {
 impl Span {
     /// Returns true if a time belongs to it.
     #[inline]
-    pub(crate) fn has(&self, begun: Instant, now: Instant) -> bool {
-        let since = now - begun;
+    pub(crate) fn has(&self, since: Duration) -> bool {
         since >= self.from && self.until.is_none_or(|until| since < until)
     }
 
     /// Returns true if it is over.
-    pub(crate) fn is_over(&self, begun: Instant, now: Instant) -> bool {
-        self.until.is_some_and(|until| now - begun >= until)
+    pub(crate) fn is_over(&self, since: Duration) -> bool {
+        self.until.is_some_and(|until| since >= until)
     }
 }

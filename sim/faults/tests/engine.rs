@@ -4,7 +4,7 @@ mod faults_support;
 
 use faults_support::{Is, dropped, engine, flow, frame, frame_between, host, verdicts};
 use ferroce_faults::{
-    Corruption, Engine, FaultCounter, MAX_FLOWS, MAX_LOOK_AHEAD, Plan, Verdict, corrupt,
+    Corruption, Engine, FaultCounter, MAX_FLOWS, MAX_LOOK_AHEAD, Plan, Run, Verdict, corrupt,
 };
 use ferroce_units::{Duration, Instant};
 use ferroce_wire::{Frame, Psn};
@@ -229,15 +229,21 @@ fn scripted_events_are_announced() {
     );
     engine.decide(Instant::ZERO, true, &frames[0]);
     assert_eq!(engine.frames_until_event(&key, Instant::ZERO), 1);
-    assert!(engine.counts(&key));
+    let run = |psn| Run {
+        key,
+        first: Psn::new(psn),
+        opcode: None,
+    };
+    assert!(engine.counts(&run(1)));
     engine.decide(Instant::ZERO, true, &frames[1]);
     assert!(engine.decide(Instant::ZERO, true, &frames[2]).is_dropped());
     assert_eq!(engine.frames_until_event(&key, Instant::ZERO), 6);
-    engine.leave_out(&key, Psn::new(3), 6);
+    assert_eq!(engine.frames_from(&run(5), Instant::ZERO), 4);
+    engine.leave_out(&run(3), 6);
     assert_eq!(engine.frames_until_event(&key, Instant::ZERO), 0);
     assert!(engine.decide(Instant::ZERO, true, &frames[9]).is_dropped());
     assert_eq!(engine.frames_until_event(&key, Instant::ZERO), u64::MAX);
-    assert!(!engine.counts(&key));
+    assert!(!engine.counts(&run(10)));
 }
 
 #[test]
@@ -295,7 +301,9 @@ proptest! {
                 prop_assert!(clear <= MAX_LOOK_AHEAD);
                 prop_assert_eq!(clear, engine.frames_until_event(&key, Instant::ZERO));
                 if skips {
-                    engine.leave_out(&key, Psn::new(psn + 1), clear);
+                    let run = Run { key, first: Psn::new(psn + 1), opcode: None };
+                    prop_assert_eq!(clear, engine.frames_from(&run, Instant::ZERO));
+                    engine.leave_out(&run, clear);
                     psn += clear as u32;
                 } else {
                     for _ in 0..clear {

@@ -1,8 +1,7 @@
 //! Packet faults between the hosts of a world.
 
-use ferroce_faults::{FaultCounter, FlowKey, Verdict, corrupt};
+use ferroce_faults::{FaultCounter, Run, Verdict, corrupt};
 use ferroce_units::Instant;
-use ferroce_wire::Psn;
 
 use super::{Arrivals, Fabric, MAX_UNDER_WAY};
 use crate::frame::Frame;
@@ -113,26 +112,26 @@ impl Fabric {
         self.faults.is_some()
     }
 
-    /// Returns how many packets of a message, from the one with PSN `first` on, can be left out
-    /// before something happens to one of them or to an ACK on the flow `acks`.
-    pub fn frames_from(&mut self, data: &FlowKey, acks: Option<&FlowKey>, first: Psn) -> u64 {
+    /// Returns how many packets of a message can be left out before something happens to one of
+    /// them, or to one of their ACKs.
+    pub fn frames_from(&mut self, data: &Run, acks: Option<&Run>) -> u64 {
         let Some(engine) = &mut self.faults else {
             return u64::MAX;
         };
-        let frames = engine.frames_from(data, first, self.now);
+        let frames = engine.frames_from(data, self.now);
         let acknowledges = match acks {
             None => u64::MAX,
             // How many ACKs are left out is not known.
             Some(acks) if engine.counts(acks) => 0,
-            Some(acks) => engine.frames_from(acks, first, self.now),
+            Some(acks) => engine.frames_from(acks, self.now),
         };
         frames.min(acknowledges)
     }
 
-    /// Notes that packets are left out.
-    pub fn leave_out(&mut self, data: &FlowKey, first: Psn, packets: u64) {
+    /// Notes that packets of a message are left out.
+    pub fn leave_out(&mut self, data: &Run, packets: u64) {
         if let Some(engine) = &mut self.faults {
-            engine.leave_out(data, first, packets);
+            engine.leave_out(data, packets);
         }
     }
 }

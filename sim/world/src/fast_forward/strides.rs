@@ -118,9 +118,7 @@ impl SteadyStrides {
                 let mut nic = devices.nodes[to].nic.fast_forward();
                 nic.receive(receiver, train);
                 let packets = u64::from(train.packets);
-                devices
-                    .fabric
-                    .leave_out(&leg.data_flow(), train.first, packets);
+                devices.fabric.leave_out(&leg.data(), packets);
             }
         }
         for (host, seen) in pace.seen.iter().enumerate() {
@@ -180,11 +178,7 @@ fn strides_without_fault<T: Timing>(
         return strides;
     }
     let of_leg = |leg: &Leg| {
-        let acks = leg.ack_flow();
-        let first = leg.rest.first;
-        let packets = devices
-            .fabric
-            .frames_from(&leg.data_flow(), acks.as_ref(), first);
+        let packets = devices.fabric.frames_from(&leg.data(), leg.acks().as_ref());
         packets / u64::from(stride_packets(leg.rest.mtu))
     };
     sample.legs.iter().map(of_leg).min().unwrap_or(0)
