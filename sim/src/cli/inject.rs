@@ -3,9 +3,10 @@
 use std::fmt::Write;
 
 use clap::{Args, ValueEnum};
-use ferroce_embed::clock::Clock;
+use ferroce_embed::clock::{Clock, Ticks};
 use ferroce_embed::fabric::registry::{Injection, Occupant, Registry};
 use ferroce_embed::runtime_directory;
+use ferroce_faults::Plan;
 use ferroce_platform::host::device_name;
 
 use super::devices::program_name;
@@ -21,12 +22,20 @@ Examples:
   ferroce inject port-down                IBV_EVENT_PORT_ERR: nothing is sent or received
   ferroce inject port-up                  IBV_EVENT_PORT_ACTIVE: transport continues
   ferroce inject device-fatal --pid 4711  IBV_EVENT_DEVICE_FATAL: the device is gone
+  ferroce inject faults loss=1e-2,seed=3  packet faults, in place of those of `ferroce run --faults`
+  ferroce inject faults drop=ack#1-3      drops the next three ACKs of each flow
+  ferroce inject no-faults                the end of packet faults
 
-`ferroce devices` shows whose port is down.")]
+`ferroce counters` shows what packet faults have done. `ferroce devices` shows whose port is down.")]
 pub struct Inject {
     /// The fault
     #[arg(value_enum)]
     fault: Fault,
+
+    /// Of `faults`: which, as for `ferroce run --faults`. Numbers and times count from now on
+    #[arg(value_name = "PLAN", value_parser = ferroce_embed::faults::read,
+          required_if_eq("fault", "faults"))]
+    plan: Option<Plan>,
 
     /// Only to programs on this host of the fabric
     #[arg(long, value_name = "NAME")]
@@ -49,6 +58,10 @@ enum Fault {
     PortUp,
     /// The device stops working, until the program opens it again
     DeviceFatal,
+    /// Packets that the device receives, or sends on a wire out of this machine, suffer faults
+    Faults,
+    /// Packets suffer no faults any more
+    NoFaults,
 }
 
 impl Inject {
@@ -61,18 +74,32 @@ impl Inject {
         if chosen.is_empty() {
             return Err(self.no_match(&occupants));
         }
+        if self.plan.is_some() && !matches!(self.fault, Fault::Faults) {
+            return Err("a plan belongs to `ferroce inject faults`".to_owned());
+        }
+        let now = Clock::start().ticks();
+        for occupant in chosen {
+            let note = self.inject(registry, occupant.place, now);
+            println!("{}: {note}", name(occupant));
+        }
+        Ok(())
+    }
+
+    /// Injects the fault into the device at a place; returns what has come of it.
+    fn inject(&self, registry: &Registry, place: u8, now: Ticks) -> &'static str {
         let (injection, was_so) = match self.fault {
             Fault::PortDown => (Injection::PortDown, "its port was down already"),
             Fault::PortUp => (Injection::PortUp, "its port was up already"),
             Fault::DeviceFatal => (Injection::DeviceFatal, "it had stopped already"),
+            Fault::Faults | Fault::NoFaults => {
+                registry.inject_plan(place, self.plan.as_ref(), now);
+                return "done";
+            }
         };
-        let now = Clock::start().ticks();
-        for occupant in chosen {
-            let has_changed = registry.inject(occupant.place, injection, now);
-            let note = if has_changed { "done" } else { was_so };
-            println!("{}: {note}", name(occupant));
+        match registry.inject(place, injection, now) {
+            true => "done",
+            false => was_so,
         }
-        Ok(())
     }
 
     fn is_meant(&self, occupant: &Occupant) -> bool {

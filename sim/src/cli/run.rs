@@ -16,7 +16,6 @@ use ferroce_embed::runtime_directory;
 use ferroce_embed::uplink::{SEPARATOR, UplinkSpec};
 use ferroce_platform::host::{HostIdentity, parse_addresses, parse_devices};
 
-use super::faults::Faults;
 use super::{EXIT_FAILURE, library, program, report_error};
 
 /// The options of the address sanitizer.
@@ -110,9 +109,6 @@ pub struct Run {
     /// vendor_part_id that the program sees; some programs depend on it
     #[arg(long, value_name = "HEX")]
     part_id: Option<String>,
-
-    #[command(flatten)]
-    faults: Faults,
 
     #[command(flatten)]
     timed: timed::Timed,
@@ -212,7 +208,7 @@ impl Run {
             };
             environment.push(("FERROCE_ICRC", value.into()));
         }
-        if let Some(plan) = &self.faults.plan {
+        if let Some(plan) = self.timed.faults_in_real_time() {
             environment.push((VARIABLE, plan.to_string().into()));
         }
         if let Some(seed) = self.random_keys {
